@@ -1,0 +1,63 @@
+# Sourced by deploy/local/run.sh and tests/run.sh: the Debian packages Troupe needs, and how to get the missing ones.
+
+BUILD_PACKAGES=(g++ cmake ninja-build ccache mold pkg-config
+  libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev libabsl-dev libxxhash-dev libyaml-cpp-dev
+  prometheus-cpp-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev zlib1g-dev libdnnl-dev
+  ocl-icd-opencl-dev opencl-headers libssl-dev libbenchmark-dev)
+
+say() { printf '==> %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$1" >&2; exit "${2:-1}"; }
+
+# A script started in the background by a non-interactive shell inherits SIGINT ignored, and bash cannot trap what was ignored
+# when it began: start again with the default.
+default_signals() {  # default_signals "$0" "$@"
+  if [ -n "${TROUPE_SIGNALS_DEFAULT:-}" ]; then unset TROUPE_SIGNALS_DEFAULT; return; fi
+  TROUPE_SIGNALS_DEFAULT=1 exec env --default-signal=INT,TERM bash "$@"
+}
+
+# step COMMAND…: runs it in its own process group and waits so that a signal to the script alone is acted on at once (bash
+# would otherwise first wait for the command). REQUIRES: set -m, and an EXIT trap that calls stop_step.
+STEP_PID=
+step() {
+  "$@" < /dev/null &
+  STEP_PID=$!
+  local result=0
+  wait "$STEP_PID" || result=$?
+  STEP_PID=
+  return $result
+}
+# Ends a step that still runs, and waits for it up to 20 s: a package manager cleans up behind itself.
+stop_step() {
+  local pid=$STEP_PID i
+  STEP_PID=
+  if [ -n "$pid" ]; then
+    kill -TERM -- "-$pid" 2>/dev/null || true
+    for ((i = 0; i < 200; i++)); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+  fi
+  [ -z "$POLICY_MADE" ] || rm -f "$POLICY_RC"
+}
+
+# Services that a package would start at once stay down while we install (policy-rc.d): we run our own, on our own ports.
+POLICY_RC=/usr/sbin/policy-rc.d POLICY_MADE=
+install_packages() {
+  dpkg --configure -a && apt-get -o DPkg::Lock::Timeout=120 update -qq &&
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "$@"
+}
+
+# need_packages NAME…: installs those that are missing.
+need_packages() {
+  local missing=() name log
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  [ "$(id -u)" -eq 0 ] || die "these Debian packages are missing and installing them needs root: ${missing[*]}"
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  if [ ! -e "$POLICY_RC" ]; then POLICY_MADE=1; printf '#!/bin/sh\nexit 101\n' > "$POLICY_RC"; chmod +x "$POLICY_RC"; fi
+  log=$(mktemp)
+  if ! step install_packages "${missing[@]}" > "$log" 2>&1; then
+    tail -n 20 "$log" >&2; die "installing packages failed (log above: $log)"
+  fi
+  if [ -n "$POLICY_MADE" ]; then rm -f "$POLICY_RC"; POLICY_MADE=; fi
+  rm -f "$log"
+}
