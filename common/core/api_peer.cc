@@ -1,0 +1,131 @@
+// What servers tell each other: GET /v1/models (ours or vLLM's) and GET /v1/load, both ways.
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/api_read.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr size_t kPeerBytesMax = 4u << 20;
+constexpr size_t kModelsMax = 4096;
+constexpr size_t kNameBytesMax = 1024;
+
+// The integers of a load report, one row each for reader and writer.
+struct LoadRow {
+  std::string_view name;
+  int64_t LoadReport::*member;
+};
+constexpr LoadRow kLoadRows[] = {
+    {"running", &LoadReport::running},
+    {"waiting", &LoadReport::waiting},
+    {"pending_prefill_tokens", &LoadReport::pending_prefill_tokens},
+    {"work_tokens_total", &LoadReport::work_tokens_total},
+    {"kv_blocks_total", &LoadReport::kv_blocks_total},
+    {"kv_blocks_free", &LoadReport::kv_blocks_free},
+    {"max_num_seqs", &LoadReport::max_num_seqs},
+    {"sets", &LoadReport::sets},
+};
+
+ApiResult<dom::object> parse_object(StrictJson& json, std::string_view body) {
+  const auto root = json.parse(body, kPeerBytesMax);
+  if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
+  if (!root->is_object()) return ApiError::bad_field("", "The answer must be a JSON object.");
+  return dom::object(root->get_object().value_unsafe());
+}
+
+Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
+  const std::string path = absl::StrCat("data[", index, "]");
+  if (!value.is_object()) return expected(path, "an object with an id", value);
+  const dom::object fields = value.get_object().value_unsafe();
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    Fault fault;
+    if (field.key == "id") fault = read_string(path + ".id", field.value, kNameBytesMax, card.id);
+    if (field.key == "created") fault = read_integer(path + ".created", field.value, {}, card.created_s);
+    if (field.key == "owned_by")
+      fault = read_string(path + ".owned_by", field.value, kNameBytesMax, card.owned_by);
+    if (field.key == "max_model_len") {
+      fault = read_integer(path + ".max_model_len", field.value, {.min = 0}, card.max_model_len);
+    }
+    if (fault) return fault;
+  }
+  if (card.id.empty()) return missing(path + ".id", "a string that is not empty");
+  return std::nullopt;
+}
+
+Fault read_load_field(std::string_view name, dom::element value, LoadReport& report) {
+  if (name == "epoch") return read_string(name, value, kNameBytesMax, report.epoch);
+  if (name == "ready") return read_bool(name, value, report.ready);
+  for (const LoadRow& row : kLoadRows) {
+    if (row.name == name) return read_integer(name, value, {.min = 0}, report.*row.member);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string models_json(const std::vector<ModelCard>& models) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  for (const ModelCard& card : models) {
+    if (&card != models.data()) out += ',';
+    out += "{\"id\":";
+    append_json_string(out, card.id);
+    absl::StrAppend(&out, ",\"object\":\"model\",\"created\":", card.created_s, ",\"owned_by\":");
+    append_json_string(out, card.owned_by);
+    if (card.max_model_len > 0) absl::StrAppend(&out, ",\"max_model_len\":", card.max_model_len);
+    out += '}';
+  }
+  out += "]}";
+  return out;
+}
+
+ApiResult<std::vector<ModelCard>> parse_models(std::string_view body) {
+  StrictJson json;
+  auto root = parse_object(json, body);
+  if (!root.ok()) return root.error();
+  dom::element data;
+  if (root->at_key("data").get(data)) return missing("data", "an array of models");
+  if (!data.is_array() || data.get_array().value_unsafe().size() > kModelsMax) {
+    return expected("data", absl::StrCat("an array of at most ", kModelsMax, " models"), data);
+  }
+  const dom::array items = data.get_array().value_unsafe();
+  std::vector<ModelCard> models;
+  for (const dom::element item : items) {
+    ModelCard card;
+    card.owned_by.clear();
+    if (auto fault = read_model_card(models.size(), item, card)) return *std::move(fault);
+    models.push_back(std::move(card));
+  }
+  return models;
+}
+
+std::string load_report_json(const LoadReport& report) {
+  std::string out = "{\"epoch\":";
+  append_json_string(out, report.epoch);
+  out += report.ready ? ",\"ready\":true" : ",\"ready\":false";
+  for (const LoadRow& row : kLoadRows) {
+    absl::StrAppend(&out, ",\"", to_absl(row.name), "\":", report.*row.member);
+  }
+  out += '}';
+  return out;
+}
+
+ApiResult<LoadReport> parse_load_report(std::string_view body) {
+  StrictJson json;
+  auto root = parse_object(json, body);
+  if (!root.ok()) return root.error();
+  LoadReport report;
+  dom::element ready;
+  for (const auto field : *root) {
+    if (field.value.is_null()) continue;
+    if (auto fault = read_load_field(field.key, field.value, report)) return *std::move(fault);
+  }
+  if (report.epoch.empty()) return missing("epoch", "a string that is not empty");
+  if (root->at_key("ready").get(ready) || ready.is_null()) return missing("ready", "true or false");
+  return report;
+}
+
+}  // namespace troupe

@@ -1,0 +1,105 @@
+// A link's input is the parent's digest in its canonical form (16 bytes, high half first, big-endian: the
+// order of hex()), then the part's bytes; so `xxh3_128_digest(parent.digest() + part)` of any xxHash binding
+// gives the same chain. Token ids are hashed as little-endian int32, which on this target is how they lie in
+// memory.
+
+#include "common/core/block_hash.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace troupe {
+
+static_assert(std::endian::native == std::endian::little, "token ids are hashed as they lie in memory");
+
+namespace {
+
+constexpr size_t kDigestBytes = sizeof(XXH128_canonical_t);
+// A block of 16 ids, a chat message or a persona's card mostly fits; longer parts go through the streaming
+// state.
+constexpr size_t kOneShotBytes = 4096;
+
+Hash128 from_xxh(XXH128_hash_t h) {
+  return {h.high64, h.low64};
+}
+
+XXH128_canonical_t canonical(Hash128 h) {
+  XXH128_canonical_t out;
+  XXH128_canonicalFromHash(&out, XXH128_hash_t{h.lo, h.hi});
+  return out;
+}
+
+struct StateDeleter {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+Hash128 chain_streamed(const XXH128_canonical_t& parent, std::string_view bytes) {
+  // On the heap: the public header keeps the state (576 bytes, 64-aligned) incomplete.
+  const std::unique_ptr<XXH3_state_t, StateDeleter> state(XXH3_createState());
+  if (!state) throw std::bad_alloc();
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), parent.digest, kDigestBytes);
+  XXH3_128bits_update(state.get(), bytes.data(), bytes.size());
+  return from_xxh(XXH3_128bits_digest(state.get()));
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::string Hash128::hex() const {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out(32, '0');
+  for (int i = 0; i < 16; ++i) {
+    out[i] = kDigits[(hi >> (60 - 4 * i)) & 15];
+    out[16 + i] = kDigits[(lo >> (60 - 4 * i)) & 15];
+  }
+  return out;
+}
+
+std::optional<Hash128> Hash128::from_hex(std::string_view text) {
+  if (text.size() != 32) return std::nullopt;
+  Hash128 out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int digit = hex_digit(text[i]);
+    if (digit < 0) return std::nullopt;
+    uint64_t& half = i < 16 ? out.hi : out.lo;
+    half = half << 4 | static_cast<uint64_t>(digit);
+  }
+  return out;
+}
+
+Hash128 hash_bytes(std::string_view bytes) {
+  return from_xxh(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+Hash128 chain_hash(Hash128 parent, std::string_view bytes) {
+  const XXH128_canonical_t head = canonical(parent);
+  if (bytes.size() > kOneShotBytes) return chain_streamed(head, bytes);
+  std::array<char, kDigestBytes + kOneShotBytes> buffer;
+  std::memcpy(buffer.data(), head.digest, kDigestBytes);
+  if (!bytes.empty()) std::memcpy(buffer.data() + kDigestBytes, bytes.data(), bytes.size());
+  return from_xxh(XXH3_128bits(buffer.data(), kDigestBytes + bytes.size()));
+}
+
+Hash128 chain_hash(Hash128 parent, std::span<const int32_t> token_ids) {
+  return chain_hash(parent, std::string_view(reinterpret_cast<const char*>(token_ids.data()),
+                                             token_ids.size() * sizeof(int32_t)));
+}
+
+uint64_t mix_hash(Hash128 a, Hash128 b) {
+  const XXH128_canonical_t halves[2] = {canonical(a), canonical(b)};
+  return XXH3_64bits(halves, sizeof halves);
+}
+
+}  // namespace troupe

@@ -1,0 +1,29 @@
+#pragma once
+
+// A settings file as a flat list of dotted keys. Private to settings*.cc.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+
+namespace troupe {
+
+struct YamlEntry {
+  enum class Kind { kPlain, kQuoted, kNull, kList, kEmptyMap };
+  std::string key;                 // "limits.body_bytes"
+  std::string text;                // kPlain, kQuoted
+  std::vector<std::string> items;  // kList
+  Kind kind = Kind::kNull;
+  int line = 0;  // from 1
+};
+
+inline constexpr size_t kYamlBytesMax = 1u << 20;
+inline constexpr int kYamlDepthMax = 16;
+
+// In file order. Refused with "file:line: ": syntax errors, duplicate keys, anchors, aliases, tags, a second
+// document, a root that is no map, lists of anything but scalars, more than kYamlBytesMax or kYamlDepthMax.
+StatusOr<std::vector<YamlEntry>> flatten_yaml(std::string_view text, std::string_view file_name);
+
+}  // namespace troupe

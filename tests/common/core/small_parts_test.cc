@@ -1,0 +1,137 @@
+// status, time, log, metrics, api_error: one short test a promise.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/core/api_error.h"
+#include "common/core/json.h"
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+
+namespace troupe::small_parts_test {
+
+using ::testing::HasSubstr;
+
+TEST(Status, AnnotatePutsThePlaceBeforeTheMessageAndKeepsTheCode) {
+  const Status status = annotate(absl::NotFoundError("tensor 'x' is missing"), "model.safetensors");
+  EXPECT_EQ(status, absl::NotFoundError("model.safetensors: tensor 'x' is missing"));
+  EXPECT_TRUE(annotate(absl::OkStatus(), "anything").ok());
+}
+
+TEST(Deadline, RemainingIsZeroOnceExpiredAndEndlessWithout) {
+  const TimePoint now{Duration(1000)};
+  const Deadline deadline = Deadline::after(now, Duration(10));
+  EXPECT_EQ(deadline.remaining(now), Duration(10));
+  EXPECT_FALSE(deadline.expired(now + Duration(9)));
+  EXPECT_TRUE(deadline.expired(now + Duration(10)));
+  EXPECT_EQ(deadline.remaining(now + Duration(99)), Duration::zero());
+  EXPECT_EQ(Deadline::never().remaining(now), Duration::max());
+  EXPECT_FALSE(Deadline::never().expired(now));
+}
+
+TEST(Log, WritesOneLineOfKeysAndValuesInUtc) {
+  EXPECT_EQ(
+      format_log_line(1767323045678, LogLevel::kInfo, "listening", {{"host", "127.0.0.1"}, {"port", 31000}}),
+      "ts=2026-01-02T03:04:05.678Z level=info event=listening host=127.0.0.1 port=31000");
+  EXPECT_EQ(format_log_line(-1, LogLevel::kError, "x", {{"ok", true}}),
+            "ts=1969-12-31T23:59:59.999Z level=error event=x ok=true");
+}
+
+TEST(Log, AHostileValueStaysOnItsLineInItsField) {
+  const std::string line = format_log_line(
+      0, LogLevel::kWarn, "e", {{"a", std::string("x\nlevel=info \"q\" \\ \x01\x7f")}, {"b", ""}});
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_THAT(line, HasSubstr(R"(a="x\nlevel=info \"q\" \\ \x01\x7f")"));
+  EXPECT_THAT(line, HasSubstr(" b=\"\""));
+  EXPECT_THAT(format_log_line(0, LogLevel::kWarn, "e", {{"a", "宋江"}}), HasSubstr("a=宋江"));
+}
+
+TEST(Log, CutsAnEndlessValueAtAWholeCharacter) {
+  std::string value;
+  for (int i = 0; i < 10'000; ++i) value += "宋";
+  const std::string line = format_log_line(0, LogLevel::kWarn, "e", {{"a", value}});
+  EXPECT_LT(line.size(), 4300u);
+  EXPECT_TRUE(is_valid_utf8(line));
+}
+
+TEST(Log, KeepsLinesAtOrAboveItsLevelOnly) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const Logger log(LogLevel::kWarn, fds[1]);
+  log.info("dropped");
+  log.warn("kept", {{"n", 1}});
+  close(fds[1]);
+  char text[256];
+  const ssize_t size = read(fds[0], text, sizeof text);
+  close(fds[0]);
+  ASSERT_GT(size, 0);
+  const std::string line(text, static_cast<size_t>(size));
+  EXPECT_THAT(line, HasSubstr("level=warn event=kept n=1\n"));
+  EXPECT_EQ(line.find("dropped"), std::string::npos);
+}
+
+TEST(Metrics, TheSameNameAndLabelsGiveTheSameHandle) {
+  Metrics metrics;
+  EXPECT_EQ(&metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "m"}}),
+            &metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "m"}}));
+  EXPECT_NE(&metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "m"}}),
+            &metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "n"}}));
+  EXPECT_EQ(&metrics.gauge("g", "h"), &metrics.gauge("g", "h"));
+  EXPECT_EQ(&metrics.histogram("h", "h", kTtftBuckets), &metrics.histogram("h", "h", kTtftBuckets));
+}
+
+TEST(Metrics, TextIsPrometheusFormat) {
+  Metrics metrics;
+  metrics.counter("vllm:request_success_total", "Finished requests.", {{"finished_reason", "stop"}})
+      .Increment(2);
+  metrics.gauge("vllm:num_requests_running", "Running.").Set(3);
+  metrics.histogram("vllm:time_to_first_token_seconds", "TTFT.", kTtftBuckets).Observe(0.03);
+  const std::string text = metrics.text();
+  EXPECT_THAT(text, HasSubstr("# TYPE vllm:request_success_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{finished_reason=\"stop\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:num_requests_running 3\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket{le=\"0.02\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket{le=\"0.04\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket{le=\"+Inf\"} 1\n"));
+}
+
+TEST(Metrics, BucketsAreThoseThatVllmsDashboardsExpect) {
+  EXPECT_EQ(kTtftBuckets.size(), 22u);
+  EXPECT_EQ(kTtftBuckets.back(), 2560);
+  EXPECT_EQ(kInterTokenBuckets.size(), 19u);
+  EXPECT_EQ(kInterTokenBuckets.back(), 80);
+  EXPECT_EQ(kRequestLatencyBuckets.size(), 21u);
+  EXPECT_EQ(kRequestLatencyBuckets.back(), 7680);
+  for (const auto* buckets : {&kTtftBuckets, &kInterTokenBuckets, &kRequestLatencyBuckets}) {
+    EXPECT_TRUE(std::is_sorted(buckets->begin(), buckets->end()));
+  }
+}
+
+TEST(ApiError, IsOpenAisErrorObject) {
+  EXPECT_EQ(ApiError::bad_field("messages[2].content", "must be a \"string\"\n").to_json(),
+            R"({"error":{"message":"must be a \"string\"\n","type":"invalid_request_error",)"
+            R"("param":"messages[2].content","code":null}})");
+  EXPECT_EQ(
+      ApiError::unsupported("n", "x").to_json(),
+      R"({"error":{"message":"x","type":"invalid_request_error","param":"n","code":"unsupported_parameter"}})");
+}
+
+TEST(ApiError, EveryKindHasItsStatusAndCode) {
+  EXPECT_EQ(ApiError::not_found_model("m").http_status, 404);
+  EXPECT_EQ(ApiError::not_found_model("m").code, "model_not_found");
+  EXPECT_THAT(ApiError::not_found_model("gpt-x").message, HasSubstr("'gpt-x'"));
+  EXPECT_EQ(ApiError::too_large("x").http_status, 413);
+  EXPECT_EQ(ApiError::context_length("prompt", 9, 8).http_status, 400);
+  EXPECT_EQ(ApiError::context_length("prompt", 9, 8).code, "context_length_exceeded");
+  EXPECT_EQ(ApiError::context_length("prompt", 9, 8).param, "prompt");
+  EXPECT_EQ(ApiError::overloaded("x", 3).http_status, 429);
+  EXPECT_EQ(ApiError::overloaded("x", 3).retry_after_s, 3);
+  EXPECT_EQ(ApiError::unavailable("x").http_status, 503);
+  EXPECT_EQ(ApiError::deadline("x").http_status, 504);
+  EXPECT_EQ(ApiError::internal("x").http_status, 500);
+}
+
+}  // namespace troupe::small_parts_test
