@@ -1,0 +1,235 @@
+// Callbacks change state and wake the one waiter; the waiting loops look at the state again. No callback
+// does more, so there is one place a coroutine resumes from: wake(), called last by an Asio callback.
+
+#include "common/net/channel.h"
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/post.hpp>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace troupe {
+
+void Pieces::advance(size_t bytes) {
+  while (bytes > 0 && begin_ < end_) {
+    const size_t step = std::min(bytes, items_[begin_].size());
+    items_[begin_] += step;
+    bytes -= step;
+    if (items_[begin_].size() == 0) ++begin_;
+  }
+}
+
+// Stores the suspended coroutine; its cancellation resumes it through the queue, with operation_aborted.
+struct Channel::StartWait {
+  Channel* channel;
+
+  void operator()(Waiter&& waiter) const {
+    assert(!channel->waiter_ && "two waiters on one connection");
+    auto slot = asio::get_associated_cancellation_slot(waiter);
+    channel->waiter_.emplace(std::move(waiter));
+    if (slot.is_connected()) {
+      slot.assign([waiting = channel](asio::cancellation_type) { waiting->cancel_wait(); });
+    }
+  }
+};
+
+// The callback of the outstanding read. Destroyed uncalled (the io_context goes down), it lets go of the
+// waiter: the coroutine there owns this channel, and the two would keep each other alive.
+struct Channel::ReadDone {
+  std::shared_ptr<Channel> self;
+
+  explicit ReadDone(std::shared_ptr<Channel> channel) : self(std::move(channel)) {}
+  ReadDone(ReadDone&&) = default;
+  ReadDone& operator=(ReadDone&&) = delete;
+  ~ReadDone() {
+    if (self) self->abandon();
+  }
+
+  void operator()(const ErrorCode& error, size_t bytes) {
+    const std::shared_ptr<Channel> channel = std::move(self);
+    channel->reading_ = false;
+    if (channel->closed_) return channel->wake();
+    channel->end_ += bytes;
+    channel->bytes_received_ += bytes;
+    if (error == asio::error::eof) {
+      channel->ended_ = true;
+    } else if (error) {
+      channel->broken_ = true;
+    }
+    if (!channel->waiter_) channel->watch();
+    channel->wake();
+  }
+};
+
+struct Channel::WriteReady {
+  std::shared_ptr<Channel> self;
+
+  void operator()(const ErrorCode& error) const {
+    self->writable_watched_ = false;
+    if (error && !self->closed_) self->send_broken_ = true;
+    if (self->waiter_) self->wake();
+  }
+};
+
+struct Channel::ConnectDone {
+  std::shared_ptr<Channel> self;
+
+  void operator()(const ErrorCode& error) const {
+    self->connected_ = error;
+    self->wake();
+  }
+};
+
+struct Channel::TimerFired {
+  std::shared_ptr<Channel> self;
+
+  void operator()(const ErrorCode& error) const {
+    if (error || self->closed_) return;
+    self->armed_until_ = TimePoint::max();
+    if (self->deadline_ == TimePoint::max()) return;
+    if (std::chrono::steady_clock::now() < self->deadline_) return self->arm(self->deadline_);
+    self->expired_ = true;
+    self->wake();
+  }
+};
+
+Channel::Channel(Socket socket, size_t buffer_bytes)
+    : socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      buffer_(new char[buffer_bytes]),
+      capacity_(buffer_bytes) {}
+
+Task<void> Channel::wait() {
+  auto token = use_task;
+  return asio::async_initiate<UseTask, void(ErrorCode)>(StartWait{this}, token);
+}
+
+void Channel::cancel_wait() {
+  if (!waiter_) return;
+  auto resume = [waiter = std::move(*waiter_)]() mutable { waiter(asio::error::operation_aborted); };
+  waiter_.reset();
+  asio::post(socket_.get_executor(), std::move(resume));
+}
+
+void Channel::abandon() {
+  closed_ = true;
+  if (!waiter_) return;
+  asio::get_associated_cancellation_slot(*waiter_).clear();
+  const std::optional<Waiter> dropped = std::exchange(waiter_, std::nullopt);
+}
+
+void Channel::wake() {
+  if (waiter_) {
+    Waiter waiter = std::move(*waiter_);
+    waiter_.reset();
+    waiter(ErrorCode());  // runs the coroutine; it may be the last one to hold this channel
+  } else if (!closed_ && on_unwatched) {
+    on_unwatched();
+  }
+}
+
+Task<ErrorCode> Channel::connect(Tcp::endpoint peer) {
+  const std::shared_ptr<Channel> self = shared_from_this();
+  ErrorCode error;
+  socket_.open(peer.protocol(), error);
+  if (error) co_return error;
+  socket_.async_connect(peer, ConnectDone{self});
+  while (!connected_) {
+    if (expired_) co_return ErrorCode(asio::error::timed_out);
+    co_await wait();
+  }
+  if (!*connected_) {
+    socket_.set_option(Tcp::no_delay(true), error);
+    if (!error) socket_.non_blocking(true, error);
+    if (error) co_return error;
+  }
+  co_return *connected_;
+}
+
+Task<ChannelEvent> Channel::more() {
+  assert(!input_full());
+  const uint64_t before = bytes_received_;
+  for (;;) {
+    if (bytes_received_ != before) co_return ChannelEvent::kInput;
+    if (broken_ || closed_) co_return ChannelEvent::kBroken;
+    if (ended_) co_return ChannelEvent::kEnd;
+    if (expired_) co_return ChannelEvent::kTimeout;
+    watch();
+    co_await wait();
+  }
+}
+
+void Channel::watch() {
+  if (reading_ || input_ended() || input_full()) return;
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0 && capacity_ - end_ < capacity_ / 2) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  reading_ = true;
+  const asio::mutable_buffer room(buffer_.get() + end_, capacity_ - end_);
+  socket_.async_read_some(room, ReadDone(shared_from_this()));
+}
+
+bool Channel::write_now(Pieces& pieces) {
+  ErrorCode error;
+  while (!pieces.empty() && !send_broken_ && !closed_) {
+    const size_t written = socket_.write_some(pieces, error);
+    pieces.advance(written);
+    if (error == asio::error::would_block) break;
+    if (error) send_broken_ = true;
+  }
+  return pieces.empty();
+}
+
+Task<WriteEvent> Channel::write(Pieces& pieces, const WriteOptions& options) {
+  const bool timed = options.progress_timeout > Duration::zero();
+  for (;;) {
+    watch();  // input that woke us left no read outstanding, and after a return nobody else would see to it
+    const size_t left_before = asio::buffer_size(pieces);
+    if (write_now(pieces)) co_return WriteEvent::kWritten;
+    if (ended()) co_return WriteEvent::kPeerGone;
+    if (options.stop_on_input && !input().empty()) co_return WriteEvent::kInterrupted;
+    const bool progress = asio::buffer_size(pieces) < left_before || deadline_ == TimePoint::max();
+    if (timed && progress) set_deadline(std::chrono::steady_clock::now() + options.progress_timeout);
+    if (expired_) co_return WriteEvent::kTimeout;
+    watch_writable();
+    co_await wait();
+  }
+}
+
+void Channel::watch_writable() {
+  if (writable_watched_) return;
+  writable_watched_ = true;
+  socket_.async_wait(Socket::wait_write, WriteReady{shared_from_this()});
+}
+
+void Channel::set_deadline(TimePoint at) {
+  deadline_ = at;
+  expired_ = false;
+  if (at < armed_until_) arm(at);
+}
+
+void Channel::arm(TimePoint at) {
+  armed_until_ = at;
+  timer_.expires_at(at);
+  timer_.async_wait(TimerFired{shared_from_this()});
+}
+
+void Channel::shutdown_send() {
+  ErrorCode ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+void Channel::close() {
+  if (closed_) return;
+  closed_ = true;
+  ErrorCode ignored;
+  socket_.close(ignored);
+  timer_.cancel();
+}
+
+}  // namespace troupe

@@ -1,0 +1,142 @@
+#pragma once
+
+// One TCP connection as both ends use it: an input buffer, one deadline, one waiter. Private to common/net.
+//
+// Reads are not awaited one by one. A read is kept outstanding into the buffer (watch()), by callback, while
+// the coroutine does something else: so the peer's going away is seen at once, pipelined bytes wait in order,
+// an idle pooled connection notices its end. What it costs is one recv a message that finds nothing: Asio
+// tries before it waits, and has to, because edge-triggered epoll tells only once of bytes and an end that
+// came together. Waiting for readiness instead (async_wait) costs an epoll_ctl for the same. Whoever needs
+// more input awaits more(); whoever is blocked on output awaits write(). There is one such waiter at a time;
+// an event that finds none goes to on_unwatched. The buffer is reserved once and bounds what the peer can
+// make us keep; when it is full no read is outstanding and TCP holds the peer back.
+//
+// The deadline is a stored time; the one timer re-checks it when it fires and is re-armed only for an
+// earlier one, so a deadline an operation costs a comparison.
+//
+// All calls on the executor's thread. Hold it by shared_ptr: pending callbacks do too, until close().
+
+#include <array>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/basic_stream_socket.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "common/core/time.h"
+#include "common/net/task.h"
+#include "common/net/timer.h"
+
+namespace troupe {
+
+using Tcp = asio::ip::tcp;
+using Socket = asio::basic_stream_socket<Tcp, Executor>;
+using ErrorCode = boost::system::error_code;
+
+// Up to four pieces of memory to be written in one go; what has been written is taken off the front.
+class Pieces {
+ public:
+  void add(std::string_view bytes) {
+    if (!bytes.empty()) items_[end_++] = asio::const_buffer(bytes.data(), bytes.size());
+  }
+  bool empty() const { return begin_ == end_; }
+  void advance(size_t bytes);
+
+  using value_type = asio::const_buffer;
+  using const_iterator = const asio::const_buffer*;
+  const_iterator begin() const { return items_.data() + begin_; }
+  const_iterator end() const { return items_.data() + end_; }
+
+ private:
+  std::array<asio::const_buffer, 4> items_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+};
+
+enum class ChannelEvent { kInput, kEnd, kBroken, kTimeout };
+enum class WriteEvent { kWritten, kInterrupted, kPeerGone, kTimeout };
+
+struct WriteOptions {
+  Duration progress_timeout = Duration::zero();  // > 0: sets the deadline anew at every progress
+  bool stop_on_input = false;                    // kInterrupted once input is there
+};
+
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(Socket socket, size_t buffer_bytes);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // Waits for the connection; the result is Asio's error (timed_out once the deadline has passed).
+  Task<ErrorCode> connect(Tcp::endpoint peer);
+
+  std::string_view input() const { return {buffer_.get() + begin_, end_ - begin_}; }
+  void consume(size_t bytes) { begin_ += bytes; }
+  bool input_full() const { return end_ - begin_ == capacity_; }
+  uint64_t bytes_received() const { return bytes_received_; }
+
+  // Until there is more input than now. REQUIRES: !input_full().
+  Task<ChannelEvent> more();
+  // Keeps a read outstanding, if there is room.
+  void watch();
+
+  // What goes out without waiting; true when all did. A dead peer shows in ended().
+  bool write_now(Pieces& pieces);
+  // The rest, waiting for the socket. `pieces` and what it points to must live until it returns.
+  Task<WriteEvent> write(Pieces& pieces, const WriteOptions& options);
+
+  void set_deadline(TimePoint at);
+  void clear_deadline() { set_deadline(TimePoint::max()); }
+  bool expired() const { return expired_; }
+
+  // The peer is gone for our purposes (end of input or an error), or it was closed here.
+  bool ended() const { return input_ended() || send_broken_; }
+  void shutdown_send();
+  void close();
+
+  Socket& socket() { return socket_; }
+
+  // Input, end or deadline while nobody waits. Called from the event loop, never from inside a call.
+  std::function<void()> on_unwatched;
+
+ private:
+  bool input_ended() const { return ended_ || broken_ || closed_; }
+  using Waiter = asio::async_result<UseTask, void(ErrorCode)>::handler_type;
+  struct StartWait;
+  struct ReadDone;
+  struct WriteReady;
+  struct ConnectDone;
+  struct TimerFired;
+
+  Task<void> wait();
+  void cancel_wait();
+  void abandon();
+  void wake();
+  void arm(TimePoint at);
+  void watch_writable();
+
+  Socket socket_;
+  Timer timer_;
+  const std::unique_ptr<char[]> buffer_;
+  const size_t capacity_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  uint64_t bytes_received_ = 0;
+
+  std::optional<Waiter> waiter_;
+  TimePoint deadline_ = TimePoint::max();
+  TimePoint armed_until_ = TimePoint::max();
+  std::optional<ErrorCode> connected_;
+  bool expired_ = false;
+  bool reading_ = false;
+  bool writable_watched_ = false;
+  bool ended_ = false;
+  bool broken_ = false;
+  bool send_broken_ = false;  // apart: an answer may still lie in the socket
+  bool closed_ = false;
+};
+
+}  // namespace troupe

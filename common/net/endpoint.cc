@@ -1,0 +1,63 @@
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/http_client.h"
+#include "common/net/http_head.h"
+
+namespace troupe {
+namespace {
+
+Status bad_url(std::string_view url, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("'", to_absl(url), "': ", to_absl(why)));
+}
+
+bool is_host_name(std::string_view host) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:";
+  return !host.empty() && host.find_first_not_of(allowed) == std::string_view::npos;
+}
+
+}  // namespace
+
+StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
+  std::string_view rest = url;
+  const size_t scheme_end = rest.find("://");
+  if (scheme_end != std::string_view::npos) {
+    const std::string_view scheme = rest.substr(0, scheme_end);
+    if (equals_ignore_case(scheme, "https")) return bad_url(url, "https is not supported yet, use http");
+    if (!equals_ignore_case(scheme, "http")) return bad_url(url, "the scheme must be http");
+    rest.remove_prefix(scheme_end + 3);
+  }
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  Endpoint endpoint;
+  std::string_view port;
+  if (rest.starts_with('[')) {
+    const size_t close = rest.find(']');
+    if (close == std::string_view::npos) return bad_url(url, "'[' without ']'");
+    endpoint.host = rest.substr(1, close - 1);
+    rest.remove_prefix(close + 1);
+    if (!rest.empty() && rest.front() != ':') return bad_url(url, "expected ':port' after ']'");
+    port = rest.empty() ? rest : rest.substr(1);
+    if (!rest.empty() && port.empty()) return bad_url(url, "the port must be 1 to 65535");
+  } else {
+    const size_t colon = rest.find(':');
+    endpoint.host = rest.substr(0, colon);
+    if (colon != std::string_view::npos) {
+      port = rest.substr(colon + 1);
+      if (port.empty()) return bad_url(url, "the port must be 1 to 65535");
+    }
+  }
+  if (!is_host_name(endpoint.host)) return bad_url(url, "expected http://host:port without a path");
+  if (port.empty()) return endpoint;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (error != std::errc() || end != port.data() + port.size() || endpoint.port == 0) {
+    return bad_url(url, "the port must be 1 to 65535");
+  }
+  return endpoint;
+}
+
+std::string Endpoint::authority() const {
+  const bool bracketed = host.find(':') != std::string::npos;
+  return absl::StrCat(bracketed ? "[" : "", host, bracketed ? "]" : "", ":", port);
+}
+
+}  // namespace troupe

@@ -1,0 +1,315 @@
+// One exchange: take or make a connection, write, read the head, hand the body to the caller piece by piece.
+// Whoever holds the connection holds it through a Lease, which closes it unless the exchange came to its end:
+// so an exception, a cancellation and a dropped answer all stop the upstream the same way.
+
+#include "common/net/http_client.h"
+
+#include <boost/system/system_error.hpp>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/chunk_decoder.h"
+#include "common/net/client_pool.h"
+#include "common/net/http_write.h"
+
+namespace troupe {
+namespace {
+
+using absl::StatusCode;
+
+constexpr int kInterimHeadsMax = 16;
+constexpr size_t kHeadBytesUsual = 1024;  // one allocation instead of one a doubling
+
+class Lease {
+ public:
+  Lease() = default;
+  Lease(std::shared_ptr<ClientPool> pool, std::shared_ptr<Channel> channel)
+      : pool_(std::move(pool)), channel_(std::move(channel)) {}
+  Lease(Lease&&) = default;
+  Lease& operator=(Lease&&) = delete;
+  ~Lease() { close(); }
+
+  void close() {
+    if (channel_) channel_->close();
+    channel_.reset();
+  }
+  void give_back() {
+    if (channel_) pool_->give_back(std::move(channel_));
+    channel_.reset();
+  }
+  explicit operator bool() const { return channel_ != nullptr; }
+  Channel* operator->() const { return channel_.get(); }
+  const ClientPool& pool() const { return *pool_; }
+  const std::shared_ptr<Channel>& channel() const { return channel_; }
+
+ private:
+  std::shared_ptr<ClientPool> pool_;
+  std::shared_ptr<Channel> channel_;
+};
+
+// Closes the connection when a coroutine is left by an exception (its cancellation).
+struct CloseUnlessDone {
+  Lease& lease;
+  bool done = false;
+  ~CloseUnlessDone() {
+    if (!done) lease.close();
+  }
+};
+
+class Answer final : public ClientAnswer {
+ public:
+  Answer(Lease lease, AnswerHead head, bool reusable)
+      : lease_(std::move(lease)), head_(std::move(head)), left_(head_.content_length), reusable_(reusable) {
+    if (head_.framing == BodyFraming::kNone) end();
+  }
+
+  int status() const override { return head_.status; }
+  const HeaderList& headers() const override { return head_.headers; }
+  std::string_view header(std::string_view name) const override { return find_header(head_.headers, name); }
+
+  Task<StatusOr<bool>> read(std::string& out) override;
+  Task<StatusOr<std::string>> read_all(size_t bytes_max) override;
+
+ private:
+  bool take(std::string& out);
+  void end() {
+    ended_ = true;
+    if (reusable_ && head_.keep_alive) {
+      lease_.give_back();
+    } else {
+      lease_.close();
+    }
+  }
+  Status fail(StatusCode code, std::string_view what) {
+    lease_.close();
+    error_ = lease_.pool().failure(code, SendPhase::kBody, what);
+    return error_;
+  }
+
+  Lease lease_;
+  AnswerHead head_;
+  ChunkDecoder decoder_;
+  uint64_t left_;
+  const bool reusable_;
+  bool ended_ = false;
+  Status error_;
+};
+
+// Moves what has come into `out`; true once the body is whole (or known to be broken: see decoder_).
+bool Answer::take(std::string& out) {
+  const std::string_view input = lease_->input();
+  if (head_.framing == BodyFraming::kChunked) {
+    lease_->consume(decoder_.decode(input, out));
+    return decoder_.state() != ChunkDecoder::State::kMore;
+  }
+  const bool counted = head_.framing == BodyFraming::kLength;
+  const std::string_view piece = counted ? input.substr(0, static_cast<size_t>(left_)) : input;
+  out.append(piece);
+  lease_->consume(piece.size());
+  left_ -= counted ? piece.size() : 0;
+  return counted && left_ == 0;
+}
+
+Task<StatusOr<bool>> Answer::read(std::string& out) {
+  out.clear();
+  if (!error_.ok()) co_return error_;
+  if (ended_) co_return false;
+  if (!lease_) co_return fail(StatusCode::kUnavailable, "read after cancellation");
+  CloseUnlessDone guard{lease_};
+  for (;;) {
+    const bool whole = take(out);
+    if (whole && decoder_.state() == ChunkDecoder::State::kMalformed) {
+      co_return fail(StatusCode::kInternal, decoder_.error());
+    }
+    if (whole) end();
+    if (whole || !out.empty()) {
+      guard.done = true;
+      co_return !out.empty();
+    }
+    const ChannelEvent event = co_await lease_->more();
+    if (event == ChannelEvent::kInput) continue;
+    if (event == ChannelEvent::kTimeout) co_return fail(StatusCode::kDeadlineExceeded, "the deadline passed");
+    if (event == ChannelEvent::kEnd && head_.framing == BodyFraming::kUntilClose) {
+      end();
+      co_return false;
+    }
+    co_return fail(StatusCode::kUnavailable, "connection closed before the body's end");
+  }
+}
+
+Task<StatusOr<std::string>> Answer::read_all(size_t bytes_max) {
+  std::string all;
+  std::string piece;
+  for (;;) {
+    const StatusOr<bool> more = co_await read(piece);
+    if (!more.ok()) co_return more.status();
+    if (!*more) co_return all;
+    if (piece.size() > bytes_max - all.size()) {
+      co_return fail(StatusCode::kResourceExhausted, absl::StrCat("body over ", bytes_max, " bytes"));
+    }
+    if (all.empty()) {
+      all.swap(piece);
+    } else {
+      all.append(piece);
+    }
+  }
+}
+
+// What one try gave. `stale`: were it a pooled connection, it was dead before the request came, so another
+// may be tried.
+struct Attempt {
+  Status status;
+  std::unique_ptr<ClientAnswer> answer;
+  bool stale = false;
+  bool wrote = false;  // the socket took some of the request
+};
+
+// Reads heads until a final one (1xx are skipped). kFound: `head` is filled and taken from the channel.
+enum class HeadOutcome { kFound, kClosed, kTimeout, kRefused };
+Task<HeadOutcome> read_answer_head(Lease& lease, bool to_head_request, AnswerHead& head, std::string& what) {
+  HeadScanner scanner;
+  int interim = 0;
+  for (;;) {
+    const std::string_view input = lease->input();
+    const HeadScanner::Result result = scanner.scan(input);
+    if (result == HeadScanner::Result::kFound && scanner.size() <= lease.pool().options.header_bytes_max) {
+      const auto fault = parse_answer_head(input.substr(0, scanner.size()), to_head_request, head);
+      lease->consume(scanner.size());
+      if (fault) what = fault->message;
+      if (fault) co_return HeadOutcome::kRefused;
+      if (head.status >= 200) co_return HeadOutcome::kFound;
+      if (++interim > kInterimHeadsMax) {
+        what = "too many 1xx answers";
+        co_return HeadOutcome::kRefused;
+      }
+      scanner.reset();
+      continue;
+    }
+    if (result == HeadScanner::Result::kBareLineFeed) {
+      what = "head line that does not end in CRLF";
+      co_return HeadOutcome::kRefused;
+    }
+    if (result == HeadScanner::Result::kFound || input.size() >= lease.pool().options.header_bytes_max ||
+        lease->input_full()) {
+      what = absl::StrCat("head over ", lease.pool().options.header_bytes_max, " bytes");
+      co_return HeadOutcome::kRefused;
+    }
+    const ChannelEvent event = co_await lease->more();
+    if (event == ChannelEvent::kInput) continue;
+    co_return event == ChannelEvent::kTimeout ? HeadOutcome::kTimeout : HeadOutcome::kClosed;
+  }
+}
+
+// One exchange over one connection. Closes it on every way out but a good answer.
+Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request) {
+  Attempt attempt;
+  const uint64_t received_before = lease->bytes_received();
+  Pieces pieces;
+  pieces.add(head_bytes);
+  pieces.add(request.body);
+  WriteOptions options;
+  options.stop_on_input = true;  // an answer that comes early (413) is an answer
+  const WriteEvent written = co_await lease->write(pieces, options);
+  const TimePoint written_at = std::chrono::steady_clock::now();
+  attempt.wrote = asio::buffer_size(pieces) < head_bytes.size() + request.body.size();
+  if (written == WriteEvent::kTimeout) {
+    attempt.status =
+        lease.pool().failure(StatusCode::kDeadlineExceeded, SendPhase::kWrite, "the deadline passed");
+    co_return attempt;
+  }
+  AnswerHead head;
+  std::string what;
+  const HeadOutcome outcome = co_await read_answer_head(lease, request.method == "HEAD", head, what);
+  if (outcome == HeadOutcome::kFound) {
+    const bool reusable = written == WriteEvent::kWritten;
+    attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), reusable);
+    co_return attempt;
+  }
+  const SendPhase phase = written == WriteEvent::kWritten ? SendPhase::kHead : SendPhase::kWrite;
+  if (outcome == HeadOutcome::kRefused) {
+    attempt.status = lease.pool().failure(StatusCode::kInternal, phase, what);
+  } else if (outcome == HeadOutcome::kTimeout) {
+    attempt.status = lease.pool().failure(StatusCode::kDeadlineExceeded, phase, "the deadline passed");
+  } else {
+    attempt.status =
+        lease.pool().failure(StatusCode::kUnavailable, phase, "connection closed before an answer");
+    const bool at_once = written == WriteEvent::kPeerGone ||
+                         std::chrono::steady_clock::now() - written_at <= lease.pool().options.stale_window;
+    attempt.stale = at_once && lease->bytes_received() == received_before;
+  }
+  co_return attempt;
+}
+
+}  // namespace
+
+struct HttpClient::Impl : ClientPool {
+  using ClientPool::ClientPool;
+};
+
+HttpClient::HttpClient(Executor executor, Endpoint endpoint, HttpClientOptions options)
+    : impl_(std::make_shared<Impl>(executor, std::move(endpoint), options)) {}
+
+HttpClient::~HttpClient() {
+  impl_->close();
+}
+
+void HttpClient::close_idle() {
+  impl_->close_idle();
+}
+
+const Endpoint& HttpClient::endpoint() const {
+  return impl_->endpoint;
+}
+
+HttpClientStats HttpClient::stats() const {
+  HttpClientStats stats = impl_->stats;
+  stats.idle = impl_->idle_count();
+  return stats;
+}
+
+Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientRequest& request,
+                                                               Deadline deadline) {
+  const std::shared_ptr<Impl> pool = impl_;
+  std::string head;
+  head.reserve(kHeadBytesUsual);
+  RequestHeadSpec spec;
+  spec.method = request.method;
+  spec.target = request.target;
+  spec.authority = pool->authority;
+  spec.headers = &request.headers;
+  spec.content_length = request.body.size();
+  try {
+    append_request_head(head, spec);
+  } catch (const std::invalid_argument& e) {
+    co_return pool->failure(StatusCode::kInvalidArgument, SendPhase::kConnect, e.what());
+  }
+  if (deadline.expired(std::chrono::steady_clock::now())) {
+    co_return pool->failure(StatusCode::kDeadlineExceeded, SendPhase::kConnect,
+                            "the deadline has passed already");
+  }
+  bool wrote = false;
+  std::shared_ptr<Channel> pooled = pool->take();
+  if (pooled) {
+    ++pool->stats.reuses;
+    pooled->set_deadline(deadline.at);
+    Lease lease(pool, std::move(pooled));
+    Attempt attempt = co_await exchange(std::move(lease), head, request);
+    if (attempt.answer) co_return std::move(attempt.answer);
+    if (!attempt.stale) co_return attempt.status;
+    ++pool->stats.stale_replaced;
+    wrote = attempt.wrote;
+  }
+  const auto fresh = co_await pool->connect(deadline.at);
+  if (!fresh.ok() && wrote) {
+    const std::string what = absl::StrCat("connection closed before an answer, and no other to be had: ",
+                                          fresh.status().message());
+    co_return pool->failure(fresh.status().code(), SendPhase::kHead, what);
+  }
+  if (!fresh.ok()) co_return fresh.status();
+  Lease lease(pool, *fresh);
+  Attempt attempt = co_await exchange(std::move(lease), head, request);
+  if (attempt.answer) co_return std::move(attempt.answer);
+  co_return attempt.status;
+}
+
+}  // namespace troupe

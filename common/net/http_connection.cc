@@ -1,0 +1,346 @@
+// Invariants of the loop: at the top of serve_one the whole last request has been consumed and its answer
+// written; bytes that came too early (pipelining) wait in the channel's buffer. A request that is refused
+// ends the connection, because where the next one begins is then no longer certain.
+
+#include "common/net/http_connection.h"
+
+#include <algorithm>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <random>
+
+#include "common/core/api_error.h"
+#include "common/net/chunk_decoder.h"
+
+namespace troupe {
+namespace {
+
+constexpr size_t kBufferBytesMin = 16u << 10;
+constexpr size_t kBodyBytesKept = 64u << 10;  // an idle connection keeps its body's memory up to this
+constexpr std::chrono::milliseconds kLingerTimeout{5'000};
+constexpr size_t kRequestIdBytesMax = 128;
+
+std::string fault_json(const HttpFault& fault) {
+  ApiError error;
+  error.http_status = fault.http_status;
+  error.message = fault.message;
+  if (fault.http_status >= 500) error.type = "server_error";
+  return error.to_json();
+}
+
+// Fit to be echoed and logged: short, visible, ASCII.
+bool is_fit_request_id(std::string_view id) {
+  return !id.empty() && id.size() <= kRequestIdBytesMax &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
+}  // namespace
+
+RequestIds::RequestIds() {
+  std::random_device seed;
+  counter_ = (static_cast<uint64_t>(seed()) << 32) | seed();
+}
+
+// SplitMix64: a bijection of the counter, so no two are the same, that does not look like one.
+std::string RequestIds::next() {
+  uint64_t x = counter_ += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  x ^= x >> 31;
+  std::string id = "req-";
+  for (int shift = 60; shift >= 0; shift -= 4) id.push_back("0123456789abcdef"[(x >> shift) & 15]);
+  return id;
+}
+
+HeaderList refusal_headers(ServerContext& context, const HttpRequest* request) {
+  HeaderList headers = context.options.refusal_headers;
+  headers.emplace_back("content-type", "application/json");
+  const std::string_view own = request ? request->header("x-request-id") : std::string_view();
+  headers.emplace_back("x-request-id",
+                       is_fit_request_id(own) ? std::string(own) : context.request_ids.next());
+  return headers;
+}
+
+HttpConnection::HttpConnection(Socket socket, std::shared_ptr<ServerContext> context)
+    : context_(std::move(context)),
+      channel_(std::make_shared<Channel>(
+          std::move(socket), std::max<size_t>(context_->options.header_bytes_max, kBufferBytesMin))),
+      signal_(std::make_shared<asio::cancellation_signal>()),
+      exchange_(*channel_, *context_) {
+  channel_->on_unwatched = [this] { on_unwatched(); };
+}
+
+HttpConnection::~HttpConnection() {
+  release_body();
+  channel_->close();
+  channel_->on_unwatched = nullptr;
+}
+
+Task<void> HttpConnection::run(std::shared_ptr<HttpConnection> self) {
+  try {
+    bool alive = true;
+    while (alive) alive = co_await self->serve_one();
+  } catch (const boost::system::system_error&) {
+    // The peer is gone or the server stops: nobody is left to be told.
+  } catch (const std::exception& e) {
+    self->context_->log->error("connection_failed", {{"what", e.what()}});
+  }
+  self->channel_->close();
+}
+
+Task<bool> HttpConnection::serve_one() {
+  const bool has_head = co_await read_head();
+  if (!has_head) co_return false;
+  if (exchange_.head.framing != BodyFraming::kNone) {
+    const bool has_body = co_await read_body();
+    if (!has_body) co_return false;
+  }
+  channel_->clear_deadline();
+  const bool answered = co_await run_handler();
+  release_body();
+  if (!answered) co_return false;
+  if (exchange_.keeps_alive()) co_return true;
+  // Closing with unread input resets the connection and may take the answer with it.
+  if (!channel_->input().empty()) co_await linger();
+  co_return false;
+}
+
+void HttpConnection::start_deadline(std::chrono::milliseconds timeout) {
+  channel_->set_deadline(std::chrono::steady_clock::now() + timeout);
+}
+
+Task<bool> HttpConnection::read_head() {
+  phase_ = Phase::kIdle;
+  head_parsed_ = false;
+  scanner_.reset();
+  start_deadline(context_->options.idle_timeout);  // once: an empty line now and then does not extend it
+  for (;;) {
+    // Empty lines before a request are from clients of old; they count against the idle time.
+    while (phase_ == Phase::kIdle && channel_->input().starts_with("\r\n")) channel_->consume(2);
+    const std::string_view input = channel_->input();
+    if (phase_ == Phase::kIdle && !is_idle()) {
+      phase_ = Phase::kReading;
+      start_deadline(context_->options.header_timeout);
+    }
+    const auto result = phase_ == Phase::kIdle ? HeadScanner::Result::kMore : scanner_.scan(input);
+    const size_t size_max = context_->options.header_bytes_max;
+    if (result == HeadScanner::Result::kFound && scanner_.size() <= size_max) break;
+    HttpFault fault;
+    if (result == HeadScanner::Result::kBareLineFeed) {
+      fault.message = "header line that does not end in CRLF";
+    } else if (result == HeadScanner::Result::kFound || input.size() >= size_max) {
+      fault.http_status = 431;
+      fault.message = "head over " + std::to_string(size_max) + " bytes";
+    }
+    if (!fault.message.empty()) {
+      co_await refuse(std::move(fault));
+      co_return false;
+    }
+    if (phase_ == Phase::kIdle && context_->draining) co_return false;
+    const ChannelEvent event = co_await channel_->more();
+    if (event == ChannelEvent::kInput) continue;
+    if (event == ChannelEvent::kTimeout && phase_ == Phase::kReading) {
+      fault.http_status = 408;
+      fault.message = "head did not arrive in time";
+      co_await refuse(std::move(fault));
+    }
+    co_return false;
+  }
+  exchange_.reset();
+  const std::string_view head = channel_->input().substr(0, scanner_.size());
+  auto fault = parse_request_head(head, exchange_.head);
+  if (fault) {
+    co_await refuse(std::move(*fault));
+    co_return false;
+  }
+  head_parsed_ = true;
+  channel_->consume(scanner_.size());
+  co_return true;
+}
+
+Task<bool> HttpConnection::read_body() {
+  const RequestHead& head = exchange_.head;
+  if (head.framing == BodyFraming::kLength && head.content_length > context_->options.body_bytes_max) {
+    HttpFault fault;
+    fault.http_status = 413;
+    fault.message = "body over " + std::to_string(context_->options.body_bytes_max) + " bytes";
+    co_await refuse(std::move(fault));
+    co_return false;
+  }
+  start_deadline(context_->options.body_timeout);
+  if (head.expect_continue && channel_->input().empty()) {
+    Pieces pieces;
+    pieces.add("HTTP/1.1 100 Continue\r\n\r\n");
+    const WriteOptions options;
+    const WriteEvent event = co_await channel_->write(pieces, options);
+    if (event != WriteEvent::kWritten) co_return false;
+  }
+  if (head.framing == BodyFraming::kLength) co_return co_await read_sized_body();
+  co_return co_await read_chunked_body();
+}
+
+Task<bool> HttpConnection::read_sized_body() {
+  std::string& body = exchange_.head.request.body;
+  const size_t size = static_cast<size_t>(exchange_.head.content_length);
+  // Memory follows the bytes that came, not the length that was claimed.
+  body.reserve(std::min(size, kBufferBytesMin));
+  for (;;) {
+    const std::string_view input = channel_->input().substr(0, size - body.size());
+    body.append(input);
+    channel_->consume(input.size());
+    auto overflow = hold_body();
+    if (overflow) {
+      co_await refuse(std::move(*overflow));
+      co_return false;
+    }
+    if (body.size() == size) co_return true;
+    const ChannelEvent event = co_await channel_->more();
+    if (event == ChannelEvent::kInput) continue;
+    if (event == ChannelEvent::kTimeout) {
+      HttpFault fault;
+      fault.http_status = 408;
+      fault.message = "body did not arrive in time";
+      co_await refuse(std::move(fault));
+    }
+    co_return false;
+  }
+}
+
+Task<bool> HttpConnection::read_chunked_body() {
+  ChunkDecoder decoder(context_->options.body_bytes_max);
+  std::string& body = exchange_.head.request.body;
+  for (;;) {
+    channel_->consume(decoder.decode(channel_->input(), body));
+    auto overflow = hold_body();
+    if (!overflow && decoder.state() == ChunkDecoder::State::kDone) co_return true;
+    HttpFault fault;
+    if (overflow) {
+      fault = std::move(*overflow);
+    } else if (decoder.state() == ChunkDecoder::State::kTooLarge) {
+      fault.http_status = 413;
+      fault.message = "body over " + std::to_string(context_->options.body_bytes_max) + " bytes";
+    } else if (decoder.state() == ChunkDecoder::State::kMalformed) {
+      fault.message = std::string("malformed chunked body: ").append(decoder.error());
+    } else {
+      const ChannelEvent event = co_await channel_->more();
+      if (event == ChannelEvent::kInput) continue;
+      if (event != ChannelEvent::kTimeout) co_return false;
+      fault.http_status = 408;
+      fault.message = "body did not arrive in time";
+    }
+    co_await refuse(std::move(fault));
+    co_return false;
+  }
+}
+
+// Charges what the body has grown by to the server's total: connections_max bodies of body_bytes_max would be
+// more than any machine has.
+std::optional<HttpFault> HttpConnection::hold_body() {
+  const uint64_t bytes = exchange_.head.request.body.size();
+  context_->body_bytes_held += bytes - body_bytes_held_;
+  body_bytes_held_ = bytes;
+  if (context_->body_bytes_held <= context_->options.bodies_bytes_max) return std::nullopt;
+  return HttpFault{503, "too many large bodies at once: try again later"};
+}
+
+void HttpConnection::release_body() {
+  context_->body_bytes_held -= body_bytes_held_;
+  body_bytes_held_ = 0;
+  std::string& body = exchange_.head.request.body;
+  if (body.capacity() > kBodyBytesKept) std::string().swap(body);
+}
+
+Task<bool> HttpConnection::run_handler() {
+  phase_ = Phase::kHandling;
+  channel_->watch();
+  ++context_->requests_running;
+  std::string failure;
+  bool failed = false;
+  try {
+    co_await context_->handler(exchange_);
+  } catch (const std::exception& e) {
+    failed = true;
+    failure = e.what();
+  } catch (...) {
+    failed = true;
+    failure = "an exception that is no std::exception";
+  }
+  --context_->requests_running;
+  phase_ = Phase::kAnswered;
+  if (!failed && exchange_.answered()) co_return exchange_.reason == CancelReason::kNone;
+  if (!failed)
+    failure = exchange_.head_sent() ? "handler left its answer unfinished" : "handler gave no answer";
+  co_return answer_failure(failure);
+}
+
+// Without waiting: the task may be a cancelled one. False: the connection ends.
+bool HttpConnection::answer_failure(const std::string& what) {
+  const HttpRequest& request = exchange_.request();
+  if (exchange_.reason == CancelReason::kClientGone) {
+    context_->log->debug("client_gone", {{"method", request.method}, {"path", request.path}});
+    return false;
+  }
+  HttpFault fault;
+  if (exchange_.reason == CancelReason::kShutdown) {
+    fault.http_status = 503;
+    fault.message = "server is shutting down";
+  } else {
+    context_->log->error("handler_failed",
+                         {{"method", request.method}, {"path", request.path}, {"what", what}});
+    fault.http_status = 500;
+    fault.message = "internal error";
+  }
+  if (exchange_.head_sent()) return false;  // cutting the stream is what tells the client
+  const bool keep_alive = exchange_.head.request.keep_alive && exchange_.reason == CancelReason::kNone;
+  exchange_.reset();
+  exchange_.respond_now(fault.http_status, refusal_headers(*context_, &request), fault_json(fault),
+                        keep_alive);
+  return exchange_.answered() && exchange_.keeps_alive();
+}
+
+Task<void> HttpConnection::refuse(HttpFault fault) {
+  phase_ = Phase::kAnswered;
+  channel_->clear_deadline();
+  exchange_.reset();
+  release_body();
+  exchange_.head.request.method = "GET";  // whatever it was: the refusal has a body
+  exchange_.head.http_1_0 = false;
+  const HttpRequest* request = head_parsed_ ? &exchange_.head.request : nullptr;
+  exchange_.respond_now(fault.http_status, refusal_headers(*context_, request), fault_json(fault), false);
+  if (exchange_.answered()) co_await linger();
+}
+
+// Lets the peer read the answer: it may still be sending, and closing now would reset the connection.
+Task<void> HttpConnection::linger() {
+  phase_ = Phase::kLingering;
+  channel_->shutdown_send();
+  start_deadline(kLingerTimeout);
+  ChannelEvent event = ChannelEvent::kInput;
+  while (event == ChannelEvent::kInput && !context_->draining) {
+    channel_->consume(channel_->input().size());
+    event = co_await channel_->more();
+  }
+}
+
+void HttpConnection::on_unwatched() {
+  if (phase_ == Phase::kHandling && channel_->ended()) cancel(CancelReason::kClientGone);
+}
+
+void HttpConnection::cancel(CancelReason reason) {
+  if (phase_ != Phase::kHandling) return channel_->close();
+  if (exchange_.reason != CancelReason::kNone) return;
+  exchange_.reason = reason;
+  signal_->emit(asio::cancellation_type::terminal);
+}
+
+// Half an empty line is no request's beginning either.
+bool HttpConnection::is_idle() const {
+  const std::string_view input = channel_->input();
+  return phase_ == Phase::kIdle && (input.empty() || input == "\r");
+}
+
+void HttpConnection::close_if_idle() {
+  if (is_idle() || phase_ == Phase::kLingering) channel_->close();
+}
+
+}  // namespace troupe

@@ -1,0 +1,130 @@
+#pragma once
+
+// The server's end of one connection: reads requests one after the other, hands each to the handler, writes
+// its answer. Private to common/net.
+
+#include <boost/asio/cancellation_signal.hpp>
+#include <memory>
+#include <string>
+
+#include "common/net/channel.h"
+#include "common/net/http_head.h"
+#include "common/net/http_server.h"
+#include "common/net/http_write.h"
+
+namespace troupe {
+
+// Names for requests that bring none: "req-" and 16 hex digits, never twice from one server and hardly from
+// two (the counter starts at a random place).
+class RequestIds {
+ public:
+  RequestIds();
+  std::string next();
+
+ private:
+  uint64_t counter_;
+};
+
+// What all connections of a server share. Outlives them (held by shared_ptr).
+struct ServerContext {
+  HttpServerOptions options;
+  HttpHandler handler;
+  const Logger* log = nullptr;
+  HttpDate date;
+  RequestIds request_ids;
+  bool draining = false;
+  size_t requests_running = 0;
+  uint64_t body_bytes_held = 0;  // of all requests being read or handled
+};
+
+// For answers the server itself gives: the configured headers, the content type of an ApiError, and the
+// request's own x-request-id if it has a fit one. `request` may be null: it has not been read.
+HeaderList refusal_headers(ServerContext& context, const HttpRequest* request);
+
+// One answer at a time, over the connection's channel. reset() between requests keeps its strings.
+class ServerExchange final : public Exchange {
+ public:
+  ServerExchange(Channel& channel, ServerContext& context) : channel_(channel), context_(context) {}
+
+  const HttpRequest& request() const override { return head.request; }
+  Task<void> respond(int status, const HeaderList& headers, std::string body) override;
+  Task<void> start(int status, const HeaderList& headers) override;
+  Task<void> write(std::string_view bytes) override;
+  Task<void> finish() override;
+  bool head_sent() const override { return head_sent_; }
+  void close_after() override { close_after_ = true; }
+  void cut() override;
+  CancelReason cancel_reason() const override { return reason; }
+  std::string remote_address() const override;
+  Executor executor() const override { return channel_.socket().get_executor(); }
+
+  void reset();
+  bool answered() const { return state_ == State::kDone; }
+  bool keeps_alive() const { return keeps_alive_ && !close_after_; }
+  // Writes the whole of a small answer if the socket takes it at once, without waiting: for refusals, and for
+  // a cancelled task. See answered().
+  void respond_now(int status, const HeaderList& headers, std::string_view body, bool keep_alive);
+
+  RequestHead head;  // filled by the connection
+  CancelReason reason = CancelReason::kNone;
+
+ private:
+  enum class State { kFresh, kStreaming, kDone };
+  void build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length);
+  Task<void> send(Pieces& pieces);
+
+  Channel& channel_;
+  ServerContext& context_;
+  State state_ = State::kFresh;
+  std::string out_;  // head and chunk sizes, until written
+  bool chunked_ = false;
+  bool bodiless_ = false;  // HEAD, 204, 304
+  bool close_after_ = false;
+  bool keeps_alive_ = true;
+  bool head_sent_ = false;
+};
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(Socket socket, std::shared_ptr<ServerContext> context);
+  ~HttpConnection();
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+
+  // The whole life of the connection; `self` keeps it alive.
+  static Task<void> run(std::shared_ptr<HttpConnection> self);
+
+  // A running handler is cancelled with this reason; otherwise the connection is closed.
+  void cancel(CancelReason reason);
+  void close_if_idle();  // between requests, or only lingering
+  const std::shared_ptr<asio::cancellation_signal>& signal() const { return signal_; }
+
+ private:
+  enum class Phase { kIdle, kReading, kHandling, kAnswered, kLingering };
+
+  Task<bool> serve_one();  // true: the connection lives on
+  Task<bool> read_head();
+  Task<bool> read_body();
+  Task<bool> read_sized_body();
+  Task<bool> read_chunked_body();
+  std::optional<HttpFault> hold_body();
+  void release_body();
+  Task<bool> run_handler();
+  Task<void> refuse(HttpFault fault);
+  Task<void> linger();
+  bool answer_failure(const std::string& what);
+  bool is_idle() const;
+  void start_deadline(std::chrono::milliseconds timeout);
+  void on_unwatched();
+
+  const std::shared_ptr<ServerContext> context_;
+  const std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<asio::cancellation_signal> signal_;
+  ServerExchange exchange_;
+  HeadScanner scanner_;
+  uint64_t body_bytes_held_ = 0;  // this connection's share of ServerContext::body_bytes_held
+  bool head_parsed_ = false;      // exchange_.head is this request's
+  Phase phase_ = Phase::kIdle;
+};
+
+}  // namespace troupe

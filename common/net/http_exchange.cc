@@ -1,0 +1,117 @@
+// Answers on the wire. Head and first body bytes leave in one system call; a chunk is size, bytes and CRLF
+// gathered from where they lie.
+
+#include <stdexcept>
+
+#include "common/net/http_connection.h"
+
+namespace troupe {
+namespace {
+
+bool has_no_body(int status) {
+  return status < 200 || status == 204 || status == 304;
+}
+
+}  // namespace
+
+void ServerExchange::reset() {
+  reason = CancelReason::kNone;
+  state_ = State::kFresh;
+  out_.clear();
+  chunked_ = bodiless_ = close_after_ = head_sent_ = false;
+  keeps_alive_ = true;
+}
+
+std::string ServerExchange::remote_address() const {
+  ErrorCode error;
+  const auto peer = channel_.socket().remote_endpoint(error);
+  return error ? std::string() : peer.address().to_string() + ":" + std::to_string(peer.port());
+}
+
+void ServerExchange::build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length) {
+  if (state_ != State::kFresh) throw std::logic_error("a second answer to one request");
+  bodiless_ = has_no_body(status) || head.request.method == "HEAD";
+  if (has_no_body(status)) framing = BodyFraming::kNone;
+  chunked_ = framing == BodyFraming::kChunked;
+  keeps_alive_ =
+      head.request.keep_alive && !close_after_ && !context_.draining && framing != BodyFraming::kUntilClose;
+  AnswerHeadSpec spec;
+  spec.status = status;
+  spec.headers = &headers;
+  spec.framing = framing;
+  spec.content_length = length;
+  spec.keep_alive = keeps_alive_;
+  spec.http_1_0 = head.http_1_0;
+  spec.date = context_.date.at(std::time(nullptr));
+  out_.clear();
+  append_answer_head(out_, spec);
+}
+
+Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::string body) {
+  build_head(status, headers, BodyFraming::kLength, body.size());
+  Pieces pieces;
+  pieces.add(out_);
+  if (!bodiless_) pieces.add(body);
+  co_await send(pieces);
+  state_ = State::kDone;
+}
+
+void ServerExchange::respond_now(int status, const HeaderList& headers, std::string_view body,
+                                 bool keep_alive) {
+  close_after_ = !keep_alive;
+  build_head(status, headers, BodyFraming::kLength, body.size());
+  Pieces pieces;
+  pieces.add(out_);
+  if (!bodiless_) pieces.add(body);
+  head_sent_ = true;
+  if (channel_.write_now(pieces)) state_ = State::kDone;
+}
+
+Task<void> ServerExchange::start(int status, const HeaderList& headers) {
+  // HTTP/1.0 knows no chunks: there the end of the connection ends the body.
+  build_head(status, headers, head.http_1_0 ? BodyFraming::kUntilClose : BodyFraming::kChunked, 0);
+  state_ = State::kStreaming;
+  co_return;
+}
+
+Task<void> ServerExchange::write(std::string_view bytes) {
+  if (state_ != State::kStreaming) throw std::logic_error("write() without start()");
+  const bool has_body = !bodiless_ && !bytes.empty();
+  if (has_body && chunked_) append_chunk_head(out_, bytes.size());
+  Pieces pieces;
+  pieces.add(out_);
+  if (has_body) pieces.add(bytes);
+  if (has_body && chunked_) pieces.add("\r\n");
+  co_await send(pieces);
+  out_.clear();
+}
+
+Task<void> ServerExchange::finish() {
+  if (state_ != State::kStreaming) throw std::logic_error("finish() without start()");
+  if (chunked_ && !bodiless_) out_.append("0\r\n\r\n");
+  Pieces pieces;
+  pieces.add(out_);
+  co_await send(pieces);
+  state_ = State::kDone;
+}
+
+void ServerExchange::cut() {
+  reason = CancelReason::kClientGone;
+  channel_.close();
+}
+
+Task<void> ServerExchange::send(Pieces& pieces) {
+  if (pieces.empty()) co_return;
+  head_sent_ = true;
+  if (channel_.write_now(pieces)) co_return;
+  WriteOptions options;
+  options.progress_timeout = context_.options.write_timeout;
+  const WriteEvent event = co_await channel_.write(pieces, options);
+  channel_.clear_deadline();
+  if (event == WriteEvent::kWritten) co_return;
+  cut();  // gone, or alive and not reading: the same to us
+  throw boost::system::system_error(event == WriteEvent::kTimeout ? asio::error::timed_out
+                                                                  : asio::error::connection_reset);
+}
+
+}  // namespace troupe

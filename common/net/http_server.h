@@ -1,0 +1,90 @@
+#pragma once
+
+// HTTP/1.1 server over Asio; one per listening address, all on one io_context thread. What a handler
+// gets is a complete request (head and body read, checked and bounded); what it does is send one answer,
+// whole or streamed.
+//
+// Life of a connection:  accept → read head → check → read body → handler → write answer → keep-alive or
+// close. Refused (each a close, with a 4xx where that is safe): repeated or malformed
+// Content-Length, any Transfer-Encoding but `chunked`, both together, TE in HTTP/1.0, obs-fold, missing or
+// repeated Host, bare CR or LF, control characters in a value, header over the limit, body over the limit
+// (413), a head or body that comes slower than the time-outs. One deadline timer a connection, none an
+// operation.
+//
+// While a handler runs, the connection is watched: when the client goes away the handler's coroutine is
+// cancelled (terminal) within milliseconds and Exchange::cancel_reason says kClientGone.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "common/net/http_message.h"
+#include "common/net/task.h"
+#include "common/net/task_group.h"
+
+namespace troupe {
+
+// One request's answer. Owned by the server, valid while the handler runs. Exactly one of respond() or
+// start() is called. A write suspends until the socket has taken the bytes (that is the backpressure); on a
+// dead client or cancellation it throws boost::system::system_error, which the handler lets pass.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual const HttpRequest& request() const = 0;
+  // Whole answer with Content-Length.
+  virtual Task<void> respond(int status, const HeaderList& headers, std::string body) = 0;
+  // Streamed answer with chunked coding; then write() any number of times, then finish(). The head is sent
+  // together with the first write; a write of nothing sends it at once, alone.
+  virtual Task<void> start(int status, const HeaderList& headers) = 0;
+  virtual Task<void> write(std::string_view bytes) = 0;
+  virtual Task<void> finish() = 0;
+  virtual bool head_sent() const = 0;  // the first byte went out: no retry, no other status
+  virtual void close_after() = 0;      // send `Connection: close`; once the head is out: only close
+  virtual void cut() = 0;              // close the connection at once, in mid-answer; the handler then ends
+  virtual CancelReason cancel_reason() const = 0;
+  virtual std::string remote_address() const = 0;
+  virtual Executor executor() const = 0;
+};
+
+using HttpHandler = std::function<Task<void>(Exchange&)>;
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;  // 0: any; see HttpServer::port()
+  size_t header_bytes_max = 32u << 10;
+  size_t body_bytes_max = 16u << 20;
+  size_t bodies_bytes_max = 1u << 30;  // of all requests together; over it a request gets 503
+  size_t connections_max = 4096;
+  std::chrono::milliseconds header_timeout{10'000};  // whole head
+  std::chrono::milliseconds body_timeout{30'000};    // whole body
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests
+  std::chrono::milliseconds write_timeout{30'000};   // one write without progress: the client does not read
+  HeaderList refusal_headers;  // sent besides x-request-id with what the server refuses (413, 408, 400, …)
+};
+
+class HttpServer {
+ public:
+  HttpServer(asio::io_context& io, HttpServerOptions options, HttpHandler handler, const Logger& log);
+  ~HttpServer();  // REQUIRES: joined
+
+  Status listen();  // binds; the error names host and port
+  uint16_t port() const;
+  void start();  // begins accepting
+  // Drain: no new connections, `Connection: close` on every answer, idle connections closed; returns when the
+  // last running request is done or `grace` is over, whereupon the rest is cancelled (kShutdown).
+  Task<void> drain(Duration grace);
+  size_t connections() const;
+  size_t requests_running() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

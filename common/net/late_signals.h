@@ -1,0 +1,35 @@
+// Keeps a SIGTERM or SIGINT that arrives after the drain from killing a process that is about to end well.
+//
+// Asio puts a signal's default action back when its last signal_set goes: between that moment and the end of
+// main() an impatient operator's second SIGTERM would turn exit code 0 into death by signal, and a supervisor
+// would report a crash. This one is registered for as long as it lives and never waits, so a late signal is
+// taken and forgotten; at its end the signals are blocked for what remains of the process.
+//
+// REQUIRES: made on the main thread, outlives every other signal_set and every other thread of the program.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+
+namespace troupe {
+
+class LateSignals {
+ public:
+  LateSignals() : set_(io_, SIGTERM, SIGINT) {}
+  LateSignals(const LateSignals&) = delete;
+  LateSignals& operator=(const LateSignals&) = delete;
+  ~LateSignals() {
+    sigset_t stops;
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &stops, nullptr);
+  }
+
+ private:
+  boost::asio::io_context io_;  // never run
+  boost::asio::signal_set set_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,123 @@
+// Each task has a cancellation signal of its own (a signal reaches one coroutine at a time); the group's
+// cancel() emits them all. What must outlive a running task — signals, counters — lives in State, which every
+// completion handler holds, so a group whose io_context is torn down first leaves nothing dangling.
+
+#include "common/net/task_group.h"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <cassert>
+#include <exception>
+#include <list>
+
+#include "common/net/timer.h"
+
+namespace troupe {
+
+using SignalPtr = std::shared_ptr<asio::cancellation_signal>;
+
+struct TaskGroup::State {
+  explicit State(Executor ex) : executor(ex), idle(ex) { idle.expires_at(TimePoint::max()); }
+
+  Executor executor;
+  std::list<SignalPtr> running;
+  bool closed = false;
+  Timer idle;  // cancelled, which wakes every joiner, when the last task ends
+  TaskGroup* owner = nullptr;
+
+  void report(const std::exception_ptr& error) const {
+    if (owner == nullptr || !owner->on_error) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const boost::system::system_error& e) {
+      if (e.code() != asio::error::operation_aborted) owner->on_error(e.what());
+    } catch (const std::exception& e) {
+      owner->on_error(e.what());
+    } catch (...) {
+      owner->on_error("an exception that is no std::exception");
+    }
+  }
+
+  struct Done {
+    std::shared_ptr<State> state;
+    std::list<SignalPtr>::iterator entry;
+
+    void operator()(const std::exception_ptr& error) const {
+      state->running.erase(entry);
+      if (error) state->report(error);
+      if (state->running.empty()) state->idle.cancel();
+    }
+  };
+};
+
+std::string_view cancel_reason_name(CancelReason reason) {
+  switch (reason) {
+    case CancelReason::kNone:
+      return "none";
+    case CancelReason::kClientGone:
+      return "client_gone";
+    case CancelReason::kDeadline:
+      return "deadline";
+    case CancelReason::kOverload:
+      return "overload";
+    case CancelReason::kShutdown:
+      return "shutdown";
+  }
+  return "unknown";
+}
+
+TaskGroup::TaskGroup(Executor executor) : state_(std::make_shared<State>(executor)) {
+  state_->owner = this;
+}
+
+TaskGroup::~TaskGroup() {
+  assert(state_->running.empty() && "TaskGroup destroyed before join()");
+  state_->owner = nullptr;
+}
+
+bool TaskGroup::spawn(Task<void> task) {
+  return spawn(std::move(task), std::make_shared<asio::cancellation_signal>());
+}
+
+bool TaskGroup::spawn(Task<void> task, std::shared_ptr<asio::cancellation_signal> signal) {
+  if (state_->closed) return false;
+  const auto slot = signal->slot();
+  const auto entry = state_->running.insert(state_->running.end(), std::move(signal));
+  asio::co_spawn(state_->executor, std::move(task),
+                 asio::bind_cancellation_slot(slot, State::Done{state_, entry}));
+  return true;
+}
+
+void TaskGroup::close() {
+  state_->closed = true;
+}
+
+void TaskGroup::cancel() {
+  // A task may end, and leave the list, while its signal is emitted: go over a copy.
+  const std::list<SignalPtr> signals = state_->running;
+  for (const SignalPtr& signal : signals) signal->emit(asio::cancellation_type::terminal);
+}
+
+Task<void> TaskGroup::join() {
+  const std::shared_ptr<State> state = state_;
+  while (!state->running.empty()) {
+    boost::system::error_code ignored;
+    auto token = asio::redirect_error(use_task, ignored);
+    co_await state->idle.async_wait(token);
+    const auto cancellation = co_await asio::this_coro::cancellation_state;
+    if (cancellation.cancelled() != asio::cancellation_type::none) {
+      throw boost::system::system_error(asio::error::operation_aborted);
+    }
+  }
+}
+
+size_t TaskGroup::size() const {
+  return state_->running.size();
+}
+
+}  // namespace troupe

@@ -1,0 +1,96 @@
+#include "common/net/task_group.h"
+
+#include "tests/common/net/net_fixture.h"
+
+namespace troupe::net_test {
+namespace {
+
+Task<void> sleep_then_count(Executor executor, std::chrono::milliseconds time, int* done, int* cancelled) {
+  Timer timer(executor);
+  timer.expires_after(time);
+  try {
+    co_await timer.async_wait(use_task);
+  } catch (const boost::system::system_error&) {
+    ++*cancelled;
+    throw;
+  }
+  ++*done;
+}
+
+Task<void> fail() {
+  throw std::runtime_error("broken");
+  co_return;
+}
+
+Task<void> join_group(TaskGroup* group) {
+  co_await group->join();
+}
+
+TEST(TaskGroup, JoinWaitsForTheLastTask) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  int done = 0, cancelled = 0;
+  EXPECT_TRUE(group.spawn(sleep_then_count(io.get_executor(), 5ms, &done, &cancelled)));
+  EXPECT_TRUE(group.spawn(sleep_then_count(io.get_executor(), 20ms, &done, &cancelled)));
+  TaskGroup waiters(io.get_executor());
+  waiters.spawn(join_group(&group));
+  waiters.spawn(join_group(&group));
+  io.run_for(5s);
+  EXPECT_EQ(done, 2);
+  EXPECT_EQ(group.size(), 0u);
+  EXPECT_EQ(waiters.size(), 0u);
+}
+
+TEST(TaskGroup, CancelReachesEveryTask) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  int done = 0, cancelled = 0;
+  for (int i = 0; i < 10; ++i) group.spawn(sleep_then_count(io.get_executor(), 10s, &done, &cancelled));
+  io.run_for(5ms);
+  group.cancel();
+  io.run_for(1s);
+  EXPECT_EQ(cancelled, 10);
+  EXPECT_EQ(group.size(), 0u);
+}
+
+TEST(TaskGroup, OneTaskCanBeCancelledAlone) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  int done = 0, cancelled = 0;
+  const auto signal = std::make_shared<asio::cancellation_signal>();
+  group.spawn(sleep_then_count(io.get_executor(), 10s, &done, &cancelled), signal);
+  group.spawn(sleep_then_count(io.get_executor(), 20ms, &done, &cancelled));
+  io.run_for(5ms);
+  signal->emit(asio::cancellation_type::terminal);
+  io.run_for(5s);
+  EXPECT_EQ(cancelled, 1);
+  EXPECT_EQ(done, 1);
+}
+
+TEST(TaskGroup, AClosedGroupTakesNoTasks) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  int done = 0, cancelled = 0;
+  group.close();
+  EXPECT_FALSE(group.spawn(sleep_then_count(io.get_executor(), 1ms, &done, &cancelled)));
+  io.run_for(50ms);
+  EXPECT_EQ(done, 0);
+}
+
+TEST(TaskGroup, AnExceptionIsReportedAndCancellationIsNot) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  std::string reported;
+  group.on_error = [&reported](std::string_view what) { reported += what; };
+  int done = 0, cancelled = 0;
+  group.spawn(fail());
+  group.spawn(sleep_then_count(io.get_executor(), 10s, &done, &cancelled));
+  io.run_for(5ms);
+  group.cancel();
+  io.run_for(1s);
+  EXPECT_EQ(reported, "broken");
+  EXPECT_EQ(cancelled, 1);
+}
+
+}  // namespace
+}  // namespace troupe::net_test
