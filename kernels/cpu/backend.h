@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/kernels.h"
+
+namespace troupe::cpu {
+
+// The "cpu" backend on `options.threads` threads. kInvalidArgument where this machine lacks `options.isa`.
+StatusOr<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options);
+
+}  // namespace troupe::cpu

@@ -1,0 +1,39 @@
+#include "kernels/device/host_buffer.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace troupe {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kBytesMax = size_t{1} << 39;  // no machine has this for one buffer: a size gone wrong
+
+}  // namespace
+
+StatusOr<std::unique_ptr<HostBuffer>> HostBuffer::allocate(size_t bytes) {
+  const bool huge = bytes >= kHugePage / 2;
+  const size_t alignment = huge ? kHugePage : kCacheLine;
+  // At least one byte, so that data() is never null. Whole huge pages where that costs less than half a one.
+  const size_t rest = bytes % kHugePage;
+  const size_t padded =
+      huge && rest >= kHugePage / 2 ? bytes - rest + kHugePage : bytes / kCacheLine * kCacheLine + kCacheLine;
+  void* data = nullptr;
+  if (bytes <= kBytesMax && posix_memalign(&data, alignment, padded) != 0) data = nullptr;
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError("cannot allocate " + std::to_string(bytes) + " bytes of memory");
+  }
+  if (huge) madvise(data, padded, MADV_HUGEPAGE);  // a hint: nothing to do where it is refused
+  std::memset(data, 0, padded);
+  return std::unique_ptr<HostBuffer>(new HostBuffer(data, bytes));
+}
+
+HostBuffer::~HostBuffer() {
+  std::free(data_);
+}
+
+}  // namespace troupe

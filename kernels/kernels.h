@@ -1,0 +1,181 @@
+#pragma once
+
+// The one public face of the compute backends. A Backend owns a device (for `cpu`: a pool of threads),
+// allocates its memory and offers the ops of a transformer's step. `ref` is the meaning of every op in plain
+// loops; every other backend is held against it. The model code (worker/model) knows only this file.
+//
+// Letters: T tokens of the step (all requests concatenated) · D hidden · H query heads · G key/value heads ·
+// C head dim · F ffn width · V vocabulary · N, K a weight's (out, in) · B block size in tokens · R requests
+// of the step.
+//
+// Types: the residual stream, norms, softmax and logits are float32. "Activation" tensors (inputs of
+// products, q, attention output, KV) are the backend's activation type: float32 with dtype float32, bfloat16
+// with dtype bfloat16. Products accumulate in float32. Every row of a product and every (token, head) of
+// attention is computed the same way whatever else is in the batch: results must not depend on the batch
+// (bitwise on ref and cpu).
+//
+// KV of a block: [layer][2 (k, v)][G][B][C] contiguous, all layers of one block together.
+//
+// Threads: a Backend is driven by one thread at a time. Errors: shapes are checked at this boundary; a
+// mismatch is a bug of the caller and aborts with both shapes printed.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/core/status.h"
+#include "kernels/tensor.h"
+
+namespace troupe {
+
+// How a weight is held. kInt8: a byte a value and a scale an output feature; what it is multiplied by is
+// rounded to 8 bits as well, with a scale a row (int8.h). Half of bfloat16's bytes, at about a percent of
+// error a product.
+enum class WeightFormat : uint8_t { kActivation, kInt8 };
+
+// A weight in the backend's own layout. Made by Backend::pack, freed with it.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  virtual int64_t rows() const = 0;     // N: output features
+  virtual int64_t columns() const = 0;  // K: input features
+  virtual int64_t bytes() const = 0;    // as held, padding not counted
+  virtual WeightFormat format() const { return WeightFormat::kActivation; }
+};
+
+// Device memory, freed on destruction.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+// out[t] = table[ids[t]]
+struct EmbedParams {
+  std::span<const int32_t> ids;  // (T), each in [0, V)
+  Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16
+  Tensor out;                    // (T, D) float32
+};
+
+// out = x / sqrt(mean(x²) + epsilon) * weight       (source: Zhang & Sennrich 2019, as in Transformers'
+// LlamaRMSNorm)
+struct RmsNormParams {
+  Tensor x;       // (T, D) float32
+  Tensor weight;  // (D) float32
+  float epsilon = 1e-5f;
+  Tensor out;  // (T, D) activation
+};
+
+// out = x · weightᵀ (+ bias) (+ out if accumulate), rounded to out's type once
+struct MatmulParams {
+  Tensor x;                              // (T, K) activation
+  const PackedWeight* weight = nullptr;  // (N, K)
+  Tensor out;                            // (T, N): activation, or float32
+  bool accumulate = false;               // out float32 only: the residual add
+  Tensor bias = {};                      // (N) float32, added to every row; or empty
+};
+
+// Splits qkv, norms and rotates q and k (half-split pairs, as Transformers' rotate_half), writes k and v into
+// their blocks. Norms: RmsNormParams' formula over each head, before the rotation (Qwen3).
+struct RopeKvParams {
+  Tensor qkv;                          // (T, (H + 2G)·C) activation
+  Tensor cos_sin;                      // (positions, C) float32: cos in [0, C/2), sin in [C/2, C); empty: no
+                                       // rotation (ALiBi)
+  std::span<const int32_t> positions;  // (T)
+  std::span<const int32_t> slots;      // (T): block · B + offset
+  int layer = 0;
+  Tensor q_out;        // (T, H, C) activation
+  Tensor q_norm = {};  // (C) float32, or empty: q is not normed
+  Tensor k_norm = {};  // (C) float32, or empty: k is not normed
+  float norm_epsilon = 1e-6f;
+};
+
+// Causal attention of a step's queries over their blocks: query t of request r at position p sees keys [0,
+// p].
+struct AttentionParams {
+  Tensor q;  // (T, H, C) activation
+  std::span<const int32_t>
+      query_starts;  // (R + 1): request r's queries are rows [query_starts[r], query_starts[r+1])
+  std::span<const int32_t> context_counts;  // (R): keys of r, its own new ones included
+  std::span<const int32_t> block_tables;    // (R, block_table_stride)
+  int32_t block_table_stride = 0;
+  int layer = 0;
+  float scale = 1.0f;
+  Tensor out;  // (T, H·C) activation
+  // (H) or empty. ALiBi (Press et al. 2022): score += slope of the head · (key's position - query's
+  // position).
+  std::span<const float> alibi_slopes = {};
+};
+
+// out = silu(gate) * up
+struct SiluMulParams {
+  Tensor gate_up;  // (T, 2F) activation: gate in columns [0, F), up in [F, 2F)
+  Tensor out;      // (T, F) activation
+};
+
+// out[i] = x[rows[i]]: the last rows of the requests that sample
+struct GatherRowsParams {
+  Tensor x;                       // (T, D) float32
+  std::span<const int32_t> rows;  // (S)
+  Tensor out;                     // (S, D) float32
+};
+
+// All layers of block `from` over those of block `to`. How a partly filled block is shared: the copy is
+// written on, the original stays as it is.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t to = 0;  // once in a call, and never also a `from`
+};
+
+struct KvLayout {
+  int layers = 0;       // L
+  int kv_heads = 0;     // G
+  int head_dim = 0;     // C
+  int block_size = 16;  // B, tokens
+  int64_t block_elements() const { return int64_t{2} * layers * kv_heads * head_dim * block_size; }
+};
+
+// Instruction sets the cpu backend can be held to; kAuto takes the best the machine has. Tests force each
+// one.
+enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16 };
+
+struct BackendOptions {
+  DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16
+  int threads = 1;                // cpu only
+  CpuIsa isa = CpuIsa::kAuto;     // cpu only
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;    // "ref", "cpu"
+  virtual std::string description() const = 0;  // "cpu avx512_bf16, 2 threads"
+  virtual DType activation_dtype() const = 0;
+
+  virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned
+  // `weight` (N, K) in float32, bfloat16 or float16, host memory; it may be unmapped afterwards.
+  virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) = 0;
+  StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight) {
+    return pack(weight, WeightFormat::kActivation);
+  }
+  // Where attention and rope_kv find the KV. `data` holds block_count · block_elements() of the activation
+  // type.
+  virtual void bind_kv(const KvLayout& layout, void* data, int64_t block_count) = 0;
+
+  virtual void embed(const EmbedParams& params) = 0;
+  virtual void rms_norm(const RmsNormParams& params) = 0;
+  virtual void matmul(const MatmulParams& params) = 0;
+  virtual void rope_kv(const RopeKvParams& params) = 0;
+  virtual void attention(const AttentionParams& params) = 0;
+  virtual void silu_mul(const SiluMulParams& params) = 0;
+  virtual void gather_rows(const GatherRowsParams& params) = 0;
+  virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
+};
+
+// `name`: "ref" or "cpu". kInvalidArgument names what exists.
+StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
+
+}  // namespace troupe

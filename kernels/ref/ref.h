@@ -1,0 +1,58 @@
+#pragma once
+
+// The meaning of every op, in plain loops: one thread, one element at a time, float32 arithmetic in the order
+// the formula is written. Nothing here is fast; every fast kernel is held against it. Parameters have been
+// checked (check_params.h) before these are called.
+
+#include <vector>
+
+#include "kernels/check_params.h"
+#include "kernels/kernels.h"
+
+namespace troupe::ref {
+
+// (N, K) row-major in the activation type: rounded once, as every backend must.
+class Weight final : public PackedWeight {
+ public:
+  Weight(Tensor values, std::unique_ptr<DeviceBuffer> storage)
+      : values_(values), storage_(std::move(storage)) {}
+  int64_t rows() const override { return values_.shape[0]; }
+  int64_t columns() const override { return values_.shape[1]; }
+  int64_t bytes() const override { return static_cast<int64_t>(values_.bytes()); }
+  const Tensor& values() const { return values_; }
+
+ private:
+  Tensor values_;
+  std::unique_ptr<DeviceBuffer> storage_;
+};
+
+// (N, K) bytes and a scale a row (int8.h).
+class Int8Weight final : public PackedWeight {
+ public:
+  explicit Int8Weight(const Tensor& weight);
+  int64_t rows() const override { return static_cast<int64_t>(scales_.size()); }
+  int64_t columns() const override { return columns_; }
+  int64_t bytes() const override { return rows() * (columns_ + 4); }
+  WeightFormat format() const override { return WeightFormat::kInt8; }
+  const int8_t* row(int64_t n) const { return values_.data() + n * columns_; }
+  float scale(int64_t n) const { return scales_[static_cast<size_t>(n)]; }
+
+ private:
+  int64_t columns_;
+  std::vector<int8_t> values_;
+  std::vector<float> scales_;
+};
+
+void embed(const EmbedParams& params);
+void rms_norm(const RmsNormParams& params);
+void matmul(const MatmulParams& params);  // by either kind of weight
+void rope_kv(const RopeKvParams& params, const BoundKv& kv);
+void attention(const AttentionParams& params, const BoundKv& kv);
+void silu_mul(const SiluMulParams& params);
+void gather_rows(const GatherRowsParams& params);
+void copy_blocks(std::span<const BlockCopy> copies, DType dtype, const BoundKv& kv);
+
+// The memory of one layer's keys (which = 0) or values (1) of one head in one block: (B, C) of `dtype`.
+Tensor kv_tile(const BoundKv& kv, DType dtype, int64_t block, int layer, int which, int64_t head);
+
+}  // namespace troupe::ref
