@@ -1,0 +1,205 @@
+// The edge of the interpreter in jinja_*: sources and contexts come in as JSON and files, JinjaErrors leave
+// as Status. A render gets a Runtime of its own, so that one parsed template serves many threads.
+
+#include "worker/text/chat_template.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "worker/text/jinja_parser.h"
+#include "worker/text/jinja_runtime.h"
+#include "worker/text/json_fields.h"
+
+namespace troupe {
+namespace {
+
+std::string_view view(const bj::string& text) {
+  return {text.data(), text.size()};
+}
+
+jinja::Value to_value(const bj::value& json) {
+  switch (json.kind()) {
+    case bj::kind::null:
+      return jinja::Value(jinja::None{});
+    case bj::kind::bool_:
+      return jinja::Value(json.get_bool());
+    case bj::kind::int64:
+      return jinja::Value(int64_t{json.get_int64()});
+    case bj::kind::uint64:
+      if (json.get_uint64() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        throw jinja::JinjaError(
+            absl::StrCat("the integer ", json.get_uint64(), " does not fit into 64 bits"));
+      }
+      return jinja::Value(static_cast<int64_t>(json.get_uint64()));
+    case bj::kind::double_:
+      return jinja::Value(json.get_double());
+    case bj::kind::string:
+      return jinja::Value(view(json.get_string()));
+    case bj::kind::array: {
+      std::vector<jinja::Value> items;
+      for (const bj::value& item : json.get_array()) items.push_back(to_value(item));
+      return jinja::make_list(std::move(items));
+    }
+    case bj::kind::object:
+      break;
+  }
+  jinja::Dict dict;
+  for (const auto& entry : json.get_object()) {
+    dict.set(jinja::Value(std::string_view(entry.key().data(), entry.key().size())), to_value(entry.value()));
+  }
+  return jinja::make_dict(std::move(dict));
+}
+
+Status to_status(const jinja::JinjaError& error) {
+  if (error.line == 0) return invalid_argument(error.what());
+  return invalid_argument(absl::StrCat("line ", error.line, ": ", error.what()));
+}
+
+// The string of a chat_template field: itself, or the entry "default" of a list of {name, template}.
+StatusOr<std::string> template_source(const bj::value& value, const std::string& where) {
+  if (value.is_string()) return std::string(view(value.get_string()));
+  if (!value.is_array()) return invalid_argument(where + ": expected a string or a list of {name, template}");
+  for (const bj::value& entry : value.get_array()) {
+    TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(entry, where + "[]"));
+    TROUPE_ASSIGN_OR_RETURN(std::string name, string_field(item, "name"));
+    if (name == "default") return string_field(item, "template");
+  }
+  return invalid_argument(where + ": no entry is named \"default\"");
+}
+
+StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
+  StatusOr<bj::value> value = parse_json(json);
+  if (!value.ok()) return annotate(value.status(), what);
+  return value;
+}
+
+StatusOr<bj::object> message_object(const ChatMessage& message) {
+  bj::object object;
+  object["role"] = bj::string_view(role_name(message.role).data(), role_name(message.role).size());
+  object["content"] = message.content;
+  if (message.extra_json.empty()) return object;
+  TROUPE_ASSIGN_OR_RETURN(bj::value extra, parse_part(message.extra_json, "message"));
+  if (!extra.is_object()) return invalid_argument("message: the extra fields are not an object");
+  for (const auto& entry : extra.get_object()) object[entry.key()] = entry.value();
+  return object;
+}
+
+}  // namespace
+
+struct ChatTemplate::Impl {
+  Limits limits;
+  jinja::Block block;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ChatTemplate::~ChatTemplate() = default;
+
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source) {
+  return parse(source, Limits());
+}
+
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source, const Limits& limits) {
+  if (source.size() > limits.source_bytes_max) {
+    return invalid_argument(
+        absl::StrCat("a template of ", source.size(), " bytes: at most ", limits.source_bytes_max));
+  }
+  if (!is_valid_utf8(source)) return invalid_argument("the template is not valid UTF-8");
+  auto impl = std::make_unique<Impl>();
+  impl->limits = limits;
+  try {
+    impl->block = jinja::Parser(jinja::tokenize(source)).parse_template();
+  } catch (const jinja::JinjaError& error) {
+    return to_status(error);
+  }
+  return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(impl)));
+}
+
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& model_dir) {
+  std::string path = model_dir + "/chat_template.jinja";
+  std::string where = path;
+  std::string source;
+  if (std::ifstream file(path, std::ios::binary); file) {
+    source.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  } else {
+    path = model_dir + "/tokenizer_config.json";
+    if (!std::ifstream(path))
+      return absl::NotFoundError(model_dir + ": neither chat_template.jinja nor tokenizer_config.json");
+    TROUPE_ASSIGN_OR_RETURN(bj::value config, read_json_file(path));
+    TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(config, path));
+    const bj::value* field = find_field(item, "chat_template");
+    where = path + ": chat_template";
+    if (field == nullptr) return absl::NotFoundError(where + ": missing");
+    TROUPE_ASSIGN_OR_RETURN(source, template_source(*field, where));
+  }
+  StatusOr<std::unique_ptr<ChatTemplate>> parsed = parse(source);
+  if (!parsed.ok()) return annotate(parsed.status(), where);
+  return parsed;
+}
+
+StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
+  try {
+    jinja::Dict variables;
+    std::string now;
+    for (const auto& entry : context) {
+      if (entry.key() == "now" && entry.value().is_string()) now = view(entry.value().get_string());
+      variables.set(jinja::Value(std::string_view(entry.key().data(), entry.key().size())),
+                    to_value(entry.value()));
+    }
+    jinja::RuntimeLimits limits{impl_->limits.steps_max, impl_->limits.output_bytes_max};
+    return jinja::Runtime(limits, std::move(variables), std::move(now)).render(impl_->block);
+  } catch (const jinja::JinjaError& error) {
+    return to_status(error);
+  }
+}
+
+StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
+                                  bool add_generation_prompt) {
+  bj::object context = special_tokens;
+  bj::array messages;
+  for (const ChatMessage& message : request.messages) {
+    TROUPE_ASSIGN_OR_RETURN(bj::object object, message_object(message));
+    messages.push_back(std::move(object));
+  }
+  context["messages"] = std::move(messages);
+  context["add_generation_prompt"] = add_generation_prompt;
+  // Templates ask both ways: "tools is defined", "tools is not none". Transformers passes none.
+  context["tools"] = nullptr;
+  if (!request.tools_json.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(context["tools"], parse_part(request.tools_json, "tools"));
+  }
+  context["documents"] = nullptr;
+  if (!request.chat_template_kwargs_json.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(bj::value extra,
+                            parse_part(request.chat_template_kwargs_json, "chat_template_kwargs"));
+    if (!extra.is_object()) return invalid_argument("chat_template_kwargs: expected an object");
+    for (const auto& entry : extra.get_object()) context[entry.key()] = entry.value();
+  }
+  return context;
+}
+
+StatusOr<bj::object> load_special_tokens(const std::string& model_dir) {
+  std::string path = model_dir + "/tokenizer_config.json";
+  bj::object tokens;
+  if (!std::ifstream(path)) return tokens;
+  TROUPE_ASSIGN_OR_RETURN(bj::value config, read_json_file(path));
+  TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(config, path));
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
+    const bj::value* field = find_field(item, name);
+    if (field == nullptr) continue;
+    if (field->is_object()) {
+      TROUPE_ASSIGN_OR_RETURN(JsonItem token, json_object(*field, field_path(item, name)));
+      TROUPE_ASSIGN_OR_RETURN(std::string content, string_field(token, "content"));
+      tokens[name] = content;
+    } else {
+      TROUPE_ASSIGN_OR_RETURN(std::string content, string_field(item, name));
+      tokens[name] = content;
+    }
+  }
+  return tokens;
+}
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#pragma once
+
+// Chat templates: the Jinja subset that published templates use, under Hugging Face's settings (trim_blocks,
+// lstrip_blocks, loop controls; tojson = json.dumps(ensure_ascii=False); raise_exception; strftime_now).
+// Immutable after parse; render() is safe from many threads. Bounded: a render stops with an error after
+// `steps_max` evaluation steps or `output_bytes_max` of output, so a runaway template cannot hang or eat the
+// machine.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/core/api.h"
+#include "common/core/json.h"
+#include "common/core/status.h"
+
+namespace troupe {
+
+class ChatTemplate {
+ public:
+  struct Limits {
+    int64_t steps_max = 2'000'000;
+    size_t output_bytes_max = 16u << 20;
+    size_t source_bytes_max = 256u << 10;
+  };
+
+  // Errors name line and what was expected.
+  static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
+  static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source, const Limits& limits);
+  // chat_template.jinja, else tokenizer_config.json's chat_template (string, or named list: "default").
+  // kNotFound if the directory has none.
+  static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir);
+  ~ChatTemplate();
+
+  // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD HH:MM:SS") fixes
+  // strftime_now.
+  StatusOr<std::string> render(const bj::object& context) const;
+
+ private:
+  struct Impl;
+  explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The context for a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
+// tokenizer_config.json (`special_tokens`), chat_template_kwargs on top.
+StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
+                                  bool add_generation_prompt = true);
+// bos_token, eos_token, pad_token, unk_token of tokenizer_config.json as strings (string or {content} form).
+StatusOr<bj::object> load_special_tokens(const std::string& model_dir);
+
+}  // namespace troupe

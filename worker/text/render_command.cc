@@ -1,0 +1,69 @@
+#include <boost/json/object.hpp>
+#include <fstream>
+#include <istream>
+#include <iterator>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/json.h"
+#include "common/core/status.h"
+#include "worker/text/chat_template.h"
+#include "worker/text/subcommands.h"
+
+namespace troupe {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: troupe-worker render --template FILE\n"
+    "  stdin: one JSON object a line, its keys the template's variables (messages, tools,\n"
+    "  add_generation_prompt, bos_token, …; now = \"YYYY-MM-DD HH:MM:SS\" fixes strftime_now);\n"
+    "  stdout: {\"text\": …} or {\"error\": …}, a line each.\n";
+
+StatusOr<std::string> render_line(const ChatTemplate& chat_template, const std::string& line) {
+  TROUPE_ASSIGN_OR_RETURN(bj::value context, parse_json(line));
+  if (!context.is_object()) return invalid_argument("expected a JSON object");
+  return chat_template.render(context.get_object());
+}
+
+}  // namespace
+
+int render_command(const std::vector<std::string>& args, std::istream& in, std::ostream& out,
+                   std::ostream& err) {
+  std::string path;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--help") {
+      out << kUsage;
+      return 0;
+    }
+    if (args[i] != "--template" || i + 1 == args.size()) {
+      err << "unknown or incomplete argument: " << args[i] << "\n" << kUsage;
+      return 2;
+    }
+    path = args[++i];
+  }
+  if (path.empty()) {
+    err << "--template is missing\n" << kUsage;
+    return 2;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    err << path << ": cannot be read\n";
+    return 1;
+  }
+  std::string source((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  StatusOr<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::parse(source);
+  if (!parsed.ok()) {
+    err << path << ": " << parsed.status().message() << "\n";
+    return 1;
+  }
+  for (std::string line; std::getline(in, line);) {
+    StatusOr<std::string> text = render_line(**parsed, line);
+    std::string answer = text.ok() ? "{\"text\": " : "{\"error\": ";
+    append_json_string(answer, text.ok() ? *text : std::string(to_std(text.status().message())));
+    out << answer << "}\n";
+  }
+  out.flush();
+  return 0;
+}
+
+}  // namespace troupe

@@ -1,0 +1,86 @@
+#pragma once
+
+// Texts that come again and again as the same tokens: a persona's card is encoded for every request of every
+// user, and is most of what there is to encode.
+//
+// Exact by construction, not by search for a safe place to cut: an added token ("<|im_end|>") cuts the text
+// before anything else looks at it, so the ids of a stretch between two of them depend on the stretch alone
+// (and on whether it begins the text). Those stretches are what is remembered. A text without added tokens,
+// or the open end behind the last one, is never looked up. Of one tokenizer; thread-safe.
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/core/status.h"
+
+namespace troupe {
+
+class TokenCache {
+ public:
+  struct Options {
+    size_t bytes_max = 16u << 20;       // of all that is kept; least recently used goes first
+    size_t entry_bytes_max = 2u << 20;  // one that takes more is not kept
+    size_t text_bytes_min = 128;        // shorter ones are encoded as fast as they are looked up
+  };
+  // What a stretch's ids depend on besides its bytes.
+  struct Key {
+    uint8_t stage = 0;   // of the tokenizer's stages, the one that cut it
+    bool first = false;  // begins the whole text
+    std::string_view text;
+    friend bool operator==(const Key&, const Key&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.stage, key.first, key.text);
+    }
+  };
+  struct Stats {
+    uint64_t lookups = 0;
+    uint64_t hits = 0;
+    size_t bytes = 0;
+  };
+
+  TokenCache() : TokenCache(Options()) {}
+  explicit TokenCache(const Options& options) : options_(options) {}
+
+  bool is_worth(std::string_view text) const { return text.size() >= options_.text_bytes_min; }
+  // Appends the stretch's ids; false: they are not known.
+  bool append(const Key& key, std::vector<int32_t>& ids);
+  void put(const Key& key, std::vector<int32_t> ids);
+  Stats stats() const;
+
+  // Appends the stretch's ids: those known, or what `encode()` appends, which is known from then on. Only a
+  // stretch that ends at an added token (`closed`) is kept; `cache` may be null.
+  template <typename Encode>
+  static Status encode_once(TokenCache* cache, const Key& key, bool closed, std::vector<int32_t>& ids,
+                            Encode encode) {
+    if (cache == nullptr || !closed || !cache->is_worth(key.text)) return encode();
+    if (cache->append(key, ids)) return {};
+    const auto begin = static_cast<std::ptrdiff_t>(ids.size());
+    TROUPE_RETURN_IF_ERROR(encode());
+    cache->put(key, {ids.begin() + begin, ids.end()});
+    return {};
+  }
+
+ private:
+  struct Entry {
+    std::string text;
+    std::vector<int32_t> ids;
+    Key key;  // its text is this entry's
+    size_t bytes = 0;
+  };
+
+  const Options options_;
+  mutable std::mutex mutex_;  // guards the rest
+  std::list<Entry> entries_;  // most recently used first
+  absl::flat_hash_map<Key, std::list<Entry>::iterator> index_;
+  Stats stats_;
+};
+
+}  // namespace troupe
