@@ -1,0 +1,163 @@
+// What a node tells of its cache: deepest resident token a set and a session, through growth, eviction and
+// branches.
+
+#include "worker/schedule/residency.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace troupe {
+namespace residency_test {
+
+constexpr Hash128 kPersona{0, 1}, kChat{0, 2};
+
+std::vector<Resident> changes_of(Residency& residency) {
+  std::vector<Resident> out;
+  residency.take_changes(out);
+  return out;
+}
+
+// Blocks 0,1 of the persona, 2,3 of the conversation.
+Residency four_blocks() {
+  Residency r(16, 32);
+  for (BlockId b = 0; b < 2; ++b) r.cached(b, b, HolderKind::kSet, kPersona);
+  for (BlockId b = 2; b < 4; ++b) r.cached(b, b, HolderKind::kSession, kChat);
+  return r;
+}
+
+TEST(Residency, TellsASetAndASessionOnceEach) {
+  Residency r = four_blocks();
+  const auto changes = changes_of(r);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].kind, HolderKind::kSet);
+  EXPECT_EQ(changes[0].name, kPersona);
+  EXPECT_EQ(changes[0].tokens, 32);
+  EXPECT_TRUE(changes[0].grew);
+  EXPECT_EQ(changes[1].kind, HolderKind::kSession);
+  EXPECT_EQ(changes[1].tokens, 64) << "the whole prefix, the persona's tokens included";
+  EXPECT_FALSE(r.has_changes());
+  EXPECT_EQ(r.set_count(), 1);
+  EXPECT_EQ(r.session_count(), 1);
+}
+
+TEST(Residency, ShrinksFromTheTailAndEndsWithZero) {
+  Residency r = four_blocks();
+  changes_of(r);
+  r.evicted(3);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 48);
+  r.evicted(2);
+  r.evicted(1);
+  const auto changes = changes_of(r);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].tokens, 0) << "48 in between was never told";
+  EXPECT_FALSE(changes[0].grew);
+  EXPECT_EQ(changes[1].tokens, 16);
+  EXPECT_EQ(r.session_count(), 0);
+  r.evicted(0);
+  EXPECT_EQ(changes_of(r).front().tokens, 0);
+  EXPECT_EQ(r.set_count(), 0);
+}
+
+TEST(Residency, WhatCameAndWentBetweenTwoLooksIsNotTold) {
+  Residency r(16, 32);
+  r.cached(5, 0, HolderKind::kSet, kPersona);
+  r.evicted(5);
+  EXPECT_TRUE(changes_of(r).empty());
+  EXPECT_EQ(r.set_count(), 0);
+}
+
+TEST(Residency, ASwipedAnswersOldBranchDoesNotShortenTheNewOne) {
+  Residency r = four_blocks();
+  r.cached(4, 3, HolderKind::kSession, kChat);  // another fourth block: the answer was asked for again
+  r.cached(5, 4, HolderKind::kSession, kChat);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 80);
+  r.evicted(3);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 80);
+  r.evicted(5);
+  r.evicted(4);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 48);
+  r.evicted(2);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 0);
+}
+
+TEST(Residency, NamelessRequestsAreNobodys) {
+  Residency r(16, 32);
+  r.cached(0, 0, HolderKind::kSession, Hash128{});
+  EXPECT_FALSE(r.has_changes());
+  r.evicted(0);
+  EXPECT_FALSE(r.has_changes());
+}
+
+TEST(Residency, ABlockKeepsItsFirstHolder) {
+  Residency r(16, 32);
+  r.cached(0, 0, HolderKind::kSet, kPersona);
+  r.cached(0, 0, HolderKind::kSession, kChat);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 0);
+}
+
+// Random linear conversations over shared personas, evicted leaf first: the told state, replayed from
+// changes, is always the true one.
+TEST(Residency, ReplayedChangesAreTheSnapshot) {
+  std::mt19937 random(11);
+  constexpr int kBlocks = 64;
+  Residency r(16, kBlocks);
+  struct Line {
+    Hash128 set, session;
+    std::vector<BlockId> blocks;  // resident, from index `base`
+    int base;
+  };
+  std::vector<Line> personas, chats;
+  std::vector<BlockId> free;
+  for (BlockId b = 0; b < kBlocks; ++b) free.push_back(b);
+  for (uint64_t p = 0; p < 3; ++p) personas.push_back({{1, p + 1}, {}, {}, 0});
+  for (uint64_t c = 0; c < 6; ++c) chats.push_back({{1, c % 3 + 1}, {2, c + 1}, {}, 4});
+  std::map<std::pair<int, Hash128>, int64_t> told;
+  for (int step = 0; step < 5000; ++step) {
+    const size_t c = random() % chats.size();
+    Line& chat = chats[c];
+    Line& persona = personas[c % 3];
+    const auto grow = [&](Line& line, HolderKind kind, Hash128 name) {
+      r.cached(free.back(), line.base + static_cast<int>(line.blocks.size()), kind, name);
+      line.blocks.push_back(free.back());
+      free.pop_back();
+    };
+    const auto shrink = [&](Line& line) {
+      r.evicted(line.blocks.back());
+      free.push_back(line.blocks.back());
+      line.blocks.pop_back();
+    };
+    if (random() % 2 == 0 && !free.empty()) {
+      if (persona.blocks.size() < 4) {
+        grow(persona, HolderKind::kSet, persona.set);
+      } else {
+        grow(chat, HolderKind::kSession, chat.session);
+      }
+    } else if (!chat.blocks.empty()) {
+      shrink(chat);
+    } else if (!persona.blocks.empty() && chats[c % 3].blocks.empty() && chats[c % 3 + 3].blocks.empty()) {
+      shrink(persona);
+    }
+    if (random() % 3 != 0) continue;
+    for (const Resident& change : changes_of(r)) {
+      auto& tokens = told[{static_cast<int>(change.kind), change.name}];
+      EXPECT_EQ(change.grew, change.tokens > tokens);
+      tokens = change.tokens;
+      if (tokens == 0) told.erase({static_cast<int>(change.kind), change.name});
+    }
+    std::vector<Resident> all;
+    r.snapshot(all);
+    ASSERT_EQ(all.size(), told.size());
+    for (const Resident& now : all) ASSERT_EQ(told.at({static_cast<int>(now.kind), now.name}), now.tokens);
+    for (const Line& line : chats) {
+      const int64_t expected =
+          line.blocks.empty() ? 0 : 16 * (line.base + static_cast<int64_t>(line.blocks.size()));
+      ASSERT_EQ(r.tokens(HolderKind::kSession, line.session), expected);
+    }
+  }
+}
+
+}  // namespace residency_test
+}  // namespace troupe

@@ -1,0 +1,178 @@
+// What the scheduler computes only once: prefixes shared between requests, now and later.
+
+#include "tests/worker/schedule/driver.h"
+
+namespace troupe {
+namespace scheduler_cache_test {
+
+using namespace testing;
+
+TEST(SchedulerCache, OnlyUncachedTokensAreComputed) {
+  Driver driver(config_of(64));
+  const auto persona = tokens_from(0, 40);
+  ASSERT_TRUE(driver.add(1, joined(persona, tokens_from(100, 3))).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, joined(persona, tokens_from(200, 5))).ok());
+  EXPECT_EQ(driver.scheduler.stats().pending_prefill_tokens, 5);
+  EXPECT_EQ(driver.scheduler.cached_count(2), -1);
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 5}}));
+  EXPECT_EQ(driver.scheduler.cached_count(2), 40);
+  driver.run_until_idle();
+  EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 40);
+  EXPECT_EQ(driver.scheduler.stats().prefix_query_tokens_total, 43 + 45);
+}
+
+TEST(SchedulerCache, TheLastPromptIdIsAlwaysComputed) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 16), 1).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, tokens_from(0, 16), 1).ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 1}}));  // its KV is known, its logits are not
+  EXPECT_EQ(driver.scheduler.stats().blocks_cached, 4);          // and the duplicate is gone
+}
+
+TEST(SchedulerCache, TheNextTurnFindsGeneratedTokensToo) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 8), 9).ok());
+  driver.run_until_idle();
+  const auto history = joined(tokens_from(0, 8), driver.sampled[1]);
+  ASSERT_TRUE(driver.add(2, joined(history, tokens_from(500, 6))).ok());
+  driver.step();
+  EXPECT_EQ(driver.scheduler.cached_count(2), 16);  // 17 known ids, KV of the last was never computed
+  driver.run_until_idle();
+}
+
+TEST(SchedulerCache, TheNextTurnGoesOnInACopyOfTheTail) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 10), 5).ok());
+  driver.run_until_idle();
+  const auto history = joined(tokens_from(0, 10), driver.sampled[1]);
+  ASSERT_TRUE(driver.add(2, joined(history, tokens_from(500, 6))).ok());
+  EXPECT_EQ(driver.scheduler.stats().pending_prefill_tokens, 7);
+  const Batch& batch = driver.scheduler.plan(TimePoint{});
+  ASSERT_EQ(batch.items.size(), 1u);
+  EXPECT_EQ(batch.items[0].start, 14);  // three blocks and two tokens; KV of the last was never computed
+  EXPECT_EQ(driver.scheduler.cached_count(2), 14);
+  ASSERT_EQ(batch.copies.size(), 1u);
+  EXPECT_EQ(batch.copies[0].to, batch.items[0].blocks[3]);
+  EXPECT_NE(batch.copies[0].from, batch.copies[0].to);
+  std::vector<RequestId> finished;
+  driver.scheduler.commit(std::vector<StepToken>{{2, 9, false}}, TimePoint{}, finished);
+  EXPECT_TRUE(driver.scheduler.plan(TimePoint{}).copies.empty());
+  driver.scheduler.abandon();
+  driver.run_until_idle();
+}
+
+TEST(SchedulerCache, APrefixThatEndsInsideABlockIsSharedWhole) {
+  Driver driver(config_of(64));
+  const auto persona = tokens_from(0, 10);  // two blocks and a half
+  ASSERT_TRUE(driver.add(1, joined(persona, tokens_from(100, 9)), 1).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, joined(persona, tokens_from(200, 5)), 1).ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 5}}));
+  driver.run_until_idle();
+  EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 10);
+}
+
+TEST(SchedulerCache, AnAbandonedCopyComesAgain) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 11), 1).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, joined(tokens_from(0, 11), tokens_from(500, 6)), 1).ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(driver.scheduler.plan(TimePoint{}).copies.size(), 1u);
+    driver.scheduler.abandon();
+    EXPECT_TRUE(driver.scheduler.verify().ok()) << driver.scheduler.verify();
+  }
+  driver.run_until_idle();
+}
+
+TEST(SchedulerCache, SaltsDoNotShare) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 20), 1, {1, 1}).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, tokens_from(0, 20), 1, {2, 2}).ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 20}}));
+}
+
+TEST(SchedulerCache, WithoutPrefixCachingNothingIsKept) {
+  SchedulerConfig config = config_of(64);
+  config.enable_prefix_caching = false;
+  Driver driver(config);
+  for (RequestId id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(driver.add(id, tokens_from(0, 20), 1).ok());
+    EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{id, 20}}));
+  }
+  EXPECT_EQ(driver.scheduler.stats().blocks_free, 64);
+  EXPECT_EQ(driver.scheduler.stats().prefix_query_tokens_total, 0);
+}
+
+TEST(SchedulerCache, SixtyFourColdRequestsComputeTheirPersonaOnce) {
+  SchedulerConfig config = config_of(2000);
+  config.max_num_batched_tokens = 96;
+  config.max_model_len = 1000;
+  Driver driver(config);
+  const auto persona = tokens_from(0, 400);
+  for (int i = 0; i < 64; ++i) {
+    const auto own = tokens_from(10'000 + 100 * i, 7);
+    ASSERT_TRUE(driver.add(static_cast<RequestId>(i), joined(persona, own), 3).ok());
+  }
+  driver.run_until_idle();
+  EXPECT_EQ(driver.finished.size(), 64u);
+  // The persona once, own suffixes, and two of three emitted tokens each fed back.
+  EXPECT_EQ(driver.scheduler.stats().computed_tokens_total, 400 + 64 * 7 + 64 * 2);
+  EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 63 * 400);
+}
+
+TEST(SchedulerCache, TwoColdRequestsThatMeetInOneStepShareToo) {
+  Driver driver(config_of(64));
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 20)).ok());
+  ASSERT_TRUE(driver.add(2, tokens_from(0, 22)).ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{1, 20}}));  // there would be room for both
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{1, 1}, {2, 2}}));
+  driver.run_until_idle();
+}
+
+TEST(SchedulerCache, OthersAreNotHeldUpByAPrefixInTheMaking) {
+  SchedulerConfig config = config_of(200);
+  config.max_num_batched_tokens = 32;
+  Driver driver(config);
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 100)).ok());
+  driver.step();
+  ASSERT_TRUE(driver.add(2, tokens_from(0, 101)).ok());     // waits for 1
+  ASSERT_TRUE(driver.add(3, tokens_from(1000, 100)).ok());  // does not
+  const auto counts = driver.step();
+  EXPECT_EQ(counts.at(1), 32);
+  EXPECT_FALSE(counts.contains(2));
+  driver.step();
+  EXPECT_TRUE(driver.step().contains(3));
+  driver.run_until_idle();
+  EXPECT_EQ(driver.scheduler.cached_count(2), -1);  // gone
+  EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 100);
+}
+
+TEST(SchedulerCache, ALeavingAnnouncerPassesItsPrefixOn) {
+  SchedulerConfig config = config_of(200);
+  config.max_num_batched_tokens = 32;
+  Driver driver(config);
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 100)).ok());
+  ASSERT_TRUE(driver.add(2, tokens_from(0, 101)).ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{1, 32}}));
+  driver.scheduler.remove(1);
+  EXPECT_TRUE(driver.scheduler.verify().ok());
+  EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 32}}));
+  EXPECT_EQ(driver.scheduler.cached_count(2), 32);  // what the other had done is kept
+  driver.run_until_idle();
+}
+
+TEST(SchedulerCache, EvictionMakesRoomForNewPrefixes) {
+  Driver driver(config_of(12));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(driver.add(static_cast<RequestId>(i), tokens_from(1000 * i, 30), 2).ok());
+    driver.run_until_idle();
+  }
+  EXPECT_EQ(driver.finished.size(), 20u);
+}
+
+}  // namespace scheduler_cache_test
+}  // namespace troupe

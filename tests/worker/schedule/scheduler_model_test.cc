@@ -1,0 +1,279 @@
+// Random operations against a naive model. The model keeps, per request, its salt, ids and answer as plain
+// vectors; the KV is a FakeKv. At every step each item must continue where its request stands, every position
+// of its context must hold, in the block the table names, exactly the KV of that request's own ids, and what
+// is sampled is a function of the context as read back from the KV: a mix-up of prefixes, an eviction of a
+// block in use, a double free or a lost token shows as a wrong context or a wrong answer. Seeds are printed.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "tests/worker/schedule/fake_kv.h"
+#include "worker/schedule/scheduler.h"
+
+namespace troupe {
+namespace scheduler_model {
+
+constexpr TokenId kStopToken = 0;
+
+TokenId next_token(Hash128 context) {
+  return static_cast<TokenId>(context.lo % 24);  // few tokens: answers of equal prompts share blocks
+}
+
+struct ModelRequest {
+  Hash128 salt;
+  std::vector<TokenId> ids;
+  int32_t prompt_count = 0;
+  int32_t max_new_count = 0;
+  int32_t computed_count = -1;  // -1: not running as far as the model knows
+  bool admitted = false;
+  bool finished = false;
+
+  Hash128 context(int32_t count) const {
+    Hash128 hash = salt;
+    for (int32_t i = 0; i < count; ++i) hash = testing::FakeKv::extend(hash, ids[static_cast<size_t>(i)]);
+    return hash;
+  }
+};
+
+class Machine {
+ public:
+  explicit Machine(uint64_t seed)
+      : random_(seed),
+        config_(random_config()),
+        scheduler_(config_),
+        kv_(config_.block_size, config_.block_count) {
+    for (auto& prefix : prefixes_) prefix = random_ids(pick(1, 60));
+  }
+
+  void run(int operation_count) {
+    for (int i = 0; i < operation_count && !::testing::Test::HasFailure(); ++i) {
+      const int choice = pick(0, 99);
+      if (choice < 25) {
+        add();
+      } else if (choice < 30) {
+        remove();
+      } else {
+        step(choice < 33);
+      }
+      const Status status = scheduler_.verify();
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    drain();
+  }
+
+  const SchedulerStats& stats() const { return scheduler_.stats(); }
+  int64_t partial_hits() const { return partial_hits_; }
+
+ private:
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  SchedulerConfig random_config() {
+    const int32_t block_sizes[] = {1, 2, 4, 16};
+    SchedulerConfig config;
+    config.block_size = block_sizes[pick(0, 3)];
+    config.block_count = pick(2, 40);
+    config.max_num_seqs = pick(1, 12);
+    config.max_num_batched_tokens = pick(1, 80);
+    config.max_waiting = pick(1, 30);
+    config.max_model_len = pick(8, 200);
+    config.max_passes = pick(0, 4);
+    config.enable_prefix_caching = pick(0, 9) > 0;
+    config.output_reserve = static_cast<OutputReserve>(pick(0, 2));
+    config.tpot_budget = std::chrono::milliseconds(pick(0, 2) * 20);
+    config.max_sets = pick(0, 3);
+    return config;
+  }
+
+  std::vector<TokenId> random_ids(int count) {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(pick(0, 23));
+    return ids;
+  }
+
+  void add() {
+    ModelRequest request;
+    request.salt = {1, static_cast<uint64_t>(pick(0, 5) == 0)};
+    request.ids = prefixes_[static_cast<size_t>(pick(0, 3))];
+    // A shared prefix, sometimes cut short, an earlier conversation continued, and something of its own.
+    if (pick(0, 3) == 0)
+      request.ids.resize(static_cast<size_t>(pick(1, static_cast<int>(request.ids.size()))));
+    if (!requests_.empty() && pick(0, 3) == 0) {
+      const auto earlier = std::next(requests_.begin(), pick(0, static_cast<int>(requests_.size()) - 1));
+      request.ids = earlier->second.ids;
+      request.salt = earlier->second.salt;
+    }
+    for (TokenId id : random_ids(pick(0, 20))) request.ids.push_back(id);
+    request.prompt_count = static_cast<int32_t>(request.ids.size());
+    request.max_new_count = pick(1, 20);
+
+    NewRequest added;
+    added.id = next_id_++;
+    added.prompt = request.ids;
+    added.max_new_count = request.max_new_count;
+    added.salt = request.salt;
+    const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - request.prompt_count);
+    const int32_t kv_count = request.prompt_count + new_count - 1;
+    const bool possible = new_count >= 1 && kv_count <= config_.block_count * config_.block_size;
+    const bool room = scheduler_.stats().waiting < config_.max_waiting;
+    const Status status = scheduler_.add(std::move(added), TimePoint{});
+    ASSERT_EQ(status.ok(), possible && room) << status;
+    if (!status.ok()) return;
+    request.max_new_count = new_count;
+    requests_.emplace(next_id_ - 1, std::move(request));
+    ++live_count_;
+  }
+
+  void remove() {
+    if (requests_.empty()) return;
+    const auto it = std::next(requests_.begin(), pick(0, static_cast<int>(requests_.size()) - 1));
+    scheduler_.remove(it->first);
+    if (!it->second.finished) --live_count_;
+    it->second.finished = true;
+  }
+
+  void step(bool fail) {
+    const int64_t preemptions_before = scheduler_.stats().preemptions_total;
+    const Batch& batch = scheduler_.plan(now_);
+    ASSERT_EQ(batch.empty(), live_count_ == 0) << "an empty step while requests are there";
+    if (batch.empty()) return;
+    ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
+    ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
+    const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
+    kv_.copy(batch.copies);
+    std::vector<StepToken> tokens;
+    int32_t token_count = 0;
+    for (const BatchItem& item : batch.items) {
+      check_item(item);
+      token_count += static_cast<int32_t>(item.ids.size());
+    }
+    ASSERT_EQ(token_count, batch.token_count);
+    // All contexts were right before any is written; now compute (even a failing step scribbles).
+    for (const BatchItem& item : batch.items) compute(item, tokens);
+    if (::testing::Test::HasFailure()) return;
+    if (preempted) forget_positions(batch);
+    if (fail) {
+      scheduler_.abandon();
+      return;
+    }
+    commit(batch, tokens);
+  }
+
+  void check_item(const BatchItem& item) {
+    ASSERT_TRUE(requests_.contains(item.id));
+    ModelRequest& r = requests_.at(item.id);
+    ASSERT_FALSE(r.finished);
+    ASSERT_FALSE(item.ids.empty());
+    const int32_t end = item.start + static_cast<int32_t>(item.ids.size());
+    const int32_t known_count = static_cast<int32_t>(r.ids.size());
+    ASSERT_LE(end, known_count);
+    ASSERT_EQ(item.samples, end == known_count);
+    ASSERT_EQ(item.sample_position, known_count - r.prompt_count);
+    ASSERT_GE(static_cast<int32_t>(item.blocks.size()) * config_.block_size, end);
+    if (item.start != r.computed_count) {  // admitted now, or again after a preemption
+      ASSERT_TRUE(r.computed_count < 0) << "a running request jumped";
+    }
+    partial_hits_ += item.start % config_.block_size != 0 && item.start != r.computed_count;
+    if (!r.admitted) {
+      ASSERT_EQ(scheduler_.cached_count(item.id), item.start);
+    }
+    r.admitted = true;
+    Hash128 context = r.salt;
+    for (int32_t p = 0; p < item.start; ++p) {
+      context = testing::FakeKv::extend(context, r.ids[static_cast<size_t>(p)]);
+      ASSERT_EQ(kv_.read(item.blocks, p).hex(), context.hex())
+          << "request " << item.id << " would read another context at position " << p;
+    }
+    for (size_t i = 0; i < item.ids.size(); ++i) {
+      ASSERT_EQ(item.ids[i], r.ids[static_cast<size_t>(item.start) + i]);
+    }
+  }
+
+  void compute(const BatchItem& item, std::vector<StepToken>& tokens) {
+    const Hash128 context = kv_.compute(item, requests_.at(item.id).salt);
+    if (!item.samples) return;
+    const TokenId token = next_token(context);
+    tokens.push_back({item.id, token, token == kStopToken});
+  }
+
+  // Whoever is not in a step with a preemption may be the victim: where it stands is unknown until it is
+  // planned again.
+  void forget_positions(const Batch& batch) {
+    for (auto& [id, request] : requests_) {
+      bool planned = false;
+      for (const BatchItem& item : batch.items) planned = planned || item.id == id;
+      if (!planned) request.computed_count = -1;
+    }
+  }
+
+  void commit(const Batch& batch, const std::vector<StepToken>& tokens) {
+    std::vector<RequestId> expected;
+    size_t next = 0;
+    for (const BatchItem& item : batch.items) {
+      ModelRequest& r = requests_.at(item.id);
+      r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
+      if (!item.samples) continue;
+      const StepToken& token = tokens[next++];
+      ASSERT_EQ(token.token, next_token(r.context(static_cast<int32_t>(r.ids.size()))));
+      r.ids.push_back(token.token);
+      const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
+      if (!token.finished && emitted_count < r.max_new_count) continue;
+      r.finished = true;
+      --live_count_;
+      expected.push_back(item.id);
+    }
+    std::vector<RequestId> finished;
+    now_ += std::chrono::microseconds(pick(1, 30'000) * (pick(0, 20) == 0 ? 100 : 1));
+    scheduler_.commit(tokens, now_, finished);
+    ASSERT_EQ(finished, expected);
+  }
+
+  void drain() {
+    // Every step computes at least one token; preemption recomputes, so the bound is generous, not tight.
+    for (int limit = 20'000; live_count_ > 0; --limit) {
+      ASSERT_GT(limit, 0) << "requests never finish";
+      step(false);
+      if (::testing::Test::HasFailure()) return;
+    }
+    const SchedulerStats& stats = scheduler_.stats();
+    EXPECT_EQ(stats.blocks_free + stats.blocks_cached, stats.blocks_total);
+    EXPECT_EQ(stats.blocks_used + stats.running + stats.waiting, 0);
+    EXPECT_EQ(stats.pending_prefill_tokens, 0);
+    EXPECT_TRUE(scheduler_.verify().ok()) << scheduler_.verify();
+    EXPECT_TRUE(config_.enable_prefix_caching || stats.blocks_cached == 0);
+  }
+
+  std::mt19937_64 random_;
+  SchedulerConfig config_;
+  Scheduler scheduler_;
+  testing::FakeKv kv_;
+  std::map<RequestId, ModelRequest> requests_;
+  std::vector<TokenId> prefixes_[4];
+  RequestId next_id_ = 1;
+  int live_count_ = 0;
+  int64_t partial_hits_ = 0;
+  TimePoint now_{};
+};
+
+TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
+  int64_t preemptions = 0, hit_tokens = 0, machines_that_evict = 0, partial_hits = 0;
+  for (uint64_t seed = 1; seed <= 4000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Machine machine(seed);
+    machine.run(120);
+    if (HasFailure()) break;
+    preemptions += machine.stats().preemptions_total;
+    hit_tokens += machine.stats().prefix_hit_tokens_total;
+    partial_hits += machine.partial_hits();
+    machines_that_evict += machine.stats().blocks_free == 0;
+  }
+  // The seeds do reach what they are for.
+  EXPECT_GT(preemptions, 1000);
+  EXPECT_GT(hit_tokens, 100'000);
+  EXPECT_GT(machines_that_evict, 500);
+  EXPECT_GT(partial_hits, 5'000);
+}
+
+}  // namespace scheduler_model
+}  // namespace troupe

@@ -1,0 +1,42 @@
+#pragma once
+
+// One merged step: prefill chunks and decodes in one forward pass. Data only; the runner turns it into
+// tensors.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/schedule/request.h"
+
+namespace troupe {
+
+// Part of one request in a step: compute KV for ids [start, start + count) and, if `samples`, the logits of
+// the last. The spans point into the scheduler's request and stay valid until the next call into the
+// scheduler.
+struct BatchItem {
+  RequestId id = 0;
+  std::span<const TokenId> ids;  // the `count` new ids; empty for a request without ids
+  int32_t count = 0;
+  int32_t start = 0;                // position of ids[0]; KV of [0, start) is in the blocks already
+  bool samples = false;             // the chunk reaches the last known id
+  int32_t sample_position = 0;      // number of tokens emitted before the one sampled now (generator key)
+  std::span<const BlockId> blocks;  // covers at least start + count tokens
+};
+
+// Before the step: the KV of block `from`, whole, into block `to`. `from` stays as it is for others; `to`
+// belongs to an item of this step, which goes on in it behind the tokens it shares.
+struct KvCopy {
+  BlockId from = -1;
+  BlockId to = -1;
+};
+
+struct Batch {
+  std::vector<BatchItem> items;
+  std::vector<KvCopy> copies;
+  int32_t token_count = 0;   // sum of the items' counts
+  int32_t decode_count = 0;  // items with exactly one id that sample and have emitted before
+  bool empty() const { return items.empty(); }
+};
+
+}  // namespace troupe

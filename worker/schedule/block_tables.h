@@ -1,0 +1,77 @@
+#pragma once
+
+// The KV memory of requests: which blocks a request gets, shares, waits for and gives back. Stands between
+// the scheduler (who runs) and BlockPool + PrefixCache (what a block is). Pure; not thread-safe.
+
+#include <cstdint>
+#include <span>
+
+#include "common/core/status.h"
+#include "worker/schedule/batch.h"
+#include "worker/schedule/block_pool.h"
+#include "worker/schedule/prefix_cache.h"
+#include "worker/schedule/request.h"
+#include "worker/schedule/residency.h"
+
+namespace troupe {
+
+class BlockTables {
+ public:
+  struct Options {
+    int32_t block_size = 16;
+    int32_t block_count = 0;
+    bool enable_prefix_caching = true;
+    bool name_blocks = false;  // SchedulerConfig's
+  };
+  explicit BlockTables(const Options& options);
+
+  int32_t blocks_for(int32_t token_count) const;
+  // What can be taken without preempting anybody: free blocks and unreferenced cached ones.
+  int32_t available_count() const { return pool_.free_count() + pool_.cached_count(); }
+  const BlockPool& pool() const { return pool_; }
+  const PrefixCache::Counts& cache_counts() const { return cache_.counts(); }
+  Residency& residency() { return residency_; }
+
+  // A waiting request: how much of it is cached, and whether a running request is computing the next block
+  // (request.look_*).
+  void look_up(ScheduledRequest& request) const;
+  int32_t look_cached_count(const ScheduledRequest& request) const;  // tokens found
+  bool look_is_stale(const ScheduledRequest& request) const;
+  // Gives a waiting request the blocks of all its known ids, the cached ones shared, if `reserve_count` more
+  // stay available; sets cached_count and computed_count and announces the blocks it will compute. False:
+  // nothing changed but the look.
+  bool admit(ScheduledRequest& request, int32_t reserve_count);
+  // While request.copy_from is set: what its next step has to copy; and: it did.
+  KvCopy copy_of(const ScheduledRequest& request) const;
+  void finish_copy(ScheduledRequest& request);
+  // A block for the last known id, if it needs one; false: none is left.
+  bool grow(ScheduledRequest& request);
+  // After computed_count went up from `from_count`: full blocks enter the cache. Where another request's
+  // block of the same content came first this one switches to it: the KV is bitwise the same, and the
+  // duplicate is free again.
+  void cache_full_blocks(ScheduledRequest& request, int32_t from_count);
+  // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
+  // full. computed_count and cached_count become 0.
+  void release(ScheduledRequest& request);
+  // Names the full blocks of the known ids that have no name yet. Called once for a prompt; what is emitted
+  // later cache_full_blocks() names.
+  void extend_hashes(ScheduledRequest& request) const;
+
+  // `running`: every request that holds blocks.
+  Status verify(std::span<ScheduledRequest* const> running) const;
+
+ private:
+  int32_t unreferenced_count(const ScheduledRequest& request) const;
+  BlockId take_block();
+  void take_blocks(ScheduledRequest& request, int32_t count);
+  void name_block(const ScheduledRequest& request, size_t index);
+  void keep_tail(const ScheduledRequest& request);
+  Status verify_table(const ScheduledRequest& request) const;
+
+  Options options_;
+  BlockPool pool_;
+  Residency residency_;
+  PrefixCache cache_;
+};
+
+}  // namespace troupe

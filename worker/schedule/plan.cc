@@ -1,0 +1,257 @@
+// Who is computed in the next step. First every decode, for they are what somebody is reading; then prefill
+// chunks with the tokens that are left. Of those the oldest prefill has half for sure. The other half it has
+// too where nobody needs fewer tokens than it does: so a prompt of 8,000 tokens is not slowed down by others
+// of its kind, and one that misses five tokens of a cached persona does not wait for it.
+
+#include <algorithm>
+#include <chrono>
+
+#include "worker/schedule/scheduler_impl.h"
+
+namespace troupe {
+
+namespace {
+
+// However slow the machine: a prefill goes on by this many tokens a step.
+constexpr int32_t kMinChunk = 32;
+// A request for which there were no prefill tokens in so many steps lets nobody pass any more.
+constexpr int32_t kHeldMax = 64;
+// Admission reckons with the length that half of a set's answers stay within. Many are admitted side by side,
+// what is asked for is the peak of all together (kv_forecast.h), and each keeps a block besides: more reserve
+// (the 0.9 quantile) preempted no less and took a quarter more steps.
+constexpr double kLengthQuantile = 0.5;
+// What an answer is taken to need before any was seen.
+constexpr int32_t kUnknownLength = 64;
+
+}  // namespace
+
+void Scheduler::Impl::plan_step(TimePoint now) {
+  batch.items.clear();
+  batch.copies.clear();
+  batch.token_count = 0;
+  batch.decode_count = 0;
+  batch_requests.clear();
+  planned_at = now;
+  load = {};
+  budget = config.max_num_batched_tokens;
+  oldest = nullptr;
+  held = 0;
+  preempted_now = false;
+  plan_decodes();
+  limit_prefill();
+  plan_prefills();
+  // What preemption freed is for those who run; admitting now would only preempt again.
+  if (!preempted_now) admit_waiting();
+  finish_oldest();
+}
+
+void Scheduler::Impl::plan_decodes() {
+  // `running` shrinks at its end while older requests take their blocks.
+  for (size_t i = 0; i < running.size(); ++i) {
+    Request& r = *running[i];
+    if (r.phase == RequestPhase::kDecode && budget > 0 && grow_or_preempt(r)) add_item(r, 1);
+  }
+}
+
+// A block for the id to be computed; false: `request` itself was the youngest and gave way.
+bool Scheduler::Impl::grow_or_preempt(Request& request) {
+  while (!tables.grow(request)) {
+    Request& victim = *running.back();
+    preempt(victim);
+    if (&victim == &request) return false;
+  }
+  return true;
+}
+
+// REQUIRES: `request` is the last of `running`.
+void Scheduler::Impl::preempt(Request& request) {
+  tables.release(request);
+  running.pop_back();
+  request.phase = RequestPhase::kWaiting;
+  ++request.preemption_count;
+  request.passed_count = 0;
+  request.held_count = 0;
+  ++stats.preemptions_total;
+  preempted_now = true;
+  look_up(request);
+  insert_by_arrival(waiting, &request);
+}
+
+// Beside decodes: as much prefill as fits their time. Where the chunk starts matters little; the oldest's is
+// taken for all.
+void Scheduler::Impl::limit_prefill() {
+  if (config.tpot_budget <= Duration::zero() || batch.items.empty() || budget == 0) return;
+  int32_t start = 0;
+  int64_t wanted = 0;
+  for (const Request* r : running) {
+    if (r->phase != RequestPhase::kPrefill) continue;
+    if (wanted == 0) start = r->computed_count;
+    wanted += rest_of(*r);
+  }
+  if (wanted == 0 && waiting.empty()) return;
+  const double seconds = std::chrono::duration<double>(config.tpot_budget).count();
+  const int32_t limit = std::max(kMinChunk, cost.chunk_within(seconds, load, start, budget));
+  if (limit >= budget) return;
+  budget = limit;
+  stats.budget_limited_steps_total += wanted > limit;
+}
+
+void Scheduler::Impl::plan_prefills() {
+  for (Request* r : running) {
+    if (budget == 0) return;
+    if (r->phase == RequestPhase::kPrefill) give_chunk(*r);
+  }
+}
+
+// A chunk for a request that holds its blocks or is about to; false: there are no tokens for it.
+bool Scheduler::Impl::give_chunk(Request& request) {
+  const int32_t rest = rest_of(request);
+  if (oldest == nullptr) {
+    const int32_t count = std::min(rest, (budget + 1) / 2);
+    oldest = &request;
+    oldest_item = batch.items.size();
+    add_item(request, count);
+    held = std::min(rest - count, budget);
+    return true;
+  }
+  const int32_t usable = rest < rest_of(*oldest) ? budget : budget - held;
+  if (usable <= 0) return false;
+  add_item(request, std::min(rest, usable));
+  held = std::min(held, budget);
+  return true;
+}
+
+// The oldest has what nobody with less to do took.
+void Scheduler::Impl::finish_oldest() {
+  if (held == 0) return;
+  BatchItem& item = batch.items[oldest_item];
+  load.add_prefill(item.start + item.count, held);
+  set_count(item, *oldest, item.count + held);
+  batch.token_count += held;
+  budget -= held;
+  held = 0;
+}
+
+// Oldest first. Those whose prefix is in the making are left where they are; those that do not fit may be
+// passed, the oldest of them `max_passes` times.
+void Scheduler::Impl::admit_waiting() {
+  // At least one token a step for each that runs: decodes can't starve a prefill.
+  const size_t running_limit =
+      static_cast<size_t>(std::min(config.max_num_seqs, config.max_num_batched_tokens));
+  if (waiting.empty() || budget == 0 || running.size() >= running_limit) return;
+  forecast_running();
+  Request* passed = nullptr;  // the oldest that does not fit
+  size_t kept = 0, next = 0;
+  for (; next < waiting.size(); ++next) {
+    if (budget == 0 || running.size() >= running_limit || tables.available_count() == 0) break;
+    Request* r = waiting[next];
+    if (tables.look_is_stale(*r)) look_up(*r);
+    const bool has_tokens = oldest == nullptr || budget > held || r->pending_tokens < rest_of(*oldest);
+    if (!r->look_awaits && has_tokens && tables.admit(*r, reserve_count(*r))) {
+      if (passed != nullptr) ++passed->passed_count;
+      start_running(*r);
+      continue;
+    }
+    waiting[kept++] = r;
+    if (r->look_awaits) continue;
+    if (!has_tokens) {
+      if (++r->held_count < kHeldMax) continue;
+      ++next;
+      break;
+    }
+    if (passed == nullptr) passed = r;
+    if (passed->passed_count >= config.max_passes) {
+      ++next;
+      break;
+    }
+  }
+  waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(kept),
+                waiting.begin() + static_cast<ptrdiff_t>(next));
+}
+
+// REQUIRES: it was admitted, and there are tokens for it.
+void Scheduler::Impl::start_running(Request& request) {
+  request.phase = RequestPhase::kPrefill;
+  set_pending(request, rest_of(request));
+  if (request.first_cached_count < 0) {
+    request.first_cached_count = request.cached_count;
+    if (config.enable_prefix_caching) {
+      stats.prefix_query_tokens_total += request.prompt_count;
+      stats.prefix_hit_tokens_total += request.cached_count;
+      stats.prefix_copied_tokens_total += request.cached_count % config.block_size;
+    }
+  }
+  insert_by_arrival(running, &request);
+  give_chunk(request);
+  if (config.output_reserve != OutputReserve::kNone) forecast.add(forecast_of(request));
+}
+
+void Scheduler::Impl::set_count(BatchItem& item, const Request& request, int32_t count) const {
+  item.count = count;
+  item.samples = count == rest_of(request);
+  if (request.ids.empty()) return;
+  item.ids = std::span<const TokenId>(request.ids)
+                 .subspan(static_cast<size_t>(item.start), static_cast<size_t>(count));
+}
+
+void Scheduler::Impl::add_item(Request& request, int32_t count) {
+  BatchItem& item = batch.items.emplace_back();
+  item.id = request.id;
+  item.start = request.computed_count;
+  set_count(item, request, count);
+  item.sample_position = emitted_by(request);
+  item.blocks = request.blocks;
+  if (request.copy_from >= 0) batch.copies.push_back(tables.copy_of(request));
+  batch_requests.push_back(&request);
+  batch.token_count += count;
+  budget -= count;
+  if (count == 1 && item.samples && item.sample_position > 0) {
+    ++batch.decode_count;
+    load.add_decode(item.start + 1);
+  } else {
+    load.add_prefill(item.start, count);
+  }
+}
+
+// ---------------------------------------------------------------- what those who run will need
+
+// Tokens that it is expected to emit from now on; at least one.
+int32_t Scheduler::Impl::remaining_of(Request& request) {
+  const int32_t emitted = emitted_by(request);
+  const int32_t most = std::max(1, request.max_new_count - emitted);
+  if (config.output_reserve == OutputReserve::kMax) return most;
+  if (emitted >= request.expected_until) {
+    const int32_t predicted = lengths.predict(request.set, emitted, kLengthQuantile);
+    request.expected_count = predicted > 0 ? predicted : emitted + kUnknownLength;
+    // What goes on is longer than what is expected of one that begins.
+    request.expected_until = std::min(request.expected_count, emitted + config.block_size);
+  }
+  return std::clamp(request.expected_count - emitted, 1, most);
+}
+
+KvForecast::Request Scheduler::Impl::forecast_of(Request& request) {
+  const int32_t held_blocks = count_of(request.blocks.size());
+  const int32_t known = request.known_count;
+  // The blocks it found are others' too, more often than not.
+  return {.remaining_count = remaining_of(request),
+          .room_count = tables.blocks_for(known) * config.block_size - known,
+          .own_count = (held_blocks - request.cached_count / config.block_size) * config.block_size};
+}
+
+void Scheduler::Impl::forecast_running() {
+  if (config.output_reserve == OutputReserve::kNone) return;
+  forecast_requests.clear();
+  for (Request* r : running) forecast_requests.push_back(forecast_of(*r));
+  forecast.reset(forecast_requests);
+}
+
+// Blocks that must stay available when `newcomer` is admitted.
+int32_t Scheduler::Impl::reserve_count(Request& newcomer) {
+  if (config.output_reserve == OutputReserve::kNone) return count_of(running.size());
+  // Alone it needs nobody's leave: add() saw to it that it fits.
+  if (running.empty()) return 0;
+  // A block each at least: whoever is expected to end may go on.
+  return std::max(count_of(running.size()), forecast.reserve_count(forecast_of(newcomer)));
+}
+
+}  // namespace troupe

@@ -1,0 +1,85 @@
+#pragma once
+
+// What the scheduler knows of a request. The scheduler owns the token ids (prompt and emitted), because a
+// preempted request is recomputed from them.
+//
+// A simulator's requests have no ids: nobody computes them, and what their blocks hold is told by hashes from
+// the start.
+//
+// Three lengths, in this order at all times:  computed_count <= known_count <= prompt_count + max_new_count.
+//   [0, cached_count)                KV found in the prefix cache at (last) admission; of the last block
+//                                    perhaps only a part, which is copied
+//   [cached_count, computed_count)   KV computed by own steps
+//   [computed_count, known_count)    still to be computed; exactly one id while decoding
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/block_hash.h"
+#include "common/core/time.h"
+
+namespace troupe {
+
+using RequestId = uint64_t;
+using TokenId = int32_t;
+using BlockId = int32_t;
+
+struct NewRequest {
+  RequestId id = 0;
+  std::vector<TokenId> prompt;  // not empty, but for a request without ids
+  int32_t max_new_count = 1;    // >= 1
+  Hash128 salt;                 // root of the prefix chain: requests of different salts never share KV
+  bool reads_cache = true;      // false: all of it is computed (somebody wants the logits of its prompt)
+  Hash128 set;                  // what residency is told by; zero: none
+  Hash128 session;
+  int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
+
+  // Without ids (prompt empty): the prompt's length, and the hashes of the full blocks of prompt and answer,
+  // as far as they are known; an answer's block beyond them is never found by anybody.
+  int32_t prompt_count = 0;
+  std::vector<Hash128> block_hashes;
+};
+
+// A block whose first `count` ids are those that a request needs next.
+struct PartialMatch {
+  BlockId block = -1;
+  int32_t count = 0;
+};
+
+enum class RequestPhase : uint8_t { kWaiting, kPrefill, kDecode };
+
+struct ScheduledRequest {
+  RequestId id = 0;
+  RequestPhase phase = RequestPhase::kWaiting;
+  std::vector<TokenId> ids;  // known_count of them, or none
+  int32_t known_count = 0;   // prompt and emitted
+  int32_t prompt_count = 0;
+  int32_t prefix_count = 0;
+  int32_t max_new_count = 0;
+  int32_t cached_count = 0;
+  int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
+  int32_t computed_count = 0;
+  int32_t preemption_count = 0;
+  bool reads_cache = true;
+  uint64_t arrival_index = 0;  // older is smaller; the youngest is preempted first
+  TimePoint arrival{};
+  Hash128 salt, set, session;
+  uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
+  std::vector<BlockId> blocks;        // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
+  std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
+  BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
+
+  // While waiting: what the last look at the prefix cache found. The look is repeated only after the cache
+  // changed.
+  uint64_t look_change_count = ~uint64_t{0};  // PrefixCache::change_count() then
+  int32_t look_found_count = 0;               // leading blocks found
+  PartialMatch look_partial;                  // and of the next one, a part
+  bool look_awaits = false;                   // the next block is being computed by another request
+  int32_t passed_count = 0;                   // younger requests admitted while this one did not fit
+  int32_t held_count = 0;      // steps in which it fitted, but no prefill tokens were left for it
+  int32_t expected_count = 0;  // tokens it is expected to emit in all
+  int32_t expected_until = 0;  // emitted tokens up to which that holds
+  int64_t pending_tokens = 0;  // its share of SchedulerStats::pending_prefill_tokens
+};
+
+}  // namespace troupe

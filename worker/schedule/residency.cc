@@ -1,0 +1,108 @@
+#include "worker/schedule/residency.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+Residency::Residency(int32_t block_size, int32_t block_count)
+    : block_size_(block_size), blocks_(static_cast<size_t>(block_count)) {}
+
+int32_t Residency::find_or_add(const Key& key) {
+  const auto [found, added] = by_name_.try_emplace(key, 0);
+  if (!added) return found->second;
+  if (free_holders_.empty()) {
+    found->second = static_cast<int32_t>(holders_.size());
+    holders_.emplace_back();
+  } else {
+    found->second = free_holders_.back();
+    free_holders_.pop_back();
+  }
+  holders_[static_cast<size_t>(found->second)] = Holder{.key = key};
+  set_count_ += key.kind == HolderKind::kSet ? 1 : 0;
+  return found->second;
+}
+
+void Residency::mark_changed(int32_t holder) {
+  Holder& h = holders_[static_cast<size_t>(holder)];
+  if (h.changed) return;
+  h.changed = true;
+  changed_.push_back(holder);
+}
+
+void Residency::cached(BlockId block, int32_t index, HolderKind kind, Hash128 name) {
+  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
+  if (entry.holder != kNobody || name.is_zero()) return;
+  const int32_t holder = find_or_add({kind, name});
+  Holder& h = holders_[static_cast<size_t>(holder)];
+  if (h.block_count == 0 || index <= h.tip) {
+    h.generation += 1;
+    h.branch_begin = index;
+  }
+  h.tip = index;
+  h.block_count += 1;
+  entry = {holder, index, h.generation};
+  mark_changed(holder);
+}
+
+void Residency::evicted(BlockId block) {
+  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
+  if (entry.holder == kNobody) return;
+  const int32_t holder = entry.holder;
+  Holder& h = holders_[static_cast<size_t>(holder)];
+  h.block_count -= 1;
+  // An older branch's block beside or below the current branch says nothing of it; one before its begin is
+  // its trunk, which goes only after the branch itself.
+  const bool on_branch = entry.generation == h.generation || entry.index < h.branch_begin;
+  if (on_branch && entry.index <= h.tip) {
+    h.tip = entry.index - 1;
+    mark_changed(holder);
+  }
+  if (h.block_count == 0 && h.tip >= 0) {
+    h.tip = -1;
+    mark_changed(holder);
+  }
+  entry = {};
+  drop_if_empty(holder);
+}
+
+// A holder whose end was told, or that nobody was told of, is forgotten.
+void Residency::drop_if_empty(int32_t holder) {
+  const Holder& h = holders_[static_cast<size_t>(holder)];
+  if (h.block_count > 0 || h.changed) return;
+  set_count_ -= h.key.kind == HolderKind::kSet ? 1 : 0;
+  by_name_.erase(h.key);
+  free_holders_.push_back(holder);
+}
+
+void Residency::take_changes(std::vector<Resident>& out) {
+  for (const int32_t holder : changed_) {
+    Holder& h = holders_[static_cast<size_t>(holder)];
+    h.changed = false;
+    if (h.tip != h.told_tip) {
+      out.push_back({h.key.kind, h.key.name, tokens_of(h.tip), h.tip > h.told_tip});
+      h.told_tip = h.tip;
+    }
+    drop_if_empty(holder);
+  }
+  changed_.clear();
+}
+
+void Residency::snapshot(std::vector<Resident>& out) const {
+  const size_t begin = out.size();
+  for (const auto& [key, holder] : by_name_) {
+    const Holder& h = holders_[static_cast<size_t>(holder)];
+    if (h.tip >= 0) out.push_back({key.kind, key.name, tokens_of(h.tip), true});
+  }
+  // Hash maps have no order worth showing.
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(),
+            [](const Resident& a, const Resident& b) {
+              return a.kind != b.kind ? a.kind < b.kind : a.name < b.name;
+            });
+}
+
+int64_t Residency::tokens(HolderKind kind, Hash128 name) const {
+  const auto found = by_name_.find(Key{kind, name});
+  return found == by_name_.end() ? 0 : tokens_of(holders_[static_cast<size_t>(found->second)].tip);
+}
+
+}  // namespace troupe

@@ -1,0 +1,92 @@
+#pragma once
+
+// Which sets and sessions this node holds, and how many of their leading tokens: what a router wants to know,
+// told from the real prefix cache instead of guessed. Blocks up to the end of the persona prefix belong to
+// the set, later ones to the session; a block that several share belongs to whoever cached it first. Because
+// the cache evicts leaves only, a holder's deepest block says it all: everything before it is there too.
+//
+// A conversation may branch (an answer swiped away, old turns dropped): its tokens are those of the branch
+// that grew last, for that is what its next turn continues. Branches are told apart by a generation that
+// starts anew whenever a block is cached that does not lie deeper than the last one.
+//
+// Changes are coalesced: a holder that grew by nine blocks since take_changes() is one change. Memory: one
+// entry a block and one a holder, so never more than the blocks there are. Pure; not thread-safe.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/core/block_hash.h"
+#include "worker/schedule/request.h"
+
+namespace troupe {
+
+enum class HolderKind : uint8_t { kSet, kSession };
+
+// The tokens of a set or session that are resident now; 0: none any more.
+struct Resident {
+  HolderKind kind = HolderKind::kSet;
+  Hash128 name;
+  int64_t tokens = 0;
+  bool grew = false;  // in a change: since the last take_changes(); else it shrank
+};
+
+class Residency {
+ public:
+  Residency(int32_t block_size, int32_t block_count);
+
+  // `block` is now cached as the index-th block (from 0) of a prompt of this set or session. A zero name
+  // belongs to nobody and is not told of. A block that is cached already keeps its holder.
+  void cached(BlockId block, int32_t index, HolderKind kind, Hash128 name);
+  void evicted(BlockId block);
+
+  // What changed since the last call, each holder once, in the order of the first change. Appends.
+  void take_changes(std::vector<Resident>& out);
+  bool has_changes() const { return !changed_.empty(); }
+  // All that is resident, sets first. Appends.
+  void snapshot(std::vector<Resident>& out) const;
+  int64_t tokens(HolderKind kind, Hash128 name) const;
+  int32_t set_count() const { return set_count_; }
+  int32_t session_count() const { return static_cast<int32_t>(by_name_.size()) - set_count_; }
+
+ private:
+  static constexpr int32_t kNobody = -1;
+  struct Key {
+    HolderKind kind;
+    Hash128 name;
+    bool operator==(const Key&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H state, const Key& key) {
+      return H::combine(std::move(state), key.kind, key.name);
+    }
+  };
+  struct Holder {
+    Key key{};
+    int32_t tip = -1;          // index of the deepest block of the branch that grew last; -1: nothing
+    int32_t branch_begin = 0;  // index of that branch's first block
+    uint32_t generation = 0;   // of that branch
+    int32_t block_count = 0;   // of all branches
+    int32_t told_tip = -1;     // at the last take_changes()
+    bool changed = false;      // in changed_
+  };
+  struct BlockEntry {
+    int32_t holder = kNobody;
+    int32_t index = 0;
+    uint32_t generation = 0;
+  };
+
+  int64_t tokens_of(int32_t tip) const { return (int64_t{tip} + 1) * block_size_; }
+  int32_t find_or_add(const Key& key);
+  void mark_changed(int32_t holder);
+  void drop_if_empty(int32_t holder);
+
+  const int32_t block_size_;
+  std::vector<BlockEntry> blocks_;
+  std::vector<Holder> holders_;
+  std::vector<int32_t> free_holders_;
+  absl::flat_hash_map<Key, int32_t> by_name_;
+  std::vector<int32_t> changed_;
+  int32_t set_count_ = 0;
+};
+
+}  // namespace troupe

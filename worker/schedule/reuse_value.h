@@ -1,0 +1,72 @@
+#pragma once
+
+// What it is worth to keep an idle block: learned from how often blocks like it, idle for as long, are wanted
+// again. Pure; not thread-safe.
+//
+// Ages are in ticks of the cache's own clock (blocks that became idle), so nothing here depends on how fast
+// the machine is.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe {
+
+// What is known of a block that lies idle, as far as it tells how likely it is to be wanted again.
+using IdleClass = uint8_t;
+inline constexpr IdleClass kNewClass = 0;  // one request used it, of a session that was not seen to come back
+inline constexpr IdleClass kReturningClass = 1;  // its session came back for it, or for the block before it
+// Several sessions used it; by the usual time between two uses, from a sixteenth of a turnover (as many ticks
+// as the cache has blocks) up to more than eight of them, an octave each.
+inline constexpr IdleClass kFirstSharedClass = 2;
+inline constexpr size_t kIdleClassCount = 11;
+
+class ReuseValue {
+ public:
+  // `block_count`: the size of the cache; how fast it forgets.
+  explicit ReuseValue(int32_t block_count);
+
+  // Class of a block that several sessions use, every `interval` ticks or so.
+  IdleClass shared_class(double interval) const;
+  // A block that was idle for `age` ticks is wanted again, whether it is still in the cache or only
+  // remembered.
+  void record_hit(IdleClass idle_class, uint64_t age) { count(hits_, idle_class, age, 1); }
+  // Once a tick; true: time for a lesson.
+  bool tick() { return ++ticks_ % ticks_per_lesson_ == 0; }
+  // Before a lesson: this many blocks lie idle, or evicted and remembered, for `age` ticks now.
+  void record_idle(IdleClass idle_class, uint64_t age, double blocks) {
+    count(idle_, idle_class, age, blocks * static_cast<double>(ticks_per_lesson_));
+  }
+  void learn();
+
+  // Expected hits for each tick the block is kept on, over the best time to keep it: the block of the least
+  // value is the one to evict.
+  double of(IdleClass idle_class, uint64_t age) const { return values_[idle_class][bucket_of(age)]; }
+
+ private:
+  // Two buckets an octave: [0, 1), [1, 2), [2, 3), [3, 4), [4, 6), [6, 8), …
+  static constexpr size_t kBucketCount = 72;
+  using Row = std::array<double, kBucketCount>;
+  using Histogram = std::array<Row, kIdleClassCount>;
+
+  size_t bucket_of(uint64_t age) const;
+  void count(Histogram& histogram, IdleClass idle_class, uint64_t age, double by) {
+    histogram[idle_class][bucket_of(age)] += by;
+  }
+  void set_prior(int32_t block_count);
+  double smooth(const Row& row, size_t bucket) const;
+  void value_class(size_t idle_class);
+
+  Histogram hits_{};
+  Histogram idle_{};        // blocks × ticks
+  Histogram prior_hits_{};  // what holds while little was seen
+  Histogram prior_idle_{};
+  Histogram values_{};
+  std::array<double, kBucketCount> widths_{};
+  double turnover_;
+  size_t last_bucket_;  // ages beyond thirty-two turnovers are all the same
+  uint64_t ticks_per_lesson_ = 1;
+  uint64_t ticks_ = 0;
+};
+
+}  // namespace troupe

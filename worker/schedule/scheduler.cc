@@ -1,0 +1,234 @@
+// Continuous batching. Running and waiting are kept in order of arrival, so "oldest first" and "youngest
+// victim" are the ends of a list. Progress: the oldest running request always gets its block (everybody
+// younger gives way first), and what fits into all blocks together fits when it is alone. Costs: a step is
+// linear in running + waiting; a waiting request is looked up again only after the cache changed. The choice
+// itself is in plan.cc.
+
+#include "worker/schedule/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "worker/schedule/scheduler_impl.h"
+
+namespace troupe {
+
+namespace {
+
+// Caller bugs that would silently corrupt other requests' KV.
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "Scheduler: %s\n", what);
+  std::abort();
+}
+
+Status check_arrival_order(const std::vector<ScheduledRequest*>& list) {
+  const bool sorted =
+      std::is_sorted(list.begin(), list.end(), [](const ScheduledRequest* a, const ScheduledRequest* b) {
+        return a->arrival_index < b->arrival_index;
+      });
+  if (sorted) return absl::OkStatus();
+  return absl::InternalError("a queue is not in order of arrival");
+}
+
+}  // namespace
+
+Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count) {
+  if (prompt_count < 1) return invalid_argument("the prompt is empty; it needs at least one token");
+  if (max_new_count < 1) return invalid_argument("the number of tokens to generate must be at least 1");
+  const std::string prompt_text = "the prompt has " + std::to_string(prompt_count) + " tokens; ";
+  const int64_t new_count = std::min(max_new_count, config.max_model_len - prompt_count);
+  if (new_count < 1) {
+    return invalid_argument(prompt_text + "with one token to generate at most " +
+                            std::to_string(config.max_model_len - 1) + " fit the model's length");
+  }
+  // The last token is never fed back, so its KV is never stored.
+  const int64_t capacity = int64_t{config.block_count} * config.block_size;
+  if (prompt_count + new_count - 1 > capacity) {
+    return invalid_argument(prompt_text + "with " + std::to_string(new_count) +
+                            " to generate they do not fit the KV cache of " + std::to_string(capacity));
+  }
+  return absl::OkStatus();
+}
+
+Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {
+  require(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
+              config.max_num_batched_tokens > 0 && config.max_waiting > 0 && config.max_model_len > 1,
+          "every limit in SchedulerConfig must be positive");
+  impl_->refresh_stats();
+}
+
+Scheduler::~Scheduler() = default;
+
+Status Scheduler::add(NewRequest request, TimePoint now) {
+  Impl& s = *impl_;
+  const int64_t prompt_count =
+      request.prompt.empty() ? request.prompt_count : static_cast<int64_t>(request.prompt.size());
+  TROUPE_RETURN_IF_ERROR(check_possible(s.config, prompt_count, request.max_new_count));
+  if (s.requests.contains(request.id)) return invalid_argument("a request of this id is scheduled already");
+  if (Impl::count_of(s.waiting.size()) >= s.config.max_waiting) {
+    return absl::ResourceExhaustedError(
+        to_absl(std::to_string(s.waiting.size()) + " requests are waiting already; try again later"));
+  }
+  auto owned = std::make_unique<ScheduledRequest>();
+  ScheduledRequest& r = *owned;
+  r.id = request.id;
+  r.ids = std::move(request.prompt);
+  r.prompt_count = static_cast<int32_t>(prompt_count);
+  r.known_count = r.prompt_count;
+  r.prefix_count = std::min(request.prefix_count, r.prompt_count);
+  r.block_hashes = std::move(request.block_hashes);
+  r.max_new_count = std::min(request.max_new_count, s.config.max_model_len - r.prompt_count);
+  r.arrival_index = s.next_arrival_index++;
+  r.arrival = now;
+  r.reads_cache = request.reads_cache;
+  r.salt = request.salt;
+  r.set = request.set;
+  r.session = request.session;
+  r.user = mix_hash(r.session.is_zero() ? Hash128{0, r.id} : r.session, r.salt);
+  s.requests.emplace(r.id, std::move(owned));
+  s.waiting.push_back(&r);
+  s.tables.extend_hashes(r);
+  s.look_up(r);
+  s.refresh_stats();
+  return absl::OkStatus();
+}
+
+const Batch& Scheduler::plan(TimePoint now) {
+  Impl& s = *impl_;
+  require(!s.in_flight, "plan() before the last step's commit() or abandon()");
+  s.plan_step(now);
+  s.in_flight = !s.batch.empty();
+  s.refresh_stats();
+  return s.batch;
+}
+
+void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished) {
+  Impl& s = *impl_;
+  require(s.in_flight, "commit() without a step");
+  finished.clear();
+  size_t next_token = 0;
+  for (size_t i = 0; i < s.batch.items.size(); ++i) {
+    const BatchItem& item = s.batch.items[i];
+    ScheduledRequest& r = *s.batch_requests[i];
+    const int32_t from_count = r.computed_count;
+    const int32_t step_count = item.count;
+    r.computed_count += step_count;
+    s.tables.finish_copy(r);
+    s.stats.computed_tokens_total += step_count;
+    s.tables.cache_full_blocks(r, from_count);
+    s.set_pending(r, item.samples ? 0 : Impl::rest_of(r));
+    if (!item.samples) continue;
+    require(next_token < tokens.size() && tokens[next_token].id == r.id,
+            "commit() needs one token for each item that samples, in order");
+    if (s.emit(r, tokens[next_token++])) finished.push_back(r.id);
+  }
+  require(next_token == tokens.size(), "commit() got more tokens than the step sampled");
+  s.in_flight = false;
+  s.cost.observe(s.load, std::chrono::duration<double>(now - s.planned_at).count());
+  for (RequestId id : finished) s.erase(*s.requests.at(id));
+  s.refresh_stats();
+}
+
+void Scheduler::abandon() {
+  impl_->in_flight = false;
+}
+
+void Scheduler::remove(RequestId id) {
+  require(!impl_->in_flight, "remove() between plan() and commit()");
+  const auto it = impl_->requests.find(id);
+  if (it == impl_->requests.end()) return;
+  impl_->erase(*it->second);
+  impl_->refresh_stats();
+}
+
+int32_t Scheduler::cached_count(RequestId id) const {
+  const auto it = impl_->requests.find(id);
+  return it == impl_->requests.end() ? -1 : it->second->first_cached_count;
+}
+
+Residency& Scheduler::residency() {
+  return impl_->tables.residency();
+}
+
+const SchedulerStats& Scheduler::stats() const {
+  return impl_->stats;
+}
+
+// ---------------------------------------------------------------- the end of a step, and of a request
+
+// The sampled token becomes known; true: it was the request's last.
+bool Scheduler::Impl::emit(Request& request, const StepToken& token) {
+  if (!request.ids.empty()) request.ids.push_back(token.token);
+  ++request.known_count;
+  request.phase = RequestPhase::kDecode;
+  return token.finished || emitted_by(request) >= request.max_new_count;
+}
+
+void Scheduler::Impl::look_up(Request& request) {
+  tables.look_up(request);
+  set_pending(request, request.known_count - tables.look_cached_count(request));
+}
+
+void Scheduler::Impl::set_pending(Request& request, int64_t token_count) {
+  stats.pending_prefill_tokens += token_count - request.pending_tokens;
+  request.pending_tokens = token_count;
+}
+
+void Scheduler::Impl::erase(Request& request) {
+  // Whatever ended it: for so long it needed its memory.
+  if (emitted_by(request) > 0) lengths.record(request.set, emitted_by(request));
+  set_pending(request, 0);
+  tables.release(request);
+  std::vector<Request*>& list = request.phase == RequestPhase::kWaiting ? waiting : running;
+  list.erase(std::lower_bound(list.begin(), list.end(), &request, arrived_before));
+  requests.erase(request.id);
+}
+
+void Scheduler::Impl::refresh_stats() {
+  stats.running = count_of(running.size());
+  stats.waiting = count_of(waiting.size());
+  stats.blocks_total = tables.pool().total_count();
+  stats.blocks_free = tables.pool().free_count();
+  stats.blocks_cached = tables.pool().cached_count();
+  stats.blocks_used = tables.pool().used_count();
+  stats.evicted_blocks_total = tables.cache_counts().evicted;
+  stats.evicted_shared_blocks_total = tables.cache_counts().evicted_shared;
+}
+
+Status Scheduler::verify() const {
+  TROUPE_RETURN_IF_ERROR(impl_->verify_queues());
+  return impl_->tables.verify(impl_->running);
+}
+
+Status Scheduler::Impl::verify_queues() const {
+  TROUPE_RETURN_IF_ERROR(check_arrival_order(running));
+  TROUPE_RETURN_IF_ERROR(check_arrival_order(waiting));
+  if (running.size() + waiting.size() != requests.size()) {
+    return absl::InternalError("a request is in no queue or in both");
+  }
+  int64_t pending_tokens = 0;
+  for (const Request* r : waiting) {
+    pending_tokens += r->pending_tokens;
+    if (r->phase != RequestPhase::kWaiting || !r->blocks.empty() || r->computed_count != 0) {
+      return absl::InternalError("waiting request " + std::to_string(r->id) + " holds something");
+    }
+  }
+  for (const Request* r : running) {
+    pending_tokens += r->pending_tokens;
+    const int32_t known_count = r->known_count;
+    if (r->phase == RequestPhase::kWaiting || r->computed_count >= known_count ||
+        r->cached_count > r->computed_count || known_count > r->prompt_count + r->max_new_count) {
+      return absl::InternalError("request " + std::to_string(r->id) + " has its lengths out of order");
+    }
+  }
+  if (pending_tokens != stats.pending_prefill_tokens) {
+    return absl::InternalError("pending_prefill_tokens is not the sum over the requests");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace troupe

@@ -1,0 +1,119 @@
+#pragma once
+
+// Decides what the next step computes. Data in, batch out: no threads, no clock, no device; `now` is an
+// argument.
+//
+//   add() → waiting ──admit──▶ prefill (chunks) ──▶ decode ──▶ finish()
+//                ▲                       │  out of blocks
+//                └──── preempted (youngest first; recomputed, its prefix usually still cached)
+//
+// Rules: decodes first, then prefill chunks up to max_batched_tokens, and beside decodes no more than
+// tpot_budget allows (the cost of a step is learned, step_cost.h); the oldest prefill gets at least half of
+// them, the rest goes first to those that need fewer: a long prompt neither starves nor holds up the others.
+// Only uncached tokens are charged; a
+// waiting request that needs a block which a running request is computing right now waits for it instead of
+// computing it again (one cold prefix, computed once); a request behind one that does not fit may pass it as
+// long as it fits itself, but the oldest waiting request cannot be passed for ever (ageing bound). Impossible
+// requests are refused by add(). Where a cached block begins as a request's next block does, the request goes
+// on in a copy of it (Batch::copies). The last id of a prompt is always computed (its logits are needed), so
+// cached_count <= ids.size() - 1.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/core/status.h"
+#include "worker/schedule/batch.h"
+#include "worker/schedule/request.h"
+#include "worker/schedule/residency.h"
+
+namespace troupe {
+
+// What an admission leaves free for those that run, so that it is not paid for by a preemption soon.
+enum class OutputReserve : uint8_t {
+  kNone,       // one block each
+  kPredicted,  // what their answers are expected to take, by the lengths of their set's answers so far
+  kMax,        // what their max_new_count allows
+};
+
+struct SchedulerConfig {
+  int32_t block_size = 16;               // tokens
+  int32_t block_count = 0;               // KV budget
+  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_batched_tokens = 512;  // a step's tokens
+  int32_t max_waiting = 1024;
+  int32_t max_model_len = 2048;
+  int32_t max_passes = 16;  // younger requests admitted past the oldest waiting one that does not fit
+  bool enable_prefix_caching = true;
+  // Blocks of requests without a session are told of under their own hashes: how a simulator follows a trace
+  // that names no conversations. Else they are nobody's.
+  bool name_blocks = false;
+  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes.
+  Duration tpot_budget{};
+  OutputReserve output_reserve = OutputReserve::kPredicted;
+  int32_t max_sets = 256;  // whose answers' lengths are told apart
+};
+
+// Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.
+// Scheduler::add() asks the same; who must answer before the scheduler can be asked calls this.
+Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count);
+
+// What a step gave for one item that samples.
+struct StepToken {
+  RequestId id = 0;
+  TokenId token = 0;
+  bool finished = false;  // stop token: do not schedule further (max_new_count is the scheduler's own check)
+};
+
+struct SchedulerStats {
+  int32_t running = 0, waiting = 0;
+  int64_t pending_prefill_tokens = 0;  // uncached prompt tokens not computed yet, waiting ones included
+  int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_used = 0;
+  int64_t preemptions_total = 0;
+  int64_t computed_tokens_total = 0;      // all ids whose KV own steps computed
+  int64_t prefix_query_tokens_total = 0;  // prompt tokens looked up at first admission
+  int64_t prefix_hit_tokens_total = 0;    // of those, found
+  int64_t prefix_copied_tokens_total =
+      0;  // of those, in a block that was copied because only part of it fits
+  int64_t evicted_blocks_total = 0;
+  int64_t evicted_shared_blocks_total = 0;  // of those, used by several sessions
+  int64_t budget_limited_steps_total = 0;   // whose prefill tpot_budget cut
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerConfig& config);
+  ~Scheduler();
+
+  // kInvalidArgument: can never run (too long for max_model_len or for all blocks together; empty prompt;
+  // a known id); kResourceExhausted: max_waiting reached. max_new_count is cut to what max_model_len leaves.
+  Status add(NewRequest request, TimePoint now);
+  // The next step; empty when there is nothing to compute. Holds until commit().
+  const Batch& plan(TimePoint now);
+  // The step was computed. `tokens`: one entry for each item with `samples`, in the batch's order. Requests
+  // that finish (stop token, max_new_count or max_model_len reached) are removed and their blocks cached;
+  // they are what `finished` then lists.
+  void commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
+  // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
+  // again.
+  void abandon();
+  // Client gone or stop string: drops a request wherever it is; unknown ids are ignored. Not between plan()
+  // and commit().
+  void remove(RequestId id);
+
+  // For usage: prompt tokens found cached at first admission, -1 while never admitted.
+  int32_t cached_count(RequestId id) const;
+  const SchedulerStats& stats() const;
+  // What the cache holds of each set and session; its changes are the caller's to take.
+  Residency& residency();
+  // Walks everything and asserts the invariants (block conservation, tables, references). For tests and idle
+  // ticks.
+  Status verify() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

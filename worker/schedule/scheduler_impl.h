@@ -1,0 +1,88 @@
+#pragma once
+
+// What plan.cc (who is computed next) and scheduler.cc (what comes in and what came of it) share.
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "worker/schedule/block_tables.h"
+#include "worker/schedule/kv_forecast.h"
+#include "worker/schedule/output_lengths.h"
+#include "worker/schedule/scheduler.h"
+#include "worker/schedule/step_cost.h"
+
+namespace troupe {
+
+struct Scheduler::Impl {
+  using Request = ScheduledRequest;
+
+  explicit Impl(const SchedulerConfig& c)
+      : config(c),
+        tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks}),
+        lengths(c.max_sets),
+        forecast(c.block_size) {}
+
+  static int32_t count_of(size_t size) { return static_cast<int32_t>(size); }
+  static bool arrived_before(const Request* a, const Request* b) {
+    return a->arrival_index < b->arrival_index;
+  }
+  static void insert_by_arrival(std::vector<Request*>& list, Request* request) {
+    list.insert(std::upper_bound(list.begin(), list.end(), request, arrived_before), request);
+  }
+  static int32_t rest_of(const Request& request) { return request.known_count - request.computed_count; }
+  static int32_t emitted_by(const Request& request) { return request.known_count - request.prompt_count; }
+
+  // plan.cc: the phases of a plan.
+  void plan_step(TimePoint now);
+  void plan_decodes();
+  void limit_prefill();
+  void plan_prefills();
+  void admit_waiting();
+  void finish_oldest();
+  bool grow_or_preempt(Request& request);
+  void preempt(Request& request);
+  bool give_chunk(Request& request);
+  void start_running(Request& request);
+  void set_count(BatchItem& item, const Request& request, int32_t count) const;
+  void add_item(Request& request, int32_t count);
+  int32_t remaining_of(Request& request);
+  KvForecast::Request forecast_of(Request& request);
+  void forecast_running();
+  int32_t reserve_count(Request& newcomer);
+
+  // scheduler.cc
+  void look_up(Request& request);
+  void set_pending(Request& request, int64_t token_count);
+  bool emit(Request& request, const StepToken& token);
+  void erase(Request& request);
+  void refresh_stats();
+  Status verify_queues() const;
+
+  const SchedulerConfig config;
+  BlockTables tables;
+  OutputLengths lengths;
+  KvForecast forecast;
+  StepCost cost;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests;
+  std::vector<Request*> running;  // by arrival
+  std::vector<Request*> waiting;  // by arrival
+
+  // The step being planned, or in flight.
+  Batch batch;
+  std::vector<Request*> batch_requests;  // beside its items
+  TimePoint planned_at{};
+  StepLoad load;
+  int32_t budget = 0;         // tokens it may still take
+  Request* oldest = nullptr;  // the oldest that prefills; it has an item
+  size_t oldest_item = 0;
+  int32_t held = 0;  // tokens of `budget` that only it or a shorter one may have
+  bool in_flight = false;
+  bool preempted_now = false;
+
+  std::vector<KvForecast::Request> forecast_requests;
+  uint64_t next_arrival_index = 0;
+  SchedulerStats stats;
+};
+
+}  // namespace troupe
