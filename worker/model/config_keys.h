@@ -1,0 +1,47 @@
+#pragma once
+
+// Keys of one JSON object, each read with its type and range; null counts as absent. Errors name the key,
+// what was there and what may be. What the families' own readers and config.cc share.
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+
+namespace troupe {
+
+struct IntRange {
+  int64_t min = 0;
+  int64_t max = 0;
+};
+
+class ConfigKeys {
+ public:
+  // `object` must outlive this. `prefix` comes before every key in errors: "rope_scaling.".
+  ConfigKeys(const boost::json::object& object, std::string prefix);
+
+  const boost::json::value* find(std::string_view key) const;  // null where absent or null
+  bool stated(std::string_view key) const;                     // present, if only as null
+
+  Status error(std::string_view key, std::string_view reason) const;
+  // "key 'x': 7 is not supported; must be <wanted>"
+  Status wrong(std::string_view key, const boost::json::value& value, std::string_view wanted) const;
+
+  StatusOr<std::optional<int64_t>> integer(std::string_view key, IntRange range) const;
+  StatusOr<int64_t> required_integer(std::string_view key, IntRange range) const;
+  StatusOr<std::optional<double>> number(std::string_view key, double min, double max) const;
+  StatusOr<std::optional<bool>> boolean(std::string_view key) const;
+  StatusOr<std::optional<std::string>> string(std::string_view key) const;
+  // An integer or a list of them; absent → empty.
+  StatusOr<std::vector<int32_t>> token_ids(std::string_view key, int64_t vocab_size) const;
+
+ private:
+  const boost::json::object& object_;
+  std::string prefix_;
+};
+
+}  // namespace troupe

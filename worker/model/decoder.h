@@ -1,0 +1,24 @@
+#pragma once
+
+// The one shape all families of today have: pre-norm layers of attention and a gated MLP on a residual
+// stream, a last norm, a head. What they differ in is here, by name.
+
+#include <memory>
+
+#include "worker/model/model.h"
+
+namespace troupe {
+
+struct DecoderParts {
+  bool packed_qkv = false;  // W_pack instead of q_proj, k_proj, v_proj
+  bool qkv_bias = false;
+  bool out_bias = false;  // of o_proj
+  bool mlp_bias = false;
+  bool head_norms = false;  // q_norm and k_norm
+  bool norm_head = false;   // the head's rows are scaled to length 1
+};
+
+StatusOr<std::unique_ptr<Model>> load_decoder(const ModelConfig& config, const DecoderParts& parts,
+                                              WeightLoader& weights);
+
+}  // namespace troupe

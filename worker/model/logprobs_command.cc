@@ -1,0 +1,146 @@
+#include "worker/model/logprobs_command.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <charconv>
+#include <istream>
+#include <limits>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/json.h"
+#include "common/core/settings.h"
+#include "worker/model/runner.h"
+#include "worker/model/weights.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+// Enough for scoring, small enough that a model of 128k positions does not ask for all its KV memory.
+constexpr int32_t kDefaultLenMax = 8192;
+
+struct Settings {
+  std::string model;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::string quantization = "none";
+  std::string load_format = "auto";
+  int64_t threads = 1;
+  int64_t max_model_len = 0;
+};
+
+StatusOr<std::vector<TokenId>> parse_ids(std::string_view line) {
+  TROUPE_ASSIGN_OR_RETURN(const bj::value value, parse_json(line));
+  const bj::array* array = value.if_array();
+  if (array == nullptr || array->empty()) return invalid_argument("must be a JSON array of ids, not empty");
+  std::vector<TokenId> ids;
+  ids.reserve(array->size());
+  for (const bj::value& item : *array) {
+    if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() > std::numeric_limits<TokenId>::max()) {
+      return invalid_argument(absl::StrCat("item ", ids.size(), " is ", to_json(item), ", not a token id"));
+    }
+    ids.push_back(static_cast<TokenId>(item.get_int64()));
+  }
+  return ids;
+}
+
+// Shortest text that reads back as the same float. Infinity (a logit of -inf) is no JSON: null.
+void append_float(std::string& text, float value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  const bool finite = value - value == 0;
+  text.append(finite ? std::string_view(buffer, static_cast<size_t>(end - buffer)) : "null");
+}
+
+StatusOr<std::unique_ptr<ModelRunner>> load_runner(const Settings& settings) {
+  TROUPE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(settings.model));
+  RunnerOptions options;
+  options.model_dir = settings.model;
+  options.backend = settings.device == "auto" ? "cpu" : settings.device;
+  // float16 is a type of weights only; bfloat16 would lose 3 of its bits.
+  const bool bfloat16 =
+      settings.dtype == "bfloat16" || (settings.dtype == "auto" && config.dtype == DType::kBFloat16);
+  options.dtype = bfloat16 ? DType::kBFloat16 : DType::kFloat32;
+  options.weight_format = weight_format_of(settings.quantization);
+  options.threads = static_cast<int>(settings.threads);
+  if (settings.load_format == "dummy") options.load_format = LoadFormat::kDummy;
+  // Up to the window a model with one is as any other, so unless asked for more it is not in the way.
+  int64_t length = std::min<int64_t>(config.max_position_embeddings, kDefaultLenMax);
+  if (config.sliding_window > 0) length = std::min(length, config.sliding_window);
+  options.max_model_len = static_cast<int32_t>(settings.max_model_len > 0 ? settings.max_model_len : length);
+  // Whole blocks, so that the last position has a place.
+  options.kv_cache_tokens = int64_t{options.max_model_len} + options.block_size - 1;
+  return ModelRunner::load(options);
+}
+
+StatusOr<std::string> score_line(ModelRunner& runner, std::string_view line) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, parse_ids(line));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> scores, runner.logprobs(ids));
+  std::string text = "[";
+  for (const float score : scores) {
+    if (text.size() > 1) text += ", ";
+    append_float(text, score);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+int logprobs_command(const std::vector<std::string>& args, std::istream& in, std::ostream& out,
+                     std::ostream& err) {
+  Settings settings;
+  SettingsSchema schema("troupe-worker logprobs",
+                        "Log-probability of every id after the first, one JSON array of ids a line on stdin");
+  schema.add("model", &settings.model, "model directory (config.json and safetensors)");
+  schema.add("device", &settings.device, "where to compute: auto (cpu), cpu, ref");
+  schema.add("dtype", &settings.dtype, "type of activations; auto: the checkpoint's")
+      .choices({"auto", "float32", "bfloat16"});
+  schema.add("quantization", &settings.quantization, "how products' weights are held")
+      .choices({"none", "int8"});
+  schema
+      .add("load_format", &settings.load_format,
+           "where weights come from: auto (safetensors), or dummy: random ones of config.json's shapes")
+      .choices({"auto", "dummy"});
+  schema.add("threads", &settings.threads, "threads to compute with").range(1, 1024);
+  schema
+      .add("max_model_len", &settings.max_model_len,
+           "longest line in ids; 0: the model's, at most 8192 and its window")
+      .range(0, 1 << 24);
+  std::vector<const char*> argv{"troupe-worker logprobs"};
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
+  const auto parsed = schema.parse(static_cast<int>(argv.size()), argv.data());
+  if (parsed.ok() && parsed->help) {
+    out << schema.help();
+    return kExitOk;
+  }
+  if (!parsed.ok() || !parsed->positional.empty() || settings.model.empty()) {
+    const std::string reason = !parsed.ok() ? std::string(parsed.status().message())
+                               : settings.model.empty()
+                                   ? "--model DIR is missing"
+                                   : absl::StrCat("unknown argument '", parsed->positional.front(), "'");
+    err << "troupe-worker logprobs: " << reason << "\n";
+    return kExitUsage;
+  }
+  const auto runner = load_runner(settings);
+  if (!runner.ok()) {
+    err << "troupe-worker logprobs: " << to_std(runner.status().message()) << "\n";
+    return kExitFailed;
+  }
+  std::string line;
+  for (int64_t number = 1; std::getline(in, line); ++number) {
+    const StatusOr<std::string> answer = score_line(**runner, line);
+    if (!answer.ok()) {
+      err << "troupe-worker logprobs: line " << number << ": " << to_std(answer.status().message()) << "\n";
+      return kExitFailed;
+    }
+    out << *answer << "\n" << std::flush;
+  }
+  return kExitOk;
+}
+
+}  // namespace troupe

@@ -1,0 +1,45 @@
+#include "worker/model/model.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "worker/model/rope.h"
+
+namespace troupe {
+
+namespace {
+
+StatusOr<DeviceTensor> allocate_tensor(Backend& backend, DType dtype, std::initializer_list<int64_t> shape) {
+  DeviceTensor result;
+  result.tensor = Tensor::make(nullptr, dtype, shape);
+  TROUPE_ASSIGN_OR_RETURN(result.buffer, backend.allocate(result.tensor.bytes()));
+  result.tensor.data = result.buffer->data();
+  return result;
+}
+
+}  // namespace
+
+StatusOr<Workspace> Workspace::allocate(const ModelConfig& c, const Limits& limits, Backend& backend) {
+  const DType activation = backend.activation_dtype();
+  const DType full = DType::kFloat32;
+  const int64_t tokens = limits.tokens;
+  const int64_t head_rows = std::max(tokens, limits.rows);  // `normed` serves the final norm as well
+  Workspace w;
+  TROUPE_ASSIGN_OR_RETURN(w.residual, allocate_tensor(backend, full, {tokens, c.hidden_size}));
+  TROUPE_ASSIGN_OR_RETURN(w.normed, allocate_tensor(backend, activation, {head_rows, c.hidden_size}));
+  TROUPE_ASSIGN_OR_RETURN(
+      w.qkv, allocate_tensor(backend, activation, {tokens, (c.heads + 2 * c.kv_heads) * c.head_dim}));
+  TROUPE_ASSIGN_OR_RETURN(w.q, allocate_tensor(backend, activation, {tokens, c.heads, c.head_dim}));
+  TROUPE_ASSIGN_OR_RETURN(w.attended, allocate_tensor(backend, activation, {tokens, c.heads * c.head_dim}));
+  TROUPE_ASSIGN_OR_RETURN(w.gate_up, allocate_tensor(backend, activation, {tokens, 2 * c.intermediate_size}));
+  TROUPE_ASSIGN_OR_RETURN(w.gated, allocate_tensor(backend, activation, {tokens, c.intermediate_size}));
+  TROUPE_ASSIGN_OR_RETURN(w.gathered, allocate_tensor(backend, full, {limits.rows, c.hidden_size}));
+  TROUPE_ASSIGN_OR_RETURN(w.logits, allocate_tensor(backend, full, {limits.rows, c.vocab_size}));
+  if (c.rope.type != RopeType::kNone) {
+    TROUPE_ASSIGN_OR_RETURN(w.cos_sin, allocate_tensor(backend, full, {limits.positions, c.head_dim}));
+    fill_rope_table(c, w.cos_sin.tensor);
+  }
+  return w;
+}
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+#pragma once
+
+// What the runner knows of a model: one step forward, then logits of chosen rows. Between the two the final
+// residual stream of the step stays in the workspace.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/core/status.h"
+#include "kernels/kernels.h"
+#include "worker/model/config.h"
+#include "worker/model/weights.h"
+
+namespace troupe {
+
+// One step's tokens, all requests concatenated (letters: kernels.h).
+struct Step {
+  std::span<const int32_t> ids;             // (T)
+  std::span<const int32_t> positions;       // (T)
+  std::span<const int32_t> slots;           // (T)
+  std::span<const int32_t> query_starts;    // (R + 1)
+  std::span<const int32_t> context_counts;  // (R)
+  std::span<const int32_t> block_tables;    // (R, block_table_stride)
+  int32_t block_table_stride = 0;
+  int64_t token_count() const { return static_cast<int64_t>(ids.size()); }
+};
+
+// Activation memory, allocated once for the largest step. Layers overwrite it in turn; only `residual`
+// lives across them.
+struct Workspace {
+  DeviceTensor residual;  // (T, D) float32
+  DeviceTensor normed;    // (T, D) activation: a product's input
+  DeviceTensor qkv;       // (T, (H + 2G)·C) activation
+  DeviceTensor q;         // (T, H, C) activation, rotated
+  DeviceTensor attended;  // (T, H·C) activation
+  DeviceTensor gate_up;   // (T, 2F) activation
+  DeviceTensor gated;     // (T, F) activation
+  DeviceTensor gathered;  // (S, D) float32: rows whose logits are asked for
+  DeviceTensor logits;    // (S, V) float32
+  DeviceTensor cos_sin;   // (positions, C) float32, or empty: no rotation
+
+  struct Limits {
+    int64_t tokens = 0;     // T at most
+    int64_t rows = 0;       // S at most
+    int64_t positions = 0;  // of the rope table
+  };
+  static StatusOr<Workspace> allocate(const ModelConfig& config, const Limits& limits, Backend& backend);
+};
+
+// What every layer of a step works with.
+struct Context {
+  Backend& backend;
+  Workspace& workspace;
+  const Step& step;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Embeds, runs all layers, writes KV. REQUIRES: the step fits the workspace.
+  virtual void forward(const Context& context) = 0;
+  // (S, V) float32 in the workspace, for `rows` of the last forward(). Valid until the next call.
+  virtual Tensor logits(const Context& context, std::span<const int32_t> rows) = 0;
+};
+
+}  // namespace troupe

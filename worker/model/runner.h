@@ -1,0 +1,71 @@
+#pragma once
+
+// Owns a model on a backend: weights, activations, KV memory. Turns a Batch into one forward pass and the
+// logits of the items that sample. Driven by the engine's one compute thread.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/core/status.h"
+#include "kernels/kernels.h"
+#include "worker/model/config.h"
+#include "worker/schedule/batch.h"
+
+namespace troupe {
+
+enum class LoadFormat : uint8_t {
+  kAuto,   // safetensors
+  kDummy,  // random weights of config.json's shapes; no other file is read
+};
+
+struct RunnerOptions {
+  std::string model_dir;
+  LoadFormat load_format = LoadFormat::kAuto;
+  std::string backend = "cpu";    // kernels.h names
+  DType dtype = DType::kFloat32;  // activation type
+  WeightFormat weight_format = WeightFormat::kActivation;
+  int threads = 1;
+  CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
+  int32_t block_size = 16;
+  int64_t kv_cache_tokens = 0;  // KV budget, rounded down to blocks; > 0
+  int32_t max_batched_tokens =
+      512;  // activations are allocated for this many once; nothing is allocated after load
+  int32_t max_num_seqs = 64;
+  int32_t max_model_len = 0;  // 0: the model's max_position_embeddings
+};
+
+class ModelRunner {
+ public:
+  // Reads config.json and safetensors (mmap; single file or sharded with index). Errors name file, item and
+  // reason.
+  static StatusOr<std::unique_ptr<ModelRunner>> load(const RunnerOptions& options);
+  ~ModelRunner();
+
+  const ModelConfig& config() const;
+  int32_t block_count() const;
+  int32_t max_model_len() const;
+  std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
+
+  // Computes the step: first its copies, then its items. The returned logits are (S, V) float32, S = items
+  // with `samples`, in order; valid until the next run(). REQUIRES: batch.token_count <= max_batched_tokens,
+  // items <= max_num_seqs.
+  StatusOr<Tensor> run(const Batch& batch);
+  // Shows the logits (V) after each of the last run()'s ids [first, first + count), counted through its items
+  // in order; a bounded number at a time. Overwrites what run() returned.
+  using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;
+  void visit_rows(int32_t first, int32_t count, const RowVisitor& visit);
+  // Log-probability of every id after the first, given those before it: (ids.size() - 1). Overwrites the KV
+  // blocks from 0 on: REQUIRES no batch in flight and nothing cached. At most max_model_len ids.
+  StatusOr<std::vector<float>> logprobs(std::span<const TokenId> ids);
+
+ private:
+  struct Impl;
+  explicit ModelRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe
