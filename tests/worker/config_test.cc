@@ -1,0 +1,180 @@
+#include "worker/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace troupe::config_test {
+
+constexpr const char* kExample = TROUPE_SOURCE_DIR "/configs/worker.yaml";
+
+std::string read_example() {
+  std::ifstream file(kExample);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+WorkerSettings with_model() {
+  WorkerSettings settings;
+  settings.model = "configs/demo-model/";
+  return settings;
+}
+
+Status parse(WorkerSettings& settings, std::vector<const char*> args) {
+  SettingsSchema schema("troupe-worker", "test");
+  describe_worker_settings(schema, settings);
+  args.insert(args.begin(), "troupe-worker");
+  return schema.parse(static_cast<int>(args.size()), args.data()).status();
+}
+
+TEST(WorkerConfig, ExampleFileNamesEveryKeyWithItsDefault) {
+  WorkerSettings from_file, defaults;
+  SettingsSchema schema("troupe-worker", "test"), unread("troupe-worker", "test");
+  describe_worker_settings(schema, from_file);
+  describe_worker_settings(unread, defaults);
+  ASSERT_TRUE(schema.load_yaml_file(kExample).ok()) << schema.load_yaml_file(kExample);
+  // help() shows every key with its current value.
+  EXPECT_EQ(schema.help(), unread.help());
+
+  const std::string text = read_example();
+  for (const auto& key : schema.keys()) {
+    const auto dot = key.find('.');
+    const std::string line = dot == std::string::npos ? "\n" + key + ":" : "\n  " + key.substr(dot + 1) + ":";
+    EXPECT_NE(text.find(line), std::string::npos) << key << " is not in configs/worker.yaml";
+  }
+}
+
+TEST(WorkerConfig, EveryExampleValueIsReadAndNotMerelyAccepted) {
+  WorkerSettings settings;
+  SettingsSchema schema("troupe-worker", "test");
+  describe_worker_settings(schema, settings);
+  ASSERT_TRUE(schema.load_yaml("max_num_seqs: 7\nlimits:\n  body_bytes: 4096\n", "x.yaml").ok());
+  EXPECT_EQ(settings.max_num_seqs, 7);
+  EXPECT_EQ(settings.limits.body_bytes, 4096);
+  EXPECT_FALSE(schema.load_yaml("max_num_seq: 7\n", "x.yaml").ok());
+}
+
+TEST(WorkerConfig, FlagsAreVllmsNames) {
+  WorkerSettings s;
+  const auto status = parse(s, {"--model",
+                                "m",
+                                "--served-model-name=x",
+                                "--dtype",
+                                "float32",
+                                "--quantization=int8",
+                                "--load-format",
+                                "dummy",
+                                "--max-model-len",
+                                "100",
+                                "--max-num-seqs=3",
+                                "--max-num-batched-tokens",
+                                "64",
+                                "--kv-cache-tokens",
+                                "320",
+                                "--gpu-memory-utilization",
+                                "0.5",
+                                "--block-size",
+                                "8",
+                                "--no-enable-prefix-caching",
+                                "--max-sets",
+                                "9",
+                                "--threads",
+                                "2",
+                                "--port",
+                                "0"});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(s.model, "m");
+  EXPECT_EQ(s.served_model_name, "x");
+  EXPECT_EQ(s.dtype, "float32");
+  EXPECT_EQ(s.quantization, "int8");
+  EXPECT_EQ(s.load_format, "dummy");
+  EXPECT_EQ(s.max_model_len, 100);
+  EXPECT_EQ(s.max_num_seqs, 3);
+  EXPECT_EQ(s.max_num_batched_tokens, 64);
+  EXPECT_EQ(s.kv_cache_tokens, 320);
+  EXPECT_EQ(s.gpu_memory_utilization, 0.5);
+  EXPECT_EQ(s.block_size, 8);
+  EXPECT_FALSE(s.enable_prefix_caching);
+  EXPECT_EQ(s.max_sets, 9);
+  EXPECT_EQ(s.threads, 2);
+  EXPECT_EQ(s.port, 0);
+}
+
+TEST(WorkerConfig, BadFlagsAreRefusedByName) {
+  const std::vector<std::vector<const char*>> cases = {
+      {"--port", "65536"},          {"--port", "x"},          {"--dtype", "int8"},
+      {"--quantization", "int4"},   {"--max-num-seqs", "-1"}, {"--threads", "-1"},
+      {"--no-such-flag", "1"},      {"--block-size", "1.5"},  {"--log-level", "loud"},
+      {"--limits.body-bytes", "0"}, {"--sim-speed", "0"}};
+  for (const auto& args : cases) {
+    WorkerSettings settings;
+    const auto status = parse(settings, args);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << args[0];
+    EXPECT_NE(to_std(status.message()).find(std::string_view(args[0]).substr(2)), std::string_view::npos)
+        << status;
+  }
+}
+
+TEST(WorkerConfig, ResolveFillsInWhatAutoStandsFor) {
+  auto settings = with_model();
+  ASSERT_TRUE(resolve_worker_settings(settings).ok());
+  EXPECT_EQ(settings.device, "cpu");
+  EXPECT_EQ(settings.served_model_name, "demo-model");
+  EXPECT_GE(settings.threads, 1);
+}
+
+TEST(WorkerConfig, SimTakesFromItsProfileWhatNobodySet) {
+  WorkerSettings settings;
+  settings.device = "sim";
+  settings.sim_profile = "study-13b";
+  settings.max_num_seqs = 8;
+  ASSERT_TRUE(resolve_worker_settings(settings).ok());
+  EXPECT_EQ(settings.served_model_name, "study-13b");
+  EXPECT_EQ(settings.kv_cache_tokens, 120'000);
+  EXPECT_EQ(settings.max_num_batched_tokens, 2048);
+  EXPECT_EQ(settings.block_size, 16);
+  EXPECT_EQ(settings.max_num_seqs, 8);
+
+  WorkerSettings small;
+  small.device = "sim";
+  small.kv_cache_tokens = 1000;
+  ASSERT_TRUE(resolve_worker_settings(small).ok());
+  EXPECT_EQ(small.max_model_len, 1000) << "what fits the memory";
+}
+
+TEST(WorkerConfig, ResolveRefusesWhatCannotRun) {
+  const auto message_after = [](auto change) {
+    auto settings = with_model();
+    change(settings);
+    return std::string(to_std(resolve_worker_settings(settings).message()));
+  };
+  EXPECT_NE(message_after([](auto& s) { s.device = "cuda"; }).find("which has: cpu"), std::string::npos);
+  EXPECT_NE(message_after([](auto& s) {
+              s.device = "sim";
+              s.sim_profile = "abacus";
+            }).find("--sim-profile: there is no profile 'abacus'"),
+            std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.max_model_len = 1; }).find("--max-model-len 1"), std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.model = ""; }).find("--model is required"), std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.kv_cache_tokens = 8; }).find("--block-size"), std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.max_num_batched_tokens = 4; }).find("--max-num-seqs"),
+            std::string::npos);
+  EXPECT_NE(message_after([](auto& s) {
+              s.max_model_len = 2048;
+              s.kv_cache_tokens = 1024;
+            }).find("--max-model-len 2048"),
+            std::string::npos);
+}
+
+TEST(WorkerConfig, AutoDtypeIsBfloat16OnlyWhereItPays) {
+  EXPECT_EQ(choose_dtype("auto", DType::kBFloat16, true), DType::kBFloat16);
+  EXPECT_EQ(choose_dtype("auto", DType::kBFloat16, false), DType::kFloat32);
+  EXPECT_EQ(choose_dtype("auto", DType::kFloat16, true), DType::kFloat32);
+  EXPECT_EQ(choose_dtype("float32", DType::kBFloat16, true), DType::kFloat32);
+  EXPECT_EQ(choose_dtype("bfloat16", DType::kFloat32, false), DType::kBFloat16);
+}
+
+}  // namespace troupe::config_test

@@ -1,0 +1,134 @@
+// The whole worker short of HTTP on the demo model: prompts in, Transformers' greedy tokens out, whoever else
+// is in the batch, cold or from the prefix cache, and with a KV memory so small that requests are preempted.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "tests/worker/engine_harness.h"
+#include "tests/worker/model/demo_model.h"
+
+namespace troupe {
+namespace engine_golden_test {
+
+using testing::Collector;
+
+// Closer than this, rounding may choose the other token (and all after it).
+constexpr double kNearTie = 0.1;
+// Longer than the golden answers, so that the text goes on past their end: more blocks, more preemption.
+constexpr int32_t kNewCount = 48;
+
+// Sanitizers make this twenty times slower and look for other things than numbers: the shortest prompts do.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kGoldenCases = 12, kPreemptedCases = 16;
+#else
+constexpr size_t kGoldenCases = 60, kPreemptedCases = 24;
+#endif
+
+struct DemoEngine {
+  explicit DemoEngine(int64_t kv_cache_tokens) {
+    RunnerOptions model_options = demo_options("cpu", kv_cache_tokens);
+    model_options.max_num_seqs = 32;
+    auto runner = ModelRunner::load(model_options);
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    if (!runner.ok()) return;
+    Engine::Options options;
+    options.scheduler.block_count = (*runner)->block_count();
+    options.scheduler.max_model_len = (*runner)->max_model_len();
+    options.scheduler.max_num_seqs = 32;
+    options.scheduler.max_num_batched_tokens = model_options.max_batched_tokens;
+    options.scheduler.output_reserve = OutputReserve::kNone;  // where blocks are few they are to run out
+    options.model_name = "demo";
+    options.eos_token_ids = (*runner)->config().eos_token_ids;
+    engine = std::make_unique<Engine>(std::make_unique<ModelStepRunner>(*std::move(runner)), tokenizer.get(),
+                                      options, metrics, log);
+    engine->start();
+  }
+
+  // All of [first, end) at once; their answers.
+  struct Answer {
+    std::vector<TokenId> ids;
+    std::string text;
+    int64_t cached_tokens = 0;
+  };
+  std::vector<Answer> ask(size_t first, size_t end) {
+    std::deque<Collector> outs;
+    for (size_t c = first; c < end; ++c) {
+      EngineRequest request;
+      request.prompt = golden_cases()[c].prompt;
+      request.max_new_count = kNewCount;
+      request.sampling.temperature = 0;
+      request.ignore_eos = true;
+      const auto id = engine->submit(request, outs.emplace_back().sink());
+      EXPECT_TRUE(id.ok()) << id.status();
+    }
+    std::vector<Answer> answers;
+    for (Collector& out : outs) {
+      for (int i = 0; i < 10 && !out.wait_end(); ++i) continue;
+      EXPECT_TRUE(out.ended() && out.last().error.ok()) << out.last().error;
+      answers.push_back({out.ids(), out.text(), out.last().usage.cached_tokens});
+    }
+    return answers;
+  }
+
+  // Declared before the engine: they outlive it.
+  std::unique_ptr<Tokenizer> tokenizer = testing::EngineHarness::load_tokenizer();
+  Metrics metrics;
+  Logger log{LogLevel::kError};
+  std::unique_ptr<Engine> engine;
+};
+
+// Steps that can be compared exactly: those before the first near-tie.
+size_t comparable_count(const GoldenCase& golden) {
+  size_t count = 0;
+  while (count < golden.output.size() && golden.gaps[count] >= kNearTie) ++count;
+  return count;
+}
+
+void expect_golden(const GoldenCase& golden, const std::vector<TokenId>& ids, size_t case_index) {
+  ASSERT_EQ(ids.size(), static_cast<size_t>(kNewCount)) << "case " << case_index;
+  for (size_t i = 0; i < std::min(comparable_count(golden), ids.size()); ++i) {
+    ASSERT_EQ(ids[i], golden.output[i]) << "case " << case_index << ", token " << i;
+  }
+}
+
+TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
+  ASSERT_EQ(golden_cases().size(), 60u);
+  DemoEngine demo(24 * 1024);
+  ASSERT_NE(demo.engine, nullptr);
+  size_t compared = 0;
+  constexpr size_t kGroup = 12;  // what the KV memory keeps until it is asked again
+  for (size_t first = 0; first < kGoldenCases; first += kGroup) {
+    const auto cold = demo.ask(first, first + kGroup);
+    const auto hit = demo.ask(first, first + kGroup);
+    for (size_t i = 0; i < kGroup; ++i) {
+      const GoldenCase& golden = golden_cases()[first + i];
+      expect_golden(golden, cold[i].ids, first + i);
+      EXPECT_EQ(hit[i].ids, cold[i].ids) << "case " << first + i << ": a hit differs from cold";
+      EXPECT_EQ(hit[i].text, demo.tokenizer->decode(hit[i].ids, true));
+      EXPECT_EQ(hit[i].cached_tokens, static_cast<int64_t>(golden.prompt.size() - 1));
+      compared += comparable_count(golden);
+    }
+  }
+  EXPECT_GT(compared, 3 * kGoldenCases);  // the near-ties don't hide the test
+}
+
+TEST(EngineGolden, PreemptionAndBatchingDoNotChangeAToken) {
+  constexpr size_t kCases = kPreemptedCases;
+  DemoEngine roomy(16 * 1024);
+  DemoEngine tiny(1536);
+  ASSERT_TRUE(roomy.engine != nullptr && tiny.engine != nullptr);
+  std::vector<std::vector<TokenId>> alone;
+  for (size_t c = 0; c < kCases; ++c) alone.push_back(roomy.ask(c, c + 1).front().ids);
+  const auto together = tiny.ask(0, kCases);
+  for (size_t c = 0; c < kCases; ++c) {
+    expect_golden(golden_cases()[c], together[c].ids, c);
+    EXPECT_EQ(together[c].ids, alone[c]) << "case " << c;
+  }
+  const std::string text = tiny.metrics.text();
+  EXPECT_EQ(text.find("vllm:num_preemptions_total{engine=\"0\",model_name=\"demo\"} 0\n"), std::string::npos)
+      << "nothing was preempted: the test shows less than it says";
+}
+
+}  // namespace engine_golden_test
+}  // namespace troupe

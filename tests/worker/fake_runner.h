@@ -1,0 +1,134 @@
+#pragma once
+
+// A model whose every token depends on every slot of KV it is shown: wrong blocks, a lost or a foreign token
+// anywhere in the context change the answer. So the whole engine is held to one pure function, reference().
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "tests/worker/schedule/fake_kv.h"
+#include "worker/model/logit_adjuster.h"
+#include "worker/model/sampler.h"
+#include "worker/step_runner.h"
+
+namespace troupe::testing {
+
+class FakeModel {
+ public:
+  // `alphabet`: the tokens it may emit.
+  FakeModel(std::vector<TokenId> alphabet, int32_t vocab_size)
+      : alphabet_(std::move(alphabet)), vocab_size_(vocab_size) {}
+
+  int32_t vocab_size() const { return vocab_size_; }
+
+  // What "attention" makes of the slots of a context, in order.
+  static Hash128 attend(Hash128 state, Hash128 slot) {
+    return {state.hi * 0x9E3779B97F4A7C15u + slot.hi, std::rotl(state.lo, 7) ^ (slot.lo + state.hi)};
+  }
+
+  void fill_logits(Hash128 state, float* out) const {
+    std::fill(out, out + vocab_size_, -std::numeric_limits<float>::infinity());
+    for (TokenId token : alphabet_) {
+      const uint64_t mixed = mix_hash(state, {0, static_cast<uint64_t>(token)});
+      out[token] = static_cast<float>(mixed >> 40) * (5.0f / (1 << 24));
+    }
+  }
+
+  // The logits after a context.
+  std::vector<float> logits_after(const std::vector<TokenId>& context) const {
+    Hash128 slot, state;
+    for (TokenId token : context) {
+      slot = FakeKv::extend(slot, token);
+      state = attend(state, slot);
+    }
+    std::vector<float> logits(static_cast<size_t>(vocab_size_));
+    fill_logits(state, logits.data());
+    return logits;
+  }
+
+  // The answer to `prompt` as it must come out whatever else is going on.
+  std::vector<TokenId> reference(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                                 int count) const {
+    const auto adjuster = LogitAdjuster::make(sampling, prompt);
+    Hash128 slot, state;
+    const auto feed = [&](TokenId token) {
+      slot = FakeKv::extend(slot, token);
+      state = attend(state, slot);
+    };
+    for (TokenId token : prompt) feed(token);
+    std::vector<TokenId> answer;
+    std::vector<float> logits(static_cast<size_t>(vocab_size_));
+    for (int i = 0; i < count; ++i) {
+      fill_logits(state, logits.data());
+      if (adjuster != nullptr) adjuster->apply(logits);
+      answer.push_back(sample_token(logits, sampling, static_cast<uint64_t>(i)));
+      if (adjuster != nullptr) adjuster->add_emitted(answer.back());
+      feed(answer.back());
+    }
+    return answer;
+  }
+
+ private:
+  std::vector<TokenId> alphabet_;
+  int32_t vocab_size_;
+};
+
+class FakeRunner final : public StepRunner {
+ public:
+  // `before_step` runs first; its error is the step's.
+  using Hook = std::function<Status(const Batch&)>;
+  FakeRunner(const FakeModel* model, int32_t block_size, int32_t block_count, Hook before_step)
+      : model_(model), kv_(block_size, block_count), before_step_(std::move(before_step)) {}
+
+  StatusOr<Tensor> run(const Batch& batch) override {
+    if (before_step_) TROUPE_RETURN_IF_ERROR(before_step_(batch));
+    kv_.copy(batch.copies);
+    int64_t rows = 0;
+    logits_.resize(batch.items.size() * static_cast<size_t>(model_->vocab_size()));
+    for (const BatchItem& item : batch.items) {
+      kv_.compute(item, Hash128{});
+      if (!item.samples) continue;
+      fill_row(item, static_cast<int32_t>(item.ids.size()) - 1,
+               logits_.data() + rows++ * model_->vocab_size());
+    }
+    items_ = batch.items;
+    return Tensor::make(logits_.data(), DType::kFloat32, {rows, model_->vocab_size()});
+  }
+
+  bool has_logits() const override { return true; }
+  void visit_rows(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
+    std::fill(logits_.begin(), logits_.end(), -1.0f);  // as a model does: run()'s logits are gone
+    std::vector<float> row(static_cast<size_t>(model_->vocab_size()));
+    int32_t begin = 0;
+    for (const BatchItem& item : items_) {
+      const int32_t end = begin + static_cast<int32_t>(item.ids.size());
+      for (int32_t r = std::max(begin, first); r < std::min(end, first + count); ++r) {
+        fill_row(item, r - begin, row.data());
+        visit(r, row);
+      }
+      begin = end;
+    }
+  }
+
+ private:
+  // The logits after the item's `row`th id.
+  void fill_row(const BatchItem& item, int32_t row, float* out) const {
+    Hash128 state;
+    for (int32_t p = 0; p <= item.start + row; ++p) {
+      state = FakeModel::attend(state, kv_.read(item.blocks, p));
+    }
+    model_->fill_logits(state, out);
+  }
+
+  const FakeModel* model_;
+  FakeKv kv_;
+  Hook before_step_;
+  std::vector<float> logits_;
+  std::vector<BatchItem> items_;  // of the last step
+};
+
+}  // namespace troupe::testing

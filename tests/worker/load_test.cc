@@ -1,0 +1,67 @@
+// What a model directory must hold to be served.
+
+#include "worker/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/core/metrics.h"
+#include "tests/worker/model/tiny_model.h"
+
+namespace troupe {
+namespace load_test {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// The demo model's directory, with these files only.
+void copy_demo_files(const TempDir& dir, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    fs::copy(TROUPE_SOURCE_DIR "/configs/demo-model/" + file, dir.path() + "/" + file);
+  }
+}
+
+StatusOr<LoadedModel> load(const TempDir& dir, const std::string& load_format) {
+  WorkerSettings settings;
+  settings.model = dir.path();
+  settings.load_format = load_format;
+  settings.threads = 1;
+  EXPECT_TRUE(resolve_worker_settings(settings).ok());
+  Metrics metrics;
+  const Logger log(LogLevel::kError);
+  return load_model(settings, metrics, log);
+}
+
+TEST(LoadModel, DummyNeedsNoWeights) {
+  const TempDir dir;
+  copy_demo_files(dir, {"config.json", "tokenizer.json"});
+  const auto dummy = load(dir, "dummy");
+  ASSERT_TRUE(dummy.ok()) << dummy.status();
+  EXPECT_EQ(dummy->served.config.vocab_size, 4096);
+  EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("has neither model.safetensors"));
+}
+
+TEST(LoadModel, DummyNeedsNoTokenizerEither) {
+  const TempDir dir;
+  TinyModel model;
+  model.config["vocab_size"] = 16384;
+  dir.write("config.json", boost::json::serialize(model.config));
+  const auto dummy = load(dir, "dummy");
+  ASSERT_TRUE(dummy.ok()) << dummy.status();
+  EXPECT_NE(dummy->chat_template, nullptr);
+  EXPECT_LE(dummy->tokenizer->vocab_size(), 16384);
+  EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("tokenizer.json"));
+}
+
+TEST(LoadModel, DummyRefusesAVocabularyTooSmallForItsWords) {
+  const TempDir dir;
+  TinyModel().write(dir);
+  fs::remove(dir.path() + "/model.safetensors");
+  EXPECT_THAT(std::string(load(dir, "dummy").status().message()),
+              HasSubstr("/config.json: key 'vocab_size': 12 is less than the"));
+}
+
+}  // namespace load_test
+}  // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+// What is told of a request's choices: pieces of the engine's go in, chunks of a stream or one whole answer
+// come out. No I/O. A choice's first piece brings the echoed prompt before its own text; usage counts the
+// prompt once and every choice's tokens.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/api.h"
+#include "worker/echo.h"
+#include "worker/engine.h"
+
+namespace troupe {
+
+class Answer {
+ public:
+  struct Options {
+    AnswerHeader header;
+    int32_t choice_count = 1;
+    bool include_usage = false;
+    bool wants_logprobs = false;
+    std::optional<EchoedPrompt> echo;
+  };
+  explicit Answer(Options options);
+
+  // One of the two, piece by piece; REQUIRES: the piece is no error.
+  void append_chunks(std::string& out, EngineOutput piece);  // the last piece's end with [DONE]
+  void collect(EngineOutput piece);
+
+  // Every choice has had its last piece.
+  bool done() const { return open_count_ == 0; }
+  // What was collected. REQUIRES: done().
+  std::string whole_json() const;
+
+ private:
+  struct State {
+    bool begun = false;
+    FinishReason finish = FinishReason::kNone;
+    int64_t completion_tokens = 0;
+    std::string text;
+    std::vector<TokenLogprob> logprobs;
+  };
+  // Counts the piece and puts the echo before it; what is then its text and log-probabilities stays in it.
+  State& take(EngineOutput& piece);
+
+  const Options options_;
+  std::vector<State> states_;
+  size_t open_count_;
+  Usage usage_;
+};
+
+}  // namespace troupe

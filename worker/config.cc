@@ -1,0 +1,250 @@
+#include "worker/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "worker/schedule/node_profile.h"
+
+namespace troupe {
+
+namespace {
+
+void describe_model(SettingsSchema& schema, WorkerSettings& s) {
+  schema.add("model", &s.model,
+             "directory of the model, in Hugging Face's layout; required but for device sim, which takes its "
+             "tokenizer and template");
+  schema.add("served_model_name", &s.served_model_name,
+             "name clients ask for; empty: the model directory's own name");
+  schema
+      .add("device", &s.device,
+           "what computes; auto is the best this build has; sim: nothing does, filler text comes at a "
+           "profile's speed")
+      .choices({"auto", "cpu", "cuda", "sim"});
+  schema
+      .add("dtype", &s.dtype,
+           "type of weights, KV and products' inputs; auto: bfloat16 where the checkpoint is in bfloat16 and "
+           "the CPU has AVX512-BF16, else float32")
+      .choices({"auto", "float32", "bfloat16"});
+  schema
+      .add("quantization", &s.quantization,
+           "how products' weights are held; int8: half of bfloat16's bytes, computed in 8 bits")
+      .choices({"none", "int8"});
+  schema
+      .add("load_format", &s.load_format,
+           "where weights come from: auto is the model's safetensors; dummy is random ones of config.json's "
+           "shapes, for benches and load tests")
+      .choices({"auto", "dummy"});
+  schema.add("threads", &s.threads, "compute threads; 0: one a core").range(0, 1024);
+}
+
+void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
+  schema
+      .add("max_model_len", &s.max_model_len,
+           "longest prompt and answer together; 0: the model's or profile's own")
+      .range(0, 1 << 24)
+      .unit("tokens");
+  schema.add("max_num_seqs", &s.max_num_seqs, "requests computed side by side; 0: 64, or the sim profile's")
+      .range(0, 65536);
+  schema
+      .add("max_num_batched_tokens", &s.max_num_batched_tokens,
+           "most tokens in one step; 0: 512, or the sim profile's")
+      .range(0, 1 << 20)
+      .unit("tokens");
+  schema.add("max_waiting", &s.max_waiting, "requests that may wait; more are answered 429")
+      .range(0, 1 << 20);
+  schema
+      .add("kv_cache_tokens", &s.kv_cache_tokens,
+           "KV memory, of running requests and cached prefixes together; 0: 32768, or the sim profile's")
+      .range(0, 1e12)
+      .unit("tokens");
+  schema
+      .add("gpu_memory_utilization", &s.gpu_memory_utilization,
+           "share of an accelerator's memory to use; the cpu device goes by kv_cache_tokens alone")
+      .range(0.01, 1);
+  schema
+      .add("block_size", &s.block_size,
+           "unit of KV allocation, sharing and eviction; 0: 16, or the sim profile's")
+      .range(0, 1024)
+      .unit("tokens");
+  schema.add("enable_prefix_caching", &s.enable_prefix_caching,
+             "keep KV of finished requests for later ones");
+  schema.add("max_sets", &s.max_sets, "most sets told apart where the lengths of answers are learned")
+      .range(1, 1 << 20);
+  schema
+      .add("tpot_budget_ms", &s.tpot_budget_ms,
+           "how long a step may take because of the prefill beside its decodes; 0: as long as it takes")
+      .range(0, 60'000)
+      .unit("ms");
+  schema
+      .add("reserve_output", &s.reserve_output,
+           "KV memory that admission leaves for answers that run: one block each, what answers like them "
+           "took, "
+           "or their max_tokens")
+      .choices({"none", "predicted", "max"});
+}
+
+void describe_sim(SettingsSchema& schema, WorkerSettings& s) {
+  schema.add("sim_profile", &s.sim_profile,
+             "device sim: the node, as a name in configs/sim or the path of a .yaml file");
+  schema.add("sim_speed", &s.sim_speed, "device sim: the profile's node, so many times as fast")
+      .range(0.001, 1000);
+  schema
+      .add("sim_answer_tokens", &s.sim_answer_tokens,
+           "device sim: mean length of answers to requests without max_tokens, drawn from their seed")
+      .range(1, 1 << 20)
+      .unit("tokens");
+}
+
+void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
+  schema.add("host", &s.host, "address to listen on");
+  schema.add("port", &s.port, "port to listen on; 0: any free one, told by the log").range(0, 65535);
+  schema.add("log_level", &s.log_level, "least severe lines to log")
+      .choices({"debug", "info", "warn", "error"});
+  schema
+      .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
+           "how long running requests may go on after SIGTERM or SIGINT")
+      .range(0, 86400)
+      .unit("s");
+  auto& limits = s.limits;
+  schema.add("limits.body_bytes", &limits.body_bytes, "largest request body")
+      .range(1024, 1 << 30)
+      .unit("bytes");
+  schema.add("limits.bodies_bytes", &limits.bodies_bytes, "all request bodies held at once")
+      .range(1024, 1e12)
+      .unit("bytes");
+  schema.add("limits.header_bytes", &limits.header_bytes, "largest request head")
+      .range(1024, 1 << 20)
+      .unit("bytes");
+  schema.add("limits.connections", &limits.connections, "open connections").range(1, 1 << 20);
+  schema.add("limits.header_timeout_ms", &limits.header_timeout_ms, "for a whole request head")
+      .range(1, 86'400'000)
+      .unit("ms");
+  schema.add("limits.body_timeout_ms", &limits.body_timeout_ms, "for a whole request body")
+      .range(1, 86'400'000)
+      .unit("ms");
+  schema.add("limits.idle_timeout_ms", &limits.idle_timeout_ms, "between two requests of a connection")
+      .range(1, 86'400'000)
+      .unit("ms");
+  schema
+      .add("limits.write_timeout_ms", &limits.write_timeout_ms, "for a client that does not read its answer")
+      .range(1, 86'400'000)
+      .unit("ms");
+  schema
+      .add("limits.request_timeout_ms", &limits.request_timeout_ms,
+           "for a whole request that comes directly; one through a gateway has the gateway's")
+      .range(1, 86'400'000)
+      .unit("ms");
+}
+
+// "configs/demo-model/" → "demo-model".
+std::string directory_name(const std::string& path) {
+  std::error_code error;
+  auto absolute = std::filesystem::absolute(path, error).lexically_normal();
+  if (!absolute.has_filename()) absolute = absolute.parent_path();
+  return absolute.filename().string();
+}
+
+void fill_in(int64_t& value, int64_t otherwise) {
+  if (value == 0) value = otherwise;
+}
+
+void fill_in_defaults(WorkerSettings& s) {
+  fill_in(s.block_size, 16);
+  fill_in(s.max_num_seqs, 64);
+  fill_in(s.max_num_batched_tokens, 512);
+  fill_in(s.kv_cache_tokens, 32768);
+}
+
+Status fill_in_from_profile(WorkerSettings& s) {
+  const auto profile = load_node_profile(s.sim_profile);
+  if (!profile.ok()) return annotate(profile.status(), "--sim-profile");
+  fill_in(s.block_size, profile->block_size);
+  fill_in(s.max_num_seqs, profile->max_num_seqs);
+  fill_in(s.max_num_batched_tokens, std::max(profile->max_num_batched_tokens, s.max_num_seqs));
+  fill_in(s.kv_cache_tokens, profile->kv_cache_tokens);
+  fill_in(s.max_model_len, std::min(profile->max_model_len, s.kv_cache_tokens));
+  if (s.model.empty() && s.served_model_name.empty()) s.served_model_name = profile->name;
+  return absl::OkStatus();
+}
+
+Status check_scheduling(const WorkerSettings& s) {
+  if (s.max_model_len == 1) {
+    return invalid_argument(
+        "--max-model-len 1: must be 0 (the model's own) or at least 2, a token of the prompt and one "
+        "of the answer");
+  }
+  if (s.max_model_len > 0 && s.kv_cache_tokens < s.max_model_len) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
+                            " is less than --max-model-len " + std::to_string(s.max_model_len) +
+                            ": one request of full length must fit");
+  }
+  if (s.kv_cache_tokens < s.block_size) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
+                            " is less than one block (--block-size " + std::to_string(s.block_size) + ")");
+  }
+  // A model's runner has its own bound.
+  if (s.device == "sim" && s.kv_cache_tokens > (1 << 30)) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) + " is more than " +
+                            std::to_string(1 << 30));
+  }
+  if (s.max_num_batched_tokens < s.max_num_seqs) {
+    return invalid_argument("--max-num-batched-tokens " + std::to_string(s.max_num_batched_tokens) +
+                            " is less than --max-num-seqs " + std::to_string(s.max_num_seqs) +
+                            ": a step must hold one token of every running request");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings) {
+  describe_model(schema, settings);
+  describe_scheduling(schema, settings);
+  describe_sim(schema, settings);
+  describe_serving(schema, settings);
+}
+
+Status resolve_worker_settings(WorkerSettings& s) {
+  if (s.device == "cuda") {
+    return invalid_argument("--device cuda: not in this build, which has: cpu, sim (auto means cpu)");
+  }
+  if (s.device == "sim") {
+    TROUPE_RETURN_IF_ERROR(fill_in_from_profile(s));
+  } else {
+    s.device = "cpu";
+    if (s.model.empty()) {
+      return invalid_argument("--model is required: the directory that holds config.json and *.safetensors");
+    }
+  }
+  fill_in_defaults(s);
+  if (s.served_model_name.empty()) s.served_model_name = directory_name(s.model);
+  TROUPE_RETURN_IF_ERROR(check_scheduling(s));
+  if (s.threads == 0) s.threads = std::max(1u, std::thread::hardware_concurrency());
+  return absl::OkStatus();
+}
+
+DType choose_dtype(std::string_view dtype, DType checkpoint, bool has_bfloat16) {
+  if (dtype == "bfloat16") return DType::kBFloat16;
+  if (dtype == "auto" && checkpoint == DType::kBFloat16 && has_bfloat16) return DType::kBFloat16;
+  return DType::kFloat32;
+}
+
+bool cpu_has_bfloat16() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+OutputReserve output_reserve_of(std::string_view name) {
+  if (name == "none") return OutputReserve::kNone;
+  if (name == "max") return OutputReserve::kMax;
+  return OutputReserve::kPredicted;
+}
+
+LogLevel log_level_of(std::string_view name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warn") return LogLevel::kWarn;
+  if (name == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+}  // namespace troupe

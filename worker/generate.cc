@@ -1,0 +1,308 @@
+#include "worker/generate.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "common/core/sse.h"
+
+namespace troupe {
+
+namespace {
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+// Runs `function` (not a coroutine) on `pool` and comes back to the caller's executor with its result. Waits
+// for it even when cancelled: the function reads what the caller's frame owns.
+template <typename Result, typename Function>
+Task<Result> run_on(asio::thread_pool& pool, Function function) {
+  auto initiate = [&pool](auto handler, Function job) {
+    auto work = asio::make_work_guard(handler);
+    asio::post(pool, [handler = std::move(handler), work = std::move(work), job = std::move(job)]() mutable {
+      auto executor = work.get_executor();
+      asio::post(executor, [handler = std::move(handler), work = std::move(work), result = job()]() mutable {
+        std::move(handler)(std::move(result));
+      });
+    });
+  };
+  return asio::async_initiate<const UseTask, void(Result)>(std::move(initiate), use_task,
+                                                           std::move(function));
+}
+
+// Frees every choice in the engine when the request's coroutine ends, in whatever way.
+class Submission {
+ public:
+  Submission(Engine& engine, std::vector<RequestId> ids) : engine_(engine), ids_(std::move(ids)) {}
+  ~Submission() {
+    for (const RequestId id : ids_) engine_.cancel(id);
+  }
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+
+ private:
+  Engine& engine_;
+  const std::vector<RequestId> ids_;
+};
+
+// The choices of a request: the same but for the seed.
+std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
+  std::vector<EngineRequest> choices(static_cast<size_t>(count), request);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    choices[i].sampling.seed = choice_seed(request.sampling.seed, static_cast<uint32_t>(i));
+  }
+  return choices;
+}
+
+ApiError submit_error(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return ApiError::bad_field("prompt", to_std(status.message()));
+    case absl::StatusCode::kUnimplemented:
+      return ApiError::unsupported("logprobs", to_std(status.message()));
+    case absl::StatusCode::kResourceExhausted:
+      return ApiError::overloaded(to_std(status.message()), /*retry_after_s=*/1);
+    default:
+      return ApiError::unavailable(to_std(status.message()));
+  }
+}
+
+ApiError step_error(const Status& status) {
+  if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
+    return ApiError::unavailable("the worker is shutting down");
+  }
+  return ApiError::internal(to_std(status.message()));
+}
+
+ApiError deadline_error() {
+  return ApiError::deadline("the request's time was up before its answer was complete");
+}
+
+// What residency is told by. A hint changes nothing of the answer, so a malformed one counts as none.
+Hash128 hint_header(const HttpRequest& request, std::string_view name) {
+  return Hash128::from_hex(request.header(name)).value_or(Hash128{});
+}
+
+std::string random_hex(std::mt19937_64& random) {
+  const uint64_t hi = random();
+  const uint64_t lo = random();
+  return Hash128{hi, lo}.hex();
+}
+
+}  // namespace
+
+class Generator::RunningScope {
+ public:
+  explicit RunningScope(Generator& generator) : generator_(generator) { ++generator_.running_count_; }
+  ~RunningScope() {
+    if (--generator_.running_count_ == 0) generator_.idle_timer_.cancel();
+  }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  Generator& generator_;
+};
+
+Generator::Generator(Executor executor, Options options, const ServedModel& model, Engine& engine)
+    : executor_(executor),
+      options_(options),
+      model_(model),
+      engine_(engine),
+      text_in_(1),
+      random_(std::random_device{}()),
+      idle_timer_(executor) {}
+
+Generator::~Generator() {
+  text_in_.join();
+}
+
+std::optional<ApiError> Generator::refusal() const {
+  if (refusing_) return ApiError::unavailable("the worker is shutting down");
+  if (running_count_ >= options_.requests_max) {
+    return ApiError::overloaded("the worker has all the requests it may hold", /*retry_after_s=*/1);
+  }
+  return std::nullopt;
+}
+
+Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
+  if (const auto refused = refusal()) {
+    co_await call.fail(*refused);
+    co_return;
+  }
+  const RunningScope running(*this);
+  const auto deadline = request_deadline(call.request(), now(), options_.request_timeout);
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  auto prepared = co_await prepare(call.request(), kind, deadline.value());
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  co_await generate(call, std::move(prepared.value()), deadline.value());
+}
+
+Task<void> Generator::handle_text(Call& call, TextAnswer answer) {
+  if (const auto refused = refusal()) {
+    co_await call.fail(*refused);
+    co_return;
+  }
+  const RunningScope running(*this);
+  const auto deadline = request_deadline(call.request(), now(), options_.request_timeout);
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  auto answered = co_await answer_text(call.request(), answer, deadline.value());
+  if (!answered.ok()) {
+    co_await call.fail(answered.error());
+    co_return;
+  }
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, std::move(answered.value()));
+}
+
+Task<ApiResult<std::string>> Generator::answer_text(const HttpRequest& request, TextAnswer answer,
+                                                    Deadline deadline) {
+  auto job = [this, &request, answer, deadline]() -> ApiResult<std::string> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      return answer(model_, request.body);
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<std::string>>(text_in_, std::move(job));
+}
+
+// Text in: everything that costs time in proportion to the prompt runs on the text-in thread.
+Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, GenerateRequest::Kind kind,
+                                                    Deadline deadline) {
+  const uint64_t random_seed = random_();
+  auto job = [this, &request, kind, deadline, random_seed]() -> ApiResult<PreparedRequest> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      auto prepared = prepare_request(model_, kind, request.body, random_seed);
+      if (!prepared.ok()) return prepared;
+      prepared->engine.set = hint_header(request, "x-troupe-set");
+      prepared->engine.session = hint_header(request, "x-troupe-session");
+      return prepared;
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<PreparedRequest>>(text_in_, std::move(job));
+}
+
+Answer Generator::make_answer(PreparedRequest& prepared) {
+  const bool is_chat = prepared.kind == GenerateRequest::Kind::kChat;
+  Answer::Options options;
+  options.header.kind = prepared.kind;
+  options.header.id = (is_chat ? "chatcmpl-" : "cmpl-") + random_hex(random_);
+  options.header.model = model_.name;
+  options.header.created_s = std::time(nullptr);
+  options.choice_count = prepared.choice_count;
+  options.include_usage = prepared.include_usage;
+  options.wants_logprobs = prepared.engine.logprobs.has_value();
+  options.echo = std::move(prepared.echo);
+  return Answer(std::move(options));
+}
+
+Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline deadline) {
+  if (prepared.choice_count > options_.requests_max) {
+    const ApiError error =
+        ApiError::bad_field("n", "'n' must be at most " + std::to_string(options_.requests_max) +
+                                     ", all that this worker can hold");
+    co_await call.fail(error);
+    co_return;
+  }
+  Answer answer = make_answer(prepared);
+  const Source source{std::make_shared<Mailbox>(executor_), deadline};
+  auto sink = [mailbox = source.mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
+  if (!ids.ok()) {
+    const ApiError error = submit_error(ids.status());
+    co_await call.fail(error);
+    co_return;
+  }
+  const Submission submission(engine_, *std::move(ids));
+  if (prepared.stream) {
+    co_await answer_stream(call, answer, source);
+  } else {
+    co_await answer_whole(call, answer, source);
+  }
+}
+
+Task<void> Generator::answer_whole(Call& call, Answer& answer, const Source& source) {
+  while (!answer.done()) {
+    const bool ready = co_await source.mailbox->wait(source.deadline);
+    if (!ready) {
+      const ApiError error = deadline_error();
+      co_await call.fail(error);
+      co_return;
+    }
+    for (auto& piece : source.mailbox->take()) {
+      if (!piece.error.ok()) {
+        const ApiError error = step_error(piece.error);
+        co_await call.fail(error);
+        co_return;
+      }
+      answer.collect(std::move(piece));
+    }
+  }
+  if (refusing_) call.exchange().close_after();
+  std::string body = answer.whole_json();
+  co_await call.answer_json(200, std::move(body));
+}
+
+// Pieces that came while the last write was under way go out together in one write. A failure is an error
+// event without [DONE] after it: that mark says the answer is whole, and clients that skip unknown events
+// would take half of one for it.
+Task<void> Generator::answer_stream(Call& call, Answer& answer, const Source& source) {
+  std::string bytes;
+  bool started = false, failed = false;
+  while (!answer.done() && !failed) {
+    bytes.clear();
+    const bool ready = co_await source.mailbox->wait(source.deadline);
+    std::optional<ApiError> error;
+    if (!ready) error = deadline_error();
+    for (auto& piece : source.mailbox->take()) {
+      if (!error && !piece.error.ok()) error = step_error(piece.error);
+      if (error) break;
+      answer.append_chunks(bytes, std::move(piece));
+    }
+    failed = error.has_value();
+    if (failed && !started && bytes.empty()) {
+      co_await call.fail(*error);
+      co_return;
+    }
+    if (failed) append_sse_data(bytes, error->to_json());
+    if (!started) co_await call.start_events();
+    started = true;
+    if (!bytes.empty()) co_await call.exchange().write(bytes);
+  }
+  co_await call.exchange().finish();
+}
+
+Task<bool> Generator::wait_idle(Deadline deadline) {
+  const auto token = asio::as_tuple(use_task);
+  while (running_count_ > 0) {
+    if (hurrying_ || deadline.expired(now())) co_return false;
+    idle_timer_.expires_at(deadline.at);
+    co_await idle_timer_.async_wait(token);
+  }
+  co_return true;
+}
+
+void Generator::hurry() {
+  hurrying_ = true;
+  idle_timer_.cancel();
+}
+
+}  // namespace troupe

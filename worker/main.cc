@@ -1,0 +1,171 @@
+// troupe-worker: a model behind an OpenAI-shaped HTTP API.
+//
+// Read main() as a table of contents: what was asked for → model → engine → server → serve until told to
+// stop. Objects are built in the order they depend on each other and end in the reverse of it.
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/net/file_limit.h"
+#include "common/net/late_signals.h"
+#include "common/net/task_group.h"
+#include "worker/config.h"
+#include "worker/engine.h"
+#include "worker/load.h"
+#include "worker/model/logprobs_command.h"
+#include "worker/server.h"
+#include "worker/text/subcommands.h"
+
+namespace troupe {
+namespace {
+
+constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
+constexpr std::string_view kVersion = "0.1.0";
+
+// The programs inside the program that need neither engine nor server.
+using Subcommand = int (*)(const std::vector<std::string>& args, std::istream& in, std::ostream& out,
+                           std::ostream& err);
+Subcommand find_subcommand(std::string_view name) {
+  if (name == "tokenize") return tokenize_command;
+  if (name == "render") return render_command;
+  if (name == "logprobs") return logprobs_command;
+  return nullptr;
+}
+
+// The first SIGTERM or SIGINT drains, the second ends the grace; later ones have nothing left to ask for.
+class StopSignals {
+ public:
+  StopSignals(asio::io_context& io, WorkerServer& server, Duration grace, const Logger& log)
+      : signals_(io, SIGTERM, SIGINT), tasks_(io.get_executor()), server_(server), grace_(grace), log_(log) {
+    wait();
+  }
+
+ private:
+  void wait() {
+    signals_.async_wait([this](const boost::system::error_code& error, int number) {
+      if (!error) on_signal(number);
+    });
+  }
+  void on_signal(int number) {
+    log_.info(draining_ ? "stopping" : "draining", {{"signal", number}});
+    if (draining_) {
+      server_.hurry();
+      signals_.clear();
+      return;
+    }
+    draining_ = true;
+    tasks_.spawn(drain());
+    wait();
+  }
+  Task<void> drain() {
+    const bool all_done = co_await server_.drain(grace_);
+    log_.info("stopped", {{"all_requests_done", all_done}});
+    signals_.cancel();  // the last thing the io_context waits for
+  }
+
+  asio::signal_set signals_;
+  TaskGroup tasks_;
+  WorkerServer& server_;
+  Duration grace_;
+  const Logger& log_;
+  bool draining_ = false;
+};
+
+int serve(const WorkerSettings& settings) {
+  const Logger log(log_level_of(settings.log_level));
+  const size_t files_needed = static_cast<size_t>(settings.limits.connections) * 2 + 64;
+  if (const auto status = raise_file_limit(files_needed); !status.ok()) {
+    log.warn("file_limit_low", {{"why", to_std(status.message())}});
+  }
+  Metrics metrics;
+
+  // While loading there is nothing to drain: a signal ends the process as a drain would.
+  std::signal(SIGTERM, [](int) { _exit(kExitOk); });
+  std::signal(SIGINT, [](int) { _exit(kExitOk); });
+  auto model = load_model(settings, metrics, log);
+  if (!model.ok()) {
+    log.error("model_refused", {{"reason", to_std(model.status().message())}});
+    return kExitFailed;
+  }
+  const LateSignals late_signals;
+  const auto options = engine_options(settings, *model);
+
+  // Beyond this point the model is whole and fits its memory; nothing below allocates with a request's size.
+  Engine engine(std::move(model->runner), model->tokenizer.get(), options, metrics, log);
+  engine.start();
+
+  asio::io_context io(1);
+  WorkerServer server({io, model->served, engine, metrics, log, model->faults.get()},
+                      server_options(settings));
+  if (auto status = server.listen(); !status.ok()) {
+    log.error("listen_failed", {{"reason", to_std(status.message())}});
+    return kExitFailed;
+  }
+  StopSignals stop(io, server, std::chrono::seconds(settings.shutdown_grace_period_secs), log);
+  server.start();
+  log.info("listening", {{"host", settings.host}, {"port", server.port()}});
+
+  // Runs until a drain has closed the last connection.
+  io.run();
+  return kExitOk;
+}
+
+int main_of(int argc, const char* const* argv) {
+  if (argc > 1) {
+    if (const auto subcommand = find_subcommand(argv[1])) {
+      return subcommand({argv + 2, argv + argc}, std::cin, std::cout, std::cerr);
+    }
+  }
+  WorkerSettings settings;
+  SettingsSchema schema("troupe-worker", "Serves a model over OpenAI's HTTP API.");
+  describe_worker_settings(schema, settings);
+  const auto parsed = schema.parse(argc, argv);
+  if (!parsed.ok()) {
+    std::cerr << "troupe-worker: " << to_std(parsed.status().message()) << "\n";
+    return kExitUsage;
+  }
+  if (parsed->help) {
+    std::cout
+        << schema.help()
+        << "\nSubcommands (each has --help): tokenize, render, logprobs: JSON lines in, JSON lines out.\n";
+    return kExitOk;
+  }
+  if (parsed->version) {
+    std::cout << "troupe-worker " << kVersion << "\n";
+    return kExitOk;
+  }
+  auto status = parsed->positional.empty()
+                    ? resolve_worker_settings(settings)
+                    : invalid_argument("'" + parsed->positional.front() +
+                                       "' is no subcommand; there are tokenize, render, logprobs");
+  if (!status.ok()) {
+    std::cerr << "troupe-worker: " << to_std(status.message()) << "\n";
+    return kExitUsage;
+  }
+  if (parsed->check_config) {
+    std::cout << "configuration ok\n";
+    return kExitOk;
+  }
+  return serve(settings);
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) {
+  try {
+    return troupe::main_of(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "troupe-worker: %s\n", e.what());
+    return troupe::kExitFailed;
+  }
+}

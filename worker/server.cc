@@ -1,0 +1,260 @@
+#include "worker/server.h"
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <map>
+#include <utility>
+
+#include "worker/call.h"
+#include "worker/sim_cut.h"
+#include "worker/tokenize.h"
+
+namespace troupe {
+
+struct WorkerServer::Impl {
+  Impl(const Parts& parts, const Options& options);
+
+  // One request, from its complete head and body to the end of its answer.
+  Task<void> handle(Exchange& exchange);
+  Task<void> dispatch(Call& call);
+
+  Task<void> chat(Call& call) { return generate(call, GenerateRequest::Kind::kChat); }
+  Task<void> completions(Call& call) { return generate(call, GenerateRequest::Kind::kCompletion); }
+  Task<void> generate(Call& call, GenerateRequest::Kind kind);
+  Task<void> generate_with_faults(Call& call, GenerateRequest::Kind kind);
+  Task<void> sim_faults(Call& call);
+  Task<void> tokenize(Call& call) { return generator.handle_text(call, answer_tokenize); }
+  Task<void> detokenize(Call& call) { return generator.handle_text(call, answer_detokenize); }
+  Task<void> models(Call& call);
+  Task<void> livez(Call& call) { return call.answer_json(200, R"({"status":"alive"})"); }
+  Task<void> readyz(Call& call);
+  Task<void> load(Call& call);
+  Task<void> metrics_text(Call& call);
+  Task<void> no_such_path(Call& call);
+
+  void tell_token_cache();
+
+  bool ready() const { return started && !generator.refusing() && (faults == nullptr || !faults->refuses()); }
+  void count(const Call& call, TimePoint begin);
+
+  struct Route {
+    std::string_view method, path;
+    Task<void> (Impl::*handler)(Call&);
+  };
+  static const std::array<Route, 11> kRoutes;
+  static const Route* find_route(std::string_view path);
+
+  const ServedModel& model;
+  Engine& engine;
+  Metrics& metrics;
+  const Logger& log;
+  SimFaults* const faults;  // null: a worker with a model
+  Generator generator;
+  std::map<std::pair<std::string_view, int>, Counter*> request_counters;
+  TokenCache::Stats token_cache_told;
+  uint64_t request_index = 0;
+  std::string instance;  // makes request ids differ between workers and between starts
+  int64_t started_s = 0;
+  bool started = false;
+  HttpServer http;  // last: its handlers use all of the above
+};
+
+constexpr std::array<WorkerServer::Impl::Route, 11> WorkerServer::Impl::kRoutes{{
+    {"POST", "/v1/chat/completions", &Impl::chat},
+    {"POST", "/v1/completions", &Impl::completions},
+    {"POST", "/tokenize", &Impl::tokenize},
+    {"POST", "/detokenize", &Impl::detokenize},
+    {"GET", "/v1/models", &Impl::models},
+    {"GET", "/v1/load", &Impl::load},
+    {"GET", "/livez", &Impl::livez},
+    {"GET", "/readyz", &Impl::readyz},
+    {"GET", "/health", &Impl::readyz},
+    {"GET", "/metrics", &Impl::metrics_text},
+    {"POST", "/sim/faults", &Impl::sim_faults},
+}};
+
+const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
+  for (const auto& route : kRoutes) {
+    if (route.path == path) return &route;
+  }
+  return nullptr;
+}
+
+WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
+    : model(parts.model),
+      engine(parts.engine),
+      metrics(parts.metrics),
+      log(parts.log),
+      faults(parts.faults),
+      generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
+      instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
+      started_s(std::time(nullptr)),
+      http(
+          parts.io, options.http, [this](Exchange& exchange) { return handle(exchange); }, parts.log) {}
+
+namespace {
+
+// Counts and logs a call when its coroutine ends, also when it ends by cancellation.
+template <typename Function>
+class AtEnd {
+ public:
+  explicit AtEnd(Function function) : function_(std::move(function)) {}
+  ~AtEnd() { function_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  Function function_;
+};
+
+}  // namespace
+
+Task<void> WorkerServer::Impl::handle(Exchange& exchange) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto* route = find_route(exchange.request().path);
+  const std::string own_id = instance + "-" + std::to_string(++request_index);
+  Call call(exchange, route != nullptr ? route->path : "other", request_id_of(exchange.request(), own_id));
+  if (generator.refusing()) exchange.close_after();
+  const AtEnd told([this, &call, begin] { count(call, begin); });
+  co_await dispatch(call);
+}
+
+Task<void> WorkerServer::Impl::dispatch(Call& call) {
+  const auto& request = call.request();
+  const auto* route = find_route(request.path);
+  if (route == nullptr) {
+    co_await no_such_path(call);
+  } else if (request.method != route->method && (route->method != "GET" || request.method != "HEAD")) {
+    const std::string_view allowed = route->method == "GET" ? "GET, HEAD" : route->method;
+    co_await call.fail_method(allowed);
+  } else {
+    co_await (this->*route->handler)(call);
+  }
+}
+
+Task<void> WorkerServer::Impl::no_such_path(Call& call) {
+  ApiError error;
+  error.http_status = 404;
+  error.code = "not_found";
+  error.message = "no such path: " + call.request().path.substr(0, 200);
+  return call.fail(std::move(error));
+}
+
+Task<void> WorkerServer::Impl::generate(Call& call, GenerateRequest::Kind kind) {
+  if (faults == nullptr) return generator.handle(call, kind);
+  return generate_with_faults(call, kind);
+}
+
+Task<void> WorkerServer::Impl::generate_with_faults(Call& call, GenerateRequest::Kind kind) {
+  const SimFaults::Fate fate = faults->next_fate();
+  if (fate.error_status != 0) {
+    ApiError error = ApiError::unavailable("a fault on request (POST /sim/faults)");
+    error.http_status = fate.error_status;
+    co_await call.fail(error);
+  } else if (fate.dropped_at_write != 0) {
+    CutExchange exchange(call.exchange(), fate.dropped_at_write);
+    Call cut_call(exchange, call.endpoint(), call.request_id());
+    co_await generator.handle(cut_call, kind);
+  } else {
+    co_await generator.handle(call, kind);
+  }
+}
+
+Task<void> WorkerServer::Impl::sim_faults(Call& call) {
+  if (faults == nullptr) return no_such_path(call);
+  const auto wanted = parse_sim_faults(call.request().body);
+  if (!wanted.ok()) return call.fail(wanted.error());
+  faults->set(wanted.value(), std::chrono::steady_clock::now());
+  log.info("sim_faults", {{"faults", wanted.value().to_json()}});
+  return call.answer_json(200, wanted.value().to_json());
+}
+
+void WorkerServer::Impl::count(const Call& call, TimePoint begin) {
+  auto& counter = request_counters[{call.endpoint(), call.code()}];
+  if (counter == nullptr) {
+    Labels labels{{"path", std::string(call.endpoint())}, {"code", std::to_string(call.code())}};
+    counter =
+        &metrics.counter("troupe_http_requests_total", "Requests answered, by path and status code", labels);
+  }
+  counter->Increment();
+  const auto level = call.code() >= 500 ? LogLevel::kWarn : LogLevel::kDebug;
+  if (!log.enabled(level)) return;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  log.write(
+      level, "request",
+      {{"id", call.request_id()}, {"path", call.endpoint()}, {"code", call.code()}, {"ms", took.count()}});
+}
+
+Task<void> WorkerServer::Impl::models(Call& call) {
+  ModelCard card;
+  card.id = model.name;
+  card.created_s = started_s;
+  card.max_model_len = model.total_count_max;
+  return call.answer_json(200, models_json({card}));
+}
+
+Task<void> WorkerServer::Impl::readyz(Call& call) {
+  if (ready()) return call.answer_json(200, R"({"status":"ready"})");
+  return call.fail(ApiError::unavailable("the worker is shutting down"));
+}
+
+Task<void> WorkerServer::Impl::load(Call& call) {
+  LoadReport report = engine.load();
+  report.ready = report.ready && ready();
+  return call.answer_json(200, load_report_json(report));
+}
+
+// Counted where it happens, by the tokenizer's thread; told here, as far as it has come.
+void WorkerServer::Impl::tell_token_cache() {
+  if (model.token_cache == nullptr) return;
+  const TokenCache::Stats now = model.token_cache->stats();
+  metrics.counter("troupe_text_cache_lookups_total", "Stretches of text between special tokens looked up")
+      .Increment(static_cast<double>(now.lookups - token_cache_told.lookups));
+  metrics.counter("troupe_text_cache_hits_total", "Of these, those whose tokens were known")
+      .Increment(static_cast<double>(now.hits - token_cache_told.hits));
+  metrics.gauge("troupe_text_cache_bytes", "Memory of the texts whose tokens are known")
+      .Set(static_cast<double>(now.bytes));
+  token_cache_told = now;
+}
+
+Task<void> WorkerServer::Impl::metrics_text(Call& call) {
+  tell_token_cache();
+  return call.answer_text("text/plain; version=0.0.4; charset=utf-8", metrics.text());
+}
+
+WorkerServer::WorkerServer(const Parts& parts, const Options& options)
+    : impl_(std::make_unique<Impl>(parts, options)) {}
+
+WorkerServer::~WorkerServer() = default;
+
+Status WorkerServer::listen() {
+  return impl_->http.listen();
+}
+
+uint16_t WorkerServer::port() const {
+  return impl_->http.port();
+}
+
+void WorkerServer::start() {
+  impl_->started = true;
+  impl_->http.start();
+}
+
+Task<bool> WorkerServer::drain(Duration grace) {
+  impl_->generator.refuse_new();
+  const auto deadline = Deadline::after(std::chrono::steady_clock::now(), grace);
+  const bool all_done = co_await impl_->generator.wait_idle(deadline);
+  // The engine waits for the step under way.
+  if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
+  impl_->engine.stop();
+  constexpr Duration kLastWrites = std::chrono::seconds(1);
+  co_await impl_->http.drain(kLastWrites);
+  co_return all_done;
+}
+
+void WorkerServer::hurry() {
+  impl_->generator.hurry();
+}
+
+}  // namespace troupe

@@ -1,0 +1,38 @@
+#pragma once
+
+// An answer that breaks off: passes everything on to the real exchange until the given write, or the one that
+// would end the answer, and closes the connection instead of it. An answer in one piece is closed before its
+// first byte.
+
+#include <string>
+#include <string_view>
+
+#include "common/net/http_server.h"
+
+namespace troupe {
+
+class CutExchange final : public Exchange {
+ public:
+  // `write_index` from 1. `inner` outlives this.
+  CutExchange(Exchange& inner, int write_index) : inner_(inner), writes_left_(write_index) {}
+
+  const HttpRequest& request() const override { return inner_.request(); }
+  Task<void> respond(int status, const HeaderList& headers, std::string body) override;
+  Task<void> start(int status, const HeaderList& headers) override { return inner_.start(status, headers); }
+  Task<void> write(std::string_view bytes) override;
+  Task<void> finish() override;
+  bool head_sent() const override { return inner_.head_sent(); }
+  void close_after() override { inner_.close_after(); }
+  void cut() override { inner_.cut(); }
+  CancelReason cancel_reason() const override { return inner_.cancel_reason(); }
+  std::string remote_address() const override { return inner_.remote_address(); }
+  Executor executor() const override { return inner_.executor(); }
+
+ private:
+  [[noreturn]] void break_off();
+
+  Exchange& inner_;
+  int writes_left_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,16 @@
+#pragma once
+
+// What load.h does for a model, for a worker without one: words, and a runner that takes its time from a
+// profile.
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "worker/load.h"
+
+namespace troupe {
+
+// REQUIRES: resolved settings with device "sim".
+StatusOr<LoadedModel> load_sim_model(const WorkerSettings& settings, Metrics& metrics, const Logger& log);
+
+}  // namespace troupe
