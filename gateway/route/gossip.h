@@ -1,0 +1,33 @@
+#pragma once
+
+// What gateways tell each other: who was placed where. A placement is told when its first token came, so that
+// nobody counts on what a node has not computed yet. Lost messages cost a hit, never correctness.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/block_hash.h"
+#include "common/core/status.h"
+#include "gateway/route/view.h"
+
+namespace troupe::route {
+
+// `node` holds so much of this set and this session now. Either key may be zero: none.
+struct Placement {
+  Hash128 set;
+  Hash128 session;
+  NodeIndex node = kNoNode;
+  uint32_t set_tokens = 0;
+  uint32_t session_tokens = 0;  // from the prompt's first token on
+  uint32_t session_charge = 0;  // what of them is the session's alone
+};
+
+// A message of placements. Nodes travel by the hash of their id: slots are each gateway's own.
+std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);
+// Placements of nodes that `view` does not know are left out. The error says what is malformed.
+StatusOr<std::vector<Placement>> decode_placements(std::string_view message, const ClusterView& view);
+
+}  // namespace troupe::route

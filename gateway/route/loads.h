@@ -1,0 +1,177 @@
+#pragma once
+
+// How busy each node is. A gateway knows at once and exactly what it has itself in flight (its ledger), and
+// late but completely what a node reports; requests there are
+//
+//   last report − own at the time of that report + own now
+//
+// and pending tokens (uncached prompt tokens of requests without a first token yet) likewise. Work done is a
+// rate, from the reports' work counters, or else from what this gateway sent. Where gateways tell each other
+// their ledgers, those replace the reports in the first two.
+//
+// A decision needs means over all nodes and the least loaded of them: both are kept up with every change, so
+// nothing is ever scanned. Nodes that serve the same model are a group: means and ranks are taken within it.
+// Rates are decayed when they are looked at, by their timestamps.
+
+#include <absl/container/flat_hash_map.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/time.h"
+#include "gateway/route/least_loaded.h"
+#include "gateway/route/options.h"
+#include "gateway/route/view.h"
+
+namespace troupe::route {
+
+// What a node says of itself (GET /v1/load). Zero where it does not say.
+struct NodeReport {
+  int64_t running = 0;
+  int64_t queued = 0;
+  int64_t pending_prefill_tokens = 0;
+  int64_t work_tokens_total = 0;  // computed since its start, prompt and answer tokens
+  int64_t max_num_seqs = 0;       // its batch, at most
+  int64_t kv_tokens_total = 0;
+  int64_t kv_tokens_free = 0;
+};
+
+// Another gateway's ledger of one node: values, not changes, so a lost message heals with the next.
+struct PeerLoad {
+  NodeIndex node = kNoNode;
+  int64_t in_flight = 0;
+  int64_t pending_tokens = 0;
+};
+
+struct NodeLoad {
+  int64_t in_flight = 0;        // own
+  int64_t pending_tokens = 0;   // own
+  int64_t others_requests = 0;  // by its last report: what was not ours then. May be negative: a report that
+  int64_t others_pending_tokens = 0;  // is behind our own knowledge
+  int64_t peers_requests = 0;         // by the other gateways' ledgers
+  int64_t peers_pending_tokens = 0;
+  NodeReport report;
+  bool reported = false;
+  TimePoint reported_at{};
+  uint32_t life = 0;  // counts its deaths
+};
+
+// The load part of a node's cost, in prompt tokens.
+struct LoadCost {
+  double pending = 0;   // pending tokens at their weight
+  double relative = 0;  // the load term: against the fleet's mean, convex, and the batch's guard
+  double total() const { return pending + relative; }
+};
+
+// Not thread-safe.
+class LoadBook {
+ public:
+  explicit LoadBook(const AffinityOptions& options);
+
+  // What one request has booked; given back by close(). The caller closes exactly once.
+  struct Ticket {
+    NodeIndex node = kNoNode;
+    uint32_t life = 0;
+    int64_t pending_tokens = 0;
+  };
+  struct Booking {
+    int64_t pending_tokens = 0;  // uncached prompt tokens
+    int64_t work_tokens = 0;     // those and the answer's, as far as it can be guessed
+  };
+
+  void adopt(const ClusterView& view);
+  Ticket open(NodeIndex node, const Booking& booking, TimePoint now);
+  void first_byte(Ticket& ticket);
+  void close(Ticket& ticket);
+  void report(NodeIndex node, const NodeReport& report, TimePoint now);
+  // The node died: its reports, its work and what is booked there are void; open tickets close to nothing.
+  void forget_node(NodeIndex node);
+
+  // Replaces what `gateway` (a number of the caller's) had said of these nodes.
+  void peer_loads(uint32_t gateway, std::span<const PeerLoad> loads);
+  void forget_peer(uint32_t gateway);
+  // Appends own values of the nodes that changed since the last call (`all`: of every node with any).
+  void take_changes(std::vector<PeerLoad>& out, bool all);
+
+  size_t size() const { return loads_.size(); }
+  const NodeLoad& at(NodeIndex node) const { return loads_[node]; }
+  double requests(NodeIndex node) const { return cached_[node].requests; }       // b, never below 0
+  double pending_tokens(NodeIndex node) const { return cached_[node].pending; }  // p, never below 0
+  double work_rate(NodeIndex node) const;                                        // w, tokens/s
+  // Own, over all nodes.
+  int64_t in_flight_total() const { return in_flight_total_; }
+  int64_t pending_tokens_total() const { return pending_total_; }
+
+  // The routable nodes that serve one model, with their means. Valid until the next adopt().
+  struct Group {
+    std::vector<NodeIndex> nodes;
+    double weight = 0, requests = 0, reported_work = 0, own_work = 0;  // sums (own_work: inflated)
+    LeastLoaded least;  // by load cost; slots are indices into `nodes`
+    size_t refresh = 0;
+  };
+  // Null when no routable node serves it.
+  const Group* group(std::string_view model) const;
+  bool in_group(const Group& group, NodeIndex node) const;
+  bool suspect(NodeIndex node) const { return cached_[node].held_back; }
+  // Has as many requests of this gateway as it may be sent.
+  bool full(NodeIndex node) const { return cached_[node].full; }
+
+  // What a group's loads are held against: made once a decision.
+  struct Means {
+    double requests = 0;
+    double inverse = 1;       // of the mean requests with the slack
+    double inverse_work = 0;  // of the mean work
+    double work_counts = 0;   // how much the work says: 0 on an idle fleet, near 1 on a busy one
+  };
+  Means means(const Group& group) const;
+  LoadCost cost(const Means& means, NodeIndex node) const;
+
+  // Decays what is kept as a rate up to `now`. Every method with `now` does so; a decision should first.
+  void advance(TimePoint now);
+
+ private:
+  // What sums and ranks were last updated with.
+  struct Cached {
+    double requests = 0, pending = 0, reported_work = 0, own_work = 0;
+    double per_weight = 1;   // 1 / weight
+    double saturation = 0;   // the guard's part of the load term
+    bool held_back = false;  // suspect: ranked after all others
+    bool full = false;
+    bool dirty = false;  // in changed_
+  };
+  struct Place {
+    Group* group = nullptr;
+    uint32_t slot = 0;
+  };
+  struct PeerBook {
+    absl::flat_hash_map<NodeIndex, PeerLoad> loads;
+  };
+
+  void resize(size_t nodes);
+  void touch(NodeIndex node);
+  void rank(Group& group, size_t slot);
+  void apply_peer(const PeerLoad& load, int64_t sign);
+  void rebase(TimePoint now);
+
+  AffinityOptions options_;
+  double pending_weight_;
+  std::vector<NodeLoad> loads_;
+  std::vector<Cached> cached_;
+  std::vector<std::vector<Place>> places_;  // by node: the groups it belongs to, and its slot there
+  std::vector<int64_t> in_flight_max_;
+  int64_t in_flight_total_ = 0;
+  int64_t pending_total_ = 0;
+  absl::flat_hash_map<std::string, std::unique_ptr<Group>> groups_;
+  absl::flat_hash_map<uint32_t, PeerBook> peers_;
+  std::vector<NodeIndex> changed_;
+  // own_work is kept inflated by e^((t - base)/time constant), so that decay is one factor for all.
+  TimePoint base_{};
+  TimePoint deflated_at_{};
+  double deflate_ = 1;
+};
+
+}  // namespace troupe::route

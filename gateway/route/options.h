@@ -1,0 +1,131 @@
+#pragma once
+
+// Every number of the affinity policy, in one place, with where it comes from. "Measured" means: on persona
+// chat and public traces, 16 and 64 simulated nodes, 1 to 16 gateways; the plateau around each is wide. The
+// unit of the cost is one prompt token to compute.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/core/time.h"
+
+namespace troupe::route {
+
+// From where the policy knows what a node holds.
+enum class Mode : uint8_t {
+  kExact,   // workers tell (residency events); a node whose feed is not in step counts as in kGossip
+  kGossip,  // placements of this gateway and of those that share theirs
+  kPlan,    // the table, and this gateway's own placements
+  kStrict,  // the table forbids: a set's nodes and nowhere else
+};
+std::string_view mode_name(Mode mode);
+std::vector<std::string> mode_names();
+// The error lists the names there are.
+StatusOr<Mode> parse_mode(std::string_view name);
+
+struct AffinityOptions {
+  Mode mode = Mode::kExact;
+  // Gateways that share the fleet. With one there is no herd to break up, so no noise.
+  int64_t gateways = 1;
+
+  // What the cost says.
+  // A pending token of others against a missing token of one's own. Measured: from 1/30 to 1/9 hits differ by
+  // at most a point; at par a few queued prefills push sessions off their nodes and hits fall from .79 to
+  // .37.
+  double pending_weight = 1.0 / 15;
+  double pending_weight_plan = 1.0 / 22;  // in kPlan, which knows less of what is missing (measured)
+  // What the relative load of a node weighs. Measured: 200 to 1,000 change hits by at most a point; with 500
+  // and pending at 1/8.6 p90 is 5..10 % lower for .3..1.5 points of hit.
+  double load_tokens = 333;
+  // Beyond the fleet's mean it grows as the square, else a flash crowd of long cards lands on 3 or 4 nodes
+  // (measured: p99 of 5.1 s without this and the next two).
+  double load_convex = 3;
+  // Before a node's batch is full its cost rises steeply: a safety that rarely acts.
+  double saturation_weight = 20;
+  double saturation_from = 0.75;  // of max_num_seqs
+  // Both halves of the load term: work done lately and requests there now. Either alone is worse (measured:
+  // CoV .022 with work alone, .046 on long cards with requests alone).
+  double work_share = 0.5;
+  // Keeps one request on an idle fleet from being an imbalance (measured), and work from counting there.
+  double requests_slack = 5;
+
+  // Hot sets: as long as a set has fewer than hot_factor × its share of the fleet, growing onto one more node
+  // is nearly free. Measured: CoV .38 without on long cards, .024 with.
+  double hot_factor = 4;
+  double hot_discount = 0.95;
+  Duration share_half_life = std::chrono::seconds(15);  // of a set's share of the work
+  Duration share_tick = std::chrono::seconds(2);
+
+  // Noise, only with several gateways and only among nodes that hold nothing of the request but what all
+  // prompts share: there it is free. Measured: on holders it costs hits; without it p90 is 1.4 × on a trace.
+  double noise_tokens = 167;
+  int64_t noise_common_tokens = 576;  // a common block of 512 and a template line of 64
+
+  // kPlan: what a session's own home within its set's nodes is worth.
+  double plan_home_tokens = 500;
+  // A gateway that has just started knows no placements: so long it also believes a table from a common
+  // source.
+  Duration plan_first = std::chrono::seconds(10);
+
+  // Work of a node: its reports' work counter, or else what this gateway sent it.
+  Duration work_time_constant = std::chrono::seconds(20);
+  // Loads come from the other gateways' ledgers rather than from the nodes' reports (measured at 8 gateways:
+  // p99 256 ms for 290 ms, where ledgers travel every 20 ms).
+  bool peer_ledger = false;
+
+  // Candidates: up to this many serving nodes all are looked at; in a larger fleet a request's holders, the
+  // least loaded and a random sample (the noise needs more than the least loaded to choose among).
+  size_t scan_max = 16;
+  size_t holders_max = 16;
+  size_t least_loaded = 6;
+  size_t sampled = 6;
+  size_t order_max = 8;  // candidates told; a retry walks down them
+};
+
+struct PlannerOptions {
+  Duration half_life = std::chrono::seconds(20);  // of set loads. Measured: as good as 40 s with 10 s ticks;
+  Duration tick = std::chrono::seconds(4);        // 1 s ticks lose 3..10 points in kPlan
+  // Copies are the set's share of the fleet, rounded up; a set this close to a whole node has a warm second.
+  double warm_second_share = 0.5;
+  double shrink_slack = 1.25;     // copies fall only when even this much more load needs fewer (measured)
+  double keep_load = 1.10;        // of a node's planned load to the mean: up to here sets stay
+  double fill_load = 1.05;        // up to here they come (both measured)
+  double join_move_share = 0.02;  // of all load a tick, after a node joined: -10 points of hit without
+  // Homes fill at most this share of a node's KV: the rest is for live sessions' tails, which dwarf personas.
+  double kv_share = 0.5;
+  // kStrict: prefix keys are hashed into so many sets, and a node is given at most so many of them. (Eight
+  // and two were the best of the strict ones measured.)
+  size_t strict_sets = 8;
+  size_t max_sets_per_node = 2;
+  size_t max_nodes_per_set = 0;  // 0: no limit; any mode
+};
+
+// Bounds of what is remembered.
+struct MemoryOptions {
+  size_t sets_max = 16'384;             // sets known; the one used longest ago is forgotten
+  size_t placements_per_node = 32'768;  // sets and sessions held per node, likewise
+  size_t outbox_max = 65'536;           // placements waiting to be told to others; the oldest are dropped
+  // A node whose KV size no report told: placements there count as resident up to so many tokens.
+  int64_t node_kv_tokens_guess = 1'000'000;
+};
+
+// What the learner of shared prefixes remembers (anchor_sketch.h): some 15 MB with these bounds.
+struct SketchOptions {
+  size_t anchors_max = 65'536;
+  size_t sessions_max = 65'536;  // conversations, and ends of prompts, known to have begun
+  Duration window = std::chrono::minutes(10);
+};
+
+struct RouterOptions {
+  std::string policy = "affinity";  // see policy.h
+  AffinityOptions affinity;
+  PlannerOptions planner;
+  MemoryOptions memory;
+  SketchOptions sketch;
+};
+
+}  // namespace troupe::route

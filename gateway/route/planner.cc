@@ -1,0 +1,287 @@
+#include "gateway/route/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <queue>
+
+namespace troupe::route {
+
+// One table in the making. Sets of one model at a time, by load, the heaviest first; all that stays is booked
+// before anything new comes, so that a newcomer never pushes out who is home.
+class Planner::Draft {
+ public:
+  Draft(const PlannerOptions& options, const Fleet& fleet, const SetTable& old, size_t strict_sets)
+      : options_(options), view_(fleet.view), old_(old), strict_sets_(strict_sets) {
+    nodes_.resize(view_.size());
+    for (NodeIndex n = 0; n < nodes_.size(); ++n) {
+      nodes_[n].hash = view_.node(n).hash.lo;
+      nodes_[n].weight = view_.node(n).weight;
+      const int64_t kv = n < fleet.kv_tokens.size() ? fleet.kv_tokens[n] : 0;
+      if (kv > 0) nodes_[n].room = options_.kv_share * static_cast<double>(kv);
+    }
+  }
+
+  // Only homes that are gone are replaced.
+  bool gone_only = false;
+  // A join's movement is held to this share of the load; infinite when there was none lately.
+  double move_budget_share = std::numeric_limits<double>::infinity();
+  bool held_back = false;
+
+  void plan_model(const std::string& model, std::vector<const SetLoad*> loads) {
+    serving_ = view_.nodes_for(model);
+    if (serving_.empty()) return;
+    std::vector<SetLoad> strict;
+    if (strict_sets_ > 0) {
+      strict = strict_loads(model, loads);
+      loads.clear();
+      for (const SetLoad& load : strict) loads.push_back(&load);
+    }
+    // Never by a pointer, a map's order or arrival: gateways must agree.
+    std::sort(loads.begin(), loads.end(), [](const SetLoad* a, const SetLoad* b) {
+      return a->work != b->work ? a->work > b->work : a->set < b->set;
+    });
+    weigh(loads);
+    std::vector<Item> items;
+    items.reserve(loads.size());
+    for (const SetLoad* load : loads) items.push_back(item_of(*load));
+    if (strict_sets_ > 0) apportion(items);
+    for (Item& item : items) keep(item);
+    for (Item& item : items) fill(item);
+    for (Item& item : items) {
+      if (item.homes.size() > 0) sets.emplace(item.load->set, std::move(item.homes));
+    }
+  }
+
+  SetTable::Map sets;
+  uint64_t moved = 0;
+
+ private:
+  struct Node {
+    uint64_t hash = 0;
+    double weight = 1;
+    double planned = 0;
+    double room = std::numeric_limits<double>::infinity();  // of the KV budget, tokens
+    size_t sets = 0;
+  };
+  struct Item {
+    const SetLoad* load = nullptr;
+    const Homes* old = nullptr;
+    size_t copies = 0;
+    double part = 0;  // of its load, on each copy
+    Homes homes;
+  };
+
+  std::vector<SetLoad> strict_loads(const std::string& model, const std::vector<const SetLoad*>& loads) {
+    std::vector<SetLoad> strict(strict_sets_);
+    for (size_t i = 0; i < strict_sets_; ++i) {
+      strict[i].set = SetTable::strict_name(model, i);
+      strict[i].model = model;
+    }
+    for (const SetLoad* load : loads)
+      strict[SetTable::strict_number(load->set, strict_sets_)].work += load->work;
+    return strict;
+  }
+
+  void weigh(const std::vector<const SetLoad*>& loads) {
+    total_ = 0;
+    for (const SetLoad* load : loads) total_ += load->work;
+    double weight = 0;
+    slots_ = 0;
+    for (const NodeIndex n : serving_) {
+      weight += nodes_[n].weight;
+      slots_ += options_.max_sets_per_node - std::min(options_.max_sets_per_node, nodes_[n].sets);
+    }
+    mean_ = total_ / weight;  // a node of weight 1
+    move_budget_ = total_ > 0 ? move_budget_share * total_ : 0;
+  }
+
+  Item item_of(const SetLoad& load) const {
+    Item item;
+    item.load = &load;
+    const auto found = old_.sets().find(load.set);
+    if (found != old_.sets().end()) item.old = &found->second;
+    const size_t current = item.old == nullptr ? 0 : item.old->size();
+    const double share = total_ > 0 ? load.work / total_ : 0;
+    const double wanted = share * static_cast<double>(serving_.size());
+    const auto whole = [](double copies) { return static_cast<size_t>(std::max(std::ceil(copies), 1.0)); };
+    const size_t least = wanted >= options_.warm_second_share ? 2 : 1;
+    size_t copies = std::max(whole(wanted), least);
+    if (copies < current && std::max(whole(options_.shrink_slack * wanted), least) >= current)
+      copies = current;
+    if (gone_only && current > 0) copies = current;
+    set_copies(item, std::min(copies, most_copies()));
+    return item;
+  }
+
+  size_t most_copies() const {
+    return options_.max_nodes_per_set > 0 ? std::min(options_.max_nodes_per_set, serving_.size())
+                                          : serving_.size();
+  }
+
+  static void set_copies(Item& item, size_t copies) {
+    item.copies = copies;
+    item.part = copies > 0 ? item.load->work / static_cast<double>(copies) : 0;
+  }
+
+  // Strict: all places are given out, in proportion to load, one to each set first. What is given out already
+  // stays so unless the heaviest part could be clearly lighter: a set that moves is computed anew.
+  void apportion(std::vector<Item>& items) {
+    const double least_load = total_ > 0 ? 0.01 * total_ / static_cast<double>(items.size()) : 1;
+    const auto part = [&](size_t i, size_t copies) {
+      return (items[i].load->work + least_load) / static_cast<double>(copies);
+    };
+    std::vector<size_t> ideal(items.size(), 0);
+    size_t given = 0;
+    std::priority_queue<std::pair<double, size_t>> heaviest;  // part, and the set counted from the last
+    for (size_t i = 0; i < items.size() && given < slots_; ++i) {
+      ideal[i] = 1;
+      given += 1;
+      if (most_copies() > 1) heaviest.emplace(part(i, 1), items.size() - i);
+    }
+    for (; given < slots_ && !heaviest.empty(); ++given) {
+      const size_t i = items.size() - heaviest.top().second;
+      heaviest.pop();
+      ideal[i] += 1;
+      if (ideal[i] < most_copies()) heaviest.emplace(part(i, ideal[i]), items.size() - i);
+    }
+    size_t held = 0;
+    double heaviest_held = 0, heaviest_ideal = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const size_t copies = items[i].old == nullptr ? 0 : items[i].old->size();
+      if (copies == 0 && ideal[i] > 0) heaviest_held = std::numeric_limits<double>::infinity();
+      held += copies;
+      if (copies > 0) heaviest_held = std::max(heaviest_held, part(i, copies));
+      if (ideal[i] > 0) heaviest_ideal = std::max(heaviest_ideal, part(i, ideal[i]));
+    }
+    const bool stays = held == given && heaviest_held <= options_.shrink_slack * heaviest_ideal;
+    for (size_t i = 0; i < items.size(); ++i)
+      set_copies(items[i], stays ? items[i].old == nullptr ? 0 : items[i].old->size() : ideal[i]);
+  }
+
+  bool may_be_home(const Node& node, const Item& item) const {
+    if (strict_sets_ > 0 && node.sets >= options_.max_sets_per_node) return false;
+    return node.room >= static_cast<double>(item.load->tokens);
+  }
+
+  void book(NodeIndex n, Item& item) {
+    nodes_[n].planned += item.part;
+    nodes_[n].room -= static_cast<double>(item.load->tokens);
+    nodes_[n].sets += 1;
+    item.homes.push_back(n);
+  }
+
+  void keep(Item& item) {
+    if (item.old == nullptr) return;
+    for (const NodeIndex n : item.old->nodes()) {
+      if (item.homes.size() == item.copies) return;
+      if (!std::binary_search(serving_.begin(), serving_.end(), n)) continue;
+      const Node& node = nodes_[n];
+      if (!may_be_home(node, item)) continue;
+      // Strict sets are few and large: to move one for a better balance costs more than the balance is worth.
+      const bool too_much =
+          strict_sets_ == 0 && node.planned + item.part > options_.keep_load * mean_ * node.weight;
+      if (too_much && !gone_only) {
+        if (item.part <= move_budget_) {
+          move_budget_ -= item.part;
+          continue;
+        }
+        held_back = true;
+      }
+      book(n, item);
+    }
+  }
+
+  // Those with room in rendezvous order, then the least planned.
+  void fill(Item& item) {
+    const size_t missing = item.copies - item.homes.size();
+    if (missing == 0) return;
+    ranked_.clear();
+    for (const NodeIndex n : serving_) {
+      const Node& node = nodes_[n];
+      if (!may_be_home(node, item) || (item.homes.size() > 0 && item.homes.contains(n))) continue;
+      const bool fits = node.planned + item.part <= options_.fill_load * mean_ * node.weight;
+      const double draw = rendezvous_draw(item.load->set.lo, node.hash);
+      const double score = rendezvous_score(draw, node.weight, view_.equal_weights());
+      ranked_.push_back(Ranked{fits ? 0 : node.planned / node.weight + 1e-300, score, n});
+    }
+    const size_t count = std::min(missing, ranked_.size());
+    const auto better = [](const Ranked& a, const Ranked& b) {
+      if (a.over != b.over) return a.over < b.over;
+      return a.score != b.score ? a.score > b.score : a.node < b.node;
+    };
+    std::partial_sort(ranked_.begin(), ranked_.begin() + static_cast<long>(count), ranked_.end(), better);
+    for (size_t i = 0; i < count; ++i) book(ranked_[i].node, item);
+    moved += count;
+  }
+
+  struct Ranked {
+    double over = 0;  // 0: fits
+    double score = 0;
+    NodeIndex node = kNoNode;
+  };
+
+  const PlannerOptions& options_;
+  const ClusterView& view_;
+  const SetTable& old_;
+  size_t strict_sets_;
+  std::span<const NodeIndex> serving_;
+  std::vector<Node> nodes_;
+  std::vector<Ranked> ranked_;
+  double total_ = 0;
+  double mean_ = 0;
+  double move_budget_ = 0;
+  size_t slots_ = 0;
+};
+
+Planner::Planner(const PlannerOptions& options, Mode mode)
+    : options_(options), mode_(mode), table_(std::make_shared<SetTable>()) {
+  options_.strict_sets = std::max<size_t>(options_.strict_sets, 1);
+  options_.max_sets_per_node = std::max<size_t>(options_.max_sets_per_node, 1);
+}
+
+std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads) {
+  const bool first = known_.empty();
+  for (NodeIndex n = 0; n < fleet.view.size(); ++n) {
+    const bool known = n < known_.size() && known_[n];
+    joining_ |= !first && !known && fleet.view.routable(n);
+  }
+  loads_ = std::move(loads);
+  Draft draft(options_, fleet, *table_, mode_ == Mode::kStrict ? options_.strict_sets : 0);
+  if (joining_) draft.move_budget_share = options_.join_move_share;
+  auto made = adopt(fleet, draft);
+  joining_ = joining_ && draft.held_back;
+  known_.assign(fleet.view.size(), false);
+  for (NodeIndex n = 0; n < fleet.view.size(); ++n) known_[n] = fleet.view.routable(n);
+  return made;
+}
+
+std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
+  Draft draft(options_, fleet, *table_, mode_ == Mode::kStrict ? options_.strict_sets : 0);
+  draft.gone_only = true;
+  // A node that is gone comes back as one that joins.
+  for (NodeIndex n = 0; n < known_.size(); ++n) known_[n] = known_[n] && fleet.view.routable(n);
+  return adopt(fleet, draft);
+}
+
+std::shared_ptr<const SetTable> Planner::adopt(const Fleet& fleet, Draft& draft) {
+  std::map<std::string, std::vector<const SetLoad*>> by_model;
+  // Strict sets are there before their first load is: "nowhere else" must have a meaning from the start.
+  if (mode_ == Mode::kStrict) {
+    for (const std::string& model : fleet.view.models()) by_model[model];
+  }
+  for (const SetLoad& load : loads_.sets) by_model[load.model].push_back(&load);
+  for (auto& [model, sets] : by_model) draft.plan_model(model, std::move(sets));
+  copies_moved_ += draft.moved;
+  if (draft.sets != table_->sets()) {
+    SetTable::Origin origin;
+    origin.epoch = table_->epoch() + 1;
+    origin.loads_epoch = loads_.epoch;
+    origin.strict_sets = mode_ == Mode::kStrict ? options_.strict_sets : 0;
+    table_ = std::make_shared<SetTable>(origin, std::move(draft.sets));
+  }
+  return table_;
+}
+
+}  // namespace troupe::route

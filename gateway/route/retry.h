@@ -1,0 +1,75 @@
+#pragma once
+
+// May a failed request be sent again, and where? Decided once, here, where the facts are. Never after its
+// first byte went to the client. The next place is always the next candidate of the order: the same node is
+// not asked twice, and nobody waits for a breaker to open. A budget keeps retries a small share of the
+// traffic, so a fleet in trouble isn't asked twice as much as before. Source of the budget: Finagle's
+// RetryBudget.
+
+#include <cstdint>
+
+#include "common/core/time.h"
+
+namespace troupe::route {
+
+enum class FailureKind : uint8_t {
+  kConnect,    // no connection: the node never saw the request
+  kTransport,  // sent (perhaps in part), then no answer: reset, closed, not HTTP
+  kStatus,     // an answer's status says no: see Failure::http_status
+  kBody,       // the answer's body broke off
+  kDeadline,   // the request's time is over
+  kLocal,      // this gateway itself is short of something (descriptors): no node is to blame
+};
+
+struct Failure {
+  FailureKind kind = FailureKind::kConnect;
+  int http_status = 0;
+};
+
+// What has been done for this request so far.
+struct AttemptState {
+  int attempts = 1;  // made, this failed one included
+  int candidates_left = 0;
+  bool first_byte_sent = false;  // to the client
+  Duration remaining = Duration::max();
+};
+
+enum class RetryAction : uint8_t {
+  kNextCandidate,
+  kPassOn,  // the answer we have is the answer: send it on (an HTTP status), or make the error of the failure
+};
+
+struct RetryOptions {
+  int attempts_max = 3;
+  double budget_ratio = 0.2;  // retries a request earns
+  double budget_per_s = 10;   // earned besides, so that little traffic can be retried at all
+  double budget_max = 100;
+  Duration remaining_min = std::chrono::milliseconds(5);  // less time left than this is not worth a try
+};
+
+// Not thread-safe.
+class RetryBudget {
+ public:
+  explicit RetryBudget(const RetryOptions& options) : options_(options), tokens_(options.budget_max) {}
+  void earn(TimePoint now);  // a request came
+  bool spend(TimePoint now);
+  const RetryOptions& options() const { return options_; }
+
+ private:
+  void refill(TimePoint now);
+  RetryOptions options_;
+  double tokens_;
+  TimePoint last_{};
+  bool started_ = false;
+};
+
+// Statuses worth another node: 429 (it is full; another may not be) and every 5xx (it is ill), but for 501
+// (nobody else can do it either) and 504: the node has computed until the time was over, and another would
+// compute the same for as long, twice the cost for an answer that comes too late again.
+bool retryable_status(int http_status);
+
+// Spends from the budget when it says kNextCandidate and the node may have begun to work on the request.
+RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
+                         TimePoint now);
+
+}  // namespace troupe::route

@@ -1,0 +1,249 @@
+#include "gateway/route/router.h"
+
+#include <algorithm>
+
+namespace troupe::route {
+namespace {
+
+// How fast the mean length of answers follows, an answer.
+constexpr double kCompletionStep = 0.02;
+// Links of a request without a session that are remembered, the deepest.
+constexpr size_t kChainPlacedMax = 64;
+
+Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactResidency> exact) {
+  const AffinityOptions& affinity = options.affinity;
+  return {std::make_shared<ClusterView>(),
+          std::make_shared<SetTable>(),
+          LoadBook(affinity),
+          exact ? std::move(exact) : std::make_shared<ExactResidency>(options.memory.placements_per_node),
+          ResidencyIndex(options.memory.placements_per_node),
+          SetBook(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
+          TokenRatio(),
+          TimePoint()};
+}
+
+}  // namespace
+
+Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<ExactResidency> shared)
+    : options_(options),
+      random_(seed),
+      shares_exact_(shared != nullptr),
+      known_(empty_knowledge(options, std::move(shared))),
+      policy_(make_policy(options.policy, options.affinity)),
+      planner_(options.planner, options.affinity.mode),
+      sketch_(options.sketch) {}
+
+void Router::adopt(std::shared_ptr<const ClusterView> view) {
+  const bool moved = view->memberships() != known_.view->memberships();
+  for (auto n = static_cast<NodeIndex>(known_.view->size()); n < view->size(); ++n)
+    known_.shadow.set_budget(n, options_.memory.node_kv_tokens_guess);
+  known_.view = std::move(view);
+  known_.loads.adopt(*known_.view);
+  policy_->adopt(*known_.view);
+  if (moved) known_.table = planner_.replace_gone(fleet());
+}
+
+Planner::Fleet Router::fleet() {
+  kv_tokens_.resize(known_.view->size());
+  for (NodeIndex n = 0; n < kv_tokens_.size(); ++n) kv_tokens_[n] = known_.loads.at(n).report.kv_tokens_total;
+  return {*known_.view, kv_tokens_};
+}
+
+void Router::plan(TimePoint now) {
+  if (known_.sets.size() == 0) return;  // the first sets are planned for at once
+  if (planned_at_ != TimePoint{} && now < planned_at_ + options_.planner.tick) return;
+  plan(now, known_.sets.loads());
+}
+
+void Router::plan(TimePoint now, SetLoads loads) {
+  planned_at_ = now;
+  known_.table = planner_.plan(fleet(), std::move(loads));
+}
+
+RequestTokens Router::tokens_of(const PrefixKey& key) const {
+  return request_tokens(key, known_.ratio, known_.sets.tokens(key.set));
+}
+
+void Router::advance(TimePoint now) {
+  if (known_.started == TimePoint{}) known_.started = now;
+  known_.loads.advance(now);
+}
+
+Decision Router::decide(const PrefixKey& key, std::string_view model, TimePoint now) {
+  advance(now);
+  Decision decision = choose(key, model, now, random_);
+  turn_ += 1;
+  return decision;
+}
+
+Decision Router::preview(const PrefixKey& key, std::string_view model, TimePoint now) {
+  advance(now);
+  Random same = random_;
+  return choose(key, model, now, same);
+}
+
+Decision Router::choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const {
+  Decision decision;
+  decision.table_epoch = known_.table->epoch();
+  decision.view_epoch = known_.view->epoch();
+  const LoadBook::Group* group = known_.loads.group(model);
+  if (group == nullptr) return decision;
+  const RequestTokens tokens = tokens_of(key);
+  const PolicyInput input{known_, key, tokens, model, *group, now, turn_};
+  decision.order = policy_->choose(input, random);
+  return decision;
+}
+
+PolicyRequest Router::request_of(const PrefixKey& key, const Sent& sent) const {
+  return {sent.id, key, sent.node, sent.tokens, sent.expect_cached, 0};
+}
+
+Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now) {
+  Sent sent;
+  sent.node = candidate.node;
+  sent.id = ++sent_count_;
+  sent.tokens = tokens_of(key);
+  sent.expect_cached = candidate.expect_cached;
+  sent.continued = candidate.branch == Branch::kSession;
+  LoadBook::Booking booking;
+  booking.pending_tokens = sent.tokens.prompt - sent.expect_cached;
+  booking.work_tokens = booking.pending_tokens + static_cast<int64_t>(completion_mean_);
+  sent.ticket = known_.loads.open(candidate.node, booking, now);
+  sent.life = sent.ticket.life;
+  known_.sets.note(key.set, model, booking.work_tokens, now);
+  policy_->sent(request_of(key, sent), now);
+  if (key.refined) sketch_.learn(key, now);
+  return sent;
+}
+
+void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
+  known_.loads.first_byte(sent.ticket);
+  if (sent.answered) return;
+  sent.answered = true;
+  if (same_life(sent)) place(key, sent);
+  policy_->first_byte(request_of(key, sent), now);
+}
+
+void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts,
+                      TimePoint now) {
+  if (counts && !sent.answered) first_byte(key, sent, now);
+  known_.loads.close(sent.ticket);
+  PolicyRequest request = request_of(key, sent);
+  if (counts) {
+    request.completion_tokens = counts->completion_tokens;
+    known_.ratio.learn(key.prompt_bytes, counts->prompt_tokens);
+    completion_mean_ += kCompletionStep * (static_cast<double>(counts->completion_tokens) - completion_mean_);
+    // A first turn's hit is the prefix alone (and at most a block of what follows it).
+    const bool told = key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
+    // A node that never had the set may still share a few tokens of its template, and one that kept the
+    // conversation through our restart shares more than the prefix: what its bytes cannot come to is not its
+    // length.
+    const int64_t guess = known_.ratio.tokens(key.prefix_bytes);
+    const bool plausible = counts->cached_tokens * 3 >= guess && counts->cached_tokens <= guess * 3;
+    if (told && counts->cached_tokens > 0 && plausible) {
+      known_.sets.learn_tokens(key.set, counts->cached_tokens);
+      sent.tokens.prefix = counts->cached_tokens;
+    }
+    sent.tokens.prompt = counts->prompt_tokens + counts->completion_tokens;
+    if (same_life(sent) && relies_on_shadow(sent.node) && !key.session.is_zero()) {
+      const int64_t own = sent.tokens.prompt - sent.tokens.prefix;
+      known_.shadow.put({key.session, Held::kSession, sent.node, sent.tokens.prompt, own});
+      if (!key.set.is_zero())
+        known_.shadow.put({key.set, Held::kSet, sent.node, sent.tokens.prefix, sent.tokens.prefix});
+    }
+  }
+  policy_->finished(request, now);
+}
+
+// What the node has now computed: the prompt, and soon an answer of about the usual length.
+void Router::place(const PrefixKey& key, const Sent& sent) {
+  if (!relies_on_shadow(sent.node)) return;
+  Placement placed;
+  placed.node = sent.node;
+  placed.set = key.set;
+  placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
+  if (key.session.is_zero()) {
+    place_chain(key, sent.node);
+  } else {
+    placed.session = key.session;
+    placed.session_tokens =
+        static_cast<uint32_t>(sent.tokens.prompt + static_cast<int64_t>(completion_mean_));
+    placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
+  }
+  if (placed.set.is_zero() && placed.session.is_zero()) return;
+  adopt_placements({&placed, 1});
+  tell(placed);
+}
+
+// Without a session the prompt's links stand for themselves.
+void Router::place_chain(const PrefixKey& key, NodeIndex node) {
+  std::span<const Anchor> chain = chain_of(key);
+  int64_t before = key.prefix_tokens > 0 ? key.prefix_tokens : known_.ratio.tokens(key.prefix_bytes);
+  if (chain.size() > kChainPlacedMax) {
+    before = anchor_tokens(chain[chain.size() - kChainPlacedMax - 1], known_.ratio);
+    chain = chain.last(kChainPlacedMax);
+  }
+  for (const Anchor& anchor : chain) {
+    Placement placed;
+    placed.node = node;
+    placed.session = anchor.hash;
+    const int64_t tokens = anchor_tokens(anchor, known_.ratio);
+    placed.session_tokens = static_cast<uint32_t>(tokens);
+    placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tokens - before, 0));
+    before = tokens;
+    adopt_placements({&placed, 1});
+    tell(placed);
+  }
+}
+
+void Router::tell(const Placement& placement) {
+  if (options_.affinity.gateways <= 1 || options_.affinity.mode == Mode::kPlan) return;
+  if (outbox_.size() >= options_.memory.outbox_max) {  // nobody fetches it: half goes at once, not one by one
+    const size_t half = outbox_.size() / 2 + 1;
+    outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<long>(std::min(half, outbox_.size())));
+    placements_dropped_ += half;
+  }
+  outbox_.push_back(placement);
+}
+
+std::vector<Placement> Router::take_placements() {
+  std::vector<Placement> taken;
+  taken.swap(outbox_);
+  return taken;
+}
+
+// The set after its session: used last, so it is forgotten after what needs it.
+void Router::adopt_placements(std::span<const Placement> placements) {
+  for (const Placement& p : placements) {
+    if (!known_.view->routable(p.node) || !relies_on_shadow(p.node)) continue;
+    if (!p.session.is_zero())
+      known_.shadow.put({p.session, Held::kSession, p.node, p.session_tokens, p.session_charge});
+    if (!p.set.is_zero()) known_.shadow.put({p.set, Held::kSet, p.node, p.set_tokens, p.set_tokens});
+  }
+}
+
+FeedResult Router::residency(NodeIndex node, const ResidencyEvent& event) {
+  const FeedResult result = known_.exact->apply(node, event);
+  if (!relies_on_shadow(node)) known_.shadow.drop_node(node);  // what was guessed is known now
+  return result;
+}
+
+std::vector<PeerLoad> Router::take_ledger(bool all) {
+  std::vector<PeerLoad> changes;
+  known_.loads.take_changes(changes, all);
+  return changes;
+}
+
+void Router::report(NodeIndex node, const NodeReport& report, TimePoint now) {
+  known_.loads.report(node, report, now);
+  if (report.kv_tokens_total > 0) known_.shadow.set_budget(node, report.kv_tokens_total);
+}
+
+void Router::forget_node(NodeIndex node) {
+  known_.loads.forget_node(node);
+  known_.shadow.drop_node(node);
+  if (!shares_exact_) known_.exact->forget_node(node);
+  policy_->forget_node(node);
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,143 @@
+#pragma once
+
+// The brain as one object: what is known of the fleet (knowledge.h), the way to choose (policy.h), the table
+// and its planner. Pure: time comes in as an argument and never runs backwards, randomness from the seed.
+//
+// How a gateway or a simulator drives it (one Router a gateway; all of one run may share an ExactResidency):
+//
+//   router.adopt(view)                      at the start and whenever the cluster changes. Slots are stable.
+//   router.refine(key)                      names the key's set by what sent() has learned (anchor_sketch.h);
+//                                           left out where the caller knows its sets better
+//   d = router.decide(key, model, now)      looks. d.order: whom to ask first, then on failure; may be empty
+//   s = router.sent(key, model, c, now)     the request goes to candidate c of d.order: it is busier now
+//   router.first_byte(key, s, now)          the first token came: c holds the prompt, pending is over
+//   router.finished(key, s, counts, now)    exactly once for every sent(); counts where the answer told them.
+//                                           Failed before a first byte: finished(…, nullopt), then sent() to
+//                                           the next of the order, or decide() anew
+//   router.forget_node(n)                   n died or its cache began empty: before adopt() of its death
+//   router.report(n, report, now)           every 100 ms or so, a node's NodeReport
+//   router.residency(n, event)              exact mode: a worker's event; kGap: bring a kSnapshot. With a
+//   shared
+//                                           ExactResidency the owner applies events (and forget_node) to it,
+//                                           once, from an empty kSnapshot on, and this is not called
+//   router.plan(now)                        at least every second; plans once a tick, from its own sample.
+//   Exact
+//                                           and gossip modes route without a table: there it is for show
+//   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads, the same
+//   on
+//                                           every gateway (SetLoadMerger, set_book.h)
+//   router.take_placements() → others'      gossip mode, every 20..100 ms: adopt_placements(). A network uses
+//   adopt_placements()                      encode/decode_placements (gossip.h), a simulator hands them over
+//   router.take_ledger(all) → others'       with affinity.peer_ledger, every 20 ms: adopt_ledger(gateway, …)
+//   adopt_ledger()
+//
+// Keys: make_prefix_key() or by hand. Where lengths are known, fill prompt_tokens, prefix_tokens and
+// history_tokens (and anchors[i].tokens): then no bytes are guessed from. A request without a session is
+// found by its anchors (name them in residency events as kSession items). Set AffinityOptions::gateways.
+//
+// Not thread-safe: one thread, or a simulator's.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gateway/route/anchor_sketch.h"
+#include "gateway/route/gossip.h"
+#include "gateway/route/knowledge.h"
+#include "gateway/route/node_choice.h"
+#include "gateway/route/options.h"
+#include "gateway/route/planner.h"
+#include "gateway/route/policy.h"
+
+namespace troupe::route {
+
+struct Decision {
+  CandidateOrder order;
+  uint64_t table_epoch = 0;
+  uint64_t view_epoch = 0;
+};
+
+// A request on its way to a node; handed back with finished().
+struct Sent {
+  LoadBook::Ticket ticket;
+  NodeIndex node = kNoNode;
+  uint64_t id = 0;
+  uint32_t life = 0;  // of the node: what another life answers says nothing of this one
+  RequestTokens tokens;
+  int64_t expect_cached = 0;
+  bool continued = false;  // the node held the session already
+  bool answered = false;   // a first byte came
+};
+
+class Router {
+ public:
+  Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<ExactResidency> shared = nullptr);
+
+  // A new cluster. Homes that are gone are replaced at once.
+  void adopt(std::shared_ptr<const ClusterView> view);
+  void plan(TimePoint now);
+  void plan(TimePoint now, SetLoads loads);
+
+  void refine(PrefixKey& key) const { sketch_.refine(key); }
+  Decision decide(const PrefixKey& key, std::string_view model, TimePoint now);
+  // What decide() would say now; the next decide() says it still.
+  Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
+  Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now);
+  void first_byte(const PrefixKey& key, Sent& sent, TimePoint now);
+  void finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts, TimePoint now);
+
+  void forget_node(NodeIndex node);
+  void report(NodeIndex node, const NodeReport& report, TimePoint now);
+  FeedResult residency(NodeIndex node, const ResidencyEvent& event);
+  // The stream of a node's events broke.
+  void residency_lost(NodeIndex node) { known_.exact->feeds.lost(node); }
+
+  // Own placements since the last call, the oldest first; empty with one gateway, which has nobody to tell.
+  std::vector<Placement> take_placements();
+  void adopt_placements(std::span<const Placement> placements);
+  std::vector<PeerLoad> take_ledger(bool all);
+  void adopt_ledger(uint32_t gateway, std::span<const PeerLoad> loads) {
+    known_.loads.peer_loads(gateway, loads);
+  }
+  void forget_gateway(uint32_t gateway) { known_.loads.forget_peer(gateway); }
+
+  const Knowledge& known() const { return known_; }
+  const ClusterView& view() const { return *known_.view; }
+  const std::shared_ptr<const SetTable>& table() const { return known_.table; }
+  const LoadBook& loads() const { return known_.loads; }
+  const TokenRatio& ratio() const { return known_.ratio; }
+  const RouterOptions& options() const { return options_; }
+  uint64_t placements_dropped() const { return placements_dropped_; }  // the outbox was full
+
+ private:
+  void advance(TimePoint now);
+  Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
+  RequestTokens tokens_of(const PrefixKey& key) const;
+  void place(const PrefixKey& key, const Sent& sent);
+  void place_chain(const PrefixKey& key, NodeIndex node);
+  void tell(const Placement& placement);
+  bool relies_on_shadow(NodeIndex node) const { return !known_.exact->feeds.in_step(node); }
+  bool same_life(const Sent& sent) const { return known_.loads.at(sent.node).life == sent.life; }
+  PolicyRequest request_of(const PrefixKey& key, const Sent& sent) const;
+  Planner::Fleet fleet();
+
+  RouterOptions options_;
+  Random random_;
+  uint64_t turn_ = 0;
+  uint64_t sent_count_ = 0;
+  bool shares_exact_;
+  Knowledge known_;
+  std::unique_ptr<RoutePolicy> policy_;
+  Planner planner_;
+  AnchorSketch sketch_;
+  std::vector<int64_t> kv_tokens_;
+  TimePoint planned_at_{};
+  std::vector<Placement> outbox_;
+  uint64_t placements_dropped_ = 0;
+  double completion_mean_ = 0;  // tokens of an answer, decaying
+};
+
+}  // namespace troupe::route

@@ -1,0 +1,336 @@
+// The cost, rule by rule.
+
+#include "gateway/route/affinity.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tests/gateway/route/cluster.h"
+
+namespace troupe::route {
+namespace affinity_test {
+
+using namespace testing_cluster;
+
+RouterOptions options_of(Mode mode, int64_t gateways = 1) {
+  RouterOptions options;
+  options.affinity.mode = mode;
+  options.affinity.gateways = gateways;
+  return options;
+}
+
+const Candidate* at(const Decision& decision, NodeIndex node) {
+  for (const Candidate& c : decision.order.all()) {
+    if (c.node == node) return &c;
+  }
+  return nullptr;
+}
+
+TEST(Affinity, AConversationStaysWhereItIs) {
+  Router router = router_over(cluster(8));
+  for (int session = 0; session < 100; ++session) {
+    const NodeIndex first = serve(router, key(session % 20, session), at_ms(session));
+    for (int turn = 0; turn < 4; ++turn) {
+      const PrefixKey next = key(session % 20, session, 1000, 1260 + 160 * turn);
+      EXPECT_EQ(router.decide(next, "demo", at_ms(session)).order[0].branch, Branch::kSession);
+      EXPECT_EQ(serve(router, next, at_ms(session)), first);
+    }
+  }
+}
+
+TEST(Affinity, ANewConversationGoesWhereThePersonaIs) {
+  Router router = router_over(cluster(8));
+  const NodeIndex warm = serve(router, key(3, 0), at_ms(0));
+  for (int set = 10; set < 60; ++set) serve(router, key(set, 100 + set), at_ms(set));  // 3 is one of many
+  const Decision decision = router.decide(key(3, 1), "demo", at_ms(100));
+  EXPECT_EQ(decision.order[0].node, warm);
+  EXPECT_EQ(decision.order[0].branch, Branch::kHome);
+  EXPECT_EQ(decision.order[0].expect_cached, 1000 / kBlockTokens * kBlockTokens);
+  EXPECT_NEAR(decision.order[0].miss, 100, 1);
+}
+
+TEST(Affinity, NothingIsResidentBeforeTheFirstToken) {
+  Router router = router_over(cluster(4));
+  const PrefixKey k = key(1, 7);
+  Sent sent = router.sent(k, "demo", to(2), at_ms(0));
+  EXPECT_EQ(at(router.decide(k, "demo", at_ms(0)), 2)->expect_cached, 0);
+  router.first_byte(k, sent, at_ms(1));
+  EXPECT_GT(at(router.decide(k, "demo", at_ms(1)), 2)->expect_cached, 0);
+}
+
+TEST(Affinity, ASessionCountsOnlyWhereItsWholePersonaIs) {
+  RouterOptions options = options_of(Mode::kExact);
+  Router router = router_over(cluster(2), options);
+  const PrefixKey k = key(1, 7, 1000, 2000);
+  const auto say = [&](NodeIndex node, int64_t set_tokens, int64_t session_tokens) {
+    const ResidencyItem items[] = {{k.set, Held::kSet, set_tokens},
+                                   {k.session, Held::kSession, session_tokens}};
+    ResidencyEvent event;
+    event.epoch = 1;
+    event.items = items;
+    EXPECT_EQ(router.residency(node, event), FeedResult::kApplied);
+  };
+  say(0, 1000, 1800);
+  say(1, 600, 1800);
+  const Decision decision = router.decide(k, "demo", at_ms(0));
+  EXPECT_EQ(decision.order[0].node, 0u);
+  EXPECT_EQ(decision.order[0].branch, Branch::kSession);
+  EXPECT_EQ(at(decision, 0)->miss, 200);
+  EXPECT_EQ(at(decision, 1)->branch, Branch::kHome);
+  EXPECT_GE(at(decision, 1)->miss, 2000 - 600 - 0.95 * 400);
+}
+
+TEST(Affinity, NeverTheWholePromptIsCached) {
+  Router router = router_over(cluster(1));
+  serve_at(router, key(1, 7, 1000, 1000), 0, at_ms(0));
+  EXPECT_GE(router.decide(key(1, 7, 1000, 1000), "demo", at_ms(1)).order[0].miss, 1);
+}
+
+TEST(Affinity, PendingTokensWeighAFifteenth) {
+  Router router = router_over(cluster(2));
+  const PrefixKey queued = key(-1, -1, 0, 3000);
+  router.sent(queued, "demo", to(0), at_ms(0));
+  const Decision decision = router.decide(key(-1, -1, 0, 500), "demo", at_ms(0));
+  EXPECT_NEAR(at(decision, 0)->load.pending, 3000 / 15.0, 1e-9);
+  EXPECT_EQ(at(decision, 1)->load.pending, 0);
+  EXPECT_EQ(decision.order[0].node, 1u);
+}
+
+// A few queued prefills push nobody off his node: the whole point of the small weight.
+TEST(Affinity, AFewQueuedPrefillsDoNotMoveAConversation) {
+  Router router = router_over(cluster(8));
+  for (NodeIndex n = 0; n < 8; ++n) crowd(router, n, 60, at_ms(0));
+  serve_at(router, key(1, 7, 1000, 2000), 3, at_ms(0));
+  for (int i = 0; i < 3; ++i) router.sent(key(-1, -1, 0, 2000), "demo", to(3), at_ms(1));
+  EXPECT_EQ(router.decide(key(1, 7, 1000, 2200), "demo", at_ms(2)).order[0].node, 3u);
+}
+
+TEST(Affinity, LoadIsConvexAboveTheMean) {
+  Router router = router_over(cluster(4));
+  for (NodeIndex n = 0; n < 4; ++n) crowd(router, n, n == 0 ? 40 : 10, at_ms(0));
+  const Decision decision = router.decide(key(-1, -1, 0, 500), "demo", at_ms(0));
+  const double mean = 70 / 4.0;
+  const double busy = mean * mean / (mean * mean + 25);
+  const auto work = [&](double requests) { return 1 + busy * (requests / mean - 1); };
+  const double load = 0.5 * work(40) + 0.5 * (45 / (mean + 5));
+  EXPECT_NEAR(at(decision, 0)->load.relative, 333 * (load + 3 * (load - 1) * (load - 1)), 1e-6);
+  const double low = 0.5 * work(10) + 0.5 * (15 / (mean + 5));
+  EXPECT_NEAR(at(decision, 1)->load.relative, 333 * low, 1e-6);
+}
+
+TEST(Affinity, ANearlyFullBatchCostsSteeply) {
+  Router router = router_over(cluster(2));
+  NodeReport report;
+  report.max_num_seqs = 100;
+  for (NodeIndex n = 0; n < 2; ++n) router.report(n, report, at_ms(0));
+  const auto cost = [&](int running) {
+    report.running = running;
+    for (NodeIndex n = 0; n < 2; ++n) router.report(n, report, at_ms(1));
+    return router.decide(key(-1, -1), "demo", at_ms(1)).order[0].load.relative;
+  };
+  EXPECT_NEAR(cost(75) - cost(10), 0, 1e-6) << "both at the fleet's mean";
+  EXPECT_NEAR(cost(95) - cost(10), 333 * 20 * 0.20, 1e-6);
+}
+
+TEST(Affinity, AHotSetGrowsOntoNodesThatLackIt) {
+  Router router = router_over(cluster(16));
+  serve_at(router, key(1, 0), 5, at_ms(0));
+  const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // all the work there is
+  EXPECT_EQ(at(hot, hot.order[0].node == 5 ? hot.order[1].node : hot.order[0].node)->branch, Branch::kCopy);
+  const Candidate* other = at(hot, hot.order[1].node);
+  EXPECT_LT(other->miss, 1100 - 0.94 * 1000);
+  // One of very many personas isn't.
+  for (int set = 100; set < 400; ++set)
+    serve_at(router, key(set, set), static_cast<NodeIndex>(set % 16), at_ms(2));
+  const Decision cold = router.decide(key(1, 1), "demo", at_ms(3));
+  EXPECT_EQ(cold.order[0].node, 5u);
+  EXPECT_EQ(cold.order[1].miss, 1100);
+  EXPECT_EQ(cold.order[1].branch, Branch::kLeast);
+}
+
+TEST(Affinity, AFlashCrowdOfOnePersonaUsesTheWholeFleetEvenly) {
+  Router router = router_over(cluster(16));
+  std::map<NodeIndex, int> running;
+  for (int session = 0; session < 480; ++session) {
+    const PrefixKey k = key(1, session, 3000, 3100);
+    const NodeIndex node = router.decide(k, "demo", at_ms(session)).order[0].node;
+    Sent sent = router.sent(k, "demo", to(node), at_ms(session));  // nobody finishes
+    router.first_byte(k, sent, at_ms(session));
+    running[node] += 1;
+  }
+  EXPECT_EQ(running.size(), 16u);
+  for (const auto& [node, count] : running) EXPECT_NEAR(count, 30, 12) << node;
+}
+
+TEST(Affinity, WhenEverybodyIsBusyAffinityStays) {
+  Router router = router_over(cluster(4));
+  for (int set = 0; set < 40; ++set)
+    serve_at(router, key(set, set), static_cast<NodeIndex>(set % 4), at_ms(0));
+  for (NodeIndex n = 0; n < 4; ++n) crowd(router, n, 200, at_ms(1));
+  for (int set = 0; set < 40; ++set) {
+    const Decision decision = router.decide(key(set, set, 1000, 1300), "demo", at_ms(2));
+    EXPECT_EQ(decision.order[0].node, static_cast<NodeIndex>(set % 4)) << set;
+  }
+}
+
+TEST(Affinity, NoiseOnlyWithSeveralGatewaysAndOnlyWhereNothingIsHeld) {
+  for (const int64_t gateways : {1, 4}) {
+    Router router = router_over(cluster(4), options_of(Mode::kGossip, gateways));
+    serve_at(router, key(1, 1), 0, at_ms(0));
+    bool noise = false;
+    for (int i = 0; i < 50; ++i) {
+      const Decision decision = router.decide(key(1, 2), "demo", at_ms(1));
+      EXPECT_EQ(at(decision, 0)->noise, 0) << "noise on a holder costs hits";
+      for (NodeIndex n = 1; n < 4; ++n) noise |= at(decision, n)->noise > 0;
+    }
+    EXPECT_EQ(noise, gateways > 1);
+  }
+}
+
+TEST(Affinity, TiesFallEvenlyInSmallAndLargeFleets) {
+  for (const size_t count : {5u, 40u}) {
+    Router router = router_over(cluster(count));
+    std::vector<int> got(count, 0);
+    const double each = 400;
+    for (int i = 0; i < static_cast<int>(each) * static_cast<int>(count); ++i)
+      got[router.decide(key(-1, -1), "demo", at_ms(0)).order[0].node] += 1;
+    for (const int g : got) EXPECT_NEAR(g, each, count == 5 ? 80 : 160) << count;
+  }
+}
+
+TEST(Affinity, ANodeAtItsOwnLimitComesAfterOthersAndASuspectLast) {
+  auto all = testing_cluster::nodes(4);
+  for (NodeView& node : all) node.in_flight_max = 1;
+  all[3].state = NodeState::kSuspect;
+  Router router = router_over(std::make_shared<ClusterView>(1, all));
+  serve_at(router, key(1, 1), 1, at_ms(0));
+  serve_at(router, key(1, 1), 3, at_ms(0));
+  router.sent(key(-1, -1), "demo", to(1), at_ms(1));
+  const Decision decision = router.decide(key(1, 1), "demo", at_ms(1));
+  ASSERT_EQ(decision.order.size(), 4u);
+  EXPECT_EQ(decision.order[2].node, 1u);
+  EXPECT_TRUE(decision.order[2].overloaded);
+  EXPECT_EQ(decision.order[3].node, 3u);
+}
+
+TEST(Affinity, PlanModeBelievesTheTable) {
+  Router router = router_over(cluster(8), options_of(Mode::kPlan, 4));
+  SetLoads loads;
+  loads.epoch = 1;
+  for (int set = 0; set < 40; ++set) loads.sets.push_back(SetLoad{numbered_set(set), 1.0, 1000, "demo"});
+  router.plan(at_ms(0), loads);
+  for (int set = 0; set < 40; ++set) {
+    const Homes* homes = router.table()->find(numbered_set(set), "demo");
+    ASSERT_NE(homes, nullptr);
+    PrefixKey k = key(set, 100 + set);
+    const Decision first = router.decide(k, "demo", at_ms(0));
+    EXPECT_TRUE(homes->contains(first.order[0].node));
+    EXPECT_EQ(first.order[0].branch, Branch::kHome);
+    k.history_tokens = 1050;
+    const Decision later = router.decide(k, "demo", at_ms(0));
+    EXPECT_EQ(later.order[0].node, first.order[0].node) << "a conversation's home is its own";
+    EXPECT_EQ(later.order[0].branch, Branch::kSession);
+    EXPECT_EQ(later.order[0].miss, 50);
+    EXPECT_EQ(later.order[0].noise, 0);
+  }
+}
+
+TEST(Affinity, WhatWasPlacedByOneselfOverridesThePlan) {
+  Router router = router_over(cluster(8), options_of(Mode::kPlan));
+  PrefixKey k = key(1, 1, 1000, 2000);
+  k.history_tokens = 1900;
+  const NodeIndex home = router.decide(k, "demo", at_ms(0)).order[0].node;
+  const NodeIndex elsewhere = (home + 1) % 8;
+  serve_at(router, key(1, 1, 1000, 1900), elsewhere, at_ms(0));
+  crowd(router, home, 10, at_ms(0));
+  EXPECT_EQ(router.decide(k, "demo", at_ms(1)).order[0].node, elsewhere);
+}
+
+TEST(Affinity, AYoungGatewayBelievesATableFromACommonSourceOnly) {
+  for (const uint64_t epoch : {0u, 7u}) {
+    Router router = router_over(cluster(8), options_of(Mode::kGossip));
+    SetLoads loads;
+    loads.epoch = epoch;
+    loads.sets.push_back(SetLoad{numbered_set(1), 1.0, 1000, "demo"});
+    for (int set = 2; set < 50; ++set) loads.sets.push_back(SetLoad{numbered_set(set), 1.0, 1000, "demo"});
+    router.plan(at_ms(0), loads);
+    const Homes* homes = router.table()->find(numbered_set(1), "demo");
+    int at_home = 0;
+    for (int i = 0; i < 20; ++i)
+      at_home += homes->contains(router.decide(key(1, i), "demo", at_ms(0)).order[0].node);
+    EXPECT_EQ(at_home == 20, epoch != 0);
+    const Decision old = router.decide(key(1, 99), "demo", at_ms(20'000));
+    EXPECT_EQ(old.order[0].branch, Branch::kLeast);
+  }
+}
+
+TEST(Affinity, StrictSendsASetNowhereElse) {
+  RouterOptions options = options_of(Mode::kStrict);
+  Router router = router_over(cluster(16), options);
+  std::map<size_t, std::set<NodeIndex>> used;
+  for (int i = 0; i < 3000; ++i) {
+    const PrefixKey k = key(i % 200, i);
+    const Decision decision = router.decide(k, "demo", at_ms(i));
+    ASSERT_FALSE(decision.order.empty());
+    const Homes* homes = router.table()->find(k.set, "demo");
+    for (const Candidate& c : decision.order.all()) EXPECT_TRUE(homes->contains(c.node));
+    serve_at(router, k, decision.order[0].node, at_ms(i));
+    router.plan(at_ms(i));
+  }
+  EXPECT_FALSE(router.decide(key(-1, 5), "demo", at_ms(3000)).order.empty()) << "no set, no restriction";
+}
+
+TEST(Affinity, ARequestWithoutASessionIsFoundByItsChain) {
+  Router router = router_over(cluster(20), options_of(Mode::kGossip));
+  const auto chained = [](int from, int links) {
+    PrefixKey k;
+    Hash128 chain = hash_bytes("root");
+    for (int i = 0; i < links; ++i) {
+      chain = chain_hash(chain, "document " + std::to_string(i < 3 ? 0 : from) + " " + std::to_string(i));
+      k.anchors.push_back(Anchor{chain, 0, 512 * (i + 1)});
+    }
+    k.prompt_tokens = 512 * links + 100;
+    return k;
+  };
+  serve_at(router, chained(1, 12), 7, at_ms(0));
+  serve_at(router, chained(2, 8), 4, at_ms(0));
+  const Decision longer = router.decide(chained(1, 20), "demo", at_ms(1));
+  EXPECT_EQ(longer.order[0].node, 7u);
+  EXPECT_EQ(longer.order[0].expect_cached, 512 * 12);
+  EXPECT_EQ(at(longer, 4)->expect_cached, 512 * 3) << "it holds what both share";
+  EXPECT_EQ(router.decide(chained(2, 9), "demo", at_ms(1)).order[0].node, 4u);
+}
+
+TEST(Affinity, OfAVeryWidespreadSetEveryCandidateIsStillCountedRightly) {
+  Router router = router_over(cluster(200));
+  for (NodeIndex n = 0; n < 150; ++n) serve_at(router, key(1, static_cast<int>(n)), n, at_ms(n));
+  for (int i = 0; i < 100; ++i) {
+    const Decision decision = router.decide(key(1, 500 + i), "demo", at_ms(200));
+    for (const Candidate& c : decision.order.all()) {
+      EXPECT_EQ(c.expect_cached, c.node < 150 ? 1000 / kBlockTokens * kBlockTokens : 0) << c.node;
+    }
+    EXPECT_EQ(router.decide(key(1, 80, 1000, 1400), "demo", at_ms(200)).order[0].node, 80u);
+  }
+}
+
+TEST(Affinity, AModelNobodyServesHasNoCandidates) {
+  Router router = router_over(cluster(3));
+  EXPECT_TRUE(router.decide(key(1, 1), "other", at_ms(0)).order.empty());
+}
+
+TEST(Affinity, ModelsAreRoutedAndMeasuredApart) {
+  auto all = testing_cluster::nodes(4);
+  all[2].models = all[3].models = {"other"};
+  Router router = router_over(std::make_shared<ClusterView>(1, all));
+  crowd(router, 2, 100, at_ms(0));
+  crowd(router, 3, 100, at_ms(0));
+  const Decision decision = router.decide(key(-1, -1), "other", at_ms(0));
+  EXPECT_EQ(decision.order.size(), 2u);
+  EXPECT_NEAR(decision.order[0].load.relative, 333, 1) << "both at the mean of those that serve the model";
+}
+
+}  // namespace affinity_test
+}  // namespace troupe::route

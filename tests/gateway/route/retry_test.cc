@@ -1,0 +1,103 @@
+#include "gateway/route/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace troupe::route {
+namespace retry_test {
+
+TimePoint at(double seconds) {
+  return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
+}
+
+RetryAction decide(Failure failure, AttemptState state) {
+  RetryBudget budget({});
+  return decide_retry(failure, state, budget, at(0));
+}
+
+AttemptState fresh() {
+  AttemptState state;
+  state.candidates_left = 2;
+  return state;
+}
+
+TEST(Retry, FailuresBeforeTheFirstByteGoToTheNextCandidate) {
+  EXPECT_EQ(decide({FailureKind::kConnect}, fresh()), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kTransport}, fresh()), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kBody}, fresh()), RetryAction::kNextCandidate);
+  for (const int status : {429, 500, 502, 503, 507, 520, 599}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kNextCandidate) << status;
+  }
+}
+
+TEST(Retry, NothingIsRetriedAfterTheFirstByte) {
+  for (const FailureKind kind : {FailureKind::kConnect, FailureKind::kTransport, FailureKind::kStatus,
+                                 FailureKind::kBody, FailureKind::kDeadline}) {
+    AttemptState state = fresh();
+    state.first_byte_sent = true;
+    EXPECT_EQ(decide({kind, 503}, state), RetryAction::kPassOn);
+  }
+}
+
+TEST(Retry, TheClientsOwnMistakesAreNotRetried) {
+  for (const int status : {400, 401, 404, 408, 413, 422, 501}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
+  }
+}
+
+TEST(Retry, ATimeoutAlreadyPaidForIsNotPaidForAgain) {
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(Retry, WhatThisGatewayLacksNoOtherNodeHas) {
+  EXPECT_EQ(decide({FailureKind::kLocal}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(Retry, CandidatesAttemptsAndTimeAreBounds) {
+  AttemptState state = fresh();
+  state.candidates_left = 0;
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  state = fresh();
+  state.attempts = RetryOptions{}.attempts_max;
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  state = fresh();
+  state.remaining = std::chrono::milliseconds(1);
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(RetryBudget, KeepsRetriesASmallShareOfTraffic) {
+  RetryOptions options;
+  options.budget_per_s = 0;
+  RetryBudget budget(options);
+  int retried = 0;
+  for (int i = 0; i < 10'000; ++i) {  // a fleet where everything fails
+    budget.earn(at(i * 0.001));
+    retried += decide_retry({FailureKind::kStatus, 503}, fresh(), budget, at(i * 0.001)) ==
+               RetryAction::kNextCandidate;
+  }
+  EXPECT_LE(retried, options.budget_max + 10'000 * options.budget_ratio + 1);
+  EXPECT_GE(retried, 10'000 * options.budget_ratio - 1);
+}
+
+TEST(RetryBudget, RefusedConnectionsAndFullNodesCostNothing) {
+  RetryOptions options;
+  options.budget_max = 0;
+  RetryBudget budget(options);
+  EXPECT_EQ(decide_retry({FailureKind::kTransport}, fresh(), budget, at(0)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kConnect}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide_retry({FailureKind::kStatus, 429}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
+}
+
+TEST(RetryBudget, RefillsWithTimeSoThatLittleTrafficCanBeRetried) {
+  RetryOptions options;
+  options.budget_max = 1;
+  options.budget_per_s = 1;
+  RetryBudget budget(options);
+  EXPECT_TRUE(budget.spend(at(10)));
+  EXPECT_FALSE(budget.spend(at(10.5)));
+  EXPECT_TRUE(budget.spend(at(11.6)));
+  EXPECT_FALSE(budget.spend(at(5))) << "time ran backwards into the budget";
+}
+
+}  // namespace retry_test
+}  // namespace troupe::route
