@@ -1,0 +1,224 @@
+#include "gateway/config.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/route/policy.h"
+
+namespace troupe {
+namespace {
+
+StatusOr<LogLevel> parse_log_level(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warn") return LogLevel::kWarn;
+  if (name == "error") return LogLevel::kError;
+  return invalid_argument(absl::StrCat("log_level: '", name, "' is none of debug, info, warn, error"));
+}
+
+StatusOr<std::vector<Endpoint>> parse_workers(const std::vector<std::string>& urls) {
+  if (urls.empty()) {
+    return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
+  }
+  std::vector<Endpoint> workers;
+  std::set<Endpoint> seen;
+  for (size_t i = 0; i < urls.size(); ++i) {
+    auto endpoint = Endpoint::parse(urls[i]);
+    if (!endpoint.ok()) return annotate(endpoint.status(), absl::StrCat("worker_urls[", i, "]"));
+    if (!seen.insert(*endpoint).second) {
+      return invalid_argument(
+          absl::StrCat("worker_urls[", i, "]: ", urls[i], " is there twice; list each worker once"));
+    }
+    workers.push_back(*std::move(endpoint));
+  }
+  return workers;
+}
+
+void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
+  schema.add("policy", &s.policy, "how requests are placed").choices(route::policy_names());
+  schema
+      .add("mode", &s.mode, "affinity: where what nodes hold is known from; strict: sets stay on their nodes")
+      .choices(route::mode_names());
+  GatewaySettings::Route& r = s.route;
+  schema.add("route.gateways", &r.gateways, "gateways that share these workers").range(1, 1024);
+  schema
+      .add("route.pending_weight", &r.pending_weight,
+           "a pending token of others against a missing one of one's own")
+      .range(0, 10);
+  schema.add("route.load_tokens", &r.load_tokens, "what a node's relative load weighs")
+      .range(0, 1e6)
+      .unit("tokens");
+  schema.add("route.hot_factor", &r.hot_factor, "copies a hot set grows to, over its share of the fleet")
+      .range(0, 1000);
+  schema.add("route.noise_tokens", &r.noise_tokens, "keeps several gateways from choosing alike")
+      .range(0, 1e6)
+      .unit("tokens");
+  schema.add("route.plan_interval_s", &r.plan_interval_s, "between two plans of the table")
+      .range(0.1, 3600)
+      .unit("seconds");
+  schema.add("route.plan_kv_share", &r.plan_kv_share, "of a worker's KV cache that planned sets may fill")
+      .range(0.01, 1);
+  schema.add("route.strict_sets", &r.strict_sets, "strict: sets that all personas are divided into")
+      .range(1, 1e6);
+  schema.add("route.max_sets_per_node", &r.max_sets_per_node, "strict: of those, a worker is given at most")
+      .range(1, 1e6);
+  schema.add("route.max_nodes_per_set", &r.max_nodes_per_set, "homes a set gets, at most; 0: no limit")
+      .range(0, 1e6);
+  schema.add("route.sets_max", &r.sets_max, "sets remembered, the least recently used is forgotten")
+      .range(1, 1e7);
+  schema
+      .add("route.placements_per_node", &r.placements_per_node,
+           "sets and conversations remembered for each worker, likewise")
+      .range(1, 1e7);
+  schema.add("route.node_kv_tokens", &r.node_kv_tokens, "KV cache of a worker that does not tell")
+      .range(1024, 1e12)
+      .unit("tokens");
+  schema.add("retry.attempts_max", &s.retry.attempts_max, "tries a request gets, the first included")
+      .range(1, 16);
+  schema.add("retry.budget_ratio", &s.retry.budget_ratio, "retries every request earns").range(0, 1);
+  schema.add("retry.budget_per_s", &s.retry.budget_per_s, "retries earned a second besides").range(0, 1e6);
+}
+
+StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
+  route::RouterOptions router;
+  TROUPE_RETURN_IF_ERROR(route::check_policy(s.policy));
+  router.policy = s.policy;
+  TROUPE_ASSIGN_OR_RETURN(router.affinity.mode, route::parse_mode(s.mode));
+  const GatewaySettings::Route& r = s.route;
+  router.affinity.gateways = r.gateways;
+  router.affinity.pending_weight = r.pending_weight;
+  router.affinity.load_tokens = r.load_tokens;
+  router.affinity.hot_factor = r.hot_factor;
+  router.affinity.noise_tokens = r.noise_tokens;
+  router.planner.tick =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(r.plan_interval_s));
+  router.planner.kv_share = r.plan_kv_share;
+  router.planner.strict_sets = static_cast<size_t>(r.strict_sets);
+  router.planner.max_sets_per_node = static_cast<size_t>(r.max_sets_per_node);
+  router.planner.max_nodes_per_set = static_cast<size_t>(r.max_nodes_per_set);
+  router.memory.sets_max = static_cast<size_t>(r.sets_max);
+  router.memory.placements_per_node = static_cast<size_t>(r.placements_per_node);
+  router.memory.node_kv_tokens_guess = r.node_kv_tokens;
+  return router;
+}
+
+void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
+  schema.add("limits.body_bytes", &s.limits.body_bytes, "request body, at most")
+      .range(1024, 1e9)
+      .unit("bytes");
+  schema.add("limits.bodies_bytes", &s.limits.bodies_bytes, "of all requests together; more are answered 503")
+      .range(1024, 1e12)
+      .unit("bytes");
+  schema.add("limits.header_timeout_ms", &s.limits.header_timeout_ms, "for a whole request head")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema.add("limits.body_timeout_ms", &s.limits.body_timeout_ms, "for a whole request body")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema.add("limits.idle_timeout_ms", &s.limits.idle_timeout_ms, "between two requests of a connection")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema
+      .add("limits.write_timeout_ms", &s.limits.write_timeout_ms,
+           "a client that takes nothing for this long is cut off")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema.add("limits.header_bytes", &s.limits.header_bytes, "request head, at most")
+      .range(1024, 1e6)
+      .unit("bytes");
+  schema.add("limits.requests", &s.limits.requests, "requests at once; more are answered 429").range(1, 1e6);
+  schema.add("limits.connections", &s.limits.connections, "client connections at once").range(1, 1e6);
+  schema
+      .add("limits.worker_requests", &s.limits.worker_requests,
+           "requests at once a worker is sent before others are preferred; 0: no bound")
+      .range(0, 1e6);
+}
+
+}  // namespace
+
+void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
+  schema.add("host", &s.host, "address to listen on");
+  schema.add("port", &s.port, "port to listen on").range(0, 65535);
+  schema.add("metrics_host", &s.metrics_host, "address for metrics, probes and /admin; empty: as host");
+  schema.add("metrics_port", &s.metrics_port, "their port").range(0, 65535);
+  schema.add("worker_urls", &s.worker_urls,
+             "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001");
+  describe_routing(s, schema);
+  schema
+      .add("request_timeout_secs", &s.request_timeout_secs,
+           "longest a request may take; x-request-timeout-ms may ask for less")
+      .range(1, 86'400)
+      .unit("seconds");
+  schema
+      .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
+           "how long running requests may take after SIGTERM")
+      .range(0, 86'400)
+      .unit("seconds");
+  schema.add("log_level", &s.log_level, "least severe lines logged")
+      .choices({"debug", "info", "warn", "error"});
+  schema.add("probe.interval_ms", &s.probe.interval_ms, "between probes of a worker")
+      .range(10, 3.6e6)
+      .unit("ms");
+  schema.add("probe.timeout_ms", &s.probe.timeout_ms, "a probe without an answer by then has failed")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema.add("probe.dead_after", &s.probe.dead_after, "failures in a row that make a worker dead")
+      .range(1, 1000);
+  schema.add("probe.alive_after", &s.probe.alive_after, "good probes in a row that bring it back")
+      .range(1, 1000);
+  describe_limits(s, schema);
+  schema.add("upstream.connect_timeout_ms", &s.upstream.connect_timeout_ms, "to connect to a worker")
+      .range(1, 600'000)
+      .unit("ms");
+  schema.add("upstream.idle_connections", &s.upstream.idle_connections, "kept open to each worker")
+      .range(0, 65'536);
+  schema.add("upstream.idle_timeout_ms", &s.upstream.idle_timeout_ms, "and for how long unused")
+      .range(1, 3.6e6)
+      .unit("ms");
+}
+
+StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
+  GatewayConfig config;
+  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_workers(s.worker_urls));
+  TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
+  TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
+
+  config.main_server.host = s.host;
+  config.main_server.port = static_cast<uint16_t>(s.port);
+  config.main_server.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
+  config.main_server.header_bytes_max = static_cast<size_t>(s.limits.header_bytes);
+  config.main_server.bodies_bytes_max = static_cast<size_t>(s.limits.bodies_bytes);
+  config.main_server.header_timeout = std::chrono::milliseconds(s.limits.header_timeout_ms);
+  config.main_server.body_timeout = std::chrono::milliseconds(s.limits.body_timeout_ms);
+  config.main_server.idle_timeout = std::chrono::milliseconds(s.limits.idle_timeout_ms);
+  config.main_server.write_timeout = std::chrono::milliseconds(s.limits.write_timeout_ms);
+  config.main_server.connections_max = static_cast<size_t>(s.limits.connections);
+  // What the HTTP layer refuses never came to be routed, and says so like every answer.
+  config.main_server.refusal_headers.emplace_back("x-route-decision",
+                                                  "set=-;node=-;branch=-;attempt=0;expect=0;epoch=0");
+  config.metrics_server.host = s.metrics_host.empty() ? s.host : s.metrics_host;
+  config.metrics_server.port = static_cast<uint16_t>(s.metrics_port);
+  config.metrics_server.body_bytes_max =
+      config.main_server.body_bytes_max;  // /admin/explain takes whole bodies
+  config.metrics_server.connections_max = 256;
+
+  config.fleet.client.connect_timeout = std::chrono::milliseconds(s.upstream.connect_timeout_ms);
+  config.fleet.client.idle_connections_max = static_cast<size_t>(s.upstream.idle_connections);
+  config.fleet.client.idle_timeout = std::chrono::milliseconds(s.upstream.idle_timeout_ms);
+  config.fleet.health.dead_after = static_cast<int>(s.probe.dead_after);
+  config.fleet.health.alive_after = static_cast<int>(s.probe.alive_after);
+  config.fleet.in_flight_max = s.limits.worker_requests;
+  config.prober.interval = std::chrono::milliseconds(s.probe.interval_ms);
+  config.prober.timeout = std::chrono::milliseconds(s.probe.timeout_ms);
+
+  config.proxy.requests_max = static_cast<size_t>(s.limits.requests);
+  config.proxy.request_timeout = std::chrono::seconds(s.request_timeout_secs);
+  config.proxy.api.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
+  config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
+  config.proxy.retry.budget_ratio = s.retry.budget_ratio;
+  config.proxy.retry.budget_per_s = s.retry.budget_per_s;
+  config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
+  return config;
+}
+
+}  // namespace troupe

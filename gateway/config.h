@@ -1,0 +1,99 @@
+#pragma once
+
+// The gateway's settings: defaults here, descriptions and ranges in describe_settings(), commented values in
+// configs/gateway.yaml.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/settings.h"
+#include "common/core/status.h"
+#include "common/net/http_client.h"
+#include "common/net/http_server.h"
+#include "gateway/proxy.h"
+#include "gateway/route/retry.h"
+#include "gateway/route/router.h"
+#include "gateway/upstream/fleet.h"
+#include "gateway/upstream/prober.h"
+
+namespace troupe {
+
+struct GatewaySettings {
+  std::string host = "127.0.0.1";
+  int64_t port = 30000;
+  std::string metrics_host;  // empty: as host
+  int64_t metrics_port = 29000;
+  std::vector<std::string> worker_urls;
+
+  std::string policy = "affinity";
+  std::string mode = "exact";
+  struct Route {
+    int64_t gateways = 1;
+    double pending_weight = 1.0 / 15;
+    double load_tokens = 333;
+    double hot_factor = 4;
+    double noise_tokens = 167;
+    double plan_interval_s = 4;
+    double plan_kv_share = 0.5;
+    int64_t strict_sets = 8;
+    int64_t max_sets_per_node = 2;
+    int64_t max_nodes_per_set = 0;
+    int64_t sets_max = 16'384;
+    int64_t placements_per_node = 32'768;
+    int64_t node_kv_tokens = 1'000'000;
+  } route;
+
+  int64_t request_timeout_secs = 1800;
+  int64_t shutdown_grace_period_secs = 180;
+  std::string log_level = "info";
+
+  struct Probe {
+    int64_t interval_ms = 1000;
+    int64_t timeout_ms = 1000;
+    int64_t dead_after = 3;
+    int64_t alive_after = 1;
+  } probe;
+  struct Retry {
+    int64_t attempts_max = 3;
+    double budget_ratio = 0.2;
+    double budget_per_s = 10;
+  } retry;
+  struct Limits {
+    int64_t body_bytes = 16 << 20;
+    int64_t bodies_bytes = 1 << 30;
+    int64_t header_bytes = 32 << 10;
+    int64_t header_timeout_ms = 10'000;
+    int64_t body_timeout_ms = 30'000;
+    int64_t idle_timeout_ms = 75'000;
+    int64_t write_timeout_ms = 30'000;
+    int64_t requests = 4096;
+    int64_t connections = 8192;
+    int64_t worker_requests = 0;
+  } limits;
+  struct Upstream {
+    int64_t connect_timeout_ms = 2000;
+    int64_t idle_connections = 512;
+    int64_t idle_timeout_ms = 60'000;
+  } upstream;
+};
+
+// `settings` must outlive the schema.
+void describe_settings(GatewaySettings& settings, SettingsSchema& schema);
+
+// The settings checked against each other and turned into what the parts take. Errors name the key.
+struct GatewayConfig {
+  HttpServerOptions main_server;
+  HttpServerOptions metrics_server;
+  FleetOptions fleet;
+  ProberOptions prober;
+  ProxyOptions proxy;
+  route::RouterOptions router;
+  std::chrono::seconds grace{180};
+  LogLevel log_level = LogLevel::kInfo;
+};
+StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
+
+}  // namespace troupe

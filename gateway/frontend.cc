@@ -1,0 +1,96 @@
+#include "gateway/frontend.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/core/api_tokenize.h"
+#include "common/core/json.h"
+
+namespace troupe {
+namespace {
+
+constexpr size_t kRequestIdMax = 128;
+
+ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendOptions& options) {
+  return parse_generate(request, GenerateRequest::Kind::kChat, options);
+}
+
+ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendOptions& options) {
+  return parse_generate(request, GenerateRequest::Kind::kCompletion, options);
+}
+
+// Any worker of the model counts the same: no prefix key, so the load decides.
+RoutedRequest text_only(std::string model) {
+  RoutedRequest routed;
+  routed.model = std::move(model);
+  routed.generates = false;
+  return routed;
+}
+
+ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendOptions& options) {
+  auto parsed = parse_tokenize_request(request.body, options.api);
+  if (!parsed.ok()) return parsed.error();
+  return text_only(std::move(parsed->source.model));
+}
+
+ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendOptions& options) {
+  auto parsed = parse_detokenize_request(request.body, options.api);
+  if (!parsed.ok()) return parsed.error();
+  return text_only(std::move(parsed->model));
+}
+
+}  // namespace
+
+ForwardParser forward_parser(std::string_view path) {
+  if (path == "/v1/chat/completions") return parse_chat;
+  if (path == "/v1/completions") return parse_completion;
+  if (path == "/tokenize") return parse_tokenize;
+  if (path == "/detokenize") return parse_detokenize;
+  return nullptr;
+}
+
+std::string request_id_of(const HttpRequest& request, std::string_view made) {
+  const std::string_view id = request.header("x-request-id");
+  const bool fit = !id.empty() && id.size() <= kRequestIdMax &&
+                   std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return std::string(fit ? id : made);
+}
+
+ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options) {
+  const std::string_view text = request.header("x-request-timeout-ms");
+  if (text.empty()) return options.request_timeout;
+  int64_t ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (error == std::errc::result_out_of_range && text.front() != '-') return options.request_timeout;
+  if (error != std::errc() || end != text.data() + text.size() || ms < 1) {
+    return ApiError::bad_field("x-request-timeout-ms",
+                               "x-request-timeout-ms must be a whole number of milliseconds, at least 1");
+  }
+  const int64_t most = std::chrono::duration_cast<std::chrono::milliseconds>(options.request_timeout).count();
+  return Duration(std::chrono::milliseconds(std::min(ms, most)));
+}
+
+ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
+                                        const FrontendOptions& options) {
+  auto parsed = kind == GenerateRequest::Kind::kChat ? parse_chat_request(request.body, options.api)
+                                                     : parse_completion_request(request.body, options.api);
+  if (!parsed.ok()) return parsed.error();
+  const std::string_view session = request.header("x-session-id");
+  RoutedRequest routed;
+  routed.key = route::make_prefix_key(*parsed, session);
+  routed.stream = parsed->stream;
+  routed.model = std::move(parsed->model);
+  return routed;
+}
+
+ApiResult<GenerateRequest::Kind> kind_of_body(std::string_view body) {
+  const auto value = parse_json(body);
+  if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
+  const bj::object* object = value->if_object();
+  if (object == nullptr) return ApiError::bad_field("", "the body must be a JSON object");
+  if (object->contains("messages")) return GenerateRequest::Kind::kChat;
+  if (object->contains("prompt")) return GenerateRequest::Kind::kCompletion;
+  return ApiError::bad_field("messages", "the body has neither 'messages' (chat) nor 'prompt' (completion)");
+}
+
+}  // namespace troupe

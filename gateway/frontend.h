@@ -1,0 +1,49 @@
+#pragma once
+
+// The first two phases: bytes → request, or an error in the API's shape; request → what routing needs of it.
+// Plain functions, no sockets. What the gateway does not route by is parsed all the same, by the parser the
+// worker uses: a body that is wrong is refused here, before a node is bothered.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/core/api.h"
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+#include "gateway/route/prefix_key.h"
+
+namespace troupe {
+
+// What is kept of a request once it is parsed: its text stays in the body, which is forwarded as it came.
+struct RoutedRequest {
+  std::string model;  // empty where the body may leave it out, and does
+  bool stream = false;
+  bool generates = true;  // false: text in only, no answer to wait for and no cache to find
+  route::PrefixKey key;
+};
+
+struct FrontendOptions {
+  ApiLimits api;
+  Duration request_timeout = std::chrono::seconds(1800);
+};
+
+// The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible
+// characters), else `made`.
+std::string request_id_of(const HttpRequest& request, std::string_view made);
+
+// x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
+ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
+
+ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
+                                        const FrontendOptions& options);
+
+// The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
+using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
+                                                   const FrontendOptions& options);
+ForwardParser forward_parser(std::string_view path);
+
+// Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.
+ApiResult<GenerateRequest::Kind> kind_of_body(std::string_view body);
+
+}  // namespace troupe

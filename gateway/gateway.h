@@ -1,0 +1,57 @@
+#pragma once
+
+// The gateway put together: both listeners, the fleet and its probes, the router and its tick. One io_context
+// thread drives all of it.
+
+#include <memory>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+#include "common/net/task_group.h"
+#include "gateway/admin.h"
+#include "gateway/config.h"
+#include "gateway/instruments.h"
+#include "gateway/proxy.h"
+#include "gateway/route/router.h"
+#include "gateway/upstream/fleet.h"
+#include "gateway/upstream/prober.h"
+
+namespace troupe {
+
+class Gateway {
+ public:
+  Gateway(asio::io_context& io, const GatewayConfig& config, const Clock& clock, const Logger& log,
+          uint64_t seed);
+
+  Status start();  // binds both ports, begins to probe and to accept
+  uint16_t port() const { return main_server_.port(); }
+  uint16_t metrics_port() const { return metrics_server_.port(); }
+  // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
+  // everything has stopped.
+  Task<void> drain();
+
+  Proxy& proxy() { return proxy_; }
+  Fleet& fleet() { return fleet_; }
+  const route::Router& router() const { return router_; }
+
+ private:
+  Task<void> plan_every_second();
+
+  asio::io_context& io_;
+  const Clock& clock_;
+  std::chrono::seconds grace_;
+  Metrics metrics_;
+  Instruments instruments_;
+  route::Router router_;
+  Fleet fleet_;
+  Prober prober_;
+  Proxy proxy_;
+  Admin admin_;
+  HttpServer main_server_;
+  HttpServer metrics_server_;
+  TaskGroup background_;
+};
+
+}  // namespace troupe

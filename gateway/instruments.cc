@@ -1,0 +1,79 @@
+#include "gateway/instruments.h"
+
+namespace troupe {
+namespace {
+const std::vector<double> kOwnCoreBuckets{5e-6,   1e-5,   2e-5, 4e-5, 6e-5, 1e-4,
+                                          1.5e-4, 2.5e-4, 5e-4, 1e-3, 5e-3, 2e-2};
+}  // namespace
+
+std::string_view failure_name(route::FailureKind kind) {
+  switch (kind) {
+    case route::FailureKind::kConnect:
+      return "connect";
+    case route::FailureKind::kTransport:
+      return "transport";
+    case route::FailureKind::kStatus:
+      return "status";
+    case route::FailureKind::kBody:
+      return "body";
+    case route::FailureKind::kDeadline:
+      return "deadline";
+    case route::FailureKind::kLocal:
+      return "local";
+  }
+  return "transport";
+}
+
+Instruments::Instruments(Metrics& metrics)
+    : in_flight(metrics.gauge("troupe_gateway_requests_in_flight", "Requests being answered now.")),
+      ttfb(metrics.histogram("troupe_gateway_time_to_first_byte_seconds",
+                             "From a request's arrival to the first byte of its answer.", kTtftBuckets)),
+      own_core(metrics.histogram("troupe_gateway_own_seconds",
+                                 "Time the gateway itself computes on a request: parse, prefix key, choice.",
+                                 kOwnCoreBuckets)),
+      client_gone(metrics.counter("troupe_gateway_client_gone_total", "Requests whose client went away.")),
+      broken_streams(metrics.counter("troupe_gateway_broken_answers_total",
+                                     "Answers a worker broke off after their first byte.")),
+      metrics_(metrics),
+      expected_tokens_(metrics.counter("troupe_gateway_cached_tokens_expected_total",
+                                       "Predicted cached tokens of answers whose usage was seen.")),
+      actual_tokens_(metrics.counter("troupe_gateway_cached_tokens_actual_total",
+                                     "Cached tokens by the workers' own count, of the same answers.")) {
+  for (size_t i = 0; i < route::kBranchCount; ++i) {
+    const auto branch = static_cast<route::Branch>(i);
+    by_branch_[i] = &metrics.counter("troupe_gateway_decisions_total", "Requests sent, by why that node.",
+                                     {{"branch", std::string(route::branch_name(branch))}});
+  }
+  for (const auto kind : {route::FailureKind::kConnect, route::FailureKind::kTransport,
+                          route::FailureKind::kStatus, route::FailureKind::kBody}) {
+    by_failure_[kind] =
+        &metrics.counter("troupe_gateway_retries_total", "Requests sent again, by what failed.",
+                         {{"failure", std::string(failure_name(kind))}});
+  }
+}
+
+void Instruments::request_done(int http_status) {
+  // A worker may answer with any number; only what HTTP defines becomes a label.
+  const int code = http_status >= 100 && http_status < 600 ? http_status : 0;
+  Counter*& counter = by_status_[code];
+  if (counter == nullptr) {
+    counter = &metrics_.counter("troupe_gateway_requests_total", "Requests answered, by HTTP status.",
+                                {{"code", std::to_string(code)}});
+  }
+  counter->Increment();
+}
+
+void Instruments::decided(route::Branch branch) {
+  by_branch_[static_cast<size_t>(branch)]->Increment();
+}
+
+void Instruments::retried(route::FailureKind failure) {
+  if (const auto it = by_failure_.find(failure); it != by_failure_.end()) it->second->Increment();
+}
+
+void Instruments::cached_tokens(int64_t expected, int64_t actual) {
+  expected_tokens_.Increment(static_cast<double>(expected));
+  actual_tokens_.Increment(static_cast<double>(actual));
+}
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+#pragma once
+
+// What the gateway counts. Handles are made once; the labels that vary are few and bounded (statuses,
+// branches, workers).
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/core/metrics.h"
+#include "gateway/route/node_choice.h"
+#include "gateway/route/retry.h"
+
+namespace troupe {
+
+class Instruments {
+ public:
+  explicit Instruments(Metrics& metrics);
+
+  void request_done(int http_status);
+  void decided(route::Branch branch);
+  void retried(route::FailureKind failure);
+  void cached_tokens(int64_t expected, int64_t actual);
+
+  Gauge& in_flight;
+  Histogram& ttfb;      // from the request's arrival to the answer's first byte
+  Histogram& own_core;  // parse, key and choice: what the gateway itself computes
+  Counter& client_gone;
+  Counter& broken_streams;  // started answers that a worker broke off
+
+ private:
+  Metrics& metrics_;
+  std::map<int, Counter*> by_status_;
+  std::array<Counter*, route::kBranchCount> by_branch_{};
+  std::map<route::FailureKind, Counter*> by_failure_;
+  Counter& expected_tokens_;
+  Counter& actual_tokens_;
+};
+
+std::string_view failure_name(route::FailureKind kind);
+
+}  // namespace troupe

@@ -1,0 +1,106 @@
+// troupe-gateway: settings → parts → listen → until a signal → drain.
+
+#include <unistd.h>
+
+#include <boost/asio/basic_signal_set.hpp>
+#include <boost/asio/io_context.hpp>
+#include <csignal>
+#include <iostream>
+#include <random>
+
+#include "common/net/file_limit.h"
+#include "common/net/late_signals.h"
+#include "gateway/gateway.h"
+
+namespace troupe {
+namespace {
+
+constexpr int kBadUsage = 2;
+constexpr std::string_view kVersion = "troupe-gateway 0.1.0\n";
+
+using Signals = asio::basic_signal_set<Executor>;
+
+// The first SIGTERM or SIGINT drains; a second stops at once.
+Task<void> serve_until_signalled(Gateway& gateway, Signals& signals, const Logger& log,
+                                 asio::io_context& io) {
+  const int signal = co_await signals.async_wait(use_task);
+  log.info("draining", {{"signal", signal}, {"requests", gateway.proxy().requests_running()}});
+  signals.async_wait([&log](const boost::system::error_code& error, int second) {
+    if (error) return;
+    log.warn("stopped_at_once", {{"signal", second}});
+    _exit(0);
+  });
+  co_await gateway.drain();
+  log.info("stopped");
+  io.stop();
+}
+
+// A client's connection and its worker's, and what the process itself holds open.
+size_t files_needed(const GatewayConfig& config) {
+  return config.main_server.connections_max * 2 + 64;
+}
+
+int run(const GatewayConfig& config, const Logger& log) {
+  if (const Status status = raise_file_limit(files_needed(config)); !status.ok()) {
+    log.warn("file_limit_low", {{"why", to_std(status.message())}});
+  }
+  const LateSignals late_signals;
+  const SteadyClock clock;
+  asio::io_context io(1);
+  std::random_device seed;
+  Gateway gateway(io, config, clock, log, (static_cast<uint64_t>(seed()) << 32) | seed());
+  Signals signals(io.get_executor());
+  signals.add(SIGTERM);
+  signals.add(SIGINT);
+  if (const Status status = gateway.start(); !status.ok()) {
+    log.error("cannot_start", {{"why", to_std(status.message())}});
+    return 1;
+  }
+  log.info("listening", {{"host", config.main_server.host},
+                         {"port", gateway.port()},
+                         {"metrics_port", gateway.metrics_port()},
+                         {"workers", config.fleet.workers.size()}});
+  TaskGroup tasks(io.get_executor());
+  tasks.spawn(serve_until_signalled(gateway, signals, log, io));
+  io.run();
+  return 0;
+}
+
+int main_with(int argc, char** argv) {
+  GatewaySettings settings;
+  SettingsSchema schema("troupe-gateway", "routes role-play chat to the workers that hold its personas");
+  describe_settings(settings, schema);
+  const auto parsed = schema.parse(argc, argv);
+  if (!parsed.ok()) {
+    std::cerr << "troupe-gateway: " << parsed.status().message() << "\n";
+    return kBadUsage;
+  }
+  if (parsed->help) {
+    std::cout << schema.help();
+    return 0;
+  }
+  if (parsed->version) {
+    std::cout << kVersion;
+    return 0;
+  }
+  if (!parsed->positional.empty()) {
+    std::cerr << "troupe-gateway: '" << parsed->positional.front()
+              << "': there are no commands, only flags; see --help\n";
+    return kBadUsage;
+  }
+  const auto config = make_config(settings);
+  if (!config.ok()) {
+    std::cerr << "troupe-gateway: " << config.status().message() << "\n";
+    return kBadUsage;
+  }
+  if (parsed->check_config) return 0;
+  const Logger log(config->log_level);
+  return run(*config, log);
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) {
+  return troupe::main_with(argc, argv);
+}

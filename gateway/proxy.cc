@@ -1,0 +1,364 @@
+#include "gateway/proxy.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/json.h"
+#include "gateway/upstream/headers.h"
+
+namespace troupe {
+
+using route::Candidate;
+using route::FailureKind;
+using route::HealthEvent;
+
+// Counts a request as long as it lives, however it ends: a client that goes away ends it by an exception.
+class Proxy::Running {
+ public:
+  Running(Proxy& proxy, const Exchange& exchange) : proxy_(proxy), exchange_(exchange) {
+    proxy_.running_ += 1;
+    proxy_.instruments_.in_flight.Increment();
+  }
+  ~Running() {
+    proxy_.running_ -= 1;
+    proxy_.instruments_.in_flight.Decrement();
+    if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  Proxy& proxy_;
+  const Exchange& exchange_;
+};
+
+// What a try has booked at its node: given back also when the client's going away destroys the coroutine.
+class Proxy::Booking {
+ public:
+  Booking(Proxy& proxy, const RoutedRequest& routed, const Candidate& candidate)
+      : router_(proxy.router_),
+        clock_(proxy.clock_),
+        key_(routed.key),
+        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now())) {}
+  ~Booking() {
+    if (!finished_) router_.finished(key_, sent_, std::nullopt, clock_.now());
+  }
+  Booking(const Booking&) = delete;
+  Booking& operator=(const Booking&) = delete;
+
+  void first_byte() { router_.first_byte(key_, sent_, clock_.now()); }
+  void finish(const std::optional<route::AnswerCounts>& counts) {
+    finished_ = true;
+    router_.finished(key_, sent_, counts, clock_.now());
+  }
+  int64_t expect_cached() const { return sent_.expect_cached; }
+
+ private:
+  route::Router& router_;
+  const Clock& clock_;
+  const route::PrefixKey& key_;
+  route::Sent sent_;
+  bool finished_ = false;
+};
+
+namespace {
+
+// The worker's status is worth passing on (with its Retry-After), its body was not: say it in the API's
+// shape.
+void give_body(ForwardResult& result) {
+  const std::string message = absl::StrCat("the worker answered ", result.status, " and said no more");
+  ApiError error = result.status == 429   ? ApiError::overloaded(message, 0)
+                   : result.status == 503 ? ApiError::unavailable(message)
+                                          : ApiError::internal(message);
+  error.http_status = result.status;
+  std::erase_if(result.held_headers, [](const auto& header) {
+    return header.first == "content-type" || header.first == "content-encoding";
+  });
+  result.held_headers.emplace_back("content-type", "application/json");
+  result.held_body = error.to_json();
+}
+
+}  // namespace
+
+Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
+    : options_(options),
+      fleet_(parts.fleet),
+      router_(parts.router),
+      instruments_(parts.instruments),
+      clock_(parts.clock),
+      log_(parts.log),
+      retry_budget_(options.retry),
+      ids_(seed) {}
+
+Task<void> Proxy::handle(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  const ForwardParser parse = forward_parser(request.path);
+  if (parse != nullptr && request.method == "POST") {
+    co_await route_and_forward(exchange, parse);
+    co_return;
+  }
+  Flight flight;
+  flight.started = clock_.now();
+  flight.request_id = request_id_of(request, made_request_id());
+  const bool get = request.method == "GET" || request.method == "HEAD";
+  const bool known_get = request.path == "/v1/models" || request.path == "/health";
+  if (get && request.path == "/v1/models") {
+    std::string body = models_json(fleet_.models());
+    co_await answer(exchange, flight, 200, std::move(body));
+  } else if (get && request.path == "/health") {
+    auto [status, body] = health();
+    co_await answer(exchange, flight, status, std::move(body));
+  } else {
+    ApiError error =
+        ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path, " here"));
+    error.http_status = known_get || parse != nullptr ? 405 : 404;
+    error.code = error.http_status == 405 ? "method_not_allowed" : "not_found";
+    const std::string_view allow = known_get ? "GET, HEAD" : parse != nullptr ? "POST" : "";
+    co_await refuse(exchange, flight, error, allow);
+  }
+}
+
+Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
+  Running running(*this, exchange);
+  Flight flight;
+  flight.started = clock_.now();
+  flight.request_id = request_id_of(exchange.request(), made_request_id());
+  ApiResult<bool> go = admit();
+  if (go.ok()) go = prepare(exchange.request(), parse, flight);
+  if (!go.ok()) {
+    co_await refuse(exchange, flight, go.error());
+    co_return;
+  }
+  co_await forward(exchange, flight);
+}
+
+ApiResult<bool> Proxy::admit() const {
+  if (draining_)
+    return ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
+  if (running_ > options_.requests_max) {
+    return ApiError::overloaded(
+        absl::StrCat("this gateway has ", options_.requests_max, " requests at once, its limit"), 1);
+  }
+  return true;
+}
+
+// parse, prefix_key, choose: all that the gateway computes itself.
+ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, Flight& flight) {
+  auto timeout = timeout_of(request, options_);
+  if (!timeout.ok()) return timeout.error();
+  flight.deadline = Deadline::after(flight.started, *timeout);
+  auto routed = parse(request, options_);
+  if (!routed.ok()) return routed.error();
+  flight.routed = std::move(*routed);
+  if (flight.routed.model.empty()) {
+    auto model = only_model();
+    if (!model.ok()) return model.error();
+    flight.routed.model = std::move(*model);
+  }
+  router_.refine(flight.routed.key);
+  flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
+  instruments_.own_core.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
+  if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
+  return true;
+}
+
+// The model of a body that names none.
+ApiResult<std::string> Proxy::only_model() const {
+  const std::vector<std::string> models = router_.view().models();
+  if (models.empty()) return no_candidate("");
+  if (models.size() > 1) {
+    return ApiError::bad_field("model", absl::StrCat("'model' is required: ", models.size(),
+                                                     " models are served here, see GET /v1/models"));
+  }
+  return models.front();
+}
+
+ApiError Proxy::no_candidate(const std::string& model) const {
+  if (!fleet_.probed())
+    return ApiError::unavailable("the gateway has just started and is still looking for its workers");
+  if (router_.view().knows_model(model)) {
+    return ApiError::unavailable(absl::StrCat("no worker that serves '", model, "' is ready"));
+  }
+  if (router_.view().routable_count() == 0) return ApiError::unavailable("no worker is ready");
+  return ApiError::not_found_model(model);
+}
+
+// Down the order of candidates until one answers.
+Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
+  retry_budget_.earn(flight.started);
+  ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
+  const Candidate* full_node = nullptr;
+  while (true) {
+    flight.chosen = &flight.decision.order[flight.attempt];
+    flight.attempt += 1;
+    Booking booking(*this, flight.routed, *flight.chosen);
+    instruments_.decided(flight.chosen->branch);
+    const ForwardInput input = forward_input(exchange.request(), flight, booking);
+    ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
+    if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
+    learn(flight, booking, result);
+    if (result.end != ForwardResult::End::kFailed) {
+      instruments_.request_done(result.status);
+      if (result.end == ForwardResult::End::kBroken) instruments_.broken_streams.Increment();
+      co_return;
+    }
+    if (!try_next(exchange, flight, result)) {
+      if (result.failure.kind == FailureKind::kConnect && full_node != nullptr) {
+        flight.chosen = full_node;
+        result = std::move(full);
+      }
+      co_await give_up(exchange, flight, result);
+      co_return;
+    }
+    instruments_.retried(result.failure.kind);
+    if (result.held && result.status == 429) {
+      full = std::move(result);
+      full_node = flight.chosen;
+    }
+  }
+}
+
+ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flight, Booking& booking) {
+  ForwardInput input;
+  input.target = request.target;
+  input.body = request.body;
+  input.deadline = flight.deadline;
+  input.client_stall = options_.client_stall;
+  input.headers = headers_for_worker(request);
+  const route::PrefixKey& key = flight.routed.key;
+  input.headers.emplace_back("x-request-id", flight.request_id);
+  if (!key.set.is_zero()) {
+    input.headers.emplace_back("x-troupe-set", key.set.hex());
+    input.headers.emplace_back("x-troupe-prefix-messages", std::to_string(key.prefix_messages));
+  }
+  if (!key.session.is_zero()) input.headers.emplace_back("x-troupe-session", key.session.hex());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
+  input.headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
+  input.answer_headers = own_headers(flight);
+  input.on_first_byte = [this, &flight, &booking] {
+    booking.first_byte();
+    if (flight.routed.generates)
+      instruments_.ttfb.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
+  };
+  return input;
+}
+
+// What this try teaches about the node: its health where it failed, its cache where it answered.
+void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& result) {
+  const route::NodeIndex node = flight.chosen->node;
+  if (result.end == ForwardResult::End::kAnswered) {
+    const auto counts = result.usage.counts();
+    booking.finish(counts);
+    fleet_.on_event(node, HealthEvent::kAnswered);
+    if (counts && counts->has_cached)
+      instruments_.cached_tokens(booking.expect_cached(), counts->cached_tokens);
+    return;
+  }
+  booking.finish(std::nullopt);
+  if (result.failure.kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
+  // Where the client held the worker back for long, the worker may have had enough of us: no fault of its
+  // own.
+  const bool broke =
+      result.failure.kind == FailureKind::kTransport || result.failure.kind == FailureKind::kBody;
+  if (broke && !result.client_stalled) {
+    fleet_.on_event(node, HealthEvent::kTransportError);
+  }
+  log_.debug("try_failed", {{"request", flight.request_id},
+                            {"worker", fleet_.id(node)},
+                            {"attempt", flight.attempt},
+                            {"failure", failure_name(result.failure.kind)},
+                            {"status", result.status},
+                            {"error", to_std(result.error.message())}});
+}
+
+bool Proxy::try_next(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
+  route::AttemptState state;
+  state.attempts = static_cast<int>(flight.attempt);
+  state.candidates_left = static_cast<int>(flight.decision.order.size() - flight.attempt);
+  state.first_byte_sent = exchange.head_sent();
+  const TimePoint now = clock_.now();
+  state.remaining = flight.deadline.remaining(now);
+  return route::decide_retry(result.failure, state, retry_budget_, now) == route::RetryAction::kNextCandidate;
+}
+
+Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResult& result) {
+  if (result.held && result.failure.kind == FailureKind::kStatus) {
+    if (result.held_body.empty()) give_body(result);
+    HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
+    instruments_.request_done(result.status);
+    co_await exchange.respond(result.status, headers, std::move(result.held_body));
+    co_return;
+  }
+  ApiError error =
+      ApiError::unavailable(absl::StrCat("no worker could be reached (", flight.attempt, " tried)"));
+  switch (result.failure.kind) {
+    case FailureKind::kConnect:
+      break;
+    case FailureKind::kLocal:
+      error = ApiError::overloaded("this gateway has no connection left to ask a worker with", 1);
+      error.http_status = 503;  // nobody asked too much: the gateway is short of descriptors
+      error.type = "server_error";
+      break;
+    case FailureKind::kDeadline:
+      error = ApiError::deadline("the request's time was over before a worker answered");
+      break;
+    case FailureKind::kStatus:
+    case FailureKind::kTransport:
+    case FailureKind::kBody:
+      error.http_status = 502;
+      error.code = "bad_gateway";
+      error.message =
+          absl::StrCat("the worker broke off before its answer was complete (", flight.attempt, " tried)");
+      break;
+  }
+  co_await refuse(exchange, flight, error);
+}
+
+Task<void> Proxy::answer(Exchange& exchange, const Flight& flight, int status, std::string body) {
+  HeaderList headers = own_headers(flight);
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+Task<void> Proxy::refuse(Exchange& exchange, const Flight& flight, const ApiError& error,
+                         std::string_view allow) {
+  HeaderList headers = own_headers(flight);
+  headers.emplace_back("content-type", "application/json");
+  if (!allow.empty()) headers.emplace_back("allow", allow);
+  if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
+  if (draining_) exchange.close_after();
+  instruments_.request_done(error.http_status);
+  std::string body = error.to_json();
+  co_await exchange.respond(error.http_status, headers, std::move(body));
+}
+
+HeaderList Proxy::own_headers(const Flight& flight) const {
+  HeaderList headers;
+  headers.reserve(8);
+  headers.emplace_back("x-request-id", flight.request_id);
+  headers.emplace_back("x-route-decision", route_decision(flight));
+  return headers;
+}
+
+// set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
+std::string Proxy::route_decision(const Flight& flight) const {
+  const Hash128& set = flight.routed.key.set;
+  const Candidate* c = flight.chosen;
+  std::string out = "set=";
+  out += set.is_zero() ? std::string("-") : set.hex();
+  absl::StrAppend(&out, ";node=", c == nullptr ? "-" : fleet_.id(c->node));
+  absl::StrAppend(&out, ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)));
+  absl::StrAppend(&out, ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached);
+  absl::StrAppend(&out, ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
+  return out;
+}
+
+std::string Proxy::made_request_id() {
+  Hash128 id;
+  id.hi = ids_.next();
+  id.lo = ids_.next();
+  return "req-" + id.hex();
+}
+
+}  // namespace troupe

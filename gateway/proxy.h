@@ -1,0 +1,101 @@
+#pragma once
+
+// The gateway's main port, and the life of a request in it:
+//
+//   parse → prefix_key → choose → forward          (parse and prefix_key: frontend.h; choose: route/router.h;
+//                                                    forward: upstream/forward.h, once a candidate)
+//
+// Every answer, errors too, carries x-request-id and x-route-decision, by which an operator sees where a
+// request went and why. The client going away cancels the handler, and with it the request at the worker.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/core/log.h"
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+#include "gateway/frontend.h"
+#include "gateway/instruments.h"
+#include "gateway/route/retry.h"
+#include "gateway/route/router.h"
+#include "gateway/upstream/fleet.h"
+#include "gateway/upstream/forward.h"
+
+namespace troupe {
+
+struct ProxyOptions : FrontendOptions {
+  size_t requests_max = 4096;  // at once; more are answered 429
+  route::RetryOptions retry;
+  Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
+};
+
+class Proxy {
+ public:
+  struct Parts {
+    Fleet& fleet;
+    route::Router& router;
+    Instruments& instruments;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed);
+
+  Task<void> handle(Exchange& exchange);
+  // From now on new requests are refused (503, Connection: close), running ones go on.
+  void start_drain() { draining_ = true; }
+  bool draining() const { return draining_; }
+  bool healthy() const { return !draining_ && fleet_.ready(); }
+  size_t requests_running() const { return running_; }
+
+  // GET /health: status and body.
+  std::pair<int, std::string> health() const;
+  // Where would this body go? Nothing is sent. JSON, or the error the body would get.
+  ApiResult<std::string> explain(const HttpRequest& request);
+
+ private:
+  // What is known of a request so far; grows as the phases go.
+  struct Flight {
+    TimePoint started;
+    std::string request_id;
+    Deadline deadline;
+    RoutedRequest routed;
+    route::Decision decision;
+    size_t attempt = 0;  // of decision.order, from 1; 0: nothing was sent
+    const route::Candidate* chosen = nullptr;
+  };
+  class Running;
+  class Booking;
+
+  Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
+  ApiResult<bool> admit() const;
+  ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  ApiResult<std::string> only_model() const;
+  ApiError no_candidate(const std::string& model) const;
+  Task<void> forward(Exchange& exchange, Flight& flight);
+  ForwardInput forward_input(const HttpRequest& request, const Flight& flight, Booking& booking);
+  bool try_next(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
+  void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
+  Task<void> give_up(Exchange& exchange, const Flight& flight, ForwardResult& result);
+
+  Task<void> answer(Exchange& exchange, const Flight& flight, int status, std::string body);
+  // `allow`: of a 405.
+  Task<void> refuse(Exchange& exchange, const Flight& flight, const ApiError& error,
+                    std::string_view allow = {});
+  HeaderList own_headers(const Flight& flight) const;
+  std::string route_decision(const Flight& flight) const;
+  std::string made_request_id();
+
+  ProxyOptions options_;
+  Fleet& fleet_;
+  route::Router& router_;
+  Instruments& instruments_;
+  const Clock& clock_;
+  const Logger& log_;
+  route::RetryBudget retry_budget_;
+  route::Random ids_;
+  size_t running_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace troupe

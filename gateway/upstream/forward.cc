@@ -1,0 +1,236 @@
+#include "gateway/upstream/forward.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/core/api_error.h"
+#include "common/core/sse.h"
+#include "gateway/upstream/headers.h"
+
+namespace troupe {
+namespace {
+
+using route::FailureKind;
+
+constexpr size_t kHeldBodyMax = 64u << 10;  // of an answer that may yet be replaced by another worker's
+constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
+
+void fail(ForwardResult& result, FailureKind kind, Status error) {
+  if (error.code() == absl::StatusCode::kDeadlineExceeded) kind = FailureKind::kDeadline;
+  result.failure.kind = kind;
+  result.failure.http_status = result.status;
+  result.error = std::move(error);
+}
+
+bool is_event_stream(const ClientAnswer& answer) {
+  return answer.header("content-type").starts_with("text/event-stream");
+}
+
+// The worker's answer is one that another worker might better: keep it, in case none does.
+Task<void> hold(ClientAnswer& answer, ForwardResult& result) {
+  auto body = co_await answer.read_all(kHeldBodyMax);
+  if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
+    fail(result, FailureKind::kDeadline, body.status());
+    co_return;
+  }
+  result.held = true;
+  result.held_headers = answer.headers();
+  if (body.ok()) result.held_body = *std::move(body);
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
+}
+
+TimePoint steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
+struct Relay {
+  Exchange& exchange;
+  ClientAnswer& answer;
+  const ForwardInput& input;
+  ForwardResult& result;
+  bool begun = false;
+
+  // A head alone says nothing: some servers send it before they have begun to compute.
+  void first_byte() {
+    if (begun) return;
+    begun = true;
+    // What a worker refuses it has not computed.
+    if (result.status / 100 == 2) input.on_first_byte();
+  }
+
+  void wrote(TimePoint since) {
+    if (steady_now() - since > input.client_stall) result.client_stalled = true;
+  }
+};
+
+// Passes on what `pending` holds and all that follows. REQUIRES: nothing was sent yet.
+Task<void> relay_rest(Relay& relay, std::string pending) {
+  HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+  co_await relay.exchange.start(relay.result.status, headers);
+  bool more = true;
+  while (more) {
+    relay.result.usage.feed(pending);
+    const TimePoint before = steady_now();
+    co_await relay.exchange.write(pending);
+    relay.wrote(before);
+    auto next = co_await relay.answer.read(pending);
+    if (!next.ok()) {
+      // Not an event stream, so there is no way to say it but to cut the answer short.
+      relay.result.end = ForwardResult::End::kBroken;
+      fail(relay.result, FailureKind::kBody, next.status());
+      co_return;
+    }
+    more = *next;
+  }
+  co_await relay.exchange.finish();
+  relay.result.end = ForwardResult::End::kAnswered;
+}
+
+Task<void> relay_whole(Relay& relay) {
+  std::string body;
+  std::string piece;
+  while (true) {
+    auto more = co_await relay.answer.read(piece);
+    if (!more.ok()) {
+      fail(relay.result, FailureKind::kBody, more.status());
+      co_return;
+    }
+    if (!*more) break;
+    relay.first_byte();
+    if (body.empty()) {
+      body.swap(piece);
+    } else {
+      body += piece;
+    }
+    if (body.size() > relay.input.whole_bytes_max) {
+      co_await relay_rest(relay, std::move(body));
+      co_return;
+    }
+  }
+  relay.result.usage.feed(body);
+  HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+  co_await relay.exchange.respond(relay.result.status, headers, std::move(body));
+  relay.result.end = ForwardResult::End::kAnswered;
+}
+
+// The client has some of the stream: tell it in the stream's own language, and end without [DONE].
+Task<void> end_broken_stream(Relay& relay, Status error) {
+  relay.result.end = ForwardResult::End::kBroken;
+  fail(relay.result, FailureKind::kBody, std::move(error));
+  const bool late = relay.result.failure.kind == FailureKind::kDeadline;
+  const ApiError told =
+      late ? ApiError::deadline("the request's time was over before its answer was complete")
+           : ApiError::unavailable("the worker broke off before the answer was complete; ask again");
+  std::string event;
+  append_sse_data(event, told.to_json());
+  relay.exchange.close_after();
+  co_await relay.exchange.write(event);
+  co_await relay.exchange.finish();
+}
+
+Task<void> relay_stream(Relay& relay) {
+  std::string piece;
+  std::string held;  // the beginning of an event whose end has not come
+  bool started = false;
+  while (true) {
+    auto more = co_await relay.answer.read(piece);
+    if (!more.ok() && !started) {
+      fail(relay.result, FailureKind::kBody, more.status());
+      co_return;
+    }
+    if (!more.ok()) {
+      co_await end_broken_stream(relay, more.status());
+      co_return;
+    }
+    if (!*more) break;
+    relay.first_byte();
+    if (!held.empty()) {
+      held += piece;
+      piece.swap(held);
+      held.clear();
+    }
+    const size_t whole = piece.size() > kHeldEventMax ? piece.size() : whole_events(piece);
+    if (whole < piece.size()) {
+      held.assign(piece, whole);
+      piece.resize(whole);
+    }
+    if (piece.empty()) continue;
+    if (!started) {
+      HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+      co_await relay.exchange.start(relay.result.status, headers);
+      started = true;
+    }
+    const size_t error_end = error_event_end(piece);
+    if (error_end != std::string_view::npos) piece.resize(error_end);  // no [DONE] after an error
+    relay.result.usage.feed(piece);
+    const TimePoint before = steady_now();
+    co_await relay.exchange.write(piece);
+    relay.wrote(before);
+    if (error_end != std::string_view::npos) {
+      co_await relay.exchange.finish();
+      relay.result.end = ForwardResult::End::kBroken;
+      fail(relay.result, FailureKind::kStatus,
+           absl::UnavailableError("the worker told an error in its stream"));
+      co_return;
+    }
+  }
+  if (!started) {
+    HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+    co_await relay.exchange.start(relay.result.status, headers);
+  }
+  if (!held.empty()) co_await relay.exchange.write(held);
+  co_await relay.exchange.finish();
+  relay.result.end = ForwardResult::End::kAnswered;
+}
+
+}  // namespace
+
+size_t whole_events(std::string_view bytes) {
+  const auto end_of = [](size_t at, size_t length) { return at == std::string_view::npos ? 0 : at + length; };
+  if (bytes.ends_with("\n\n")) return bytes.size();  // the usual case: a worker writes whole events
+  return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
+}
+
+size_t error_event_end(std::string_view events) {
+  constexpr std::string_view kBegin = "data: {\"error\"";
+  for (size_t at = events.find(kBegin); at != std::string_view::npos; at = events.find(kBegin, at + 1)) {
+    const std::string_view before = events.substr(0, at);
+    if (!before.empty() && !before.ends_with("\n\n") && !before.ends_with("\r\n\r\n")) continue;
+    const size_t end = std::min(events.find("\n\n", at), events.find("\r\n\r\n", at));
+    if (end == std::string_view::npos) return events.size();
+    return end + (events[end] == '\n' ? 2 : 4);
+  }
+  return std::string_view::npos;
+}
+
+Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input) {
+  ForwardResult result;
+  ClientRequest request;
+  request.method = "POST";
+  request.target = input.target;
+  request.headers = input.headers;
+  request.body = input.body;
+  auto sent = co_await client.send(request, input.deadline);
+  if (!sent.ok()) {
+    const bool connecting = send_phase(sent.status()) == SendPhase::kConnect;
+    const bool local = connecting && sent.status().code() == absl::StatusCode::kResourceExhausted;
+    const FailureKind kind = connecting ? FailureKind::kConnect : FailureKind::kTransport;
+    fail(result, local ? FailureKind::kLocal : kind, sent.status());
+    co_return result;
+  }
+  ClientAnswer& answer = **sent;
+  result.status = answer.status();
+  if (route::retryable_status(result.status)) {
+    co_await hold(answer, result);
+    co_return result;
+  }
+  Relay relay{exchange, answer, input, result};
+  if (is_event_stream(answer)) {
+    co_await relay_stream(relay);
+  } else {
+    co_await relay_whole(relay);
+  }
+  co_return result;
+}
+
+}  // namespace troupe

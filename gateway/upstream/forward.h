@@ -1,0 +1,66 @@
+#pragma once
+
+// One try of one request at one worker: send the client's bytes over a pooled connection, stream the answer
+// back as it comes, each read waiting for the write before it (that is the backpressure). Says how it ended;
+// whether to try again is decided elsewhere (route/retry.h), from exactly that.
+//
+// Until something was sent to the client the whole request can be tried elsewhere, so the head waits: a whole
+// answer is taken up to `whole_bytes_max` before its head goes out, and a stream's head goes with its first
+// event. A stream is passed on in whole events, so that an error event can follow wherever the worker breaks
+// off.
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "common/net/http_client.h"
+#include "common/net/http_server.h"
+#include "gateway/route/retry.h"
+#include "gateway/upstream/usage.h"
+
+namespace troupe {
+
+struct ForwardInput {
+  std::string_view target;    // path and query, as the client sent it
+  std::string_view body;      // must outlive the call
+  HeaderList headers;         // for the worker
+  HeaderList answer_headers;  // ours, for the client
+  Deadline deadline;
+  size_t whole_bytes_max = 1u << 20;
+  // A write to the client that takes longer than this has stopped the worker, which may break off for it.
+  Duration client_stall = std::chrono::seconds(5);
+  std::function<void()> on_first_byte;  // the worker has begun to answer
+};
+
+struct ForwardResult {
+  enum class End : uint8_t {
+    kAnswered,  // the client has the whole answer
+    kFailed,    // nothing was sent to the client
+    kBroken,    // the worker broke off, or told an error, after the first byte; the client was told, as far
+                // as it can be
+  };
+  End end = End::kFailed;
+  int status = 0;               // of the answer; 0: there was none
+  route::Failure failure;       // kFailed, kBroken
+  Status error;                 // likewise
+  bool client_stalled = false;  // the client held the worker back for longer than client_stall
+  // kFailed by status: the worker's answer, to be passed on if nobody else does better. Its body is empty
+  // where it was, broke off, or is too large to keep.
+  bool held = false;
+  HeaderList held_headers;
+  std::string held_body;
+  UsageTap usage;
+};
+
+// Throws only what Exchange does: the client is gone, or this task was cancelled.
+Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input);
+
+// How much of `bytes` is whole events (up to and including the last blank line).
+size_t whole_events(std::string_view bytes);
+// Where the first error event in these whole events ends ("data: {"error"…", the way OpenAI-like servers tell
+// what went wrong after the head); npos where there is none.
+size_t error_event_end(std::string_view events);
+
+}  // namespace troupe

@@ -1,0 +1,140 @@
+#include "gateway/upstream/prober.h"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+
+#include "common/net/timer.h"
+
+namespace troupe {
+
+using route::HealthEvent;
+using route::NodeState;
+
+namespace {
+constexpr std::string_view kFirstReadyPath = "/readyz";
+
+bool not_there(int http_status) {
+  return http_status == 404 || http_status == 405;
+}
+}  // namespace
+
+struct Prober::Target {
+  Target(Executor executor, route::NodeIndex index) : node(index), timer(executor) {}
+
+  route::NodeIndex node;
+  Timer timer;
+  std::string ready_path{kFirstReadyPath};
+  bool has_load = true;  // until it is seen not to be there
+  bool awaited = false;  // a suspicion came while it was being probed
+  TimePoint asked_at{};
+};
+
+Prober::Prober(Executor executor, Fleet& fleet, const Clock& clock, const ProberOptions& options)
+    : executor_(executor), fleet_(fleet), clock_(clock), options_(options) {
+  for (route::NodeIndex i = 0; i < fleet.size(); ++i)
+    targets_.push_back(std::make_unique<Target>(executor, i));
+  fleet_.on_suspicion = [this](route::NodeIndex node) {
+    targets_[node]->awaited = true;
+    targets_[node]->timer.cancel();
+  };
+}
+
+Prober::~Prober() {
+  fleet_.on_suspicion = nullptr;
+}
+
+void Prober::start(TaskGroup& group) {
+  for (const auto& target : targets_) group.spawn(watch(*target));
+}
+
+Task<void> Prober::watch(Target& target) {
+  while (true) {
+    target.awaited = false;
+    target.asked_at = clock_.now();
+    co_await probe(target);
+    const auto pause = target.awaited ? options_.suspicion_interval : options_.interval;
+    target.timer.expires_at(target.asked_at + pause);
+    boost::system::error_code error;
+    co_await target.timer.async_wait(asio::redirect_error(use_task, error));
+    // Cancelled by a suspicion: probe now, but no more often than the suspicion interval. (Cancellation of
+    // this task itself throws from the next co_await.)
+    if (error && clock_.now() < target.asked_at + options_.suspicion_interval) {
+      target.timer.expires_at(target.asked_at + options_.suspicion_interval);
+      co_await target.timer.async_wait(asio::redirect_error(use_task, error));
+    }
+  }
+}
+
+Task<void> Prober::probe(Target& target) {
+  // What comes back from the dead may be another program, which has what the last one had not.
+  const NodeState state = fleet_.state(target.node);
+  if (state == NodeState::kDead || state == NodeState::kUnknown) {
+    target.ready_path = kFirstReadyPath;
+    target.has_load = true;
+  }
+  const bool ready = co_await ask_ready(target);
+  if (!ready) co_return;
+  const bool models = co_await ask_models(target);
+  if (!models) co_return;
+  // Models first, state last: a worker is never routable with nothing to serve.
+  fleet_.on_event(target.node, HealthEvent::kProbeOk);
+  if (target.has_load) co_await ask_load(target);
+}
+
+// False when the worker isn't ready (the event has been told then) or could not be asked.
+Task<bool> Prober::ask_ready(Target& target) {
+  while (!target.ready_path.empty()) {
+    const Reply reply = co_await get(target, target.ready_path);
+    if (not_there(reply.status)) {  // the next path, for as long as the worker lives
+      target.ready_path = target.ready_path == kFirstReadyPath ? "/health" : "";
+      continue;
+    }
+    if (reply.status == 200) co_return true;
+    if (reply.local) co_return false;  // says nothing of the worker
+    fleet_.on_event(target.node, reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail);
+    co_return false;
+  }
+  co_return true;
+}
+
+Task<bool> Prober::ask_models(Target& target) {
+  const Reply reply = co_await get(target, "/v1/models");
+  if (reply.status == 200) {
+    auto models = parse_models(reply.body);
+    if (models.ok()) {
+      fleet_.set_models(target.node, std::move(models.value()));
+      co_return true;
+    }
+  }
+  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail);
+  co_return false;
+}
+
+Task<void> Prober::ask_load(Target& target) {
+  const Reply reply = co_await get(target, "/v1/load");
+  // One bad answer is no reason to stop: a new epoch (an empty cache) is seen only here.
+  if (not_there(reply.status)) target.has_load = false;
+  if (reply.status != 200) co_return;
+  auto report = parse_load_report(reply.body);
+  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()));
+}
+
+Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
+  ClientRequest request;
+  request.target = path;
+  const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
+  Reply reply;
+  auto answer = co_await fleet_.client(target.node).send(request, deadline);
+  if (!answer.ok()) {
+    reply.local = answer.status().code() == absl::StatusCode::kResourceExhausted;
+    co_return reply;
+  }
+  auto body = co_await (*answer)->read_all(options_.body_bytes_max);
+  if (!body.ok()) co_return reply;
+  reply.status = (*answer)->status();
+  reply.body = *std::move(body);
+  co_return reply;
+}
+
+}  // namespace troupe

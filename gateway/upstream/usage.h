@@ -1,0 +1,26 @@
+#pragma once
+
+// The worker's own token counts, read off an answer as it passes: only its last bytes are kept, and nothing
+// of it is altered. Works for whole answers and for streams with include_usage, of any OpenAI-like server.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gateway/route/expect.h"
+
+namespace troupe {
+
+// Keeps the last kTailBytes of what it is fed.
+class UsageTap {
+ public:
+  static constexpr size_t kTailBytes = 2048;
+  void feed(std::string_view bytes);
+  // The last usage object seen, if there is one that makes sense.
+  std::optional<route::AnswerCounts> counts() const;
+
+ private:
+  std::string tail_;
+};
+
+}  // namespace troupe

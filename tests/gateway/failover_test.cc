@@ -1,0 +1,333 @@
+// What happens when workers fail: retries before the first byte, an honest end after it, drain.
+
+#include <set>
+#include <thread>
+
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+const std::string kCard(1200, 'c');
+
+TEST(Failover, ARefusedConnectionGoesToTheNextCandidate) {
+  Loop loop;
+  StubWorker dying(loop, answer_whole), healthy(loop, answer_whole);
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = 60s;  // the requests find out, not the probes
+  config.prober.suspicion_interval = 60s;
+  TestGateway gateway(loop, {dying.endpoint(), healthy.endpoint()}, config);
+  dying.stop();
+  int retried = 0;
+  for (int i = 0; i < 30; ++i) {
+    const Answer answer = gateway.ask(chat_body(kCard + std::to_string(i), "x"));
+    EXPECT_EQ(answer.status, 200) << i;
+    EXPECT_EQ(answer.route("node"), healthy.id());
+    retried += answer.route("attempt") == "2" ? 1 : 0;
+  }
+  EXPECT_GE(retried, 1);
+  EXPECT_LE(retried, 1) << "a suspect is asked last: one failure is enough";
+  EXPECT_EQ(gateway.worker_state(0), "suspect");
+  EXPECT_EQ(gateway.metric("troupe_gateway_retries_total{failure=\"connect\"}"), retried);
+}
+
+TEST(Failover, AnErrorStatusGoesToTheNextCandidate) {
+  for (const int status : {500, 502, 503, 507, 524, 429}) {
+    Loop loop;
+    StubWorker ill(loop, answer_status(status)), healthy(loop, answer_whole);
+    TestGateway gateway(loop, {ill.endpoint(), healthy.endpoint()});
+    for (int i = 0; i < 10; ++i) {
+      const Answer answer = gateway.ask(chat_body(kCard + std::to_string(i), "x"));
+      EXPECT_EQ(answer.status, 200) << status;
+      EXPECT_EQ(answer.route("node"), healthy.id());
+    }
+    EXPECT_FALSE(ill.seen.empty());
+  }
+}
+
+TEST(Failover, TokenizingGoesToTheNextCandidateLikeAnyRequest) {
+  Loop loop;
+  StubWorker ill(loop, answer_status(503)), healthy(loop, answer_whole);
+  TestGateway gateway(loop, {ill.endpoint(), healthy.endpoint()});
+  const std::pair<std::string, std::string> requests[] = {
+      {"/tokenize", R"({ "prompt":"a" })"}, {"/detokenize", R"({"model":"demo", "tokens":[1]})"}};
+  for (const auto& [path, body] : requests) {
+    std::set<std::string> attempts;
+    for (int i = 0; i < 12; ++i) {
+      RawPeer peer = gateway.connect();
+      peer.send(http_post(path, body));
+      const Answer answer = read_answer(peer);
+      EXPECT_EQ(answer.status, 200);
+      EXPECT_EQ(answer.route("node"), healthy.id());
+      EXPECT_EQ(answer.route("set"), "-");
+      EXPECT_EQ(healthy.seen.back().body, body) << "the client's own bytes";
+      EXPECT_EQ(healthy.seen.back().path, path);
+      EXPECT_EQ(healthy.seen.back().header("x-troupe-set"), "");
+      attempts.insert(answer.route("attempt"));
+    }
+    EXPECT_EQ(attempts, (std::set<std::string>{"1", "2"}));
+  }
+  EXPECT_FALSE(ill.seen.empty());
+}
+
+TEST(Failover, WhenNobodyDoesBetterTheLastAnswerIsPassedOn) {
+  for (const int status : {500, 503, 429}) {
+    Loop loop;
+    StubWorker a(loop, answer_status(status)), b(loop, answer_status(status));
+    TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
+    const Answer answer = gateway.ask(chat_body(kCard, "x"));
+    EXPECT_EQ(answer.status, status);
+    EXPECT_NE(answer.body.find("stub says"), std::string::npos);
+    EXPECT_EQ(answer.header("retry-after"), status == 429 ? "7" : "");
+    EXPECT_EQ(answer.route("attempt"), "2");
+    EXPECT_EQ(a.seen.size() + b.seen.size(), 2u);
+  }
+}
+
+TEST(Failover, AWorkersTimeoutIsPassedOnAndNotComputedAgain) {
+  Loop loop;
+  StubWorker a(loop, answer_status(504)), b(loop, answer_status(504));
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
+  const Answer answer = gateway.ask(chat_body(kCard, "x"));
+  EXPECT_EQ(answer.status, 504);
+  EXPECT_NE(answer.body.find("stub says 504"), std::string::npos);
+  EXPECT_EQ(a.seen.size() + b.seen.size(), 1u);
+  EXPECT_EQ(gateway.worker_state(0) + gateway.worker_state(1), "readyready");
+}
+
+TEST(Failover, TheClientsOwnErrorsAreNotRetried) {
+  Loop loop;
+  StubWorker a(loop, answer_status(400)), b(loop, answer_status(400));
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
+  EXPECT_EQ(gateway.ask(chat_body(kCard, "x")).status, 400);
+  EXPECT_EQ(a.seen.size() + b.seen.size(), 1u);
+  EXPECT_TRUE(loop.call([&] { return gateway.gateway->router().known().shadow.empty(); }))
+      << "nobody computed what was refused";
+}
+
+Task<void> break_off_whole(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.start(200, headers);
+  co_await exchange.write("{\"choices\":[");
+}
+
+TEST(Failover, AWholeAnswerThatBreaksOffIsRetried) {
+  Loop loop;
+  StubWorker broken(loop, break_off_whole), healthy(loop, answer_whole);
+  TestGateway gateway(loop, {broken.endpoint(), healthy.endpoint()});
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(gateway.ask(chat_body(kCard + std::to_string(i), "x")).status, 200);
+  EXPECT_FALSE(broken.seen.empty());
+}
+
+TEST(Failover, AWholeAnswerThatAlwaysBreaksOffIsABadGateway) {
+  Loop loop;
+  StubWorker a(loop, break_off_whole), b(loop, break_off_whole);
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
+  const Answer answer = gateway.ask(chat_body(kCard, "x"));
+  EXPECT_EQ(answer.status, 502);
+  EXPECT_NE(answer.body.find("bad_gateway"), std::string::npos);
+}
+
+Task<void> break_off_before_first_event(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  co_await exchange.write("data: {\"half");
+}
+
+TEST(Failover, AStreamThatBreaksOffBeforeItsFirstEventIsRetried) {
+  Loop loop;
+  StubWorker broken(loop, break_off_before_first_event), healthy(loop, answer_stream);
+  TestGateway gateway(loop, {broken.endpoint(), healthy.endpoint()});
+  for (int i = 0; i < 10; ++i) {
+    const Answer answer = gateway.ask(chat_body(kCard + std::to_string(i), "x", true));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body.find("half"), std::string::npos);
+    EXPECT_TRUE(answer.body.ends_with("[DONE]\n\n"));
+  }
+  EXPECT_FALSE(broken.seen.empty());
+}
+
+Task<void> break_off_mid_stream(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  co_await exchange.write("data: {\"n\":0}\n\ndata: {\"n\":1}\n\ndata: {\"ha");
+}
+
+TEST(Failover, AStreamThatBreaksOffEndsWithAnErrorEventAndWithoutDone) {
+  Loop loop;
+  StubWorker broken(loop, break_off_mid_stream), other(loop, break_off_mid_stream);
+  TestGateway gateway(loop, {broken.endpoint(), other.endpoint()});
+  RawPeer peer = gateway.connect();
+  peer.send(http_post("/v1/chat/completions", chat_body(kCard, "x", true)));
+  const Answer answer = read_answer(peer);
+  EXPECT_EQ(answer.status, 200);
+  const std::string events = "data: {\"n\":0}\n\ndata: {\"n\":1}\n\ndata: ";
+  ASSERT_TRUE(answer.body.starts_with(events)) << answer.body;
+  const std::string last = answer.body.substr(events.size());
+  const auto error = parse_json(std::string_view(last).substr(0, last.find("\n\n")));
+  ASSERT_TRUE(error.ok()) << last;
+  EXPECT_TRUE(error->as_object().contains("error")) << last;
+  EXPECT_EQ(answer.body.find("[DONE]"), std::string::npos);
+  EXPECT_TRUE(peer.closed_within(1s));
+  EXPECT_EQ(broken.seen.size() + other.seen.size(), 1u) << "a started answer was asked for again";
+  EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 1);
+}
+
+// Accepts, reads a request's head, closes: a process that dies at every POST; answers probes.
+class Resetter {
+ public:
+  Resetter() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(fd_, 16), 0);
+    socklen_t length = sizeof address;
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    endpoint_.host = "127.0.0.1";
+    endpoint_.port = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Resetter() {
+    ::shutdown(fd_, SHUT_RDWR);
+    thread_.join();
+    ::close(fd_);
+  }
+  Endpoint endpoint() const { return endpoint_; }
+  int posts() const { return posts_; }
+
+ private:
+  void serve() {
+    for (int fd = ::accept(fd_, nullptr, nullptr); fd >= 0; fd = ::accept(fd_, nullptr, nullptr)) {
+      RawPeer peer(fd);
+      const std::string head = peer.read_until("\r\n\r\n");
+      if (head.starts_with("POST")) {
+        posts_ += 1;
+        peer.reset();
+        continue;
+      }
+      ModelCard card;
+      card.id = "demo";
+      const std::string body = models_json({card});
+      peer.send("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: " + std::to_string(body.size()) +
+                "\r\n\r\n" + body);
+    }
+  }
+
+  int fd_;
+  Endpoint endpoint_;
+  std::atomic<int> posts_{0};
+  std::thread thread_;
+};
+
+TEST(Failover, AConnectionResetBeforeTheAnswerGoesToTheNextCandidate) {
+  Loop loop;
+  Resetter resetter;
+  StubWorker healthy(loop, answer_whole);
+  TestGateway gateway(loop, {resetter.endpoint(), healthy.endpoint()});
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(gateway.ask(chat_body(kCard + std::to_string(i), "x")).status, 200);
+  EXPECT_GE(resetter.posts(), 1);
+}
+
+Task<void> answer_after_5_ms(StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(5ms);
+  co_await timer.async_wait(use_task);
+  co_await answer_whole(stub, exchange);
+}
+
+TEST(Failover, AWorkerThatDiesUnderLoadCostsNoRequest) {
+  Loop loop;
+  StubWorker a(loop, answer_after_5_ms), b(loop, answer_after_5_ms), c(loop, answer_after_5_ms);
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint(), c.endpoint()});
+  std::atomic<int> answered{0}, failed{0};
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 6; ++client) {
+    clients.emplace_back([&, client] {
+      RawPeer peer = gateway.connect();
+      for (int i = 0; i < 60; ++i) {
+        peer.send(http_post("/v1/chat/completions",
+                            chat_body(kCard + std::to_string(i % 12), std::to_string(client * 100 + i))));
+        (read_answer(peer).status == 200 ? answered : failed) += 1;
+      }
+    });
+  }
+  while (answered < 100) std::this_thread::sleep_for(1ms);
+  b.stop();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(answered, 360);
+  EXPECT_FALSE(b.seen.empty());
+  EXPECT_EQ(loop.call([&] { return gateway.gateway->router().loads().in_flight_total(); }), 0);
+  EXPECT_EQ(loop.call([&] { return gateway.gateway->router().loads().pending_tokens_total(); }), 0);
+}
+
+TEST(Failover, NobodyReadyIs503AndHealthSaysSo) {
+  Loop loop;
+  TestGateway gateway(loop, {dead_endpoint(loop), dead_endpoint(loop)});
+  const Answer answer = gateway.ask(chat_body(kCard, "x"));
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.route("node"), "-");
+  EXPECT_EQ(gateway.get("/health").status, 503);
+  EXPECT_EQ(gateway.admin("/readyz").status, 503);
+  EXPECT_EQ(gateway.admin("/livez").status, 200);
+  EXPECT_EQ(gateway.get("/v1/models").body, models_json({}));
+}
+
+Task<void> answer_when_told(StubWorker& stub, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  co_await exchange.write("data: {}\n\n");
+  Timer timer(exchange.executor());
+  while (stub.bytes_written == 0) {
+    timer.expires_after(5ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.write("data: [DONE]\n\n");
+  co_await exchange.finish();
+}
+
+TEST(Drain, LetsRunningRequestsFinishAndRefusesNewOnes) {
+  Loop loop;
+  StubWorker stub(loop, answer_when_told);
+  GatewayConfig config = TestGateway::quick_config();
+  config.grace = 10s;
+  TestGateway gateway(loop, {stub.endpoint()}, config);
+  RawPeer running = gateway.connect(), waiting = gateway.connect();
+  running.send(http_post("/v1/chat/completions", chat_body(kCard, "x", true)));
+  ASSERT_NE(running.read_until("data: {}\n\n\r\n"), "");
+  const std::string second = http_post("/v1/chat/completions", chat_body(kCard, "y", true));
+  waiting.send(second.substr(0, 30));  // a request that is half sent when the drain begins
+  std::this_thread::sleep_for(30ms);
+  std::thread drain([&] { gateway.drain(); });
+  EXPECT_TRUE(loop.eventually([&] { return gateway.gateway->proxy().draining(); }));
+  EXPECT_EQ(gateway.admin("/readyz").status, 503);
+  waiting.send(second.substr(30));
+  const Answer refused = read_answer(waiting);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.header("connection"), "close");
+  loop.call([&] { stub.bytes_written = 1; });
+  EXPECT_NE(running.read_until("[DONE]\n\n").find("[DONE]"), std::string::npos);
+  drain.join();
+  EXPECT_EQ(loop.call([&] { return gateway.gateway->proxy().requests_running(); }), 0u);
+}
+
+TEST(Drain, EndsWhatIsLeftWhenTheGraceIsOver) {
+  Loop loop;
+  StubWorker stub(loop, answer_when_told);
+  TestGateway gateway(loop, {stub.endpoint()});
+  RawPeer running = gateway.connect();
+  running.send(http_post("/v1/chat/completions", chat_body(kCard, "x", true)));
+  ASSERT_NE(running.read_until("data: {}\n\n"), "");
+  const TimePoint start = now();
+  gateway.drain();
+  EXPECT_LT(now() - start, 2s);
+  EXPECT_TRUE(loop.eventually([&] { return stub.running == 0; }));
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test

@@ -1,0 +1,285 @@
+#pragma once
+
+// A gateway with stub workers, all in one process: workers whose answers a test scripts, and a blocking
+// client that sees the very bytes.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/json.h"
+#include "gateway/gateway.h"
+#include "tests/common/net/net_fixture.h"
+
+namespace troupe::gateway_test {
+
+using net_test::Loop;
+using net_test::now;
+using net_test::RawPeer;
+using net_test::TestServer;
+using namespace std::chrono_literals;
+
+class StubWorker;
+using StubAnswer = std::function<Task<void>(StubWorker&, Exchange&)>;
+
+Task<void> answer_whole(StubWorker& stub, Exchange& exchange);   // a chat answer with usage
+Task<void> answer_stream(StubWorker& stub, Exchange& exchange);  // three events, usage, [DONE]
+StubAnswer answer_status(int status);                            // an error with that status
+
+// Serves /readyz, /v1/models and /v1/load, and answers POSTs as scripted. Its members are read by the test
+// through Loop::call, or once the loop is quiet.
+class StubWorker {
+ public:
+  StubWorker(Loop& loop, StubAnswer script)
+      : answer(std::move(script)),
+        server_(std::make_unique<TestServer>(loop, [this](Exchange& e) { return handle(*this, e); })) {}
+  Endpoint endpoint() const { return endpoint_; }
+  std::string id() const { return endpoint().authority(); }
+  void stop() { server_.reset(); }
+
+  StubAnswer answer;
+  std::vector<std::string> models{"demo"};
+  int ready_status = 200;
+  int load_status = 404;
+  LoadReport load;
+  int running = 0;
+  int probes = 0;
+  std::vector<HttpRequest> seen;  // POSTs
+  size_t bytes_written = 0;
+  TimePoint left_at{};  // when the last scripted handler ended, however
+
+ private:
+  static Task<void> handle(StubWorker& stub, Exchange& exchange);
+  std::unique_ptr<TestServer> server_;
+  const Endpoint endpoint_ = server_->endpoint();  // handlers still ask while the server is being stopped
+};
+
+// Leaves a trace in the stub when a scripted handler ends, cancelled or not.
+struct Presence {
+  explicit Presence(StubWorker& s) : stub(s) { stub.running += 1; }
+  ~Presence() {
+    stub.running -= 1;
+    stub.left_at = now();
+  }
+  StubWorker& stub;
+};
+
+inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
+  const std::string& path = exchange.request().path;
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  std::string body = "{}";
+  int status = 404;
+  if (path == "/readyz") {
+    stub.probes += 1;
+    status = stub.ready_status;
+  } else if (path == "/v1/models") {
+    std::vector<ModelCard> cards;
+    for (const std::string& model : stub.models) {
+      ModelCard card;
+      card.id = model;
+      cards.push_back(card);
+    }
+    status = 200;
+    body = models_json(cards);
+  } else if (path == "/v1/load") {
+    status = stub.load_status;
+    body = load_report_json(stub.load);
+  } else if (exchange.request().method == "POST") {
+    stub.seen.push_back(exchange.request());
+    const Presence presence(stub);
+    co_await stub.answer(stub, exchange);
+    co_return;
+  }
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+inline Task<void> answer_whole(StubWorker& stub, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  headers.emplace_back("x-worker", stub.id());
+  headers.emplace_back("x-troupe-internal", "not for clients");
+  std::string body =
+      R"({"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant",)"
+      R"("content":"I am Song Jiang, \"usage\": no."},"finish_reason":"stop"}],"usage":{"prompt_tokens":400,)"
+      R"("completion_tokens":9,"total_tokens":409,"prompt_tokens_details":{"cached_tokens":320}}})";
+  co_await exchange.respond(200, headers, std::move(body));
+}
+
+inline Task<void> answer_stream(StubWorker& stub, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  for (int i = 0; i < 3; ++i) {
+    const std::string event = "data: {\"n\":" + std::to_string(i) + "}\n\n";
+    stub.bytes_written += event.size();
+    co_await exchange.write(event);
+  }
+  co_await exchange.write(
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":400,\"completion_tokens\":3,"
+      "\"prompt_tokens_details\":{\"cached_tokens\":384}}}\n\n");
+  co_await exchange.write("data: [DONE]\n\n");
+  co_await exchange.finish();
+}
+
+inline Task<void> respond_status(int status, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  if (status == 429) headers.emplace_back("retry-after", "7");
+  std::string body = R"({"error":{"message":"stub says )" + std::to_string(status) + R"(","type":"x"}})";
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+inline StubAnswer answer_status(int status) {
+  return [status](StubWorker&, Exchange& exchange) { return respond_status(status, exchange); };
+}
+
+// What a client got.
+struct Answer {
+  int status = 0;
+  std::string head;
+  std::string body;  // chunked coding removed
+  bool complete = false;
+
+  // Value of a header (lower-case name), or empty.
+  std::string header(const std::string& name) const {
+    const size_t at = head.find("\r\n" + name + ": ");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 4;
+    return head.substr(begin, head.find("\r\n", begin) - begin);
+  }
+  // One field of x-route-decision.
+  std::string route(const std::string& name) const {
+    const std::string all = ";" + header("x-route-decision") + ";";
+    const size_t at = all.find(";" + name + "=");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 2;
+    return all.substr(begin, all.find(';', begin) - begin);
+  }
+};
+
+inline std::string http_post(const std::string& path, const std::string& body,
+                             const std::string& headers = "") {
+  return "POST " + path + " HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\ncontent-length: " +
+         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
+}
+
+inline Answer read_answer(RawPeer& peer) {
+  Answer answer;
+  answer.head = peer.read_until("\r\n\r\n");
+  if (answer.head.size() < 12) return answer;
+  answer.status = std::atoi(answer.head.c_str() + 9);
+  const std::string length = answer.header("content-length");
+  if (!length.empty()) {
+    answer.body = peer.read_some(std::stoul(length));
+    answer.complete = answer.body.size() == std::stoul(length);
+    return answer;
+  }
+  while (true) {
+    const std::string line = peer.read_until("\r\n");
+    if (line.size() < 3) return answer;
+    const size_t size = std::stoul(line, nullptr, 16);
+    answer.body += peer.read_some(size);
+    if (peer.read_some(2) != "\r\n") return answer;
+    if (size == 0) break;
+  }
+  answer.complete = true;
+  return answer;
+}
+
+inline std::string chat_body(const std::string& persona, const std::string& question, bool stream = false) {
+  bj::object system, user, body;
+  system["role"] = "system";
+  system["content"] = persona;
+  user["role"] = "user";
+  user["content"] = question;
+  body["model"] = "demo";
+  body["messages"] = bj::array{system, user};
+  body["stream"] = stream;
+  return to_json(body);
+}
+
+// A gateway in front of some workers, probed once and ready unless told otherwise.
+class TestGateway {
+ public:
+  static GatewayConfig quick_config() {
+    GatewayConfig config;
+    config.prober.interval = 50ms;
+    config.prober.timeout = 500ms;
+    config.prober.suspicion_interval = 20ms;
+    config.grace = 0s;
+    return config;
+  }
+
+  TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config())
+      : loop_(loop) {
+    config.fleet.workers = std::move(workers);
+    loop_.call([&] {
+      gateway = std::make_unique<Gateway>(loop_.io, config, clock_, log_, 42);
+      const Status status = gateway->start();
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    });
+    EXPECT_TRUE(loop_.eventually([this] { return gateway->fleet().probed(); }));
+  }
+  ~TestGateway() {
+    if (!drained_) drain();
+    loop_.call([this] { gateway.reset(); });
+  }
+  void drain() {
+    drained_ = true;
+    loop_.run(gateway->drain());
+  }
+
+  RawPeer connect(int receive_buffer = 0) const { return RawPeer::connect(gateway->port(), receive_buffer); }
+  Answer ask(const std::string& body, const std::string& headers = "") const {
+    return send(gateway->port(), http_post("/v1/chat/completions", body, headers));
+  }
+  Answer get(const std::string& path) const {
+    return send(gateway->port(), "GET " + path + " HTTP/1.1\r\nhost: t\r\n\r\n");
+  }
+  Answer admin(const std::string& path) const {
+    return send(gateway->metrics_port(), "GET " + path + " HTTP/1.1\r\nhost: t\r\n\r\n");
+  }
+  Answer explain(const std::string& body) const {
+    return send(gateway->metrics_port(), http_post("/admin/explain", body));
+  }
+  // Value of a line of /metrics, by its name and labels as they stand there; -1 when it isn't there.
+  double metric(const std::string& line_start) const {
+    const std::string text = "\n" + admin("/metrics").body;
+    const size_t at = text.find("\n" + line_start + " ");
+    return at == std::string::npos ? -1 : std::atof(text.c_str() + at + line_start.size() + 2);
+  }
+  std::string worker_state(route::NodeIndex node) {
+    return loop_.call(
+        [&] { return std::string(route::node_state_name(gateway->router().view().node(node).state)); });
+  }
+  bool becomes(route::NodeIndex node, const std::string& state) {
+    return loop_.eventually(
+        [&] { return route::node_state_name(gateway->router().view().node(node).state) == state; });
+  }
+
+  std::unique_ptr<Gateway> gateway;
+
+ private:
+  static Answer send(uint16_t port, const std::string& bytes) {
+    RawPeer peer = RawPeer::connect(port);
+    peer.send(bytes);
+    return read_answer(peer);
+  }
+
+  Loop& loop_;
+  SteadyClock clock_;
+  Logger log_{LogLevel::kError, -1};
+  bool drained_ = false;
+};
+
+// A port on which nobody listens.
+inline Endpoint dead_endpoint(Loop& loop) {
+  TestServer gone(loop, [](Exchange& e) { return respond_status(500, e); });
+  return gone.endpoint();
+}
+
+}  // namespace troupe::gateway_test
