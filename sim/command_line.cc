@@ -1,0 +1,75 @@
+#include "sim/command_line.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "sim/commands.h"
+
+namespace troupe::sim {
+
+std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, int argc,
+                              const char* const* argv) {
+  const auto parsed = schema.parse(argc, argv);
+  if (!parsed.ok()) return fail(program, parsed.status());
+  if (parsed->help) {
+    std::fputs(schema.help().c_str(), stdout);
+    return kExitOk;
+  }
+  if (parsed->version) {
+    std::printf("troupe-sim %s\n", kVersion);
+    return kExitOk;
+  }
+  if (!parsed->positional.empty()) {
+    return fail(program, invalid_argument(absl::StrCat("'", parsed->positional.front(),
+                                                       "': there are only flags; see --help")));
+  }
+  if (parsed->check_config) return kExitOk;
+  return std::nullopt;
+}
+
+int fail(std::string_view program, const Status& status) {
+  std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(program.size()), program.data(),
+               std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument || status.code() == absl::StatusCode::kNotFound
+             ? kExitUsage
+             : kExitFailed;
+}
+
+Status write_file(const std::string& path, std::string_view text) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return std::fflush(stdout) == 0 ? absl::OkStatus() : absl::UnknownError("stdout: cannot be written");
+  }
+  const std::string temporary = path + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    return absl::UnknownError(absl::StrCat(path, ": cannot be written"));
+  }
+  return absl::OkStatus();
+}
+
+std::function<void(double, int64_t)> progress_line(std::string label) {
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  auto last = std::make_shared<std::chrono::steady_clock::time_point>(std::chrono::steady_clock::now());
+  return [label = std::move(label), terminal, last](double seconds, int64_t requests) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal && now - *last < std::chrono::seconds(10)) return;
+    *last = now;
+    std::fprintf(stderr, "%s%s: %.0f s simulated, %lld requests%s", terminal ? "\r" : "", label.c_str(),
+                 seconds, static_cast<long long>(requests), terminal ? "   " : "\n");
+  };
+}
+
+void end_progress() {
+  if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+}
+
+}  // namespace troupe::sim

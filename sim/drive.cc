@@ -1,0 +1,301 @@
+// One io_context, one task a request. A request's tokens are known only when its answer ends (usage comes
+// last), so the recorder is told then, with the times as they were, and its seconds are closed at the end.
+
+#include "sim/drive.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdio>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/api.h"
+#include "common/core/json.h"
+#include "common/core/sse.h"
+#include "common/net/file_limit.h"
+#include "common/net/task_group.h"
+#include "common/net/timer.h"
+#include "sim/recorder.h"
+
+namespace troupe::sim {
+
+namespace {
+
+constexpr size_t kErrorBodyMax = 1 << 16, kReasonsMax = 16;
+
+// What one stream told.
+struct Stream {
+  TimePoint first{}, last{};
+  Duration longest_gap{};
+  int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  bool has_usage = false, done = false;
+  std::string error;
+};
+
+int64_t count_at(const bj::object& object, std::string_view key) {
+  const bj::value* value = object.if_contains(key);
+  return value != nullptr && value->is_int64() && value->get_int64() > 0 ? value->get_int64() : 0;
+}
+
+bool has_text(const bj::object& chunk) {
+  const bj::value* choices = chunk.if_contains("choices");
+  if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return false;
+  const bj::object* choice = choices->get_array().front().if_object();
+  if (choice == nullptr) return false;
+  const bj::value* delta = choice->if_contains("delta");
+  const bj::value* text = delta != nullptr && delta->is_object() ? delta->get_object().if_contains("content")
+                                                                 : choice->if_contains("text");
+  return text != nullptr && text->is_string() && !text->get_string().empty();
+}
+
+void read_event(std::string_view data, TimePoint now, Stream& stream) {
+  if (data == "[DONE]") {
+    stream.done = true;
+    return;
+  }
+  const auto json = parse_json(data);
+  if (!json.ok() || !json->is_object()) {
+    stream.error = "a chunk that is no JSON object";
+    return;
+  }
+  const bj::object& chunk = json->get_object();
+  if (chunk.contains("error")) stream.error = "an error in the stream";
+  if (has_text(chunk)) {
+    if (stream.first == TimePoint{}) stream.first = now;
+    if (stream.last != TimePoint{}) stream.longest_gap = std::max(stream.longest_gap, now - stream.last);
+    stream.last = now;
+  }
+  const bj::value* usage = chunk.if_contains("usage");
+  if (usage == nullptr || !usage->is_object()) return;
+  stream.has_usage = true;
+  stream.prompt_tokens = count_at(usage->get_object(), "prompt_tokens");
+  stream.completion_tokens = count_at(usage->get_object(), "completion_tokens");
+  const bj::value* details = usage->get_object().if_contains("prompt_tokens_details");
+  if (details != nullptr && details->is_object())
+    stream.cached_tokens = count_at(details->get_object(), "cached_tokens");
+}
+
+class Driver {
+ public:
+  Driver(RequestSource& source, const DriveOptions& options)
+      : source_(source),
+        options_(options),
+        executor_(io_.get_executor()),
+        client_(executor_, options.endpoint, client_options(options)),
+        group_(executor_),
+        timer_(executor_),
+        recorder_({.warmup = Duration(static_cast<int64_t>(options.warmup_s * 1e9)),
+                   .slo_ttft_ms = options.slo_ttft_ms,
+                   .slo_tpot_ms = options.slo_tpot_ms,
+                   .pooled_kv_tokens = options.pooled_kv_tokens}) {
+    group_.on_error = [this](std::string_view what) { note_reason(std::string(what)); };
+  }
+
+  StatusOr<Result> run() {
+    const Status files = raise_file_limit(static_cast<size_t>(options_.connections) + 64);
+    if (!files.ok()) return files;
+    Status outcome = absl::UnknownError("did not run to its end");
+    asio::co_spawn(executor_, pace(outcome), [&outcome](const std::exception_ptr& error) {
+      if (error) outcome = absl::UnknownError("broke off with an exception");
+    });
+    io_.run();
+    if (!outcome.ok()) return outcome;
+    return result();
+  }
+
+ private:
+  static HttpClientOptions client_options(const DriveOptions& options) {
+    HttpClientOptions out;
+    out.idle_connections_max = static_cast<size_t>(options.connections);
+    return out;
+  }
+  // Work of a node by the second in which the answer ended.
+  struct Node {
+    int32_t index = 0;
+    std::map<int64_t, int64_t> work;
+  };
+
+  Task<void> pace(Status& outcome) {
+    outcome = co_await find_model();
+    if (!outcome.ok()) co_return;
+    begin_ = clock_.now();
+    outcome = co_await send_all();
+    group_.close();
+    co_await group_.join();
+    client_.close_idle();
+  }
+
+  Task<Status> find_model() {
+    if (!options_.model.empty()) co_return absl::OkStatus();
+    ClientRequest request;
+    request.target = "/v1/models";
+    const Deadline deadline = Deadline::after(clock_.now(), std::chrono::seconds(10));
+    auto answer = co_await client_.send(request, deadline);
+    if (!answer.ok()) co_return annotate(answer.status(), "--url");
+    auto body = co_await (*answer)->read_all(kErrorBodyMax);
+    if (!body.ok()) co_return annotate(body.status(), "--url: /v1/models");
+    auto models = parse_models(*body);
+    if (!models.ok() || models->empty())
+      co_return absl::FailedPreconditionError("--url: /v1/models lists no model; name one with --model");
+    options_.model = models->front().id;
+    co_return absl::OkStatus();
+  }
+
+  Task<Status> send_all() {
+    TraceRequest request;
+    for (uint64_t number = 1;; ++number) {
+      const auto more = source_.next(request);
+      if (!more.ok()) co_return more.status();
+      if (!*more) co_return absl::OkStatus();
+      recorder_.arrived(request);
+      simulated_ += 1;
+      timer_.expires_at(begin_ + request.at);
+      co_await timer_.async_wait(use_task);
+      if (in_flight_ >= options_.connections) {
+        lose(request.at, "not sent: more than --connections in flight");
+        continue;
+      }
+      in_flight_ += 1;
+      group_.spawn(ask(request, number));
+    }
+  }
+
+  std::string body_of(const TraceRequest& request, uint64_t number) const {
+    const PromptText text = prompt_text(request, number);
+    std::string body = "{\"model\":";
+    append_json_string(body, options_.model);
+    if (options_.chat) {
+      body += ",\"messages\":[";
+      if (!text.prefix.empty()) {
+        body += "{\"role\":\"system\",\"content\":";
+        append_json_string(body, text.prefix);
+        body += "},";
+      }
+      body += "{\"role\":\"user\",\"content\":";
+      append_json_string(body, text.rest);
+      body += "}]";
+    } else {
+      body += ",\"prompt\":";
+      append_json_string(body, text.prefix + text.rest);
+    }
+    absl::StrAppend(&body, ",\"max_tokens\":", std::max(request.output_tokens, 1),
+                    ",\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    return body;
+  }
+
+  Task<void> ask(TraceRequest trace, uint64_t number) {
+    const std::string body = body_of(trace, number);
+    ClientRequest request;
+    request.method = "POST";
+    request.target = options_.chat ? "/v1/chat/completions" : "/v1/completions";
+    request.body = body;
+    request.headers.emplace_back("content-type", "application/json");
+    if (trace.session != 0) request.headers.emplace_back("x-session-id", absl::StrCat("s", trace.session));
+    const Duration timeout(static_cast<int64_t>(options_.timeout_s * 1e9));
+    const Deadline deadline = Deadline::after(begin_ + trace.at, timeout);
+    Stream stream;
+    std::string node;
+    const Status sent = co_await exchange(request, deadline, stream, node);
+    in_flight_ -= 1;
+    finish(trace.at, sent, stream, node);
+  }
+
+  Task<Status> exchange(const ClientRequest& request, Deadline deadline, Stream& stream, std::string& node) {
+    auto answer = co_await client_.send(request, deadline);
+    if (!answer.ok()) co_return answer.status();
+    if ((*answer)->status() != 200)
+      co_return absl::UnknownError(absl::StrCat("HTTP status ", (*answer)->status()));
+    node = node_of((*answer)->header("x-route-decision"));
+    SseParser parser;
+    std::string piece;
+    while (true) {
+      const auto more = co_await (*answer)->read(piece);
+      if (!more.ok()) co_return more.status();
+      if (!*more) break;
+      const TimePoint now = clock_.now();
+      const Status fed =
+          parser.feed(piece, [&](const SseEvent& event) { read_event(event.data, now, stream); });
+      if (!fed.ok()) co_return fed;
+    }
+    co_return absl::OkStatus();
+  }
+
+  static std::string node_of(std::string_view decision) {
+    const size_t at = decision.find("node=");
+    if (at == std::string_view::npos) return "server";
+    return std::string(decision.substr(at + 5, decision.find(';', at) - at - 5));
+  }
+
+  void finish(Duration arrived, const Status& sent, const Stream& stream, const std::string& name) {
+    if (!sent.ok()) return lose(arrived, std::string(sent.message()));
+    if (!stream.error.empty()) return lose(arrived, stream.error);
+    if (!stream.done || !stream.has_usage || stream.first == TimePoint{})
+      return lose(arrived, "a stream without text, usage or [DONE]");
+    Node& node = nodes_.try_emplace(name, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
+    const Duration first = stream.first - begin_, last = stream.last - begin_;
+    recorder_.first_token({arrived, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
+                           static_cast<int32_t>(stream.cached_tokens)});
+    recorder_.finished({arrived, first, last, node.index, static_cast<int32_t>(stream.completion_tokens),
+                        stream.longest_gap});
+    node.work[last / std::chrono::seconds(1)] +=
+        stream.prompt_tokens - stream.cached_tokens + stream.completion_tokens;
+  }
+
+  void lose(Duration arrived, std::string reason) {
+    recorder_.lost(arrived, clock_.now() - begin_);
+    note_reason(std::move(reason));
+  }
+  void note_reason(std::string reason) {
+    if (reasons_.size() >= kReasonsMax && !reasons_.contains(reason)) reason = "other reasons";
+    reasons_[reason] += 1;
+  }
+
+  Result result() {
+    const auto seconds = (clock_.now() - begin_) / std::chrono::seconds(1) + 1;
+    std::vector<Recorder::NodeStand> stands(nodes_.size());
+    for (int64_t second = 0; second < seconds; ++second) {
+      for (const auto& [name, node] : nodes_) {
+        const auto work = node.work.find(second);
+        if (work != node.work.end()) stands[static_cast<size_t>(node.index)].work_tokens += work->second;
+      }
+      recorder_.second_over(static_cast<int32_t>(second), stands);
+    }
+    Result out;
+    out.policy = "live";
+    out.profile = options_.endpoint.authority();
+    out.nodes = static_cast<int32_t>(nodes_.size());
+    out.gateways = 1;
+    recorder_.fill(out);
+    for (const auto& [name, node] : nodes_) out.node_series[static_cast<size_t>(node.index)].id = name;
+    out.simulated_requests = simulated_;
+    out.wall_s = static_cast<double>((clock_.now() - begin_).count()) / 1e9;
+    for (const auto& [reason, count] : reasons_)
+      std::fprintf(stderr, "troupe-sim drive: %lld lost: %s\n", static_cast<long long>(count),
+                   reason.c_str());
+    return out;
+  }
+
+  RequestSource& source_;
+  DriveOptions options_;
+  SteadyClock clock_;
+  asio::io_context io_{1};
+  Executor executor_;
+  HttpClient client_;
+  TaskGroup group_;
+  Timer timer_;
+  Recorder recorder_;
+  TimePoint begin_{};
+  int64_t in_flight_ = 0, simulated_ = 0;
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, int64_t> reasons_;
+};
+
+}  // namespace
+
+StatusOr<Result> drive(RequestSource& source, const DriveOptions& options) {
+  Driver driver(source, options);
+  return driver.run();
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,69 @@
+// drive: the same requests as replay, against a live gateway.
+
+#include <cstdio>
+
+#include "sim/command_line.h"
+#include "sim/commands.h"
+#include "sim/drive.h"
+#include "sim/html.h"
+#include "sim/options.h"
+#include "sim/report.h"
+
+namespace troupe::sim {
+
+int drive_command(int argc, const char* const* argv) {
+  constexpr char kProgram[] = "troupe-sim drive";
+  SourceFlags source_flags;
+  DriveOptions options;
+  std::string url, report, html, api = "chat";
+  int64_t seed = 1, kv_cache_tokens = 0;
+  SettingsSchema schema(kProgram, "the same requests against a live gateway: what does it really do?");
+  schema.add("url", &url, "of a gateway or any OpenAI-like server, as http://127.0.0.1:30000");
+  schema.add("model", &options.model, "empty: the first that the server lists");
+  schema.add("api", &api, "ask as").choices({"chat", "completions"});
+  schema.add("connections", &options.connections, "requests in flight; what is due beyond is lost")
+      .range(1, 100'000);
+  schema.add("timeout_s", &options.timeout_s, "an answer not whole by then is lost")
+      .range(0.1, 1e5)
+      .unit("s");
+  schema.add("warmup_s", &options.warmup_s, "requests that arrive before are sent but not counted")
+      .range(0, 1e8)
+      .unit("s");
+  schema.add("slo_ttft_ms", &options.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
+  schema.add("slo_tpot_ms", &options.slo_tpot_ms, "good: mean time between tokens within")
+      .range(0, 1e9)
+      .unit("ms");
+  schema.add("kv_cache_tokens", &kv_cache_tokens, "of all workers, for pooled_lru_hit; 0: without bound")
+      .range(0, 1e12);
+  schema.add("seed", &seed, "of the persona traffic").range(0, 1e15);
+  schema.add("report", &report, "write the report here, as JSON; -: stdout");
+  schema.add("html", &html, "write a page with the table and plots here, for a browser");
+  describe_source(schema, source_flags);
+  describe_workload(schema, source_flags);
+  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  auto endpoint = url.empty() ? StatusOr<Endpoint>(invalid_argument("is missing, as http://127.0.0.1:30000"))
+                              : Endpoint::parse(url);
+  if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));
+  options.endpoint = *std::move(endpoint);
+  options.chat = api == "chat";
+  options.pooled_kv_tokens = kv_cache_tokens > 0 ? kv_cache_tokens : -1;
+  auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1);
+  if (!source.ok()) return fail(kProgram, source.status());
+  auto result = drive(**source, options);
+  if (!result.ok()) return fail(kProgram, result.status());
+  say_skipped(kProgram, **source);
+  result->seed = static_cast<uint64_t>(seed);
+  const std::span<const Result> one(&*result, 1);
+  if (report != "-") std::fputs(table_text(one).c_str(), stdout);
+  PageFacts facts;
+  facts.title = "troupe-sim drive";
+  facts.warmup_s = options.warmup_s;
+  facts.slo_ttft_ms = options.slo_ttft_ms;
+  facts.slo_tpot_ms = options.slo_tpot_ms;
+  facts.live = true;
+  Status written = report.empty() ? absl::OkStatus() : write_file(report, report_json(*result));
+  if (written.ok() && !html.empty()) written = write_file(html, html_page(one, facts));
+  return written.ok() ? kExitOk : fail(kProgram, written);
+}
+
+}  // namespace troupe::sim

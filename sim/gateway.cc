@@ -1,0 +1,46 @@
+#include "sim/gateway.h"
+
+#include <string>
+
+namespace troupe::sim {
+
+SimGateway::SimGateway(const Options& options, TimePoint now)
+    : options_(options), retry_budget_(options.retry) {
+  router_ = std::make_unique<route::Router>(options_.router, options_.seed, options_.residency);
+  add_nodes(options_.nodes, now);
+}
+
+void SimGateway::add_nodes(int32_t count, TimePoint now) {
+  for (int32_t i = 0; i < count; ++i) health_.emplace_back().on_event(route::HealthEvent::kProbeOk, now);
+  publish();
+}
+
+void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) {
+  if (!health_[node].on_event(event, now)) return;
+  if (health_[node].state() == route::NodeState::kDead) router_->forget_node(node);
+  publish();
+}
+
+void SimGateway::restart(TimePoint now) {
+  lives_ += 1;
+  router_ = std::make_unique<route::Router>(options_.router, options_.seed + 0x9e3779b97f4a7c15u * lives_,
+                                            options_.residency);
+  for (route::NodeHealth& health : health_) {
+    const bool alive = health.state() != route::NodeState::kDead;
+    health = route::NodeHealth();
+    health.on_event(alive ? route::HealthEvent::kProbeOk : route::HealthEvent::kProbeFail, now);
+  }
+  publish();
+}
+
+void SimGateway::publish() {
+  std::vector<route::NodeView> nodes(health_.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].id = "n" + std::to_string(i);
+    nodes[i].state = health_[i].state();
+    nodes[i].models = {kModel};
+  }
+  router_->adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
+}
+
+}  // namespace troupe::sim

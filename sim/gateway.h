@@ -1,0 +1,49 @@
+#pragma once
+
+// One gateway of the simulated fleet: a real router, the health of every node as this gateway sees it, and
+// its retry budget. The cluster's view is made anew whenever a node's state changes, as a live gateway does.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gateway/route/health.h"
+#include "gateway/route/retry.h"
+#include "gateway/route/router.h"
+
+namespace troupe::sim {
+
+inline constexpr char kModel[] = "model";
+
+class SimGateway {
+ public:
+  struct Options {
+    route::RouterOptions router;
+    route::RetryOptions retry;
+    int32_t nodes = 0;
+    uint64_t seed = 0;
+    std::shared_ptr<route::ExactResidency> residency;  // shared by all gateways; they would all hold the same
+  };
+  SimGateway(const Options& options, TimePoint now);
+
+  route::Router& router() { return *router_; }
+  route::RetryBudget& retry_budget() { return retry_budget_; }
+  // Nodes are known alive from here on.
+  void add_nodes(int32_t count, TimePoint now);
+  // What a probe or a request saw.
+  void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now);
+  // Forgets all it knew but the nodes.
+  void restart(TimePoint now);
+
+ private:
+  void publish();
+
+  Options options_;
+  std::unique_ptr<route::Router> router_;
+  route::RetryBudget retry_budget_;
+  std::vector<route::NodeHealth> health_;
+  uint64_t view_epoch_ = 0;
+  uint64_t lives_ = 0;
+};
+
+}  // namespace troupe::sim

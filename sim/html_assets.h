@@ -1,0 +1,12 @@
+#pragma once
+
+// The style sheet and the script of html_page(), as they stand in the page.
+
+#include <string_view>
+
+namespace troupe::sim {
+
+extern const std::string_view kPageStyle;
+extern const std::string_view kPageScript;
+
+}  // namespace troupe::sim

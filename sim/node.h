@@ -1,0 +1,83 @@
+#pragma once
+
+// A node of the simulated fleet: the worker's own scheduler and prefix cache, in which a step takes as long
+// as the profile says and nothing is computed. Requests are known by the hashes of their blocks, not by token
+// ids: what an answer will consist of is in the trace.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/loads.h"
+#include "gateway/route/set_book.h"
+#include "worker/schedule/node_profile.h"
+#include "worker/schedule/residency.h"
+#include "worker/schedule/scheduler.h"
+
+namespace troupe::sim {
+
+class SimNode {
+ public:
+  explicit SimNode(const NodeProfile& profile);
+
+  struct NewFlight {
+    RequestId id = 0;
+    int32_t prompt_tokens = 0;
+    int32_t prefix_tokens = 0;  // of the set
+    int32_t new_tokens = 1;     // to answer
+    Hash128 set, session;
+    std::vector<Hash128> blocks;  // one a full block of prompt and answer
+  };
+  // Errors as Scheduler::add().
+  Status add(NewFlight flight, TimePoint now);
+
+  // Plans the next step if none runs and there is work; its end.
+  std::optional<TimePoint> begin_step(TimePoint now);
+  struct Token {
+    RequestId id = 0;
+    bool first = false, last = false;
+    int32_t cached_tokens = 0;  // with the first: found at first admission
+  };
+  // The step that begin_step() planned is over: one entry a token it gave. Valid until the next call.
+  const std::vector<Token>& end_step(TimePoint now);
+  bool stepping() const { return stepping_; }
+
+  // Changes of what is resident since the last call. Appends.
+  void take_changes(std::vector<Resident>& out);
+  void snapshot(std::vector<Resident>& out) const;
+  route::NodeReport report() const;
+  // Work done for each set since the node's start.
+  void set_counters(std::vector<route::SetLoadMerger::Counter>& out) const;
+
+  void set_slowdown(double factor) { slowdown_ = factor; }
+  const SchedulerStats& stats() const { return scheduler_->stats(); }
+  int64_t work_tokens() const { return work_tokens_; }
+  Status verify() const { return scheduler_->verify(); }
+
+ private:
+  struct Flight {
+    int32_t emitted = 0, new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
+    Hash128 set;
+  };
+  struct SetWork {
+    int64_t work_tokens = 0;
+    int32_t prefix_tokens = 0;
+  };
+
+  NodeProfile profile_;
+  std::unique_ptr<Scheduler> scheduler_;
+  absl::flat_hash_map<RequestId, Flight> flights_;
+  absl::flat_hash_map<Hash128, SetWork> set_work_;
+  std::vector<Token> tokens_;
+  std::vector<StepToken> step_tokens_;
+  std::vector<RequestId> finished_;
+  bool stepping_ = false;
+  double slowdown_ = 1;
+  int64_t work_tokens_ = 0;
+};
+
+}  // namespace troupe::sim

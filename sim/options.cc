@@ -1,0 +1,190 @@
+#include "sim/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/route/policy.h"
+
+namespace troupe::sim {
+
+namespace {
+
+// "0.4:300:60" or "0.4:300:60:3000"
+StatusOr<FlashCrowd> parse_flash(std::string_view text) {
+  std::vector<double> parts;
+  const auto bad = [&] {
+    return invalid_argument(absl::StrCat("--flash '", to_absl(text),
+                                         "': must be SHARE:BEGIN_S:DURATION_S or "
+                                         "SHARE:BEGIN_S:DURATION_S:CARD_TOKENS, as 0.4:300:60"));
+  };
+  for (std::string_view rest = text; parts.size() < 5;) {
+    const std::string_view part = rest.substr(0, rest.find(':'));
+    double value = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (read.ec != std::errc() || read.ptr != part.data() + part.size() || !std::isfinite(value) ||
+        std::abs(value) > 1e8)
+      return bad();
+    parts.push_back(value);
+    if (part.size() == rest.size()) break;
+    rest.remove_prefix(part.size() + 1);
+  }
+  if (parts.size() < 3 || parts.size() > 4) return bad();
+  FlashCrowd flash;
+  flash.share = parts[0];
+  flash.begin = Duration(std::llround(parts[1] * 1e9));
+  flash.duration = Duration(std::llround(parts[2] * 1e9));
+  flash.card_tokens = parts.size() == 4 ? parts[3] : 0;
+  return flash;
+}
+
+}  // namespace
+
+void describe_source(SettingsSchema& schema, SourceFlags& f) {
+  schema.add(
+      "trace", &f.trace,
+      "file of requests, JSON lines as Mooncake's, gzipped or not; without it: persona traffic, see below");
+  schema.add("rate_scale", &f.rate_scale, "requests come so many times as fast").range(1e-6, 1e6);
+  schema
+      .add("spread_ms", &f.spread_ms,
+           "a trace's requests of one timestamp are spread over so long, up to the next one")
+      .range(0, 1e7)
+      .unit("ms");
+  schema.add("skip_bad", &f.skip_bad,
+             "count lines of the trace that cannot be used instead of refusing them");
+}
+
+void describe_workload(SettingsSchema& schema, SourceFlags& f) {
+  PersonaWorkload& w = f.workload;
+  schema.add("personas", &f.personas, "personas").range(1, 1e7);
+  schema.add("zipf", &w.zipf, "popularity of rank r is r to the minus this; 0: all alike").range(0, 10);
+  schema.add("card_tokens", &w.card_tokens, "mean length of a persona's card (log-normal)").range(1, 1e6);
+  schema.add("card_sigma", &w.card_sigma, "its sigma").range(0, 3);
+  schema.add("card_tokens_min", &f.card_tokens_min, "shortest card").range(1, 1e6);
+  schema.add("card_tokens_max", &f.card_tokens_max, "longest card").range(1, 1e6);
+  schema.add("system_tokens", &f.system_tokens, "line that all personas begin with").range(0, 1e6);
+  schema.add("turns", &w.turns, "mean turns of a conversation (geometric)").range(1, 10'000);
+  schema.add("think_s", &w.think_s, "mean time a user thinks (exponential)").range(0, 1e6).unit("s");
+  schema
+      .add("answer_s_per_token", &w.answer_s_per_token,
+           "a user reads so long for each token of an answer before thinking; open loop, so not measured")
+      .range(0, 100)
+      .unit("s");
+  schema.add("user_tokens", &w.user_tokens, "mean length of a user's turn (log-normal)").range(1, 1e6);
+  schema.add("output_tokens", &w.output_tokens, "mean length of an answer (log-normal)").range(1, 1e6);
+  schema.add("turn_sigma", &w.turn_sigma, "sigma of both").range(0, 3);
+  schema.add("rate", &w.rate, "requests a second").range(1e-6, 1e7);
+  schema.add("ramp_s", &w.ramp_s, "the rate rises from 0 for so long").range(0, 1e8).unit("s");
+  schema.add("duration_s", &w.duration_s, "length of the trace").range(0, 1e8).unit("s");
+  schema.add("block_size", &f.block_size, "tokens a block id stands for").range(1, 65'536);
+  schema.add("context", &f.context, "tokens of prompt and answer; older turns are dropped to stay inside")
+      .range(1, 1e8);
+  schema.add("swipe", &w.swipe, "share of answers that are asked for again").range(0, 0.95);
+  schema.add("edits_per_s", &w.edits_per_s, "cards rewritten").range(0, 1e6);
+  schema.add("drift", &w.drift_swaps_per_s, "a second, so many pairs of personas swap their popularity")
+      .range(0, 1e6);
+  schema.add("flash", &f.flash, "flash crowd: SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS], on top of the rate");
+}
+
+StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
+  PersonaWorkload w = f.workload;
+  w.personas = static_cast<int32_t>(f.personas);
+  w.card_tokens_min = static_cast<int32_t>(f.card_tokens_min);
+  w.card_tokens_max = static_cast<int32_t>(f.card_tokens_max);
+  w.system_tokens = static_cast<int32_t>(f.system_tokens);
+  w.block_tokens = static_cast<int32_t>(f.block_size);
+  w.context_tokens = static_cast<int32_t>(f.context);
+  if (!f.flash.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(w.flash, parse_flash(f.flash));
+  }
+  TROUPE_RETURN_IF_ERROR(check_workload(w));
+  return w;
+}
+
+StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint64_t seed, double load) {
+  if (!f.trace.empty()) {
+    TraceOptions options;
+    options.rate_scale = f.rate_scale * load;
+    options.spread = Duration(std::llround(f.spread_ms * 1e6));
+    options.skip_bad = f.skip_bad;
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> reader, TraceReader::open(f.trace, options));
+    return reader;
+  }
+  TROUPE_ASSIGN_OR_RETURN(PersonaWorkload w, workload_of(f));
+  w.rate *= f.rate_scale * load;
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source, PersonaSource::make(w, seed));
+  return source;
+}
+
+void say_skipped(std::string_view label, const RequestSource& source) {
+  const auto* reader = dynamic_cast<const TraceReader*>(&source);
+  if (reader == nullptr || reader->skipped_count() == 0) return;
+  std::fprintf(stderr, "%.*s: %lld lines of the trace were skipped\n", static_cast<int>(label.size()),
+               label.data(), static_cast<long long>(reader->skipped_count()));
+}
+
+void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
+  schema.add("policy", &f.policy, "how gateways choose").choices(route::policy_names());
+  schema.add("mode", &f.mode, "from where policy affinity knows what nodes hold")
+      .choices(route::mode_names());
+  schema.add("nodes", &f.nodes, "workers").range(1, 100'000);
+  schema.add("gateways", &f.gateways, "gateways; a request comes to any of them").range(1, 1'000);
+  schema.add("session_sticky", &f.session_sticky, "a session's requests come to one gateway");
+  schema.add("profile", &f.profile, "node: a name in configs/sim, or a path ending in .yaml");
+  schema.add("seed", &f.seed, "the same seed gives the same report, to the byte").range(0, 1e15);
+  schema.add("warmup_s", &f.warmup_s, "requests that arrive before are served but not counted")
+      .range(0, 1e8)
+      .unit("s");
+  schema.add("slo_ttft_ms", &f.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
+  schema.add("slo_tpot_ms", &f.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
+  schema.add("drain_s", &f.drain_s, "after the last arrival; what has no token then is lost")
+      .range(0, 1e6)
+      .unit("s");
+  schema.add("faults", &f.faults, "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}");
+  schema.add("network_ms", &f.network_ms, "one way between gateway and worker").range(0, 1e5).unit("ms");
+  schema.add("report_ms", &f.report_ms, "between two load reports of a node").range(1, 1e6).unit("ms");
+  schema.add("residency_delay_ms", &f.residency_delay_ms, "until a worker's residency event is known")
+      .range(0, 1e6)
+      .unit("ms");
+  schema.add("gossip_ms", &f.gossip_ms, "between two exchanges of gateways").range(1, 1e6).unit("ms");
+  schema.add("peer_ledger", &f.peer_ledger, "gateways exchange what they have in flight, too");
+  schema.add("detect_ms", &f.detect_ms, "until a dead node's connections are seen broken")
+      .range(0, 1e6)
+      .unit("ms");
+  schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
+}
+
+StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
+  SimulationOptions o;
+  TROUPE_ASSIGN_OR_RETURN(o.profile, load_node_profile(f.profile));
+  o.nodes = static_cast<int32_t>(f.nodes);
+  o.gateways = static_cast<int32_t>(f.gateways);
+  o.seed = static_cast<uint64_t>(f.seed);
+  o.router.policy = f.policy;
+  TROUPE_ASSIGN_OR_RETURN(o.router.affinity.mode, route::parse_mode(f.mode));
+  o.router.affinity.peer_ledger = f.peer_ledger;
+  o.session_sticky = f.session_sticky;
+  o.warmup_s = f.warmup_s;
+  o.slo_ttft_ms = f.slo_ttft_ms;
+  o.slo_tpot_ms = f.slo_tpot_ms;
+  o.drain_s = f.drain_s;
+  o.network_ms = f.network_ms;
+  o.report_ms = f.report_ms;
+  o.residency_delay_ms = f.residency_delay_ms;
+  o.gossip_ms = f.gossip_ms;
+  o.detect_ms = f.detect_ms;
+  o.join_ms = f.join_ms;
+  if (!f.faults.empty()) {
+    std::ifstream file(f.faults, std::ios::binary);
+    if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));
+    std::stringstream text;
+    text << file.rdbuf();
+    TROUPE_ASSIGN_OR_RETURN(o.faults, parse_faults(text.str(), f.faults));
+  }
+  return o;
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,53 @@
+#pragma once
+
+// Flags that several commands of troupe-sim share, and what they come to: a fleet, and where requests come
+// from.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/settings.h"
+#include "common/core/status.h"
+#include "sim/simulator.h"
+#include "sim/trace.h"
+#include "sim/workload.h"
+
+namespace troupe::sim {
+
+// Requests: a trace file, or persona traffic made up on the way.
+struct SourceFlags {
+  std::string trace;
+  double rate_scale = 1;
+  double spread_ms = 3000;
+  bool skip_bad = false;
+  PersonaWorkload workload;
+  int64_t personas = workload.personas, card_tokens_min = workload.card_tokens_min,
+          card_tokens_max = workload.card_tokens_max;
+  int64_t system_tokens = workload.system_tokens, block_size = workload.block_tokens,
+          context = workload.context_tokens;
+  std::string flash;  // SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS]
+};
+void describe_source(SettingsSchema& schema, SourceFlags& flags);
+void describe_workload(SettingsSchema& schema, SourceFlags& flags);
+// The workload that the flags say, checked. Errors name the flag.
+StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
+// `load`: so many times the trace's or the workload's rate.
+StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load);
+
+// On stderr, how many lines of a trace --skip-bad left out, if any.
+void say_skipped(std::string_view label, const RequestSource& source);
+
+struct FleetFlags {
+  std::string policy = "affinity", mode = "exact", profile = "study", faults;
+  int64_t nodes = 16, gateways = 1, seed = 1;
+  double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, drain_s = 120;
+  double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 50, detect_ms = 50,
+         join_ms = 1000;
+  bool session_sticky = false, peer_ledger = false;
+};
+void describe_fleet(SettingsSchema& schema, FleetFlags& flags);
+// Errors name the flag or the file.
+StatusOr<SimulationOptions> simulation_of(const FleetFlags& flags);
+
+}  // namespace troupe::sim

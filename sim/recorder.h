@@ -1,0 +1,80 @@
+#pragma once
+
+// Measures a run: told of what happens to requests and of how nodes stand at every second's end, it makes the
+// Result. Requests that arrived before the warm-up count in the series only.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/core/time.h"
+#include "sim/bounds.h"
+#include "sim/result.h"
+#include "sim/trace.h"
+
+namespace troupe::sim {
+
+class Recorder {
+ public:
+  struct Options {
+    Duration warmup{};
+    double slo_ttft_ms = 0, slo_tpot_ms = 0;
+    int64_t pooled_kv_tokens = 0;  // all nodes' together
+  };
+  explicit Recorder(const Options& options);
+
+  bool measures(Duration arrived) const { return arrived >= options_.warmup; }
+  void arrived(const TraceRequest& request);
+  struct First {
+    Duration arrived{}, at{};
+    int32_t node = 0;
+    int32_t prompt_tokens = 0, cached_tokens = 0;
+  };
+  void first_token(const First& first);
+  struct Finished {
+    Duration arrived{}, first{}, at{};
+    int32_t node = 0;
+    int32_t tokens = 0;      // answered
+    Duration longest_gap{};  // between two of them
+  };
+  void finished(const Finished& finished);
+  void lost(Duration arrived, Duration at);
+  void resumed() { resumed_ += 1; }
+  void fault(Duration at);
+
+  // A second of the run is over: one entry a node, in the order of their joining.
+  struct NodeStand {
+    int64_t work_tokens = 0;  // since its start
+    int32_t running = 0, waiting = 0;
+    float kv_used = 0;
+    int64_t preemptions = 0;
+    bool alive = true;
+  };
+  void second_over(int32_t second, const std::vector<NodeStand>& nodes);
+
+  // Fills what this class measures.
+  void fill(Result& result) const;
+
+ private:
+  SecondSeries& second_at(Duration at);
+  NodeSeries& node_at(size_t node);  // added where it is new, its series empty up to now
+  double work_cov(int32_t window_s) const;
+  FaultFigures fault_figures() const;
+
+  Options options_;
+  PooledLru bounds_;
+  int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
+  int64_t admitted_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0;
+  std::vector<float> ttft_ms_, tpot_ms_;
+  double tpot_sum_ms_ = 0;
+  std::vector<SecondSeries> seconds_;
+  std::vector<std::vector<float>> second_ttfts_;  // of the seconds not closed yet, by second
+  std::vector<NodeSeries> nodes_;
+  std::vector<int64_t> work_before_, preemptions_before_;
+  std::vector<std::vector<bool>> alive_;  // by second, by node
+  Duration stall_max_{};
+  Duration first_fault_ = Duration::max();
+  Duration last_arrival_{};
+};
+
+}  // namespace troupe::sim

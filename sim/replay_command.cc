@@ -1,0 +1,206 @@
+// replay, compare and capacity: the same run, once, for several policies, or at several rates.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gateway/route/policy.h"
+#include "sim/command_line.h"
+#include "sim/commands.h"
+#include "sim/html.h"
+#include "sim/options.h"
+#include "sim/report.h"
+
+namespace troupe::sim {
+
+namespace {
+
+struct OutputFlags {
+  std::string report, timing, html;
+};
+
+void describe_output(SettingsSchema& schema, OutputFlags& flags) {
+  schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
+  schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
+  schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
+}
+
+StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptions& options, double load,
+                          const std::string& label) {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source,
+                          open_source(source_flags, options.seed, load));
+  SimulationOptions with_progress = options;
+  with_progress.progress = progress_line(label);
+  auto result = simulate(*source, with_progress);
+  end_progress();
+  if (!result.ok()) return result;
+  std::fprintf(stderr, "%s: %lld requests in %.1f s, simulated_requests_per_s=%.0f decision_us=%.2f\n",
+               label.c_str(), static_cast<long long>(result->simulated_requests), result->wall_s,
+               result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
+               result->decision_us);
+  say_skipped(label, *source);
+  return result;
+}
+
+PageFacts page_facts(std::string_view command, const SimulationOptions& options) {
+  PageFacts facts;
+  facts.title = absl::StrCat("troupe-sim ", to_absl(command));
+  facts.warmup_s = options.warmup_s;
+  facts.slo_ttft_ms = options.slo_ttft_ms;
+  facts.slo_tpot_ms = options.slo_tpot_ms;
+  facts.faults = options.faults;
+  return facts;
+}
+
+Status write_outputs(const OutputFlags& flags, std::string_view report, std::span<const Result> results,
+                     const PageFacts& facts) {
+  if (!flags.report.empty()) TROUPE_RETURN_IF_ERROR(write_file(flags.report, report));
+  if (!flags.html.empty()) TROUPE_RETURN_IF_ERROR(write_file(flags.html, html_page(results, facts)));
+  if (!flags.timing.empty()) TROUPE_RETURN_IF_ERROR(write_file(flags.timing, timing_json(results)));
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<std::string>> policies_of(const std::vector<std::string>& asked) {
+  if (asked.size() == 1 && asked[0] == "all") return route::policy_names();
+  for (const std::string& policy : asked) {
+    if (const Status known = route::check_policy(policy); !known.ok()) return annotate(known, "--policies");
+  }
+  if (asked.empty()) return invalid_argument("--policies: name at least one, or all");
+  return asked;
+}
+
+}  // namespace
+
+int replay_command(int argc, const char* const* argv) {
+  constexpr char kProgram[] = "troupe-sim replay";
+  SourceFlags source;
+  FleetFlags fleet;
+  OutputFlags output;
+  SettingsSchema schema(kProgram, "what would this fleet do with these requests?");
+  describe_source(schema, source);
+  describe_fleet(schema, fleet);
+  describe_output(schema, output);
+  describe_workload(schema, source);
+  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  const auto options = simulation_of(fleet);
+  if (!options.ok()) return fail(kProgram, options.status());
+  const auto result = run_once(source, *options, 1, fleet.policy);
+  if (!result.ok()) return fail(kProgram, result.status());
+  const std::span<const Result> one(&*result, 1);
+  if (output.report != "-") std::fputs(table_text(one).c_str(), stdout);
+  const Status written = write_outputs(output, report_json(*result), one, page_facts("replay", *options));
+  return written.ok() ? kExitOk : fail(kProgram, written);
+}
+
+int compare_command(int argc, const char* const* argv) {
+  constexpr char kProgram[] = "troupe-sim compare";
+  SourceFlags source;
+  FleetFlags fleet;
+  OutputFlags output;
+  std::vector<std::string> asked{"all"};
+  SettingsSchema schema(kProgram, "what would each policy do with the same requests?");
+  schema.add("policies", &asked, "names, or all").choices([] {
+    std::vector<std::string> names = route::policy_names();
+    names.push_back("all");
+    return names;
+  }());
+  describe_source(schema, source);
+  describe_fleet(schema, fleet);
+  describe_output(schema, output);
+  describe_workload(schema, source);
+  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  const auto policies = policies_of(asked);
+  if (!policies.ok()) return fail(kProgram, policies.status());
+  auto options = simulation_of(fleet);
+  if (!options.ok()) return fail(kProgram, options.status());
+  std::vector<Result> results;
+  for (const std::string& policy : *policies) {
+    options->router.policy = policy;
+    auto result = run_once(source, *options, 1, policy);
+    if (!result.ok()) return fail(kProgram, result.status());
+    results.push_back(*std::move(result));
+  }
+  if (output.report != "-") std::fputs(table_text(results).c_str(), stdout);
+  const Status written =
+      write_outputs(output, comparison_json(results), results, page_facts("compare", *options));
+  return written.ok() ? kExitOk : fail(kProgram, written);
+}
+
+namespace {
+
+struct CapacityFlags {
+  double goodput = 0.99;
+  int64_t steps = 7;
+};
+
+struct Probe {
+  double load = 0;
+  double rate = 0;  // requests/s measured
+  Result result;
+};
+
+// Doubles or halves the load until one good and one bad are known, then halves the gap between them
+// (geometrically). `tried`: every load, in order.
+StatusOr<Probe> sustainable(const SourceFlags& source, const SimulationOptions& options,
+                            const CapacityFlags& flags, std::vector<LoadStep>& tried) {
+  constexpr int kDoublingsMax = 20;
+  Probe good, probe;
+  double load = 1, low = 0, high = 0;
+  for (int step = 0, bisections = 0; bisections < flags.steps && step < kDoublingsMax + flags.steps; ++step) {
+    if (low > 0 && high > 0) ++bisections;
+    probe.load = load;
+    const std::string label = absl::StrFormat("load %.4g", load);
+    TROUPE_ASSIGN_OR_RETURN(probe.result, run_once(source, options, load, label));
+    if (probe.result.requests == 0)
+      return invalid_argument("no request arrives after the warm-up: nothing can be judged");
+    probe.rate = probe.result.duration_s > 0
+                     ? static_cast<double>(probe.result.requests) / probe.result.duration_s
+                     : 0;
+    const bool holds = probe.result.goodput >= flags.goodput;
+    std::printf("load %-8.4g %8.1f requests/s  goodput %.4f  ttft p99 %.0f ms  %s\n", load, probe.rate,
+                probe.result.goodput, probe.result.ttft_ms.p99, holds ? "holds" : "does not hold");
+    std::fflush(stdout);
+    tried.push_back({load, probe.rate, probe.result.goodput, probe.result.ttft_ms.p99, holds});
+    if (holds) {
+      low = load;
+      good = probe;
+    } else {
+      high = load;
+    }
+    load = low > 0 && high > 0 ? std::sqrt(low * high) : holds ? load * 2 : load / 2;
+  }
+  if (low == 0)
+    return absl::FailedPreconditionError("no load holds, however small: the limits cannot be met at all");
+  return good;
+}
+
+}  // namespace
+
+int capacity_command(int argc, const char* const* argv) {
+  constexpr char kProgram[] = "troupe-sim capacity";
+  SourceFlags source;
+  FleetFlags fleet;
+  OutputFlags output;
+  CapacityFlags flags;
+  SettingsSchema schema(kProgram, "the highest rate at which requests are still answered inside the limits");
+  schema.add("goodput", &flags.goodput, "share of requests that must be inside both limits").range(0.01, 1);
+  schema.add("steps", &flags.steps, "bisections, after a good and a bad rate are known").range(1, 30);
+  describe_source(schema, source);
+  describe_fleet(schema, fleet);
+  describe_output(schema, output);
+  describe_workload(schema, source);
+  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  const auto options = simulation_of(fleet);
+  if (!options.ok()) return fail(kProgram, options.status());
+  PageFacts facts = page_facts("capacity", *options);
+  const auto best = sustainable(source, *options, flags, facts.steps);
+  if (!best.ok()) return fail(kProgram, best.status());
+  std::printf("sustainable: %.1f requests/s (load %.4g)\n", best->rate, best->load);
+  const std::span<const Result> one(&best->result, 1);
+  std::fputs(table_text(one).c_str(), stdout);
+  const Status written = write_outputs(output, report_json(best->result), one, facts);
+  return written.ok() ? kExitOk : fail(kProgram, written);
+}
+
+}  // namespace troupe::sim

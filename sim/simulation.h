@@ -1,0 +1,149 @@
+#pragma once
+
+// The run behind simulate(): events in order of time, requests on their way, and the fleet. Private to
+// simulator*.cc.
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "gateway/route/residency_feed.h"
+#include "sim/gateway.h"
+#include "sim/node.h"
+#include "sim/random.h"
+#include "sim/recorder.h"
+#include "sim/simulator.h"
+
+namespace troupe::sim {
+
+class Simulation {
+ public:
+  Simulation(RequestSource& source, const SimulationOptions& options);
+  StatusOr<Result> run();
+
+ private:
+  enum class EventKind : uint8_t {
+    kDeliver,    // a request reaches its node: `value` is its id
+    kStepEnd,    // node `index`; `value`: its life
+    kResidency,  // the oldest batch of events of node `index` reaches the gateways
+    kReports,
+    kGossip,
+    kPlan,
+    kSecond,
+    kDetect,  // connections to node `index` are seen broken; `value`: the life that ended
+    kSeen,    // node `index` is seen alive again (or for the first time)
+    kFault,   // faults[index]
+    kFaultEnd,
+  };
+  struct Event {
+    TimePoint at;
+    uint64_t order;  // of posting: what is due at once happens in that order
+    EventKind kind;
+    int32_t index;
+    uint64_t value;
+    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  // A request from its arrival to its end, whichever nodes it visits.
+  struct Flight {
+    uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
+    TraceRequest trace;
+    route::PrefixKey key;
+    route::Decision decision;
+    route::Sent sent;
+    size_t tried = 0;  // candidates of the order
+    int32_t gateway = 0, node = -1;
+    uint64_t gateway_life = 0;
+    int32_t emitted = 0;
+    bool at_node = false;    // delivered, not only on its way
+    uint64_t node_life = 0;  // of the node, when it was
+    TimePoint arrived{}, first{}, last{};
+    Duration longest_gap{};
+  };
+  struct ResidencyBatch {
+    route::ResidencyEvent::Kind kind;
+    uint64_t epoch = 0, seq = 0;
+    std::vector<route::ResidencyItem> items;
+  };
+  struct Node {
+    std::unique_ptr<SimNode> engine;  // null while dead
+    uint64_t life = 1;
+    uint64_t residency_seq = 0;
+    bool lose_next_residency = false;
+    TimePoint stalled_until{}, reports_lost_until{};
+    std::deque<ResidencyBatch> on_the_way;
+  };
+
+  // simulator.cc
+  void post(TimePoint at, EventKind kind, int32_t index = 0, uint64_t value = 0);
+  void handle(const Event& event);
+  Status start();
+  void arrive(const TraceRequest& request);
+  void make_key(Flight& flight);
+  void decide(Flight& flight);
+  void send_next(Flight& flight);
+  void deliver(uint64_t id);
+  void fail(Flight& flight, const route::Failure& failure);
+  void end_flight(Flight& flight, bool lost);
+  Flight* find(uint64_t id);
+  void kick(int32_t node);
+  void end_step(int32_t node);
+  void on_token(int32_t node, const SimNode::Token& token);
+  SimGateway& gateway_of(const Flight& flight) { return *gateways_[static_cast<size_t>(flight.gateway)]; }
+  // The gateway forgot what it had sent when it restarted.
+  bool gateway_knows(const Flight& flight) const {
+    return gateway_lives_[static_cast<size_t>(flight.gateway)] == flight.gateway_life;
+  }
+  SimNode::NewFlight to_node(const Flight& flight) const;
+
+  // simulator_fleet.cc: what nodes and gateways tell each other, and faults
+  void add_node();
+  bool nodes_tell() const;
+  void tell_empty(int32_t node);
+  void tell_residency(int32_t node);
+  void deliver_residency(int32_t node);
+  void send_snapshot(int32_t node);
+  void reports();
+  void gossip();
+  void plan();
+  void second_over();
+  void begin_fault(const Fault& fault);
+  void end_fault(const Fault& fault);
+  void kill(int32_t node);
+  void detect(int32_t node, uint64_t life);
+  void resume(Flight& flight);
+  void check_conservation(size_t first_node, size_t count) const;
+  void check_all() const { check_conservation(0, nodes_.size()); }
+
+  RequestSource& source_;
+  SimulationOptions options_;
+  TimePoint now_{};
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t event_count_ = 0, events_posted_ = 0;
+
+  std::vector<std::unique_ptr<SimGateway>> gateways_;
+  std::vector<uint64_t> gateway_lives_;
+  std::shared_ptr<route::ExactResidency> residency_;
+  std::vector<Node> nodes_;
+  route::SetLoadMerger set_loads_;
+  Recorder recorder_;
+  Draw draw_;
+
+  std::deque<Flight> flights_;  // by slot; a deque, because references are kept across arrivals
+  std::vector<uint32_t> free_slots_;
+  uint64_t tries_ = 0;
+  int64_t arrived_ = 0, finished_ = 0, lost_ = 0, retries_ = 0;
+  int64_t live_ = 0;
+  int32_t seconds_done_ = 0;
+
+  std::vector<Resident> changes_;
+  std::vector<route::SetLoadMerger::Counter> counters_;
+  std::vector<Recorder::NodeStand> stands_;
+  // Histories of sessions, as a gateway sees them in the messages: tokens of the last prompt and its answer.
+  route::LruMap<int32_t> session_tokens_;
+  int64_t decisions_timed_ = 0;
+  double decision_ns_ = 0;
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,258 @@
+// What nodes and gateways tell each other while a simulation runs, and what goes wrong.
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "sim/checks.h"
+#include "sim/simulation.h"
+
+namespace troupe::sim {
+
+namespace {
+
+[[noreturn]] void broken(std::string_view what) {
+  std::fprintf(stderr, "simulation: conservation broken: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::abort();
+}
+
+}  // namespace
+
+void Simulation::add_node() {
+  nodes_.emplace_back().engine = std::make_unique<SimNode>(options_.profile);
+  tell_empty(static_cast<int32_t>(nodes_.size()) - 1);
+}
+
+bool Simulation::nodes_tell() const {
+  const route::Mode mode = options_.router.affinity.mode;
+  return mode != route::Mode::kGossip && mode != route::Mode::kPlan;  // these stand for workers that do not
+}
+
+// A cache that begins: the first thing a worker's stream says. From then on its word counts, not what was
+// placed there.
+void Simulation::tell_empty(int32_t index) {
+  if (!nodes_tell()) return;
+  route::ResidencyEvent event;
+  event.kind = route::ResidencyEvent::Kind::kSnapshot;
+  event.epoch = nodes_[static_cast<size_t>(index)].life;
+  residency_->apply(static_cast<route::NodeIndex>(index), event);
+}
+
+// At the end of a step: what it changed travels to the gateways.
+void Simulation::tell_residency(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  changes_.clear();
+  node.engine->take_changes(changes_);
+  if (changes_.empty() || !nodes_tell()) return;
+  // One event tells of growth or of shrinking, as on the wire.
+  for (const bool grew : {true, false}) {
+    ResidencyBatch batch;
+    batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
+    for (const Resident& change : changes_) {
+      if (change.grew != grew) continue;
+      batch.items.push_back({change.name,
+                             change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
+                             change.tokens});
+    }
+    if (batch.items.empty()) continue;
+    batch.epoch = node.life;
+    batch.seq = ++node.residency_seq;
+    if (node.lose_next_residency) {
+      node.lose_next_residency = false;
+      continue;
+    }
+    node.on_the_way.push_back(std::move(batch));
+    if (options_.residency_delay_ms > 0) {
+      post(now_ + millis(options_.residency_delay_ms), EventKind::kResidency, index);
+    } else {
+      deliver_residency(index);
+    }
+  }
+}
+
+void Simulation::deliver_residency(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.on_the_way.empty()) return;  // the node died meanwhile
+  const ResidencyBatch batch = std::move(node.on_the_way.front());
+  node.on_the_way.pop_front();
+  const route::ResidencyEvent event{batch.kind, batch.epoch, batch.seq, batch.items};
+  const auto result = residency_->apply(static_cast<route::NodeIndex>(index), event);
+  if (result == route::FeedResult::kGap) send_snapshot(index);
+}
+
+// A gateway saw a gap and asked: the answer includes all events so far, those on the way too.
+void Simulation::send_snapshot(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) return;
+  std::vector<Resident> all;
+  node.engine->snapshot(all);
+  ResidencyBatch batch;
+  batch.kind = route::ResidencyEvent::Kind::kSnapshot;
+  batch.epoch = node.life;
+  batch.seq = node.residency_seq;
+  for (const Resident& r : all) {
+    batch.items.push_back(
+        {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
+  }
+  node.on_the_way.push_back(std::move(batch));
+  post(now_ + millis(2 * options_.residency_delay_ms), EventKind::kResidency, index);
+}
+
+void Simulation::reports() {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = nodes_[n];
+    if (node.engine == nullptr || now_ < node.reports_lost_until || now_ < node.stalled_until) continue;
+    const route::NodeReport report = node.engine->report();
+    for (auto& gateway : gateways_) gateway->router().report(static_cast<route::NodeIndex>(n), report, now_);
+  }
+}
+
+void Simulation::gossip() {
+  const bool placements = options_.router.affinity.mode != route::Mode::kPlan &&
+                          options_.router.affinity.mode != route::Mode::kExact;
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    const auto told = gateways_[g]->router().take_placements();
+    std::vector<route::PeerLoad> ledger;
+    if (options_.router.affinity.peer_ledger) ledger = gateways_[g]->router().take_ledger(false);
+    for (size_t other = 0; other < gateways_.size(); ++other) {
+      if (other == g) continue;
+      if (placements && !told.empty()) gateways_[other]->router().adopt_placements(told);
+      if (!ledger.empty()) gateways_[other]->router().adopt_ledger(static_cast<uint32_t>(g), ledger);
+    }
+  }
+}
+
+void Simulation::plan() {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].engine == nullptr) continue;
+    counters_.clear();
+    nodes_[n].engine->set_counters(counters_);
+    set_loads_.report(static_cast<uint32_t>(n), nodes_[n].life, kModel, counters_);
+  }
+  const route::SetLoads loads = set_loads_.take(now_);
+  for (auto& gateway : gateways_) gateway->router().plan(now_, loads);
+}
+
+void Simulation::second_over() {
+  stands_.clear();
+  for (const Node& node : nodes_) {
+    Recorder::NodeStand stand;
+    stand.alive = node.engine != nullptr;
+    if (stand.alive) {
+      const SchedulerStats& stats = node.engine->stats();
+      stand.work_tokens = node.engine->work_tokens();
+      stand.running = stats.running;
+      stand.waiting = stats.waiting;
+      stand.preemptions = stats.preemptions_total;
+      stand.kv_used =
+          static_cast<float>(stats.blocks_used) / static_cast<float>(std::max(stats.blocks_total, 1));
+    }
+    stands_.push_back(stand);
+  }
+  recorder_.second_over(seconds_done_++, stands_);
+}
+
+void Simulation::begin_fault(const Fault& fault) {
+  recorder_.fault(now_.time_since_epoch());
+  const auto target = static_cast<size_t>(fault.target);
+  const TimePoint until = now_ + millis(fault.for_s * 1e3);
+  switch (fault.kind) {
+    case Fault::Kind::kKill:
+      kill(fault.target);
+      return;
+    case Fault::Kind::kReturn:
+      nodes_[target].engine = std::make_unique<SimNode>(options_.profile);
+      tell_empty(fault.target);
+      post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
+      return;
+    case Fault::Kind::kJoin:
+      for (int32_t i = 0; i < fault.target; ++i) add_node();
+      for (auto& gateway : gateways_) gateway->add_nodes(fault.target, now_);
+      return;
+    case Fault::Kind::kSlow:
+      if (nodes_[target].engine != nullptr) nodes_[target].engine->set_slowdown(fault.factor);
+      return;
+    case Fault::Kind::kStall:
+      nodes_[target].stalled_until = until;
+      return;
+    case Fault::Kind::kLoseReports:
+      nodes_[target].reports_lost_until = until;
+      return;
+    case Fault::Kind::kLoseResidency:
+      nodes_[target].lose_next_residency = true;
+      return;
+    case Fault::Kind::kRestartGateway:
+      gateways_[target]->restart(now_);
+      gateway_lives_[target] += 1;
+      return;
+  }
+}
+
+void Simulation::end_fault(const Fault& fault) {
+  Node& node = nodes_[static_cast<size_t>(fault.target)];
+  if (node.engine == nullptr) return;
+  if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
+  if (fault.kind == Fault::Kind::kStall) kick(fault.target);
+}
+
+void Simulation::kill(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.engine = nullptr;
+  node.on_the_way.clear();
+  node.residency_seq = 0;
+  post(now_ + millis(options_.detect_ms), EventKind::kDetect, index, node.life);
+  node.life += 1;
+}
+
+void Simulation::detect(int32_t index, uint64_t life) {
+  const Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) residency_->forget_node(static_cast<route::NodeIndex>(index));
+  // Started streams go on elsewhere, the others are sent again; by age, so that nobody is passed.
+  std::vector<Flight*> there;
+  for (Flight& flight : flights_) {
+    if (flight.id != 0 && flight.node == index && flight.at_node && flight.node_life == life)
+      there.push_back(&flight);
+  }
+  std::sort(there.begin(), there.end(), [](const Flight* a, const Flight* b) { return a->id < b->id; });
+  for (Flight* flight : there) {
+    if (flight->emitted > 0) {
+      resume(*flight);
+    } else {
+      fail(*flight, {route::FailureKind::kTransport, 0});
+    }
+  }
+  // A suspect is probed at once; nobody answers.
+  for (auto& gateway : gateways_) {
+    for (int i = 0; i < route::HealthOptions{}.dead_after; ++i) {
+      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeFail, now_);
+    }
+  }
+}
+
+void Simulation::resume(Flight& flight) {
+  SimGateway& gateway = gateway_of(flight);
+  const auto node = static_cast<route::NodeIndex>(flight.node);
+  if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
+  gateway.on_event(node, route::HealthEvent::kTransportError, now_);
+  recorder_.resumed();
+  flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
+  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
+  flight.key.prompt_tokens = flight.trace.input_tokens + flight.emitted;
+  decide(flight);
+  // Whoever has just died may still be in this gateway's view; it is not asked again.
+  while (flight.tried < flight.decision.order.size() && flight.decision.order[flight.tried].node == node)
+    flight.tried += 1;
+  send_next(flight);
+}
+
+// Requests of the whole fleet, and blocks and tokens of `count` nodes.
+void Simulation::check_conservation(size_t first_node, size_t count) const {
+  if (arrived_ != finished_ + lost_ + live_)
+    broken("requests arrived are not those finished, lost and on their way");
+  for (size_t n = first_node; n < first_node + count; ++n) {
+    if (nodes_[n].engine == nullptr) continue;
+    if (const Status status = nodes_[n].engine->verify(); !status.ok()) broken(to_std(status.message()));
+  }
+}
+
+}  // namespace troupe::sim

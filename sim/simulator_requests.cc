@@ -1,0 +1,239 @@
+// A request's way through the simulated fleet: key → decision → node → tokens, or the next candidate, as in a
+// live gateway.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "sim/checks.h"
+#include "sim/simulation.h"
+
+namespace troupe::sim {
+
+namespace {
+
+constexpr int kSlotBits = 32;
+
+// Any id may stand for a block, 0 as well: Mooncake's first block has it. All bits of both halves, for others
+// draw from either.
+Hash128 block_name(uint64_t id) {
+  return hash_bytes({reinterpret_cast<const char*>(&id), sizeof id});
+}
+
+// Of a set or a session; none where the trace says none.
+Hash128 name_of(uint64_t id) {
+  return id == 0 ? Hash128{} : block_name(id);
+}
+
+}  // namespace
+
+void Simulation::arrive(const TraceRequest& request) {
+  recorder_.arrived(request);
+  arrived_ += 1;
+  live_ += 1;
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<uint32_t>(flights_.size()));
+    flights_.emplace_back();
+  }
+  const uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  Flight& flight = flights_[slot];
+  flight.id = (++tries_ << kSlotBits) | slot;
+  flight.trace = request;
+  flight.node = -1;
+  flight.emitted = 0;
+  flight.at_node = false;
+  flight.arrived = now_;
+  flight.first = flight.last = {};
+  flight.longest_gap = {};
+  const auto gateways = static_cast<uint64_t>(options_.gateways);
+  const uint64_t pick =
+      options_.session_sticky && request.session != 0 ? request.session : draw_.bits() >> 16;
+  flight.gateway = static_cast<int32_t>(pick % gateways);
+  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
+  make_key(flight);
+  decide(flight);
+  send_next(flight);
+}
+
+// What a gateway would read off the messages: lengths are known here, so nothing is guessed from bytes.
+void Simulation::make_key(Flight& flight) {
+  const TraceRequest& trace = flight.trace;
+  route::PrefixKey& key = flight.key;
+  key.set = name_of(trace.set);
+  key.session = name_of(trace.session);
+  key.session_source = trace.session != 0 ? route::SessionSource::kHeader : route::SessionSource::kNone;
+  key.prompt_tokens = trace.input_tokens;
+  key.prompt_bytes = static_cast<size_t>(trace.input_tokens) * 4;
+  key.prefix_tokens = trace.prefix_tokens;
+  key.prefix_bytes = static_cast<size_t>(trace.prefix_tokens) * 4;
+  key.history_tokens = 0;
+  if (trace.session != 0) {
+    if (const int32_t* before = session_tokens_.find(key.session))
+      key.history_tokens = std::min(*before, trace.input_tokens - 1);
+  }
+  key.history_bytes = static_cast<size_t>(key.history_tokens) * 4;
+  key.anchors.clear();
+  if (trace.session != 0) return;
+  // Nothing names the conversation: it is found by its blocks.
+  const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
+  for (size_t i = 0; i < std::min(full, trace.blocks.size()); ++i) {
+    const int64_t tokens = static_cast<int64_t>(i + 1) * trace.block_tokens;
+    key.anchors.push_back({block_name(trace.blocks[i]), static_cast<size_t>(tokens) * 4, tokens});
+  }
+}
+
+void Simulation::decide(Flight& flight) {
+  const bool timed = (tries_ & 15) == 0;
+  const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
+  flight.decision = gateway_of(flight).router().decide(flight.key, kModel, now_);
+  if (timed) {
+    decision_ns_ +=
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    decisions_timed_ += 1;
+  }
+  flight.tried = 0;
+  gateway_of(flight).retry_budget().earn(now_);
+}
+
+void Simulation::send_next(Flight& flight) {
+  if (flight.tried >= flight.decision.order.size()) {
+    end_flight(flight, true);
+    return;
+  }
+  const route::Candidate& candidate = flight.decision.order[flight.tried++];
+  flight.node = static_cast<int32_t>(candidate.node);
+  flight.at_node = false;
+  flight.sent = gateway_of(flight).router().sent(flight.key, kModel, candidate, now_);
+  if (options_.network_ms > 0) {
+    post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, flight.id);
+  } else {
+    deliver(flight.id);
+  }
+}
+
+Simulation::Flight* Simulation::find(uint64_t id) {
+  Flight& flight = flights_[static_cast<size_t>(id & 0xffffffff)];
+  return flight.id == id ? &flight : nullptr;
+}
+
+SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
+  const TraceRequest& trace = flight.trace;
+  SimNode::NewFlight out;
+  out.id = flight.id;
+  out.prompt_tokens = trace.input_tokens + flight.emitted;
+  out.prefix_tokens = trace.prefix_tokens;
+  out.new_tokens = std::max(1, trace.output_tokens) - flight.emitted;
+  out.set = flight.key.set;
+  out.session = flight.key.session;
+  const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
+  out.blocks.reserve(full + trace.output_blocks.size());
+  for (size_t i = 0; i < std::min(full, trace.blocks.size()); ++i)
+    out.blocks.push_back(block_name(trace.blocks[i]));
+  for (const uint64_t id : trace.output_blocks) out.blocks.push_back(block_name(id));
+  return out;
+}
+
+void Simulation::deliver(uint64_t id) {
+  Flight* flight = find(id);
+  if (flight == nullptr) return;
+  Node& node = nodes_[static_cast<size_t>(flight->node)];
+  if (node.engine == nullptr) {
+    fail(*flight, {route::FailureKind::kConnect, 0});
+    return;
+  }
+  const Status added = node.engine->add(to_node(*flight), now_);
+  if (!added.ok()) {
+    fail(*flight,
+         {route::FailureKind::kStatus, added.code() == absl::StatusCode::kResourceExhausted ? 429 : 400});
+    return;
+  }
+  flight->at_node = true;
+  flight->node_life = node.life;
+  kick(flight->node);
+}
+
+void Simulation::fail(Flight& flight, const route::Failure& failure) {
+  SimGateway& gateway = gateway_of(flight);
+  const auto node = static_cast<route::NodeIndex>(flight.node);
+  if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
+  if (failure.kind == route::FailureKind::kConnect)
+    gateway.on_event(node, route::HealthEvent::kConnectError, now_);
+  if (failure.kind == route::FailureKind::kTransport)
+    gateway.on_event(node, route::HealthEvent::kTransportError, now_);
+  route::AttemptState state;
+  state.attempts = static_cast<int>(flight.tried);
+  state.candidates_left = static_cast<int>(flight.decision.order.size() - flight.tried);
+  if (route::decide_retry(failure, state, gateway.retry_budget(), now_) !=
+      route::RetryAction::kNextCandidate) {
+    end_flight(flight, true);
+    return;
+  }
+  retries_ += 1;
+  flight.id = (++tries_ << kSlotBits) | (flight.id & 0xffffffff);
+  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
+  send_next(flight);
+}
+
+void Simulation::end_flight(Flight& flight, bool lost) {
+  if (lost) {
+    lost_ += 1;
+    recorder_.lost(flight.arrived.time_since_epoch(), now_.time_since_epoch());
+  } else {
+    finished_ += 1;
+  }
+  live_ -= 1;
+  free_slots_.push_back(static_cast<uint32_t>(flight.id & 0xffffffff));
+  flight.id = 0;
+}
+
+void Simulation::kick(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (now_ < node.stalled_until) return;
+  if (const auto ends = node.engine->begin_step(now_)) post(*ends, EventKind::kStepEnd, index, node.life);
+}
+
+void Simulation::end_step(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (now_ < node.stalled_until) {
+    post(node.stalled_until, EventKind::kStepEnd, index, node.life);
+    return;
+  }
+  for (const SimNode::Token& token : node.engine->end_step(now_)) on_token(index, token);
+  tell_residency(index);
+  kick(index);
+}
+
+void Simulation::on_token(int32_t node, const SimNode::Token& token) {
+  Flight& flight = *find(token.id);
+  const TimePoint seen = now_ + millis(options_.network_ms);
+  if (flight.emitted == 0) {
+    flight.first = seen;
+    recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
+                           flight.trace.input_tokens, token.cached_tokens});
+  } else {
+    flight.longest_gap = std::max(flight.longest_gap, seen - flight.last);
+  }
+  if (token.first && gateway_knows(flight))
+    gateway_of(flight).router().first_byte(flight.key, flight.sent, now_);
+  flight.last = seen;
+  flight.emitted += 1;
+  if (!token.last) return;
+  route::AnswerCounts counts;
+  counts.prompt_tokens = flight.trace.input_tokens;
+  counts.completion_tokens = flight.emitted;
+  counts.cached_tokens = token.cached_tokens;
+  counts.has_cached = true;
+  if (gateway_knows(flight)) {
+    gateway_of(flight).router().finished(flight.key, flight.sent, counts, now_);
+    gateway_of(flight).on_event(static_cast<route::NodeIndex>(node), route::HealthEvent::kAnswered, now_);
+  }
+  if (!flight.key.session.is_zero()) {
+    session_tokens_.touch(flight.key.session) = flight.trace.input_tokens + flight.emitted;
+  }
+  recorder_.finished({flight.arrived.time_since_epoch(), flight.first.time_since_epoch(),
+                      seen.time_since_epoch(), node, flight.emitted, flight.longest_gap});
+  end_flight(flight, false);
+}
+
+}  // namespace troupe::sim

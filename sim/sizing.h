@@ -1,0 +1,68 @@
+#pragma once
+
+// How many sessions, tokens and requests one model on one kind of GPU can carry, from the model's shape and
+// the card's data sheet: a roofline with the shares of it that good engines reach. For choosing hardware
+// before there is any; a run of the simulator (with its queues, routing and evictions) is the next step.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+
+namespace troupe::sim {
+
+// Of a dense decoder with gated MLP; bfloat16 weights and KV.
+struct ModelShape {
+  std::string name;
+  int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  bool tied_embeddings = false;  // the output product is the embedding table
+
+  double layer_parameters() const;  // of all layers
+  double weight_bytes() const;
+  double kv_bytes_per_token() const;
+};
+std::vector<std::string> model_shape_names();
+// A name of these, or a directory with a Hugging Face config.json. Errors name the key and what would be
+// right.
+StatusOr<ModelShape> load_model_shape(const std::string& name_or_dir);
+
+struct Gpu {
+  std::string_view name;
+  double memory_gib;      // that programs see
+  double bandwidth_tbps;  // data sheet
+  double bf16_tflops;     // data sheet, dense
+  double price_per_hour;  // an assumption, USD
+};
+const std::vector<Gpu>& known_gpus();
+
+struct Load {
+  double rate = 0;  // requests/s of the whole fleet; 0: none asked
+  double prompt_tokens = 2100;
+  double hit = 0.85;  // share of them found cached
+  double output_tokens = 120;
+  double tpot_ms = 30;     // limit of the mean time between tokens
+  double headroom = 0.75;  // share of the highest rate to plan with
+};
+
+// Of a node: as few of 1, 2, 4, 8 GPUs as hold the weights and one request.
+struct Sizing {
+  bool fits = false;
+  int gpus = 0;
+  double kv_tokens = 0;
+  double sessions = 0;              // of prompt and answer's length, held at once
+  double prefill_tokens_per_s = 0;  // nothing else running
+  double prefill_ms = 0;            // of what such a prompt misses: the least TTFT
+  double stream_tokens_per_s = 0;   // one alone
+  double decode_streams = 0;        // the most inside the limit, nothing else running
+  double decode_tokens_per_s = 0;   // of these together
+  double requests_per_s = 0;        // prompts and answers mixed, inside the limit
+  double price_per_hour = 0;
+  double price_per_million = 0;  // tokens answered, at that rate
+  int64_t nodes = 0;             // for the load, with headroom; 0: no load asked
+  double fleet_price_per_hour = 0;
+};
+Sizing size_node(const ModelShape& model, const Gpu& gpu, const Load& load);
+
+}  // namespace troupe::sim

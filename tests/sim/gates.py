@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Does the routing brain still meet the study's gates? Runs troupe-sim case by case and holds each figure against its gate.
+
+  tests/sim/gates.py            the small fleet: a minute of CPU, what CI runs; exit 1 where a gate is missed
+  tests/sim/gates.py --all      the study's workloads at full size, G = 1, 4, 8, 16 (an hour of CPU): a table
+  tests/sim/gates.py --all --only p2000-450 --save gates.json
+  tests/sim/gates.py --all --result       the table in tests/bench/results, too
+
+The cases below are data: a workload, a fleet, and gates by the name of a figure. A workload is as in the study: users begin
+within a ramp of 150 s, 100 s are measured from 220 s on, answers and turns are of one length, nothing is truncated, and the
+gap between two requests of a user is the thinking alone."""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data"))
+MOONCAKE = DATA / "mooncake/conversation_first30min.jsonl.gz"
+
+PERSONAS = {"turn-sigma": 0, "context": 65536, "answer-s-per-token": 0}
+FULL = {**PERSONAS, "nodes": 16, "ramp-s": 150, "warmup-s": 220, "duration-s": 320}
+P2000 = {**FULL, "personas": 2000, "zipf": 0.9}
+P200 = {**FULL, "personas": 200, "zipf": 1.1}
+P20K = {**FULL, "personas": 20000, "zipf": 0.9}
+CARDS_3K = {**P200, "card-tokens": 3000}
+TIGHT = {**P2000, "profile": "study-13b"}
+CONVERSATION = {"nodes": 16, "trace": str(MOONCAKE), "spread-ms": 3000, "warmup-s": 40, "slo-ttft-ms": 2000, "slo-tpot-ms": 50}
+PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"peer-ledger": None, "gossip-ms": 20}
+
+
+def case(workload, gates, study="", **more):
+    """`gates`: figure -> (least, most), None where open."""
+    return {"flags": {**workload, **{k.replace("_", "-"): v for k, v in more.items()}}, "gates": gates, "study": study}
+
+
+def sustains(workload, rate, goodput=0.99, **more):
+    """Instead of a bisection: the rate that the gate asks for is run, and must hold."""
+    return case(workload, {"goodput": (goodput, None)}, f"{rate:.0f}/s", rate=rate, **more)
+
+
+def each(gateways, name, make):
+    return {f"{name} G{g}": make(g) for g in gateways}
+
+
+def full_cases():
+    out = {}
+    # 1 and 3, 4: hits against one pooled cache, balance, first tokens
+    out |= each((1, 8), "p2000-500", lambda g: case(P2000, {"pooled_ratio": (0.985, None)}, ".99", rate=500, gateways=g))
+    out |= each((1, 8), "tight-155", lambda g: case(TIGHT, {"pooled_ratio": (0.95, None)}, "", rate=155, gateways=g))
+    p450 = {1: ("hit .894 cov .021 p99 153", 165), 8: ("hit .895 cov .035 p99 166", 180)}
+    out |= each((1, 8), "p2000-450", lambda g: case(
+        P2000, {"work_cov": (None, 0.05), "ttft_p99_ms": (None, p450[g][1])}, p450[g][0], rate=450, gateways=g))
+    out |= each((1, 8), "p2000-450 plan", lambda g: case(
+        P2000, {"work_cov": (None, 0.10)}, {1: "hit .892 cov .078 p99 184", 8: "hit .881 cov .077 p99 196"}[g],
+        rate=450, gateways=g, **PLAN))
+    p610 = {1: ("hit .790 cov .011 p99 230", 245), 8: ("hit .791 cov .008 p99 290", 300)}
+    out |= each((1, 8), "p2000-610", lambda g: case(
+        P2000, {"work_cov": (None, 0.03), "ttft_p99_ms": (None, p610[g][1])}, p610[g][0], rate=610, gateways=g))
+    out["p2000-610 ledger G8"] = case(P2000, {"ttft_p99_ms": (None, 270)}, "p99 256", rate=610, gateways=8, **LEDGER)
+    out["3k-445 G1"] = case(CARDS_3K, {"work_cov": (None, 0.06)}, "hit .958 cov .024 p99 117", rate=445)
+    out |= {"mooncake-10 G1": case(CONVERSATION, {"ttft_p90_ms": (None, 950)}, "hit .315 p90 885", rate_scale=10),
+            "mooncake-10 G8": case(CONVERSATION, {"ttft_p90_ms": (None, 1150)}, "hit .318 p90 1098", rate_scale=10, gateways=8),
+            "mooncake-10 ledger G8": case(CONVERSATION, {"ttft_p90_ms": (None, 1020)}, "hit .318 p90 967", rate_scale=10,
+                                          gateways=8, **LEDGER)}
+    # 2: as good with sixteen gateways as with one
+    for name, mode, most in (("exact", {}, 0.003), ("gossip", GOSSIP, 0.005), ("plan", PLAN, 0.015)):
+        out |= each((1, 4, 8, 16), f"p2000-550 {name}", lambda g, mode=mode, most=most: case(
+            P2000, {"hit_from_G1": (-most, most)}, "", rate=550, gateways=g, **mode))
+    # 5: the study's sustainable rates less 2 %, plan's less 4 %
+    for name, workload, rates in (("p200", P200, (712, 691)), ("p2000", P2000, (641, 634)), ("p20k", P20K, (538, 527)),
+                                  ("3k", CARDS_3K, (634, 621)), ("tight", TIGHT, (182, 153))):
+        for g, rate in zip((1, 8), rates):
+            out[f"{name} sustains G{g}"] = sustains(workload, rate * 0.98, gateways=g)
+    for g, rate in ((1, 578), (8, 571)):
+        out[f"p2000 plan sustains G{g}"] = sustains(P2000, rate * 0.96, gateways=g, **PLAN)
+    # 6, 7, 8: a flash crowd, a death, nodes that join, one that is slow
+    flash = {"goodput": (0.999, None)}
+    out |= each((1, 8), "flash-1k", lambda g: case(P2000, {"ttft_p99_ms": (None, 60), **flash}, {1: "p99 44", 8: "p99 53"}[g],
+                                                   rate=300, gateways=g, flash="0.4:220:100"))
+    out |= each((1, 8), "flash-3k", lambda g: case(P200, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}[g],
+                                                   rate=250, gateways=g, flash="0.4:220:100:3000"))
+    out |= each((1, 8), "drift", lambda g: case(P2000, {}, {1: "hit .896 cov .047 p99 154", 8: "hit .897 cov .026 p99 172"}[g],
+                                                rate=450, gateways=g, drift=1))
+    kill = {"hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}
+    out |= each((1, 4), "kill", lambda g: case(P2000, kill, {1: "dip .040 peak 227", 4: "dip .038 peak 289"}[g], rate=450,
+                                               gateways=g, faults=[{"at_s": 250, "kill": 3}]))
+    for name, mode, dip in (("exact", {}, 0.03), ("plan", PLAN, 0.06)):
+        out |= each((1, 4), f"join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
+            P2000, {"hit_dip": (None, dip), "p99_peak_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}[g], nodes=8, rate=240,
+            gateways=g, faults=[{"at_s": 250, "join": 4}], **mode))
+    out["slow G1"] = case(P2000, {"ttft_p99_ms": (None, 140)}, "hit .928 p99 130", rate=400,
+                          faults=[{"at_s": 150, "slow": 3, "factor": 2, "for_s": 1000}])
+    return out
+
+
+def small_cases():
+    """A quarter of the fleet for a third of the time. Gates are the study's where a figure does not depend on the size; on four
+    nodes copies are coarser (plan mode's balance), and a death takes an eighth of eight, not a sixteenth."""
+    small = {**PERSONAS, "nodes": 4, "personas": 500, "zipf": 0.9, "ramp-s": 60, "warmup-s": 80, "duration-s": 140}
+    exact = {"pooled_ratio": (0.985, None), "work_cov": (None, 0.05), "hit_from_G1": (-0.003, 0.003), "lost": (0, 0),
+             "goodput": (0.99, None)}
+    out = each((1, 8), "p500-115", lambda g: case(small, exact, rate=115, gateways=g))
+    out["p500-115 gossip G8"] = case(small, {"pooled_ratio": (0.975, None), "work_cov": (None, 0.05)}, rate=115, gateways=8,
+                                     **GOSSIP)
+    out["p500-115 plan G8"] = case(small, {"pooled_ratio": (0.95, None), "work_cov": (None, 0.15)}, rate=115, gateways=8, **PLAN)
+    out["3k-105 G1"] = case({**small, "personas": 50, "zipf": 1.1, "card-tokens": 3000}, {"work_cov": (None, 0.06)}, rate=105)
+    out["kill 1 of 8 G4"] = case({**small, "nodes": 8, "personas": 1000}, {
+        "hit_dip": (None, 0.12), "t95_s": (0, 6), "stall_max_ms": (None, 1000), "lost": (0, 0)}, rate=160, gateways=4,
+        faults=[{"at_s": 95, "kill": 1}])
+    return out
+
+
+def run(program, made):
+    flags = dict(made["flags"])
+    with tempfile.TemporaryDirectory() as folder:
+        if faults := flags.pop("faults", None):
+            path = pathlib.Path(folder) / "faults.jsonl"
+            path.write_text("".join(json.dumps(fault) + "\n" for fault in faults))
+            flags["faults"] = path
+        report = pathlib.Path(folder) / "report.json"
+        command = [str(program), "replay", "--report", str(report)]
+        for flag, value in flags.items():
+            command += [f"--{flag}"] + ([] if value is None else [str(value)])
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+        return figures_of(json.loads(report.read_text()))
+
+
+def figures_of(report):
+    out = {"hit": report["hit_tokens"], "pooled": report["pooled_lru_hit"], "work_cov": report["work_cov"],
+           "goodput": report["goodput"], "lost": report["lost"], "requests": report["requests"]}
+    out["pooled_ratio"] = out["hit"] / out["pooled"] if out["pooled"] else 0
+    out |= {f"ttft_{p}_ms": report["ttft_ms"][p] for p in ("p50", "p90", "p99")}
+    if "faults" in report:
+        faults = report["faults"]
+        out |= {key: faults[key] for key in ("hit_dip", "t95_s", "p99_peak_ms", "p99_before_ms", "stall_max_ms")}
+        out["p99_peak_ratio"] = faults["p99_peak_ms"] / faults["p99_before_ms"] if faults["p99_before_ms"] else 0
+    return out
+
+
+def judge(name, made, figures, by_case):
+    """Rows (case, figure, value, gate, pass); a gate's figure that there is not is an error."""
+    first = by_case.get(name.rsplit(" G", 1)[0] + " G1")
+    if first:
+        figures["hit_from_G1"] = figures["hit"] - first["hit"]
+    rows = []
+    for figure, (least, most) in made["gates"].items():
+        if figure == "hit_from_G1" and first is None:
+            continue  # --only left its G1 out
+        value = figures[figure]
+        passed = (least is None or value >= least) and (most is None or value <= most)
+        gate = " ".join(part for part in (f">= {least:g}" if least is not None else "", f"<= {most:g}" if most is not None else "")
+                        if part)
+        rows.append((name, figure, value, gate, passed))
+    return rows
+
+
+def write_result(saved):
+    """The table in tests/bench/results/gates.json; report.py makes a page of it."""
+    sys.path.insert(0, str(ROOT / "tests/bench"))
+    import common
+    rows, missed, count = [], 0, 0
+    for entry in saved:
+        figures = entry["figures"]
+        gates = [f"{gate['figure']} {gate['value']:.4g} ({gate['gate']}) {'pass' if gate['pass'] else '**miss**'}"
+                 for gate in entry["gates"]]
+        count += len(gates)
+        missed += sum(not gate["pass"] for gate in entry["gates"])
+        rows.append([entry["case"], f"{figures['hit']:.4f}", f"{figures['pooled']:.4f}", f"{figures['work_cov']:.3f}",
+                     "/".join(f"{figures[f'ttft_{p}_ms']:.0f}" for p in ("p50", "p90", "p99")), f"{figures['goodput']:.4f}",
+                     entry["study"], "; ".join(gates)])
+    common.save("gates", "The routing brain against its study's gates, simulated", "tests/sim/gates.py --all --result",
+                ["case", "hit", "pooled LRU", "work CoV", "TTFT p50/p90/p99 ms", "goodput", "study", "gates"], rows,
+                [f"{count - missed} of {count} gates met. Simulated with the production routing and scheduling code; node model `study`."])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/bin/troupe-sim")
+    parser.add_argument("--all", action="store_true", help="the study's workloads at full size")
+    parser.add_argument("--only", default="", help="cases whose name contains this (several: a,b)")
+    parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
+    parser.add_argument("--save", type=pathlib.Path, help="write all figures and judgements here, as JSON")
+    parser.add_argument("--result", action="store_true", help="write the table to tests/bench/results/gates.json")
+    options = parser.parse_args()
+    cases = full_cases() if options.all else small_cases()
+    wanted = [part for part in options.only.split(",") if part]
+    cases = {name: made for name, made in cases.items() if not wanted or any(part in name for part in wanted)}
+    if not cases:
+        parser.error(f"--only {options.only}: no case is named so")
+    if not MOONCAKE.exists():
+        for name in [name for name, made in cases.items() if "trace" in made["flags"]]:
+            print(f"SKIPPED {name}: {MOONCAKE} is not there (TROUPE_DATA names its folder)", flush=True)
+            del cases[name]
+    by_case, rows, saved = {}, [], []
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for (name, made), figures in zip(cases.items(), pool.map(lambda made: run(options.program, made), cases.values())):
+            by_case[name] = figures
+            judged = judge(name, made, figures, by_case)
+            rows += judged
+            saved.append({"case": name, "study": made["study"], "figures": figures,
+                          "gates": [dict(zip(("figure", "value", "gate", "pass"), row[1:])) for row in judged]})
+            print(f"{name:24} hit {figures['hit']:.4f} of {figures['pooled']:.4f} ({figures['pooled_ratio']:.3f})  cov "
+                  f"{figures['work_cov']:.3f}  ttft {figures['ttft_p50_ms']:.1f}/{figures['ttft_p90_ms']:.0f}/"
+                  f"{figures['ttft_p99_ms']:.0f} ms  good {figures['goodput']:.4f}   study: {made['study']}", flush=True)
+            for _, figure, value, gate, passed in judged:
+                print(f"    {'pass' if passed else 'MISS'}  {figure:15} {value:10.4f}   gate {gate}", flush=True)
+            if options.save:
+                options.save.write_text(json.dumps(saved, indent=1) + "\n")
+    if options.result:
+        write_result(saved)
+    missed = [row for row in rows if not row[4]]
+    print(f"{len(rows) - len(missed)} of {len(rows)} gates met by {len(cases)} cases in {time.monotonic() - begin:.0f} s")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

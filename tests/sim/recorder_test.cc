@@ -1,0 +1,115 @@
+// Figures of a run from what it was told, by hand.
+
+#include "sim/recorder.h"
+
+#include <gtest/gtest.h>
+
+namespace troupe::sim {
+namespace recorder_test {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TraceRequest request_at(Duration at, int32_t tokens) {
+  TraceRequest r;
+  r.at = at;
+  r.input_tokens = tokens;
+  return r;
+}
+
+TEST(Percentiles, AreNearestRank) {
+  std::vector<float> values;
+  for (int i = 1; i <= 200; ++i) values.push_back(static_cast<float>(201 - i));
+  const Percentiles p = percentiles(values);
+  EXPECT_EQ(p.p50, 100);
+  EXPECT_EQ(p.p90, 180);
+  EXPECT_EQ(p.p99, 198);
+  EXPECT_EQ(percentiles({}).p99, 0);
+  EXPECT_EQ(percentiles({7}).p50, 7);
+}
+
+TEST(Recorder, CountsOnlyWhatArrivedAfterTheWarmUp) {
+  Recorder recorder({.warmup = seconds(10), .slo_ttft_ms = 100, .slo_tpot_ms = 20, .pooled_kv_tokens = 1000});
+  for (const int at : {5, 12, 13, 14}) {
+    recorder.arrived(request_at(seconds(at), 100));
+    recorder.first_token(
+        {seconds(at), seconds(at) + milliseconds(at == 13 ? 150 : 50), 0, 100, at == 12 ? 80 : 20});
+  }
+  recorder.finished({seconds(5), seconds(5), seconds(6), 0, 2, {}});
+  recorder.finished({seconds(12), seconds(12) + milliseconds(50), seconds(12) + milliseconds(150), 0, 11,
+                     milliseconds(30)});
+  recorder.finished({seconds(13), seconds(13) + milliseconds(150), seconds(14), 0, 100, milliseconds(10)});
+  recorder.lost(seconds(14), seconds(20));
+  Result result;
+  recorder.fill(result);
+  EXPECT_EQ(result.requests, 3);
+  EXPECT_EQ(result.lost, 1);
+  EXPECT_EQ(result.prompt_tokens, 300);
+  EXPECT_DOUBLE_EQ(result.hit_tokens, 120.0 / 300);
+  EXPECT_EQ(result.ttft_ms.p50, 50);
+  EXPECT_EQ(result.ttft_ms.p99, 150);
+  EXPECT_NEAR(result.tpot_mean_ms, (10 + 850.0 / 99) / 2, 1e-3);
+  EXPECT_DOUBLE_EQ(result.goodput, 1.0 / 3) << "one too late, one lost";
+  EXPECT_FALSE(result.has_faults);
+  ASSERT_EQ(result.seconds.size(), 21u);
+  EXPECT_EQ(result.seconds[5].arrived, 1) << "series have the warm-up too";
+}
+
+std::vector<Recorder::NodeStand> stands(std::initializer_list<int64_t> work, bool last_alive = true) {
+  std::vector<Recorder::NodeStand> out;
+  for (const int64_t w : work) out.push_back({.work_tokens = w});
+  out.back().alive = last_alive;
+  return out;
+}
+
+TEST(Recorder, WorkCovIsOfTheWindowsMean) {
+  Recorder recorder({.pooled_kv_tokens = 1});
+  recorder.arrived(request_at(seconds(9), 1));
+  for (int second = 0; second < 10; ++second)
+    recorder.second_over(second, stands({100 * (second + 1), 300 * (second + 1)}));
+  Result result;
+  recorder.fill(result);
+  EXPECT_NEAR(result.work_cov5, 0.5, 1e-9) << "mean 200 a second, std 100";
+  EXPECT_NEAR(result.work_cov, 0.5, 1e-9) << "ten seconds are all there is of a hundred";
+  EXPECT_EQ(result.node_series[1].work_tokens, 3000);
+  EXPECT_EQ(result.node_series[1].work_per_s[4], 300);
+}
+
+TEST(Recorder, ANodeThatWasDownInAWindowIsNotInItsCov) {
+  Recorder recorder({.pooled_kv_tokens = 1});
+  recorder.arrived(request_at(seconds(4), 1));
+  for (int second = 0; second < 5; ++second)
+    recorder.second_over(second, stands({100 * (second + 1), 100 * (second + 1), 7}, second != 2));
+  Result result;
+  recorder.fill(result);
+  EXPECT_EQ(result.work_cov5, 0);
+}
+
+TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
+  Recorder recorder({.slo_ttft_ms = 1e9, .slo_tpot_ms = 1e9, .pooled_kv_tokens = 1});
+  for (int second = 0; second < 40; ++second) {
+    const bool hurt = second >= 20 && second < 24;
+    recorder.arrived(request_at(seconds(second), 100));
+    recorder.first_token(
+        {seconds(second), seconds(second) + milliseconds(hurt ? 90 : 30), 0, 100, hurt ? 40 : 80});
+    recorder.second_over(second, stands({1}));
+  }
+  // A straggler after the last arrival is no dip.
+  recorder.first_token({seconds(39), seconds(45), 0, 100, 0});
+  recorder.fault(seconds(20));
+  recorder.resumed();
+  recorder.finished({seconds(1), seconds(1), seconds(2), 0, 5, milliseconds(400)});
+  Result result;
+  recorder.fill(result);
+  ASSERT_TRUE(result.has_faults);
+  EXPECT_NEAR(result.faults.hit_dip, 0.4, 1e-9);
+  EXPECT_EQ(result.faults.t95_s, 4) << "the first three seconds that are whole again";
+  EXPECT_EQ(result.faults.p99_before_ms, 30);
+  EXPECT_EQ(result.faults.p99_peak_ms, 90);
+  EXPECT_EQ(result.faults.p99_settled_s, 4);
+  EXPECT_EQ(result.faults.stall_max_ms, 400);
+  EXPECT_EQ(result.faults.resumed, 1);
+}
+
+}  // namespace recorder_test
+}  // namespace troupe::sim

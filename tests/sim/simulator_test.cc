@@ -1,0 +1,245 @@
+// A fleet on a virtual clock: times that can be worked out by hand, determinism, and that nothing is lost in
+// a fault.
+
+#include "sim/simulator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/workload.h"
+
+namespace troupe::sim {
+namespace simulator_test {
+
+class ListSource final : public RequestSource {
+ public:
+  explicit ListSource(std::vector<TraceRequest> requests) : requests_(std::move(requests)) {}
+  StatusOr<bool> next(TraceRequest& out) override {
+    if (at_ == requests_.size()) return false;
+    out = requests_[at_++];
+    return true;
+  }
+
+ private:
+  std::vector<TraceRequest> requests_;
+  size_t at_ = 0;
+};
+
+TraceRequest request(double at_s, int32_t input, int32_t output, uint64_t content = 1) {
+  TraceRequest r;
+  r.at = Duration(static_cast<int64_t>(at_s * 1e9));
+  r.input_tokens = input;
+  r.output_tokens = output;
+  r.block_tokens = 16;
+  for (int32_t i = 0; i < input / 16; ++i) r.blocks.push_back(content * 1000 + static_cast<uint64_t>(i));
+  for (int32_t i = input / 16; i < (input + output) / 16; ++i)
+    r.output_blocks.push_back(content * 1000 + 500 + static_cast<uint64_t>(i));
+  r.set = r.session = content;
+  r.prefix_tokens = input;
+  return r;
+}
+
+SimulationOptions options_of(int32_t nodes, int32_t gateways = 1) {
+  SimulationOptions options;
+  options.profile = *load_node_profile("study");
+  options.nodes = nodes;
+  options.gateways = gateways;
+  return options;
+}
+
+Result run(RequestSource& source, const SimulationOptions& options) {
+  auto result = simulate(source, options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *result : Result{};
+}
+
+Result run_personas(const PersonaWorkload& workload, const SimulationOptions& options) {
+  auto source = PersonaSource::make(workload, options.seed);
+  EXPECT_TRUE(source.ok()) << source.status();
+  return run(**source, options);
+}
+
+const PersonaWorkload kSmall{
+    .personas = 50, .card_tokens = 500, .turns = 4, .think_s = 5, .rate = 40, .duration_s = 60};
+
+// The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) + 0.3
+// ms.
+TEST(Simulator, ALoneRequestTakesWhatItsProfileSays) {
+  ListSource source({request(0, 1500, 3)});
+  const Result result = run(source, options_of(1));
+  EXPECT_EQ(result.requests, 1);
+  EXPECT_EQ(result.lost, 0);
+  EXPECT_NEAR(result.ttft_ms.p50, 50.0 + 0.3, 0.01) << "1,500 tokens at 30,000 a second";
+  EXPECT_NEAR(result.tpot_mean_ms, 4.2 + 0.3 + 0.03e-3 * 1501.5, 0.002);
+  EXPECT_EQ(result.goodput, 1);
+  EXPECT_EQ(result.hit_tokens, 0);
+}
+
+TEST(Simulator, TheSecondAskOfAPrefixHitsAllFullBlocksButTheLastToken) {
+  ListSource source({request(0, 1500, 3), request(1, 1500, 3)});
+  const Result result = run(source, options_of(1));
+  EXPECT_NEAR(result.hit_tokens, 1488.0 / 3000, 1e-9) << "93 blocks of 16";
+  EXPECT_NEAR(result.pooled_lru_hit, 1488.0 / 3000, 1e-9);
+  EXPECT_NEAR(result.infinite_hit, result.pooled_lru_hit, 1e-12);
+}
+
+TEST(Simulator, TheNextTurnFindsTheAnswerOfTheLast) {
+  TraceRequest second = request(1, 1600, 10);
+  second.blocks.resize(93);
+  const TraceRequest first = request(0, 1500, 40);  // completes blocks 93..95: 1,540 tokens
+  second.blocks.insert(second.blocks.end(), first.output_blocks.begin(), first.output_blocks.end());
+  while (second.blocks.size() < 100) second.blocks.push_back(7000 + second.blocks.size());
+  ListSource source({first, second});
+  const Result result = run(source, options_of(1));
+  EXPECT_NEAR(result.hit_tokens, 96 * 16.0 / 3100, 1e-9)
+      << "the answer's last token is never computed, but block 95 ends before";
+}
+
+TEST(Simulator, ABlockMayHaveTheIdZero) {
+  TraceRequest first = request(0, 64, 4), second = request(1, 64, 4);
+  first.blocks[0] = second.blocks[0] = 0;
+  first.session = second.session = first.set = second.set = 0;
+  ListSource source({first, second});
+  EXPECT_NEAR(run(source, options_of(1)).hit_tokens, 48.0 / 128, 1e-9) << "all full blocks but the last";
+}
+
+TEST(Simulator, SameSeedSameResult) {
+  const Result a = run_personas(kSmall, options_of(4, 3)), b = run_personas(kSmall, options_of(4, 3));
+  EXPECT_EQ(a.requests, b.requests);
+  EXPECT_EQ(a.hit_tokens, b.hit_tokens);
+  EXPECT_EQ(a.ttft_ms.p99, b.ttft_ms.p99);
+  EXPECT_EQ(a.work_cov5, b.work_cov5);
+  EXPECT_EQ(a.events, b.events);
+}
+
+TEST(Simulator, AffinityBeatsRoundRobinAndStaysBelowTheBound) {
+  const Result ours = run_personas(kSmall, options_of(4));
+  SimulationOptions turns = options_of(4);
+  turns.router.policy = "round-robin";
+  const Result theirs = run_personas(kSmall, turns);
+  EXPECT_EQ(ours.lost, 0);
+  EXPECT_EQ(ours.requests, theirs.requests);
+  EXPECT_GT(ours.hit_tokens, theirs.hit_tokens + 0.1);
+  EXPECT_LE(ours.hit_tokens, ours.infinite_hit + 1e-9);
+  EXPECT_GT(ours.hit_tokens, ours.pooled_lru_hit - 0.03);
+}
+
+TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
+  SimulationOptions options = options_of(4, 8);
+  const double exact = run_personas(kSmall, options).hit_tokens;
+  options.router.affinity.mode = route::Mode::kGossip;
+  EXPECT_NEAR(run_personas(kSmall, options).hit_tokens, exact, 0.02);
+  options.gossip_ms = 1e6;
+  EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
+}
+
+TEST(Simulator, ADeadNodesStreamsGoOnElsewhereAndNothingIsLost) {
+  SimulationOptions options = options_of(4, 2);
+  options.faults = *parse_faults("{\"at_s\": 30, \"kill\": 1}\n{\"at_s\": 45, \"return\": 1}", "f");
+  const Result result = run_personas(kSmall, options);
+  EXPECT_EQ(result.lost, 0);
+  ASSERT_TRUE(result.has_faults);
+  EXPECT_GT(result.faults.resumed, 0);
+  EXPECT_GE(result.faults.stall_max_ms, 50) << "it takes so long to be seen";
+  EXPECT_LT(result.faults.stall_max_ms, 1000);
+  const auto& series = result.node_series.at(1);
+  EXPECT_EQ(series.work_per_s.at(40), 0);
+  EXPECT_GT(series.work_per_s.at(55), 0);
+}
+
+TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
+  SimulationOptions options = options_of(3, 2);
+  options.conservation_every = 4096;
+  options.faults = *parse_faults(
+      "{\"at_s\": 10, \"join\": 2}\n{\"at_s\": 15, \"slow\": 0, \"factor\": 3, \"for_s\": 5}\n"
+      "{\"at_s\": 20, \"stall\": 1, \"for_s\": 0.5}\n{\"at_s\": 25, \"lose_reports\": 2, \"for_s\": 5}\n"
+      "{\"at_s\": 30, \"lose_residency\": 0}\n{\"at_s\": 35, \"restart_gateway\": 1}\n{\"at_s\": 40, "
+      "\"kill\": 4}",
+      "f");
+  for (const route::Mode mode :
+       {route::Mode::kExact, route::Mode::kGossip, route::Mode::kPlan, route::Mode::kStrict}) {
+    options.router.affinity.mode = mode;
+    const Result result = run_personas(kSmall, options);
+    // Where the table forbids all but one node, that node's death loses what was on its way.
+    EXPECT_LE(result.lost, mode == route::Mode::kStrict ? 2 : 0) << route::mode_name(mode);
+    EXPECT_GE(result.faults.stall_max_ms, 450);
+    EXPECT_EQ(result.node_series.size(), 5u);
+    EXPECT_GT(result.node_series[3].requests, 0) << "a node that joined is used";
+    EXPECT_GT(result.hit_tokens, 0.5) << route::mode_name(mode);
+  }
+}
+
+// The gateways learn of the death only after the node is back: what ran in its first life goes on elsewhere,
+// once.
+TEST(Simulator, ANodeThatReturnsBeforeItsDeathIsSeenKeepsItsLivesApart) {
+  SimulationOptions options = options_of(3, 2);
+  options.detect_ms = 500;
+  options.faults = *parse_faults(
+      "{\"at_s\": 20, \"kill\": 0}\n{\"at_s\": 20.01, \"return\": 0}\n{\"at_s\": 20.02, \"kill\": 0}\n"
+      "{\"at_s\": 30, \"return\": 0}",
+      "f");
+  const Result result = run_personas(kSmall, options);
+  EXPECT_EQ(result.lost, 0);
+  EXPECT_GT(result.faults.resumed, 0);
+  EXPECT_GT(result.node_series[0].work_per_s.at(50), 0);
+}
+
+// Ids of blocks, sets and sessions are any numbers: 0 is one, and small ones must spread as well as large
+// ones.
+TEST(Simulator, SmallNumbersAreAsGoodAsHashes) {
+  std::vector<TraceRequest> requests;
+  for (int i = 0; i < 400; ++i) {
+    TraceRequest r = request(i * 0.05, 64, 2, static_cast<uint64_t>(i % 40));
+    r.session = r.set = 0;
+    for (size_t b = 0; b < r.blocks.size(); ++b)
+      r.blocks[b] = static_cast<uint64_t>(i % 40) * 4 + b;  // 0 too
+    r.prefix_tokens = 0;
+    requests.push_back(std::move(r));
+  }
+  for (TraceRequest& r : requests) r.session = r.set = r.blocks[0] + 1;
+  SimulationOptions options = options_of(4);
+  options.router.policy = "rendezvous-session";
+  ListSource source(requests);
+  const Result result = run(source, options);
+  EXPECT_GT(result.hit_tokens, 0.6) << "48 of 64 tokens, but for the first ask of each";
+  for (const NodeSeries& node : result.node_series) EXPECT_GT(node.requests, 20) << node.id;
+}
+
+TEST(Simulator, ATraceMayCountFromAnywhereButNotLastForEver) {
+  TraceRequest late = request(3e6, 64, 2);
+  ListSource source({request(0, 64, 2), late});
+  EXPECT_THAT(std::string(simulate(source, options_of(1)).status().message()),
+              ::testing::HasSubstr("3000000 s after the first"));
+  TraceRequest wide = request(0, 64, 2);
+  wide.block_tokens = 1'000'000;
+  wide.blocks.clear();
+  ListSource blocks({wide});
+  EXPECT_THAT(std::string(simulate(blocks, options_of(1)).status().message()),
+              ::testing::HasSubstr("do not fit the 800000 KV tokens"));
+}
+
+TEST(Simulator, WhatIsNeverAdmittedIsLost) {
+  ListSource source({request(0, 1500, 3), request(0.001, 1500, 3, 2)});
+  SimulationOptions options = options_of(1);
+  options.drain_s = 0.08;
+  const Result result = run(source, options);
+  EXPECT_EQ(result.lost, 1) << "the second prompt is computed behind the first, and time is over";
+}
+
+TEST(Simulator, RefusesOptionsThatCannotBe) {
+  const auto says = [](SimulationOptions options, const char* words) {
+    ListSource source({});
+    EXPECT_THAT(std::string(simulate(source, options).status().message()), ::testing::HasSubstr(words));
+  };
+  SimulationOptions options = options_of(0);
+  says(options, "nodes is 0");
+  options = options_of(1);
+  options.router.policy = "magic";
+  says(options, "magic");
+  options = options_of(1);
+  options.faults = *parse_faults("{\"at_s\": 1, \"kill\": 1}", "f");
+  says(options, "there is no node 1");
+}
+
+}  // namespace simulator_test
+}  // namespace troupe::sim

@@ -1,0 +1,100 @@
+// The sizing table against figures found another way: published parameter counts, and the node profiles.
+
+#include "sim/sizing.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "worker/schedule/node_profile.h"
+
+namespace troupe::sim {
+namespace sizing_test {
+
+const Gpu& gpu(std::string_view name) {
+  for (const Gpu& known : known_gpus())
+    if (known.name == name) return known;
+  ADD_FAILURE() << name;
+  return known_gpus()[0];
+}
+
+TEST(Sizing, WeightsAreThePublishedCounts) {
+  const std::pair<const char*, double> published[] = {
+      {"llama-3.1-8b", 8.03e9}, {"llama-3.1-70b", 70.6e9}, {"llama-2-7b", 6.74e9},  {"llama-2-13b", 13.02e9},
+      {"qwen2.5-7b", 7.62e9},   {"qwen2.5-14b", 14.77e9},  {"qwen2.5-32b", 32.76e9}};
+  for (const auto& [name, parameters] : published)
+    EXPECT_NEAR(load_model_shape(name)->weight_bytes() / 2 / parameters, 1, 0.002) << name;
+  EXPECT_EQ(load_model_shape("llama-3.1-8b")->kv_bytes_per_token(), 131'072);
+  EXPECT_EQ(load_model_shape("llama-2-13b")->kv_bytes_per_token(), 819'200);
+}
+
+TEST(Sizing, AgreesWithTheNodeProfiles) {
+  for (const char* name : {"llama-3.1-8b", "llama-2-13b"}) {
+    const auto profile = load_node_profile(std::string("h200-") + name);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    const ModelShape model = *load_model_shape(name);
+    const StepCosts& costs = profile->costs;
+    Load load;
+    load.prompt_tokens = 1000;
+    load.hit = 0;
+    load.output_tokens = 2;
+    const Sizing s = size_node(model, gpu("H200"), load);
+    EXPECT_NEAR(s.kv_tokens / static_cast<double>(profile->kv_cache_tokens), 1, 0.02) << name;
+    const double alone_us = costs.overhead_us + costs.weights_us + 1001 * costs.decode_context_ns / 1e3;
+    EXPECT_NEAR(1e6 / s.stream_tokens_per_s / alone_us, 1, 0.02) << name;
+    const double prefill_us = 1000 * costs.prefill_token_us + 500 * 1000 * costs.prefill_pair_ns / 1e3;
+    EXPECT_NEAR(1e6 * 1000 / s.prefill_tokens_per_s / prefill_us, 1, 0.03) << name;
+  }
+}
+
+TEST(Sizing, MoreHitsAndLooserLimitsCarryMore) {
+  const ModelShape model = *load_model_shape("llama-3.1-8b");
+  Load load;
+  const double usual = size_node(model, gpu("A100-80"), load).requests_per_s;
+  load.hit = 0.2;
+  EXPECT_LT(size_node(model, gpu("A100-80"), load).requests_per_s, usual * 0.7);
+  load.hit = 0.85;
+  load.tpot_ms = 12;
+  EXPECT_LT(size_node(model, gpu("A100-80"), load).requests_per_s, usual);
+  load.tpot_ms = 1;
+  EXPECT_EQ(size_node(model, gpu("A100-80"), load).requests_per_s, 0) << "reading the weights takes longer";
+}
+
+TEST(Sizing, TakesAsManyGpusAndNodesAsItNeeds) {
+  Load load;
+  load.rate = 100;
+  const ModelShape large = *load_model_shape("llama-3.1-70b");
+  EXPECT_EQ(size_node(large, gpu("H200"), load).gpus, 2);
+  EXPECT_EQ(size_node(large, gpu("L40S"), load).gpus, 4);
+  EXPECT_EQ(size_node(large, gpu("4090"), load).gpus, 8);
+  const Sizing s = size_node(*load_model_shape("llama-3.1-8b"), gpu("H100"), load);
+  EXPECT_GE(static_cast<double>(s.nodes) * s.requests_per_s * load.headroom, load.rate);
+  EXPECT_LT(static_cast<double>(s.nodes - 1) * s.requests_per_s * load.headroom, load.rate);
+  load.prompt_tokens = 1e7;
+  EXPECT_FALSE(size_node(large, gpu("A10"), load).fits);
+}
+
+std::string config_error(const std::string& text) {
+  const auto dir = std::filesystem::path(testing::TempDir()) / "sizing_test_model";
+  std::filesystem::create_directories(dir);
+  std::ofstream(dir / "config.json") << text;
+  return std::string(load_model_shape(dir.string()).status().message());
+}
+
+TEST(Sizing, ReadsConfigJsonAndRefusesWhatItCannotSize) {
+  const auto demo = load_model_shape(std::string(TROUPE_SOURCE_DIR) + "/configs/demo-model/");
+  ASSERT_TRUE(demo.ok()) << demo.status();
+  EXPECT_EQ(demo->name, "demo-model");
+  EXPECT_EQ(demo->kv_bytes_per_token(), 2 * 2 * 8 * 2 * 64);
+  EXPECT_TRUE(demo->tied_embeddings);
+  EXPECT_NE(config_error("{}").find("'vocab_size' is missing"), std::string::npos);
+  EXPECT_NE(config_error(R"({"vocab_size": -1})").find("whole number from 1"), std::string::npos);
+  EXPECT_NE(config_error(R"({"num_local_experts": 8})").find("only dense"), std::string::npos);
+  EXPECT_NE(config_error("[]").find("must be an object"), std::string::npos);
+  EXPECT_NE(std::string(load_model_shape("/nowhere").status().message()).find("llama-3.1-8b"),
+            std::string::npos);
+}
+
+}  // namespace sizing_test
+}  // namespace troupe::sim
