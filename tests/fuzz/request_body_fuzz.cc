@@ -1,0 +1,103 @@
+// A request body, read as both kinds of request: what is accepted keeps api.h's promises and is strict JSON;
+// what is refused has an error that is strict JSON itself.
+
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include "common/core/api.h"
+#include "common/core/api_tokenize.h"
+#include "common/core/json.h"
+
+namespace {
+
+using troupe::GenerateRequest;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_json_text(const std::string& text, bool is_array) {
+  if (text.empty()) return;
+  const auto value = troupe::parse_json(text);
+  require(value.ok() && (is_array ? value->is_array() : value->is_object()));
+}
+
+void check_accepted(const GenerateRequest& r) {
+  require(!r.model.empty());
+  if (r.kind == GenerateRequest::Kind::kChat) {
+    require(!r.messages.empty() && r.messages.size() <= troupe::ApiLimits{}.messages_max);
+  } else if (const auto* text = std::get_if<std::string>(&r.prompt)) {
+    require(!text->empty());
+  } else {
+    require(!std::get<std::vector<int32_t>>(r.prompt).empty());
+  }
+  for (const auto& message : r.messages) {
+    require(troupe::is_valid_utf8(message.content));
+    check_json_text(message.extra_json, false);
+  }
+  require(!r.temperature || (*r.temperature >= 0 && *r.temperature <= 2));
+  require(!r.top_p || (*r.top_p > 0 && *r.top_p <= 1));
+  require(!r.top_k || *r.top_k >= -1);
+  require(!r.min_p || (*r.min_p >= 0 && *r.min_p <= 1));
+  require(!r.max_tokens || *r.max_tokens >= (r.echo ? 0 : 1));
+  require(r.n >= 1 && r.n <= troupe::kChoicesMax);
+  require(!r.logprobs || (*r.logprobs >= 0 && *r.logprobs <= 20));
+  require(!r.repetition_penalty || (*r.repetition_penalty >= 0.01 && *r.repetition_penalty <= 10));
+  require(std::abs(r.presence_penalty) <= 2 && std::abs(r.frequency_penalty) <= 2);
+  require(r.logit_bias.size() <= 4096);
+  std::set<int32_t> biased;
+  for (const auto& [id, bias] : r.logit_bias) {
+    require(id >= 0 && std::abs(bias) <= 100 && biased.insert(id).second);
+  }
+  require(r.stop.size() <= 16);
+  for (const std::string& stop : r.stop) require(!stop.empty());
+  for (const int32_t id : r.stop_token_ids) require(id >= 0);
+  require(r.stream || !r.include_usage);
+  require(r.user.size() <= 1024 && r.prompt_cache_key.size() <= 1024 && r.cache_salt.size() <= 1024);
+  check_json_text(r.tools_json, true);
+  check_json_text(r.chat_template_kwargs_json, false);
+}
+
+void check(const troupe::ApiResult<GenerateRequest>& result, std::string_view body) {
+  if (result.ok()) {
+    require(troupe::parse_json(body).ok());
+    check_accepted(result.value());
+  } else {
+    require(result.error().http_status == 400);
+    require(troupe::parse_json(result.error().to_json()).ok());
+  }
+}
+
+void check_error(const troupe::ApiError& error) {
+  require(error.http_status == 400);
+  require(troupe::parse_json(error.to_json()).ok());
+}
+
+void check_text_requests(std::string_view body) {
+  const auto tokenize = troupe::parse_tokenize_request(body);
+  if (tokenize.ok()) {
+    const bool is_chat = !tokenize.value().source.messages.empty();
+    require(is_chat == (tokenize.value().source.kind == GenerateRequest::Kind::kChat));
+  } else {
+    check_error(tokenize.error());
+  }
+  const auto detokenize = troupe::parse_detokenize_request(body);
+  if (!detokenize.ok()) return check_error(detokenize.error());
+  for (const int32_t id : detokenize.value().tokens) require(id >= 0);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  troupe::ApiParser parser;
+  check(parser.parse_chat(body), body);
+  check(parser.parse_completion(body), body);
+  check_text_requests(body);
+  // Other servers' answers come from outside, too.
+  (void)troupe::parse_models(body);
+  const auto report = troupe::parse_load_report(body);
+  if (report.ok()) require(troupe::parse_load_report(troupe::load_report_json(report.value())).ok());
+  return 0;
+}
