@@ -1,0 +1,130 @@
+"""troupe-sim as its users meet it: words and exit codes for what is wrong, the same bytes for the same seed, a page, a plan,
+and the same workload against a live fleet."""
+import json
+import subprocess
+
+import pytest
+
+from fleet import BIN, SimWorker
+
+SMALL = ("--personas", 20, "--rate", 20, "--duration-s", 10, "--nodes", 3)
+
+
+def sim(*arguments, code=0, **kwargs):
+    done = subprocess.run([str(BIN / "troupe-sim"), *map(str, arguments)], capture_output=True, text=True, timeout=120, **kwargs)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr[-2000:])
+    return done
+
+
+def test_every_command_tells_its_flags():
+    commands = [line.split()[0] for line in sim("--help").stdout.splitlines() if line.startswith("  ")]
+    assert {"replay", "compare", "capacity", "synth", "drive", "plan"} <= set(commands)
+    for command in commands:
+        text = sim(command, "--help").stdout
+        flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
+        assert len(flags) > 8, text
+        assert sim(command, *(("persona",) if command == "synth" else ()), "--no-such-flag", code=2).stderr
+    assert sim("--version").stdout.startswith("troupe-sim ")
+
+
+WRONG = [
+    ((), "a command is missing"),
+    (("dance",), "'dance' is no command"),
+    (("replay", "--policy", "best"), "--policy"),
+    (("replay", "--nodes", 0), "--nodes"),
+    (("replay", "--profile", "no-such"), "no-such"),
+    (("replay", "--trace", "/nowhere/trace.jsonl"), "/nowhere/trace.jsonl"),
+    (("replay", "--faults", "/nowhere/faults"), "/nowhere/faults"),
+    (("replay", "stray"), "stray"),
+    (("replay", "--flash", "a:b"), "--flash"),
+    (("compare", "--policies", "affinity,worst"), "worst"),
+    (("synth",), "persona"),
+    (("synth", "persona"), "-o FILE is missing"),
+    (("plan",), "--model is missing"),
+    (("plan", "--model", "/nowhere"), "llama-3.1-8b"),
+    (("plan", "--model", "llama-2-7b", "--gpu", "abacus"), "abacus"),
+    (("drive",), "--url"),
+    (("drive", "--url", "https://127.0.0.1"), "https"),
+]
+
+
+@pytest.mark.parametrize("arguments,word", WRONG, ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "")
+def test_what_is_wrong_is_named(arguments, word):
+    done = sim(*arguments, code=2)
+    assert word in done.stderr and not done.stdout, done.stderr
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    pages = []
+    for run in (1, 2):
+        report, page = tmp_path / f"{run}.json", tmp_path / f"{run}.html"
+        sim("compare", "--policies", "affinity,chwbl", *SMALL, "--report", report, "--html", page, "--seed", 7)
+        pages.append((report.read_bytes(), page.read_bytes()))
+    assert pages[0] == pages[1]
+    runs = json.loads(pages[0][0])["runs"]
+    assert [run["policy"] for run in runs] == ["affinity", "chwbl"]
+    assert runs[0]["requests"] == runs[1]["requests"] > 100 and runs[0]["infinite_hit"] >= runs[0]["hit_tokens"] > 0
+    assert b"<!doctype html>" in pages[0][1] and len(pages[0][1]) < 2e6
+    other = sim("replay", *SMALL, "--seed", 8, "--report", "-").stdout
+    assert json.loads(other)["requests"] != runs[0]["requests"] or json.loads(other)["hit_tokens"] != runs[0]["hit_tokens"]
+
+
+def test_a_synthesized_trace_replays_as_its_source(tmp_path):
+    trace = tmp_path / "trace.jsonl.gz"
+    sim("synth", "persona", *SMALL[:-2], "--seed", 3, "-o", trace)
+    made = json.loads(sim("replay", *SMALL, "--seed", 3, "--report", "-").stdout)
+    read = json.loads(sim("replay", "--trace", trace, "--nodes", 3, "--seed", 3, "--spread-ms", 0, "--report", "-").stdout)
+    assert made["requests"] == read["requests"] and made["prompt_tokens"] == read["prompt_tokens"]
+    assert abs(made["hit_tokens"] - read["hit_tokens"]) < 0.02
+
+
+def test_bad_lines_are_named_or_skipped_with_a_count(tmp_path):
+    trace = tmp_path / "bad.jsonl"
+    line = '{"timestamp": %d, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}'
+    trace.write_text("\n".join([line % 0, "{broken", line % 100, line % 50, '{"timestamp": 200, "input_length": -4, '
+                                '"output_length": 5, "hash_ids": []}', line % 300]) + "\n")
+    refused = sim("replay", "--trace", trace, code=2)
+    assert f"{trace}:2:" in refused.stderr
+    done = sim("replay", "--trace", trace, "--skip-bad", "--report", "-")
+    assert "3 lines of the trace were skipped" in done.stderr
+    assert json.loads(done.stdout)["requests"] == 3
+
+
+def test_plan_compares_gpus():
+    plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
+    by_name = {row["gpu"]: row for row in plan["gpus"]}
+    assert by_name["H200"]["kv_tokens"] > by_name["H100"]["kv_tokens"] > by_name["A10"]["kv_tokens"]
+    able = [row for row in plan["gpus"] if row["nodes"]]
+    assert plan["best"] == min(able, key=lambda row: row["fleet_price_per_hour"])["gpu"]
+    assert [row["gpu"] for row in json.loads(sim("plan", "--model", "llama-3.1-8b", "--gpu", "A10,4090", "--json").stdout)["gpus"]] \
+        == ["4090", "A10"]
+    assert "best: " in sim("plan", "--model", "qwen2.5-7b").stdout
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_drive_asks_a_live_fleet_the_same(start, tmp_path, api):
+    fleet = start(workers=3, worker_class=SimWorker, worker_flags=("--sim-speed", 10))
+    page = tmp_path / "live.html"
+    workload = ("--personas", 8, "--rate", 25, "--duration-s", 5, "--card-tokens", 600, "--think-s", 1, "--seed", 5)
+    done = sim("drive", "--url", fleet.url, "--api", api, *workload, "--html", page, "--report", "-")
+    live = json.loads(done.stdout)
+    simulated = json.loads(sim("replay", *workload, "--nodes", 3, "--report", "-").stdout)
+    print({key: (live[key], simulated[key]) for key in ("requests", "lost", "hit_tokens", "infinite_hit", "ttft_ms")})
+    assert live.keys() == simulated.keys()
+    assert live["lost"] == 0, done.stderr
+    assert live["requests"] == simulated["requests"] and live["prompt_tokens"] == simulated["prompt_tokens"]
+    assert 0.2 < live["hit_tokens"] <= 1 and live["nodes"] == len(live["per_node"])
+    assert sum(node["requests"] for node in live["per_node"]) == live["requests"]
+    assert 0 < live["ttft_ms"]["p50"] <= live["ttft_ms"]["p99"] < 5000 and live["tpot_ms"]["mean"] > 0
+    assert "Measured at" in page.read_text("utf-8")
+
+
+def test_drive_counts_what_gets_no_answer(start):
+    fleet = start(workers=1, gateway=False, worker_class=SimWorker, worker_flags=("--sim-speed", 10))
+    workload = ("--url", fleet.url, "--rate", 20, "--duration-s", 3, "--card-tokens", 200)
+    refused = sim("drive", *workload, "--model", "no-such-model", "--report", "-")
+    report = json.loads(refused.stdout)
+    assert report["lost"] == report["requests"] > 20 and report["goodput"] == 0
+    assert "HTTP status 404" in refused.stderr
+    bounded = json.loads(sim("drive", *workload, "--connections", 1, "--output-tokens", 400, "--report", "-").stdout)
+    assert 0 < bounded["lost"] < bounded["requests"]

@@ -1,0 +1,142 @@
+"""SIGTERM: what runs is finished, what is new is refused, the exit code is 0. A second signal does not wait. And what a
+program says when it cannot start."""
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import httpx
+import pytest
+
+from fleet import BIN, MODEL_DIR, chat_body, free_port, wait_until
+
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+
+
+def start_stream(url, max_tokens):
+    """A running stream: (thread, lines). Returns once its first token is there."""
+    lines = []
+    body = chat_body(MESSAGES, ignore_eos=True, max_tokens=max_tokens, stream=True)
+
+    def read():
+        try:
+            with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as response:
+                for line in response.iter_lines():
+                    lines.append(line)
+        except httpx.TransportError as error:
+            lines.append(repr(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    wait_until(lambda: any(line.startswith("data: ") for line in lines), 20, "the first token")
+    return thread, lines
+
+
+def finish_reason(lines):
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    return chunks[-1]["choices"][0]["finish_reason"]
+
+
+@pytest.mark.parametrize("which", ["worker", "gateway"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_running_streams_are_finished(start, which, number):
+    fleet = start(workers=1, gateway=which == "gateway")
+    thread, lines = start_stream(fleet.url, max_tokens=400)
+    program = fleet.gateway if which == "gateway" else fleet.workers[0]
+    program.process.send_signal(number)
+    thread.join(40)
+    assert lines[-2:].count("data: [DONE]") == 1, lines[-3:]
+    assert finish_reason(lines) == "length"
+    assert program.process.wait(20) == 0
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{fleet.url}/v1/models", timeout=5)
+
+
+@pytest.mark.parametrize("which", ["worker", "gateway"])
+def test_second_signal_does_not_wait(start, which):
+    fleet = start(workers=1, gateway=which == "gateway")
+    thread, lines = start_stream(fleet.url, max_tokens=1900)
+    program = fleet.gateway if which == "gateway" else fleet.workers[0]
+    program.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert program.process.poll() is None, "it waits for the stream"
+    program.process.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    program.process.wait(20)
+    assert time.monotonic() - begin < 3
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("which", ["worker", "gateway"])
+def test_impatient_signals_do_not_spoil_the_exit_code(start, which):
+    for _ in range(5):
+        fleet = start(workers=1, gateway=which == "gateway")
+        program = fleet.gateway if which == "gateway" else fleet.workers[0]
+        while program.process.poll() is None:
+            program.process.send_signal(signal.SIGTERM)
+        assert program.process.returncode == 0, program.log_tail()
+
+
+def test_draining_worker_refuses_and_the_gateway_goes_elsewhere(start):
+    fleet = start(workers=2)
+    streams = [start_stream(worker.url, max_tokens=600) for worker in fleet.workers[:1]]
+    fleet.workers[0].process.send_signal(signal.SIGTERM)
+    wait_until(lambda: httpx.get(f"{fleet.workers[0].url}/readyz").status_code == 503, 5, "readyz turns")
+    refused = httpx.post(f"{fleet.workers[0].url}/v1/chat/completions", json=chat_body(MESSAGES), timeout=10)
+    assert refused.status_code == 503 and refused.headers["connection"] == "close"
+    for index in range(6):
+        answer = httpx.post(f"{fleet.url}/v1/chat/completions", json=chat_body(f"Hello {index}!", max_tokens=4), timeout=20)
+        assert answer.status_code == 200, answer.text
+        assert str(fleet.workers[1].port) in answer.headers["x-route-decision"]
+    for thread, lines in streams:
+        thread.join(40)
+        assert finish_reason(lines) == "length"
+
+
+def run_worker(*flags):
+    return subprocess.run([BIN / "troupe-worker", *map(str, flags)], capture_output=True, text=True, timeout=60)
+
+
+def test_help_version_and_check_config():
+    assert "--max-num-seqs" in run_worker("--help").stdout
+    assert run_worker("--version").stdout.startswith("troupe-worker ")
+    assert run_worker("--check-config", "--model", MODEL_DIR).returncode == 0
+
+
+@pytest.mark.parametrize("flags, named", [
+    (["--model", MODEL_DIR, "--port", "99999"], "port"),
+    (["--model", MODEL_DIR, "--no-such-flag"], "no-such-flag"),
+    (["--model", MODEL_DIR, "--device", "cuda"], "cuda"),
+    (["--check-config"], "--model"),
+    (["sing", "--model", MODEL_DIR], "sing"),
+    (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
+])
+def test_bad_usage_is_exit_2_and_says_why(flags, named):
+    ended = run_worker(*flags)
+    assert ended.returncode == 2 and named in ended.stderr, ended
+
+
+def test_a_bad_model_is_refused_with_its_file(tmp_path):
+    shutil.copytree(MODEL_DIR, tmp_path / "model")
+    for name, damage in (("config.json", b"{"), ("tokenizer.json", b"[]"), ("model.safetensors", b"\xff" * 100)):
+        whole = (tmp_path / "model" / name).read_bytes()
+        (tmp_path / "model" / name).write_bytes(damage)
+        ended = run_worker("--model", tmp_path / "model", "--port", 0)
+        assert ended.returncode == 1 and name in ended.stderr, ended
+        (tmp_path / "model" / name).write_bytes(whole)
+
+
+def test_a_taken_port_is_told(start):
+    fleet = start(workers=1, gateway=False)
+    ended = run_worker("--model", MODEL_DIR, "--port", fleet.workers[0].port)
+    assert ended.returncode == 1 and str(fleet.workers[0].port) in ended.stderr, ended
+
+
+def test_a_signal_while_loading_ends_it():
+    process = subprocess.Popen([BIN / "troupe-worker", "--model", MODEL_DIR, "--port", str(free_port())],
+                               stderr=subprocess.DEVNULL)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) in (0, -signal.SIGTERM)  # the latter before main() was reached
