@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Fits a node profile (configs/sim/*.yaml) to a real worker: measures its steps through HTTP and prints the figures.
+
+    tests/bench/calibrate_profile.py                          the demo model on one core, as in deploy/local/run.sh
+    tests/bench/calibrate_profile.py --write configs/sim/cpu-demo.yaml
+
+A decode step's time is the mean time between two tokens while `batch` requests decode and nothing else; a prefill's is the time
+to the first token of a prompt that nobody has sent before. Both are the worker's own (vllm:inter_token_latency_seconds and
+vllm:time_to_first_token_seconds), so neither HTTP nor a tokenizer nor a busy client is in the figures. The fit is of least
+absolute relative errors with no figure below 0. On a busy machine the figures are too large: the profile says the load.
+"""
+import argparse
+import concurrent.futures
+import datetime
+import itertools
+import os
+import pathlib
+import random
+import statistics
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "e2e")]
+
+import httpx  # noqa: E402
+
+from fleet import MODEL_DIR, Worker  # noqa: E402
+
+# What a sample's time is made of: the profile's keys.
+TERMS = ["weights_us", "decode_token_us", "decode_context_ns", "prefill_token_us", "prefill_pair_ns"]
+VOCAB_SIZE, CHUNK, KV_TOKENS = 4096, 512, 65536
+
+
+class CalibratedWorker(Worker):
+    OWN_FLAGS = ("--model", MODEL_DIR, "--threads", 1, "--kv-cache-tokens", KV_TOKENS, "--max-num-batched-tokens", CHUNK)
+
+
+def complete(client, url, prompt, max_tokens):
+    body = {"model": "demo-model", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+    response = client.post(f"{url}/v1/completions", json=body)
+    assert response.status_code == 200, response.text
+
+
+def latency(client, url, name):
+    """Sum in seconds and count of one of the worker's histograms."""
+    text = client.get(f"{url}/metrics").text
+    values = [next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + kind + "{"))
+              for kind in ("_sum", "_count")]
+    return values
+
+
+class Measurement:
+    def __init__(self, url, rounds):
+        self.url, self.rounds = url, rounds
+        self.random = random.Random(1)  # prompts that share nothing with each other
+        self.samples = []  # (coefficients of TERMS, microseconds, what)
+
+    def prompt(self, count):
+        return [self.random.randrange(300, VOCAB_SIZE) for _ in range(count)]
+
+    def add(self, coefficients, seconds, what):
+        self.samples.append((coefficients, seconds * 1e6, what))
+        print(f"{what:24} {seconds * 1e3:9.3f} ms", file=sys.stderr, flush=True)
+
+    def prefill(self, client, count):
+        times = []
+        for _ in range(2 * self.rounds):
+            before = latency(client, self.url, "vllm:time_to_first_token_seconds")
+            complete(client, self.url, self.prompt(count), 1)
+            times.append(latency(client, self.url, "vllm:time_to_first_token_seconds")[0] - before[0])
+        self.add([-(-count // CHUNK), 0, 0, count, count * (count + 1) / 2 / 1000], min(times), f"prefill of {count}")
+
+    def decode(self, client, batch, context):
+        """A window in which all of them decode."""
+        tokens, gaps = 160 + 4 * batch, []
+        for _ in range(self.rounds):
+            with concurrent.futures.ThreadPoolExecutor(batch) as pool:
+                requests = [pool.submit(complete, client, self.url, self.prompt(context), tokens) for _ in range(batch)]
+                self.wait_until_running(client, batch)
+                before = latency(client, self.url, "vllm:inter_token_latency_seconds")
+                time.sleep(0.03)
+                after = latency(client, self.url, "vllm:inter_token_latency_seconds")
+                decoding = not any(request.done() for request in requests)
+                for request in requests:
+                    request.result()
+            if decoding and after[1] > before[1]:
+                gaps.append((after[0] - before[0]) / (after[1] - before[1]))
+        if gaps:
+            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0], min(gaps), f"decode of {batch} at {context}")
+        else:
+            print(f"decode of {batch} at {context}: over before it was seen", file=sys.stderr)
+
+    def wait_until_running(self, client, count):
+        for _ in range(1000):
+            load = client.get(f"{self.url}/v1/load").json()
+            if load["running"] >= count and load["pending_prefill_tokens"] == 0:
+                return
+            time.sleep(0.002)
+
+
+def solve(matrix, right):
+    """Gauss with pivoting; a few unknowns."""
+    n = len(right)
+    rows = [list(row) + [value] for row, value in zip(matrix, right)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for r in range(n):
+            if r != i:
+                factor = rows[r][i] / rows[i][i]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[i])]
+    return [rows[i][n] / rows[i][i] for i in range(n)]
+
+
+def errors(samples, figures):
+    return [sum(c * figures[term] for c, term in zip(coefficients, TERMS)) / us - 1 for coefficients, us, _ in samples]
+
+
+def fit(samples):
+    """Least absolute relative errors (a disturbed sample then counts no more than others), by weighted least squares."""
+    weights = [1.0] * len(samples)
+    for _ in range(40):
+        figures = fit_squares(samples, weights)
+        weights = [1 / max(0.02, abs(error)) for error in errors(samples, figures)]
+    return figures
+
+
+def fit_squares(samples, weights):
+    """Weighted least squares of relative errors, nothing below 0: the best of all choices of figures that are 0."""
+    best = None
+    for size in range(len(TERMS), 0, -1):
+        for kept in itertools.combinations(range(len(TERMS)), size):
+            rows = [[coefficients[k] / us * weight**0.5 for k in kept] for (coefficients, us, _), weight in zip(samples, weights)]
+            right = [weight**0.5 for weight in weights]
+            normal = [[sum(row[i] * row[j] for row in rows) for j in range(size)] for i in range(size)]
+            try:
+                found = solve(normal, [sum(row[i] * value for row, value in zip(rows, right)) for i in range(size)])
+            except ZeroDivisionError:
+                continue
+            error = sum((sum(a * b for a, b in zip(row, found)) - value) ** 2 for row, value in zip(rows, right))
+            if min(found) >= 0 and (best is None or error < best[0]):
+                best = (error, dict(zip((TERMS[k] for k in kept), found)))
+        if best:
+            break
+    return {term: best[1].get(term, 0.0) for term in TERMS}
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as info:
+        return next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
+
+
+def profile_text(figures, misses, loads):
+    figures = {term: f"{value:.4g}" for term, value in figures.items()}
+    return f"""# troupe-worker on the demo model (configs/demo-model, bfloat16), one compute thread of a CPU. MEASURED by
+# tests/bench/calibrate_profile.py on {datetime.date.today()}, {cpu_name()}, load {loads} (1 is this worker
+# alone; more makes the figures too large). Error of the fit: {statistics.median(misses):.0%} median, {max(misses):.0%} worst.
+
+# What deploy/local/run.sh gives a worker.
+kv_cache_tokens: 32768
+
+# The worker's default.
+block_size: 16
+
+# The worker's default.
+max_num_seqs: 64
+
+# The worker's default.
+max_num_batched_tokens: 512
+
+# The model's own.
+max_model_len: 2048
+
+step:
+  # One core does one thing after the other.
+  overlap: sum
+  # Not told apart from weights_us by measuring: in it.
+  overhead_us: 0
+  # Fitted: what a step takes whatever its batch.
+  weights_us: {figures['weights_us']}
+  # Fitted on batches of 1 to 16.
+  decode_token_us: {figures['decode_token_us']}
+  # Fitted on contexts of 64 to 1,024.
+  decode_context_ns: {figures['decode_context_ns']}
+  # Fitted on prompts of 1 to 1,900 tokens.
+  prefill_token_us: {figures['prefill_token_us']}
+  # Fitted on the same.
+  prefill_pair_ns: {figures['prefill_pair_ns']}
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions; the fastest counts")
+    parser.add_argument("--write", type=pathlib.Path, help="file to write the profile to")
+    args = parser.parse_args()
+    worker = CalibratedWorker(0, os.environ.get("TMPDIR", "/tmp"))
+    try:
+        worker.wait_ready()
+        with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+            measurement = Measurement(worker.url, args.rounds)
+            complete(client, worker.url, measurement.prompt(64), 16)
+            for count in (1, 32, 128, 300, 512, 1024, 1900):
+                measurement.prefill(client, count)
+            for batch, context in itertools.product((1, 4, 16), (64, 512, 1024)):
+                measurement.decode(client, batch, context)
+    finally:
+        worker.stop()
+    figures = fit(measurement.samples)
+    misses = errors(measurement.samples, figures)
+    for (_, us, what), miss in zip(measurement.samples, misses):
+        print(f"{what:24} fitted {us * (1 + miss) / 1000:9.3f} ms  {miss:+.0%}", file=sys.stderr)
+    text = profile_text(figures, [abs(miss) for miss in misses], "/".join(f"{load:.1f}" for load in os.getloadavg()))
+    if args.write:
+        args.write.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What the benches share: processes pinned to a core and always stopped, CPU time, free ports, the table of results."""
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build/bin"
+RESULTS = ROOT / "tests/bench/results"
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+@contextlib.contextmanager
+def running(command, core=None, log=None):
+    """The process, in a group of its own, pinned to `core`; stopped at the end (SIGTERM, then SIGKILL)."""
+    command = [str(part) for part in command]
+    if core is not None:
+        command = ["taskset", "-c", str(core)] + command
+    out = open(log, "wb") if log else subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_http(url, seconds=60):
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            pass
+        if time.monotonic() > end:
+            raise SystemExit(f"error: {url} did not answer 200 within {seconds} s")
+        time.sleep(0.1)
+
+
+def cpu_seconds(pid):
+    """User and system time of a process and its children that still run."""
+    total = 0.0
+    pids = [pid]
+    while pids:
+        current = pids.pop()
+        with open(f"/proc/{current}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with open(f"/proc/{current}/task/{current}/children") as file:
+            pids += [int(child) for child in file.read().split()]
+    return total
+
+
+def machine():
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    return f"{model}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
+
+
+def save(name, title, command, columns, rows, notes):
+    """Writes results/NAME.json, prints the table."""
+    RESULTS.mkdir(exist_ok=True)
+    result = dict(title=title, command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), columns=columns, rows=rows, notes=notes)
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(as_markdown(result))
+
+
+def as_markdown(result):
+    lines = [f"## {result['title']}", "", f"`{result['command']}` · {result['date']} · {result['machine']}", "",
+             "| " + " | ".join(result["columns"]) + " |", "|" + " --- |" * len(result["columns"])]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in result["rows"]]
+    return "\n".join(lines + [""] + [f"- {note}" for note in result["notes"]]) + "\n"

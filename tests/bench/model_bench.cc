@@ -1,0 +1,258 @@
+// Steps of a whole model on the cpu backend, beside what the machine can do, for engines.py to ask in turns.
+//
+//   build/bin/model_bench MODEL_DIR THREADS [int8]     MODEL_DIR needs config.json alone: the weights are
+//   made up build/bin/model_bench MODEL_DIR write              writes those weights to
+//   MODEL_DIR/model.safetensors, for others
+//
+// A question a line on stdin, an answer a line on stdout:
+//   prefill N               seconds of a step of N new tokens
+//   hit CACHED N            seconds of a step of N new tokens behind CACHED ones
+//   decode BATCH KEYS N     seconds of one of N steps of BATCH requests with KEYS tokens each; greedy
+//   sampling included read BYTES              seconds of reading as many bytes with all threads product
+//   FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/json.h"
+#include "kernels/device/host_buffer.h"
+#include "kernels/device/openmp.h"
+#include "kernels/device/thread_pool.h"
+#include "tests/bench/read_loop.h"
+#include "worker/model/dummy_weights.h"
+#include "worker/model/runner.h"
+#include "worker/model/sampler.h"
+
+namespace troupe {
+namespace {
+
+constexpr int32_t kBlockSize = 16;
+constexpr int64_t kReadBytes = int64_t{256} << 20;  // read over and over: larger than any cache
+constexpr int64_t kPiece = int64_t{1} << 20;
+
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+[[noreturn]] void fail(std::string_view message) {
+  std::fprintf(stderr, "model_bench: %.*s\n", static_cast<int>(message.size()), message.data());
+  std::exit(1);
+}
+
+template <typename T>
+T value_or_fail(StatusOr<T> result) {
+  if (!result.ok()) fail(to_std(result.status().message()));
+  return *std::move(result);
+}
+
+// Names and shapes of a Llama's tensors.
+std::vector<std::pair<std::string, std::vector<int64_t>>> tensors_of(const ModelConfig& c) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
+    tensors.emplace_back(name, shape);
+  };
+  add("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    add(layer + "input_layernorm.weight", {c.hidden_size});
+    add(layer + "self_attn.q_proj.weight", {c.heads * c.head_dim, c.hidden_size});
+    add(layer + "self_attn.k_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
+    add(layer + "self_attn.v_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
+    add(layer + "self_attn.o_proj.weight", {c.hidden_size, c.heads * c.head_dim});
+    add(layer + "post_attention_layernorm.weight", {c.hidden_size});
+    add(layer + "mlp.gate_proj.weight", {c.intermediate_size, c.hidden_size});
+    add(layer + "mlp.up_proj.weight", {c.intermediate_size, c.hidden_size});
+    add(layer + "mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
+  }
+  add("model.norm.weight", {c.hidden_size});
+  return tensors;
+}
+
+void write_checkpoint(const std::string& dir) {
+  const ModelConfig config = value_or_fail(load_model_config(dir));
+  if (!config.tie_word_embeddings) fail("write knows models with tied embeddings");
+  bj::object header;
+  uint64_t offset = 0;
+  for (const auto& [name, shape] : tensors_of(config)) {
+    const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    const uint64_t end = offset + static_cast<uint64_t>(count) * 2;
+    bj::array sizes;
+    for (const int64_t size : shape) sizes.push_back(size);
+    header[name] = bj::object{{"dtype", "BF16"}, {"shape", sizes}, {"data_offsets", bj::array{offset, end}}};
+    offset = end;
+  }
+  std::string text = to_json(header);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::ofstream file(dir + "/model.safetensors", std::ios::binary);
+  const uint64_t length = text.size();
+  file.write(reinterpret_cast<const char*>(&length), 8).write(text.data(), static_cast<int64_t>(length));
+  std::vector<uint16_t> values;
+  for (const auto& [name, shape] : tensors_of(config)) {
+    Tensor tensor = shape.size() == 1 ? Tensor::make(nullptr, DType::kBFloat16, {shape[0]})
+                                      : Tensor::make(nullptr, DType::kBFloat16, {shape[0], shape[1]});
+    values.resize(static_cast<size_t>(tensor.elements()));
+    tensor.data = values.data();
+    fill_random_weight(name, tensor, 1);
+    file.write(reinterpret_cast<const char*>(values.data()), static_cast<int64_t>(tensor.bytes()));
+  }
+  if (!file.flush()) fail("cannot write " + dir + "/model.safetensors");
+}
+
+class Bench {
+ public:
+  Bench(const RunnerOptions& options, int threads)
+      : runner_(value_or_fail(ModelRunner::load(options))),
+        threads_(threads),
+        pool_(threads),
+        read_memory_(value_or_fail(HostBuffer::allocate(static_cast<size_t>(kReadBytes)))) {
+    std::printf("%s\n", runner_->description().c_str());
+    std::fflush(stdout);
+  }
+
+  double answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string what;
+    int32_t a = 0;
+    int32_t b = 0;
+    int32_t c = 0;
+    words >> what;
+    if (what == "read") {
+      int64_t bytes = 0;
+      words >> bytes;
+      return read(bytes);
+    }
+    words >> a >> b >> c;
+    if (what == "prefill") return steps({1, 0, a, 1});
+    if (what == "hit") return steps({1, a, b, 1});
+    if (what == "decode") return steps({a, b, 1, c});
+    if (what == "product") return product();
+    fail("unknown question '" + line + "'");
+  }
+
+ private:
+  struct Work {
+    int32_t batch;
+    int32_t cached;
+    int32_t fresh;  // new tokens of each request in a step
+    int32_t count;  // of steps
+  };
+
+  // Seconds a step. What the cache holds is whatever earlier steps left: the same work as any other.
+  double steps(const Work& work) {
+    const int32_t length = work.cached + work.fresh * work.count;
+    const int32_t blocks_each = (length + kBlockSize - 1) / kBlockSize;
+    if (blocks_each * work.batch > runner_->block_count())
+      fail("the KV memory is too small for this question");
+    std::vector<TokenId> ids(static_cast<size_t>(work.fresh));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 7919 % 32000);
+    std::vector<BlockId> blocks(static_cast<size_t>(blocks_each * work.batch));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    const auto vocab = static_cast<size_t>(runner_->config().vocab_size);
+    const double start = now();
+    for (int32_t step = 0; step < work.count; ++step) {
+      Batch batch;
+      for (int32_t r = 0; r < work.batch; ++r) {
+        BatchItem item;
+        item.id = static_cast<RequestId>(r);
+        item.ids = ids;
+        item.count = static_cast<int32_t>(ids.size());
+        item.start = work.cached + step * work.fresh;
+        item.samples = true;
+        item.blocks =
+            std::span(blocks).subspan(static_cast<size_t>(r * blocks_each), static_cast<size_t>(blocks_each));
+        batch.items.push_back(item);
+      }
+      const Tensor logits = value_or_fail(runner_->run(batch));
+      for (size_t r = 0; r < batch.items.size(); ++r) {
+        sampled_ += sample_token({logits.as<float>() + r * vocab, vocab}, {.temperature = 0}, 0);
+      }
+    }
+    return (now() - start) / work.count;
+  }
+
+  double read(int64_t bytes) {
+    const char* data = static_cast<const char*>(read_memory_->data());
+    const double start = now();
+    pool_.parallel_for(bytes / kPiece,
+                       [&](int64_t i, int) { bench::read(data + i * kPiece % kReadBytes, kPiece); });
+    return (now() - start) * static_cast<double>(bytes) / static_cast<double>(bytes / kPiece * kPiece);
+  }
+
+  double product() {
+    using dnnl::memory;
+    constexpr int64_t kSize = 2048;
+    const int threads_before = omp_get_max_threads();
+    omp_set_num_threads(threads_);
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const memory::desc rows({kSize, kSize}, memory::data_type::bf16, memory::format_tag::ab);
+    const memory::desc any({kSize, kSize}, memory::data_type::bf16, memory::format_tag::any);
+    const memory::desc out({kSize, kSize}, memory::data_type::f32, memory::format_tag::ab);
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(rows, any, out), engine);
+    const dnnl::matmul primitive(description);
+    memory x(rows, engine);
+    memory weight(description.weights_desc(), engine);
+    memory result(out, engine);
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {  // the first one fetches and compiles
+      const double start = now();
+      primitive.execute(stream, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, result}});
+      best = std::min(best, now() - start);
+    }
+    omp_set_num_threads(threads_before);
+    return 2.0 * kSize * kSize * kSize / best;
+  }
+
+  std::unique_ptr<ModelRunner> runner_;
+  int threads_;
+  ThreadPool pool_;
+  std::unique_ptr<HostBuffer> read_memory_;
+  int64_t sampled_ = 0;
+};
+
+int main_of(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[2]) == "write") {
+    write_checkpoint(argv[1]);
+    return 0;
+  }
+  const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (threads < 1 || argc > 4 || (argc == 4 && std::string_view(argv[3]) != "int8")) {
+    std::fprintf(stderr, "usage: model_bench MODEL_DIR THREADS [int8] | model_bench MODEL_DIR write\n");
+    return 2;
+  }
+  RunnerOptions options;
+  options.model_dir = argv[1];
+  options.load_format = LoadFormat::kDummy;
+  options.dtype = DType::kBFloat16;
+  options.threads = threads;
+  if (argc == 4) options.weight_format = WeightFormat::kInt8;
+  options.max_model_len = 4096;
+  options.kv_cache_tokens = 32 * 1024;
+  options.max_batched_tokens = 1024;
+  Bench bench(options, threads);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::printf("%.9g\n", bench.answer(line));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) {
+  return troupe::main_of(argc, argv);
+}
