@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""The house rules as a test: each finding names file, line, rule and what to do instead.
+
+    tests/tidy/tidy.py             check everything git tracks (or would track)
+    tests/tidy/tidy.py --ratchet   write tests/tidy/ratchet.json anew (sizes may only shrink: do this after making one smaller)
+
+Rules: dependency rules between folders (by #include), purity of gateway/route and worker/schedule, coroutine rules of this
+toolchain (g++ 12 miscompiles the rest silently), words with a better replacement, file and function sizes as a ratchet,
+formatting, dead headers, shell syntax, the README's length and links, and the repository's size.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RATCHET = ROOT / "tests/tidy/ratchet.json"
+FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX, REPOSITORY_MB_MAX = 400, 70, 110, 30
+LARGE_FILE_KB, LARGE_FILES_ALLOWED = 1024, {"configs/demo-model/model.safetensors"}
+
+# What a folder may include, besides itself, the standard library and packages. Nothing else of ours.
+MAY_INCLUDE = {
+    "common/core": [],
+    "common/net": ["common/core"],
+    "kernels": ["common/core"],
+    "gateway/route": ["common/core"],
+    "gateway/upstream": ["common/core", "common/net", "gateway/route"],
+    "gateway": ["common/core", "common/net", "gateway/route", "gateway/upstream"],
+    "worker/text": ["common/core"],
+    "worker/schedule": ["common/core"],
+    "worker/model": ["common/core", "kernels", "worker/schedule"],
+    "worker": ["common/core", "common/net", "kernels", "worker/text", "worker/schedule", "worker/model"],
+    "sim": ["common/core", "common/net", "gateway/route", "worker/schedule"],
+}
+# The other backends' insides are hidden behind kernels.h; backends may use kernels/ and kernels/device.
+OUR_FOLDERS = {"common", "gateway", "kernels", "sim", "tests", "worker"}
+PURE = ["gateway/route", "worker/schedule"]
+IMPURE = [
+    (r"#include\s*[<\"](boost/(asio|beast)|thread|mutex|condition_variable|future|atomic|cuda|random>|ctime|sys/|unistd)",
+     "a pure folder knows no sockets, threads, clocks or devices; take what you need as an argument"),
+    (r"\bnow\(\)", "take `TimePoint now` as an argument"),
+    (r"\bstd::(random_device|mt19937\w*|rand|time)\b", "take randomness as an argument"),
+    (r"\bthread_local\b|^\s*static\s+(?!const\b|constexpr\b|inline\b)[^(;{=]*[;={]",
+     "no state outside objects"),
+]
+NO_ASIO = ["common/core", "kernels", "worker/text", "worker/model", "gateway/route", "worker/schedule"]
+COROUTINE = [
+    (r"\bco_await\b[^;{}]*[(,=]\s*(?:[A-Za-z_][\w:<>, ]*)?\{",
+     "a braced temporary inside a co_await expression (g++ 12 destroys it twice): name the argument first"),
+    (r"\?[^;{}]*\bco_await\b|\bco_await\b[^;{}]*\?", "co_await inside ?: : use if/else"),
+    (r"(?:[=(,]|\breturn|[\w>])\s*\{[^;{}]*\bco_await\b[^;{}]*\}", "co_await inside braces: name the result first"),
+    (r"\[[^\]\[]+\]\s*(?:\([^)]*\))?\s*(?:mutable\s*)?(?:noexcept\s*)?->\s*(?:asio::awaitable|Task)<",
+     "a capturing lambda coroutine: make it a named function with its state as parameters"),
+    (r"\[[^\]\[]+\]\s*(?:\([^)]*\))?\s*(?:mutable\s*)?(?:->\s*[\w:<>]+\s*)?\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\bco_(?:await|return|yield)\b",
+     "a capturing lambda coroutine: make it a named function with its state as parameters"),
+]
+WORDS = [
+    (r"\basio::detached\b|\bboost::asio::detached\b", "nothing is detached: spawn into a TaskGroup"),
+    (r"\bgetenv\b", "settings come from common/core/settings"),
+    (r"\bGetInstance\b|\bSingleton\b", "no singletons: pass it down from main"),
+    (r"\b(TODO|FIXME|XXX|HACK)\b", "do it, or leave it out and say so in the issue"),
+    (r"\bshared_ptr<\s*\w*Request\b", "a request has one owner"),
+    (r"-march=native", "x86-64-v2 and run-time dispatch"),
+    (r"\bstd::(cout|cerr)\b", "log through Logger; programs print through the streams main passes"),
+]
+WORDS_EXEMPT = {r"\bstd::(cout|cerr)\b": re.compile(r"(^|/)main\.cc$|^tests/"),
+                # Tests are told where the published data lies (TROUPE_DATA).
+                r"\bgetenv\b": re.compile(r"^tests/")}
+PATHS = (r"(?<![\w.$}])/(work|root|home)/\w", "a path of somebody's machine")
+
+findings = []
+
+
+def report(path, line, rule):
+    findings.append(f"{path}:{line}: {rule}")
+
+
+def tracked():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return sorted(path for path in set(out.split("\n")) if path and (ROOT / path).is_file())
+
+
+def strip_code(text):
+    """The code with comments and literals blanked, lines kept."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
+
+    def blank(match):
+        token = match.group(0)
+        if token.startswith("'") and len(token) > 8:
+            return token
+        if token[0] in "\"'R":
+            return '""' + "\n" * token.count("\n")
+        return "\n" * token.count("\n")
+
+    return pattern.sub(blank, text)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def folder_of(path):
+    """The longest folder of MAY_INCLUDE that holds path."""
+    return max((folder for folder in MAY_INCLUDE if path.startswith(folder + "/")), key=len, default=None)
+
+
+def check_includes(path, text):
+    folder = folder_of(path)
+    if folder is None:
+        return
+    for match in re.finditer(r'^\s*#include\s*"([^"]+)"', text, re.M):
+        target, line = match.group(1), line_of(text, match.start())
+        if target.split("/")[0] not in OUR_FOLDERS:
+            continue
+        if not (ROOT / target).is_file():
+            report(path, line, f'#include "{target}": write the path from the root')
+            continue
+        other = folder_of(target)
+        if other != folder and other not in MAY_INCLUDE[folder]:
+            report(path, line, f"{folder} must not include {other or target} (it may: {', '.join(MAY_INCLUDE[folder]) or 'nothing of ours'})")
+        backend = re.match(r"kernels/(ref|cpu|cuda)/", target)
+        if backend and not path.startswith(backend.group(0)) and not re.match(r"kernels/[^/]+$", path):
+            report(path, line, "a backend's insides are seen by kernels/ alone; use kernels/kernels.h")
+    if not path.startswith("kernels/cuda/"):
+        for match in re.finditer(r"#include\s*[<\"](cuda|cublas|nccl)", text):
+            report(path, line_of(text, match.start()), "only kernels/cuda includes CUDA headers")
+    if folder in NO_ASIO:
+        for match in re.finditer(r"#include\s*<boost/(asio|beast)", text):
+            report(path, line_of(text, match.start()), f"{folder} knows no Asio")
+    if "boost/beast" in text and folder != "common/net":
+        report(path, 1, "Beast is included by common/net alone (it costs a minute a file)")
+
+
+def check_words(path, code):
+    for pattern, instead in WORDS:
+        exempt = WORDS_EXEMPT.get(pattern)
+        if exempt and exempt.search(path):
+            continue
+        for match in re.finditer(pattern, code):
+            report(path, line_of(code, match.start()), f"'{match.group(0).strip()}': {instead}")
+    for pattern, instead in COROUTINE:
+        for match in re.finditer(pattern, code):
+            report(path, line_of(code, match.start()), instead)
+    if any(path.startswith(folder + "/") for folder in PURE):
+        for pattern, instead in IMPURE:
+            for match in re.finditer(pattern, code, re.M):
+                report(path, line_of(code, match.start()), f"'{match.group(0).strip()}': {instead}")
+
+
+def functions(code):
+    """(name, first line, lines) of every function body, by walking braces with what stands before them."""
+    stack, start = [], 0
+    for index, char in enumerate(code):
+        if char == "{":
+            header = " ".join(code[start:index].split())
+            stack.append((kind_of(header, stack[-1][0] if stack else "scope"), header, index, start))
+            start = index + 1
+        elif char == "}" and stack:
+            kind, header, opened, header_start = stack.pop()
+            if kind == "function":
+                first = line_of(code, header_start + len(code[header_start:opened]) - len(code[header_start:opened].lstrip()))
+                name = re.findall(r"([\w~:<>]+|operator\S+)\s*\(", header)
+                yield (name[0] if name else header[:40]), first, line_of(code, index) - first + 1
+            start = index + 1
+        elif char == ";":
+            start = index + 1
+
+
+def kind_of(header, parent):
+    if parent not in ("scope", "type"):
+        return "block"
+    if re.match(r"(inline )?namespace\b|extern \"\"", header) or re.search(r"extern\s*\"\"$", header):
+        return "scope"
+    if re.search(r"\b(class|struct|union|enum)\b[^()]*$", header) and not header.endswith(")"):
+        return "type"
+    if "(" in header and not re.search(r"=\s*$", header):
+        return "function"
+    return "block"
+
+
+def check_sizes(sizes_old, files):
+    sizes_new = {}
+    for path, text in files.items():
+        lines = text.count("\n")
+        if lines > FILE_LINES_MAX:
+            sizes_new[path] = lines
+            if lines > sizes_old.get(path, FILE_LINES_MAX):
+                report(path, 1, f"{lines} lines; at most {sizes_old.get(path, FILE_LINES_MAX)}: split it by what changes together")
+        for name, first, count in functions(strip_code(text)):
+            if count > FUNCTION_LINES_MAX:
+                key = f"{path}:{name}"
+                sizes_new[key] = max(count, sizes_new.get(key, 0))
+                if count > sizes_old.get(key, FUNCTION_LINES_MAX):
+                    report(path, first, f"function {name} has {count} lines; at most {sizes_old.get(key, FUNCTION_LINES_MAX)}")
+    for key, limit in sizes_old.items():
+        if sizes_new.get(key, 0) < limit:
+            report("tests/tidy/ratchet.json", 1, f"'{key}' is down to {sizes_new.get(key, 'within the budget')} from {limit}: run tidy.py --ratchet to keep it there")
+    return sizes_new
+
+
+def check_headers(files, every_text):
+    for path in files:
+        if path.endswith(".h"):
+            # *_body.h is included once an instruction set, on purpose.
+            if "#pragma once" not in files[path] and not path.endswith("_body.h"):
+                report(path, 1, "a header begins with #pragma once (or is named *_body.h if it is included several times)")
+            if f'"{path}"' not in every_text:
+                report(path, 1, "no file includes this header: it is dead")
+
+
+def check_one_definition(files):
+    """Two types of one full name in two files break the one-definition rule silently: the linker keeps one of their inline functions."""
+    defined = {}
+    for path, text in files.items():
+        scopes = []
+        for number, line in enumerate(text.split("\n"), 1):
+            opened = re.match(r"(?:inline )?namespace\s*([\w:]*)\s*\{\s*(\}?)", line)
+            if opened and not opened.group(2):
+                scopes.append(opened.group(1))
+            elif re.match(r"\}\s+// namespace", line) and scopes:
+                scopes.pop()
+            match = re.match(r"(?:class|struct|enum class|union) (\w+)\b(?!.*;\s*$)(?!::)", line)
+            if match and "" not in scopes:
+                name = "::".join([*scopes, match.group(1)])
+                other = defined.setdefault(name, path)
+                if other != path:
+                    report(path, number, f"{name} is also defined in {other}: give one of them another name or namespace")
+
+
+def check_format(paths):
+    def one(path):
+        return path, subprocess.run(["clang-format-14", "--dry-run", "-Werror", path], cwd=ROOT, capture_output=True, text=True).returncode
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, code in pool.map(one, paths):
+            if code:
+                report(path, 1, "not formatted: clang-format-14 -i " + path)
+
+
+def check_repository(paths):
+    total = 0
+    for path in paths:
+        size = (ROOT / path).stat().st_size
+        total += size
+        if size > LARGE_FILE_KB * 1024 and path not in LARGE_FILES_ALLOWED:
+            report(path, 1, f"{size // 1024} KB: generate it by a script instead")
+    if total > REPOSITORY_MB_MAX * 1e6:
+        report(".", 1, f"the repository holds {total / 1e6:.1f} MB; it must stay under {REPOSITORY_MB_MAX}")
+    for path in paths:
+        if path.endswith(".sh") or path == ".ci/run":
+            result = subprocess.run(["bash", "-n", path], cwd=ROOT, capture_output=True, text=True)
+            if result.returncode:
+                report(path, 1, result.stderr.strip())
+
+
+def check_readme():
+    text = (ROOT / "README.md").read_text("utf-8")
+    if text.count("\n") >= 100:
+        report("README.md", 1, f"{text.count(chr(10))} lines; a stranger reads under 100")
+    for match in re.finditer(r"\]\(([^)#]+?)(#[^)]*)?\)", text):
+        target = match.group(1)
+        if not target.startswith("http") and not (ROOT / target).exists():
+            report("README.md", line_of(text, match.start()), f"link to '{target}', which does not exist")
+
+
+def main():
+    paths = tracked()
+    cpp = [path for path in paths if re.search(r"\.(h|cc|cu|cuh)$", path)]
+    files = {path: (ROOT / path).read_text("utf-8") for path in cpp}
+    own = {path: text for path, text in files.items() if not path.startswith("tests/")}
+    for path, text in files.items():
+        code = strip_code(text)
+        check_includes(path, text)
+        check_words(path, code)
+        for number, line in enumerate(text.split("\n"), 1):
+            if len(line) > COLUMNS_MAX and "http" not in line and 'R"' not in line:
+                report(path, number, f"{len(line)} columns; at most {COLUMNS_MAX}")
+    for path in paths:
+        if re.search(r"\.(h|cc|cu|cuh|py|sh|md|yaml|txt|cmake|json)$", path) and (ROOT / path).stat().st_size < 1 << 20:
+            text = (ROOT / path).read_text("utf-8", "replace")
+            for match in re.finditer(PATHS[0], text):
+                report(path, line_of(text, match.start()), f"'{match.group(0)}…': {PATHS[1]}")
+    sizes_old = json.loads(RATCHET.read_text()) if RATCHET.exists() else {}
+    if "--ratchet" in sys.argv[1:]:
+        sizes_old = {}
+    sizes_new = check_sizes(sizes_old, own)
+    if "--ratchet" in sys.argv[1:]:
+        RATCHET.write_text(json.dumps(sizes_new, indent=1, sort_keys=True) + "\n")
+        print(f"{RATCHET.relative_to(ROOT)}: {len(sizes_new)} entries over the budget")
+        return 0
+    check_one_definition(own)
+    check_headers(own, "\n".join(files.values()))
+    check_format(cpp)
+    check_repository(paths)
+    check_readme()
+    print("\n".join(findings) or f"tidy: {len(cpp)} C++ files, {sum(text.count(chr(10)) for text in files.values())} lines, nothing to say")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
