@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Every test, from a bare Debian 12 machine: installs what is missing, builds release, ASan+UBSan, TSan and fuzz, and runs the
+# lot under one ctest. See --help.
+set -euo pipefail
+script=$(realpath "$0")
+cd "$(dirname "$script")/.."
+source deploy/packages.sh
+default_signals "$script" "$@"
+
+usage() {
+  cat <<'H'
+usage: tests/run.sh [--quick] [-R REGEX]
+
+Installs the Debian packages and (into .venv/) the Python packages the tests need, builds, and runs unit tests, end-to-end
+tests, unit tests under ASan+UBSan and TSan, a fuzz smoke and the tidy checks. Ends with ctest's summary; non-zero on any failure.
+
+  --quick    release build only: unit, end-to-end and tidy
+  -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, tidy)
+
+TROUPE_DATA names the folder with published traces, vectors and templates (default ../shared/data); tests of them skip where it is
+absent.
+H
+}
+QUICK= FILTER=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) QUICK=1; shift ;;
+    -R) [ $# -ge 2 ] || die "-R needs a regular expression" 2; FILTER=(-R "$2"); shift 2 ;;
+    -h|--help) usage; exit 0 ;;
+    *) die "unknown option '$1' (see --help)" 2 ;;
+  esac
+done
+
+set -m
+trap stop_step EXIT
+trap 'exit 130' INT TERM
+export TROUPE_DATA=${TROUPE_DATA:-$(realpath -m ../shared/data)}
+
+need_packages "${BUILD_PACKAGES[@]}" git curl clang-format-14 libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv python3-yaml nginx-light procps \
+  $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
+
+stamp=.venv/$(sha256sum tests/e2e/requirements.txt | cut -c1-16)
+if [ ! -e "$stamp" ]; then
+  say "Python packages of the end-to-end tests, into .venv/"
+  rm -rf .venv
+  step python3 -m venv .venv
+  step .venv/bin/pip install -q --disable-pip-version-check -r tests/e2e/requirements.txt
+  touch "$stamp"
+fi
+
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
+build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
+  local preset=$1 label=$2; shift 2
+  local targets=()
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
+  [ $# -eq 0 ] || shift
+  local begin=$SECONDS
+  say "building $label"
+  step cmake --preset "$preset" "$@" > /dev/null
+  step cmake --build --preset "$preset" --target "${targets[@]}"
+  say "built $label in $((SECONDS - begin)) s"
+}
+build release "release" all -- -DTROUPE_TESTS=ON -DTROUPE_ALL_TESTS="$([ -n "$QUICK" ] && echo OFF || echo ON)"
+if [ -z "$QUICK" ]; then
+  build debug "ASan+UBSan" sanitized_tests -- -DTROUPE_TESTS=ON
+  build tsan "TSan" sanitized_tests -- -DTROUPE_TESTS=ON
+  build fuzz "fuzz targets" fuzzers -- -DTROUPE_TESTS=ON
+fi
+[ -d "$TROUPE_DATA" ] || say "TROUPE_DATA ($TROUPE_DATA) is absent: tests of published templates and vectors will SKIP; our own material is tested"
+say "running"
+step ctest --test-dir build -j "$(nproc)" --output-on-failure --timeout 900 "${FILTER[@]}"
