@@ -235,7 +235,7 @@ class Driver {
     Node& node = nodes_.try_emplace(name, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
     const Duration first = stream.first - begin_, last = stream.last - begin_;
     recorder_.first_token({arrived, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
-                           static_cast<int32_t>(stream.cached_tokens)});
+                           static_cast<int32_t>(stream.cached_tokens), 0});
     recorder_.finished({arrived, first, last, node.index, static_cast<int32_t>(stream.completion_tokens),
                         stream.longest_gap});
     node.work[last / std::chrono::seconds(1)] +=

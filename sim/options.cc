@@ -13,32 +13,51 @@ namespace troupe::sim {
 
 namespace {
 
-// "0.4:300:60" or "0.4:300:60:3000"
-StatusOr<FlashCrowd> parse_flash(std::string_view text) {
+// Numbers between colons, at least `least` and at most `most`; empty where the text is none of these.
+std::vector<double> parse_numbers(std::string_view text, size_t least, size_t most) {
   std::vector<double> parts;
-  const auto bad = [&] {
-    return invalid_argument(absl::StrCat("--flash '", to_absl(text),
-                                         "': must be SHARE:BEGIN_S:DURATION_S or "
-                                         "SHARE:BEGIN_S:DURATION_S:CARD_TOKENS, as 0.4:300:60"));
-  };
-  for (std::string_view rest = text; parts.size() < 5;) {
+  for (std::string_view rest = text; parts.size() <= most;) {
     const std::string_view part = rest.substr(0, rest.find(':'));
     double value = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), value);
     if (read.ec != std::errc() || read.ptr != part.data() + part.size() || !std::isfinite(value) ||
         std::abs(value) > 1e8)
-      return bad();
+      return {};
     parts.push_back(value);
     if (part.size() == rest.size()) break;
     rest.remove_prefix(part.size() + 1);
   }
-  if (parts.size() < 3 || parts.size() > 4) return bad();
+  return parts.size() < least || parts.size() > most ? std::vector<double>() : parts;
+}
+
+Duration seconds(double s) {
+  return Duration(std::llround(s * 1e9));
+}
+
+// "0.4:300:60" or "0.4:300:60:3000"
+StatusOr<FlashCrowd> parse_flash(std::string_view text) {
+  const std::vector<double> parts = parse_numbers(text, 3, 4);
+  if (parts.empty()) {
+    return invalid_argument(absl::StrCat("--flash '", to_absl(text),
+                                         "': must be SHARE:BEGIN_S:DURATION_S or "
+                                         "SHARE:BEGIN_S:DURATION_S:CARD_TOKENS, as 0.4:300:60"));
+  }
   FlashCrowd flash;
   flash.share = parts[0];
-  flash.begin = Duration(std::llround(parts[1] * 1e9));
-  flash.duration = Duration(std::llround(parts[2] * 1e9));
+  flash.begin = seconds(parts[1]);
+  flash.duration = seconds(parts[2]);
   flash.card_tokens = parts.size() == 4 ? parts[3] : 0;
   return flash;
+}
+
+// "2:300:20"
+StatusOr<Burst> parse_burst(std::string_view text) {
+  const std::vector<double> parts = parse_numbers(text, 3, 3);
+  if (parts.empty()) {
+    return invalid_argument(
+        absl::StrCat("--burst '", to_absl(text), "': must be TIMES:BEGIN_S:DURATION_S, as 2:300:20"));
+  }
+  return Burst{parts[0], seconds(parts[1]), seconds(parts[2])};
 }
 
 }  // namespace
@@ -87,6 +106,7 @@ void describe_workload(SettingsSchema& schema, SourceFlags& f) {
   schema.add("drift", &w.drift_swaps_per_s, "a second, so many pairs of personas swap their popularity")
       .range(0, 1e6);
   schema.add("flash", &f.flash, "flash crowd: SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS], on top of the rate");
+  schema.add("burst", &f.burst, "TIMES:BEGIN_S:DURATION_S: conversations begin so many times as often");
 }
 
 StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
@@ -99,6 +119,9 @@ StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
   w.context_tokens = static_cast<int32_t>(f.context);
   if (!f.flash.empty()) {
     TROUPE_ASSIGN_OR_RETURN(w.flash, parse_flash(f.flash));
+  }
+  if (!f.burst.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(w.burst, parse_burst(f.burst));
   }
   TROUPE_RETURN_IF_ERROR(check_workload(w));
   return w;

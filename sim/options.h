@@ -27,6 +27,7 @@ struct SourceFlags {
   int64_t system_tokens = workload.system_tokens, block_size = workload.block_tokens,
           context = workload.context_tokens;
   std::string flash;  // SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS]
+  std::string burst;  // TIMES:BEGIN_S:DURATION_S
 };
 void describe_source(SettingsSchema& schema, SourceFlags& flags);
 void describe_workload(SettingsSchema& schema, SourceFlags& flags);

@@ -73,10 +73,19 @@ void Recorder::first_token(const First& first) {
   NodeSeries& node = node_at(static_cast<size_t>(first.node));
   node.prompt_tokens += first.prompt_tokens;
   node.hit_tokens += first.cached_tokens;
+  if (options_.crowd_set != 0) note_crowd(first, ttft);
   if (!measures(first.arrived)) return;
   admitted_tokens_ += first.prompt_tokens;
   hit_tokens_ += first.cached_tokens;
   ttft_ms_.push_back(ttft);
+}
+
+void Recorder::note_crowd(const First& first, float ttft_ms) {
+  if (first.arrived < options_.crowd_begin) {
+    if (first.arrived >= options_.crowd_begin - std::chrono::minutes(1)) before_crowd_ms_.push_back(ttft_ms);
+  } else {
+    (first.set == options_.crowd_set ? crowd_ms_ : others_ms_).push_back(ttft_ms);
+  }
 }
 
 void Recorder::finished(const Finished& finished) {
@@ -217,6 +226,8 @@ void Recorder::fill(Result& result) const {
   result.tpot_mean_ms = tpot_ms_.empty() ? 0 : tpot_sum_ms_ / static_cast<double>(tpot_ms_.size());
   result.goodput = share(good_, requests_);
   result.duration_s = std::max(0.0, static_cast<double>((last_arrival_ - options_.warmup).count()) / 1e9);
+  result.has_crowd = options_.crowd_set != 0;
+  result.crowd = {percentiles(before_crowd_ms_).p99, percentiles(crowd_ms_).p99, percentiles(others_ms_).p99};
   result.has_faults = first_fault_ != Duration::max();
   if (result.has_faults) result.faults = fault_figures();
   result.seconds = seconds_;

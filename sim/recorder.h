@@ -20,6 +20,8 @@ class Recorder {
     Duration warmup{};
     double slo_ttft_ms = 0, slo_tpot_ms = 0;
     int64_t pooled_kv_tokens = 0;  // all nodes' together
+    uint64_t crowd_set = 0;        // 0: no flash crowd
+    Duration crowd_begin{};
   };
   explicit Recorder(const Options& options);
 
@@ -29,6 +31,7 @@ class Recorder {
     Duration arrived{}, at{};
     int32_t node = 0;
     int32_t prompt_tokens = 0, cached_tokens = 0;
+    uint64_t set = 0;
   };
   void first_token(const First& first);
   struct Finished {
@@ -60,12 +63,14 @@ class Recorder {
   NodeSeries& node_at(size_t node);  // added where it is new, its series empty up to now
   double work_cov(int32_t window_s) const;
   FaultFigures fault_figures() const;
+  void note_crowd(const First& first, float ttft_ms);
 
   Options options_;
   PooledLru bounds_;
   int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
   int64_t admitted_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0;
   std::vector<float> ttft_ms_, tpot_ms_;
+  std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
   double tpot_sum_ms_ = 0;
   std::vector<SecondSeries> seconds_;
   std::vector<std::vector<float>> second_ttfts_;  // of the seconds not closed yet, by second

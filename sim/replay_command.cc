@@ -30,9 +30,14 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                           const std::string& label) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source,
                           open_source(source_flags, options.seed, load));
-  SimulationOptions with_progress = options;
-  with_progress.progress = progress_line(label);
-  auto result = simulate(*source, with_progress);
+  SimulationOptions run = options;
+  run.progress = progress_line(label);
+  if (source_flags.trace.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const PersonaWorkload workload, workload_of(source_flags));
+    run.crowd_set = flash_set(workload);
+    if (workload.flash) run.crowd_begin = workload.flash->begin;
+  }
+  auto result = simulate(*source, run);
   end_progress();
   if (!result.ok()) return result;
   std::fprintf(stderr, "%s: %lld requests in %.1f s, simulated_requests_per_s=%.0f decision_us=%.2f\n",

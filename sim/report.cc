@@ -60,6 +60,15 @@ void write_faults(JsonWriter& w, const FaultFigures& f) {
   w.close('}');
 }
 
+void write_crowd(JsonWriter& w, const CrowdFigures& c) {
+  w.key("crowd_ttft_p99_ms");
+  w.open('{');
+  w.field("before", c.before_ms);
+  w.field("crowd", c.crowd_ms);
+  w.field("others", c.others_ms);
+  w.close('}');
+}
+
 void write_series(JsonWriter& w, const Result& r) {
   w.key("per_second");
   w.open('{');
@@ -94,6 +103,7 @@ void write_series(JsonWriter& w, const Result& r) {
 void write_run(JsonWriter& w, const Result& r) {
   w.open('{');
   write_figures(w, r);
+  if (r.has_crowd) write_crowd(w, r.crowd);
   if (r.has_faults) write_faults(w, r.faults);
   write_series(w, r);
   w.close('}');

@@ -45,6 +45,13 @@ struct FaultFigures {
   int64_t resumed = 0;       // streams that went on elsewhere
 };
 
+// A flash crowd, seen by itself and by everybody else. TTFT p99.
+struct CrowdFigures {
+  double before_ms = 0;  // of the minute before, whether warm-up or not
+  double crowd_ms = 0;   // from then on: those of the crowd's set
+  double others_ms = 0;  // and all others
+};
+
 struct Result {
   std::string policy, mode;
   int32_t nodes = 0, gateways = 0;
@@ -64,6 +71,8 @@ struct Result {
   double goodput = 0;                        // share of requests inside both limits
   double duration_s = 0;                     // measured span
   int64_t preemptions = 0, retries = 0;
+  bool has_crowd = false;
+  CrowdFigures crowd;
   bool has_faults = false;
   FaultFigures faults;
   std::vector<SecondSeries> seconds;

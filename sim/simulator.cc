@@ -44,7 +44,9 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
       recorder_({.warmup = millis(options.warmup_s * 1e3),
                  .slo_ttft_ms = options.slo_ttft_ms,
                  .slo_tpot_ms = options.slo_tpot_ms,
-                 .pooled_kv_tokens = options.profile.kv_cache_tokens * options.nodes}),
+                 .pooled_kv_tokens = options.profile.kv_cache_tokens * options.nodes,
+                 .crowd_set = options.crowd_set,
+                 .crowd_begin = options.crowd_begin}),
       draw_(options.seed),
       session_tokens_(kSessionsRemembered) {}
 

@@ -43,6 +43,8 @@ struct SimulationOptions {
   double detect_ms = 50;  // until a gateway sees that a node it has a request at is dead
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
 
+  uint64_t crowd_set = 0;  // of a flash crowd, reported beside all others; 0: none
+  Duration crowd_begin{};
   std::vector<Fault> faults;
   // Events between two checks of requests and of one node's blocks and tokens, the nodes in turn; all of them
   // at the end. 0: only there.

@@ -210,7 +210,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   if (flight.emitted == 0) {
     flight.first = seen;
     recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
-                           flight.trace.input_tokens, token.cached_tokens});
+                           flight.trace.input_tokens, token.cached_tokens, flight.trace.set});
   } else {
     flight.longest_gap = std::max(flight.longest_gap, seen - flight.last);
   }

@@ -121,6 +121,11 @@ Status check_workload(const PersonaWorkload& w) {
   TROUPE_RETURN_IF_ERROR(check_range("drift", w.drift_swaps_per_s, 0, 1e6));
   const double least = w.system_tokens + w.card_tokens_max + 2.0;
   TROUPE_RETURN_IF_ERROR(check_range("context", w.context_tokens, least, 1e8));
+  if (w.burst) {
+    TROUPE_RETURN_IF_ERROR(check_range("burst times", w.burst->times, 1, 1000));
+    if (w.burst->begin < Duration::zero() || w.burst->duration <= Duration::zero())
+      return invalid_argument("burst must begin at >= 0 s and last > 0 s");
+  }
   if (!w.flash) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(check_range("flash share", w.flash->share, 0.001, 0.99));
   TROUPE_RETURN_IF_ERROR(
@@ -129,6 +134,18 @@ Status check_workload(const PersonaWorkload& w) {
     return invalid_argument("flash must begin at >= 0 s and last > 0 s");
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+std::string set_of(int32_t persona, int32_t version) {
+  return absl::StrCat("p", persona, ".v", version);
+}
+
+}  // namespace
+
+uint64_t flash_set(const PersonaWorkload& w) {
+  return w.flash ? id_of(set_of(w.personas, 0)) : 0;
 }
 
 struct PersonaSource::Impl {
@@ -173,11 +190,15 @@ struct PersonaSource::Impl {
     return static_cast<int32_t>(
         std::clamp<double>(std::round(draw.lognormal(mean, w.turn_sigma)), 1, std::max(1.0, most)));
   }
-  // Poisson, thinned while the rate rises.
+  // Poisson of the highest rate, thinned while the rate rises and where no burst is.
   Duration next_start(Duration at) {
+    const double most = w.burst ? w.burst->times : 1;
     while (true) {
-      at += seconds(draw.exponential(session_gap_s));
+      at += seconds(draw.exponential(session_gap_s / most));
       const double t = static_cast<double>(at.count()) / 1e9;
+      if (w.burst && !(at >= w.burst->begin && at < w.burst->begin + w.burst->duration) &&
+          draw.uniform() * most >= 1)
+        continue;
       if (t >= w.ramp_s || draw.uniform() * w.ramp_s < t) return at;
     }
   }
@@ -361,7 +382,7 @@ StatusOr<std::unique_ptr<PersonaSource>> PersonaSource::make(const PersonaWorklo
 }
 
 std::string PersonaSource::set_name() const {
-  return absl::StrCat("p", impl_->last_persona, ".v", impl_->last_version);
+  return set_of(impl_->last_persona, impl_->last_version);
 }
 
 std::string PersonaSource::session_name() const {

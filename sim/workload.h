@@ -30,6 +30,13 @@ struct FlashCrowd {
   double card_tokens = 0;  // of its persona, exactly; 0: the mean of the others
 };
 
+// Everybody comes at once: conversations begin so many times as often.
+struct Burst {
+  double times = 2;  // > 1
+  Duration begin{};
+  Duration duration{};
+};
+
 struct PersonaWorkload {
   int32_t personas = 2000;
   double zipf = 0.9;          // popularity of rank r is r^-zipf; 0: all alike
@@ -55,7 +62,11 @@ struct PersonaWorkload {
   double edits_per_s = 0;        // a random persona's card is rewritten; sessions that run keep the old one
   double drift_swaps_per_s = 0;  // two personas change their places in the popularity order
   std::optional<FlashCrowd> flash = std::nullopt;
+  std::optional<Burst> burst = std::nullopt;
 };
+
+// The set of a flash crowd's requests in a trace of this workload; 0 where it has none.
+uint64_t flash_set(const PersonaWorkload& workload);
 
 // Errors name the field and the range.
 Status check_workload(const PersonaWorkload& workload);

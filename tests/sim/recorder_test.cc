@@ -111,5 +111,25 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   EXPECT_EQ(result.faults.resumed, 1);
 }
 
+TEST(Recorder, AFlashCrowdIsSeenBesideTheOthersAndTheMinuteBefore) {
+  Recorder recorder(
+      {.warmup = seconds(100), .pooled_kv_tokens = 1, .crowd_set = 7, .crowd_begin = seconds(100)});
+  const auto first = [&](int at, int64_t ms, uint64_t set) {
+    recorder.first_token({seconds(at), seconds(at) + milliseconds(ms), 0, 100, 0, set});
+  };
+  first(39, 999, 1);
+  first(40, 20, 1);
+  first(99, 10, 2);
+  first(100, 30, 1);
+  first(101, 40, 2);
+  first(101, 500, 7);
+  Result result;
+  recorder.fill(result);
+  ASSERT_TRUE(result.has_crowd);
+  EXPECT_EQ(result.crowd.before_ms, 20);
+  EXPECT_EQ(result.crowd.others_ms, 40);
+  EXPECT_EQ(result.crowd.crowd_ms, 500);
+}
+
 }  // namespace recorder_test
 }  // namespace troupe::sim

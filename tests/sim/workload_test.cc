@@ -149,7 +149,7 @@ TEST(PersonaWorkload, AFlashCrowdIsItsShareOnTop) {
       .duration_s = 900,
       .flash = FlashCrowd{0.4, std::chrono::seconds(300), std::chrono::seconds(600), 3000}};
   const auto all = make_all(w, 5);
-  const uint64_t flash = id_of("p2000.v0");
+  const uint64_t flash = flash_set(w);
   double in_flash = 0, late = 0;
   for (const TraceRequest& r : all) {
     if (r.at < std::chrono::seconds(300)) {
@@ -164,6 +164,15 @@ TEST(PersonaWorkload, AFlashCrowdIsItsShareOnTop) {
   }
   EXPECT_NEAR(in_flash / late, 0.4, 0.05);
   EXPECT_NEAR(rate_between(all, 600, 900), 100, 8);
+}
+
+TEST(PersonaWorkload, ABurstBeginsMoreConversationsOnlyWhileItLasts) {
+  PersonaWorkload w{.turns = 1, .rate = 100, .duration_s = 300};
+  w.burst = Burst{3, std::chrono::seconds(100), std::chrono::seconds(100)};
+  const auto all = make_all(w, 5);
+  EXPECT_NEAR(rate_between(all, 0, 100), 100, 5);
+  EXPECT_NEAR(rate_between(all, 100, 200), 300, 10);
+  EXPECT_NEAR(rate_between(all, 200, 300), 100, 5);
 }
 
 TEST(PersonaWorkload, EditsMakeNewSetsAndDriftMovesPopularity) {
@@ -199,6 +208,8 @@ TEST(PersonaWorkload, RefusesWhatCannotBe) {
   says({.swipe = 1}, "swipe");
   says({.flash = FlashCrowd{1.5, {}, std::chrono::seconds(1), 0}}, "flash share");
   says({.flash = FlashCrowd{0.5, {}, {}, 0}}, "flash must begin");
+  says({.burst = Burst{0.5, {}, std::chrono::seconds(1)}}, "burst times");
+  says({.burst = Burst{2, {}, {}}}, "burst must begin");
 }
 
 TEST(PooledLru, FindsPrefixesAndForgetsTheOldestTailFirst) {
