@@ -154,6 +154,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
       .unit("seconds");
+  schema.add("record", &s.record,
+             "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
   schema.add("log_level", &s.log_level, "least severe lines logged")
       .choices({"debug", "info", "warn", "error"});
   schema.add("probe.interval_ms", &s.probe.interval_ms, "between probes of a worker")
@@ -217,6 +219,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
+  config.record = s.record;
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
   return config;
 }

@@ -48,6 +48,7 @@ struct GatewaySettings {
 
   int64_t request_timeout_secs = 1800;
   int64_t shutdown_grace_period_secs = 180;
+  std::string record;  // empty: traffic is not recorded
   std::string log_level = "info";
 
   struct Probe {
@@ -92,6 +93,7 @@ struct GatewayConfig {
   ProxyOptions proxy;
   route::RouterOptions router;
   std::chrono::seconds grace{180};
+  std::string record;
   LogLevel log_level = LogLevel::kInfo;
 };
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);

@@ -78,6 +78,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
   routed.key = route::make_prefix_key(*parsed, session);
+  if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
   routed.model = std::move(parsed->model);
   return routed;

@@ -5,12 +5,14 @@
 // worker uses: a body that is wrong is refused here, before a node is bothered.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/core/api.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
+#include "gateway/prompt_marks.h"
 #include "gateway/route/prefix_key.h"
 
 namespace troupe {
@@ -21,11 +23,13 @@ struct RoutedRequest {
   bool stream = false;
   bool generates = true;  // false: text in only, no answer to wait for and no cache to find
   route::PrefixKey key;
+  PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them
 };
 
 struct FrontendOptions {
   ApiLimits api;
   Duration request_timeout = std::chrono::seconds(1800);
+  std::optional<Hash128> mark_salt;  // traffic is recorded
 };
 
 // The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible

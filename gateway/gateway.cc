@@ -8,6 +8,9 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
                  uint64_t seed)
     : io_(io),
       clock_(clock),
+      log_(log),
+      record_path_(config.record),
+      record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
       grace_(config.grace),
       instruments_(metrics_),
       router_(config.router, seed),
@@ -25,7 +28,16 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   };
 }
 
+Status Gateway::start_record() {
+  if (record_path_.empty()) return absl::OkStatus();
+  const TrafficRecord::Parts parts{metrics_, clock_, log_};
+  TROUPE_ASSIGN_OR_RETURN(record_, TrafficRecord::open(record_path_, parts, record_salt_));
+  proxy_.record_to(*record_);
+  return absl::OkStatus();
+}
+
 Status Gateway::start() {
+  TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prober_.start(background_);

@@ -15,6 +15,7 @@
 #include "gateway/instruments.h"
 #include "gateway/proxy.h"
 #include "gateway/route/router.h"
+#include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/prober.h"
 
@@ -25,7 +26,7 @@ class Gateway {
   Gateway(asio::io_context& io, const GatewayConfig& config, const Clock& clock, const Logger& log,
           uint64_t seed);
 
-  Status start();  // binds both ports, begins to probe and to accept
+  Status start();  // opens the record, binds both ports, begins to probe and to accept
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
   // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
@@ -39,14 +40,20 @@ class Gateway {
  private:
   Task<void> plan_every_second();
 
+  Status start_record();
+
   asio::io_context& io_;
   const Clock& clock_;
+  const Logger& log_;
+  const std::string record_path_;
+  const Hash128 record_salt_;
   std::chrono::seconds grace_;
   Metrics metrics_;
   Instruments instruments_;
   route::Router router_;
   Fleet fleet_;
   Prober prober_;
+  std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
   Proxy proxy_;
   Admin admin_;
   HttpServer main_server_;

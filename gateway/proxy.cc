@@ -63,6 +63,8 @@ class Proxy::Booking {
 
 namespace {
 
+constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
+
 // The worker's status is worth passing on (with its Retry-After), its body was not: say it in the API's
 // shape.
 void give_body(ForwardResult& result) {
@@ -89,6 +91,11 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       log_(parts.log),
       retry_budget_(options.retry),
       ids_(seed) {}
+
+void Proxy::record_to(TrafficRecord& record) {
+  record_ = &record;
+  options_.mark_salt = record.salt();
+}
 
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
@@ -158,8 +165,33 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   router_.refine(flight.routed.key);
   flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
   instruments_.own_core.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
+  record_arrival(flight);
   if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
   return true;
+}
+
+// What could be routed is traffic; a model that nobody serves, or text only, is not.
+void Proxy::record_arrival(Flight& flight) {
+  if (record_ == nullptr || !flight.routed.generates || !router_.view().knows_model(flight.routed.model))
+    return;
+  const route::PrefixKey& key = flight.routed.key;
+  TrafficArrival arrival;
+  arrival.model = flight.routed.model;
+  arrival.set = key.set;
+  if (!key.session.is_zero()) arrival.session = chain_hash(record_->salt(), key.session.hex());
+  arrival.prefix_bytes = key.prefix_bytes;
+  arrival.marks = std::move(flight.routed.marks);
+  flight.entry = std::make_unique<TrafficEntry>(*record_, std::move(arrival), flight.started);
+}
+
+void Proxy::record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const {
+  TrafficOutcome& outcome = flight.entry->outcome;
+  outcome.node = fleet_.id(flight.chosen->node);
+  outcome.branch = route::branch_name(flight.chosen->branch);
+  outcome.attempts = flight.attempt;
+  outcome.expected = booking.expect_cached();
+  outcome.counts = result.usage.counts();
+  outcome.status = result.end == ForwardResult::End::kBroken ? kBrokenStatus : result.status;
 }
 
 // The model of a body that names none.
@@ -197,6 +229,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
+    if (flight.entry != nullptr) record_answer(flight, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
       instruments_.request_done(result.status);
       if (result.end == ForwardResult::End::kBroken) instruments_.broken_streams.Increment();
@@ -238,6 +271,7 @@ ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flig
   input.answer_headers = own_headers(flight);
   input.on_first_byte = [this, &flight, &booking] {
     booking.first_byte();
+    if (flight.entry != nullptr) flight.entry->first_byte();
     if (flight.routed.generates)
       instruments_.ttfb.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
   };
@@ -329,6 +363,7 @@ Task<void> Proxy::refuse(Exchange& exchange, const Flight& flight, const ApiErro
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
   if (draining_) exchange.close_after();
   instruments_.request_done(error.http_status);
+  if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }

@@ -19,6 +19,7 @@
 #include "gateway/instruments.h"
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
+#include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
 
@@ -40,6 +41,9 @@ class Proxy {
     const Logger& log;
   };
   Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed);
+
+  // From now on requests are written to `record`, which must outlive this.
+  void record_to(TrafficRecord& record);
 
   Task<void> handle(Exchange& exchange);
   // From now on new requests are refused (503, Connection: close), running ones go on.
@@ -63,6 +67,7 @@ class Proxy {
     route::Decision decision;
     size_t attempt = 0;  // of decision.order, from 1; 0: nothing was sent
     const route::Candidate* chosen = nullptr;
+    std::unique_ptr<TrafficEntry> entry;  // null: not recorded
   };
   class Running;
   class Booking;
@@ -70,6 +75,8 @@ class Proxy {
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
   ApiResult<bool> admit() const;
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  void record_arrival(Flight& flight);
+  void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
   ApiResult<std::string> only_model() const;
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
@@ -96,6 +103,7 @@ class Proxy {
   route::Random ids_;
   size_t running_ = 0;
   bool draining_ = false;
+  TrafficRecord* record_ = nullptr;
 };
 
 }  // namespace troupe
