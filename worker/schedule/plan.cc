@@ -30,6 +30,9 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   batch.copies.clear();
   batch.token_count = 0;
   batch.decode_count = 0;
+  batch.counted_decodes = 0;
+  batch.counted_context_tokens = 0;
+  batch.preempted.clear();
   batch_requests.clear();
   planned_at = now;
   load = {};
@@ -37,7 +40,11 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   oldest = nullptr;
   held = 0;
   preempted_now = false;
-  plan_decodes();
+  if (config.itemize_decodes) {
+    plan_decodes();
+  } else {
+    count_decodes();
+  }
   limit_prefill();
   plan_prefills();
   // What preemption freed is for those who run; admitting now would only preempt again.
@@ -53,6 +60,21 @@ void Scheduler::Impl::plan_decodes() {
   }
 }
 
+// The same, of those that are only counted: only at the end of a block is there anything to do for one.
+void Scheduler::Impl::count_decodes() {
+  const std::vector<Request*>& due = clock.at_block_end();  // shrinks at its end, too
+  for (size_t i = 0; i < due.size(); ++i) {
+    clock.settle(*due[i]);
+    grow_or_preempt(*due[i]);
+  }
+  batch.counted_decodes = clock.count();
+  batch.counted_context_tokens = clock.context_count();
+  batch.token_count = batch.counted_decodes;
+  load.decode_count = batch.counted_decodes;
+  load.decode_context_tokens = batch.counted_context_tokens;
+  budget -= batch.counted_decodes;
+}
+
 // A block for the id to be computed; false: `request` itself was the youngest and gave way.
 bool Scheduler::Impl::grow_or_preempt(Request& request) {
   while (!tables.grow(request)) {
@@ -65,8 +87,9 @@ bool Scheduler::Impl::grow_or_preempt(Request& request) {
 
 // REQUIRES: `request` is the last of `running`.
 void Scheduler::Impl::preempt(Request& request) {
+  stop_running(request);
   tables.release(request);
-  running.pop_back();
+  batch.preempted.push_back(request.id);
   request.phase = RequestPhase::kWaiting;
   ++request.preemption_count;
   request.passed_count = 0;
@@ -80,11 +103,10 @@ void Scheduler::Impl::preempt(Request& request) {
 // Beside decodes: as much prefill as fits their time. Where the chunk starts matters little; the oldest's is
 // taken for all.
 void Scheduler::Impl::limit_prefill() {
-  if (config.tpot_budget <= Duration::zero() || batch.items.empty() || budget == 0) return;
+  if (config.tpot_budget <= Duration::zero() || batch.empty() || budget == 0) return;
   int32_t start = 0;
   int64_t wanted = 0;
-  for (const Request* r : running) {
-    if (r->phase != RequestPhase::kPrefill) continue;
+  for (const Request* r : prefilling) {
     if (wanted == 0) start = r->computed_count;
     wanted += rest_of(*r);
   }
@@ -97,9 +119,9 @@ void Scheduler::Impl::limit_prefill() {
 }
 
 void Scheduler::Impl::plan_prefills() {
-  for (Request* r : running) {
+  for (Request* r : prefilling) {
     if (budget == 0) return;
-    if (r->phase == RequestPhase::kPrefill) give_chunk(*r);
+    give_chunk(*r);
   }
 }
 
@@ -139,7 +161,7 @@ void Scheduler::Impl::admit_waiting() {
   const size_t running_limit =
       static_cast<size_t>(std::min(config.max_num_seqs, config.max_num_batched_tokens));
   if (waiting.empty() || budget == 0 || running.size() >= running_limit) return;
-  forecast_running();
+  has_forecast = false;
   Request* passed = nullptr;  // the oldest that does not fit
   size_t kept = 0, next = 0;
   for (; next < waiting.size(); ++next) {
@@ -182,8 +204,10 @@ void Scheduler::Impl::start_running(Request& request) {
     }
   }
   insert_by_arrival(running, &request);
+  running_new_count += request.max_new_count;
+  insert_by_arrival(prefilling, &request);
   give_chunk(request);
-  if (config.output_reserve != OutputReserve::kNone) forecast.add(forecast_of(request));
+  if (has_forecast) forecast.add(forecast_of(request));
 }
 
 void Scheduler::Impl::set_count(BatchItem& item, const Request& request, int32_t count) const {
@@ -239,10 +263,13 @@ KvForecast::Request Scheduler::Impl::forecast_of(Request& request) {
 }
 
 void Scheduler::Impl::forecast_running() {
-  if (config.output_reserve == OutputReserve::kNone) return;
   forecast_requests.clear();
-  for (Request* r : running) forecast_requests.push_back(forecast_of(*r));
+  for (Request* r : running) {
+    if (r->on_clock) clock.settle(*r);
+    forecast_requests.push_back(forecast_of(*r));
+  }
   forecast.reset(forecast_requests);
+  has_forecast = true;
 }
 
 // Blocks that must stay available when `newcomer` is admitted.
@@ -250,6 +277,12 @@ int32_t Scheduler::Impl::reserve_count(Request& newcomer) {
   if (config.output_reserve == OutputReserve::kNone) return count_of(running.size());
   // Alone it needs nobody's leave: add() saw to it that it fits.
   if (running.empty()) return 0;
+  // Where even the longest answers of all fit side by side, nobody need be asked how long his will be.
+  const int64_t most = (running_new_count + newcomer.max_new_count) / config.block_size +
+                       2 * (int64_t{count_of(running.size())} + 1);
+  const int64_t needed = tables.blocks_for(newcomer.known_count);
+  if (needed + most < tables.available_count()) return static_cast<int32_t>(most);
+  if (!has_forecast) forecast_running();
   // A block each at least: whoever is expected to end may go on.
   return std::max(count_of(running.size()), forecast.reserve_count(forecast_of(newcomer)));
 }

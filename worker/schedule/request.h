@@ -80,6 +80,11 @@ struct ScheduledRequest {
   int32_t expected_count = 0;  // tokens it is expected to emit in all
   int32_t expected_until = 0;  // emitted tokens up to which that holds
   int64_t pending_tokens = 0;  // its share of SchedulerStats::pending_prefill_tokens
+
+  // On a DecodeClock its lengths are those of the last settle(); this is the step at which none of its ids
+  // was computed, had it decoded all along.
+  bool on_clock = false;
+  int64_t zero_step = 0;
 };
 
 }  // namespace troupe

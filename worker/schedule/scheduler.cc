@@ -68,6 +68,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   const int64_t prompt_count =
       request.prompt.empty() ? request.prompt_count : static_cast<int64_t>(request.prompt.size());
   TROUPE_RETURN_IF_ERROR(check_possible(s.config, prompt_count, request.max_new_count));
+  require(s.config.itemize_decodes || request.prompt.empty(), "only requests without ids can be counted");
   if (s.requests.contains(request.id)) return invalid_argument("a request of this id is scheduled already");
   if (Impl::count_of(s.waiting.size()) >= s.config.max_waiting) {
     return absl::ResourceExhaustedError(
@@ -80,7 +81,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   r.prompt_count = static_cast<int32_t>(prompt_count);
   r.known_count = r.prompt_count;
   r.prefix_count = std::min(request.prefix_count, r.prompt_count);
-  r.block_hashes = std::move(request.block_hashes);
+  if (s.config.enable_prefix_caching) r.block_hashes = std::move(request.block_hashes);
   r.max_new_count = std::min(request.max_new_count, s.config.max_model_len - r.prompt_count);
   r.arrival_index = s.next_arrival_index++;
   r.arrival = now;
@@ -110,6 +111,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   Impl& s = *impl_;
   require(s.in_flight, "commit() without a step");
   finished.clear();
+  if (s.batch.counted_decodes > 0) s.commit_counted(finished);
   size_t next_token = 0;
   for (size_t i = 0; i < s.batch.items.size(); ++i) {
     const BatchItem& item = s.batch.items[i];
@@ -128,7 +130,9 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   }
   require(next_token == tokens.size(), "commit() got more tokens than the step sampled");
   s.in_flight = false;
-  s.cost.observe(s.load, std::chrono::duration<double>(now - s.planned_at).count());
+  if (s.config.tpot_budget > Duration::zero()) {
+    s.cost.observe(s.load, std::chrono::duration<double>(now - s.planned_at).count());
+  }
   for (RequestId id : finished) s.erase(*s.requests.at(id));
   s.refresh_stats();
 }
@@ -160,12 +164,28 @@ const SchedulerStats& Scheduler::stats() const {
 
 // ---------------------------------------------------------------- the end of a step, and of a request
 
+// All decodes that are only counted go on by one.
+void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
+  stats.computed_tokens_total += clock.count();
+  clock.advance();
+  for (Request* r : clock.at_block_end()) {
+    clock.settle(*r);
+    tables.cache_full_blocks(*r, r->computed_count - 1);
+  }
+  ended.clear();
+  clock.ended(ended);
+  for (const Request* r : ended) finished.push_back(r->id);
+}
+
 // The sampled token becomes known; true: it was the request's last.
 bool Scheduler::Impl::emit(Request& request, const StepToken& token) {
   if (!request.ids.empty()) request.ids.push_back(token.token);
   ++request.known_count;
+  if (request.phase == RequestPhase::kPrefill) erase_by_arrival(prefilling, &request);
   request.phase = RequestPhase::kDecode;
-  return token.finished || emitted_by(request) >= request.max_new_count;
+  if (token.finished || emitted_by(request) >= request.max_new_count) return true;
+  if (!config.itemize_decodes) clock.join(request);
+  return false;
 }
 
 void Scheduler::Impl::look_up(Request& request) {
@@ -179,13 +199,21 @@ void Scheduler::Impl::set_pending(Request& request, int64_t token_count) {
 }
 
 void Scheduler::Impl::erase(Request& request) {
+  if (request.phase != RequestPhase::kWaiting) stop_running(request);
   // Whatever ended it: for so long it needed its memory.
   if (emitted_by(request) > 0) lengths.record(request.set, emitted_by(request));
   set_pending(request, 0);
   tables.release(request);
-  std::vector<Request*>& list = request.phase == RequestPhase::kWaiting ? waiting : running;
-  list.erase(std::lower_bound(list.begin(), list.end(), &request, arrived_before));
+  if (request.phase == RequestPhase::kWaiting) erase_by_arrival(waiting, &request);
   requests.erase(request.id);
+}
+
+// Out of the lists of those who run; its lengths are right afterwards.
+void Scheduler::Impl::stop_running(Request& request) {
+  erase_by_arrival(running, &request);
+  running_new_count -= request.max_new_count;
+  if (request.phase == RequestPhase::kPrefill) erase_by_arrival(prefilling, &request);
+  if (request.on_clock) clock.leave(request);
 }
 
 void Scheduler::Impl::refresh_stats() {
@@ -200,6 +228,9 @@ void Scheduler::Impl::refresh_stats() {
 }
 
 Status Scheduler::verify() const {
+  for (ScheduledRequest* r : impl_->running) {
+    if (r->on_clock) impl_->clock.settle(*r);
+  }
   TROUPE_RETURN_IF_ERROR(impl_->verify_queues());
   return impl_->tables.verify(impl_->running);
 }
@@ -207,6 +238,7 @@ Status Scheduler::verify() const {
 Status Scheduler::Impl::verify_queues() const {
   TROUPE_RETURN_IF_ERROR(check_arrival_order(running));
   TROUPE_RETURN_IF_ERROR(check_arrival_order(waiting));
+  TROUPE_RETURN_IF_ERROR(check_arrival_order(prefilling));
   if (running.size() + waiting.size() != requests.size()) {
     return absl::InternalError("a request is in no queue or in both");
   }
@@ -217,13 +249,23 @@ Status Scheduler::Impl::verify_queues() const {
       return absl::InternalError("waiting request " + std::to_string(r->id) + " holds something");
     }
   }
+  size_t prefilling_count = 0, counted_count = 0;
+  int64_t context_count = 0, new_count = 0;
   for (const Request* r : running) {
     pending_tokens += r->pending_tokens;
+    new_count += r->max_new_count;
+    prefilling_count += r->phase == RequestPhase::kPrefill;
+    counted_count += r->on_clock;
+    context_count += r->on_clock ? r->known_count : 0;
     const int32_t known_count = r->known_count;
     if (r->phase == RequestPhase::kWaiting || r->computed_count >= known_count ||
         r->cached_count > r->computed_count || known_count > r->prompt_count + r->max_new_count) {
       return absl::InternalError("request " + std::to_string(r->id) + " has its lengths out of order");
     }
+  }
+  if (prefilling_count != prefilling.size() || counted_count != static_cast<size_t>(clock.count()) ||
+      context_count != clock.context_count() || new_count != running_new_count) {
+    return absl::InternalError("those who prefill or decode are not those who are known to");
   }
   if (pending_tokens != stats.pending_prefill_tokens) {
     return absl::InternalError("pending_prefill_tokens is not the sum over the requests");

@@ -53,6 +53,9 @@ struct SchedulerConfig {
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
   int32_t max_sets = 256;  // whose answers' lengths are told apart
+  // Off: batches count the decodes of requests without ids instead of listing them, and commit() takes no
+  // tokens for them; they end by their max_new_count. For who computes nothing.
+  bool itemize_decodes = true;
 };
 
 // Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.

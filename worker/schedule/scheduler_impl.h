@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "worker/schedule/block_tables.h"
+#include "worker/schedule/decode_clock.h"
 #include "worker/schedule/kv_forecast.h"
 #include "worker/schedule/output_lengths.h"
 #include "worker/schedule/scheduler.h"
@@ -21,7 +22,8 @@ struct Scheduler::Impl {
       : config(c),
         tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks}),
         lengths(c.max_sets),
-        forecast(c.block_size) {}
+        forecast(c.block_size),
+        clock(c.block_size) {}
 
   static int32_t count_of(size_t size) { return static_cast<int32_t>(size); }
   static bool arrived_before(const Request* a, const Request* b) {
@@ -30,12 +32,16 @@ struct Scheduler::Impl {
   static void insert_by_arrival(std::vector<Request*>& list, Request* request) {
     list.insert(std::upper_bound(list.begin(), list.end(), request, arrived_before), request);
   }
+  static void erase_by_arrival(std::vector<Request*>& list, Request* request) {
+    list.erase(std::lower_bound(list.begin(), list.end(), request, arrived_before));
+  }
   static int32_t rest_of(const Request& request) { return request.known_count - request.computed_count; }
   static int32_t emitted_by(const Request& request) { return request.known_count - request.prompt_count; }
 
   // plan.cc: the phases of a plan.
   void plan_step(TimePoint now);
   void plan_decodes();
+  void count_decodes();
   void limit_prefill();
   void plan_prefills();
   void admit_waiting();
@@ -54,7 +60,9 @@ struct Scheduler::Impl {
   // scheduler.cc
   void look_up(Request& request);
   void set_pending(Request& request, int64_t token_count);
+  void commit_counted(std::vector<RequestId>& finished);
   bool emit(Request& request, const StepToken& token);
+  void stop_running(Request& request);
   void erase(Request& request);
   void refresh_stats();
   Status verify_queues() const;
@@ -65,8 +73,10 @@ struct Scheduler::Impl {
   KvForecast forecast;
   StepCost cost;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests;
-  std::vector<Request*> running;  // by arrival
-  std::vector<Request*> waiting;  // by arrival
+  std::vector<Request*> running;     // by arrival
+  std::vector<Request*> prefilling;  // of those, by arrival
+  std::vector<Request*> waiting;     // by arrival
+  DecodeClock clock;                 // of those that decode, if they are only counted
 
   // The step being planned, or in flight.
   Batch batch;
@@ -81,6 +91,9 @@ struct Scheduler::Impl {
   bool preempted_now = false;
 
   std::vector<KvForecast::Request> forecast_requests;
+  bool has_forecast = false;      // of those who run now
+  int64_t running_new_count = 0;  // Σ max_new_count of those who run
+  std::vector<Request*> ended;    // scratch
   uint64_t next_arrival_index = 0;
   SchedulerStats stats;
 };

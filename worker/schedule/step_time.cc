@@ -17,6 +17,8 @@ void StepLoad::add_prefill(int64_t start, int64_t count) {
 
 StepLoad step_load(const Batch& batch) {
   StepLoad load;
+  load.decode_count = batch.counted_decodes;
+  load.decode_context_tokens = batch.counted_context_tokens;
   for (const BatchItem& item : batch.items) {
     const auto count = static_cast<int64_t>(item.count);
     const bool decodes = count == 1 && item.samples && item.sample_position > 0;
