@@ -9,6 +9,7 @@ namespace {
 SchedulerConfig config_of(const NodeProfile& profile) {
   SchedulerConfig config = scheduler_config(profile);
   config.name_blocks = true;
+  config.itemize_decodes = false;
   return config;
 }
 
@@ -27,18 +28,24 @@ Status SimNode::add(NewFlight flight, TimePoint now) {
   request.session = flight.session;
   request.block_hashes = std::move(flight.blocks);
   TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
-  flights_[flight.id] = {0, flight.new_tokens, flight.prompt_tokens, flight.prefix_tokens, flight.set};
+  const auto room = static_cast<int32_t>(profile_.max_model_len) - flight.prompt_tokens;  // add() saw some
+  flights_[flight.id] = {.new_tokens = std::min(flight.new_tokens, room),
+                         .prompt_tokens = flight.prompt_tokens,
+                         .prefix_tokens = flight.prefix_tokens,
+                         .set = flight.set};
   return absl::OkStatus();
 }
 
 std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   if (stepping_) return std::nullopt;
   const Batch& batch = scheduler_->plan(now);
+  for (const RequestId id : batch.preempted) pause(id);
   if (batch.empty()) return std::nullopt;
   step_tokens_.clear();
   for (const BatchItem& item : batch.items) {
     if (item.samples) step_tokens_.push_back({item.id, 0, false});
   }
+  counted_decodes_ = batch.counted_decodes;
   stepping_ = true;
   const Duration takes = step_duration(profile_.costs, step_load(batch));
   if (slowdown_ == 1) return now + takes;
@@ -48,28 +55,85 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
 const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
   tokens_.clear();
   finished_.clear();
-  for (const StepToken& token : step_tokens_) {
-    Flight& flight = flights_.find(token.id)->second;
-    Token out{.id = token.id, .first = flight.emitted == 0};
-    flight.emitted += 1;
-    out.last = flight.emitted == flight.new_tokens;
-    if (out.first) {
-      out.cached_tokens = scheduler_->cached_count(token.id);
-      const int64_t computed = flight.prompt_tokens - out.cached_tokens;
-      work_tokens_ += computed;
-      if (!flight.set.is_zero()) {
-        SetWork& work = set_work_[flight.set];
-        work.work_tokens += computed + flight.new_tokens;
-        work.prefix_tokens = flight.prefix_tokens;
-      }
-    }
-    work_tokens_ += 1;
-    tokens_.push_back(out);
-    if (out.last) flights_.erase(token.id);
+  step_ += 1;
+  if (counted_decodes_ > 0) {
+    const Duration gap = now - step_end_;
+    while (!gaps_.empty() && gaps_.back().length <= gap) gaps_.pop_back();
+    gaps_.push_back({step_, gap});
+  } else {
+    gaps_.clear();
   }
+  step_end_ = now;
+  work_tokens_ += counted_decodes_ + static_cast<int64_t>(step_tokens_.size());
+  for (const StepToken& token : step_tokens_) sampled(token.id, now);
+  const size_t sampled_count = tokens_.size();
   scheduler_->commit(step_tokens_, now, finished_);
+  for (const RequestId id : finished_) ended(id);
+  // In the order of the batch: who decoded comes before who was sampled.
+  std::rotate(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(sampled_count), tokens_.end());
   stepping_ = false;
   return tokens_;
+}
+
+// A token of a prompt that was computed to its end: the first, or the next one after a preemption.
+void SimNode::sampled(RequestId id, TimePoint now) {
+  Flight& flight = flights_.find(id)->second;
+  Token out{.id = id, .first = flight.emitted == 0};
+  flight.emitted += 1;
+  if (out.first) {
+    out.cached_tokens = scheduler_->cached_count(id);
+    const int64_t computed = flight.prompt_tokens - out.cached_tokens;
+    work_tokens_ += computed;
+    if (!flight.set.is_zero()) {
+      SetWork& work = set_work_[flight.set];
+      work.work_tokens += computed + flight.new_tokens;
+      work.prefix_tokens = flight.prefix_tokens;
+    }
+  } else {
+    flight.longest_gap = std::max(flight.longest_gap, now - flight.last);
+  }
+  flight.step = step_;
+  flight.last = now;
+  out.last = flight.emitted == flight.new_tokens;
+  if (out.last) {
+    out.tokens = flight.emitted;
+    out.longest_gap = flight.longest_gap;
+    flights_.erase(id);
+  }
+  if (out.first || out.last) tokens_.push_back(out);
+}
+
+// Those whose last token was sampled are gone already.
+void SimNode::ended(RequestId id) {
+  const auto found = flights_.find(id);
+  if (found == flights_.end()) return;
+  const Progress progress = progress_of(found->second);
+  tokens_.push_back({.id = id, .last = true, .tokens = progress.tokens, .longest_gap = progress.longest_gap});
+  flights_.erase(found);
+}
+
+// It was preempted; where it decoded, it had a token at the end of the last step.
+void SimNode::pause(RequestId id) {
+  Flight& flight = flights_.find(id)->second;
+  const Progress progress = progress_of(flight);
+  flight.emitted = progress.tokens;
+  flight.last = progress.last;
+  flight.longest_gap = progress.longest_gap;
+  flight.step = 0;
+}
+
+SimNode::Progress SimNode::progress_of(const Flight& flight) const {
+  if (flight.step == 0) return {flight.emitted, flight.last, flight.longest_gap};
+  const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), flight.step,
+                                      [](int64_t step, const Gap& gap) { return step < gap.step; });
+  const Duration longest = first == gaps_.end() ? Duration{} : first->length;
+  return {flight.emitted + static_cast<int32_t>(step_ - flight.step), step_end_,
+          std::max(flight.longest_gap, longest)};
+}
+
+SimNode::Progress SimNode::progress(RequestId id) const {
+  const auto found = flights_.find(id);
+  return found == flights_.end() ? Progress{} : progress_of(found->second);
 }
 
 void SimNode::take_changes(std::vector<Resident>& out) {

@@ -37,13 +37,22 @@ class SimNode {
 
   // Plans the next step if none runs and there is work; its end.
   std::optional<TimePoint> begin_step(TimePoint now);
+  // A request's first token here, its last, or both. Those between are only counted.
   struct Token {
     RequestId id = 0;
     bool first = false, last = false;
     int32_t cached_tokens = 0;  // with the first: found at first admission
+    int32_t tokens = 0;         // with the last: given here
+    Duration longest_gap{};     // with the last: between two of them
   };
-  // The step that begin_step() planned is over: one entry a token it gave. Valid until the next call.
+  // The step that begin_step() planned is over. Valid until the next call.
   const std::vector<Token>& end_step(TimePoint now);
+  struct Progress {
+    int32_t tokens = 0;  // given here
+    TimePoint last{};    // of them, if any
+    Duration longest_gap{};
+  };
+  Progress progress(RequestId id) const;  // zero if it is not here
   bool stepping() const { return stepping_; }
 
   // Changes of what is resident since the last call. Appends.
@@ -60,13 +69,22 @@ class SimNode {
 
  private:
   struct Flight {
-    int32_t emitted = 0, new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
+    int32_t new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
     Hash128 set;
+    int32_t emitted = 0;  // before it began to decode without a break
+    int64_t step = 0;     // at whose end it did; 0: it does not now
+    TimePoint last{};     // token before the break
+    Duration longest_gap{};
   };
   struct SetWork {
     int64_t work_tokens = 0;
     int32_t prefix_tokens = 0;
   };
+
+  void pause(RequestId id);
+  void sampled(RequestId id, TimePoint now);
+  void ended(RequestId id);
+  Progress progress_of(const Flight& flight) const;
 
   NodeProfile profile_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -76,6 +94,16 @@ class SimNode {
   std::vector<StepToken> step_tokens_;
   std::vector<RequestId> finished_;
   bool stepping_ = false;
+  int32_t counted_decodes_ = 0;  // of the step that runs
+  // Steps are numbered from 1. Whoever decodes has a token at the end of each, so its gaps are those between
+  // the ends. Here are those that no later one exceeds, the longest first.
+  int64_t step_ = 0;
+  TimePoint step_end_{};
+  struct Gap {
+    int64_t step = 0;  // that ended it
+    Duration length{};
+  };
+  std::vector<Gap> gaps_;
   double slowdown_ = 1;
   int64_t work_tokens_ = 0;
 };

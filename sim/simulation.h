@@ -55,10 +55,11 @@ class Simulation {
     size_t tried = 0;  // candidates of the order
     int32_t gateway = 0, node = -1;
     uint64_t gateway_life = 0;
-    int32_t emitted = 0;
+    int32_t emitted = 0;     // tokens, as far as the node was heard: its first, its last, all at its death
     bool at_node = false;    // delivered, not only on its way
     uint64_t node_life = 0;  // of the node, when it was
-    TimePoint arrived{}, first{}, last{};
+    TimePoint arrived{}, first{};
+    TimePoint last{};  // token before the node died
     Duration longest_gap{};
   };
   struct ResidencyBatch {
@@ -110,6 +111,7 @@ class Simulation {
   void second_over();
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
+  void hear_last_words(int32_t node);
   void kill(int32_t node);
   void detect(int32_t node, uint64_t life);
   void resume(Flight& flight);

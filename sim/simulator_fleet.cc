@@ -195,8 +195,23 @@ void Simulation::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kStall) kick(fault.target);
 }
 
+// How far the streams of a node have come; they know no more once it is dead.
+void Simulation::hear_last_words(int32_t index) {
+  const Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) return;
+  for (Flight& flight : flights_) {
+    if (flight.id == 0 || flight.node != index || !flight.at_node || flight.node_life != node.life) continue;
+    const SimNode::Progress progress = node.engine->progress(flight.id);
+    if (progress.tokens == 0) continue;
+    flight.emitted += progress.tokens - 1;
+    flight.last = progress.last + millis(options_.network_ms);
+    flight.longest_gap = std::max(flight.longest_gap, progress.longest_gap);
+  }
+}
+
 void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
+  hear_last_words(index);
   node.engine = nullptr;
   node.on_the_way.clear();
   node.residency_seq = 0;

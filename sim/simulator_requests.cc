@@ -207,18 +207,20 @@ void Simulation::end_step(int32_t index) {
 void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   Flight& flight = *find(token.id);
   const TimePoint seen = now_ + millis(options_.network_ms);
-  if (flight.emitted == 0) {
-    flight.first = seen;
-    recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
-                           flight.trace.input_tokens, token.cached_tokens, flight.trace.set});
-  } else {
-    flight.longest_gap = std::max(flight.longest_gap, seen - flight.last);
+  if (token.first) {
+    if (flight.emitted == 0) {
+      flight.first = seen;
+      recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
+                             flight.trace.input_tokens, token.cached_tokens, flight.trace.set});
+    } else {
+      flight.longest_gap = std::max(flight.longest_gap, seen - flight.last);
+    }
+    if (gateway_knows(flight)) gateway_of(flight).router().first_byte(flight.key, flight.sent, now_);
+    flight.emitted += 1;
   }
-  if (token.first && gateway_knows(flight))
-    gateway_of(flight).router().first_byte(flight.key, flight.sent, now_);
-  flight.last = seen;
-  flight.emitted += 1;
   if (!token.last) return;
+  flight.emitted += token.tokens - 1;
+  flight.longest_gap = std::max(flight.longest_gap, token.longest_gap);
   route::AnswerCounts counts;
   counts.prompt_tokens = flight.trace.input_tokens;
   counts.completion_tokens = flight.emitted;

@@ -95,6 +95,13 @@ TEST(Simulator, TheNextTurnFindsTheAnswerOfTheLast) {
       << "the answer's last token is never computed, but block 95 ends before";
 }
 
+TEST(Simulator, AnAnswerEndsWhereTheModelsLengthDoes) {
+  ListSource source({request(0, 131'000, 500)});
+  const Result result = run(source, options_of(1));
+  EXPECT_EQ(result.lost, 0);
+  EXPECT_EQ(result.seconds.at(4).finished, 1) << "131,000 prompt tokens take 4.4 s, 72 more 0.6 s";
+}
+
 TEST(Simulator, ABlockMayHaveTheIdZero) {
   TraceRequest first = request(0, 64, 4), second = request(1, 64, 4);
   first.blocks[0] = second.blocks[0] = 0;
