@@ -73,7 +73,7 @@ struct Engine::Impl {
   void step();
   StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
   void sample(const Batch& batch, const Tensor& output);
-  Status score_prompts(const Batch& batch);
+  void score_prompts(const Batch& batch);
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
   void drop(RequestId id);
@@ -147,7 +147,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.submitted = now();
   NewRequest scheduled;
   scheduled.max_new_count = request.max_new_count;
-  scheduled.reads_cache = !(request.logprobs && request.prompt_logprobs);
+  scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
   scheduled.salt = request.salt;
   scheduled.set = request.set;
   scheduled.session = request.session;
@@ -293,10 +293,7 @@ void Engine::Impl::step() {
     return;
   }
   sample(batch, *output);
-  if (const Status scored = score_prompts(batch); !scored.ok()) {
-    fail_step(batch, scored);
-    return;
-  }
+  score_prompts(batch);
   const TimePoint end = now();
   scheduler.commit(tokens, end, finished);
   for (TokenEvent& event : events) event.at = end;
@@ -343,15 +340,13 @@ void Engine::Impl::sample(const Batch& batch, const Tensor& output) {
 }
 
 // After sampling: it asks the runner for other rows, which take the place of the sampled ones.
-Status Engine::Impl::score_prompts(const Batch& batch) {
+void Engine::Impl::score_prompts(const Batch& batch) {
   int32_t item_row = 0;  // the item's first of the step's
   size_t next_event = 0;
   for (const BatchItem& item : batch.items) {
     Sequence& sequence = sequences.at(item.id);
-    const Sequence::Rows rows = sequence.unscored_rows(item);
-    if (rows.first < 0) return absl::InternalError("a part of a prompt to be scored was not computed");
-    if (rows.count > 0) {
-      runner->visit_rows(item_row + rows.first, rows.count,
+    if (item.scored.count > 0) {
+      runner->visit_rows(item_row + item.scored.first, item.scored.count,
                          [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
     }
     item_row += static_cast<int32_t>(item.ids.size());
@@ -362,7 +357,6 @@ Status Engine::Impl::score_prompts(const Batch& batch) {
     }
     ++next_event;
   }
-  return absl::OkStatus();
 }
 
 // Those the scheduler ended though no stop token did. `finished` is in the events' order.

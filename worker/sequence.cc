@@ -47,15 +47,6 @@ bool Sequence::stops(TokenId token, const std::vector<int32_t>& eos_token_ids) c
   return contains(stop_token_ids_, token) || (!ignore_eos_ && contains(eos_token_ids, token));
 }
 
-// The row at position p is what comes after id p, so it scores id p + 1.
-Sequence::Rows Sequence::unscored_rows(const BatchItem& item) const {
-  if (!scores_prompt()) return {};
-  const auto end = std::min(item.start + static_cast<int32_t>(item.ids.size()),
-                            static_cast<int32_t>(scored_prompt_.size()) - 1);
-  const auto begin = static_cast<int32_t>(prompt_scores_.size()) - 1;
-  return {begin - item.start, std::max(end - begin, 0)};
-}
-
 std::vector<TokenScore> Sequence::take_prompt_scores() {
   scored_prompt_.clear();
   return std::exchange(prompt_scores_, {});

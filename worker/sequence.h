@@ -12,7 +12,6 @@
 #include "worker/engine.h"
 #include "worker/model/log_softmax.h"
 #include "worker/model/logit_adjuster.h"
-#include "worker/schedule/batch.h"
 
 namespace troupe {
 
@@ -32,14 +31,7 @@ class Sequence {
   bool prompt_only() const { return prompt_only_; }
   int32_t cached_count = 0;  // prompt tokens found cached
 
-  // The prompt's scores are wanted and some are missing yet.
-  bool scores_prompt() const { return prompt_scores_.size() < scored_prompt_.size(); }
-  // Rows of a step, first and count, counted from the item's own first row: those behind which ids of the
-  // prompt without a score come. A part that was computed again after a preemption is not scored again.
-  struct Rows {
-    int32_t first = 0, count = 0;
-  };
-  Rows unscored_rows(const BatchItem& item) const;
+  // Of the next id of the prompt that has none; `logits` are of the row before it (BatchItem::scored).
   void add_prompt_score(std::span<const float> logits);
   // Once, when all are there; empty where none were asked for.
   std::vector<TokenScore> take_prompt_scores();

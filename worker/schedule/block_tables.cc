@@ -62,15 +62,16 @@ void BlockTables::look_up(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const std::vector<Hash128>& hashes = request.block_hashes;
   const size_t limit =
-      request.reads_cache ? std::min(static_cast<size_t>(request.known_count - 1) / block_size, hashes.size())
-                          : 0;
+      request.scores_prompt
+          ? 0
+          : std::min(static_cast<size_t>(request.known_count - 1) / block_size, hashes.size());
   size_t found = std::min(limit, static_cast<size_t>(request.look_found_count));
   while (found > 0 && cache_.find(hashes[found - 1]) < 0) --found;
   while (found < limit && cache_.find(hashes[found]) >= 0) ++found;
   request.look_found_count = count_of(found);
   request.look_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
   request.look_partial = {};
-  if (options_.enable_prefix_caching && request.reads_cache && !request.ids.empty()) {
+  if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
     request.look_partial = cache_.find_partial(found == 0 ? request.salt : hashes[found - 1],

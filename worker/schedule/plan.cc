@@ -14,6 +14,8 @@ namespace {
 
 // However slow the machine: a prefill goes on by this many tokens a step.
 constexpr int32_t kMinChunk = 32;
+// Of a prompt that is scored, whose rows may take a hundred times as long.
+constexpr int32_t kMinScoredChunk = 8;
 // A request for which there were no prefill tokens in so many steps lets nobody pass any more.
 constexpr int32_t kHeldMax = 64;
 // Admission reckons with the length that half of a set's answers stay within. Many are admitted side by side,
@@ -37,6 +39,8 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   planned_at = now;
   load = {};
   budget = config.max_num_batched_tokens;
+  seconds_max = 0;
+  time_cuts = false;
   oldest = nullptr;
   held = 0;
   preempted_now = false;
@@ -50,13 +54,14 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   // What preemption freed is for those who run; admitting now would only preempt again.
   if (!preempted_now) admit_waiting();
   finish_oldest();
+  stats.budget_limited_steps_total += time_cuts;
 }
 
 void Scheduler::Impl::plan_decodes() {
   // `running` shrinks at its end while older requests take their blocks.
   for (size_t i = 0; i < running.size(); ++i) {
     Request& r = *running[i];
-    if (r.phase == RequestPhase::kDecode && budget > 0 && grow_or_preempt(r)) add_item(r, 1);
+    if (r.phase == RequestPhase::kDecode && budget > 0 && grow_or_preempt(r)) add_item(r, 1, 1);
   }
 }
 
@@ -111,11 +116,20 @@ void Scheduler::Impl::limit_prefill() {
     wanted += rest_of(*r);
   }
   if (wanted == 0 && waiting.empty()) return;
-  const double seconds = std::chrono::duration<double>(config.tpot_budget).count();
-  const int32_t limit = std::max(kMinChunk, cost.chunk_within(seconds, load, start, budget));
+  seconds_max = std::chrono::duration<double>(config.tpot_budget).count();
+  const int32_t limit = std::max(kMinChunk, cost.chunk_within(seconds_max, load, {start, budget}));
   if (limit >= budget) return;
   budget = limit;
-  stats.budget_limited_steps_total += wanted > limit;
+  time_cuts = wanted > limit;
+}
+
+// What a token of the request takes of `budget`. Beside decodes a token whose row is scored takes as many
+// others' share as it takes time; the logits of a large vocabulary cost more than all else of a token.
+int32_t Scheduler::Impl::price_of(const Request& request) const {
+  if (!request.scores_prompt || seconds_max == 0 || budget == 0) return 1;
+  const int32_t count =
+      std::max(1, cost.chunk_within(seconds_max, load, {request.computed_count, budget, /*scored=*/true}));
+  return (budget + count - 1) / count;
 }
 
 void Scheduler::Impl::plan_prefills() {
@@ -128,17 +142,24 @@ void Scheduler::Impl::plan_prefills() {
 // A chunk for a request that holds its blocks or is about to; false: there are no tokens for it.
 bool Scheduler::Impl::give_chunk(Request& request) {
   const int32_t rest = rest_of(request);
+  const int32_t price = price_of(request);
   if (oldest == nullptr) {
-    const int32_t count = std::min(rest, (budget + 1) / 2);
+    const int32_t least = price > 1 ? kMinScoredChunk : 1;
+    const int32_t count = std::min(rest, std::max((budget + 1) / 2 / price, least));
     oldest = &request;
     oldest_item = batch.items.size();
-    add_item(request, count);
-    held = std::min(rest - count, budget);
+    oldest_work = int64_t{rest} * price;
+    add_item(request, count, price);
+    const int64_t wanted = int64_t{rest - count} * price;
+    time_cuts |= price > 1 && wanted > budget;
+    held = static_cast<int32_t>(std::min<int64_t>(wanted, budget));
     return true;
   }
-  const int32_t usable = rest < rest_of(*oldest) ? budget : budget - held;
+  const int32_t usable = int64_t{rest} * price < oldest_work ? budget : budget - held;
   if (usable <= 0) return false;
-  add_item(request, std::min(rest, usable));
+  const int32_t count = std::min(rest, std::max(usable / price, 1));
+  time_cuts |= price > 1 && count < rest;
+  add_item(request, count, price);
   held = std::min(held, budget);
   return true;
 }
@@ -147,11 +168,14 @@ bool Scheduler::Impl::give_chunk(Request& request) {
 void Scheduler::Impl::finish_oldest() {
   if (held == 0) return;
   BatchItem& item = batch.items[oldest_item];
-  load.add_prefill(item.start + item.count, held);
-  set_count(item, *oldest, item.count + held);
-  batch.token_count += held;
-  budget -= held;
+  const int32_t count = std::min(rest_of(*oldest) - item.count, held / price_of(*oldest));
   held = 0;
+  const int32_t scored_before = item.scored.count;
+  load.add_prefill(item.start + item.count, count);
+  set_count(item, *oldest, item.count + count);
+  load.scored_rows += item.scored.count - scored_before;
+  batch.token_count += count;
+  budget -= count;
 }
 
 // Oldest first. Those whose prefix is in the making are left where they are; those that do not fit may be
@@ -168,7 +192,8 @@ void Scheduler::Impl::admit_waiting() {
     if (budget == 0 || running.size() >= running_limit || tables.available_count() == 0) break;
     Request* r = waiting[next];
     if (tables.look_is_stale(*r)) look_up(*r);
-    const bool has_tokens = oldest == nullptr || budget > held || r->pending_tokens < rest_of(*oldest);
+    const bool has_tokens =
+        oldest == nullptr || budget > held || r->pending_tokens * price_of(*r) < oldest_work;
     if (!r->look_awaits && has_tokens && tables.admit(*r, reserve_count(*r))) {
       if (passed != nullptr) ++passed->passed_count;
       start_running(*r);
@@ -213,12 +238,19 @@ void Scheduler::Impl::start_running(Request& request) {
 void Scheduler::Impl::set_count(BatchItem& item, const Request& request, int32_t count) const {
   item.count = count;
   item.samples = count == rest_of(request);
+  if (request.scores_prompt) {
+    // The row of id p scores id p + 1.
+    const int32_t begin = std::max(item.start, request.scored_count);
+    const int32_t end = std::min(item.start + count, request.prompt_count - 1);
+    item.scored = {begin - item.start, std::max(end - begin, 0)};
+  }
   if (request.ids.empty()) return;
   item.ids = std::span<const TokenId>(request.ids)
                  .subspan(static_cast<size_t>(item.start), static_cast<size_t>(count));
 }
 
-void Scheduler::Impl::add_item(Request& request, int32_t count) {
+// `price`: what a token of it takes of the budget; the last may cost more than is left.
+void Scheduler::Impl::add_item(Request& request, int32_t count, int32_t price) {
   BatchItem& item = batch.items.emplace_back();
   item.id = request.id;
   item.start = request.computed_count;
@@ -228,12 +260,13 @@ void Scheduler::Impl::add_item(Request& request, int32_t count) {
   if (request.copy_from >= 0) batch.copies.push_back(tables.copy_of(request));
   batch_requests.push_back(&request);
   batch.token_count += count;
-  budget -= count;
+  budget -= static_cast<int32_t>(std::min<int64_t>(int64_t{count} * price, budget));
   if (count == 1 && item.samples && item.sample_position > 0) {
     ++batch.decode_count;
     load.add_decode(item.start + 1);
   } else {
     load.add_prefill(item.start, count);
+    load.scored_rows += item.scored.count;
   }
 }
 

@@ -29,7 +29,7 @@ struct NewRequest {
   std::vector<TokenId> prompt;  // not empty, but for a request without ids
   int32_t max_new_count = 1;    // >= 1
   Hash128 salt;                 // root of the prefix chain: requests of different salts never share KV
-  bool reads_cache = true;      // false: all of it is computed (somebody wants the logits of its prompt)
+  bool scores_prompt = false;   // the logits of all its prompt are wanted, so all of it is computed
   Hash128 set;                  // what residency is told by; zero: none
   Hash128 session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
@@ -60,7 +60,8 @@ struct ScheduledRequest {
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
   int32_t computed_count = 0;
   int32_t preemption_count = 0;
-  bool reads_cache = true;
+  bool scores_prompt = false;
+  int32_t scored_count = 0;    // leading ids whose rows were scored; a preemption takes nothing of it back
   uint64_t arrival_index = 0;  // older is smaller; the youngest is preempted first
   TimePoint arrival{};
   Hash128 salt, set, session;

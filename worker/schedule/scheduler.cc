@@ -85,7 +85,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   r.max_new_count = std::min(request.max_new_count, s.config.max_model_len - r.prompt_count);
   r.arrival_index = s.next_arrival_index++;
   r.arrival = now;
-  r.reads_cache = request.reads_cache;
+  r.scores_prompt = request.scores_prompt;
   r.salt = request.salt;
   r.set = request.set;
   r.session = request.session;
@@ -119,6 +119,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
     const int32_t from_count = r.computed_count;
     const int32_t step_count = item.count;
     r.computed_count += step_count;
+    r.scored_count = std::max(r.scored_count, r.computed_count);
     s.tables.finish_copy(r);
     s.stats.computed_tokens_total += step_count;
     s.tables.cache_full_blocks(r, from_count);

@@ -49,9 +49,10 @@ struct Scheduler::Impl {
   bool grow_or_preempt(Request& request);
   void preempt(Request& request);
   bool give_chunk(Request& request);
+  int32_t price_of(const Request& request) const;
   void start_running(Request& request);
   void set_count(BatchItem& item, const Request& request, int32_t count) const;
-  void add_item(Request& request, int32_t count);
+  void add_item(Request& request, int32_t count, int32_t price);
   int32_t remaining_of(Request& request);
   KvForecast::Request forecast_of(Request& request);
   void forecast_running();
@@ -84,9 +85,12 @@ struct Scheduler::Impl {
   TimePoint planned_at{};
   StepLoad load;
   int32_t budget = 0;         // tokens it may still take
+  double seconds_max = 0;     // how long it may take for the sake of its decodes; 0: as long as it takes
+  bool time_cuts = false;     // it has less prefill for their sake
   Request* oldest = nullptr;  // the oldest that prefills; it has an item
   size_t oldest_item = 0;
-  int32_t held = 0;  // tokens of `budget` that only it or a shorter one may have
+  int64_t oldest_work = 0;  // all it needs, in tokens of `budget`
+  int32_t held = 0;         // tokens of `budget` that only it or a shorter one may have
   bool in_flight = false;
   bool preempted_now = false;
 

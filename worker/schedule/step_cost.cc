@@ -1,12 +1,11 @@
-// seconds ≈ w · (1, prefill tokens, decodes, decode context, prefill pairs), w ≥ 0, by least squares in which
-// a step counts less by half a percent for every step after it. Two things keep it sane:
+// seconds ≈ w · (1, prefill tokens, decodes, decode context, prefill pairs, scored rows), w ≥ 0, by least
+// squares in which a step counts less by half a percent for every step after it. Two things keep it sane:
 //   - long stretches without prefill say nothing about prefill: a weak pull towards the last weights keeps
-//   what
-//     was known where nothing new is told;
+//     what was known where nothing new is told;
 //   - a step that took far longer than expected (the machine was busy elsewhere) counts less: beyond three
 //     times the usual miss its weight falls with its distance.
 // A machine is not linear (a chunk may be free up to a size); the fit is of the neighbourhood it works in,
-// which is what matters. Cost: five equations a step, below a microsecond.
+// which is what matters. Cost: six equations a step, below a microsecond.
 
 #include "worker/schedule/step_cost.h"
 
@@ -26,10 +25,12 @@ constexpr double kMissesOfMargin = 2;
 
 // In units that make typical values near one.
 StepCost::Vector StepCost::features_of(const StepLoad& load) {
-  return {1.0, static_cast<double>(load.prefill_tokens) / 256.0,
+  return {1.0,
+          static_cast<double>(load.prefill_tokens) / 256.0,
           static_cast<double>(load.decode_count) / 64.0,
           static_cast<double>(load.decode_context_tokens) / 65536.0,
-          static_cast<double>(load.prefill_pairs) / (256.0 * 4096.0)};
+          static_cast<double>(load.prefill_pairs) / (256.0 * 4096.0),
+          static_cast<double>(load.scored_rows) / 32.0};
 }
 
 double StepCost::seconds(const StepLoad& load) const {
@@ -43,8 +44,11 @@ void StepCost::observe(const StepLoad& load, double observed) {
   if (!(observed > 0)) return;
   const double expected = seconds(load);
   const double miss = expected > 0 ? std::abs(observed / expected - 1) : miss_;
-  const double weight =
-      observed_count_ < 16 ? 1 : std::min(1.0, 3 * std::max(miss_, 0.01) / std::max(miss, 1e-9));
+  const auto prefill_tokens = static_cast<double>(load.prefill_tokens);
+  const auto scored_rows = static_cast<double>(load.scored_rows);
+  // The first of its size is expected wrongly: that it took long is news, not a busy neighbour.
+  const bool is_new = observed_count_ < 16 || prefill_tokens > prefill_seen_ || scored_rows > scored_seen_;
+  const double weight = is_new ? 1 : std::min(1.0, 3 * std::max(miss_, 0.01) / std::max(miss, 1e-9));
   miss_ = kMissKept * miss_ + (1 - kMissKept) * std::min(miss, 4 * std::max(miss_, 0.01));
   // Relative misses matter, not absolute ones: each step is fitted in units of its own duration.
   const double unit = weight / (observed * observed);
@@ -54,7 +58,8 @@ void StepCost::observe(const StepLoad& load, double observed) {
     targets_[i] = targets_[i] * kKept + unit * x[i] * observed;
   }
   ++observed_count_;
-  prefill_seen_ = std::max(prefill_seen_, static_cast<double>(load.prefill_tokens));
+  prefill_seen_ = std::max(prefill_seen_, prefill_tokens);
+  scored_seen_ = std::max(scored_seen_, scored_rows);
   solve();
 }
 
@@ -62,17 +67,17 @@ void StepCost::observe(const StepLoad& load, double observed) {
 void StepCost::solve() {
   std::array<bool, kFeatures> used;
   used.fill(true);
-  // A pull in proportion to what the features were worth lately, and never nothing.
-  double largest = 0;
-  for (size_t i = 0; i < kFeatures; ++i) largest = std::max(largest, products_[i][i]);
-  const double pull = std::max(kPull * largest, 1e-12);
+  // A pull in proportion to what each feature was worth lately, and never nothing: one that is new is learned
+  // from its first steps, however many there were without it.
+  Vector pull;
+  for (size_t i = 0; i < kFeatures; ++i) pull[i] = std::max(kPull * products_[i][i], 1e-12);
   for (size_t round = 0; round < kFeatures; ++round) {
     std::array<Vector, kFeatures> a{};
     Vector w{};
     for (size_t i = 0; i < kFeatures; ++i) {
       for (size_t j = 0; j < kFeatures; ++j) a[i][j] = used[i] && used[j] ? products_[i][j] : 0;
-      a[i][i] += used[i] ? pull : 1;
-      w[i] = used[i] ? targets_[i] + pull * weights_[i] : 0;
+      a[i][i] += used[i] ? pull[i] : 1;
+      w[i] = used[i] ? targets_[i] + pull[i] * weights_[i] : 0;
     }
     // Gauss elimination; symmetric and positive definite, so no pivoting.
     for (size_t i = 0; i < kFeatures; ++i) {
@@ -98,16 +103,17 @@ void StepCost::solve() {
   }
 }
 
-int32_t StepCost::chunk_within(double budget_seconds, const StepLoad& base, int32_t start,
-                               int32_t wanted) const {
+int32_t StepCost::chunk_within(double budget_seconds, const StepLoad& base, const Chunk& chunk) const {
   const double limit = budget_seconds / (1 + kMissesOfMargin * miss_);
   const auto fits = [&](int32_t count) {
     StepLoad load = base;
-    load.add_prefill(start, count);
-    return static_cast<double>(load.prefill_tokens) <= 2 * prefill_seen_ && seconds(load) <= limit;
+    load.add_prefill(chunk.start, count);
+    if (chunk.scored) load.scored_rows += count;
+    return static_cast<double>(load.prefill_tokens) <= 2 * prefill_seen_ &&
+           static_cast<double>(load.scored_rows) <= 2 * scored_seen_ && seconds(load) <= limit;
   };
-  if (wanted <= 0 || fits(wanted)) return std::max(wanted, 0);
-  int32_t low = 0, high = wanted;  // low fits (or is nothing), high does not
+  if (chunk.wanted <= 0 || fits(chunk.wanted)) return std::max(chunk.wanted, 0);
+  int32_t low = 0, high = chunk.wanted;  // low fits (or is nothing), high does not
   while (high - low > 1) {
     const int32_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;

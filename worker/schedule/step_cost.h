@@ -16,13 +16,18 @@ class StepCost {
   void observe(const StepLoad& load, double seconds);
   // Expected duration. 0: nothing was observed yet.
   double seconds(const StepLoad& load) const;
-  // Of a chunk that starts at `start`, how many of `wanted` tokens `base` can take in and still end within
-  // `budget_seconds`, with a margin for what the model usually misses by. Never more than twice the largest
-  // prefill observed (64 to begin with): what was not seen is not known.
-  int32_t chunk_within(double budget_seconds, const StepLoad& base, int32_t start, int32_t wanted) const;
+  struct Chunk {
+    int32_t start = 0;
+    int32_t wanted = 0;   // tokens
+    bool scored = false;  // every row of it
+  };
+  // How many of a chunk's tokens `base` can take in and still end within `budget_seconds`, with a margin for
+  // what the model usually misses by. Never more than twice the largest prefill observed (64 to begin with),
+  // nor than twice the most rows scored (16): what was not seen is not known.
+  int32_t chunk_within(double budget_seconds, const StepLoad& base, const Chunk& chunk) const;
 
  private:
-  static constexpr size_t kFeatures = 5;
+  static constexpr size_t kFeatures = 6;
   using Vector = std::array<double, kFeatures>;
 
   static Vector features_of(const StepLoad& load);
@@ -35,6 +40,7 @@ class StepCost {
   int64_t observed_count_ = 0;
   double miss_ = 0.25;  // usual |observed / expected - 1|
   double prefill_seen_ = 32;
+  double scored_seen_ = 8;
 };
 
 }  // namespace troupe

@@ -26,6 +26,7 @@ StepLoad step_load(const Batch& batch) {
       load.add_decode(item.start + count);
     } else {
       load.add_prefill(item.start, count);
+      load.scored_rows += item.scored.count;
     }
   }
   return load;

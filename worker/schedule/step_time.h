@@ -33,6 +33,7 @@ struct StepLoad {
   int64_t decode_context_tokens = 0;  // Σ over decodes of the tokens they attend to, their own included
   int64_t prefill_tokens = 0;
   int64_t prefill_pairs = 0;  // Σ over prefill tokens of the same
+  int64_t scored_rows = 0;    // prefill tokens whose logits are wanted; node profiles put no price on them
 
   void add_decode(int64_t context_count);
   void add_prefill(int64_t start, int64_t count);  // tokens [start, start + count) of one prompt

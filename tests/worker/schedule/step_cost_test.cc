@@ -26,7 +26,7 @@ double true_seconds(const StepLoad& load) {
   return 0.008 + 1.2e-4 * static_cast<double>(load.prefill_tokens) +
          2e-5 * static_cast<double>(load.decode_count) +
          6e-8 * static_cast<double>(load.decode_context_tokens) +
-         1e-8 * static_cast<double>(load.prefill_pairs);
+         1e-8 * static_cast<double>(load.prefill_pairs) + 2.4e-3 * static_cast<double>(load.scored_rows);
 }
 
 StepLoad random_load(std::mt19937_64& random) {
@@ -68,21 +68,29 @@ TEST(StepCost, RemembersPrefillThroughALongStretchWithoutAny) {
 
 TEST(StepCost, DoesNotTrustItselfFarBeyondWhatItSaw) {
   StepCost cost;
-  EXPECT_LE(cost.chunk_within(10, {}, 0, 4096), 64);
+  EXPECT_LE(cost.chunk_within(10, {}, {0, 4096}), 64);
   const StepLoad load = load_of(4, 100, 0, 100);
   for (int i = 0; i < 50; ++i) cost.observe(load, 0.01);
-  EXPECT_LE(cost.chunk_within(10, {}, 0, 4096), 200);
-  EXPECT_EQ(cost.chunk_within(10, {}, 0, 80), 80);
-  EXPECT_EQ(cost.chunk_within(1e-6, {}, 0, 80), 0);
+  EXPECT_LE(cost.chunk_within(10, {}, {0, 4096}), 200);
+  EXPECT_EQ(cost.chunk_within(10, {}, {0, 80}), 80);
+  EXPECT_EQ(cost.chunk_within(1e-6, {}, {0, 80}), 0);
 }
 
 struct Outcome {
   double p99_gap_ms = 0;
   double seconds = 0;  // until all prompts were answered
+  int64_t cut_steps = 0;
+};
+
+struct Prompts {
+  int count = 60;
+  int length = 3000;
+  bool scored = false;
+  int steps_to_learn = 50;
 };
 
 // Thirty-two streams decode while long prompts come in, one behind the other.
-Outcome serve_under(Duration budget) {
+Outcome serve_under(Duration budget, const Prompts& prompts = {}) {
   SchedulerConfig config;
   config.block_count = 8000;
   config.max_num_batched_tokens = 2048;
@@ -92,21 +100,22 @@ Outcome serve_under(Duration budget) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> noise(1, 0.03);
   TimePoint now{};
-  const auto add = [&](RequestId id, int prompt_count, int32_t max_new_count) {
+  const auto add = [&](RequestId id, int prompt_count, int32_t max_new_count, bool scored) {
     NewRequest request;
     request.id = id;
     request.prompt = tokens_from(static_cast<TokenId>(id) * 10'000, prompt_count);
     request.max_new_count = max_new_count;
+    request.scores_prompt = scored;
     EXPECT_TRUE(scheduler.add(std::move(request), now).ok());
   };
-  for (RequestId id = 1; id <= 32; ++id) add(id, 40, 4000);
+  for (RequestId id = 1; id <= 32; ++id) add(id, 40, 4000, false);
   std::map<RequestId, TimePoint> last;
   std::vector<double> gaps_ms;
   RequestId next_id = 100;
-  int prompts_left = 60;
+  int prompts_left = prompts.count;
   for (int step = 0; step < 100'000; ++step) {
     if (step >= 100 && prompts_left > 0 && scheduler.stats().running + scheduler.stats().waiting < 34) {
-      add(next_id++, 3000 + 100 * (prompts_left % 7), 2);
+      add(next_id++, prompts.length + prompts.length / 30 * (prompts_left % 7), 2, prompts.scored);
       --prompts_left;
     }
     const Batch& batch = scheduler.plan(now);
@@ -119,7 +128,7 @@ Outcome serve_under(Duration budget) {
     for (const StepToken& token : tokens) {
       const auto before = last.find(token.id);
       // The first steps are for learning.
-      if (before != last.end() && step > 150 && token.id <= 32) {
+      if (before != last.end() && step > 100 + prompts.steps_to_learn && token.id <= 32) {
         gaps_ms.push_back(std::chrono::duration<double, std::milli>(now - before->second).count());
       }
       last[token.id] = now;
@@ -130,7 +139,8 @@ Outcome serve_under(Duration budget) {
   }
   EXPECT_EQ(prompts_left, 0);
   std::sort(gaps_ms.begin(), gaps_ms.end());
-  return {gaps_ms[gaps_ms.size() * 99 / 100], std::chrono::duration<double>(now.time_since_epoch()).count()};
+  return {gaps_ms[gaps_ms.size() * 99 / 100], std::chrono::duration<double>(now.time_since_epoch()).count(),
+          scheduler.stats().budget_limited_steps_total};
 }
 
 TEST(StepCost, AChunkDelaysNoDecodeBeyondTheBudget) {
@@ -141,6 +151,65 @@ TEST(StepCost, AChunkDelaysNoDecodeBeyondTheBudget) {
   EXPECT_GT(free.p99_gap_ms, 200);
   EXPECT_LT(held.p99_gap_ms, 50 * 1.2);
   EXPECT_LT(held.seconds, 1.35 * free.seconds);
+}
+
+// A row of logits at a vocabulary of 150,000 costs as much as twenty tokens.
+TEST(StepCost, AScoredPromptDelaysNoDecodeBeyondTheBudget) {
+  const Prompts scored{.count = 20, .length = 400, .scored = true, .steps_to_learn = 5};
+  const Outcome free = serve_under(Duration::zero(), scored);
+  const Outcome held = serve_under(std::chrono::milliseconds(100), scored);
+  std::printf("TPOT budget none: p99 gap %.1f ms, %.1f s for all; 100 ms: p99 gap %.1f ms, %.1f s\n",
+              free.p99_gap_ms, free.seconds, held.p99_gap_ms, held.seconds);
+  EXPECT_GT(free.p99_gap_ms, 900);
+  EXPECT_LT(held.p99_gap_ms, 100 * 1.2);
+  EXPECT_LT(held.seconds, 1.5 * free.seconds);
+  EXPECT_GT(held.cut_steps, 100);
+}
+
+// Whoever is not scored gets on beside one that is, and every row is scored once.
+TEST(StepCost, AScoredPromptDoesNotHoldUpTheOthers) {
+  SchedulerConfig config = config_of(4000);
+  config.max_num_batched_tokens = 512;
+  config.max_model_len = 5000;
+  config.tpot_budget = std::chrono::milliseconds(60);
+  Scheduler scheduler(config);
+  TimePoint now{};
+  std::map<RequestId, int> prompt_counts{{1, 8}, {2, 300}, {3, 1000}};
+  int32_t scored = 0, last_prefill_of_3 = 0;
+  int step = 0;
+  for (; step < 2000; ++step) {
+    if (step == 0 || step == 300) {
+      for (const auto& [id, count] : prompt_counts) {
+        if ((id == 1) != (step == 0)) continue;
+        NewRequest request;
+        request.id = id;
+        request.prompt = tokens_from(static_cast<TokenId>(id) * 10'000, count);
+        request.max_new_count = id == 1 ? 4000 : 1;
+        request.scores_prompt = id == 2;
+        ASSERT_TRUE(scheduler.add(std::move(request), now).ok());
+      }
+    }
+    const Batch& batch = scheduler.plan(now);
+    std::vector<StepToken> tokens;
+    for (const BatchItem& item : batch.items) {
+      if (item.samples) tokens.push_back({item.id, 7, false});
+      if (item.id == 3) last_prefill_of_3 = step;
+      if (item.id != 2) {
+        EXPECT_EQ(item.scored.count, 0);
+        continue;
+      }
+      EXPECT_EQ(item.start + item.scored.first, scored);
+      scored += item.scored.count;
+    }
+    now +=
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(true_seconds(step_load(batch))));
+    std::vector<RequestId> finished;
+    scheduler.commit(tokens, now, finished);
+    if (scored == 299) break;
+  }
+  EXPECT_EQ(scored, 299);
+  EXPECT_GT(last_prefill_of_3, 0);
+  EXPECT_LT(last_prefill_of_3, step) << "the prompt that is not scored had to wait for the one that is";
 }
 
 TEST(StepCost, ABudgetThatCannotBeKeptDoesNotStopPrefill) {
