@@ -7,25 +7,34 @@
 
 namespace troupe {
 
-namespace {
-
-// The prompt's text and tokens become the beginning of the piece's.
-void put_before(const EchoedPrompt& echo, EngineOutput& piece) {
-  piece.text.insert(0, echo.text);
-  std::vector<TokenLogprob>& prompt = piece.prompt_logprobs;
-  for (size_t i = 0; i < prompt.size() && i < echo.offsets.size(); ++i)
-    prompt[i].text_offset = echo.offsets[i];
-  piece.logprobs.insert(piece.logprobs.begin(), std::make_move_iterator(prompt.begin()),
-                        std::make_move_iterator(prompt.end()));
-  prompt.clear();
-}
-
-}  // namespace
-
 Answer::Answer(Options options)
     : options_(std::move(options)),
       states_(static_cast<size_t>(options_.choice_count)),
-      open_count_(states_.size()) {}
+      open_count_(states_.size()),
+      waits_for_first_(options_.echo.has_value() && options_.wants_logprobs) {}
+
+// Hands `give` the pieces that can be told now.
+template <typename Give>
+void Answer::in_turn(EngineOutput piece, Give give) {
+  if (waits_for_first_ && piece.choice != 0) {
+    early_.push_back(std::move(piece));
+    return;
+  }
+  if (std::exchange(waits_for_first_, false)) {
+    prompt_logprobs_ = std::move(piece.prompt_logprobs);
+    const std::vector<int64_t>& offsets = options_.echo->offsets;
+    for (size_t i = 0; i < prompt_logprobs_.size() && i < offsets.size(); ++i)
+      prompt_logprobs_[i].text_offset = offsets[i];
+  }
+  give(std::move(piece));
+  for (EngineOutput& early : std::exchange(early_, {})) give(std::move(early));
+}
+
+// The prompt's text and tokens become the beginning of the piece's.
+void Answer::put_echo_before(EngineOutput& piece) const {
+  piece.text.insert(0, options_.echo->text);
+  piece.logprobs.insert(piece.logprobs.begin(), prompt_logprobs_.begin(), prompt_logprobs_.end());
+}
 
 Answer::State& Answer::take(EngineOutput& piece) {
   State& state = states_[static_cast<size_t>(piece.choice)];
@@ -39,12 +48,16 @@ Answer::State& Answer::take(EngineOutput& piece) {
   if (state.finish != FinishReason::kNone) --open_count_;
   if (options_.echo) {
     for (TokenLogprob& token : piece.logprobs) token.text_offset += options_.echo->char_count;
-    if (!state.begun) put_before(*options_.echo, piece);
+    if (!state.begun) put_echo_before(piece);
   }
   return state;
 }
 
 void Answer::append_chunks(std::string& out, EngineOutput piece) {
+  in_turn(std::move(piece), [&](EngineOutput told) { append_chunk(out, std::move(told)); });
+}
+
+void Answer::append_chunk(std::string& out, EngineOutput piece) {
   State& state = take(piece);
   const bool first = !std::exchange(state.begun, true);
   const bool last = state.finish != FinishReason::kNone;
@@ -62,11 +75,13 @@ void Answer::append_chunks(std::string& out, EngineOutput piece) {
 }
 
 void Answer::collect(EngineOutput piece) {
-  State& state = take(piece);
-  state.begun = true;
-  state.text += piece.text;
-  state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(piece.logprobs.begin()),
-                        std::make_move_iterator(piece.logprobs.end()));
+  in_turn(std::move(piece), [this](EngineOutput told) {
+    State& state = take(told);
+    state.begun = true;
+    state.text += told.text;
+    state.logprobs.insert(state.logprobs.end(), std::make_move_iterator(told.logprobs.begin()),
+                          std::make_move_iterator(told.logprobs.end()));
+  });
 }
 
 std::string Answer::whole_json() const {

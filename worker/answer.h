@@ -2,7 +2,8 @@
 
 // What is told of a request's choices: pieces of the engine's go in, chunks of a stream or one whole answer
 // come out. No I/O. A choice's first piece brings the echoed prompt before its own text; usage counts the
-// prompt once and every choice's tokens.
+// prompt once and every choice's tokens. The prompt is scored for the first choice alone: where its
+// log-probabilities are told, the others' pieces wait for that one's first.
 
 #include <cstdint>
 #include <optional>
@@ -43,13 +44,20 @@ class Answer {
     std::string text;
     std::vector<TokenLogprob> logprobs;
   };
+  template <typename Give>
+  void in_turn(EngineOutput piece, Give give);
   // Counts the piece and puts the echo before it; what is then its text and log-probabilities stays in it.
   State& take(EngineOutput& piece);
+  void put_echo_before(EngineOutput& piece) const;
+  void append_chunk(std::string& out, EngineOutput piece);
 
   const Options options_;
   std::vector<State> states_;
   size_t open_count_;
   Usage usage_;
+  bool waits_for_first_;             // choice 0, which brings the prompt's scores
+  std::vector<EngineOutput> early_;  // pieces of others before it
+  std::vector<TokenLogprob> prompt_logprobs_;
 };
 
 }  // namespace troupe

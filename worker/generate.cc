@@ -49,11 +49,13 @@ class Submission {
   const std::vector<RequestId> ids_;
 };
 
-// The choices of a request: the same but for the seed.
+// The choices of a request: the same but for the seed. The prompt is scored for the first alone, and the
+// others find it cached.
 std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
   std::vector<EngineRequest> choices(static_cast<size_t>(count), request);
   for (size_t i = 0; i < choices.size(); ++i) {
     choices[i].sampling.seed = choice_seed(request.sampling.seed, static_cast<uint32_t>(i));
+    if (i > 0) choices[i].prompt_logprobs = false;
   }
   return choices;
 }

@@ -180,6 +180,22 @@ def test_echo_goes_before_the_answer(client):
     assert streamed[0] == PROMPT + alone.choices[0].text
 
 
+def test_choices_share_one_scoring(client, fleet):
+    def work():
+        return sum(worker.load()["work_tokens_total"] for worker in fleet.workers)
+
+    prompt = "Lipora lies north of Dazin. " * 40
+    before = work()
+    answer = complete(client, prompt, echo=True, logprobs=1, max_tokens=1, n=8, seed=5, temperature=1)
+    count = answer.usage.prompt_tokens
+    assert count <= work() - before < 1.5 * count
+    first = answer.choices[0].logprobs
+    for choice in answer.choices:
+        assert choice.text.startswith(prompt)
+        assert choice.logprobs.token_logprobs[:count] == first.token_logprobs[:count]
+        assert choice.logprobs.text_offset[:count + 1] == first.text_offset[:count + 1]
+
+
 def test_engine_and_command_agree(client):
     answer = complete(client, logprobs=0, max_tokens=8)
     logprobs = answer.choices[0].logprobs

@@ -78,6 +78,12 @@ static TokenLogprob told(std::string bytes, float logprob, int64_t offset) {
   return token;
 }
 
+static std::vector<TokenLogprob> prompt_scores() {
+  std::vector<TokenLogprob> scores = {told("宋", -1, 0), told("a", -2, 0)};
+  scores.front().logprob.reset();
+  return scores;
+}
+
 TEST(Answer, TheEchoComesBeforeEachChoiceAndShiftsItsOffsets) {
   auto options = options_of(2);
   options.wants_logprobs = true;
@@ -85,8 +91,7 @@ TEST(Answer, TheEchoComesBeforeEachChoiceAndShiftsItsOffsets) {
   Answer answer(options);
   for (const int32_t choice : {0, 1}) {
     auto first = piece_of(choice, "x", FinishReason::kNone, 1);
-    first.prompt_logprobs = {told("宋", -1, 0), told("a", -2, 0)};
-    first.prompt_logprobs.front().logprob.reset();
+    if (choice == 0) first.prompt_logprobs = prompt_scores();
     first.logprobs = {told("x", -3, 0)};
     answer.collect(std::move(first));
     auto second = piece_of(choice, "y", FinishReason::kLength, 2);
@@ -101,6 +106,44 @@ TEST(Answer, TheEchoComesBeforeEachChoiceAndShiftsItsOffsets) {
     EXPECT_EQ(logprobs.at("text_offset"), bj::value({0, 1, 2, 3}));
     EXPECT_TRUE(logprobs.at("token_logprobs").as_array().at(0).is_null());
   }
+}
+
+// The prompt is scored for choice 0; others, whose prompt was cached, may be faster.
+TEST(Answer, OtherChoicesWaitForTheScoresOfThePrompt) {
+  auto options = options_of(3);
+  options.wants_logprobs = true;
+  options.echo = EchoedPrompt{"宋a", 2, {0, 1}};
+  Answer answer(options);
+  std::string out;
+  answer.append_chunks(out, piece_of(2, "z", FinishReason::kNone, 1));
+  answer.append_chunks(out, piece_of(1, "y", FinishReason::kStop, 1));
+  answer.append_chunks(out, piece_of(2, "!", FinishReason::kStop, 2));
+  EXPECT_EQ(out, "");
+  auto first = piece_of(0, "x", FinishReason::kStop, 1);
+  first.prompt_logprobs = prompt_scores();
+  answer.append_chunks(out, std::move(first));
+  EXPECT_TRUE(answer.done());
+  EXPECT_TRUE(out.ends_with(kSseDone));
+  std::vector<std::string> texts(3);
+  std::vector<int> scored(3);
+  SseParser parser;
+  ASSERT_TRUE(parser
+                  .feed(out,
+                        [&](const SseEvent& event) {
+                          if (event.data == "[DONE]") return;
+                          const auto json = json_of(event.data);
+                          for (const auto& choice : json.at("choices").as_array()) {
+                            const auto index = choice.at("index").to_number<size_t>();
+                            texts[index] += choice.at("text").as_string();
+                            const auto* logprobs = choice.at("logprobs").if_object();
+                            if (logprobs != nullptr && logprobs->at("tokens") == bj::value({"宋", "a"})) {
+                              ++scored[index];
+                            }
+                          }
+                        })
+                  .ok());
+  EXPECT_THAT(texts, ElementsAre("宋ax", "宋ay", "宋az!"));
+  EXPECT_THAT(scored, ElementsAre(1, 1, 1));
 }
 
 TEST(Echo, OffsetsAreWhereTokensBegin) {
