@@ -144,6 +144,20 @@ std::optional<EchoedPrompt> echo_of(const ServedModel& model, const GenerateRequ
                      request.logprobs.has_value());
 }
 
+// Log-probabilities told of a prompt; a hundred bytes of answer each.
+constexpr int64_t kPromptScoresMax = int64_t{1} << 18;
+
+std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prompt_count) {
+  if (!request.echo || !request.logprobs) return std::nullopt;
+  const int64_t count = static_cast<int64_t>(prompt_count) * request.n * (*request.logprobs + 1);
+  if (count <= kPromptScoresMax) return std::nullopt;
+  return ApiError::bad_field(
+      "logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) + " tokens × 'n' " +
+                      std::to_string(request.n) + " × ('logprobs' " + std::to_string(*request.logprobs) +
+                      " + 1) are " + std::to_string(count) + " log-probabilities; at most " +
+                      std::to_string(kPromptScoresMax) + " are told in one answer");
+}
+
 // A chat's answer is a text of its own. A completion goes on with the prompt, unless that says nothing (<s>).
 bool continues_text(const ServedModel& model, const GenerateRequest& request,
                     const std::vector<TokenId>& prompt) {
@@ -163,6 +177,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   if (!prompt.ok()) return prompt.error();
   if (prompt->empty()) return ApiError::bad_field(prompt_field(request), "comes to no tokens at all");
   if (auto fault = unknown_token(model, prompt_field(request), *prompt)) return *std::move(fault);
+  if (auto fault = check_scores(request, prompt->size())) return *std::move(fault);
   auto max_new_count = answer_room(model, request, prompt->size(), request.seed.value_or(random_seed));
   if (!max_new_count.ok()) return max_new_count.error();
 

@@ -205,6 +205,27 @@ TEST_F(TextIn, EchoKeepsThePromptAndMayBeAllThatIsAsked) {
   EXPECT_EQ(plain->choice_count, 1);
 }
 
+TEST_F(TextIn, APromptsScoresAreBounded) {
+  model.total_count_max = 1024;
+  model.prompt_bytes_max = prompt_bytes_bound(*tokenizer, 1024);
+  std::string text;
+  for (int i = 0; i < 900; ++i) text += "once ";
+  const auto asked = [&](const std::string& fields) {
+    return completion(R"("prompt":")" + text + R"(","echo":true,"max_tokens":0)" + fields);
+  };
+  auto fits = asked(R"(,"logprobs":5)");
+  ASSERT_TRUE(fits.ok()) << fits.error().message;
+  const auto count = std::to_string(fits->engine.prompt.size());
+  const auto refused = asked(R"(,"logprobs":19,"n":16)");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().http_status, 400);
+  EXPECT_EQ(refused.error().param, "logprobs");
+  for (const auto* part : {"'echo'", "'n' 16", "'logprobs' 19", count.c_str(), "262144"}) {
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << part << refused.error().message;
+  }
+  EXPECT_TRUE(asked(R"(,"n":16)").ok()) << "nothing is scored";
+}
+
 TEST_F(TextIn, AnotherModelsNameIsNotFound) {
   const auto refused = prepare_request(model, GenerateRequest::Kind::kChat,
                                        R"({"model":"gpt-9","messages":[{"role":"user","content":"Hi"}]})", 0);
