@@ -16,6 +16,7 @@
 #include "common/net/file_limit.h"
 #include "common/net/task_group.h"
 #include "common/net/timer.h"
+#include "sim/conversations.h"
 #include "sim/recorder.h"
 
 namespace troupe::sim {
@@ -30,7 +31,7 @@ struct Stream {
   Duration longest_gap{};
   int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
   bool has_usage = false, done = false;
-  std::string error;
+  std::string text, error;
 };
 
 int64_t count_at(const bj::object& object, std::string_view key) {
@@ -38,15 +39,16 @@ int64_t count_at(const bj::object& object, std::string_view key) {
   return value != nullptr && value->is_int64() && value->get_int64() > 0 ? value->get_int64() : 0;
 }
 
-bool has_text(const bj::object& chunk) {
+std::string_view text_of(const bj::object& chunk) {
   const bj::value* choices = chunk.if_contains("choices");
-  if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return false;
+  if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return {};
   const bj::object* choice = choices->get_array().front().if_object();
-  if (choice == nullptr) return false;
+  if (choice == nullptr) return {};
   const bj::value* delta = choice->if_contains("delta");
   const bj::value* text = delta != nullptr && delta->is_object() ? delta->get_object().if_contains("content")
                                                                  : choice->if_contains("text");
-  return text != nullptr && text->is_string() && !text->get_string().empty();
+  if (text == nullptr || !text->is_string()) return {};
+  return {text->get_string().data(), text->get_string().size()};
 }
 
 void read_event(std::string_view data, TimePoint now, Stream& stream) {
@@ -61,7 +63,8 @@ void read_event(std::string_view data, TimePoint now, Stream& stream) {
   }
   const bj::object& chunk = json->get_object();
   if (chunk.contains("error")) stream.error = "an error in the stream";
-  if (has_text(chunk)) {
+  if (const std::string_view text = text_of(chunk); !text.empty()) {
+    stream.text += text;
     if (stream.first == TimePoint{}) stream.first = now;
     if (stream.last != TimePoint{}) stream.longest_gap = std::max(stream.longest_gap, now - stream.last);
     stream.last = now;
@@ -161,23 +164,24 @@ class Driver {
     }
   }
 
-  std::string body_of(const TraceRequest& request, uint64_t number) const {
-    const PromptText text = prompt_text(request, number);
+  std::string body_of(const TraceRequest& request, uint64_t number) {
+    const std::vector<Message> messages = conversations_.messages(request, number);
     std::string body = "{\"model\":";
     append_json_string(body, options_.model);
     if (options_.chat) {
-      body += ",\"messages\":[";
-      if (!text.prefix.empty()) {
-        body += "{\"role\":\"system\",\"content\":";
-        append_json_string(body, text.prefix);
-        body += "},";
+      body += ",\"messages\":";
+      for (size_t i = 0; i < messages.size(); ++i) {
+        absl::StrAppend(&body, i == 0 ? "[" : ",", "{\"role\":\"", to_absl(messages[i].role),
+                        "\",\"content\":");
+        append_json_string(body, messages[i].text);
+        body += '}';
       }
-      body += "{\"role\":\"user\",\"content\":";
-      append_json_string(body, text.rest);
-      body += "}]";
+      body += ']';
     } else {
+      std::string prompt;
+      for (const Message& message : messages) prompt += message.text;
       body += ",\"prompt\":";
-      append_json_string(body, text.prefix + text.rest);
+      append_json_string(body, prompt);
     }
     absl::StrAppend(&body, ",\"max_tokens\":", std::max(request.output_tokens, 1),
                     ",\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
@@ -198,6 +202,7 @@ class Driver {
     std::string node;
     const Status sent = co_await exchange(request, deadline, stream, node);
     in_flight_ -= 1;
+    if (sent.ok() && stream.done) conversations_.answered(trace, number, std::move(stream.text));
     finish(trace.at, sent, stream, node);
   }
 
@@ -270,6 +275,11 @@ class Driver {
     for (const auto& [name, node] : nodes_) out.node_series[static_cast<size_t>(node.index)].id = name;
     out.simulated_requests = simulated_;
     out.wall_s = static_cast<double>((clock_.now() - begin_).count()) / 1e9;
+    if (const int64_t count = conversations_.made_up_count(); count > 0) {
+      std::fprintf(stderr,
+                   "troupe-sim drive: %lld turns came before the last answer was whole; they quote another\n",
+                   static_cast<long long>(count));
+    }
     for (const auto& [reason, count] : reasons_)
       std::fprintf(stderr, "troupe-sim drive: %lld lost: %s\n", static_cast<long long>(count),
                    reason.c_str());
@@ -285,6 +295,7 @@ class Driver {
   TaskGroup group_;
   Timer timer_;
   Recorder recorder_;
+  Conversations conversations_;
   TimePoint begin_{};
   int64_t in_flight_ = 0, simulated_ = 0;
   std::map<std::string, Node> nodes_;

@@ -4,9 +4,8 @@
 // due, whatever became of those before. Gives the same Result as a simulated run, so that the two stand side
 // by side.
 //
-// Prompts are text made from the trace's block ids: equal ids give equal text, so what could be found cached
-// in the simulator can be found by the workers. One exception: the answers that a later turn quotes are the
-// trace's, not those the worker gave, and those tokens are never found.
+// Prompts are text made from the trace's block ids (prompt_text.h), and a later turn of a conversation quotes
+// what the worker answered to the one before, as a client does (conversations.h).
 
 #include <cstdint>
 #include <string>
@@ -20,8 +19,8 @@ namespace troupe::sim {
 
 struct DriveOptions {
   Endpoint endpoint;
-  std::string model;  // empty: the first that the server lists
-  bool chat = true;   // the set's prefix as system message, the rest as the user's; else one plain prompt
+  std::string model;          // empty: the first that the server lists
+  bool chat = true;           // the set's prefix as system message, then turns; else one plain prompt
   int64_t connections = 512;  // requests in flight; what is due beyond is not sent and counts as lost
   double timeout_s = 120;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30;
@@ -31,12 +30,5 @@ struct DriveOptions {
 // Sends all of `source` and waits for the answers. Errors: the source's, or a server without a model; what
 // becomes of single requests is in the Result. Reasons of lost ones are said on stderr.
 StatusOr<Result> drive(RequestSource& source, const DriveOptions& options);
-
-// Some `request.input_tokens` short words (a token each in most vocabularies), those of blocks [0, split) in
-// the first string, the rest in the second. `unique` makes the words that no block id covers.
-struct PromptText {
-  std::string prefix, rest;
-};
-PromptText prompt_text(const TraceRequest& request, uint64_t unique);
 
 }  // namespace troupe::sim

@@ -1,8 +1,9 @@
+#include "sim/prompt_text.h"
+
 #include <algorithm>
 #include <array>
 
 #include "gateway/route/random.h"
-#include "sim/drive.h"
 
 namespace troupe::sim {
 
@@ -16,6 +17,8 @@ constexpr std::array<std::string_view, 64> kWords{
     "if",  "my",   "up",   "what", "said", "time", "new", "some", "can",  "two",  "then",  "first", "do",
     "any", "now",  "like", "our",  "over", "man",  "me",  "even", "most", "made", "after", "way"};
 
+}  // namespace
+
 void append_words(std::string& out, uint64_t id, int64_t count) {
   route::Random random(id);
   for (int64_t i = 0; i < count; ++i) {
@@ -23,8 +26,6 @@ void append_words(std::string& out, uint64_t id, int64_t count) {
     out += kWords[random.next() >> 58];
   }
 }
-
-}  // namespace
 
 PromptText prompt_text(const TraceRequest& request, uint64_t unique) {
   PromptText text;

@@ -1,10 +1,10 @@
 // Prompts for live workers: equal block ids are equal text, and nothing else is.
 
+#include "sim/prompt_text.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "sim/drive.h"
 
 namespace troupe::sim {
 namespace prompt_text_test {
