@@ -74,13 +74,15 @@ void Simulation::make_key(Flight& flight) {
   }
   key.history_bytes = static_cast<size_t>(key.history_tokens) * 4;
   key.anchors.clear();
-  if (trace.session != 0) return;
-  // Nothing names the conversation: it is found by its blocks.
+  key.refined = false;
+  if (trace.set != 0 && trace.session != 0) return;
+  // Nothing names the conversation, or the persona: it is found by its blocks, as a live gateway would.
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
   for (size_t i = 0; i < std::min(full, trace.blocks.size()); ++i) {
     const int64_t tokens = static_cast<int64_t>(i + 1) * trace.block_tokens;
     key.anchors.push_back({block_name(trace.blocks[i]), static_cast<size_t>(tokens) * 4, tokens});
   }
+  if (trace.set == 0) gateway_of(flight).router().refine(key);
 }
 
 void Simulation::decide(Flight& flight) {
@@ -122,7 +124,7 @@ SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
   SimNode::NewFlight out;
   out.id = flight.id;
   out.prompt_tokens = trace.input_tokens + flight.emitted;
-  out.prefix_tokens = trace.prefix_tokens;
+  out.prefix_tokens = static_cast<int32_t>(flight.key.prefix_tokens);
   out.new_tokens = std::max(1, trace.output_tokens) - flight.emitted;
   out.set = flight.key.set;
   out.session = flight.key.session;

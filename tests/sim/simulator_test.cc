@@ -64,6 +64,43 @@ const PersonaWorkload kSmall{
 
 // The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) + 0.3
 // ms.
+// The same traffic with what only a client could name left out.
+class Nameless final : public RequestSource {
+ public:
+  explicit Nameless(std::unique_ptr<PersonaSource> source) : source_(std::move(source)) {}
+  StatusOr<bool> next(TraceRequest& out) override {
+    auto more = source_->next(out);
+    out.set = 0;
+    out.prefix_tokens = 0;
+    return more;
+  }
+
+ private:
+  std::unique_ptr<PersonaSource> source_;
+};
+
+// Where a trace names no sets the gateways learn them from its blocks, and first turns find their persona.
+TEST(Simulator, SetsWithoutNamesAreLearned) {
+  PersonaWorkload workload;
+  workload.personas = 60;
+  workload.rate = 20;
+  workload.turns = 2;
+  workload.duration_s = 240;
+  SimulationOptions options = options_of(8);
+  options.warmup_s = 120;
+  const Result named = run_personas(workload, options);
+  auto source = PersonaSource::make(workload, options.seed);
+  ASSERT_TRUE(source.ok());
+  Nameless nameless(*std::move(source));
+  const Result learned = run(nameless, options);
+  options.router.policy = "round-robin";
+  const Result blind = run_personas(workload, options);
+  std::printf("hit: named %.3f, learned %.3f, blind %.3f\n", named.hit_tokens, learned.hit_tokens,
+              blind.hit_tokens);
+  EXPECT_GT(learned.hit_tokens, named.hit_tokens - 0.03);
+  EXPECT_GT(learned.hit_tokens, blind.hit_tokens + 0.05);
+}
+
 TEST(Simulator, ALoneRequestTakesWhatItsProfileSays) {
   ListSource source({request(0, 1500, 3)});
   const Result result = run(source, options_of(1));
