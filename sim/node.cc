@@ -152,6 +152,7 @@ route::NodeReport SimNode::report() const {
   report.pending_prefill_tokens = stats.pending_prefill_tokens;
   report.work_tokens_total = work_tokens_;
   report.max_num_seqs = profile_.max_num_seqs;
+  report.block_tokens = profile_.block_size;
   report.kv_tokens_total = int64_t{stats.blocks_total} * profile_.block_size;
   report.kv_tokens_free = int64_t{stats.blocks_free + stats.blocks_cached} * profile_.block_size;
   return report;

@@ -209,6 +209,7 @@ LoadReport Engine::load() const {
   LoadReport report;
   report.epoch = e.epoch;
   report.max_num_seqs = e.options.scheduler.max_num_seqs;
+  report.block_size = e.options.scheduler.block_size;
   std::lock_guard lock(e.mutex);
   const SchedulerStats& stats = e.published;
   report.ready = !e.stopping;

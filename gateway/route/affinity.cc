@@ -130,7 +130,7 @@ class AffinityPolicy::Choice {
     if (!sessions_noted_) return resident_.at(node);
     const Noted& its = noted(node);
     const bool known = sets_noted_ || its.set_known;
-    return resident_.count(known ? its.set_tokens : resident_.set_tokens(node), its.session_tokens);
+    return resident_.count(node, known ? its.set_tokens : resident_.set_tokens(node), its.session_tokens);
   }
 
   // The set's homes that can be sent to, and this conversation's own among them. Of very many a window, which
@@ -162,7 +162,8 @@ class AffinityPolicy::Choice {
     Candidate c = plain_candidate(in_, node, branch, here.cached);
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
-    if (hot_ && lacking > kBlockTokens) c.miss -= options_.hot_discount * static_cast<double>(lacking);
+    if (hot_ && lacking > in_.known.loads.block_tokens(node))
+      c.miss -= options_.hot_discount * static_cast<double>(lacking);
     c.load = in_.known.loads.cost(means_, node);
     if (!by_plan_ && options_.gateways > 1 && here.cached <= options_.noise_common_tokens)
       c.noise = options_.noise_tokens * random_.unit();

@@ -35,7 +35,7 @@ struct AnswerCounts {
   bool has_cached = false;  // the worker reports cached tokens at all
 };
 
-// Workers cache whole blocks (their --block-size default).
+// Workers cache whole blocks: their --block-size default, for one that does not tell its own.
 inline constexpr int64_t kBlockTokens = 16;
 
 // A request's lengths in tokens: what the caller knows, else guessed from bytes by the one shared ratio. (An

@@ -8,7 +8,7 @@ namespace {
 // Of a chain so many nodes are looked for, at so many depths: beyond them a deeper prefix was found already.
 constexpr size_t kChainHoldersMax = 16;
 constexpr size_t kChainLevelsMax = 16;
-// A set's length guessed from bytes may be wrong by so much; one counted only by blocks.
+// A set's length guessed from bytes may be wrong by so much; one counted only by a block.
 constexpr double kGuessedWhole = 0.75;
 
 int64_t held_by(std::span<const Holder> holders, NodeIndex node) {
@@ -32,19 +32,17 @@ std::span<const Anchor> chain_of(const PrefixKey& key) {
 }
 
 Resident::Resident(const Knowledge& knowledge, const PrefixKey& key, const RequestTokens& tokens)
-    : tokens_(tokens) {
-  const auto prefix = static_cast<double>(tokens.prefix);
-  whole_prefix_ =
-      tokens.prefix_known ? tokens.prefix - kBlockTokens : static_cast<int64_t>(kGuessedWhole * prefix);
+    : loads_(knowledge.loads), tokens_(tokens) {
+  const auto guessed = static_cast<int64_t>(kGuessedWhole * static_cast<double>(tokens.prefix));
+  whole_prefix_ = tokens.prefix_known ? tokens.prefix : guessed;
   const ResidencyIndex& exact = knowledge.exact->index;
   const ResidencyIndex& shadow = knowledge.shadow;
   if (!key.set.is_zero()) {
     if (!exact.empty()) set_exact_ = exact.holders(key.set);
     if (!shadow.empty()) set_shadow_ = shadow.holders(key.set);
     if (!tokens.prefix_known && !set_exact_.empty()) {  // a worker has counted it
-      int64_t longest = 0;
-      for (const Holder& h : set_exact_) longest = std::max<int64_t>(longest, h.tokens);
-      whole_prefix_ = longest - kBlockTokens;
+      whole_prefix_ = 0;
+      for (const Holder& h : set_exact_) whole_prefix_ = std::max<int64_t>(whole_prefix_, h.tokens);
     }
   }
   if (key.session.is_zero()) {
@@ -103,15 +101,19 @@ Resident::Here Resident::at(NodeIndex node) const {
   for (const Holder& h : chain_) {
     if (h.node == node) session = std::max<int64_t>(session, h.tokens);
   }
-  return count(set_tokens(node), session);
+  return count(node, set_tokens(node), session);
 }
 
-Resident::Here Resident::count(int64_t set_tokens, int64_t session_tokens) const {
+// A block of the set may be lacking: its last one, which holds what follows as well.
+bool Resident::whole(NodeIndex node, int64_t set_tokens) const {
+  return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
+}
+
+Resident::Here Resident::count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const {
   Here here;
   here.set_tokens = set_tokens;
   // Whoever lost some of the persona lost what follows it.
-  const bool whole = tokens_.prefix == 0 || set_tokens >= whole_prefix_;
-  here.session = whole && session_tokens > set_tokens;
+  here.session = session_tokens > set_tokens && whole(node, set_tokens);
   here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
   return here;
 }

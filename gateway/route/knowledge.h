@@ -58,7 +58,7 @@ class Resident {
   Here at(NodeIndex node) const;
   int64_t set_tokens(NodeIndex node) const;
   // The rule of at(): what counts of so much of the set and so much of the session.
-  Here count(int64_t set_tokens, int64_t session_tokens) const;
+  Here count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const;
 
   // Nodes said to hold the set, or something of the session: by exact residency and by placements. A node is
   // in only one of the two, but may be in both kinds.
@@ -76,8 +76,11 @@ class Resident {
   void look_up_chain(const Knowledge& knowledge, const PrefixKey& key);
   bool hold_anchor(const Knowledge& knowledge, const Hash128& anchor, int64_t tokens);
 
+  bool whole(NodeIndex node, int64_t set_tokens) const;
+
+  const LoadBook& loads_;
   RequestTokens tokens_;
-  int64_t whole_prefix_;  // from so many of the set's tokens on it counts as all there
+  int64_t whole_prefix_;  // tokens of the set, all there, less than one block of a node
   std::span<const Holder> set_exact_, set_shadow_, session_exact_, session_shadow_;
   absl::InlinedVector<Holder, 8> chain_;  // deepest first
 };

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "common/core/time.h"
+#include "gateway/route/expect.h"
 #include "gateway/route/least_loaded.h"
 #include "gateway/route/options.h"
 #include "gateway/route/view.h"
@@ -36,6 +37,7 @@ struct NodeReport {
   int64_t pending_prefill_tokens = 0;
   int64_t work_tokens_total = 0;  // computed since its start, prompt and answer tokens
   int64_t max_num_seqs = 0;       // its batch, at most
+  int64_t block_tokens = 0;       // of one KV block
   int64_t kv_tokens_total = 0;
   int64_t kv_tokens_free = 0;
 };
@@ -102,6 +104,11 @@ class LoadBook {
   double requests(NodeIndex node) const { return cached_[node].requests; }       // b, never below 0
   double pending_tokens(NodeIndex node) const { return cached_[node].pending; }  // p, never below 0
   double work_rate(NodeIndex node) const;                                        // w, tokens/s
+  // Caches hold whole blocks: of how many tokens there, by its reports or else the usual.
+  int64_t block_tokens(NodeIndex node) const {
+    const int64_t told = node < loads_.size() ? loads_[node].report.block_tokens : 0;
+    return told > 0 ? told : kBlockTokens;
+  }
   // Own, over all nodes.
   int64_t in_flight_total() const { return in_flight_total_; }
   int64_t pending_tokens_total() const { return pending_total_; }

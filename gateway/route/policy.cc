@@ -64,7 +64,8 @@ Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branc
   c.branch = branch;
   c.suspect = input.known.loads.suspect(node);
   c.overloaded = input.known.loads.full(node);
-  c.expect_cached = cached / kBlockTokens * kBlockTokens;
+  const int64_t block = input.known.loads.block_tokens(node);
+  c.expect_cached = cached / block * block;
   return c;
 }
 

@@ -12,7 +12,6 @@ using route::NodeState;
 
 namespace {
 
-// KV is told in blocks; what a block holds is not, so the default --block-size stands for it.
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
   out.running = report.running;
@@ -20,8 +19,9 @@ route::NodeReport node_report(const LoadReport& report) {
   out.pending_prefill_tokens = report.pending_prefill_tokens;
   out.work_tokens_total = report.work_tokens_total;
   out.max_num_seqs = report.max_num_seqs;
-  out.kv_tokens_total = report.kv_blocks_total * route::kBlockTokens;
-  out.kv_tokens_free = report.kv_blocks_free * route::kBlockTokens;
+  out.block_tokens = report.block_size > 0 ? report.block_size : route::kBlockTokens;
+  out.kv_tokens_total = report.kv_blocks_total * out.block_tokens;
+  out.kv_tokens_free = report.kv_blocks_free * out.block_tokens;
   return out;
 }
 

@@ -251,6 +251,7 @@ TEST_F(WorkerServerTest, TellsOfItself) {
   ASSERT_TRUE(load.ok());
   EXPECT_TRUE(load.value().ready);
   EXPECT_EQ(load.value().kv_blocks_total, 16384 / 16);
+  EXPECT_EQ(load.value().block_size, 16);
   EXPECT_FALSE(load.value().epoch.empty());
 }
 

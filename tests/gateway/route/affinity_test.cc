@@ -83,6 +83,29 @@ TEST(Affinity, ASessionCountsOnlyWhereItsWholePersonaIs) {
   EXPECT_GE(at(decision, 1)->miss, 2000 - 600 - 0.95 * 400);
 }
 
+// Of a persona of 700 tokens a node with blocks of 512 holds one block, of one of 400 none: still all of it
+// that can be there, so the conversation counts.
+TEST(Affinity, APersonaIsWholeByItsNodesOwnBlocks) {
+  Router router = router_over(cluster(2), options_of(Mode::kExact));
+  NodeReport report;
+  report.block_tokens = 512;
+  for (NodeIndex n = 0; n < 2; ++n) router.report(n, report, at_ms(0));
+  for (const int64_t prefix : {700, 400}) {
+    const PrefixKey k = key(static_cast<int>(prefix), static_cast<int>(prefix), prefix, 2000);
+    const ResidencyItem items[] = {{k.set, Held::kSet, prefix / 512 * 512},
+                                   {k.session, Held::kSession, 1536}};
+    ResidencyEvent event;
+    event.epoch = static_cast<uint64_t>(prefix);
+    event.items = items;
+    EXPECT_EQ(router.residency(0, event), FeedResult::kApplied);
+    const Decision decision = router.decide(k, "demo", at_ms(0));
+    EXPECT_EQ(decision.order[0].node, 0u);
+    EXPECT_EQ(decision.order[0].branch, Branch::kSession);
+    EXPECT_EQ(decision.order[0].miss, 2000 - 1536) << "nothing of it is lacking";
+    EXPECT_EQ(decision.order[0].expect_cached, 1536);
+  }
+}
+
 TEST(Affinity, NeverTheWholePromptIsCached) {
   Router router = router_over(cluster(1));
   serve_at(router, key(1, 7, 1000, 1000), 0, at_ms(0));
