@@ -15,7 +15,9 @@ namespace troupe {
 struct EchoedPrompt {
   std::string text;
   int64_t char_count = 0;
-  std::vector<int64_t> offsets;  // where each token begins in `text`, in characters; empty if not asked for
+  // Where each token begins in `text`, in characters (vLLM's and OpenAI's text_offset); empty if not asked
+  // for.
+  std::vector<int64_t> offsets;
 };
 
 // `text`: as the client wrote it; null where it sent ids, whose text is then shown with special tokens and

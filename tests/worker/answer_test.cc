@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
 #include "common/core/json.h"
 #include "common/core/sse.h"
 
@@ -171,6 +175,46 @@ TEST(Echo, OffsetsAreWhereTokensBegin) {
   EXPECT_EQ(from_ids.offsets, echo.offsets);
   EXPECT_EQ(from_ids.char_count, echo.offsets.back() + 10);  // <|im_end|>
   EXPECT_TRUE(echo_prompt(*tokenizer, &text, ids, false).offsets.empty());
+}
+
+// SentencePiece puts a space before a text, and transformers one before each stretch between special tokens.
+TEST(Echo, TheSpaceBeforeATextTakesNoRoom) {
+  std::ifstream file(TROUPE_SOURCE_DIR "/tests/fixtures/tokenizers/bpe.model", std::ios::binary);
+  const std::string model{std::istreambuf_iterator<char>(file), {}};
+  const bj::object config{{"bos_token", "<s>"}, {"add_bos_token", true}, {"eos_token", "</s>"}};
+  const auto loaded = Tokenizer::from_sentencepiece(model, config, "bpe.model");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const Tokenizer& tokenizer = **loaded;
+  for (const std::string text :
+       {"The clock maker", " with a space", "   with three", "é宋江 is here", "<0x41> "}) {
+    const auto ids = tokenizer.encode(text, true).value();
+    ASSERT_TRUE(tokenizer.is_special(ids.front()));
+    const auto offsets = echo_prompt(tokenizer, &text, ids, true).offsets;
+    ASSERT_EQ(offsets.size(), ids.size());
+    EXPECT_EQ(offsets[0], 0);
+    std::string before;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      // Whole characters before the token, and of those one that is not in the text.
+      int64_t chars = 0;
+      for (size_t at = 0; at < before.size(); ++chars) {
+        const auto lead = static_cast<unsigned char>(before[at]);
+        at += lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+        if (at > before.size()) break;
+      }
+      EXPECT_EQ(offsets[i], std::max<int64_t>(chars - 1, 0)) << text << ", token " << i;
+      before += tokenizer.token_bytes(ids[i], false);
+    }
+    EXPECT_EQ(before, " " + text);
+  }
+  const std::string text = "a clock</s>the maker";
+  const auto ids = tokenizer.encode(text, true).value();
+  const auto offsets = echo_prompt(tokenizer, &text, ids, true).offsets;
+  const size_t end = static_cast<size_t>(
+      std::find(ids.begin(), ids.end(), tokenizer.token_to_id("</s>").value()) - ids.begin());
+  ASSERT_LT(end + 1, ids.size());
+  EXPECT_EQ(offsets[end], 7);
+  EXPECT_EQ(offsets[end + 1], 11);
+  ASSERT_TRUE(tokenizer.token_bytes(ids[end + 1], false).starts_with(' '));
 }
 
 TEST(Echo, WhatATokenizerPutInTakesNoRoom) {
