@@ -40,6 +40,41 @@ size_t undecided_tail(std::string_view text, const std::vector<std::string>& sto
   return longest;
 }
 
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+struct Place {
+  int64_t bytes = 0, chars = 0;
+};
+
+// Where every byte that waited lies in the text that was made of them (of bytes that are part of a character:
+// where that begins), and then where they end. What is no character became one U+FFFD, or one a byte.
+std::vector<Place> places_of(std::string_view waited, std::string_view made) {
+  std::vector<Place> places;
+  Place at;
+  while (places.size() < waited.size()) {
+    const std::string_view rest = waited.substr(places.size());
+    const std::string_view text = made.substr(static_cast<size_t>(at.bytes));
+    const std::string_view character = text.substr(0, text.empty() ? 0 : first_utf8_part(text).size);
+    size_t count = 1;
+    const bool is_lost = character == kReplacement && !rest.starts_with(kReplacement);
+    if (is_lost) {
+      const bool one_each = text.substr(character.size()).starts_with(kReplacement);
+      count = one_each ? 1 : first_utf8_part(rest).size;
+    } else if (rest.starts_with(character)) {
+      count = std::max<size_t>(character.size(), 1);
+    } else {
+      // The character goes on with bytes of the token behind them.
+      places.resize(waited.size(), at);
+      break;
+    }
+    places.resize(places.size() + std::min(count, rest.size()), at);
+    at.bytes += static_cast<int64_t>(character.size());
+    at.chars += character.empty() ? 0 : 1;
+  }
+  places.push_back(at);
+  return places;
+}
+
 }  // namespace
 
 Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings)
@@ -47,7 +82,8 @@ Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> st
 
 Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings,
                          const Options& options)
-    : tokens_(tokenizer->stream(/*skip_special=*/true, options.at_start)),
+    : tokenizer_(tokenizer),
+      tokens_(tokenizer->stream(/*skip_special=*/true, options.at_start)),
       stop_strings_(std::move(stop_strings)),
       keeps_offsets_(options.keeps_offsets) {
   std::erase_if(stop_strings_, [](const std::string& stop) { return stop.empty(); });
@@ -55,17 +91,14 @@ Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> st
 
 std::string Detokenizer::push(int32_t id) {
   if (stopped_) return {};
-  if (keeps_offsets_) held_.push_back({made_bytes_, made_chars_});
-  add_text(tokens_->push(id));
+  if (keeps_offsets_) held_.push_back({.waits_from = waiting_.size()});
+  add_text(tokens_->push(id), tokenizer_->token_bytes(id, /*skip_special=*/true));
   return release(false);
 }
 
 std::string Detokenizer::finish() {
   if (stopped_) return {};
-  add_text(tokens_->finish());
-  for (HeldToken& token : held_) {
-    if (token.end_bytes < 0) token.end_bytes = made_bytes_;
-  }
+  add_text(tokens_->finish(), {});
   return release(true);
 }
 
@@ -85,23 +118,46 @@ std::string Detokenizer::release(bool at_end) {
   return safe;
 }
 
-// Tokens that were waiting did so for the first character that comes now; the last one may have brought more
-// than that, and may wait itself.
-void Detokenizer::add_text(const std::string& made) {
+// `last_bytes`: of the token just pushed; nothing at the end of all.
+void Detokenizer::add_text(const std::string& made, std::string_view last_bytes) {
   text_ += made;
   if (!keeps_offsets_) return;
-  const int64_t old_bytes = made_bytes_;
+  const bool holds_back = tokens_->holds_back();
+  if (made.empty() && holds_back) {
+    waiting_ += last_bytes;
+    return;
+  }
+  place_waiting(made);
   made_bytes_ += static_cast<int64_t>(made.size());
   made_chars_ += static_cast<int64_t>(count_code_points(made));
-  const bool holds_back = tokens_->holds_back();
-  if (made.empty() && holds_back) return;
+  waiting_.clear();
+  if (held_.empty() || held_.back().end_bytes >= 0) return;
+  if (holds_back) {
+    std::string text;
+    waiting_ = last_bytes;
+    take_valid_utf8(waiting_, text, /*at_end=*/false);
+    held_.back().waits_from = std::string::npos;
+  } else {
+    held_.back().end_bytes = made_bytes_;
+  }
+}
+
+// Tokens that waited have their text in `made`, and the last one begins behind it; it may wait itself.
+void Detokenizer::place_waiting(std::string_view made) {
+  const std::vector<Place> places = places_of(waiting_, made);
+  size_t end = waiting_.size();
   for (size_t i = held_.size(); i-- > 0 && held_[i].end_bytes < 0;) {
-    const bool is_last = i + 1 == held_.size();
-    if (!is_last) {
-      held_[i].end_bytes = std::min(old_bytes + 1, made_bytes_);
-    } else if (!holds_back) {
-      held_[i].end_bytes = made_bytes_;
+    HeldToken& token = held_[i];
+    const bool is_placed = token.waits_from == std::string::npos;
+    const size_t begin = is_placed ? 0 : token.waits_from;
+    if (!is_placed) {
+      token.begin_bytes = made_bytes_ + places[begin].bytes;
+      token.begin_chars = made_chars_ + places[begin].chars;
     }
+    // With the first byte of a character all of it is returned.
+    const bool is_last = i + 1 == held_.size();
+    if (!is_last) token.end_bytes = end > begin ? made_bytes_ + places[end - 1].bytes + 1 : token.begin_bytes;
+    end = begin;
   }
 }
 

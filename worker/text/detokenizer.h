@@ -43,12 +43,15 @@ class Detokenizer {
     int64_t begin_bytes = 0;
     int64_t begin_chars = 0;
     int64_t end_bytes = -1;  // -1: there may be text of it to come
+    size_t waits_from = 0;   // its first byte in waiting_, while it has no text; else all of it that is there
   };
 
   std::string release(bool at_end);
-  void add_text(const std::string& made);
+  void add_text(const std::string& made, std::string_view last_bytes);
+  void place_waiting(std::string_view made);
   void note_returned_text(size_t size, bool at_stop);
 
+  const Tokenizer* tokenizer_;
   std::unique_ptr<TokenStream> tokens_;
   std::vector<std::string> stop_strings_;
   std::string text_;  // valid text not yet sent (may begin a stop string)
@@ -58,6 +61,7 @@ class Detokenizer {
   int64_t made_bytes_ = 0, made_chars_ = 0;  // of valid text, returned or not
   int64_t returned_bytes_ = 0;
   std::deque<HeldToken> held_;
+  std::string waiting_;  // bytes of held tokens that are no text yet
   std::vector<int64_t> offsets_;
 };
 

@@ -33,6 +33,10 @@ StatusOr<std::string> text_line(const Tokenizer& tokenizer, const std::string& l
   std::vector<int32_t> ids;
   for (const bj::value& entry : value.get_array()) {
     TROUPE_ASSIGN_OR_RETURN(int32_t id, token_id(entry, absl::StrCat("[", ids.size(), "]")));
+    if (id >= tokenizer.vocab_size()) {
+      return invalid_argument(absl::StrCat("[", ids.size(), "]: token id ", id,
+                                           " is outside the vocabulary [0, ", tokenizer.vocab_size(), ")"));
+    }
     ids.push_back(id);
   }
   std::string literal;

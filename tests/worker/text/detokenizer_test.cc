@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "common/core/json.h"
@@ -200,8 +203,63 @@ TEST(Detokenizer, OffsetsOfBrokenAndShownAsNothingTokensComeAllTheSame) {
   Detokenizer detokenizer(&demo(), {}, {.keeps_offsets = true});
   for (int32_t id : ids) detokenizer.push(id);
   detokenizer.finish();
-  EXPECT_EQ(detokenizer.take_offsets(), (std::vector<int64_t>{0, 1, 1, 1, 1}));
+  EXPECT_EQ(detokenizer.take_offsets(), (std::vector<int64_t>{0, 1, 1, 1, 2}));
   EXPECT_TRUE(detokenizer.take_offsets().empty());
+}
+
+std::vector<int64_t> offsets_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                                std::string& text) {
+  Detokenizer detokenizer(&tokenizer, {}, {.keeps_offsets = true});
+  text.clear();
+  for (int32_t id : ids) text += detokenizer.push(id);
+  text += detokenizer.finish();
+  return detokenizer.take_offsets();
+}
+
+// tokenizer.json's ByteFallback holds a run of <0xNN> back to its end, SentencePiece a character.
+TEST(Detokenizer, OffsetsWithinARunOfByteTokens) {
+  std::string vocab = R"("a": 256, "▁b": 257)";
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[16];
+    std::snprintf(name, sizeof(name), R"(,"<0x%02X>": %d)", byte, byte);
+    vocab += name;
+  }
+  const auto json = Tokenizer::from_json(
+      R"({"model": {"type": "BPE", "vocab": {)" + vocab + R"(}, "merges": [], "byte_fallback": true},
+          "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+          "decoder": {"type": "Sequence", "decoders": [
+              {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+              {"type": "ByteFallback"}, {"type": "Fuse"}]}})",
+      "bytes.json");
+  ASSERT_TRUE(json.ok()) << json.status();
+  std::ifstream file(TROUPE_SOURCE_DIR "/tests/fixtures/tokenizers/bpe.model", std::ios::binary);
+  const auto spm =
+      Tokenizer::from_sentencepiece(std::string{std::istreambuf_iterator<char>(file), {}}, {}, "bpe.model");
+  ASSERT_TRUE(spm.ok()) << spm.status();
+  for (const Tokenizer* tokenizer : {json->get(), spm->get()}) {
+    const auto id = [&](int byte) {
+      char name[8];
+      std::snprintf(name, sizeof(name), "<0x%02X>", byte);
+      return *tokenizer->token_to_id(name);
+    };
+    const int32_t a = *tokenizer->token_to_id("a");
+    const auto with = [&](const std::string& bytes) {
+      std::vector<int32_t> ids{a};
+      for (const char byte : bytes) ids.push_back(id(static_cast<unsigned char>(byte)));
+      ids.insert(ids.end(), {a, a});
+      return ids;
+    };
+    std::string text;
+    EXPECT_EQ(offsets_of(*tokenizer, with("é宋江"), text),
+              (std::vector<int64_t>{0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5}));
+    EXPECT_EQ(text, "aé宋江aa");
+    EXPECT_EQ(offsets_of(*tokenizer, with("\xE5\xAE"), text), (std::vector<int64_t>{0, 1, 2, 3, 4}));
+    EXPECT_EQ(text, "a\uFFFD\uFFFDaa");
+    auto open = with("宋江");
+    open.resize(open.size() - 2);
+    EXPECT_EQ(offsets_of(*tokenizer, open, text), (std::vector<int64_t>{0, 1, 1, 1, 2, 2, 2}));
+    EXPECT_EQ(text, "a宋江");
+  }
 }
 
 }  // namespace detokenizer_test

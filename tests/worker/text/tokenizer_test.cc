@@ -284,6 +284,9 @@ TEST(TokenizeCommand, SaysWhichLineAndWhichArgumentIsWrong) {
   std::ostringstream out, err;
   EXPECT_EQ(tokenize_command({"--model", kDemoDir}, in, out, err), 1);
   EXPECT_THAT(err.str(), HasSubstr("line 2: expected a JSON string"));
+  std::istringstream ids("[2588]\n[1,4096]\n");
+  EXPECT_EQ(tokenize_command({"--model", kDemoDir, "--decode"}, ids, out, err), 1);
+  EXPECT_THAT(err.str(), HasSubstr("line 2: [1]: token id 4096 is outside the vocabulary [0, 4096)"));
   EXPECT_EQ(tokenize_command({"--modle", kDemoDir}, in, out, err), 2);
   EXPECT_EQ(tokenize_command({}, in, out, err), 2);
 }
