@@ -4,74 +4,118 @@
 
 namespace troupe::sim {
 
-namespace {
-
-// The last block of a prompt may be partial: it holds only its real tokens.
-int32_t tokens_of_block(const TraceRequest& request, size_t index) {
-  const int64_t begin = static_cast<int64_t>(index) * request.block_tokens;
-  return static_cast<int32_t>(std::min<int64_t>(request.block_tokens, request.input_tokens - begin));
-}
-
-}  // namespace
-
 PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
-  Hits hits;
   path_.clear();
-  bool all_seen = true, all_pooled = true, seen = true;
-  for (size_t i = 0; i < request.blocks.size(); ++i) {
-    const int32_t tokens = tokens_of_block(request, i);
-    const int32_t index = entry_of(request.blocks[i], tokens, seen);
-    all_seen = all_seen && seen;
-    all_pooled = all_pooled && entries_[static_cast<size_t>(index)].pooled;
-    hits.infinite += all_seen ? tokens : 0;
-    hits.pooled += all_pooled ? tokens : 0;
-    path_.push_back(index);
-  }
-  for (const uint64_t id : request.output_blocks) path_.push_back(entry_of(id, request.block_tokens, seen));
+  Walk walk;
+  const std::span<const uint64_t> blocks(request.blocks);
+  const size_t full =
+      std::min(blocks.size(), static_cast<size_t>(request.input_tokens / request.block_tokens));
+  follow(walk, blocks.first(full), request.block_tokens);
+  // The last block of a prompt may be partial: it holds only its real tokens, and the answer completes
+  // another one in its place.
+  Walk partial = walk;
+  follow(partial, blocks.subspan(full), request.input_tokens % request.block_tokens);
+  follow(walk, request.output_blocks, request.block_tokens);
   // Tail first, head last: a block is never older than what hangs on it.
   for (size_t i = path_.size(); i-- > 0;) touch(path_[i]);
   evict();
-  return hits;
+  return partial.hits;
 }
 
-int32_t PooledLru::entry_of(uint64_t id, int32_t tokens, bool& seen) {
-  const auto [found, inserted] = index_of_.try_emplace(id, static_cast<int32_t>(entries_.size()));
-  seen = !inserted;
-  if (inserted) entries_.push_back({.tokens = tokens});
-  return found->second;
+void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
+  while (!ids.empty()) {
+    const auto found = index_of_.find(key_of(walk.run, static_cast<uint32_t>(ids[0])));
+    if (found == index_of_.end()) {
+      add(walk, ids, tokens);
+      return;
+    }
+    int32_t index = found->second;
+    const std::vector<uint32_t>& known = run(index).ids;
+    const auto end = std::mismatch(known.begin(), known.end(), ids.begin(), ids.end(),
+                                   [](uint32_t a, uint64_t b) { return a == static_cast<uint32_t>(b); });
+    const auto count = static_cast<size_t>(end.first - known.begin());
+    if (count < known.size()) index = split(index, walk.run, count);
+    const int32_t pooled = run(index).pooled;
+    if (walk.all_seen) walk.hits.infinite += static_cast<int64_t>(count) * tokens;
+    if (walk.all_pooled) walk.hits.pooled += int64_t{pooled} * tokens;
+    walk.all_pooled = walk.all_pooled && static_cast<size_t>(pooled) == count;
+    walk.run = index;
+    path_.push_back(index);
+    ids = ids.subspan(count);
+  }
+}
+
+// Blocks never seen, behind the last run: on its end, where nothing else is.
+void PooledLru::add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
+  walk.all_seen = walk.all_pooled = false;
+  const bool extends = walk.run != kNone && run(walk.run).grows && run(walk.run).tokens == tokens;
+  if (!extends) {
+    if (walk.run != kNone) run(walk.run).grows = false;
+    const auto added = static_cast<int32_t>(runs_.size());
+    runs_.emplace_back().tokens = tokens;
+    index_of_[key_of(walk.run, static_cast<uint32_t>(ids[0]))] = added;
+    walk.run = added;
+    path_.push_back(added);
+  }
+  std::vector<uint32_t>& known = run(walk.run).ids;
+  for (const uint64_t id : ids) known.push_back(static_cast<uint32_t>(id));
+}
+
+// Makes the first `count` blocks of a run one of their own, which is returned; the rest keeps the index, for
+// that is what those behind it know it by.
+int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
+  const auto front_index = static_cast<int32_t>(runs_.size());
+  Run& front = runs_.emplace_back();
+  Run& back = run(index);
+  front.ids.assign(back.ids.begin(), back.ids.begin() + static_cast<std::ptrdiff_t>(count));
+  back.ids.erase(back.ids.begin(), back.ids.begin() + static_cast<std::ptrdiff_t>(count));
+  front.tokens = back.tokens;
+  front.grows = false;
+  index_of_[key_of(parent, front.ids[0])] = front_index;
+  index_of_[key_of(front_index, back.ids[0])] = index;
+  front.pooled = std::min(back.pooled, static_cast<int32_t>(count));
+  if (front.pooled == 0) return front_index;
+  back.pooled -= front.pooled;
+  // The front is the newer part.
+  front.newer = back.newer;
+  front.older = index;
+  (back.newer < 0 ? newest_ : run(back.newer).older) = front_index;
+  back.newer = front_index;
+  if (back.pooled == 0) unlink(index);
+  return front_index;
 }
 
 void PooledLru::touch(int32_t index) {
-  Entry& entry = entries_[static_cast<size_t>(index)];
-  if (entry.pooled) {
-    unlink(index);
-  } else {
-    entry.pooled = true;
-    tokens_ += entry.tokens;
-  }
+  Run& touched = run(index);
+  if (touched.pooled > 0) unlink(index);
+  const auto count = static_cast<int32_t>(touched.ids.size());
+  tokens_ += int64_t{count - touched.pooled} * touched.tokens;
+  touched.pooled = count;
   push_newest(index);
 }
 
 void PooledLru::unlink(int32_t index) {
-  const Entry& entry = entries_[static_cast<size_t>(index)];
-  (entry.newer < 0 ? newest_ : entries_[static_cast<size_t>(entry.newer)].older) = entry.older;
-  (entry.older < 0 ? oldest_ : entries_[static_cast<size_t>(entry.older)].newer) = entry.newer;
+  const Run& gone = run(index);
+  (gone.newer < 0 ? newest_ : run(gone.newer).older) = gone.older;
+  (gone.older < 0 ? oldest_ : run(gone.older).newer) = gone.newer;
 }
 
 void PooledLru::push_newest(int32_t index) {
-  Entry& entry = entries_[static_cast<size_t>(index)];
-  entry.newer = kNone;
-  entry.older = newest_;
-  (newest_ < 0 ? oldest_ : entries_[static_cast<size_t>(newest_)].newer) = index;
+  Run& added = run(index);
+  added.newer = kNone;
+  added.older = newest_;
+  (newest_ < 0 ? oldest_ : run(newest_).newer) = index;
   newest_ = index;
 }
 
 void PooledLru::evict() {
   while (capacity_tokens_ >= 0 && tokens_ > capacity_tokens_) {
-    const int32_t index = oldest_;
-    unlink(index);
-    entries_[static_cast<size_t>(index)].pooled = false;
-    tokens_ -= entries_[static_cast<size_t>(index)].tokens;
+    Run& last = run(oldest_);
+    const int64_t wanted = (tokens_ - capacity_tokens_ + last.tokens - 1) / last.tokens;
+    const auto count = static_cast<int32_t>(std::min<int64_t>(wanted, last.pooled));
+    last.pooled -= count;
+    tokens_ -= int64_t{count} * last.tokens;
+    if (last.pooled == 0) unlink(oldest_);
   }
 }
 

@@ -5,8 +5,13 @@
 // prefix before what hangs on it. Where KV memory is the limit (persona chat: the tails of live sessions
 // dwarf the personas) only the second means anything. Requests are taken as served at once, one after the
 // other.
+//
+// Ids are cumulative, so blocks form a tree, which is kept in runs: a request costs the few runs it goes
+// through, and a block seen costs four bytes.
 
 #include <cstdint>
+#include <deque>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -27,14 +32,31 @@ class PooledLru {
   int64_t tokens_held() const { return tokens_; }
 
  private:
-  // A block ever seen; what forgets nothing has them all, the pool those in its list.
-  struct Entry {
-    int32_t tokens = 0;
+  // A stretch of blocks that only ever came one after the other, so it is as long as can be: requests touch
+  // it whole, and what hangs on it hangs on its end. Of what forgets nothing it is all, of the pool the first
+  // `pooled` blocks; and those are in its list.
+  struct Run {
+    std::vector<uint32_t> ids;  // the low halves
+    int32_t tokens = 0;         // of a block
+    int32_t pooled = 0;
     int32_t newer = kNone, older = kNone;
-    bool pooled = false;
+    bool grows = true;  // nothing hangs on it
   };
   static constexpr int32_t kNone = -1;
-  int32_t entry_of(uint64_t id, int32_t tokens, bool& seen);
+  // Walking down a request's blocks.
+  struct Walk {
+    int32_t run = kNone;  // that ended last
+    bool all_pooled = true;
+    bool all_seen = true;
+    Hits hits;
+  };
+  Run& run(int32_t index) { return runs_[static_cast<size_t>(index)]; }
+  static uint64_t key_of(int32_t parent, uint32_t id) {
+    return uint64_t{static_cast<uint32_t>(parent)} << 32 | id;
+  }
+  void follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
+  void add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
+  int32_t split(int32_t index, int32_t parent, size_t count);
   void touch(int32_t index);
   void unlink(int32_t index);
   void push_newest(int32_t index);
@@ -42,9 +64,9 @@ class PooledLru {
 
   const int64_t capacity_tokens_;
   int64_t tokens_ = 0;
-  absl::flat_hash_map<uint64_t, int32_t> index_of_;
-  std::vector<Entry> entries_;
-  std::vector<int32_t> path_;  // scratch: a request's blocks, head first
+  absl::flat_hash_map<uint64_t, int32_t> index_of_;  // by key_of() the run before it and its first id
+  std::deque<Run> runs_;
+  std::vector<int32_t> path_;  // scratch: a request's runs, head first
   int32_t newest_ = kNone, oldest_ = kNone;
 };
 
