@@ -55,8 +55,6 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   }
 }
 
-// What is cached is closed under "the block before it" (leaves go first), so the end of the found blocks is
-// looked for from where it was last time: nearly always one or two look-ups, whatever the length.
 void BlockTables::look_up(ScheduledRequest& request) const {
   // The last id is computed even if its block is known: its logits are needed.
   const size_t block_size = static_cast<size_t>(options_.block_size);
@@ -65,10 +63,9 @@ void BlockTables::look_up(ScheduledRequest& request) const {
       request.scores_prompt
           ? 0
           : std::min(static_cast<size_t>(request.known_count - 1) / block_size, hashes.size());
-  size_t found = std::min(limit, static_cast<size_t>(request.look_found_count));
-  while (found > 0 && cache_.find(hashes[found - 1]) < 0) --found;
-  while (found < limit && cache_.find(hashes[found]) >= 0) ++found;
-  request.look_found_count = count_of(found);
+  request.look_found_count =
+      cache_.find_leading(std::span<const Hash128>(hashes).first(limit), request.look_found_count);
+  const auto found = static_cast<size_t>(request.look_found_count);
   request.look_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
   request.look_partial = {};
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
@@ -88,11 +85,12 @@ bool BlockTables::look_is_stale(const ScheduledRequest& request) const {
   return request.look_change_count != cache_.change_count();
 }
 
-int32_t BlockTables::unreferenced_count(const ScheduledRequest& request) const {
+int32_t BlockTables::unreferenced_found() const {
   // Whoever holds a block holds all before it, so the unreferenced ones are the last of those found.
   int32_t count = 0;
-  for (size_t i = static_cast<size_t>(request.look_found_count); i-- > 0; ++count) {
-    if (pool_.reference_count(cache_.find(request.block_hashes[i])) > 0) break;
+  while (count < count_of(found_.size()) &&
+         pool_.reference_count(found_[found_.size() - 1 - static_cast<size_t>(count)]) == 0) {
+    ++count;
   }
   return count;
 }
@@ -103,9 +101,14 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   // side.
   if (needed - request.look_found_count + reserve_count > available_count()) return false;
   look_up(request);
+  if (request.look_awaits) return false;
+  found_.clear();
+  if (request.look_found_count > 0) {
+    cache_.path_to(request.block_hashes[static_cast<size_t>(request.look_found_count) - 1], found_);
+  }
   const int32_t new_count = needed - request.look_found_count;
-  const int32_t spare_count = available_count() - reserve_count - new_count - unreferenced_count(request);
-  if (request.look_awaits || spare_count < 0) return false;
+  const int32_t spare_count = available_count() - reserve_count - new_count - unreferenced_found();
+  if (spare_count < 0) return false;
   // The original must stay until it is copied; where there is no room for both it is done without.
   PartialMatch& partial = request.look_partial;
   if (partial.count > 0 && spare_count == 0 && pool_.reference_count(partial.block) == 0) partial = {};
@@ -121,9 +124,9 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
 // The found ones, first of all: what is held is not evicted for those that are new.
 void BlockTables::take_blocks(ScheduledRequest& request, int32_t count) {
   request.blocks.reserve(static_cast<size_t>(count));
-  for (size_t i = 0; i < static_cast<size_t>(request.look_found_count); ++i) {
-    request.blocks.push_back(cache_.find(request.block_hashes[i]));
-    cache_.acquire(request.blocks.back(), request.user);
+  for (const BlockId block : found_) {
+    request.blocks.push_back(block);
+    cache_.acquire(block, request.user);
   }
   if (request.look_partial.count > 0) {
     request.copy_from = request.look_partial.block;
@@ -171,7 +174,8 @@ void BlockTables::cache_full_blocks(ScheduledRequest& request, int32_t from_coun
                                         .hash = hash,
                                         .parent = i == 0 ? request.salt : request.block_hashes[i - 1],
                                         .ids = ids_of(request, i * block_size, block_size),
-                                        .user = request.user});
+                                        .user = request.user,
+                                        .parent_block = i == 0 ? -1 : request.blocks[i - 1]});
     if (held == own) {
       name_block(request, i);
     } else {
@@ -220,7 +224,8 @@ void BlockTables::keep_tail(const ScheduledRequest& request) {
                       .hash = {},
                       .parent = full_count == 0 ? request.salt : request.block_hashes[full_count - 1],
                       .ids = std::span<const TokenId>(request.ids).subspan(full_count * block_size, rest),
-                      .user = request.user});
+                      .user = request.user,
+                      .parent_block = full_count == 0 ? -1 : request.blocks[full_count - 1]});
 }
 
 Status BlockTables::verify(std::span<ScheduledRequest* const> running) const {

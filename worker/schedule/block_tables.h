@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/core/status.h"
 #include "worker/schedule/batch.h"
@@ -61,7 +62,7 @@ class BlockTables {
   Status verify(std::span<ScheduledRequest* const> running) const;
 
  private:
-  int32_t unreferenced_count(const ScheduledRequest& request) const;
+  int32_t unreferenced_found() const;
   BlockId take_block();
   void take_blocks(ScheduledRequest& request, int32_t count);
   void name_block(const ScheduledRequest& request, size_t index);
@@ -72,6 +73,7 @@ class BlockTables {
   BlockPool pool_;
   Residency residency_;
   PrefixCache cache_;
+  std::vector<BlockId> found_;  // scratch: those that the request to be admitted shares, head first
 };
 
 }  // namespace troupe

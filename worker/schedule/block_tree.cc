@@ -6,45 +6,50 @@
 namespace troupe {
 
 BlockTree::BlockTree(int32_t block_count, int32_t block_size)
-    : block_size_(static_cast<size_t>(block_size)), nodes_(static_cast<size_t>(block_count)) {}
+    : block_size_(static_cast<size_t>(block_size)),
+      nodes_(static_cast<size_t>(block_count)),
+      by_hash_(block_count) {}
 
 std::span<const TokenId> BlockTree::ids_of(BlockId block) const {
   return {ids_.data() + static_cast<size_t>(block) * block_size_, static_cast<size_t>(node(block).id_count)};
 }
 
-BlockId BlockTree::find(Hash128 hash) const {
-  const auto it = by_hash_.find(hash);
-  return it == by_hash_.end() ? -1 : it->second;
-}
-
 BlockId BlockTree::first_child_of(Hash128 parent) const {
   const BlockId block = find(parent);
   if (block >= 0) return node(block).first_child;
-  const auto it = roots_.find(parent);
-  return it == roots_.end() ? -1 : it->second;
+  const auto it = root_by_name_.find(parent);
+  return it == root_by_name_.end() ? -1 : roots_[static_cast<size_t>(it->second)].first_child;
 }
 
-BlockId& BlockTree::first_sibling(const BlockNode& n) {
-  return n.parent >= 0 ? node(n.parent).first_child : roots_[n.parent_hash];
+int32_t BlockTree::find_or_add_root(Hash128 name) {
+  const auto [found, added] = root_by_name_.try_emplace(name, static_cast<int32_t>(roots_.size()));
+  if (!added) return found->second;
+  if (free_roots_.empty()) {
+    roots_.emplace_back();
+  } else {
+    found->second = free_roots_.back();
+    free_roots_.pop_back();
+  }
+  roots_[static_cast<size_t>(found->second)].name = name;
+  return found->second;
 }
 
-void BlockTree::add(BlockId block, Hash128 hash, Hash128 parent, std::span<const TokenId> ids) {
-  BlockNode& n = node(block);
+void BlockTree::add(const NewBlock& block) {
+  BlockNode& n = node(block.block);
   n = BlockNode{};
-  n.hash = hash;
-  n.parent_hash = parent;
-  n.parent = find(parent);
-  n.id_count = static_cast<int32_t>(ids.size());
+  n.hash = block.hash;
+  n.parent = block.parent_block >= 0 ? block.parent_block : find(block.parent);
+  n.depth = n.parent >= 0 ? node(n.parent).depth + 1 : 0;
+  if (n.parent < 0) n.parent = as_parent(find_or_add_root(block.parent));
+  n.id_count = static_cast<uint32_t>(block.ids.size()) & 0xfffff;
   // Memory for ids only where there are any.
-  if (!ids.empty() && ids_.empty()) ids_.resize(nodes_.size() * block_size_);
-  std::copy(ids.begin(), ids.end(), ids_.data() + static_cast<size_t>(block) * block_size_);
-  if (!n.is_tail()) by_hash_[hash] = block;
-  if (n.parent < 0) roots_.try_emplace(n.parent_hash, -1);
+  if (!block.ids.empty() && ids_.empty()) ids_.resize(nodes_.size() * block_size_);
+  std::copy(block.ids.begin(), block.ids.end(), ids_.data() + static_cast<size_t>(block.block) * block_size_);
+  if (!n.is_tail()) by_hash_.add(n.hash, block.block);
   BlockId& first = first_sibling(n);
   n.next_sibling = first;
-  if (first >= 0) node(first).previous_sibling = block;
-  first = block;
-  if (n.parent >= 0) ++node(n.parent).child_count;
+  if (first >= 0) node(first).previous_sibling = block.block;
+  first = block.block;
   ++size_;
 }
 
@@ -55,10 +60,12 @@ void BlockTree::remove(BlockId block) {
     node(n.previous_sibling).next_sibling = n.next_sibling;
   } else {
     first_sibling(n) = n.next_sibling;
-    if (n.parent < 0 && n.next_sibling < 0) roots_.erase(n.parent_hash);
+    if (n.parent < 0 && n.next_sibling < 0) {
+      root_by_name_.erase(root_of(n).name);
+      free_roots_.push_back(-1 - n.parent);
+    }
   }
-  if (n.parent >= 0) --node(n.parent).child_count;
-  if (!n.is_tail()) by_hash_.erase(n.hash);
+  if (!n.is_tail()) by_hash_.remove(n.hash, block);
   --size_;
 }
 
@@ -68,44 +75,53 @@ Status BlockTree::verify_node(BlockId block, const BlockPool& pool) const {
     return absl::InternalError("cached block " + std::to_string(block) + " " + what);
   };
   if (!n.is_tail() && find(n.hash) != block) return wrong("is not the one its hash names");
-  if (n.is_tail() && (n.child_count > 0 || n.id_count >= static_cast<int32_t>(block_size_))) {
+  if (n.is_tail() && (!n.is_leaf() || n.id_count >= block_size_)) {
     return wrong("is a tail with children, or full");
   }
-  if (n.parent != find(n.parent_hash)) return wrong("has another parent than its hash says");
   if (n.parent >= 0 && !pool.is_cached(n.parent)) return wrong("has a parent that is not cached");
+  if (n.depth != (n.parent >= 0 ? node(n.parent).depth + 1 : 0))
+    return wrong("has not its parent's depth + 1");
   if (pool.reference_count(block) > 0 && n.parent >= 0 && pool.reference_count(n.parent) == 0) {
     return wrong("is in use but its parent is not");
   }
-  int32_t child_count = 0;
   for (BlockId child = n.first_child, before = -1; child >= 0; child = node(child).next_sibling) {
-    if (node(child).parent != block || node(child).previous_sibling != before) {
+    if (node(child).parent != block || node(child).previous_sibling != before || !pool.is_cached(child)) {
       return wrong("has a broken list of children");
     }
     before = child;
-    if (++child_count > n.child_count) break;
   }
-  if (child_count != n.child_count) return wrong("has another number of children than it says");
   return absl::OkStatus();
 }
 
 Status BlockTree::verify(const BlockPool& pool) const {
-  int32_t cached_count = 0, parentless_count = 0, root_count = 0;
+  int32_t cached_count = 0, parentless_count = 0, listed_count = 0;
   for (BlockId block = 0; block < pool.total_count(); ++block) {
     if (!pool.is_cached(block)) continue;
     ++cached_count;
     parentless_count += node(block).parent < 0;
     TROUPE_RETURN_IF_ERROR(verify_node(block, pool));
+    for (BlockId child = node(block).first_child; child >= 0; child = node(child).next_sibling)
+      ++listed_count;
   }
-  for (const auto& [hash, first] : roots_) {
-    for (BlockId child = first; child >= 0 && root_count <= cached_count; child = node(child).next_sibling) {
-      ++root_count;
-      if (node(child).parent >= 0 || node(child).parent_hash != hash || !pool.is_cached(child)) {
+  if (cached_count != size_ || listed_count + parentless_count != cached_count) {
+    return absl::InternalError("the prefix cache has lost count of its blocks");
+  }
+  return verify_roots(pool, parentless_count);
+}
+
+Status BlockTree::verify_roots(const BlockPool& pool, int32_t parentless_count) const {
+  int32_t listed_count = 0;
+  for (const auto& [name, root] : root_by_name_) {
+    BlockId child = roots_[static_cast<size_t>(root)].first_child;
+    for (; child >= 0 && listed_count <= parentless_count; child = node(child).next_sibling) {
+      ++listed_count;
+      if (node(child).parent != as_parent(root) || !pool.is_cached(child)) {
         return absl::InternalError("block " + std::to_string(child) + " is in a list of roots by mistake");
       }
     }
   }
-  if (cached_count != size_ || root_count != parentless_count) {
-    return absl::InternalError("the prefix cache has lost count of its blocks");
+  if (listed_count != parentless_count || root_by_name_.size() + free_roots_.size() != roots_.size()) {
+    return absl::InternalError("the prefix cache has lost count of its roots");
   }
   return absl::OkStatus();
 }

@@ -11,32 +11,35 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/core/block_hash.h"
 #include "common/core/status.h"
+#include "worker/schedule/block_index.h"
 #include "worker/schedule/block_pool.h"
 
 namespace troupe {
 
-struct BlockNode {
+// A line of memory: a request goes through all of its blocks when it comes and when it ends.
+struct alignas(64) BlockNode {
   Hash128 hash;         // zero: a tail, partly filled and never with children
-  Hash128 parent_hash;  // names the sibling list where there is no parent block
-  BlockId parent = -1;  // -1: root
+  BlockId parent = -1;  // below zero: none, it hangs on a root
   BlockId first_child = -1;
   BlockId previous_sibling = -1;  // younger
   BlockId next_sibling = -1;
-  int32_t child_count = 0;
-  int32_t id_count = 0;
+  int32_t depth = 0;  // blocks before it
 
   // The cache's own, for its choice of whom to evict.
+  uint32_t user = 0;        // the last one, shortened
   uint64_t idle_since = 0;  // ticks; while unreferenced
-  uint64_t user = 0;        // the last one
   uint64_t used_at = 0;     // ticks
   float interval = 0;       // usual ticks between two uses; 0: used once
-  uint8_t use_count = 1;    // saturating
-  bool shared = false;      // by more than one user
-  bool returning = false;   // its user came back for it, or for the block before it
-  bool listed = false;      // among the leaves that may be evicted
+  uint32_t id_count : 20 = 0;
+  uint32_t use_count : 8 = 1;  // saturating
+  bool shared : 1 = false;     // by more than one user
+  bool returning : 1 = false;  // its user came back for it, or for the block before it
+  bool listed : 1 = false;     // among the leaves that may be evicted
 
   bool is_tail() const { return hash.is_zero(); }
+  bool is_leaf() const { return first_child < 0; }
 };
+static_assert(sizeof(BlockNode) == 64);
 
 class BlockTree {
  public:
@@ -45,13 +48,22 @@ class BlockTree {
   BlockNode& node(BlockId block) { return nodes_[static_cast<size_t>(block)]; }
   const BlockNode& node(BlockId block) const { return nodes_[static_cast<size_t>(block)]; }
   std::span<const TokenId> ids_of(BlockId block) const;
-  BlockId find(Hash128 hash) const;
+  BlockId find(Hash128 hash) const {
+    return by_hash_.find(hash, [&](BlockId block) { return node(block).hash == hash; });
+  }
   // The youngest child of a block, or of a root that is only a name.
   BlockId first_child_of(Hash128 parent) const;
   int32_t size() const { return size_; }
 
+  struct NewBlock {
+    BlockId block = -1;
+    Hash128 hash;
+    Hash128 parent;             // of the block before it; what names no block is a root
+    BlockId parent_block = -1;  // that block where it is known; else it is looked for
+    std::span<const TokenId> ids;
+  };
   // REQUIRES: `block` is not in the tree, no other block has its hash, and `ids` fit a block.
-  void add(BlockId block, Hash128 hash, Hash128 parent, std::span<const TokenId> ids);
+  void add(const NewBlock& block);
   // REQUIRES: it has no children.
   void remove(BlockId block);
 
@@ -59,14 +71,28 @@ class BlockTree {
   Status verify(const BlockPool& pool) const;
 
  private:
-  BlockId& first_sibling(const BlockNode& n);
+  // What blocks without a parent hang on: a name, for as long as some do.
+  struct Root {
+    Hash128 name;
+    BlockId first_child = -1;
+  };
+  // How a block's parent names the root instead.
+  static BlockId as_parent(int32_t root) { return -1 - root; }
+  Root& root_of(const BlockNode& n) { return roots_[static_cast<size_t>(-1 - n.parent)]; }
+  int32_t find_or_add_root(Hash128 name);
+  BlockId& first_sibling(const BlockNode& n) {
+    return n.parent >= 0 ? node(n.parent).first_child : root_of(n).first_child;
+  }
+  Status verify_roots(const BlockPool& pool, int32_t parentless_count) const;
   Status verify_node(BlockId block, const BlockPool& pool) const;
 
   size_t block_size_;
   std::vector<BlockNode> nodes_;
   std::vector<TokenId> ids_;  // (blocks, block_size), or none at all
-  absl::flat_hash_map<Hash128, BlockId> by_hash_;
-  absl::flat_hash_map<Hash128, BlockId> roots_;  // first child of each root
+  BlockIndex by_hash_;
+  std::vector<Root> roots_;
+  std::vector<int32_t> free_roots_;
+  absl::flat_hash_map<Hash128, int32_t> root_by_name_;
   int32_t size_ = 0;
 };
 

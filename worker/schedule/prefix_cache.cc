@@ -34,7 +34,8 @@ namespace {
 
 // The usual time between uses: the mean of the last eight or so.
 void add_use(BlockNode& n, uint64_t ticks) {
-  n.interval += (static_cast<float>(ticks) - n.interval) / static_cast<float>(std::min<int>(n.use_count, 8));
+  n.interval +=
+      (static_cast<float>(ticks) - n.interval) / static_cast<float>(std::min<uint32_t>(n.use_count, 8));
   if (n.use_count < 255) ++n.use_count;
 }
 
@@ -52,14 +53,18 @@ struct PrefixCache::Impl {
   void list(BlockId block);
   void unlist(BlockId block);
   void list_if_leaf(BlockId block) {
-    if (tree.node(block).child_count == 0 && pool->reference_count(block) == 0) list(block);
+    if (tree.node(block).is_leaf() && pool->reference_count(block) == 0) list(block);
   }
   IdleClass class_of(const BlockNode& n) const {
     if (n.shared) return value.shared_class(static_cast<double>(n.interval));
     return n.returning ? kReturningClass : kNewClass;
   }
-  void count_use(BlockNode& n, uint64_t user, bool was_idle);
-  void recall(BlockNode& n, uint64_t user);
+  bool holds(Hash128 hash, int32_t depth) const {
+    const BlockId block = tree.find(hash);
+    return block >= 0 && tree.node(block).depth == depth;
+  }
+  void count_use(BlockNode& n, uint32_t user, bool was_idle);
+  void recall(BlockNode& n, uint32_t user);
   void learn();
   void drop_covered_tails(Hash128 parent, std::span<const TokenId> by);
   void drop(BlockId block);
@@ -88,6 +93,35 @@ BlockId PrefixCache::find(Hash128 hash) const {
   return impl_->tree.find(hash);
 }
 
+int32_t PrefixCache::find_leading(std::span<const Hash128> hashes, int32_t guess) const {
+  auto low = int32_t{0}, high = static_cast<int32_t>(hashes.size());  // so many are held; so many at most
+  const auto holds = [&](int32_t index) { return impl_->holds(hashes[static_cast<size_t>(index)], index); };
+  if (guess > 0 && guess <= high) {
+    if (!holds(guess - 1)) {
+      high = guess - 1;
+    } else {
+      low = guess;
+      if (low < high && !holds(low)) return low;
+    }
+  }
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (holds(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+void PrefixCache::path_to(Hash128 hash, std::vector<BlockId>& out) const {
+  BlockId block = impl_->tree.find(hash);
+  const size_t begin = out.size();
+  out.resize(begin + static_cast<size_t>(impl_->tree.node(block).depth) + 1);
+  for (size_t i = out.size(); i-- > begin; block = impl_->tree.node(block).parent) out[i] = block;
+}
+
 PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids) const {
   PartialMatch best;
   BlockId child = impl_->tree.first_child_of(parent);
@@ -106,7 +140,7 @@ void PrefixCache::acquire(BlockId block, uint64_t user) {
   const bool was_idle = c.pool->reference_count(block) == 0;
   if (was_idle && !n.is_tail()) c.value.record_hit(c.class_of(n), c.now - n.idle_since);
   if (n.listed) c.unlist(block);
-  c.count_use(n, user, was_idle);
+  c.count_use(n, static_cast<uint32_t>(user), was_idle);
   c.pool->add_reference(block);
 }
 
@@ -117,7 +151,7 @@ BlockId PrefixCache::insert(const Block& block) {
   ++c.change_count;
   c.drop_covered_tails(block.parent, block.ids);
   c.add_node(block);
-  c.recall(c.tree.node(block.block), block.user);
+  c.recall(c.tree.node(block.block), static_cast<uint32_t>(block.user));
   return block.block;
 }
 
@@ -152,9 +186,9 @@ int32_t PrefixCache::evict(int32_t count) {
     if (!n.is_tail()) {
       c.evicted.add({.key = EvictedBlocks::key_of(n.hash),
                      .idle_since = n.idle_since,
-                     .user = static_cast<uint32_t>(n.user),
+                     .user = n.user,
                      .interval = n.interval,
-                     .use_count = n.use_count,
+                     .use_count = static_cast<uint8_t>(n.use_count),
                      .returning = n.returning,
                      .shared = n.shared,
                      .idle_class = c.class_of(n)});
@@ -199,9 +233,9 @@ const PrefixCache::Counts& PrefixCache::counts() const {
 // ---------------------------------------------------------------- the leaves and their worth
 
 void PrefixCache::Impl::add_node(const Block& block) {
-  tree.add(block.block, block.hash, block.parent, block.ids);
+  tree.add({block.block, block.hash, block.parent, block.parent_block, block.ids});
   BlockNode& n = tree.node(block.block);
-  n.user = block.user;
+  n.user = static_cast<uint32_t>(block.user);
   n.used_at = now;
   // What a returning session adds to its own is as likely to be wanted again.
   if (n.parent >= 0) {
@@ -224,7 +258,7 @@ void PrefixCache::Impl::unlist(BlockId block) {
 }
 
 // REQUIRES: not listed, since its class may change.
-void PrefixCache::Impl::count_use(BlockNode& n, uint64_t user, bool was_idle) {
+void PrefixCache::Impl::count_use(BlockNode& n, uint32_t user, bool was_idle) {
   if (user != n.user) {
     n.user = user;
     n.shared = true;
@@ -236,11 +270,11 @@ void PrefixCache::Impl::count_use(BlockNode& n, uint64_t user, bool was_idle) {
 }
 
 // A block that was evicted and is still remembered is not new.
-void PrefixCache::Impl::recall(BlockNode& n, uint64_t user) {
+void PrefixCache::Impl::recall(BlockNode& n, uint32_t user) {
   const auto known = evicted.take(n.hash);
   if (!known) return;
   value.record_hit(known->idle_class, now - known->idle_since);
-  const bool same_user = known->user == static_cast<uint32_t>(user);
+  const bool same_user = known->user == user;
   n.returning = n.returning || known->returning || same_user;
   n.shared = known->shared || !same_user;
   n.interval = known->interval;
@@ -273,6 +307,7 @@ void PrefixCache::Impl::learn() {
 
 // Tails that say no more than the sibling to come does.
 void PrefixCache::Impl::drop_covered_tails(Hash128 parent, std::span<const TokenId> by) {
+  if (by.empty()) return;  // no ids, no tails
   BlockId child = tree.first_child_of(parent);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i) {
     const BlockId next = tree.node(child).next_sibling;
@@ -326,7 +361,7 @@ Status PrefixCache::Impl::verify_leaves() const {
   }
   for (BlockId block = 0; block < pool->total_count(); ++block) {
     if (!pool->is_cached(block)) continue;
-    const bool evictable = pool->reference_count(block) == 0 && tree.node(block).child_count == 0;
+    const bool evictable = pool->reference_count(block) == 0 && tree.node(block).is_leaf();
     if (evictable != tree.node(block).listed) {
       return absl::InternalError("block " + std::to_string(block) + " is wrongly in or out of the leaves");
     }

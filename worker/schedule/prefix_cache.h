@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/core/block_hash.h"
 #include "common/core/status.h"
@@ -32,6 +33,7 @@ class PrefixCache {
     Hash128 parent;                // hash of the block before it; what names no block is a root (a salt)
     std::span<const TokenId> ids;  // block_size of them, or none; of a tail: fewer, at least one
     uint64_t user = 0;
+    BlockId parent_block = -1;  // the block before it where the caller knows it; else it is looked for
   };
   struct Counts {
     int64_t evicted = 0;         // blocks
@@ -40,6 +42,11 @@ class PrefixCache {
 
   // The full block that holds `hash`'s KV, or -1. Does not touch recency.
   BlockId find(Hash128 hash) const;
+  // How many of the leading `hashes`, which are a chain, are held: what is held is closed under "the block
+  // before it". `guess`: the answer of the last time; near it the search is short.
+  int32_t find_leading(std::span<const Hash128> hashes, int32_t guess) const;
+  // The block of `hash` behind all before it, head first; appends. REQUIRES: it is held.
+  void path_to(Hash128 hash, std::vector<BlockId>& out) const;
   // A child of `parent` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
   // common among the kCandidatesMax youngest; block -1 where there is none.
   PartialMatch find_partial(Hash128 parent, std::span<const TokenId> ids) const;
