@@ -72,7 +72,7 @@ void BlockTables::look_up(ScheduledRequest& request) const {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
     request.look_partial = cache_.find_partial(found == 0 ? request.salt : hashes[found - 1],
-                                               ids.subspan(found * block_size, rest));
+                                               ids.subspan(found * block_size, rest), worth_copying());
   }
   request.look_change_count = cache_.change_count();
 }

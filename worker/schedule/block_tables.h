@@ -3,6 +3,7 @@
 // The KV memory of requests: which blocks a request gets, shares, waits for and gives back. Stands between
 // the scheduler (who runs) and BlockPool + PrefixCache (what a block is). Pure; not thread-safe.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -62,6 +63,9 @@ class BlockTables {
   Status verify(std::span<ScheduledRequest* const> running) const;
 
  private:
+  // Tokens in common from which a copy of a block is cheaper than to compute them: fewer may be chance, and
+  // the original must stay for so long.
+  int32_t worth_copying() const { return std::max(1, options_.block_size / 4); }
   int32_t unreferenced_found() const;
   BlockId take_block();
   void take_blocks(ScheduledRequest& request, int32_t count);

@@ -122,14 +122,15 @@ void PrefixCache::path_to(Hash128 hash, std::vector<BlockId>& out) const {
   for (size_t i = out.size(); i-- > begin; block = impl_->tree.node(block).parent) out[i] = block;
 }
 
-PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids) const {
+PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids,
+                                       int32_t count_min) const {
   PartialMatch best;
   BlockId child = impl_->tree.first_child_of(parent);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = impl_->tree.node(child).next_sibling) {
     const auto known = impl_->tree.ids_of(child);
     const auto end = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
     const auto count = static_cast<int32_t>(end - ids.begin());
-    if (count > best.count) best = {child, count};
+    if (count >= count_min && count > best.count) best = {child, count};
   }
   return best;
 }
@@ -157,7 +158,7 @@ BlockId PrefixCache::insert(const Block& block) {
 
 void PrefixCache::insert_tail(const Block& block) {
   Impl& c = *impl_;
-  if (find_partial(block.parent, block.ids).count == static_cast<int32_t>(block.ids.size())) return;
+  if (find_partial(block.parent, block.ids, static_cast<int32_t>(block.ids.size())).block >= 0) return;
   c.drop_covered_tails(block.parent, block.ids);
   c.add_node(block);
 }

@@ -48,8 +48,8 @@ class PrefixCache {
   // The block of `hash` behind all before it, head first; appends. REQUIRES: it is held.
   void path_to(Hash128 hash, std::vector<BlockId>& out) const;
   // A child of `parent` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
-  // common among the kCandidatesMax youngest; block -1 where there is none.
-  PartialMatch find_partial(Hash128 parent, std::span<const TokenId> ids) const;
+  // common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
+  PartialMatch find_partial(Hash128 parent, std::span<const TokenId> ids, int32_t count_min) const;
   // Takes a reference on a found block (leaves the evictable set).
   void acquire(BlockId block, uint64_t user);
   // A computed block enters under its hash. If the hash is already held by another block the duplicate is not

@@ -126,15 +126,16 @@ TEST(PrefixCache, FindsTheTailThatSharesMostIds) {
     EXPECT_EQ(cache.size(), 2);
   }
   const std::vector<TokenId> wanted{50, 51, 7, 8};
-  EXPECT_EQ(cache.find_partial(key(1), wanted).count, 2);
-  EXPECT_EQ(cache.find_partial(key(1), std::span(wanted).first(1)).count, 1);
-  EXPECT_EQ(cache.find_partial(key(1), std::span(wanted).last(2)).block, -1);
-  EXPECT_EQ(cache.find_partial(key(9), wanted).block, -1);
+  EXPECT_EQ(cache.find_partial(key(1), wanted, 1).count, 2);
+  EXPECT_EQ(cache.find_partial(key(1), std::span(wanted).first(1), 1).count, 1);
+  EXPECT_EQ(cache.find_partial(key(1), std::span(wanted).last(2), 1).block, -1);
+  EXPECT_EQ(cache.find_partial(key(9), wanted, 1).block, -1);
+  EXPECT_EQ(cache.find_partial(key(1), wanted, 3).block, -1);
   // A full block that begins so takes the tail's place; a part of it is found as well.
   const BlockId full = pool.allocate();
   cache.insert(block_of(50, 1, full));
   EXPECT_EQ(cache.size(), 2);
-  EXPECT_EQ(cache.find_partial(key(1), wanted).block, full);
+  EXPECT_EQ(cache.find_partial(key(1), wanted, 1).block, full);
   cache.release(full);
   cache.release(parent);
   EXPECT_EQ(cache.evict(8), 2);
@@ -149,13 +150,13 @@ TEST(PrefixCache, TailsOfARootAreFoundAndForgotten) {
   const BlockId tail = pool.allocate();
   cache.insert_tail({tail, {}, key(77), ids, 1});
   cache.release(tail);
-  EXPECT_EQ(cache.find_partial(key(77), ids).block, tail);
-  EXPECT_EQ(cache.find_partial(key(78), ids).block, -1);  // another salt
+  EXPECT_EQ(cache.find_partial(key(77), ids, 1).block, tail);
+  EXPECT_EQ(cache.find_partial(key(78), ids, 1).block, -1);  // another salt
   cache.acquire(tail, 2);
   EXPECT_EQ(cache.evict(1), 0);
   cache.release(tail);
   EXPECT_EQ(cache.evict(1), 1);
-  EXPECT_EQ(cache.find_partial(key(77), ids).block, -1);
+  EXPECT_EQ(cache.find_partial(key(77), ids, 1).block, -1);
   EXPECT_TRUE(cache.verify().ok());
 }
 

@@ -107,6 +107,40 @@ TEST(SchedulerCache, WithoutPrefixCachingNothingIsKept) {
   EXPECT_EQ(driver.scheduler.stats().prefix_query_tokens_total, 0);
 }
 
+// A block of a stranger's is not worth copying for the one token that both happen to begin with.
+TEST(SchedulerCache, AFewTokensInCommonAreNotWorthACopy) {
+  SchedulerConfig config = config_of(16);
+  config.block_size = 16;
+  for (int common = 1; common <= 8; ++common) {
+    Driver driver(config);
+    ASSERT_TRUE(driver.add(1, tokens_from(0, 40), 1).ok());
+    driver.run_until_idle();
+    ASSERT_TRUE(driver.add(2, joined(tokens_from(0, 16 + common), tokens_from(500, 20)), 1).ok());
+    EXPECT_EQ(driver.scheduler.plan(TimePoint{}).copies.size(), common < 4 ? 0u : 1u) << common;
+    EXPECT_EQ(driver.scheduler.cached_count(2), common < 4 ? 16 : 16 + common);
+    driver.scheduler.abandon();
+    driver.run_until_idle();
+  }
+}
+
+// A simulator's requests come with the hashes of their blocks.
+TEST(SchedulerCache, WithoutPrefixCachingNothingIsAnnounced) {
+  SchedulerConfig config = config_of(64);
+  config.enable_prefix_caching = false;
+  Driver driver(config);
+  for (RequestId id = 1; id <= 2; ++id) {
+    NewRequest request;
+    request.id = id;
+    request.prompt_count = 20;
+    request.max_new_count = 3;
+    for (uint64_t i = 0; i < 5; ++i) request.block_hashes.push_back({1, i + 1});
+    ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+  }
+  for (int step = 0; step < 4; ++step) driver.step();  // verifies
+  driver.run_until_idle();
+  EXPECT_EQ(driver.finished, (std::vector<RequestId>{1, 2}));
+}
+
 TEST(SchedulerCache, SixtyFourColdRequestsComputeTheirPersonaOnce) {
   SchedulerConfig config = config_of(2000);
   config.max_num_batched_tokens = 96;
