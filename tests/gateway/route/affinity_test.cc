@@ -122,6 +122,17 @@ TEST(Affinity, PendingTokensWeighAFifteenth) {
   EXPECT_EQ(decision.order[0].node, 1u);
 }
 
+// On a fleet where few sets have been seen yet, each has a large share: no reason to compute one again where
+// nobody waits for anything.
+TEST(Affinity, AnIdleFleetGrowsNoCopies) {
+  Router router = router_over(cluster(8));
+  for (int set = 0; set < 4; ++set) serve_at(router, key(set, set, 230, 240), set, at_ms(set));
+  ASSERT_GT(router.decide(key(0, 9, 230, 240), "demo", at_ms(10)).order[0].expect_cached, 0);
+  for (int i = 0; i < 2; ++i) router.sent(key(-1, -1, 0, 1), "demo", to(0), at_ms(11));  // it is at work
+  const Decision next = router.decide(key(0, 0, 230, 290), "demo", at_ms(12));
+  EXPECT_EQ(next.order[0].node, 0u) << branch_name(next.order[0].branch);
+}
+
 // A few queued prefills push nobody off his node: the whole point of the small weight.
 TEST(Affinity, AFewQueuedPrefillsDoNotMoveAConversation) {
   Router router = router_over(cluster(8));
