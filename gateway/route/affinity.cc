@@ -163,7 +163,7 @@ class AffinityPolicy::Choice {
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
     if (hot_ && lacking > in_.known.loads.block_tokens(node))
-      c.miss -= options_.hot_discount * static_cast<double>(lacking);
+      c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
     c.load = in_.known.loads.cost(means_, node);
     if (!by_plan_ && options_.gateways > 1 && here.cached <= options_.noise_common_tokens)
       c.noise = options_.noise_tokens * random_.unit();

@@ -215,18 +215,16 @@ LoadBook::Means LoadBook::means(const Group& group) const {
   const double slack = options_.requests_slack;
   means.inverse = 1 / (means.requests + slack);
   const double work = group.reported_work + group.own_work * deflate_;
-  const double busy = means.requests * means.requests;
-  if (work > 1e-9) {
-    means.work_counts = busy > 0 ? busy / (busy + slack * slack) : 0;
-    means.inverse_work = group.weight / work;
-  }
+  const double squared = means.requests * means.requests;
+  if (squared > 0) means.busy = squared / (squared + slack * slack);
+  if (work > 1e-9) means.inverse_work = group.weight / work;
   return means;
 }
 
 LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
   const Cached& c = cached_[node];
-  const double work_ratio = work_rate(node) * c.per_weight * means.inverse_work;
-  const double work = 1 + means.work_counts * (work_ratio - 1);
+  double work = 1;
+  if (means.inverse_work > 0) work += means.busy * (work_rate(node) * c.per_weight * means.inverse_work - 1);
   const double requests = (c.requests * c.per_weight + options_.requests_slack) * means.inverse;
   const double load = options_.work_share * work + (1 - options_.work_share) * requests;
   const double above = std::max(load - 1, 0.0);

@@ -132,7 +132,7 @@ class LoadBook {
     double requests = 0;
     double inverse = 1;       // of the mean requests with the slack
     double inverse_work = 0;  // of the mean work
-    double work_counts = 0;   // how much the work says: 0 on an idle fleet, near 1 on a busy one
+    double busy = 0;          // 0 on an idle fleet, near 1 where nodes have many requests at once
   };
   Means means(const Group& group) const;
   LoadCost cost(const Means& means, NodeIndex node) const;

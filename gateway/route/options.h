@@ -54,7 +54,7 @@ struct AffinityOptions {
   double requests_slack = 5;
 
   // Hot sets: as long as a set has fewer than hot_factor × its share of the fleet, growing onto one more node
-  // is nearly free. Measured: CoV .38 without on long cards, .024 with.
+  // is nearly free, where the fleet is busy. Measured: CoV .38 without on long cards, .024 with.
   double hot_factor = 4;
   double hot_discount = 0.95;
   Duration share_half_life = std::chrono::seconds(15);  // of a set's share of the work

@@ -43,10 +43,11 @@ def cached(usage):
 def test_personas_stay_where_they_are_cached(start):
     fleet = start(workers=8, worker_class=SimWorker, worker_flags=FAST)
     results = in_parallel(lambda index: conversation(fleet, index, turns=5), range(24), 8)
-    for usages in results:
-        # From the second turn on all but the answer's rest, the question and what does not fill a block.
-        for (_, before), (_, usage) in zip(usages, usages[1:]):
-            assert cached(usage) >= before["prompt_tokens"] - 16, usages
+    # From the second turn on all but the answer's rest, the question and what does not fill a block. A
+    # conversation whose node others crowd may move: seldom, or it were not worth it.
+    turns = [(before, usage) for usages in results for (_, before), (_, usage) in zip(usages, usages[1:])]
+    moved = [(before, usage) for before, usage in turns if cached(usage) < before["prompt_tokens"] - 16]
+    assert len(moved) <= len(turns) // 20, moved
     every = [usage for usages in results for _, usage in usages]
     hit = sum(map(cached, every)) / sum(usage["prompt_tokens"] for usage in every)
     nodes = {node for usages in results for node, _ in usages}

@@ -171,11 +171,12 @@ TEST(Affinity, ANearlyFullBatchCostsSteeply) {
 
 TEST(Affinity, AHotSetGrowsOntoNodesThatLackIt) {
   Router router = router_over(cluster(16));
-  serve_at(router, key(1, 0), 5, at_ms(0));
-  const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // all the work there is
+  for (NodeIndex n = 0; n < 16; ++n) crowd(router, n, 40, at_ms(0));  // the fleet is busy
+  for (int i = 0; i < 5; ++i) serve_at(router, key(1, 0), 5, at_ms(0));
+  const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // the only persona there is
   EXPECT_EQ(at(hot, hot.order[0].node == 5 ? hot.order[1].node : hot.order[0].node)->branch, Branch::kCopy);
   const Candidate* other = at(hot, hot.order[1].node);
-  EXPECT_LT(other->miss, 1100 - 0.94 * 1000);
+  EXPECT_LT(other->miss, 1100 - 0.92 * 1000);
   // One of very many personas isn't.
   for (int set = 100; set < 400; ++set)
     serve_at(router, key(set, set), static_cast<NodeIndex>(set % 16), at_ms(2));
