@@ -2,47 +2,73 @@
 
 // Remembers evicted blocks, eight times as many as the cache has blocks: only who used them and since when
 // they lie idle. What comes back is not new, and the cache learns how long "too early" would have been. A
-// table of small sets that never grows: in a full set the one that is idle for longest makes room. 32 bytes
-// an entry. Pure; not thread-safe.
+// table of small sets that never grows: in a full set the one that is idle for longest makes room.
+//
+// Eight bytes an entry, so that a set is one line of memory. What is remembered is therefore coarse: idle
+// times to a 64th of a turnover (as many ticks as the cache has blocks), intervals to a quarter of an octave,
+// users and blocks by a few bits of their hashes (one in 30,000 new blocks is taken for one that comes back).
+// Times wrap after 16,384 turnovers, long after the sets were filled anew. Pure; not thread-safe.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "common/core/block_hash.h"
-#include "worker/schedule/reuse_value.h"
 
 namespace troupe {
 
 struct EvictedBlock {
-  uint64_t key = 0;         // half of the block's hash; 0: no entry
   uint64_t idle_since = 0;  // ticks
   uint32_t user = 0;        // the last one, shortened
-  float interval = 0;
-  uint8_t use_count = 1;
+  float interval = 0;       // usual ticks between two uses; 0: used once
+  uint32_t use_count = 1;   // up to 8
   bool returning = false;
   bool shared = false;
-  IdleClass idle_class = kNewClass;
 };
 
 class EvictedBlocks {
  public:
   explicit EvictedBlocks(int32_t block_count);
 
-  static uint64_t key_of(Hash128 hash) { return hash.lo | 1; }
-  // REQUIRES: key_of() of a block that is not there.
-  void add(const EvictedBlock& block);
+  // `now`: ticks; idle_since lies before it, at most 16,384 turnovers.
+  void add(Hash128 hash, const EvictedBlock& block, uint64_t now);
   // Finds and forgets.
-  std::optional<EvictedBlock> take(Hash128 hash);
-  // All places, used or not, for who takes samples.
-  std::span<const EvictedBlock> entries() const { return entries_; }
+  std::optional<EvictedBlock> take(Hash128 hash, uint64_t now);
+  // Whether `user` is, as far as is known, the one remembered.
+  static bool is_same_user(const EvictedBlock& block, uint32_t user) {
+    return block.user == (user & kUserMask);
+  }
+  // All places, and what is in one, for who takes samples.
+  size_t size() const { return sets_.size() * kWays; }
+  std::optional<EvictedBlock> at(size_t index, uint64_t now) const;
 
  private:
   static constexpr size_t kWays = 8;
-  std::span<EvictedBlock> set_of(uint64_t key);
+  static constexpr int kTimeBits = 20;
+  static constexpr uint32_t kTimeMask = (1u << kTimeBits) - 1;
+  static constexpr uint32_t kUserMask = (1u << 13) - 1;
+  struct Entry {
+    uint64_t tag : 18 = 0;  // 0: no entry
+    uint64_t time : kTimeBits = 0;
+    uint64_t user : 13 = 0;
+    uint64_t interval : 6 = 0;
+    uint64_t uses : 3 = 0;  // less one
+    uint64_t returning : 1 = 0;
+    uint64_t shared : 1 = 0;
+  };
+  static_assert(sizeof(Entry) == 8);
+  struct alignas(64) Set {
+    std::array<Entry, kWays> entries;
+  };
+  Set& set_of(Hash128 hash) { return sets_[static_cast<size_t>((hash.lo >> 32) * sets_.size() >> 32)]; }
+  static uint64_t tag_of(Hash128 hash);
+  uint64_t age_of(const Entry& entry, uint64_t now) const;  // in units
+  EvictedBlock unpack(const Entry& entry, uint64_t now) const;
 
-  std::vector<EvictedBlock> entries_;  // (sets, kWays)
+  std::vector<Set> sets_;
+  uint64_t unit_;  // ticks
 };
 
 }  // namespace troupe

@@ -55,7 +55,8 @@ struct PrefixCache::Impl {
   void list_if_leaf(BlockId block) {
     if (tree.node(block).is_leaf() && pool->reference_count(block) == 0) list(block);
   }
-  IdleClass class_of(const BlockNode& n) const {
+  template <typename Node>  // or what is remembered of one
+  IdleClass class_of(const Node& n) const {
     if (n.shared) return value.shared_class(static_cast<double>(n.interval));
     return n.returning ? kReturningClass : kNewClass;
   }
@@ -185,14 +186,14 @@ int32_t PrefixCache::evict(int32_t count) {
     ++c.counts.evicted;
     c.counts.evicted_shared += n.shared;
     if (!n.is_tail()) {
-      c.evicted.add({.key = EvictedBlocks::key_of(n.hash),
-                     .idle_since = n.idle_since,
+      c.evicted.add(n.hash,
+                    {.idle_since = n.idle_since,
                      .user = n.user,
                      .interval = n.interval,
-                     .use_count = static_cast<uint8_t>(n.use_count),
+                     .use_count = n.use_count,
                      .returning = n.returning,
-                     .shared = n.shared,
-                     .idle_class = c.class_of(n)});
+                     .shared = n.shared},
+                    c.now);
     }
     c.drop(block);
   }
@@ -272,10 +273,10 @@ void PrefixCache::Impl::count_use(BlockNode& n, uint32_t user, bool was_idle) {
 
 // A block that was evicted and is still remembered is not new.
 void PrefixCache::Impl::recall(BlockNode& n, uint32_t user) {
-  const auto known = evicted.take(n.hash);
+  const auto known = evicted.take(n.hash, now);
   if (!known) return;
-  value.record_hit(known->idle_class, now - known->idle_since);
-  const bool same_user = known->user == user;
+  value.record_hit(class_of(*known), now - known->idle_since);
+  const bool same_user = EvictedBlocks::is_same_user(*known, user);
   n.returning = n.returning || known->returning || same_user;
   n.shared = known->shared || !same_user;
   n.interval = known->interval;
@@ -297,10 +298,9 @@ void PrefixCache::Impl::learn() {
     const BlockNode& n = tree.node(block);
     if (!n.is_tail()) value.record_idle(class_of(n), now - n.idle_since, weight);
   });
-  const auto remembered = evicted.entries();
-  sample(remembered.size(), [&](size_t i, double weight) {
-    const EvictedBlock& entry = remembered[i];
-    if (entry.key != 0) value.record_idle(entry.idle_class, now - entry.idle_since, weight);
+  sample(evicted.size(), [&](size_t i, double weight) {
+    const auto entry = evicted.at(i, now);
+    if (entry) value.record_idle(class_of(*entry), now - entry->idle_since, weight);
   });
   ++lesson_count;
   value.learn();
