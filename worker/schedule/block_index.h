@@ -29,6 +29,7 @@ class BlockIndex {
     }
     return -1;
   }
+  void prefetch(Hash128 hash) const { __builtin_prefetch(&entries_[home_of(tag_of(hash))]); }
   // REQUIRES: no block of this hash is there, and no more than block_count are.
   void add(Hash128 hash, BlockId block);
   // REQUIRES: it is there.

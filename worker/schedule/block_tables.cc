@@ -20,6 +20,9 @@ int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
 }
 
+// How many blocks ahead memory is fetched.
+constexpr size_t kAhead = 8;
+
 std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, size_t count) {
   if (request.ids.empty()) return {};
   return std::span<const TokenId>(request.ids).subspan(begin, count);
@@ -116,7 +119,9 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   const size_t full_count = static_cast<size_t>(request.known_count / options_.block_size);
   for (size_t i = static_cast<size_t>(request.look_found_count);
        i < std::min(full_count, request.block_hashes.size()); ++i) {
-    if (cache_.find(request.block_hashes[i]) < 0) cache_.announce(request.block_hashes[i], request.id);
+    // Only where the cache was not asked can a block behind those found be there.
+    if (request.scores_prompt && cache_.find(request.block_hashes[i]) >= 0) continue;
+    cache_.announce(request.block_hashes[i], request.id);
   }
   return true;
 }
@@ -167,7 +172,9 @@ void BlockTables::cache_full_blocks(ScheduledRequest& request, int32_t from_coun
   if (first == end) return;
   extend_hashes(request);
   const size_t block_size = static_cast<size_t>(options_.block_size);
+  for (size_t i = first; i < std::min(first + kAhead, end); ++i) cache_.prefetch(request.block_hashes[i]);
   for (size_t i = first; i < end; ++i) {
+    if (i + kAhead < end) cache_.prefetch(request.block_hashes[i + kAhead]);
     const Hash128 hash = request.block_hashes[i];
     const BlockId own = request.blocks[i];
     const BlockId held = cache_.insert({.block = own,
@@ -207,7 +214,10 @@ void BlockTables::release(ScheduledRequest& request) {
     keep_tail(request);
   }
   finish_copy(request);
-  for (size_t i = request.blocks.size(); i-- > 0;) cache_.release(request.blocks[i]);
+  for (size_t i = request.blocks.size(); i-- > 0;) {
+    if (i >= kAhead) cache_.prefetch(request.blocks[i - kAhead]);
+    cache_.release(request.blocks[i]);
+  }
   request.blocks.clear();
   request.cached_count = 0;
   request.computed_count = 0;

@@ -51,6 +51,9 @@ class BlockTree {
   BlockId find(Hash128 hash) const {
     return by_hash_.find(hash, [&](BlockId block) { return node(block).hash == hash; });
   }
+  // Fetches the memory that find() or add() of a hash will need, or node() of a block.
+  void prefetch(Hash128 hash) const { by_hash_.prefetch(hash); }
+  void prefetch(BlockId block) const { __builtin_prefetch(&node(block)); }
   // The youngest child of a block, or of a root that is only a name.
   BlockId first_child_of(Hash128 parent) const;
   int32_t size() const { return size_; }

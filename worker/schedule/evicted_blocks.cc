@@ -39,7 +39,7 @@ uint64_t EvictedBlocks::age_of(const Entry& entry, uint64_t now) const {
 }
 
 void EvictedBlocks::add(Hash128 hash, const EvictedBlock& block, uint64_t now) {
-  std::array<Entry, kWays>& entries = set_of(hash).entries;
+  std::array<Entry, kWays>& entries = sets_[set_index(hash)].entries;
   const auto older = [&](const Entry& a, const Entry& b) {
     if (a.tag == 0 || b.tag == 0) return a.tag == 0 && b.tag != 0;
     return age_of(a, now) > age_of(b, now);
@@ -55,7 +55,7 @@ void EvictedBlocks::add(Hash128 hash, const EvictedBlock& block, uint64_t now) {
 }
 
 std::optional<EvictedBlock> EvictedBlocks::take(Hash128 hash, uint64_t now) {
-  for (Entry& entry : set_of(hash).entries) {
+  for (Entry& entry : sets_[set_index(hash)].entries) {
     if (entry.tag != tag_of(hash)) continue;
     const EvictedBlock found = unpack(entry, now);
     entry = Entry{};

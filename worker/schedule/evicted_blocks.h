@@ -34,6 +34,8 @@ class EvictedBlocks {
 
   // `now`: ticks; idle_since lies before it, at most 16,384 turnovers.
   void add(Hash128 hash, const EvictedBlock& block, uint64_t now);
+  // Fetches the memory that add() or take() will need.
+  void prefetch(Hash128 hash) const { __builtin_prefetch(&sets_[set_index(hash)]); }
   // Finds and forgets.
   std::optional<EvictedBlock> take(Hash128 hash, uint64_t now);
   // Whether `user` is, as far as is known, the one remembered.
@@ -62,7 +64,7 @@ class EvictedBlocks {
   struct alignas(64) Set {
     std::array<Entry, kWays> entries;
   };
-  Set& set_of(Hash128 hash) { return sets_[static_cast<size_t>((hash.lo >> 32) * sets_.size() >> 32)]; }
+  size_t set_index(Hash128 hash) const { return static_cast<size_t>((hash.lo >> 32) * sets_.size() >> 32); }
   static uint64_t tag_of(Hash128 hash);
   uint64_t age_of(const Entry& entry, uint64_t now) const;  // in units
   EvictedBlock unpack(const Entry& entry, uint64_t now) const;

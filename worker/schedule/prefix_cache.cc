@@ -123,6 +123,15 @@ void PrefixCache::path_to(Hash128 hash, std::vector<BlockId>& out) const {
   for (size_t i = out.size(); i-- > begin; block = impl_->tree.node(block).parent) out[i] = block;
 }
 
+void PrefixCache::prefetch(Hash128 hash) const {
+  impl_->tree.prefetch(hash);
+  impl_->evicted.prefetch(hash);
+}
+
+void PrefixCache::prefetch(BlockId block) const {
+  impl_->tree.prefetch(block);
+}
+
 PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids,
                                        int32_t count_min) const {
   PartialMatch best;
@@ -325,6 +334,12 @@ void PrefixCache::Impl::drop_covered_tails(Hash128 parent, std::span<const Token
 void PrefixCache::Impl::drop(BlockId block) {
   unlist(block);
   const BlockId parent = tree.node(block).parent;
+  if (parent >= 0) {
+    // Most likely the next to go.
+    tree.prefetch(tree.node(parent).hash);
+    evicted.prefetch(tree.node(parent).hash);
+    if (tree.node(parent).parent >= 0) tree.prefetch(tree.node(parent).parent);
+  }
   if (residency != nullptr) residency->evicted(block);
   tree.remove(block);
   pool->mark_cached(block, false);

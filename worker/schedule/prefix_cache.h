@@ -56,6 +56,10 @@ class PrefixCache {
   // inserted and that other block is returned; else `block`. REQUIRES: the caller holds the block and its
   // parent.
   BlockId insert(const Block& block);
+  // Memory is far away: what insert() of a hash, or acquire() or release() of a block, will touch is on its
+  // way while others are dealt with.
+  void prefetch(Hash128 hash) const;
+  void prefetch(BlockId block) const;
   // The last block of a request that ends, not filled; then release() keeps it. Nothing happens where the
   // cache knows all its ids already. REQUIRES: as insert(), and nobody writes to the block any more.
   void insert_tail(const Block& block);

@@ -32,7 +32,11 @@ void Residency::mark_changed(int32_t holder) {
 void Residency::cached(BlockId block, int32_t index, HolderKind kind, Hash128 name) {
   BlockEntry& entry = blocks_[static_cast<size_t>(block)];
   if (entry.holder != kNobody || name.is_zero()) return;
-  const int32_t holder = find_or_add({kind, name});
+  // Blocks come in rows of one holder.
+  const Key key{kind, name};
+  const bool same = last_holder_ != kNobody && holders_[static_cast<size_t>(last_holder_)].key == key;
+  const int32_t holder = same ? last_holder_ : find_or_add(key);
+  last_holder_ = holder;
   Holder& h = holders_[static_cast<size_t>(holder)];
   if (h.block_count == 0 || index <= h.tip) {
     h.generation += 1;
@@ -71,6 +75,7 @@ void Residency::drop_if_empty(int32_t holder) {
   if (h.block_count > 0 || h.changed) return;
   set_count_ -= h.key.kind == HolderKind::kSet ? 1 : 0;
   by_name_.erase(h.key);
+  if (holder == last_holder_) last_holder_ = kNobody;
   free_holders_.push_back(holder);
 }
 

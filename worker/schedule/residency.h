@@ -87,6 +87,7 @@ class Residency {
   absl::flat_hash_map<Key, int32_t> by_name_;
   std::vector<int32_t> changed_;
   int32_t set_count_ = 0;
+  int32_t last_holder_ = kNobody;  // that a block was cached for
 };
 
 }  // namespace troupe
