@@ -48,7 +48,7 @@ struct SimulationOptions {
   std::vector<Fault> faults;
   // Events between two checks of requests and of one node's blocks and tokens, the nodes in turn; all of them
   // at the end. 0: only there.
-  int64_t conservation_every = 1 << 13;
+  int64_t conservation_every = 1 << 15;
   // Called about twice a wall-clock second with simulated seconds and requests so far.
   std::function<void(double, int64_t)> progress;
 };

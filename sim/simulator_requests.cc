@@ -14,15 +14,22 @@ namespace {
 
 constexpr int kSlotBits = 32;
 
+// MurmurHash3's: every bit of the result depends on every bit of `x`, one to one.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
+  return x ^ x >> 33;
+}
+
 // Any id may stand for a block, 0 as well: Mooncake's first block has it. All bits of both halves, for others
 // draw from either.
 Hash128 block_name(uint64_t id) {
-  return hash_bytes({reinterpret_cast<const char*>(&id), sizeof id});
+  return {mixed(id + 0x9e3779b97f4a7c15), mixed(id + 0x3c6ef372fe94f82a)};
 }
 
 // Of a set or a session; none where the trace says none.
 Hash128 name_of(uint64_t id) {
-  return id == 0 ? Hash128{} : block_name(id);
+  return id == 0 ? Hash128{} : hash_bytes({reinterpret_cast<const char*>(&id), sizeof id});
 }
 
 }  // namespace

@@ -147,6 +147,18 @@ TEST(Simulator, ABlockMayHaveTheIdZero) {
   EXPECT_NEAR(run(source, options_of(1)).hit_tokens, 48.0 / 128, 1e-9) << "all full blocks but the last";
 }
 
+// Against the rules of a trace, but nothing to stumble over.
+TEST(Simulator, AnIdMayStandForTwoPrefixes) {
+  std::vector<TraceRequest> requests;
+  for (int i = 0; i < 40; ++i) {
+    requests.push_back(request(i, 1600, 20, static_cast<uint64_t>(1 + i % 3)));
+    // Blocks of the first request's prompt in the middle of the others'.
+    for (size_t b = 20; b < 40; ++b) requests.back().blocks[b] = 1000 + b;
+  }
+  ListSource source(requests);
+  EXPECT_EQ(run(source, options_of(2)).lost, 0);
+}
+
 TEST(Simulator, SameSeedSameResult) {
   const Result a = run_personas(kSmall, options_of(4, 3)), b = run_personas(kSmall, options_of(4, 3));
   EXPECT_EQ(a.requests, b.requests);

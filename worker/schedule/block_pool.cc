@@ -21,22 +21,6 @@ BlockPool::BlockPool(int32_t total_count) : entries_(static_cast<size_t>(total_c
   for (BlockId block = total_count - 1; block >= 0; --block) free_list_.push_back(block);
 }
 
-int32_t BlockPool::total_count() const {
-  return static_cast<int32_t>(entries_.size());
-}
-
-int32_t BlockPool::free_count() const {
-  return static_cast<int32_t>(free_list_.size());
-}
-
-int32_t BlockPool::cached_count() const {
-  return cached_count_;
-}
-
-int32_t BlockPool::used_count() const {
-  return used_count_;
-}
-
 BlockId BlockPool::allocate() {
   if (free_list_.empty()) return -1;
   const BlockId block = free_list_.back();
@@ -80,14 +64,6 @@ void BlockPool::mark_cached(BlockId block, bool cached) {
   require(entry.cached != cached, cached ? "cached twice" : "uncached twice", block);
   entry.cached = cached;
   if (entry.references == 0) cached_count_ += cached ? 1 : -1;
-}
-
-int32_t BlockPool::reference_count(BlockId block) const {
-  return entries_[static_cast<size_t>(block)].references;
-}
-
-bool BlockPool::is_cached(BlockId block) const {
-  return entries_[static_cast<size_t>(block)].cached;
 }
 
 Status BlockPool::verify() const {

@@ -16,10 +16,10 @@ namespace troupe {
 class BlockPool {
  public:
   explicit BlockPool(int32_t total_count);
-  int32_t total_count() const;
-  int32_t free_count() const;    // on the free list
-  int32_t cached_count() const;  // in the prefix cache with no reference
-  int32_t used_count() const;    // referenced
+  int32_t total_count() const { return static_cast<int32_t>(entries_.size()); }
+  int32_t free_count() const { return static_cast<int32_t>(free_list_.size()); }
+  int32_t cached_count() const { return cached_count_; }  // in the prefix cache with no reference
+  int32_t used_count() const { return used_count_; }      // referenced
 
   // A free block with one reference, or -1.
   BlockId allocate();
@@ -28,8 +28,8 @@ class BlockPool {
   int32_t drop_reference(BlockId block);
   void release(BlockId block);  // → free list. REQUIRES: no reference
   void mark_cached(BlockId block, bool cached);
-  int32_t reference_count(BlockId block) const;
-  bool is_cached(BlockId block) const;
+  int32_t reference_count(BlockId block) const { return entries_[static_cast<size_t>(block)].references; }
+  bool is_cached(BlockId block) const { return entries_[static_cast<size_t>(block)].cached; }
 
   Status verify() const;  // O(total_count)
 

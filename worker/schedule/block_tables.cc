@@ -105,10 +105,9 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   if (needed - request.look_found_count + reserve_count > available_count()) return false;
   look_up(request);
   if (request.look_awaits) return false;
-  found_.clear();
-  if (request.look_found_count > 0) {
-    cache_.path_to(request.block_hashes[static_cast<size_t>(request.look_found_count) - 1], found_);
-  }
+  cache_.find_path(
+      std::span<const Hash128>(request.block_hashes).first(static_cast<size_t>(request.look_found_count)),
+      found_);
   const int32_t new_count = needed - request.look_found_count;
   const int32_t spare_count = available_count() - reserve_count - new_count - unreferenced_found();
   if (spare_count < 0) return false;

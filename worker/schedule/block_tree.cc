@@ -1,6 +1,7 @@
 #include "worker/schedule/block_tree.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 namespace troupe {
@@ -67,6 +68,56 @@ void BlockTree::remove(BlockId block) {
   }
   if (!n.is_tail()) by_hash_.remove(n.hash, block);
   --size_;
+}
+
+int32_t BlockTree::find_leading(std::span<const Hash128> hashes, int32_t guess) const {
+  auto low = int32_t{0}, high = static_cast<int32_t>(hashes.size());  // so many are held; so many at most
+  const auto holds = [&](int32_t index) { return holds_at(hashes[static_cast<size_t>(index)], index); };
+  if (guess > 0 && guess <= high) {
+    if (!holds(guess - 1)) {
+      high = guess - 1;
+    } else {
+      low = guess;
+      if (low < high && !holds(low)) return low;
+    }
+  }
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (holds(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// By the links to parents from the last one on. A link must come from memory before the next can be asked
+// for, so the path is walked in several parts side by side.
+void BlockTree::find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const {
+  constexpr size_t kParts = 8;
+  out.resize(hashes.size());
+  if (hashes.empty()) return;
+  size_t length = (hashes.size() + kParts - 1) / kParts;
+  size_t parts = (hashes.size() + length - 1) / length;
+  std::array<BlockId, kParts> at{};
+  const auto end_of = [&](size_t part) { return std::min((part + 1) * length, hashes.size()); };
+  for (size_t part = parts; part-- > 0;) {
+    at[part] = find(hashes[end_of(part) - 1]);
+    if (at[part] >= 0 && node(at[part]).depth == static_cast<int32_t>(end_of(part)) - 1) continue;
+    // Not a chain after all: a trace that uses an id for two prefixes. What its last block hangs on is held.
+    at[0] = find(hashes.back());
+    length = hashes.size();
+    parts = 1;
+    break;
+  }
+  for (size_t step = 0; step < length; ++step) {
+    for (size_t part = 0; part < parts; ++part) {
+      if (end_of(part) - part * length <= step) continue;
+      out[end_of(part) - 1 - step] = at[part];
+      at[part] = node(at[part]).parent;
+    }
+  }
 }
 
 Status BlockTree::verify_node(BlockId block, const BlockPool& pool) const {

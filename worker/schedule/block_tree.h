@@ -51,6 +51,11 @@ class BlockTree {
   BlockId find(Hash128 hash) const {
     return by_hash_.find(hash, [&](BlockId block) { return node(block).hash == hash; });
   }
+  // How many of the leading `hashes`, which are a chain, are there: the tree is closed under "the block
+  // before it". `guess`: the answer of the last time; near it the search is short.
+  int32_t find_leading(std::span<const Hash128> hashes, int32_t guess) const;
+  // Their blocks, head first. REQUIRES: so many are there, says find_leading().
+  void find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const;
   // Fetches the memory that find() or add() of a hash will need, or node() of a block.
   void prefetch(Hash128 hash) const { by_hash_.prefetch(hash); }
   void prefetch(BlockId block) const { __builtin_prefetch(&node(block)); }
@@ -74,6 +79,10 @@ class BlockTree {
   Status verify(const BlockPool& pool) const;
 
  private:
+  bool holds_at(Hash128 hash, int32_t depth) const {
+    const BlockId block = find(hash);
+    return block >= 0 && node(block).depth == depth;
+  }
   // What blocks without a parent hang on: a name, for as long as some do.
   struct Root {
     Hash128 name;

@@ -60,10 +60,6 @@ struct PrefixCache::Impl {
     if (n.shared) return value.shared_class(static_cast<double>(n.interval));
     return n.returning ? kReturningClass : kNewClass;
   }
-  bool holds(Hash128 hash, int32_t depth) const {
-    const BlockId block = tree.find(hash);
-    return block >= 0 && tree.node(block).depth == depth;
-  }
   void count_use(BlockNode& n, uint32_t user, bool was_idle);
   void recall(BlockNode& n, uint32_t user);
   void learn();
@@ -95,32 +91,11 @@ BlockId PrefixCache::find(Hash128 hash) const {
 }
 
 int32_t PrefixCache::find_leading(std::span<const Hash128> hashes, int32_t guess) const {
-  auto low = int32_t{0}, high = static_cast<int32_t>(hashes.size());  // so many are held; so many at most
-  const auto holds = [&](int32_t index) { return impl_->holds(hashes[static_cast<size_t>(index)], index); };
-  if (guess > 0 && guess <= high) {
-    if (!holds(guess - 1)) {
-      high = guess - 1;
-    } else {
-      low = guess;
-      if (low < high && !holds(low)) return low;
-    }
-  }
-  while (low < high) {
-    const int32_t middle = low + (high - low) / 2;
-    if (holds(middle)) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return impl_->tree.find_leading(hashes, guess);
 }
 
-void PrefixCache::path_to(Hash128 hash, std::vector<BlockId>& out) const {
-  BlockId block = impl_->tree.find(hash);
-  const size_t begin = out.size();
-  out.resize(begin + static_cast<size_t>(impl_->tree.node(block).depth) + 1);
-  for (size_t i = out.size(); i-- > begin; block = impl_->tree.node(block).parent) out[i] = block;
+void PrefixCache::find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const {
+  impl_->tree.find_path(hashes, out);
 }
 
 void PrefixCache::prefetch(Hash128 hash) const {

@@ -45,8 +45,9 @@ class PrefixCache {
   // How many of the leading `hashes`, which are a chain, are held: what is held is closed under "the block
   // before it". `guess`: the answer of the last time; near it the search is short.
   int32_t find_leading(std::span<const Hash128> hashes, int32_t guess) const;
-  // The block of `hash` behind all before it, head first; appends. REQUIRES: it is held.
-  void path_to(Hash128 hash, std::vector<BlockId>& out) const;
+  // Their blocks, head first. REQUIRES: so many are held, says
+  // find_leading().
+  void find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const;
   // A child of `parent` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
   // common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
   PartialMatch find_partial(Hash128 parent, std::span<const TokenId> ids, int32_t count_min) const;
