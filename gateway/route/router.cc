@@ -145,7 +145,8 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
       sent.tokens.prefix = counts->cached_tokens;
     }
     sent.tokens.prompt = counts->prompt_tokens + counts->completion_tokens;
-    if (same_life(sent) && relies_on_shadow(sent.node) && !key.session.is_zero()) {
+    if (same_life(sent) && known_.view->routable(sent.node) && relies_on_shadow(sent.node) &&
+        !key.session.is_zero()) {
       const int64_t own = sent.tokens.prompt - sent.tokens.prefix;
       known_.shadow.put({key.session, Held::kSession, sent.node, sent.tokens.prompt, own});
       if (!key.set.is_zero())

@@ -1,0 +1,364 @@
+#include "tests/gateway/faults/world.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace troupe::route::faults {
+
+namespace {
+
+constexpr Duration kFaultsFor = std::chrono::seconds(20);
+constexpr Duration kAskedFor = std::chrono::seconds(26);
+constexpr Duration kRunFor = std::chrono::seconds(60);
+
+Duration ms(double value) {
+  return Duration(static_cast<int64_t>(value * 1e6));
+}
+
+}  // namespace
+
+World::World(uint64_t seed, bool verbose) : random_(seed), verbose_(verbose) {
+  now_ = TimePoint{} + std::chrono::seconds(1000);
+  set_up();
+}
+
+void World::set_up() {
+  constexpr std::array kModes{Mode::kExact, Mode::kGossip, Mode::kPlan, Mode::kStrict};
+  options_.affinity.mode = kModes[pick(kModes.size())];
+  const size_t gateways = 1 + pick(4);
+  options_.affinity.gateways = static_cast<int64_t>(gateways);
+  options_.affinity.peer_ledger = chance(0.3);
+  options_.affinity.scan_max = chance(0.5) ? 16 : 3;
+  options_.planner.tick = std::chrono::seconds(1 + pick(3));
+  options_.planner.strict_sets = 1 + pick(10);
+  options_.planner.max_sets_per_node = 1 + pick(3);
+  options_.planner.max_nodes_per_set = chance(0.6) ? 0 : 1 + pick(4);
+  options_.memory.placements_per_node = chance(0.5) ? 40 : 32'768;
+  options_.memory.sets_max = chance(0.5) ? 24 : 16'384;
+  options_.memory.outbox_max = chance(0.3) ? 8 : 65'536;
+  common_loads_ = chance(0.6);
+  loss_ = chance(0.3) ? 0 : 0.3 * random_.unit();
+  late_ms_ = chance(0.5) ? 5 : 2000;
+  rate_ = 10 + 40 * random_.unit();
+  sets_ = 2 + static_cast<int>(pick(40));
+  sessions_ = 10 + static_cast<int>(pick(200));
+  merger_ = std::make_unique<SetLoadMerger>(options_.planner.half_life, options_.memory.sets_max);
+  const size_t nodes = 1 + pick(10);
+  for (size_t g = 0; g < gateways; ++g)
+    gateways_.push_back(std::make_unique<FaultGateway>(options_, random_.next(), now_));
+  links_.resize(gateways);
+  streams_.resize(gateways);
+  loads_seen_.resize(gateways);
+  for (size_t n = 0; n < nodes; ++n) add_worker();
+  out_.setting = std::string(mode_name(options_.affinity.mode)) + ", " + std::to_string(nodes) + " nodes, " +
+                 std::to_string(gateways) + " gateways, " + (common_loads_ ? "common" : "own") + " loads";
+}
+
+void World::after(Duration delay, std::function<void()> act) {
+  events_.push({now_ + delay, posted_++, std::move(act)});
+}
+
+void World::every(Duration period, const std::function<void()>& act) {
+  after(period, [this, period, act] {
+    act();
+    every(period, act);
+  });
+}
+
+Duration World::between(double least_ms, double most_ms) {
+  return ms(least_ms + (most_ms - least_ms) * random_.unit());
+}
+
+void World::say(const std::string& what) const {
+  if (!verbose_) return;
+  const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
+  std::fprintf(stderr, "%9.4f %s\n", at, what.c_str());
+}
+
+void World::note(uint64_t value) {
+  out_.digest = chain_hash(out_.digest, {reinterpret_cast<const char*>(&value), sizeof value});
+}
+
+// Keeps the first breach, with its time.
+void World::watch() {
+  for (size_t g = 0; g < gateways_.size() && out_.breach.empty(); ++g) {
+    if (gateways_[g]->breach().empty()) continue;
+    const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
+    out_.breach =
+        "at " + std::to_string(at) + " s, gateway " + std::to_string(g) + ": " + gateways_[g]->breach();
+  }
+}
+
+Outcome World::run() {
+  const TimePoint begin = now_;
+  every(ms(1000), [this] { probe(); });
+  every(ms(100), [this] { tell_reports(); });
+  every(ms(50), [this] { gossip(); });
+  every(ms(500), [this] { connect_streams(); });
+  every(options_.planner.tick, [this] { tell_loads(); });
+  const int faults = static_cast<int>(pick(25));
+  for (int i = 0; i < faults; ++i)
+    after(between(500, 1e-6 * static_cast<double>(kFaultsFor.count())), [this] { any_fault(); });
+  after(kFaultsFor, [this] { heal(); });
+  after(kAskedFor, [this] { stop_asking(); });
+  connect_streams();
+  ask();
+  while (out_.breach.empty() && events_.top().at < begin + kRunFor) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    event.act();
+    watch();
+  }
+  if (out_.breach.empty()) check_converged();
+  for (const auto& gateway : gateways_) out_.digest = chain_hash(out_.digest, gateway->table_text());
+  return out_;
+}
+
+PrefixKey World::make_key() {
+  PrefixKey key;
+  const auto set = static_cast<int>(static_cast<double>(sets_) * random_.unit() * random_.unit());
+  const int session = static_cast<int>(pick(static_cast<size_t>(sessions_)));
+  key.prefix_tokens = 100 + 40 * set;
+  key.prompt_tokens = key.prefix_tokens + 20 + static_cast<int64_t>(pick(500));
+  if (!chance(0.1)) key.set = hash_bytes("set " + std::to_string(set));
+  if (key.set.is_zero()) key.prefix_tokens = 0;
+  if (!chance(0.2)) {
+    key.session = hash_bytes("session " + std::to_string(session));
+    key.history_tokens = key.prompt_tokens - 20;
+  } else if (chance(0.5)) {  // known by its chain, its set learned
+    Hash128 chain = hash_bytes("set " + std::to_string(set));
+    for (int64_t tokens = 64; tokens < key.prompt_tokens; tokens += 64) {
+      key.anchors.push_back({chain, 0, tokens});
+      chain = chain_hash(chain, tokens < key.prefix_tokens ? "" : "session " + std::to_string(session));
+    }
+  }
+  return key;
+}
+
+void World::ask() {
+  if (!asking_) return;
+  after(between(0, 2000 / rate_), [this] { ask(); });
+  out_.requests += 1;
+  auto ticket = std::make_shared<FaultGateway::Ticket>();
+  const size_t gateway = pick(gateways_.size());
+  ticket->key = make_key();
+  ticket->model = chance(0.1) ? "b" : "a";
+  const bool goes = gateways_[gateway]->begin(*ticket, now_);
+  for (const Candidate& candidate : ticket->decision.order.all()) note(candidate.node);
+  if (!goes) {
+    out_.failed += 1;
+    return;
+  }
+  after(between(0.1, 2), [this, ticket, gateway] { deliver(ticket, gateway); });
+}
+
+// Every worker says something more, for an event that was lost is missed only when the next one comes.
+void World::stop_asking() {
+  asking_ = false;
+  for (NodeIndex n = 0; n < workers_.size(); ++n) {
+    int64_t cached = 0;
+    PrefixKey key = make_key();
+    key.session = hash_bytes("the last session");
+    if (workers_[n].alive) tell_residency(n, workers_[n].compute(key, 10, cached));
+  }
+}
+
+void World::deliver(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway) {
+  const NodeIndex node = ticket->node();
+  if (!up(gateway, node)) {
+    failed(ticket, gateway, HealthEvent::kConnectError);
+    return;
+  }
+  FaultWorker& worker = workers_[node];
+  worker.running += 1;
+  const uint64_t life = worker.life;
+  after(between(5, 1500), [this, ticket, gateway, life] { answer(ticket, gateway, life); });
+}
+
+void World::answer(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway, uint64_t life) {
+  const NodeIndex node = ticket->node();
+  FaultWorker& worker = workers_[node];
+  const bool lives = worker.alive && worker.life == life;
+  if (lives) worker.running -= 1;
+  if (!lives || links_[gateway][node].cut) {
+    failed(ticket, gateway, HealthEvent::kTransportError);
+    return;
+  }
+  AnswerCounts counts;
+  counts.prompt_tokens = ticket->key.prompt_tokens;
+  counts.completion_tokens = 1 + static_cast<int64_t>(pick(200));
+  counts.has_cached = true;
+  tell_residency(node, worker.compute(ticket->key, counts.completion_tokens, counts.cached_tokens));
+  gateways_[gateway]->first_byte(*ticket, now_);
+  after(between(1, 800), [this, ticket, gateway, counts] {
+    const NodeIndex at = ticket->node();
+    if (chance(0.05)) {  // the client went away
+      gateways_[gateway]->finish(*ticket, std::nullopt, now_);
+      return;
+    }
+    gateways_[gateway]->finish(*ticket, counts, now_);
+    if (up(gateway, at)) health_seen(gateway, at, HealthEvent::kAnswered);
+  });
+}
+
+void World::failed(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway, HealthEvent event) {
+  gateways_[gateway]->finish(*ticket, std::nullopt, now_);
+  if (ticket->gateway_life == gateways_[gateway]->lives()) health_seen(gateway, ticket->node(), event);
+  if (gateways_[gateway]->try_next(*ticket, now_)) {
+    note(ticket->node());
+    after(between(0.1, 2), [this, ticket, gateway] { deliver(ticket, gateway); });
+  } else {
+    out_.failed += 1;
+  }
+}
+
+// A node that is known dead is listened to no more.
+void World::health_seen(size_t gateway, NodeIndex node, HealthEvent event) {
+  FaultGateway& at = *gateways_[gateway];
+  if (node >= at.nodes()) return;
+  const NodeState before = at.health(node).state();
+  at.on_event(node, event, now_);
+  const NodeState after_it = at.health(node).state();
+  if (before == after_it) return;
+  say("gateway " + std::to_string(gateway) + ": n" + std::to_string(node) + " is " +
+      std::string(node_state_name(after_it)));
+  if (after_it != NodeState::kDead) return;
+  streams_[gateway][node].connected = false;
+  streams_[gateway][node].generation += 1;
+}
+
+void World::probe() {
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    for (NodeIndex n = 0; n < workers_.size(); ++n) {
+      HealthEvent event = HealthEvent::kProbeFail;
+      if (up(g, n) && !chance(loss_ / 3))
+        event = workers_[n].draining ? HealthEvent::kProbeNotReady : HealthEvent::kProbeOk;
+      after(between(0.1, faulty_ ? late_ms_ / 3 : 5), [this, g, n, event, life = gateways_[g]->lives()] {
+        if (gateways_[g]->lives() == life) health_seen(g, n, event);
+      });
+    }
+  }
+}
+
+void World::tell_reports() {
+  for (NodeIndex n = 0; n < workers_.size(); ++n) {
+    if (!workers_[n].alive) continue;
+    const NodeReport report = workers_[n].report();
+    for (size_t g = 0; g < gateways_.size(); ++g) {
+      if (links_[g][n].cut || chance(loss_)) continue;
+      after(between(0.1, faulty_ ? late_ms_ : 5), [this, g, n, report] {
+        if (n < gateways_[g]->nodes()) gateways_[g]->report(n, report, now_);
+      });
+    }
+  }
+}
+
+void World::gossip() {
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    Router& router = gateways_[g]->router();
+    const std::string placements = encode_placements(router.take_placements(), router.view());
+    const bool all = chance(0.05) || !asking_;
+    const std::vector<PeerLoad> ledger =
+        options_.affinity.peer_ledger ? router.take_ledger(all) : std::vector<PeerLoad>();
+    for (size_t to = 0; to < gateways_.size(); ++to) {
+      if (to == g || apart_.contains(std::minmax(g, to)) || chance(loss_)) continue;
+      after(between(0.1, faulty_ ? late_ms_ / 4 : 5), [this, g, to, placements, ledger] {
+        Router& other = gateways_[to]->router();
+        const auto decoded = decode_placements(placements, other.view());
+        if (!decoded.ok()) {
+          out_.breach = "a message of placements is not read: " + std::string(decoded.status().message());
+          return;
+        }
+        other.adopt_placements(*decoded);
+        if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
+      });
+    }
+  }
+}
+
+// The fleet's loads, from one source; a gateway may miss some, and none goes back to older ones.
+void World::tell_loads() {
+  if (!common_loads_) {
+    for (auto& gateway : gateways_) gateway->plan(now_);
+    return;
+  }
+  if (asking_) {
+    for (NodeIndex n = 0; n < workers_.size(); ++n) {
+      if (!workers_[n].alive || chance(loss_)) continue;
+      const auto counters = workers_[n].counters();
+      merger_->report(n, workers_[n].life, "a", counters);
+    }
+    loads_ = merger_->take(now_);
+  }
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    if (chance(loss_)) continue;
+    after(between(0.1, faulty_ ? late_ms_ : 5), [this, g, loads = loads_] {
+      if (loads.epoch < loads_seen_[g]) return;
+      loads_seen_[g] = loads.epoch;
+      gateways_[g]->plan(now_, loads);
+    });
+  }
+}
+
+void World::tell_residency(NodeIndex node, const std::vector<WireEvent>& events) {
+  if (!nodes_tell()) return;
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    for (const WireEvent& event : events) {
+      if (chance(loss_ / 4)) continue;  // a gap
+      send_event(g, node, event);
+    }
+    if (chance(loss_ / 20)) break_stream(g, node);
+  }
+}
+
+void World::send_event(size_t gateway, NodeIndex node, WireEvent event) {
+  Stream& stream = streams_[gateway][node];
+  if (!stream.connected || links_[gateway][node].cut) return;
+  stream.last_delivery = std::max(stream.last_delivery, now_ + between(0.1, faulty_ ? late_ms_ / 4 : 5));
+  const uint64_t life = gateways_[gateway]->lives(), generation = stream.generation;
+  after(stream.last_delivery - now_, [this, gateway, node, life, generation, event = std::move(event)] {
+    if (gateways_[gateway]->lives() != life || streams_[gateway][node].generation != generation) return;
+    if (gateways_[gateway]->residency(node, event) != FeedResult::kGap) return;
+    // Asked for in the same stream.
+    after(between(0.1, 3), [this, gateway, node, generation] {
+      if (up(gateway, node) && streams_[gateway][node].generation == generation)
+        send_event(gateway, node, workers_[node].snapshot());
+    });
+  });
+}
+
+// Readers connect to whoever is known alive; a connection begins with a snapshot.
+void World::connect_streams() {
+  if (!nodes_tell()) return;
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    for (NodeIndex n = 0; n < workers_.size(); ++n) {
+      Stream& stream = streams_[g][n];
+      if (stream.connected || !up(g, n) || n >= gateways_[g]->nodes()) continue;
+      if (gateways_[g]->health(n).state() == NodeState::kDead) continue;
+      stream.connected = true;
+      stream.generation += 1;
+      stream.worker_life = workers_[n].life;
+      stream.last_delivery = now_;
+      // A life that begins may be followed from its first event on.
+      if (workers_[n].has_told() || chance(0.5)) send_event(g, n, workers_[n].snapshot());
+    }
+  }
+}
+
+// What was on its way arrives or not; then the reader sees it.
+void World::break_stream(size_t gateway, NodeIndex node) {
+  Stream& stream = streams_[gateway][node];
+  if (!stream.connected) return;
+  const uint64_t life = gateways_[gateway]->lives(), generation = stream.generation;
+  after(between(0.1, late_ms_), [this, gateway, node, life, generation] {
+    Stream& its = streams_[gateway][node];
+    if (its.generation != generation || gateways_[gateway]->lives() != life) return;
+    its.connected = false;
+    its.generation += 1;
+    gateways_[gateway]->residency_lost(node);
+  });
+}
+
+}  // namespace troupe::route::faults

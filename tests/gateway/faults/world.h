@@ -1,0 +1,125 @@
+#pragma once
+
+// A fleet in virtual time whose network and machines do the worst: workers die, come back at once or later,
+// drain and join; links between a gateway and a worker, and between gateways, are cut; probes, reports,
+// gossip and ledgers come late or never, residency events are lost, streams break; gateways forget
+// everything. All of it follows from one seed.
+//
+// It runs gateway/route itself (Router, planner, gossip, residency feeds, health). What must hold at every
+// moment is checked in gateway.h; at the end the faults stop, and what must come true again is checked here:
+// everybody knows who lives, what is said to be resident is what the workers hold, nothing is booked any
+// more, and the tables stand still.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gateway/route/random.h"
+#include "tests/gateway/faults/gateway.h"
+#include "tests/gateway/faults/worker.h"
+
+namespace troupe::route::faults {
+
+struct Outcome {
+  std::string breach;  // empty: everything held
+  Hash128 digest;      // of all that was decided
+  int64_t requests = 0, failed = 0, faults = 0;
+  std::string setting;  // in words
+};
+
+class World {
+ public:
+  // `verbose`: says what happens on stderr.
+  World(uint64_t seed, bool verbose);
+  Outcome run();
+
+ private:
+  struct Event {
+    TimePoint at;
+    uint64_t order;
+    std::function<void()> act;
+    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  // A gateway's stream of a worker's residency events: in order, until it breaks.
+  struct Stream {
+    bool connected = false;
+    uint64_t generation = 0;   // of the connection: what was on its way in another one never arrives
+    uint64_t worker_life = 0;  // that it was opened to
+    TimePoint last_delivery{};
+  };
+  struct Link {
+    bool cut = false;
+  };
+
+  void set_up();
+  void after(Duration delay, std::function<void()> act);
+  void every(Duration period, const std::function<void()>& act);
+  Duration between(double least_ms, double most_ms);
+  bool chance(double probability) { return random_.unit() < probability; }
+  uint32_t pick(size_t count) { return random_.below(static_cast<uint32_t>(count)); }
+  void say(const std::string& what) const;
+  void note(uint64_t value);
+  void watch();
+
+  // requests.
+  void ask();
+  void stop_asking();
+  PrefixKey make_key();
+  void deliver(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway);
+  void answer(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway, uint64_t life);
+  void failed(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway, HealthEvent event);
+
+  // what travels
+  void probe();
+  void tell_reports();
+  void gossip();
+  void tell_loads();
+  void health_seen(size_t gateway, NodeIndex node, HealthEvent event);
+  void tell_residency(NodeIndex node, const std::vector<WireEvent>& events);
+  void send_event(size_t gateway, NodeIndex node, WireEvent event);
+  void connect_streams();
+  void break_stream(size_t gateway, NodeIndex node);
+
+  // faults.cc
+  void any_fault();
+  void kill(NodeIndex node);
+  void add_worker();
+  void heal();
+  void check_converged();
+  void check_residency(size_t gateway);
+  std::string differs(const FaultGateway& gateway, NodeIndex node) const;
+
+  bool up(size_t gateway, NodeIndex node) const { return workers_[node].alive && !links_[gateway][node].cut; }
+  bool nodes_tell() const {
+    return options_.affinity.mode == Mode::kExact || options_.affinity.mode == Mode::kStrict;
+  }
+
+  Random random_;
+  const bool verbose_;
+  RouterOptions options_;
+  bool common_loads_ = false;
+  bool faulty_ = true;
+  double loss_ = 0, late_ms_ = 0, rate_ = 0;
+  int sets_ = 0, sessions_ = 0;
+  TimePoint now_{};
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t posted_ = 0;
+
+  std::vector<FaultWorker> workers_;
+  std::vector<std::vector<std::string>> models_;
+  std::vector<std::unique_ptr<FaultGateway>> gateways_;
+  std::vector<std::vector<Link>> links_;       // by gateway, by node
+  std::vector<std::vector<Stream>> streams_;   // likewise
+  std::set<std::pair<size_t, size_t>> apart_;  // gateways that do not hear each other
+  std::unique_ptr<SetLoadMerger> merger_;
+  SetLoads loads_;
+  std::vector<uint64_t> loads_seen_;  // epoch, by gateway
+  bool asking_ = true;
+  Outcome out_;
+};
+
+}  // namespace troupe::route::faults
