@@ -27,7 +27,7 @@ class Simulation {
   enum class EventKind : uint8_t {
     kDeliver,    // a request reaches its node: `value` is its id
     kStepEnd,    // node `index`; `value`: its life
-    kResidency,  // the oldest batch of events of node `index` reaches the gateways
+    kResidency,  // the oldest batch of events of node `index` reaches the gateways; `value`: its life
     kReports,
     kGossip,
     kPlan,
@@ -74,6 +74,7 @@ class Simulation {
     bool lose_next_residency = false;
     TimePoint stalled_until{}, reports_lost_until{};
     std::deque<ResidencyBatch> on_the_way;
+    TimePoint residency_due{};  // of the last of them
   };
 
   // simulator.cc
@@ -103,6 +104,7 @@ class Simulation {
   bool nodes_tell() const;
   void tell_empty(int32_t node);
   void tell_residency(int32_t node);
+  void send_residency(int32_t node, ResidencyBatch batch, Duration delay);
   void deliver_residency(int32_t node);
   void send_snapshot(int32_t node);
   void reports();

@@ -152,7 +152,7 @@ void Simulation::handle(const Event& event) {
       if (nodes_[static_cast<size_t>(event.index)].life == event.value) end_step(event.index);
       return;
     case EventKind::kResidency:
-      deliver_residency(event.index);
+      if (nodes_[static_cast<size_t>(event.index)].life == event.value) deliver_residency(event.index);
       return;
     case EventKind::kReports:
       reports();

@@ -61,18 +61,24 @@ void Simulation::tell_residency(int32_t index) {
       node.lose_next_residency = false;
       continue;
     }
-    node.on_the_way.push_back(std::move(batch));
-    if (options_.residency_delay_ms > 0) {
-      post(now_ + millis(options_.residency_delay_ms), EventKind::kResidency, index);
-    } else {
-      deliver_residency(index);
-    }
+    send_residency(index, std::move(batch), millis(options_.residency_delay_ms));
+  }
+}
+
+// In order: what is sent later comes no earlier.
+void Simulation::send_residency(int32_t index, ResidencyBatch batch, Duration delay) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.residency_due = std::max(node.residency_due, now_ + delay);
+  node.on_the_way.push_back(std::move(batch));
+  if (node.residency_due > now_) {
+    post(node.residency_due, EventKind::kResidency, index, node.life);
+  } else {
+    deliver_residency(index);
   }
 }
 
 void Simulation::deliver_residency(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
-  if (node.on_the_way.empty()) return;  // the node died meanwhile
   const ResidencyBatch batch = std::move(node.on_the_way.front());
   node.on_the_way.pop_front();
   const route::ResidencyEvent event{batch.kind, batch.epoch, batch.seq, batch.items};
@@ -94,8 +100,7 @@ void Simulation::send_snapshot(int32_t index) {
     batch.items.push_back(
         {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
   }
-  node.on_the_way.push_back(std::move(batch));
-  post(now_ + millis(2 * options_.residency_delay_ms), EventKind::kResidency, index);
+  send_residency(index, std::move(batch), millis(2 * options_.residency_delay_ms));
 }
 
 void Simulation::reports() {
@@ -214,6 +219,7 @@ void Simulation::kill(int32_t index) {
   hear_last_words(index);
   node.engine = nullptr;
   node.on_the_way.clear();
+  node.residency_due = {};
   node.residency_seq = 0;
   post(now_ + millis(options_.detect_ms), EventKind::kDetect, index, node.life);
   node.life += 1;
@@ -236,8 +242,12 @@ void Simulation::detect(int32_t index, uint64_t life) {
       fail(*flight, {route::FailureKind::kTransport, 0});
     }
   }
-  // A suspect is probed at once; nobody answers.
+  // A suspect is probed at once: nobody answers, or the node's next life.
   for (auto& gateway : gateways_) {
+    if (node.engine != nullptr) {
+      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeOk, now_);
+      continue;
+    }
     for (int i = 0; i < route::HealthOptions{}.dead_after; ++i) {
       gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeFail, now_);
     }

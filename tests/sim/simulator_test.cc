@@ -64,6 +64,25 @@ const PersonaWorkload kSmall{
 
 // The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) + 0.3
 // ms.
+// A node that is back before anybody saw it go is used like any other: only its streams were lost.
+TEST(Simulator, ANodeThatIsBackBeforeItsDeathIsSeenIsNotTakenForDead) {
+  SimulationOptions options = options_of(2);
+  options.detect_ms = 500;
+  options.join_ms = 20;
+  options.faults = {{.kind = Fault::Kind::kKill, .at_s = 5, .target = 1},
+                    {.kind = Fault::Kind::kReturn, .at_s = 5.01, .target = 1}};
+  PersonaWorkload workload;
+  workload.personas = 40;
+  workload.rate = 30;
+  workload.duration_s = 20;
+  const Result result = run_personas(workload, options);
+  ASSERT_EQ(result.node_series.size(), 2u);
+  double late = 0;
+  for (size_t second = 10; second < 20; ++second)
+    late += static_cast<double>(result.node_series[1].work_per_s[second]);
+  EXPECT_GT(late, 1000) << "of node 1, from 10 s on";
+}
+
 // The same traffic with what only a client could name left out.
 class Nameless final : public RequestSource {
  public:
