@@ -90,6 +90,17 @@ def test_bad_lines_are_named_or_skipped_with_a_count(tmp_path):
     assert json.loads(done.stdout)["requests"] == 3
 
 
+def test_capacity_of_a_trace_counts_the_same_requests_at_every_load(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    sim("synth", "persona", *SMALL[:-2], "--seed", 3, "-o", trace)
+    # Of ten seconds of trace six are warm-up; at twice the load all of it would have been.
+    found = sim("capacity", "--trace", trace, "--nodes", 40, "--spread-ms", 0, "--warmup-s", 6, "--steps", 1)
+    loads = [line.split() for line in found.stdout.splitlines() if line.startswith("load ")]
+    assert len(loads) >= 3 and float(loads[-1][1]) >= 4, found.stdout
+    rates = [float(rate) / float(load) for _, load, rate, *_ in loads]
+    assert max(rates) < 1.3 * min(rates), found.stdout
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     by_name = {row["gpu"]: row for row in plan["gpus"]}
