@@ -262,7 +262,9 @@ ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flig
   input.headers.emplace_back("x-request-id", flight.request_id);
   if (!key.set.is_zero()) {
     input.headers.emplace_back("x-troupe-set", key.set.hex());
-    input.headers.emplace_back("x-troupe-prefix-messages", std::to_string(key.prefix_messages));
+    const size_t length = key.chat ? static_cast<size_t>(key.prefix_messages) : key.prefix_bytes;
+    const std::string_view unit = key.chat ? "x-troupe-prefix-messages" : "x-troupe-prefix-bytes";
+    input.headers.emplace_back(unit, std::to_string(length));
   }
   if (!key.session.is_zero()) input.headers.emplace_back("x-troupe-session", key.session.hex());
   const auto left =

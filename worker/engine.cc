@@ -151,6 +151,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.salt = request.salt;
   scheduled.set = request.set;
   scheduled.session = request.session;
+  scheduled.prefix_count = request.prefix_count;
   Sequence sequence(request);
   scheduled.prompt = std::move(request.prompt);
   return Submission{std::move(scheduled), std::move(sequence), std::move(stream)};

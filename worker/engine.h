@@ -36,6 +36,7 @@ struct EngineRequest {
   bool prompt_logprobs = false;     // with logprobs: of the prompt's tokens, too; computes all of it
   bool prompt_only = false;         // compute the prompt and emit nothing. REQUIRES: max_new_count 1
   Hash128 salt, set, session;
+  int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
 };
 
 // A piece of an answer, in order. The last one has `finish` != kNone or an error.

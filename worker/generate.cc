@@ -3,6 +3,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <charconv>
 #include <ctime>
 #include <optional>
 #include <utility>
@@ -84,9 +85,25 @@ ApiError deadline_error() {
   return ApiError::deadline("the request's time was up before its answer was complete");
 }
 
-// What residency is told by. A hint changes nothing of the answer, so a malformed one counts as none.
-Hash128 hint_header(const HttpRequest& request, std::string_view name) {
+// A hint changes nothing of the answer, so a malformed one counts as none.
+Hash128 hash_hint(const HttpRequest& request, std::string_view name) {
   return Hash128::from_hex(request.header(name)).value_or(Hash128{});
+}
+
+int64_t count_hint(const HttpRequest& request, std::string_view name) {
+  const auto text = request.header(name);
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  return error == std::errc() && end == text.data() + text.size() && count > 0 ? count : 0;
+}
+
+RoutingHints hints_of(const HttpRequest& request) {
+  RoutingHints hints;
+  hints.set = hash_hint(request, "x-troupe-set");
+  hints.session = hash_hint(request, "x-troupe-session");
+  hints.prefix_messages = count_hint(request, "x-troupe-prefix-messages");
+  hints.prefix_bytes = count_hint(request, "x-troupe-prefix-bytes");
+  return hints;
 }
 
 std::string random_hex(std::mt19937_64& random) {
@@ -190,11 +207,7 @@ Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, 
   auto job = [this, &request, kind, deadline, random_seed]() -> ApiResult<PreparedRequest> {
     if (deadline.expired(now())) return deadline_error();
     try {
-      auto prepared = prepare_request(model_, kind, request.body, random_seed);
-      if (!prepared.ok()) return prepared;
-      prepared->engine.set = hint_header(request, "x-troupe-set");
-      prepared->engine.session = hint_header(request, "x-troupe-session");
-      return prepared;
+      return prepare_request(model_, kind, request.body, random_seed, hints_of(request));
     } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
       return ApiError::internal(std::string("text in: ") + e.what());
     }

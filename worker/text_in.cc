@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "worker/shared_prefix.h"
+
 namespace troupe {
 
 namespace {
@@ -169,7 +171,7 @@ bool continues_text(const ServedModel& model, const GenerateRequest& request,
 }  // namespace
 
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
-                                          uint64_t random_seed) {
+                                          uint64_t random_seed, const RoutingHints& hints) {
   if (request.model != model.name) return ApiError::not_found_model(request.model);
   if (auto fault = check_bias(model.config, request)) return *std::move(fault);
   const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
@@ -187,6 +189,9 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.include_usage = request.include_usage;
   prepared.choice_count = request.n;
   prepared.echo = echo_of(model, request, *prompt);
+  prepared.engine.set = hints.set;
+  prepared.engine.session = hints.session;
+  prepared.engine.prefix_count = shared_prefix_count(model, request, *prompt, hints);
   prepared.engine.continues_text = continues_text(model, request, *prompt);
   prepared.engine.prompt = std::move(*prompt);
   prepared.engine.max_new_count = *max_new_count;
@@ -202,11 +207,12 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
 }
 
 ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateRequest::Kind kind,
-                                           std::string_view body, uint64_t random_seed) {
+                                           std::string_view body, uint64_t random_seed,
+                                           const RoutingHints& hints) {
   auto request = kind == GenerateRequest::Kind::kChat ? parse_chat_request(body, model.api)
                                                       : parse_completion_request(body, model.api);
   if (!request.ok()) return request.error();
-  return prepare_parsed(model, *request, random_seed);
+  return prepare_parsed(model, *request, random_seed, hints);
 }
 
 int64_t prompt_bytes_bound(const Tokenizer& tokenizer, int64_t token_count) {

@@ -44,13 +44,22 @@ struct PreparedRequest {
   EngineRequest engine;  // of the first choice; the others differ in their seed
 };
 
+// What a gateway says of a request (x-troupe-…): by which names residency is told, and how much of the prompt
+// is the set's.
+struct RoutingHints {
+  Hash128 set, session;         // zero: none
+  int64_t prefix_messages = 0;  // of a chat: leading messages
+  int64_t prefix_bytes = 0;     // of a plain prompt
+};
+
 // `random_seed` is used where the request names none. Errors: 400 (malformed, impossible, too long, refused
 // by the template), 404 (another model's name).
 ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateRequest::Kind kind,
-                                           std::string_view body, uint64_t random_seed);
+                                           std::string_view body, uint64_t random_seed,
+                                           const RoutingHints& hints = {});
 // The same for a parsed request.
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
-                                          uint64_t random_seed);
+                                          uint64_t random_seed, const RoutingHints& hints = {});
 
 // The ids of a text, or of a chat as the model's template writes it. Errors as prepare_request's.
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,

@@ -300,4 +300,67 @@ TEST(WorkerCall, AGatewaysDeadlineIsTheDeadlineAndAClientsIsBounded) {
   }
 }
 
+class SharedPrefix : public TextIn {
+ protected:
+  void SetUp() override {
+    TextIn::SetUp();
+    model.total_count_max = 4096;
+    model.prompt_bytes_max = prompt_bytes_bound(*tokenizer, 4096);
+    hints.set = hash_bytes("a persona");
+  }
+  EngineRequest prepare(GenerateRequest::Kind kind, const std::string& fields) {
+    auto prepared =
+        prepare_request(model, kind, R"({"model":"demo-model",)" + fields + "}", kRandomSeed, hints);
+    EXPECT_TRUE(prepared.ok()) << prepared.error().message;
+    return std::move(prepared->engine);
+  }
+  // The text of the prompt's leading tokens that are the set's.
+  std::string prefix_of(const EngineRequest& request) const {
+    const std::vector<TokenId> ids(request.prompt.begin(), request.prompt.begin() + request.prefix_count);
+    return tokenizer->decode(ids, /*skip_special=*/false);
+  }
+  RoutingHints hints;
+};
+
+TEST_F(SharedPrefix, OfAChatEndsWhereTheFirstOwnMessageBegins) {
+  hints.prefix_messages = 1;
+  const std::string persona = R"("messages":[{"role":"system","content":"You are Newton."},)";
+  const std::string expected = "<|im_start|>system\nYou are Newton.<|im_end|>\n<|im_start|>user\n";
+  const auto chat = GenerateRequest::Kind::kChat;
+  EXPECT_EQ(prefix_of(prepare(chat, persona + R"({"role":"user","content":"Who are you?"}])")), expected);
+  EXPECT_EQ(prefix_of(prepare(chat, persona + R"({"role":"user","content":"0"}])")), expected);
+  EXPECT_EQ(prefix_of(prepare(chat, persona + R"({"role":"user","content":"Hi"},)"
+                                              R"({"role":"assistant","content":"Good day."},)"
+                                              R"({"role":"user","content":"And now?"}])")),
+            expected);
+}
+
+TEST_F(SharedPrefix, HoldsExampleDialoguesWhereTheyAreSaidToBelongToIt) {
+  hints.prefix_messages = 3;
+  const auto request =
+      prepare(GenerateRequest::Kind::kChat, R"("messages":[{"role":"system","content":"You are Newton."},)"
+                                            R"({"role":"user","content":"What falls?"},)"
+                                            R"({"role":"assistant","content":"Apples."},)"
+                                            R"({"role":"user","content":"Why?"}])");
+  EXPECT_TRUE(prefix_of(request).ends_with("Apples.<|im_end|>\n<|im_start|>user\n")) << prefix_of(request);
+}
+
+TEST_F(SharedPrefix, OfAPromptIsItsLeadingBytes) {
+  hints.prefix_bytes = 12;
+  const auto text = prepare(GenerateRequest::Kind::kCompletion, R"("prompt":"Once upon a time there was")");
+  EXPECT_GT(text.prefix_count, 0);
+  EXPECT_TRUE(std::string("Once upon a ").starts_with(prefix_of(text))) << prefix_of(text);
+  const auto ids = prepare(GenerateRequest::Kind::kCompletion, R"("prompt":[5,6,7,8,9])");
+  EXPECT_EQ(ids.prefix_count, 3);
+}
+
+TEST_F(SharedPrefix, IsNothingWithoutASet) {
+  hints.prefix_messages = 1;
+  const std::string body =
+      R"("messages":[{"role":"system","content":"You are Newton."},{"role":"user","content":"Hi"}])";
+  EXPECT_GT(prepare(GenerateRequest::Kind::kChat, body).prefix_count, 0);
+  hints.set = {};
+  EXPECT_EQ(prepare(GenerateRequest::Kind::kChat, body).prefix_count, 0);
+}
+
 }  // namespace troupe::text_in_test
