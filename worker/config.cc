@@ -69,7 +69,7 @@ void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
       .unit("tokens");
   schema.add("enable_prefix_caching", &s.enable_prefix_caching,
              "keep KV of finished requests for later ones");
-  schema.add("max_sets", &s.max_sets, "most sets told apart where the lengths of answers are learned")
+  schema.add("max_sets", &s.max_sets, "most sets whose answers' lengths and whose work are told apart")
       .range(1, 1 << 20);
   schema
       .add("tpot_budget_ms", &s.tpot_budget_ms,

@@ -10,7 +10,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -23,16 +22,7 @@ namespace troupe {
 
 namespace {
 
-// A worker's epoch changes with every start, because its cache then starts empty.
-std::string random_epoch() {
-  std::random_device device;
-  const auto word = [&device] { return uint64_t{device()} << 32 | device(); };
-  const uint64_t hi = word();
-  return Hash128{hi, word()}.hex();
-}
-
-// The engine keeps max_waiting itself, where callers can be told at once; in the scheduler preempted requests
-// wait too, and they must always find room.
+// The engine keeps max_waiting itself; in the scheduler preempted requests wait too, and must find room.
 SchedulerConfig with_room_for_preempted(SchedulerConfig config) {
   config.max_waiting += config.max_num_seqs;
   return config;
@@ -59,7 +49,11 @@ struct Engine::Impl {
         log(l),
         metrics(m, options.model_name),
         scheduler(with_room_for_preempted(options.scheduler)),
-        epoch(random_epoch()),
+        news([this] {
+          std::lock_guard lock(mutex);
+          nudged = true;
+          wake.notify_one();
+        }),
         published(scheduler.stats()),
         text_out({.tokenizer = t,
                   .metrics = &metrics,
@@ -76,7 +70,7 @@ struct Engine::Impl {
   void score_prompts(const Batch& batch);
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
-  void drop(RequestId id);
+  void drop(RequestId id);  // any thread: compute no more of it
   bool has_work() const { return scheduler.stats().running + scheduler.stats().waiting > 0; }
   TimePoint now() const { return clock.now(); }
 
@@ -93,7 +87,7 @@ struct Engine::Impl {
   std::vector<RequestId> finished;
 
   const SteadyClock clock;
-  const std::string epoch;
+  CacheNews news;
 
   mutable std::mutex mutex;  // guards down to `stopping`
   std::condition_variable wake;
@@ -102,8 +96,8 @@ struct Engine::Impl {
   int64_t queued_count = 0;   // submitted, not in `published` yet
   int64_t queued_tokens = 0;  // their prompts
   RequestId next_id = 1;
+  bool nudged = false;  // the compute thread is wanted, if only to publish
   bool stopping = false;
-
   TextOut text_out;
   std::thread thread;
 };
@@ -208,9 +202,9 @@ void Engine::cancel(RequestId id) {
 LoadReport Engine::load() const {
   const Impl& e = *impl_;
   LoadReport report;
-  report.epoch = e.epoch;
   report.max_num_seqs = e.options.scheduler.max_num_seqs;
   report.block_size = e.options.scheduler.block_size;
+  e.news.describe(report);
   std::lock_guard lock(e.mutex);
   const SchedulerStats& stats = e.published;
   report.ready = !e.stopping;
@@ -221,6 +215,10 @@ LoadReport Engine::load() const {
   report.kv_blocks_total = stats.blocks_total;
   report.kv_blocks_free = stats.blocks_free + stats.blocks_cached;
   return report;
+}
+
+CacheNews& Engine::cache_news() {
+  return impl_->news;
 }
 
 bool Engine::idle() const {
@@ -247,7 +245,7 @@ bool Engine::Impl::take_commands(Commands& commands) {
   commands.submissions.clear();
   commands.drops.clear();
   commands.prompt_tokens = 0;
-  const auto called = [this] { return stopping || !pending.empty(); };
+  const auto called = [this] { return stopping || nudged || !pending.empty(); };
   std::unique_lock lock(mutex);
   if (!has_work() && !wake.wait_for(lock, options.idle_check, called)) {
     lock.unlock();
@@ -257,6 +255,7 @@ bool Engine::Impl::take_commands(Commands& commands) {
     wake.wait(lock, called);
   }
   std::swap(commands, pending);
+  nudged = false;
   return !stopping;
 }
 
@@ -279,6 +278,7 @@ void Engine::Impl::apply(Commands& commands) {
 // `applied`: commands that the scheduler's numbers contain from now on.
 void Engine::Impl::publish(const Commands& applied) {
   metrics.stats(scheduler.stats());
+  news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
   std::lock_guard lock(mutex);
   published = scheduler.stats();
   queued_count -= static_cast<int64_t>(applied.submissions.size());
@@ -384,7 +384,6 @@ void Engine::Impl::fail_step(const Batch& batch, const Status& error) {
   text_out.fail(ids, error);
 }
 
-// Any thread: compute no more of `id`.
 void Engine::Impl::drop(RequestId id) {
   {
     std::lock_guard lock(mutex);

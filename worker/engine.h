@@ -17,6 +17,7 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "worker/cache_news.h"
 #include "worker/model/sampler.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/step_runner.h"
@@ -81,8 +82,10 @@ class Engine {
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
   // Thread-safe snapshot. kv_blocks_free: what can be taken without preempting anybody, cached blocks
-  // included. `sets` stays 0: residency is not told yet.
+  // included.
   LoadReport load() const;
+  // What the prefix cache holds, and how that changes.
+  CacheNews& cache_news();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/call.h"
+#include "worker/residency_stream.h"
 #include "worker/sim_cut.h"
 #include "worker/tokenize.h"
 
@@ -30,6 +31,7 @@ struct WorkerServer::Impl {
   Task<void> livez(Call& call) { return call.answer_json(200, R"({"status":"alive"})"); }
   Task<void> readyz(Call& call);
   Task<void> load(Call& call);
+  Task<void> residency_events(Call& call) { return residency.serve(call); }
   Task<void> metrics_text(Call& call);
   Task<void> no_such_path(Call& call);
 
@@ -42,7 +44,7 @@ struct WorkerServer::Impl {
     std::string_view method, path;
     Task<void> (Impl::*handler)(Call&);
   };
-  static const std::array<Route, 11> kRoutes;
+  static const std::array<Route, 12> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -51,6 +53,7 @@ struct WorkerServer::Impl {
   const Logger& log;
   SimFaults* const faults;  // null: a worker with a model
   Generator generator;
+  ResidencyStream residency;
   std::map<std::pair<std::string_view, int>, Counter*> request_counters;
   TokenCache::Stats token_cache_told;
   uint64_t request_index = 0;
@@ -60,13 +63,14 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 11> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 12> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat},
     {"POST", "/v1/completions", &Impl::completions},
     {"POST", "/tokenize", &Impl::tokenize},
     {"POST", "/detokenize", &Impl::detokenize},
     {"GET", "/v1/models", &Impl::models},
     {"GET", "/v1/load", &Impl::load},
+    {"GET", "/v1/residency", &Impl::residency_events},
     {"GET", "/livez", &Impl::livez},
     {"GET", "/readyz", &Impl::readyz},
     {"GET", "/health", &Impl::readyz},
@@ -88,6 +92,7 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       log(parts.log),
       faults(parts.faults),
       generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
+      residency(parts.io.get_executor(), parts.engine.cache_news(), parts.metrics, {}),
       instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
       started_s(std::time(nullptr)),
       http(
@@ -238,6 +243,7 @@ uint16_t WorkerServer::port() const {
 
 void WorkerServer::start() {
   impl_->started = true;
+  impl_->residency.start();
   impl_->http.start();
 }
 
@@ -248,6 +254,7 @@ Task<bool> WorkerServer::drain(Duration grace) {
   // The engine waits for the step under way.
   if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
   impl_->engine.stop();
+  impl_->residency.close();
   constexpr Duration kLastWrites = std::chrono::seconds(1);
   co_await impl_->http.drain(kLastWrites);
   co_return all_done;

@@ -1,7 +1,7 @@
 #pragma once
 
 // The worker's HTTP face: OpenAI's endpoints (answered by Generator), and what operators and gateways ask of
-// a worker: liveness, readiness, metrics, load. One listener, one io_context thread.
+// a worker: liveness, readiness, metrics, load, residency. One listener, one io_context thread.
 
 #include <memory>
 #include <string>

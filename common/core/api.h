@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/core/api_error.h"
+#include "common/core/block_hash.h"
 
 namespace troupe {
 
@@ -160,6 +161,14 @@ ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
 
 // What a worker tells of itself: GET /v1/load.
 struct LoadReport {
+  // A set's work since the epoch began: counters only rise.
+  struct SetWork {
+    Hash128 set;
+    int64_t work_tokens_total = 0;
+    int64_t prefix_tokens = 0;  // as the worker counts them; 0: not known
+    bool operator==(const SetWork&) const = default;
+  };
+
   std::string epoch;  // changes when the cache starts empty
   bool ready = false;
   int64_t running = 0;
@@ -170,7 +179,7 @@ struct LoadReport {
   int64_t kv_blocks_free = 0;
   int64_t block_size = 0;  // tokens; 0: not told
   int64_t max_num_seqs = 0;
-  int64_t sets = 0;
+  std::vector<SetWork> sets = {};
 };
 std::string load_report_json(const LoadReport& report);
 ApiResult<LoadReport> parse_load_report(std::string_view body);

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kPeerBytesMax = 4u << 20;
 constexpr size_t kModelsMax = 4096;
 constexpr size_t kNameBytesMax = 1024;
+constexpr size_t kSetsMax = 65'536;
 
 // The integers of a load report, one row each for reader and writer.
 struct LoadRow {
@@ -27,7 +28,6 @@ constexpr LoadRow kLoadRows[] = {
     {"kv_blocks_free", &LoadReport::kv_blocks_free},
     {"block_size", &LoadReport::block_size},
     {"max_num_seqs", &LoadReport::max_num_seqs},
-    {"sets", &LoadReport::sets},
 };
 
 ApiResult<dom::object> parse_object(StrictJson& json, std::string_view body) {
@@ -57,9 +57,41 @@ Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
   return std::nullopt;
 }
 
+Fault read_set_work(const std::string& path, dom::element value, LoadReport::SetWork& work) {
+  if (!value.is_object()) return expected(path, "an object with a set", value);
+  std::string name;
+  for (const auto field : dom::object(value.get_object().value_unsafe())) {
+    Fault fault;
+    if (field.key == "set") fault = read_string(path + ".set", field.value, kNameBytesMax, name);
+    if (field.key == "work_tokens_total") {
+      fault = read_integer(path + ".work_tokens_total", field.value, {.min = 0}, work.work_tokens_total);
+    }
+    if (field.key == "prefix_tokens")
+      fault = read_integer(path + ".prefix_tokens", field.value, {.min = 0}, work.prefix_tokens);
+    if (fault) return fault;
+  }
+  const auto set = Hash128::from_hex(name);
+  if (!set) return missing(path + ".set", "32 hex digits");
+  work.set = *set;
+  return std::nullopt;
+}
+
+Fault read_set_works(dom::element value, std::vector<LoadReport::SetWork>& sets) {
+  if (!value.is_array() || value.get_array().value_unsafe().size() > kSetsMax) {
+    return expected("sets", absl::StrCat("an array of at most ", kSetsMax, " sets"), value);
+  }
+  for (const dom::element item : dom::array(value.get_array().value_unsafe())) {
+    LoadReport::SetWork work;
+    if (auto fault = read_set_work(absl::StrCat("sets[", sets.size(), "]"), item, work)) return fault;
+    sets.push_back(work);
+  }
+  return std::nullopt;
+}
+
 Fault read_load_field(std::string_view name, dom::element value, LoadReport& report) {
   if (name == "epoch") return read_string(name, value, kNameBytesMax, report.epoch);
   if (name == "ready") return read_bool(name, value, report.ready);
+  if (name == "sets") return read_set_works(value, report.sets);
   for (const LoadRow& row : kLoadRows) {
     if (row.name == name) return read_integer(name, value, {.min = 0}, report.*row.member);
   }
@@ -110,7 +142,13 @@ std::string load_report_json(const LoadReport& report) {
   for (const LoadRow& row : kLoadRows) {
     absl::StrAppend(&out, ",\"", to_absl(row.name), "\":", report.*row.member);
   }
-  out += '}';
+  out += ",\"sets\":[";
+  for (const LoadReport::SetWork& work : report.sets) {
+    absl::StrAppend(&out, &work == report.sets.data() ? "" : ",", "{\"set\":\"", work.set.hex(),
+                    "\",\"work_tokens_total\":", work.work_tokens_total,
+                    ",\"prefix_tokens\":", work.prefix_tokens, "}");
+  }
+  out += "]}";
   return out;
 }
 

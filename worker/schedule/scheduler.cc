@@ -122,6 +122,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
     r.scored_count = std::max(r.scored_count, r.computed_count);
     s.tables.finish_copy(r);
     s.stats.computed_tokens_total += step_count;
+    s.set_work.add(r.set, r.prefix_count, step_count);
     s.tables.cache_full_blocks(r, from_count);
     s.set_pending(r, item.samples ? 0 : Impl::rest_of(r));
     if (!item.samples) continue;
@@ -157,6 +158,10 @@ int32_t Scheduler::cached_count(RequestId id) const {
 
 Residency& Scheduler::residency() {
   return impl_->tables.residency();
+}
+
+const SetWork& Scheduler::set_work() const {
+  return impl_->set_work;
 }
 
 const SchedulerStats& Scheduler::stats() const {

@@ -27,6 +27,7 @@
 #include "worker/schedule/batch.h"
 #include "worker/schedule/request.h"
 #include "worker/schedule/residency.h"
+#include "worker/schedule/set_work.h"
 
 namespace troupe {
 
@@ -52,7 +53,7 @@ struct SchedulerConfig {
   // How long a prefill chunk may make a step in which others decode; zero: as long as it takes.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;  // whose answers' lengths are told apart
+  int32_t max_sets = 256;  // whose answers' lengths and whose work are told apart
   // Off: batches count the decodes of requests without ids instead of listing them, and commit() takes no
   // tokens for them; they end by their max_new_count. For who computes nothing.
   bool itemize_decodes = true;
@@ -110,6 +111,8 @@ class Scheduler {
   const SchedulerStats& stats() const;
   // What the cache holds of each set and session; its changes are the caller's to take.
   Residency& residency();
+  // What was computed for each set, but for decodes that are only counted.
+  const SetWork& set_work() const;
   // Walks everything and asserts the invariants (block conservation, tables, references). For tests and idle
   // ticks.
   Status verify() const;

@@ -11,9 +11,13 @@
 #include "worker/schedule/kv_forecast.h"
 #include "worker/schedule/output_lengths.h"
 #include "worker/schedule/scheduler.h"
+#include "worker/schedule/set_work.h"
 #include "worker/schedule/step_cost.h"
 
 namespace troupe {
+
+// Sets whose work is told: a load report is read every second by every gateway.
+inline constexpr int32_t kSetsToldMax = 4096;
 
 struct Scheduler::Impl {
   using Request = ScheduledRequest;
@@ -22,6 +26,7 @@ struct Scheduler::Impl {
       : config(c),
         tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks}),
         lengths(c.max_sets),
+        set_work(std::min(c.max_sets, kSetsToldMax)),
         forecast(c.block_size),
         clock(c.block_size) {}
 
@@ -71,6 +76,7 @@ struct Scheduler::Impl {
   const SchedulerConfig config;
   BlockTables tables;
   OutputLengths lengths;
+  SetWork set_work;
   KvForecast forecast;
   StepCost cost;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests;

@@ -166,7 +166,8 @@ TEST(ApiPeer, RefusesModelListsThatAreNone) {
 }
 
 TEST(ApiPeer, LoadReportsRoundTrip) {
-  const LoadReport report = {"e1", true, 1, 2, 3, 4, 5, 6, 16, 7, 8};
+  const LoadReport::SetWork work = {hash_bytes("Song Jiang"), 8, 9};
+  const LoadReport report = {"e1", true, 1, 2, 3, 4, 5, 6, 16, 7, {work, {hash_bytes("Newton"), 0, 0}}};
   const auto back = parse_load_report(load_report_json(report));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(back.value().epoch, "e1");
@@ -179,7 +180,7 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().kv_blocks_free, 6);
   EXPECT_EQ(back.value().block_size, 16);
   EXPECT_EQ(back.value().max_num_seqs, 7);
-  EXPECT_EQ(back.value().sets, 8);
+  EXPECT_EQ(back.value().sets, report.sets);
 }
 
 TEST(ApiPeer, LoadReportsNeedAnEpochAndReadinessAndNoNegativeCounts) {
@@ -189,6 +190,9 @@ TEST(ApiPeer, LoadReportsNeedAnEpochAndReadinessAndNoNegativeCounts) {
   EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":1})").error().param, "ready");
   EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":true,"running":-1})").error().param, "running");
   EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":true,"sets":"1"})").error().param, "sets");
+  const std::string begin = R"({"epoch":"e","ready":true,"sets":[)";
+  EXPECT_EQ(parse_load_report(begin + R"({"set":"abc"}]})").error().param, "sets[0].set");
+  EXPECT_EQ(parse_load_report(begin + R"(5]})").error().param, "sets[0]");
   EXPECT_FALSE(parse_load_report("[]").ok());
 }
 

@@ -1,0 +1,134 @@
+"""What workers say they hold (GET /v1/residency) is what the next request finds, and gateways route by it."""
+import hashlib
+import json
+import threading
+
+import httpx
+import pytest
+
+from fleet import SimWorker, Worker, chat_body, wait_until
+
+FAST = ("--sim-speed", 20)
+BLOCK = 16
+DEVICES = pytest.mark.parametrize("worker_class, flags", [(SimWorker, FAST), (Worker, ())], ids=["sim", "cpu"])
+
+
+class Watch:
+    """A subscriber: what the worker says it holds, put together from its events."""
+
+    def __init__(self, worker):
+        self.url, self.held, self.epoch, self.seq, self.snapshots = f"{worker.url}/v1/residency", {}, None, None, 0
+        self.worker, self.error, self.evicted = worker, None, 0
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+        wait_until(lambda: self.snapshots or self.error, 10, "the snapshot")
+
+    def _read(self):
+        try:
+            with httpx.stream("GET", self.url, timeout=30) as response:
+                name = None
+                for line in response.iter_lines():
+                    if line.startswith("event: "):
+                        name = line[len("event: "):]
+                    elif line.startswith("data: "):
+                        self._apply(name, json.loads(line[len("data: "):]))
+        except httpx.TransportError:
+            pass  # the worker is gone
+        except AssertionError as error:
+            self.error = error
+
+    def _apply(self, name, event):
+        items = event["sets"] + event["sessions"] if name == "snapshot" else [event]
+        if name == "snapshot":
+            assert self.snapshots == 0, "a stream begins with its only snapshot"
+            self.epoch, self.snapshots = event["epoch"], 1
+        else:
+            assert (event["epoch"], event["seq"]) == (self.epoch, self.seq + 1), "a gap"
+            self.evicted += name == "evicted"
+        self.seq = event["seq"]
+        for item in items:
+            self.held[item.get("set") or item["session"]] = item["tokens"]
+
+    def tokens(self, name):
+        assert self.error is None, self.error
+        return self.held.get(name, 0)
+
+
+    def agrees_with_a_new_one(self):
+        """Changes and snapshots tell the same, once the last change has come."""
+        def agrees():
+            assert self.error is None, self.error
+            return Watch(self.worker).held == {name: tokens for name, tokens in self.held.items() if tokens}
+        wait_until(agrees, 10, "a new subscriber knows the same")
+
+
+def hexname(text):
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def persona(index, sentences=12):
+    return {"role": "system", "content": f"You are playing character {index}. " +
+            " ".join(f"In year {index * 31 + i} they lived in house {i * 7 + index}." for i in range(sentences))}
+
+
+def ask(worker, index, question, session, history=()):
+    """One turn at the worker itself, named as a gateway would; the answer and its usage."""
+    headers = {"x-troupe-set": hexname(f"set {index}"), "x-troupe-session": hexname(session), "x-troupe-prefix-messages": "1"}
+    messages = [persona(index), *history, {"role": "user", "content": question}]
+    body = chat_body(messages, max_tokens=24, ignore_eos=True)
+    response = httpx.post(f"{worker.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    return answer["choices"][0]["message"]["content"], answer["usage"]
+
+
+def cached(usage):
+    return usage["prompt_tokens_details"]["cached_tokens"]
+
+
+@DEVICES
+def test_what_a_worker_says_is_what_the_next_request_finds(start, worker_class, flags):
+    worker = start(gateway=False, worker_class=worker_class, worker_flags=flags).workers[0]
+    watch = Watch(worker)
+    assert watch.held == {}
+    text, first = ask(worker, 1, "Who are you?", "s1")
+    assert cached(first) == 0
+    full_blocks = (first["prompt_tokens"] + first["completion_tokens"] - 1) // BLOCK * BLOCK  # the last token has no KV
+    wait_until(lambda: watch.tokens(hexname("s1")) == full_blocks, 10, "the session is told")
+    # Somebody else's first turn finds the persona, and at most a part of the next block besides.
+    _, other = ask(worker, 1, "Where do you live?", "s2")
+    set_tokens = watch.tokens(hexname("set 1"))
+    assert 0 < set_tokens and set_tokens % BLOCK == 0
+    assert set_tokens <= cached(other) < set_tokens + BLOCK
+    # The next turn finds all that the session is said to hold.
+    history = [{"role": "user", "content": "Who are you?"}, {"role": "assistant", "content": text}]
+    held = watch.tokens(hexname("s1"))
+    _, second = ask(worker, 1, "And then?", "s1", history)
+    if worker_class is SimWorker:  # whose filler text is encoded as it was emitted
+        assert held <= cached(second) < held + BLOCK
+    assert set_tokens <= cached(second) < held + BLOCK
+    watch.agrees_with_a_new_one()
+    computed = sum(u["prompt_tokens"] - cached(u) + u["completion_tokens"] - 1 for u in (first, other, second))
+    def work():
+        return {item["set"]: item for item in worker.load()["sets"]}[hexname("set 1")]
+    wait_until(lambda: work()["work_tokens_total"] >= computed, 10, "the work is told")
+    assert work()["work_tokens_total"] == computed
+    assert set_tokens <= work()["prefix_tokens"] < set_tokens + BLOCK
+
+
+@DEVICES
+def test_what_no_longer_fits_is_told_gone(start, worker_class, flags):
+    worker = start(gateway=False, worker_class=worker_class,
+                   worker_flags=[*flags, "--kv-cache-tokens", 1024, "--max-model-len", 1024]).workers[0]
+    watch = Watch(worker)
+    for index in range(12):
+        ask(worker, index, "Who are you?", f"s{index}")
+    wait_until(lambda: watch.evicted > 0 and worker.load()["running"] == 0, 10, "evictions are told")
+    told = {index: watch.tokens(hexname(f"set {index}")) for index in range(12)}
+    least, most = min(told, key=told.get), max(told, key=told.get)
+    assert told[least] + 4 * BLOCK < told[most], told
+    for index in (most, least):
+        watch.agrees_with_a_new_one()
+        told = watch.tokens(hexname(f"set {index}"))
+        _, usage = ask(worker, index, "What do you like best?", f"t{index}")
+        assert told <= cached(usage) < told + BLOCK, index
