@@ -7,14 +7,46 @@ namespace troupe {
 
 namespace {
 
+constexpr std::string_view kWorkersPath = "/admin/workers";
+
 // The methods of a path of this port; empty: there is no such path.
 std::string_view methods_of(std::string_view path) {
   if (path == "/admin/explain") return "POST";
-  for (const std::string_view known :
-       {"/metrics", "/livez", "/readyz", "/health", "/admin/table", "/admin/workers"}) {
+  if (path == kWorkersPath) return "GET, HEAD, POST, DELETE";
+  for (const std::string_view known : {"/metrics", "/livez", "/readyz", "/health", "/admin/table"}) {
     if (path == known) return "GET, HEAD";
   }
   return "";
+}
+
+// The id in /admin/workers/{id}/drain; empty for any other path.
+std::string_view drained_id(std::string_view path) {
+  constexpr std::string_view kBegin = "/admin/workers/", kEnd = "/drain";
+  if (!path.starts_with(kBegin) || !path.ends_with(kEnd) || path.size() <= kBegin.size() + kEnd.size())
+    return "";
+  return path.substr(kBegin.size(), path.size() - kBegin.size() - kEnd.size());
+}
+
+// {"url": "http://host:port"}
+ApiResult<Endpoint> worker_of(std::string_view body) {
+  const auto value = parse_json(body);
+  if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
+  const bj::object* fields = value->if_object();
+  const bj::value* url = fields == nullptr || fields->size() != 1 ? nullptr : fields->if_contains("url");
+  if (url == nullptr || !url->is_string()) {
+    return ApiError::bad_field("url", "the body must be {\"url\": \"http://host:port\"} and nothing else");
+  }
+  auto endpoint = Endpoint::parse(std::string_view(url->as_string()));
+  if (!endpoint.ok()) return ApiError::bad_field("url", to_std(endpoint.status().message()));
+  return *std::move(endpoint);
+}
+
+ApiError unknown_worker(std::string_view id) {
+  ApiError error = ApiError::bad_field(
+      "", absl::StrCat("there is no worker ", to_absl(id), "; see GET ", to_absl(kWorkersPath)));
+  error.http_status = 404;
+  error.code = "not_found";
+  return error;
 }
 
 }  // namespace
@@ -28,42 +60,79 @@ Task<void> Admin::handle(Exchange& exchange) {
 }
 
 Admin::Page Admin::page(const HttpRequest& request) {
-  Page page;
   const bool get = request.method == "GET" || request.method == "HEAD";
-  if (get && request.path == "/metrics") {
+  const std::string_view drained = drained_id(request.path);
+  const std::string_view methods = drained.empty() ? methods_of(request.path) : "POST";
+  if (get && methods.starts_with("GET")) return read(request);
+  if (request.method == "POST" && !drained.empty()) return drain_worker(drained);
+  if (request.method == "POST" && request.path == "/admin/explain") return explain(request);
+  const bool change = request.method == "POST" || request.method == "DELETE";
+  if (change && request.path == kWorkersPath) return change_workers(request);
+  ApiError error = ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path,
+                                                        " on the metrics port; requests go to the main one"));
+  error.http_status = methods.empty() ? 404 : 405;
+  error.code = methods.empty() ? "not_found" : "method_not_allowed";
+  Page page = failed(error);
+  page.allow = methods;
+  return page;
+}
+
+Admin::Page Admin::read(const HttpRequest& request) {
+  Page page;
+  if (request.path == "/metrics") {
     page.content_type = "text/plain; version=0.0.4; charset=utf-8";
     page.body = parts_.metrics.text();
-  } else if (get && request.path == "/livez") {
+  } else if (request.path == "/livez") {
     page.body = R"({"status":"ok"})";
-  } else if (get && (request.path == "/readyz" || request.path == "/health")) {
-    std::tie(page.status, page.body) = parts_.proxy.health();
-  } else if (get && request.path == "/admin/table") {
+  } else if (request.path == "/admin/table") {
     page.body = table_json();
-  } else if (get && request.path == "/admin/workers") {
+  } else if (request.path == kWorkersPath) {
     page.body = parts_.fleet.workers_json();
-  } else if (request.method == "POST" && request.path == "/admin/explain") {
-    return explain(request);
   } else {
-    ApiError error =
-        ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path,
-                                             " on the metrics port; requests go to the main one"));
-    page.allow = methods_of(request.path);
-    page.status = page.allow.empty() ? 404 : 405;
-    error.code = page.allow.empty() ? "not_found" : "method_not_allowed";
-    page.body = error.to_json();
+    std::tie(page.status, page.body) = parts_.proxy.health();
   }
   return page;
 }
 
-Admin::Page Admin::explain(const HttpRequest& request) {
+Admin::Page Admin::failed(const ApiError& error) {
   Page page;
-  auto explained = parts_.proxy.explain(request);
-  if (explained.ok()) {
-    page.body = std::move(*explained);
+  page.status = error.http_status;
+  page.body = error.to_json();
+  return page;
+}
+
+// The answer is the fleet as it is then.
+Admin::Page Admin::change_workers(const HttpRequest& request) {
+  auto endpoint = worker_of(request.body);
+  if (!endpoint.ok()) return failed(endpoint.error());
+  if (request.method == "POST") {
+    const auto added = parts_.fleet.add(endpoint.value());
+    if (!added.ok()) return failed(ApiError::unavailable(to_std(added.status().message())));
   } else {
-    page.status = explained.error().http_status;
-    page.body = explained.error().to_json();
+    const std::string id = endpoint.value().authority();
+    const auto node = parts_.fleet.find(id);
+    if (!node) return failed(unknown_worker(id));
+    parts_.fleet.remove(*node);
   }
+  Page page;
+  page.body = parts_.fleet.workers_json();
+  return page;
+}
+
+Admin::Page Admin::drain_worker(std::string_view id) {
+  const auto node = parts_.fleet.find(id);
+  if (!node) return failed(unknown_worker(id));
+  parts_.fleet.drain(*node);
+  Page page;
+  page.body = parts_.fleet.workers_json();
+  return page;
+}
+
+Admin::Page Admin::explain(const HttpRequest& request) {
+  auto explained = parts_.proxy.explain(request);
+  if (!explained.ok()) return failed(explained.error());
+  Page page;
+  page.body = std::move(*explained);
   return page;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// The metrics port: /metrics, the probes, and what an operator asks (/admin). On a listener of its own, so
-// that a flood of requests doesn't starve the probes and a public main port doesn't show the fleet.
+// The metrics port: /metrics, the probes, and what an operator asks and changes (/admin). On a listener of
+// its own, so that a flood of requests doesn't starve the probes and a public main port doesn't show the
+// fleet.
 
 #include "common/core/metrics.h"
 #include "common/net/http_server.h"
@@ -30,7 +31,11 @@ class Admin {
     std::string allow;  // of a 405
   };
   Page page(const HttpRequest& request);
+  Page read(const HttpRequest& request);
+  static Page failed(const ApiError& error);
   Page explain(const HttpRequest& request);
+  Page change_workers(const HttpRequest& request);
+  Page drain_worker(std::string_view id);
   std::string table_json() const;
 
   Parts parts_;

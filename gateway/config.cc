@@ -16,18 +16,14 @@ StatusOr<LogLevel> parse_log_level(const std::string& name) {
   return invalid_argument(absl::StrCat("log_level: '", name, "' is none of debug, info, warn, error"));
 }
 
-StatusOr<std::vector<Endpoint>> parse_workers(const std::vector<std::string>& urls) {
-  if (urls.empty()) {
-    return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
-  }
+StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<std::string>& urls) {
   std::vector<Endpoint> workers;
   std::set<Endpoint> seen;
   for (size_t i = 0; i < urls.size(); ++i) {
     auto endpoint = Endpoint::parse(urls[i]);
-    if (!endpoint.ok()) return annotate(endpoint.status(), absl::StrCat("worker_urls[", i, "]"));
+    if (!endpoint.ok()) return annotate(endpoint.status(), absl::StrCat(key, "[", i, "]"));
     if (!seen.insert(*endpoint).second) {
-      return invalid_argument(
-          absl::StrCat("worker_urls[", i, "]: ", urls[i], " is there twice; list each worker once"));
+      return invalid_argument(absl::StrCat(key, "[", i, "]: ", urls[i], " is there twice; list each once"));
     }
     workers.push_back(*std::move(endpoint));
   }
@@ -181,7 +177,10 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
 
 StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   GatewayConfig config;
-  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_workers(s.worker_urls));
+  if (s.worker_urls.empty()) {
+    return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
+  }
+  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
 
@@ -212,6 +211,12 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.fleet.in_flight_max = s.limits.worker_requests;
   config.prober.interval = std::chrono::milliseconds(s.probe.interval_ms);
   config.prober.timeout = std::chrono::milliseconds(s.probe.timeout_ms);
+
+  // The modes that go by what nodes really hold.
+  const route::Mode mode = config.router.affinity.mode;
+  config.residency.enabled = mode == route::Mode::kExact || mode == route::Mode::kStrict;
+  config.fleet.set_loads_half_life = config.router.planner.half_life;
+  config.fleet.sets_max = config.router.memory.sets_max;
 
   config.proxy.requests_max = static_cast<size_t>(s.limits.requests);
   config.proxy.request_timeout = std::chrono::seconds(s.request_timeout_secs);

@@ -18,6 +18,7 @@
 #include "gateway/route/router.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/prober.h"
+#include "gateway/upstream/residency_reader.h"
 
 namespace troupe {
 
@@ -90,6 +91,7 @@ struct GatewayConfig {
   HttpServerOptions metrics_server;
   FleetOptions fleet;
   ProberOptions prober;
+  ResidencyReaderOptions residency;
   ProxyOptions proxy;
   route::RouterOptions router;
   std::chrono::seconds grace{180};

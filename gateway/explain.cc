@@ -39,7 +39,7 @@ std::pair<int, std::string> Proxy::health() const {
     body["reason"] = "no worker is ready";
   }
   body["workers_ready"] = router_.view().routable_count();
-  body["workers"] = fleet_.size();
+  body["workers"] = fleet_.member_count();
   return {healthy() ? 200 : 503, to_json(body)};
 }
 

@@ -1,5 +1,7 @@
 #include "gateway/gateway.h"
 
+#include <algorithm>
+
 #include "common/net/timer.h"
 
 namespace troupe {
@@ -12,10 +14,12 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       record_path_(config.record),
       record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
       grace_(config.grace),
+      plan_tick_(config.router.planner.tick),
       instruments_(metrics_),
       router_(config.router, seed),
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
+      residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, clock, log}, seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_}),
       main_server_(
@@ -41,18 +45,36 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prober_.start(background_);
-  background_.spawn(plan_every_second());
+  residency_reader_.start(background_);
+  background_.spawn(plan_by_and_by());
   main_server_.start();
   metrics_server_.start();
   return absl::OkStatus();
 }
 
-Task<void> Gateway::plan_every_second() {
+// Asked at least every second, the router sees when there is a first set to plan for.
+Task<void> Gateway::plan_by_and_by() {
   Timer timer(io_.get_executor());
   while (true) {
-    timer.expires_after(std::chrono::seconds(1));
+    timer.expires_after(std::min<Duration>(plan_tick_, std::chrono::seconds(1)));
     co_await timer.async_wait(use_task);
-    router_.plan(clock_.now());
+    plan();
+  }
+}
+
+// From all workers' own counts where they tell them, else from what went through this gateway.
+void Gateway::plan() {
+  const TimePoint now = clock_.now();
+  if (!fleet_.tells_set_loads()) {
+    router_.plan(now);
+  } else if (planned_at_ == TimePoint{} || now >= planned_at_ + plan_tick_) {
+    route::SetLoads loads = fleet_.take_set_loads(now);
+    if (loads.sets.empty() && planned_at_ == TimePoint{}) return;  // the first sets are planned for at once
+    planned_at_ = now;
+    // Which homes a set has depends on where it was before, too: another gateway's table may differ, so this
+    // one is no common source that a young gateway might believe before its own knowledge.
+    loads.epoch = 0;
+    router_.plan(now, std::move(loads));
   }
 }
 

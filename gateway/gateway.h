@@ -18,6 +18,7 @@
 #include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/prober.h"
+#include "gateway/upstream/residency_reader.h"
 
 namespace troupe {
 
@@ -38,7 +39,8 @@ class Gateway {
   const route::Router& router() const { return router_; }
 
  private:
-  Task<void> plan_every_second();
+  Task<void> plan_by_and_by();
+  void plan();
 
   Status start_record();
 
@@ -48,11 +50,14 @@ class Gateway {
   const std::string record_path_;
   const Hash128 record_salt_;
   std::chrono::seconds grace_;
+  Duration plan_tick_;
+  TimePoint planned_at_{};  // from the fleet's loads
   Metrics metrics_;
   Instruments instruments_;
   route::Router router_;
   Fleet fleet_;
   Prober prober_;
+  ResidencyReader residency_reader_;
   std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
   Proxy proxy_;
   Admin admin_;

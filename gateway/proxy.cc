@@ -260,13 +260,7 @@ ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flig
   input.headers = headers_for_worker(request);
   const route::PrefixKey& key = flight.routed.key;
   input.headers.emplace_back("x-request-id", flight.request_id);
-  if (!key.set.is_zero()) {
-    input.headers.emplace_back("x-troupe-set", key.set.hex());
-    const size_t length = key.chat ? static_cast<size_t>(key.prefix_messages) : key.prefix_bytes;
-    const std::string_view unit = key.chat ? "x-troupe-prefix-messages" : "x-troupe-prefix-bytes";
-    input.headers.emplace_back(unit, std::to_string(length));
-  }
-  if (!key.session.is_zero()) input.headers.emplace_back("x-troupe-session", key.session.hex());
+  append_hints(key, input.headers);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
   input.headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));

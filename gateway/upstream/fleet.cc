@@ -1,7 +1,9 @@
 #include "gateway/upstream/fleet.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/json.h"
 
 namespace troupe {
@@ -11,6 +13,9 @@ using route::NodeIndex;
 using route::NodeState;
 
 namespace {
+
+// Slots are never given back: this many different workers in a gateway's life.
+constexpr size_t kWorkersMax = 4096;
 
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
@@ -28,28 +33,103 @@ route::NodeReport node_report(const LoadReport& report) {
 }  // namespace
 
 Fleet::Fleet(const FleetOptions& options, const Parts& parts)
-    : in_flight_max_(options.in_flight_max), router_(parts.router), clock_(parts.clock), log_(parts.log) {
+    : options_(options),
+      executor_(parts.executor),
+      metrics_(parts.metrics),
+      router_(parts.router),
+      clock_(parts.clock),
+      log_(parts.log),
+      set_loads_(options.set_loads_half_life, options.sets_max) {
   for (const Endpoint& endpoint : options.workers) {
-    Worker worker;
-    worker.id = endpoint.authority();
-    worker.url = "http://" + worker.id;
-    worker.client = std::make_unique<HttpClient>(parts.executor, endpoint, options.client);
-    worker.health = route::NodeHealth(options.health);
-    worker.up = &parts.metrics.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
-                                     {{"worker", worker.id}});
-    workers_.push_back(std::move(worker));
+    join(endpoint);
+    workers_.back().awaited = true;
   }
   unprobed_ = workers_.size();
   publish();
+}
+
+void Fleet::join(const Endpoint& endpoint) {
+  Worker worker;
+  worker.id = endpoint.authority();
+  worker.url = "http://" + worker.id;
+  worker.client = std::make_unique<HttpClient>(executor_, endpoint, options_.client);
+  worker.health = route::NodeHealth(options_.health);
+  worker.up = &metrics_.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
+                              {{"worker", worker.id}});
+  workers_.push_back(std::move(worker));
+}
+
+size_t Fleet::member_count() const {
+  return static_cast<size_t>(
+      std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.removed; }));
+}
+
+std::optional<NodeIndex> Fleet::find(std::string_view id) const {
+  for (NodeIndex i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].id == id && member(i)) return i;
+  }
+  return std::nullopt;
+}
+
+StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
+  const std::string id = endpoint.authority();
+  const auto known =
+      std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == id; });
+  const auto node = static_cast<NodeIndex>(known - workers_.begin());
+  if (known != workers_.end()) {
+    known->drained = false;
+    if (std::exchange(known->removed, false)) known->health = route::NodeHealth(options_.health);
+  } else if (workers_.size() < kWorkersMax) {
+    join(endpoint);
+  } else {
+    return absl::ResourceExhaustedError(absl::StrCat(kWorkersMax,
+                                                     " workers have been here, the most that "
+                                                     "are told apart; restart the gateway"));
+  }
+  log_.info("worker_added", {{"worker", id}});
+  publish();
+  if (on_joined) on_joined(node);
+  return node;
+}
+
+void Fleet::drain(NodeIndex node) {
+  workers_[node].drained = true;
+  log_.info("worker_drained", {{"worker", workers_[node].id}});
+  publish();
+}
+
+void Fleet::remove(NodeIndex node) {
+  Worker& worker = workers_[node];
+  worker.removed = true;
+  worker.models.clear();
+  worker.load.reset();
+  worker.client->close_idle();
+  await_no_more(worker);
+  router_.forget_node(node);
+  log_.info("worker_removed", {{"worker", worker.id}});
+  publish();
+}
+
+void Fleet::await_no_more(Worker& worker) {
+  if (std::exchange(worker.awaited, false)) unprobed_ -= 1;
+}
+
+NodeState Fleet::state(NodeIndex node) const {
+  const Worker& worker = workers_[node];
+  if (worker.removed) return NodeState::kDead;
+  const NodeState state = worker.health.state();
+  const bool up = state == NodeState::kAlive || state == NodeState::kSuspect;
+  return up && worker.drained ? NodeState::kDraining : state;
 }
 
 void Fleet::on_event(NodeIndex node, HealthEvent event) {
   Worker& worker = workers_[node];
   const bool from_probe = event == HealthEvent::kProbeOk || event == HealthEvent::kProbeNotReady ||
                           event == HealthEvent::kProbeFail;
-  if (from_probe && !worker.probed) {
+  if (worker.removed) return;  // an answer that was under way
+  if (from_probe) {
     worker.probed = true;
-    unprobed_ -= 1;
+    await_no_more(worker);
   }
   const NodeState before = worker.health.state();
   if (!worker.health.on_event(event, clock_.now())) return;
@@ -69,6 +149,7 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
 
 void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
   Worker& worker = workers_[node];
+  if (worker.removed) return;
   const auto same_id = [](const ModelCard& a, const ModelCard& b) { return a.id == b.id; };
   const bool same =
       std::equal(models.begin(), models.end(), worker.models.begin(), worker.models.end(), same_id);
@@ -78,23 +159,47 @@ void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
 
 void Fleet::set_load(NodeIndex node, LoadReport report) {
   Worker& worker = workers_[node];
-  if (worker.load && worker.load->epoch != report.epoch) {
-    log_.info("worker_cache_empty", {{"worker", worker.id}, {"epoch", report.epoch}});
+  if (worker.removed) return;
+  saw_epoch(node, report.epoch);
+  router_.report(node, node_report(report), clock_.now());
+  // A worker's sets are its only model's: of several it is not told whose a set is.
+  if (worker.models.size() == 1) {
+    std::vector<route::SetLoadMerger::Counter> counters;
+    counters.reserve(report.sets.size());
+    for (const LoadReport::SetWork& work : report.sets)
+      counters.push_back({work.set, work.work_tokens_total, work.prefix_tokens});
+    set_loads_.report(node, hash_bytes(report.epoch).lo, worker.models.front().id, counters);
+  }
+  worker.load = std::move(report);
+}
+
+void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
+  Worker& worker = workers_[node];
+  if (worker.epoch == epoch) return;
+  if (!worker.epoch.empty()) {
+    log_.info("worker_cache_empty", {{"worker", worker.id}, {"epoch", epoch}});
     router_.forget_node(node);
   }
-  router_.report(node, node_report(report), clock_.now());
-  worker.load = std::move(report);
+  worker.epoch = epoch;
+}
+
+bool Fleet::tells_set_loads() const {
+  for (NodeIndex i = 0; i < workers_.size(); ++i) {
+    if (router_.view().routable(i) && !workers_[i].load) return false;
+  }
+  return router_.view().routable_count() > 0;
 }
 
 void Fleet::publish() {
   std::vector<route::NodeView> nodes;
   nodes.reserve(workers_.size());
-  for (Worker& worker : workers_) {
+  for (NodeIndex i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
     route::NodeView node;
     node.id = worker.id;
     node.url = worker.url;
-    node.state = worker.health.state();
-    node.in_flight_max = in_flight_max_;
+    node.state = state(i);
+    node.in_flight_max = options_.in_flight_max;
     for (const ModelCard& card : worker.models) node.models.push_back(card.id);
     nodes.push_back(std::move(node));
   }
@@ -118,11 +223,12 @@ std::string Fleet::workers_json() const {
   bj::array list;
   for (NodeIndex i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
+    if (worker.removed) continue;
     const route::NodeLoad& load = router_.loads().at(i);
     bj::object item;
     item["id"] = worker.id;
     item["url"] = worker.url;
-    item["state"] = bj::string(route::node_state_name(worker.health.state()));
+    item["state"] = bj::string(route::node_state_name(state(i)));
     item["state_for_s"] = nullptr;
     if (worker.probed)
       item["state_for_s"] =
@@ -137,9 +243,14 @@ std::string Fleet::workers_json() const {
     item["others_pending_tokens"] = load.others_pending_tokens;
     item["load"] = nullptr;
     if (worker.load) {
-      if (auto report = parse_json(load_report_json(*worker.load)); report.ok())
-        item["load"] = *std::move(report);
+      LoadReport shown = *worker.load;
+      shown.sets.clear();  // many, and their sum is in /admin/table
+      if (auto report = parse_json(load_report_json(shown)); report.ok()) item["load"] = *std::move(report);
     }
+    bj::object residency;
+    residency["in_step"] = router_.known().exact->feeds.in_step(i);
+    residency["items"] = router_.known().exact->index.items_of(i);
+    item["residency"] = std::move(residency);
     list.emplace_back(std::move(item));
   }
   bj::object out;

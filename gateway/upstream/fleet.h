@@ -1,8 +1,8 @@
 #pragma once
 
-// The workers this gateway knows: for each its connections, its health, its models and its last load report.
-// When anything in that changes for routing, a new cluster view goes to the router. All calls on the
-// io_context's thread.
+// The workers this gateway knows, and an operator may change: for each its connections, its health, its
+// models and its last load report. When anything in that changes for routing, a new cluster view goes to the
+// router. All calls on the io_context's thread.
 
 #include <memory>
 #include <optional>
@@ -24,6 +24,8 @@ struct FleetOptions {
   HttpClientOptions client;
   route::HealthOptions health;
   int64_t in_flight_max = 0;  // a worker; 0: no bound
+  Duration set_loads_half_life = std::chrono::seconds(20);
+  size_t sets_max = 16'384;
 };
 
 class Fleet {
@@ -37,18 +39,38 @@ class Fleet {
   };
   Fleet(const FleetOptions& options, const Parts& parts);
 
+  // Slots, those of removed workers included: a slot is never given to another worker.
   size_t size() const { return workers_.size(); }
+  size_t member_count() const;
+  bool member(route::NodeIndex node) const { return !workers_[node].removed; }
+  std::optional<route::NodeIndex> find(std::string_view id) const;  // of members
+  // A worker joins, or comes back from drain() or remove(). kResourceExhausted: more were here than are
+  // followed.
+  StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
+  // New requests go elsewhere; running ones end as they do. Until add().
+  void drain(route::NodeIndex node);
+  // The same for good: it is probed no more, and what it held is forgotten.
+  void remove(route::NodeIndex node);
+
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
   const std::string& id(route::NodeIndex node) const { return workers_[node].id; }
-  route::NodeState state(route::NodeIndex node) const { return workers_[node].health.state(); }
+  // As the view has it: a removed worker counts as dead.
+  route::NodeState state(route::NodeIndex node) const;
 
   // What probes and requests saw. A change of state makes a new view; death also forgets what the node held.
   void on_event(route::NodeIndex node, route::HealthEvent event);
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
-  // A new epoch means the worker's cache began empty.
   void set_load(route::NodeIndex node, LoadReport report);
+  // Names the life of the worker's cache, as a load report or a residency event told it: a new one means that
+  // it began empty.
+  void saw_epoch(route::NodeIndex node, std::string_view epoch);
 
-  // Everybody has been probed: from here on "no worker" is known, not guessed.
+  // All workers that can be routed to tell what each set costs them: the planner may go by the whole fleet's
+  // loads, which are the same at every gateway.
+  bool tells_set_loads() const;
+  route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
+
+  // Everybody who was there at the start has been probed: from here on "no worker" is known, not guessed.
   bool probed() const { return unprobed_ == 0; }
   bool ready() const { return probed() && !router_.view().models().empty(); }
   // Union over the workers that can be routed to, by id.
@@ -56,8 +78,9 @@ class Fleet {
   // GET /admin/workers.
   std::string workers_json() const;
 
-  // Called when a failure asks for a probe at once; set by the prober.
+  // Called when a failure asks for a probe at once, and when a worker has joined; set by the prober.
   std::function<void(route::NodeIndex)> on_suspicion;
+  std::function<void(route::NodeIndex)> on_joined;
 
  private:
   struct Worker {
@@ -67,16 +90,25 @@ class Fleet {
     route::NodeHealth health;
     std::vector<ModelCard> models;
     std::optional<LoadReport> load;
+    std::string epoch;
     Gauge* up = nullptr;
     bool probed = false;
+    bool awaited = false;  // by probed()
+    bool drained = false;  // by an operator
+    bool removed = false;
   };
+  void join(const Endpoint& endpoint);
+  void await_no_more(Worker& worker);
   void publish();
 
-  int64_t in_flight_max_;
+  const FleetOptions options_;
+  const Executor executor_;
+  Metrics& metrics_;
   route::Router& router_;
   const Clock& clock_;
   const Logger& log_;
   std::vector<Worker> workers_;
+  route::SetLoadMerger set_loads_;
   size_t unprobed_ = 0;
   uint64_t view_epoch_ = 0;
 };

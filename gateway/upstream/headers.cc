@@ -64,6 +64,16 @@ HeaderList headers_for_worker(const HttpRequest& request) {
   return out;
 }
 
+void append_hints(const route::PrefixKey& key, HeaderList& headers) {
+  if (!key.set.is_zero()) {
+    headers.emplace_back("x-troupe-set", key.set.hex());
+    const size_t length = key.chat ? static_cast<size_t>(key.prefix_messages) : key.prefix_bytes;
+    const std::string_view unit = key.chat ? "x-troupe-prefix-messages" : "x-troupe-prefix-bytes";
+    headers.emplace_back(unit, std::to_string(length));
+  }
+  if (!key.session.is_zero()) headers.emplace_back("x-troupe-session", key.session.hex());
+}
+
 HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
   const size_t own_count = own.size();
   for (const auto& header : answer) {

@@ -27,29 +27,44 @@ struct Prober::Target {
   std::string ready_path{kFirstReadyPath};
   bool has_load = true;  // until it is seen not to be there
   bool awaited = false;  // a suspicion came while it was being probed
+  bool watched = false;
   TimePoint asked_at{};
 };
 
 Prober::Prober(Executor executor, Fleet& fleet, const Clock& clock, const ProberOptions& options)
     : executor_(executor), fleet_(fleet), clock_(clock), options_(options) {
-  for (route::NodeIndex i = 0; i < fleet.size(); ++i)
-    targets_.push_back(std::make_unique<Target>(executor, i));
   fleet_.on_suspicion = [this](route::NodeIndex node) {
+    if (node >= targets_.size()) return;
     targets_[node]->awaited = true;
     targets_[node]->timer.cancel();
   };
+  fleet_.on_joined = [this](route::NodeIndex node) { begin(node); };
 }
 
 Prober::~Prober() {
   fleet_.on_suspicion = nullptr;
+  fleet_.on_joined = nullptr;
 }
 
 void Prober::start(TaskGroup& group) {
-  for (const auto& target : targets_) group.spawn(watch(*target));
+  group_ = &group;
+  for (route::NodeIndex node = 0; node < fleet_.size(); ++node) begin(node);
+}
+
+void Prober::begin(route::NodeIndex node) {
+  if (group_ == nullptr) return;
+  while (targets_.size() <= node)
+    targets_.push_back(std::make_unique<Target>(executor_, static_cast<route::NodeIndex>(targets_.size())));
+  Target& target = *targets_[node];
+  if (target.watched) {  // it came back before its task had seen that it was gone
+    target.timer.cancel();
+  } else {
+    target.watched = group_->spawn(watch(target));
+  }
 }
 
 Task<void> Prober::watch(Target& target) {
-  while (true) {
+  while (fleet_.member(target.node)) {
     target.awaited = false;
     target.asked_at = clock_.now();
     co_await probe(target);
@@ -64,6 +79,7 @@ Task<void> Prober::watch(Target& target) {
       co_await target.timer.async_wait(asio::redirect_error(use_task, error));
     }
   }
+  target.watched = false;
 }
 
 Task<void> Prober::probe(Target& target) {

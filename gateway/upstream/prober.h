@@ -31,11 +31,13 @@ class Prober {
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
 
-  // One endless task a worker, in `group`: cancel the group to stop them.
+  // One task a worker, in `group`, as long as it is a member: also for those that join later. Cancel the
+  // group to stop them.
   void start(TaskGroup& group);
 
  private:
   struct Target;
+  void begin(route::NodeIndex node);
   Task<void> watch(Target& target);
   Task<void> probe(Target& target);
   Task<bool> ask_ready(Target& target);
@@ -53,7 +55,8 @@ class Prober {
   Fleet& fleet_;
   const Clock& clock_;
   ProberOptions options_;
-  std::vector<std::unique_ptr<Target>> targets_;
+  TaskGroup* group_ = nullptr;
+  std::vector<std::unique_ptr<Target>> targets_;  // by node
 };
 
 }  // namespace troupe

@@ -1,12 +1,14 @@
 """What workers say they hold (GET /v1/residency) is what the next request finds, and gateways route by it."""
 import hashlib
 import json
+import socket
 import threading
+import time
 
 import httpx
 import pytest
 
-from fleet import SimWorker, Worker, chat_body, wait_until
+from fleet import Gateway, SimWorker, Worker, chat_body, wait_until, whole_chat
 
 FAST = ("--sim-speed", 20)
 BLOCK = 16
@@ -132,3 +134,97 @@ def test_what_no_longer_fits_is_told_gone(start, worker_class, flags):
         told = watch.tokens(hexname(f"set {index}"))
         _, usage = ask(worker, index, "What do you like best?", f"t{index}")
         assert told <= cached(usage) < told + BLOCK, index
+
+
+# Of a handful of requests every persona is a hot one, which grows onto more workers; and short ones are not worth it.
+STAY = ("--route.hot-factor", 0, "--route.noise-tokens", 0)
+
+
+def workers_of(gateway):
+    return httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
+
+
+def in_step(gateway):
+    return all(worker["residency"]["in_step"] for worker in workers_of(gateway))
+
+
+def explain(gateway, body):
+    response = httpx.post(f"{gateway.metrics_url}/admin/explain", json=body, timeout=5)
+    assert response.status_code == 200, response.text
+    return response.json()["order"]
+
+
+def body_of(index, question):
+    return chat_body([persona(index), {"role": "user", "content": question}], max_tokens=8, ignore_eos=True)
+
+
+def started_gateway(fleet, logs, flags=()):
+    """One more in front of the fleet's workers; stopped with it."""
+    gateway = Gateway([worker.url for worker in fleet.workers], logs, flags)
+    gateway.wait_ready()
+    wait_until(lambda: all(worker["models"] for worker in workers_of(gateway)), 15, "the gateway has heard of every worker")
+    return gateway
+
+
+def test_a_gateway_knows_what_others_left_with_the_workers(start, logs):
+    fleet = start(workers=3, worker_class=SimWorker, worker_flags=FAST, gateway_flags=STAY)
+    other = started_gateway(fleet, logs, STAY)
+    try:
+        wait_until(lambda: in_step(fleet.gateway) and in_step(other), 15, "both are in step with every worker")
+        for index in range(9):
+            asked, sees = (fleet.gateway, other) if index % 2 else (other, fleet.gateway)
+            first = whole_chat(asked.url, body_of(index, "Who are you?"))
+            wait_until(lambda: explain(sees, body_of(index, "Where?"))[0]["expect_cached_tokens"] > 0, 10, "it is told")
+            second = whole_chat(sees.url, body_of(index, "Where do you live?"))
+            assert second.node == first.node, explain(sees, body_of(index, "Where?"))
+            assert cached(second.usage) > first.usage["prompt_tokens"] / 2
+    finally:
+        other.stop()
+
+
+def test_a_restarted_worker_is_known_to_hold_nothing(start, logs):
+    fleet = start(workers=2, worker_class=SimWorker, worker_flags=FAST, gateway_flags=STAY)
+    wait_until(lambda: in_step(fleet.gateway), 15, "in step")
+    first = whole_chat(fleet.url, body_of(1, "Who are you?"))
+    wait_until(lambda: explain(fleet.gateway, body_of(1, "Where?"))[0]["expect_cached_tokens"] > 0, 10, "it is told")
+    worker = fleet.worker_of_node(first.node)
+    before = worker.load()["epoch"]
+    worker.kill()
+    again = SimWorker(0, logs, FAST, port=worker.port)
+    fleet.workers[fleet.workers.index(worker)] = again
+    again.wait_ready()
+    assert again.load()["epoch"] != before
+    wait_until(lambda: in_step(fleet.gateway) and all(w["state"] == "ready" for w in workers_of(fleet.gateway)), 20, "back")
+    wait_until(lambda: all(c["expect_cached_tokens"] == 0 for c in explain(fleet.gateway, body_of(1, "Where?"))), 10,
+               "nobody holds the persona any more")
+    cold = whole_chat(fleet.url, body_of(1, "Where do you live?"))
+    assert cached(cold.usage) < 32
+    wait_until(lambda: explain(fleet.gateway, body_of(1, "When?"))[0]["expect_cached_tokens"] > 0, 10, "it is told")
+    warm = whole_chat(fleet.url, body_of(1, "When was that?"))
+    assert warm.node == cold.node and cached(warm.usage) > warm.usage["prompt_tokens"] / 2
+
+
+def test_subscribers_that_do_not_read_cost_the_engine_nothing(start):
+    worker = start(gateway=False, worker_class=SimWorker, worker_flags=(*FAST, "--kv-cache-tokens", 4096)).workers[0]
+
+    def seconds_for(first):
+        begin = time.monotonic()
+        for index in range(first, first + 60):
+            ask(worker, index % 20, "Who are you?", f"s{index}")
+        return time.monotonic() - begin
+
+    alone = seconds_for(0)
+    stalled = []
+    try:
+        for _ in range(24):
+            connection = socket.create_connection(("127.0.0.1", worker.port))
+            connection.sendall(b"GET /v1/residency HTTP/1.1\r\nHost: t\r\n\r\n")
+            stalled.append(connection)
+        text = "troupe_residency_subscribers 24"
+        wait_until(lambda: text in httpx.get(f"{worker.url}/metrics", timeout=5).text, 10, "all have subscribed")
+        beside = seconds_for(60)
+        print(f"60 requests: {alone:.2f} s alone, {beside:.2f} s beside 24 subscribers that do not read")
+        assert beside < 5 * alone + 5
+    finally:
+        for connection in stalled:
+            connection.close()

@@ -29,8 +29,8 @@ Task<void> answer_whole(StubWorker& stub, Exchange& exchange);   // a chat answe
 Task<void> answer_stream(StubWorker& stub, Exchange& exchange);  // three events, usage, [DONE]
 StubAnswer answer_status(int status);                            // an error with that status
 
-// Serves /readyz, /v1/models and /v1/load, and answers POSTs as scripted. Its members are read by the test
-// through Loop::call, or once the loop is quiet.
+// Serves /readyz, /v1/models and /v1/load, /v1/residency where told to, and answers POSTs as scripted. Its
+// members are read by the test through Loop::call, or once the loop is quiet.
 class StubWorker {
  public:
   StubWorker(Loop& loop, StubAnswer script)
@@ -45,6 +45,12 @@ class StubWorker {
   int ready_status = 200;
   int load_status = 404;
   LoadReport load;
+  // GET /v1/residency: every stream is sent all that `told` holds, from its beginning on, until `hang_ups`
+  // grows.
+  bool tells_residency = false;
+  std::string told;
+  int hang_ups = 0;
+  int residency_asked = 0;
   int running = 0;
   int probes = 0;
   std::vector<HttpRequest> seen;  // POSTs
@@ -67,6 +73,22 @@ struct Presence {
   StubWorker& stub;
 };
 
+inline Task<void> tell_residency(StubWorker& stub, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  Timer timer(exchange.executor());
+  size_t sent = 0;
+  for (const int hang_ups = stub.hang_ups; hang_ups == stub.hang_ups;) {
+    const std::string news = stub.told.substr(sent);
+    sent += news.size();
+    if (!news.empty()) co_await exchange.write(news);
+    timer.expires_after(1ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.finish();
+}
+
 inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   const std::string& path = exchange.request().path;
   HeaderList headers;
@@ -88,6 +110,12 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   } else if (path == "/v1/load") {
     status = stub.load_status;
     body = load_report_json(stub.load);
+  } else if (path == "/v1/residency") {
+    stub.residency_asked += 1;
+    if (stub.tells_residency) {
+      co_await tell_residency(stub, exchange);
+      co_return;
+    }
   } else if (exchange.request().method == "POST") {
     stub.seen.push_back(exchange.request());
     const Presence presence(stub);
@@ -214,11 +242,12 @@ class TestGateway {
     return config;
   }
 
-  TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config())
+  TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config(),
+              uint64_t seed = 42)
       : loop_(loop) {
     config.fleet.workers = std::move(workers);
     loop_.call([&] {
-      gateway = std::make_unique<Gateway>(loop_.io, config, clock_, log_, 42);
+      gateway = std::make_unique<Gateway>(loop_.io, config, clock_, log_, seed);
       const Status status = gateway->start();
       EXPECT_TRUE(status.ok()) << status.ToString();
     });
@@ -242,6 +271,11 @@ class TestGateway {
   }
   Answer admin(const std::string& path) const {
     return send(gateway->metrics_port(), "GET " + path + " HTTP/1.1\r\nhost: t\r\n\r\n");
+  }
+  Answer admin_send(const std::string& method, const std::string& path, const std::string& body,
+                    const std::string& headers = "") const {
+    const std::string bytes = http_post(path, body, headers);
+    return send(gateway->metrics_port(), method + bytes.substr(bytes.find(' ')));
   }
   Answer explain(const std::string& body) const {
     return send(gateway->metrics_port(), http_post("/admin/explain", body));

@@ -1,0 +1,76 @@
+#pragma once
+
+// Subscribes to every worker's GET /v1/residency, so that the router knows what nodes really hold instead of
+// guessing from its own placements.
+//
+//   no stream ──connect──▶ snapshot ──▶ in step with the worker ──▶ changes …
+//       ▲                                      │
+//       └── pause ◀── a gap; the stream ends or falls silent; the worker dies or is removed
+//
+// Without a stream a worker counts as in gossip mode. One that does not tell (404: a vLLM behind us) is left
+// alone until it has been dead, for what comes back may be another program. Pauses double from retry_min to
+// retry_max while nothing comes of it; after a gap there is only the shortest.
+
+#include <memory>
+#include <vector>
+
+#include "common/core/api_residency.h"
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/task_group.h"
+#include "gateway/upstream/fleet.h"
+
+namespace troupe {
+
+struct ResidencyReaderOptions {
+  bool enabled = true;
+  Duration tick = std::chrono::milliseconds(20);  // how often it is seen to what each worker needs
+  Duration retry_min = std::chrono::milliseconds(100);
+  Duration retry_max = std::chrono::seconds(5);
+  Duration silence_max = std::chrono::seconds(10);  // workers say something every two seconds
+};
+
+class ResidencyReader {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  ResidencyReader(const ResidencyReaderOptions& options, const Parts& parts);
+  ~ResidencyReader();
+  ResidencyReader(const ResidencyReader&) = delete;
+  ResidencyReader& operator=(const ResidencyReader&) = delete;
+
+  // One endless task and one a stream, in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+
+ private:
+  struct Stream;
+  class Reading;
+  Task<void> supervise(TaskGroup& group);
+  void look_after(route::NodeIndex node, TaskGroup& group);
+  Task<void> read(route::NodeIndex node);
+  Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
+  // False: this stream is of no more use.
+  bool apply(route::NodeIndex node, std::string_view name, std::string_view data);
+  bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }
+
+  const ResidencyReaderOptions options_;
+  Executor executor_;
+  Fleet& fleet_;
+  route::Router& router_;
+  Metrics& metrics_;
+  const Clock& clock_;
+  const Logger& log_;
+  Counter& events_;
+  Counter& gaps_;
+  Counter& malformed_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by node
+};
+
+}  // namespace troupe

@@ -1,0 +1,153 @@
+// An operator changes the fleet while it runs: POST and DELETE /admin/workers, POST
+// /admin/workers/{id}/drain.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <thread>
+
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+std::string url_body(const Endpoint& endpoint) {
+  return R"({"url":"http://)" + endpoint.authority() + "\"}";
+}
+
+// Answers when the test lets it.
+struct Gate {
+  bool open = false;
+};
+Task<void> answer_at_gate(const Gate& gate, StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  while (!gate.open) {
+    timer.expires_after(1ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await answer_whole(stub, exchange);
+}
+
+class AdminWorkersTest : public ::testing::Test {
+ protected:
+  Answer change(const std::string& method, const Endpoint& endpoint) {
+    return gateway_.admin_send(method, "/admin/workers", url_body(endpoint));
+  }
+  // Ids and states, as listed.
+  std::map<std::string, std::string> listed() {
+    std::map<std::string, std::string> found;
+    const auto list = parse_json(gateway_.admin("/admin/workers").body);
+    EXPECT_TRUE(list.ok()) << list.status();
+    for (const bj::value& worker : list->at("workers").as_array()) {
+      found[std::string(worker.at("id").as_string())] = std::string(worker.at("state").as_string());
+    }
+    return found;
+  }
+  bool lists(const std::string& id, const std::string& state) {
+    for (int i = 0; i < 5000; ++i) {
+      if (listed()[id] == state) return true;
+      std::this_thread::sleep_for(1ms);
+    }
+    return false;
+  }
+  // Where new personas go; several, so that chance sends some to every worker.
+  std::set<std::string> nodes() {
+    std::set<std::string> found;
+    for (int i = 0; i < 24; ++i) {
+      const std::string card(800, static_cast<char>('a' + i));
+      const Answer answer = gateway_.ask(chat_body(card + std::to_string(++personas_), "Hi"));
+      EXPECT_EQ(answer.status, 200) << answer.body;
+      found.insert(answer.route("node"));
+    }
+    return found;
+  }
+
+  Loop loop_;
+  StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
+  TestGateway gateway_{loop_, {a_.endpoint()}};
+  int personas_ = 0;
+};
+
+TEST_F(AdminWorkersTest, AWorkerThatJoinsIsProbedAndSentRequests) {
+  EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
+  const Answer added = change("POST", b_.endpoint());
+  EXPECT_EQ(added.status, 200) << added.body;
+  EXPECT_NE(added.body.find(b_.id()), std::string::npos);
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  EXPECT_EQ(change("POST", b_.endpoint()).status, 200) << "again changes nothing";
+  EXPECT_EQ(listed().size(), 2u);
+}
+
+TEST_F(AdminWorkersTest, TheGatewayStaysReadyWhileANewWorkerIsLookedFor) {
+  EXPECT_EQ(change("POST", dead_endpoint(loop_)).status, 200);
+  EXPECT_EQ(gateway_.admin("/readyz").status, 200);
+  EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
+}
+
+TEST_F(AdminWorkersTest, ARemovedWorkerEndsWhatItHasAndGetsNothingNew) {
+  change("POST", b_.endpoint());
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  Gate gate;
+  const StubAnswer held = [&gate](StubWorker& stub, Exchange& e) { return answer_at_gate(gate, stub, e); };
+  loop_.call([&] { a_.answer = b_.answer = held; });
+  RawPeer first = gateway_.connect(), second = gateway_.connect();
+  for (RawPeer* peer : {&first, &second}) {
+    peer->send(
+        http_post("/v1/chat/completions", chat_body(std::string(800, peer == &first ? 'x' : 'y'), "Hi")));
+  }
+  ASSERT_TRUE(loop_.eventually([&] { return a_.running + b_.running == 2; }));
+  EXPECT_EQ(change("DELETE", b_.endpoint()).status, 200);
+  EXPECT_EQ(listed().size(), 1u);
+  loop_.call([&] { gate.open = true; });
+  EXPECT_EQ(read_answer(first).status, 200);
+  EXPECT_EQ(read_answer(second).status, 200);
+  EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
+  const int probes = loop_.call([&] { return b_.probes; });
+  std::this_thread::sleep_for(200ms);  // four probe intervals
+  EXPECT_LE(loop_.call([&] { return b_.probes; }), probes + 1);
+  EXPECT_EQ(change("DELETE", b_.endpoint()).status, 404);
+  // And back, in its old slot.
+  change("POST", b_.endpoint());
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
+}
+
+TEST_F(AdminWorkersTest, TheLastWorkersModelIsNotKnownAnyMore) {
+  EXPECT_EQ(change("DELETE", a_.endpoint()).status, 200);
+  EXPECT_EQ(gateway_.ask(chat_body("p", "Hi")).status, 503);
+  EXPECT_EQ(gateway_.admin("/readyz").status, 503);
+}
+
+TEST_F(AdminWorkersTest, ADrainedWorkerIsSpared) {
+  change("POST", b_.endpoint());
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  const std::string path = "/admin/workers/" + b_.id() + "/drain";
+  EXPECT_EQ(gateway_.admin_send("POST", path, "").status, 200);
+  EXPECT_EQ(listed()[b_.id()], "draining");
+  EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
+  std::this_thread::sleep_for(150ms);  // good probes do not bring it back
+  EXPECT_EQ(listed()[b_.id()], "draining");
+  change("POST", b_.endpoint());
+  EXPECT_EQ(listed()[b_.id()], "ready");
+}
+
+TEST_F(AdminWorkersTest, WhatMakesNoSenseIsRefused) {
+  for (const std::string body :
+       {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})"}) {
+    EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers", body).status, 400) << body;
+    EXPECT_EQ(gateway_.admin_send("DELETE", "/admin/workers", body).status, 400) << body;
+  }
+  EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers/nobody:1/drain", "").status, 404);
+  const Answer put = gateway_.admin_send("PUT", "/admin/workers", "{}");
+  EXPECT_EQ(put.status, 405);
+  EXPECT_EQ(put.header("allow"), "GET, HEAD, POST, DELETE");
+  EXPECT_EQ(gateway_.admin("/admin/workers/" + a_.id() + "/drain").status, 405);
+  EXPECT_EQ(gateway_.admin("/admin/workers//drain").status, 404);
+  EXPECT_EQ(listed().size(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
