@@ -11,7 +11,7 @@ constexpr std::string_view kWorkersPath = "/admin/workers";
 
 // The methods of a path of this port; empty: there is no such path.
 std::string_view methods_of(std::string_view path) {
-  if (path == "/admin/explain") return "POST";
+  if (path == "/admin/explain" || path == kGossipPath) return "POST";
   if (path == kWorkersPath) return "GET, HEAD, POST, DELETE";
   for (const std::string_view known : {"/metrics", "/livez", "/readyz", "/health", "/admin/table"}) {
     if (path == known) return "GET, HEAD";
@@ -66,6 +66,7 @@ Admin::Page Admin::page(const HttpRequest& request) {
   if (get && methods.starts_with("GET")) return read(request);
   if (request.method == "POST" && !drained.empty()) return drain_worker(drained);
   if (request.method == "POST" && request.path == "/admin/explain") return explain(request);
+  if (request.method == "POST" && request.path == kGossipPath) return gossip(request);
   const bool change = request.method == "POST" || request.method == "DELETE";
   if (change && request.path == kWorkersPath) return change_workers(request);
   ApiError error = ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path,
@@ -126,6 +127,14 @@ Admin::Page Admin::drain_worker(std::string_view id) {
   Page page;
   page.body = parts_.fleet.workers_json();
   return page;
+}
+
+Admin::Page Admin::gossip(const HttpRequest& request) {
+  const Status taken = parts_.gossip.receive(request.header(kGossipSenderHeader), request.body);
+  if (taken.ok()) return {};
+  if (taken.code() == absl::StatusCode::kResourceExhausted)
+    return failed(ApiError::unavailable(to_std(taken.message())));
+  return failed(ApiError::bad_field("", to_std(taken.message())));
 }
 
 Admin::Page Admin::explain(const HttpRequest& request) {

@@ -1,14 +1,15 @@
 #pragma once
 
-// The metrics port: /metrics, the probes, and what an operator asks and changes (/admin). On a listener of
-// its own, so that a flood of requests doesn't starve the probes and a public main port doesn't show the
-// fleet.
+// The metrics port: /metrics, the probes, what an operator asks and changes (/admin), and what other gateways
+// tell. On a listener of its own, so
+// that a flood of requests doesn't starve the probes and a public main port doesn't show the fleet.
 
 #include "common/core/metrics.h"
 #include "common/net/http_server.h"
 #include "gateway/proxy.h"
 #include "gateway/route/router.h"
 #include "gateway/upstream/fleet.h"
+#include "gateway/upstream/gossip.h"
 
 namespace troupe {
 
@@ -19,6 +20,7 @@ class Admin {
     Fleet& fleet;
     const route::Router& router;
     const Metrics& metrics;
+    Gossip& gossip;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
   Task<void> handle(Exchange& exchange);
@@ -36,6 +38,7 @@ class Admin {
   Page explain(const HttpRequest& request);
   Page change_workers(const HttpRequest& request);
   Page drain_worker(std::string_view id);
+  Page gossip(const HttpRequest& request);
   std::string table_json() const;
 
   Parts parts_;

@@ -1,5 +1,6 @@
 #include "gateway/config.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,13 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("route.node_kv_tokens", &r.node_kv_tokens, "KV cache of a worker that does not tell")
       .range(1024, 1e12)
       .unit("tokens");
+  schema.add("gossip.peers", &s.gossip.peers,
+             "metrics ports of the other gateways, such as http://127.0.0.1:29001");
+  schema.add("gossip.interval_ms", &s.gossip.interval_ms, "between two messages to each of them")
+      .range(1, 60'000)
+      .unit("ms");
+  schema.add("gossip.ledger", &s.gossip.ledger,
+             "go by the gateways' own counts of requests in flight instead of the workers' reports");
   schema.add("retry.attempts_max", &s.retry.attempts_max, "tries a request gets, the first included")
       .range(1, 16);
   schema.add("retry.budget_ratio", &s.retry.budget_ratio, "retries every request earns").range(0, 1);
@@ -81,7 +89,8 @@ StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
   router.policy = s.policy;
   TROUPE_ASSIGN_OR_RETURN(router.affinity.mode, route::parse_mode(s.mode));
   const GatewaySettings::Route& r = s.route;
-  router.affinity.gateways = r.gateways;
+  router.affinity.gateways = std::max(r.gateways, static_cast<int64_t>(s.gossip.peers.size()) + 1);
+  router.affinity.peer_ledger = s.gossip.ledger;
   router.affinity.pending_weight = r.pending_weight;
   router.affinity.load_tokens = r.load_tokens;
   router.affinity.hot_factor = r.hot_factor;
@@ -181,6 +190,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
   TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
+  TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
 
@@ -215,6 +225,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   // The modes that go by what nodes really hold.
   const route::Mode mode = config.router.affinity.mode;
   config.residency.enabled = mode == route::Mode::kExact || mode == route::Mode::kStrict;
+  config.gossip.interval = std::chrono::milliseconds(s.gossip.interval_ms);
+  config.gossip.ledger = s.gossip.ledger;
   config.fleet.set_loads_half_life = config.router.planner.half_life;
   config.fleet.sets_max = config.router.memory.sets_max;
 

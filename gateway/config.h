@@ -17,6 +17,7 @@
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
 #include "gateway/upstream/fleet.h"
+#include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
 
@@ -58,6 +59,11 @@ struct GatewaySettings {
     int64_t dead_after = 3;
     int64_t alive_after = 1;
   } probe;
+  struct Gossip {
+    std::vector<std::string> peers;
+    int64_t interval_ms = 50;
+    bool ledger = false;
+  } gossip;
   struct Retry {
     int64_t attempts_max = 3;
     double budget_ratio = 0.2;
@@ -92,6 +98,7 @@ struct GatewayConfig {
   FleetOptions fleet;
   ProberOptions prober;
   ResidencyReaderOptions residency;
+  GossipOptions gossip;
   ProxyOptions proxy;
   route::RouterOptions router;
   std::chrono::seconds grace{180};

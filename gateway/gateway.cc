@@ -6,6 +6,15 @@
 
 namespace troupe {
 
+namespace {
+
+// By which other gateways tell this one's life from all others.
+Hash128 life_name(uint64_t seed) {
+  return chain_hash(Hash128{seed, 0}, std::string_view("gateway"));
+}
+
+}  // namespace
+
 Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock& clock, const Logger& log,
                  uint64_t seed)
     : io_(io),
@@ -20,8 +29,9 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
+      gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}, life_name(seed)),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, clock, log}, seed ^ 0x5bd1e995),
-      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_}),
+      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_}),
       main_server_(
           io, config.main_server, [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
       metrics_server_(
@@ -46,6 +56,7 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   prober_.start(background_);
   residency_reader_.start(background_);
+  gossip_.start(background_);
   background_.spawn(plan_by_and_by());
   main_server_.start();
   metrics_server_.start();

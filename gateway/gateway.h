@@ -17,6 +17,7 @@
 #include "gateway/route/router.h"
 #include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
+#include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
 
@@ -58,6 +59,7 @@ class Gateway {
   Fleet fleet_;
   Prober prober_;
   ResidencyReader residency_reader_;
+  Gossip gossip_;
   std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
   Proxy proxy_;
   Admin admin_;

@@ -9,8 +9,10 @@
 namespace troupe::route {
 namespace {
 
-constexpr std::string_view kMagic = "TPG1";
-constexpr size_t kRecordBytes = 16 + 16 + 8 + 3 * 4;
+constexpr std::string_view kPlacementsMagic = "TPG1";
+constexpr size_t kPlacementBytes = 16 + 16 + 8 + 3 * 4;
+constexpr std::string_view kLedgerMagic = "TPL1";
+constexpr size_t kLedgerBytes = 3 * 8;
 
 // Little-endian on every machine this is built for (x86-64 and AArch64).
 template <typename T>
@@ -35,11 +37,28 @@ Hash128 take_hash(std::string_view& in) {
   return hash;
 }
 
+// The records behind the magic; the error says what is malformed.
+StatusOr<std::string_view> records_of(std::string_view message, std::string_view magic, size_t record_bytes) {
+  if (!message.starts_with(magic))
+    return invalid_argument(absl::StrCat("gossip: a message of this kind begins with ", to_absl(magic)));
+  message.remove_prefix(magic.size());
+  if (message.size() % record_bytes == 0) return message;
+  return invalid_argument(absl::StrCat("gossip: ", message.size(), " bytes of records of ", record_bytes,
+                                       "; the message is cut off"));
+}
+
+// Nodes travel by the hash of their id.
+absl::flat_hash_map<uint64_t, NodeIndex> slots_of(const ClusterView& view) {
+  absl::flat_hash_map<uint64_t, NodeIndex> slots;
+  for (NodeIndex n = 0; n < view.size(); ++n) slots.emplace(view.node(n).hash.lo, n);
+  return slots;
+}
+
 }  // namespace
 
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view) {
-  std::string out(kMagic);
-  out.reserve(kMagic.size() + placements.size() * kRecordBytes);
+  std::string out(kPlacementsMagic);
+  out.reserve(kPlacementsMagic.size() + placements.size() * kPlacementBytes);
   for (const Placement& p : placements) {
     if (p.node >= view.size()) continue;
     put(out, p.set.hi);
@@ -55,30 +74,58 @@ std::string encode_placements(std::span<const Placement> placements, const Clust
 }
 
 StatusOr<std::vector<Placement>> decode_placements(std::string_view message, const ClusterView& view) {
-  if (!message.starts_with(kMagic))
-    return invalid_argument(absl::StrCat("placements: a message begins with ", to_absl(kMagic)));
-  message.remove_prefix(kMagic.size());
-  if (message.size() % kRecordBytes != 0) {
-    return invalid_argument(absl::StrCat("placements: ", message.size(), " bytes of records of ",
-                                         kRecordBytes, "; the message is cut off"));
-  }
-  absl::flat_hash_map<uint64_t, NodeIndex> slots;
-  for (NodeIndex n = 0; n < view.size(); ++n) slots.emplace(view.node(n).hash.lo, n);
+  TROUPE_ASSIGN_OR_RETURN(std::string_view records, records_of(message, kPlacementsMagic, kPlacementBytes));
+  const auto slots = slots_of(view);
   std::vector<Placement> placements;
-  placements.reserve(message.size() / kRecordBytes);
-  while (!message.empty()) {
+  placements.reserve(records.size() / kPlacementBytes);
+  while (!records.empty()) {
     Placement p;
-    p.set = take_hash(message);
-    p.session = take_hash(message);
-    const auto slot = slots.find(take<uint64_t>(message));
-    p.set_tokens = take<uint32_t>(message);
-    p.session_tokens = take<uint32_t>(message);
-    p.session_charge = take<uint32_t>(message);
+    p.set = take_hash(records);
+    p.session = take_hash(records);
+    const auto slot = slots.find(take<uint64_t>(records));
+    p.set_tokens = take<uint32_t>(records);
+    p.session_tokens = take<uint32_t>(records);
+    p.session_charge = take<uint32_t>(records);
     if (slot == slots.end()) continue;
     p.node = slot->second;
     placements.push_back(p);
   }
   return placements;
+}
+
+std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view) {
+  std::string out(kLedgerMagic);
+  out.reserve(kLedgerMagic.size() + loads.size() * kLedgerBytes);
+  for (const PeerLoad& load : loads) {
+    if (load.node >= view.size()) continue;
+    put(out, view.node(load.node).hash.lo);
+    put(out, load.in_flight);
+    put(out, load.pending_tokens);
+  }
+  return out;
+}
+
+StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view) {
+  TROUPE_ASSIGN_OR_RETURN(std::string_view records, records_of(message, kLedgerMagic, kLedgerBytes));
+  const auto slots = slots_of(view);
+  std::vector<PeerLoad> loads;
+  loads.reserve(records.size() / kLedgerBytes);
+  while (!records.empty()) {
+    const auto slot = slots.find(take<uint64_t>(records));
+    PeerLoad load;
+    load.in_flight = take<int64_t>(records);
+    load.pending_tokens = take<int64_t>(records);
+    // Sums of them must stay far from overflow, whoever sent it.
+    constexpr int64_t kPlausibleMax = int64_t{1} << 40;
+    if (load.in_flight < 0 || load.pending_tokens < 0 || load.in_flight > kPlausibleMax ||
+        load.pending_tokens > kPlausibleMax) {
+      return invalid_argument("gossip: a ledger of numbers that cannot be");
+    }
+    if (slot == slots.end()) continue;
+    load.node = slot->second;
+    loads.push_back(load);
+  }
+  return loads;
 }
 
 }  // namespace troupe::route

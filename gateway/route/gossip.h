@@ -1,7 +1,8 @@
 #pragma once
 
-// What gateways tell each other: who was placed where. A placement is told when its first token came, so that
-// nobody counts on what a node has not computed yet. Lost messages cost a hit, never correctness.
+// What gateways tell each other: who was placed where, and what each has in flight. A placement is told when
+// its first token came, so that nobody counts on what a node has not computed yet. Lost messages cost a hit,
+// never correctness.
 
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "common/core/block_hash.h"
 #include "common/core/status.h"
+#include "gateway/route/loads.h"
 #include "gateway/route/view.h"
 
 namespace troupe::route {
@@ -29,5 +31,9 @@ struct Placement {
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);
 // Placements of nodes that `view` does not know are left out. The error says what is malformed.
 StatusOr<std::vector<Placement>> decode_placements(std::string_view message, const ClusterView& view);
+
+// The same for ledgers: each record replaces what the sender had said of that node.
+std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view);
+StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view);
 
 }  // namespace troupe::route

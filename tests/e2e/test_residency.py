@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from fleet import Gateway, SimWorker, Worker, chat_body, wait_until, whole_chat
+from fleet import Gateway, SimWorker, Worker, chat_body, free_port, wait_until, whole_chat
 
 FAST = ("--sim-speed", 20)
 BLOCK = 16
@@ -158,9 +158,13 @@ def body_of(index, question):
     return chat_body([persona(index), {"role": "user", "content": question}], max_tokens=8, ignore_eos=True)
 
 
-def started_gateway(fleet, logs, flags=()):
+def started_gateway(fleet, logs, flags=(), metrics_port=None):
     """One more in front of the fleet's workers; stopped with it."""
-    gateway = Gateway([worker.url for worker in fleet.workers], logs, flags)
+    gateway = Gateway([worker.url for worker in fleet.workers], logs,
+                      [*flags, *(("--metrics-port", metrics_port) if metrics_port else ())])
+    if metrics_port:  # of a flag given twice the last one holds
+        gateway.metrics_port, gateway.metrics_url = metrics_port, f"http://127.0.0.1:{metrics_port}"
+        gateway.ready_url = f"{gateway.metrics_url}/readyz"
     gateway.wait_ready()
     wait_until(lambda: all(worker["models"] for worker in workers_of(gateway)), 15, "the gateway has heard of every worker")
     return gateway
@@ -180,6 +184,25 @@ def test_a_gateway_knows_what_others_left_with_the_workers(start, logs):
             assert cached(second.usage) > first.usage["prompt_tokens"] / 2
     finally:
         other.stop()
+
+
+def test_placements_do_where_workers_do_not_tell(start, logs):
+    ports = [free_port(), free_port()]
+    flags = (*STAY, "--mode", "gossip", "--gossip.peers", ",".join(f"http://127.0.0.1:{port}" for port in ports))
+    fleet = start(workers=3, gateway=False, worker_class=SimWorker, worker_flags=FAST)
+    gateways = []
+    try:
+        gateways = [started_gateway(fleet, logs, flags, port) for port in ports]
+        for index in range(9):
+            asked, sees = gateways if index % 2 else gateways[::-1]
+            first = whole_chat(asked.url, body_of(index, "Who are you?"))
+            wait_until(lambda: explain(sees, body_of(index, "Where?"))[0]["expect_cached_tokens"] > 0, 10, "it is told")
+            second = whole_chat(sees.url, body_of(index, "Where do you live?"))
+            assert second.node == first.node, explain(sees, body_of(index, "Where?"))
+            assert cached(second.usage) > first.usage["prompt_tokens"] / 2
+    finally:
+        for gateway in gateways:
+            gateway.stop()
 
 
 def test_a_restarted_worker_is_known_to_hold_nothing(start, logs):

@@ -202,5 +202,26 @@ TEST(Gossip, PlacementsSurviveTheWayBetweenGatewaysThatNumberNodesDifferently) {
   EXPECT_TRUE(decode_placements(message, *testing_cluster::cluster(0))->empty()) << "an unknown node";
 }
 
+TEST(Gossip, LedgersTravelByTheNamesOfNodes) {
+  auto here = testing_cluster::nodes(4);
+  auto there = here;
+  std::reverse(there.begin(), there.end());
+  const ClusterView from(1, here), to(1, there);
+  const std::vector<PeerLoad> loads = {{1, 7, 900}, {3, 0, 0}};
+  const std::string message = encode_ledger(loads, from);
+  const auto decoded = decode_ledger(message, to);
+  ASSERT_TRUE(decoded.ok());
+  ASSERT_EQ(decoded->size(), 2u);
+  EXPECT_EQ((*decoded)[0].node, 2u);
+  EXPECT_EQ((*decoded)[0].in_flight, 7);
+  EXPECT_EQ((*decoded)[0].pending_tokens, 900);
+  EXPECT_EQ((*decoded)[1].node, 0u);
+  EXPECT_FALSE(decode_ledger(message.substr(0, message.size() - 1), to).ok());
+  EXPECT_FALSE(decode_ledger(encode_placements({}, from), to).ok()) << "another kind of message";
+  const std::vector<PeerLoad> negative = {{1, -1, 0}};
+  EXPECT_FALSE(decode_ledger(encode_ledger(negative, from), to).ok());
+  EXPECT_TRUE(decode_ledger(message, *testing_cluster::cluster(0))->empty()) << "an unknown node";
+}
+
 }  // namespace residency_test
 }  // namespace troupe::route

@@ -1,0 +1,182 @@
+#include "gateway/upstream/gossip.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/timer.h"
+
+namespace troupe {
+
+using route::NodeIndex;
+using route::PeerLoad;
+using route::Placement;
+
+namespace {
+
+// Little-endian on every machine this is built for (x86-64 and AArch64).
+std::string frame(const std::string& placements, const std::string& ledger) {
+  const auto length = static_cast<uint32_t>(placements.size());
+  std::string message(sizeof length, '\0');
+  std::memcpy(message.data(), &length, sizeof length);
+  return message + placements + ledger;
+}
+
+}  // namespace
+
+struct Gossip::Peer {
+  Peer(Executor executor, const Endpoint& endpoint, Gauge& gauge)
+      : url("http://" + endpoint.authority()), client(executor, endpoint, {}), timer(executor), up(gauge) {}
+
+  std::string url;
+  HttpClient client;
+  Timer timer;
+  Gauge& up;
+  bool told = false;  // whether it answers is in the log
+  std::vector<Placement> placements;
+  absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
+  Duration pause{};  // after a failure; zero: it answers
+};
+
+Gossip::Gossip(const GossipOptions& options, const Parts& parts, Hash128 name)
+    : options_(options),
+      executor_(parts.executor),
+      router_(parts.router),
+      clock_(parts.clock),
+      log_(parts.log),
+      name_(name),
+      sent_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
+                                  "Placements told between gateways.", {{"direction", "sent"}})),
+      received_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
+                                      "Placements told between gateways.", {{"direction", "received"}})),
+      dropped_(parts.metrics.counter("troupe_gateway_gossip_dropped_total",
+                                     "Placements not told, because a peer did not answer or was slow.")) {
+  for (const Endpoint& endpoint : options.peers) {
+    Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
+                                    {{"peer", endpoint.authority()}});
+    peers_.push_back(std::make_unique<Peer>(executor_, endpoint, up));
+  }
+}
+
+Gossip::~Gossip() = default;
+
+void Gossip::start(TaskGroup& group) {
+  if (peers_.empty()) return;
+  group.spawn(collect());
+  for (const auto& peer : peers_) group.spawn(tell(*peer));
+}
+
+Task<void> Gossip::collect() {
+  Timer timer(executor_);
+  while (true) {
+    timer.expires_after(options_.interval);
+    co_await timer.async_wait(use_task);
+    take(clock_.now());
+    forget_silent(clock_.now());
+  }
+}
+
+// Shares out what the router has to tell.
+void Gossip::take(TimePoint now) {
+  const std::vector<Placement> placements = router_.take_placements();
+  std::vector<PeerLoad> ledger;
+  const bool all = now >= refreshed_at_ + options_.refresh;
+  if (all) refreshed_at_ = now;
+  if (options_.ledger) ledger = router_.take_ledger(all);
+  for (const auto& peer : peers_) {
+    if (peer->pause > Duration::zero()) {
+      dropped_.Increment(static_cast<double>(placements.size()));
+      continue;
+    }
+    auto& waiting = peer->placements;
+    waiting.insert(waiting.end(), placements.begin(), placements.end());
+    if (waiting.size() > options_.placements_max) {
+      const size_t over = waiting.size() - options_.placements_max;
+      waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(over));
+      dropped_.Increment(static_cast<double>(over));
+    }
+    for (const PeerLoad& load : ledger) peer->ledger.insert_or_assign(load.node, load);
+  }
+}
+
+Task<void> Gossip::tell(Peer& peer) {
+  while (true) {
+    peer.timer.expires_after(std::max(options_.interval, peer.pause));
+    co_await peer.timer.async_wait(use_task);
+    const bool probing = peer.pause > Duration::zero() || !peer.told;
+    if (peer.placements.empty() && peer.ledger.empty() && !probing) continue;
+    const bool answered = co_await send(peer);
+    const bool was_up = peer.pause == Duration::zero();
+    if (!peer.told || answered != was_up) {
+      log_.write(answered ? LogLevel::kInfo : LogLevel::kWarn, "gossip_peer",
+                 {{"peer", peer.url}, {"answers", answered}});
+      peer.told = true;
+    }
+    peer.up.Set(answered ? 1 : 0);
+    const Duration longer = std::clamp<Duration>(2 * peer.pause, 4 * options_.interval, options_.retry_max);
+    peer.pause = answered ? Duration::zero() : longer;
+  }
+}
+
+// True: the peer took it. What it did not take is gone.
+Task<bool> Gossip::send(Peer& peer) {
+  std::vector<PeerLoad> loads;
+  loads.reserve(peer.ledger.size());
+  for (const auto& [node, load] : peer.ledger) loads.push_back(load);
+  const std::string body = frame(route::encode_placements(peer.placements, router_.view()),
+                                 route::encode_ledger(loads, router_.view()));
+  const auto count = static_cast<double>(peer.placements.size());
+  peer.placements.clear();
+  peer.ledger.clear();
+  ClientRequest request;
+  request.method = "POST";
+  request.target = kGossipPath;
+  request.headers.emplace_back(kGossipSenderHeader, name_.hex());
+  request.headers.emplace_back("content-type", "application/octet-stream");
+  request.body = body;
+  const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
+  bool taken = false;
+  auto answer = co_await peer.client.send(request, deadline);
+  if (answer.ok()) {
+    constexpr size_t kAnswerBytesMax = 64u << 10;
+    const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
+    taken = read.ok() && (*answer)->status() == 200;
+  }
+  (taken ? sent_ : dropped_).Increment(count);
+  co_return taken;
+}
+
+Status Gossip::receive(std::string_view sender, std::string_view message) {
+  const auto name = Hash128::from_hex(sender);
+  if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
+  if (*name == name_) return absl::OkStatus();  // ourselves, in our own list of peers
+  uint32_t length = 0;
+  if (message.size() < sizeof length) return invalid_argument("gossip: the message is cut off");
+  std::memcpy(&length, message.data(), sizeof length);
+  message.remove_prefix(sizeof length);
+  if (length > message.size()) return invalid_argument("gossip: the message is cut off");
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Placement> placements,
+                          route::decode_placements(message.substr(0, length), router_.view()));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<PeerLoad> ledger,
+                          route::decode_ledger(message.substr(length), router_.view()));
+  router_.adopt_placements(placements);
+  received_.Increment(static_cast<double>(placements.size()));
+  if (senders_.size() >= options_.senders_max && !senders_.contains(to_absl(sender))) {
+    return absl::ResourceExhaustedError("gossip: more gateways than are followed");
+  }
+  const auto [known, added] = senders_.try_emplace(std::string(sender));
+  if (added) known->second.number = sender_count_++;
+  known->second.heard_at = clock_.now();
+  if (options_.ledger) router_.adopt_ledger(known->second.number, ledger);
+  return absl::OkStatus();
+}
+
+void Gossip::forget_silent(TimePoint now) {
+  absl::erase_if(senders_, [&](const auto& entry) {
+    const bool silent = now > entry.second.heard_at + options_.forget_after;
+    if (silent) router_.forget_gateway(entry.second.number);
+    return silent;
+  });
+}
+
+}  // namespace troupe

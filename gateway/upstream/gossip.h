@@ -1,0 +1,93 @@
+#pragma once
+
+// What gateways of one fleet tell each other, at the metrics port (POST /admin/gossip): placements, from
+// which a gateway knows what the others' requests left on nodes that do not tell themselves, and, where asked
+// for, their ledgers of what they have in flight. Values, sent when they change and again every second, so a
+// lost message heals; it costs a hit, never correctness. A peer that does not answer is asked ever more
+// seldom, and what waits for it is dropped; one that is silent is forgotten with its ledger.
+//
+//   message: 4 bytes, length of the placements; placements; ledger       (route/gossip.h)
+//
+// All calls on the io_context's thread.
+
+#include <absl/container/flat_hash_map.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "common/net/http_client.h"
+#include "common/net/task_group.h"
+#include "gateway/route/router.h"
+
+namespace troupe {
+
+inline constexpr std::string_view kGossipPath = "/admin/gossip";
+inline constexpr std::string_view kGossipSenderHeader = "x-troupe-gateway";
+
+struct GossipOptions {
+  std::vector<Endpoint> peers;  // the others' metrics ports; this gateway's own among them does no harm
+  bool ledger = false;          // tell and heed what is in flight
+  Duration interval = std::chrono::milliseconds(50);
+  Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
+  Duration timeout = std::chrono::milliseconds(500);
+  Duration retry_max = std::chrono::seconds(5);
+  Duration forget_after = std::chrono::seconds(3);
+  size_t placements_max = 8192;  // waiting for a peer; the oldest are dropped
+  size_t senders_max = 1024;
+};
+
+class Gossip {
+ public:
+  struct Parts {
+    Executor executor;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  // `name` tells this gateway's life from all others.
+  Gossip(const GossipOptions& options, const Parts& parts, Hash128 name);
+  ~Gossip();
+  Gossip(const Gossip&) = delete;
+  Gossip& operator=(const Gossip&) = delete;
+
+  // Endless tasks in `group`: cancel the group to stop them. None without peers.
+  void start(TaskGroup& group);
+
+  // What a peer sent. The error says what is malformed.
+  Status receive(std::string_view sender, std::string_view message);
+
+ private:
+  struct Peer;
+  struct Sender {
+    uint32_t number = 0;
+    TimePoint heard_at{};
+  };
+  Task<void> collect();
+  Task<void> tell(Peer& peer);
+  Task<bool> send(Peer& peer);
+  void take(TimePoint now);
+  void forget_silent(TimePoint now);
+
+  const GossipOptions options_;
+  Executor executor_;
+  route::Router& router_;
+  const Clock& clock_;
+  const Logger& log_;
+  const Hash128 name_;
+  Counter& sent_;
+  Counter& received_;
+  Counter& dropped_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  TimePoint refreshed_at_{};
+  absl::flat_hash_map<std::string, Sender> senders_;
+  uint32_t sender_count_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,139 @@
+// Several gateways in front of the same workers, which do not tell what they hold.
+
+#include "gateway/upstream/gossip.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/core/api.h"
+#include "gateway/route/prefix_key.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+Task<void> never_answer(StubWorker&, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_at(TimePoint::max());
+  co_await timer.async_wait(use_task);
+}
+
+std::string persona_body(int index) {
+  return chat_body(std::string(1600, static_cast<char>('a' + index)), "Who are you?");
+}
+
+class GossipTest : public ::testing::Test {
+ protected:
+  static constexpr int kPersonas = 8;
+
+  // A gateway whose metrics port is `own`, with these peers.
+  std::unique_ptr<TestGateway> start(const Endpoint& own, const std::vector<Endpoint>& peers,
+                                     bool ledger = false) {
+    GatewayConfig config = TestGateway::quick_config();
+    config.metrics_server.port = own.port;
+    config.residency.enabled = false;
+    config.router.affinity.mode = route::Mode::kGossip;
+    config.router.affinity.gateways = 2;
+    config.router.affinity.hot_factor = 0;  // else so few requests make every persona a hot one
+    config.router.affinity.noise_tokens = 0;
+    config.router.affinity.peer_ledger = ledger;
+    config.gossip.ledger = ledger;
+    config.gossip.peers = peers;
+    config.gossip.interval = 5ms;
+    config.gossip.refresh = 20ms;
+    config.gossip.retry_max = 50ms;
+    config.gossip.forget_after = 200ms;
+    return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config, own.port);
+  }
+  bool knows(TestGateway& gateway, int persona, route::NodeIndex node) {
+    const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+    return loop_.eventually([&] { return gateway.gateway->router().known().shadow.tokens(set, node) > 0; });
+  }
+  static bool answers(TestGateway& gateway, const Endpoint& peer, double up = 1) {
+    const std::string name = "troupe_gateway_gossip_peer_up{peer=\"" + peer.authority() + "\"}";
+    for (int i = 0; i < 5000 && gateway.metric(name) != up; ++i) std::this_thread::sleep_for(1ms);
+    return gateway.metric(name) == up;
+  }
+  route::NodeIndex index_of(const std::string& id) const { return id == a_.id() ? 0 : 1; }
+
+  Loop loop_;
+  StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
+  const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
+                 nobody_ = dead_endpoint(loop_);
+};
+
+TEST_F(GossipTest, OneGatewaysPlacementsGuideTheOther) {
+  // Each has its own address in the list too, and one that is down.
+  const std::vector<Endpoint> peers = {first_, second_, nobody_};
+  const auto one = start(first_, peers), two = start(second_, peers);
+  ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    TestGateway& asked = persona % 2 == 0 ? *one : *two;
+    TestGateway& other = persona % 2 == 0 ? *two : *one;
+    const std::string node = asked.ask(persona_body(persona)).route("node");
+    ASSERT_TRUE(knows(other, persona, index_of(node))) << persona;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask(persona_body(persona)).route("node"), node) << persona;
+  }
+  EXPECT_GE(one->metric("troupe_gateway_gossip_placements_total{direction=\"received\"}"), kPersonas / 2);
+  EXPECT_TRUE(answers(*one, nobody_, 0));
+}
+
+TEST_F(GossipTest, APeerThatComesLaterIsFound) {
+  const auto one = start(first_, {second_});
+  one->ask(persona_body(0));
+  EXPECT_TRUE(answers(*one, second_, 0));
+  const auto two = start(second_, {first_});
+  EXPECT_TRUE(answers(*one, second_));
+}
+
+TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
+  loop_.call([&] { a_.answer = b_.answer = never_answer; });
+  auto one = start(first_, {second_}, true);
+  const auto two = start(second_, {first_}, true);
+  ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
+  RawPeer client = one->connect();
+  client.send(http_post("/v1/chat/completions", persona_body(0)));
+  const auto in_flight_elsewhere = [&] {
+    const auto& loads = two->gateway->router().loads();
+    return loads.at(0).peers_requests + loads.at(1).peers_requests;
+  };
+  ASSERT_TRUE(loop_.eventually([&] { return a_.running + b_.running == 1; }));
+  EXPECT_TRUE(loop_.eventually([&] { return in_flight_elsewhere() == 1; }));
+  one.reset();
+  EXPECT_TRUE(loop_.eventually([&] { return in_flight_elsewhere() == 0; }));
+}
+
+TEST_F(GossipTest, WhatIsMalformedIsRefused) {
+  const auto one = start(first_, {});
+  const std::string sender = "x-troupe-gateway: " + std::string(32, 'a') + "\r\n";
+  const auto send = [&](const std::string& body, const std::string& headers) {
+    return one->admin_send("POST", "/admin/gossip", body, headers).status;
+  };
+  const std::string empty_message = std::string("\x04\0\0\0", 4) + "TPG1" + "TPL1";
+  EXPECT_EQ(send(empty_message, sender), 200);
+  EXPECT_EQ(send(empty_message, ""), 400);
+  EXPECT_EQ(send(empty_message, "x-troupe-gateway: somebody\r\n"), 400);
+  EXPECT_EQ(send("", sender), 400);
+  EXPECT_EQ(send(std::string("\xff\xff\xff\xff", 4) + "TPG1TPL1", sender), 400);
+  EXPECT_EQ(send(std::string("\x04\0\0\0", 4) + "TPG1", sender), 400);
+  EXPECT_EQ(send(std::string("\x05\0\0\0", 4) + "TPG1xTPL1", sender), 400);
+  EXPECT_EQ(one->admin("/admin/gossip").status, 405);
+}
+
+TEST_F(GossipTest, IsConfiguredByItsPeers) {
+  GatewaySettings settings;
+  settings.worker_urls = {"http://127.0.0.1:1"};
+  settings.gossip.peers = {"http://127.0.0.1:2", "http://127.0.0.1:3"};
+  auto config = make_config(settings);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->gossip.peers.size(), 2u);
+  EXPECT_EQ(config->router.affinity.gateways, 3);
+  settings.route.gateways = 5;
+  EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
+  settings.gossip.peers = {"https://127.0.0.1:2"};
+  EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
