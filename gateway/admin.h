@@ -1,8 +1,8 @@
 #pragma once
 
 // The metrics port: /metrics, the probes, what an operator asks and changes (/admin), and what other gateways
-// tell. On a listener of its own, so
-// that a flood of requests doesn't starve the probes and a public main port doesn't show the fleet.
+// tell. On a listener of its own, so that a flood of requests doesn't starve the probes and a public main
+// port doesn't show the fleet.
 
 #include "common/core/metrics.h"
 #include "common/net/http_server.h"

@@ -2,9 +2,11 @@
 
 // What a worker tells of its KV cache, event by event: GET /v1/residency, both ways.
 //
-//   event: snapshot   {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n}], "sessions": [{"session":
-//   hex, …}]} event: admitted   {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n} event: evicted
-//   the same, with the tokens that are left
+//   event: snapshot
+//   data: {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n}], "sessions": [{"session": hex, …}]}
+//
+//   event: admitted, or evicted with the tokens that are left
+//   data: {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n}
 //
 // Tokens are resident from the prompt's first one on; seq grows by one with every change of an epoch (the
 // first is 1), and a snapshot has that of the last change it includes.
