@@ -31,6 +31,7 @@ class BlockPool {
   int32_t reference_count(BlockId block) const { return entries_[static_cast<size_t>(block)].references; }
   bool is_cached(BlockId block) const { return entries_[static_cast<size_t>(block)].cached; }
 
+  void prefetch(BlockId block) const { __builtin_prefetch(&entries_[static_cast<size_t>(block)]); }
   Status verify() const;  // O(total_count)
 
  private:

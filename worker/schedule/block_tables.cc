@@ -128,9 +128,10 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
 // The found ones, first of all: what is held is not evicted for those that are new.
 void BlockTables::take_blocks(ScheduledRequest& request, int32_t count) {
   request.blocks.reserve(static_cast<size_t>(count));
-  for (const BlockId block : found_) {
-    request.blocks.push_back(block);
-    cache_.acquire(block, request.user);
+  for (size_t i = 0; i < found_.size(); ++i) {
+    if (i + kAhead < found_.size()) cache_.prefetch(found_[i + kAhead]);
+    request.blocks.push_back(found_[i]);
+    cache_.acquire(found_[i], request.user);
   }
   if (request.look_partial.count > 0) {
     request.copy_from = request.look_partial.block;
@@ -173,7 +174,10 @@ void BlockTables::cache_full_blocks(ScheduledRequest& request, int32_t from_coun
   const size_t block_size = static_cast<size_t>(options_.block_size);
   for (size_t i = first; i < std::min(first + kAhead, end); ++i) cache_.prefetch(request.block_hashes[i]);
   for (size_t i = first; i < end; ++i) {
-    if (i + kAhead < end) cache_.prefetch(request.block_hashes[i + kAhead]);
+    if (i + kAhead < end) {
+      cache_.prefetch(request.block_hashes[i + kAhead]);
+      cache_.prefetch(request.blocks[i + kAhead]);
+    }
     const Hash128 hash = request.block_hashes[i];
     const BlockId own = request.blocks[i];
     const BlockId held = cache_.insert({.block = own,

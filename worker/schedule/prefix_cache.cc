@@ -105,6 +105,7 @@ void PrefixCache::prefetch(Hash128 hash) const {
 
 void PrefixCache::prefetch(BlockId block) const {
   impl_->tree.prefetch(block);
+  impl_->pool->prefetch(block);
 }
 
 PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids,
