@@ -143,6 +143,7 @@ std::string timing_json(std::span<const Result> results) {
     w.key("policy");
     w.text(r.policy);
     w.count("seed", static_cast<int64_t>(r.seed));
+    w.count("simulated_requests", r.simulated_requests);
     w.field("wall_s", r.wall_s);
     w.field("simulated_requests_per_s",
             r.wall_s > 0 ? static_cast<double>(r.simulated_requests) / r.wall_s : 0);
