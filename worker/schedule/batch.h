@@ -26,7 +26,7 @@ struct BatchItem {
   int32_t count = 0;
   int32_t start = 0;                // position of ids[0]; KV of [0, start) is in the blocks already
   bool samples = false;             // the chunk reaches the last known id
-  RowRange scored;                  // whose logits score the id behind each; every row of a prompt once
+  RowRange scored = {};             // whose logits score the id behind each; every row of a prompt once
   int32_t sample_position = 0;      // number of tokens emitted before the one sampled now (generator key)
   std::span<const BlockId> blocks;  // covers at least start + count tokens
 };
