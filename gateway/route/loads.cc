@@ -79,9 +79,10 @@ LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoin
   resize(static_cast<size_t>(node) + 1);
   advance(now);
   NodeLoad& load = loads_[node];
-  Ticket ticket{node, load.life, std::max<int64_t>(booking.pending_tokens, 0)};
+  Ticket ticket{node, load.life, load.reports, std::max<int64_t>(booking.pending_tokens, 0)};
   load.in_flight += 1;
   load.pending_tokens += ticket.pending_tokens;
+  load.fresh_pending_tokens += ticket.pending_tokens;
   in_flight_total_ += 1;
   pending_total_ += ticket.pending_tokens;
   if (!load.reported) {  // else its own counter tells, of everybody's work
@@ -97,19 +98,28 @@ LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoin
 void LoadBook::first_byte(Ticket& ticket) {
   if (ticket.node == kNoNode || ticket.pending_tokens == 0) return;
   if (loads_[ticket.node].life == ticket.life) {
-    loads_[ticket.node].pending_tokens -= ticket.pending_tokens;
-    pending_total_ -= ticket.pending_tokens;
+    end_pending(ticket);
     touch(ticket.node);
   }
   ticket.pending_tokens = 0;
+}
+
+void LoadBook::end_pending(const Ticket& ticket) {
+  NodeLoad& load = loads_[ticket.node];
+  load.pending_tokens -= ticket.pending_tokens;
+  pending_total_ -= ticket.pending_tokens;
+  if (ticket.reports == load.reports) {
+    load.fresh_pending_tokens -= ticket.pending_tokens;
+  } else {
+    load.reported_pending_tokens = std::max<int64_t>(load.reported_pending_tokens - ticket.pending_tokens, 0);
+  }
 }
 
 void LoadBook::close(Ticket& ticket) {
   if (ticket.node == kNoNode) return;
   NodeLoad& load = loads_[ticket.node];
   if (load.life == ticket.life) {
-    load.pending_tokens -= ticket.pending_tokens;
-    pending_total_ -= ticket.pending_tokens;
+    end_pending(ticket);
     load.in_flight -= 1;
     in_flight_total_ -= 1;
     touch(ticket.node);
@@ -123,7 +133,9 @@ void LoadBook::report(NodeIndex node, const NodeReport& report, TimePoint now) {
   NodeLoad& load = loads_[node];
   Cached& c = cached_[node];
   load.others_requests = report.running + report.queued - load.in_flight;
-  load.others_pending_tokens = report.pending_prefill_tokens - load.pending_tokens;
+  load.reported_pending_tokens = report.pending_prefill_tokens;
+  load.fresh_pending_tokens = 0;
+  load.reports += 1;
   double rate = c.reported_work;
   if (!load.reported) {  // from here on its counter; up to here our own sum stands for it
     rate = c.own_work * deflate_;
@@ -239,9 +251,10 @@ void LoadBook::touch(NodeIndex node) {
   Cached& c = cached_[node];
   const bool peers = options_.peer_ledger;
   const int64_t others = peers ? load.peers_requests : load.others_requests;
-  const int64_t others_pending = peers ? load.peers_pending_tokens : load.others_pending_tokens;
+  const int64_t pending = peers ? load.pending_tokens + load.peers_pending_tokens
+                                : load.reported_pending_tokens + load.fresh_pending_tokens;
   const auto requests = static_cast<double>(std::max<int64_t>(load.in_flight + others, 0));
-  c.pending = static_cast<double>(std::max<int64_t>(load.pending_tokens + others_pending, 0));
+  c.pending = static_cast<double>(std::max<int64_t>(pending, 0));
   for (const auto& [group, slot] : places_[node]) group->requests += requests - c.requests;
   c.requests = requests;
   c.saturation = 0;

@@ -5,7 +5,12 @@
 //
 //   last report − own at the time of that report + own now
 //
-// and pending tokens (uncached prompt tokens of requests without a first token yet) likewise. Work done is a
+// and pending tokens (uncached prompt tokens of requests without a first token yet)
+//
+//   last report − those of own requests that have had their first token since, not below 0
+//   + those of own requests sent since
+//
+// for a report counts a prompt's chunks down, the ledger only whole prompts. Work done is a
 // rate, from the reports' work counters, or else from what this gateway sent. Where gateways tell each other
 // their ledgers, those replace the reports in the first two.
 //
@@ -50,11 +55,14 @@ struct PeerLoad {
 };
 
 struct NodeLoad {
-  int64_t in_flight = 0;        // own
-  int64_t pending_tokens = 0;   // own
-  int64_t others_requests = 0;  // by its last report: what was not ours then. May be negative: a report that
-  int64_t others_pending_tokens = 0;  // is behind our own knowledge
-  int64_t peers_requests = 0;         // by the other gateways' ledgers
+  int64_t in_flight = 0;       // own
+  int64_t pending_tokens = 0;  // own
+  // By its last report: what was not ours then. May be negative: a report that is behind our own knowledge.
+  int64_t others_requests = 0;
+  int64_t reported_pending_tokens = 0;  // of its last report, less own that ended since
+  int64_t fresh_pending_tokens = 0;     // own since then
+  uint32_t reports = 0;
+  int64_t peers_requests = 0;  // by the other gateways' ledgers
   int64_t peers_pending_tokens = 0;
   NodeReport report;
   bool reported = false;
@@ -78,6 +86,7 @@ class LoadBook {
   struct Ticket {
     NodeIndex node = kNoNode;
     uint32_t life = 0;
+    uint32_t reports = 0;  // of the node, when it was opened
     int64_t pending_tokens = 0;
   };
   struct Booking {
@@ -162,6 +171,7 @@ class LoadBook {
   void touch(NodeIndex node);
   void rank(Group& group, size_t slot);
   void apply_peer(const PeerLoad& load, int64_t sign);
+  void end_pending(const Ticket& ticket);
   void rebase(TimePoint now);
 
   AffinityOptions options_;

@@ -240,7 +240,7 @@ std::string Fleet::workers_json() const {
     item["in_flight"] = load.in_flight;
     item["pending_tokens"] = load.pending_tokens;
     item["others_requests"] = load.others_requests;
-    item["others_pending_tokens"] = load.others_pending_tokens;
+    item["reported_pending_tokens"] = load.reported_pending_tokens;
     item["load"] = nullptr;
     if (worker.load) {
       LoadReport shown = *worker.load;

@@ -45,6 +45,24 @@ TEST(Loads, AreTheLastReportLessOwnThenPlusOwnNow) {
   EXPECT_EQ(book.in_flight_total(), 0);
 }
 
+// What is over is taken from what the report told, which had counted down its chunks: never from what came
+// since.
+TEST(Loads, WhatEndsAfterAReportTakesNothingFromWhatCameSince) {
+  LoadBook book = book_over(1);
+  auto old = book.open(0, {3000, 3000}, at_ms(0));
+  book.report(0, report_of(1, 400), at_ms(100));  // all but 400 of the 3,000 are computed
+  EXPECT_EQ(book.pending_tokens(0), 400);
+  auto fresh = book.open(0, {900, 900}, at_ms(101));
+  EXPECT_EQ(book.pending_tokens(0), 1300);
+  book.first_byte(old);
+  EXPECT_EQ(book.pending_tokens(0), 900);
+  book.first_byte(fresh);
+  EXPECT_EQ(book.pending_tokens(0), 0);
+  book.close(old);
+  book.close(fresh);
+  EXPECT_EQ(book.pending_tokens_total(), 0);
+}
+
 TEST(Loads, NeverFallBelowZero) {
   LoadBook book = book_over(1);
   auto a = book.open(0, {500, 600}, at_ms(0));
