@@ -34,7 +34,7 @@ struct GatewaySettings {
   std::string mode = "exact";
   struct Route {
     int64_t gateways = 1;
-    double pending_weight = 1.0 / 15;
+    double pending_weight = 2.0 / 15;
     double load_tokens = 333;
     double hot_factor = 4;
     double noise_tokens = 167;

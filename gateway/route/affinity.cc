@@ -165,6 +165,8 @@ class AffinityPolicy::Choice {
     if (hot_ && lacking > in_.known.loads.block_tokens(node))
       c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
     c.load = in_.known.loads.cost(means_, node);
+    // A worker lets a short prompt pass long ones: who lacks little there waits little.
+    c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
     if (!by_plan_ && options_.gateways > 1 && here.cached <= options_.noise_common_tokens)
       c.noise = options_.noise_tokens * random_.unit();
     c.cost = c.miss + c.load.total() + c.noise;

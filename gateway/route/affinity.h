@@ -2,12 +2,16 @@
 
 // Our policy: every request goes where one smooth cost is least.
 //
-//   cost = tokens to compute there + pending tokens / 15 + 333 × load          (all in prompt tokens)
+//   cost = tokens to compute there + pending tokens × 2/15 + 333 × load          (all in prompt tokens)
 //
 //   tokens to compute   the prompt less what is resident of it there: the persona's set, the conversation.
 //   For
 //                       a hot set with fewer copies than its load deserves, the persona of a node without it
 //                       counts nearly nothing: the next copy grows there.
+//   pending             prompt tokens that others wait for there. They cost at most what is to compute there:
+//                       the worker computes short prompts beside long ones, so a conversation that lacks its
+//                       last turn is not pushed off its node by queued personas, and a cold prompt looks for
+//                       an idle one.
 //   load                the node's work and requests against the fleet's mean, convex above it, steep before
 //                       its batch is full (loads.h).
 //   noise               with several gateways, among nodes that hold nothing of the request: else all would

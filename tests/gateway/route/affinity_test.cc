@@ -112,12 +112,25 @@ TEST(Affinity, NeverTheWholePromptIsCached) {
   EXPECT_GE(router.decide(key(1, 7, 1000, 1000), "demo", at_ms(1)).order[0].miss, 1);
 }
 
-TEST(Affinity, PendingTokensWeighAFifteenth) {
+TEST(Affinity, PendingTokensCostAtMostWhatIsMissing) {
+  Router router = router_over(cluster(2));
+  serve_at(router, key(1, 7, 1000, 2000), 0, at_ms(0));
+  router.sent(key(-1, -1, 0, 30'000), "demo", to(0), at_ms(1));
+  const Decision short_turn = router.decide(key(1, 7, 1000, 2150), "demo", at_ms(2));
+  EXPECT_EQ(short_turn.order[0].node, 0u) << "a long prompt in the queue does not move a conversation";
+  EXPECT_EQ(at(short_turn, 0)->load.pending, at(short_turn, 0)->miss);
+  EXPECT_LT(at(short_turn, 0)->miss, 151);
+  const Decision cold = router.decide(key(-1, -1, 0, 1500), "demo", at_ms(2));
+  EXPECT_EQ(cold.order[0].node, 1u);
+  EXPECT_EQ(at(cold, 0)->load.pending, 1500);
+}
+
+TEST(Affinity, PendingTokensWeighTwoFifteenths) {
   Router router = router_over(cluster(2));
   const PrefixKey queued = key(-1, -1, 0, 3000);
   router.sent(queued, "demo", to(0), at_ms(0));
   const Decision decision = router.decide(key(-1, -1, 0, 500), "demo", at_ms(0));
-  EXPECT_NEAR(at(decision, 0)->load.pending, 3000 / 15.0, 1e-9);
+  EXPECT_NEAR(at(decision, 0)->load.pending, 2 * 3000 / 15.0, 1e-9);
   EXPECT_EQ(at(decision, 1)->load.pending, 0);
   EXPECT_EQ(decision.order[0].node, 1u);
 }
