@@ -3,8 +3,8 @@
 
   tests/sim/gates.py            the small fleet: a minute of CPU, what CI runs; exit 1 where a gate is missed
   tests/sim/gates.py --all      the study's workloads at full size, G = 1, 4, 8, 16 (an hour of CPU): a table
-  tests/sim/gates.py --all --only p2000-450 --save gates.json
-  tests/sim/gates.py --all --result       the table in tests/bench/results, too
+  tests/sim/gates.py --all --only p2000-450 --save gates.json   some of them; the file's other cases stay as they were
+  tests/sim/gates.py --all --result       the table in tests/bench/results, too (of all in --save's file, where that is given)
 
 The cases below are data: a workload, a fleet, and gates by the name of a figure. A workload is as in the study: users begin
 within a ramp of 150 s, 100 s are measured from 220 s on, answers and turns are of one length, nothing is truncated, and the
@@ -31,6 +31,12 @@ P20K = {**FULL, "personas": 20000, "zipf": 0.9}
 CARDS_3K = {**P200, "card-tokens": 3000}
 TIGHT = {**P2000, "profile": "study-13b"}
 CONVERSATION = {"nodes": 16, "trace": str(MOONCAKE), "spread-ms": 3000, "warmup-s": 40, "slo-ttft-ms": 2000, "slo-tpot-ms": 50}
+# A crowd comes when the minute before it is clear of the ramp's cold caches: it is what the others are held against.
+LATER = {"warmup-s": 270, "duration-s": 370}
+# Conversations begin twice as often for 20 s; those begun then go on for minutes (after 140 s there are still 5 % more requests,
+# and 1.9 points less fit the cache), so what is back to normal is asked long after.
+BURST_S = (240, 260)
+BURST = {"rate": 580, "duration-s": 600, "burst": f"2:{BURST_S[0]}:{BURST_S[1] - BURST_S[0]}"}
 PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"peer-ledger": None, "gossip-ms": 20}
 
 
@@ -79,12 +85,12 @@ def full_cases():
             out[f"{name} sustains G{g}"] = sustains(workload, rate * 0.98, gateways=g)
     for g, rate in ((1, 578), (8, 571)):
         out[f"p2000 plan sustains G{g}"] = sustains(P2000, rate * 0.96, gateways=g, **PLAN)
-    # 6, 7, 8: a flash crowd, a death, nodes that join, one that is slow
-    flash = {"goodput": (0.999, None)}
+    # 6, 7, 8: a flash crowd, a death, nodes that join, a burst, one that is slow
+    flash = {"goodput": (0.999, None), "others_p99_ratio": (None, 1.8)}
     out |= each((1, 8), "flash-1k", lambda g: case(P2000, {"ttft_p99_ms": (None, 60), **flash}, {1: "p99 44", 8: "p99 53"}[g],
-                                                   rate=300, gateways=g, flash="0.4:220:100"))
+                                                   rate=300, gateways=g, flash="0.4:270:100", **LATER))
     out |= each((1, 8), "flash-3k", lambda g: case(P200, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}[g],
-                                                   rate=250, gateways=g, flash="0.4:220:100:3000"))
+                                                   rate=250, gateways=g, flash="0.4:270:100:3000", **LATER))
     out |= each((1, 8), "drift", lambda g: case(P2000, {}, {1: "hit .896 cov .047 p99 154", 8: "hit .897 cov .026 p99 172"}[g],
                                                 rate=450, gateways=g, drift=1))
     kill = {"hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}
@@ -94,6 +100,8 @@ def full_cases():
         out |= each((1, 4), f"join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
             P2000, {"hit_dip": (None, dip), "p99_peak_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}[g], nodes=8, rate=240,
             gateways=g, faults=[{"at_s": 250, "join": 4}], **mode))
+    burst = {"p99_peak_ms": (None, 550), "p99_settled_s": (0, 20), "hit_lost": (None, 0.01)}
+    out |= each((1, 4), "burst", lambda g: case(P2000, burst, {1: "peak 312, 1 s", 4: "peak 521, 17 s"}[g], **BURST, gateways=g))
     out["slow G1"] = case(P2000, {"ttft_p99_ms": (None, 140)}, "hit .928 p99 130", rate=400,
                           faults=[{"at_s": 150, "slow": 3, "factor": 2, "for_s": 1000}])
     return out
@@ -116,6 +124,10 @@ def small_cases():
     return out
 
 
+# Why a gate is missed that the production code cannot meet, by the case's name; each was looked into.
+MISSES = {}
+
+
 def run(program, made):
     flags = dict(made["flags"])
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +142,8 @@ def run(program, made):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-        return figures_of(json.loads(report.read_text()))
+        told = json.loads(report.read_text())
+        return figures_of(told) | (burst_figures(told["per_second"]) if "burst" in flags else {})
 
 
 def figures_of(report):
@@ -142,7 +155,28 @@ def figures_of(report):
         faults = report["faults"]
         out |= {key: faults[key] for key in ("hit_dip", "t95_s", "p99_peak_ms", "p99_before_ms", "stall_max_ms")}
         out["p99_peak_ratio"] = faults["p99_peak_ms"] / faults["p99_before_ms"] if faults["p99_before_ms"] else 0
+    if "crowd_ttft_p99_ms" in report:
+        crowd = report["crowd_ttft_p99_ms"]
+        out |= {"crowd_p99_ms": crowd["crowd"], "others_p99_ms": crowd["others"],
+                "others_p99_ratio": crowd["others"] / crowd["before"] if crowd["before"] else 0}
     return out
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values) if values else 0
+
+
+def burst_figures(seconds):
+    """From the series: the worst second's p99; how long after its end until three seconds' p99 is within 1.3 x of before
+    again (-1: never); the hit that the last 20 s lack of what it was before."""
+    begin, end = BURST_S
+    p99, hit = seconds["ttft_p99_ms"], seconds["hit_tokens"]
+    last = max(i for i, arrived in enumerate(seconds["arrived"]) if arrived > 0)
+    before = mean(p99[begin - 20:begin])
+    settled = (s - end for s in range(end, last - 2) if mean(p99[s:s + 3]) < 1.3 * before)
+    return {"p99_before_ms": before, "p99_peak_ms": max(p99[begin:last + 1]), "p99_settled_s": next(settled, -1),
+            "hit_lost": mean(hit[begin - 20:begin]) - mean(hit[last - 20:last])}
 
 
 def judge(name, made, figures, by_case):
@@ -166,19 +200,23 @@ def write_result(saved):
     """The table in tests/bench/results/gates.json; report.py makes a page of it."""
     sys.path.insert(0, str(ROOT / "tests/bench"))
     import common
-    rows, missed, count = [], 0, 0
+    rows, reasons, missed, count = [], [], 0, 0
     for entry in saved:
         figures = entry["figures"]
         gates = [f"{gate['figure']} {gate['value']:.4g} ({gate['gate']}) {'pass' if gate['pass'] else '**miss**'}"
                  for gate in entry["gates"]]
         count += len(gates)
-        missed += sum(not gate["pass"] for gate in entry["gates"])
+        misses = [gate["figure"] for gate in entry["gates"] if not gate["pass"]]
+        missed += len(misses)
+        reasons += [f"{entry['case']}, {figure}: {MISSES[entry['case'].rsplit(' G', 1)[0]]}" for figure in misses
+                    if entry["case"].rsplit(" G", 1)[0] in MISSES]
         rows.append([entry["case"], f"{figures['hit']:.4f}", f"{figures['pooled']:.4f}", f"{figures['work_cov']:.3f}",
                      "/".join(f"{figures[f'ttft_{p}_ms']:.0f}" for p in ("p50", "p90", "p99")), f"{figures['goodput']:.4f}",
                      entry["study"], "; ".join(gates)])
     common.save("gates", "The routing brain against its study's gates, simulated", "tests/sim/gates.py --all --result",
                 ["case", "hit", "pooled LRU", "work CoV", "TTFT p50/p90/p99 ms", "goodput", "study", "gates"], rows,
-                [f"{count - missed} of {count} gates met. Simulated with the production routing and scheduling code; node model `study`."])
+                [f"{count - missed} of {count} gates met. Simulated with the production routing and scheduling code; node model `study`.",
+                 *reasons])
 
 
 def main():
@@ -187,7 +225,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="the study's workloads at full size")
     parser.add_argument("--only", default="", help="cases whose name contains this (several: a,b)")
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
-    parser.add_argument("--save", type=pathlib.Path, help="write all figures and judgements here, as JSON")
+    parser.add_argument("--save", type=pathlib.Path, help="keep all figures and judgements here, as JSON")
     parser.add_argument("--result", action="store_true", help="write the table to tests/bench/results/gates.json")
     options = parser.parse_args()
     cases = full_cases() if options.all else small_cases()
@@ -199,24 +237,26 @@ def main():
         for name in [name for name, made in cases.items() if "trace" in made["flags"]]:
             print(f"SKIPPED {name}: {MOONCAKE} is not there (TROUPE_DATA names its folder)", flush=True)
             del cases[name]
-    by_case, rows, saved = {}, [], []
+    kept = json.loads(options.save.read_text()) if options.save and options.save.exists() else []
+    saved = {entry["case"]: entry for entry in kept}
+    by_case, rows = {name: entry["figures"] for name, entry in saved.items()}, []
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for (name, made), figures in zip(cases.items(), pool.map(lambda made: run(options.program, made), cases.values())):
             by_case[name] = figures
             judged = judge(name, made, figures, by_case)
             rows += judged
-            saved.append({"case": name, "study": made["study"], "figures": figures,
-                          "gates": [dict(zip(("figure", "value", "gate", "pass"), row[1:])) for row in judged]})
+            saved[name] = {"case": name, "study": made["study"], "figures": figures,
+                           "gates": [dict(zip(("figure", "value", "gate", "pass"), row[1:])) for row in judged]}
             print(f"{name:24} hit {figures['hit']:.4f} of {figures['pooled']:.4f} ({figures['pooled_ratio']:.3f})  cov "
                   f"{figures['work_cov']:.3f}  ttft {figures['ttft_p50_ms']:.1f}/{figures['ttft_p90_ms']:.0f}/"
                   f"{figures['ttft_p99_ms']:.0f} ms  good {figures['goodput']:.4f}   study: {made['study']}", flush=True)
             for _, figure, value, gate, passed in judged:
                 print(f"    {'pass' if passed else 'MISS'}  {figure:15} {value:10.4f}   gate {gate}", flush=True)
             if options.save:
-                options.save.write_text(json.dumps(saved, indent=1) + "\n")
+                options.save.write_text(json.dumps(list(saved.values()), indent=1) + "\n")
     if options.result:
-        write_result(saved)
+        write_result([saved[name] for name in (full_cases() if options.all else small_cases()) if name in saved])
     missed = [row for row in rows if not row[4]]
     print(f"{len(rows) - len(missed)} of {len(rows)} gates met by {len(cases)} cases in {time.monotonic() - begin:.0f} s")
     return 1 if missed else 0
