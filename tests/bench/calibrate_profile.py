@@ -7,7 +7,8 @@
 A decode step's time is the mean time between two tokens while `batch` requests decode and nothing else; a prefill's is the time
 to the first token of a prompt that nobody has sent before. Both are the worker's own (vllm:inter_token_latency_seconds and
 vllm:time_to_first_token_seconds), so neither HTTP nor a tokenizer nor a busy client is in the figures. The fit is of least
-absolute relative errors with no figure below 0. On a busy machine the figures are too large: the profile says the load.
+absolute relative errors with no figure below 0. On a busy machine the figures are too large: the profile says the load. There
+`chrt -r 1 tests/bench/calibrate_profile.py` (as root) measures before everybody else's work; it takes half a minute of a core.
 """
 import argparse
 import concurrent.futures
@@ -153,9 +154,12 @@ def cpu_name():
 
 def profile_text(figures, misses, loads):
     figures = {term: f"{value:.4g}" for term, value in figures.items()}
+    ahead = os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO)
+    meaning = ("at real-time priority: others' work waited" if ahead
+               else "1 is this worker alone; more makes the figures too large")
     return f"""# troupe-worker on the demo model (configs/demo-model, bfloat16), one compute thread of a CPU. MEASURED by
-# tests/bench/calibrate_profile.py on {datetime.date.today()}, {cpu_name()}, load {loads} (1 is this worker
-# alone; more makes the figures too large). Error of the fit: {statistics.median(misses):.0%} median, {max(misses):.0%} worst.
+# tests/bench/calibrate_profile.py on {datetime.date.today()}, {cpu_name()}, load {loads}
+# ({meaning}). Error of the fit: {statistics.median(misses):.0%} median, {max(misses):.0%} worst.
 
 # What deploy/local/run.sh gives a worker.
 kv_cache_tokens: 32768
