@@ -158,7 +158,13 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
 
 // What the node has now computed: the prompt, and soon an answer of about the usual length.
 void Router::place(const PrefixKey& key, const Sent& sent) {
-  if (!relies_on_shadow(sent.node)) return;
+  if (!relies_on_shadow(sent.node)) {
+    // Workers tell of sets and sessions. A prompt of neither is told of by whoever counts its links in tokens
+    // (a simulator); a live gateway only knows where it sent it.
+    const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
+    if (key.session.is_zero() && !links_told) place_chain(key, sent.node);
+    return;
+  }
   Placement placed;
   placed.node = sent.node;
   placed.set = key.set;
@@ -172,7 +178,7 @@ void Router::place(const PrefixKey& key, const Sent& sent) {
     placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
   }
   if (placed.set.is_zero() && placed.session.is_zero()) return;
-  adopt_placements({&placed, 1});
+  remember(placed);
   tell(placed);
 }
 
@@ -192,7 +198,7 @@ void Router::place_chain(const PrefixKey& key, NodeIndex node) {
     placed.session_tokens = static_cast<uint32_t>(tokens);
     placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tokens - before, 0));
     before = tokens;
-    adopt_placements({&placed, 1});
+    remember(placed);
     tell(placed);
   }
 }
@@ -213,19 +219,24 @@ std::vector<Placement> Router::take_placements() {
   return taken;
 }
 
-// The set after its session: used last, so it is forgotten after what needs it.
 void Router::adopt_placements(std::span<const Placement> placements) {
   for (const Placement& p : placements) {
-    if (!known_.view->routable(p.node) || !relies_on_shadow(p.node)) continue;
-    if (!p.session.is_zero())
-      known_.shadow.put({p.session, Held::kSession, p.node, p.session_tokens, p.session_charge});
-    if (!p.set.is_zero()) known_.shadow.put({p.set, Held::kSet, p.node, p.set_tokens, p.set_tokens});
+    if (relies_on_shadow(p.node)) remember(p);
   }
 }
 
+// The set after its session: used last, so it is forgotten after what needs it.
+void Router::remember(const Placement& p) {
+  if (!known_.view->routable(p.node)) return;
+  if (!p.session.is_zero())
+    known_.shadow.put({p.session, Held::kSession, p.node, p.session_tokens, p.session_charge});
+  if (!p.set.is_zero()) known_.shadow.put({p.set, Held::kSet, p.node, p.set_tokens, p.set_tokens});
+}
+
 FeedResult Router::residency(NodeIndex node, const ResidencyEvent& event) {
+  const bool guessed = relies_on_shadow(node);
   const FeedResult result = known_.exact->apply(node, event);
-  if (!relies_on_shadow(node)) known_.shadow.drop_node(node);  // what was guessed is known now
+  if (guessed && !relies_on_shadow(node)) known_.shadow.drop_node(node);  // what was guessed is known now
   return result;
 }
 

@@ -118,6 +118,7 @@ class Router {
   RequestTokens tokens_of(const PrefixKey& key) const;
   void place(const PrefixKey& key, const Sent& sent);
   void place_chain(const PrefixKey& key, NodeIndex node);
+  void remember(const Placement& placement);
   void tell(const Placement& placement);
   bool relies_on_shadow(NodeIndex node) const { return !known_.exact->feeds.in_step(node); }
   bool same_life(const Sent& sent) const { return known_.loads.at(sent.node).life == sent.life; }

@@ -294,6 +294,30 @@ TEST(Router, WhereTheWorkerTellsNothingIsGuessed) {
   EXPECT_FALSE(router.known().shadow.empty());
 }
 
+// Two completions, one of which goes on where the other ended; nobody names a session.
+TEST(Router, APromptWithoutASessionIsKnownByItsLinksAlsoWhereWorkersTell) {
+  Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
+  const Hash128 set = numbered_set(1);
+  const ResidencyItem held[] = {{set, Held::kSet, 256}};
+  for (NodeIndex n = 0; n < 4; ++n) {
+    ASSERT_EQ(router.residency(n, {ResidencyEvent::Kind::kSnapshot, 1, 1, held}), FeedResult::kApplied);
+  }
+  PrefixKey k;
+  k.set = set;
+  k.prefix_bytes = 1024;
+  for (size_t i = 0; i < 8; ++i)
+    k.anchors.push_back({i == 0 ? set : numbered_set(100 + int(i)), (i + 1) * 1024, 0});
+  k.prompt_bytes = 8 * 1024;
+  serve_at(router, k, 2, at_ms(0));
+  // Events go on, and do not make it forgotten.
+  ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kAdmitted, 1, 2, held}), FeedResult::kApplied);
+  k.anchors.push_back({numbered_set(200), 9 * 1024, 0});
+  k.prompt_bytes = 9 * 1024 + 10;
+  const Decision next = router.decide(k, "demo", at_ms(10));
+  EXPECT_EQ(next.order[0].node, 2u);
+  EXPECT_GT(next.order[0].expect_cached, next.order[1].expect_cached + 1000);
+}
+
 TEST(Router, LengthsAreGuessedFromBytesAndLearnedFromAnswers) {
   Router router = router_over(cluster(1));
   PrefixKey k;
