@@ -133,6 +133,11 @@ void BlockTables::take_blocks(ScheduledRequest& request, int32_t count) {
     request.blocks.push_back(found_[i]);
     cache_.acquire(found_[i], request.user);
   }
+  const int32_t prefix_blocks = request.prefix_count / options_.block_size;
+  if (prefix_blocks > 0 && request.look_found_count >= prefix_blocks) {
+    const auto last = static_cast<size_t>(prefix_blocks - 1);
+    residency_.found(request.blocks[last], prefix_blocks - 1, request.set);
+  }
   if (request.look_partial.count > 0) {
     request.copy_from = request.look_partial.block;
     cache_.acquire(request.copy_from, request.user);

@@ -48,8 +48,44 @@ void Residency::cached(BlockId block, int32_t index, HolderKind kind, Hash128 na
   mark_changed(holder);
 }
 
+void Residency::found(BlockId block, int32_t index, Hash128 set) {
+  if (set.is_zero()) return;
+  const Key key{HolderKind::kSet, set};
+  const auto known = by_name_.find(key);
+  if (known != by_name_.end() && holders_[static_cast<size_t>(known->second)].deepest() >= index) return;
+  if (finder_count_ >= blocks_.size()) return;
+  const int32_t holder = find_or_add(key);
+  forget_found(holder);
+  Holder& h = holders_[static_cast<size_t>(holder)];
+  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
+  h.found_block = block;
+  h.found_tip = index;
+  h.next_finder = entry.first_finder;
+  if (h.next_finder != kNobody) holders_[static_cast<size_t>(h.next_finder)].previous_finder = holder;
+  entry.first_finder = holder;
+  ++finder_count_;
+  mark_changed(holder);
+}
+
+void Residency::forget_found(int32_t holder) {
+  Holder& h = holders_[static_cast<size_t>(holder)];
+  if (h.found_block < 0) return;
+  if (h.next_finder != kNobody)
+    holders_[static_cast<size_t>(h.next_finder)].previous_finder = h.previous_finder;
+  if (h.previous_finder != kNobody) {
+    holders_[static_cast<size_t>(h.previous_finder)].next_finder = h.next_finder;
+  } else {
+    blocks_[static_cast<size_t>(h.found_block)].first_finder = h.next_finder;
+  }
+  h.found_block = h.found_tip = -1;
+  h.next_finder = h.previous_finder = kNobody;
+  --finder_count_;
+  mark_changed(holder);
+}
+
 void Residency::evicted(BlockId block) {
   BlockEntry& entry = blocks_[static_cast<size_t>(block)];
+  while (entry.first_finder != kNobody) forget_found(entry.first_finder);
   if (entry.holder == kNobody) return;
   const int32_t holder = entry.holder;
   Holder& h = holders_[static_cast<size_t>(holder)];
@@ -72,7 +108,7 @@ void Residency::evicted(BlockId block) {
 // A holder whose end was told, or that nobody was told of, is forgotten.
 void Residency::drop_if_empty(int32_t holder) {
   const Holder& h = holders_[static_cast<size_t>(holder)];
-  if (h.block_count > 0 || h.changed) return;
+  if (h.block_count > 0 || h.found_block >= 0 || h.changed) return;
   set_count_ -= h.key.kind == HolderKind::kSet ? 1 : 0;
   by_name_.erase(h.key);
   if (holder == last_holder_) last_holder_ = kNobody;
@@ -83,9 +119,10 @@ void Residency::take_changes(std::vector<Resident>& out) {
   for (const int32_t holder : changed_) {
     Holder& h = holders_[static_cast<size_t>(holder)];
     h.changed = false;
-    if (h.tip != h.told_tip) {
-      out.push_back({h.key.kind, h.key.name, tokens_of(h.tip), h.tip > h.told_tip});
-      h.told_tip = h.tip;
+    const int32_t tip = h.deepest();
+    if (tip != h.told_tip) {
+      out.push_back({h.key.kind, h.key.name, tokens_of(tip), tip > h.told_tip});
+      h.told_tip = tip;
     }
     drop_if_empty(holder);
   }
@@ -96,7 +133,7 @@ void Residency::snapshot(std::vector<Resident>& out) const {
   const size_t begin = out.size();
   for (const auto& [key, holder] : by_name_) {
     const Holder& h = holders_[static_cast<size_t>(holder)];
-    if (h.tip >= 0) out.push_back({key.kind, key.name, tokens_of(h.tip), true});
+    if (h.deepest() >= 0) out.push_back({key.kind, key.name, tokens_of(h.deepest()), true});
   }
   // Hash maps have no order worth showing.
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(),
@@ -107,7 +144,7 @@ void Residency::snapshot(std::vector<Resident>& out) const {
 
 int64_t Residency::tokens(HolderKind kind, Hash128 name) const {
   const auto found = by_name_.find(Key{kind, name});
-  return found == by_name_.end() ? 0 : tokens_of(holders_[static_cast<size_t>(found->second)].tip);
+  return found == by_name_.end() ? 0 : tokens_of(holders_[static_cast<size_t>(found->second)].deepest());
 }
 
 }  // namespace troupe

@@ -9,9 +9,14 @@
 // that grew last, for that is what its next turn continues. Branches are told apart by a generation that
 // starts anew whenever a block is cached that does not lie deeper than the last one.
 //
+// A set may find its prefix under other names: it was learned anew (a gateway's first guess at what a persona
+// is gave way to a better one), or the prefix came with a request that named none. A set that has found all
+// of its prefix is told to be there as long as the last block of it is.
+//
 // Changes are coalesced: a holder that grew by nine blocks since take_changes() is one change. Memory: one
 // entry a block and one a holder, so never more than the blocks there are. Pure; not thread-safe.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +44,9 @@ class Residency {
   // belongs to nobody and is not told of. A block that is cached already keeps its holder.
   void cached(BlockId block, int32_t index, HolderKind kind, Hash128 name);
   void evicted(BlockId block);
+  // A request of `set` found its whole prefix cached, whoever holds it; `block` is the index-th and last of
+  // it.
+  void found(BlockId block, int32_t index, Hash128 set);
 
   // What changed since the last call, each holder once, in the order of the first change. Appends.
   void take_changes(std::vector<Resident>& out);
@@ -68,17 +76,25 @@ class Residency {
     int32_t block_count = 0;   // of all branches
     int32_t told_tip = -1;     // at the last take_changes()
     bool changed = false;      // in changed_
+    // Of a set that found its prefix: the last block of it, that block's index, and the others that found it.
+    BlockId found_block = -1;
+    int32_t found_tip = -1;
+    int32_t previous_finder = kNobody, next_finder = kNobody;
+
+    int32_t deepest() const { return std::max(tip, found_tip); }
   };
   struct BlockEntry {
     int32_t holder = kNobody;
     int32_t index = 0;
     uint32_t generation = 0;
+    int32_t first_finder = kNobody;  // holder
   };
 
   int64_t tokens_of(int32_t tip) const { return (int64_t{tip} + 1) * block_size_; }
   int32_t find_or_add(const Key& key);
   void mark_changed(int32_t holder);
   void drop_if_empty(int32_t holder);
+  void forget_found(int32_t holder);
 
   const int32_t block_size_;
   std::vector<BlockEntry> blocks_;
@@ -88,6 +104,7 @@ class Residency {
   std::vector<int32_t> changed_;
   int32_t set_count_ = 0;
   int32_t last_holder_ = kNobody;  // that a block was cached for
+  size_t finder_count_ = 0;        // never more than blocks
 };
 
 }  // namespace troupe

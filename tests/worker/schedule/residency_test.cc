@@ -159,5 +159,53 @@ TEST(Residency, ReplayedChangesAreTheSnapshot) {
   }
 }
 
+constexpr Hash128 kOther{0, 3}, kThird{0, 4};
+
+TEST(Residency, ASetThatFindsItsPrefixUnderOtherNamesIsTold) {
+  Residency r = four_blocks();
+  changes_of(r);
+  r.found(2, 2, kOther);  // its prefix is the persona and the first block of the conversation
+  r.found(2, 2, kThird);
+  r.found(1, 1, kPersona);  // known to be there
+  auto changes = changes_of(r);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].name, kOther);
+  EXPECT_EQ(changes[0].tokens, 48);
+  EXPECT_TRUE(changes[0].grew);
+  EXPECT_EQ(r.set_count(), 3);
+  r.evicted(3);
+  EXPECT_EQ(changes_of(r).size(), 1u) << "the conversation alone";
+  r.evicted(2);
+  changes = changes_of(r);
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 0);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kPersona), 32);
+  EXPECT_EQ(r.set_count(), 1);
+}
+
+TEST(Residency, AFoundPrefixAndOwnBlocksAreTheDeeperOfTheTwo) {
+  Residency r = four_blocks();
+  r.found(1, 1, kOther);
+  r.cached(4, 2, HolderKind::kSet, kOther);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 48);
+  r.evicted(4);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 32);
+  r.found(2, 2, kOther);  // found deeper: the other place is forgotten
+  r.evicted(1);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 48);
+  r.evicted(2);
+  EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 0);
+}
+
+TEST(Residency, FindersAreNeverMoreThanBlocks) {
+  Residency r(16, 4);
+  r.cached(0, 0, HolderKind::kSet, kPersona);
+  for (uint64_t name = 100; name < 200; ++name) r.found(0, 0, Hash128{0, name});
+  EXPECT_EQ(r.set_count(), 5);
+  r.evicted(0);
+  changes_of(r);
+  EXPECT_EQ(r.set_count(), 0);
+}
+
 }  // namespace residency_test
 }  // namespace troupe

@@ -208,5 +208,22 @@ TEST(SchedulerCache, EvictionMakesRoomForNewPrefixes) {
   EXPECT_EQ(driver.finished.size(), 20u);
 }
 
+// A persona's first request came without a name, as from a client of the worker's own.
+TEST(SchedulerCache, ASetIsResidentWhoeverComputedItsPrefix) {
+  Driver driver(config_of(64));
+  const auto persona = tokens_from(0, 18);  // four blocks and a half
+  ASSERT_TRUE(driver.add(1, joined(persona, tokens_from(100, 3))).ok());
+  driver.run_until_idle();
+  NewRequest named;
+  named.id = 2;
+  named.prompt = joined(persona, tokens_from(200, 3));
+  named.set = Hash128{0, 7};
+  named.prefix_count = 18;
+  ASSERT_TRUE(driver.scheduler.add(named, TimePoint{}).ok());
+  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.set), 0);
+  driver.run_until_idle();
+  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.set), 16);
+}
+
 }  // namespace scheduler_cache_test
 }  // namespace troupe
