@@ -35,9 +35,11 @@ Task<void> serve_until_signalled(Gateway& gateway, Signals& signals, const Logge
   io.stop();
 }
 
-// A client's connection and its worker's, and what the process itself holds open.
+// A client's connection and its worker's; a probe and the residency of every worker, a message to every
+// gateway; and what the process itself holds open.
 size_t files_needed(const GatewayConfig& config) {
-  return config.main_server.connections_max * 2 + 64;
+  const size_t others = config.fleet.workers.size() * 2 + config.gossip.peers.size();
+  return config.main_server.connections_max * 2 + others + 64;
 }
 
 int run(const GatewayConfig& config, const Logger& log) {
