@@ -92,6 +92,13 @@ void expect_golden(const GoldenCase& golden, const std::vector<TokenId>& ids, si
   }
 }
 
+// All but the last token, whose logits are wanted, and a rest of a block that is not worth a copy.
+int64_t cached_when_asked_again(size_t prompt_count) {
+  constexpr size_t kBlockSize = 16;
+  const size_t rest = (prompt_count - 1) % kBlockSize;
+  return static_cast<int64_t>(prompt_count - 1 - (rest < kBlockSize / 4 ? rest : 0));
+}
+
 TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
   ASSERT_EQ(golden_cases().size(), 60u);
   DemoEngine demo(24 * 1024);
@@ -106,7 +113,7 @@ TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
       expect_golden(golden, cold[i].ids, first + i);
       EXPECT_EQ(hit[i].ids, cold[i].ids) << "case " << first + i << ": a hit differs from cold";
       EXPECT_EQ(hit[i].text, demo.tokenizer->decode(hit[i].ids, true));
-      EXPECT_EQ(hit[i].cached_tokens, static_cast<int64_t>(golden.prompt.size() - 1));
+      EXPECT_EQ(hit[i].cached_tokens, cached_when_asked_again(golden.prompt.size()));
       compared += comparable_count(golden);
     }
   }
