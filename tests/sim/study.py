@@ -8,7 +8,7 @@
 A row of `rate` runs a policy at 0.9 and at 1.1 times the rate that it sustained in the study (99 % of requests good): within
 10 % of it means that the first holds and the second does not. A row of `detail` runs it at the study's rate and puts the
 figures side by side. Traces of TROUPE_DATA have no figures in the study but Mooncake's; there all policies stand beside each other.
-Fleet, rates, ramp and span are the study's: a shorter ramp (90 s, measured 140 s to 200 s) costs every policy 1.2 points of hit."""
+Fleet, rates, ramp and span are the study's: a shorter ramp (90 s, measured 140 s to 200 s) costs every policy about half a point of hit."""
 import argparse
 import gzip
 import json
