@@ -220,7 +220,7 @@ std::vector<int64_t> offsets_of(const Tokenizer& tokenizer, const std::vector<in
 TEST(Detokenizer, OffsetsWithinARunOfByteTokens) {
   std::string vocab = R"("a": 256, "▁b": 257)";
   for (int byte = 0; byte < 256; ++byte) {
-    char name[16];
+    char name[32];
     std::snprintf(name, sizeof(name), R"(,"<0x%02X>": %d)", byte, byte);
     vocab += name;
   }
