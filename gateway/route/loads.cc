@@ -204,10 +204,8 @@ void LoadBook::take_changes(std::vector<PeerLoad>& out, bool all) {
   const auto tell = [&](NodeIndex node) {
     out.push_back(PeerLoad{node, loads_[node].in_flight, loads_[node].pending_tokens});
   };
-  if (all) {
-    for (NodeIndex n = 0; n < loads_.size(); ++n) {
-      if (loads_[n].in_flight != 0 || cached_[n].dirty) tell(n);
-    }
+  if (all) {  // those with nothing, too: the message that said so may be the one that was lost
+    for (NodeIndex n = 0; n < loads_.size(); ++n) tell(n);
   } else {
     for (const NodeIndex n : changed_) tell(n);
   }

@@ -105,7 +105,8 @@ class LoadBook {
   // Replaces what `gateway` (a number of the caller's) had said of these nodes.
   void peer_loads(uint32_t gateway, std::span<const PeerLoad> loads);
   void forget_peer(uint32_t gateway);
-  // Appends own values of the nodes that changed since the last call (`all`: of every node with any).
+  // Appends own values of the nodes that changed since the last call (`all`: of every node, so that what was
+  // lost heals).
   void take_changes(std::vector<PeerLoad>& out, bool all);
 
   size_t size() const { return loads_.size(); }
