@@ -21,6 +21,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -165,7 +166,7 @@ class LoadBook {
     uint32_t slot = 0;
   };
   struct PeerBook {
-    absl::flat_hash_map<NodeIndex, PeerLoad> loads;
+    std::map<NodeIndex, PeerLoad> loads;  // by node: rounding must not hang on a hash
   };
 
   void resize(size_t nodes);
