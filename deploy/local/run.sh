@@ -68,6 +68,7 @@ stop_all() {
   trap - EXIT; trap '' INT TERM
   local pid i
   stop_step
+  mapfile -t PIDS < <(jobs -p)  # a signal may come between a program's start and its entry in PIDS
   for ((i = ${#PIDS[@]} - 1; i >= 0; i--)); do kill -TERM "${PIDS[i]}" 2>/dev/null || true; done  # gateway first
   for ((i = 0; i < 200; i++)); do
     local left=; for pid in "${PIDS[@]}"; do alive "$pid" && left=1; done
