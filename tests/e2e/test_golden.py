@@ -11,7 +11,8 @@ GOLDENS = load_goldens()
 
 @pytest.fixture(scope="module")
 def fleet(logs):
-    with Fleet(logs, workers=2, worker_flags=["--kv-cache-tokens", 49152]) as running:
+    # One node may come to hold both salts' 60 prompts and answers, and all of them are to stay.
+    with Fleet(logs, workers=2, worker_flags=["--kv-cache-tokens", 114688]) as running:
         yield running
 
 
