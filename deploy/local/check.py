@@ -6,7 +6,6 @@ import argparse
 import json
 import pathlib
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -47,8 +46,6 @@ def main():
         name, expect = persona["name"], persona["check"]["expect"]
         print(f"\n{name}: {persona['check']['question']}")
         for attempt in (1, 2):
-            if attempt == 2:
-                time.sleep(0.3)  # what a worker holds is heard of some ms after its answer; on a busy machine later
             try:
                 text, route, cached, prompt = ask(args.gateway, model, persona)
             except urllib.error.HTTPError as error:

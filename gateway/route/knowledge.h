@@ -60,8 +60,8 @@ class Resident {
   // The rule of at(): what counts of so much of the set and so much of the session.
   Here count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const;
 
-  // Nodes said to hold the set, or something of the session: by exact residency and by placements. A node is
-  // in only one of the two, but may be in both kinds.
+  // Nodes said to hold the set, or something of the session: by exact residency and by placements. A node may
+  // be in both: it has told of an earlier prompt, and not yet of the last one.
   std::span<const Holder> set_exact() const { return set_exact_; }
   std::span<const Holder> set_shadow() const { return set_shadow_; }
   std::span<const Holder> session_exact() const { return session_exact_; }

@@ -9,6 +9,10 @@ namespace {
 constexpr double kCompletionStep = 0.02;
 // Links of a request without a session that are remembered, the deepest.
 constexpr size_t kChainPlacedMax = 64;
+// A worker tells of what it computed within a step or two. Until then the next request must find it; if it
+// has told nothing by now, it kept nothing.
+constexpr auto kToldWithin = std::chrono::seconds(1);
+constexpr size_t kUntoldMax = 65536;
 
 Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactResidency> exact) {
   const AffinityOptions& affinity = options.affinity;
@@ -67,6 +71,7 @@ RequestTokens Router::tokens_of(const PrefixKey& key) const {
 void Router::advance(TimePoint now) {
   if (known_.started == TimePoint{}) known_.started = now;
   known_.loads.advance(now);
+  while (!untold_.empty() && untold_.front().until <= now) forget_untold();
 }
 
 Decision Router::decide(const PrefixKey& key, std::string_view model, TimePoint now) {
@@ -120,7 +125,7 @@ void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
   known_.loads.first_byte(sent.ticket);
   if (sent.answered) return;
   sent.answered = true;
-  if (same_life(sent)) place(key, sent);
+  if (same_life(sent)) place(key, sent, now);
   policy_->first_byte(request_of(key, sent), now);
 }
 
@@ -145,32 +150,31 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
       sent.tokens.prefix = counts->cached_tokens;
     }
     sent.tokens.prompt = counts->prompt_tokens + counts->completion_tokens;
-    if (same_life(sent) && known_.view->routable(sent.node) && relies_on_shadow(sent.node) &&
-        !key.session.is_zero()) {
-      const int64_t own = sent.tokens.prompt - sent.tokens.prefix;
-      known_.shadow.put({key.session, Held::kSession, sent.node, sent.tokens.prompt, own});
-      if (!key.set.is_zero())
-        known_.shadow.put({key.set, Held::kSet, sent.node, sent.tokens.prefix, sent.tokens.prefix});
+    if (same_life(sent) && !key.session.is_zero()) {
+      Placement placed;
+      placed.node = sent.node;
+      placed.set = key.set;
+      placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
+      placed.session = key.session;
+      placed.session_tokens = static_cast<uint32_t>(sent.tokens.prompt);
+      placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
+      remember_own(placed, now);
     }
   }
   policy_->finished(request, now);
 }
 
 // What the node has now computed: the prompt, and soon an answer of about the usual length.
-void Router::place(const PrefixKey& key, const Sent& sent) {
-  if (!relies_on_shadow(sent.node)) {
-    // Workers tell of sets and sessions. A prompt of neither is told of by whoever counts its links in tokens
-    // (a simulator); a live gateway only knows where it sent it.
-    const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
-    if (key.session.is_zero() && !links_told) place_chain(key, sent.node);
-    return;
-  }
+void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
   Placement placed;
   placed.node = sent.node;
   placed.set = key.set;
   placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
   if (key.session.is_zero()) {
-    place_chain(key, sent.node);
+    // Workers tell of sets and sessions. A prompt of neither is told of by whoever counts its links in tokens
+    // (a simulator); a live gateway only knows where it sent it.
+    const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
+    if (relies_on_shadow(sent.node) || !links_told) place_chain(key, sent.node);
   } else {
     placed.session = key.session;
     placed.session_tokens =
@@ -178,8 +182,26 @@ void Router::place(const PrefixKey& key, const Sent& sent) {
     placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
   }
   if (placed.set.is_zero() && placed.session.is_zero()) return;
+  remember_own(placed, now);
+  if (relies_on_shadow(sent.node)) tell(placed);
+}
+
+// Where the worker tells what it holds, a placement fills the time until it does.
+void Router::remember_own(Placement placed, TimePoint now) {
+  if (relies_on_shadow(placed.node)) return remember(placed);
+  if (shares_exact_) return;  // its owner applies events as they happen
+  if (known_.exact->index.tokens(placed.set, placed.node) > 0) placed.set = {};
   remember(placed);
-  tell(placed);
+  for (const Hash128& key : {placed.set, placed.session}) {
+    if (!key.is_zero()) untold_.push_back({now + kToldWithin, key, placed.node});
+  }
+  while (untold_.size() > kUntoldMax) forget_untold();
+}
+
+void Router::forget_untold() {
+  const Untold& oldest = untold_.front();
+  if (!relies_on_shadow(oldest.node)) known_.shadow.drop(oldest.key, oldest.node);
+  untold_.pop_front();
 }
 
 // Without a session the prompt's links stand for themselves.
@@ -236,7 +258,12 @@ void Router::remember(const Placement& p) {
 FeedResult Router::residency(NodeIndex node, const ResidencyEvent& event) {
   const bool guessed = relies_on_shadow(node);
   const FeedResult result = known_.exact->apply(node, event);
-  if (guessed && !relies_on_shadow(node)) known_.shadow.drop_node(node);  // what was guessed is known now
+  if (relies_on_shadow(node)) return result;
+  if (guessed) {  // what was guessed is known now
+    known_.shadow.drop_node(node);
+  } else {
+    for (const ResidencyItem& item : event.items) known_.shadow.drop(item.key, node);
+  }
   return result;
 }
 

@@ -38,6 +38,7 @@
 // Not thread-safe: one thread, or a simulator's.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -116,7 +117,9 @@ class Router {
   void advance(TimePoint now);
   Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
   RequestTokens tokens_of(const PrefixKey& key) const;
-  void place(const PrefixKey& key, const Sent& sent);
+  void place(const PrefixKey& key, const Sent& sent, TimePoint now);
+  void remember_own(Placement placed, TimePoint now);
+  void forget_untold();
   void place_chain(const PrefixKey& key, NodeIndex node);
   void remember(const Placement& placement);
   void tell(const Placement& placement);
@@ -134,6 +137,13 @@ class Router {
   std::unique_ptr<RoutePolicy> policy_;
   Planner planner_;
   AnchorSketch sketch_;
+  // Placed on nodes that tell what they hold, and not told of yet; the oldest first.
+  struct Untold {
+    TimePoint until;
+    Hash128 key;
+    NodeIndex node;
+  };
+  std::deque<Untold> untold_;
   std::vector<int64_t> kv_tokens_;
   TimePoint planned_at_{};
   std::vector<Placement> outbox_;

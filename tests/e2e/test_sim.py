@@ -64,9 +64,7 @@ def test_another_user_of_a_persona_hits_all_of_its_card(start):
     fleet = start(workers=6, worker_class=SimWorker, worker_flags=FAST)
     card = persona(1, sentences=40)
     ask = lambda question: whole_chat(fleet.url, chat_body([card, {"role": "user", "content": question}], max_tokens=8))
-    first = ask("Who are you?")
-    time.sleep(0.3)  # what a worker holds is heard of some ms after its answer; on a busy machine later
-    second = ask("What is your favourite house?")
+    first, second = ask("Who are you?"), ask("What is your favourite house?")
     assert first.node == second.node
     assert cached(first.usage) == 0
     assert cached(second.usage) >= second.usage["prompt_tokens"] - 48

@@ -287,11 +287,38 @@ TEST(Router, WhereTheWorkerTellsNothingIsGuessed) {
   EXPECT_TRUE(router.known().shadow.empty()) << "it has said that it holds nothing";
   router.take_placements();
   serve_at(router, key(1, 1), 0, at_ms(1));
-  EXPECT_TRUE(router.known().shadow.empty());
-  EXPECT_TRUE(router.take_placements().empty());
+  EXPECT_TRUE(router.take_placements().empty()) << "it tells every gateway itself";
+  router.decide(key(2, 2), "demo", at_ms(2000));
+  EXPECT_EQ(router.known().shadow.items_of(0), 0u) << "what it has not told of by now it does not keep";
   router.residency_lost(0);
-  serve_at(router, key(1, 1), 0, at_ms(2));
-  EXPECT_FALSE(router.known().shadow.empty());
+  serve_at(router, key(1, 1), 0, at_ms(2001));
+  router.decide(key(2, 2), "demo", at_ms(4000));
+  EXPECT_GT(router.known().shadow.items_of(0), 0u);
+}
+
+// The worker's word takes a step or two; a user's next turn, or the persona's next user, need not wait for
+// it.
+TEST(Router, WhatAWorkerWillTellIsRememberedUntilItDoes) {
+  Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
+  for (NodeIndex n = 0; n < 4; ++n) {
+    ResidencyEvent empty;
+    empty.epoch = 1;
+    ASSERT_EQ(router.residency(n, empty), FeedResult::kApplied);
+  }
+  const PrefixKey first = key(1, 1);
+  serve_at(router, first, 2, at_ms(0));
+  EXPECT_EQ(router.decide(first, "demo", at_ms(1)).order[0].node, 2u) << "the same conversation";
+  EXPECT_EQ(router.decide(key(1, 2), "demo", at_ms(1)).order[0].node, 2u) << "another of the same persona";
+
+  const ResidencyItem told[] = {{first.set, Held::kSet, 64}, {first.session, Held::kSession, 80}};
+  ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kAdmitted, 1, 1, told}), FeedResult::kApplied);
+  EXPECT_TRUE(router.known().shadow.empty()) << "told: nothing is guessed";
+  serve_at(router, key(1, 3), 2, at_ms(2));
+  EXPECT_TRUE(router.known().shadow.holders(first.set).empty()) << "no set is counted twice";
+
+  const ResidencyItem gone[] = {{key(1, 3).session, Held::kSession, 0}, {first.set, Held::kSet, 0}};
+  ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kEvicted, 1, 2, gone}), FeedResult::kApplied);
+  EXPECT_TRUE(router.known().shadow.empty()) << "evicted before it was told of";
 }
 
 // Two completions, one of which goes on where the other ended; nobody names a session.
