@@ -154,9 +154,9 @@ def explain(gateway, body):
     return response.json()["order"]
 
 
-def peers_up(gateway):
+def hears(gateway, other_port):
     lines = httpx.get(f"{gateway.metrics_url}/metrics", timeout=5).text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("troupe_gateway_gossip_peer_up"))
+    return any(line.startswith("troupe_gateway_gossip_peer_up") and f":{other_port}" in line and line.endswith(" 1") for line in lines)
 
 
 def body_of(index, question):
@@ -198,8 +198,8 @@ def test_placements_do_where_workers_do_not_tell(start, logs):
     gateways = []
     try:
         gateways = [started_gateway(fleet, logs, flags, port) for port in ports]
-        for gateway in gateways:  # the first met nobody when it began, and tells nothing to who does not answer
-            wait_until(lambda: peers_up(gateway) == 1, 15, "the other gateway answers")
+        # The first met nobody when it began, and tells nothing to who does not answer.
+        wait_until(lambda: hears(gateways[0], ports[1]) and hears(gateways[1], ports[0]), 15, "both answer")
         for index in range(9):
             asked, sees = gateways if index % 2 else gateways[::-1]
             first = whole_chat(asked.url, body_of(index, "Who are you?"))
