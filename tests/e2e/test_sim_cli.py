@@ -127,7 +127,7 @@ def test_drive_asks_a_live_fleet_the_same(start, tmp_path, api):
     # Answers too are found: later turns quote what the workers said. (Chat's template comes on top of the trace's lengths.)
     # On a machine so busy that answers come after the next question they cannot be.
     late = "turns came before the last answer" in done.stderr
-    assert abs(live["hit_tokens"] - simulated["hit_tokens"]) < (0.2 if late else 0.03) and live["nodes"] == len(live["per_node"])
+    assert abs(live["hit_tokens"] - simulated["hit_tokens"]) < (0.2 if late else 0.06) and live["nodes"] == len(live["per_node"])
     assert sum(node["requests"] for node in live["per_node"]) == live["requests"]
     assert 0 < live["ttft_ms"]["p50"] <= live["ttft_ms"]["p99"] < 5000 and live["tpot_ms"]["mean"] > 0
     assert "Measured at" in page.read_text("utf-8")
