@@ -1,5 +1,5 @@
-// What Python's str, dict and list answer to value.name(…). Methods that change their object are refused, as
-// in the immutable sandbox that Hugging Face runs templates in.
+// What Python's str, dict, list and tuple answer to value.name(…). Methods that change their object are
+// undefined, as in the immutable sandbox that Hugging Face runs templates in.
 
 #include <algorithm>
 
@@ -260,10 +260,6 @@ Value list_index(Runtime&, const Value& self, Arguments& arguments) {
   return Value(static_cast<int64_t>(it - items.begin()));
 }
 
-Value refuse_change(Runtime&, const Value& self, Arguments&) {
-  throw JinjaError("templates must not change a " + self.type_name() + "; make a new one, as in a + [b]");
-}
-
 // Python has them, published templates do not use them: there, but refused by name where called.
 Value refuse_unsupported(Runtime&, const Value& self, Arguments&) {
   throw JinjaError("this method of " + self.type_name() + " is not supported");
@@ -301,28 +297,32 @@ constexpr Row kTextMethods[] = {
 };
 
 constexpr Row kDictMethods[] = {
-    {"clear", refuse_change},
     {"copy", copy_self},
     {"get", dict_get},
     {"items", dict_view<ListKind::kItems>},
     {"keys", dict_view<ListKind::kKeys>},
-    {"pop", refuse_change},
-    {"popitem", refuse_change},
-    {"setdefault", refuse_change},
-    {"update", refuse_change},
     {"values", dict_view<ListKind::kValues>},
 };
+constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
 
-constexpr Row kListMethods[] = {
-    {"append", refuse_change}, {"clear", refuse_change},   {"copy", copy_self},       {"count", list_count},
-    {"extend", refuse_change}, {"index", list_index},      {"insert", refuse_change}, {"pop", refuse_change},
-    {"remove", refuse_change}, {"reverse", refuse_change}, {"sort", refuse_change},
-};
+constexpr Row kListMethods[] = {{"copy", copy_self}, {"count", list_count}, {"index", list_index}};
+constexpr std::string_view kListChanges[] = {"append", "clear",  "extend",  "insert",
+                                             "pop",    "remove", "reverse", "sort"};
+
+constexpr Row kTupleMethods[] = {{"count", list_count}, {"index", list_index}};
 
 template <size_t kSize>
 Method find_row(const Row (&rows)[kSize], std::string_view name) {
   auto it = std::find_if(std::begin(rows), std::end(rows), [&](const Row& row) { return row.first == name; });
   return it == std::end(rows) ? nullptr : it->second;
+}
+
+bool is_change(const Value& value, std::string_view name) {
+  const auto among = [name](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (value.dict() != nullptr) return among(kDictChanges);
+  return value.list() != nullptr && value.list()->kind == ListKind::kList && among(kListChanges);
 }
 
 bool bind_method(Method method, const Value& self, std::string_view name, Value& result) {
@@ -339,14 +339,20 @@ bool bind_method(Method method, const Value& self, std::string_view name, Value&
 }  // namespace
 
 bool find_method(const Value& value, std::string_view name, Value& result) {
+  if (is_change(value, name)) {
+    result = Value::undefined("templates must not change a " + value.type_name() +
+                              "; make a new one, as in a + [b]");
+    return true;
+  }
   Method method = nullptr;
   if (value.is_string()) {
     method = find_row(kTextMethods, name);
     if (method == nullptr) method = find_layout_method(name);
   } else if (value.dict() != nullptr) {
     method = find_row(kDictMethods, name);
-  } else if (value.list() != nullptr && value.list()->kind <= ListKind::kTuple) {
-    method = find_row(kListMethods, name);
+  } else if (const List* list = value.list()) {
+    if (list->kind == ListKind::kList) method = find_row(kListMethods, name);
+    if (list->kind == ListKind::kTuple) method = find_row(kTupleMethods, name);
   }
   return bind_method(method, value, name, result);
 }

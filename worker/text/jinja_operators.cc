@@ -80,6 +80,8 @@ Value floats(std::string_view sign, double a, double b) {
     double result = std::pow(a, b);
     if (std::isnan(result) && !std::isnan(a) && !std::isnan(b))
       throw JinjaError("complex numbers are not supported");
+    if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
+      throw JinjaError("numerical result out of range");
     return Value(result);
   }
   if (b == 0) throw JinjaError("float division by zero");

@@ -129,8 +129,7 @@ Value Runtime::attribute(const Value& value, std::string_view name) {
 Value Runtime::item(const Value& value, const Value& key) {
   require_defined(value);
   if (const Dict* dict = value.dict()) {
-    bool hashable = key.list() == nullptr || key.list()->kind == ListKind::kTuple;
-    const Value* found = hashable && key.dict() == nullptr ? dict->find(key) : nullptr;
+    const Value* found = is_hashable(key) ? dict->find(key) : nullptr;
     if (found != nullptr) return *found;
   }
   if (key.is_integer_like()) {

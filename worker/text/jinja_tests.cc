@@ -57,9 +57,7 @@ bool is_lower(const Value& value) {
 // Is there a filter or test of that name? Python looks it up in a dict, so not every value may be asked
 // about.
 bool is_name_of(const Value& value, bool (*is_known)(std::string_view)) {
-  bool is_tuple = value.list() != nullptr && value.list()->kind == ListKind::kTuple;
-  bool hashable = value.dict() == nullptr && (value.list() == nullptr || is_tuple);
-  if (!hashable) throw JinjaError("unhashable type: '" + value.type_name() + "'");
+  if (!is_hashable(value)) throw JinjaError("unhashable type: '" + value.type_name() + "'");
   return value.is_string() && is_known(value.text());
 }
 

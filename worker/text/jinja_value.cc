@@ -11,6 +11,17 @@
 namespace troupe::jinja {
 namespace {
 
+bool is_hashable_kind(ListKind kind) {
+  return kind == ListKind::kTuple || kind == ListKind::kRange;
+}
+
+// Of what is equal to nothing but itself, else null.
+const void* identity_of(const Value& value) {
+  if (value.space() != nullptr) return value.space();
+  if (value.generator() != nullptr) return value.generator();
+  return value.object();
+}
+
 // Equal keys have equal texts: 1, 1.0 and true are one key in Python.
 std::string key_text(const Value& key) {
   if (key.is_string()) return "s" + key.text();
@@ -22,8 +33,8 @@ std::string key_text(const Value& key) {
     return whole ? absl::StrCat("i", static_cast<int64_t>(number))
                  : absl::StrCat("f", std::bit_cast<uint64_t>(number));
   }
-  if (const List* list = key.list(); list != nullptr && list->kind == ListKind::kTuple) {
-    std::string text = "t";
+  if (const List* list = key.list(); list != nullptr && is_hashable_kind(list->kind)) {
+    std::string text = list->kind == ListKind::kTuple ? "t" : "r";
     for (const Value& item : list->items) {
       std::string part = key_text(item);
       absl::StrAppend(&text, part.size(), ":", part);
@@ -31,6 +42,9 @@ std::string key_text(const Value& key) {
     return text;
   }
   if (key.is_undefined()) return "u";
+  if (const void* identity = identity_of(key)) {
+    return absl::StrCat("o", reinterpret_cast<uintptr_t>(identity));  // the key keeps it alive
+  }
   throw JinjaError("unhashable type: '" + key.type_name() + "'");
 }
 
@@ -141,6 +155,12 @@ int64_t Value::weight() const {
   if (const Dict* entries = dict()) return entries->weight;
   if (const Generator* items = generator()) return items->weight;
   return 1;
+}
+
+bool is_hashable(const Value& value) {
+  const List* list = value.list();
+  if (list == nullptr) return value.dict() == nullptr;
+  return is_hashable_kind(list->kind) && std::all_of(list->items.begin(), list->items.end(), is_hashable);
 }
 
 List::List(std::vector<Value> values, ListKind list_kind) : items(std::move(values)), kind(list_kind) {

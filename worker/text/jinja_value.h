@@ -163,6 +163,8 @@ Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(Dict dict);
 Value make_generator(std::vector<Value> items, std::string name = "generator");
 
+// May it be a key of a Dict? Lists, dicts and their views may not, nor a tuple that holds one.
+bool is_hashable(const Value& value);
 // Python's == ; never an error.
 bool equal(const Value& a, const Value& b);
 // Python's < ; a JinjaError for kinds that have no order between them.

@@ -94,6 +94,40 @@ TEST(JinjaFeatures, KindsOfListsAreNotEachOther) {
   EXPECT_THAT(rendered("{{ range(1) < range(2) }}"), HasSubstr("'<' not supported between"));
 }
 
+TEST(JinjaFeatures, TuplesHaveTheirOwnMethods) {
+  EXPECT_EQ(rendered("{{ (1, 2, 1).count(1) }}{{ (1, 2).index(2) }}{{ [7].copy() }}"), "21[7]");
+  EXPECT_EQ(rendered("{{ (1,).copy is defined }} {{ (1,).append is defined }}"), "False False");
+  EXPECT_THAT(rendered("{{ (1, 2).copy() }}"), HasSubstr("has no attribute 'copy'"));
+}
+
+TEST(JinjaFeatures, MethodsThatChangeAreUndefined) {
+  EXPECT_EQ(rendered("{{ [1].append is defined }} {{ {}['update'] is defined }} {{ [].sort or 'none' }}"),
+            "False False none");
+  EXPECT_THAT(rendered("{{ [1].append(2) }}"), HasSubstr("must not change a list"));
+  EXPECT_THAT(rendered("{{ {}.update({}) }}"), HasSubstr("must not change a dict"));
+}
+
+TEST(JinjaFeatures, APowerBeyondAFloatIsAnError) {
+  EXPECT_EQ(rendered("{{ 7 ** 300.0 > 1e253 }} {{ 7 ** -1e22 }} {{ (1e308 * 10) ** 2 }} {{ 1e308 * 10 }}"),
+            "True 0.0 inf inf");
+  EXPECT_THAT(rendered("{{ 7 ** 1e22 }}"), HasSubstr("out of range"));
+  EXPECT_THAT(rendered("{{ (-2.0) ** 5000 }}"), HasSubstr("out of range"));
+}
+
+TEST(JinjaFeatures, ObjectsAreKeysAndEqualOnlyThemselves) {
+  EXPECT_EQ(rendered("{% set c = cycler(1) %}{% set j = joiner() %}{% set d = {c: 3, j: 4, cycler(1): 5} %}"
+                     "{{ d|length }}{{ d[c] }}{{ d[j] }}{{ d[joiner()] is defined }}"
+                     "{{ [c, j, c, cycler(1)]|unique|list|length }}"),
+            "334False3");
+  EXPECT_EQ(rendered("{% macro m() %}{% endmacro %}{% set n = namespace() %}{% set d = {m: 1, n: 2} %}"
+                     "{{ d[m] }}{{ d[n] }}{{ {range(2): 3}[range(0, 2)] }}{{ m is filter }}"),
+            "123False");
+  EXPECT_THAT(rendered("{{ [[]]|unique|list }}"), HasSubstr("unhashable type: 'list'"));
+  EXPECT_THAT(rendered("{{ {(1, []): 2} }}"), HasSubstr("unhashable type: 'list'"));
+  EXPECT_THAT(rendered("{{ {{}.keys(): 1} }}"), HasSubstr("unhashable type: 'dict_keys'"));
+  EXPECT_EQ(rendered("{{ {1: 2}[(1, [])] is defined }}"), "False");
+}
+
 TEST(JinjaFeatures, NamespacesKeepNoUnderscores) {
   EXPECT_THAT(rendered("{% set n = namespace(_a=1) %}"), HasSubstr("must not begin with '_'"));
   EXPECT_THAT(rendered("{% set n = namespace() %}{% set n._a = 1 %}"), HasSubstr("must not begin with '_'"));
