@@ -140,25 +140,21 @@ Generator::~Generator() {
   text_in_.join();
 }
 
-std::optional<ApiError> Generator::refusal() const {
+ApiResult<Deadline> Generator::admit(const HttpRequest& request) const {
   if (refusing_) return ApiError::unavailable("the worker is shutting down");
   if (running_count_ >= options_.requests_max) {
     return ApiError::overloaded("the worker has all the requests it may hold", /*retry_after_s=*/1);
   }
-  return std::nullopt;
+  return request_deadline(request, now(), options_.request_timeout);
 }
 
 Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
-  if (const auto refused = refusal()) {
-    co_await call.fail(*refused);
-    co_return;
-  }
-  const RunningScope running(*this);
-  const auto deadline = request_deadline(call.request(), now(), options_.request_timeout);
+  const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
     co_return;
   }
+  const RunningScope running(*this);
   auto prepared = co_await prepare(call.request(), kind, deadline.value());
   if (!prepared.ok()) {
     co_await call.fail(prepared.error());
@@ -168,16 +164,12 @@ Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
 }
 
 Task<void> Generator::handle_text(Call& call, TextAnswer answer) {
-  if (const auto refused = refusal()) {
-    co_await call.fail(*refused);
-    co_return;
-  }
-  const RunningScope running(*this);
-  const auto deadline = request_deadline(call.request(), now(), options_.request_timeout);
+  const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
     co_return;
   }
+  const RunningScope running(*this);
   auto answered = co_await answer_text(call.request(), answer, deadline.value());
   if (!answered.ok()) {
     co_await call.fail(answered.error());

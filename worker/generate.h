@@ -15,7 +15,6 @@
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <random>
 
 #include "worker/answer.h"
@@ -60,8 +59,8 @@ class Generator {
   using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
                                            asio::wait_traits<std::chrono::steady_clock>, Executor>;
 
-  // Why nothing new may come in now, or nothing.
-  std::optional<ApiError> refusal() const;
+  // The deadline of a new request, or why it may not come in.
+  ApiResult<Deadline> admit(const HttpRequest& request) const;
   Task<ApiResult<PreparedRequest>> prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                            Deadline deadline);
   Task<ApiResult<std::string>> answer_text(const HttpRequest& request, TextAnswer answer, Deadline deadline);
