@@ -17,6 +17,7 @@
 // into lanes would need no horizontal sums, but 16 shuffles a key, too dear at decode's few rows. In bfloat16
 // with AVX512-BF16 it takes half as many and pays: pair_scores_avx512.h.
 
+inline constexpr int64_t kSoftmaxSteps = 64;  // of softmax_row(), see Ahead
 // Scores of one row's `visible` keys become softmax weights relative to the running maximum of its record;
 // the record's sums are rescaled where the maximum grew.
 inline void softmax_row(const AttentionScratch& s, float* record, int64_t row, int64_t visible) {
@@ -55,8 +56,10 @@ struct Values {
 // sums[i] += Σ_j weight[i][j] · v[j] for kRows rows that see the same keys, kVectors vectors of C from
 // `column` on, j ascending. `records` and `weights` are the first row's.
 template <int kRows, int kVectors, typename T>
-inline void add_values(const AttentionScratch& s, int64_t row, float* records, const Values<T>& values,
-                       int64_t column) {
+requires(kVectors == 1 || kVectors % 2 == 0) inline void add_values(const AttentionScratch& s, int64_t row,
+                                                                    float* records, const Values<T>& values,
+                                                                    int64_t column) {
+  constexpr bool kInTwos = kVectors % 2 == 0;
   Vec sums[kRows][kVectors];
   float* out = records + row * s.record + kRecordHead + column;
   const float* weights = s.scores + row * kAttentionTileKeys;
@@ -65,17 +68,25 @@ inline void add_values(const AttentionScratch& s, int64_t row, float* records, c
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sums[i][v] = load(out + i * s.record + v * kLanes);
   }
-  for (int64_t j = 0; j < values.visible; ++j) {
-    const T* value = reinterpret_cast<const T*>(values.rows[j]) + column;
-    values.ahead.ask(1);
-    Vec parts[kVectors];
+  constexpr int64_t kPaceKeys = 8;  // more often would cost many rows a tenth of their speed
+  for (int64_t j = 0; j < values.visible;) {
+    const int64_t end = j + kPaceKeys < values.visible ? j + kPaceKeys : values.visible;
+    values.ahead.pace(kPaceKeys * kVectors * (kRows + 1) / 2);
+    for (; j < end; ++j) {
+      const T* value = reinterpret_cast<const T*>(values.rows[j]) + column;
+      Vec parts[kVectors];
+      if constexpr (kInTwos) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) parts[v] = load(value + v * kLanes);
+        for (int v = 0; v < kVectors; v += 2) load_two(value + v * kLanes, parts[v], parts[v + 1]);
+      } else {
+        parts[0] = load(value);
+      }
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const Vec weight = broadcast(weights[i * kAttentionTileKeys + j]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vec weight = broadcast(weights[i * kAttentionTileKeys + j]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(weight, parts[v], sums[i][v]);
+        for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(weight, parts[v], sums[i][v]);
+      }
     }
   }
 #pragma GCC unroll 8
@@ -92,15 +103,22 @@ inline void add_values_of_rows(const AttentionScratch& s, int64_t row, float* re
   int64_t column = 0;
   for (; column + kWide * kLanes <= s.width; column += kWide * kLanes)
     add_values<kRows, kWide>(s, row, records, values, column);
-  for (; column < s.width; column += kLanes) add_values<kRows, 1>(s, row, records, values, column);
+  for (; column + 2 * kLanes <= s.width; column += 2 * kLanes)
+    add_values<kRows, 2>(s, row, records, values, column);
+  if (column < s.width) add_values<kRows, 1>(s, row, records, values, column);
 }
 
 // Rows that see the same keys are taken together: they share the loads of the values, and their chains of
 // additions overlap.
+inline constexpr int64_t kTogetherMax = kLanes == 16 ? 8 : 2;
+// Of the values of a tile that all rows see alike, see Ahead.
+inline int64_t value_steps(const AttentionScratch& s, int64_t rows) {
+  const int64_t groups = (rows + kTogetherMax - 1) / kTogetherMax;
+  return kAttentionTileKeys * s.width / kLanes * (rows + groups) / 2;
+}
 template <typename T>
 inline void weigh_values(const AttentionTile& t, const AttentionScratch& s, float* records, int64_t first,
                          const char* const* value_rows, Ahead& ahead) {
-  constexpr int kTogetherMax = kLanes == 16 ? 8 : 2;
   const int64_t rows = t.queries * t.group;
   for (int64_t row = 0; row < rows;) {
     const int64_t visible = visible_to(t, row, first);
@@ -146,25 +164,24 @@ inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, floa
     next.count = 0;  // it may be the next chunk's
     if (first + kAttentionTileKeys < last_count) find_rows(t, first + kAttentionTileKeys, last_count, next);
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    Ahead values{here.values, here.count, t.head_dim * kSize};
-    Ahead keys{next.keys, next.count, t.head_dim * kSize};
-    Scores::load_keys(t, s, here, values);
-    Scores::score(t, s, first);
+    Ahead ahead(next, t.head_dim * kSize, Scores::steps(t, s) + rows * kSoftmaxSteps + value_steps(s, rows));
+    Scores::score(t, s, here, first, ahead);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t visible = visible_to(t, row, first);
       if (t.slopes != nullptr) add_distances(t, s, row, first);
       if (visible > 0) softmax_row(s, records + row * s.record, row, visible);
+      ahead.pace(kSoftmaxSteps);
     }
     if (converted) {  // the keys have been used
-      convert_rows<T>(here.values, s.keys, t, here.count);
+      convert_rows<T>(here.values, s.keys, t, here.count, ahead);
       for (int64_t j = 0; j < here.count; ++j) {
         converted_rows[j] = reinterpret_cast<const char*>(s.keys + j * s.width);
       }
-      weigh_values<float>(t, s, records, first, converted_rows, keys);
+      weigh_values<float>(t, s, records, first, converted_rows, ahead);
     } else {
-      weigh_values<T>(t, s, records, first, here.values, keys);
+      weigh_values<T>(t, s, records, first, here.values, ahead);
     }
-    keys.ask(kAttentionTileKeys);  // what is left of them
+    ahead.ask_rest();
   }
 }
 
@@ -187,24 +204,33 @@ __attribute__((noinline)) inline void merge_record(float* whole, const float* ch
 }
 
 template <typename T>
-inline void store_row(const AttentionTile& t, int64_t row, const float* record) {
+inline void store_row(const AttentionTile& t, const AttentionScratch& s, int64_t row, const float* record) {
   T* out = static_cast<T*>(t.out) + row / t.group * t.row_stride + row % t.group * t.head_dim;
   const Vec total = broadcast(record[1]);
-  for (int64_t c = 0; c < t.head_dim; c += kLanes) {
-    store_up_to(out + c, div(load(record + kRecordHead + c), total), t.head_dim - c);
+  const float* sums = record + kRecordHead;
+  int64_t c = 0;
+  for (; s.width == t.head_dim && c + 2 * kLanes <= t.head_dim; c += 2 * kLanes) {
+    Vec a = div(load(sums + c), total);
+    Vec b = div(load(sums + c + kLanes), total);
+    from_twos<T>(a, b);
+    store(out + c, a);
+    store(out + c + kLanes, b);
+  }
+  for (; c < t.head_dim; c += kLanes) {
+    store_up_to(out + c, div(load(sums + c), total), t.head_dim - c);
   }
 }
 
 template <typename T>
 inline void store_rows(const AttentionTile& t, const AttentionScratch& s, const float* records) {
-  for (int64_t row = 0; row < t.queries * t.group; ++row) store_row<T>(t, row, records + row * s.record);
+  for (int64_t row = 0; row < t.queries * t.group; ++row) store_row<T>(t, s, row, records + row * s.record);
 }
 
 template <typename T, typename Scores>
 inline void attention_as(const AttentionTile& t) {
   const AttentionScratch s(t);
   const int64_t rows = t.queries * t.group;
-  load_queries<T>(t, s);
+  Scores::load_queries(t, s);
   const int64_t last_count = t.first_count + t.queries - 1;
   for (int64_t c = t.first_chunk; c < t.end_chunk; ++c) {
     const int64_t begin = c * kAttentionChunkKeys;

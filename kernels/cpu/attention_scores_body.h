@@ -15,7 +15,7 @@ struct AttentionScratch {
         scores(keys + kAttentionTileKeys * width) {}
   int64_t width;   // C rounded up
   int64_t record;  // floats of one
-  float* q;        // (rows, width)
+  float* q;        // (rows, width), or as the way of scoring has it
   float* whole;    // (rows, record): all chunks so far
   float* chunk;    // (rows, record): the one in work
   float* keys;     // (tile keys, width)
@@ -32,11 +32,8 @@ inline void copy_padded(const T* in, float* out, int64_t count, int64_t width) {
 }
 
 template <typename T>
-inline void load_queries(const AttentionTile& t, const AttentionScratch& s) {
-  for (int64_t row = 0; row < t.queries * t.group; ++row) {
-    const T* q = static_cast<const T*>(t.q) + row / t.group * t.row_stride + row % t.group * t.head_dim;
-    copy_padded(q, s.q + row * s.width, t.head_dim, s.width);
-  }
+inline const T* query(const AttentionTile& t, int64_t row) {
+  return static_cast<const T*>(t.q) + row / t.group * t.row_stride + row % t.group * t.head_dim;
 }
 
 // Where the keys and values of one tile lie, following the block table; elements are t.dtype's. Entries past
@@ -53,13 +50,13 @@ inline void find_rows(const AttentionTile& t, int64_t first, int64_t last_count,
   rows.count = left < kAttentionTileKeys ? left : kAttentionTileKeys;
   int64_t index = first / t.block_size;
   int64_t offset = first % t.block_size;
-  for (int64_t j = 0; j < rows.count; ++j) {
-    const int64_t at = t.blocks[index] * t.block_bytes + offset * row_bytes;
-    rows.keys[j] = t.keys + at;
-    rows.values[j] = t.values + at;
-    if (++offset == t.block_size) {
-      offset = 0;
-      ++index;
+  for (int64_t j = 0; j < rows.count; ++index, offset = 0) {
+    const int64_t in_block = t.block_size - offset;
+    const int64_t end = j + (in_block < rows.count - j ? in_block : rows.count - j);
+    int64_t at = t.blocks[index] * t.block_bytes + offset * row_bytes;
+    for (; j < end; ++j, at += row_bytes) {
+      rows.keys[j] = t.keys + at;
+      rows.values[j] = t.values + at;
     }
   }
   for (int64_t j = rows.count; j < kAttentionTileKeys; ++j) {
@@ -68,29 +65,48 @@ inline void find_rows(const AttentionTile& t, int64_t first, int64_t last_count,
   }
 }
 
-// Asks for rows of a tile before their turn. Blocks lie anywhere, so no hardware prefetcher sees the next one
-// coming. A core keeps some twenty misses in flight and stands still when asked for more at once: so a row at
-// a time, all over the tile's arithmetic. The values of a tile are asked for while its keys are read, the
-// keys of the next while the values are: more at a time would not find room in the few sets of the L1 cache
-// that a head's blocks share.
-struct Ahead {
-  const char* const* rows;
-  int64_t count;
-  int64_t row_bytes;
-  int64_t next = 0;
-
-  void ask(int64_t more) {
-    for (; more > 0 && next < count; --more, ++next) {
-      for (int64_t b = 0; b < row_bytes; b += 64) _mm_prefetch(rows[next] + b, _MM_HINT_T0);
-    }
+// Asks for the next tile's keys and values before their turn. Blocks lie anywhere, so no hardware prefetcher
+// sees the next one coming, and a head's blocks share few of the L1 cache's sets: so into L2. A core keeps
+// some sixteen misses in flight and stands still when asked for more at once: so a row at a time, evenly over
+// the arithmetic of the tile in work, whose steps are about a cycle each.
+class Ahead {
+ public:
+  Ahead(const TileRows& next, int64_t row_bytes, int64_t steps)
+      : next_(next),
+        row_bytes_(row_bytes),
+        count_(2 * next.count),
+        price_(steps > count_ && count_ > 0 ? steps / count_ : 1) {}
+  // The arithmetic got on by so many steps.
+  void pace(int64_t steps) {
+    steps_ += steps;
+    for (; steps_ >= price_ && asked_ < count_; steps_ -= price_) ask();
   }
+  void ask_rest() {
+    while (asked_ < count_) ask();
+  }
+
+ private:
+  void ask() {
+    const char* row = asked_ < next_.count ? next_.keys[asked_] : next_.values[asked_ - next_.count];
+    ++asked_;
+    for (int64_t b = 0; b < row_bytes_; b += 64) _mm_prefetch(row + b, _MM_HINT_T1);
+  }
+
+  const TileRows& next_;
+  const int64_t row_bytes_;
+  const int64_t count_;
+  const int64_t price_;  // steps a row
+  int64_t asked_ = 0;
+  int64_t steps_ = 0;  // not yet paid out
 };
 
 // (count) rows of C to (count, width) float32.
 template <typename T>
-inline void convert_rows(const char* const* rows, float* out, const AttentionTile& t, int64_t count) {
+inline void convert_rows(const char* const* rows, float* out, const AttentionTile& t, int64_t count,
+                         Ahead& ahead) {
   const int64_t width = (t.head_dim + kLanes - 1) / kLanes * kLanes;
   for (int64_t j = 0; j < count; ++j) {
+    ahead.pace(width / kLanes);
     const T* row = reinterpret_cast<const T*>(rows[j]);
     if (width == t.head_dim) {
       for (int64_t c = 0; c < width; c += kLanes) store(out + j * width + c, load(row + c));
@@ -127,12 +143,18 @@ inline int64_t visible_to(const AttentionTile& t, int64_t row, int64_t first) {
 // stands behind the last visible key is of no meaning). One way of several; see pair_scores_avx512.h.
 template <typename T>
 struct FloatScores {
-  static void load_keys(const AttentionTile& t, const AttentionScratch& s, const TileRows& rows,
-                        Ahead& ahead) {
-    convert_rows<T>(rows.keys, s.keys, t, rows.count);
-    ahead.ask(kAttentionTileKeys);
+  static void load_queries(const AttentionTile& t, const AttentionScratch& s) {
+    for (int64_t row = 0; row < t.queries * t.group; ++row) {
+      copy_padded(query<T>(t, row), s.q + row * s.width, t.head_dim, s.width);
+    }
   }
-  static void score(const AttentionTile& t, const AttentionScratch& s, int64_t first) {
+  // Of score(), see Ahead.
+  static int64_t steps(const AttentionTile& t, const AttentionScratch& s) {
+    return kAttentionTileKeys * s.width / kLanes * (1 + t.queries * t.group);
+  }
+  static void score(const AttentionTile& t, const AttentionScratch& s, const TileRows& keys, int64_t first,
+                    Ahead& ahead) {
+    convert_rows<T>(keys.keys, s.keys, t, keys.count, ahead);
     for (int64_t row = 0; row < t.queries * t.group; ++row) {
       const int64_t visible = visible_to(t, row, first);
       if (s.width == 64) {
@@ -142,6 +164,7 @@ struct FloatScores {
       } else {
         score_as<0>(t, s, row, visible);
       }
+      ahead.pace(kAttentionTileKeys * s.width / kLanes);
     }
   }
 

@@ -5,8 +5,7 @@
 // keys' pairs p stand side by side in one register, so a score is one lane's chain over p ascending, without
 // horizontal sums and independent of which other rows are computed. The price is a transposition of the tile,
 // 8 shuffles a key of 64 (float32 would need 16), shared by all rows. On a Zen 5 core, keys in cache, one key
-// of one head costs 7.2 ns with 1 row and 13.0 with 7, against FloatScores' 8.6 and 17.6; from memory at 1
-// row both wait for it (16 ns: the core's outstanding misses bound what the prefetches bring).
+// of one head costs 7.2 ns with 1 row and 13.0 with 7, against FloatScores' 8.6 and 17.6.
 //
 // Included by target_avx512.cc, after the bodies, under a target that adds avx512bf16.
 // Scratch: s.keys holds (key groups of 16, C/2 pairs, 16 keys) pairs; C is a multiple of 32.
@@ -15,7 +14,31 @@ namespace troupe::cpu::avx512 {
 
 struct PairScores {
   static constexpr int64_t kGroups = kAttentionTileKeys / kLanes;
-  static constexpr int64_t kAsked = 8;  // values of the tile a transposition
+  static constexpr int64_t kRowsMax = 4;    // together
+  static constexpr int64_t kPacePairs = 8;  // of every key between two calls of pace()
+
+  static void load_queries(const AttentionTile&, const AttentionScratch&) {}  // taken where they lie
+  static int64_t steps(const AttentionTile& t, const AttentionScratch&) {
+    return 8 * t.head_dim + 2 * t.head_dim * t.queries * t.group;
+  }
+  static void score(const AttentionTile& t, const AttentionScratch& s, const TileRows& keys, int64_t first,
+                    Ahead& ahead) {
+    load_keys(t, s, keys, ahead);
+    const int64_t rows = t.queries * t.group;
+    for (int64_t row = 0; row < rows; row += kRowsMax) {
+      const int64_t together = rows - row < kRowsMax ? rows - row : kRowsMax;
+      if (together == 4) score_together<4>(t, s, {row, first}, ahead);
+      if (together == 3) score_together<3>(t, s, {row, first}, ahead);
+      if (together == 2) score_together<2>(t, s, {row, first}, ahead);
+      if (together == 1) score_together<1>(t, s, {row, first}, ahead);
+    }
+  }
+
+ private:
+  struct Place {
+    int64_t row;
+    int64_t first;  // key: of the context, or of the tile
+  };
 
   static void load_keys(const AttentionTile& t, const AttentionScratch& s, const TileRows& rows,
                         Ahead& ahead) {
@@ -26,7 +49,7 @@ struct PairScores {
         for (int j = 0; j < kLanes; ++j) {
           pairs[j] = _mm512_loadu_si512(rows.keys[first + j] + 2 * c);
         }
-        ahead.ask(kAsked);
+        ahead.pace(4 * kLanes);
         transpose(pairs);
         float* out = s.keys + (first * t.head_dim + c * kLanes) / 2;
 #pragma GCC unroll 16
@@ -35,18 +58,6 @@ struct PairScores {
     }
   }
 
-  static void score(const AttentionTile& t, const AttentionScratch& s, int64_t first) {
-    const int64_t rows = t.queries * t.group;
-    for (int64_t row = 0; row < rows; row += 4) {
-      const int64_t together = rows - row < 4 ? rows - row : 4;
-      if (together == 4) score_together<4>(t, s, row, first);
-      if (together == 3) score_together<3>(t, s, row, first);
-      if (together == 2) score_together<2>(t, s, row, first);
-      if (together == 1) score_together<1>(t, s, row, first);
-    }
-  }
-
- private:
   // 16 x 16 elements of 32 bits.
   static void transpose(__m512i* r) {
     __m512i a[16];
@@ -77,28 +88,30 @@ struct PairScores {
   }
 
   template <int kRows>
-  static void score_together(const AttentionTile& t, const AttentionScratch& s, int64_t row, int64_t first) {
+  static void score_together(const AttentionTile& t, const AttentionScratch& s, const Place& place,
+                             Ahead& ahead) {
     // The last of the rows sees the most; what the others must not see is masked later.
-    const int64_t visible = visible_to(t, row + kRows - 1, first);
+    const int64_t visible = visible_to(t, place.row + kRows - 1, place.first);
     const int64_t groups = visible <= 0 ? 0 : (visible + kLanes - 1) / kLanes;
-    if (groups == kGroups) return score_rows<kRows, kGroups>(t, s, row, 0);
-    for (int64_t g = 0; g < groups; ++g) score_rows<kRows, 1>(t, s, row, g);
+    if (groups == kGroups) return score_rows<kRows, kGroups>(t, s, {place.row, 0}, ahead);
+    for (int64_t g = 0; g < groups; ++g) score_rows<kRows, 1>(t, s, {place.row, g * kLanes}, ahead);
   }
 
-  // Scaled scores of kRows rows against kCount groups of 16 keys from group `group` on.
+  // Scaled scores of kRows rows against kCount groups of 16 keys from key `place.first` of the tile on.
   template <int kRows, int kCount>
-  static void score_rows(const AttentionTile& t, const AttentionScratch& s, int64_t row, int64_t group) {
+  static void score_rows(const AttentionTile& t, const AttentionScratch& s, const Place& place,
+                         Ahead& ahead) {
     const BFloat16* q[kRows];
     __m512 dots[kRows][kCount];
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
-      const int64_t r = row + i;
-      q[i] = static_cast<const BFloat16*>(t.q) + r / t.group * t.row_stride + r % t.group * t.head_dim;
+      q[i] = query<BFloat16>(t, place.row + i);
 #pragma GCC unroll 4
       for (int g = 0; g < kCount; ++g) dots[i][g] = _mm512_setzero_ps();
     }
-    const float* keys = s.keys + group * kLanes * t.head_dim / 2;
+    const float* keys = s.keys + place.first * t.head_dim / 2;
     for (int64_t p = 0; p < t.head_dim / 2; ++p) {
+      if (p % kPacePairs == 0) ahead.pace(kCount * kRows * kPacePairs);
       __m512bh key[kCount];
 #pragma GCC unroll 4
       for (int g = 0; g < kCount; ++g) {
@@ -116,7 +129,7 @@ struct PairScores {
     const __m512 scale = _mm512_set1_ps(t.scale);
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
-      float* out = s.scores + (row + i) * kAttentionTileKeys + group * kLanes;
+      float* out = s.scores + (place.row + i) * kAttentionTileKeys + place.first;
 #pragma GCC unroll 4
       for (int g = 0; g < kCount; ++g) _mm512_storeu_ps(out + g * kLanes, _mm512_mul_ps(dots[i][g], scale));
     }

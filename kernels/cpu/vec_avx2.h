@@ -23,6 +23,14 @@ inline Vec load(const BFloat16* p) {
   const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16))};
 }
+// Two vectors of a row in the order in which they are cheapest to load, which is the row's own here.
+template <typename T>
+inline void load_two(const T* p, Vec& a, Vec& b) {
+  a = load(p);
+  b = load(p + kLanes);
+}
+template <typename T>
+inline void from_twos(Vec&, Vec&) {}
 inline Vec load_half(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }

@@ -23,6 +23,27 @@ inline Vec load(const BFloat16* p) {
   const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
 }
+// Two vectors of a row in the order in which they are cheapest to load: of bfloat16 the even elements and the
+// odd ones, a shift and a mask, where a conversion in the row's order takes shuffles.
+inline void load_two(const float* p, Vec& a, Vec& b) {
+  a = load(p);
+  b = load(p + kLanes);
+}
+inline void load_two(const BFloat16* p, Vec& even, Vec& odd) {
+  const __m512i bits = _mm512_loadu_si512(p);
+  even = {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+  odd = {_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000))))};
+}
+// Back to the row's order.
+template <typename T>
+inline void from_twos(Vec& a, Vec& b) {
+  if constexpr (sizeof(T) == 2) {
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512 first = _mm512_permutex2var_ps(a.r, low, b.r);
+    b = {_mm512_permutex2var_ps(a.r, _mm512_add_epi32(low, _mm512_set1_epi32(8)), b.r)};
+    a = {first};
+  }
+}
 inline Vec load_half(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
@@ -85,18 +106,21 @@ inline float largest(Vec a) {
 // halves the number of vectors: 16 rows of 16 lanes become 8 of (8 | 8), …, until one holds all sixteen sums.
 inline Vec sum_each(const Vec* rows) {
   __m512 eight[8];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {  // within 128-bit lanes: [r(2i) r(2i) r(2i+1) r(2i+1)]
     const __m512 low = _mm512_shuffle_ps(rows[2 * i].r, rows[2 * i + 1].r, 0x44);
     const __m512 high = _mm512_shuffle_ps(rows[2 * i].r, rows[2 * i + 1].r, 0xee);
     eight[i] = _mm512_add_ps(low, high);
   }
   __m512 four[4];
+#pragma GCC unroll 8
   for (int i = 0; i < 4; ++i) {  // [r(4i) r(4i+1) r(4i+2) r(4i+3)] in each 128-bit lane
     const __m512 even = _mm512_shuffle_ps(eight[2 * i], eight[2 * i + 1], 0x88);
     const __m512 odd = _mm512_shuffle_ps(eight[2 * i], eight[2 * i + 1], 0xdd);
     four[i] = _mm512_add_ps(even, odd);
   }
   __m512 two[2];
+#pragma GCC unroll 8
   for (int i = 0; i < 2; ++i) {  // 128-bit lanes: [rows 8i.. | 8i.. | 8i+4.. | 8i+4..]
     const __m512 low = _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0x44);
     const __m512 high = _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0xee);

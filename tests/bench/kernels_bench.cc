@@ -66,7 +66,8 @@ class Bench {
       decode_product(columns, depth);
       prefill_product(columns, depth);
     }
-    for (int heads_per_group : {1, 4, 7}) decode_attention(heads_per_group);
+    for (int heads_per_group : {1, 4, 7}) decode_attention(heads_per_group, 64);
+    for (int heads_per_group : {1, 4, 8}) decode_attention(heads_per_group, 128);
     prefill_attention();
   }
 
@@ -168,14 +169,14 @@ class Bench {
            "oneDNN whole");
   }
 
-  // KV memory of many blocks for 2 key/value heads of 64, and a table over all of them in a shuffled order.
+  // KV memory of many blocks for 2 key/value heads, and a table over all of them in a shuffled order.
   struct Kv {
     std::unique_ptr<DeviceBuffer> storage;
     std::vector<int32_t> table;
     int64_t bytes;
   };
-  Kv make_kv(int64_t keys) {
-    const KvLayout layout{1, 2, 64, 16};
+  Kv make_kv(int64_t keys, int head_dim) {
+    const KvLayout layout{1, 2, head_dim, 16};
     Kv kv;
     const Tensor memory = random_tensor(kv.storage, {keys / 16 * layout.block_elements()});
     kv.table.resize(static_cast<size_t>(keys / 16));
@@ -186,33 +187,33 @@ class Bench {
     return kv;
   }
 
-  void decode_attention(int heads_per_group) {
-    constexpr int64_t kRequests = 32;
+  void decode_attention(int heads_per_group, int head_dim) {
+    const int64_t requests = 2048 / head_dim;
     constexpr int64_t kKeys = 8192;  // each
-    const Kv kv = make_kv(kRequests * kKeys);
+    const Kv kv = make_kv(requests * kKeys, head_dim);
     const int64_t heads = 2 * heads_per_group;
     std::unique_ptr<DeviceBuffer> q_storage, out_storage;
     AttentionParams params;
-    params.q = random_tensor(q_storage, {kRequests, heads, 64});
-    params.out = random_tensor(out_storage, {kRequests, heads * 64});
-    std::vector<int32_t> starts(kRequests + 1);
+    params.q = random_tensor(q_storage, {requests, heads, head_dim});
+    params.out = random_tensor(out_storage, {requests, heads * head_dim});
+    std::vector<int32_t> starts(static_cast<size_t>(requests) + 1);
     std::iota(starts.begin(), starts.end(), 0);
-    const std::vector<int32_t> contexts(kRequests, kKeys);
+    const std::vector<int32_t> contexts(static_cast<size_t>(requests), kKeys);
     params.query_starts = starts;
     params.context_counts = contexts;
     params.block_tables = kv.table;
     params.block_table_stride = kKeys / 16;
     params.scale = 0.125f;
     const auto best = best_of({[&] { read(kv.bytes); }, [&] { backend_->attention(params); }});
-    report("decode attention, heads a group", heads_per_group, kKeys,
-           static_cast<double>(kv.bytes) / best[1] / 1e9, static_cast<double>(kv.bytes) / best[0] / 1e9,
-           "GB/s", "read loop");
+    report(head_dim == 64 ? "decode attention of 64, group" : "decode attention of 128, group",
+           heads_per_group, kKeys, static_cast<double>(kv.bytes) / best[1] / 1e9,
+           static_cast<double>(kv.bytes) / best[0] / 1e9, "GB/s", "read loop");
   }
 
   void prefill_attention() {
     constexpr int64_t kQueries = 512;
     constexpr int64_t kKeys = 2048;
-    const Kv kv = make_kv(kKeys);
+    const Kv kv = make_kv(kKeys, 64);
     std::unique_ptr<DeviceBuffer> q_storage, out_storage;
     AttentionParams params;
     params.q = random_tensor(q_storage, {kQueries, 14, 64});
