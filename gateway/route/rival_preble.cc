@@ -8,13 +8,13 @@ namespace {
 
 constexpr Duration kWindow = std::chrono::minutes(3);
 constexpr Duration kRebalanceEvery = std::chrono::milliseconds(100);
-constexpr uint64_t kRebalanceFrom = 50;  // requests
+constexpr uint64_t kRebalanceFrom = 50;  // requests a node
 constexpr double kHighLoad = 1.5;
 constexpr double kTtftRatio = 2;
-constexpr double kFirstAnswerTokens = 45;
+constexpr double kAnswerTokens = 45;
 constexpr double kFirstSecondsPerToken = 0.15;
 constexpr double kMeanStep = 1.0 / 200;  // the original keeps the last 200
-constexpr double kPrefillTokensPerSecond = 30'000;
+constexpr double kPrefillTokensPerSecond = 8'300;
 constexpr size_t kTreeLinksMax = size_t{1} << 20;
 constexpr size_t kWindowMax = size_t{1} << 20;  // requests remembered
 
@@ -24,6 +24,11 @@ double seconds(Duration d) {
 
 int64_t half_of(TimePoint now) {
   return now.time_since_epoch() / (kWindow / 2);
+}
+
+template <typename Nodes>
+bool contains(const Nodes& nodes, NodeIndex node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
 }  // namespace
@@ -52,24 +57,33 @@ PreblePolicy::Here& PreblePolicy::here_of(Part& part, NodeIndex node) {
   return part.here.back();
 }
 
+// A part that moves takes along what is below it.
+PreblePolicy::NodeSet PreblePolicy::nodes_of(const Link& link, const Part& part) {
+  if (link.own) return part.nodes;
+  return link.moves == part.moves ? link.nodes : NodeSet{part.moved_to};
+}
+
 PreblePolicy::Match PreblePolicy::match(const PromptLinks& links) const {
   Match match;
+  const Link* deepest = nullptr;
   for (const PromptLink& link : links) {
     const Link* found = links_.find(link.hash);
     if (found == nullptr) break;
     match.tokens = std::min(found->tokens, link.tokens);
     const Part* part = find(found->part);
-    if (part != nullptr && !part->nodes.empty()) match.part = found->part;
+    if (part == nullptr || part->nodes.empty()) continue;
+    match.part = found->part;
+    deepest = found;
   }
+  if (deepest != nullptr) match.nodes = nodes_of(*deepest, *find(match.part));
   return match;
 }
 
 CandidateOrder PreblePolicy::choose(const PolicyInput& input, Random& random) const {
   const Match known = match(prompt_links(input.key, input.tokens));
   const bool exploit = 2 * known.tokens > input.tokens.prompt;
-  const Part* part = exploit ? find(known.part) : nullptr;
   const auto within = [&](NodeIndex node) {
-    return part == nullptr || std::find(part->nodes.begin(), part->nodes.end(), node) != part->nodes.end();
+    return !exploit || known.nodes.empty() || contains(known.nodes, node);
   };
   // Outside the set only for want of a node inside it.
   constexpr double kOutside = 1e9;
@@ -84,8 +98,7 @@ double PreblePolicy::cost_of(const Part& part, NodeIndex node) const {
   for (const Here& h : part.here) {
     if (h.node == node) active = static_cast<double>(h.active);
   }
-  const double answer = part.answer_tokens > 0 ? part.answer_tokens : kFirstAnswerTokens;
-  double cost = active * answer * per_token_[node];
+  double cost = active * kAnswerTokens * per_token_[node];
   if (part.prompt_tokens > 0 && !part.nodes.empty()) {
     const double missed = 1 - static_cast<double>(part.hit_tokens) / static_cast<double>(part.prompt_tokens);
     cost += missed * static_cast<double>(part.requests) * static_cast<double>(part.tokens) /
@@ -117,18 +130,31 @@ PreblePolicy::PartId PreblePolicy::part_of(const PolicyRequest& request, const P
     parts_[id] = part;
     // Who explores joins the sets above, unless what is shared with them is a small part of theirs.
     Part* above = exploit ? nullptr : find(known.part);
-    if (above != nullptr && 2 * known.tokens > above->tokens &&
-        std::find(above->nodes.begin(), above->nodes.end(), request.node) == above->nodes.end())
+    if (above != nullptr && 2 * known.tokens > above->tokens && !contains(above->nodes, request.node))
       change(*above, [&] { above->nodes.push_back(request.node); });
   }
   bool met_unknown = false;
   for (const PromptLink& link : links) {
     met_unknown |= links_.find(link.hash) == nullptr;
     Link& kept = links_.touch(link.hash);
-    if (met_unknown || find(kept.part) == nullptr) kept.part = id;
+    if (met_unknown || find(kept.part) == nullptr) {
+      kept.part = id;
+      kept.own = !exploit;
+      kept.nodes.clear();
+      kept.moves = find(id)->moves;
+    }
     kept.tokens = link.tokens;
+    join(kept, request.node);
   }
   return id;
+}
+
+void PreblePolicy::join(Link& link, NodeIndex node) {
+  if (link.own) return;
+  const Part& part = *find(link.part);
+  if (link.moves != part.moves) link.nodes.assign(1, part.moved_to);
+  link.moves = part.moves;
+  if (!contains(link.nodes, node)) link.nodes.push_back(node);
 }
 
 void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
@@ -140,7 +166,7 @@ void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
   const PartId id = part_of(request, links);
   Part& part = *find(id);
   change(part, [&] {
-    if (part.nodes.empty()) part.nodes.push_back(request.node);
+    if (!contains(part.nodes, request.node)) part.nodes.push_back(request.node);
     part.requests += 1;
     part.hit_tokens += hit;
     part.prompt_tokens += request.tokens.prompt;
@@ -153,7 +179,7 @@ void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
   flight.life = life_[request.node];
   flight.sent_at = now;
   flights_.emplace(request.id, flight);
-  if (sent_count_ >= kRebalanceFrom && now >= balanced_at_ + kRebalanceEvery) rebalance(now);
+  if (sent_count_ >= kRebalanceFrom * cost_.size() && now >= balanced_at_ + kRebalanceEvery) rebalance(now);
 }
 
 void PreblePolicy::first_byte(const PolicyRequest& request, TimePoint now) {
@@ -180,13 +206,7 @@ void PreblePolicy::finished(const PolicyRequest& request, TimePoint now) {
   flights_.erase(it);
   Part* part = find(flight.part);
   if (part != nullptr && flight.life == life_[flight.node]) {
-    change(*part, [&] {
-      here_of(*part, flight.node).active -= 1;
-      if (request.completion_tokens > 1) {
-        const auto answer = static_cast<double>(request.completion_tokens);
-        part->answer_tokens += part->answer_tokens > 0 ? kMeanStep * (answer - part->answer_tokens) : answer;
-      }
-    });
+    change(*part, [&] { here_of(*part, flight.node).active -= 1; });
   }
   // A node's time per token stands in all its parts' costs: they are summed anew with the next rebalancing.
   if (request.completion_tokens > 1 && flight.first_at != TimePoint{}) {
@@ -248,13 +268,11 @@ void PreblePolicy::level(NodeIndex dear, NodeIndex cheap, std::vector<double>& c
   };
   std::vector<Movable> parts;
   for (auto& [id, part] : parts_) {
-    if (part.requests > 1 && std::find(part.nodes.begin(), part.nodes.end(), dear) != part.nodes.end())
-      parts.push_back(Movable{cost_of(part, dear), &part});
+    if (part.requests > 1 && contains(part.nodes, dear)) parts.push_back(Movable{cost_of(part, dear), &part});
   }
   if (parts.size() == 1) {
     Part& part = *parts.front().part;
-    const bool has = std::find(part.nodes.begin(), part.nodes.end(), cheap) != part.nodes.end();
-    if (has || !overloaded(part, dear, half_of(balanced_at_))) return;
+    if (contains(part.nodes, cheap) || !overloaded(part, dear, half_of(balanced_at_))) return;
     cost[dear] -= parts.front().cost / 2;
     cost[cheap] += parts.front().cost / 2;
     change(part, [&] { part.nodes.push_back(cheap); });
@@ -268,6 +286,9 @@ void PreblePolicy::level(NodeIndex dear, NodeIndex cheap, std::vector<double>& c
     cost[dear] -= movable.cost;
     cost[cheap] += movable.cost;
     change(*movable.part, [&] { movable.part->nodes.assign(1, cheap); });
+    movable.part->moves += 1;
+    movable.part->moved_to = cheap;
+    if (cost[dear] < kHighLoad * cost[cheap]) break;
   }
 }
 

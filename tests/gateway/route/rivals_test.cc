@@ -320,8 +320,8 @@ TEST(Gie, ForgetsTheLeastRecentlySentBeyondItsBlocks) {
 TEST(Preble, ExploitsWhatIsMostlyKnownAndExploresTheRest) {
   Router router = router_of("preble", 4);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
-  // One active answer of 45 tokens at .15 s, and 1,100 tokens missed once at 30,000 a second.
-  EXPECT_DOUBLE_EQ(cost_at(router, linked(9, 9, 1000, 1100), 2), 45 * 0.15 + 1100 / 30'000.0);
+  // One active answer of 45 tokens at .15 s, and 1,100 tokens missed once at 8,300 a second.
+  EXPECT_DOUBLE_EQ(cost_at(router, linked(9, 9, 1000, 1100), 2), 45 * 0.15 + 1100 / 8'300.0);
   EXPECT_EQ(first(router, linked(1, 2, 1000, 1900)), 2u);  // 1000 of 1900 known: exploits, the dearest node
   EXPECT_NE(first(router, linked(1, 2, 1000, 2100)), 2u);  // not half of it known: explores
 }
@@ -337,15 +337,28 @@ TEST(Preble, ChoosesTheCheapestWithinASetNotItsPlaceInIt) {
   EXPECT_GT(decision.order[2].cost, 1e8) << "outside the set";
 }
 
-// 60 requests of a light and a heavy persona on one node, none elsewhere: the light one moves.
+TEST(Preble, AConversationStaysWhereItsTurnsWere) {
+  Router router = router_of("preble", 4);
+  router.sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
+  router.sent(linked(1, 2, 1000, 2100), "demo", to(2), at_ms(0));  // explored: the card is on two nodes
+  const PrefixKey turn = linked(1, 3, 1000, 1100);
+  router.sent(turn, "demo", to(1), at_ms(0));
+  for (int i = 10; i < 14; ++i) router.sent(linked(1, i, 1000, 1100), "demo", to(1), at_ms(0));
+  EXPECT_EQ(first(router, linked(1, 4, 1000, 1100)), 2u) << "another one goes to the cheaper of the two";
+  PrefixKey next = linked(1, 3, 1000, 1300);
+  next.anchors.insert(next.anchors.begin() + 1, turn.anchors.back());
+  EXPECT_EQ(first(router, next), 1u);
+}
+
+// 100 requests of a light and a heavy persona on one node of two, none elsewhere: the light one moves.
 TEST(Preble, MovesTheCheaperPartsOfAnOverloadedNode) {
   Router router = router_of("preble", 2);
   for (int i = 0; i < 10; ++i) router.sent(linked(1, i, 1000, 1100), "demo", to(0), at_ms(i));
-  for (int i = 10; i < 49; ++i) router.sent(linked(2, i, 1000, 1100), "demo", to(0), at_ms(i));
-  EXPECT_EQ(first(router, linked(1, 100, 1000, 1100)), 0u) << "nothing moves before the fiftieth";
-  router.sent(linked(2, 60, 1000, 1100), "demo", to(0), at_ms(60));
-  EXPECT_EQ(first(router, linked(1, 100, 1000, 1100)), 1u);
-  EXPECT_EQ(first(router, linked(2, 100, 1000, 1100)), 0u);
+  for (int i = 10; i < 99; ++i) router.sent(linked(2, i, 1000, 1100), "demo", to(0), at_ms(i));
+  EXPECT_EQ(first(router, linked(1, 200, 1000, 1100)), 0u) << "nothing moves before the hundredth";
+  router.sent(linked(2, 110, 1000, 1100), "demo", to(0), at_ms(110));
+  EXPECT_EQ(first(router, linked(1, 200, 1000, 1100)), 1u);
+  EXPECT_EQ(first(router, linked(2, 200, 1000, 1100)), 0u);
 }
 
 // Known weakness: a part that is alone on its node stays there until its time to first token has doubled
