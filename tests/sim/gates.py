@@ -100,7 +100,7 @@ def full_cases():
                                                gateways=g, faults=[{"at_s": 250, "kill": 3}]))
     for name, mode, dip in (("exact", {}, 0.03), ("plan", PLAN, 0.06)):
         out |= each((1, 4), f"join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
-            P2000, {"hit_dip": (None, dip), "p99_peak_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}[g], SEEDS, nodes=8, rate=240,
+            P2000, {"hit_dip": (None, dip), "p99_worst10_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}[g], SEEDS, nodes=8, rate=240,
             gateways=g, faults=[{"at_s": 250, "join": 4}], **mode))
     burst = {"p99_peak_ms": (None, 550), "p99_settled_s": (0, 20), "hit_lost": (None, 0.01)}
     out |= each((1, 4), "burst", lambda g: case(P2000, burst, {1: "peak 312, 1 s", 4: "peak 521, 17 s"}[g], **BURST, gateways=g))
@@ -136,25 +136,36 @@ MISSES = {
 
 def run(program, made):
     each_seed = [run_seed(program, made, seed) for seed in made["seeds"]]
+    if len(each_seed) == 1:
+        return each_seed[0]
     return {figure: mean(figures[figure] for figures in each_seed) for figure in each_seed[0]}
 
 
 def run_seed(program, made, seed):
     flags = {**made["flags"], "seed": seed}
+    told = replay(program, flags)
+    figures = figures_of(told)
+    if "burst" in flags:
+        figures |= burst_figures(told["per_second"], replay(program, {k: v for k, v in flags.items() if k != "burst"})["per_second"])
+    if "faults" in flags:
+        figures |= after_figures(told["per_second"], min(fault["at_s"] for fault in flags["faults"]))
+    return figures
+
+
+def replay(program, flags):
+    """The report of one simulation."""
     with tempfile.TemporaryDirectory() as folder:
-        if faults := flags.pop("faults", None):
-            path = pathlib.Path(folder) / "faults.jsonl"
-            path.write_text("".join(json.dumps(fault) + "\n" for fault in faults))
-            flags["faults"] = path
-        report = pathlib.Path(folder) / "report.json"
+        report, faults = pathlib.Path(folder) / "report.json", pathlib.Path(folder) / "faults.jsonl"
+        if "faults" in flags:
+            faults.write_text("".join(json.dumps(fault) + "\n" for fault in flags["faults"]))
+            flags = {**flags, "faults": faults}
         command = [str(program), "replay", "--report", str(report)]
         for flag, value in flags.items():
             command += [f"--{flag}"] + ([] if value is None else [str(value)])
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-        told = json.loads(report.read_text())
-        return figures_of(told) | (burst_figures(told["per_second"]) if "burst" in flags else {})
+        return json.loads(report.read_text())
 
 
 def figures_of(report):
@@ -178,16 +189,31 @@ def mean(values):
     return sum(values) / len(values) if values else 0
 
 
-def burst_figures(seconds):
-    """From the series: the worst second's p99; how long after its end until three seconds' p99 is within 1.3 x of before
-    again (-1: never); the hit that the last 20 s lack of what it was before."""
+def after_figures(seconds, fault):
+    """The worst ten seconds' mean of p99 after a fault, against the ten seconds before it. (The worst second alone is 1.3 x and
+    more in a run without any fault: of 240 requests the third slowest.)"""
+    p99 = seconds["ttft_p99_ms"]
+    before = mean(p99[fault - 10:fault])
+    worst = max(mean(p99[s:s + 10]) for s in range(fault, last_arrival(seconds) - 9))
+    return {"p99_worst10_ratio": worst / before if before else 0}
+
+
+def burst_figures(seconds, calm):
+    """From the series: the worst second's p99; how long after the burst's end until three seconds' p99 is within 1.3 x of before
+    again (-1: never); the hit that the last minute lacks of the same traffic's without the burst (`calm`: one minute of one run
+    differs from another of the same run by a point, as personas come and go)."""
     begin, end = BURST_S
-    p99, hit = seconds["ttft_p99_ms"], seconds["hit_tokens"]
-    last = max(i for i, arrived in enumerate(seconds["arrived"]) if arrived > 0)
+    p99 = seconds["ttft_p99_ms"]
+    last = last_arrival(seconds)
     before = mean(p99[begin - 20:begin])
     settled = (s - end for s in range(end, last - 2) if mean(p99[s:s + 3]) < 1.3 * before)
+    late = slice(last - 60, last)
     return {"p99_before_ms": before, "p99_peak_ms": max(p99[begin:last + 1]), "p99_settled_s": next(settled, -1),
-            "hit_lost": mean(hit[begin - 20:begin]) - mean(hit[last - 20:last])}
+            "hit_lost": mean(calm["hit_tokens"][late]) - mean(seconds["hit_tokens"][late])}
+
+
+def last_arrival(seconds):
+    return max(i for i, arrived in enumerate(seconds["arrived"]) if arrived > 0)
 
 
 def judge(name, made, figures, by_case):
