@@ -140,7 +140,7 @@ struct KvLayout {
 
 // Instruction sets the cpu backend can be held to; kAuto takes the best the machine has. Tests force each
 // one.
-enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16 };
+enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 struct BackendOptions {
   DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16

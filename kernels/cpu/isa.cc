@@ -1,6 +1,9 @@
 #include "kernels/cpu/isa.h"
 
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace troupe::cpu {
 
@@ -13,6 +16,17 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+// The tile registers are larger than the state of a thread that never asked for them: the process asks once,
+// for all its threads.
+bool may_use_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of edx of leaf 7
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  constexpr long kTileData = 18;  // the kernel's XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
+}
+
 }  // namespace
 
 // Each level asks for everything its target_*.cc is compiled for: a hypervisor may mask any of them.
@@ -22,7 +36,7 @@ CpuIsa detect_isa() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"))
-    return CpuIsa::kAvx512Bf16;
+    return may_use_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
   if (avx512) return CpuIsa::kAvx512;
   return avx2 ? CpuIsa::kAvx2 : CpuIsa::kSse;
 }
@@ -39,6 +53,8 @@ std::string_view isa_name(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Bf16:
       return "avx512_bf16";
+    case CpuIsa::kAmx:
+      return "amx_bf16";
   }
   return "unknown";
 }

@@ -34,30 +34,6 @@ struct PairScores {
     }
   }
 
- private:
-  struct Place {
-    int64_t row;
-    int64_t first;  // key: of the context, or of the tile
-  };
-
-  static void load_keys(const AttentionTile& t, const AttentionScratch& s, const TileRows& rows,
-                        Ahead& ahead) {
-    for (int64_t first = 0; first < rows.count; first += kLanes) {
-      for (int64_t c = 0; c < t.head_dim; c += 2 * kLanes) {  // 32 elements of a key: one cache line
-        __m512i pairs[kLanes];
-#pragma GCC unroll 16
-        for (int j = 0; j < kLanes; ++j) {
-          pairs[j] = _mm512_loadu_si512(rows.keys[first + j] + 2 * c);
-        }
-        ahead.pace(4 * kLanes);
-        transpose(pairs);
-        float* out = s.keys + (first * t.head_dim + c * kLanes) / 2;
-#pragma GCC unroll 16
-        for (int p = 0; p < kLanes; ++p) _mm512_storeu_si512(out + p * kLanes, pairs[p]);
-      }
-    }
-  }
-
   // 16 x 16 elements of 32 bits.
   static void transpose(__m512i* r) {
     __m512i a[16];
@@ -84,6 +60,30 @@ struct PairScores {
       r[k + 4] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
       r[k + 8] = _mm512_shuffle_i32x4(high01, high23, 0x88);
       r[k + 12] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
+    }
+  }
+
+ private:
+  struct Place {
+    int64_t row;
+    int64_t first;  // key: of the context, or of the tile
+  };
+
+  static void load_keys(const AttentionTile& t, const AttentionScratch& s, const TileRows& rows,
+                        Ahead& ahead) {
+    for (int64_t first = 0; first < rows.count; first += kLanes) {
+      for (int64_t c = 0; c < t.head_dim; c += 2 * kLanes) {  // 32 elements of a key: one cache line
+        __m512i pairs[kLanes];
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) {
+          pairs[j] = _mm512_loadu_si512(rows.keys[first + j] + 2 * c);
+        }
+        ahead.pace(4 * kLanes);
+        transpose(pairs);
+        float* out = s.keys + (first * t.head_dim + c * kLanes) / 2;
+#pragma GCC unroll 16
+        for (int p = 0; p < kLanes; ++p) _mm512_storeu_si512(out + p * kLanes, pairs[p]);
+      }
     }
   }
 

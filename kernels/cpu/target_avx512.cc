@@ -42,6 +42,18 @@ namespace troupe::cpu::avx512 {
 
 #ifdef __clang__
 #pragma clang attribute pop
+#pragma clang attribute push(                                                            \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni," \
+                          "avx512bf16,amx-tile,amx-bf16"))),                             \
+    apply_to = function)
+#else
+#pragma GCC target("amx-tile,amx-bf16")
+#endif
+
+#include "kernels/cpu/tile_scores_amx.h"
+
+#ifdef __clang__
+#pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
@@ -57,6 +69,12 @@ constexpr VectorOps kBf16Ops = [] {
   return ops;
 }();
 
+constexpr VectorOps kAmxOps = [] {
+  VectorOps ops = kBf16Ops;
+  ops.attention = avx512::attention_tiles;
+  return ops;
+}();
+
 }  // namespace
 
 const VectorOps& avx512_vector_ops() {
@@ -65,6 +83,10 @@ const VectorOps& avx512_vector_ops() {
 
 const VectorOps& avx512_bf16_vector_ops() {
   return kBf16Ops;
+}
+
+const VectorOps& amx_vector_ops() {
+  return kAmxOps;
 }
 
 }  // namespace troupe::cpu

@@ -4,6 +4,8 @@ namespace troupe::cpu {
 
 const VectorOps& vector_ops(CpuIsa isa) {
   switch (isa) {
+    case CpuIsa::kAmx:
+      return amx_vector_ops();
     case CpuIsa::kAvx512Bf16:
       return avx512_bf16_vector_ops();
     case CpuIsa::kAvx512:

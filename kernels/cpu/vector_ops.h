@@ -152,5 +152,6 @@ const VectorOps& sse_vector_ops();
 const VectorOps& avx2_vector_ops();
 const VectorOps& avx512_vector_ops();
 const VectorOps& avx512_bf16_vector_ops();
+const VectorOps& amx_vector_ops();
 
 }  // namespace troupe::cpu

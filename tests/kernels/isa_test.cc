@@ -31,7 +31,8 @@ TEST(Isa, IsTheBestWhoseEveryInstructionThisMachineHas) {
   const std::vector<std::pair<CpuIsa, std::vector<std::string>>> levels{
       {CpuIsa::kAvx2, {"avx2", "fma", "f16c"}},
       {CpuIsa::kAvx512, {"avx512f", "avx512bw", "avx512dq", "avx512vl"}},
-      {CpuIsa::kAvx512Bf16, {"avx512_vnni", "avx512_bf16"}}};
+      {CpuIsa::kAvx512Bf16, {"avx512_vnni", "avx512_bf16"}},
+      {CpuIsa::kAmx, {"amx_tile", "amx_bf16"}}};
   CpuIsa best = CpuIsa::kSse;
   for (const auto& [isa, needs] : levels) {
     bool has_all = true;

@@ -105,7 +105,7 @@ struct Variant {
 inline std::vector<Variant> cpu_variants() {
   std::vector<Variant> variants;
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (CpuIsa isa : {CpuIsa::kSse, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+    for (CpuIsa isa : {CpuIsa::kSse, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
       if (cpu::isa_includes(cpu::detect_isa(), isa)) {
         variants.push_back({"cpu", {.dtype = dtype, .threads = 2, .isa = isa}});
       }

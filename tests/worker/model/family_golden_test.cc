@@ -35,7 +35,7 @@ struct Device {
 // The plainest and the best, and where time allows all between.
 std::vector<Device> devices(bool only_two) {
   std::vector<Device> all{{"ref", CpuIsa::kAuto}, {"cpu", CpuIsa::kAuto}};
-  for (const CpuIsa isa : {CpuIsa::kSse, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : {CpuIsa::kSse, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
     if (!only_two && !kSanitized && cpu::isa_includes(cpu::detect_isa(), isa)) all.push_back({"cpu", isa});
   }
   return all;
