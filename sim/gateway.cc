@@ -6,8 +6,14 @@ namespace troupe::sim {
 
 SimGateway::SimGateway(const Options& options, TimePoint now)
     : options_(options), retry_budget_(options.retry) {
-  router_ = std::make_unique<route::Router>(options_.router, options_.seed, options_.residency);
+  begin_life();
   add_nodes(options_.nodes, now);
+}
+
+void SimGateway::begin_life() {
+  const uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * lives_;
+  options_.router.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
+  router_ = std::make_unique<route::Router>(options_.router, seed, options_.residency);
 }
 
 void SimGateway::add_nodes(int32_t count, TimePoint now) {
@@ -23,8 +29,7 @@ void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimeP
 
 void SimGateway::restart(TimePoint now) {
   lives_ += 1;
-  router_ = std::make_unique<route::Router>(options_.router, options_.seed + 0x9e3779b97f4a7c15u * lives_,
-                                            options_.residency);
+  begin_life();
   for (route::NodeHealth& health : health_) {
     const bool alive = health.state() != route::NodeState::kDead;
     health = route::NodeHealth();

@@ -36,6 +36,7 @@ class SimGateway {
   void restart(TimePoint now);
 
  private:
+  void begin_life();
   void publish();
 
   Options options_;

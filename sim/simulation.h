@@ -109,6 +109,7 @@ class Simulation {
   void send_snapshot(int32_t node);
   void reports();
   void gossip();
+  void tell_table(route::Router& from, route::Router& to);
   void plan();
   void second_over();
   void begin_fault(const Fault& fault);

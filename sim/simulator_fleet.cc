@@ -121,10 +121,19 @@ void Simulation::gossip() {
     if (options_.router.affinity.peer_ledger) ledger = gateways_[g]->router().take_ledger(false);
     for (size_t other = 0; other < gateways_.size(); ++other) {
       if (other == g) continue;
+      tell_table(gateways_[g]->router(), gateways_[other]->router());
       if (placements && !told.empty()) gateways_[other]->router().adopt_placements(told);
       if (!ledger.empty()) gateways_[other]->router().adopt_ledger(static_cast<uint32_t>(g), ledger);
     }
   }
+}
+
+// One of the gateways plans for all.
+void Simulation::tell_table(route::Router& from, route::Router& to) {
+  to.heard(from.news(), now_);
+  if (!from.lacks_table(to.news().name)) return;
+  if (const Status adopted = to.adopt_table(from.table_message()); !adopted.ok())
+    broken(to_std(adopted.message()));
 }
 
 void Simulation::plan() {

@@ -1,41 +1,22 @@
 #include "gateway/route/gossip.h"
 
-#include <absl/container/flat_hash_map.h>
-
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
+#include "gateway/route/wire.h"
 
 namespace troupe::route {
+
+using wire::put;
+using wire::put_hash;
+using wire::slots_of;
+using wire::take;
+using wire::take_hash;
+
 namespace {
 
 constexpr std::string_view kPlacementsMagic = "TPG1";
 constexpr size_t kPlacementBytes = 16 + 16 + 8 + 3 * 4;
 constexpr std::string_view kLedgerMagic = "TPL1";
 constexpr size_t kLedgerBytes = 3 * 8;
-
-// Little-endian on every machine this is built for (x86-64 and AArch64).
-template <typename T>
-void put(std::string& out, T value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof value);
-}
-
-template <typename T>
-T take(std::string_view& in) {
-  T value;
-  std::memcpy(&value, in.data(), sizeof value);
-  in.remove_prefix(sizeof value);
-  return value;
-}
-
-Hash128 take_hash(std::string_view& in) {
-  Hash128 hash;
-  hash.hi = take<uint64_t>(in);
-  hash.lo = take<uint64_t>(in);
-  return hash;
-}
 
 // The records behind the magic; the error says what is malformed.
 StatusOr<std::string_view> records_of(std::string_view message, std::string_view magic, size_t record_bytes) {
@@ -47,13 +28,6 @@ StatusOr<std::string_view> records_of(std::string_view message, std::string_view
                                        "; the message is cut off"));
 }
 
-// Nodes travel by the hash of their id.
-absl::flat_hash_map<uint64_t, NodeIndex> slots_of(const ClusterView& view) {
-  absl::flat_hash_map<uint64_t, NodeIndex> slots;
-  for (NodeIndex n = 0; n < view.size(); ++n) slots.emplace(view.node(n).hash.lo, n);
-  return slots;
-}
-
 }  // namespace
 
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view) {
@@ -61,10 +35,8 @@ std::string encode_placements(std::span<const Placement> placements, const Clust
   out.reserve(kPlacementsMagic.size() + placements.size() * kPlacementBytes);
   for (const Placement& p : placements) {
     if (p.node >= view.size()) continue;
-    put(out, p.set.hi);
-    put(out, p.set.lo);
-    put(out, p.session.hi);
-    put(out, p.session.lo);
+    put_hash(out, p.set);
+    put_hash(out, p.session);
     put(out, view.node(p.node).hash.lo);
     put(out, p.set_tokens);
     put(out, p.session_tokens);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/core/block_hash.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
 
@@ -125,6 +126,7 @@ struct SketchOptions {
 
 struct RouterOptions {
   std::string policy = "affinity";  // see policy.h
+  Hash128 name;                     // tells this gateway's life from all others that share the fleet
   AffinityOptions affinity;
   PlannerOptions planner;
   MemoryOptions memory;

@@ -7,6 +7,36 @@
 #include <queue>
 
 namespace troupe::route {
+namespace {
+
+// The strict sets of a model, with the loads of the keys in them.
+std::vector<SetLoad> strict_loads(const std::string& model, std::span<const SetLoad* const> keys,
+                                  size_t strict_sets) {
+  std::vector<SetLoad> strict(strict_sets);
+  for (size_t i = 0; i < strict_sets; ++i) {
+    strict[i].set = SetTable::strict_name(model, i);
+    strict[i].model = model;
+  }
+  for (const SetLoad* key : keys) strict[SetTable::strict_number(key->set, strict_sets)].work += key->work;
+  return strict;
+}
+
+std::map<std::string, std::vector<const SetLoad*>> by_model(const SetLoads& loads) {
+  std::map<std::string, std::vector<const SetLoad*>> models;
+  for (const SetLoad& load : loads.sets) models[load.model].push_back(&load);
+  return models;
+}
+
+SetLoads strict_loads(const SetLoads& keys, size_t strict_sets) {
+  SetLoads loads;
+  loads.epoch = keys.epoch;
+  for (const auto& [model, its] : by_model(keys)) {
+    for (SetLoad& load : strict_loads(model, its, strict_sets)) loads.sets.push_back(std::move(load));
+  }
+  return loads;
+}
+
+}  // namespace
 
 // One table in the making. Sets of one model at a time, by load, the heaviest first; all that stays is booked
 // before anything new comes, so that a newcomer never pushes out who is home.
@@ -32,12 +62,6 @@ class Planner::Draft {
   void plan_model(const std::string& model, std::vector<const SetLoad*> loads) {
     serving_ = view_.nodes_for(model);
     if (serving_.empty()) return;
-    std::vector<SetLoad> strict;
-    if (strict_sets_ > 0) {
-      strict = strict_loads(model, loads);
-      loads.clear();
-      for (const SetLoad& load : strict) loads.push_back(&load);
-    }
     // Never by a pointer, a map's order or arrival: gateways must agree.
     std::sort(loads.begin(), loads.end(), [](const SetLoad* a, const SetLoad* b) {
       return a->work != b->work ? a->work > b->work : a->set < b->set;
@@ -72,17 +96,6 @@ class Planner::Draft {
     double part = 0;  // of its load, on each copy
     Homes homes;
   };
-
-  std::vector<SetLoad> strict_loads(const std::string& model, const std::vector<const SetLoad*>& loads) {
-    std::vector<SetLoad> strict(strict_sets_);
-    for (size_t i = 0; i < strict_sets_; ++i) {
-      strict[i].set = SetTable::strict_name(model, i);
-      strict[i].model = model;
-    }
-    for (const SetLoad* load : loads)
-      strict[SetTable::strict_number(load->set, strict_sets_)].work += load->work;
-    return strict;
-  }
 
   void weigh(const std::vector<const SetLoad*>& loads) {
     total_ = 0;
@@ -235,53 +248,108 @@ class Planner::Draft {
   size_t slots_ = 0;
 };
 
-Planner::Planner(const PlannerOptions& options, Mode mode)
-    : options_(options), mode_(mode), table_(std::make_shared<SetTable>()) {
+Planner::Planner(const PlannerOptions& options, Mode mode, Hash128 name)
+    : options_(options), mode_(mode), name_(name), table_(plan_.table) {
   options_.strict_sets = std::max<size_t>(options_.strict_sets, 1);
   options_.max_sets_per_node = std::max<size_t>(options_.max_sets_per_node, 1);
 }
 
 std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads) {
-  const bool first = known_.empty();
+  std::vector<bool>& known = plan_.known;
+  const bool first = known.empty();
   for (NodeIndex n = 0; n < fleet.view.size(); ++n) {
-    const bool known = n < known_.size() && known_[n];
-    joining_ |= !first && !known && fleet.view.routable(n);
+    const bool joined = n >= known.size() || !known[n];
+    plan_.joining |= !first && joined && fleet.view.routable(n);
   }
-  loads_ = std::move(loads);
-  Draft draft(options_, fleet, *table_, mode_ == Mode::kStrict ? options_.strict_sets : 0);
-  if (joining_) draft.move_budget_share = options_.join_move_share;
-  auto made = adopt(fleet, draft);
-  joining_ = joining_ && draft.held_back;
-  known_.assign(fleet.view.size(), false);
-  for (NodeIndex n = 0; n < fleet.view.size(); ++n) known_[n] = fleet.view.routable(n);
-  return made;
+  plan_.loads = strict_sets() > 0 ? strict_loads(loads, strict_sets()) : std::move(loads);
+  Draft draft(options_, fleet, *table_, strict_sets());
+  if (plan_.joining) draft.move_budget_share = options_.join_move_share;
+  draw(fleet, draft);
+  plan_.joining = plan_.joining && draft.held_back;
+  known.assign(fleet.view.size(), false);
+  for (NodeIndex n = 0; n < fleet.view.size(); ++n) known[n] = fleet.view.routable(n);
+  return commit(draft);
 }
 
 std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
-  Draft draft(options_, fleet, *table_, mode_ == Mode::kStrict ? options_.strict_sets : 0);
+  Draft draft(options_, fleet, *table_, strict_sets());
   draft.gone_only = true;
   // A node that is gone comes back as one that joins.
-  for (NodeIndex n = 0; n < known_.size(); ++n) known_[n] = known_[n] && fleet.view.routable(n);
-  return adopt(fleet, draft);
+  std::vector<bool>& known = plan_.known;
+  for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.routable(n);
+  draw(fleet, draft);
+  return commit(draft);
 }
 
-std::shared_ptr<const SetTable> Planner::adopt(const Fleet& fleet, Draft& draft) {
-  std::map<std::string, std::vector<const SetLoad*>> by_model;
+void Planner::draw(const Fleet& fleet, Draft& draft) {
+  auto models = by_model(plan_.loads);
   // Strict sets are there before their first load is: "nowhere else" must have a meaning from the start.
   if (mode_ == Mode::kStrict) {
-    for (const std::string& model : fleet.view.models()) by_model[model];
+    const size_t known = plan_.loads.sets.size();
+    for (const std::string& model : fleet.view.models()) {
+      if (models.contains(model)) continue;
+      for (SetLoad& load : strict_loads(model, {}, strict_sets()))
+        plan_.loads.sets.push_back(std::move(load));
+    }
+    if (plan_.loads.sets.size() > known) models = by_model(plan_.loads);
   }
-  for (const SetLoad& load : loads_.sets) by_model[load.model].push_back(&load);
-  for (auto& [model, sets] : by_model) draft.plan_model(model, std::move(sets));
+  for (auto& [model, sets] : models) draft.plan_model(model, std::move(sets));
+}
+
+std::shared_ptr<const SetTable> Planner::commit(Draft& draft) {
   copies_moved_ += draft.moved;
-  if (draft.sets != table_->sets()) {
+  if (draft.sets != plan_.table->sets()) {
     SetTable::Origin origin;
-    origin.epoch = table_->epoch() + 1;
-    origin.loads_epoch = loads_.epoch;
-    origin.strict_sets = mode_ == Mode::kStrict ? options_.strict_sets : 0;
-    table_ = std::make_shared<SetTable>(origin, std::move(draft.sets));
+    origin.version = {plan_.table->epoch() + 1, name_};
+    origin.loads_epoch = plan_.loads.epoch;
+    origin.strict_sets = strict_sets();
+    plan_.table = std::make_shared<SetTable>(origin, std::move(draft.sets));
+    plan_.partial = false;
   }
+  table_ = plan_.table;
   return table_;
+}
+
+std::shared_ptr<const SetTable> Planner::follow(const Fleet& fleet, Plan plan) {
+  plan_ = std::move(plan);
+  return patch(fleet);
+}
+
+std::shared_ptr<const SetTable> Planner::patch(const Fleet& fleet) {
+  const SetTable& common = *plan_.table;
+  if (whole(fleet.view)) return table_ = plan_.table;
+  Draft draft(options_, fleet, common, strict_sets());
+  draft.gone_only = true;
+  draw(fleet, draft);
+  if (draft.sets == common.sets()) return table_ = plan_.table;
+  if (table_->version() == common.version() && draft.sets == table_->sets()) return table_;
+  copies_moved_ += draft.moved;
+  SetTable::Origin origin = common.origin();
+  origin.strict_sets = strict_sets();
+  table_ = std::make_shared<SetTable>(origin, std::move(draft.sets));
+  return table_;
+}
+
+// All homes can be asked, and no model is without strict sets.
+bool Planner::whole(const ClusterView& view) const {
+  if (plan_.partial) return false;
+  auto models = by_model(plan_.loads);
+  if (mode_ == Mode::kStrict) {
+    for (const std::string& model : view.models()) models[model];
+  }
+  for (const auto& [model, loads] : models) {
+    const auto serving = view.nodes_for(model);
+    const auto askable = [&](NodeIndex n) { return std::binary_search(serving.begin(), serving.end(), n); };
+    bool homeless = true;
+    for (const SetLoad* load : loads) {
+      const auto found = plan_.table->sets().find(load->set);
+      if (found == plan_.table->sets().end()) continue;  // there was no room for it
+      homeless = false;
+      if (!std::all_of(found->second.nodes().begin(), found->second.nodes().end(), askable)) return false;
+    }
+    if (mode_ == Mode::kStrict && homeless && !serving.empty()) return false;
+  }
+  return true;
 }
 
 }  // namespace troupe::route

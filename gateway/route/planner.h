@@ -10,7 +10,9 @@
 //   movement  little: after a join at most 2 % of all load a tick. Growth and dead nodes have no budget
 //   strict    prefix keys are hashed into a few sets, no node is home to more than max_sets_per_node of them
 //
-// The same loads in the same order of events give the same table, so gateways with one source of loads agree.
+// A table follows from the plan before it, the cluster and loads alone. Copies that are kept and joins that
+// are spread over many ticks make it hang on its past, so the gateways of a fleet don't plan side by side:
+// one plans, the others follow (gateways.h).
 
 #include <memory>
 #include <span>
@@ -23,10 +25,20 @@
 
 namespace troupe::route {
 
+// All of its past that the next table follows from: what gateways hand each other (table_message.h).
+struct Plan {
+  std::shared_ptr<const SetTable> table = std::make_shared<SetTable>();
+  SetLoads loads;           // strict: of the sets that keys are hashed into
+  std::vector<bool> known;  // by node: could be home at the last plan
+  bool joining = false;     // since a join, until nothing is held back any more
+  bool partial = false;     // another gateway's, with homes on nodes that this one does not know
+};
+
 // Not thread-safe.
 class Planner {
  public:
-  Planner(const PlannerOptions& options, Mode mode);
+  // `name`: of the gateway, among those that share the fleet.
+  Planner(const PlannerOptions& options, Mode mode, Hash128 name = {});
 
   // `kv_tokens`: by node, 0 (or none) where its size is not known.
   struct Fleet {
@@ -38,20 +50,30 @@ class Planner {
   // The cluster changed between ticks: homes that are gone are replaced at once, nothing else moves.
   std::shared_ptr<const SetTable> replace_gone(const Fleet& fleet);
 
+  // Another gateway's plan takes the place of this one's; then patch().
+  std::shared_ptr<const SetTable> follow(const Fleet& fleet, Plan plan);
+  // Another gateway plans: its table, with homes that this one knows to be gone replaced for here and now.
+  std::shared_ptr<const SetTable> patch(const Fleet& fleet);
+
+  // What table() is made of: the same, unless patch() had to replace something.
+  const Plan& common() const { return plan_; }
   const std::shared_ptr<const SetTable>& table() const { return table_; }
+  // Of a model; 0: every set is its own.
+  size_t strict_sets() const { return mode_ == Mode::kStrict ? options_.strict_sets : 0; }
   // Copies that became home since the start: each costs its set's prefill once.
   uint64_t copies_moved() const { return copies_moved_; }
 
  private:
   class Draft;
-  std::shared_ptr<const SetTable> adopt(const Fleet& fleet, Draft& draft);
+  void draw(const Fleet& fleet, Draft& draft);
+  std::shared_ptr<const SetTable> commit(Draft& draft);
+  bool whole(const ClusterView& view) const;
 
   PlannerOptions options_;
   Mode mode_;
-  SetLoads loads_;  // of the last tick
+  Hash128 name_;
+  Plan plan_;
   std::shared_ptr<const SetTable> table_;
-  std::vector<bool> known_;  // nodes that could be home at the last plan
-  bool joining_ = false;     // since a join, until nothing is held back any more
   uint64_t copies_moved_ = 0;
 };
 

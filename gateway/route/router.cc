@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gateway/route/table_message.h"
+
 namespace troupe::route {
 namespace {
 
@@ -34,7 +36,7 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       shares_exact_(shared != nullptr),
       known_(empty_knowledge(options, std::move(shared))),
       policy_(make_policy(options.policy, options.affinity)),
-      planner_(options.planner, options.affinity.mode),
+      planner_(options.planner, options.affinity.mode, options.name),
       sketch_(options.sketch) {}
 
 void Router::adopt(std::shared_ptr<const ClusterView> view) {
@@ -44,7 +46,16 @@ void Router::adopt(std::shared_ptr<const ClusterView> view) {
   known_.view = std::move(view);
   known_.loads.adopt(*known_.view);
   policy_->adopt(*known_.view);
-  if (moved) known_.table = planner_.replace_gone(fleet());
+  if (!moved) return;
+  if (plans_) {
+    known_.table = planner_.replace_gone(fleet());
+    return;
+  }
+  known_.table = planner_.patch(fleet());
+  // It may know a node now that the table named.
+  if (!planner_.common().partial) return;
+  if (auto plan = decode_plan(message_, *known_.view); plan.ok())
+    known_.table = planner_.follow(fleet(), *std::move(plan));
 }
 
 Planner::Fleet Router::fleet() {
@@ -61,7 +72,43 @@ void Router::plan(TimePoint now) {
 
 void Router::plan(TimePoint now, SetLoads loads) {
   planned_at_ = now;
-  known_.table = planner_.plan(fleet(), std::move(loads));
+  has_loads_ = !loads.sets.empty();
+  plans_ = gateways_.plans(news(), now);
+  known_.table = plans_ ? planner_.plan(fleet(), std::move(loads)) : planner_.patch(fleet());
+}
+
+GatewayNews Router::news() const {
+  GatewayNews news;
+  news.name = options_.name;
+  news.table = table_version();
+  if (has_loads_) news.nodes = static_cast<uint32_t>(known_.view->routable_count());
+  news.strict_sets = static_cast<uint32_t>(planner_.strict_sets());
+  return news;
+}
+
+void Router::heard(const GatewayNews& news, TimePoint now) {
+  gateways_.heard(this->news(), news, now);
+  plans_ = gateways_.plans(this->news(), now);
+}
+
+const std::string& Router::table_message() {
+  if (message_is_ != table_version()) {
+    message_ = encode_plan(planner_.common(), *known_.view);
+    message_is_ = table_version();
+  }
+  return message_;
+}
+
+Status Router::adopt_table(std::string_view message) {
+  TROUPE_ASSIGN_OR_RETURN(Plan plan, decode_plan(message, *known_.view));
+  const SetTable::Origin& origin = plan.table->origin();
+  if (origin.strict_sets != planner_.strict_sets() || origin.version <= table_version())
+    return absl::OkStatus();
+  message_ = message;
+  message_is_ = origin.version;
+  plans_ = false;
+  known_.table = planner_.follow(fleet(), std::move(plan));
+  return absl::OkStatus();
 }
 
 RequestTokens Router::tokens_of(const PrefixKey& key) const {

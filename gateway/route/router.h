@@ -23,11 +23,14 @@
 //   router.plan(now)                        at least every second; plans once a tick, from its own sample.
 //   Exact
 //                                           and gossip modes route without a table: there it is for show
-//   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads, the same
-//   on
-//                                           every gateway (SetLoadMerger, set_book.h)
+//   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads
+//                                           (SetLoadMerger, set_book.h)
 //   router.take_placements() → others'      gossip mode, every 20..100 ms: adopt_placements(). A network uses
 //   adopt_placements()                      encode/decode_placements (gossip.h), a simulator hands them over
+//   router.news() → others' heard()         with several gateways (each with a name of its own in its
+//   options),
+//                                           every second at least: one of them plans for all (gateways.h).
+//   lacks_table(name): table_message()      goes to that gateway's adopt_table()
 //   router.take_ledger(all) → others'       with affinity.peer_ledger, every 20 ms: adopt_ledger(gateway, …)
 //   adopt_ledger()
 //
@@ -46,6 +49,7 @@
 #include <vector>
 
 #include "gateway/route/anchor_sketch.h"
+#include "gateway/route/gateways.h"
 #include "gateway/route/gossip.h"
 #include "gateway/route/knowledge.h"
 #include "gateway/route/node_choice.h"
@@ -105,6 +109,17 @@ class Router {
   }
   void forget_gateway(uint32_t gateway) { known_.loads.forget_peer(gateway); }
 
+  GatewayNews news() const;
+  void heard(const GatewayNews& news, TimePoint now);
+  bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, table_version()); }
+  // The table that counts for all gateways, as far as this one has heard. table() may differ from it for as
+  // long as this gateway knows homes to be gone.
+  const TableVersion& table_version() const { return planner_.common().table->version(); }
+  const std::string& table_message();
+  bool plans_table() const { return plans_; }  // or another gateway does
+  // An older table than ours is left alone. The error names what is malformed.
+  Status adopt_table(std::string_view message);
+
   const Knowledge& known() const { return known_; }
   const ClusterView& view() const { return *known_.view; }
   const std::shared_ptr<const SetTable>& table() const { return known_.table; }
@@ -136,6 +151,11 @@ class Router {
   Knowledge known_;
   std::unique_ptr<RoutePolicy> policy_;
   Planner planner_;
+  Gateways gateways_;
+  bool plans_ = true;
+  bool has_loads_ = false;   // to plan from
+  std::string message_;      // of the table that counts, once it was asked for or told
+  TableVersion message_is_;  // of that version
   AnchorSketch sketch_;
   // Placed on nodes that tell what they hold, and not told of yet; the oldest first.
   struct Untold {

@@ -12,6 +12,7 @@
 #include <absl/container/inlined_vector.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -51,18 +52,27 @@ double rendezvous_score(double draw, double weight, bool equal_weights);
 // The best of `candidates`; kNoNode where there is none.
 NodeIndex rendezvous_best(Hash128 key, const ClusterView& view, std::span<const NodeIndex> candidates);
 
+// Names one table among all that the gateways of a fleet have made; of two the greater one counts. A planner
+// gives every epoch at most once.
+struct TableVersion {
+  uint64_t epoch = 0;
+  Hash128 planner;  // the gateway that made it
+  auto operator<=>(const TableVersion&) const = default;
+};
+
 class SetTable {
  public:
   using Map = absl::flat_hash_map<Hash128, Homes>;
   struct Origin {
-    uint64_t epoch = 0;        // of this table
-    uint64_t loads_epoch = 0;  // of the loads it was planned from; 0: a gateway's own sample
+    TableVersion version;
+    uint64_t loads_epoch = 0;  // of the loads it was planned from; 0: this gateway's own sample
     size_t strict_sets = 0;    // kStrict: so many sets share all keys of a model; 0: every key is its own
   };
   SetTable() = default;
   SetTable(const Origin& origin, Map sets) : origin_(origin), sets_(std::move(sets)) {}
 
-  uint64_t epoch() const { return origin_.epoch; }
+  uint64_t epoch() const { return origin_.version.epoch; }
+  const TableVersion& version() const { return origin_.version; }
   const Origin& origin() const { return origin_; }
   // Null where the table has no home for it. Strict: a set that found no room shares the homes of the next.
   const Homes* find(Hash128 set, std::string_view model) const;

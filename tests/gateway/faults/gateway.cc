@@ -14,10 +14,15 @@ std::string name_of(NodeIndex node) {
 
 }  // namespace
 
-FaultGateway::FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint)
-    : options_(options),
-      router_(std::make_unique<Router>(options, seed)),
-      twin_(std::make_unique<Router>(options, seed + 1)) {}
+FaultGateway::FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint) : options_(options) {
+  begin_life(seed);
+}
+
+void FaultGateway::begin_life(uint64_t seed) {
+  options_.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
+  router_ = std::make_unique<Router>(options_, seed);
+  twin_ = std::make_unique<Router>(options_, seed + 1);
+}
 
 void FaultGateway::add_node(std::vector<std::string> models, TimePoint now) {
   models_.push_back(std::move(models));
@@ -39,8 +44,7 @@ void FaultGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
 
 void FaultGateway::restart(uint64_t seed, TimePoint now) {
   lives_ += 1;
-  router_ = std::make_unique<Router>(options_, seed);
-  twin_ = std::make_unique<Router>(options_, seed + 1);
+  begin_life(seed);
   std::fill(open_.begin(), open_.end(), 0);
   for (NodeHealth& health : health_) {
     const bool alive = health.state() == NodeState::kAlive || health.state() == NodeState::kSuspect;
@@ -116,7 +120,19 @@ void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
   twin_->plan(now, loads);
   check_twin();
   check_table();
-  check_kv(loads);
+  if (router_->plans_table()) check_kv(loads);
+}
+
+void FaultGateway::heard(const GatewayNews& news, const std::string& table, TimePoint now) {
+  const TableVersion before = router_->table_version();
+  for (Router* router : {router_.get(), twin_.get()}) {
+    router->heard(news, now);
+    if (table.empty()) continue;
+    const Status adopted = router->adopt_table(table);
+    breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
+  }
+  if (!table.empty()) check_table();
+  breach_if(router_->table_version() < before, "an older table takes the place of the one that counts");
 }
 
 bool FaultGateway::may_be_asked(NodeIndex node) const {

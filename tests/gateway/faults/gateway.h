@@ -48,6 +48,8 @@ class FaultGateway {
   void residency_lost(NodeIndex node) { router_->residency_lost(node); }
   void plan(TimePoint now);
   void plan(TimePoint now, const SetLoads& loads);
+  // What another gateway says of itself, and its table where it sent that.
+  void heard(const GatewayNews& news, const std::string& table, TimePoint now);
 
   Router& router() { return *router_; }
   const NodeHealth& health(NodeIndex node) const { return health_[node]; }
@@ -60,6 +62,7 @@ class FaultGateway {
 
  private:
   static std::string text_of(const SetTable& table);
+  void begin_life(uint64_t seed);
   void publish();
   void check_table();
   void check_kv(const SetLoads& loads);
@@ -72,8 +75,8 @@ class FaultGateway {
 
   RouterOptions options_;
   std::unique_ptr<Router> router_;
-  // Is told of the same cluster, sizes and loads, and of nothing else: a table is to follow from those alone,
-  // so that gateways which see the same agree.
+  // Is told of the same cluster, sizes, loads and gateways, and of nothing else: a table is to follow from
+  // those alone.
   std::unique_ptr<Router> twin_;
   std::vector<NodeHealth> health_;
   std::vector<std::vector<std::string>> models_;

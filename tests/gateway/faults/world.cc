@@ -10,7 +10,11 @@ namespace {
 
 constexpr Duration kFaultsFor = std::chrono::seconds(20);
 constexpr Duration kAskedFor = std::chrono::seconds(26);
-constexpr Duration kRunFor = std::chrono::seconds(60);
+// Of the messages that flow again: then every gateway has heard of every other one that lives, and of none
+// that died; and between two of its seconds, what one plans reaches all.
+constexpr Duration kHeardAnew = Gateways::kSilence + std::chrono::milliseconds(600);
+constexpr Duration kResting = std::chrono::seconds(60);
+constexpr Duration kRunFor = std::chrono::seconds(70);
 
 Duration ms(double value) {
   return Duration(static_cast<int64_t>(value * 1e6));
@@ -102,6 +106,10 @@ Outcome World::run() {
     after(between(500, 1e-6 * static_cast<double>(kFaultsFor.count())), [this] { any_fault(); });
   after(kFaultsFor, [this] { heal(); });
   after(kAskedFor, [this] { stop_asking(); });
+  after(kFaultsFor + kHeardAnew, [this] { every(ms(1000), [this] { check_one_table(); }); });
+  after(kResting, [this] {
+    for (const auto& gateway : gateways_) resting_.push_back(gateway->router().table());
+  });
   connect_streams();
   ask();
   while (out_.breach.empty() && events_.top().at < begin + kRunFor) {
@@ -264,7 +272,10 @@ void World::gossip() {
         options_.affinity.peer_ledger ? router.take_ledger(all) : std::vector<PeerLoad>();
     for (size_t to = 0; to < gateways_.size(); ++to) {
       if (to == g || apart_.contains(std::minmax(g, to)) || chance(loss_)) continue;
-      after(between(0.1, faulty_ ? late_ms_ / 4 : 5), [this, g, to, placements, ledger] {
+      const GatewayNews news = router.news();
+      const bool lacks = router.lacks_table(gateways_[to]->router().news().name);
+      const auto arrives = [this, g, to, placements, ledger, news,
+                            table = lacks ? router.table_message() : std::string()] {
         Router& other = gateways_[to]->router();
         const auto decoded = decode_placements(placements, other.view());
         if (!decoded.ok()) {
@@ -273,7 +284,11 @@ void World::gossip() {
         }
         other.adopt_placements(*decoded);
         if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
-      });
+        gateways_[to]->heard(news, table, now_);
+      };
+      const double late = faulty_ ? late_ms_ / 4 : 5;
+      after(between(0.1, late), arrives);
+      if (faulty_ && chance(0.05)) after(between(0.1, late), arrives);
     }
   }
 }

@@ -8,7 +8,7 @@
 // It runs gateway/route itself (Router, planner, gossip, residency feeds, health). What must hold at every
 // moment is checked in gateway.h; at the end the faults stop, and what must come true again is checked here:
 // everybody knows who lives, what is said to be resident is what the workers hold, nothing is booked any
-// more, and the tables stand still.
+// more, and all gateways have one and the same table, which stands still.
 
 #include <cstdint>
 #include <functional>
@@ -89,6 +89,7 @@ class World {
   void kill(NodeIndex node);
   void add_worker();
   void heal();
+  void check_one_table();
   void check_converged();
   void check_residency(size_t gateway);
   std::string differs(const FaultGateway& gateway, NodeIndex node) const;
@@ -117,7 +118,8 @@ class World {
   std::set<std::pair<size_t, size_t>> apart_;  // gateways that do not hear each other
   std::unique_ptr<SetLoadMerger> merger_;
   SetLoads loads_;
-  std::vector<uint64_t> loads_seen_;  // epoch, by gateway
+  std::vector<uint64_t> loads_seen_;                      // epoch, by gateway
+  std::vector<std::shared_ptr<const SetTable>> resting_;  // by gateway, late in the run
   bool asking_ = true;
   Outcome out_;
 };

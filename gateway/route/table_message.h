@@ -1,0 +1,23 @@
+#pragma once
+
+// How gateways hand each other the table (gateways.h): all of a plan, so that whoever has it can go on with
+// it. A set takes some 50 bytes; it is sent to a gateway that lacks it, not again and again.
+
+#include <string>
+#include <string_view>
+
+#include "common/core/status.h"
+#include "gateway/route/gateways.h"
+#include "gateway/route/planner.h"
+
+namespace troupe::route {
+
+std::string encode_plan(const Plan& plan, const ClusterView& view);
+// Homes on nodes that `view` does not know are left out, and the plan is partial. The error names the field.
+StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view);
+
+// Without the name, which the message's envelope bears.
+std::string encode_news(const GatewayNews& news);
+StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message);
+
+}  // namespace troupe::route
