@@ -130,11 +130,17 @@ Admin::Page Admin::drain_worker(std::string_view id) {
 }
 
 Admin::Page Admin::gossip(const HttpRequest& request) {
-  const Status taken = parts_.gossip.receive(request.header(kGossipSenderHeader), request.body);
-  if (taken.ok()) return {};
-  if (taken.code() == absl::StatusCode::kResourceExhausted)
-    return failed(ApiError::unavailable(to_std(taken.message())));
-  return failed(ApiError::bad_field("", to_std(taken.message())));
+  auto answer = parts_.gossip.receive(request.header(kGossipSenderHeader), request.body);
+  if (answer.ok()) {
+    Page page;
+    page.content_type = "application/octet-stream";
+    page.body = *std::move(answer);
+    return page;
+  }
+  const std::string_view why = to_std(answer.status().message());
+  if (answer.status().code() == absl::StatusCode::kResourceExhausted)
+    return failed(ApiError::unavailable(why));
+  return failed(ApiError::bad_field("", why));
 }
 
 Admin::Page Admin::explain(const HttpRequest& request) {
@@ -159,6 +165,10 @@ std::string Admin::table_json() const {
   }
   bj::object out;
   out["epoch"] = table.epoch();
+  // With several gateways: of the same epoch and planner is the same table. A copy is other than the common
+  // one while this gateway knows homes in it to be gone.
+  out["planner"] = table.version().planner.hex();
+  out["planned_here"] = parts_.router.plans_table();
   out["view_epoch"] = parts_.router.view().epoch();
   out["sets"] = std::move(sets);
   return to_json(out);

@@ -209,8 +209,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
                                                   "set=-;node=-;branch=-;attempt=0;expect=0;epoch=0");
   config.metrics_server.host = s.metrics_host.empty() ? s.host : s.metrics_host;
   config.metrics_server.port = static_cast<uint16_t>(s.metrics_port);
-  config.metrics_server.body_bytes_max =
-      config.main_server.body_bytes_max;  // /admin/explain takes whole bodies
+  // /admin/explain takes whole bodies, and other gateways send theirs.
+  config.metrics_server.body_bytes_max = std::max(config.main_server.body_bytes_max, kGossipBytesMax);
   config.metrics_server.connections_max = 256;
 
   config.fleet.client.connect_timeout = std::chrono::milliseconds(s.upstream.connect_timeout_ms);

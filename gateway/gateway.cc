@@ -8,9 +8,10 @@ namespace troupe {
 
 namespace {
 
-// By which other gateways tell this one's life from all others.
-Hash128 life_name(uint64_t seed) {
-  return chain_hash(Hash128{seed, 0}, std::string_view("gateway"));
+// Other gateways tell this one's life from all others by its name.
+route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
+  options.name = chain_hash(Hash128{seed, 0}, std::string_view("gateway"));
+  return options;
 }
 
 }  // namespace
@@ -25,11 +26,11 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       grace_(config.grace),
       plan_tick_(config.router.planner.tick),
       instruments_(metrics_),
-      router_(config.router, seed),
+      router_(named(config.router, seed), seed),
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
-      gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}, life_name(seed)),
+      gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, clock, log}, seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_}),
       main_server_(
@@ -82,8 +83,8 @@ void Gateway::plan() {
     route::SetLoads loads = fleet_.take_set_loads(now);
     if (loads.sets.empty() && planned_at_ == TimePoint{}) return;  // the first sets are planned for at once
     planned_at_ = now;
-    // Which homes a set has depends on where it was before, too: another gateway's table may differ, so this
-    // one is no common source that a young gateway might believe before its own knowledge.
+    // Where sets are by cost, the table does not tell: placements that a young gateway hears of from others
+    // are to count before it.
     loads.epoch = 0;
     router_.plan(now, std::move(loads));
   }

@@ -1,10 +1,12 @@
 #include "gateway/upstream/gossip.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/timer.h"
+#include "gateway/route/table_message.h"
 
 namespace troupe {
 
@@ -14,12 +16,39 @@ using route::Placement;
 
 namespace {
 
+constexpr size_t kTableBytesMax = kGossipBytesMax / 8 * 7;
+constexpr size_t kNameDigits = 32;
+
+// The parts of a message.
+enum Part : size_t { kPlacements, kLedger, kNews, kTable, kPartCount };
+using Framed = std::array<std::string_view, kPartCount>;
+
 // Little-endian on every machine this is built for (x86-64 and AArch64).
-std::string frame(const std::string& placements, const std::string& ledger) {
-  const auto length = static_cast<uint32_t>(placements.size());
-  std::string message(sizeof length, '\0');
-  std::memcpy(message.data(), &length, sizeof length);
-  return message + placements + ledger;
+std::string frame(const Framed& parts) {
+  std::string message;
+  for (const std::string_view part : parts) {
+    const auto length = static_cast<uint32_t>(part.size());
+    char bytes[sizeof length];
+    std::memcpy(bytes, &length, sizeof length);
+    message.append(bytes, sizeof length);
+    message += part;
+  }
+  return message;
+}
+
+StatusOr<Framed> unframe(std::string_view message) {
+  Framed parts;
+  for (std::string_view& part : parts) {
+    uint32_t length = 0;
+    if (message.size() < sizeof length) return invalid_argument("gossip: the message is cut off");
+    std::memcpy(&length, message.data(), sizeof length);
+    message.remove_prefix(sizeof length);
+    if (length > message.size()) return invalid_argument("gossip: the message is cut off");
+    part = message.substr(0, length);
+    message.remove_prefix(length);
+  }
+  if (!message.empty()) return invalid_argument("gossip: more bytes than the message has parts");
+  return parts;
 }
 
 }  // namespace
@@ -35,16 +64,20 @@ struct Gossip::Peer {
   bool told = false;  // whether it answers is in the log
   std::vector<Placement> placements;
   absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
+  Hash128 name;         // as it answered last
+  TimePoint sent_at{};  // the last message
+  route::TableVersion table_sent;
+  TimePoint table_sent_at{};
   Duration pause{};  // after a failure; zero: it answers
 };
 
-Gossip::Gossip(const GossipOptions& options, const Parts& parts, Hash128 name)
+Gossip::Gossip(const GossipOptions& options, const Parts& parts)
     : options_(options),
       executor_(parts.executor),
       router_(parts.router),
       clock_(parts.clock),
       log_(parts.log),
-      name_(name),
+      name_(parts.router.options().name),
       sent_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
                                   "Placements told between gateways.", {{"direction", "sent"}})),
       received_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
@@ -104,7 +137,9 @@ Task<void> Gossip::tell(Peer& peer) {
     peer.timer.expires_after(std::max(options_.interval, peer.pause));
     co_await peer.timer.async_wait(use_task);
     const bool probing = peer.pause > Duration::zero() || !peer.told;
-    if (peer.placements.empty() && peer.ledger.empty() && !probing) continue;
+    const TimePoint now = clock_.now();
+    const bool due = now >= peer.sent_at + options_.refresh || lacks_table(peer, now);
+    if (peer.placements.empty() && peer.ledger.empty() && !probing && !due) continue;
     const bool answered = co_await send(peer);
     const bool was_up = peer.pause == Duration::zero();
     if (!peer.told || answered != was_up) {
@@ -118,16 +153,40 @@ Task<void> Gossip::tell(Peer& peer) {
   }
 }
 
-// True: the peer took it. What it did not take is gone.
-Task<bool> Gossip::send(Peer& peer) {
+// By its last answer; but what was sent is not sent again before it had the time to say so.
+bool Gossip::lacks_table(const Peer& peer, TimePoint now) const {
+  if (!router_.lacks_table(peer.name)) return false;
+  return peer.table_sent != router_.table_version() || now >= peer.table_sent_at + options_.refresh;
+}
+
+// All that waits for it, which waits no more.
+std::string Gossip::message_for(Peer& peer, TimePoint now) {
   std::vector<PeerLoad> loads;
   loads.reserve(peer.ledger.size());
   for (const auto& [node, load] : peer.ledger) loads.push_back(load);
-  const std::string body = frame(route::encode_placements(peer.placements, router_.view()),
-                                 route::encode_ledger(loads, router_.view()));
-  const auto count = static_cast<double>(peer.placements.size());
+  const std::string placements = route::encode_placements(peer.placements, router_.view());
+  const std::string ledger = route::encode_ledger(loads, router_.view());
+  const std::string news = route::encode_news(router_.news());
   peer.placements.clear();
   peer.ledger.clear();
+  peer.sent_at = now;
+  Framed parts{placements, ledger, news, {}};
+  if (lacks_table(peer, now)) {
+    peer.table_sent = router_.table_version();
+    peer.table_sent_at = now;
+    parts[kTable] = router_.table_message();
+    if (parts[kTable].size() > kTableBytesMax) {
+      log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", parts[kTable].size()}});
+      parts[kTable] = {};
+    }
+  }
+  return frame(parts);
+}
+
+// True: the peer took it. What it did not take is gone.
+Task<bool> Gossip::send(Peer& peer) {
+  const auto count = static_cast<double>(peer.placements.size());
+  const std::string body = message_for(peer, clock_.now());
   ClientRequest request;
   request.method = "POST";
   request.target = kGossipPath;
@@ -141,34 +200,45 @@ Task<bool> Gossip::send(Peer& peer) {
     constexpr size_t kAnswerBytesMax = 64u << 10;
     const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
     taken = read.ok() && (*answer)->status() == 200;
+    if (taken) hear_answer(peer, *read);
   }
   (taken ? sent_ : dropped_).Increment(count);
   co_return taken;
 }
 
-Status Gossip::receive(std::string_view sender, std::string_view message) {
+// Who answers something else is no gateway of ours, and is told all the same what it takes.
+void Gossip::hear_answer(Peer& peer, std::string_view answer) {
+  const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
+  if (!name) return;
+  const auto news = route::decode_news(*name, answer.substr(kNameDigits));
+  if (!news.ok()) return;
+  peer.name = *name;
+  router_.heard(*news, clock_.now());
+}
+
+StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view message) {
   const auto name = Hash128::from_hex(sender);
   if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
-  if (*name == name_) return absl::OkStatus();  // ourselves, in our own list of peers
-  uint32_t length = 0;
-  if (message.size() < sizeof length) return invalid_argument("gossip: the message is cut off");
-  std::memcpy(&length, message.data(), sizeof length);
-  message.remove_prefix(sizeof length);
-  if (length > message.size()) return invalid_argument("gossip: the message is cut off");
+  const auto answer = [this] { return name_.hex() + route::encode_news(router_.news()); };
+  if (*name == name_) return answer();  // ourselves, in our own list of peers
+  TROUPE_ASSIGN_OR_RETURN(const Framed parts, unframe(message));
   TROUPE_ASSIGN_OR_RETURN(const std::vector<Placement> placements,
-                          route::decode_placements(message.substr(0, length), router_.view()));
+                          route::decode_placements(parts[kPlacements], router_.view()));
   TROUPE_ASSIGN_OR_RETURN(const std::vector<PeerLoad> ledger,
-                          route::decode_ledger(message.substr(length), router_.view()));
-  router_.adopt_placements(placements);
-  received_.Increment(static_cast<double>(placements.size()));
+                          route::decode_ledger(parts[kLedger], router_.view()));
+  TROUPE_ASSIGN_OR_RETURN(const route::GatewayNews news, route::decode_news(*name, parts[kNews]));
   if (senders_.size() >= options_.senders_max && !senders_.contains(to_absl(sender))) {
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
   }
+  if (!parts[kTable].empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(parts[kTable]));
+  router_.heard(news, clock_.now());
+  router_.adopt_placements(placements);
+  received_.Increment(static_cast<double>(placements.size()));
   const auto [known, added] = senders_.try_emplace(std::string(sender));
   if (added) known->second.number = sender_count_++;
   known->second.heard_at = clock_.now();
   if (options_.ledger) router_.adopt_ledger(known->second.number, ledger);
-  return absl::OkStatus();
+  return answer();
 }
 
 void Gossip::forget_silent(TimePoint now) {

@@ -1,12 +1,15 @@
 #pragma once
 
 // What gateways of one fleet tell each other, at the metrics port (POST /admin/gossip): placements, from
-// which a gateway knows what the others' requests left on nodes that do not tell themselves, and, where asked
-// for, their ledgers of what they have in flight. Values, sent when they change and again every second, so a
-// lost message heals; it costs a hit, never correctness. A peer that does not answer is asked ever more
-// seldom, and what waits for it is dropped; one that is silent is forgotten with its ledger.
+// which a gateway knows what the others' requests left on nodes that do not tell themselves; the table, which
+// one of them plans for all (route/gateways.h); and, where asked for, their ledgers of what they have in
+// flight. Values, sent when they change and again every second, so a lost message heals; it costs a hit,
+// never correctness. A peer that does not answer is asked ever more seldom, and what waits for it is dropped;
+// one that is silent is forgotten with its ledger.
 //
-//   message: 4 bytes, length of the placements; placements; ledger       (route/gossip.h)
+//   message: placements; ledger; news; the table, to whom lacks it, else empty      each after its length, 4
+//   bytes answer:  name, 32 hex digits; news                            (route/gossip.h,
+//   route/table_message.h)
 //
 // All calls on the io_context's thread.
 
@@ -41,6 +44,8 @@ struct GossipOptions {
   size_t placements_max = 8192;  // waiting for a peer; the oldest are dropped
   size_t senders_max = 1024;
 };
+// A message is no longer: an eighth for what is placed and in flight, the rest for the table.
+inline constexpr size_t kGossipBytesMax = 16u << 20;
 
 class Gossip {
  public:
@@ -51,8 +56,7 @@ class Gossip {
     const Clock& clock;
     const Logger& log;
   };
-  // `name` tells this gateway's life from all others.
-  Gossip(const GossipOptions& options, const Parts& parts, Hash128 name);
+  Gossip(const GossipOptions& options, const Parts& parts);
   ~Gossip();
   Gossip(const Gossip&) = delete;
   Gossip& operator=(const Gossip&) = delete;
@@ -60,8 +64,8 @@ class Gossip {
   // Endless tasks in `group`: cancel the group to stop them. None without peers.
   void start(TaskGroup& group);
 
-  // What a peer sent. The error says what is malformed.
-  Status receive(std::string_view sender, std::string_view message);
+  // What a peer sent. The answer to it, or an error that says what is malformed.
+  StatusOr<std::string> receive(std::string_view sender, std::string_view message);
 
  private:
   struct Peer;
@@ -72,6 +76,9 @@ class Gossip {
   Task<void> collect();
   Task<void> tell(Peer& peer);
   Task<bool> send(Peer& peer);
+  std::string message_for(Peer& peer, TimePoint now);
+  bool lacks_table(const Peer& peer, TimePoint now) const;
+  void hear_answer(Peer& peer, std::string_view answer);
   void take(TimePoint now);
   void forget_silent(TimePoint now);
 
@@ -80,7 +87,7 @@ class Gossip {
   route::Router& router_;
   const Clock& clock_;
   const Logger& log_;
-  const Hash128 name_;
+  const Hash128 name_;  // of this life, that the router has
   Counter& sent_;
   Counter& received_;
   Counter& dropped_;

@@ -8,6 +8,7 @@
 
 #include "common/core/api.h"
 #include "gateway/route/prefix_key.h"
+#include "gateway/route/table_message.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace troupe::gateway_test {
@@ -21,6 +22,16 @@ Task<void> never_answer(StubWorker&, Exchange& exchange) {
 
 std::string persona_body(int index) {
   return chat_body(std::string(1600, static_cast<char>('a' + index)), "Who are you?");
+}
+
+std::string framed(const std::vector<std::string>& parts) {
+  std::string message;
+  for (const std::string& part : parts) {
+    const auto length = static_cast<uint32_t>(part.size());
+    message.append(reinterpret_cast<const char*>(&length), sizeof length);
+    message += part;
+  }
+  return message;
 }
 
 class GossipTest : public ::testing::Test {
@@ -44,7 +55,9 @@ class GossipTest : public ::testing::Test {
     config.gossip.refresh = 20ms;
     config.gossip.retry_max = 50ms;
     config.gossip.forget_after = 200ms;
-    return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config, own.port);
+    config.router.planner.tick = 100ms;
+    return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config,
+                                         own.port + (uint64_t{++lives_} << 16));
   }
   bool knows(TestGateway& gateway, int persona, route::NodeIndex node) {
     const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
@@ -58,6 +71,7 @@ class GossipTest : public ::testing::Test {
   route::NodeIndex index_of(const std::string& id) const { return id == a_.id() ? 0 : 1; }
 
   Loop loop_;
+  uint32_t lives_ = 0;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
                  nobody_ = dead_endpoint(loop_);
@@ -104,20 +118,76 @@ TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
   EXPECT_TRUE(loop_.eventually([&] { return in_flight_elsewhere() == 0; }));
 }
 
+TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
+  loop_.call([&] {
+    a_.load_status = b_.load_status = 200;
+    a_.load.epoch = b_.load.epoch = "first";
+    a_.load.ready = b_.load.ready = true;
+  });
+  const auto set_up = [&](int work) {
+    loop_.call([&] {
+      a_.load.sets.clear();
+      for (int persona = 0; persona < kPersonas; ++persona) {
+        const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+        a_.load.sets.push_back({set, 1000 * (persona == 0 ? work : 1), 400});
+      }
+    });
+  };
+  set_up(1);
+  auto one = start(first_, {second_});
+  auto two = start(second_, {first_});
+  const auto version = [](const TestGateway& gateway) { return gateway.gateway->router().table_version(); };
+  const auto same = [&](uint64_t epoch) {
+    const auto agree = [&] {
+      return version(*one).epoch >= epoch && version(*one) == version(*two) &&
+             one->gateway->router().table()->sets() == two->gateway->router().table()->sets();
+    };
+    return loop_.eventually(agree, 20s);
+  };
+  ASSERT_TRUE(same(1));
+  EXPECT_EQ(loop_.call([&] { return one->gateway->router().table()->sets().size(); }), size_t{kPersonas});
+  const std::string planner = loop_.call([&] { return version(*two).planner.hex(); });
+  EXPECT_NE(one->admin("/admin/table").body.find(planner), std::string::npos);
+  const auto one_plans = [&] {
+    return one->gateway->router().plans_table() != two->gateway->router().plans_table();
+  };
+  EXPECT_TRUE(loop_.eventually(one_plans));
+  // The planner restarts, as a gateway of another name, and finds the table again.
+  const bool first_planned = loop_.call([&] { return one->gateway->router().plans_table(); });
+  auto& gone = first_planned ? one : two;
+  gone.reset();
+  gone = start(first_planned ? first_ : second_, {first_planned ? second_ : first_});
+  ASSERT_TRUE(same(1));
+  const uint64_t before = loop_.call([&] { return version(*one).epoch; });
+  set_up(500);
+  EXPECT_TRUE(same(before + 1));
+  EXPECT_TRUE(loop_.eventually(one_plans));
+}
+
 TEST_F(GossipTest, WhatIsMalformedIsRefused) {
   const auto one = start(first_, {});
   const std::string sender = "x-troupe-gateway: " + std::string(32, 'a') + "\r\n";
   const auto send = [&](const std::string& body, const std::string& headers) {
     return one->admin_send("POST", "/admin/gossip", body, headers).status;
   };
-  const std::string empty_message = std::string("\x04\0\0\0", 4) + "TPG1" + "TPL1";
+  const std::string news = route::encode_news({});
+  const std::string empty_message = framed({"TPG1", "TPL1", news, ""});
   EXPECT_EQ(send(empty_message, sender), 200);
   EXPECT_EQ(send(empty_message, ""), 400);
   EXPECT_EQ(send(empty_message, "x-troupe-gateway: somebody\r\n"), 400);
   EXPECT_EQ(send("", sender), 400);
-  EXPECT_EQ(send(std::string("\xff\xff\xff\xff", 4) + "TPG1TPL1", sender), 400);
-  EXPECT_EQ(send(std::string("\x04\0\0\0", 4) + "TPG1", sender), 400);
-  EXPECT_EQ(send(std::string("\x05\0\0\0", 4) + "TPG1xTPL1", sender), 400);
+  EXPECT_EQ(send(std::string("\xff\xff\xff\xff", 4) + empty_message.substr(4), sender), 400);
+  EXPECT_EQ(send(empty_message + "x", sender), 400);
+  for (size_t cut = 0; cut < empty_message.size(); cut += 5)
+    EXPECT_EQ(send(empty_message.substr(0, cut), sender), 400) << cut;
+  EXPECT_EQ(send(framed({"TPG1x", "TPL1", news, ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1x", news, ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", news + "x", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "TPT1"}), sender), 400);
+  const Answer refused = one->admin_send(
+      "POST", "/admin/gossip", framed({"TPG1", "TPL1", news, "TPT1" + std::string(60, '\0')}), sender);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("table.epoch"), std::string::npos) << refused.body;
   EXPECT_EQ(one->admin("/admin/gossip").status, 405);
 }
 
