@@ -20,7 +20,8 @@
 inline constexpr int64_t kSoftmaxSteps = 64;  // of softmax_row(), see Ahead
 // Scores of one row's `visible` keys become softmax weights relative to the running maximum of its record;
 // the record's sums are rescaled where the maximum grew.
-inline void softmax_row(const AttentionScratch& s, float* record, int64_t row, int64_t visible) {
+inline void softmax_row(const AttentionScratch& s, float* record, int64_t row, int64_t visible,
+                        Ahead& ahead) {
   float* scores = s.scores + row * kAttentionTileKeys;
   const float before = record[0];
   const float in_tile = mask_scores(scores, visible);
@@ -31,6 +32,7 @@ inline void softmax_row(const AttentionScratch& s, float* record, int64_t row, i
     const Vec weight = exp(sub(load(scores + j), shift));
     store(scores + j, weight);
     total = add(total, weight);
+    ahead.pace(kSoftmaxSteps * kLanes / kAttentionTileKeys);
   }
   if (now != before) {
     alignas(64) float lanes[kLanes];
@@ -47,7 +49,7 @@ inline void softmax_row(const AttentionScratch& s, float* record, int64_t row, i
 // The values of a tile as they lie in memory, or in float32 as convert_rows left them where C is not whole
 // vectors.
 template <typename T>
-struct Values {
+struct ValueRows {
   const char* const* rows;
   int64_t visible;
   Ahead& ahead;
@@ -56,9 +58,9 @@ struct Values {
 // sums[i] += Σ_j weight[i][j] · v[j] for kRows rows that see the same keys, kVectors vectors of C from
 // `column` on, j ascending. `records` and `weights` are the first row's.
 template <int kRows, int kVectors, typename T>
-requires(kVectors == 1 || kVectors % 2 == 0) inline void add_values(const AttentionScratch& s, int64_t row,
-                                                                    float* records, const Values<T>& values,
-                                                                    int64_t column) {
+requires(kVectors == 1 ||
+         kVectors % 2 == 0) inline void add_values(const AttentionScratch& s, int64_t row, float* records,
+                                                   const ValueRows<T>& values, int64_t column) {
   constexpr bool kInTwos = kVectors % 2 == 0;
   Vec sums[kRows][kVectors];
   float* out = records + row * s.record + kRecordHead + column;
@@ -98,7 +100,7 @@ requires(kVectors == 1 || kVectors % 2 == 0) inline void add_values(const Attent
 
 template <int kRows, typename T>
 inline void add_values_of_rows(const AttentionScratch& s, int64_t row, float* records,
-                               const Values<T>& values) {
+                               const ValueRows<T>& values) {
   constexpr int kWide = kRows <= 4 ? 4 : 2;  // what the registers hold
   int64_t column = 0;
   for (; column + kWide * kLanes <= s.width; column += kWide * kLanes)
@@ -111,11 +113,6 @@ inline void add_values_of_rows(const AttentionScratch& s, int64_t row, float* re
 // Rows that see the same keys are taken together: they share the loads of the values, and their chains of
 // additions overlap.
 inline constexpr int64_t kTogetherMax = kLanes == 16 ? 8 : 2;
-// Of the values of a tile that all rows see alike, see Ahead.
-inline int64_t value_steps(const AttentionScratch& s, int64_t rows) {
-  const int64_t groups = (rows + kTogetherMax - 1) / kTogetherMax;
-  return kAttentionTileKeys * s.width / kLanes * (rows + groups) / 2;
-}
 template <typename T>
 inline void weigh_values(const AttentionTile& t, const AttentionScratch& s, float* records, int64_t first,
                          const char* const* value_rows, Ahead& ahead) {
@@ -127,7 +124,7 @@ inline void weigh_values(const AttentionTile& t, const AttentionScratch& s, floa
            visible_to(t, row + together, first) == visible) {
       ++together;
     }
-    const Values<T> values{value_rows, visible, ahead};
+    const ValueRows<T> values{value_rows, visible, ahead};
     if (visible > 0) {
       if (together == 8) add_values_of_rows<8>(s, row, records, values);
       if (together == 7) add_values_of_rows<7>(s, row, records, values);
@@ -142,8 +139,30 @@ inline void weigh_values(const AttentionTile& t, const AttentionScratch& s, floa
   }
 }
 
+// Adds a tile's values, weighted by s.scores, to the records of the rows that see it. One way of several; see
+// tile_values_amx.h.
+template <typename T>
+struct VectorValues {
+  // Of add(), see Ahead.
+  static int64_t steps(const AttentionTile& t, const AttentionScratch& s) {
+    const int64_t rows = t.queries * t.group;
+    const int64_t groups = (rows + kTogetherMax - 1) / kTogetherMax;
+    return kAttentionTileKeys * s.width / kLanes * (rows + groups) / 2;
+  }
+  static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows& here,
+                  int64_t first, Ahead& ahead) {
+    if (s.width == t.head_dim) return weigh_values<T>(t, s, records, first, here.values, ahead);
+    convert_rows<T>(here.values, s.keys, t, here.count, ahead);  // the keys have been used
+    const char* converted[kAttentionTileKeys];
+    for (int64_t j = 0; j < here.count; ++j) {
+      converted[j] = reinterpret_cast<const char*>(s.keys + j * s.width);
+    }
+    weigh_values<float>(t, s, records, first, converted, ahead);
+  }
+};
+
 // All rows against the keys [begin, end) of one chunk, into `records`.
-template <typename T, typename Scores>
+template <typename T, typename Scores, typename Values>
 inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, float* records, int64_t begin,
                          int64_t end) {
   const int64_t rows = t.queries * t.group;
@@ -152,9 +171,8 @@ inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, floa
     __builtin_memset(record, 0, static_cast<size_t>(s.record) * sizeof(float));
     record[0] = -__builtin_inff();
   }
-  const bool converted = s.width != t.head_dim;
   const int64_t last_count = t.first_count + t.queries - 1;
-  const char* converted_rows[kAttentionTileKeys];
+  const int64_t steps = Scores::steps(t, s) + rows * kSoftmaxSteps + Values::steps(t, s);
   TileRows tiles[2];  // the one in work and the next
   find_rows(t, begin, end, tiles[0]);
   int in_work = 0;
@@ -163,24 +181,14 @@ inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, floa
     TileRows& next = tiles[in_work ^ 1];
     next.count = 0;  // it may be the next chunk's
     if (first + kAttentionTileKeys < last_count) find_rows(t, first + kAttentionTileKeys, last_count, next);
-    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    Ahead ahead(next, t.head_dim * kSize, Scores::steps(t, s) + rows * kSoftmaxSteps + value_steps(s, rows));
+    Ahead ahead(next, t.head_dim * static_cast<int64_t>(sizeof(T)), steps);
     Scores::score(t, s, here, first, ahead);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t visible = visible_to(t, row, first);
       if (t.slopes != nullptr) add_distances(t, s, row, first);
-      if (visible > 0) softmax_row(s, records + row * s.record, row, visible);
-      ahead.pace(kSoftmaxSteps);
+      if (visible > 0) softmax_row(s, records + row * s.record, row, visible, ahead);
     }
-    if (converted) {  // the keys have been used
-      convert_rows<T>(here.values, s.keys, t, here.count, ahead);
-      for (int64_t j = 0; j < here.count; ++j) {
-        converted_rows[j] = reinterpret_cast<const char*>(s.keys + j * s.width);
-      }
-      weigh_values<float>(t, s, records, first, converted_rows, ahead);
-    } else {
-      weigh_values<T>(t, s, records, first, here.values, ahead);
-    }
+    Values::add(t, s, records, here, first, ahead);
     ahead.ask_rest();
   }
 }
@@ -226,7 +234,7 @@ inline void store_rows(const AttentionTile& t, const AttentionScratch& s, const 
   for (int64_t row = 0; row < t.queries * t.group; ++row) store_row<T>(t, s, row, records + row * s.record);
 }
 
-template <typename T, typename Scores>
+template <typename T, typename Scores, typename Values = VectorValues<T>>
 inline void attention_as(const AttentionTile& t) {
   const AttentionScratch s(t);
   const int64_t rows = t.queries * t.group;
@@ -236,10 +244,10 @@ inline void attention_as(const AttentionTile& t) {
     const int64_t begin = c * kAttentionChunkKeys;
     const int64_t end = begin + kAttentionChunkKeys < last_count ? begin + kAttentionChunkKeys : last_count;
     if (t.records != nullptr) {
-      attend_chunk<T, Scores>(t, s, t.records + (c - t.first_chunk) * rows * s.record, begin, end);
+      attend_chunk<T, Scores, Values>(t, s, t.records + (c - t.first_chunk) * rows * s.record, begin, end);
       continue;
     }
-    attend_chunk<T, Scores>(t, s, c == 0 ? s.whole : s.chunk, begin, end);
+    attend_chunk<T, Scores, Values>(t, s, c == 0 ? s.whole : s.chunk, begin, end);
     if (c == 0) continue;
     for (int64_t row = 0; row < rows; ++row) {
       merge_record(s.whole + row * s.record, s.chunk + row * s.record, s.width);

@@ -51,6 +51,7 @@ namespace troupe::cpu::avx512 {
 #endif
 
 #include "kernels/cpu/tile_scores_amx.h"
+#include "kernels/cpu/tile_values_amx.h"
 
 #ifdef __clang__
 #pragma clang attribute pop

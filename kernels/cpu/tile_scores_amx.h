@@ -35,6 +35,9 @@ struct TileScores {
   }
   static void release() { _tile_release(); }
 
+  // Compilers do not see what the tile instructions read and write.
+  static void order_memory() { asm volatile("" : : : "memory"); }
+
   static void load_queries(const AttentionTile& t, const AttentionScratch& s) {
     const int64_t rows = t.queries * t.group;
     float* out = s.q;
@@ -78,8 +81,7 @@ struct TileScores {
       }
       order_memory();
       for (int64_t g = 0; g < count; ++g) {
-        store_scores(t, dots[g], last - row + 1, s.scores + row * kAttentionTileKeys + g * kSide);
-        ahead.pace(kStoreSteps);
+        store_scores(t, dots[g], last - row + 1, s.scores + row * kAttentionTileKeys + g * kSide, ahead);
       }
     }
   }
@@ -91,11 +93,6 @@ struct TileScores {
   struct Groups {
     const char* keys[kGroups];  // 16 of them, 2 · C bytes apart
   };
-
-  // Compilers do not see what the tile instructions read and write.
-  static void order_memory() {
-    asm volatile("" : : : "memory");
-  }
 
   static void find_groups(const AttentionTile& t, const AttentionScratch& s, const TileRows& keys,
                           Groups& groups) {
@@ -133,14 +130,16 @@ struct TileScores {
       _tile_loadd(6, queries + b * kBlockFloats, 64);
       _tile_loadd(4, groups.keys[0] + 64 * b, 2 * t.head_dim);
       _tile_dpbf16ps(0, 4, 6);
+      ahead.pace(kProductSteps);
       _tile_loadd(5, groups.keys[1] + 64 * b, 2 * t.head_dim);
       _tile_dpbf16ps(1, 5, 6);
-      ahead.pace(2 * kProductSteps);
+      ahead.pace(kProductSteps);
       _tile_loadd(4, groups.keys[2] + 64 * b, 2 * t.head_dim);
       _tile_dpbf16ps(2, 4, 6);
+      ahead.pace(kProductSteps);
       _tile_loadd(5, groups.keys[3] + 64 * b, 2 * t.head_dim);
       _tile_dpbf16ps(3, 5, 6);
-      ahead.pace(2 * kProductSteps);
+      ahead.pace(kProductSteps);
     }
     _tile_stored(0, dots[0], 64);
     _tile_stored(1, dots[1], 64);
@@ -149,23 +148,19 @@ struct TileScores {
   }
 
   // Scales (16 keys, 16 queries) of scores and stores the first `rows` queries', kAttentionTileKeys apart.
-  static void store_scores(const AttentionTile& t, const float* dots, int64_t rows, float* out) {
+  static void store_scores(const AttentionTile& t, const float* dots, int64_t rows, float* out,
+                           Ahead& ahead) {
     __m512i r[kSide];
 #pragma GCC unroll 16
     for (int i = 0; i < kSide; ++i) r[i] = _mm512_loadu_si512(dots + i * kSide);
+    ahead.pace(kStoreSteps / 2);
     PairScores::transpose(r);
+    ahead.pace(kStoreSteps / 2);
     const __m512 scale = _mm512_set1_ps(t.scale);
     for (int64_t i = 0; i < rows; ++i) {
       _mm512_storeu_ps(out + i * kAttentionTileKeys, _mm512_mul_ps(_mm512_castsi512_ps(r[i]), scale));
     }
   }
 };
-
-inline void attention_tiles(const AttentionTile& t) {
-  if (t.dtype != DType::kBFloat16 || t.head_dim % TileScores::kBlock != 0) return attention_pairs(t);
-  TileScores::configure();
-  attention_as<BFloat16, TileScores>(t);
-  TileScores::release();
-}
 
 }  // namespace troupe::cpu::avx512

@@ -234,6 +234,7 @@ TEST_P(AttentionOf, IsItsFormulaInEveryGeometry) {
                                  {8, 1, 64, 16, 1},
                                  {4, 4, 128, 16, 1},
                                  {14, 2, 64, 16, 1},
+                                 {8, 1, 96, 5, 1},
                                  {2, 1, 8, 4, 3},
                                  {3, 3, 24, 5, 1},
                                  {2, 2, 72, 16, 1},
@@ -288,7 +289,7 @@ TEST_P(AttentionOf, ABrokenSlopeIsNoticed) {
 
 TEST_P(AttentionOf, ChunksAndSingleTokensGiveTheBitsOfTheWholePrompt) {
   for (const Geometry& g : {Geometry{4, 2, 64, 16, 1}, Geometry{14, 2, 128, 16, 1}, Geometry{2, 1, 24, 5, 1},
-                            with_slopes({4, 4, 64, 16, 1})}) {
+                            Geometry{8, 2, 32, 5, 1}, with_slopes({4, 4, 64, 16, 1})}) {
     const int64_t keys = GetParam().name == "ref" || kSanitized ? 40 : 333;
     const Sequence sequence = make_sequence(g, dtype_, keys, 43);
     Memory memory(g, dtype_, keys / g.block_size + 1);
