@@ -227,6 +227,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.residency.enabled = mode == route::Mode::kExact || mode == route::Mode::kStrict;
   config.gossip.interval = std::chrono::milliseconds(s.gossip.interval_ms);
   config.gossip.ledger = s.gossip.ledger;
+  config.gossip.gateways = s.route.gateways;
   config.fleet.set_loads_half_life = config.router.planner.half_life;
   config.fleet.sets_max = config.router.memory.sets_max;
 

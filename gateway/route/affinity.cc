@@ -167,7 +167,7 @@ class AffinityPolicy::Choice {
     c.load = in_.known.loads.cost(means_, node);
     // A worker lets a short prompt pass long ones: who lacks little there waits little.
     c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
-    if (!by_plan_ && options_.gateways > 1 && here.cached <= options_.noise_common_tokens)
+    if (!by_plan_ && in_.known.gateways > 1 && here.cached <= options_.noise_common_tokens)
       c.noise = options_.noise_tokens * random_.unit();
     c.cost = c.miss + c.load.total() + c.noise;
     if (by_plan_ && node == session_home_) c.cost -= options_.plan_home_tokens;

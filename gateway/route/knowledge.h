@@ -41,7 +41,8 @@ struct Knowledge {
   ResidencyIndex shadow;
   SetBook sets;
   TokenRatio ratio;
-  TimePoint started{};  // the first decision
+  int64_t gateways = 1;  // that share the fleet, as far as is known
+  TimePoint started{};   // the first decision
 };
 
 // What is resident of one request, node by node. A few look-ups when made, a binary search a node after.

@@ -30,7 +30,8 @@ StatusOr<Mode> parse_mode(std::string_view name);
 
 struct AffinityOptions {
   Mode mode = Mode::kExact;
-  // Gateways that share the fleet. With one there is no herd to break up, so no noise.
+  // Gateways that share the fleet, until a router is told better. With one there is no herd to break up, so
+  // no noise.
   int64_t gateways = 1;
 
   // What the cost says.

@@ -25,6 +25,7 @@ Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactRes
           ResidencyIndex(options.memory.placements_per_node),
           SetBook(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
           TokenRatio(),
+          affinity.gateways,
           TimePoint()};
 }
 
@@ -273,7 +274,7 @@ void Router::place_chain(const PrefixKey& key, NodeIndex node) {
 }
 
 void Router::tell(const Placement& placement) {
-  if (options_.affinity.gateways <= 1 || options_.affinity.mode == Mode::kPlan) return;
+  if (known_.gateways <= 1 || options_.affinity.mode == Mode::kPlan) return;
   if (outbox_.size() >= options_.memory.outbox_max) {  // nobody fetches it: half goes at once, not one by one
     const size_t half = outbox_.size() / 2 + 1;
     outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<long>(std::min(half, outbox_.size())));

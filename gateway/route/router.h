@@ -109,6 +109,8 @@ class Router {
   }
   void forget_gateway(uint32_t gateway) { known_.loads.forget_peer(gateway); }
 
+  // As many share the fleet, this one included.
+  void set_gateways(int64_t count) { known_.gateways = count; }
   GatewayNews news() const;
   void heard(const GatewayNews& news, TimePoint now);
   bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, table_version()); }

@@ -64,6 +64,7 @@ struct Gossip::Peer {
   bool told = false;  // whether it answers is in the log
   std::vector<Placement> placements;
   absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
+  bool self = false;    // this gateway
   Hash128 name;         // as it answered last
   TimePoint sent_at{};  // the last message
   route::TableVersion table_sent;
@@ -83,7 +84,8 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
       received_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
                                       "Placements told between gateways.", {{"direction", "received"}})),
       dropped_(parts.metrics.counter("troupe_gateway_gossip_dropped_total",
-                                     "Placements not told, because a peer did not answer or was slow.")) {
+                                     "Placements not told, because a peer did not answer or was slow.")),
+      others_(options.peers.size()) {
   for (const Endpoint& endpoint : options.peers) {
     Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
                                     {{"peer", endpoint.authority()}});
@@ -117,6 +119,7 @@ void Gossip::take(TimePoint now) {
   if (all) refreshed_at_ = now;
   if (options_.ledger) ledger = router_.take_ledger(all);
   for (const auto& peer : peers_) {
+    if (peer->self) continue;
     if (peer->pause > Duration::zero()) {
       dropped_.Increment(static_cast<double>(placements.size()));
       continue;
@@ -141,6 +144,10 @@ Task<void> Gossip::tell(Peer& peer) {
     const bool due = now >= peer.sent_at + options_.refresh || lacks_table(peer, now);
     if (peer.placements.empty() && peer.ledger.empty() && !probing && !due) continue;
     const bool answered = co_await send(peer);
+    if (peer.self) {
+      leave_out(peer);
+      co_return;
+    }
     const bool was_up = peer.pause == Duration::zero();
     if (!peer.told || answered != was_up) {
       log_.write(answered ? LogLevel::kInfo : LogLevel::kWarn, "gossip_peer",
@@ -209,11 +216,24 @@ Task<bool> Gossip::send(Peer& peer) {
 // Who answers something else is no gateway of ours, and is told all the same what it takes.
 void Gossip::hear_answer(Peer& peer, std::string_view answer) {
   const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
-  if (!name) return;
+  peer.self = name == name_;
+  if (!name || peer.self) return;
   const auto news = route::decode_news(*name, answer.substr(kNameDigits));
   if (!news.ok()) return;
   peer.name = *name;
   router_.heard(*news, clock_.now());
+}
+
+// One list of addresses for all gateways names this one, too. It is nobody to tell anything, and no further
+// one that shares the workers.
+void Gossip::leave_out(Peer& peer) {
+  peer.placements.clear();
+  peer.ledger.clear();
+  peer.up.Set(1);
+  others_ -= 1;
+  const int64_t gateways = std::max(options_.gateways, static_cast<int64_t>(others_) + 1);
+  router_.set_gateways(gateways);
+  log_.info("gossip_peer_is_self", {{"peer", peer.url}, {"gateways", gateways}});
 }
 
 StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view message) {

@@ -34,8 +34,11 @@ inline constexpr std::string_view kGossipPath = "/admin/gossip";
 inline constexpr std::string_view kGossipSenderHeader = "x-troupe-gateway";
 
 struct GossipOptions {
-  std::vector<Endpoint> peers;  // the others' metrics ports; this gateway's own among them does no harm
-  bool ledger = false;          // tell and heed what is in flight
+  // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: it
+  // is told by its answer, and left out.
+  std::vector<Endpoint> peers;
+  int64_t gateways = 1;  // share the fleet at least, whoever is told
+  bool ledger = false;   // tell and heed what is in flight
   Duration interval = std::chrono::milliseconds(50);
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration timeout = std::chrono::milliseconds(500);
@@ -79,6 +82,7 @@ class Gossip {
   std::string message_for(Peer& peer, TimePoint now);
   bool lacks_table(const Peer& peer, TimePoint now) const;
   void hear_answer(Peer& peer, std::string_view answer);
+  void leave_out(Peer& peer);
   void take(TimePoint now);
   void forget_silent(TimePoint now);
 
@@ -92,6 +96,7 @@ class Gossip {
   Counter& received_;
   Counter& dropped_;
   std::vector<std::unique_ptr<Peer>> peers_;
+  size_t others_;  // of the peers, that are not this gateway
   TimePoint refreshed_at_{};
   absl::flat_hash_map<std::string, Sender> senders_;
   uint32_t sender_count_ = 0;

@@ -45,7 +45,7 @@ class GossipTest : public ::testing::Test {
     config.metrics_server.port = own.port;
     config.residency.enabled = false;
     config.router.affinity.mode = route::Mode::kGossip;
-    config.router.affinity.gateways = 2;
+    config.router.affinity.gateways = static_cast<int64_t>(peers.size()) + 1;
     config.router.affinity.hot_factor = 0;  // else so few requests make every persona a hot one
     config.router.affinity.noise_tokens = 0;
     config.router.affinity.peer_ledger = ledger;
@@ -91,6 +91,15 @@ TEST_F(GossipTest, OneGatewaysPlacementsGuideTheOther) {
   }
   EXPECT_GE(one->metric("troupe_gateway_gossip_placements_total{direction=\"received\"}"), kPersonas / 2);
   EXPECT_TRUE(answers(*one, nobody_, 0));
+}
+
+TEST_F(GossipTest, OneselfInTheListIsNotOneGatewayMore) {
+  const auto gateways = [&](TestGateway& gateway) { return gateway.gateway->router().known().gateways; };
+  const auto one = start(first_, {first_, second_, nobody_}), two = start(second_, {second_});
+  EXPECT_TRUE(loop_.eventually([&] { return gateways(*one) == 3; })) << "who is down may come back";
+  EXPECT_TRUE(loop_.eventually([&] { return gateways(*two) == 1; }));
+  EXPECT_TRUE(answers(*one, second_));
+  EXPECT_EQ(loop_.call([&] { return gateways(*one); }), 3);
 }
 
 TEST_F(GossipTest, APeerThatComesLaterIsFound) {
