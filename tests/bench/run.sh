@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh [NAME…]: builds release, runs the benches (all by default) and writes tests/bench/RESULTS.md from their results.
-# Names: gateway_vs_nginx, ttft, kernels, sim_speed, policies, engines (beside Transformers, llama.cpp where TROUPE_BENCH_PYTHON has them).
+# Names: gateway_vs_nginx, ttft, kernels, route, sim_speed, policies, engines (beside Transformers, llama.cpp where TROUPE_BENCH_PYTHON has them).
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "$script")/../.."
@@ -15,7 +15,7 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 say "building release"
 step cmake --preset release -DTROUPE_TESTS=ON > /dev/null
 step cmake --build build
-for name in "${@:-gateway_vs_nginx ttft kernels sim_speed policies engines}"; do
+for name in "${@:-gateway_vs_nginx ttft kernels route sim_speed policies engines}"; do
   for bench in $name; do
     [ -f "tests/bench/$bench.py" ] || die "no bench named '$bench'" 2
     say "$bench"
