@@ -27,9 +27,25 @@ struct TileValues {
     return t.head_dim / kBlock * (kAttentionTileKeys * kPairSteps + sides * kProductSteps);
   }
 
-  static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows& here,
+  // The tile's values, two keys' side by side as the products take them.
+  static void prepare(const AttentionTile& t, const AttentionScratch& s, const TileRows& here, Ahead& ahead) {
+    constexpr __mmask32 kUpper = 0xaaaaaaaa;  // the upper halves of 32 bits
+    for (int64_t j = 0; j < kAttentionTileKeys; j += 2) {
+      const char* first = here.values[j];
+      const char* second = here.values[j + 1];
+      float* out = s.keys + j / kBlock * 2 * kRegister + j % kBlock / 2 * kSide;
+      for (int64_t c = 0; c < t.head_dim; c += kBlock, out += kHalves * 2 * kRegister) {
+        const __m512i a = _mm512_loadu_si512(first + 2 * c);
+        const __m512i b = _mm512_loadu_si512(second + 2 * c);
+        _mm512_storeu_si512(out, _mm512_mask_blend_epi16(kUpper, a, _mm512_slli_epi32(b, 16)));
+        _mm512_storeu_si512(out + kRegister, _mm512_mask_blend_epi16(kUpper, _mm512_srli_epi32(a, 16), b));
+      }
+      ahead.pace(2 * kPairSteps * t.head_dim / kBlock);
+    }
+  }
+
+  static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows&,
                   int64_t first, Ahead& ahead) {
-    pair_values(t, s, here, ahead);
     const int64_t rows = t.queries * t.group;
     for (int64_t row = 0; row < rows; row += kSide) {
       const int64_t end = row + kSide < rows ? row + kSide : rows;
@@ -85,24 +101,6 @@ struct TileValues {
       const __m512bh low = _mm512_cvtne2ps_pbh(sub(b, high_b).r, sub(a, high_a).r);
       _mm512_store_si512(out.high[half][row % kSide], (__m512i)high);
       _mm512_store_si512(out.low[half][row % kSide], (__m512i)low);
-    }
-  }
-
-  // The tile's values, two keys' side by side as the products take them.
-  static void pair_values(const AttentionTile& t, const AttentionScratch& s, const TileRows& here,
-                          Ahead& ahead) {
-    constexpr __mmask32 kUpper = 0xaaaaaaaa;  // the upper halves of 32 bits
-    for (int64_t j = 0; j < kAttentionTileKeys; j += 2) {
-      const char* first = here.values[j];
-      const char* second = here.values[j + 1];
-      float* out = s.keys + j / kBlock * 2 * kRegister + j % kBlock / 2 * kSide;
-      for (int64_t c = 0; c < t.head_dim; c += kBlock, out += kHalves * 2 * kRegister) {
-        const __m512i a = _mm512_loadu_si512(first + 2 * c);
-        const __m512i b = _mm512_loadu_si512(second + 2 * c);
-        _mm512_storeu_si512(out, _mm512_mask_blend_epi16(kUpper, a, _mm512_slli_epi32(b, 16)));
-        _mm512_storeu_si512(out + kRegister, _mm512_mask_blend_epi16(kUpper, _mm512_srli_epi32(a, 16), b));
-      }
-      ahead.pace(2 * kPairSteps * t.head_dim / kBlock);
     }
   }
 
