@@ -3,9 +3,10 @@
 // A way to multiply activations by packed weights. All hold the backend's promise: an output element's bits
 // depend on its row of x and its row of the weight, on nothing else.
 //
-// - our own panels: bfloat16 with AVX512-BF16, where they read weights faster than oneDNN's kernels and
-//   multiply as fast; and every type on machines without AVX-512, where oneDNN's rows depend on the batch, as
-//   they do for bfloat16 with AMX.
+// - our own panels: bfloat16 with AVX512-BF16 or AMX, where they read weights faster than oneDNN's kernels
+// and
+//   multiply as fast, or nearly; and every type on machines without AVX-512, where oneDNN's rows depend on
+//   the batch, as they do for bfloat16 with AMX.
 // - oneDNN: float32 with AVX-512.
 // - int8: weights packed as WeightFormat::kInt8, whatever the type of the activations.
 

@@ -50,6 +50,8 @@ namespace troupe::cpu::avx512 {
 #pragma GCC target("amx-tile,amx-bf16")
 #endif
 
+#include "kernels/cpu/tile_amx.h"
+#include "kernels/cpu/tile_panels_amx.h"
 #include "kernels/cpu/tile_scores_amx.h"
 #include "kernels/cpu/tile_values_amx.h"
 
@@ -73,6 +75,7 @@ constexpr VectorOps kBf16Ops = [] {
 constexpr VectorOps kAmxOps = [] {
   VectorOps ops = kBf16Ops;
   ops.attention = avx512::attention_tiles;
+  ops.pair_product = avx512::tile_product;
   return ops;
 }();
 

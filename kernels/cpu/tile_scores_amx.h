@@ -9,34 +9,17 @@
 //
 // A score's operations are its own: rows and keys beside it in the registers change no bit of it.
 //
-// Included by target_avx512.cc, after pair_scores_avx512.h, under a target that adds amx-tile and amx-bf16.
+// Included by target_avx512.cc, after tile_amx.h, under its target.
 // Scratch: s.q holds (rows / 16, C / 32 blocks, 16 pairs, 16 rows) pairs; C is a multiple of 32. s.keys holds
 // the tile's keys where a block's keys are no whole groups of 16.
 
 namespace troupe::cpu::avx512 {
 
 struct TileScores {
-  static constexpr int64_t kSide = 16;  // keys or queries of a register
+  static constexpr int64_t kSide = Tiles::kSide;  // keys or queries of a register
   static constexpr int64_t kGroups = kAttentionTileKeys / kSide;
-  static constexpr int64_t kBlock = 32;                        // elements of a register's row
+  static constexpr int64_t kBlock = Tiles::kDepth;             // elements of a register's row
   static constexpr int64_t kBlockFloats = kSide * kBlock / 2;  // of queries, as s.q holds them
-
-  // The calling thread's tile registers, all of 16 rows of 64 bytes.
-  static void configure() {
-    struct alignas(64) Config {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    };
-    static constexpr Config kConfig;
-    _tile_loadconfig(&kConfig);
-  }
-  static void release() { _tile_release(); }
-
-  // Compilers do not see what the tile instructions read and write.
-  static void order_memory() { asm volatile("" : : : "memory"); }
 
   static void load_queries(const AttentionTile& t, const AttentionScratch& s) {
     const int64_t rows = t.queries * t.group;
@@ -65,7 +48,7 @@ struct TileScores {
                     Ahead& ahead) {
     Groups groups;
     find_groups(t, s, keys, groups);
-    order_memory();
+    Tiles::order_memory();
     const int64_t rows = t.queries * t.group;
     const float* queries = s.q;
     for (int64_t row = 0; row < rows; row += kSide, queries += t.head_dim / kBlock * kBlockFloats) {
@@ -79,7 +62,7 @@ struct TileScores {
       } else {
         for (int64_t g = 0; g < count; ++g) multiply(t, queries, groups.keys[g], dots[g]);
       }
-      order_memory();
+      Tiles::order_memory();
       for (int64_t g = 0; g < count; ++g) {
         store_scores(t, dots[g], last - row + 1, s.scores + row * kAttentionTileKeys + g * kSide, ahead);
       }

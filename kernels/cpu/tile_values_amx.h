@@ -17,8 +17,8 @@
 namespace troupe::cpu::avx512 {
 
 struct TileValues {
-  static constexpr int64_t kSide = TileScores::kSide;
-  static constexpr int64_t kBlock = TileScores::kBlock;  // columns at a time; keys of a weights' register
+  static constexpr int64_t kSide = Tiles::kSide;
+  static constexpr int64_t kBlock = Tiles::kDepth;  // columns at a time; keys of a weights' register
   static constexpr int64_t kHalves = kAttentionTileKeys / kBlock;
   static constexpr int64_t kRegister = kSide * kSide;  // floats
 
@@ -54,9 +54,9 @@ struct TileValues {
       for (int64_t i = row; i < end; ++i) split_weights(t, s, i, first, weights);
       alignas(64) float sums[4][kRegister];  // (16 rows, 16 columns): even and odd by high, then by low
       for (int64_t c = 0; c < t.head_dim; c += kBlock) {
-        TileScores::order_memory();
+        Tiles::order_memory();
         multiply(weights, s.keys + c / kBlock * kHalves * 2 * kRegister, sums);
-        TileScores::order_memory();
+        Tiles::order_memory();
         for (int64_t i = row; i < end; ++i) {
           ahead.pace(kProductSteps / (end - row));
           if (visible_to(t, i, first) <= 0) continue;
@@ -129,7 +129,7 @@ struct TileValues {
 
 inline void attention_tiles(const AttentionTile& t) {
   if (t.dtype != DType::kBFloat16 || t.head_dim % TileScores::kBlock != 0) return attention_pairs(t);
-  TileScores::configure();
+  Tiles::configure();
   // Laying values side by side costs what it costs, however few heads share them. How many do is the model's,
   // so that it does not depend on the batch.
   constexpr int64_t kTileValuesGroup = 4;
@@ -138,7 +138,7 @@ inline void attention_tiles(const AttentionTile& t) {
   } else {
     attention_as<BFloat16, TileScores>(t);
   }
-  TileScores::release();
+  Tiles::release();
 }
 
 }  // namespace troupe::cpu::avx512
