@@ -6,6 +6,7 @@
 
 #include "common/core/sse.h"
 #include "tests/common/net/net_fixture.h"
+#include "tests/worker/schedule/single_blocks.h"
 
 namespace troupe::residency_stream_test {
 
@@ -104,7 +105,7 @@ class ResidencyStreamTest : public ::testing::Test {
 
   Loop loop_;
   Metrics metrics_;
-  Residency residency_{kBlockSize, 20'000};
+  testing::SingleBlocks residency_{kBlockSize, 20'000};
   SetWork work_{4};
   int wakes_ = 0;
   CacheNews news_{[this] { ++wakes_; }};

@@ -7,17 +7,17 @@ namespace troupe {
 
 namespace {
 
-// A wrong reference count hands one request's KV to another: better no answer than the wrong persona's.
-void require(bool condition, const char* what, BlockId block) {
+// A block in two places hands one request's KV to another: better no answer than the wrong persona's.
+void require(bool condition, const char* what, int32_t number) {
   if (condition) return;
-  std::fprintf(stderr, "BlockPool: block %d: %s\n", block, what);
+  std::fprintf(stderr, "BlockPool: %d: %s\n", number, what);
   std::abort();
 }
 
 }  // namespace
 
-BlockPool::BlockPool(int32_t total_count) : entries_(static_cast<size_t>(total_count)) {
-  free_list_.reserve(entries_.size());
+BlockPool::BlockPool(int32_t total_count) : is_free_(static_cast<size_t>(total_count), 1) {
+  free_list_.reserve(is_free_.size());
   for (BlockId block = total_count - 1; block >= 0; --block) free_list_.push_back(block);
 }
 
@@ -25,70 +25,35 @@ BlockId BlockPool::allocate() {
   if (free_list_.empty()) return -1;
   const BlockId block = free_list_.back();
   free_list_.pop_back();
-  Entry& entry = entries_[static_cast<size_t>(block)];
-  entry.free = false;
-  entry.references = 1;
-  ++used_count_;
+  is_free_[static_cast<size_t>(block)] = 0;
   return block;
 }
 
-void BlockPool::add_reference(BlockId block) {
-  Entry& entry = entries_[static_cast<size_t>(block)];
-  require(!entry.free, "referenced while free", block);
-  if (entry.references++ > 0) return;
-  ++used_count_;
-  if (entry.cached) --cached_count_;
-}
-
-int32_t BlockPool::drop_reference(BlockId block) {
-  Entry& entry = entries_[static_cast<size_t>(block)];
-  require(entry.references > 0, "dropped without a reference", block);
-  if (--entry.references > 0) return entry.references;
-  --used_count_;
-  if (entry.cached) ++cached_count_;
-  return 0;
-}
-
 void BlockPool::release(BlockId block) {
-  Entry& entry = entries_[static_cast<size_t>(block)];
-  require(!entry.free, "freed twice", block);
-  require(entry.references == 0, "freed while referenced", block);
-  require(!entry.cached, "freed while cached", block);
-  entry.free = true;
+  require(!is_free(block), "this block is freed twice", block);
+  require(used_count() > 0, "this block is freed while cached", block);
+  is_free_[static_cast<size_t>(block)] = 1;
   free_list_.push_back(block);
 }
 
-void BlockPool::mark_cached(BlockId block, bool cached) {
-  Entry& entry = entries_[static_cast<size_t>(block)];
-  require(!entry.free, "cached while free", block);
-  require(entry.cached != cached, cached ? "cached twice" : "uncached twice", block);
-  entry.cached = cached;
-  if (entry.references == 0) cached_count_ += cached ? 1 : -1;
+void BlockPool::add_cached(int32_t count) {
+  require(count <= used_count() && -count <= cached_count_,
+          "so many blocks are not there to be cached, or to be used", count);
+  cached_count_ += count;
 }
 
 Status BlockPool::verify() const {
-  int32_t free = 0, cached = 0, used = 0;
-  for (const Entry& entry : entries_) {
-    if (entry.free && (entry.references != 0 || entry.cached)) {
-      return absl::InternalError("a free block is referenced or cached");
-    }
-    free += entry.free ? 1 : 0;
-    used += entry.references > 0 ? 1 : 0;
-    cached += entry.cached && entry.references == 0 ? 1 : 0;
-  }
-  std::vector<bool> listed(entries_.size());
+  std::vector<bool> listed(is_free_.size());
   for (BlockId block : free_list_) {
-    const size_t index = static_cast<size_t>(block);
-    if (listed[index] || !entries_[index].free) return absl::InternalError("the free list is wrong");
-    listed[index] = true;
+    if (listed[static_cast<size_t>(block)] || !is_free(block))
+      return absl::InternalError("the free list is wrong");
+    listed[static_cast<size_t>(block)] = true;
   }
-  if (free != free_count() || cached != cached_count_ || used != used_count_) {
-    return absl::InternalError("the block counters are wrong");
+  for (size_t i = 0; i < is_free_.size(); ++i) {
+    if (listed[i] != (is_free_[i] != 0)) return absl::InternalError("a free block is not in the free list");
   }
-  if (free + cached + used != total_count()) {
-    return absl::InternalError("a block belongs to nobody: free + cached + used != total");
-  }
-  return absl::OkStatus();
+  if (used_count() >= 0 && cached_count_ >= 0) return absl::OkStatus();
+  return absl::InternalError("the block counters are wrong");
 }
 
 }  // namespace troupe

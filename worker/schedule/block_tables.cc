@@ -20,9 +20,6 @@ int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
 }
 
-// How many blocks ahead memory is fetched.
-constexpr size_t kAhead = 8;
-
 std::span<const TokenId> ids_of(const ScheduledRequest& request, size_t begin, size_t count) {
   if (request.ids.empty()) return {};
   return std::span<const TokenId>(request.ids).subspan(begin, count);
@@ -59,25 +56,30 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
 }
 
 void BlockTables::look_up(ScheduledRequest& request) const {
+  look(request);
+}
+
+PrefixCache::Match BlockTables::look(ScheduledRequest& request) const {
   // The last id is computed even if its block is known: its logits are needed.
   const size_t block_size = static_cast<size_t>(options_.block_size);
-  const std::vector<Hash128>& hashes = request.block_hashes;
+  const std::span<const Hash128> hashes(request.block_hashes);
   const size_t limit =
       request.scores_prompt
           ? 0
           : std::min(static_cast<size_t>(request.known_count - 1) / block_size, hashes.size());
-  request.look_found_count =
-      cache_.find_leading(std::span<const Hash128>(hashes).first(limit), request.look_found_count);
-  const auto found = static_cast<size_t>(request.look_found_count);
+  const PrefixCache::Match match = cache_.find(hashes.first(limit));
+  request.look_found_count = match.count;
+  const auto found = static_cast<size_t>(match.count);
   request.look_awaits = found < limit && cache_.is_announced_by_other(hashes[found], request.id);
   request.look_partial = {};
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
-    request.look_partial = cache_.find_partial(found == 0 ? request.salt : hashes[found - 1],
-                                               ids.subspan(found * block_size, rest), worth_copying());
+    request.look_partial =
+        cache_.find_partial(match, request.salt, ids.subspan(found * block_size, rest), worth_copying());
   }
   request.look_change_count = cache_.change_count();
+  return match;
 }
 
 int32_t BlockTables::look_cached_count(const ScheduledRequest& request) const {
@@ -88,63 +90,56 @@ bool BlockTables::look_is_stale(const ScheduledRequest& request) const {
   return request.look_change_count != cache_.change_count();
 }
 
-int32_t BlockTables::unreferenced_found() const {
-  // Whoever holds a block holds all before it, so the unreferenced ones are the last of those found.
-  int32_t count = 0;
-  while (count < count_of(found_.size()) &&
-         pool_.reference_count(found_[found_.size() - 1 - static_cast<size_t>(count)]) == 0) {
-    ++count;
-  }
-  return count;
-}
-
 bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   const int32_t needed = blocks_for(request.known_count);
   // Cheap refusal first. Found blocks may have been evicted since the look, so it errs to the optimistic
   // side.
   if (needed - request.look_found_count + reserve_count > available_count()) return false;
-  look_up(request);
+  const PrefixCache::Match match = look(request);
   if (request.look_awaits) return false;
-  cache_.find_path(
-      std::span<const Hash128>(request.block_hashes).first(static_cast<size_t>(request.look_found_count)),
-      found_);
-  const int32_t new_count = needed - request.look_found_count;
-  const int32_t spare_count = available_count() - reserve_count - new_count - unreferenced_found();
+  const int32_t new_count = needed - match.count;
+  const int32_t spare_count =
+      available_count() - reserve_count - new_count - cache_.unreferenced_count(match);
   if (spare_count < 0) return false;
   // The original must stay until it is copied; where there is no room for both it is done without.
   PartialMatch& partial = request.look_partial;
-  if (partial.count > 0 && spare_count == 0 && pool_.reference_count(partial.block) == 0) partial = {};
-  take_blocks(request, needed);
-  const size_t full_count = static_cast<size_t>(request.known_count / options_.block_size);
-  for (size_t i = static_cast<size_t>(request.look_found_count);
-       i < std::min(full_count, request.block_hashes.size()); ++i) {
-    // Only where the cache was not asked can a block behind those found be there.
-    if (request.scores_prompt && cache_.find(request.block_hashes[i]) >= 0) continue;
-    cache_.announce(request.block_hashes[i], request.id);
-  }
+  if (partial.count > 0 && spare_count == 0 && !cache_.is_referenced(partial.run)) partial = {};
+  take_blocks(request, match, needed);
+  request.announce_end =
+      std::min(request.known_count / options_.block_size, count_of(request.block_hashes.size()));
+  announce_from(request, match.count);
   return true;
 }
 
 // The found ones, first of all: what is held is not evicted for those that are new.
-void BlockTables::take_blocks(ScheduledRequest& request, int32_t count) {
+void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count) {
   request.blocks.reserve(static_cast<size_t>(count));
-  for (size_t i = 0; i < found_.size(); ++i) {
-    if (i + kAhead < found_.size()) cache_.prefetch(found_[i + kAhead]);
-    request.blocks.push_back(found_[i]);
-    cache_.acquire(found_[i], request.user);
-  }
+  request.path = cache_.hold(match, request.user, request.blocks);
   const int32_t prefix_blocks = request.prefix_count / options_.block_size;
-  if (prefix_blocks > 0 && request.look_found_count >= prefix_blocks) {
+  if (prefix_blocks > 0 && match.count >= prefix_blocks) {
     const auto last = static_cast<size_t>(prefix_blocks - 1);
     residency_.found(request.blocks[last], prefix_blocks - 1, request.set);
   }
   if (request.look_partial.count > 0) {
     request.copy_from = request.look_partial.block;
-    cache_.acquire(request.copy_from, request.user);
+    request.copy_run = cache_.hold_partial(request.look_partial, request.user);
   }
-  while (count_of(request.blocks.size()) < count) request.blocks.push_back(take_block());
+  cache_.evict(count - match.count - pool_.free_count());
+  while (count_of(request.blocks.size()) < count) request.blocks.push_back(pool_.allocate());
   request.cached_count = look_cached_count(request);
   request.computed_count = request.cached_count;
+}
+
+// Others who need the block at `index`, or the next that is not cached, wait for it.
+void BlockTables::announce_from(ScheduledRequest& request, int32_t index) {
+  const std::span<const Hash128> hashes(request.block_hashes);
+  if (request.announced >= 0) cache_.withdraw(hashes[static_cast<size_t>(request.announced)], request.id);
+  // Only where the cache was not asked can a block behind those found be there.
+  if (request.scores_prompt && index < request.announce_end) {
+    index = std::max(index, cache_.find(hashes.first(static_cast<size_t>(request.announce_end))).count);
+  }
+  request.announced = index < request.announce_end ? index : -1;
+  if (request.announced >= 0) cache_.announce(hashes[static_cast<size_t>(index)], request.id);
 }
 
 KvCopy BlockTables::copy_of(const ScheduledRequest& request) const {
@@ -153,124 +148,119 @@ KvCopy BlockTables::copy_of(const ScheduledRequest& request) const {
 
 void BlockTables::finish_copy(ScheduledRequest& request) {
   if (request.copy_from < 0) return;
-  cache_.release(request.copy_from);
-  request.copy_from = -1;
+  cache_.drop(request.copy_run);
+  request.copy_from = request.copy_run = -1;
 }
 
 bool BlockTables::grow(ScheduledRequest& request) {
   if (blocks_for(request.known_count) <= count_of(request.blocks.size())) return true;
-  const BlockId block = take_block();
+  if (pool_.free_count() == 0) cache_.evict(1);
+  const BlockId block = pool_.allocate();
   if (block < 0) return false;
   request.blocks.push_back(block);
   return true;
 }
 
-BlockId BlockTables::take_block() {
-  if (pool_.free_count() == 0) cache_.evict(1);
-  return pool_.allocate();
-}
-
 void BlockTables::cache_full_blocks(ScheduledRequest& request, int32_t from_count) {
   if (!options_.enable_prefix_caching) return;
-  const size_t first = static_cast<size_t>(from_count / options_.block_size);
-  const size_t end = static_cast<size_t>(request.computed_count / options_.block_size);
-  if (first == end) return;
+  const int32_t prefix_blocks = request.prefix_count / options_.block_size;
+  int32_t begin = from_count / options_.block_size;
+  const int32_t end = request.computed_count / options_.block_size;
+  if (begin == end) return;
   extend_hashes(request);
-  const size_t block_size = static_cast<size_t>(options_.block_size);
-  for (size_t i = first; i < std::min(first + kAhead, end); ++i) cache_.prefetch(request.block_hashes[i]);
-  for (size_t i = first; i < end; ++i) {
-    if (i + kAhead < end) {
-      cache_.prefetch(request.block_hashes[i + kAhead]);
-      cache_.prefetch(request.blocks[i + kAhead]);
-    }
-    const Hash128 hash = request.block_hashes[i];
-    const BlockId own = request.blocks[i];
-    const BlockId held = cache_.insert({.block = own,
-                                        .hash = hash,
-                                        .parent = i == 0 ? request.salt : request.block_hashes[i - 1],
-                                        .ids = ids_of(request, i * block_size, block_size),
-                                        .user = request.user,
-                                        .parent_block = i == 0 ? -1 : request.blocks[i - 1]});
-    if (held == own) {
-      name_block(request, i);
-    } else {
-      cache_.acquire(held, request.user);
-      request.blocks[i] = held;
-      cache_.release(own);
-    }
-    cache_.withdraw(hash, request.id);
+  // The prefix is one thing, what is behind it another.
+  const auto part_end = [&] { return begin < prefix_blocks ? std::min(end, prefix_blocks) : end; };
+  for (; begin < end; begin = request.path.count) {
+    cache_.insert(request.path,
+                  cache_blocks_of(request, static_cast<size_t>(begin), static_cast<size_t>(part_end())));
   }
+  if (request.announced >= 0 && request.announced < end) announce_from(request, end);
 }
 
-// Tells residency whose the index-th block of the request is.
-void BlockTables::name_block(const ScheduledRequest& request, size_t index) {
-  const bool of_set =
-      static_cast<int64_t>(index + 1) * options_.block_size <= request.prefix_count && !request.set.is_zero();
-  const bool nameless = !of_set && request.session.is_zero() && options_.name_blocks;
-  const Hash128 name = of_set ? request.set : nameless ? request.block_hashes[index] : request.session;
-  residency_.cached(request.blocks[index], count_of(index), of_set ? HolderKind::kSet : HolderKind::kSession,
-                    name);
+// REQUIRES: all of them before the end of the request's prefix, or behind it.
+PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size_t begin, size_t end) const {
+  const size_t block_size = static_cast<size_t>(options_.block_size);
+  PrefixCache::Blocks blocks;
+  blocks.hashes = std::span<const Hash128>(request.block_hashes).subspan(begin, end - begin);
+  blocks.blocks = std::span<BlockId>(request.blocks).subspan(begin, end - begin);
+  blocks.ids = ids_of(request, begin * block_size, (end - begin) * block_size);
+  blocks.root = request.salt;
+  blocks.user = request.user;
+  const bool of_set = end * block_size <= static_cast<size_t>(request.prefix_count) && !request.set.is_zero();
+  blocks.kind = of_set ? HolderKind::kSet : HolderKind::kSession;
+  blocks.holder = of_set ? request.set : request.session;
+  blocks.each_itself = blocks.holder.is_zero() && options_.name_blocks;
+  return blocks;
 }
 
 void BlockTables::release(ScheduledRequest& request) {
   // What a running request announced and has not computed yet; others may now compute it.
-  if (!request.blocks.empty()) {
-    for (size_t i = static_cast<size_t>(request.computed_count / options_.block_size);
-         i < request.block_hashes.size(); ++i) {
-      cache_.withdraw(request.block_hashes[i], request.id);
-    }
-    keep_tail(request);
-  }
+  request.announce_end = 0;
+  announce_from(request, 0);
+  const bool keeps = !request.blocks.empty() && keep_tail(request);
+  const int32_t kept = keeps ? request.computed_count / options_.block_size : -1;
   finish_copy(request);
-  for (size_t i = request.blocks.size(); i-- > 0;) {
-    if (i >= kAhead) cache_.prefetch(request.blocks[i - kAhead]);
-    cache_.release(request.blocks[i]);
+  for (int32_t i = count_of(request.blocks.size()); i-- > request.path.count;) {
+    if (i != kept) pool_.release(request.blocks[static_cast<size_t>(i)]);
   }
+  cache_.release(request.path);
+  request.path = {};
   request.blocks.clear();
   request.cached_count = 0;
   request.computed_count = 0;
 }
 
-// What was computed of the last block, not filled.
-void BlockTables::keep_tail(const ScheduledRequest& request) {
+// What was computed of the last block, not filled; false: the cache has no use for it.
+bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const size_t full_count = static_cast<size_t>(request.computed_count) / block_size;
   const size_t rest = static_cast<size_t>(request.computed_count) % block_size;
   // A copy that was not made yet leaves nothing behind.
-  if (!options_.enable_prefix_caching || rest == 0 || request.copy_from >= 0 || request.ids.empty()) return;
-  cache_.insert_tail({.block = request.blocks[full_count],
-                      .hash = {},
-                      .parent = full_count == 0 ? request.salt : request.block_hashes[full_count - 1],
-                      .ids = std::span<const TokenId>(request.ids).subspan(full_count * block_size, rest),
-                      .user = request.user,
-                      .parent_block = full_count == 0 ? -1 : request.blocks[full_count - 1]});
+  if (!options_.enable_prefix_caching || rest == 0 || request.copy_from >= 0 || request.ids.empty())
+    return false;
+  return cache_.insert_tail(request.path, {.block = request.blocks[full_count],
+                                           .ids = ids_of(request, full_count * block_size, rest),
+                                           .root = request.salt,
+                                           .user = request.user});
 }
 
+// Every block is free, the cache's, or one request's own.
 Status BlockTables::verify(std::span<ScheduledRequest* const> running) const {
   TROUPE_RETURN_IF_ERROR(pool_.verify());
-  TROUPE_RETURN_IF_ERROR(cache_.verify());
-  std::vector<int32_t> references(static_cast<size_t>(pool_.total_count()));
-  absl::flat_hash_set<Hash128> uncomputed;
+  PrefixCache::Holds holds;
   for (const ScheduledRequest* request : running) {
     TROUPE_RETURN_IF_ERROR(verify_table(*request));
-    for (BlockId block : request->blocks) ++references[static_cast<size_t>(block)];
-    if (request->copy_from >= 0) ++references[static_cast<size_t>(request->copy_from)];
-    const size_t computed_count = static_cast<size_t>(request->computed_count / options_.block_size);
-    for (size_t i = computed_count; i < request->block_hashes.size(); ++i) {
-      if (cache_.is_announced_by_other(request->block_hashes[i], ~RequestId{0})) {
-        uncomputed.insert(request->block_hashes[i]);
-      }
-    }
+    holds.paths.push_back(request->path);
+    if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
-  if (cache_.announced_count() != count_of(uncomputed.size())) {
-    return absl::InternalError("a block is announced that no running request will compute");
+  std::vector<bool> owned;
+  TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));
+  for (const ScheduledRequest* request : running) {
+    for (size_t i = static_cast<size_t>(request->path.count); i < request->blocks.size(); ++i) {
+      const BlockId block = request->blocks[i];
+      if (owned[static_cast<size_t>(block)] || pool_.is_free(block)) {
+        return absl::InternalError("block " + std::to_string(block) + " belongs to two, or is free");
+      }
+      owned[static_cast<size_t>(block)] = true;
+    }
   }
   for (BlockId block = 0; block < pool_.total_count(); ++block) {
-    if (pool_.reference_count(block) != references[static_cast<size_t>(block)]) {
-      return absl::InternalError("block " + std::to_string(block) + " has a reference without a holder");
+    if (owned[static_cast<size_t>(block)] == pool_.is_free(block)) {
+      return absl::InternalError("block " + std::to_string(block) + " belongs to nobody");
     }
   }
-  return absl::OkStatus();
+  return verify_announced(running);
+}
+
+Status BlockTables::verify_announced(std::span<ScheduledRequest* const> running) const {
+  absl::flat_hash_set<Hash128> announced;
+  for (const ScheduledRequest* request : running) {
+    if (request->announced < 0) continue;
+    const Hash128 hash = request->block_hashes[static_cast<size_t>(request->announced)];
+    if (cache_.is_announced_by_other(hash, ~RequestId{0})) announced.insert(hash);
+  }
+  if (cache_.announced_count() == count_of(announced.size())) return absl::OkStatus();
+  return absl::InternalError("a block is announced that no running request will compute");
 }
 
 Status BlockTables::verify_table(const ScheduledRequest& request) const {
@@ -279,14 +269,19 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
     return absl::InternalError(name + " has computed more than its blocks hold");
   }
   if (!options_.enable_prefix_caching) return absl::OkStatus();
+  // A trace may use an id for two prefixes; only hashes that were computed from ids are surely a chain.
+  const auto hashes = request.ids.empty() ? std::span<const Hash128>() : request.block_hashes;
+  if (request.path.count != request.computed_count / options_.block_size ||
+      !cache_.is_path(request.path, hashes, request.blocks)) {
+    return absl::InternalError(name + ": its full blocks are not those cached under their hashes");
+  }
+  if (request.ids.empty()) return absl::OkStatus();
   const size_t block_size = static_cast<size_t>(options_.block_size);
-  const size_t full_count = static_cast<size_t>(request.computed_count) / block_size;
   Hash128 hash = request.salt;
-  for (size_t i = 0; i < full_count; ++i) {
-    hash = request.ids.empty() ? request.block_hashes[i]
-                               : chain_hash(hash, ids_of(request, i * block_size, block_size));
-    if (request.block_hashes[i] != hash || cache_.find(hash) != request.blocks[i]) {
-      return absl::InternalError(name + ": block " + std::to_string(i) + " is not cached under its hash");
+  for (size_t i = 0; i < static_cast<size_t>(request.path.count); ++i) {
+    hash = chain_hash(hash, ids_of(request, i * block_size, block_size));
+    if (request.block_hashes[i] != hash) {
+      return absl::InternalError(name + ": block " + std::to_string(i) + " has another's hash");
     }
   }
   return absl::OkStatus();

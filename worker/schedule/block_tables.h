@@ -66,18 +66,18 @@ class BlockTables {
   // Tokens in common from which a copy of a block is cheaper than to compute them: fewer may be chance, and
   // the original must stay for so long.
   int32_t worth_copying() const { return std::max(1, options_.block_size / 4); }
-  int32_t unreferenced_found() const;
-  BlockId take_block();
-  void take_blocks(ScheduledRequest& request, int32_t count);
-  void name_block(const ScheduledRequest& request, size_t index);
-  void keep_tail(const ScheduledRequest& request);
+  PrefixCache::Match look(ScheduledRequest& request) const;
+  void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
+  void announce_from(ScheduledRequest& request, int32_t index);
+  PrefixCache::Blocks cache_blocks_of(ScheduledRequest& request, size_t begin, size_t end) const;
+  bool keep_tail(const ScheduledRequest& request);
   Status verify_table(const ScheduledRequest& request) const;
+  Status verify_announced(std::span<ScheduledRequest* const> running) const;
 
   Options options_;
   BlockPool pool_;
   Residency residency_;
   PrefixCache cache_;
-  std::vector<BlockId> found_;  // scratch: those that the request to be admitted shares, head first
 };
 
 }  // namespace troupe

@@ -38,20 +38,26 @@ uint64_t EvictedBlocks::age_of(const Entry& entry, uint64_t now) const {
   return (now / unit_ - entry.time) & kTimeMask;
 }
 
-void EvictedBlocks::add(Hash128 hash, const EvictedBlock& block, uint64_t now) {
-  std::array<Entry, kWays>& entries = sets_[set_index(hash)].entries;
+void EvictedBlocks::add(std::span<const Hash128> hashes, const EvictedBlock& first, uint64_t now) {
+  constexpr size_t kAhead = 8;
   const auto older = [&](const Entry& a, const Entry& b) {
     if (a.tag == 0 || b.tag == 0) return a.tag == 0 && b.tag != 0;
     return age_of(a, now) > age_of(b, now);
   };
-  Entry& entry = *std::min_element(entries.begin(), entries.end(), older);
-  entry.tag = tag_of(hash) & 0x3ffff;
-  entry.time = block.idle_since / unit_ & kTimeMask;
-  entry.user = block.user & kUserMask;
-  entry.interval = pack_interval(block.interval / static_cast<float>(unit_)) & 63;
-  entry.uses = (std::clamp(block.use_count, 1u, 8u) - 1) & 7;
-  entry.returning = block.returning;
-  entry.shared = block.shared;
+  Entry added;
+  added.user = first.user & kUserMask;
+  added.interval = pack_interval(first.interval / static_cast<float>(unit_)) & 63;
+  added.uses = (std::clamp(first.use_count, 1u, 8u) - 1) & 7;
+  added.returning = first.returning;
+  added.shared = first.shared;
+  for (size_t i = 0; i < std::min(kAhead, hashes.size()); ++i) prefetch(hashes[i]);
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    if (i + kAhead < hashes.size()) prefetch(hashes[i + kAhead]);
+    std::array<Entry, kWays>& entries = sets_[set_index(hashes[i])].entries;
+    added.tag = tag_of(hashes[i]) & 0x3ffff;
+    added.time = (first.idle_since - i) / unit_ & kTimeMask;
+    *std::min_element(entries.begin(), entries.end(), older) = added;
+  }
 }
 
 std::optional<EvictedBlock> EvictedBlocks::take(Hash128 hash, uint64_t now) {

@@ -33,8 +33,10 @@ class EvictedBlocks {
   explicit EvictedBlocks(int32_t block_count);
 
   // `now`: ticks; idle_since lies before it, at most 16,384 turnovers.
-  void add(Hash128 hash, const EvictedBlock& block, uint64_t now);
-  // Fetches the memory that add() or take() will need.
+  void add(Hash128 hash, const EvictedBlock& block, uint64_t now) { add({&hash, 1}, block, now); }
+  // Blocks that follow one another: each lies idle a tick longer than the one before it, the first as told.
+  void add(std::span<const Hash128> hashes, const EvictedBlock& first, uint64_t now);
+  // Fetches the memory that take() will need.
   void prefetch(Hash128 hash) const { __builtin_prefetch(&sets_[set_index(hash)]); }
   // Finds and forgets.
   std::optional<EvictedBlock> take(Hash128 hash, uint64_t now);

@@ -1,188 +1,158 @@
-// Unreferenced leaves lie in one ordered list a class, by the time they became idle. Eviction compares the
-// two ends of each list by learned value: within a class the value changes with age in one direction over the
-// ages that are there, more or less, so the least is at an end; which end is learned too. A block is never
-// evicted before its children: only leaves are listed, and whoever holds a block holds all before it. Pinned
-// sets, when they come, are one more class that is asked last; insert() and drop() are the two places where a
-// set's residency changes.
-//
-// Costs: find, insert, release O(1) and a bounded look at siblings; a block becoming or ceasing to be an
-// evictable leaf O(log leaves); an eviction looks at 22 leaves. A lesson: some 1,000 samples and 20 µs, once
-// for every sixteenth of the cache that became idle.
-//
-// Measured (hit rate of blocks; tests/worker/schedule/eviction_test.cc prints them), LRU / this / Belady:
-//   Zipf personas, 20 % one-shots  0.383 / 0.505 / 0.577     a loop larger than the cache  0.000 / 0.433 /
-//   0.433 Zipf personas, 80 % one-shots  0.040 / 0.115 / 0.134     a production trace, 5k blocks 0.117 /
-//   0.174 / 0.352 conversations, 30 % one-shots  0.448 / 0.554 / 0.632     conversations only 0.549 / 0.551 /
-//   0.783
+// Who holds which of the cached blocks, and what comes in. Everything is by runs, however many blocks they
+// have, but for copying their ids and asking what is remembered of blocks that come back.
 
 #include "worker/schedule/prefix_cache.h"
 
 #include <algorithm>
-#include <array>
-#include <string>
-#include <utility>
+#include <cstdio>
+#include <cstdlib>
 
-#include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
-#include "worker/schedule/block_tree.h"
-#include "worker/schedule/evicted_blocks.h"
-#include "worker/schedule/reuse_value.h"
+#include "worker/schedule/prefix_cache_impl.h"
 
 namespace troupe {
 
 namespace {
 
+// How many blocks ahead memory is fetched.
+constexpr size_t kAhead = 8;
+
 // The usual time between uses: the mean of the last eight or so.
-void add_use(BlockNode& n, uint64_t ticks) {
-  n.interval +=
-      (static_cast<float>(ticks) - n.interval) / static_cast<float>(std::min<uint32_t>(n.use_count, 8));
-  if (n.use_count < 255) ++n.use_count;
+void add_use(RunUse& use, uint64_t ticks) {
+  use.interval +=
+      (static_cast<float>(ticks) - use.interval) / static_cast<float>(std::min<uint32_t>(use.use_count, 8));
+  if (use.use_count < 255) ++use.use_count;
+}
+
+PrefixCache::Blocks part_of(const PrefixCache::Blocks& blocks, size_t begin, size_t count) {
+  const size_t block_ids = blocks.ids.size() / blocks.hashes.size();
+  PrefixCache::Blocks part = blocks;
+  part.hashes = blocks.hashes.subspan(begin, count);
+  part.blocks = blocks.blocks.subspan(begin, count);
+  part.ids = blocks.ids.subspan(begin * block_ids, count * block_ids);
+  return part;
+}
+
+size_t common_count(std::span<const Hash128> a, std::span<const Hash128> b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
 }  // namespace
-
-struct PrefixCache::Impl {
-  Impl(BlockPool* p, int32_t block_size, Residency* r)
-      : pool(p),
-        residency(r),
-        tree(p->total_count(), block_size),
-        evicted(p->total_count()),
-        value(p->total_count()) {}
-
-  void add_node(const Block& block);
-  void list(BlockId block);
-  void unlist(BlockId block);
-  void list_if_leaf(BlockId block) {
-    if (tree.node(block).is_leaf() && pool->reference_count(block) == 0) list(block);
-  }
-  template <typename Node>  // or what is remembered of one
-  IdleClass class_of(const Node& n) const {
-    if (n.shared) return value.shared_class(static_cast<double>(n.interval));
-    return n.returning ? kReturningClass : kNewClass;
-  }
-  void count_use(BlockNode& n, uint32_t user, bool was_idle);
-  void recall(BlockNode& n, uint32_t user);
-  void learn();
-  void drop_covered_tails(Hash128 parent, std::span<const TokenId> by);
-  void drop(BlockId block);
-  BlockId least_valuable() const;
-  Status verify_leaves() const;
-
-  BlockPool* pool;
-  Residency* residency;
-  BlockTree tree;
-  absl::flat_hash_map<Hash128, RequestId> announced;
-  // By (idle_since, block): the first is the one idle for longest.
-  std::array<absl::btree_set<std::pair<uint64_t, BlockId>>, kIdleClassCount> leaves;
-  EvictedBlocks evicted;
-  ReuseValue value;
-  uint64_t now = 0;  // ticks: blocks that became idle
-  size_t lesson_count = 0;
-  uint64_t change_count = 0;
-  Counts counts;
-};
 
 PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency)
     : impl_(std::make_unique<Impl>(pool, block_size, residency)) {}
 PrefixCache::~PrefixCache() = default;
 
-BlockId PrefixCache::find(Hash128 hash) const {
-  return impl_->tree.find(hash);
+PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
+  const RunTree& tree = impl_->tree;
+  Match match;
+  while (!hashes.empty()) {
+    const RunId next = tree.find_child(match.run, hashes[0]);
+    if (next < 0) break;
+    const BlockRun& r = tree.run(next);
+    // A hash stands for all before it, too: where the last is the same, all are.
+    const size_t count = std::min(r.hashes.size(), hashes.size());
+    const bool all = r.hashes[count - 1] == hashes[count - 1];
+    const size_t common = all ? count : common_count(hashes.first(count), r.hashes);
+    match = {match.count + static_cast<int32_t>(common), next, static_cast<int32_t>(common)};
+    if (common < r.hashes.size()) break;
+    hashes = hashes.subspan(common);
+  }
+  return match;
 }
 
-int32_t PrefixCache::find_leading(std::span<const Hash128> hashes, int32_t guess) const {
-  return impl_->tree.find_leading(hashes, guess);
+int32_t PrefixCache::unreferenced_count(const Match& match) const {
+  int32_t count = 0, here = match.run_count;
+  for (RunId id = match.run; id >= 0 && !is_referenced(id);) {
+    count += here;
+    id = impl_->tree.run(id).parent;
+    if (id >= 0) here = impl_->tree.run(id).count();
+  }
+  return count;
 }
 
-void PrefixCache::find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const {
-  impl_->tree.find_path(hashes, out);
+bool PrefixCache::is_referenced(RunId run) const {
+  return impl_->tree.run(run).references > 0;
 }
 
-void PrefixCache::prefetch(Hash128 hash) const {
-  impl_->tree.prefetch(hash);
-  impl_->evicted.prefetch(hash);
-}
-
-void PrefixCache::prefetch(BlockId block) const {
-  impl_->tree.prefetch(block);
-  impl_->pool->prefetch(block);
-}
-
-PartialMatch PrefixCache::find_partial(Hash128 parent, std::span<const TokenId> ids,
+PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                                        int32_t count_min) const {
+  const RunTree& tree = impl_->tree;
   PartialMatch best;
-  BlockId child = impl_->tree.first_child_of(parent);
-  for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = impl_->tree.node(child).next_sibling) {
-    const auto known = impl_->tree.ids_of(child);
+  const auto compare = [&](RunId run, int32_t index) {
+    const auto known = tree.ids_of(run, index);
     const auto end = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
     const auto count = static_cast<int32_t>(end - ids.begin());
-    if (count >= count_min && count > best.count) best = {child, count};
+    if (count < count_min || count <= best.count) return;
+    best = {tree.run(run).blocks[static_cast<size_t>(index)], count, run};
+  };
+  if (match.run >= 0 && match.run_count < tree.run(match.run).count()) {
+    compare(match.run, match.run_count);
+    return best;
+  }
+  RunId child = tree.first_child_of(match.run, root);
+  for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = tree.run(child).next_sibling) {
+    compare(child, 0);
   }
   return best;
 }
 
-void PrefixCache::acquire(BlockId block, uint64_t user) {
+HeldPath PrefixCache::hold(const Match& match, uint64_t user, std::vector<BlockId>& out) {
   Impl& c = *impl_;
-  BlockNode& n = c.tree.node(block);
-  const bool was_idle = c.pool->reference_count(block) == 0;
-  if (was_idle && !n.is_tail()) c.value.record_hit(c.class_of(n), c.now - n.idle_since);
-  if (n.listed) c.unlist(block);
-  c.count_use(n, static_cast<uint32_t>(user), was_idle);
-  c.pool->add_reference(block);
-}
-
-BlockId PrefixCache::insert(const Block& block) {
-  Impl& c = *impl_;
-  const BlockId held = find(block.hash);
-  if (held >= 0) return held;
-  ++c.change_count;
-  c.drop_covered_tails(block.parent, block.ids);
-  c.add_node(block);
-  c.recall(c.tree.node(block.block), static_cast<uint32_t>(block.user));
-  return block.block;
-}
-
-void PrefixCache::insert_tail(const Block& block) {
-  Impl& c = *impl_;
-  if (find_partial(block.parent, block.ids, static_cast<int32_t>(block.ids.size())).block >= 0) return;
-  c.drop_covered_tails(block.parent, block.ids);
-  c.add_node(block);
-}
-
-void PrefixCache::release(BlockId block) {
-  Impl& c = *impl_;
-  if (c.pool->drop_reference(block) > 0) return;
-  if (!c.pool->is_cached(block)) {
-    c.pool->release(block);
-    return;
+  out.resize(static_cast<size_t>(match.count));
+  if (match.run < 0) return {};
+  const bool whole = match.run_count == c.tree.run(match.run).count();
+  const RunId last = whole ? match.run : c.split(match.run, match.run_count);
+  for (RunId id = last; id >= 0; id = c.tree.run(id).parent) {
+    c.take(id, static_cast<uint32_t>(user));
+    const BlockRun& r = c.tree.run(id);
+    std::copy(r.blocks.begin(), r.blocks.end(), out.begin() + r.depth);
   }
-  c.tree.node(block).idle_since = ++c.now;
-  if (c.value.tick()) c.learn();
-  c.list_if_leaf(block);
+  return {last, match.count};
 }
 
-int32_t PrefixCache::evict(int32_t count) {
+RunId PrefixCache::hold_partial(const PartialMatch& partial, uint64_t user) {
   Impl& c = *impl_;
-  int32_t freed = 0;
-  for (; freed < count; ++freed) {
-    const BlockId block = c.least_valuable();
-    if (block < 0) break;
-    const BlockNode& n = c.tree.node(block);
-    ++c.counts.evicted;
-    c.counts.evicted_shared += n.shared;
-    if (!n.is_tail()) {
-      c.evicted.add(n.hash,
-                    {.idle_since = n.idle_since,
-                     .user = n.user,
-                     .interval = n.interval,
-                     .use_count = n.use_count,
-                     .returning = n.returning,
-                     .shared = n.shared},
-                    c.now);
+  const RunId run = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
+  c.take(run, static_cast<uint32_t>(user));
+  return run;
+}
+
+void PrefixCache::drop(RunId run) {
+  impl_->drop(run);
+}
+
+void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
+  Impl& c = *impl_;
+  const size_t count = blocks.hashes.size();
+  for (size_t done = 0; done < count;) {
+    const Blocks rest = part_of(blocks, done, count - done);
+    const RunId known = c.tree.find_child(path.run, rest.hashes[0]);
+    if (known < 0) {
+      c.add(path, rest);
+      return;
     }
-    c.drop(block);
+    done += c.adopt(path, known, rest);
   }
-  return freed;
+}
+
+bool PrefixCache::insert_tail(const HeldPath& path, const Tail& tail) {
+  Impl& c = *impl_;
+  const int32_t run_count = path.run >= 0 ? c.tree.run(path.run).count() : 0;
+  const auto id_count = static_cast<int32_t>(tail.ids.size());
+  if (find_partial({path.count, path.run, run_count}, tail.root, tail.ids, id_count).block >= 0) return false;
+  c.drop_covered_tails(path, tail.root, tail.ids);
+  const RunId id = c.tree.add(path.run, tail.root, {{}, {&tail.block, 1}, tail.ids});
+  c.tree.run(id).use = c.first_use(path, static_cast<uint32_t>(tail.user));
+  c.idle(id);
+  return true;
+}
+
+void PrefixCache::release(const HeldPath& path) {
+  for (RunId id = path.run; id >= 0;) {
+    const RunId before = impl_->tree.run(id).parent;
+    impl_->drop(id);
+    id = before;
+  }
 }
 
 void PrefixCache::announce(Hash128 hash, RequestId owner) {
@@ -202,7 +172,7 @@ bool PrefixCache::is_announced_by_other(Hash128 hash, RequestId self) const {
 }
 
 int32_t PrefixCache::size() const {
-  return impl_->tree.size();
+  return impl_->tree.block_count();
 }
 
 int32_t PrefixCache::announced_count() const {
@@ -217,155 +187,159 @@ const PrefixCache::Counts& PrefixCache::counts() const {
   return impl_->counts;
 }
 
-// ---------------------------------------------------------------- the leaves and their worth
+// ---------------------------------------------------------------- who holds what
 
-void PrefixCache::Impl::add_node(const Block& block) {
-  tree.add({block.block, block.hash, block.parent, block.parent_block, block.ids});
-  BlockNode& n = tree.node(block.block);
-  n.user = static_cast<uint32_t>(block.user);
-  n.used_at = now;
-  // What a returning session adds to its own is as likely to be wanted again.
-  if (n.parent >= 0) {
-    const BlockNode& parent = tree.node(n.parent);
-    n.returning = parent.returning && !parent.shared;
+// The back stays in its place among the leaves, which goes by its first block.
+RunId PrefixCache::Impl::split(RunId id, int32_t count) {
+  const bool listed = tree.run(id).listed;
+  if (listed) unlist(id);
+  const RunId front = tree.split(id, count);
+  tree.run(id).use.idle_since -= static_cast<uint64_t>(count);
+  if (listed) list(id);
+  return front;
+}
+
+void PrefixCache::Impl::take(RunId id, uint32_t user) {
+  BlockRun& r = tree.run(id);
+  const bool was_idle = r.references++ == 0;
+  if (was_idle) {
+    if (!r.is_tail()) value.record_hits(class_of(r.use), ages_of(r));
+    pool->add_cached(-r.count());
   }
-  pool->mark_cached(block.block, true);
-}
-
-void PrefixCache::Impl::list(BlockId block) {
-  BlockNode& n = tree.node(block);
-  leaves[class_of(n)].emplace(n.idle_since, block);
-  n.listed = true;
-}
-
-void PrefixCache::Impl::unlist(BlockId block) {
-  BlockNode& n = tree.node(block);
-  leaves[class_of(n)].erase({n.idle_since, block});
-  n.listed = false;
-}
-
-// REQUIRES: not listed, since its class may change.
-void PrefixCache::Impl::count_use(BlockNode& n, uint32_t user, bool was_idle) {
-  if (user != n.user) {
-    n.user = user;
-    n.shared = true;
+  if (r.listed) unlist(id);
+  if (user != r.use.user) {
+    r.use.user = user;
+    r.use.shared = true;
   } else if (was_idle) {
-    n.returning = true;
+    r.use.returning = true;
   }
-  add_use(n, now - n.used_at);
-  n.used_at = now;
+  add_use(r.use, now - r.use.used_at);
+  r.use.used_at = now;
+}
+
+void PrefixCache::Impl::drop(RunId id) {
+  BlockRun& r = tree.run(id);
+  if (r.references <= 0) {
+    std::fprintf(stderr, "PrefixCache: run %d is dropped without a reference\n", id);
+    std::abort();
+  }
+  if (--r.references == 0) idle(id);
+}
+
+// From the last block to the first.
+void PrefixCache::Impl::idle(RunId id) {
+  BlockRun& r = tree.run(id);
+  now += static_cast<uint64_t>(r.count());
+  r.use.idle_since = now;
+  pool->add_cached(r.count());
+  for (int lessons = value.tick(r.count()); lessons > 0; --lessons) learn();
+  list_if_leaf(id);
+}
+
+// ---------------------------------------------------------------- what comes in
+
+// Of a block that comes behind a path for the first time.
+RunUse PrefixCache::Impl::first_use(const HeldPath& path, uint32_t user) const {
+  RunUse use;
+  use.user = user;
+  use.used_at = now;
+  if (path.run < 0) return use;
+  // What a returning session adds to its own is as likely to be wanted again.
+  const RunUse& before = tree.run(path.run).use;
+  use.returning = before.returning && !before.shared;
+  return use;
 }
 
 // A block that was evicted and is still remembered is not new.
-void PrefixCache::Impl::recall(BlockNode& n, uint32_t user) {
-  const auto known = evicted.take(n.hash, now);
-  if (!known) return;
-  value.record_hit(class_of(*known), now - known->idle_since);
-  const bool same_user = EvictedBlocks::is_same_user(*known, user);
-  n.returning = n.returning || known->returning || same_user;
-  n.shared = known->shared || !same_user;
-  n.interval = known->interval;
-  n.use_count = known->use_count;
-  add_use(n, now - known->idle_since);
+RunUse PrefixCache::Impl::recall(RunUse use, Hash128 hash) {
+  const auto known = evicted.take(hash, now);
+  if (!known) return use;
+  value.record_hits(class_of(*known), {now - known->idle_since, 1});
+  const bool same_user = EvictedBlocks::is_same_user(*known, use.user);
+  use.returning = use.returning || known->returning || same_user;
+  use.shared = known->shared || !same_user;
+  use.interval = known->interval;
+  use.use_count = static_cast<uint8_t>(known->use_count);
+  add_use(use, now - known->idle_since);
+  return use;
 }
 
-// The value's lesson needs to know how much lies idle, at which ages: a sample tells, of what is here and of
-// what is remembered.
-void PrefixCache::Impl::learn() {
-  constexpr size_t kSamples = 512;
-  const auto sample = [&](size_t count, auto each) {
-    const size_t step = (count + kSamples - 1) / kSamples;
-    for (size_t i = lesson_count % step; i < count; i += step) each(i, static_cast<double>(step));
-  };
-  sample(static_cast<size_t>(pool->total_count()), [&](size_t i, double weight) {
-    const BlockId block = static_cast<BlockId>(i);
-    if (!pool->is_cached(block) || pool->reference_count(block) > 0) return;
-    const BlockNode& n = tree.node(block);
-    if (!n.is_tail()) value.record_idle(class_of(n), now - n.idle_since, weight);
-  });
-  sample(evicted.size(), [&](size_t i, double weight) {
-    const auto entry = evicted.at(i, now);
-    if (entry) value.record_idle(class_of(*entry), now - entry->idle_since, weight);
-  });
-  ++lesson_count;
-  value.learn();
+bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
+  return a.user == b.user && a.shared == b.shared && a.returning == b.returning && class_of(a) == class_of(b);
 }
 
-// Tails that say no more than the sibling to come does.
-void PrefixCache::Impl::drop_covered_tails(Hash128 parent, std::span<const TokenId> by) {
+// Blocks that are there already take the place of the request's; how many.
+size_t PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
+  const size_t count = common_count(blocks.hashes, tree.run(known).hashes);
+  const auto taken = static_cast<int32_t>(count);
+  const RunId id = taken < tree.run(known).count() ? split(known, taken) : known;
+  take(id, static_cast<uint32_t>(blocks.user));
+  for (size_t i = 0; i < count; ++i) {
+    pool->release(blocks.blocks[i]);
+    blocks.blocks[i] = tree.run(id).blocks[i];
+  }
+  path = {id, path.count + taken};
+  return count;
+}
+
+// Blocks that were never here, or no longer, in rows of such as were used alike.
+void PrefixCache::Impl::add(HeldPath& path, const Blocks& blocks) {
+  ++change_count;
+  drop_covered_tails(path, blocks.root, blocks.ids);
+  const size_t count = blocks.hashes.size();
+  for (size_t i = 0; i < std::min(kAhead, count); ++i) evicted.prefetch(blocks.hashes[i]);
+  RunUse next = recall(first_use(path, static_cast<uint32_t>(blocks.user)), blocks.hashes[0]);
+  for (size_t begin = 0, end = 0; begin < count; begin = end) {
+    const RunUse use = next;
+    for (end = begin + 1; end < count; ++end) {
+      if (end + kAhead < count) evicted.prefetch(blocks.hashes[end + kAhead]);
+      RunUse behind;
+      behind.user = use.user;
+      behind.used_at = now;
+      behind.returning = next.returning && !next.shared;
+      next = recall(behind, blocks.hashes[end]);
+      if (!alike(use, next)) break;
+    }
+    place(path, part_of(blocks, begin, end - begin), use);
+  }
+}
+
+// On the end of the path's run where nothing else hangs on it or ends there, else as a run of its own.
+void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const RunUse& use) {
+  const auto count = static_cast<int32_t>(blocks.blocks.size());
+  Residency::Extent extent;
+  if (residency != nullptr) {
+    extent = blocks.each_itself ? residency->cached_each(path.count, blocks.hashes)
+                                : residency->cached({path.count, count}, blocks.kind, blocks.holder);
+  }
+  const RunTree::Blocks added{blocks.hashes, blocks.blocks, blocks.ids};
+  const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
+  if (last != nullptr && last->references == 1 && last->is_leaf() && last->extent == extent &&
+      alike(last->use, use)) {
+    tree.append(path.run, added);
+  } else {
+    path.run = tree.add(path.run, blocks.root, added);
+    BlockRun& r = tree.run(path.run);
+    r.references = 1;
+    r.use = use;
+    r.extent = extent;
+  }
+  path.count += count;
+}
+
+// Tails that say no more than what is to come in their place does.
+void PrefixCache::Impl::drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by) {
   if (by.empty()) return;  // no ids, no tails
-  BlockId child = tree.first_child_of(parent);
+  RunId child = tree.first_child_of(path.run, root);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i) {
-    const BlockId next = tree.node(child).next_sibling;
-    const auto known = tree.ids_of(child);
-    if (tree.node(child).listed && tree.node(child).is_tail() && known.size() <= by.size() &&
+    const RunId next = tree.run(child).next_sibling;
+    const auto known = tree.ids_of(child, 0);
+    if (tree.run(child).listed && tree.run(child).is_tail() && known.size() <= by.size() &&
         std::equal(known.begin(), known.end(), by.begin())) {
-      drop(child);
+      cut(child, 1);
     }
     child = next;
   }
-}
-
-// Out of the cache and onto the free list. REQUIRES: listed.
-void PrefixCache::Impl::drop(BlockId block) {
-  unlist(block);
-  const BlockId parent = tree.node(block).parent;
-  if (parent >= 0) {
-    // Most likely the next to go.
-    tree.prefetch(tree.node(parent).hash);
-    evicted.prefetch(tree.node(parent).hash);
-    if (tree.node(parent).parent >= 0) tree.prefetch(tree.node(parent).parent);
-  }
-  if (residency != nullptr) residency->evicted(block);
-  tree.remove(block);
-  pool->mark_cached(block, false);
-  pool->release(block);
-  if (parent >= 0) list_if_leaf(parent);
-}
-
-BlockId PrefixCache::Impl::least_valuable() const {
-  BlockId least = -1;
-  double least_value = 0;
-  uint64_t least_since = 0;
-  for (size_t c = 0; c < leaves.size(); ++c) {
-    if (leaves[c].empty()) continue;
-    for (const auto& [since, block] : {*leaves[c].begin(), *leaves[c].rbegin()}) {
-      const double worth = value.of(static_cast<IdleClass>(c), now - since);
-      if (least >= 0 && (worth > least_value || (worth == least_value && since >= least_since))) continue;
-      least = block;
-      least_value = worth;
-      least_since = since;
-    }
-  }
-  return least;
-}
-
-Status PrefixCache::Impl::verify_leaves() const {
-  size_t listed_count = 0, evictable_count = 0;
-  for (size_t c = 0; c < leaves.size(); ++c) {
-    for (const auto& [since, block] : leaves[c]) {
-      const BlockNode& n = tree.node(block);
-      if (!pool->is_cached(block) || !n.listed || n.idle_since != since || class_of(n) != c) {
-        return absl::InternalError("block " + std::to_string(block) + " is in the wrong list of leaves");
-      }
-    }
-    listed_count += leaves[c].size();
-  }
-  for (BlockId block = 0; block < pool->total_count(); ++block) {
-    if (!pool->is_cached(block)) continue;
-    const bool evictable = pool->reference_count(block) == 0 && tree.node(block).is_leaf();
-    if (evictable != tree.node(block).listed) {
-      return absl::InternalError("block " + std::to_string(block) + " is wrongly in or out of the leaves");
-    }
-    evictable_count += evictable;
-  }
-  if (listed_count == evictable_count) return absl::OkStatus();
-  return absl::InternalError("the lists of leaves have lost count");
-}
-
-Status PrefixCache::verify() const {
-  TROUPE_RETURN_IF_ERROR(impl_->tree.verify(*impl_->pool));
-  return impl_->verify_leaves();
 }
 
 }  // namespace troupe

@@ -1,11 +1,11 @@
 #pragma once
 
-// KV blocks that outlive the request that computed them: a tree, in which a block is named by the chained
-// hash of everything up to and including it. A leaf may also be partly filled (the tail of a conversation):
-// it has no hash, and is found by its parent and its token ids. Eviction takes unreferenced leaves only, that
-// of the least learned value first (reuse_value.h). Also knows blocks in the making: a block that a running
-// request will complete is announced, so that a second request for the same prefix waits instead of computing
-// it again. Pure; not thread-safe.
+// KV blocks that outlive the request that computed them: a tree (run_tree.h), in which a block is named by
+// the chained hash of everything up to and including it. A leaf may also be partly filled (the tail of a
+// conversation): it has no hash, and is found by what is before it and its token ids. Eviction takes
+// unreferenced leaves only, from their last block on, that of the least learned value first (reuse_value.h).
+// Also knows blocks in the making: the block that a running request computes next is announced, so that a
+// second request for the same prefix waits instead of computing it again. Pure; not thread-safe.
 
 #include <cstdint>
 #include <memory>
@@ -21,56 +21,70 @@ namespace troupe {
 
 class PrefixCache {
  public:
-  // `residency` (may be null) is told of every full block that goes; who names what comes is the caller.
+  // `residency` (may be null) is told of every full block that comes or goes.
   PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency = nullptr);
   ~PrefixCache();
 
-  // `user`: whom a request is of (its session), as far as the cache is concerned. What many users share is
-  // worth more than what one came back for.
-  struct Block {
-    BlockId block = -1;
-    Hash128 hash;                  // zero: a tail
-    Hash128 parent;                // hash of the block before it; what names no block is a root (a salt)
-    std::span<const TokenId> ids;  // block_size of them, or none; of a tail: fewer, at least one
+  // What the cache has of a prompt: its leading blocks, up to some place in a run. Holds until the cache
+  // changes.
+  struct Match {
+    int32_t count = 0;      // blocks
+    RunId run = -1;         // of the last of them
+    int32_t run_count = 0;  // of its blocks; the run may have more
+  };
+  // Full blocks behind a path, computed by its request.
+  struct Blocks {
+    std::span<const Hash128> hashes;
+    std::span<BlockId> blocks;          // one a hash
+    std::span<const TokenId> ids = {};  // of all of them, or none
+    Hash128 root = {};                  // what a path of nothing hangs on (a salt)
+    // Whom the request is of (its session), as far as the cache is concerned: what many users share is worth
+    // more than what one came back for.
     uint64_t user = 0;
-    BlockId parent_block = -1;  // the block before it where the caller knows it; else it is looked for
+    // Whom residency is told they belong to; a zero name: nobody.
+    HolderKind kind = HolderKind::kSession;
+    Hash128 holder = {};
+    bool each_itself = false;  // instead: a session each, under its own hash
+  };
+  struct Tail {
+    BlockId block = -1;
+    std::span<const TokenId> ids;  // fewer than fill it, at least one
+    Hash128 root = {};
+    uint64_t user = 0;
   };
   struct Counts {
     int64_t evicted = 0;         // blocks
     int64_t evicted_shared = 0;  // of those, used by more than one user
   };
 
-  // The full block that holds `hash`'s KV, or -1. Does not touch recency.
-  BlockId find(Hash128 hash) const;
-  // How many of the leading `hashes`, which are a chain, are held: what is held is closed under "the block
-  // before it". `guess`: the answer of the last time; near it the search is short.
-  int32_t find_leading(std::span<const Hash128> hashes, int32_t guess) const;
-  // Their blocks, head first. REQUIRES: so many are held, says
-  // find_leading().
-  void find_path(std::span<const Hash128> hashes, std::vector<BlockId>& out) const;
-  // A child of `parent` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
+  // The leading ones of `hashes`, which are a chain, that are held. Does not touch recency.
+  Match find(std::span<const Hash128> hashes) const;
+  // How many of them nobody references: the last ones, for whoever holds a block holds all before it.
+  int32_t unreferenced_count(const Match& match) const;
+  // A block behind `match` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
   // common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
-  PartialMatch find_partial(Hash128 parent, std::span<const TokenId> ids, int32_t count_min) const;
-  // Takes a reference on a found block (leaves the evictable set).
-  void acquire(BlockId block, uint64_t user);
-  // A computed block enters under its hash. If the hash is already held by another block the duplicate is not
-  // inserted and that other block is returned; else `block`. REQUIRES: the caller holds the block and its
-  // parent.
-  BlockId insert(const Block& block);
-  // Memory is far away: what insert() of a hash, or acquire() or release() of a block, will touch is on its
-  // way while others are dealt with.
-  void prefetch(Hash128 hash) const;
-  void prefetch(BlockId block) const;
-  // The last block of a request that ends, not filled; then release() keeps it. Nothing happens where the
-  // cache knows all its ids already. REQUIRES: as insert(), and nobody writes to the block any more.
-  void insert_tail(const Block& block);
-  // Drops a request's reference; the block stays cached if it is in the cache, else it is freed.
-  void release(BlockId block);
+  PartialMatch find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
+                            int32_t count_min) const;
+  bool is_referenced(RunId run) const;
+
+  // Takes a reference on all of the match; writes their blocks to `out`, head first.
+  HeldPath hold(const Match& match, uint64_t user, std::vector<BlockId>& out);
+  // And on the block of a partial match behind it, until drop(). The run that the block now is.
+  RunId hold_partial(const PartialMatch& partial, uint64_t user);
+  void drop(RunId run);
+  // Computed blocks enter under their hashes, and the path goes on to the last of them. Where a hash is there
+  // already its block takes the place of the request's own, which is freed: the KV is bitwise the same.
+  void insert(HeldPath& path, const Blocks& blocks);
+  // The last block of a request that ends, not filled, behind its path: the cache keeps it, unless it knows
+  // all its ids already (then false). REQUIRES: nobody writes to the block any more.
+  bool insert_tail(const HeldPath& path, const Tail& tail);
+  // Drops a request's references; what it held stays cached.
+  void release(const HeldPath& path);
   // Frees up to `count` blocks; the number freed.
   int32_t evict(int32_t count);
 
-  // Announced: being computed by `owner`. The first owner of a hash stays; withdraw() of another does
-  // nothing. insert() does not withdraw.
+  // Announced: computed by `owner` next. The first owner of a hash stays; withdraw() of another does nothing.
+  // insert() does not withdraw.
   void announce(Hash128 hash, RequestId owner);
   void withdraw(Hash128 hash, RequestId owner);
   bool is_announced_by_other(Hash128 hash, RequestId self) const;
@@ -81,7 +95,14 @@ class PrefixCache {
   // lookup that missed misses again.
   uint64_t change_count() const;
   const Counts& counts() const;
-  Status verify() const;
+  // Whether a path is these blocks under these hashes; without hashes: these blocks.
+  bool is_path(const HeldPath& path, std::span<const Hash128> hashes, std::span<const BlockId> blocks) const;
+  // All that is held: every reference has its holder. `in_cache` (by block) is set where a block is cached.
+  struct Holds {
+    std::vector<HeldPath> paths;
+    std::vector<RunId> partials;
+  };
+  Status verify(const Holds& holds, std::vector<bool>& in_cache) const;
 
   static constexpr int kCandidatesMax = 8;
 

@@ -23,6 +23,7 @@ namespace troupe {
 using RequestId = uint64_t;
 using TokenId = int32_t;
 using BlockId = int32_t;
+using RunId = int32_t;  // of cached blocks that follow one another (run_tree.h)
 
 struct NewRequest {
   RequestId id = 0;
@@ -44,6 +45,13 @@ struct NewRequest {
 struct PartialMatch {
   BlockId block = -1;
   int32_t count = 0;
+  RunId run = -1;  // that the block is of
+};
+
+// Cached blocks that a request holds: from the first of its prompt to the end of a run.
+struct HeldPath {
+  RunId run = -1;     // the last one; below zero: nothing is held
+  int32_t count = 0;  // blocks, of all the runs up to it
 };
 
 enum class RequestPhase : uint8_t { kWaiting, kPrefill, kDecode };
@@ -68,7 +76,11 @@ struct ScheduledRequest {
   uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
   std::vector<BlockId> blocks;        // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
+  HeldPath path;                      // the leading ones of `blocks` are the cache's, the others its own
   BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
+  RunId copy_run = -1;                // which is this run's only one
+  int32_t announced = -1;             // block that others are told it computes next; below zero: none
+  int32_t announce_end = 0;           // of those that it may announce
 
   // While waiting: what the last look at the prefix cache found. The look is repeated only after the cache
   // changed.

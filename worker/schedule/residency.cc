@@ -5,7 +5,7 @@
 namespace troupe {
 
 Residency::Residency(int32_t block_size, int32_t block_count)
-    : block_size_(block_size), blocks_(static_cast<size_t>(block_count)) {}
+    : block_size_(block_size), first_finders_(static_cast<size_t>(block_count), kNobody) {}
 
 int32_t Residency::find_or_add(const Key& key) {
   const auto [found, added] = by_name_.try_emplace(key, 0);
@@ -29,23 +29,27 @@ void Residency::mark_changed(int32_t holder) {
   changed_.push_back(holder);
 }
 
-void Residency::cached(BlockId block, int32_t index, HolderKind kind, Hash128 name) {
-  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
-  if (entry.holder != kNobody || name.is_zero()) return;
-  // Blocks come in rows of one holder.
+Residency::Extent Residency::cached(Range range, HolderKind kind, Hash128 name) {
+  if (name.is_zero()) return {};
+  // Rows of one holder come one after the other.
   const Key key{kind, name};
   const bool same = last_holder_ != kNobody && holders_[static_cast<size_t>(last_holder_)].key == key;
   const int32_t holder = same ? last_holder_ : find_or_add(key);
   last_holder_ = holder;
   Holder& h = holders_[static_cast<size_t>(holder)];
-  if (h.block_count == 0 || index <= h.tip) {
+  if (h.block_count == 0 || range.index <= h.tip) {
     h.generation += 1;
-    h.branch_begin = index;
+    h.branch_begin = range.index;
   }
-  h.tip = index;
-  h.block_count += 1;
-  entry = {holder, index, h.generation};
+  h.tip = range.index + range.count - 1;
+  h.block_count += range.count;
   mark_changed(holder);
+  return {holder, h.generation};
+}
+
+Residency::Extent Residency::cached_each(int32_t index, std::span<const Hash128> names) {
+  for (const Hash128& name : names) cached({index++, 1}, HolderKind::kSession, name);
+  return {kEach, 0};
 }
 
 void Residency::found(BlockId block, int32_t index, Hash128 set) {
@@ -53,16 +57,16 @@ void Residency::found(BlockId block, int32_t index, Hash128 set) {
   const Key key{HolderKind::kSet, set};
   const auto known = by_name_.find(key);
   if (known != by_name_.end() && holders_[static_cast<size_t>(known->second)].deepest() >= index) return;
-  if (finder_count_ >= blocks_.size()) return;
+  if (finder_count_ >= first_finders_.size()) return;
   const int32_t holder = find_or_add(key);
   forget_found(holder);
   Holder& h = holders_[static_cast<size_t>(holder)];
-  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
+  int32_t& first_finder = first_finders_[static_cast<size_t>(block)];
   h.found_block = block;
   h.found_tip = index;
-  h.next_finder = entry.first_finder;
+  h.next_finder = first_finder;
   if (h.next_finder != kNobody) holders_[static_cast<size_t>(h.next_finder)].previous_finder = holder;
-  entry.first_finder = holder;
+  first_finder = holder;
   ++finder_count_;
   mark_changed(holder);
 }
@@ -75,7 +79,7 @@ void Residency::forget_found(int32_t holder) {
   if (h.previous_finder != kNobody) {
     holders_[static_cast<size_t>(h.previous_finder)].next_finder = h.next_finder;
   } else {
-    blocks_[static_cast<size_t>(h.found_block)].first_finder = h.next_finder;
+    first_finders_[static_cast<size_t>(h.found_block)] = h.next_finder;
   }
   h.found_block = h.found_tip = -1;
   h.next_finder = h.previous_finder = kNobody;
@@ -83,26 +87,39 @@ void Residency::forget_found(int32_t holder) {
   mark_changed(holder);
 }
 
-void Residency::evicted(BlockId block) {
-  BlockEntry& entry = blocks_[static_cast<size_t>(block)];
-  while (entry.first_finder != kNobody) forget_found(entry.first_finder);
-  if (entry.holder == kNobody) return;
-  const int32_t holder = entry.holder;
-  Holder& h = holders_[static_cast<size_t>(holder)];
-  h.block_count -= 1;
-  // An older branch's block beside or below the current branch says nothing of it; one before its begin is
+void Residency::evicted(const Gone& gone) {
+  for (size_t i = gone.blocks.size(); i-- > 0 && finder_count_ > 0;) {
+    const int32_t& first_finder = first_finders_[static_cast<size_t>(gone.blocks[i])];
+    while (first_finder != kNobody) forget_found(first_finder);
+  }
+  if (gone.extent.holder == kNobody) return;
+  if (gone.extent.holder != kEach) {
+    evicted_of(gone.extent, {gone.index, static_cast<int32_t>(gone.blocks.size())});
+    return;
+  }
+  for (size_t i = gone.names.size(); i-- > 0;) {
+    const auto found = by_name_.find(Key{HolderKind::kSession, gone.names[i]});
+    const int32_t holder = found->second;
+    evicted_of({holder, holders_[static_cast<size_t>(holder)].generation},
+               {gone.index + static_cast<int32_t>(i), 1});
+  }
+}
+
+void Residency::evicted_of(Extent extent, Range range) {
+  Holder& h = holders_[static_cast<size_t>(extent.holder)];
+  h.block_count -= range.count;
+  // An older branch's blocks beside or below the current branch say nothing of it; those before its begin are
   // its trunk, which goes only after the branch itself.
-  const bool on_branch = entry.generation == h.generation || entry.index < h.branch_begin;
-  if (on_branch && entry.index <= h.tip) {
-    h.tip = entry.index - 1;
-    mark_changed(holder);
+  const bool on_branch = extent.generation == h.generation || range.index < h.branch_begin;
+  if (on_branch && range.index <= h.tip) {
+    h.tip = range.index - 1;
+    mark_changed(extent.holder);
   }
   if (h.block_count == 0 && h.tip >= 0) {
     h.tip = -1;
-    mark_changed(holder);
+    mark_changed(extent.holder);
   }
-  entry = {};
-  drop_if_empty(holder);
+  drop_if_empty(extent.holder);
 }
 
 // A holder whose end was told, or that nobody was told of, is forgotten.

@@ -13,11 +13,13 @@
 // is gave way to a better one), or the prefix came with a request that named none. A set that has found all
 // of its prefix is told to be there as long as the last block of it is.
 //
-// Changes are coalesced: a holder that grew by nine blocks since take_changes() is one change. Memory: one
-// entry a block and one a holder, so never more than the blocks there are. Pure; not thread-safe.
+// Changes are coalesced: a holder that grew by nine blocks since take_changes() is one change. Blocks come
+// and go in rows; whoever keeps a row keeps its Extent, too. Memory: one entry a holder, so never more than
+// the blocks there are. Pure; not thread-safe.
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -40,10 +42,29 @@ class Residency {
  public:
   Residency(int32_t block_size, int32_t block_count);
 
-  // `block` is now cached as the index-th block (from 0) of a prompt of this set or session. A zero name
-  // belongs to nobody and is not told of. A block that is cached already keeps its holder.
-  void cached(BlockId block, int32_t index, HolderKind kind, Hash128 name);
-  void evicted(BlockId block);
+  // Blocks are told by the place of the first in their prompt (from 0); they follow one another.
+  struct Range {
+    int32_t index = 0;
+    int32_t count = 0;
+  };
+  // Of which branch of which holder blocks are.
+  struct Extent {
+    int32_t holder = -1;  // nobody
+    uint32_t generation = 0;
+    bool operator==(const Extent&) const = default;
+  };
+  // They are cached now and belong to this set or session; a zero name is nobody's and not told of.
+  Extent cached(Range range, HolderKind kind, Hash128 name);
+  // The same, each told of as a session under its own name.
+  Extent cached_each(int32_t index, std::span<const Hash128> names);
+  // Blocks that go, those behind them being gone. `names`: those of cached_each().
+  struct Gone {
+    Extent extent;
+    int32_t index = 0;
+    std::span<const BlockId> blocks;
+    std::span<const Hash128> names;
+  };
+  void evicted(const Gone& gone);
   // A request of `set` found its whole prefix cached, whoever holds it; `block` is the index-th and last of
   // it.
   void found(BlockId block, int32_t index, Hash128 set);
@@ -59,6 +80,7 @@ class Residency {
 
  private:
   static constexpr int32_t kNobody = -1;
+  static constexpr int32_t kEach = -2;
   struct Key {
     HolderKind kind;
     Hash128 name;
@@ -83,21 +105,15 @@ class Residency {
 
     int32_t deepest() const { return std::max(tip, found_tip); }
   };
-  struct BlockEntry {
-    int32_t holder = kNobody;
-    int32_t index = 0;
-    uint32_t generation = 0;
-    int32_t first_finder = kNobody;  // holder
-  };
-
   int64_t tokens_of(int32_t tip) const { return (int64_t{tip} + 1) * block_size_; }
   int32_t find_or_add(const Key& key);
   void mark_changed(int32_t holder);
   void drop_if_empty(int32_t holder);
   void forget_found(int32_t holder);
+  void evicted_of(Extent extent, Range range);
 
   const int32_t block_size_;
-  std::vector<BlockEntry> blocks_;
+  std::vector<int32_t> first_finders_;  // holder, by block
   std::vector<Holder> holders_;
   std::vector<int32_t> free_holders_;
   absl::flat_hash_map<Key, int32_t> by_name_;

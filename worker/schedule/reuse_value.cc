@@ -51,6 +51,23 @@ size_t ReuseValue::bucket_of(uint64_t age) const {
   return std::min(last_bucket_, 2 * static_cast<size_t>(octave) + half);
 }
 
+void ReuseValue::count(Row& row, Ages ages, double by) const {
+  while (ages.count > 0) {
+    const size_t bucket = bucket_of(ages.first);
+    const auto all = static_cast<uint64_t>(ages.count);
+    const uint64_t here = bucket == last_bucket_ ? all : std::min(all, begin_of(bucket + 1) - ages.first);
+    row[bucket] += static_cast<double>(here) * by;
+    ages.first += here;
+    ages.count -= static_cast<int32_t>(here);
+  }
+}
+
+int ReuseValue::tick(int32_t ticks) {
+  const uint64_t before = ticks_ / ticks_per_lesson_;
+  ticks_ += static_cast<uint64_t>(ticks);
+  return static_cast<int>(ticks_ / ticks_per_lesson_ - before);
+}
+
 IdleClass ReuseValue::shared_class(double interval) const {
   const double octaves = std::log2(std::max(1.0, interval / turnover_ * 32));
   return static_cast<IdleClass>(

@@ -28,20 +28,26 @@ class ReuseValue {
 
   // Class of a block that several sessions use, every `interval` ticks or so.
   IdleClass shared_class(double interval) const;
-  // A block that was idle for `age` ticks is wanted again, whether it is still in the cache or only
-  // remembered.
-  void record_hit(IdleClass idle_class, uint64_t age) { count(hits_, idle_class, age, 1); }
-  // Once a tick; true: time for a lesson.
-  bool tick() { return ++ticks_ % ticks_per_lesson_ == 0; }
-  // Before a lesson: this many blocks lie idle, or evicted and remembered, for `age` ticks now.
-  void record_idle(IdleClass idle_class, uint64_t age, double blocks) {
-    count(idle_, idle_class, age, blocks * static_cast<double>(ticks_per_lesson_));
+  // Blocks idle for this many ticks, one more for every further one of them.
+  struct Ages {
+    uint64_t first = 0;
+    int32_t count = 1;  // blocks
+  };
+  // They are wanted again, whether they are still in the cache or only remembered.
+  void record_hits(IdleClass idle_class, Ages ages) { count(hits_[idle_class], ages, 1); }
+  // So many more ticks; how many lessons are due.
+  int tick(int32_t ticks);
+  // Before a lesson: these blocks, times `weight`, lie idle, or evicted and remembered.
+  void record_idle(IdleClass idle_class, Ages ages, double weight) {
+    count(idle_[idle_class], ages, weight * static_cast<double>(ticks_per_lesson_));
   }
   void learn();
 
   // Expected hits for each tick the block is kept on, over the best time to keep it: the block of the least
   // value is the one to evict.
   double of(IdleClass idle_class, uint64_t age) const { return values_[idle_class][bucket_of(age)]; }
+  // The youngest age from which up to `age` a block is worth the same.
+  uint64_t same_value_from(uint64_t age) const { return begin_of(bucket_of(age)); }
 
  private:
   // Two buckets an octave: [0, 1), [1, 2), [2, 3), [3, 4), [4, 6), [6, 8), …
@@ -50,9 +56,10 @@ class ReuseValue {
   using Histogram = std::array<Row, kIdleClassCount>;
 
   size_t bucket_of(uint64_t age) const;
-  void count(Histogram& histogram, IdleClass idle_class, uint64_t age, double by) {
-    histogram[idle_class][bucket_of(age)] += by;
+  static uint64_t begin_of(size_t bucket) {
+    return bucket < 4 ? bucket : (2 + (bucket & 1)) << (bucket / 2 - 1);
   }
+  void count(Row& row, Ages ages, double by) const;
   void set_prior(int32_t block_count);
   double smooth(const Row& row, size_t bucket) const;
   void value_class(size_t idle_class);

@@ -20,42 +20,31 @@ TEST(BlockPool, GivesEveryBlockOnceThenMinusOne) {
 TEST(BlockPool, ABlockIsFreeCachedOrUsed) {
   BlockPool pool(2);
   const BlockId block = pool.allocate();
-  pool.add_reference(block);
-  pool.mark_cached(block, true);
+  EXPECT_FALSE(pool.is_free(block));
   EXPECT_EQ(pool.used_count(), 1);
-  EXPECT_EQ(pool.cached_count(), 0);  // referenced: not evictable
-  EXPECT_EQ(pool.drop_reference(block), 1);
-  EXPECT_EQ(pool.drop_reference(block), 0);
+  pool.add_cached(1);
   EXPECT_EQ(pool.used_count(), 0);
   EXPECT_EQ(pool.cached_count(), 1);
   EXPECT_TRUE(pool.verify().ok());
-  pool.add_reference(block);  // found again
+  pool.add_cached(-1);  // found again
   EXPECT_EQ(pool.cached_count(), 0);
-  pool.drop_reference(block);
-  pool.mark_cached(block, false);
+  EXPECT_EQ(pool.used_count(), 1);
   pool.release(block);
+  EXPECT_TRUE(pool.is_free(block));
   EXPECT_EQ(pool.free_count(), 2);
-  EXPECT_TRUE(pool.verify().ok());
-}
-
-TEST(BlockPool, ABlockThatBelongsToNobodyFailsVerify) {
-  BlockPool pool(2);
-  const BlockId block = pool.allocate();
-  pool.drop_reference(block);
-  EXPECT_FALSE(pool.verify().ok());
-  pool.release(block);
   EXPECT_TRUE(pool.verify().ok());
 }
 
 TEST(BlockPoolDeathTest, MisuseAborts) {
   BlockPool pool(2);
   const BlockId block = pool.allocate();
-  EXPECT_DEATH(pool.release(block), "freed while referenced");
-  pool.drop_reference(block);
-  EXPECT_DEATH(pool.drop_reference(block), "without a reference");
+  EXPECT_DEATH(pool.add_cached(2), "not there to be cached");
+  EXPECT_DEATH(pool.add_cached(-1), "not there to be cached");
+  pool.add_cached(1);
+  EXPECT_DEATH(pool.release(block), "freed while cached");
+  pool.add_cached(-1);
   pool.release(block);
   EXPECT_DEATH(pool.release(block), "freed twice");
-  EXPECT_DEATH(pool.add_reference(block), "referenced while free");
 }
 
 }  // namespace block_pool_test

@@ -109,30 +109,28 @@ class ReferenceCache {
 inline double our_hit_rate(const Trace& trace, size_t capacity, size_t from) {
   BlockPool pool(static_cast<int32_t>(capacity));
   PrefixCache cache(&pool, 1);
-  const Hash128 root{7, 7};
-  const auto name = [](uint64_t block) { return chain_hash({1, block}, std::string_view()); };
-  const TokenId id = 0;
   int64_t hits = 0, asked = 0;
   std::vector<BlockId> held;
+  std::vector<Hash128> names;
   for (size_t v = 0; v < trace.size(); ++v) {
     const auto& [blocks, user] = trace[v];
+    names.clear();
+    for (const uint64_t block : blocks) names.push_back(chain_hash({1, block}, std::string_view()));
     held.clear();
-    while (held.size() < blocks.size()) {
-      const BlockId block = cache.find(name(blocks[held.size()]));
-      if (block < 0) break;
-      cache.acquire(block, user);
-      held.push_back(block);
-    }
+    HeldPath path = cache.hold(cache.find(names), user, held);
     if (v >= from) hits += static_cast<int64_t>(held.size());
     if (v >= from) asked += static_cast<int64_t>(blocks.size());
-    for (size_t i = held.size(); i < blocks.size(); ++i) {
-      if (pool.free_count() == 0 && cache.evict(1) == 0) break;
-      held.push_back(pool.allocate());
-      cache.insert({held.back(), name(blocks[i]), i == 0 ? root : name(blocks[i - 1]), {&id, 1}, user});
-    }
-    for (size_t i = held.size(); i-- > 0;) cache.release(held[i]);
+    const size_t found = held.size();
+    cache.evict(static_cast<int32_t>(blocks.size() - found) - pool.free_count());
+    while (held.size() < blocks.size() && pool.free_count() > 0) held.push_back(pool.allocate());
+    cache.insert(path, {.hashes = std::span(names).subspan(found, held.size() - found),
+                        .blocks = std::span(held).subspan(found),
+                        .root = {7, 7},
+                        .user = user});
+    cache.release(path);
   }
-  EXPECT_TRUE(cache.verify().ok()) << cache.verify();
+  std::vector<bool> in_cache;
+  EXPECT_TRUE(cache.verify({}, in_cache).ok()) << cache.verify({}, in_cache);
   EXPECT_TRUE(pool.verify().ok()) << pool.verify();
   return static_cast<double>(hits) / static_cast<double>(asked);
 }

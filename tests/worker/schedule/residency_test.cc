@@ -9,10 +9,14 @@
 #include <map>
 #include <random>
 
+#include "tests/worker/schedule/single_blocks.h"
+
 namespace troupe {
 namespace residency_test {
 
 constexpr Hash128 kPersona{0, 1}, kChat{0, 2};
+
+using testing::SingleBlocks;
 
 std::vector<Resident> changes_of(Residency& residency) {
   std::vector<Resident> out;
@@ -21,15 +25,15 @@ std::vector<Resident> changes_of(Residency& residency) {
 }
 
 // Blocks 0,1 of the persona, 2,3 of the conversation.
-Residency four_blocks() {
-  Residency r(16, 32);
+SingleBlocks four_blocks() {
+  SingleBlocks r(16, 32);
   for (BlockId b = 0; b < 2; ++b) r.cached(b, b, HolderKind::kSet, kPersona);
   for (BlockId b = 2; b < 4; ++b) r.cached(b, b, HolderKind::kSession, kChat);
   return r;
 }
 
 TEST(Residency, TellsASetAndASessionOnceEach) {
-  Residency r = four_blocks();
+  SingleBlocks r = four_blocks();
   const auto changes = changes_of(r);
   ASSERT_EQ(changes.size(), 2u);
   EXPECT_EQ(changes[0].kind, HolderKind::kSet);
@@ -44,7 +48,7 @@ TEST(Residency, TellsASetAndASessionOnceEach) {
 }
 
 TEST(Residency, ShrinksFromTheTailAndEndsWithZero) {
-  Residency r = four_blocks();
+  SingleBlocks r = four_blocks();
   changes_of(r);
   r.evicted(3);
   EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 48);
@@ -62,7 +66,7 @@ TEST(Residency, ShrinksFromTheTailAndEndsWithZero) {
 }
 
 TEST(Residency, WhatCameAndWentBetweenTwoLooksIsNotTold) {
-  Residency r(16, 32);
+  SingleBlocks r(16, 32);
   r.cached(5, 0, HolderKind::kSet, kPersona);
   r.evicted(5);
   EXPECT_TRUE(changes_of(r).empty());
@@ -70,7 +74,7 @@ TEST(Residency, WhatCameAndWentBetweenTwoLooksIsNotTold) {
 }
 
 TEST(Residency, ASwipedAnswersOldBranchDoesNotShortenTheNewOne) {
-  Residency r = four_blocks();
+  SingleBlocks r = four_blocks();
   r.cached(4, 3, HolderKind::kSession, kChat);  // another fourth block: the answer was asked for again
   r.cached(5, 4, HolderKind::kSession, kChat);
   EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 80);
@@ -84,18 +88,68 @@ TEST(Residency, ASwipedAnswersOldBranchDoesNotShortenTheNewOne) {
 }
 
 TEST(Residency, NamelessRequestsAreNobodys) {
-  Residency r(16, 32);
+  SingleBlocks r(16, 32);
   r.cached(0, 0, HolderKind::kSession, Hash128{});
   EXPECT_FALSE(r.has_changes());
   r.evicted(0);
   EXPECT_FALSE(r.has_changes());
 }
 
-TEST(Residency, ABlockKeepsItsFirstHolder) {
+TEST(Residency, RowsOfBlocksAreTheSameAsTheirBlocksOneByOne) {
+  std::mt19937 random(5);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int round = 0; round < 200; ++round) {
+    SingleBlocks single(16, 64);
+    Residency rows(16, 64);
+    struct Row {
+      std::vector<BlockId> blocks;
+      int index;
+      Residency::Extent extent;
+    };
+    std::vector<Row> branches;  // of one conversation, in order
+    for (BlockId next = 0; next < 50;) {
+      if (pick(0, 2) > 0 || branches.empty()) {
+        Row& row = branches.emplace_back(Row{{}, pick(0, 6), {}});
+        for (int count = pick(1, 9); count > 0; --count) row.blocks.push_back(next++);
+        const auto count = static_cast<int32_t>(row.blocks.size());
+        row.extent = rows.cached({row.index, count}, HolderKind::kSession, kChat);
+        for (int32_t i = 0; i < count; ++i)
+          single.cached(row.blocks[static_cast<size_t>(i)], row.index + i, HolderKind::kSession, kChat);
+      } else {
+        const size_t which = static_cast<size_t>(pick(0, static_cast<int>(branches.size()) - 1));
+        Row& row = branches[which];
+        const auto count = static_cast<size_t>(pick(1, static_cast<int>(row.blocks.size())));
+        const auto kept = row.blocks.size() - count;
+        rows.evicted({row.extent, row.index + static_cast<int>(kept), std::span(row.blocks).last(count), {}});
+        while (row.blocks.size() > kept) {
+          single.evicted(row.blocks.back());
+          row.blocks.pop_back();
+        }
+        if (kept == 0) branches.erase(branches.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+      ASSERT_EQ(rows.tokens(HolderKind::kSession, kChat), single.tokens(HolderKind::kSession, kChat));
+      if (pick(0, 1) == 0) {
+        const auto a = changes_of(rows), b = changes_of(single);
+        ASSERT_EQ(a.size(), b.size());
+        for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i].tokens, b[i].tokens);
+      }
+    }
+  }
+}
+
+TEST(Residency, BlocksUnderTheirOwnNamesAreASessionEach) {
   Residency r(16, 32);
-  r.cached(0, 0, HolderKind::kSet, kPersona);
-  r.cached(0, 0, HolderKind::kSession, kChat);
-  EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 0);
+  const std::vector<Hash128> names{{9, 1}, {9, 2}, {9, 3}};
+  const std::vector<BlockId> blocks{4, 5, 6};
+  const auto extent = r.cached_each(2, names);
+  EXPECT_EQ(r.session_count(), 3);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, names[1]), 64);
+  changes_of(r);
+  r.evicted({extent, 3, std::span(blocks).last(2), std::span(names).last(2)});
+  EXPECT_EQ(r.tokens(HolderKind::kSession, names[1]), 0);
+  EXPECT_EQ(r.tokens(HolderKind::kSession, names[0]), 48);
+  EXPECT_EQ(changes_of(r).size(), 2u);
+  EXPECT_EQ(r.session_count(), 1);
 }
 
 // Random linear conversations over shared personas, evicted leaf first: the told state, replayed from
@@ -103,7 +157,7 @@ TEST(Residency, ABlockKeepsItsFirstHolder) {
 TEST(Residency, ReplayedChangesAreTheSnapshot) {
   std::mt19937 random(11);
   constexpr int kBlocks = 64;
-  Residency r(16, kBlocks);
+  SingleBlocks r(16, kBlocks);
   struct Line {
     Hash128 set, session;
     std::vector<BlockId> blocks;  // resident, from index `base`
@@ -162,7 +216,7 @@ TEST(Residency, ReplayedChangesAreTheSnapshot) {
 constexpr Hash128 kOther{0, 3}, kThird{0, 4};
 
 TEST(Residency, ASetThatFindsItsPrefixUnderOtherNamesIsTold) {
-  Residency r = four_blocks();
+  SingleBlocks r = four_blocks();
   changes_of(r);
   r.found(2, 2, kOther);  // its prefix is the persona and the first block of the conversation
   r.found(2, 2, kThird);
@@ -184,7 +238,7 @@ TEST(Residency, ASetThatFindsItsPrefixUnderOtherNamesIsTold) {
 }
 
 TEST(Residency, AFoundPrefixAndOwnBlocksAreTheDeeperOfTheTwo) {
-  Residency r = four_blocks();
+  SingleBlocks r = four_blocks();
   r.found(1, 1, kOther);
   r.cached(4, 2, HolderKind::kSet, kOther);
   EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 48);
@@ -198,7 +252,7 @@ TEST(Residency, AFoundPrefixAndOwnBlocksAreTheDeeperOfTheTwo) {
 }
 
 TEST(Residency, FindersAreNeverMoreThanBlocks) {
-  Residency r(16, 4);
+  SingleBlocks r(16, 4);
   r.cached(0, 0, HolderKind::kSet, kPersona);
   for (uint64_t name = 100; name < 200; ++name) r.found(0, 0, Hash128{0, name});
   EXPECT_EQ(r.set_count(), 5);

@@ -1,0 +1,73 @@
+#pragma once
+
+// What prefix_cache.cc (who holds what, and what comes in) and prefix_cache_leaves.cc (what goes) share.
+
+#include <array>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "worker/schedule/evicted_blocks.h"
+#include "worker/schedule/prefix_cache.h"
+#include "worker/schedule/reuse_value.h"
+#include "worker/schedule/run_tree.h"
+
+namespace troupe {
+
+// How long the last block lies idle, and so each before it a tick less.
+inline uint64_t last_idle_since(const BlockRun& r) {
+  return r.use.idle_since - static_cast<uint64_t>(r.count() - 1);
+}
+
+struct PrefixCache::Impl {
+  Impl(BlockPool* p, int32_t block_size, Residency* r)
+      : pool(p),
+        residency(r),
+        tree(p->total_count(), block_size),
+        evicted(p->total_count()),
+        value(p->total_count()) {}
+
+  void list(RunId id);
+  void unlist(RunId id);
+  void list_if_leaf(RunId id) {
+    if (tree.run(id).is_leaf() && tree.run(id).references == 0) list(id);
+  }
+  template <typename Use>  // or what is remembered of one
+  IdleClass class_of(const Use& use) const {
+    if (use.shared) return value.shared_class(static_cast<double>(use.interval));
+    return use.returning ? kReturningClass : kNewClass;
+  }
+  ReuseValue::Ages ages_of(const BlockRun& r) const { return {now - r.use.idle_since, r.count()}; }
+  RunId split(RunId id, int32_t count);
+  void take(RunId id, uint32_t user);
+  void drop(RunId id);
+  void idle(RunId id);
+  RunUse first_use(const HeldPath& path, uint32_t user) const;
+  RunUse recall(RunUse use, Hash128 hash);
+  bool alike(const RunUse& a, const RunUse& b) const;
+  size_t adopt(HeldPath& path, RunId known, const Blocks& blocks);
+  void add(HeldPath& path, const Blocks& blocks);
+  void place(HeldPath& path, const Blocks& blocks, const RunUse& use);
+  void learn();
+  void drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by);
+  int32_t evict_from(RunId id, int32_t count);
+  void cut(RunId id, int32_t count);
+  RunId least_valuable() const;
+  Status verify_leaves() const;
+
+  BlockPool* pool;
+  Residency* residency;
+  RunTree tree;
+  absl::flat_hash_map<Hash128, RequestId> announced;
+  // By (idle_since, run): the first is the one idle for longest. Ticks of a run's blocks are a stretch of
+  // their own, so its place stays while it loses its last ones.
+  std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount> leaves;
+  EvictedBlocks evicted;
+  ReuseValue value;
+  uint64_t now = 0;  // ticks: blocks that became idle
+  size_t lesson_count = 0;
+  uint64_t change_count = 0;
+  Counts counts;
+};
+
+}  // namespace troupe
