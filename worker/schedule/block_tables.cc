@@ -161,29 +161,30 @@ bool BlockTables::grow(ScheduledRequest& request) {
   return true;
 }
 
-void BlockTables::cache_full_blocks(ScheduledRequest& request, int32_t from_count) {
+void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (!options_.enable_prefix_caching) return;
   const int32_t prefix_blocks = request.prefix_count / options_.block_size;
-  int32_t begin = from_count / options_.block_size;
   const int32_t end = request.computed_count / options_.block_size;
-  if (begin == end) return;
+  if (request.path.count == end) return;
   extend_hashes(request);
   // The prefix is one thing, what is behind it another.
-  const auto part_end = [&] { return begin < prefix_blocks ? std::min(end, prefix_blocks) : end; };
-  for (; begin < end; begin = request.path.count) {
-    cache_.insert(request.path,
-                  cache_blocks_of(request, static_cast<size_t>(begin), static_cast<size_t>(part_end())));
+  if (request.path.count < prefix_blocks) {
+    cache_.insert(request.path, cache_blocks_of(request, static_cast<size_t>(std::min(end, prefix_blocks))));
+  }
+  if (request.path.count < end) {
+    cache_.insert(request.path, cache_blocks_of(request, static_cast<size_t>(end)));
   }
   if (request.announced >= 0 && request.announced < end) announce_from(request, end);
 }
 
-// REQUIRES: all of them before the end of the request's prefix, or behind it.
-PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size_t begin, size_t end) const {
+// Those up to the end-th. REQUIRES: what is new of them lies before the end of the request's prefix, or all
+// behind it.
+PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size_t end) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   PrefixCache::Blocks blocks;
-  blocks.hashes = std::span<const Hash128>(request.block_hashes).subspan(begin, end - begin);
-  blocks.blocks = std::span<BlockId>(request.blocks).subspan(begin, end - begin);
-  blocks.ids = ids_of(request, begin * block_size, (end - begin) * block_size);
+  blocks.hashes = request.block_hashes;
+  blocks.blocks = std::span<BlockId>(request.blocks).first(end);
+  blocks.ids = ids_of(request, 0, end * block_size);
   blocks.root = request.salt;
   blocks.user = request.user;
   const bool of_set = end * block_size <= static_cast<size_t>(request.prefix_count) && !request.set.is_zero();

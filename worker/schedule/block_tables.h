@@ -48,10 +48,10 @@ class BlockTables {
   void finish_copy(ScheduledRequest& request);
   // A block for the last known id, if it needs one; false: none is left.
   bool grow(ScheduledRequest& request);
-  // After computed_count went up from `from_count`: full blocks enter the cache. Where another request's
+  // After computed_count went up: full blocks enter the cache. Where another request's
   // block of the same content came first this one switches to it: the KV is bitwise the same, and the
   // duplicate is free again.
-  void cache_full_blocks(ScheduledRequest& request, int32_t from_count);
+  void cache_full_blocks(ScheduledRequest& request);
   // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
   // full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
@@ -69,7 +69,7 @@ class BlockTables {
   PrefixCache::Match look(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
   void announce_from(ScheduledRequest& request, int32_t index);
-  PrefixCache::Blocks cache_blocks_of(ScheduledRequest& request, size_t begin, size_t end) const;
+  PrefixCache::Blocks cache_blocks_of(ScheduledRequest& request, size_t end) const;
   bool keep_tail(const ScheduledRequest& request);
   Status verify_table(const ScheduledRequest& request) const;
   Status verify_announced(std::span<ScheduledRequest* const> running) const;

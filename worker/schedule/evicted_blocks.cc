@@ -7,81 +7,109 @@ namespace troupe {
 
 namespace {
 
-// Quarters of an octave above 1/16 of a unit, from 1 on; 0 is none.
+// Quarters of an octave of ticks, from 1 on; 0 is none.
 constexpr float kStepsPerOctave = 4;
-constexpr float kLeast = 1.0f / 16;
-constexpr float kIntervalMax = 63;
 
-uint64_t pack_interval(float units) {
-  if (units <= 0) return 0;
-  const float steps = std::round(std::log2(units / kLeast) * kStepsPerOctave) + 1;
-  return static_cast<uint64_t>(std::clamp(steps, 1.0f, kIntervalMax));
+uint8_t pack_interval(float ticks) {
+  if (ticks <= 0) return 0;
+  const float steps = std::round(std::log2(std::max(ticks, 1.0f)) * kStepsPerOctave) + 1;
+  return static_cast<uint8_t>(std::min(steps, 127.0f));
 }
 
-float unpack_interval(uint64_t packed) {
+float unpack_interval(uint8_t packed) {
   if (packed == 0) return 0;
-  return kLeast * std::exp2(static_cast<float>(packed - 1) / kStepsPerOctave);
+  return std::exp2(static_cast<float>(packed - 1) / kStepsPerOctave);
 }
 
 }  // namespace
 
 EvictedBlocks::EvictedBlocks(int32_t block_count)
-    : sets_(static_cast<size_t>(std::max(1, block_count))),
-      unit_(static_cast<uint64_t>(std::max(1, block_count / 64))) {}
+    : sets_(static_cast<size_t>(std::max(1, block_count / 4))) {}
 
-uint64_t EvictedBlocks::tag_of(Hash128 hash) {
-  const uint64_t tag = hash.lo & 0x3ffff;
-  return tag == 0 ? 1 : tag;
-}
-
-uint64_t EvictedBlocks::age_of(const Entry& entry, uint64_t now) const {
-  return (now / unit_ - entry.time) & kTimeMask;
-}
-
-void EvictedBlocks::add(std::span<const Hash128> hashes, const EvictedBlock& first, uint64_t now) {
-  constexpr size_t kAhead = 8;
-  const auto older = [&](const Entry& a, const Entry& b) {
-    if (a.tag == 0 || b.tag == 0) return a.tag == 0 && b.tag != 0;
-    return age_of(a, now) > age_of(b, now);
-  };
+void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
   Entry added;
+  added.taken = 1;
   added.user = first.user & kUserMask;
-  added.interval = pack_interval(first.interval / static_cast<float>(unit_)) & 63;
+  added.interval = pack_interval(first.interval) & 127;
   added.uses = (std::clamp(first.use_count, 1u, 8u) - 1) & 7;
   added.returning = first.returning;
   added.shared = first.shared;
-  for (size_t i = 0; i < std::min(kAhead, hashes.size()); ++i) prefetch(hashes[i]);
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    if (i + kAhead < hashes.size()) prefetch(hashes[i + kAhead]);
-    std::array<Entry, kWays>& entries = sets_[set_index(hashes[i])].entries;
-    added.tag = tag_of(hashes[i]) & 0x3ffff;
-    added.time = (first.idle_since - i) / unit_ & kTimeMask;
-    *std::min_element(entries.begin(), entries.end(), older) = added;
+  const size_t count = row.hashes.size();
+  for (size_t i = kGroup - row.index % kGroup; i < count; i += kGroup) prefetch(row.hashes[i]);
+  Hash128 group_hash = row.group_hash;
+  for (size_t begin = 0, length = 0; begin < count; begin += length) {
+    const size_t place = (row.index + begin) % kGroup;
+    length = std::min(kGroup - place, count - begin);
+    if (place == 0) group_hash = row.hashes[begin];
+    for (size_t i = 0; i < length; ++i) added.tags[place + i] = tag_of(row.hashes[begin + i]);
+    added.time = static_cast<uint32_t>(first.idle_since - begin);
+    added.first = place & 7;
+    added.last = (place + length - 1) & 7;
+    put(sets_[set_index(group_hash)], added);
   }
 }
 
-std::optional<EvictedBlock> EvictedBlocks::take(Hash128 hash, uint64_t now) {
-  for (Entry& entry : sets_[set_index(hash)].entries) {
-    if (entry.tag != tag_of(hash)) continue;
-    const EvictedBlock found = unpack(entry, now);
-    entry = Entry{};
-    return found;
+void EvictedBlocks::put(Set& set, const Entry& added) {
+  // A tick is one block's alone: whoever became idle just before the last of these did is the one behind it.
+  const uint32_t time_behind = added.time - (added.last - added.first) - 1;
+  Entry* oldest = &set.entries[0];
+  for (Entry& entry : set.entries) {
+    if (entry.taken != 0 && entry.time == time_behind && entry.first == added.last + 1u) {
+      std::copy_n(added.tags.begin() + added.first, added.last - added.first + 1,
+                  entry.tags.begin() + added.first);
+      entry.first = added.first;
+      entry.time = added.time;
+      return;
+    }
+    if (oldest->taken == 0) continue;
+    const bool is_older = static_cast<int32_t>(entry.time - oldest->time) < 0;
+    if (entry.taken == 0 || is_older) oldest = &entry;
   }
-  return std::nullopt;
+  *oldest = added;
 }
 
-std::optional<EvictedBlock> EvictedBlocks::at(size_t index, uint64_t now) const {
+EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t begin, size_t end,
+                                         uint64_t now) {
+  const size_t group = begin / kGroup * kGroup;
+  end = std::min(end, group + kGroup);
+  Entry* best = nullptr;
+  size_t best_begin = end, best_count = 0;
+  for (Entry& entry : sets_[set_index(hashes[group])].entries) {
+    const size_t from = std::max(begin, group + entry.first);
+    const size_t to = std::min(end, group + entry.last + 1);
+    size_t at = from;
+    while (at < to && entry.tags[at - group] == tag_of(hashes[at])) ++at;
+    if (entry.taken == 0 || at <= from || from > best_begin) continue;
+    if (from == best_begin && at - from <= best_count) continue;
+    best = &entry;
+    best_begin = from;
+    best_count = at - from;
+  }
+  if (best_begin > begin || best == nullptr) return {best_begin - begin, {}};
+  Found found{best_count, unpack(*best, now)};
+  found.block->idle_since -= begin - (group + best->first);
+  const size_t rest = begin + best_count - group;  // comes back later, or a prompt parted from it
+  if (rest > best->last) {
+    *best = Entry{};
+  } else {
+    best->time -= static_cast<uint32_t>(rest - best->first);
+    best->first = rest & 7;
+  }
+  return found;
+}
+
+EvictedBlocks::Found EvictedBlocks::at(size_t index, uint64_t now) const {
   const Entry& entry = sets_[index / kWays].entries[index % kWays];
-  if (entry.tag == 0) return std::nullopt;
-  return unpack(entry, now);
+  if (entry.taken == 0) return {};
+  return {static_cast<size_t>(entry.last - entry.first + 1), unpack(entry, now)};
 }
 
-EvictedBlock EvictedBlocks::unpack(const Entry& entry, uint64_t now) const {
-  const uint64_t age = std::min(now, age_of(entry, now) * unit_);
+EvictedBlock EvictedBlocks::unpack(const Entry& entry, uint64_t now) {
+  const uint64_t age = std::min(now, uint64_t{static_cast<uint32_t>(now) - entry.time});
   return {.idle_since = now - age,
-          .user = static_cast<uint32_t>(entry.user),
-          .interval = unpack_interval(entry.interval) * static_cast<float>(unit_),
-          .use_count = static_cast<uint32_t>(entry.uses) + 1,
+          .user = entry.user,
+          .interval = unpack_interval(static_cast<uint8_t>(entry.interval)),
+          .use_count = entry.uses + 1u,
           .returning = entry.returning != 0,
           .shared = entry.shared != 0};
 }

@@ -1,13 +1,13 @@
 #pragma once
 
-// Remembers evicted blocks, eight times as many as the cache has blocks: only who used them and since when
+// Remembers evicted blocks, some ten times as many as the cache has blocks: only who used them and since when
 // they lie idle. What comes back is not new, and the cache learns how long "too early" would have been. A
 // table of small sets that never grows: in a full set the one that is idle for longest makes room.
 //
-// Eight bytes an entry, so that a set is one line of memory. What is remembered is therefore coarse: idle
-// times to a 64th of a turnover (as many ticks as the cache has blocks), intervals to a quarter of an octave,
-// users and blocks by a few bits of their hashes (one in 30,000 new blocks is taken for one that comes back).
-// Times wrap after 16,384 turnovers, long after the sets were filled anew. Pure; not thread-safe.
+// Blocks go and come back in rows, so one entry stands for up to eight of them: some of those between two
+// multiples of eight of a prompt, found by the hash of the first of these. Of each block 16 bits of its hash
+// are kept (one in 13,000 new blocks is taken for one that comes back), of users 12, intervals to a quarter
+// of an octave. Times wrap after 2^32 ticks, long after the sets were filled anew. Pure; not thread-safe.
 
 #include <array>
 #include <cstdint>
@@ -32,47 +32,61 @@ class EvictedBlocks {
  public:
   explicit EvictedBlocks(int32_t block_count);
 
-  // `now`: ticks; idle_since lies before it, at most 16,384 turnovers.
-  void add(Hash128 hash, const EvictedBlock& block, uint64_t now) { add({&hash, 1}, block, now); }
-  // Blocks that follow one another: each lies idle a tick longer than the one before it, the first as told.
-  void add(std::span<const Hash128> hashes, const EvictedBlock& first, uint64_t now);
-  // Fetches the memory that take() will need.
-  void prefetch(Hash128 hash) const { __builtin_prefetch(&sets_[set_index(hash)]); }
-  // Finds and forgets.
-  std::optional<EvictedBlock> take(Hash128 hash, uint64_t now);
+  static constexpr size_t kGroup = 8;
+  // Blocks of a prompt from its index-th on, used alike. Each lies idle a tick longer than the one before it.
+  struct Row {
+    size_t index = 0;
+    std::span<const Hash128> hashes;
+    Hash128 group_hash;  // of the prompt's block at `index`, rounded down to a multiple of kGroup
+  };
+  void add(const Row& row, const EvictedBlock& first);
+  // Fetches the memory that take() will need for the blocks behind one at a multiple of kGroup.
+  void prefetch(Hash128 group_hash) const {
+    const Set& set = sets_[set_index(group_hash)];
+    __builtin_prefetch(&set);
+    __builtin_prefetch(reinterpret_cast<const char*>(&set) + 64);
+  }
+  // Of `hashes`, a prompt's from its first block on, those that come back are [begin, end): what is known of
+  // the first of them, and of how many it is the same. Finds and forgets.
+  struct Found {
+    size_t count = 0;
+    std::optional<EvictedBlock> block;
+  };
+  Found take(std::span<const Hash128> hashes, size_t begin, size_t end, uint64_t now);
   // Whether `user` is, as far as is known, the one remembered.
   static bool is_same_user(const EvictedBlock& block, uint32_t user) {
     return block.user == (user & kUserMask);
   }
-  // All places, and what is in one, for who takes samples.
+  // All places, and what is in one (nothing: count 0), for who takes samples.
   size_t size() const { return sets_.size() * kWays; }
-  std::optional<EvictedBlock> at(size_t index, uint64_t now) const;
+  Found at(size_t index, uint64_t now) const;
 
  private:
-  static constexpr size_t kWays = 8;
-  static constexpr int kTimeBits = 20;
-  static constexpr uint32_t kTimeMask = (1u << kTimeBits) - 1;
-  static constexpr uint32_t kUserMask = (1u << 13) - 1;
+  static constexpr size_t kWays = 5;
+  static constexpr uint32_t kUserMask = (1u << 12) - 1;
   struct Entry {
-    uint64_t tag : 18 = 0;  // 0: no entry
-    uint64_t time : kTimeBits = 0;
-    uint64_t user : 13 = 0;
-    uint64_t interval : 6 = 0;
-    uint64_t uses : 3 = 0;  // less one
-    uint64_t returning : 1 = 0;
-    uint64_t shared : 1 = 0;
+    std::array<uint16_t, kGroup> tags{};  // by place in the group
+    uint32_t time = 0;                    // since when the first block is idle
+    uint32_t user : 12 = 0;
+    uint32_t interval : 7 = 0;
+    uint32_t first : 3 = 0;  // places of its blocks
+    uint32_t last : 3 = 0;
+    uint32_t uses : 3 = 0;  // less one
+    uint32_t returning : 1 = 0;
+    uint32_t shared : 1 = 0;
+    uint32_t taken : 1 = 0;  // else there is no entry
   };
-  static_assert(sizeof(Entry) == 8);
+  static_assert(sizeof(Entry) == 24);
   struct alignas(64) Set {
     std::array<Entry, kWays> entries;
   };
+  static_assert(sizeof(Set) == 128);
   size_t set_index(Hash128 hash) const { return static_cast<size_t>((hash.lo >> 32) * sets_.size() >> 32); }
-  static uint64_t tag_of(Hash128 hash);
-  uint64_t age_of(const Entry& entry, uint64_t now) const;  // in units
-  EvictedBlock unpack(const Entry& entry, uint64_t now) const;
+  static uint16_t tag_of(Hash128 hash) { return static_cast<uint16_t>(hash.lo); }
+  void put(Set& set, const Entry& added);
+  static EvictedBlock unpack(const Entry& entry, uint64_t now);
 
   std::vector<Set> sets_;
-  uint64_t unit_;  // ticks
 };
 
 }  // namespace troupe

@@ -13,23 +13,11 @@ namespace troupe {
 
 namespace {
 
-// How many blocks ahead memory is fetched.
-constexpr size_t kAhead = 8;
-
 // The usual time between uses: the mean of the last eight or so.
 void add_use(RunUse& use, uint64_t ticks) {
   use.interval +=
       (static_cast<float>(ticks) - use.interval) / static_cast<float>(std::min<uint32_t>(use.use_count, 8));
   if (use.use_count < 255) ++use.use_count;
-}
-
-PrefixCache::Blocks part_of(const PrefixCache::Blocks& blocks, size_t begin, size_t count) {
-  const size_t block_ids = blocks.ids.size() / blocks.hashes.size();
-  PrefixCache::Blocks part = blocks;
-  part.hashes = blocks.hashes.subspan(begin, count);
-  part.blocks = blocks.blocks.subspan(begin, count);
-  part.ids = blocks.ids.subspan(begin * block_ids, count * block_ids);
-  return part;
 }
 
 size_t common_count(std::span<const Hash128> a, std::span<const Hash128> b) {
@@ -123,15 +111,13 @@ void PrefixCache::drop(RunId run) {
 
 void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
   Impl& c = *impl_;
-  const size_t count = blocks.hashes.size();
-  for (size_t done = 0; done < count;) {
-    const Blocks rest = part_of(blocks, done, count - done);
-    const RunId known = c.tree.find_child(path.run, rest.hashes[0]);
+  while (static_cast<size_t>(path.count) < blocks.blocks.size()) {
+    const RunId known = c.tree.find_child(path.run, blocks.hashes[static_cast<size_t>(path.count)]);
     if (known < 0) {
-      c.add(path, rest);
+      c.add(path, blocks);
       return;
     }
-    done += c.adopt(path, known, rest);
+    c.adopt(path, known, blocks);
   }
 }
 
@@ -241,90 +227,96 @@ void PrefixCache::Impl::idle(RunId id) {
 // Of a block that comes behind a path for the first time.
 RunUse PrefixCache::Impl::first_use(const HeldPath& path, uint32_t user) const {
   RunUse use;
+  if (path.run >= 0) use = use_behind(tree.run(path.run).use);
   use.user = user;
   use.used_at = now;
-  if (path.run < 0) return use;
-  // What a returning session adds to its own is as likely to be wanted again.
-  const RunUse& before = tree.run(path.run).use;
+  return use;
+}
+
+// What a returning session adds to its own is as likely to be wanted again.
+RunUse PrefixCache::Impl::use_behind(const RunUse& before) const {
+  RunUse use;
+  use.user = before.user;
+  use.used_at = now;
   use.returning = before.returning && !before.shared;
   return use;
 }
 
 // A block that was evicted and is still remembered is not new.
-RunUse PrefixCache::Impl::recall(RunUse use, Hash128 hash) {
-  const auto known = evicted.take(hash, now);
-  if (!known) return use;
-  value.record_hits(class_of(*known), {now - known->idle_since, 1});
-  const bool same_user = EvictedBlocks::is_same_user(*known, use.user);
-  use.returning = use.returning || known->returning || same_user;
-  use.shared = known->shared || !same_user;
-  use.interval = known->interval;
-  use.use_count = static_cast<uint8_t>(known->use_count);
-  add_use(use, now - known->idle_since);
-  return use;
+void PrefixCache::Impl::recall(RunUse& use, const EvictedBlocks::Found& found) {
+  const EvictedBlock& known = *found.block;
+  value.record_hits(class_of(known), {now - known.idle_since, static_cast<int32_t>(found.count)});
+  const bool same_user = EvictedBlocks::is_same_user(known, use.user);
+  use.returning = use.returning || known.returning || same_user;
+  use.shared = known.shared || !same_user;
+  use.interval = known.interval;
+  use.use_count = static_cast<uint8_t>(known.use_count);
+  add_use(use, now - known.idle_since);
 }
 
 bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
   return a.user == b.user && a.shared == b.shared && a.returning == b.returning && class_of(a) == class_of(b);
 }
 
-// Blocks that are there already take the place of the request's; how many.
-size_t PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
-  const size_t count = common_count(blocks.hashes, tree.run(known).hashes);
+// Blocks that are there already take the place of the request's.
+void PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
+  const auto begin = static_cast<size_t>(path.count);
+  const auto own = blocks.blocks.subspan(begin);
+  const size_t count = common_count(blocks.hashes.subspan(begin, own.size()), tree.run(known).hashes);
   const auto taken = static_cast<int32_t>(count);
   const RunId id = taken < tree.run(known).count() ? split(known, taken) : known;
   take(id, static_cast<uint32_t>(blocks.user));
   for (size_t i = 0; i < count; ++i) {
-    pool->release(blocks.blocks[i]);
-    blocks.blocks[i] = tree.run(id).blocks[i];
+    pool->release(own[i]);
+    own[i] = tree.run(id).blocks[i];
   }
   path = {id, path.count + taken};
-  return count;
 }
 
 // Blocks that were never here, or no longer, in rows of such as were used alike.
 void PrefixCache::Impl::add(HeldPath& path, const Blocks& blocks) {
   ++change_count;
-  drop_covered_tails(path, blocks.root, blocks.ids);
-  const size_t count = blocks.hashes.size();
-  for (size_t i = 0; i < std::min(kAhead, count); ++i) evicted.prefetch(blocks.hashes[i]);
-  RunUse next = recall(first_use(path, static_cast<uint32_t>(blocks.user)), blocks.hashes[0]);
-  for (size_t begin = 0, end = 0; begin < count; begin = end) {
-    const RunUse use = next;
-    for (end = begin + 1; end < count; ++end) {
-      if (end + kAhead < count) evicted.prefetch(blocks.hashes[end + kAhead]);
-      RunUse behind;
-      behind.user = use.user;
-      behind.used_at = now;
-      behind.returning = next.returning && !next.shared;
-      next = recall(behind, blocks.hashes[end]);
-      if (!alike(use, next)) break;
-    }
-    place(path, part_of(blocks, begin, end - begin), use);
+  const auto begin = static_cast<size_t>(path.count);
+  const size_t end = blocks.blocks.size();
+  if (!blocks.ids.empty()) drop_covered_tails(path, blocks.root, blocks.ids.subspan(begin * block_size));
+  constexpr size_t kGroup = EvictedBlocks::kGroup;
+  for (size_t i = begin / kGroup * kGroup; i < end; i += kGroup) evicted.prefetch(blocks.hashes[i]);
+  RunUse use = first_use(path, static_cast<uint32_t>(blocks.user)), row;
+  for (size_t at = begin; at < end;) {
+    const auto found = evicted.take(blocks.hashes, at, end, now);
+    if (found.block) recall(use, found);
+    if (at > begin && !alike(row, use)) place(path, blocks, {row, at});
+    if (at == static_cast<size_t>(path.count)) row = use;
+    at += found.count;
+    use = use_behind(use);
   }
+  place(path, blocks, {row, end});
 }
 
 // On the end of the path's run where nothing else hangs on it or ends there, else as a run of its own.
-void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const RunUse& use) {
-  const auto count = static_cast<int32_t>(blocks.blocks.size());
+void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& row) {
+  const auto begin = static_cast<size_t>(path.count);
+  const size_t count = row.end - begin;
+  RunTree::Blocks added{blocks.hashes.subspan(begin, count), blocks.blocks.subspan(begin, count), {}};
+  if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
   Residency::Extent extent;
   if (residency != nullptr) {
-    extent = blocks.each_itself ? residency->cached_each(path.count, blocks.hashes)
-                                : residency->cached({path.count, count}, blocks.kind, blocks.holder);
+    extent = blocks.each_itself
+                 ? residency->cached_each(path.count, added.hashes)
+                 : residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder);
   }
-  const RunTree::Blocks added{blocks.hashes, blocks.blocks, blocks.ids};
   const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   if (last != nullptr && last->references == 1 && last->is_leaf() && last->extent == extent &&
-      alike(last->use, use)) {
+      alike(last->use, row.use)) {
     tree.append(path.run, added);
   } else {
     path.run = tree.add(path.run, blocks.root, added);
     BlockRun& r = tree.run(path.run);
     r.references = 1;
-    r.use = use;
+    r.use = row.use;
     r.extent = extent;
   }
-  path.count += count;
+  path.count += static_cast<int32_t>(count);
 }
 
 // Tails that say no more than what is to come in their place does.

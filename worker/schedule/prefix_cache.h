@@ -32,11 +32,11 @@ class PrefixCache {
     RunId run = -1;         // of the last of them
     int32_t run_count = 0;  // of its blocks; the run may have more
   };
-  // Full blocks behind a path, computed by its request.
+  // Full blocks of a prompt, from its first one on; those behind its request's path are new, and computed.
   struct Blocks {
-    std::span<const Hash128> hashes;
-    std::span<BlockId> blocks;          // one a hash
-    std::span<const TokenId> ids = {};  // of all of them, or none
+    std::span<const Hash128> hashes;  // of all that are known, so more perhaps than there are blocks
+    std::span<BlockId> blocks;
+    std::span<const TokenId> ids = {};  // of all the blocks, or none
     Hash128 root = {};                  // what a path of nothing hangs on (a salt)
     // Whom the request is of (its session), as far as the cache is concerned: what many users share is worth
     // more than what one came back for.

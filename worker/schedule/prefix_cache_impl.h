@@ -20,10 +20,11 @@ inline uint64_t last_idle_since(const BlockRun& r) {
 }
 
 struct PrefixCache::Impl {
-  Impl(BlockPool* p, int32_t block_size, Residency* r)
-      : pool(p),
+  Impl(BlockPool* p, int32_t size, Residency* r)
+      : block_size(static_cast<size_t>(size)),
+        pool(p),
         residency(r),
-        tree(p->total_count(), block_size),
+        tree(p->total_count(), size),
         evicted(p->total_count()),
         value(p->total_count()) {}
 
@@ -43,18 +44,26 @@ struct PrefixCache::Impl {
   void drop(RunId id);
   void idle(RunId id);
   RunUse first_use(const HeldPath& path, uint32_t user) const;
-  RunUse recall(RunUse use, Hash128 hash);
+  RunUse use_behind(const RunUse& before) const;
+  void recall(RunUse& use, const EvictedBlocks::Found& found);
   bool alike(const RunUse& a, const RunUse& b) const;
-  size_t adopt(HeldPath& path, RunId known, const Blocks& blocks);
+  void adopt(HeldPath& path, RunId known, const Blocks& blocks);
   void add(HeldPath& path, const Blocks& blocks);
-  void place(HeldPath& path, const Blocks& blocks, const RunUse& use);
+  // Blocks behind a path up to the end-th of their prompt, used alike.
+  struct Row {
+    RunUse use;
+    size_t end = 0;
+  };
+  void place(HeldPath& path, const Blocks& blocks, const Row& row);
   void learn();
   void drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by);
+  Hash128 hash_at(RunId id, size_t index) const;
   int32_t evict_from(RunId id, int32_t count);
   void cut(RunId id, int32_t count);
   RunId least_valuable() const;
   Status verify_leaves() const;
 
+  size_t block_size;  // tokens
   BlockPool* pool;
   Residency* residency;
   RunTree tree;

@@ -59,11 +59,18 @@ void PrefixCache::Impl::learn() {
     value.record_idle(class_of(r.use), ages_of(r), weight);
   });
   sample(evicted.size(), [&](size_t i, double weight) {
-    const auto entry = evicted.at(i, now);
-    if (entry) value.record_idle(class_of(*entry), {now - entry->idle_since, 1}, weight);
+    const auto [count, known] = evicted.at(i, now);
+    if (!known) return;
+    value.record_idle(class_of(*known), {now - known->idle_since, static_cast<int32_t>(count)}, weight);
   });
   ++lesson_count;
   value.learn();
+}
+
+// Of the index-th block on the way to the end of a run.
+Hash128 PrefixCache::Impl::hash_at(RunId id, size_t index) const {
+  while (static_cast<size_t>(tree.run(id).depth) > index) id = tree.run(id).parent;
+  return tree.run(id).hashes[index - static_cast<size_t>(tree.run(id).depth)];
 }
 
 // As many as are worth the same: while the run stays the least valuable.
@@ -77,14 +84,16 @@ int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
   counts.evicted_shared += r.use.shared ? count : 0;
   if (!r.is_tail()) {
     const auto first = static_cast<uint64_t>(r.count() - count);
-    evicted.add(std::span(r.hashes).last(static_cast<size_t>(count)),
+    const auto index = static_cast<size_t>(r.depth) + first;
+    evicted.add({.index = index,
+                 .hashes = std::span(r.hashes).last(static_cast<size_t>(count)),
+                 .group_hash = hash_at(id, index / EvictedBlocks::kGroup * EvictedBlocks::kGroup)},
                 {.idle_since = r.use.idle_since - first,
                  .user = r.use.user,
                  .interval = r.use.interval,
                  .use_count = r.use.use_count,
                  .returning = r.use.returning,
-                 .shared = r.use.shared},
-                now);
+                 .shared = r.use.shared});
   }
   cut(id, count);
   return count;

@@ -116,14 +116,13 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   for (size_t i = 0; i < s.batch.items.size(); ++i) {
     const BatchItem& item = s.batch.items[i];
     ScheduledRequest& r = *s.batch_requests[i];
-    const int32_t from_count = r.computed_count;
     const int32_t step_count = item.count;
     r.computed_count += step_count;
     r.scored_count = std::max(r.scored_count, r.computed_count);
     s.tables.finish_copy(r);
     s.stats.computed_tokens_total += step_count;
     s.set_work.add(r.set, r.prefix_count, step_count);
-    s.tables.cache_full_blocks(r, from_count);
+    s.tables.cache_full_blocks(r);
     s.set_pending(r, item.samples ? 0 : Impl::rest_of(r));
     if (!item.samples) continue;
     require(next_token < tokens.size() && tokens[next_token].id == r.id,
@@ -176,7 +175,7 @@ void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
   clock.advance();
   for (Request* r : clock.at_block_end()) {
     clock.settle(*r);
-    tables.cache_full_blocks(*r, r->computed_count - 1);
+    tables.cache_full_blocks(*r);
   }
   ended.clear();
   clock.ended(ended);

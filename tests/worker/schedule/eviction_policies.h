@@ -123,10 +123,7 @@ inline double our_hit_rate(const Trace& trace, size_t capacity, size_t from) {
     const size_t found = held.size();
     cache.evict(static_cast<int32_t>(blocks.size() - found) - pool.free_count());
     while (held.size() < blocks.size() && pool.free_count() > 0) held.push_back(pool.allocate());
-    cache.insert(path, {.hashes = std::span(names).subspan(found, held.size() - found),
-                        .blocks = std::span(held).subspan(found),
-                        .root = {7, 7},
-                        .user = user});
+    cache.insert(path, {.hashes = names, .blocks = held, .root = {7, 7}, .user = user});
     cache.release(path);
   }
   std::vector<bool> in_cache;

@@ -39,11 +39,7 @@ struct Holder {
   }
   void compute() {
     const auto ids = ids_of(hashes);
-    const auto first = static_cast<size_t>(path.count);
-    cache.insert(path, {.hashes = std::span(hashes).subspan(first),
-                        .blocks = std::span(blocks).subspan(first),
-                        .ids = std::span(ids).subspan(first * kBlockSize),
-                        .user = of});
+    cache.insert(path, {.hashes = hashes, .blocks = blocks, .ids = ids, .user = of});
   }
   void end() {
     cache.release(path);
