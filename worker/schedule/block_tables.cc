@@ -1,5 +1,6 @@
 // A request is given the blocks of all its known ids at once, so a prefill never runs out half way and only
-// decodes can. Its full blocks are in the prefix cache from the step that completed them, under the hash of
+// decodes can. The full blocks of its prompt are in the prefix cache from the step that completed them, those
+// of its answer when it ends or gives way: nobody can ask for them before. They are named by the hash of
 // everything up to them: preemption, the next turn and other requests all find them by the same look-up. The
 // block that a request did not fill stays too when the request ends; who shares its first tokens goes on in a
 // copy of it, so that what is cached is never written to.
@@ -198,6 +199,7 @@ void BlockTables::release(ScheduledRequest& request) {
   // What a running request announced and has not computed yet; others may now compute it.
   request.announce_end = 0;
   announce_from(request, 0);
+  cache_full_blocks(request);
   const bool keeps = !request.blocks.empty() && keep_tail(request);
   const int32_t kept = keeps ? request.computed_count / options_.block_size : -1;
   finish_copy(request);
@@ -272,7 +274,12 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   if (!options_.enable_prefix_caching) return absl::OkStatus();
   // A trace may use an id for two prefixes; only hashes that were computed from ids are surely a chain.
   const auto hashes = request.ids.empty() ? std::span<const Hash128>() : request.block_hashes;
-  if (request.path.count != request.computed_count / options_.block_size ||
+  // Those of an answer enter when it ends.
+  const int32_t end = request.computed_count / options_.block_size;
+  const int32_t begin = request.phase == RequestPhase::kPrefill
+                            ? end
+                            : std::min(request.prompt_count / options_.block_size, end);
+  if (request.path.count < begin || request.path.count > end ||
       !cache_.is_path(request.path, hashes, request.blocks)) {
     return absl::InternalError(name + ": its full blocks are not those cached under their hashes");
   }

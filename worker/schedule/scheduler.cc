@@ -122,7 +122,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
     s.tables.finish_copy(r);
     s.stats.computed_tokens_total += step_count;
     s.set_work.add(r.set, r.prefix_count, step_count);
-    s.tables.cache_full_blocks(r);
+    if (r.phase == RequestPhase::kPrefill) s.tables.cache_full_blocks(r);
     s.set_pending(r, item.samples ? 0 : Impl::rest_of(r));
     if (!item.samples) continue;
     require(next_token < tokens.size() && tokens[next_token].id == r.id,
@@ -173,10 +173,6 @@ const SchedulerStats& Scheduler::stats() const {
 void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
   stats.computed_tokens_total += clock.count();
   clock.advance();
-  for (Request* r : clock.at_block_end()) {
-    clock.settle(*r);
-    tables.cache_full_blocks(*r);
-  }
   ended.clear();
   clock.ended(ended);
   for (const Request* r : ended) finished.push_back(r->id);
