@@ -24,9 +24,10 @@ float unpack_interval(uint8_t packed) {
 }  // namespace
 
 EvictedBlocks::EvictedBlocks(int32_t block_count)
-    : sets_(static_cast<size_t>(std::max(1, block_count / 4))) {}
+    : set_count_(static_cast<size_t>(std::max(1, block_count / 4))) {}
 
 void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
+  if (sets_.empty()) sets_.resize(set_count_);
   Entry added;
   added.taken = 1;
   added.user = first.user & kUserMask;
@@ -70,6 +71,7 @@ void EvictedBlocks::put(Set& set, const Entry& added) {
 
 EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t begin, size_t end,
                                          uint64_t now) {
+  if (sets_.empty()) return {end - begin, {}};
   const size_t group = begin / kGroup * kGroup;
   end = std::min(end, group + kGroup);
   Entry* best = nullptr;

@@ -30,6 +30,7 @@ struct EvictedBlock {
 
 class EvictedBlocks {
  public:
+  // Takes its memory when the first block is evicted.
   explicit EvictedBlocks(int32_t block_count);
 
   static constexpr size_t kGroup = 8;
@@ -42,6 +43,7 @@ class EvictedBlocks {
   void add(const Row& row, const EvictedBlock& first);
   // Fetches the memory that take() will need for the blocks behind one at a multiple of kGroup.
   void prefetch(Hash128 group_hash) const {
+    if (sets_.empty()) return;
     const Set& set = sets_[set_index(group_hash)];
     __builtin_prefetch(&set);
     __builtin_prefetch(reinterpret_cast<const char*>(&set) + 64);
@@ -86,6 +88,7 @@ class EvictedBlocks {
   void put(Set& set, const Entry& added);
   static EvictedBlock unpack(const Entry& entry, uint64_t now);
 
+  size_t set_count_;
   std::vector<Set> sets_;
 };
 

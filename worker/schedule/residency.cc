@@ -5,7 +5,7 @@
 namespace troupe {
 
 Residency::Residency(int32_t block_size, int32_t block_count)
-    : block_size_(block_size), first_finders_(static_cast<size_t>(block_count), kNobody) {}
+    : block_size_(block_size), blocks_max_(static_cast<size_t>(block_count)) {}
 
 int32_t Residency::find_or_add(const Key& key) {
   const auto [found, added] = by_name_.try_emplace(key, 0);
@@ -57,7 +57,8 @@ void Residency::found(BlockId block, int32_t index, Hash128 set) {
   const Key key{HolderKind::kSet, set};
   const auto known = by_name_.find(key);
   if (known != by_name_.end() && holders_[static_cast<size_t>(known->second)].deepest() >= index) return;
-  if (finder_count_ >= first_finders_.size()) return;
+  if (finder_count_ >= blocks_max_) return;
+  if (first_finders_.empty()) first_finders_.resize(blocks_max_, kNobody);
   const int32_t holder = find_or_add(key);
   forget_found(holder);
   Holder& h = holders_[static_cast<size_t>(holder)];

@@ -113,7 +113,8 @@ class Residency {
   void evicted_of(Extent extent, Range range);
 
   const int32_t block_size_;
-  std::vector<int32_t> first_finders_;  // holder, by block
+  const size_t blocks_max_;
+  std::vector<int32_t> first_finders_;  // holder, by block; none before the first
   std::vector<Holder> holders_;
   std::vector<int32_t> free_holders_;
   absl::flat_hash_map<Key, int32_t> by_name_;
