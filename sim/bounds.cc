@@ -4,6 +4,19 @@
 
 namespace troupe::sim {
 
+namespace {
+
+// An id stands for all before it, too: where the last is the same, all are.
+size_t common_count(std::span<const uint32_t> known, std::span<const uint64_t> ids) {
+  const size_t most = std::min(known.size(), ids.size());
+  if (known[most - 1] == static_cast<uint32_t>(ids[most - 1])) return most;
+  const auto same = [](uint32_t a, uint64_t b) { return a == static_cast<uint32_t>(b); };
+  return static_cast<size_t>(std::mismatch(known.begin(), known.end(), ids.begin(), ids.end(), same).first -
+                             known.begin());
+}
+
+}  // namespace
+
 PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
   path_.clear();
   Walk walk;
@@ -30,11 +43,8 @@ void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens
       return;
     }
     int32_t index = found->second;
-    const std::vector<uint32_t>& known = run(index).ids;
-    const auto end = std::mismatch(known.begin(), known.end(), ids.begin(), ids.end(),
-                                   [](uint32_t a, uint64_t b) { return a == static_cast<uint32_t>(b); });
-    const auto count = static_cast<size_t>(end.first - known.begin());
-    if (count < known.size()) index = split(index, walk.run, count);
+    const size_t count = common_count(run(index).ids, ids);
+    if (count < run(index).ids.size()) index = split(index, walk.run, count);
     const int32_t pooled = run(index).pooled;
     if (walk.all_seen) walk.hits.infinite += static_cast<int64_t>(count) * tokens;
     if (walk.all_pooled) walk.hits.pooled += int64_t{pooled} * tokens;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
@@ -76,7 +77,13 @@ class Chain {
 struct Persona {
   int32_t tokens = 0;
   int32_t version = 0;
+  // System prompt and card of the version that was asked last: most of a prompt, and always the same.
+  std::optional<Chain> start;
+  int32_t start_version = 0;
 };
+
+// Whose starts are kept, at a kilobyte each.
+constexpr size_t kStartsMax = 1 << 16;
 
 struct Session {
   uint64_t number = 0;
@@ -158,8 +165,8 @@ struct PersonaSource::Impl {
       rank_persona[static_cast<size_t>(i)] = i;
     }
     if (w.flash) {
-      personas.push_back(
-          {static_cast<int32_t>(w.flash->card_tokens > 0 ? w.flash->card_tokens : w.card_tokens), 0});
+      personas.emplace_back().tokens =
+          static_cast<int32_t>(w.flash->card_tokens > 0 ? w.flash->card_tokens : w.card_tokens);
     }
     // A session asks `turns` times, each perhaps again: so many requests it brings.
     const double requests = w.turns / (1 - w.swipe);
@@ -211,6 +218,7 @@ struct PersonaSource::Impl {
   void meet_session(Duration at);
   void apply_changes(Duration until);
   void ask(Session& session, Duration at, TraceRequest& out);
+  void start_prompt(const Session& session);
   void truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const;
   void end_session(int32_t slot);
   static Segment new_segment(Session& session, int32_t tokens) {
@@ -297,6 +305,23 @@ void PersonaSource::Impl::truncate(Session& session, int32_t user_tokens, int32_
       session.history.begin() + static_cast<std::ptrdiff_t>(std::min(dropped, session.history.size())));
 }
 
+// The system prompt and the card.
+void PersonaSource::Impl::start_prompt(const Session& session) {
+  Persona& persona = personas[static_cast<size_t>(session.persona)];
+  if (persona.start && persona.start_version == session.version) {
+    chain = *persona.start;
+    return;
+  }
+  const uint64_t card =
+      mix(static_cast<uint64_t>(session.persona) + 1, static_cast<uint64_t>(session.version) << 32);
+  chain.clear();
+  chain.append({kSystemContent, w.system_tokens});
+  chain.append({card, session.card_tokens});
+  if (personas.size() > kStartsMax) return;
+  persona.start = chain;
+  persona.start_version = session.version;
+}
+
 void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) {
   if (session.swiping) {
     session.history.pop_back();  // the answer that was not liked; its question stays
@@ -307,11 +332,7 @@ void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) 
     session.turn += 1;
     session.turns_left -= 1;
   }
-  const uint64_t card =
-      mix(static_cast<uint64_t>(session.persona) + 1, static_cast<uint64_t>(session.version) << 32);
-  chain.clear();
-  chain.append({kSystemContent, w.system_tokens});
-  chain.append({card, session.card_tokens});
+  start_prompt(session);
   for (const Segment& segment : session.history) chain.append(segment);
   out.at = at;
   out.block_tokens = w.block_tokens;
