@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sim/commands.h"
+#include "sim/large_pages.h"
 
 namespace troupe::sim {
 namespace {
@@ -60,6 +61,7 @@ int main_of(int argc, const char* const* argv) {
 }  // namespace troupe::sim
 
 int main(int argc, char** argv) {
+  troupe::sim::prefer_large_pages();
   try {
     return troupe::sim::main_of(argc, argv);
   } catch (const std::exception& e) {
