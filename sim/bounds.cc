@@ -43,8 +43,8 @@ void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens
       return;
     }
     int32_t index = found->second;
-    const size_t count = common_count(run(index).ids, ids);
-    if (count < run(index).ids.size()) index = split(index, walk.run, count);
+    const size_t count = common_count({run(index).ids, run(index).size}, ids);
+    if (count < run(index).size) index = split(index, walk.run, count);
     const int32_t pooled = run(index).pooled;
     if (walk.all_seen) walk.hits.infinite += static_cast<int64_t>(count) * tokens;
     if (walk.all_pooled) walk.hits.pooled += int64_t{pooled} * tokens;
@@ -67,8 +67,29 @@ void PooledLru::add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
     walk.run = added;
     path_.push_back(added);
   }
-  std::vector<uint32_t>& known = run(walk.run).ids;
-  for (const uint64_t id : ids) known.push_back(static_cast<uint32_t>(id));
+  append(run(walk.run), ids);
+}
+
+void PooledLru::append(Run& grown, std::span<const uint64_t> ids) {
+  const uint32_t size = grown.size + static_cast<uint32_t>(ids.size());
+  if (size > grown.room) {
+    grown.room = grown.size == 0 ? size : size + size / 2;
+    const uint32_t* const before = grown.ids;
+    grown.ids = slice_of(grown.room);
+    std::copy_n(before, grown.size, grown.ids);
+  }
+  for (const uint64_t id : ids) grown.ids[grown.size++] = static_cast<uint32_t>(id);
+}
+
+uint32_t* PooledLru::slice_of(uint32_t size) {
+  constexpr uint32_t kTogether = 1 << 16;
+  if (size > slice_room_) {
+    slice_room_ = std::max(size, kTogether);
+    next_slice_ = ids_.emplace_back(std::make_unique_for_overwrite<uint32_t[]>(slice_room_)).get();
+  }
+  slice_room_ -= size;
+  next_slice_ += size;
+  return next_slice_ - size;
 }
 
 // Makes the first `count` blocks of a run one of their own, which is returned; the rest keeps the index, for
@@ -77,8 +98,12 @@ int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
   const auto front_index = static_cast<int32_t>(runs_.size());
   Run& front = runs_.emplace_back();
   Run& back = run(index);
-  front.ids.assign(back.ids.begin(), back.ids.begin() + static_cast<std::ptrdiff_t>(count));
-  back.ids.erase(back.ids.begin(), back.ids.begin() + static_cast<std::ptrdiff_t>(count));
+  const auto front_size = static_cast<uint32_t>(count);
+  front.ids = back.ids;
+  front.size = front.room = front_size;
+  back.ids += front_size;
+  back.size -= front_size;
+  back.room -= front_size;
   front.tokens = back.tokens;
   front.grows = false;
   index_of_[key_of(parent, front.ids[0])] = front_index;
@@ -98,7 +123,7 @@ int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
 void PooledLru::touch(int32_t index) {
   Run& touched = run(index);
   if (touched.pooled > 0) unlink(index);
-  const auto count = static_cast<int32_t>(touched.ids.size());
+  const auto count = static_cast<int32_t>(touched.size);
   tokens_ += int64_t{count - touched.pooled} * touched.tokens;
   touched.pooled = count;
   push_newest(index);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,10 @@ class PooledLru {
   // it whole, and what hangs on it hangs on its end. Of what forgets nothing it is all, of the pool the first
   // `pooled` blocks; and those are in its list.
   struct Run {
-    std::vector<uint32_t> ids;  // the low halves
-    int32_t tokens = 0;         // of a block
+    uint32_t* ids = nullptr;  // (size), the low halves; in a slice of ids_
+    uint32_t size = 0;        // blocks
+    uint32_t room = 0;        // of the slice
+    int32_t tokens = 0;       // of a block
     int32_t pooled = 0;
     int32_t newer = kNone, older = kNone;
     bool grows = true;  // nothing hangs on it
@@ -56,6 +59,8 @@ class PooledLru {
   }
   void follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
   void add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
+  void append(Run& run, std::span<const uint64_t> ids);
+  uint32_t* slice_of(uint32_t size);
   int32_t split(int32_t index, int32_t parent, size_t count);
   void touch(int32_t index);
   void unlink(int32_t index);
@@ -66,6 +71,10 @@ class PooledLru {
   int64_t tokens_ = 0;
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // by key_of() the run before it and its first id
   std::deque<Run> runs_;
+  // Slices for ids; what runs have outgrown is never more than what they have.
+  std::vector<std::unique_ptr<uint32_t[]>> ids_;
+  uint32_t* next_slice_ = nullptr;
+  uint32_t slice_room_ = 0;    // behind it
   std::vector<int32_t> path_;  // scratch: a request's runs, head first
   int32_t newest_ = kNone, oldest_ = kNone;
 };
