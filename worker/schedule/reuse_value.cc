@@ -114,17 +114,20 @@ double ReuseValue::smooth(const Row& row, size_t bucket) const {
 
 void ReuseValue::value_class(size_t c) {
   // Of the blocks that reach a bucket: the share wanted within it, and the ticks they stay on average.
-  std::array<double, kBucketCount> wanted{}, stay{};
+  std::array<double, kBucketCount> wanted{}, stay{}, most{};
   for (size_t b = 0; b <= last_bucket_; ++b) {
     const double hits = smooth(hits_[c], b) + prior_hits_[c][b];
     const double idle = smooth(idle_[c], b) + prior_idle_[c][b];
     const double rate = hits > 0 ? hits / std::max(idle, hits) : 0;
     wanted[b] = -std::expm1(-rate * widths_[b]);
     stay[b] = rate > 0 ? wanted[b] / rate : widths_[b];
+    most[b] = rate;
   }
+  // No horizon is worth more than the best rate on the way to it: most[b], from b on.
+  for (size_t b = last_bucket_; b-- > 0;) most[b] = std::max(most[b], most[b + 1]);
   for (size_t age = 0; age <= last_bucket_; ++age) {
     double earned = 0, spent = 0, best = 0, left = 1;
-    for (size_t b = age; b <= last_bucket_; ++b) {
+    for (size_t b = age; b <= last_bucket_ && most[b] > best; ++b) {
       earned += left * wanted[b];
       spent += left * stay[b];
       left *= 1 - wanted[b];
