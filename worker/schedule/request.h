@@ -56,25 +56,31 @@ struct HeldPath {
 
 enum class RequestPhase : uint8_t { kWaiting, kPrefill, kDecode };
 
-struct ScheduledRequest {
+struct alignas(64) ScheduledRequest {
+  // What a request costs that only decodes: one line of memory.
   RequestId id = 0;
-  RequestPhase phase = RequestPhase::kWaiting;
-  std::vector<TokenId> ids;  // known_count of them, or none
-  int32_t known_count = 0;   // prompt and emitted
+  uint64_t arrival_index = 0;   // older is smaller; the youngest is preempted first
+  std::vector<BlockId> blocks;  // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
+  int32_t known_count = 0;      // prompt and emitted
+  int32_t computed_count = 0;
+  // On a DecodeClock its lengths are those of the last settle(); this is the step at which none of its ids
+  // was computed, had it decoded all along.
+  int64_t zero_step = 0;
   int32_t prompt_count = 0;
+  bool on_clock = false;
+  RequestPhase phase = RequestPhase::kWaiting;
+  bool scores_prompt = false;
+
+  std::vector<TokenId> ids;  // known_count of them, or none
   int32_t prefix_count = 0;
   int32_t max_new_count = 0;
   int32_t cached_count = 0;
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
-  int32_t computed_count = 0;
   int32_t preemption_count = 0;
-  bool scores_prompt = false;
-  int32_t scored_count = 0;    // leading ids whose rows were scored; a preemption takes nothing of it back
-  uint64_t arrival_index = 0;  // older is smaller; the youngest is preempted first
+  int32_t scored_count = 0;  // leading ids whose rows were scored; a preemption takes nothing of it back
   TimePoint arrival{};
   Hash128 salt, set, session;
   uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
-  std::vector<BlockId> blocks;        // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
   HeldPath path;                      // the leading ones of `blocks` are the cache's, the others its own
   BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
@@ -93,11 +99,6 @@ struct ScheduledRequest {
   int32_t expected_count = 0;  // tokens it is expected to emit in all
   int32_t expected_until = 0;  // emitted tokens up to which that holds
   int64_t pending_tokens = 0;  // its share of SchedulerStats::pending_prefill_tokens
-
-  // On a DecodeClock its lengths are those of the last settle(); this is the step at which none of its ids
-  // was computed, had it decoded all along.
-  bool on_clock = false;
-  int64_t zero_step = 0;
 };
 
 }  // namespace troupe
