@@ -16,15 +16,12 @@ void require(bool condition, const char* what, int32_t number) {
 
 }  // namespace
 
-BlockPool::BlockPool(int32_t total_count) : is_free_(static_cast<size_t>(total_count), 1) {
-  free_list_.reserve(is_free_.size());
-  for (BlockId block = total_count - 1; block >= 0; --block) free_list_.push_back(block);
-}
+BlockPool::BlockPool(int32_t total_count) : is_free_(static_cast<size_t>(total_count), 1) {}
 
 BlockId BlockPool::allocate() {
-  if (free_list_.empty()) return -1;
-  const BlockId block = free_list_.back();
-  free_list_.pop_back();
+  if (free_count() == 0) return -1;
+  const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
+  if (!free_list_.empty()) free_list_.pop_back();
   is_free_[static_cast<size_t>(block)] = 0;
   return block;
 }
@@ -45,12 +42,14 @@ void BlockPool::add_cached(int32_t count) {
 Status BlockPool::verify() const {
   std::vector<bool> listed(is_free_.size());
   for (BlockId block : free_list_) {
-    if (listed[static_cast<size_t>(block)] || !is_free(block))
+    if (listed[static_cast<size_t>(block)] || !is_free(block) || block >= first_new_)
       return absl::InternalError("the free list is wrong");
     listed[static_cast<size_t>(block)] = true;
   }
   for (size_t i = 0; i < is_free_.size(); ++i) {
-    if (listed[i] != (is_free_[i] != 0)) return absl::InternalError("a free block is not in the free list");
+    const bool is_new = i >= static_cast<size_t>(first_new_);
+    if ((listed[i] || is_new) != (is_free_[i] != 0))
+      return absl::InternalError("a free block is not in the free list");
   }
   if (used_count() >= 0 && cached_count_ >= 0) return absl::OkStatus();
   return absl::InternalError("the block counters are wrong");

@@ -17,7 +17,7 @@ class BlockPool {
  public:
   explicit BlockPool(int32_t total_count);
   int32_t total_count() const { return static_cast<int32_t>(is_free_.size()); }
-  int32_t free_count() const { return static_cast<int32_t>(free_list_.size()); }
+  int32_t free_count() const { return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()); }
   int32_t cached_count() const { return cached_count_; }  // in the prefix cache with no reference
   int32_t used_count() const { return total_count() - free_count() - cached_count_; }
 
@@ -34,7 +34,8 @@ class BlockPool {
 
  private:
   std::vector<uint8_t> is_free_;
-  std::vector<BlockId> free_list_;
+  std::vector<BlockId> free_list_;  // of those before first_new_
+  BlockId first_new_ = 0;           // from here on no block was ever used
   int32_t cached_count_ = 0;
 };
 
