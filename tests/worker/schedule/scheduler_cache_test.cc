@@ -42,6 +42,23 @@ TEST(SchedulerCache, TheNextTurnFindsGeneratedTokensToo) {
   driver.run_until_idle();
 }
 
+TEST(SchedulerCache, AnAnswerIsFoundWhenItEndsOrItsClientLeaves) {
+  for (const bool leaves : {false, true}) {
+    Driver driver(config_of(64));
+    ASSERT_TRUE(driver.add(1, tokens_from(0, 8), 20).ok());
+    for (int i = 0; i < 10; ++i) driver.step();
+    if (leaves) driver.scheduler.remove(1);
+    const auto history = joined(tokens_from(0, 8), driver.sampled[1]);  // 18 ids, 17 of them computed
+    ASSERT_TRUE(driver.add(2, joined(history, tokens_from(500, 6))).ok());
+    driver.step();
+    EXPECT_EQ(driver.scheduler.cached_count(2), leaves ? 17 : 8);
+    // Where both have computed the same, the second to end switches to the other's blocks.
+    driver.run_until_idle();
+    EXPECT_TRUE(driver.scheduler.verify().ok()) << driver.scheduler.verify();
+    EXPECT_EQ(driver.scheduler.stats().blocks_used, 0);
+  }
+}
+
 TEST(SchedulerCache, TheNextTurnGoesOnInACopyOfTheTail) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 10), 5).ok());
