@@ -89,7 +89,7 @@ class Ahead {
   void ask() {
     const char* row = asked_ < next_.count ? next_.keys[asked_] : next_.values[asked_ - next_.count];
     ++asked_;
-    for (int64_t b = 0; b < row_bytes_; b += 64) _mm_prefetch(row + b, _MM_HINT_T2);
+    for (int64_t b = 0; b < row_bytes_; b += 64) _mm_prefetch(row + b, _MM_HINT_T1);
   }
 
   const TileRows& next_;

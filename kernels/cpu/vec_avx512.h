@@ -77,8 +77,7 @@ inline Vec round(Vec a) {
 
 // a · 2ⁿ for integral n in [-126, 127]
 inline Vec scale_by_power(Vec a, Vec n) {
-  const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.r), _mm512_set1_epi32(127));
-  return {_mm512_mul_ps(a.r, _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)))};
+  return {_mm512_scalef_ps(a.r, n.r)};
 }
 // a where x >= limit or x is NaN, else 0
 inline Vec zero_below(Vec a, Vec x, Vec limit) {
