@@ -302,14 +302,19 @@ void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& r
                             {"error", to_std(result.error.message())}});
 }
 
-bool Proxy::try_next(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
+bool Proxy::try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result) {
+  const size_t left = flight.decision.order.size() - flight.attempt;
+  const bool extends = left == 0 && route::node_failed(result.failure) &&
+                       router_.may_extend(flight.routed.key, flight.decision);
   route::AttemptState state;
   state.attempts = static_cast<int>(flight.attempt);
-  state.candidates_left = static_cast<int>(flight.decision.order.size() - flight.attempt);
+  state.candidates_left = extends ? 1 : static_cast<int>(left);
   state.first_byte_sent = exchange.head_sent();
   const TimePoint now = clock_.now();
   state.remaining = flight.deadline.remaining(now);
-  return route::decide_retry(result.failure, state, retry_budget_, now) == route::RetryAction::kNextCandidate;
+  const auto action = route::decide_retry(result.failure, state, retry_budget_, now);
+  if (action != route::RetryAction::kNextCandidate) return false;
+  return !extends || router_.extend(flight.routed.key, flight.routed.model, flight.decision, now);
 }
 
 Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResult& result) {

@@ -81,7 +81,7 @@ class Proxy {
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
   ForwardInput forward_input(const HttpRequest& request, const Flight& flight, Booking& booking);
-  bool try_next(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
+  bool try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result);
   void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
   Task<void> give_up(Exchange& exchange, const Flight& flight, ForwardResult& result);
 

@@ -172,9 +172,13 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
     gateway.on_event(node, route::HealthEvent::kTransportError, now_);
   route::AttemptState state;
   state.attempts = static_cast<int>(flight.tried);
-  state.candidates_left = static_cast<int>(flight.decision.order.size() - flight.tried);
-  if (route::decide_retry(failure, state, gateway.retry_budget(), now_) !=
-      route::RetryAction::kNextCandidate) {
+  const size_t left = flight.decision.order.size() - flight.tried;
+  const bool extends =
+      left == 0 && route::node_failed(failure) && gateway.router().may_extend(flight.key, flight.decision);
+  state.candidates_left = extends ? 1 : static_cast<int>(left);
+  const bool again =
+      route::decide_retry(failure, state, gateway.retry_budget(), now_) == route::RetryAction::kNextCandidate;
+  if (!again || (extends && !gateway.router().extend(flight.key, kModel, flight.decision, now_))) {
     end_flight(flight, true);
     return;
   }

@@ -19,8 +19,9 @@
 //
 // Candidates are those that can be least: holders of the session, holders of the set, the least loaded of all
 // (every node without residency costs the same but for its load) and a random few; not the fleet. Nothing is
-// forbidden but in strict mode, where only the set's own nodes are candidates. In plan mode the table says
-// what is resident: a set's homes hold its persona, and each conversation has one home among them.
+// forbidden but in strict mode, where only the set's own nodes are candidates (and where all of them fail,
+// those that Router::extend gives it instead). In plan mode the table says what is resident: a set's homes
+// hold its persona, and each conversation has one home among them.
 
 #include <vector>
 

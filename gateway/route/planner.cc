@@ -268,7 +268,8 @@ std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads
   plan_.joining = plan_.joining && draft.held_back;
   known.assign(fleet.view.size(), false);
   for (NodeIndex n = 0; n < fleet.view.size(); ++n) known[n] = fleet.view.routable(n);
-  return commit(draft);
+  copies_moved_ += draft.moved;
+  return commit(std::move(draft.sets));
 }
 
 std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
@@ -278,7 +279,8 @@ std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
   std::vector<bool>& known = plan_.known;
   for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.routable(n);
   draw(fleet, draft);
-  return commit(draft);
+  copies_moved_ += draft.moved;
+  return commit(std::move(draft.sets));
 }
 
 void Planner::draw(const Fleet& fleet, Draft& draft) {
@@ -296,14 +298,13 @@ void Planner::draw(const Fleet& fleet, Draft& draft) {
   for (auto& [model, sets] : models) draft.plan_model(model, std::move(sets));
 }
 
-std::shared_ptr<const SetTable> Planner::commit(Draft& draft) {
-  copies_moved_ += draft.moved;
-  if (draft.sets != plan_.table->sets()) {
+std::shared_ptr<const SetTable> Planner::commit(SetTable::Map sets) {
+  if (sets != plan_.table->sets()) {
     SetTable::Origin origin;
     origin.version = {plan_.table->epoch() + 1, name_};
     origin.loads_epoch = plan_.loads.epoch;
     origin.strict_sets = strict_sets();
-    plan_.table = std::make_shared<SetTable>(origin, std::move(draft.sets));
+    plan_.table = std::make_shared<SetTable>(origin, std::move(sets));
     plan_.partial = false;
   }
   table_ = plan_.table;

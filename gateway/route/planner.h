@@ -50,6 +50,18 @@ class Planner {
   // The cluster changed between ticks: homes that are gone are replaced at once, nothing else moves.
   std::shared_ptr<const SetTable> replace_gone(const Fleet& fleet);
 
+  // Strict: a request of the set `key` failed at all of `asked`, all of its homes among them. So it moves at
+  // once from the last of them to the next node by rendezvous that has room; or where none has, shares the
+  // homes of another set until the next plan. `common`: for all gateways, not only here and now. False:
+  // nobody is left.
+  struct Homeless {
+    Hash128 key;
+    std::string_view model;
+    std::span<const NodeIndex> asked;
+    bool common = true;
+  };
+  bool leave_home(const Fleet& fleet, const Homeless& request);
+
   // Another gateway's plan takes the place of this one's; then patch().
   std::shared_ptr<const SetTable> follow(const Fleet& fleet, Plan plan);
   // Another gateway plans: its table, with homes that this one knows to be gone replaced for here and now.
@@ -66,7 +78,9 @@ class Planner {
  private:
   class Draft;
   void draw(const Fleet& fleet, Draft& draft);
-  std::shared_ptr<const SetTable> commit(Draft& draft);
+  std::shared_ptr<const SetTable> commit(SetTable::Map sets);
+  NodeIndex place_for(Hash128 set, const Fleet& fleet, const Homeless& request) const;
+  bool could_share(const Homeless& request) const;
   bool whole(const ClusterView& view) const;
 
   PlannerOptions options_;

@@ -30,6 +30,21 @@ bool retryable_status(int http_status) {
   return http_status >= 500 && http_status <= 599 && http_status != 501 && http_status != 504;
 }
 
+bool node_failed(const Failure& failure) {
+  switch (failure.kind) {
+    case FailureKind::kConnect:
+    case FailureKind::kTransport:
+    case FailureKind::kBody:
+      return true;
+    case FailureKind::kStatus:
+      return failure.http_status != 429 && retryable_status(failure.http_status);
+    case FailureKind::kDeadline:
+    case FailureKind::kLocal:
+      return false;
+  }
+  return false;
+}
+
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now) {
   const RetryOptions& options = budget.options();

@@ -68,6 +68,9 @@ class RetryBudget {
 // compute the same for as long, twice the cost for an answer that comes too late again.
 bool retryable_status(int http_status);
 
+// The node is to blame, and not for being full: its sets may have to go elsewhere.
+bool node_failed(const Failure& failure);
+
 // Spends from the budget when it says kNextCandidate and the node may have begun to work on the request.
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now);

@@ -129,6 +129,28 @@ Decision Router::decide(const PrefixKey& key, std::string_view model, TimePoint 
   return decision;
 }
 
+bool Router::may_extend(const PrefixKey& key, const Decision& decision) const {
+  return options_.affinity.mode == Mode::kStrict && options_.policy == "affinity" && !key.set.is_zero() &&
+         !decision.order.empty() && decision.order.size() < options_.affinity.order_max;
+}
+
+bool Router::extend(const PrefixKey& key, std::string_view model, Decision& decision, TimePoint now) {
+  if (!may_extend(key, decision)) return false;
+  const size_t before = decision.order.size();
+  absl::InlinedVector<NodeIndex, CandidateOrder::kMax> asked;
+  for (const Candidate& candidate : decision.order.all()) asked.push_back(candidate.node);
+  // Perhaps it has other homes already, by another request that failed.
+  for (size_t i = 0; i <= planner_.strict_sets(); ++i) {
+    const Decision anew = decide(key, model, now);
+    for (const Candidate& candidate : anew.order.all()) decision.order.push_back(candidate);
+    decision.table_epoch = anew.table_epoch;
+    if (decision.order.size() > before) return true;
+    if (!planner_.leave_home(fleet(), {key.set, model, asked, plans_})) return false;
+    known_.table = planner_.table();
+  }
+  return false;
+}
+
 Decision Router::preview(const PrefixKey& key, std::string_view model, TimePoint now) {
   advance(now);
   Random same = random_;

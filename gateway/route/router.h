@@ -88,6 +88,10 @@ class Router {
 
   void refine(PrefixKey& key) const { sketch_.refine(key); }
   Decision decide(const PrefixKey& key, std::string_view model, TimePoint now);
+  // All of the order has failed. In strict mode, where a set has its homes and nowhere else, that need not be
+  // the end: the set gets another home at once, and the order goes on there. False: there is nobody else.
+  bool may_extend(const PrefixKey& key, const Decision& decision) const;
+  bool extend(const PrefixKey& key, std::string_view model, Decision& decision, TimePoint now);
   // What decide() would say now; the next decide() says it still.
   Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
   Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now);

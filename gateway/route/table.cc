@@ -29,16 +29,16 @@ Hash128 SetTable::strict_name(std::string_view model, size_t number) {
   return name;
 }
 
-const Homes* SetTable::find(Hash128 set, std::string_view model) const {
+const SetTable::Map::value_type* SetTable::entry(Hash128 set, std::string_view model) const {
   const size_t strict_sets = origin_.strict_sets;
   if (strict_sets == 0) {
     const auto it = sets_.find(set);
-    return it == sets_.end() ? nullptr : &it->second;
+    return it == sets_.end() ? nullptr : &*it;
   }
   const size_t first = strict_number(set, strict_sets);
   for (size_t i = 0; i < strict_sets; ++i) {
     const auto it = sets_.find(strict_name(model, (first + i) % strict_sets));
-    if (it != sets_.end()) return &it->second;
+    if (it != sets_.end()) return &*it;
   }
   return nullptr;
 }

@@ -75,7 +75,12 @@ class SetTable {
   const TableVersion& version() const { return origin_.version; }
   const Origin& origin() const { return origin_; }
   // Null where the table has no home for it. Strict: a set that found no room shares the homes of the next.
-  const Homes* find(Hash128 set, std::string_view model) const;
+  const Homes* find(Hash128 set, std::string_view model) const {
+    const Map::value_type* found = entry(set, model);
+    return found == nullptr ? nullptr : &found->second;
+  }
+  // The same with the name it is under.
+  const Map::value_type* entry(Hash128 set, std::string_view model) const;
   // Under which a strict set is in the table.
   static Hash128 strict_name(std::string_view model, size_t number);
   // The strict set a prefix key belongs to.

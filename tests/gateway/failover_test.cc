@@ -31,6 +31,43 @@ TEST(Failover, ARefusedConnectionGoesToTheNextCandidate) {
   EXPECT_EQ(gateway.metric("troupe_gateway_retries_total{failure=\"connect\"}"), retried);
 }
 
+// Strict, and one home for each set: the other worker becomes it.
+GatewayConfig strict_config() {
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = 60s;  // nobody but the requests finds out
+  config.prober.suspicion_interval = 60s;
+  config.router.affinity.mode = route::Mode::kStrict;
+  config.residency.enabled = false;
+  config.router.planner.max_nodes_per_set = 1;
+  return config;
+}
+
+TEST(Failover, AStrictSetsOnlyHomeFailsAndAnotherTakesItOver) {
+  for (const int status : {0, 500, 503}) {
+    Loop loop;
+    StubWorker ill(loop, answer_status(status)), healthy(loop, answer_whole);
+    TestGateway gateway(loop, {ill.endpoint(), healthy.endpoint()}, strict_config());
+    if (status == 0) ill.stop();
+    for (int i = 0; i < 24; ++i) {
+      const Answer answer = gateway.ask(chat_body(kCard + std::to_string(i), "x"));
+      EXPECT_EQ(answer.status, 200) << status << ", " << i;
+      EXPECT_EQ(answer.route("node"), healthy.id());
+    }
+    EXPECT_EQ(gateway.metric("troupe_gateway_retries_total{failure=\"" +
+                             std::string(status == 0 ? "connect" : "status") + "\"}") > 0,
+              true);
+  }
+}
+
+TEST(Failover, AFullStrictHomeKeepsItsSets) {
+  Loop loop;
+  StubWorker a(loop, answer_status(429)), b(loop, answer_status(429));
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, strict_config());
+  const Answer answer = gateway.ask(chat_body(kCard, "x"));
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(a.seen.size() + b.seen.size(), 1u);
+}
+
 TEST(Failover, AnErrorStatusGoesToTheNextCandidate) {
   for (const int status : {500, 502, 503, 507, 524, 429}) {
     Loop loop;

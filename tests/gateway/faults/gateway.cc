@@ -80,12 +80,35 @@ bool FaultGateway::begin(Ticket& ticket, TimePoint now) {
 
 // Candidates that have died since the decision are asked all the same, as a live gateway does; it finds out.
 bool FaultGateway::try_next(Ticket& ticket, TimePoint now) {
-  if (ticket.gateway_life != lives_ || ticket.tried == ticket.decision.order.size()) return false;
+  if (ticket.gateway_life != lives_) return false;
+  if (ticket.tried == ticket.decision.order.size() && !extend(ticket, now)) return false;
   const Candidate& candidate = ticket.decision.order[ticket.tried++];
   ticket.sent = router_->sent(ticket.key, ticket.model, candidate, now);
   open_[candidate.node] += 1;
   check_counts();
   return true;
+}
+
+// A strict set whose homes all failed gets another one; it has none only where nobody else may have it.
+bool FaultGateway::extend(Ticket& ticket, TimePoint now) {
+  Decision at_twin = ticket.decision;
+  const bool goes_on = router_->extend(ticket.key, ticket.model, ticket.decision, now);
+  twin_->extend(ticket.key, ticket.model, at_twin, now);
+  check_table();
+  const Homes* homes = router_->table()->find(ticket.key.set, ticket.model);
+  if (goes_on) {
+    const NodeIndex next = ticket.decision.order[ticket.tried].node;
+    breach_if(homes == nullptr || !homes->contains(next), name_of(next) + " is asked and not a home");
+  } else if (router_->may_extend(ticket.key, ticket.decision)) {
+    for (size_t i = 0; i < options_.planner.strict_sets; ++i) {
+      const auto found = router_->table()->sets().find(SetTable::strict_name(ticket.model, i));
+      if (found == router_->table()->sets().end()) continue;
+      for (const NodeIndex n : found->second.nodes())
+        breach_if(!ticket.decision.order.contains(n),
+                  "a request is given up that " + name_of(n) + " may take");
+    }
+  }
+  return goes_on;
 }
 
 void FaultGateway::first_byte(Ticket& ticket, TimePoint now) {

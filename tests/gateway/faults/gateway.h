@@ -66,6 +66,7 @@ class FaultGateway {
   void publish();
   void check_table();
   void check_kv(const SetLoads& loads);
+  bool extend(Ticket& ticket, TimePoint now);
   void check_order(const Ticket& ticket);
   void check_counts();
   void check_dead();

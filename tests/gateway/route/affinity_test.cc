@@ -331,6 +331,74 @@ TEST(Affinity, StrictSendsASetNowhereElse) {
   EXPECT_FALSE(router.decide(key(-1, 5), "demo", at_ms(3000)).order.empty()) << "no set, no restriction";
 }
 
+// Homes of all sets, by node.
+std::map<NodeIndex, size_t> sets_held(const Router& router) {
+  std::map<NodeIndex, size_t> held;
+  for (const auto& [set, homes] : router.table()->sets()) {
+    for (const NodeIndex n : homes.nodes()) held[n] += 1;
+  }
+  return held;
+}
+
+TEST(Affinity, AStrictSetWhoseOnlyHomeFailsMovesAtOnceWhereThereIsRoom) {
+  RouterOptions options = options_of(Mode::kStrict);
+  options.planner.max_nodes_per_set = 1;
+  Router router = router_over(cluster(6), options);
+  const PrefixKey k = key(3, 1);
+  Decision decision = router.decide(k, "demo", at_ms(0));
+  ASSERT_EQ(decision.order.size(), 1u);
+  const NodeIndex failed = decision.order[0].node;
+  std::vector<NodeIndex> roomy;
+  for (NodeIndex n = 0; n < 6; ++n) {
+    if (n != failed && sets_held(router)[n] < options.planner.max_sets_per_node) roomy.push_back(n);
+  }
+  const Hash128 set = router.table()->entry(k.set, "demo")->first;
+  ASSERT_TRUE(router.extend(k, "demo", decision, at_ms(1)));
+  ASSERT_EQ(decision.order.size(), 2u);
+  EXPECT_EQ(decision.order[1].node, rendezvous_best(set, router.view(), roomy));
+  const Decision next = router.decide(k, "demo", at_ms(2));
+  ASSERT_EQ(next.order.size(), 1u);
+  EXPECT_EQ(next.order[0].node, decision.order[1].node) << "it stays there";
+  for (const auto& [node, held] : sets_held(router)) EXPECT_LE(held, options.planner.max_sets_per_node);
+
+  // Another request that failed there finds what was done for the first.
+  Decision late = next;
+  late.order = CandidateOrder();
+  late.order.push_back(to(failed));
+  const auto table = router.table();
+  ASSERT_TRUE(router.extend(k, "demo", late, at_ms(3)));
+  EXPECT_EQ(late.order[1].node, next.order[0].node);
+  EXPECT_EQ(router.table().get(), table.get());
+}
+
+TEST(Affinity, AStrictSetSharesAnothersHomesWhereThereIsNoRoom) {
+  RouterOptions options = options_of(Mode::kStrict);
+  options.planner.strict_sets = 4;
+  Router router = router_over(cluster(2), options);  // four places
+  for (int set = 0; set < 12; ++set) {
+    const PrefixKey k = key(set, set);
+    Decision decision = router.decide(k, "demo", at_ms(set));
+    ASSERT_EQ(decision.order.size(), 1u);
+    ASSERT_TRUE(router.extend(k, "demo", decision, at_ms(set)));
+    EXPECT_EQ(decision.order[1].node, 1 - decision.order[0].node);
+    for (const auto& [node, held] : sets_held(router)) EXPECT_LE(held, 2u);
+    EXPECT_FALSE(router.extend(k, "demo", decision, at_ms(set))) << "both have been asked";
+    router.plan(at_ms(set), SetLoads{});
+    EXPECT_EQ(router.table()->sets().size(), 4u) << "every set has a home of its own again";
+  }
+}
+
+TEST(Affinity, WhereNobodyElseIsAStrictSetStays) {
+  Router router = router_over(cluster(1), options_of(Mode::kStrict));
+  Decision decision = router.decide(key(3, 1), "demo", at_ms(0));
+  const auto table = router.table();
+  EXPECT_FALSE(router.extend(key(3, 1), "demo", decision, at_ms(1)));
+  EXPECT_EQ(router.table().get(), table.get());
+  Router exact = router_over(cluster(20), options_of(Mode::kExact));
+  Decision full = exact.decide(key(3, 1), "demo", at_ms(0));
+  EXPECT_FALSE(exact.extend(key(3, 1), "demo", full, at_ms(1))) << "only where the table forbids";
+}
+
 TEST(Affinity, ARequestWithoutASessionIsFoundByItsChain) {
   Router router = router_over(cluster(20), options_of(Mode::kGossip));
   const auto chained = [](int from, int links) {
