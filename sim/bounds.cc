@@ -26,13 +26,29 @@ PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
   follow(walk, blocks.first(full), request.block_tokens);
   // The last block of a prompt may be partial: it holds only its real tokens, and the answer completes
   // another one in its place.
-  Walk partial = walk;
-  follow(partial, blocks.subspan(full), request.input_tokens % request.block_tokens);
+  Hits hits = walk.hits;
+  if (full < blocks.size())
+    add_partial(hits, walk, blocks[full], request.input_tokens % request.block_tokens);
   follow(walk, request.output_blocks, request.block_tokens);
   // Tail first, head last: a block is never older than what hangs on it.
   for (size_t i = path_.size(); i-- > 0;) touch(path_[i]);
   evict();
-  return partial.hits;
+  return hits;
+}
+
+// A block that is not full hangs on nothing: its id says what is before it, and conversations that go on
+// behind it stay one run.
+void PooledLru::add_partial(Hits& hits, const Walk& before, uint64_t id, int32_t tokens) {
+  const auto [found, added] = partials_.try_emplace(id, static_cast<int32_t>(runs_.size()));
+  if (added) {
+    Run& partial = runs_.emplace_back();
+    partial.tokens = tokens;
+    partial.size = 1;
+  } else {
+    if (before.all_seen) hits.infinite += tokens;
+    if (before.all_pooled) hits.pooled += int64_t{run(found->second).pooled} * tokens;
+  }
+  path_.push_back(found->second);
 }
 
 void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {

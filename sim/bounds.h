@@ -60,6 +60,7 @@ class PooledLru {
   void follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
   void add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens);
   void append(Run& run, std::span<const uint64_t> ids);
+  void add_partial(Hits& hits, const Walk& before, uint64_t id, int32_t tokens);
   uint32_t* slice_of(uint32_t size);
   int32_t split(int32_t index, int32_t parent, size_t count);
   void touch(int32_t index);
@@ -70,6 +71,7 @@ class PooledLru {
   const int64_t capacity_tokens_;
   int64_t tokens_ = 0;
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // by key_of() the run before it and its first id
+  absl::flat_hash_map<uint64_t, int32_t> partials_;  // last blocks of prompts, not full, by id
   std::deque<Run> runs_;
   // Slices for ids; what runs have outgrown is never more than what they have.
   std::vector<std::unique_ptr<uint32_t[]>> ids_;
