@@ -115,6 +115,9 @@ class LoadBook {
   double requests(NodeIndex node) const { return cached_[node].requests; }       // b, never below 0
   double pending_tokens(NodeIndex node) const { return cached_[node].pending; }  // p, never below 0
   double work_rate(NodeIndex node) const;                                        // w, tokens/s
+  // This gateway's alone: what a router knows that hears neither workers nor other routers.
+  double own_requests(NodeIndex node) const { return static_cast<double>(loads_[node].in_flight); }
+  double own_pending_tokens(NodeIndex node) const { return static_cast<double>(loads_[node].pending_tokens); }
   // Caches hold whole blocks: of how many tokens there, by its reports or else the usual.
   int64_t block_tokens(NodeIndex node) const {
     const int64_t told = node < loads_.size() ? loads_[node].report.block_tokens : 0;

@@ -45,7 +45,7 @@ class ChwblPolicy final : public RoutePolicy {
     const LoadBook& loads = input.known.loads;
     const size_t nodes = input.group.nodes.size();
     double total = 0;
-    for (const NodeIndex n : input.group.nodes) total += loads.requests(n);
+    for (const NodeIndex n : input.group.nodes) total += loads.own_requests(n);
     const double bound = kLoadFactor * (total + 1) / static_cast<double>(nodes);
     std::vector<Candidate> ranked;
     ++walk_;
@@ -58,7 +58,7 @@ class ChwblPolicy final : public RoutePolicy {
       if (seen_[node] == walk_) continue;
       seen_[node] = walk_;
       if (!loads.in_group(input.group, node)) continue;
-      const bool fits = total == 0 || loads.requests(node) + 1 <= bound;
+      const bool fits = total == 0 || loads.own_requests(node) + 1 <= bound;
       within += fits ? 1 : 0;
       ranked.push_back(plain_candidate(input, node, Branch::kRival, resident.at(node).cached));
       ranked.back().cost = static_cast<double>(ranked.size() - 1 + (fits ? 0 : nodes));

@@ -7,8 +7,8 @@
 //
 // Source: ai-dynamo/dynamo lib/kv-router/src/scheduling/selector/default.rs and docs/components/router:
 // overlap credit 1, its decay 0, prefill scale 1, no weight on the number of requests, temperature 0. Prefill
-// counts until a request's first token, blocks until its end. Its routers tell each other their ledgers; here
-// requests of others count as much as this gateway's own do on the mean.
+// counts until a request's first token, blocks until its end. A router's ledger is its own: that several tell
+// each other theirs (replica sync) is off there by default.
 //
 // Known weakness: waiting prefill and blocks in use weigh as much as a block of one's own to compute, so a
 // few queued prompts, or merely more users, push a conversation off the node that holds it.
@@ -29,14 +29,11 @@ class DynamoPolicy final : public RoutePolicy {
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
     const LoadBook& loads = input.known.loads;
-    const double mean_tokens = requests_ > 0 ? tokens_total_ / static_cast<double>(requests_) : 0;
     return order_by_cost(input, options_.order_max, random_start(input, random),
                          [&](NodeIndex node, const Resident::Here& here) {
-                           const double prefill = loads.pending_tokens(node) +
+                           const double prefill = loads.own_pending_tokens(node) +
                                                   static_cast<double>(input.tokens.prompt - here.cached);
-                           const double others = std::max(
-                               loads.requests(node) - static_cast<double>(loads.at(node).in_flight), 0.0);
-                           double held = others * mean_tokens + static_cast<double>(input.tokens.prompt);
+                           auto held = static_cast<double>(input.tokens.prompt);
                            if (node < nodes_.size()) {
                              held += nodes_[node].tokens;
                              if (nodes_[node].sets.contains(input.key.set))
@@ -49,8 +46,8 @@ class DynamoPolicy final : public RoutePolicy {
   void sent(const PolicyRequest& request, TimePoint) override {
     if (request.node >= nodes_.size()) nodes_.resize(request.node + size_t{1});
     Node& node = nodes_[request.node];
-    Flight flight{request.node, node.life, request.key.set,
-                  static_cast<double>(request.tokens.prompt - request.tokens.prefix)};
+    const Flight flight{request.node, node.life, request.key.set,
+                        static_cast<double>(request.tokens.prompt - request.tokens.prefix)};
     node.tokens += flight.own_tokens;
     if (!flight.set.is_zero()) {
       Shared& shared = node.sets[flight.set];
@@ -59,9 +56,6 @@ class DynamoPolicy final : public RoutePolicy {
         node.tokens += shared.tokens;
       }
     }
-    flight.counted = static_cast<double>(request.tokens.prompt);
-    tokens_total_ += flight.counted;
-    requests_ += 1;
     flights_.emplace(request.id, flight);
   }
 
@@ -70,8 +64,6 @@ class DynamoPolicy final : public RoutePolicy {
     if (it == flights_.end()) return;
     const Flight flight = it->second;
     flights_.erase(it);
-    requests_ -= 1;
-    tokens_total_ -= flight.counted;
     Node& node = nodes_[flight.node];
     if (node.life != flight.life) return;
     node.tokens -= flight.own_tokens;
@@ -100,14 +92,11 @@ class DynamoPolicy final : public RoutePolicy {
     uint32_t life = 0;
     Hash128 set;
     double own_tokens = 0;  // beyond the set's
-    double counted = 0;
   };
 
   AffinityOptions options_;
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, Flight> flights_;
-  double tokens_total_ = 0;
-  int64_t requests_ = 0;
 };
 
 }  // namespace

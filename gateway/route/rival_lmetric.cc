@@ -30,8 +30,8 @@ class LMetricPolicy final : public RoutePolicy {
     return order_by_cost(input, options_.order_max, random_start(input, random),
                          [&](NodeIndex node, const Resident::Here& here) {
                            const auto miss = static_cast<double>(input.tokens.prompt - here.cached);
-                           return (miss + pending_weight_ * loads.pending_tokens(node)) *
-                                  (loads.requests(node) + 1);
+                           return (miss + pending_weight_ * loads.own_pending_tokens(node)) *
+                                  (loads.own_requests(node) + 1);
                          });
   }
 

@@ -23,7 +23,7 @@ class PowerOfTwoPolicy final : public RoutePolicy {
     const size_t count = std::min({drawn.size(), options_.order_max, CandidateOrder::kMax});
     for (size_t i = 0; i < count; ++i)
       std::swap(drawn[i], drawn[i + random.below(static_cast<uint32_t>(drawn.size() - i))]);
-    if (count > 1 && input.known.loads.requests(drawn[1]) < input.known.loads.requests(drawn[0]))
+    if (count > 1 && input.known.loads.own_requests(drawn[1]) < input.known.loads.own_requests(drawn[0]))
       std::swap(drawn[0], drawn[1]);
     const Resident resident(input.known, input.key, input.tokens);
     std::vector<Candidate> ranked;

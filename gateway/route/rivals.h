@@ -1,8 +1,9 @@
 #pragma once
 
 // What others route by, to compare with: each in its own rival_*.cc, which cites its source and keeps its
-// defaults. They read the same ledger, reports and residency as our policy does, and are as strong as what
-// they stand for: faults of the originals that are mere bugs are mended (and said so), their ideas are not.
+// defaults. They read the same residency as our policy does, and of loads what the original knows: its own
+// ledger, or what workers report. They are as strong as what they stand for: faults of the originals that are
+// mere bugs are mended (and said so), their ideas are not.
 // What they cannot know in the original (another gateway's tree, a session's name) they do not ask here.
 
 #include <absl/container/inlined_vector.h>

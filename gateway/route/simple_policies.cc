@@ -27,7 +27,7 @@ CandidateOrder LeastRequestsPolicy::choose(const PolicyInput& input, Random& ran
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeIndex node = nodes[(start + i) % nodes.size()];
     ranked.push_back(plain_candidate(input, node, Branch::kLeast, resident.at(node).cached));
-    ranked.back().cost = input.known.loads.requests(node) / input.known.view->node(node).weight;
+    ranked.back().cost = input.known.loads.own_requests(node) / input.known.view->node(node).weight;
   }
   return order_of(ranked, options_.order_max);
 }
