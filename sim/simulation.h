@@ -107,7 +107,8 @@ class Simulation {
   void send_residency(int32_t node, ResidencyBatch batch, Duration delay);
   void deliver_residency(int32_t node);
   void send_snapshot(int32_t node);
-  void reports();
+  static constexpr int32_t kReportSlots = 16;  // of a report interval
+  void reports(int32_t slot);
   void gossip();
   void tell_table(route::Router& from, route::Router& to);
   void plan();

@@ -59,7 +59,8 @@ Status Simulation::start() {
     gateways_.push_back(std::make_unique<SimGateway>(gateway, now_));
     gateway_lives_.push_back(1);
   }
-  post(now_ + millis(options_.report_ms), EventKind::kReports);
+  for (int32_t slot = 0; slot < kReportSlots; ++slot)
+    post(now_ + millis(options_.report_ms * (slot + 1) / kReportSlots), EventKind::kReports, slot);
   if (options_.gateways > 1) post(now_ + millis(options_.gossip_ms), EventKind::kGossip);
   post(now_ + options_.router.planner.tick, EventKind::kPlan);
   post(now_ + std::chrono::seconds(1), EventKind::kSecond);
@@ -155,8 +156,8 @@ void Simulation::handle(const Event& event) {
       if (nodes_[static_cast<size_t>(event.index)].life == event.value) deliver_residency(event.index);
       return;
     case EventKind::kReports:
-      reports();
-      post(now_ + millis(options_.report_ms), EventKind::kReports);
+      reports(event.index);
+      post(now_ + millis(options_.report_ms), EventKind::kReports, event.index);
       return;
     case EventKind::kGossip:
       gossip();
