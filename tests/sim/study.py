@@ -106,32 +106,28 @@ DETAIL = {
 }
 FIGURES = ("hit", "work_cov", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms", "goodput")
 
-# Why a figure is further than 10 % from the study's, by the beginning of the row's name; the first that fits. "Not found"
-# was looked at.
+# Why a figure is worse than the study's by more than 10 %, by the beginning of the row's name; the first that fits. "Not found" was
+# looked at.
 BOUND = "the personas of one seed: the pooled bound is {} here and {} in the study (seeds differ by a point), and p90 is mostly misses"
 KNEE = "beyond what it sustains, here as in the study: how far its queues grow in 100 s"
-LMETRIC = ("not found: it sustains less than 0.9 x the study's rate, though its work is even (CoV .012) and at 70 % its hit is as far "
-           "below the bound as in the study")
-QUEUES = "every policy's first tokens are sooner, likely because nodes here let short prompts pass long ones, and the study's do not"
+LMETRIC = ("not found: it sustains less than 0.9 x the study's rate, though its work is even (CoV .01) and at 70 % its hit is as far below "
+           "the bound as in the study")
+PREBLE = "not found: near its limit rebalancing moves more than it mends"
 REASONS = {
-    "detail P2000 70 % G1 preble": "work CoV .22 for .018 (not found why; hit and first tokens are the study's)",
-    "detail P2000 70 % G1 lmetric": BOUND.format(".888", ".897"),
-    "detail P2000 70 % G8 lmetric": LMETRIC,
+    "detail P2000 70 % G1 sglang": BOUND.format(".888", ".897"), "detail P2000 70 % G1 lmetric": BOUND.format(".888", ".897"),
     "detail P2000 95 % G1 sglang": KNEE, "detail P20k 95 % G1 sglang": KNEE, "detail tight 13B 95 % G1 sglang": KNEE,
     "detail P2000 95 % G1 preble": "beyond what it sustains, here and (goodput .42) in the study",
     "detail P2000 95 % G1 lmetric": LMETRIC, "detail P2000 95 % G8 lmetric": LMETRIC, "detail P20k 95 % G1 lmetric": LMETRIC,
-    "detail P200 70 % G1 lmetric": BOUND.format(".895", ".901"), "detail P200 70 % G8 lmetric": LMETRIC,
-    "detail 3k cards": BOUND.format(".954", ".960"),
+    "detail P2000 70 %": BOUND.format(".888", ".897"), "detail P2000 95 %": BOUND.format(".789", ".799"),
+    "detail P200 70 % G1 lmetric": BOUND.format(".895", ".901"), "detail 3k cards": BOUND.format(".954", ".960"),
     "detail tight 13B 95 % G1 lmetric": LMETRIC, "detail tight 13B": BOUND.format(".503", ".530"),
-    "detail flash 40 %, 1k G1 sglang": "not found: hit .894 for .945",
-    "detail flash 40 %, 3k G1 preble": "not found: p99 140 ms for 17.6 s",
-    "detail flash 40 %, 3k": "hit " + BOUND.format(".979", "at least .987"),
-    "detail drift G1 sglang": "not found: hits .018 more than in the study",
-    "detail Mooncake 70 % G1 preble": "not found: p99 7.0 s for 3.1 s", "detail Mooncake 95 % G1 preble": "not found: p99 5.2 s for 3.3 s",
-    "detail Mooncake": QUEUES,
-    "rate P2000 G1 power-of-two": "good .984 at 0.9 x: within 12 %",
-    "rate P2000 G1 preble": "good .972 at 0.9 x",
-    "rate P2000 G1 lmetric": LMETRIC,
+    "detail flash 40 %, 1k G1 sglang": "not found: hit .892 for .945",
+    "detail flash 40 %, 3k G1 preble": "not found: hit .947 for .985, and p99 136 ms for 17.6 s",
+    "detail flash 40 %, 3k": "the personas of one seed: the pooled bound is .979 here and at least .987 in the study",
+    "detail Mooncake 70 % G1 preble": PREBLE, "detail Mooncake 95 % G1 preble": PREBLE,
+    "rate P2000 G1 preble": PREBLE, "rate P200 G1 preble": PREBLE, "rate tight G1 preble": PREBLE,
+    "rate P2000 G1 lmetric": LMETRIC, "rate P2000 G8 lmetric": LMETRIC, "rate P200 G1 lmetric": LMETRIC, "rate tight G1 lmetric": LMETRIC,
+    "rate P2000 G8 least-requests": "not found", "rate P2000 G8 chwbl": "not found", "rate tight G1 least-requests": "not found",
 }
 
 
@@ -242,8 +238,17 @@ class Runner:
                                for name, value in study.items()}}
 
 
-def reason_of(name):
-    return next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
+def reason_of(name, row):
+    """Empty where nothing is worse by more than 10 % (of a hit rate: two points)."""
+    if name.startswith("rate "):
+        if row["sustains"] != "less":
+            return ""
+        if row["at_0.9"]["goodput"] >= 0.975:
+            return "short of 99 % by little"
+    elif not any(row["figures"][key] < study - 0.02 if key == "hit" else key.startswith("ttft") and row["figures"][key] > 1.1 * study
+                 for key, study in row.get("study", {}).items()):
+        return ""
+    return next((why for begin, why in REASONS.items() if name.startswith(begin)), "not looked into yet")
 
 
 def write_result(saved):
@@ -257,12 +262,12 @@ def write_result(saved):
                 f"{of('ttft_p99_ms', '.0f')} {of('goodput', '.3f')}")
 
     rates = [[name.removeprefix("rate "), row["study"]["rate"], f"{row['at_0.9']['goodput']:.3f}", f"{row['at_1.1']['goodput']:.3f}",
-              row["sustains"], reason_of(name)] for name, row in saved.items() if name.startswith("rate ")]
+              row["sustains"], reason_of(name, row)] for name, row in saved.items() if name.startswith("rate ")]
     alike = sum(row[4] == "as in the study" for row in rates)
     common.save("study_rates", "Policies at the rates they sustained in the routing study", "tests/sim/study.py --result",
                 ["fleet, policy", "study's requests/s", "good at 0.9 ×", "good at 1.1 ×", "sustains", "why otherwise"], rates,
                 [f"{alike} of {len(rates)} within 10 %. Simulated; good: first token within 500 ms and 30 ms a token."])
-    details = [[name.split(" ", 1)[1], text(row["figures"]), text(row["study"]) if "study" in row else "", reason_of(name)]
+    details = [[name.split(" ", 1)[1], text(row["figures"]), text(row["study"]) if "study" in row else "", reason_of(name, row)]
                for name, row in saved.items() if not name.startswith("rate ")]
     common.save("study_detail", "Policies beside the routing study's figures", "tests/sim/study.py --result",
                 ["workload, policy", "hit, work CoV, TTFT p50/p90/p99 ms, good", "the study's", "why otherwise"], details,
