@@ -29,6 +29,19 @@ Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactRes
           TimePoint()};
 }
 
+// The request's set, and of its conversation so many tokens, where it was sent.
+Placement placement_of(const PrefixKey& key, const Sent& sent, int64_t session_tokens) {
+  Placement placed;
+  placed.node = sent.node;
+  placed.set = key.set;
+  placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
+  if (key.session.is_zero()) return placed;
+  placed.session = key.session;
+  placed.session_tokens = static_cast<uint32_t>(session_tokens);
+  placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
+  return placed;
+}
+
 }  // namespace
 
 Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<ExactResidency> shared)
@@ -221,14 +234,7 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
     }
     sent.tokens.prompt = counts->prompt_tokens + counts->completion_tokens;
     if (same_life(sent) && !key.session.is_zero()) {
-      Placement placed;
-      placed.node = sent.node;
-      placed.set = key.set;
-      placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
-      placed.session = key.session;
-      placed.session_tokens = static_cast<uint32_t>(sent.tokens.prompt);
-      placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
-      remember_own(placed, now);
+      remember_own(placement_of(key, sent, sent.tokens.prompt), now);
     }
   }
   policy_->finished(request, now);
@@ -236,21 +242,14 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
 
 // What the node has now computed: the prompt, and soon an answer of about the usual length.
 void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
-  Placement placed;
-  placed.node = sent.node;
-  placed.set = key.set;
-  placed.set_tokens = static_cast<uint32_t>(sent.tokens.prefix);
   if (key.session.is_zero()) {
     // Workers tell of sets and sessions. A prompt of neither is told of by whoever counts its links in tokens
     // (a simulator); a live gateway only knows where it sent it.
     const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
     if (relies_on_shadow(sent.node) || !links_told) place_chain(key, sent.node);
-  } else {
-    placed.session = key.session;
-    placed.session_tokens =
-        static_cast<uint32_t>(sent.tokens.prompt + static_cast<int64_t>(completion_mean_));
-    placed.session_charge = placed.session_tokens - std::min(placed.session_tokens, placed.set_tokens);
   }
+  const Placement placed =
+      placement_of(key, sent, sent.tokens.prompt + static_cast<int64_t>(completion_mean_));
   if (placed.set.is_zero() && placed.session.is_zero()) return;
   remember_own(placed, now);
   if (relies_on_shadow(sent.node)) tell(placed);
