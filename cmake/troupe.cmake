@@ -59,6 +59,7 @@ find_library(TROUPE_PCRE2 pcre2-8 REQUIRED)
 find_library(TROUPE_UTF8PROC utf8proc REQUIRED)
 find_library(TROUPE_SENTENCEPIECE sentencepiece REQUIRED)
 find_library(TROUPE_DNNL dnnl REQUIRED)
+find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
 # troupe_library(NAME deps...): all .cc files of the current folder (without main.cc) as a static library.
 # A folder that has only headers becomes an interface library.
@@ -73,5 +74,16 @@ function(troupe_library name)
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name} INTERFACE ${ARGN})
+  endif()
+endfunction()
+
+# troupe_program(NAME deps...): main.cc of the current folder. Its malloc is tcmalloc's, except where a sanitizer brings its own.
+function(troupe_program name)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/main.cc)
+    add_executable(${name} main.cc)
+    target_link_libraries(${name} PRIVATE ${ARGN})
+    if(NOT TROUPE_SANITIZE)
+      target_link_libraries(${name} PRIVATE ${TROUPE_TCMALLOC})
+    endif()
   endif()
 endfunction()

@@ -2,7 +2,7 @@
 
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold pkg-config
   libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev libabsl-dev libxxhash-dev libyaml-cpp-dev
-  prometheus-cpp-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev zlib1g-dev libdnnl-dev
+  prometheus-cpp-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev zlib1g-dev libdnnl-dev libgoogle-perftools-dev
   ocl-icd-opencl-dev opencl-headers libssl-dev libbenchmark-dev)
 
 say() { printf '==> %s\n' "$*" >&2; }

@@ -9,8 +9,9 @@
 
 namespace troupe::sim {
 
-// glibc grows its heap where the last growth ended and knows nothing of what that memory was advised. So it
-// is made to grow once, by more than a run needs, and told to keep that: untouched memory costs nothing.
+// An allocator grows its heap where the last growth ended and knows nothing of what that memory was advised.
+// So it is made to grow once, by more than a run needs, and to keep that: untouched memory costs nothing.
+// tcmalloc keeps what is freed; glibc (in tests) must be told.
 bool prefer_large_pages() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return false;  // malloc() is theirs
