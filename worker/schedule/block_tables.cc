@@ -60,14 +60,18 @@ void BlockTables::look_up(ScheduledRequest& request) const {
   look(request);
 }
 
+// Leading blocks that it may take from the cache. The last id is computed even if its block is known: its
+// logits are needed.
+size_t BlockTables::look_limit(const ScheduledRequest& request) const {
+  if (request.scores_prompt) return 0;
+  return std::min(static_cast<size_t>((request.known_count - 1) / options_.block_size),
+                  request.block_hashes.size());
+}
+
 PrefixCache::Match BlockTables::look(ScheduledRequest& request) const {
-  // The last id is computed even if its block is known: its logits are needed.
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const std::span<const Hash128> hashes(request.block_hashes);
-  const size_t limit =
-      request.scores_prompt
-          ? 0
-          : std::min(static_cast<size_t>(request.known_count - 1) / block_size, hashes.size());
+  const size_t limit = look_limit(request);
   const PrefixCache::Match match = cache_.find(hashes.first(limit));
   request.look_found_count = match.count;
   const auto found = static_cast<size_t>(match.count);
@@ -76,8 +80,8 @@ PrefixCache::Match BlockTables::look(ScheduledRequest& request) const {
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
-    request.look_partial =
-        cache_.find_partial(match, request.salt, ids.subspan(found * block_size, rest), worth_copying());
+    request.look_partial = cache_.find_partial(match, request.salt, ids.subspan(found * block_size, rest),
+                                               worth_copying(options_.block_size));
   }
   request.look_change_count = cache_.change_count();
   return match;
@@ -106,8 +110,9 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   PartialMatch& partial = request.look_partial;
   if (partial.count > 0 && spare_count == 0 && !cache_.is_referenced(partial.run)) partial = {};
   take_blocks(request, match, needed);
+  const int32_t named_count = count_of(request.block_hashes.size());
   request.announce_end =
-      std::min(request.known_count / options_.block_size, count_of(request.block_hashes.size()));
+      request.in_background() ? 0 : std::min(request.known_count / options_.block_size, named_count);
   announce_from(request, match.count);
   return true;
 }
@@ -213,6 +218,37 @@ void BlockTables::release(ScheduledRequest& request) {
   request.computed_count = 0;
 }
 
+void BlockTables::pin(const ScheduledRequest& request) {
+  if (!options_.enable_prefix_caching) return;
+  const size_t block_size = static_cast<size_t>(options_.block_size);
+  const auto prompt_count = static_cast<size_t>(request.prompt_count);
+  const size_t full_count = std::min(prompt_count / block_size, request.block_hashes.size());
+  const PrefixCache::Match match = cache_.find(std::span(request.block_hashes).first(full_count));
+  PartialMatch partial;
+  const auto found = static_cast<size_t>(match.count);
+  const size_t rest = std::min(prompt_count - found * block_size, block_size - 1);
+  if (rest > 0 && !request.ids.empty()) {
+    partial = cache_.find_partial(match, request.salt, ids_of(request, found * block_size, rest), 1);
+  }
+  const PrefixCache::Pin pin = cache_.pin(match, partial);
+  unpin(request.pin);
+  pins_.emplace(request.pin, Pinned{pin, request.set});
+  residency_.pinned(request.set, 1);
+}
+
+void BlockTables::unpin(Hash128 name) {
+  const auto found = pins_.find(name);
+  if (found == pins_.end()) return;
+  residency_.pinned(found->second.set, -1);
+  cache_.unpin(found->second.pin);
+  pins_.erase(found);
+}
+
+int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
+  const std::span<const Hash128> hashes(request.block_hashes);
+  return cache_.pinned_count(cache_.find(hashes.first(look_limit(request))));
+}
+
 // What was computed of the last block, not filled; false: the cache has no use for it.
 bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
@@ -236,6 +272,7 @@ Status BlockTables::verify(std::span<ScheduledRequest* const> running) const {
     holds.paths.push_back(request->path);
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
+  for (const auto& [name, pinned] : pins_) holds.pins.push_back(pinned.pin);
   std::vector<bool> owned;
   TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));
   for (const ScheduledRequest* request : running) {

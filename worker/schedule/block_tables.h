@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/core/status.h"
 #include "worker/schedule/batch.h"
 #include "worker/schedule/block_pool.h"
@@ -16,6 +17,12 @@
 #include "worker/schedule/residency.h"
 
 namespace troupe {
+
+// Tokens in common from which a copy of a block is cheaper than to compute them: fewer may be chance, and the
+// original must stay for so long.
+constexpr int32_t worth_copying(int32_t block_size) {
+  return std::max(1, block_size / 4);
+}
 
 class BlockTables {
  public:
@@ -55,6 +62,13 @@ class BlockTables {
   // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
   // full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
+  // Pins what is cached of the prompt of a request that has ended, under request.pin; what was pinned under
+  // that name before is pinned no more.
+  void pin(const ScheduledRequest& request);
+  void unpin(Hash128 name);                                       // of a name that is not known: nothing
+  int32_t pinned_count() const { return cache_.pinned_count(); }  // blocks
+  // Leading blocks of a request that are pinned, so that it finds them whenever it is admitted.
+  int32_t pinned_count(const ScheduledRequest& request) const;
   // Names the full blocks of the known ids that have no name yet. Called once for a prompt; what is emitted
   // later cache_full_blocks() names.
   void extend_hashes(ScheduledRequest& request) const;
@@ -63,9 +77,7 @@ class BlockTables {
   Status verify(std::span<ScheduledRequest* const> running) const;
 
  private:
-  // Tokens in common from which a copy of a block is cheaper than to compute them: fewer may be chance, and
-  // the original must stay for so long.
-  int32_t worth_copying() const { return std::max(1, options_.block_size / 4); }
+  size_t look_limit(const ScheduledRequest& request) const;
   PrefixCache::Match look(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
   void announce_from(ScheduledRequest& request, int32_t index);
@@ -74,10 +86,16 @@ class BlockTables {
   Status verify_table(const ScheduledRequest& request) const;
   Status verify_announced(std::span<ScheduledRequest* const> running) const;
 
+  struct Pinned {
+    PrefixCache::Pin pin;
+    Hash128 set;
+  };
+
   Options options_;
   BlockPool pool_;
   Residency residency_;
   PrefixCache cache_;
+  absl::flat_hash_map<Hash128, Pinned> pins_;
 };
 
 }  // namespace troupe

@@ -43,7 +43,10 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   time_cuts = false;
   oldest = nullptr;
   held = 0;
+  if (makes_way) make_way();
   preempted_now = false;
+  no_room = false;
+  background_served = false;
   if (config.itemize_decodes) {
     plan_decodes();
   } else {
@@ -53,6 +56,10 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   plan_prefills();
   // What preemption freed is for those who run; admitting now would only preempt again.
   if (!preempted_now) admit_waiting();
+  if (background_count > 0) {
+    serve_background();
+    claim_room();
+  }
   finish_oldest();
   stats.budget_limited_steps_total += time_cuts;
 }
@@ -134,7 +141,7 @@ int32_t Scheduler::Impl::price_of(const Request& request) const {
 
 void Scheduler::Impl::plan_prefills() {
   for (Request* r : prefilling) {
-    if (budget == 0) return;
+    if (budget == 0 || r->in_background()) return;
     give_chunk(*r);
   }
 }
@@ -155,7 +162,8 @@ bool Scheduler::Impl::give_chunk(Request& request) {
     held = static_cast<int32_t>(std::min<int64_t>(wanted, budget));
     return true;
   }
-  const int32_t usable = int64_t{rest} * price < oldest_work ? budget : budget - held;
+  const bool first = int64_t{rest} * price < oldest_work && !request.in_background();
+  const int32_t usable = first ? budget : budget - held;
   if (usable <= 0) return false;
   const int32_t count = std::min(rest, std::max(usable / price, 1));
   time_cuts |= price > 1 && count < rest;
@@ -181,20 +189,21 @@ void Scheduler::Impl::finish_oldest() {
 // Oldest first. Those whose prefix is in the making are left where they are; those that do not fit may be
 // passed, the oldest of them `max_passes` times.
 void Scheduler::Impl::admit_waiting() {
-  // At least one token a step for each that runs: decodes can't starve a prefill.
-  const size_t running_limit =
-      static_cast<size_t>(std::min(config.max_num_seqs, config.max_num_batched_tokens));
-  if (waiting.empty() || budget == 0 || running.size() >= running_limit) return;
+  const size_t limit = running_limit();
+  if (waiting.empty() || budget == 0 || running.size() >= limit) return;
   has_forecast = false;
   Request* passed = nullptr;  // the oldest that does not fit
   size_t kept = 0, next = 0;
   for (; next < waiting.size(); ++next) {
-    if (budget == 0 || running.size() >= running_limit || tables.available_count() == 0) break;
+    if (budget == 0 || running.size() >= limit || tables.available_count() == 0) break;
     Request* r = waiting[next];
+    const bool urgent = !r->in_background();
+    if (!urgent) serve_background();
     if (tables.look_is_stale(*r)) look_up(*r);
     const bool has_tokens =
-        oldest == nullptr || budget > held || r->pending_tokens * price_of(*r) < oldest_work;
-    if (!r->look_awaits && has_tokens && tables.admit(*r, reserve_count(*r))) {
+        oldest == nullptr || budget > held || (urgent && r->pending_tokens * price_of(*r) < oldest_work);
+    const bool in_turn = urgent || passed == nullptr;
+    if (!r->look_awaits && has_tokens && in_turn && tables.admit(*r, reserve_count(*r))) {
       if (passed != nullptr) ++passed->passed_count;
       start_running(*r);
       continue;
@@ -206,6 +215,7 @@ void Scheduler::Impl::admit_waiting() {
       ++next;
       break;
     }
+    no_room = no_room || urgent;
     if (passed == nullptr) passed = r;
     if (passed->passed_count >= config.max_passes) {
       ++next;

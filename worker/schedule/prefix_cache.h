@@ -83,6 +83,18 @@ class PrefixCache {
   // Frees up to `count` blocks; the number freed.
   int32_t evict(int32_t count);
 
+  // Blocks that are kept though no request holds them.
+  struct Pin {
+    HeldPath path;
+    RunId partial = -1;  // and one behind it that is not filled, or only begins as what is pinned does
+  };
+  // All of the match and the block of `partial` (block -1: none) stay until unpin(). That is no use of them.
+  Pin pin(const Match& match, const PartialMatch& partial);
+  // They may be evicted again, as blocks that became idle now.
+  void unpin(const Pin& pin);
+  int32_t pinned_count() const;                    // blocks, each counted once
+  int32_t pinned_count(const Match& match) const;  // of them, the leading ones of a match
+
   // Announced: computed by `owner` next. The first owner of a hash stays; withdraw() of another does nothing.
   // insert() does not withdraw.
   void announce(Hash128 hash, RequestId owner);
@@ -101,6 +113,7 @@ class PrefixCache {
   struct Holds {
     std::vector<HeldPath> paths;
     std::vector<RunId> partials;
+    std::vector<Pin> pins;
   };
   Status verify(const Holds& holds, std::vector<bool>& in_cache) const;
 

@@ -41,6 +41,8 @@ struct PrefixCache::Impl {
   ReuseValue::Ages ages_of(const BlockRun& r) const { return {now - r.use.idle_since, r.count()}; }
   RunId split(RunId id, int32_t count);
   void take(RunId id, uint32_t user);
+  void pin(RunId id);
+  void unpin(RunId id);
   void drop(RunId id);
   void idle(RunId id);
   RunUse first_use(const HeldPath& path, uint32_t user) const;
@@ -75,6 +77,7 @@ struct PrefixCache::Impl {
   ReuseValue value;
   uint64_t now = 0;  // ticks: blocks that became idle
   size_t lesson_count = 0;
+  int32_t pinned_count = 0;
   uint64_t change_count = 0;
   Counts counts;
 };

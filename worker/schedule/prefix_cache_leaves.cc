@@ -2,7 +2,7 @@
 // two ends of each list by learned value: within a class the value changes with age in one direction over the
 // ages that are there, more or less, so the least is at an end; which end is learned too. A block is never
 // evicted before those behind it: only leaves are listed, they lose their last block first, and whoever holds
-// a block holds all before it. Pinned sets, when they come, are one more class that is asked last.
+// a block holds all before it. A pin is such a hold.
 //
 // Costs: a run becoming or ceasing to be an evictable leaf is O(log leaves); an eviction looks at 22 leaves
 // and takes as many blocks of one as are worth the same; what it remembers of them is a line of memory each.
@@ -187,11 +187,22 @@ Status PrefixCache::verify(const Holds& holds, std::vector<bool>& in_cache) cons
     for (RunId id = path.run; id >= 0; id = tree.run(id).parent) ++references[static_cast<size_t>(id)];
   }
   for (const RunId id : holds.partials) ++references[static_cast<size_t>(id)];
+  std::vector<int32_t> pins(static_cast<size_t>(tree.id_end()));
+  for (const Pin& pin : holds.pins) {
+    for (RunId id = pin.path.run; id >= 0; id = tree.run(id).parent) ++pins[static_cast<size_t>(id)];
+    if (pin.partial >= 0) ++pins[static_cast<size_t>(pin.partial)];
+  }
+  int32_t pinned = 0;
   in_cache.assign(static_cast<size_t>(impl_->pool->total_count()), false);
   for (RunId id = 0; id < tree.id_end(); ++id) {
-    if (tree.run(id).references != references[static_cast<size_t>(id)]) {
+    const int32_t pins_here = pins[static_cast<size_t>(id)];
+    if (tree.run(id).references != references[static_cast<size_t>(id)] + pins_here) {
       return absl::InternalError("run " + std::to_string(id) + " has a reference without a holder");
     }
+    if (tree.run(id).pins != pins_here) {
+      return absl::InternalError("run " + std::to_string(id) + " is pinned by nobody");
+    }
+    pinned += pins_here > 0 ? tree.run(id).count() : 0;
     for (const BlockId block : tree.run(id).blocks) {
       if (in_cache[static_cast<size_t>(block)] || impl_->pool->is_free(block)) {
         return absl::InternalError("block " + std::to_string(block) + " is cached twice, or cached and free");
@@ -199,7 +210,8 @@ Status PrefixCache::verify(const Holds& holds, std::vector<bool>& in_cache) cons
       in_cache[static_cast<size_t>(block)] = true;
     }
   }
-  return absl::OkStatus();
+  if (pinned == impl_->pinned_count) return absl::OkStatus();
+  return absl::InternalError("the pinned blocks have lost count");
 }
 
 }  // namespace troupe

@@ -34,6 +34,13 @@ struct NewRequest {
   Hash128 set;                  // what residency is told by; zero: none
   Hash128 session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
+  // Nobody reads along: it is computed with what all others leave, is put back for their sake, and nobody
+  // waits for a block because it computes that one.
+  bool background = false;
+  // Not zero: when it ends, what is cached of its prompt is pinned under this name, until Scheduler::unpin().
+  Hash128 pin;
+  // max_new_count is whatever fits: where pins leave less room it is cut.
+  bool cut_to_fit = false;
 
   // Without ids (prompt empty): the prompt's length, and the hashes of the full blocks of prompt and answer,
   // as far as they are known; an answer's block beyond them is never found by anybody.
@@ -54,6 +61,9 @@ struct HeldPath {
   int32_t count = 0;  // blocks, of all the runs up to it
 };
 
+// Of a request in the background: it is younger than every other.
+inline constexpr uint64_t kBackgroundArrival = uint64_t{1} << 63;
+
 enum class RequestPhase : uint8_t { kWaiting, kPrefill, kDecode };
 
 struct alignas(64) ScheduledRequest {
@@ -70,6 +80,7 @@ struct alignas(64) ScheduledRequest {
   bool on_clock = false;
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
+  bool cut_to_fit = false;
 
   std::vector<TokenId> ids;  // known_count of them, or none
   int32_t prefix_count = 0;
@@ -80,6 +91,7 @@ struct alignas(64) ScheduledRequest {
   int32_t scored_count = 0;  // leading ids whose rows were scored; a preemption takes nothing of it back
   TimePoint arrival{};
   Hash128 salt, set, session;
+  Hash128 pin;                        // zero: nothing is pinned
   uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
   HeldPath path;                      // the leading ones of `blocks` are the cache's, the others its own
@@ -99,6 +111,9 @@ struct alignas(64) ScheduledRequest {
   int32_t expected_count = 0;  // tokens it is expected to emit in all
   int32_t expected_until = 0;  // emitted tokens up to which that holds
   int64_t pending_tokens = 0;  // its share of SchedulerStats::pending_prefill_tokens
+  int32_t pin_blocks = 0;      // what its pin may come to
+
+  bool in_background() const { return arrival_index >= kBackgroundArrival; }
 };
 
 }  // namespace troupe

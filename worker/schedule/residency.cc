@@ -88,6 +88,13 @@ void Residency::forget_found(int32_t holder) {
   mark_changed(holder);
 }
 
+void Residency::pinned(Hash128 set, int32_t more) {
+  if (set.is_zero()) return;
+  const int32_t holder = find_or_add({HolderKind::kSet, set});
+  holders_[static_cast<size_t>(holder)].pins += more;
+  mark_changed(holder);
+}
+
 void Residency::evicted(const Gone& gone) {
   for (size_t i = gone.blocks.size(); i-- > 0 && finder_count_ > 0;) {
     const int32_t& first_finder = first_finders_[static_cast<size_t>(gone.blocks[i])];
@@ -126,7 +133,7 @@ void Residency::evicted_of(Extent extent, Range range) {
 // A holder whose end was told, or that nobody was told of, is forgotten.
 void Residency::drop_if_empty(int32_t holder) {
   const Holder& h = holders_[static_cast<size_t>(holder)];
-  if (h.block_count > 0 || h.found_block >= 0 || h.changed) return;
+  if (h.block_count > 0 || h.found_block >= 0 || h.pins > 0 || h.changed) return;
   set_count_ -= h.key.kind == HolderKind::kSet ? 1 : 0;
   by_name_.erase(h.key);
   if (holder == last_holder_) last_holder_ = kNobody;
@@ -138,9 +145,11 @@ void Residency::take_changes(std::vector<Resident>& out) {
     Holder& h = holders_[static_cast<size_t>(holder)];
     h.changed = false;
     const int32_t tip = h.deepest();
-    if (tip != h.told_tip) {
-      out.push_back({h.key.kind, h.key.name, tokens_of(tip), tip > h.told_tip});
+    const bool pinned = h.pins > 0;
+    if (tip != h.told_tip || pinned != h.told_pinned) {
+      out.push_back({h.key.kind, h.key.name, tokens_of(tip), tip >= h.told_tip, pinned});
       h.told_tip = tip;
+      h.told_pinned = pinned;
     }
     drop_if_empty(holder);
   }
@@ -151,7 +160,7 @@ void Residency::snapshot(std::vector<Resident>& out) const {
   const size_t begin = out.size();
   for (const auto& [key, holder] : by_name_) {
     const Holder& h = holders_[static_cast<size_t>(holder)];
-    if (h.deepest() >= 0) out.push_back({key.kind, key.name, tokens_of(h.deepest()), true});
+    if (h.deepest() >= 0) out.push_back({key.kind, key.name, tokens_of(h.deepest()), true, h.pins > 0});
   }
   // Hash maps have no order worth showing.
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(),

@@ -35,7 +35,8 @@ struct Resident {
   HolderKind kind = HolderKind::kSet;
   Hash128 name;
   int64_t tokens = 0;
-  bool grew = false;  // in a change: since the last take_changes(); else it shrank
+  bool grew = false;    // in a change: since the last take_changes(); else it shrank
+  bool pinned = false;  // of a set: some of it is not evicted, whatever comes
 };
 
 class Residency {
@@ -68,6 +69,9 @@ class Residency {
   // A request of `set` found its whole prefix cached, whoever holds it; `block` is the index-th and last of
   // it.
   void found(BlockId block, int32_t index, Hash128 set);
+
+  // So many more pins of a set's blocks, or fewer; a zero name is not told of.
+  void pinned(Hash128 set, int32_t more);
 
   // What changed since the last call, each holder once, in the order of the first change. Appends.
   void take_changes(std::vector<Resident>& out);
@@ -102,6 +106,8 @@ class Residency {
     BlockId found_block = -1;
     int32_t found_tip = -1;
     int32_t previous_finder = kNobody, next_finder = kNobody;
+    int32_t pins = 0;
+    bool told_pinned = false;
 
     int32_t deepest() const { return std::max(tip, found_tip); }
   };

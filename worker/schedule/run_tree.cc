@@ -117,6 +117,7 @@ RunId RunTree::split(RunId id, int32_t count) {
   by_first_hash_.add(front.hashes.front(), front_id);
   by_first_hash_.add(back.hashes.front(), id);
   front.references = back.references;
+  front.pins = back.pins;
   front.has_ids = back.has_ids;
   front.depth = back.depth;
   front.use = back.use;

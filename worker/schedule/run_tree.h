@@ -43,6 +43,7 @@ struct BlockRun {
   int32_t depth = 0;          // blocks before it
   int32_t references = 0;     // of those who hold it: they hold all before it, too
   int32_t tail_id_count = 0;  // of a tail
+  int32_t pins = 0;           // of its references, those that no request holds
   bool has_ids = false;       // of tokens
   bool listed = false;        // among the leaves that may be evicted
   RunUse use;

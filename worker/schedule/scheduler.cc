@@ -83,19 +83,29 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   r.prefix_count = std::min(request.prefix_count, r.prompt_count);
   if (s.config.enable_prefix_caching) r.block_hashes = std::move(request.block_hashes);
   r.max_new_count = std::min(request.max_new_count, s.config.max_model_len - r.prompt_count);
-  r.arrival_index = s.next_arrival_index++;
+  r.arrival_index = s.next_arrival_index++ | (request.background ? kBackgroundArrival : 0);
   r.arrival = now;
   r.scores_prompt = request.scores_prompt;
   r.salt = request.salt;
   r.set = request.set;
   r.session = request.session;
+  r.pin = request.pin;
+  r.cut_to_fit = request.cut_to_fit;
   r.user = mix_hash(r.session.is_zero() ? Hash128{0, r.id} : r.session, r.salt);
   s.requests.emplace(r.id, std::move(owned));
-  s.waiting.push_back(&r);
+  if (s.background_count == 0) {
+    s.waiting.push_back(&r);
+  } else {
+    Impl::insert_by_arrival(s.waiting, &r);
+  }
+  s.background_count += r.in_background();
   s.tables.extend_hashes(r);
   s.look_up(r);
+  const bool keeps = s.kept_count() > 0 || !r.pin.is_zero();
+  Status status = keeps ? s.check_room(r) : absl::OkStatus();
+  if (!status.ok()) s.erase(r, /*complete=*/false);
   s.refresh_stats();
-  return absl::OkStatus();
+  return status;
 }
 
 const Batch& Scheduler::plan(TimePoint now) {
@@ -134,7 +144,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   if (s.config.tpot_budget > Duration::zero()) {
     s.cost.observe(s.load, std::chrono::duration<double>(now - s.planned_at).count());
   }
-  for (RequestId id : finished) s.erase(*s.requests.at(id));
+  for (RequestId id : finished) s.erase(*s.requests.at(id), /*complete=*/true);
   s.refresh_stats();
 }
 
@@ -146,7 +156,13 @@ void Scheduler::remove(RequestId id) {
   require(!impl_->in_flight, "remove() between plan() and commit()");
   const auto it = impl_->requests.find(id);
   if (it == impl_->requests.end()) return;
-  impl_->erase(*it->second);
+  impl_->erase(*it->second, /*complete=*/false);
+  impl_->refresh_stats();
+}
+
+void Scheduler::unpin(Hash128 name) {
+  require(!impl_->in_flight, "unpin() between plan() and commit()");
+  impl_->tables.unpin(name);
   impl_->refresh_stats();
 }
 
@@ -199,12 +215,15 @@ void Scheduler::Impl::set_pending(Request& request, int64_t token_count) {
   request.pending_tokens = token_count;
 }
 
-void Scheduler::Impl::erase(Request& request) {
+void Scheduler::Impl::erase(Request& request, bool complete) {
   if (request.phase != RequestPhase::kWaiting) stop_running(request);
-  // Whatever ended it: for so long it needed its memory.
-  if (emitted_by(request) > 0) lengths.record(request.set, emitted_by(request));
+  // Whatever ended it: for so long it needed its memory. In the background nothing is answered.
+  if (emitted_by(request) > 0 && !request.in_background()) lengths.record(request.set, emitted_by(request));
   set_pending(request, 0);
   tables.release(request);
+  if (complete && !request.pin.is_zero()) tables.pin(request);
+  reserved_count -= request.pin_blocks;
+  background_count -= request.in_background();
   if (request.phase == RequestPhase::kWaiting) erase_by_arrival(waiting, &request);
   requests.erase(request.id);
 }
@@ -224,6 +243,7 @@ void Scheduler::Impl::refresh_stats() {
   stats.blocks_free = tables.pool().free_count();
   stats.blocks_cached = tables.pool().cached_count();
   stats.blocks_used = tables.pool().used_count();
+  stats.blocks_pinned = tables.pinned_count();
   stats.evicted_blocks_total = tables.cache_counts().evicted;
   stats.evicted_shared_blocks_total = tables.cache_counts().evicted_shared;
 }

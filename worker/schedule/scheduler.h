@@ -14,7 +14,8 @@
 // waiting request that needs a block which a running request is computing right now waits for it instead of
 // computing it again (one cold prefix, computed once); a request behind one that does not fit may pass it as
 // long as it fits itself, but the oldest waiting request cannot be passed for ever (ageing bound). Impossible
-// requests are refused by add(). Where a cached block begins as a request's next block does, the request goes
+// requests are refused by add(). What is computed ahead of use, in the background, gets what all others leave
+// (background.cc). Where a cached block begins as a request's next block does, the request goes
 // on in a copy of it (Batch::copies). The last id of a prompt is always computed (its logits are needed), so
 // cached_count <= ids.size() - 1.
 
@@ -74,6 +75,7 @@ struct SchedulerStats {
   int32_t running = 0, waiting = 0;
   int64_t pending_prefill_tokens = 0;  // uncached prompt tokens not computed yet, waiting ones included
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_used = 0;
+  int32_t blocks_pinned = 0;  // of those that are used
   int64_t preemptions_total = 0;
   int64_t computed_tokens_total = 0;      // all ids whose KV own steps computed
   int64_t prefix_query_tokens_total = 0;  // prompt tokens looked up at first admission
@@ -91,7 +93,8 @@ class Scheduler {
   ~Scheduler();
 
   // kInvalidArgument: can never run (too long for max_model_len or for all blocks together; empty prompt;
-  // a known id); kResourceExhausted: max_waiting reached. max_new_count is cut to what max_model_len leaves.
+  // a known id; no room for it beside what is pinned); kResourceExhausted: max_waiting reached, or its pin
+  // would leave no room for a request that is here. max_new_count is cut to what max_model_len leaves.
   Status add(NewRequest request, TimePoint now);
   // The next step; empty when there is nothing to compute. Holds until commit().
   const Batch& plan(TimePoint now);
@@ -105,6 +108,9 @@ class Scheduler {
   // Client gone or stop string: drops a request wherever it is; unknown ids are ignored. Not between plan()
   // and commit().
   void remove(RequestId id);
+
+  // What was pinned under this name (NewRequest::pin) may be evicted again. Not between plan() and commit().
+  void unpin(Hash128 name);
 
   // For usage: prompt tokens found cached at first admission, -1 while never admitted.
   int32_t cached_count(RequestId id) const;

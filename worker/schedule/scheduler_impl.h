@@ -63,13 +63,24 @@ struct Scheduler::Impl {
   void forecast_running();
   int32_t reserve_count(Request& newcomer);
 
+  // background.cc: what is computed ahead of use, and kept.
+  size_t running_limit() const;
+  void serve_background();
+  void claim_room();
+  void make_way();
+  // Blocks that are pinned, or may be when requests that are here end.
+  int32_t kept_count() const { return tables.pinned_count() + reserved_count; }
+  int64_t most_tokens(const Request& request, int32_t kept_blocks) const;
+  Status check_room(Request& request);
+  Status check_others(const Request& newcomer, bool cut);
+
   // scheduler.cc
   void look_up(Request& request);
   void set_pending(Request& request, int64_t token_count);
   void commit_counted(std::vector<RequestId>& finished);
   bool emit(Request& request, const StepToken& token);
   void stop_running(Request& request);
-  void erase(Request& request);
+  void erase(Request& request, bool complete);
   void refresh_stats();
   Status verify_queues() const;
 
@@ -99,10 +110,15 @@ struct Scheduler::Impl {
   int32_t held = 0;         // tokens of `budget` that only it or a shorter one may have
   bool in_flight = false;
   bool preempted_now = false;
+  bool background_served = false;
+  bool no_room = false;  // a request that is not in the background did not fit
 
   std::vector<KvForecast::Request> forecast_requests;
   bool has_forecast = false;      // of those who run now
   int64_t running_new_count = 0;  // Σ max_new_count of those who run
+  int32_t background_count = 0;   // of all requests
+  int32_t reserved_count = 0;     // blocks that requests with a pin may come to
+  bool makes_way = false;         // those in the background, at the next step
   std::vector<Request*> ended;    // scratch
   uint64_t next_arrival_index = 0;
   SchedulerStats stats;
