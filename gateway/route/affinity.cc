@@ -25,6 +25,11 @@ class AffinityPolicy::Choice {
         random_(random) {
     const auto nodes = static_cast<double>(in_.group.nodes.size());
     const auto holders = static_cast<double>(std::max<size_t>(resident_.set_holders(), 1));
+    nothing_ = options_.noise_common_tokens;
+    if (!in_.key.set.is_zero()) {
+      const auto own = static_cast<double>(in_.tokens.prefix);
+      nothing_ = std::min(nothing_, static_cast<int64_t>(options_.noise_common_share * own));
+    }
     hot_ =
         !in_.key.set.is_zero() && in_.known.sets.share(in_.key.set) * nodes * options_.hot_factor > holders;
     if (scratch_.nodes.size() < in_.known.view->size()) scratch_.nodes.resize(in_.known.view->size());
@@ -167,8 +172,8 @@ class AffinityPolicy::Choice {
     c.load = in_.known.loads.cost(means_, node);
     // A worker lets a short prompt pass long ones: who lacks little there waits little.
     c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
-    if (!by_plan_ && in_.known.gateways > 1 && here.cached <= options_.noise_common_tokens)
-      c.noise = options_.noise_tokens * random_.unit();
+    if (!by_plan_ && in_.known.gateways > 1 && here.cached <= nothing_)
+      c.noise = options_.noise_tokens * in_.known.loads.scale() * random_.unit();
     c.cost = c.miss + c.load.total() + c.noise;
     if (by_plan_ && node == session_home_) c.cost -= options_.plan_home_tokens;
     return c;
@@ -191,6 +196,7 @@ class AffinityPolicy::Choice {
   const LoadBook::Means means_;
   Scratch& scratch_;
   Random& random_;
+  int64_t nothing_ = 0;  // whoever holds no more than this holds nothing of the request's own
   bool hot_ = false;
   bool by_plan_ = false;
   bool sets_noted_ = true;

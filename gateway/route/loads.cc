@@ -9,6 +9,7 @@ namespace {
 // The decay factor is renewed when it is older than this: 1/2000 of the time constant.
 constexpr Duration kDeflateStep = std::chrono::milliseconds(10);
 constexpr double kRebaseAbove = 1e12;
+constexpr double kPromptStep = 1.0 / 256;  // of the mean prompt towards the last one
 // Ranks: after every node that may be asked, but before none at all.
 constexpr double kFull = 1e9;
 constexpr double kHeldBack = 1e12;
@@ -21,7 +22,8 @@ double seconds(Duration d) {
 
 LoadBook::LoadBook(const AffinityOptions& options)
     : options_(options),
-      pending_weight_(options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight) {}
+      pending_weight_(options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight),
+      prompt_mean_(options.load_tokens / options.load_prompt_share) {}
 
 void LoadBook::resize(size_t nodes) {
   if (nodes <= loads_.size()) return;
@@ -85,6 +87,8 @@ LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoin
   load.fresh_pending_tokens += ticket.pending_tokens;
   in_flight_total_ += 1;
   pending_total_ += ticket.pending_tokens;
+  if (const auto prompt = static_cast<double>(booking.prompt_tokens); prompt > 0)
+    prompt_mean_ += kPromptStep * (prompt - prompt_mean_);
   if (!load.reported) {  // else its own counter tells, of everybody's work
     const double added =
         static_cast<double>(booking.work_tokens) / seconds(options_.work_time_constant) / deflate_;
@@ -239,7 +243,7 @@ LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
   const double load = options_.work_share * work + (1 - options_.work_share) * requests;
   const double above = std::max(load - 1, 0.0);
   const double relative = load + options_.load_convex * above * above + c.saturation;
-  return {pending_weight_ * c.pending * c.per_weight, options_.load_tokens * relative};
+  return {pending_weight_ * c.pending * c.per_weight, options_.load_tokens * scale() * relative};
 }
 
 // A node's numbers have changed: the sums follow, and its ranks. Ranks of the others move with the means,

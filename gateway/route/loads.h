@@ -20,6 +20,7 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -93,6 +94,7 @@ class LoadBook {
   struct Booking {
     int64_t pending_tokens = 0;  // uncached prompt tokens
     int64_t work_tokens = 0;     // those and the answer's, as far as it can be guessed
+    int64_t prompt_tokens = 0;   // all of the prompt; 0: not known
   };
 
   void adopt(const ClusterView& view);
@@ -151,6 +153,11 @@ class LoadBook {
   Means means(const Group& group) const;
   LoadCost cost(const Means& means, NodeIndex node) const;
 
+  // What the tokens that load and noise weigh are multiplied by: less than 1 where prompts are short.
+  double scale() const {
+    return std::min(1.0, prompt_mean_ * options_.load_prompt_share / options_.load_tokens);
+  }
+
   // Decays what is kept as a rate up to `now`. Every method with `now` does so; a decision should first.
   void advance(TimePoint now);
 
@@ -187,6 +194,7 @@ class LoadBook {
   std::vector<int64_t> in_flight_max_;
   int64_t in_flight_total_ = 0;
   int64_t pending_total_ = 0;
+  double prompt_mean_;  // tokens of a prompt, decaying
   absl::flat_hash_map<std::string, std::unique_ptr<Group>> groups_;
   absl::flat_hash_map<uint32_t, PeerBook> peers_;
   std::vector<NodeIndex> changed_;

@@ -196,6 +196,7 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   LoadBook::Booking booking;
   booking.pending_tokens = sent.tokens.prompt - sent.expect_cached;
   booking.work_tokens = booking.pending_tokens + static_cast<int64_t>(completion_mean_);
+  booking.prompt_tokens = sent.tokens.prompt;
   sent.ticket = known_.loads.open(candidate.node, booking, now);
   sent.life = sent.ticket.life;
   known_.sets.note(key.set, model, booking.work_tokens, now);

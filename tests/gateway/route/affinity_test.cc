@@ -22,6 +22,13 @@ RouterOptions options_of(Mode mode, int64_t gateways = 1) {
   return options;
 }
 
+// Load in full, though the prompts here are short.
+RouterOptions full_load() {
+  RouterOptions options;
+  options.affinity.load_prompt_share = 100;
+  return options;
+}
+
 const Candidate* at(const Decision& decision, NodeIndex node) {
   for (const Candidate& c : decision.order.all()) {
     if (c.node == node) return &c;
@@ -156,7 +163,7 @@ TEST(Affinity, AFewQueuedPrefillsDoNotMoveAConversation) {
 }
 
 TEST(Affinity, LoadIsConvexAboveTheMean) {
-  Router router = router_over(cluster(4));
+  Router router = router_over(cluster(4), full_load());
   for (NodeIndex n = 0; n < 4; ++n) crowd(router, n, n == 0 ? 40 : 10, at_ms(0));
   const Decision decision = router.decide(key(-1, -1, 0, 500), "demo", at_ms(0));
   const double mean = 70 / 4.0;
@@ -224,17 +231,21 @@ TEST(Affinity, WhenEverybodyIsBusyAffinityStays) {
   }
 }
 
+// A card of 200 tokens, too, is held by whoever has it, though it is shorter than what long prompts have in
+// common.
 TEST(Affinity, NoiseOnlyWithSeveralGatewaysAndOnlyWhereNothingIsHeld) {
   for (const int64_t gateways : {1, 4}) {
-    Router router = router_over(cluster(4), options_of(Mode::kGossip, gateways));
-    serve_at(router, key(1, 1), 0, at_ms(0));
-    bool noise = false;
-    for (int i = 0; i < 50; ++i) {
-      const Decision decision = router.decide(key(1, 2), "demo", at_ms(1));
-      EXPECT_EQ(at(decision, 0)->noise, 0) << "noise on a holder costs hits";
-      for (NodeIndex n = 1; n < 4; ++n) noise |= at(decision, n)->noise > 0;
+    for (const int64_t prefix : {200, 1000}) {
+      Router router = router_over(cluster(4), options_of(Mode::kGossip, gateways));
+      serve_at(router, key(1, 1, prefix, prefix + 100), 0, at_ms(0));
+      bool noise = false;
+      for (int i = 0; i < 50; ++i) {
+        const Decision decision = router.decide(key(1, 2, prefix, prefix + 100), "demo", at_ms(1));
+        EXPECT_EQ(at(decision, 0)->noise, 0) << "noise on a holder costs hits";
+        for (NodeIndex n = 1; n < 4; ++n) noise |= at(decision, n)->noise > 0;
+      }
+      EXPECT_EQ(noise, gateways > 1);
     }
-    EXPECT_EQ(noise, gateways > 1);
   }
 }
 
@@ -440,7 +451,7 @@ TEST(Affinity, AModelNobodyServesHasNoCandidates) {
 TEST(Affinity, ModelsAreRoutedAndMeasuredApart) {
   auto all = testing_cluster::nodes(4);
   all[2].models = all[3].models = {"other"};
-  Router router = router_over(std::make_shared<ClusterView>(1, all));
+  Router router = router_over(std::make_shared<ClusterView>(1, all), full_load());
   crowd(router, 2, 100, at_ms(0));
   crowd(router, 3, 100, at_ms(0));
   const Decision decision = router.decide(key(-1, -1), "other", at_ms(0));

@@ -180,6 +180,25 @@ TEST(Loads, SumsAgreeWithAPlainCountUnderRandomUse) {
   }
 }
 
+// Among prompts of 300 tokens a node twice as busy as the others is worth a fifth of one, not more than one.
+TEST(Loads, WeighNoMoreThanAShareOfAUsualPrompt) {
+  LoadBook book = book_over(4);
+  const auto cost = [&](NodeIndex node) { return book.cost(book.means(*book.group("demo")), node).relative; };
+  for (NodeIndex n = 0; n < 4; ++n) book.report(n, report_of(10, 0), at_ms(0));
+  EXPECT_NEAR(cost(0), 333, 1) << "as busy as the mean, while nothing is known of prompts";
+  for (int i = 0; i < 5000; ++i) {
+    auto ticket = book.open(0, {10, 20, 300}, at_ms(1));
+    book.close(ticket);
+  }
+  EXPECT_NEAR(book.scale(), 60.0 / 333, 0.01);
+  EXPECT_NEAR(cost(1), 60, 1);
+  for (int i = 0; i < 5000; ++i) {
+    auto ticket = book.open(0, {10, 20, 8000}, at_ms(2));
+    book.close(ticket);
+  }
+  EXPECT_EQ(book.scale(), 1) << "long prompts do not make it weigh more: measured with them";
+}
+
 TEST(Loads, TheLeastLoadedIsFoundAmongMany) {
   LoadBook book = book_over(1000);
   std::vector<LoadBook::Ticket> open;
