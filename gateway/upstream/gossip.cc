@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/timer.h"
@@ -83,8 +84,9 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
                                   "Placements told between gateways.", {{"direction", "sent"}})),
       received_(parts.metrics.counter("troupe_gateway_gossip_placements_total",
                                       "Placements told between gateways.", {{"direction", "received"}})),
-      dropped_(parts.metrics.counter("troupe_gateway_gossip_dropped_total",
-                                     "Placements not told, because a peer did not answer or was slow.")),
+      dropped_(
+          parts.metrics.counter("troupe_gateway_gossip_dropped_total",
+                                "Placements not told, because a peer did not answer for long or was slow.")),
       others_(options.peers.size()) {
   for (const Endpoint& endpoint : options.peers) {
     Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
@@ -120,19 +122,17 @@ void Gossip::take(TimePoint now) {
   if (options_.ledger) ledger = router_.take_ledger(all);
   for (const auto& peer : peers_) {
     if (peer->self) continue;
-    if (peer->pause > Duration::zero()) {
-      dropped_.Increment(static_cast<double>(placements.size()));
-      continue;
-    }
-    auto& waiting = peer->placements;
-    waiting.insert(waiting.end(), placements.begin(), placements.end());
-    if (waiting.size() > options_.placements_max) {
-      const size_t over = waiting.size() - options_.placements_max;
-      waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(over));
-      dropped_.Increment(static_cast<double>(over));
-    }
+    peer->placements.insert(peer->placements.end(), placements.begin(), placements.end());
+    drop_oldest(*peer);
     for (const PeerLoad& load : ledger) peer->ledger.insert_or_assign(load.node, load);
   }
+}
+
+void Gossip::drop_oldest(Peer& peer) {
+  if (peer.placements.size() <= options_.placements_max) return;
+  const size_t over = peer.placements.size() - options_.placements_max;
+  peer.placements.erase(peer.placements.begin(), peer.placements.begin() + static_cast<std::ptrdiff_t>(over));
+  dropped_.Increment(static_cast<double>(over));
 }
 
 Task<void> Gossip::tell(Peer& peer) {
@@ -166,15 +166,23 @@ bool Gossip::lacks_table(const Peer& peer, TimePoint now) const {
   return peer.table_sent != router_.table_version() || now >= peer.table_sent_at + options_.refresh;
 }
 
-// All that waits for it, which waits no more.
+// A peer was away: of what it missed, nodes that have died since hold nothing any more.
+void Gossip::drop_untrue(Peer& peer) {
+  const route::ResidencyIndex& placed = router_.known().shadow;
+  std::erase_if(peer.placements, [&](const Placement& p) {
+    return placed.tokens(p.set, p.node) == 0 && placed.tokens(p.session, p.node) == 0;
+  });
+}
+
+// All that waits for it, of which the ledger waits no more.
 std::string Gossip::message_for(Peer& peer, TimePoint now) {
   std::vector<PeerLoad> loads;
   loads.reserve(peer.ledger.size());
   for (const auto& [node, load] : peer.ledger) loads.push_back(load);
+  if (peer.pause > Duration::zero()) drop_untrue(peer);
   const std::string placements = route::encode_placements(peer.placements, router_.view());
   const std::string ledger = route::encode_ledger(loads, router_.view());
   const std::string news = route::encode_news(router_.news());
-  peer.placements.clear();
   peer.ledger.clear();
   peer.sent_at = now;
   Framed parts{placements, ledger, news, {}};
@@ -190,10 +198,11 @@ std::string Gossip::message_for(Peer& peer, TimePoint now) {
   return frame(parts);
 }
 
-// True: the peer took it. What it did not take is gone.
+// True: the peer took it. Placements that it did not take wait on, before those that came meanwhile; of the
+// ledger only what is true now is of use, which the next refresh tells.
 Task<bool> Gossip::send(Peer& peer) {
-  const auto count = static_cast<double>(peer.placements.size());
   const std::string body = message_for(peer, clock_.now());
+  std::vector<Placement> under_way = std::exchange(peer.placements, {});
   ClientRequest request;
   request.method = "POST";
   request.target = kGossipPath;
@@ -209,7 +218,13 @@ Task<bool> Gossip::send(Peer& peer) {
     taken = read.ok() && (*answer)->status() == 200;
     if (taken) hear_answer(peer, *read);
   }
-  (taken ? sent_ : dropped_).Increment(count);
+  if (taken) {
+    sent_.Increment(static_cast<double>(under_way.size()));
+  } else {
+    under_way.insert(under_way.end(), peer.placements.begin(), peer.placements.end());
+    peer.placements = std::move(under_way);
+    drop_oldest(peer);
+  }
   co_return taken;
 }
 

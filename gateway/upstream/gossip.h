@@ -4,8 +4,8 @@
 // which a gateway knows what the others' requests left on nodes that do not tell themselves; the table, which
 // one of them plans for all (route/gateways.h); and, where asked for, their ledgers of what they have in
 // flight. Values, sent when they change and again every second, so a lost message heals; it costs a hit,
-// never correctness. A peer that does not answer is asked ever more seldom, and what waits for it is dropped;
-// one that is silent is forgotten with its ledger.
+// never correctness. A peer that does not answer is asked ever more seldom, and the newest placements wait
+// until it does; one that is silent is forgotten with its ledger.
 //
 //   message: placements; ledger; news; the table, to whom lacks it, else empty      each after its length, 4
 //   bytes answer:  name, 32 hex digits; news                            (route/gossip.h,
@@ -84,6 +84,8 @@ class Gossip {
   void hear_answer(Peer& peer, std::string_view answer);
   void leave_out(Peer& peer);
   void take(TimePoint now);
+  void drop_oldest(Peer& peer);
+  void drop_untrue(Peer& peer);
   void forget_silent(TimePoint now);
 
   const GossipOptions options_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "common/core/api.h"
@@ -55,6 +56,7 @@ class GossipTest : public ::testing::Test {
     config.gossip.refresh = 20ms;
     config.gossip.retry_max = 50ms;
     config.gossip.forget_after = 200ms;
+    config.gossip.placements_max = placements_max_;
     config.router.planner.tick = 100ms;
     return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config,
                                          own.port + (uint64_t{++lives_} << 16));
@@ -72,6 +74,7 @@ class GossipTest : public ::testing::Test {
 
   Loop loop_;
   uint32_t lives_ = 0;
+  size_t placements_max_ = 8192;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
                  nobody_ = dead_endpoint(loop_);
@@ -108,6 +111,94 @@ TEST_F(GossipTest, APeerThatComesLaterIsFound) {
   EXPECT_TRUE(answers(*one, second_, 0));
   const auto two = start(second_, {first_});
   EXPECT_TRUE(answers(*one, second_));
+}
+
+// Placements in all messages this stand-in for a gateway was sent so far.
+size_t placements_told(const StubWorker& peer) {
+  constexpr size_t kRecordBytes = 16 + 16 + 8 + 3 * 4;
+  size_t count = 0;
+  for (const HttpRequest& request : peer.seen) {
+    uint32_t length = 0;
+    std::memcpy(&length, request.body.data(), sizeof length);
+    count += (length - 4) / kRecordBytes;
+  }
+  return count;
+}
+
+TEST_F(GossipTest, WhatAPeerDidNotTakeIsToldAgain) {
+  StubWorker peer(loop_, answer_status(503));
+  const auto one = start(first_, {peer.endpoint()});
+  one->ask(persona_body(0));
+  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) >= 1; }));
+  loop_.call([&] {
+    peer.seen.clear();
+    peer.answer = answer_status(200);
+  });
+  EXPECT_TRUE(loop_.eventually([&] { return placements_told(peer) == 1; }));
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_dropped_total"), 0);
+}
+
+TEST_F(GossipTest, OfWhatAPeerDidNotHearTheNewestIsKept) {
+  StubWorker peer(loop_, answer_status(503));
+  placements_max_ = 3;
+  const auto one = start(first_, {peer.endpoint()});
+  for (int persona = 0; persona < kPersonas; ++persona) one->ask(persona_body(persona));
+  const auto dropped = [&] { return one->metric("troupe_gateway_gossip_dropped_total"); };
+  for (int i = 0; i < 5000 && dropped() < kPersonas - 3; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(dropped(), kPersonas - 3);
+  const auto two = start(second_, {});
+  loop_.call([&] {
+    peer.seen.clear();
+    peer.answer = answer_status(200);
+  });
+  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) == 3; }));
+  const auto told = loop_.call([&] { return peer.seen; });
+  const auto with_some = std::find_if(told.begin(), told.end(), [](const HttpRequest& request) {
+    return request.body.find("TPG1") != std::string::npos && request.body.size() > 200;
+  });
+  ASSERT_NE(with_some, told.end());
+  EXPECT_EQ(two->admin_send("POST", "/admin/gossip", with_some->body,
+                            "x-troupe-gateway: " + std::string(32, 'a') + "\r\n")
+                .status,
+            200);
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+    const auto holders =
+        loop_.call([&] { return two->gateway->router().known().shadow.holders(set).size(); });
+    EXPECT_EQ(holders, persona < kPersonas - 3 ? 0u : 1u) << persona;
+  }
+}
+
+TEST_F(GossipTest, WhatWasPlacedOnANodeThatDiedIsNotToldLater) {
+  StubWorker peer(loop_, answer_status(503));
+  const auto one = start(first_, {peer.endpoint()});
+  const route::NodeIndex node = index_of(one->ask(persona_body(0)).route("node"));
+  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) >= 2; }));  // it is known to be away
+  (node == 0 ? a_ : b_).stop();
+  ASSERT_TRUE(one->becomes(node, "dead"));
+  EXPECT_EQ(one->ask(persona_body(1)).route("node"), (node == 0 ? b_ : a_).id());
+  loop_.call([&] {
+    peer.seen.clear();
+    peer.answer = answer_status(200);
+  });
+  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) >= 1; }));
+  EXPECT_EQ(loop_.call([&] { return placements_told(peer); }), 1u);
+}
+
+TEST_F(GossipTest, AGatewayThatWasAwayIsToldWhatItMissed) {
+  const auto one = start(first_, {second_});
+  auto two = start(second_, {first_});
+  ASSERT_TRUE(answers(*one, second_));
+  two.reset();
+  std::vector<std::string> nodes;
+  for (int persona = 0; persona < kPersonas; ++persona)
+    nodes.push_back(one->ask(persona_body(persona)).route("node"));
+  ASSERT_TRUE(answers(*one, second_, 0));
+  two = start(second_, {first_});
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    ASSERT_TRUE(knows(*two, persona, index_of(nodes[static_cast<size_t>(persona)]))) << persona;
+    EXPECT_EQ(two->ask(persona_body(persona)).route("node"), nodes[static_cast<size_t>(persona)]);
+  }
 }
 
 TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
