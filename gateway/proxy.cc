@@ -280,20 +280,20 @@ void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& r
   if (result.end == ForwardResult::End::kAnswered) {
     const auto counts = result.usage.counts();
     booking.finish(counts);
-    fleet_.on_event(node, HealthEvent::kAnswered);
+    fleet_.on_event(node, result.status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused);
     if (counts && counts->has_cached)
       instruments_.cached_tokens(booking.expect_cached(), counts->cached_tokens);
     return;
   }
   booking.finish(std::nullopt);
-  if (result.failure.kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
   // Where the client held the worker back for long, the worker may have had enough of us: no fault of its
   // own.
-  const bool broke =
-      result.failure.kind == FailureKind::kTransport || result.failure.kind == FailureKind::kBody;
-  if (broke && !result.client_stalled) {
-    fleet_.on_event(node, HealthEvent::kTransportError);
-  }
+  const FailureKind kind = result.failure.kind;
+  const bool broke = kind == FailureKind::kTransport || kind == FailureKind::kBody;
+  if (broke && !result.client_stalled) fleet_.on_event(node, HealthEvent::kTransportError);
+  if (kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
+  if (kind == FailureKind::kStatus && route::node_failed(result.failure))
+    fleet_.on_event(node, HealthEvent::kErrored);
   log_.debug("try_failed", {{"request", flight.request_id},
                             {"worker", fleet_.id(node)},
                             {"attempt", flight.attempt},

@@ -1,6 +1,7 @@
 #pragma once
 
-// Is a node alive? A state machine fed with what probes and requests saw; it owns no clock and sends nothing.
+// Is a node alive, and does it do its work? A state machine fed with what probes and requests saw; it owns no
+// clock and sends nothing.
 //
 //   unknown ──ok──▶ alive ◀──ok ×alive_after── dead
 //      │              │ any failure               ▲
@@ -14,6 +15,10 @@
 // A suspect is still routable, after all others: one lost probe moves nobody's set. Failures count whatever
 // saw them, so under traffic a dead node is known dead within a few requests, not after dead_after probe
 // intervals.
+//
+// A node may pass its probes and fail at every request. After errors_max such answers in a row, whoever
+// asked, it is *failing*: a suspect that good probes do not clear, and home to no set. An answer in full
+// clears it; or else after a pause it is tried again, and the first error makes the next pause twice as long.
 
 #include <cstdint>
 
@@ -29,31 +34,44 @@ enum class HealthEvent : uint8_t {
   kConnectError,    // a request could not connect
   kTransportError,  // a request was sent and its connection broke
   kAnswered,        // a request was answered in full
+  kRefused,         // a request was answered in full, and it was the request's fault
+  kErrored,         // a request's answer says that the node failed
 };
 
 struct HealthOptions {
   int dead_after = 3;   // failures in a row
   int alive_after = 1;  // successful probes in a row, out of dead
+  int errors_max = 5;   // in a row, to be failing
+  Duration errors_for = std::chrono::seconds(10);
+  Duration errors_for_max = std::chrono::minutes(5);
 };
 
 class NodeHealth {
  public:
   explicit NodeHealth(HealthOptions options = {}) : options_(options) {}
-  // True when the state changed.
+  // True when the state changed, or whether it is failing.
   bool on_event(HealthEvent event, TimePoint now);
   NodeState state() const { return state_; }
   TimePoint since() const { return since_; }  // of the state
   int failures() const { return failures_; }
+  bool failing() const { return failing_; }
   // A probe should be sent at once rather than at the next interval: something was just seen to fail.
-  bool wants_probe() const { return state_ == NodeState::kSuspect; }
+  bool wants_probe() const { return state_ == NodeState::kSuspect && !failing_; }
 
  private:
   bool become(NodeState state, TimePoint now);
+  bool on_probe_ok(TimePoint now);
+  bool on_answer();
+  bool on_error(TimePoint now);
   HealthOptions options_;
   NodeState state_ = NodeState::kUnknown;
   TimePoint since_{};
   int failures_ = 0;
   int successes_ = 0;
+  int errors_ = 0;  // in a row
+  bool failing_ = false;
+  TimePoint failing_until_{};
+  Duration pause_{};  // the last one; zero: it has answered since
 };
 
 }  // namespace troupe::route

@@ -60,7 +60,7 @@ class Planner::Draft {
   bool held_back = false;
 
   void plan_model(const std::string& model, std::vector<const SetLoad*> loads) {
-    serving_ = view_.nodes_for(model);
+    serving_ = view_.homes_for(model);
     if (serving_.empty()) return;
     // Never by a pointer, a map's order or arrival: gateways must agree.
     std::sort(loads.begin(), loads.end(), [](const SetLoad* a, const SetLoad* b) {
@@ -259,7 +259,7 @@ std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads
   const bool first = known.empty();
   for (NodeIndex n = 0; n < fleet.view.size(); ++n) {
     const bool joined = n >= known.size() || !known[n];
-    plan_.joining |= !first && joined && fleet.view.routable(n);
+    plan_.joining |= !first && joined && fleet.view.may_be_home(n);
   }
   plan_.loads = strict_sets() > 0 ? strict_loads(loads, strict_sets()) : std::move(loads);
   Draft draft(options_, fleet, *table_, strict_sets());
@@ -267,7 +267,7 @@ std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads
   draw(fleet, draft);
   plan_.joining = plan_.joining && draft.held_back;
   known.assign(fleet.view.size(), false);
-  for (NodeIndex n = 0; n < fleet.view.size(); ++n) known[n] = fleet.view.routable(n);
+  for (NodeIndex n = 0; n < fleet.view.size(); ++n) known[n] = fleet.view.may_be_home(n);
   copies_moved_ += draft.moved;
   return commit(std::move(draft.sets));
 }
@@ -277,7 +277,7 @@ std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
   draft.gone_only = true;
   // A node that is gone comes back as one that joins.
   std::vector<bool>& known = plan_.known;
-  for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.routable(n);
+  for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.may_be_home(n);
   draw(fleet, draft);
   copies_moved_ += draft.moved;
   return commit(std::move(draft.sets));
@@ -339,7 +339,7 @@ bool Planner::whole(const ClusterView& view) const {
     for (const std::string& model : view.models()) models[model];
   }
   for (const auto& [model, loads] : models) {
-    const auto serving = view.nodes_for(model);
+    const auto serving = view.homes_for(model);
     const auto askable = [&](NodeIndex n) { return std::binary_search(serving.begin(), serving.end(), n); };
     bool homeless = true;
     for (const SetLoad* load : loads) {

@@ -37,7 +37,7 @@ NodeIndex Planner::place_for(Hash128 set, const Fleet& fleet, const Homeless& re
     for (const NodeIndex n : homes.nodes()) held[n] += 1;
   }
   std::vector<NodeIndex> with_room;
-  for (const NodeIndex n : fleet.view.nodes_for(request.model)) {
+  for (const NodeIndex n : fleet.view.homes_for(request.model)) {
     const bool asked = std::find(request.asked.begin(), request.asked.end(), n) != request.asked.end();
     const bool alive = fleet.view.node(n).state == NodeState::kAlive;
     if (!asked && alive && held[n] < options_.max_sets_per_node) with_room.push_back(n);

@@ -35,7 +35,9 @@ ClusterView::ClusterView(uint64_t epoch, std::vector<NodeView> nodes)
       Serving& serving = by_model_[model];
       if (!up || (!serving.nodes.empty() && serving.nodes.back() == i)) continue;
       serving.nodes.push_back(i);
+      if (!node.failing) serving.homes.push_back(i);
       Hash128 weighed = node.hash;
+      weighed.lo ^= node.failing ? 1 : 0;
       weighed.hi ^= std::bit_cast<uint64_t>(node.weight);
       Hash128 so_far;
       so_far.lo = serving.membership;
@@ -58,6 +60,12 @@ std::span<const NodeIndex> ClusterView::nodes_for(std::string_view model) const 
   const auto it = by_model_.find(to_absl(model));
   if (it == by_model_.end()) return {};
   return it->second.nodes;
+}
+
+std::span<const NodeIndex> ClusterView::homes_for(std::string_view model) const {
+  const auto it = by_model_.find(to_absl(model));
+  if (it == by_model_.end()) return {};
+  return it->second.homes.empty() ? it->second.nodes : it->second.homes;
 }
 
 uint64_t ClusterView::membership(std::string_view model) const {

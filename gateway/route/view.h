@@ -34,6 +34,7 @@ struct NodeView {
   std::string url;
   double weight = 1;  // share of sets it takes, relative to the others
   NodeState state = NodeState::kUnknown;
+  bool failing = false;       // a suspect for what it answered: home to no set (health.h)
   int64_t in_flight_max = 0;  // 0: no bound
   std::vector<std::string> models;
   Hash128 hash;  // of id; set by ClusterView
@@ -54,6 +55,9 @@ class ClusterView {
   size_t routable_count() const { return routable_count_; }
   // The routable nodes that serve `model`, by ascending slot; empty when none does.
   std::span<const NodeIndex> nodes_for(std::string_view model) const;
+  // Those of them that may be home to sets: who is failing may not, unless all are.
+  std::span<const NodeIndex> homes_for(std::string_view model) const;
+  bool may_be_home(NodeIndex index) const { return routable(index) && !nodes_[index].failing; }
   // Names that group and its weights: two views with the same membership place this model's sets alike.
   uint64_t membership(std::string_view model) const;
   // The same of all models together: two views with the same one have the same table.
@@ -71,6 +75,7 @@ class ClusterView {
   size_t routable_count_ = 0;
   struct Serving {
     std::vector<NodeIndex> nodes;
+    std::vector<NodeIndex> homes;
     uint64_t membership = 0;
   };
   bool equal_weights_ = true;

@@ -137,7 +137,8 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
   log_.write(after == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn, "worker_state",
              {{"worker", worker.id},
               {"from", route::node_state_name(before)},
-              {"to", route::node_state_name(after)}});
+              {"to", route::node_state_name(after)},
+              {"failing", worker.health.failing()}});
   if (after == NodeState::kDead) {
     router_.forget_node(node);
     worker.client->close_idle();
@@ -199,6 +200,7 @@ void Fleet::publish() {
     node.id = worker.id;
     node.url = worker.url;
     node.state = state(i);
+    node.failing = worker.health.failing();
     node.in_flight_max = options_.in_flight_max;
     for (const ModelCard& card : worker.models) node.models.push_back(card.id);
     nodes.push_back(std::move(node));
@@ -234,6 +236,7 @@ std::string Fleet::workers_json() const {
       item["state_for_s"] =
           std::chrono::floor<std::chrono::seconds>(clock_.now() - worker.health.since()).count();
     item["failures_in_a_row"] = worker.health.failures();
+    item["failing"] = worker.health.failing();
     bj::array models;
     for (const ModelCard& card : worker.models) models.emplace_back(card.id);
     item["models"] = std::move(models);

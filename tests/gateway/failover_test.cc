@@ -59,6 +59,52 @@ TEST(Failover, AStrictSetsOnlyHomeFailsAndAnotherTakesItOver) {
   }
 }
 
+// It passes its probes, so nothing but its answers tells; the plan of the next tick must heed them.
+TEST(Failover, AStrictNodeThatOnlyFailsIsGivenNoSetsAgain) {
+  Loop loop;
+  StubWorker ill(loop, answer_status(500)), a(loop, answer_whole), b(loop, answer_whole);
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = 10ms;
+  config.router.affinity.mode = route::Mode::kStrict;
+  config.residency.enabled = false;
+  config.router.planner.tick = 20ms;
+  config.router.planner.strict_sets = 6;
+  config.router.planner.max_sets_per_node = 6;
+  TestGateway gateway(loop, {ill.endpoint(), a.endpoint(), b.endpoint()}, config);
+  const auto ill_sets = [&] {
+    size_t count = 0;
+    for (const auto& [set, homes] : gateway.gateway->router().table()->sets())
+      count += homes.contains(0) ? 1 : 0;
+    return count;
+  };
+  ASSERT_TRUE(loop.eventually([&] { return ill_sets() > 0; }));
+  const auto ask_all = [&] {
+    for (int i = 0; i < 24; ++i)
+      EXPECT_EQ(gateway.ask(chat_body(kCard + std::to_string(i), "x")).status, 200) << i;
+  };
+  ask_all();
+  EXPECT_TRUE(gateway.becomes(0, "suspect"));
+  EXPECT_TRUE(loop.eventually([&] { return ill_sets() == 0; }));
+  const size_t asked = loop.call([&] { return ill.seen.size(); });
+  const int probed = loop.call([&] { return ill.probes; });
+  ASSERT_TRUE(loop.eventually([&] { return ill.probes > probed + 20; }));  // and as many plans
+  ask_all();
+  EXPECT_EQ(loop.call([&] { return ill.seen.size(); }), asked);
+  EXPECT_EQ(loop.call(ill_sets), 0u);
+}
+
+TEST(Failover, ANodeWhoseErrorsAreOverIsTriedAgain) {
+  Loop loop;
+  StubWorker ill(loop, answer_status(500)), healthy(loop, answer_whole);
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = 10ms;
+  config.fleet.health.errors_for = 200ms;
+  TestGateway gateway(loop, {ill.endpoint(), healthy.endpoint()}, config);
+  for (int i = 0; i < 24; ++i) gateway.ask(chat_body(kCard + std::to_string(i), "x"));
+  loop.call([&] { ill.answer = answer_whole; });
+  EXPECT_TRUE(gateway.becomes(0, "ready"));
+}
+
 TEST(Failover, AFullStrictHomeKeepsItsSets) {
   Loop loop;
   StubWorker a(loop, answer_status(429)), b(loop, answer_status(429));

@@ -35,7 +35,7 @@ void World::any_fault() {
   const NodeIndex node = pick(workers_.size());
   FaultWorker& worker = workers_[node];
   const size_t gateway = pick(gateways_.size()), other = pick(gateways_.size());
-  switch (pick(8)) {
+  switch (pick(9)) {
     case 0:
       kill(node);
       return;
@@ -71,6 +71,10 @@ void World::any_fault() {
       break_stream(gateway, node);
       after(between(100, 6000), [this, gateway, node] { links_[gateway][node].cut = false; });
       return;
+    case 7:
+      say("n" + std::to_string(node) + (worker.ill ? " is well again" : " answers nothing but errors"));
+      worker.ill = !worker.ill;
+      return;
     default:
       apart_.insert(std::minmax(gateway, other));
       after(between(100, 6000), [this, gateway, other] { apart_.erase(std::minmax(gateway, other)); });
@@ -89,6 +93,7 @@ void World::heal() {
   for (size_t n = 0; n < workers_.size(); ++n) {
     if (!workers_[n].alive && (n == 0 || chance(0.5))) workers_[n].come_back();
     if (chance(0.7)) workers_[n].draining = false;
+    workers_[n].ill = false;
     // Connections that stood half open end at last, as TCP's do.
     for (size_t g = 0; g < gateways_.size(); ++g) {
       if (!workers_[n].alive || streams_[g][n].worker_life != workers_[n].life)

@@ -8,6 +8,14 @@ namespace troupe::route::faults {
 
 namespace {
 
+// Pauses that are over before the end, however often they grew.
+HealthOptions health_options() {
+  HealthOptions options;
+  options.errors_for = std::chrono::seconds(1);
+  options.errors_for_max = std::chrono::seconds(8);
+  return options;
+}
+
 std::string name_of(NodeIndex node) {
   return "n" + std::to_string(node);
 }
@@ -26,7 +34,7 @@ void FaultGateway::begin_life(uint64_t seed) {
 
 void FaultGateway::add_node(std::vector<std::string> models, TimePoint now) {
   models_.push_back(std::move(models));
-  health_.emplace_back().on_event(HealthEvent::kProbeOk, now);
+  health_.emplace_back(health_options()).on_event(HealthEvent::kProbeOk, now);
   open_.push_back(0);
   publish();
 }
@@ -48,7 +56,7 @@ void FaultGateway::restart(uint64_t seed, TimePoint now) {
   std::fill(open_.begin(), open_.end(), 0);
   for (NodeHealth& health : health_) {
     const bool alive = health.state() == NodeState::kAlive || health.state() == NodeState::kSuspect;
-    health = NodeHealth();
+    health = NodeHealth(health_options());
     health.on_event(alive ? HealthEvent::kProbeOk : HealthEvent::kProbeFail, now);
   }
   publish();
@@ -60,6 +68,7 @@ void FaultGateway::publish() {
     nodes[i].id = name_of(static_cast<NodeIndex>(i));
     nodes[i].state = health_[i].state();
     nodes[i].models = models_[i];
+    nodes[i].failing = health_[i].failing();
   }
   const auto view = std::make_shared<ClusterView>(++view_epoch_, std::move(nodes));
   router_->adopt(view);
@@ -166,6 +175,15 @@ void FaultGateway::breach_if(bool broken, const std::string& what) {
   if (broken && breach_.empty()) breach_ = what;
 }
 
+// Is failing while somebody else may serve all that it serves.
+bool FaultGateway::may_be_spared(NodeIndex node) const {
+  if (!health_[node].failing()) return false;
+  for (NodeIndex n = 0; n < health_.size(); ++n) {
+    if (may_be_asked(n) && !health_[n].failing() && models_[n].size() >= models_[node].size()) return true;
+  }
+  return false;
+}
+
 // Who is home can be asked; nobody is above a bound.
 void FaultGateway::check_table() {
   std::vector<size_t> sets(health_.size(), 0);
@@ -175,6 +193,7 @@ void FaultGateway::check_table() {
     for (const NodeIndex node : homes.nodes()) {
       breach_if(!distinct.insert(node).second, "a set is twice at home on " + name_of(node));
       breach_if(!may_be_asked(node), name_of(node) + " is home, and may not be asked");
+      breach_if(may_be_spared(node), name_of(node) + " is home, and fails at all it is asked");
       sets[node] += 1;
     }
     breach_if(homes.size() == 0, "a set of the table has no home");

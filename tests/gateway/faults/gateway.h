@@ -73,6 +73,7 @@ class FaultGateway {
   void check_twin();
   void breach_if(bool broken, const std::string& what);
   bool may_be_asked(NodeIndex node) const;
+  bool may_be_spared(NodeIndex node) const;
 
   RouterOptions options_;
   std::unique_ptr<Router> router_;

@@ -33,6 +33,7 @@ class FaultWorker {
 
   bool alive = true;
   bool draining = false;
+  bool ill = false;  // answers every request with an error, and probes as ever
   uint64_t life = 1;
   int64_t running = 0;
 

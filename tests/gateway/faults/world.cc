@@ -190,6 +190,10 @@ void World::answer(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t g
   FaultWorker& worker = workers_[node];
   const bool lives = worker.alive && worker.life == life;
   if (lives) worker.running -= 1;
+  if (lives && worker.ill && !links_[gateway][node].cut) {
+    failed(ticket, gateway, HealthEvent::kErrored);
+    return;
+  }
   if (!lives || links_[gateway][node].cut) {
     failed(ticket, gateway, HealthEvent::kTransportError);
     return;

@@ -51,6 +51,66 @@ TEST(Health, AGoodProbeClearsSuspicion) {
   }
 }
 
+TEST(Health, ANodeThatOnlyFailsIsASuspectWhateverItsProbesSay) {
+  NodeHealth health;
+  health.on_event(HealthEvent::kProbeOk, at(0));
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(health.on_event(HealthEvent::kErrored, at(1)));
+  EXPECT_FALSE(health.on_event(HealthEvent::kAnswered, at(1)));
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(health.on_event(HealthEvent::kErrored, at(1)));
+  EXPECT_FALSE(health.on_event(HealthEvent::kRefused, at(1))) << "it answers, and proves nothing";
+  EXPECT_TRUE(health.on_event(HealthEvent::kErrored, at(1)));
+  EXPECT_EQ(health.state(), NodeState::kSuspect);
+  EXPECT_TRUE(health.failing());
+  EXPECT_FALSE(health.wants_probe()) << "probes cannot tell";
+  EXPECT_FALSE(health.on_event(HealthEvent::kProbeOk, at(5)));
+  EXPECT_FALSE(health.on_event(HealthEvent::kRefused, at(5)));
+  EXPECT_TRUE(health.on_event(HealthEvent::kAnswered, at(6)));
+  EXPECT_EQ(health.state(), NodeState::kAlive);
+  EXPECT_FALSE(health.failing());
+}
+
+TEST(Health, ATrialThatFailsMakesTheNextPauseLonger) {
+  HealthOptions options;
+  options.errors_for = std::chrono::seconds(10);
+  options.errors_for_max = std::chrono::seconds(35);
+  NodeHealth health(options);
+  health.on_event(HealthEvent::kProbeOk, at(0));
+  for (int i = 0; i < options.errors_max; ++i) health.on_event(HealthEvent::kErrored, at(0));
+  int now = 0;
+  for (const int pause : {10, 20, 35, 35}) {
+    EXPECT_FALSE(health.on_event(HealthEvent::kProbeOk, at(now + pause - 1))) << pause;
+    EXPECT_TRUE(health.on_event(HealthEvent::kProbeOk, at(now + pause))) << pause;
+    EXPECT_EQ(health.state(), NodeState::kAlive);
+    now += pause + 3;
+    EXPECT_TRUE(health.on_event(HealthEvent::kErrored, at(now))) << "one more is enough";
+  }
+  health.on_event(HealthEvent::kAnswered, at(now));
+  for (int i = 1; i < options.errors_max; ++i) EXPECT_FALSE(health.on_event(HealthEvent::kErrored, at(now)));
+  EXPECT_TRUE(health.on_event(HealthEvent::kErrored, at(now)));
+  EXPECT_TRUE(health.on_event(HealthEvent::kProbeOk, at(now + 10))) << "as if it were the first time";
+}
+
+TEST(Health, ASuspectThatBeginsToFailIsNewsToo) {
+  NodeHealth health;
+  health.on_event(HealthEvent::kProbeOk, at(0));
+  health.on_event(HealthEvent::kProbeFail, at(1));
+  bool changed = false;
+  for (int i = 0; i < 5; ++i) changed = health.on_event(HealthEvent::kErrored, at(1));
+  EXPECT_TRUE(changed);
+  EXPECT_TRUE(health.failing());
+}
+
+TEST(Health, WhoDiesAndComesBackBeginsAnew) {
+  NodeHealth health;
+  health.on_event(HealthEvent::kProbeOk, at(0));
+  for (int i = 0; i < 5; ++i) health.on_event(HealthEvent::kErrored, at(1));
+  for (int i = 0; i < 3; ++i) health.on_event(HealthEvent::kProbeFail, at(2));
+  EXPECT_EQ(health.state(), NodeState::kDead);
+  EXPECT_FALSE(health.failing());
+  EXPECT_TRUE(health.on_event(HealthEvent::kProbeOk, at(3)));
+  EXPECT_EQ(health.state(), NodeState::kAlive);
+}
+
 TEST(Health, ADeadNodeComesBackAfterEnoughGoodProbesInARow) {
   HealthOptions options;
   options.alive_after = 2;

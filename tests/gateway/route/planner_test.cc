@@ -54,6 +54,36 @@ double moved_load(const SetTable& before, const SetTable& after, const SetLoads&
   return moved / total;
 }
 
+std::shared_ptr<const ClusterView> with_failing(const ClusterView& view,
+                                                const std::vector<NodeIndex>& failing) {
+  std::vector<NodeView> all(view.nodes().begin(), view.nodes().end());
+  for (const NodeIndex n : failing) {
+    all[n].failing = true;
+    all[n].state = NodeState::kSuspect;
+  }
+  return std::make_shared<ClusterView>(view.epoch() + 1, std::move(all));
+}
+
+TEST(Planner, WhoFailsAtEverythingIsHomeToNothing) {
+  for (const Mode mode : {Mode::kPlan, Mode::kStrict}) {
+    Planner planner({}, mode);
+    const auto view = cluster(4);
+    const SetLoads loads = zipf(40, 0.9);
+    planner.plan({*view, {}}, loads);
+    const auto ill = with_failing(*view, {2});
+    EXPECT_NE(ill->memberships(), view->memberships()) << "its sets are to move at once";
+    for (const auto& table : {planner.replace_gone({*ill, {}}), planner.plan({*ill, {}}, loads)}) {
+      for (const auto& [set, homes] : table->sets()) EXPECT_FALSE(homes.contains(2));
+    }
+    EXPECT_EQ(ill->nodes_for("demo").size(), 4u) << "it may be asked";
+    // Where all of them fail, none of them is the worse for it.
+    const auto all_ill = with_failing(*view, {0, 1, 2, 3});
+    size_t homes_there = 0;
+    for (const auto& [set, homes] : planner.plan({*all_ill, {}}, loads)->sets()) homes_there += homes.size();
+    EXPECT_GT(homes_there, 0u);
+  }
+}
+
 TEST(Planner, GivesCopiesInProportionToLoadAndAWarmSecondToHotSets) {
   Planner planner({}, Mode::kPlan);
   const auto view = cluster(10);
