@@ -14,7 +14,9 @@
 // attention is computed the same way whatever else is in the batch: results must not depend on the batch
 // (bitwise on ref and cpu).
 //
-// KV of a block: [layer][2 (k, v)][G][B][C] contiguous, all layers of one block together.
+// KV of a block: [layer][G][2 (k, v)][B][C] contiguous, all layers of one block together. What attention
+// reads of a block for one head is one piece, and blocks lie anywhere: pieces of a page are read as fast as
+// memory in order, pieces of half a page at .85 of it.
 //
 // Threads: a Backend is driven by one thread at a time. Errors: shapes are checked at this boundary; a
 // mismatch is a bug of the caller and aborts with both shapes printed.

@@ -16,7 +16,7 @@ constexpr int kItemsPerThread = 4;
 char* kv_head(const BoundKv& kv, DType dtype, const KvPlace& place) {
   const KvLayout& layout = kv.layout;
   const int64_t head_elements = int64_t{layout.block_size} * layout.head_dim;
-  const int64_t head = (place.layer * 2 + place.which) * layout.kv_heads + place.head;
+  const int64_t head = (place.layer * layout.kv_heads + place.head) * 2 + place.which;
   const int64_t index = place.block * layout.block_elements() + head * head_elements;
   return static_cast<char*>(kv.data) + index * static_cast<int64_t>(dtype_size(dtype));
 }

@@ -184,7 +184,7 @@ inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, floa
     TileRows& next = tiles[in_work ^ 1];
     next.count = 0;  // it may be the next chunk's
     if (first + kAttentionTileKeys < last_count) find_rows(t, first + kAttentionTileKeys, last_count, next);
-    Ahead ahead(next, t.head_dim * static_cast<int64_t>(sizeof(T)), steps);
+    Ahead ahead(next, steps);
     Scores::score(t, s, here, first, ahead);
     Values::prepare(t, s, here, ahead);
     for (int64_t row = 0; row < rows; ++row) {

@@ -42,18 +42,40 @@ struct TileRows {
   const char* keys[kAttentionTileKeys];
   const char* values[kAttentionTileKeys];
   int64_t count;
+  // The same memory in pieces, of at most a page where they were put together.
+  struct Piece {
+    const char* begin;
+    int64_t bytes;
+  };
+  Piece pieces[2 * kAttentionTileKeys];
+  int64_t piece_count;
+
+  void add_piece(const char* begin, int64_t bytes) {
+    constexpr int64_t kPage = 4096;
+    if (piece_count > 0) {
+      Piece& last = pieces[piece_count - 1];
+      if (last.begin + last.bytes == begin && last.bytes + bytes <= kPage) {
+        last.bytes += bytes;
+        return;
+      }
+    }
+    pieces[piece_count++] = {begin, bytes};
+  }
 };
 
 inline void find_rows(const AttentionTile& t, int64_t first, int64_t last_count, TileRows& rows) {
   const int64_t left = last_count - first;
   const int64_t row_bytes = t.head_dim * (t.dtype == DType::kBFloat16 ? 2 : 4);
   rows.count = left < kAttentionTileKeys ? left : kAttentionTileKeys;
+  rows.piece_count = 0;
   int64_t index = first / t.block_size;
   int64_t offset = first % t.block_size;
   for (int64_t j = 0; j < rows.count; ++index, offset = 0) {
     const int64_t in_block = t.block_size - offset;
     const int64_t end = j + (in_block < rows.count - j ? in_block : rows.count - j);
     int64_t at = t.blocks[index] * t.block_bytes + offset * row_bytes;
+    rows.add_piece(t.keys + at, (end - j) * row_bytes);
+    rows.add_piece(t.values + at, (end - j) * row_bytes);
     for (; j < end; ++j, at += row_bytes) {
       rows.keys[j] = t.keys + at;
       rows.values[j] = t.values + at;
@@ -65,39 +87,50 @@ inline void find_rows(const AttentionTile& t, int64_t first, int64_t last_count,
   }
 }
 
-// Asks for the next tile's keys and values before their turn. Blocks lie anywhere, so no hardware prefetcher
-// sees the next one coming, and a head's blocks share few of the L1 cache's sets: so into L2. A core keeps
-// some sixteen misses in flight and stands still when asked for more at once: so a row at a time, evenly over
-// the arithmetic of the tile in work, whose steps are about a cycle each.
+// Asks for the next tile's keys and values before their turn, into L2. Blocks lie anywhere, so no hardware
+// prefetcher sees the next one coming; but once asked for some lines of a page it runs on in it, and it does
+// so in many pages at a time. A core alone keeps some sixteen misses in flight, half of what memory gives,
+// and stands still when asked for more at once. So all pieces (pages) are asked for in turns, some lines
+// each, evenly over the arithmetic of the tile in work, whose steps are about a cycle each.
 class Ahead {
  public:
-  Ahead(const TileRows& next, int64_t row_bytes, int64_t steps)
-      : next_(next),
-        row_bytes_(row_bytes),
-        count_(2 * next.count),
-        price_(steps > count_ && count_ > 0 ? steps / count_ : 1) {}
+  Ahead(const TileRows& next, int64_t steps) : next_(next) {
+    if (next.count == 0) return;
+    for (int64_t p = 0; p < next.piece_count; ++p) left_ += (next.pieces[p].bytes + kTurn - 1) / kTurn;
+    price_ = steps > left_ ? steps / left_ : 1;
+  }
   // The arithmetic got on by so many steps.
   void pace(int64_t steps) {
     steps_ += steps;
-    for (; steps_ >= price_ && asked_ < count_; steps_ -= price_) ask();
+    for (; steps_ >= price_ && left_ > 0; steps_ -= price_) ask();
   }
   void ask_rest() {
-    while (asked_ < count_) ask();
+    while (left_ > 0) ask();
   }
 
  private:
+  static constexpr int64_t kTurn = 4 * 64;  // bytes
+
   void ask() {
-    const char* row = asked_ < next_.count ? next_.keys[asked_] : next_.values[asked_ - next_.count];
-    ++asked_;
-    for (int64_t b = 0; b < row_bytes_; b += 64) _mm_prefetch(row + b, _MM_HINT_T1);
+    while (next_.pieces[piece_].bytes <= offset_) to_next_piece();
+    const TileRows::Piece& piece = next_.pieces[piece_];
+    const int64_t end = offset_ + kTurn < piece.bytes ? offset_ + kTurn : piece.bytes;
+    for (int64_t b = offset_; b < end; b += 64) _mm_prefetch(piece.begin + b, _MM_HINT_T1);
+    --left_;
+    to_next_piece();
+  }
+  void to_next_piece() {
+    if (++piece_ < next_.piece_count) return;
+    piece_ = 0;
+    offset_ += kTurn;
   }
 
   const TileRows& next_;
-  const int64_t row_bytes_;
-  const int64_t count_;
-  const int64_t price_;  // steps a row
-  int64_t asked_ = 0;
-  int64_t steps_ = 0;  // not yet paid out
+  int64_t left_ = 0;   // turns
+  int64_t price_ = 1;  // steps a turn
+  int64_t piece_ = 0;
+  int64_t offset_ = 0;  // bytes
+  int64_t steps_ = 0;   // not yet paid out
 };
 
 // (count) rows of C to (count, width) float32.

@@ -107,7 +107,7 @@ Tensor kv_tile(const BoundKv& kv, DType dtype, int64_t block, int layer, int whi
   const KvLayout& layout = kv.layout;
   const int64_t tile = int64_t{layout.block_size} * layout.head_dim;
   const int64_t index =
-      block * layout.block_elements() + ((layer * 2 + which) * layout.kv_heads + head) * tile;
+      block * layout.block_elements() + ((layer * layout.kv_heads + head) * 2 + which) * tile;
   char* data = static_cast<char*>(kv.data) + index * static_cast<int64_t>(dtype_size(dtype));
   return Tensor::make(data, dtype, {layout.block_size, layout.head_dim});
 }

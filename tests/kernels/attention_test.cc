@@ -87,7 +87,7 @@ class Memory {
 
  private:
   int64_t index(int64_t block, int layer, int which, int64_t g, int64_t offset) const {
-    const int64_t head = (layer * 2 + which) * geometry_.kv_heads + g;
+    const int64_t head = (layer * geometry_.kv_heads + g) * 2 + which;
     return block * layout_.block_elements() + head * geometry_.block_size * geometry_.head_dim + offset;
   }
   void put(int64_t block, int layer, int which, int64_t g, int64_t offset, double value) {
