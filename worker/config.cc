@@ -69,6 +69,10 @@ void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
       .unit("tokens");
   schema.add("enable_prefix_caching", &s.enable_prefix_caching,
              "keep KV of finished requests for later ones");
+  schema
+      .add("max_pinned_share", &s.max_pinned_share,
+           "share of the KV memory that prefixes pinned by POST /v1/prefixes may take")
+      .range(0, 1);
   schema.add("max_sets", &s.max_sets, "most sets whose answers' lengths and whose work are told apart")
       .range(1, 1 << 20);
   schema

@@ -35,6 +35,7 @@ struct WorkerSettings {
   double gpu_memory_utilization = 0.9;
   int64_t block_size = 0;  // 0: 16, or the sim profile's
   bool enable_prefix_caching = true;
+  double max_pinned_share = 0.25;
   int64_t max_sets = 256;
   int64_t tpot_budget_ms = 200;  // 0: none
   std::string reserve_output = "predicted";

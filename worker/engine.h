@@ -36,6 +36,9 @@ struct EngineRequest {
   std::optional<int32_t> logprobs;  // tell log-probabilities, with so many alternatives a token
   bool prompt_logprobs = false;     // with logprobs: of the prompt's tokens, too; computes all of it
   bool prompt_only = false;         // compute the prompt and emit nothing. REQUIRES: max_new_count 1
+  bool cut_to_fit = false;          // max_new_count is whatever fits (NewRequest)
+  bool background = false;          // likewise; REQUIRES: prompt_only
+  Hash128 pin;                      // likewise
   Hash128 salt, set, session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
 };
@@ -80,6 +83,8 @@ class Engine {
   StatusOr<RequestId> submit(EngineRequest request, EngineSink sink);
   // Several requests, all of them or none; their pieces are told apart by `choice`.
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);
+  // What was pinned under this name may be evicted again; a pin in the making is not meant. Thread-safe.
+  void unpin(Hash128 name);
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
   // Thread-safe snapshot. kv_blocks_free: what can be taken without preempting anybody, cached blocks
   // included.

@@ -63,6 +63,8 @@ EngineMetrics::EngineMetrics(Metrics& m, const std::string& model)
       budget_limited_steps_(m.counter(
           "troupe_budget_limited_steps_total",
           "Steps with less prefill than there was, for the sake of their decodes.", labels_of(model))),
+      pinned_blocks_(
+          m.gauge("troupe_kv_blocks_pinned", "KV blocks of prefixes that are pinned.", labels_of(model))),
       step_errors_(m.counter("troupe_step_errors_total", "Steps that failed with all their requests.",
                              labels_of(model))),
       step_seconds_(m.histogram("troupe_step_seconds", "Duration of a step: plan, run, sample, commit.",
@@ -76,6 +78,7 @@ void EngineMetrics::stats(const SchedulerStats& now) {
   running_.Set(now.running);
   waiting_.Set(now.waiting);
   kv_usage_.Set(now.blocks_total == 0 ? 0.0 : static_cast<double>(now.blocks_used) / now.blocks_total);
+  pinned_blocks_.Set(now.blocks_pinned);
   prefix_queries_.Increment(
       static_cast<double>(now.prefix_query_tokens_total - last_.prefix_query_tokens_total));
   prefix_hits_.Increment(static_cast<double>(now.prefix_hit_tokens_total - last_.prefix_hit_tokens_total));

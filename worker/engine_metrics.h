@@ -48,6 +48,7 @@ class EngineMetrics {
   Counter& evicted_blocks_;
   Counter& evicted_shared_blocks_;
   Counter& budget_limited_steps_;
+  Gauge& pinned_blocks_;
   Counter& step_errors_;
   Histogram& step_seconds_;
   SchedulerStats last_;  // totals already counted

@@ -78,7 +78,10 @@ ApiError step_error(const Status& status) {
   if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
     return ApiError::unavailable("the worker is shutting down");
   }
-  return ApiError::internal(to_std(status.message()));
+  // What only the compute thread can tell: no room beside what is pinned, or for a pin.
+  const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
+                       status.code() == absl::StatusCode::kResourceExhausted;
+  return refused ? submit_error(status) : ApiError::internal(to_std(status.message()));
 }
 
 ApiError deadline_error() {
@@ -244,6 +247,61 @@ Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline de
   } else {
     co_await answer_whole(call, answer, source);
   }
+}
+
+Task<ApiResult<PreparedPrefix>> Generator::prepare_prefix(const HttpRequest& request, Deadline deadline) {
+  auto job = [this, &request, deadline]() -> ApiResult<PreparedPrefix> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      return troupe::prepare_prefix(model_, request.body, hints_of(request));
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<PreparedPrefix>>(text_in_, std::move(job));
+}
+
+Task<ApiResult<Usage>> Generator::compute(EngineRequest request, Deadline deadline) {
+  const auto mailbox = std::make_shared<Mailbox>(executor_);
+  auto sink = [mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  const auto id = engine_.submit(std::move(request), std::move(sink));
+  if (!id.ok()) co_return submit_error(id.status());
+  const Submission submission(engine_, std::vector<RequestId>(1, *id));
+  while (true) {
+    const bool ready = co_await mailbox->wait(deadline);
+    if (!ready) co_return deadline_error();
+    for (const auto& piece : mailbox->take()) {
+      if (!piece.error.ok()) co_return step_error(piece.error);
+      if (piece.finish != FinishReason::kNone) co_return piece.usage;
+    }
+  }
+}
+
+Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto prepared = co_await prepare_prefix(call.request(), deadline.value());
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  auto making = prefixes.begin(prepared->ask);
+  if (!making.ok()) {
+    co_await call.fail(making.error());
+    co_return;
+  }
+  auto usage = co_await compute(std::move(prepared->engine), deadline.value());
+  if (!usage.ok()) {
+    co_await call.fail(usage.error());
+    co_return;
+  }
+  std::string body = making.value()->finish(usage->cached_tokens);
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, std::move(body));
 }
 
 Task<void> Generator::answer_whole(Call& call, Answer& answer, const Source& source) {

@@ -21,6 +21,8 @@
 #include "worker/call.h"
 #include "worker/engine.h"
 #include "worker/mailbox.h"
+#include "worker/prefix_in.h"
+#include "worker/prefixes.h"
 #include "worker/text_in.h"
 
 namespace troupe {
@@ -37,6 +39,8 @@ class Generator {
   ~Generator();  // joins the text-in thread
 
   Task<void> handle(Call& call, GenerateRequest::Kind kind);
+  // POST /v1/prefixes: computed behind all that is answered, and kept in `prefixes`.
+  Task<void> handle_prefix(Call& call, Prefixes& prefixes);
   // What is all text in and no generation: `answer` makes the whole answer of a body, on the text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
   Task<void> handle_text(Call& call, TextAnswer answer);
@@ -64,6 +68,9 @@ class Generator {
   Task<ApiResult<PreparedRequest>> prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                            Deadline deadline);
   Task<ApiResult<std::string>> answer_text(const HttpRequest& request, TextAnswer answer, Deadline deadline);
+  Task<ApiResult<PreparedPrefix>> prepare_prefix(const HttpRequest& request, Deadline deadline);
+  // Of a prompt that is not answered.
+  Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(Call& call, PreparedRequest prepared, Deadline deadline);
   Answer make_answer(PreparedRequest& prepared);
   Task<void> answer_whole(Call& call, Answer& answer, const Source& source);

@@ -58,6 +58,8 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.tokenizer = model.tokenizer.get();
   served.token_cache = model.token_cache.get();
   served.chat_template = model.chat_template.get();
+  served.block_size = static_cast<int32_t>(settings.block_size);
+  served.keeps_prefixes = settings.enable_prefix_caching;
   served.api.body_bytes_max = static_cast<size_t>(settings.limits.body_bytes);
   served.total_count_max = static_cast<int32_t>(std::min<int64_t>(kv_token_count, model.max_model_len));
   served.prompt_bytes_max = prompt_bytes_bound(*model.tokenizer, served.total_count_max);
@@ -141,6 +143,7 @@ WorkerServer::Options server_options(const WorkerSettings& settings) {
   options.http.body_timeout = std::chrono::milliseconds(limits.body_timeout_ms);
   options.http.idle_timeout = std::chrono::milliseconds(limits.idle_timeout_ms);
   options.http.write_timeout = std::chrono::milliseconds(limits.write_timeout_ms);
+  options.max_pinned_share = settings.max_pinned_share;
   options.generator.requests_max = settings.max_num_seqs + settings.max_waiting;
   options.generator.request_timeout = std::chrono::milliseconds(limits.request_timeout_ms);
   return options;

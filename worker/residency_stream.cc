@@ -14,7 +14,8 @@ TimePoint now() {
 
 ResidencyItem item_of(const Resident& resident) {
   const bool set = resident.kind == HolderKind::kSet;
-  return {set ? ResidencyItem::Kind::kSet : ResidencyItem::Kind::kSession, resident.name, resident.tokens};
+  return {set ? ResidencyItem::Kind::kSet : ResidencyItem::Kind::kSession, resident.name, resident.tokens,
+          resident.pinned};
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ void ResidencyStream::pull() {
 void ResidencyStream::append(const Resident& change) {
   const ResidencyItem item = item_of(change);
   if (item.tokens > 0) {
-    held_[{item.kind, item.name}] = item.tokens;
+    held_[{item.kind, item.name}] = {item.tokens, item.pinned};
   } else {
     held_.erase({item.kind, item.name});
   }
@@ -108,7 +109,7 @@ void ResidencyStream::collect(Subscriber& subscriber, std::string& bytes) const 
 std::string ResidencyStream::snapshot() const {
   std::vector<ResidencyItem> items;
   items.reserve(held_.size());
-  for (const auto& [key, tokens] : held_) items.push_back({key.first, key.second, tokens});
+  for (const auto& [key, held] : held_) items.push_back({key.first, key.second, held.tokens, held.pinned});
   std::string bytes;
   append_residency_event(bytes, ResidencyEvent::Kind::kSnapshot, news_.epoch(), seq_, items);
   return bytes;

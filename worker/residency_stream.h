@@ -67,7 +67,11 @@ class ResidencyStream {
 
   Timer gather_timer_;
   TimePoint pulled_at_{};
-  absl::btree_map<Key, int64_t> held_;  // tokens, as of seq_
+  struct Held {
+    int64_t tokens = 0;
+    bool pinned = false;
+  };
+  absl::btree_map<Key, Held> held_;  // as of seq_
   uint64_t seq_ = 0;
   std::deque<std::string> log_;  // events of the last changes, that of seq_ at the back
   size_t log_bytes_ = 0;

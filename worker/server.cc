@@ -7,11 +7,35 @@
 #include <utility>
 
 #include "worker/call.h"
+#include "worker/prefixes.h"
 #include "worker/residency_stream.h"
 #include "worker/sim_cut.h"
 #include "worker/tokenize.h"
 
 namespace troupe {
+
+namespace {
+
+constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
+
+// Is `method` one of a list like "GET, HEAD"?
+bool allows(std::string_view methods, std::string_view method) {
+  for (size_t at = methods.find(method); at != std::string_view::npos; at = methods.find(method, at + 1)) {
+    const size_t end = at + method.size();
+    if ((at == 0 || methods[at - 1] == ' ') && (end == methods.size() || methods[end] == ',')) return true;
+  }
+  return false;
+}
+
+PrefixBook::Options book_options(const LoadReport& report, double max_pinned_share) {
+  PrefixBook::Options options;
+  options.block_size = static_cast<int32_t>(report.block_size);
+  const double tokens = static_cast<double>(report.kv_blocks_total * report.block_size);
+  options.pinned_tokens_max = static_cast<int64_t>(max_pinned_share * tokens);
+  return options;
+}
+
+}  // namespace
 
 struct WorkerServer::Impl {
   Impl(const Parts& parts, const Options& options);
@@ -31,6 +55,8 @@ struct WorkerServer::Impl {
   Task<void> livez(Call& call) { return call.answer_json(200, R"({"status":"alive"})"); }
   Task<void> readyz(Call& call);
   Task<void> load(Call& call);
+  Task<void> all_prefixes(Call& call);
+  Task<void> one_prefix(Call& call);
   Task<void> residency_events(Call& call) { return residency.serve(call); }
   Task<void> metrics_text(Call& call);
   Task<void> no_such_path(Call& call);
@@ -41,10 +67,10 @@ struct WorkerServer::Impl {
   void count(const Call& call, TimePoint begin);
 
   struct Route {
-    std::string_view method, path;
+    std::string_view methods, path;
     Task<void> (Impl::*handler)(Call&);
   };
-  static const std::array<Route, 12> kRoutes;
+  static const std::array<Route, 14> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -53,6 +79,7 @@ struct WorkerServer::Impl {
   const Logger& log;
   SimFaults* const faults;  // null: a worker with a model
   Generator generator;
+  Prefixes prefixes;
   ResidencyStream residency;
   std::map<std::pair<std::string_view, int>, Counter*> request_counters;
   TokenCache::Stats token_cache_told;
@@ -63,22 +90,25 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 12> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 14> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat},
     {"POST", "/v1/completions", &Impl::completions},
     {"POST", "/tokenize", &Impl::tokenize},
     {"POST", "/detokenize", &Impl::detokenize},
-    {"GET", "/v1/models", &Impl::models},
-    {"GET", "/v1/load", &Impl::load},
-    {"GET", "/v1/residency", &Impl::residency_events},
-    {"GET", "/livez", &Impl::livez},
-    {"GET", "/readyz", &Impl::readyz},
-    {"GET", "/health", &Impl::readyz},
-    {"GET", "/metrics", &Impl::metrics_text},
+    {"GET, HEAD", "/v1/models", &Impl::models},
+    {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
+    {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
+    {"GET, HEAD", "/v1/load", &Impl::load},
+    {"GET, HEAD", "/v1/residency", &Impl::residency_events},
+    {"GET, HEAD", "/livez", &Impl::livez},
+    {"GET, HEAD", "/readyz", &Impl::readyz},
+    {"GET, HEAD", "/health", &Impl::readyz},
+    {"GET, HEAD", "/metrics", &Impl::metrics_text},
     {"POST", "/sim/faults", &Impl::sim_faults},
 }};
 
 const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
+  if (!prefix_id_of(path).empty()) path = kPrefixRoute;
   for (const auto& route : kRoutes) {
     if (route.path == path) return &route;
   }
@@ -92,6 +122,8 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       log(parts.log),
       faults(parts.faults),
       generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
+      prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
+               parts.model.name, parts.engine),
       residency(parts.io.get_executor(), parts.engine.cache_news(), parts.metrics, {}),
       instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
       started_s(std::time(nullptr)),
@@ -130,9 +162,8 @@ Task<void> WorkerServer::Impl::dispatch(Call& call) {
   const auto* route = find_route(request.path);
   if (route == nullptr) {
     co_await no_such_path(call);
-  } else if (request.method != route->method && (route->method != "GET" || request.method != "HEAD")) {
-    const std::string_view allowed = route->method == "GET" ? "GET, HEAD" : route->method;
-    co_await call.fail_method(allowed);
+  } else if (!allows(route->methods, request.method)) {
+    co_await call.fail_method(route->methods);
   } else {
     co_await (this->*route->handler)(call);
   }
@@ -149,6 +180,14 @@ Task<void> WorkerServer::Impl::no_such_path(Call& call) {
 Task<void> WorkerServer::Impl::generate(Call& call, GenerateRequest::Kind kind) {
   if (faults == nullptr) return generator.handle(call, kind);
   return generate_with_faults(call, kind);
+}
+
+Task<void> WorkerServer::Impl::all_prefixes(Call& call) {
+  return call.request().method == "POST" ? generator.handle_prefix(call, prefixes) : prefixes.list(call);
+}
+
+Task<void> WorkerServer::Impl::one_prefix(Call& call) {
+  return prefixes.one(call);
 }
 
 Task<void> WorkerServer::Impl::generate_with_faults(Call& call, GenerateRequest::Kind kind) {
@@ -254,6 +293,7 @@ Task<bool> WorkerServer::drain(Duration grace) {
   // The engine waits for the step under way.
   if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
   impl_->engine.stop();
+  impl_->prefixes.close();
   impl_->residency.close();
   constexpr Duration kLastWrites = std::chrono::seconds(1);
   co_await impl_->http.drain(kLastWrites);

@@ -21,6 +21,7 @@ class WorkerServer {
   struct Options {
     HttpServerOptions http;
     Generator::Options generator;
+    double max_pinned_share = 0.25;  // of the KV memory
   };
   // What the server stands on; all of it outlives the server. `engine` is started.
   struct Parts {

@@ -37,7 +37,45 @@ int32_t leading_text_count(const Tokenizer& tokenizer, const std::vector<TokenId
   return count;
 }
 
+// Whoever wrote the last message, another speaks next.
+GenerateRequest with_next_message(const GenerateRequest& beginning) {
+  GenerateRequest request = beginning;
+  ChatMessage& next = request.messages.emplace_back();
+  next.role = beginning.messages.back().role == Role::kUser ? Role::kAssistant : Role::kUser;
+  next.content.assign(1, '0');
+  return request;
+}
+
+ApiResult<std::vector<TokenId>> common_chat_beginning(const ServedModel& model,
+                                                      const GenerateRequest& beginning) {
+  const GenerateRequest request = with_next_message(beginning);
+  auto prompt = encode_chat(model, request);
+  if (!prompt.ok()) return prompt.error();
+  const int32_t count = common_chat_count(model, request, *prompt, beginning.messages.size());
+  prompt->resize(static_cast<size_t>(count));
+  return prompt;
+}
+
+// A tokenizer may join the end of a text with what follows: with a letter, a digit, a space or a new line.
+ApiResult<std::vector<TokenId>> common_text_beginning(const ServedModel& model, const std::string& text) {
+  auto prompt = encode_text(model, text, /*add_special=*/true);
+  if (!prompt.ok()) return prompt.error();
+  for (const char next : {'s', '0', ' ', '\n'}) {
+    auto other = encode_text(model, text + next, /*add_special=*/true);
+    if (!other.ok()) return other.error();
+    const auto end = std::mismatch(prompt->begin(), prompt->end(), other->begin(), other->end()).first;
+    prompt->erase(end, prompt->end());
+  }
+  return prompt;
+}
+
 }  // namespace
+
+ApiResult<std::vector<TokenId>> common_beginning(const ServedModel& model, const GenerateRequest& beginning) {
+  if (beginning.kind == GenerateRequest::Kind::kChat) return common_chat_beginning(model, beginning);
+  const auto* text = std::get_if<std::string>(&beginning.prompt);
+  return text == nullptr ? encode_prompt(model, beginning) : common_text_beginning(model, *text);
+}
 
 int32_t shared_prefix_count(const ServedModel& model, const GenerateRequest& request,
                             const std::vector<TokenId>& prompt, const RoutingHints& hints) {

@@ -18,4 +18,8 @@ namespace troupe {
 int32_t shared_prefix_count(const ServedModel& model, const GenerateRequest& request,
                             const std::vector<TokenId>& prompt, const RoutingHints& hints);
 
+// Of a request that will go on: the leading tokens that are the same however it does. Costs two renders and
+// encodings of a chat, four encodings of a text. Errors as prepare_request's.
+ApiResult<std::vector<TokenId>> common_beginning(const ServedModel& model, const GenerateRequest& beginning);
+
 }  // namespace troupe

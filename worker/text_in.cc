@@ -19,10 +19,6 @@ ApiError prompt_too_long_error(std::string_view field, int64_t bytes, const Serv
   return error;
 }
 
-std::string_view prompt_field(const GenerateRequest& request) {
-  return request.kind == GenerateRequest::Kind::kChat ? "messages" : "prompt";
-}
-
 ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::string_view field,
                                              std::string_view text, bool add_special) {
   if (static_cast<int64_t>(text.size()) > model.prompt_bytes_max) {
@@ -31,6 +27,12 @@ ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::stri
   auto ids = model.tokenizer->encode(text, add_special, model.token_cache);
   if (!ids.ok()) return ApiError::bad_field(field, to_std(ids.status().message()));
   return *std::move(ids);
+}
+
+}  // namespace
+
+std::string_view prompt_field(const GenerateRequest& request) {
+  return request.kind == GenerateRequest::Kind::kChat ? "messages" : "prompt";
 }
 
 // Tokenizers of fine-tunes may know tokens that the model has no embedding for: text that holds one is its
@@ -45,8 +47,6 @@ std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
                                             bool add_special) {
@@ -68,8 +68,6 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   return encode_field(model, "messages", *text, how.add_special);
 }
 
-namespace {
-
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request) {
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     return encode_text(model, *text, /*add_special=*/true);
@@ -85,6 +83,8 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const Ge
   }
   return ids;
 }
+
+namespace {
 
 // How long an answer is that nobody limits: geometric, as a text that may end after every word.
 int64_t unasked_count(const ServedModel& model, uint64_t seed) {
@@ -202,6 +202,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.engine.logprobs = request.logprobs;
   prepared.engine.prompt_logprobs = request.echo;
   prepared.engine.prompt_only = request.max_tokens == 0;
+  prepared.engine.cut_to_fit = !request.max_tokens;
   if (!request.cache_salt.empty()) prepared.engine.salt = hash_bytes(request.cache_salt);
   return prepared;
 }

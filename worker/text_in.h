@@ -32,6 +32,8 @@ struct ServedModel {
   // Tokens of an answer whose request names no max_tokens, on average, drawn from its seed; 0: all that fit.
   int32_t answer_count_mean = 0;
   int32_t total_count_max = 0;   // prompt and answer: the lesser of max_model_len and the KV memory
+  int32_t block_size = 16;       // of KV memory, in tokens
+  bool keeps_prefixes = true;    // what was computed stays cached
   int64_t prompt_bytes_max = 0;  // longer texts cannot fit total_count_max; see prompt_bytes_bound()
 };
 
@@ -70,6 +72,13 @@ struct ChatEncoding {
 };
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how = {});
+
+// The ids of a completion's prompt.
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request);
+// An id that the model has no embedding for, in the body's field for the prompt.
+std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view field,
+                                      const std::vector<TokenId>& ids);
+std::string_view prompt_field(const GenerateRequest& request);
 
 // Bytes beyond which no text can be `token_count` tokens: four times the longest token each, the factor being
 // for tokenizers that swallow white space around special tokens. Keeps a 16 MB prompt from being encoded only

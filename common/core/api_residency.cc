@@ -24,10 +24,11 @@ std::string_view item_name(ResidencyItem::Kind kind) {
   return kind == ResidencyItem::Kind::kSet ? "set" : "session";
 }
 
-// "set":"…","tokens":n
+// "set":"…","tokens":n,"pinned":false
 void append_item(std::string& out, const ResidencyItem& item) {
   absl::StrAppend(&out, "\"", to_absl(item_name(item.kind)), "\":\"", item.name.hex(),
                   "\",\"tokens\":", item.tokens);
+  if (item.kind == ResidencyItem::Kind::kSet) out += item.pinned ? ",\"pinned\":true" : ",\"pinned\":false";
 }
 
 void append_list(std::string& out, std::span<const ResidencyItem> items, ResidencyItem::Kind kind) {
@@ -49,6 +50,9 @@ Fault read_item(const std::string& path, dom::object fields, ResidencyItem& item
   for (const auto field : fields) {
     if (field.key == "tokens") {
       if (auto fault = read_integer(path + "tokens", field.value, {.min = 0}, item.tokens)) return fault;
+    }
+    if (field.key == "pinned") {
+      if (auto fault = read_bool(path + "pinned", field.value, item.pinned)) return fault;
     }
     if (field.key != "set" && field.key != "session") continue;
     std::string_view text;

@@ -3,10 +3,11 @@
 // What a worker tells of its KV cache, event by event: GET /v1/residency, both ways.
 //
 //   event: snapshot
-//   data: {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n}], "sessions": [{"session": hex, …}]}
+//   data: {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n, "pinned": bool}],
+//         "sessions": [{"session": hex, "tokens": n}]}
 //
 //   event: admitted, or evicted with the tokens that are left
-//   data: {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n}
+//   data: {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n, "pinned": bool (of a set)}
 //
 // Tokens are resident from the prompt's first one on; seq grows by one with every change of an epoch (the
 // first is 1), and a snapshot has that of the last change it includes.
@@ -27,6 +28,7 @@ struct ResidencyItem {
   Kind kind = Kind::kSet;
   Hash128 name;
   int64_t tokens = 0;
+  bool pinned = false;  // of a set: some of it is not evicted, whatever comes
   bool operator==(const ResidencyItem&) const = default;
 };
 

@@ -10,6 +10,7 @@ using Kind = ResidencyEvent::Kind;
 
 const ResidencyItem kSet = {ResidencyItem::Kind::kSet, hash_bytes("Newton"), 1488};
 const ResidencyItem kSession = {ResidencyItem::Kind::kSession, hash_bytes("someone"), 1600};
+const ResidencyItem kPinned = {ResidencyItem::Kind::kSet, hash_bytes("Song Jiang"), 2048, true};
 
 ApiResult<ResidencyEvent> round_trip(Kind kind, const std::vector<ResidencyItem>& items) {
   std::string bytes;
@@ -23,7 +24,7 @@ ApiResult<ResidencyEvent> round_trip(Kind kind, const std::vector<ResidencyItem>
 
 TEST(ApiResidency, EventsRoundTrip) {
   for (const Kind kind : {Kind::kAdmitted, Kind::kEvicted}) {
-    for (const ResidencyItem& item : {kSet, kSession}) {
+    for (const ResidencyItem& item : {kSet, kSession, kPinned}) {
       const auto back = round_trip(kind, {item});
       ASSERT_TRUE(back.ok()) << back.error().message;
       EXPECT_EQ(back.value().kind, kind);
@@ -36,9 +37,9 @@ TEST(ApiResidency, EventsRoundTrip) {
 
 TEST(ApiResidency, ASnapshotHasSetsAndSessionsOrNothing) {
   EXPECT_TRUE(round_trip(Kind::kSnapshot, {}).value().items.empty());
-  const auto back = round_trip(Kind::kSnapshot, {kSession, kSet, kSession});
+  const auto back = round_trip(Kind::kSnapshot, {kSession, kSet, kSession, kPinned});
   ASSERT_TRUE(back.ok()) << back.error().message;
-  EXPECT_EQ(back.value().items, (std::vector<ResidencyItem>{kSet, kSession, kSession}));
+  EXPECT_EQ(back.value().items, (std::vector<ResidencyItem>{kSet, kPinned, kSession, kSession}));
 }
 
 TEST(ApiResidency, WhatIsNoEventIsRefusedWithItsField) {
