@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "sim/block_names.h"
 #include "sim/checks.h"
 #include "sim/simulation.h"
 
@@ -13,19 +14,6 @@ namespace troupe::sim {
 namespace {
 
 constexpr int kSlotBits = 32;
-
-// MurmurHash3's: every bit of the result depends on every bit of `x`, one to one.
-uint64_t mixed(uint64_t x) {
-  x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
-  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
-  return x ^ x >> 33;
-}
-
-// Any id may stand for a block, 0 as well: Mooncake's first block has it. All bits of both halves, for others
-// draw from either.
-Hash128 block_name(uint64_t id) {
-  return {mixed(id + 0x9e3779b97f4a7c15), mixed(id + 0x3c6ef372fe94f82a)};
-}
 
 // Of a set or a session; none where the trace says none.
 Hash128 name_of(uint64_t id) {
@@ -136,10 +124,10 @@ SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
   out.set = flight.key.set;
   out.session = flight.key.session;
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
-  out.blocks.reserve(full + trace.output_blocks.size());
-  for (size_t i = 0; i < std::min(full, trace.blocks.size()); ++i)
-    out.blocks.push_back(block_name(trace.blocks[i]));
-  for (const uint64_t id : trace.output_blocks) out.blocks.push_back(block_name(id));
+  const auto prompt = std::span(trace.blocks).first(std::min(full, trace.blocks.size()));
+  out.blocks.resize(prompt.size() + trace.output_blocks.size());
+  name_blocks(prompt, out.blocks.data());
+  name_blocks(trace.output_blocks, out.blocks.data() + prompt.size());
   return out;
 }
 
