@@ -2,9 +2,7 @@
 
 // The block ids of made-up text: cumulative, so that equal ids mean equal prefixes.
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "gateway/route/random.h"
 
@@ -24,45 +22,28 @@ struct Segment {
   int32_t tokens = 0;
 };
 
-// Cumulative block ids of a text that grows at its end.
-class Chain {
- public:
-  explicit Chain(int32_t block_tokens) : block_tokens_(block_tokens) {}
-  void clear() {
-    ids_.clear();
-    open_ = kRoot;
-    open_tokens_ = 0;
-    tokens_ = 0;
-  }
-  void append(const Segment& segment) {
-    for (int32_t offset = 0; offset < segment.tokens;) {
-      const int32_t taken = std::min(segment.tokens - offset, block_tokens_ - open_tokens_);
-      // The part's place in its segment and its length are part of the content.
-      open_ = mix(mix(open_, segment.content),
-                  (static_cast<uint64_t>(offset) << 32) | static_cast<uint32_t>(taken));
-      offset += taken;
-      open_tokens_ += taken;
-      if (open_tokens_ == block_tokens_) close();
-    }
-    tokens_ += segment.tokens;
-  }
-  int32_t tokens() const { return tokens_; }
-  const std::vector<uint64_t>& full_ids() const { return ids_; }
-  bool has_open() const { return open_tokens_ > 0; }
-  uint64_t open_id() const { return open_ & kIdMask; }
-
- private:
-  static constexpr uint64_t kRoot = 0x7f4a7c15;
-  void close() {
-    ids_.push_back(open_ & kIdMask);
-    open_tokens_ = 0;
-  }
-
-  int32_t block_tokens_;
-  std::vector<uint64_t> ids_;
-  uint64_t open_ = kRoot;  // chained over all blocks: an id stands for all before it
-  int32_t open_tokens_ = 0;
-  int32_t tokens_ = 0;
+// A place in a text: all before it in one value, and so many tokens.
+struct TextEnd {
+  uint64_t chained = 0x7f4a7c15;  // over all blocks: an id stands for all before it
+  int32_t tokens = 0;
 };
+
+// A text goes on by a segment: the ids of the blocks that it completes go to ids[], where the text's first
+// block is ids[0]. The new end. What a segment does depends on what is before it by `end` alone, so who keeps
+// the ends of a text's segments can have their ids in any order, and a processor has several at once.
+inline TextEnd append(TextEnd end, const Segment& segment, int32_t block_tokens, uint64_t* ids) {
+  uint64_t* next = ids + end.tokens / block_tokens;
+  const int32_t room = block_tokens - end.tokens % block_tokens;  // of the block begun
+  for (int32_t offset = 0, taken = room; offset < segment.tokens; offset += taken, taken = block_tokens) {
+    const bool completes = taken <= segment.tokens - offset;
+    if (!completes) taken = segment.tokens - offset;
+    // The part's place in its segment and its length are part of the content.
+    end.chained = mix(mix(end.chained, segment.content),
+                      (static_cast<uint64_t>(offset) << 32) | static_cast<uint32_t>(taken));
+    if (completes) *next++ = end.chained & kIdMask;
+  }
+  end.tokens += segment.tokens;
+  return end;
+}
 
 }  // namespace troupe::sim

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
-#include <queue>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "sim/block_chain.h"
 #include "sim/checks.h"
+#include "sim/due_queue.h"
 #include "sim/random.h"
 
 namespace troupe::sim {
@@ -26,72 +25,32 @@ struct Persona {
   int32_t tokens = 0;
   int32_t version = 0;
   // System prompt and card of the version that was asked last: most of a prompt, and always the same.
-  std::optional<Chain> start;
-  int32_t start_version = 0;
+  std::vector<uint64_t> start_ids;
+  TextEnd start_end;
+  int32_t start_version = -1;  // none
 };
 
 // Whose starts are kept, at a kilobyte each.
 constexpr size_t kStartsMax = 1 << 16;
 
+// A user's turn or an answer, and what it was said behind.
+struct Said {
+  Segment segment;
+  uint64_t chained = 0;
+};
+
 struct Session {
-  uint64_t number = 0;
+  alignas(64) uint64_t number = 0;
   int32_t persona = 0, version = 0;
   int32_t card_tokens = 0;
-  int32_t turn = 0;              // asked so far
-  int32_t turns_left = 1;        // to ask, swipes not counted
-  bool swiping = false;          // the next request asks for the last turn again
-  uint64_t contents = 0;         // segments made so far
-  std::vector<Segment> history;  // user and answer in turn
+  int32_t turn = 0;           // asked so far
+  int32_t turns_left = 1;     // to ask, swipes not counted
+  bool swiping = false;       // the next request asks for the last turn again
+  uint32_t contents = 0;      // segments made so far
+  uint32_t chained_said = 0;  // of `history`, the first ones, whose `chained` is right
+  std::vector<Said> history;  // user and answer in turn
 };
-
-struct Due {
-  Duration at;
-  uint64_t order;  // breaks ties by age, so that the heap's own order never shows
-  int32_t slot;
-  bool operator>(const Due& other) const { return at != other.at ? at > other.at : order > other.order; }
-};
-
-}  // namespace
-
-Status check_workload(const PersonaWorkload& w) {
-  TROUPE_RETURN_IF_ERROR(check_range("personas", w.personas, 1, 10'000'000));
-  TROUPE_RETURN_IF_ERROR(check_range("zipf", w.zipf, 0, 10));
-  TROUPE_RETURN_IF_ERROR(check_range("card-tokens", w.card_tokens, 1, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("card-sigma", w.card_sigma, 0, 3));
-  TROUPE_RETURN_IF_ERROR(check_range("card-tokens-min", w.card_tokens_min, 1, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("card-tokens-max", w.card_tokens_max, w.card_tokens_min, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("system-tokens", w.system_tokens, 0, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("turns", w.turns, 1, 10'000));
-  TROUPE_RETURN_IF_ERROR(check_range("think-s", w.think_s, 0, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("answer-s-per-token", w.answer_s_per_token, 0, 100));
-  TROUPE_RETURN_IF_ERROR(check_range("user-tokens", w.user_tokens, 1, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("output-tokens", w.output_tokens, 1, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("turn-sigma", w.turn_sigma, 0, 3));
-  TROUPE_RETURN_IF_ERROR(check_range("ramp-s", w.ramp_s, 0, 1e8));
-  TROUPE_RETURN_IF_ERROR(check_range("rate", w.rate, 1e-6, 1e7));
-  TROUPE_RETURN_IF_ERROR(check_range("duration-s", w.duration_s, 0, 1e8));
-  TROUPE_RETURN_IF_ERROR(check_range("block-size", w.block_tokens, 1, 65536));
-  TROUPE_RETURN_IF_ERROR(check_range("swipe", w.swipe, 0, 0.95));
-  TROUPE_RETURN_IF_ERROR(check_range("edits-per-s", w.edits_per_s, 0, 1e6));
-  TROUPE_RETURN_IF_ERROR(check_range("drift", w.drift_swaps_per_s, 0, 1e6));
-  const double least = w.system_tokens + w.card_tokens_max + 2.0;
-  TROUPE_RETURN_IF_ERROR(check_range("context", w.context_tokens, least, 1e8));
-  if (w.burst) {
-    TROUPE_RETURN_IF_ERROR(check_range("burst times", w.burst->times, 1, 1000));
-    if (w.burst->begin < Duration::zero() || w.burst->duration <= Duration::zero())
-      return invalid_argument("burst must begin at >= 0 s and last > 0 s");
-  }
-  if (!w.flash) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(check_range("flash share", w.flash->share, 0.001, 0.99));
-  TROUPE_RETURN_IF_ERROR(
-      check_range("flash card-tokens", w.flash->card_tokens, 0, w.context_tokens - w.system_tokens - 2.0));
-  if (w.flash->begin < Duration::zero() || w.flash->duration <= Duration::zero()) {
-    return invalid_argument("flash must begin at >= 0 s and last > 0 s");
-  }
-  return absl::OkStatus();
-}
-
-namespace {
+static_assert(sizeof(Session) == 64, "a line of memory");
 
 std::string set_of(int32_t persona, int32_t version) {
   return absl::StrCat("p", persona, ".v", version);
@@ -104,8 +63,7 @@ uint64_t flash_set(const PersonaWorkload& w) {
 }
 
 struct PersonaSource::Impl {
-  Impl(const PersonaWorkload& given, uint64_t seed)
-      : w(given), draw(seed), zipf(given.personas, given.zipf), chain(given.block_tokens) {
+  Impl(const PersonaWorkload& given, uint64_t seed) : w(given), draw(seed), zipf(given.personas, given.zipf) {
     personas.resize(static_cast<size_t>(w.personas));
     rank_persona.resize(static_cast<size_t>(w.personas));
     for (int32_t i = 0; i < w.personas; ++i) {
@@ -166,23 +124,26 @@ struct PersonaSource::Impl {
   void meet_session(Duration at);
   void apply_changes(Duration until);
   void ask(Session& session, Duration at, TraceRequest& out);
-  void start_prompt(const Session& session);
+  void fetch_ahead() const;
+  const Persona& start_of(const Session& session);
+  void write_prompt(Session& session, TraceRequest& out);
   void truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const;
   void end_session(int32_t slot);
-  static Segment new_segment(Session& session, int32_t tokens) {
-    return {mix(session.number + 2, ++session.contents), tokens};
+  static Said new_segment(Session& session, int32_t tokens) {
+    return {{mix(session.number + 2, ++session.contents), tokens}};
   }
 
   PersonaWorkload w;
   Draw draw;
   Zipf zipf;
-  Chain chain;
+  TextEnd prompt_end;             // of the request that was written last
+  Persona unkept;                 // the start of a prompt, where there are too many personas to keep theirs
   std::vector<Persona> personas;  // a flash crowd's comes last
   std::vector<int32_t> rank_persona;
   std::vector<Session> sessions;
   std::vector<int32_t> free_slots;
   std::vector<Duration> joining;  // when those met in mid-talk come, the first one last
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> due;
+  DueQueue due;
   uint64_t session_count = 0, due_count = 0;
   double session_gap_s = 0, flash_gap_s = 0;
   Duration next_session{}, next_flash = Duration::max(), next_edit{}, next_swap{};
@@ -219,7 +180,7 @@ int32_t PersonaSource::Impl::start_session(Duration at, int32_t persona) {
   session.turns_left = draw.geometric(w.turns);
   session.turn = 0;
   session.swiping = false;
-  session.contents = 0;
+  session.contents = session.chained_said = 0;
   session.history.clear();
   due.push({at, due_count++, slot});
   return slot;
@@ -243,36 +204,72 @@ void PersonaSource::Impl::apply_changes(Duration until) {
 // Drops the oldest turns until what is left, the new turn and its answer fit the context.
 void PersonaSource::Impl::truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const {
   int64_t total = int64_t{w.system_tokens} + session.card_tokens + user_tokens + output_tokens;
-  for (const Segment& segment : session.history) total += segment.tokens;
+  for (const Said& said : session.history) total += said.segment.tokens;
   size_t dropped = 0;
   while (total > w.context_tokens && dropped < session.history.size())
-    total -= session.history[dropped++].tokens;
+    total -= session.history[dropped++].segment.tokens;
+  if (dropped == 0) return;
   dropped += dropped % 2;  // a user's turn goes with its answer
+  session.chained_said = 0;
   session.history.erase(
       session.history.begin(),
       session.history.begin() + static_cast<std::ptrdiff_t>(std::min(dropped, session.history.size())));
 }
 
 // The system prompt and the card.
-void PersonaSource::Impl::start_prompt(const Session& session) {
-  Persona& persona = personas[static_cast<size_t>(session.persona)];
-  if (persona.start && persona.start_version == session.version) {
-    chain = *persona.start;
-    return;
-  }
+const Persona& PersonaSource::Impl::start_of(const Session& session) {
+  const bool kept = personas.size() <= kStartsMax;
+  Persona& persona = kept ? personas[static_cast<size_t>(session.persona)] : unkept;
+  if (kept && persona.start_version == session.version) return persona;
   const uint64_t card =
       mix(static_cast<uint64_t>(session.persona) + 1, static_cast<uint64_t>(session.version) << 32);
-  chain.clear();
-  chain.append({kSystemContent, w.system_tokens});
-  chain.append({card, session.card_tokens});
-  if (personas.size() > kStartsMax) return;
-  persona.start = chain;
+  persona.start_ids.resize(static_cast<size_t>((w.system_tokens + session.card_tokens) / w.block_tokens));
+  uint64_t* const ids = persona.start_ids.data();
+  const TextEnd system = append({}, {kSystemContent, w.system_tokens}, w.block_tokens, ids);
+  persona.start_end = append(system, {card, session.card_tokens}, w.block_tokens, ids);
   persona.start_version = session.version;
+  return persona;
+}
+
+// All of the history behind the start. What was said in earlier turns is as it was then.
+void PersonaSource::Impl::write_prompt(Session& session, TraceRequest& out) {
+  const Persona& start = start_of(session);
+  int32_t tokens = start.start_end.tokens;
+  for (const Said& said : session.history) tokens += said.segment.tokens;
+  const auto full = static_cast<size_t>(tokens / w.block_tokens);
+  const bool has_open = tokens % w.block_tokens > 0;
+  out.blocks.resize(full + (has_open ? 1 : 0));
+  uint64_t* const ids = out.blocks.data();
+  std::copy(start.start_ids.begin(), start.start_ids.end(), ids);
+  TextEnd end = start.start_end;
+  for (uint32_t i = 0; i < session.history.size(); ++i) {
+    Said& said = session.history[i];
+    if (i < session.chained_said) {
+      end.chained = said.chained;
+    } else {
+      said.chained = end.chained;
+    }
+    end = append(end, said.segment, w.block_tokens, ids);
+  }
+  session.chained_said = static_cast<uint32_t>(session.history.size());
+  if (has_open) out.blocks.back() = end.chained & kIdMask;
+  out.input_tokens = tokens;
+  prompt_end = end;
+}
+
+// Conversations lie far apart: those of the next turns are on their way while this one is asked.
+void PersonaSource::Impl::fetch_ahead() const {
+  if (const Due* later = due.behind_top(3)) __builtin_prefetch(&sessions[static_cast<size_t>(later->slot)]);
+  const Due* const next = due.behind_top(1);
+  if (next == nullptr) return;
+  const std::vector<Said>& said = sessions[static_cast<size_t>(next->slot)].history;
+  for (size_t i = 0; i < said.size(); i += 2) __builtin_prefetch(&said[i]);
 }
 
 void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) {
   if (session.swiping) {
     session.history.pop_back();  // the answer that was not liked; its question stays
+    session.chained_said = std::min(session.chained_said, static_cast<uint32_t>(session.history.size()));
   } else {
     const int32_t user_tokens = draw_length(w.user_tokens);
     truncate(session, user_tokens, static_cast<int32_t>(w.output_tokens) * 2);
@@ -280,24 +277,25 @@ void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) 
     session.turn += 1;
     session.turns_left -= 1;
   }
-  start_prompt(session);
-  for (const Segment& segment : session.history) chain.append(segment);
+  write_prompt(session, out);
   out.at = at;
   out.block_tokens = w.block_tokens;
-  out.input_tokens = chain.tokens();
   out.turn = session.turn;
   out.prefix_tokens = w.system_tokens + session.card_tokens;
-  out.blocks = chain.full_ids();
-  const size_t full = out.blocks.size();
-  if (chain.has_open()) out.blocks.push_back(chain.open_id());
 
-  const int32_t room = std::max(1, w.context_tokens - chain.tokens());
-  const Segment answer = new_segment(session, std::min(draw_length(w.output_tokens), room));
+  const int32_t room = std::max(1, w.context_tokens - out.input_tokens);
+  Said answer = new_segment(session, std::min(draw_length(w.output_tokens), room));
+  answer.chained = prompt_end.chained;
   session.history.push_back(answer);
-  chain.append(answer);
-  out.output_tokens = answer.tokens;
-  out.output_blocks.assign(chain.full_ids().begin() + static_cast<std::ptrdiff_t>(full),
-                           chain.full_ids().end());
+  session.chained_said += 1;
+  out.output_tokens = answer.segment.tokens;
+  const int32_t before = out.input_tokens / w.block_tokens;
+  out.output_blocks.resize(
+      static_cast<size_t>((out.input_tokens + out.output_tokens) / w.block_tokens - before));
+  // Its blocks are counted from the text's first.
+  TextEnd in_answer = prompt_end;
+  in_answer.tokens %= w.block_tokens;
+  append(in_answer, answer.segment, w.block_tokens, out.output_blocks.data());
   last_persona = session.persona;
   last_version = session.version;
   last_session = session.number;
@@ -329,6 +327,7 @@ bool PersonaSource::Impl::next(TraceRequest& out) {
     }
     const int32_t slot = due.top().slot;
     due.pop();
+    fetch_ahead();
     Session& session = sessions[static_cast<size_t>(slot)];
     ask(session, at, out);
     session.swiping = w.swipe > 0 && draw.uniform() < w.swipe;
