@@ -4,18 +4,25 @@
 
 namespace troupe::sim {
 
-namespace {
-
 // An id stands for all before it, too: where the last is the same, all are.
-size_t common_count(std::span<const uint32_t> known, std::span<const uint64_t> ids) {
-  const size_t most = std::min(known.size(), ids.size());
-  if (known[most - 1] == static_cast<uint32_t>(ids[most - 1])) return most;
+size_t PooledLru::common_count(const Run& known, std::span<const uint64_t> ids) {
+  if (known.size <= ids.size() && known.last == static_cast<uint32_t>(ids[known.size - 1])) return known.size;
+  const size_t most = std::min<size_t>(known.size, ids.size());
+  if (known.ids[most - 1] == static_cast<uint32_t>(ids[most - 1])) return most;
   const auto same = [](uint32_t a, uint64_t b) { return a == static_cast<uint32_t>(b); };
-  return static_cast<size_t>(std::mismatch(known.begin(), known.end(), ids.begin(), ids.end(), same).first -
-                             known.begin());
+  return static_cast<size_t>(std::mismatch(known.ids, known.ids + most, ids.begin(),
+                                           ids.begin() + static_cast<std::ptrdiff_t>(most), same)
+                                 .first -
+                             known.ids);
 }
 
-}  // namespace
+// What touch() will need.
+void PooledLru::fetch_neighbours(int32_t index) const {
+  const Run& touched = runs_[static_cast<size_t>(index)];
+  for (const int32_t neighbour : {touched.newer, touched.older}) {
+    if (neighbour >= 0) __builtin_prefetch(&runs_[static_cast<size_t>(neighbour)]);
+  }
+}
 
 PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
   path_.clear();
@@ -23,6 +30,7 @@ PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
   const std::span<const uint64_t> blocks(request.blocks);
   const size_t full =
       std::min(blocks.size(), static_cast<size_t>(request.input_tokens / request.block_tokens));
+  if (full < blocks.size()) partials_.prefetch(blocks[full]);
   follow(walk, blocks.first(full), request.block_tokens);
   // The last block of a prompt may be partial: it holds only its real tokens, and the answer completes
   // another one in its place.
@@ -59,7 +67,7 @@ void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens
       return;
     }
     int32_t index = found->second;
-    const size_t count = common_count({run(index).ids, run(index).size}, ids);
+    const size_t count = common_count(run(index), ids);
     if (count < run(index).size) index = split(index, walk.run, count);
     const int32_t pooled = run(index).pooled;
     if (walk.all_seen) walk.hits.infinite += static_cast<int64_t>(count) * tokens;
@@ -67,6 +75,7 @@ void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens
     walk.all_pooled = walk.all_pooled && static_cast<size_t>(pooled) == count;
     walk.run = index;
     path_.push_back(index);
+    fetch_neighbours(index);
     ids = ids.subspan(count);
   }
 }
@@ -95,6 +104,7 @@ void PooledLru::append(Run& grown, std::span<const uint64_t> ids) {
     std::copy_n(before, grown.size, grown.ids);
   }
   for (const uint64_t id : ids) grown.ids[grown.size++] = static_cast<uint32_t>(id);
+  grown.last = static_cast<uint32_t>(ids.back());
 }
 
 uint32_t* PooledLru::slice_of(uint32_t size) {
@@ -117,6 +127,7 @@ int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
   const auto front_size = static_cast<uint32_t>(count);
   front.ids = back.ids;
   front.size = front.room = front_size;
+  front.last = front.ids[front_size - 1];
   back.ids += front_size;
   back.size -= front_size;
   back.room -= front_size;

@@ -40,6 +40,7 @@ class PooledLru {
     uint32_t* ids = nullptr;  // (size), the low halves; in a slice of ids_
     uint32_t size = 0;        // blocks
     uint32_t room = 0;        // of the slice
+    uint32_t last = 0;        // of ids, for who looks at nothing else of it
     int32_t tokens = 0;       // of a block
     int32_t pooled = 0;
     int32_t newer = kNone, older = kNone;
@@ -54,6 +55,8 @@ class PooledLru {
     Hits hits;
   };
   Run& run(int32_t index) { return runs_[static_cast<size_t>(index)]; }
+  static size_t common_count(const Run& known, std::span<const uint64_t> ids);
+  void fetch_neighbours(int32_t index) const;
   static uint64_t key_of(int32_t parent, uint32_t id) {
     return uint64_t{static_cast<uint32_t>(parent)} << 32 | id;
   }
