@@ -16,20 +16,22 @@ void require(bool condition, const char* what, int32_t number) {
 
 }  // namespace
 
-BlockPool::BlockPool(int32_t total_count) : is_free_(static_cast<size_t>(total_count), 1) {}
+BlockPool::BlockPool(int32_t total_count) : free_(total_count) {
+  free_.insert_from(0);
+}
 
 BlockId BlockPool::allocate() {
   if (free_count() == 0) return -1;
   const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
   if (!free_list_.empty()) free_list_.pop_back();
-  is_free_[static_cast<size_t>(block)] = 0;
+  free_.erase(block);
   return block;
 }
 
 void BlockPool::release(BlockId block) {
   require(!is_free(block), "this block is freed twice", block);
   require(used_count() > 0, "this block is freed while cached", block);
-  is_free_[static_cast<size_t>(block)] = 1;
+  free_.insert(block);
   free_list_.push_back(block);
 }
 
@@ -40,17 +42,12 @@ void BlockPool::add_cached(int32_t count) {
 }
 
 Status BlockPool::verify() const {
-  std::vector<bool> listed(is_free_.size());
+  BlockSet listed(total_count());
   for (BlockId block : free_list_) {
-    if (listed[static_cast<size_t>(block)] || !is_free(block) || block >= first_new_)
-      return absl::InternalError("the free list is wrong");
-    listed[static_cast<size_t>(block)] = true;
+    if (block >= first_new_ || !listed.insert(block)) return absl::InternalError("the free list is wrong");
   }
-  for (size_t i = 0; i < is_free_.size(); ++i) {
-    const bool is_new = i >= static_cast<size_t>(first_new_);
-    if ((listed[i] || is_new) != (is_free_[i] != 0))
-      return absl::InternalError("a free block is not in the free list");
-  }
+  listed.insert_from(first_new_);
+  if (listed != free_) return absl::InternalError("a free block is not in the free list");
   if (used_count() >= 0 && cached_count_ >= 0) return absl::OkStatus();
   return absl::InternalError("the block counters are wrong");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "worker/schedule/block_set.h"
 #include "worker/schedule/request.h"
 
 namespace troupe {
@@ -16,7 +17,7 @@ namespace troupe {
 class BlockPool {
  public:
   explicit BlockPool(int32_t total_count);
-  int32_t total_count() const { return static_cast<int32_t>(is_free_.size()); }
+  int32_t total_count() const { return free_.block_count(); }
   int32_t free_count() const { return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()); }
   int32_t cached_count() const { return cached_count_; }  // in the prefix cache with no reference
   int32_t used_count() const { return total_count() - free_count() - cached_count_; }
@@ -28,12 +29,13 @@ class BlockPool {
   // So many blocks in use are cached and referenced by nobody from now on; below zero: so many of those are
   // in use again.
   void add_cached(int32_t count);
-  bool is_free(BlockId block) const { return is_free_[static_cast<size_t>(block)] != 0; }
+  bool is_free(BlockId block) const { return free_.contains(block); }
+  const BlockSet& free_blocks() const { return free_; }
 
   Status verify() const;  // O(total_count)
 
  private:
-  std::vector<uint8_t> is_free_;
+  BlockSet free_;
   std::vector<BlockId> free_list_;  // of those before first_new_
   BlockId first_new_ = 0;           // from here on no block was ever used
   int32_t cached_count_ = 0;

@@ -273,21 +273,18 @@ Status BlockTables::verify(std::span<ScheduledRequest* const> running) const {
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
   for (const auto& [name, pinned] : pins_) holds.pins.push_back(pinned.pin);
-  std::vector<bool> owned;
+  BlockSet owned(pool_.total_count());
   TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));
   for (const ScheduledRequest* request : running) {
     for (size_t i = static_cast<size_t>(request->path.count); i < request->blocks.size(); ++i) {
       const BlockId block = request->blocks[i];
-      if (owned[static_cast<size_t>(block)] || pool_.is_free(block)) {
+      if (!owned.insert(block) || pool_.is_free(block)) {
         return absl::InternalError("block " + std::to_string(block) + " belongs to two, or is free");
       }
-      owned[static_cast<size_t>(block)] = true;
     }
   }
-  for (BlockId block = 0; block < pool_.total_count(); ++block) {
-    if (owned[static_cast<size_t>(block)] == pool_.is_free(block)) {
-      return absl::InternalError("block " + std::to_string(block) + " belongs to nobody");
-    }
+  if (const BlockId block = owned.not_in_exactly_one(pool_.free_blocks()); block >= 0) {
+    return absl::InternalError("block " + std::to_string(block) + " belongs to nobody");
   }
   return verify_announced(running);
 }

@@ -109,13 +109,13 @@ class PrefixCache {
   const Counts& counts() const;
   // Whether a path is these blocks under these hashes; without hashes: these blocks.
   bool is_path(const HeldPath& path, std::span<const Hash128> hashes, std::span<const BlockId> blocks) const;
-  // All that is held: every reference has its holder. `in_cache` (by block) is set where a block is cached.
+  // All that is held: every reference has its holder. `in_cache` (empty) gets all blocks cached.
   struct Holds {
     std::vector<HeldPath> paths;
     std::vector<RunId> partials;
     std::vector<Pin> pins;
   };
-  Status verify(const Holds& holds, std::vector<bool>& in_cache) const;
+  Status verify(const Holds& holds, BlockSet& in_cache) const;
 
   static constexpr int kCandidatesMax = 8;
 

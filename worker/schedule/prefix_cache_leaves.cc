@@ -178,7 +178,7 @@ Status PrefixCache::Impl::verify_leaves() const {
   return absl::InternalError("the cached blocks without a reference have lost count");
 }
 
-Status PrefixCache::verify(const Holds& holds, std::vector<bool>& in_cache) const {
+Status PrefixCache::verify(const Holds& holds, BlockSet& in_cache) const {
   const RunTree& tree = impl_->tree;
   TROUPE_RETURN_IF_ERROR(tree.verify());
   TROUPE_RETURN_IF_ERROR(impl_->verify_leaves());
@@ -193,7 +193,6 @@ Status PrefixCache::verify(const Holds& holds, std::vector<bool>& in_cache) cons
     if (pin.partial >= 0) ++pins[static_cast<size_t>(pin.partial)];
   }
   int32_t pinned = 0;
-  in_cache.assign(static_cast<size_t>(impl_->pool->total_count()), false);
   for (RunId id = 0; id < tree.id_end(); ++id) {
     const int32_t pins_here = pins[static_cast<size_t>(id)];
     if (tree.run(id).references != references[static_cast<size_t>(id)] + pins_here) {
@@ -204,10 +203,9 @@ Status PrefixCache::verify(const Holds& holds, std::vector<bool>& in_cache) cons
     }
     pinned += pins_here > 0 ? tree.run(id).count() : 0;
     for (const BlockId block : tree.run(id).blocks) {
-      if (in_cache[static_cast<size_t>(block)] || impl_->pool->is_free(block)) {
+      if (!in_cache.insert(block) || impl_->pool->is_free(block)) {
         return absl::InternalError("block " + std::to_string(block) + " is cached twice, or cached and free");
       }
-      in_cache[static_cast<size_t>(block)] = true;
     }
   }
   if (pinned == impl_->pinned_count) return absl::OkStatus();

@@ -7,6 +7,37 @@
 namespace troupe {
 namespace block_pool_test {
 
+TEST(BlockSet, IsWhatWasInsertedAndNotErased) {
+  BlockSet set(130);
+  EXPECT_TRUE(set.insert(63));
+  EXPECT_FALSE(set.insert(63));
+  EXPECT_TRUE(set.insert(64));
+  set.erase(63);
+  EXPECT_FALSE(set.contains(63));
+  EXPECT_TRUE(set.contains(64));
+  EXPECT_FALSE(set.contains(65));
+}
+
+TEST(BlockSet, TakesAllFromOneOnAndNoneBehindItsLast) {
+  for (const int32_t first : {0, 1, 64, 100, 129, 130}) {
+    BlockSet set(130), one_by_one(130);
+    set.insert_from(first);
+    for (BlockId block = first; block < 130; ++block) one_by_one.insert(block);
+    EXPECT_EQ(set, one_by_one) << first;
+  }
+}
+
+TEST(BlockSet, FindsTheFirstBlockThatIsNotInExactlyOneOfTwo) {
+  BlockSet low(130), high(130);
+  for (BlockId block = 0; block < 70; ++block) low.insert(block);
+  high.insert_from(70);
+  EXPECT_EQ(low.not_in_exactly_one(high), -1);
+  high.erase(129);  // in neither
+  EXPECT_EQ(low.not_in_exactly_one(high), 129);
+  high.insert(69);  // in both
+  EXPECT_EQ(low.not_in_exactly_one(high), 69);
+}
+
 TEST(BlockPool, GivesEveryBlockOnceThenMinusOne) {
   BlockPool pool(5);
   std::set<BlockId> seen;

@@ -126,8 +126,9 @@ inline double our_hit_rate(const Trace& trace, size_t capacity, size_t from) {
     cache.insert(path, {.hashes = names, .blocks = held, .root = {7, 7}, .user = user});
     cache.release(path);
   }
-  std::vector<bool> in_cache;
-  EXPECT_TRUE(cache.verify({}, in_cache).ok()) << cache.verify({}, in_cache);
+  BlockSet in_cache(pool.total_count());
+  const Status status = cache.verify({}, in_cache);
+  EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(pool.verify().ok()) << pool.verify();
   return static_cast<double>(hits) / static_cast<double>(asked);
 }

@@ -44,7 +44,7 @@ struct PinnedCache : ::testing::Test {
     return room;
   }
   void expect_whole(std::vector<PrefixCache::Pin> pins) const {
-    std::vector<bool> in_cache;
+    BlockSet in_cache(pool.total_count());
     PrefixCache::Holds holds;
     holds.pins = std::move(pins);
     const Status status = cache.verify(holds, in_cache);

@@ -75,8 +75,9 @@ struct Cache : ::testing::Test {
       holds.paths.push_back(holder->path);
       EXPECT_TRUE(cache.is_path(holder->path, holder->hashes, holder->blocks));
     }
-    std::vector<bool> in_cache;
-    EXPECT_TRUE(cache.verify(holds, in_cache).ok()) << cache.verify(holds, in_cache);
+    BlockSet in_cache(pool.total_count());
+    const Status status = cache.verify(holds, in_cache);
+    EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(pool.verify().ok()) << pool.verify();
   }
   BlockPool pool;
@@ -270,7 +271,7 @@ TEST_F(PrefixCacheTest, VerifySeesAReferenceWithoutAHolder) {
   Holder holder(cache, pool, keys(1, 3));
   holder.compute();
   expect_whole({&holder});
-  std::vector<bool> in_cache;
+  BlockSet in_cache(pool.total_count());
   EXPECT_FALSE(cache.verify({}, in_cache).ok());
 }
 
