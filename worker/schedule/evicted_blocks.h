@@ -62,6 +62,7 @@ class EvictedBlocks {
   // All places, and what is in one (nothing: count 0), for who takes samples.
   size_t size() const { return sets_.size() * kWays; }
   Found at(size_t index, uint64_t now) const;
+  void prefetch_at(size_t index) const { __builtin_prefetch(&sets_[index / kWays].entries[index % kWays]); }
 
  private:
   static constexpr size_t kWays = 5;

@@ -39,7 +39,8 @@ PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
     const BlockRun& r = tree.run(next);
     // A hash stands for all before it, too: where the last is the same, all are.
     const size_t count = std::min(r.hashes.size(), hashes.size());
-    const bool all = r.hashes[count - 1] == hashes[count - 1];
+    const Hash128& last = count == r.hashes.size() ? r.last_hash : r.hashes[count - 1];
+    const bool all = last == hashes[count - 1];
     const size_t common = all ? count : common_count(hashes.first(count), r.hashes);
     match = {match.count + static_cast<int32_t>(common), next, static_cast<int32_t>(common)};
     if (common < r.hashes.size()) break;

@@ -48,21 +48,28 @@ void PrefixCache::Impl::unlist(RunId id) {
 // what is remembered.
 void PrefixCache::Impl::learn() {
   constexpr size_t kSamples = 512;
-  const auto sample = [&](size_t count, auto each) {
+  constexpr size_t kAhead = 8;  // samples whose memory is on its way: they lie far apart
+  const auto sample = [&](size_t count, auto fetch, auto each) {
     const size_t step = (count + kSamples - 1) / kSamples;
-    for (size_t i = step == 0 ? 0 : lesson_count % step; i < count; i += step)
+    for (size_t i = step == 0 ? 0 : lesson_count % step; i < count; i += step) {
+      fetch(std::min(i + kAhead * step, count - 1));
       each(i, static_cast<double>(step));
+    }
   };
-  sample(static_cast<size_t>(tree.id_end()), [&](size_t i, double weight) {
-    const BlockRun& r = tree.run(static_cast<RunId>(i));
-    if (r.is_tail() || r.references > 0) return;
-    value.record_idle(class_of(r.use), ages_of(r), weight);
-  });
-  sample(evicted.size(), [&](size_t i, double weight) {
-    const auto [count, known] = evicted.at(i, now);
-    if (!known) return;
-    value.record_idle(class_of(*known), {now - known->idle_since, static_cast<int32_t>(count)}, weight);
-  });
+  sample(
+      static_cast<size_t>(tree.id_end()), [&](size_t i) { tree.prefetch(static_cast<RunId>(i)); },
+      [&](size_t i, double weight) {
+        const BlockRun& r = tree.run(static_cast<RunId>(i));
+        if (r.is_tail() || r.references > 0) return;
+        value.record_idle(class_of(r.use), ages_of(r), weight);
+      });
+  sample(
+      evicted.size(), [&](size_t i) { evicted.prefetch_at(i); },
+      [&](size_t i, double weight) {
+        const auto [count, known] = evicted.at(i, now);
+        if (!known) return;
+        value.record_idle(class_of(*known), {now - known->idle_since, static_cast<int32_t>(count)}, weight);
+      });
   ++lesson_count;
   value.learn();
 }

@@ -32,7 +32,7 @@ RunId RunTree::find_child(RunId parent, Hash128 hash) const {
   if (parent >= 0 && run(parent).is_leaf()) return -1;
   return by_first_hash_.find(hash, [&](RunId id) {
     const BlockRun& r = run(id);
-    return r.hashes.front() == hash && (r.parent == parent || (r.parent < 0 && parent < 0));
+    return r.first_hash == hash && (r.parent == parent || (r.parent < 0 && parent < 0));
   });
 }
 
@@ -87,7 +87,11 @@ RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
   store_ids(blocks);
   r.has_ids = !blocks.ids.empty();
   if (r.is_tail()) r.tail_id_count = static_cast<int32_t>(blocks.ids.size());
-  if (!r.is_tail()) by_first_hash_.add(r.hashes.front(), id);
+  if (!r.is_tail()) {
+    r.first_hash = r.hashes.front();
+    r.last_hash = r.hashes.back();
+    by_first_hash_.add(r.first_hash, id);
+  }
   RunId& first = first_sibling(r);
   r.next_sibling = first;
   if (first >= 0) run(first).previous_sibling = id;
@@ -100,6 +104,7 @@ void RunTree::append(RunId id, const Blocks& blocks) {
   BlockRun& r = run(id);
   append_to(r.hashes, blocks.hashes);
   append_to(r.blocks, blocks.blocks);
+  r.last_hash = r.hashes.back();
   store_ids(blocks);
   r.has_ids = r.has_ids && !blocks.ids.empty();
   block_count_ += static_cast<int32_t>(blocks.blocks.size());
@@ -109,13 +114,16 @@ RunId RunTree::split(RunId id, int32_t count) {
   const RunId front_id = new_run();
   BlockRun& front = run(front_id);
   BlockRun& back = run(id);
-  by_first_hash_.remove(back.hashes.front(), id);
+  by_first_hash_.remove(back.first_hash, id);
   front.hashes.assign(back.hashes.begin(), back.hashes.begin() + count);
   front.blocks.assign(back.blocks.begin(), back.blocks.begin() + count);
   back.hashes.erase(back.hashes.begin(), back.hashes.begin() + count);
   back.blocks.erase(back.blocks.begin(), back.blocks.begin() + count);
-  by_first_hash_.add(front.hashes.front(), front_id);
-  by_first_hash_.add(back.hashes.front(), id);
+  front.first_hash = back.first_hash;
+  front.last_hash = front.hashes.back();
+  back.first_hash = back.hashes.front();
+  by_first_hash_.add(front.first_hash, front_id);
+  by_first_hash_.add(back.first_hash, id);
   front.references = back.references;
   front.pins = back.pins;
   front.has_ids = back.has_ids;
@@ -144,6 +152,7 @@ void RunTree::cut(RunId id, int32_t count) {
   }
   r.blocks.resize(r.blocks.size() - static_cast<size_t>(count));
   r.hashes.resize(r.blocks.size());
+  r.last_hash = r.hashes.back();
 }
 
 void RunTree::remove(RunId id) {
@@ -158,7 +167,7 @@ void RunTree::remove(RunId id) {
       free_roots_.push_back(-1 - r.parent);
     }
   }
-  if (!r.is_tail()) by_first_hash_.remove(r.hashes.front(), id);
+  if (!r.is_tail()) by_first_hash_.remove(r.first_hash, id);
   r = BlockRun{};
   free_runs_.push_back(id);
 }
@@ -170,6 +179,9 @@ Status RunTree::verify_run(RunId id) const {
   };
   if (!r.is_tail() && r.hashes.size() != r.blocks.size()) return wrong("has not a hash for every block");
   if (!r.is_tail() && find_child(r.parent, r.hashes.front()) != id) return wrong("is not found by its hash");
+  if (!r.is_tail() && (r.first_hash != r.hashes.front() || r.last_hash != r.hashes.back())) {
+    return wrong("knows its first or last hash wrongly");
+  }
   if (r.is_tail() && (!r.is_leaf() || r.count() != 1 || r.tail_id_count <= 0 ||
                       static_cast<size_t>(r.tail_id_count) >= block_size_)) {
     return wrong("is a tail with children, or not one block partly filled");
