@@ -29,9 +29,7 @@ class DecodeClock {
   int64_t context_count() const { return computed_sum_ + count_; }
   // Those whose computed ids end with a block: it has just been filled, and the next step needs another one.
   // By arrival; join() and leave() change the list.
-  const std::vector<ScheduledRequest*>& at_block_end() const {
-    return due_[static_cast<size_t>(step_) % due_.size()];
-  }
+  const std::vector<ScheduledRequest*>& at_block_end() const { return at_block_end_in(0); }
   // The step was computed.
   void advance();
   // Those who have emitted all they may, by arrival; they are still to leave. Appends.
@@ -46,6 +44,10 @@ class DecodeClock {
     }
   };
   std::vector<ScheduledRequest*>& slot(const ScheduledRequest& request);
+  const std::vector<ScheduledRequest*>& at_block_end_in(int64_t steps) const {
+    return due_[static_cast<size_t>(step_ + steps) % due_.size()];
+  }
+  void fetch_ahead() const;
   End end_of(ScheduledRequest& request) const;
 
   int64_t step_ = 0;
