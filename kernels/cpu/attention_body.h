@@ -149,13 +149,10 @@ struct VectorValues {
     const int64_t groups = (rows + kTogetherMax - 1) / kTogetherMax;
     return kAttentionTileKeys * s.width / kLanes * (rows + groups) / 2;
   }
-  // Once the tile's keys have been used.
-  static void prepare(const AttentionTile& t, const AttentionScratch& s, const TileRows& here, Ahead& ahead) {
-    if (s.width != t.head_dim) convert_rows<T>(here.values, s.keys, t, here.count, ahead);
-  }
   static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows& here,
                   int64_t first, Ahead& ahead) {
     if (s.width == t.head_dim) return weigh_values<T>(t, s, records, first, here.values, ahead);
+    convert_rows<T>(here.values, s.keys, t, here.count, ahead);  // the tile's keys have been used
     const char* converted[kAttentionTileKeys];
     for (int64_t j = 0; j < here.count; ++j) {
       converted[j] = reinterpret_cast<const char*>(s.keys + j * s.width);
@@ -186,7 +183,6 @@ inline void attend_chunk(const AttentionTile& t, const AttentionScratch& s, floa
     if (first + kAttentionTileKeys < last_count) find_rows(t, first + kAttentionTileKeys, last_count, next);
     Ahead ahead(next, steps);
     Scores::score(t, s, here, first, ahead);
-    Values::prepare(t, s, here, ahead);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t visible = visible_to(t, row, first);
       if (t.slopes != nullptr) add_distances(t, s, row, first);

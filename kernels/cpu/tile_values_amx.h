@@ -1,137 +1,209 @@
 #pragma once
 
-// Values weighted by attention's softmax with AMX (see tile_scores_amx.h): 16 rows by 32 keys of weights
-// times 32 keys by 16 columns of values in one instruction. The instruction takes bfloat16, of which a weight
-// is the sum of two, high + low, to within 2^-17 of it:
+// Values weighted by attention's softmax with AMX (see tile_scores_amx.h). The instruction sums pairs, here
+// two columns of a key, and takes the values as they lie in memory: 16 keys of 32 columns. A row's weights
+// come twice, in the even elements with zeros between them and in the odd ones: the first make sums of the
+// even columns, the second of the odd. So eight rows fill a register, and nothing is laid out anew but the
+// weights. They are bfloat16, too, of which a weight is the sum of two, high + low, to within 2^-15 of it:
 //
-//   sums += Σ high · v + Σ low · v      each over the tile's keys, 32 at a time
+//   sums += Σ over 16 keys at a time of (Σ high · v + Σ low · v)
 //
-// A row takes the same steps for every tile of which it sees a key, what it does not see with weight 0:
-// neither its neighbours nor where a prompt was cut change a bit of it, as long as its request's values are
-// finite.
+// A row takes the same steps for every tile of which it sees a key, what it does not see with weight 0 and,
+// where that would not do, value 0: neither its neighbours nor where a prompt was cut change a bit of it.
+// (Laying the values of two keys side by side, as pairs, takes half as many products and loses: the stores.)
 //
 // Included by target_avx512.cc, after tile_scores_amx.h, under its target. Of 32 columns a record holds the
-// even ones before the odd, as load_two() has them. Scratch: s.keys holds (C / 32 blocks, 2 halves of the
-// keys, even and odd columns, 16 pairs of keys, 16 columns) pairs.
+// even ones before the odd, as load_two() has them. Scratch: s.keys holds the values of keys that are not 16
+// of one block, or that not all rows see.
 
 namespace troupe::cpu::avx512 {
 
 struct TileValues {
-  static constexpr int64_t kSide = Tiles::kSide;
-  static constexpr int64_t kBlock = Tiles::kDepth;  // columns at a time; keys of a weights' register
-  static constexpr int64_t kHalves = kAttentionTileKeys / kBlock;
-  static constexpr int64_t kRegister = kSide * kSide;  // floats
+  static constexpr int64_t kSide = Tiles::kSide;  // keys of a register
+  static constexpr int64_t kRows = kSide / 2;
+  static constexpr int64_t kBlock = Tiles::kDepth;  // columns of a register
+  static constexpr int64_t kGroups = kAttentionTileKeys / kSide;
 
   static int64_t steps(const AttentionTile& t, const AttentionScratch&) {
-    const int64_t sides = (t.queries * t.group + kSide - 1) / kSide;
-    return t.head_dim / kBlock * (kAttentionTileKeys * kPairSteps + sides * kProductSteps);
+    const int64_t rows = t.queries * t.group;
+    return (rows + kRows - 1) / kRows * kGroups * t.head_dim / kBlock * kProductSteps + rows * kRowSteps;
   }
 
-  // The tile's values, two keys' side by side as the products take them.
-  static void prepare(const AttentionTile& t, const AttentionScratch& s, const TileRows& here, Ahead& ahead) {
-    constexpr __mmask32 kUpper = 0xaaaaaaaa;  // the upper halves of 32 bits
-    for (int64_t j = 0; j < kAttentionTileKeys; j += 2) {
-      const char* first = here.values[j];
-      const char* second = here.values[j + 1];
-      float* out = s.keys + j / kBlock * 2 * kRegister + j % kBlock / 2 * kSide;
-      for (int64_t c = 0; c < t.head_dim; c += kBlock, out += kHalves * 2 * kRegister) {
-        const __m512i a = _mm512_loadu_si512(first + 2 * c);
-        const __m512i b = _mm512_loadu_si512(second + 2 * c);
-        _mm512_storeu_si512(out, _mm512_mask_blend_epi16(kUpper, a, _mm512_slli_epi32(b, 16)));
-        _mm512_storeu_si512(out + kRegister, _mm512_mask_blend_epi16(kUpper, _mm512_srli_epi32(a, 16), b));
-      }
-      ahead.pace(2 * kPairSteps * t.head_dim / kBlock);
-    }
-  }
-
-  static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows&,
+  static void add(const AttentionTile& t, const AttentionScratch& s, float* records, const TileRows& here,
                   int64_t first, Ahead& ahead) {
     const int64_t rows = t.queries * t.group;
-    for (int64_t row = 0; row < rows; row += kSide) {
-      const int64_t end = row + kSide < rows ? row + kSide : rows;
-      if (visible_to(t, end - 1, first) <= 0) continue;
-      Weights weights;
-      for (int64_t i = row; i < end; ++i) split_weights(t, s, i, first, weights);
-      alignas(64) float sums[4][kRegister];  // (16 rows, 16 columns): even and odd by high, then by low
-      for (int64_t c = 0; c < t.head_dim; c += kBlock) {
-        Tiles::order_memory();
-        multiply(weights, s.keys + c / kBlock * kHalves * 2 * kRegister, sums);
-        Tiles::order_memory();
-        for (int64_t i = row; i < end; ++i) {
-          ahead.pace(kProductSteps / (end - row));
-          if (visible_to(t, i, first) <= 0) continue;
-          float* out = records + i * s.record + kRecordHead + c;
-          const int64_t at = (i - row) * kSide;
-          const Vec even = avx512::add(load(sums[0] + at), load(sums[2] + at));
-          const Vec odd = avx512::add(load(sums[1] + at), load(sums[3] + at));
-          store(out, avx512::add(load(out), even));
-          store(out + kLanes, avx512::add(load(out + kLanes), odd));
-        }
+    for (int64_t row = 0; row < rows; row += kRows) {
+      const int64_t end = row + kRows < rows ? row + kRows : rows;
+      const int64_t hidden = visible_to(t, row, first);  // from here on, from some
+      if (are_finite(t, here, hidden < 0 ? 0 : hidden, visible_to(t, end - 1, first))) {
+        add_rows(t, s, records, here, {row, end, first}, ahead);
+      } else {  // weight 0 would not hide them
+        for (int64_t i = row; i < end; ++i) add_rows(t, s, records, here, {i, i + 1, first}, ahead);
       }
     }
   }
 
  private:
-  static constexpr int64_t kPairSteps = 2;  // see Ahead; of a key's 32 columns
-  static constexpr int64_t kProductSteps = 160;
+  static constexpr int64_t kProductSteps = 32;  // see Ahead; of 16 keys' 32 columns
+  static constexpr int64_t kRowSteps = 40;
 
-  // Of up to 16 rows, as bfloat16.
+  struct Rows {
+    int64_t begin;
+    int64_t end;    // at most kRows further on
+    int64_t first;  // key of the tile
+  };
+  // (row twice, key) of 32 bits: row i's weights in the lower halves of i, in the upper ones of kRows + i.
   struct alignas(64) Weights {
-    uint16_t high[kHalves][kSide][kBlock];
-    uint16_t low[kHalves][kSide][kBlock];
+    uint32_t high[kGroups][kSide][kSide];
+    uint32_t low[kGroups][kSide][kSide];
+  };
+  struct Groups {
+    const char* values[kGroups];  // of 16 keys, 2 · C bytes apart
+    int64_t count;
   };
 
-  // Zero where a row sees nothing.
-  static Vec weight(const float* weights, int64_t at, int64_t visible) {
-    return at < visible ? load(weights + at) : broadcast(0.0f);
+  static bool are_finite(const AttentionTile& t, const TileRows& here, int64_t begin, int64_t end) {
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    for (int64_t j = begin; j < end; ++j) {
+      for (int64_t c = 0; c < t.head_dim; c += kBlock) {
+        const __m512i bits = _mm512_and_si512(_mm512_loadu_si512(here.values[j] + 2 * c), exponent);
+        if (_mm512_cmpeq_epi16_mask(bits, exponent) != 0) return false;
+      }
+    }
+    return true;
   }
 
-  static void split_weights(const AttentionTile& t, const AttentionScratch& s, int64_t row, int64_t first,
-                            Weights& out) {
-    const int64_t visible = visible_to(t, row, first);
-    const float* weights = s.scores + row * kAttentionTileKeys;
+  static void add_rows(const AttentionTile& t, const AttentionScratch& s, float* records,
+                       const TileRows& here, const Rows& rows, Ahead& ahead) {
+    const int64_t visible = visible_to(t, rows.end - 1, rows.first);
+    if (visible <= 0) return;
+    Groups groups;
+    find_groups(t, s, here, visible, groups);
+    Weights weights;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      split_weights(s.scores + i * kAttentionTileKeys, visible_to(t, i, rows.first), i - rows.begin, weights);
+    }
+    for (int64_t c = 0; c < t.head_dim;) {
+      const int64_t blocks = (t.head_dim - c) / kBlock;
+      if (blocks >= 4) {
+        add_columns<4>(t, s, records, rows, {weights, groups, c}, ahead);
+        c += 4 * kBlock;
+      } else if (blocks >= 2) {
+        add_columns<2>(t, s, records, rows, {weights, groups, c}, ahead);
+        c += 2 * kBlock;
+      } else {
+        add_columns<1>(t, s, records, rows, {weights, groups, c}, ahead);
+        c += kBlock;
+      }
+    }
+  }
+
+  // The groups of 16 of which a row sees a key; what none of the rows sees is 0.
+  static void find_groups(const AttentionTile& t, const AttentionScratch& s, const TileRows& here,
+                          int64_t visible, Groups& groups) {
+    const int64_t row_bytes = 2 * t.head_dim;
+    groups.count = (visible + kSide - 1) / kSide;
+    for (int64_t g = 0; g < groups.count; ++g) {
+      const int64_t end = (g + 1) * kSide;
+      groups.values[g] = here.values[g * kSide];
+      if (t.block_size % kSide == 0 && end <= visible) continue;
+      char* out = reinterpret_cast<char*>(s.keys) + g * kSide * row_bytes;
+      groups.values[g] = out;
+      for (int64_t j = g * kSide; j < end; ++j, out += row_bytes) {
+        if (j < visible) {
+          __builtin_memcpy(out, here.values[j], static_cast<size_t>(row_bytes));
+        } else {
+          __builtin_memset(out, 0, static_cast<size_t>(row_bytes));
+        }
+      }
+    }
+  }
+
+  static void split_weights(const float* weights, int64_t visible, int64_t row, Weights& out) {
     const __m512i top = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
-#pragma GCC unroll 2
-    for (int64_t half = 0; half < kHalves; ++half) {
-      const Vec a = weight(weights, half * kBlock, visible);
-      const Vec b = weight(weights, half * kBlock + kLanes, visible);
-      const Vec high_a{_mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a.r), top))};
-      const Vec high_b{_mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(b.r), top))};
-      const __m512bh high = _mm512_cvtne2ps_pbh(high_b.r, high_a.r);
-      const __m512bh low = _mm512_cvtne2ps_pbh(sub(b, high_b).r, sub(a, high_a).r);
-      _mm512_store_si512(out.high[half][row % kSide], (__m512i)high);
-      _mm512_store_si512(out.low[half][row % kSide], (__m512i)low);
+    const __m512i half = _mm512_set1_epi32(0x8000);
+#pragma GCC unroll 4
+    for (int64_t g = 0; g < kGroups; ++g) {
+      const Vec weight = g * kSide < visible ? load(weights + g * kSide) : broadcast(0.0f);
+      const __m512i high = _mm512_and_si512(_mm512_castps_si512(weight.r), top);
+      const __m512i rest = _mm512_castps_si512(sub(weight, {_mm512_castsi512_ps(high)}).r);
+      const __m512i low = _mm512_add_epi32(rest, half);
+      _mm512_store_si512(out.high[g][row], _mm512_srli_epi32(high, 16));
+      _mm512_store_si512(out.high[g][kRows + row], high);
+      _mm512_store_si512(out.low[g][row], _mm512_srli_epi32(low, 16));
+      _mm512_store_si512(out.low[g][kRows + row], _mm512_and_si512(low, top));
     }
   }
 
-  // 32 columns of 16 rows.
-  static void multiply(const Weights& weights, const float* values, float (*sums)[kRegister]) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t half = 0; half < kHalves; ++half, values += 2 * kRegister) {
-      _tile_loadd(4, weights.high[half], 64);
-      _tile_loadd(5, weights.low[half], 64);
-      _tile_loadd(6, values, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_loadd(7, values + kRegister, 64);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(3, 5, 7);
+  struct Product {
+    const Weights& weights;
+    const Groups& groups;
+    int64_t column;
+  };
+
+  // kBlocks blocks of columns.
+  template <int kBlocks>
+  static void add_columns(const AttentionTile& t, const AttentionScratch& s, float* records, const Rows& rows,
+                          const Product& product, Ahead& ahead) {
+    alignas(64) float sums[kBlocks][2 * kRows][kSide];  // even columns of the rows, then odd
+    Tiles::order_memory();
+    multiply<kBlocks>(t, product, &sums[0][0][0], ahead);
+    Tiles::order_memory();
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      if (visible_to(t, i, rows.first) <= 0) continue;
+      float* out = records + i * s.record + kRecordHead + product.column;
+#pragma GCC unroll 4
+      for (int b = 0; b < kBlocks; ++b, out += kBlock) {
+        store(out, avx512::add(load(out), load(sums[b][i - rows.begin])));
+        store(out + kLanes, avx512::add(load(out + kLanes), load(sums[b][kRows + i - rows.begin])));
+      }
     }
-    _tile_stored(0, sums[0], 64);
-    _tile_stored(1, sums[1], 64);
-    _tile_stored(2, sums[2], 64);
-    _tile_stored(3, sums[3], 64);
+  }
+
+  template <int kBlocks>
+  static void multiply(const AttentionTile& t, const Product& product, float* sums, Ahead& ahead) {
+    static_assert(kBlocks == 1 || kBlocks == 2 || kBlocks == 4);
+    const int64_t stride = 2 * t.head_dim;
+    _tile_zero(0);
+    if constexpr (kBlocks >= 2) _tile_zero(1);
+    if constexpr (kBlocks == 4) _tile_zero(2);
+    if constexpr (kBlocks == 4) _tile_zero(3);
+    for (int64_t g = 0; g < product.groups.count; ++g) {
+      const char* values = product.groups.values[g] + 2 * product.column;
+      _tile_loadd(4, product.weights.high[g], 64);
+      _tile_loadd(5, product.weights.low[g], 64);
+      _tile_loadd(6, values, stride);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(0, 5, 6);
+      if constexpr (kBlocks >= 2) {
+        _tile_loadd(7, values + 64, stride);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(1, 5, 7);
+      }
+      if constexpr (kBlocks == 4) {
+        ahead.pace(2 * kProductSteps);
+        _tile_loadd(6, values + 128, stride);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_loadd(7, values + 192, stride);
+        _tile_dpbf16ps(3, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      ahead.pace((kBlocks == 1 ? 1 : 2) * kProductSteps);
+    }
+    constexpr int64_t kRegister = kSide * kSide;
+    _tile_stored(0, sums, 64);
+    if constexpr (kBlocks >= 2) _tile_stored(1, sums + kRegister, 64);
+    if constexpr (kBlocks == 4) _tile_stored(2, sums + 2 * kRegister, 64);
+    if constexpr (kBlocks == 4) _tile_stored(3, sums + 3 * kRegister, 64);
   }
 };
 
 inline void attention_tiles(const AttentionTile& t) {
   if (t.dtype != DType::kBFloat16 || t.head_dim % TileScores::kBlock != 0) return attention_pairs(t);
   Tiles::configure();
-  // Laying values side by side costs what it costs, however few heads share them. How many do is the model's,
-  // so that it does not depend on the batch.
+  // Products of 16 rows cost what they cost, however few heads share them. How many do is the model's, so
+  // that it does not depend on the batch.
   constexpr int64_t kTileValuesGroup = 4;
   if (t.group >= kTileValuesGroup) {
     attention_as<BFloat16, TileScores, TileValues>(t);

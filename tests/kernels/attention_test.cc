@@ -387,6 +387,31 @@ TEST_P(AttentionOf, EightThousandKeysStayExact) {
   EXPECT_EQ(difference_from_truth(g, sequence, whole, {keys - 1}), std::nullopt);
 }
 
+// A token whose values are infinite or no numbers changes nothing before it, in the same tile of keys either.
+TEST_P(AttentionOf, ValuesThatAreNotFiniteStayWithThoseWhoSeeThem) {
+  for (const Geometry& g :
+       {Geometry{14, 2, 64, 16, 1}, Geometry{4, 4, 64, 16, 1}, Geometry{4, 1, 32, 5, 1}}) {
+    const int64_t keys = kSanitized ? 40 : 100;
+    Sequence sequence = make_sequence(g, dtype_, keys, 71);
+    Memory memory(g, dtype_, 2 * keys);
+    memory.bind(*backend_);
+    const OwnedTensor before = attend(*backend_, g, {{&sequence, memory.place(sequence, 0), 0, keys}}, 0);
+    for (int64_t broken : {int64_t{1}, int64_t{18}, keys - 3}) {
+      Sequence other = sequence;
+      const int64_t at = broken * g.kv_heads * g.head_dim;
+      set_element(other.values.view(), at + 3, INFINITY);
+      set_element(other.values.view(), at + 8, std::nanf(""));
+      const OwnedTensor after = attend(*backend_, g, {{&other, memory.place(other, 0), 0, keys}}, 0);
+      EXPECT_TRUE(same_bits(after.rows(0, broken), before.rows(0, broken))) << "broken: " << broken;
+      for (int64_t query : {broken, keys - 1}) {
+        EXPECT_FALSE(std::isfinite(after.at(query * g.heads * g.head_dim + 3)))
+            << query << " sees " << broken;
+        EXPECT_TRUE(std::isnan(after.at(query * g.heads * g.head_dim + 8))) << query << " sees " << broken;
+      }
+    }
+  }
+}
+
 TEST_P(AttentionOf, HugeScoresDoNotOverflow) {
   const Geometry g{1, 1, 64, 16, 1};
   Sequence sequence = make_sequence(g, dtype_, 100, 59);
