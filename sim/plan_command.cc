@@ -37,7 +37,7 @@ std::vector<Row> rows_of(const ModelShape& model, const std::vector<std::string>
                                     [&](const std::string& a) { return a == "all" || a == gpu.name; });
     if (!wanted) continue;
     if (price_per_hour > 0) gpu.price_per_hour = price_per_hour;
-    rows.push_back({gpu, size_node(model, gpu, load)});
+    rows.push_back({gpu, cheapest_node(model, gpu, load)});
   }
   return rows;
 }
@@ -45,11 +45,9 @@ std::vector<Row> rows_of(const ModelShape& model, const std::vector<std::string>
 // The cheapest for the load, or for a token where no load was asked; null where none can.
 const Row* best_of(const std::vector<Row>& rows) {
   const Row* best = nullptr;
-  const auto price = [](const Row& row) {
-    return row.sizing.nodes > 0 ? row.sizing.fleet_price_per_hour : row.sizing.price_per_million;
-  };
   for (const Row& row : rows) {
-    if (row.sizing.requests_per_s > 0 && (best == nullptr || price(row) < price(*best))) best = &row;
+    if (row.sizing.requests_per_s > 0 && (best == nullptr || price_of(row.sizing) < price_of(best->sizing)))
+      best = &row;
   }
   return best;
 }
@@ -68,9 +66,10 @@ std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const
     if (s.fits && s.requests_per_s <= 0) {
       absl::StrAppend(
           &out,
-          absl::StrFormat("%-9s %4d %9.0f %8.0f %10.0f %9.1f %8.0f too slow for a token within %.4g ms\n",
-                          to_absl(row.gpu.name), s.gpus, s.kv_tokens, s.sessions, s.prefill_tokens_per_s,
-                          s.prefill_ms, s.stream_tokens_per_s, load.tpot_ms));
+          absl::StrFormat(
+              "%-9s %4d %9.0f %8.0f %10.0f %9.1f %8.0f too slow for a token within %.4g ms, even on %d\n",
+              to_absl(row.gpu.name), s.gpus, s.kv_tokens, s.sessions, s.prefill_tokens_per_s, s.prefill_ms,
+              s.stream_tokens_per_s, load.tpot_ms, s.gpus));
       continue;
     }
     if (!s.fits) {
@@ -88,9 +87,14 @@ std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const
   const Row* best = best_of(rows);
   absl::StrAppend(
       &out, "\nbest: ", best != nullptr ? to_absl(best->gpu.name) : "none keeps the limit",
-      best == nullptr ? ""
-      : load.rate > 0 ? absl::StrFormat(", %d nodes for %.4g requests/s", best->sizing.nodes, load.rate)
-                      : std::string(", the cheapest a token"),
+      best == nullptr ? std::string()
+      : load.rate > 0 ? absl::StrFormat(", %d nodes of %d for %.4g requests/s", best->sizing.nodes,
+                                        best->sizing.gpus, load.rate)
+                      : absl::StrFormat(", %d a node, the cheapest a token", best->sizing.gpus),
+      absl::StrFormat(
+          "\nn: GPUs a node, of 1, 2, 4, 8 the cheapest that keeps the limit. $/Mtoken: of answered tokens, "
+          "at %.4g %% of req/s as nodes are planned (--headroom).",
+          load.headroom * 100),
       "\nEstimates from data sheets, prices are assumptions (--price-per-hour); the share cached is what "
       "routing decides: see replay.\n");
   return out;

@@ -181,17 +181,13 @@ const std::vector<Gpu>& known_gpus() {
   return kGpus;
 }
 
-Sizing size_node(const ModelShape& model, const Gpu& gpu, const Load& load) {
+Sizing size_node(const ModelShape& model, const Gpu& gpu, int gpus, const Load& load) {
   const double request_tokens = load.prompt_tokens + load.output_tokens;
   const double context = load.prompt_tokens + load.output_tokens / 2;
+  const Machine machine = machine_of(model, gpu, gpus);
   Sizing s;
-  Machine machine{};
-  for (const int gpus : {1, 2, 4, 8}) {
-    machine = machine_of(model, gpu, gpus);
-    s.gpus = gpus;
-    s.fits = machine.kv_bytes >= request_tokens * model.kv_bytes_per_token();
-    if (s.fits) break;
-  }
+  s.gpus = gpus;
+  s.fits = machine.kv_bytes >= request_tokens * model.kv_bytes_per_token();
   if (!s.fits) return s;
   s.kv_tokens = machine.kv_bytes / model.kv_bytes_per_token();
   s.sessions = std::floor(s.kv_tokens / request_tokens);
@@ -214,12 +210,26 @@ Sizing size_node(const ModelShape& model, const Gpu& gpu, const Load& load) {
       most_streams(room, [&](double b) { return step(b) <= limit * (1 - rate(b) * prefill); });
   if (mixed > 0) s.requests_per_s = rate(static_cast<double>(mixed));
   if (s.requests_per_s > 0) {
-    s.price_per_million = s.price_per_hour / (s.requests_per_s * load.output_tokens * 3600) * 1e6;
-    if (load.rate > 0)
-      s.nodes = static_cast<int64_t>(std::ceil(load.rate / (s.requests_per_s * load.headroom)));
+    const double planned = s.requests_per_s * load.headroom;
+    s.price_per_million = s.price_per_hour / (planned * load.output_tokens * 3600) * 1e6;
+    if (load.rate > 0) s.nodes = static_cast<int64_t>(std::ceil(load.rate / planned));
     s.fleet_price_per_hour = static_cast<double>(s.nodes) * s.price_per_hour;
   }
   return s;
+}
+
+double price_of(const Sizing& s) {
+  return s.nodes > 0 ? s.fleet_price_per_hour : s.price_per_million;
+}
+
+Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load) {
+  Sizing best;
+  for (const int gpus : {1, 2, 4, 8}) {
+    const Sizing s = size_node(model, gpu, gpus, load);
+    const bool cheaper = s.requests_per_s > 0 && price_of(s) < price_of(best);
+    if (best.requests_per_s > 0 ? cheaper : s.fits) best = s;
+  }
+  return best;
 }
 
 }  // namespace troupe::sim

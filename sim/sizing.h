@@ -46,9 +46,9 @@ struct Load {
   double headroom = 0.75;  // share of the highest rate to plan with
 };
 
-// Of a node: as few of 1, 2, 4, 8 GPUs as hold the weights and one request.
+// Of a node of so many GPUs.
 struct Sizing {
-  bool fits = false;
+  bool fits = false;  // the weights and one request
   int gpus = 0;
   double kv_tokens = 0;
   double sessions = 0;              // of prompt and answer's length, held at once
@@ -59,10 +59,15 @@ struct Sizing {
   double decode_tokens_per_s = 0;   // of these together
   double requests_per_s = 0;        // prompts and answers mixed, inside the limit
   double price_per_hour = 0;
-  double price_per_million = 0;  // tokens answered, at that rate
+  double price_per_million = 0;  // answered tokens (prompts cost nothing extra), at that rate with headroom
   int64_t nodes = 0;             // for the load, with headroom; 0: no load asked
   double fleet_price_per_hour = 0;
 };
-Sizing size_node(const ModelShape& model, const Gpu& gpu, const Load& load);
+Sizing size_node(const ModelShape& model, const Gpu& gpu, int gpus, const Load& load);
+// What to compare by where requests_per_s > 0: of the fleet for the load, or of a token where none was asked.
+double price_of(const Sizing& sizing);
+// Of 1, 2, 4, 8 GPUs: the cheapest that keeps the limit, the fewer of two alike. Where none keeps it: the
+// most that fit.
+Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load);
 
 }  // namespace troupe::sim

@@ -39,7 +39,7 @@ TEST(Sizing, AgreesWithTheNodeProfiles) {
     load.prompt_tokens = 1000;
     load.hit = 0;
     load.output_tokens = 2;
-    const Sizing s = size_node(model, gpu("H200"), load);
+    const Sizing s = size_node(model, gpu("H200"), 1, load);
     EXPECT_NEAR(s.kv_tokens / static_cast<double>(profile->kv_cache_tokens), 1, 0.02) << name;
     const double alone_us = costs.overhead_us + costs.weights_us + 1001 * costs.decode_context_ns / 1e3;
     EXPECT_NEAR(1e6 / s.stream_tokens_per_s / alone_us, 1, 0.02) << name;
@@ -51,28 +51,72 @@ TEST(Sizing, AgreesWithTheNodeProfiles) {
 TEST(Sizing, MoreHitsAndLooserLimitsCarryMore) {
   const ModelShape model = *load_model_shape("llama-3.1-8b");
   Load load;
-  const double usual = size_node(model, gpu("A100-80"), load).requests_per_s;
+  const double usual = size_node(model, gpu("A100-80"), 1, load).requests_per_s;
   load.hit = 0.2;
-  EXPECT_LT(size_node(model, gpu("A100-80"), load).requests_per_s, usual * 0.7);
+  EXPECT_LT(size_node(model, gpu("A100-80"), 1, load).requests_per_s, usual * 0.7);
   load.hit = 0.85;
   load.tpot_ms = 12;
-  EXPECT_LT(size_node(model, gpu("A100-80"), load).requests_per_s, usual);
+  EXPECT_LT(size_node(model, gpu("A100-80"), 1, load).requests_per_s, usual);
   load.tpot_ms = 1;
-  EXPECT_EQ(size_node(model, gpu("A100-80"), load).requests_per_s, 0) << "reading the weights takes longer";
+  EXPECT_EQ(size_node(model, gpu("A100-80"), 1, load).requests_per_s, 0)
+      << "reading the weights takes longer";
+}
+
+TEST(Sizing, TakesTheNumberOfGpusThatIsCheapest) {
+  const ModelShape model = *load_model_shape("llama-3.1-8b");
+  for (const double rate : {0.0, 200.0}) {
+    Load load;
+    load.rate = rate;
+    for (const Gpu& each : known_gpus()) {
+      const Sizing cheapest = cheapest_node(model, each, load);
+      ASSERT_GT(cheapest.requests_per_s, 0) << each.name;
+      for (const int gpus : {1, 2, 4, 8}) {
+        const Sizing s = size_node(model, each, gpus, load);
+        if (s.requests_per_s > 0) {
+          EXPECT_LE(price_of(cheapest), price_of(s)) << each.name << " " << gpus;
+        }
+      }
+    }
+    // One alone is slow, or too slow, for a token within 30 ms: reading the weights takes most of that.
+    const Sizing alone = size_node(model, gpu("L40S"), 1, load),
+                 l40s = cheapest_node(model, gpu("L40S"), load);
+    EXPECT_GT(l40s.gpus, 1);
+    EXPECT_LT(price_of(l40s), price_of(alone) / 2);
+    EXPECT_TRUE(size_node(model, gpu("A10"), 1, load).fits);
+    EXPECT_EQ(size_node(model, gpu("A10"), 1, load).requests_per_s, 0);
+    EXPECT_GT(cheapest_node(model, gpu("A10"), load).gpus, 1);
+    EXPECT_EQ(cheapest_node(model, gpu("H100"), load).gpus, 1);
+  }
+  Load few;
+  few.rate = 1;
+  EXPECT_EQ(cheapest_node(model, gpu("L40S"), few).gpus, 1) << "one is enough for so little";
+}
+
+TEST(Sizing, SaysOfTheMostGpusWhatNoneCanKeep) {
+  Load load;
+  load.tpot_ms = 0.5;
+  const Sizing slow = cheapest_node(*load_model_shape("llama-3.1-8b"), gpu("A10"), load);
+  EXPECT_TRUE(slow.fits);
+  EXPECT_EQ(slow.requests_per_s, 0);
+  EXPECT_EQ(slow.gpus, 8);
+  load.prompt_tokens = 1e7;
+  EXPECT_FALSE(cheapest_node(*load_model_shape("llama-3.1-70b"), gpu("A10"), load).fits);
 }
 
 TEST(Sizing, TakesAsManyGpusAndNodesAsItNeeds) {
   Load load;
   load.rate = 100;
   const ModelShape large = *load_model_shape("llama-3.1-70b");
-  EXPECT_EQ(size_node(large, gpu("H200"), load).gpus, 2);
-  EXPECT_EQ(size_node(large, gpu("L40S"), load).gpus, 4);
-  EXPECT_EQ(size_node(large, gpu("4090"), load).gpus, 8);
-  const Sizing s = size_node(*load_model_shape("llama-3.1-8b"), gpu("H100"), load);
+  EXPECT_FALSE(size_node(large, gpu("H200"), 1, load).fits);
+  EXPECT_TRUE(size_node(large, gpu("H200"), 2, load).fits);
+  EXPECT_FALSE(size_node(large, gpu("4090"), 4, load).fits);
+  EXPECT_TRUE(size_node(large, gpu("4090"), 8, load).fits);
+  const Sizing s = cheapest_node(*load_model_shape("llama-3.1-8b"), gpu("H100"), load);
   EXPECT_GE(static_cast<double>(s.nodes) * s.requests_per_s * load.headroom, load.rate);
   EXPECT_LT(static_cast<double>(s.nodes - 1) * s.requests_per_s * load.headroom, load.rate);
-  load.prompt_tokens = 1e7;
-  EXPECT_FALSE(size_node(large, gpu("A10"), load).fits);
+  // A token costs what a node costs that answers at the planned rate.
+  const double tokens_per_hour = s.requests_per_s * load.headroom * load.output_tokens * 3600;
+  EXPECT_NEAR(s.price_per_million, s.price_per_hour / tokens_per_hour * 1e6, 1e-9);
 }
 
 std::string config_error(const std::string& text) {
