@@ -103,8 +103,8 @@ def test_capacity_of_a_trace_counts_the_same_requests_at_every_load(tmp_path):
 
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
-    by_name = {row["gpu"]: row for row in plan["gpus"]}
-    assert by_name["H200"]["kv_tokens"] > by_name["H100"]["kv_tokens"] > by_name["A10"]["kv_tokens"]
+    of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}
+    assert of_one["H200"] > of_one["H100"] > of_one["A10"]
     able = [row for row in plan["gpus"] if row["nodes"]]
     assert plan["best"] == min(able, key=lambda row: row["fleet_price_per_hour"])["gpu"]
     assert [row["gpu"] for row in json.loads(sim("plan", "--model", "llama-3.1-8b", "--gpu", "A10,4090", "--json").stdout)["gpus"]] \
