@@ -10,6 +10,7 @@
 #include "sim/commands.h"
 #include "sim/json_writer.h"
 #include "sim/sizing.h"
+#include "sim/sizing_profile.h"
 
 namespace troupe::sim {
 
@@ -143,6 +144,14 @@ std::string json_of(const ModelShape& model, const std::vector<Row>& rows, const
   return out + '\n';
 }
 
+Status write_profile(const std::string& path, const ModelShape& model, const Row* best) {
+  if (!path.ends_with(".yaml"))
+    return invalid_argument(absl::StrCat("--write-profile '", path, "': must end in .yaml, as replay asks"));
+  if (best == nullptr)
+    return invalid_argument("--write-profile: there is no node to write, for none keeps the limit");
+  return write_file(path, profile_yaml(model, best->gpu, best->sizing.gpus));
+}
+
 }  // namespace
 
 int plan_command(int argc, const char* const* argv) {
@@ -151,6 +160,7 @@ int plan_command(int argc, const char* const* argv) {
   Load load;
   double price_per_hour = 0;
   bool json = false;
+  std::string profile;
   SettingsSchema schema(kProgram, "which GPU, and how many, for a model and a load?");
   schema.add(
       "model", &model_name,
@@ -165,12 +175,18 @@ int plan_command(int argc, const char* const* argv) {
   schema.add("headroom", &load.headroom, "share of a node's highest rate to plan with").range(0.05, 1);
   schema.add("price_per_hour", &price_per_hour, "of one GPU, USD; 0: the assumed one of each").range(0, 1e6);
   schema.add("json", &json, "print JSON instead of a table");
+  schema.add("write_profile", &profile,
+             "write the best as a node to simulate: FILE.yaml, which replay --profile reads");
   if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
   if (model_name.empty())
     return fail(kProgram, invalid_argument("--model is missing: a directory with a config.json, or a name"));
   const auto model = load_model_shape(model_name);
   if (!model.ok()) return fail(kProgram, model.status());
   const std::vector<Row> rows = rows_of(*model, gpus, load, price_per_hour);
+  if (!profile.empty()) {
+    const Status written = write_profile(profile, *model, best_of(rows));
+    if (!written.ok()) return fail(kProgram, written);
+  }
   std::fputs((json ? json_of(*model, rows, load) : text_of(*model, rows, load)).c_str(), stdout);
   return kExitOk;
 }

@@ -23,26 +23,20 @@ namespace troupe::sim {
 
 namespace {
 
-constexpr double kGiB = 1 << 30;
-constexpr double kBytes = 2;              // bfloat16
-constexpr double kBandwidthShare = 0.76;  // a plain copy reaches 90 % of the sheet, kernels 85 % of that
-constexpr double kFlopsShare = 0.48;      // large products reach 80 % of the sheet, prefill 60 % of that
-constexpr double kGroupShare = 0.85;      // of n GPUs together: exchange between them
-constexpr double kMemoryShare = 0.92;     // gpu_memory_utilization
-constexpr double kActivationBytes = 2 * kGiB;
-constexpr double kOverheadSeconds = 300e-6;  // launches, scheduling, sampling
-constexpr int64_t kStreamsMax = 256;
+using namespace roofline;
 
-// Sources: the models' config.json as published.
+constexpr double kGiB = 1 << 30;
+constexpr double kBytes = 2;  // bfloat16
+// Sources: the config.json of the models as published, of Qwen2.5 the instructed ones'.
 const std::vector<ModelShape>& shapes() {
   static const std::vector<ModelShape> kShapes{
-      {"llama-3.1-8b", 128'256, 4096, 14'336, 32, 32, 8, 128, false},
-      {"llama-3.1-70b", 128'256, 8192, 28'672, 80, 64, 8, 128, false},
-      {"llama-2-7b", 32'000, 4096, 11'008, 32, 32, 32, 128, false},
-      {"llama-2-13b", 32'000, 5120, 13'824, 40, 40, 40, 128, false},
-      {"qwen2.5-7b", 152'064, 3584, 18'944, 28, 28, 4, 128, false},
-      {"qwen2.5-14b", 152'064, 5120, 13'824, 48, 40, 8, 128, false},
-      {"qwen2.5-32b", 152'064, 5120, 27'648, 64, 40, 8, 128, false},
+      {"llama-3.1-8b", 128'256, 4096, 14'336, 32, 32, 8, 128, 131'072, false},
+      {"llama-3.1-70b", 128'256, 8192, 28'672, 80, 64, 8, 128, 131'072, false},
+      {"llama-2-7b", 32'000, 4096, 11'008, 32, 32, 32, 128, 4'096, false},
+      {"llama-2-13b", 32'000, 5120, 13'824, 40, 40, 40, 128, 4'096, false},
+      {"qwen2.5-7b", 152'064, 3584, 18'944, 28, 28, 4, 128, 32'768, false},
+      {"qwen2.5-14b", 152'064, 5120, 13'824, 48, 40, 8, 128, 32'768, false},
+      {"qwen2.5-32b", 152'064, 5120, 27'648, 64, 40, 8, 128, 32'768, false},
   };
   return kShapes;
 }
@@ -77,6 +71,9 @@ StatusOr<ModelShape> parse_shape(const bj::value& json) {
   TROUPE_ASSIGN_OR_RETURN(m.kv_heads, dimension(config, "num_key_value_heads", m.heads));
   TROUPE_ASSIGN_OR_RETURN(m.head_dim,
                           dimension(config, "head_dim", std::max<int64_t>(1, m.hidden / m.heads)));
+  if (const bj::value* limit = config.if_contains("max_position_embeddings"); limit != nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(m.context, dimension(config, "max_position_embeddings", 0));
+  }
   if (m.kv_heads > m.heads)
     return invalid_argument("config.json: key 'num_key_value_heads': must be at most num_attention_heads");
   const bj::value* tied = config.if_contains("tie_word_embeddings");
@@ -94,13 +91,21 @@ Machine machine_of(const ModelShape& model, const Gpu& gpu, int gpus) {
   const double together = gpus * (gpus > 1 ? kGroupShare : 1);
   return {gpu.bandwidth_tbps * 1e12 * kBandwidthShare * together,
           gpu.bf16_tflops * 1e12 * kFlopsShare * together,
-          gpus * (gpu.memory_gib * kGiB * kMemoryShare - kActivationBytes) - model.weight_bytes()};
+          gpus * (gpu.memory_gib * kGiB * kMemoryShare - kActivationGib * kGiB) - model.weight_bytes()};
+}
+
+// Of the weights in a step: the input embedding is looked up, not read whole; the output product is.
+double weight_bytes_read(const ModelShape& model) {
+  return (model.layer_parameters() + static_cast<double>(model.vocab * model.hidden)) * kBytes;
+}
+
+// FLOP of attention for a pair of a token and one before it.
+double pair_flops(const ModelShape& model) {
+  return 4 * static_cast<double>(model.layers * model.heads * model.head_dim);
 }
 
 double step_seconds(const ModelShape& model, const Machine& machine, double streams, double context) {
-  // The input embedding is looked up, not read whole; the output product is.
-  const double read = (model.layer_parameters() + static_cast<double>(model.vocab * model.hidden)) * kBytes +
-                      streams * context * model.kv_bytes_per_token();
+  const double read = weight_bytes_read(model) + streams * context * model.kv_bytes_per_token();
   const double products = streams * 2 * model.layer_parameters();
   return std::max(read / machine.bandwidth, products / machine.flops) + kOverheadSeconds;
 }
@@ -108,8 +113,7 @@ double step_seconds(const ModelShape& model, const Machine& machine, double stre
 // `tokens` computed behind `cached` others.
 double prefill_seconds(const ModelShape& model, const Machine& machine, double tokens, double cached) {
   const double pairs = tokens * (cached + tokens / 2);
-  const double attention = 4 * static_cast<double>(model.layers * model.heads * model.head_dim) * pairs;
-  return (tokens * 2 * model.layer_parameters() + attention) / machine.flops;
+  return (tokens * 2 * model.layer_parameters() + pair_flops(model) * pairs) / machine.flops;
 }
 
 // The largest number of streams for which `inside` holds; it holds for fewer where it holds for more.
@@ -230,6 +234,25 @@ Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load) 
     if (best.requests_per_s > 0 ? cheaper : s.fits) best = s;
   }
   return best;
+}
+
+NodeProfile derived_profile(const ModelShape& model, const Gpu& gpu, int gpus) {
+  const Machine machine = machine_of(model, gpu, gpus);
+  const double product_us = 2 * model.layer_parameters() / machine.flops * 1e6;
+  NodeProfile p;
+  p.kv_cache_tokens = static_cast<int64_t>(machine.kv_bytes / model.kv_bytes_per_token());
+  p.block_size = 16;
+  p.max_num_seqs = kStreamsMax;
+  p.max_num_batched_tokens = 2048;
+  p.max_model_len = model.context > 0 ? std::min(model.context, p.kv_cache_tokens) : p.kv_cache_tokens;
+  p.costs.overlaps = true;
+  p.costs.overhead_us = kOverheadSeconds * 1e6;
+  p.costs.weights_us = weight_bytes_read(model) / machine.bandwidth * 1e6;
+  p.costs.decode_token_us = product_us;
+  p.costs.decode_context_ns = model.kv_bytes_per_token() / machine.bandwidth * 1e9;
+  p.costs.prefill_token_us = product_us;
+  p.costs.prefill_pair_ns = pair_flops(model) / machine.flops * 1e9;
+  return p;
 }
 
 }  // namespace troupe::sim

@@ -10,13 +10,27 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "worker/schedule/node_profile.h"
 
 namespace troupe::sim {
+
+// What good engines make of a data sheet.
+namespace roofline {
+inline constexpr double kBandwidthShare =
+    0.76;                                     // a plain copy reaches 90 % of the sheet, kernels 85 % of that
+inline constexpr double kFlopsShare = 0.48;   // large products reach 80 % of the sheet, prefill 60 % of that
+inline constexpr double kGroupShare = 0.85;   // of n GPUs together: exchange between them
+inline constexpr double kMemoryShare = 0.92;  // gpu_memory_utilization
+inline constexpr double kActivationGib = 2;
+inline constexpr double kOverheadSeconds = 300e-6;  // launches, scheduling, sampling
+inline constexpr int64_t kStreamsMax = 256;
+}  // namespace roofline
 
 // Of a dense decoder with gated MLP; bfloat16 weights and KV.
 struct ModelShape {
   std::string name;
   int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t context = 0;           // tokens of prompt and answer; 0: the model names no limit
   bool tied_embeddings = false;  // the output product is the embedding table
 
   double layer_parameters() const;  // of all layers
@@ -69,5 +83,8 @@ double price_of(const Sizing& sizing);
 // Of 1, 2, 4, 8 GPUs: the cheapest that keeps the limit, the fewer of two alike. Where none keeps it: the
 // most that fit.
 Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load);
+
+// The same machine for the simulator: what size_node reckons with, as a node that replay --profile takes.
+NodeProfile derived_profile(const ModelShape& model, const Gpu& gpu, int gpus);
 
 }  // namespace troupe::sim

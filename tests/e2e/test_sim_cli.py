@@ -112,6 +112,17 @@ def test_plan_compares_gpus():
     assert "best: " in sim("plan", "--model", "qwen2.5-7b").stdout
 
 
+def test_plan_writes_a_node_that_replay_takes(tmp_path):
+    node = tmp_path / "l40s.yaml"
+    plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--gpu", "L40S", "--json", "--write-profile", node).stdout)
+    report = json.loads(sim("replay", *SMALL, "--profile", node, "--report", "-").stdout)
+    assert report["profile"] == "l40s" and report["requests"] > 0
+    held = next(int(line.split()[1]) for line in node.read_text().splitlines() if line.startswith("kv_cache_tokens:"))
+    assert held == pytest.approx(plan["gpus"][0]["kv_tokens"], rel=1e-5)
+    assert "none keeps the limit" in sim("plan", "--model", "llama-3.1-8b", "--tpot-ms", 0.2, "--write-profile", node, code=2).stderr
+    assert "must end in .yaml" in sim("plan", "--model", "llama-3.1-8b", "--write-profile", tmp_path / "node", code=2).stderr
+
+
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_drive_asks_a_live_fleet_the_same(start, tmp_path, api):
     fleet = start(workers=3, worker_class=SimWorker, worker_flags=("--sim-speed", 10))

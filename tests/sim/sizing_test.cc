@@ -7,6 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sim/sizing_profile.h"
 #include "worker/schedule/node_profile.h"
 
 namespace troupe::sim {
@@ -45,6 +49,82 @@ TEST(Sizing, AgreesWithTheNodeProfiles) {
     EXPECT_NEAR(1e6 / s.stream_tokens_per_s / alone_us, 1, 0.02) << name;
     const double prefill_us = 1000 * costs.prefill_token_us + 500 * 1000 * costs.prefill_pair_ns / 1e3;
     EXPECT_NEAR(1e6 * 1000 / s.prefill_tokens_per_s / prefill_us, 1, 0.03) << name;
+  }
+}
+
+// Every figure of a node; the name is not one.
+std::vector<std::pair<const char*, double>> figures(const NodeProfile& p) {
+  return {{"kv_cache_tokens", p.kv_cache_tokens},
+          {"block_size", p.block_size},
+          {"max_num_seqs", p.max_num_seqs},
+          {"max_num_batched_tokens", p.max_num_batched_tokens},
+          {"max_model_len", p.max_model_len},
+          {"overlaps", p.costs.overlaps},
+          {"overhead_us", p.costs.overhead_us},
+          {"weights_us", p.costs.weights_us},
+          {"decode_token_us", p.costs.decode_token_us},
+          {"decode_context_ns", p.costs.decode_context_ns},
+          {"prefill_token_us", p.costs.prefill_token_us},
+          {"prefill_pair_ns", p.costs.prefill_pair_ns}};
+}
+
+void expect_alike(const NodeProfile& a, const NodeProfile& b, double share) {
+  const auto of_a = figures(a), of_b = figures(b);
+  for (size_t i = 0; i < of_a.size(); ++i)
+    EXPECT_NEAR(of_a[i].second / of_b[i].second, 1, share) << of_a[i].first;
+}
+
+TEST(Sizing, WritesTheCommittedProfilesAgain) {
+  for (const char* name : {"llama-3.1-8b", "llama-2-13b"}) {
+    SCOPED_TRACE(name);
+    const auto committed = load_node_profile(std::string("h200-") + name);
+    ASSERT_TRUE(committed.ok()) << committed.status();
+    const auto written = parse_node_profile(profile_yaml(*load_model_shape(name), gpu("H200"), 1), "w.yaml");
+    ASSERT_TRUE(written.ok()) << written.status();
+    expect_alike(*written, *committed, 0.02);
+  }
+}
+
+TEST(Sizing, ReadsBackEveryProfileThatItWrites) {
+  int count = 0;
+  for (const std::string& name : model_shape_names()) {
+    const ModelShape model = *load_model_shape(name);
+    for (const Gpu& each : known_gpus()) {
+      for (const int gpus : {1, 2, 4, 8}) {
+        const Sizing s = size_node(model, each, gpus, {});
+        if (!s.fits) continue;
+        SCOPED_TRACE(absl::StrCat(gpus, " x ", std::string(each.name), " ", name));
+        const std::string yaml = profile_yaml(model, each, gpus);
+        const auto read = parse_node_profile(yaml, "w.yaml");
+        ASSERT_TRUE(read.ok()) << read.status() << "\n" << yaml;
+        expect_alike(*read, derived_profile(model, each, gpus), 1e-4);
+        // The simulator's step is the one that the table reckons with.
+        const double alone_us =
+            read->costs.overhead_us + read->costs.weights_us + 2160 * read->costs.decode_context_ns / 1e3;
+        EXPECT_NEAR(1e6 / s.stream_tokens_per_s / alone_us, 1, 1e-3);
+        ++count;
+      }
+    }
+  }
+  EXPECT_GT(count, 100);
+}
+
+TEST(Sizing, AWrittenProfileSaysWhatEveryFigureComesFrom) {
+  const ModelShape model = *load_model_shape("llama-3.1-8b");
+  const std::string yaml = profile_yaml(model, gpu("L40S"), 4);
+  EXPECT_NE(yaml.find("# 4 x L40S with llama-3.1-8b"), std::string::npos);
+  EXPECT_NE(yaml.find("not measured"), std::string::npos);
+  EXPECT_NE(yaml.find("0.864 TB/s x 0.76 x 4 x 0.85"), std::string::npos);
+  EXPECT_NE(yaml.find("The model's own."), std::string::npos);
+  EXPECT_EQ(profile_yaml(model, gpu("A10"), 1).find("The model's own."), std::string::npos)
+      << "30,658 tokens of KV are fewer than its 131,072";
+  std::string before;
+  for (const absl::string_view line : absl::StrSplit(yaml, '\n')) {
+    const bool is_figure = absl::StrContains(line, ": ") && !absl::StrContains(line, "#");
+    if (is_figure) {
+      EXPECT_TRUE(absl::StrContains(before, "#")) << line;
+    }
+    before = std::string(line);
   }
 }
 
@@ -132,6 +212,7 @@ TEST(Sizing, ReadsConfigJsonAndRefusesWhatItCannotSize) {
   EXPECT_EQ(demo->name, "demo-model");
   EXPECT_EQ(demo->kv_bytes_per_token(), 2 * 2 * 8 * 2 * 64);
   EXPECT_TRUE(demo->tied_embeddings);
+  EXPECT_EQ(demo->context, 2048);
   EXPECT_NE(config_error("{}").find("'vocab_size' is missing"), std::string::npos);
   EXPECT_NE(config_error(R"({"vocab_size": -1})").find("whole number from 1"), std::string::npos);
   EXPECT_NE(config_error(R"({"num_local_experts": 8})").find("only dense"), std::string::npos);
