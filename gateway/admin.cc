@@ -169,6 +169,17 @@ std::string Admin::table_json() const {
   // one while this gateway knows homes in it to be gone.
   out["planner"] = table.version().planner.hex();
   out["planned_here"] = parts_.router.plans_table();
+  // Where another gateway planned, its number; `gateways` tells who is set otherwise.
+  out["strict_sets"] = table.origin().strict_sets;
+  bj::array gateways;
+  for (const auto& [name, other] : parts_.router.gateways().others()) {
+    bj::object item;
+    item["gateway"] = name.hex();
+    item["epoch"] = other.news.table.epoch;
+    item["strict_sets"] = other.news.strict_sets;
+    gateways.emplace_back(std::move(item));
+  }
+  out["gateways"] = std::move(gateways);
   out["view_epoch"] = parts_.router.view().epoch();
   out["sets"] = std::move(sets);
   return to_json(out);

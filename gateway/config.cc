@@ -76,7 +76,7 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
       .range(1, 60'000)
       .unit("ms");
   schema.add("gossip.ledger", &s.gossip.ledger,
-             "go by the gateways' own counts of requests in flight instead of the workers' reports");
+             "tell the other gateways what is in flight, before the workers' reports do");
   schema.add("retry.attempts_max", &s.retry.attempts_max, "tries a request gets, the first included")
       .range(1, 16);
   schema.add("retry.budget_ratio", &s.retry.budget_ratio, "retries every request earns").range(0, 1);
@@ -90,7 +90,7 @@ StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
   TROUPE_ASSIGN_OR_RETURN(router.affinity.mode, route::parse_mode(s.mode));
   const GatewaySettings::Route& r = s.route;
   router.affinity.gateways = std::max(r.gateways, static_cast<int64_t>(s.gossip.peers.size()) + 1);
-  router.affinity.peer_ledger = s.gossip.ledger;
+  router.affinity.peer_ledger = s.gossip.ledger && !s.gossip.peers.empty();
   router.affinity.pending_weight = r.pending_weight;
   router.affinity.load_tokens = r.load_tokens;
   router.affinity.hot_factor = r.hot_factor;

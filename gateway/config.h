@@ -62,7 +62,7 @@ struct GatewaySettings {
   struct Gossip {
     std::vector<std::string> peers;
     int64_t interval_ms = 50;
-    bool ledger = false;
+    bool ledger = true;
   } gossip;
   struct Retry {
     int64_t attempts_max = 3;

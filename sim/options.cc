@@ -173,7 +173,7 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       .range(0, 1e6)
       .unit("ms");
   schema.add("gossip_ms", &f.gossip_ms, "between two exchanges of gateways").range(1, 1e6).unit("ms");
-  schema.add("peer_ledger", &f.peer_ledger, "gateways exchange what they have in flight, too");
+  schema.add("peer_ledger", &f.peer_ledger, "several gateways tell each other what they have in flight");
   schema.add("detect_ms", &f.detect_ms, "until a dead node's connections are seen broken")
       .range(0, 1e6)
       .unit("ms");
@@ -188,7 +188,7 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.seed = static_cast<uint64_t>(f.seed);
   o.router.policy = f.policy;
   TROUPE_ASSIGN_OR_RETURN(o.router.affinity.mode, route::parse_mode(f.mode));
-  o.router.affinity.peer_ledger = f.peer_ledger;
+  o.router.affinity.peer_ledger = f.peer_ledger && f.gateways > 1 && f.policy == "affinity";
   o.session_sticky = f.session_sticky;
   o.warmup_s = f.warmup_s;
   o.slo_ttft_ms = f.slo_ttft_ms;

@@ -12,6 +12,10 @@
 //   who plans     whoever made the table that counts, as long as it is heard; else the heard one with the
 //                 smallest name. But nobody who has nothing to plan from, or who sees half of the nodes at
 //                 most that another sees: a gateway cut off from its workers would plan them away.
+//   settings      where gateways divide keys into strict sets of different numbers, the planner's number is
+//   in
+//                 the table and counts for all. Where some are strict and others are not, the one's table
+//                 says nothing to the other: each kind has a planner of its own.
 //
 // Where gateways do not hear each other, each part of them has its own planner, and all find back to one
 // table when they do: a planner too many costs epochs, never agreement.
@@ -28,11 +32,10 @@ namespace troupe::route {
 
 // What a gateway says of itself with every message and every answer, once a second at least.
 struct GatewayNews {
-  Hash128 name;        // of this life of it
-  TableVersion table;  // that it goes by
-  uint32_t nodes = 0;  // that it can plan for; 0: it has no loads to plan from
-  uint32_t strict_sets =
-      0;  // 0: every set is its own. Tables of another number of sets are no use to each other
+  Hash128 name;              // of this life of it
+  TableVersion table;        // that it goes by
+  uint32_t nodes = 0;        // that it can plan for; 0: it has no loads to plan from
+  uint32_t strict_sets = 0;  // that it plans with; 0: every set is its own
 };
 
 // Not thread-safe.
@@ -41,17 +44,23 @@ class Gateways {
   // A gateway that is silent for this long is gone: three of the seconds in which it would have spoken.
   static constexpr Duration kSilence = std::chrono::seconds(3);
 
-  // News of oneself, or of a gateway with another number of strict sets, are not heeded.
+  // News of oneself are not heeded.
   void heard(const GatewayNews& own, const GatewayNews& news, TimePoint now);
   bool plans(const GatewayNews& own, TimePoint now) const;
   // By its last news.
-  bool lacks(const Hash128& gateway, const TableVersion& table) const;
-
- private:
+  bool lacks(const Hash128& gateway, const GatewayNews& own) const;
+  // May one go by the other's table?
+  static bool same_kind(const GatewayNews& a, const GatewayNews& b) {
+    return (a.strict_sets == 0) == (b.strict_sets == 0);
+  }
   struct Other {
     GatewayNews news;
     TimePoint heard_at{};
   };
+  // Who was heard lately.
+  const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
+
+ private:
   absl::flat_hash_map<Hash128, Other> others_;
 };
 

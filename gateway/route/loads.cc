@@ -14,6 +14,9 @@ constexpr double kPromptStep = 1.0 / 256;  // of the mean prompt towards the las
 constexpr double kFull = 1e9;
 constexpr double kHeldBack = 1e12;
 
+// Ledgers come late, by some tens of milliseconds: over so many what is too much and too little evens out.
+constexpr double kUnaccountedSeconds = 1;
+
 double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
 }
@@ -131,6 +134,15 @@ void LoadBook::close(Ticket& ticket) {
   ticket = Ticket{};
 }
 
+// What the report tells beyond all ledgers.
+void LoadBook::account(NodeLoad& load, TimePoint now) {
+  load.peers_pending_then = load.peers_pending_tokens;
+  const double passed = load.reports == 0 ? 1e9 : seconds(now - load.reported_at);
+  const auto unaccounted = static_cast<double>(load.others_requests - load.peers_requests);
+  load.unaccounted_requests -=
+      std::expm1(-passed / kUnaccountedSeconds) * (unaccounted - load.unaccounted_requests);
+}
+
 void LoadBook::report(NodeIndex node, const NodeReport& report, TimePoint now) {
   resize(static_cast<size_t>(node) + 1);
   advance(now);
@@ -139,6 +151,7 @@ void LoadBook::report(NodeIndex node, const NodeReport& report, TimePoint now) {
   load.others_requests = report.running + report.queued - load.in_flight;
   load.reported_pending_tokens = report.pending_prefill_tokens;
   load.fresh_pending_tokens = 0;
+  account(load, now);
   load.reports += 1;
   double rate = c.reported_work;
   if (!load.reported) {  // from here on its counter; up to here our own sum stands for it
@@ -251,12 +264,14 @@ LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
 void LoadBook::touch(NodeIndex node) {
   const NodeLoad& load = loads_[node];
   Cached& c = cached_[node];
-  const bool peers = options_.peer_ledger;
-  const int64_t others = peers ? load.peers_requests : load.others_requests;
-  const int64_t pending = peers ? load.pending_tokens + load.peers_pending_tokens
-                                : load.reported_pending_tokens + load.fresh_pending_tokens;
-  const auto requests = static_cast<double>(std::max<int64_t>(load.in_flight + others, 0));
-  c.pending = static_cast<double>(std::max<int64_t>(pending, 0));
+  auto others = static_cast<double>(load.others_requests);
+  int64_t pending = load.reported_pending_tokens + load.fresh_pending_tokens;
+  if (options_.peer_ledger) {
+    others = static_cast<double>(load.peers_requests) + std::max(load.unaccounted_requests, 0.0);
+    pending += load.peers_pending_tokens - load.peers_pending_then;
+  }
+  const double requests = std::max(static_cast<double>(load.in_flight) + others, 0.0);
+  c.pending = static_cast<double>(std::max(pending, load.fresh_pending_tokens));
   for (const auto& [group, slot] : places_[node]) group->requests += requests - c.requests;
   c.requests = requests;
   c.saturation = 0;

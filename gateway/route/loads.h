@@ -11,8 +11,11 @@
 //   + those of own requests sent since
 //
 // for a report counts a prompt's chunks down, the ledger only whole prompts. Work done is a
-// rate, from the reports' work counters, or else from what this gateway sent. Where gateways tell each other
-// their ledgers, those replace the reports in the first two.
+// rate, from the reports' work counters, or else from what this gateway sent.
+//
+// Where gateways tell each other their ledgers (peer_ledger), requests are the sum of those, and of what
+// reports have told for a second and nobody's ledger accounts for: clients and gateways that we do not hear.
+// Pending tokens are as above, and what the others' ledgers have changed by since the last report.
 //
 // A decision needs means over all nodes and the least loaded of them: both are kept up with every change, so
 // nothing is ever scanned. Nodes that serve the same model are a group: means and ranks are taken within it.
@@ -66,6 +69,8 @@ struct NodeLoad {
   uint32_t reports = 0;
   int64_t peers_requests = 0;  // by the other gateways' ledgers
   int64_t peers_pending_tokens = 0;
+  int64_t peers_pending_then = 0;   // at its last report
+  double unaccounted_requests = 0;  // by its reports, beyond all ledgers; a mean, may be negative
   NodeReport report;
   bool reported = false;
   TimePoint reported_at{};
@@ -182,6 +187,7 @@ class LoadBook {
   void resize(size_t nodes);
   void touch(NodeIndex node);
   void rank(Group& group, size_t slot);
+  static void account(NodeLoad& load, TimePoint now);
   void apply_peer(const PeerLoad& load, int64_t sign);
   void end_pending(const Ticket& ticket);
   void rebase(TimePoint now);

@@ -83,8 +83,8 @@ struct AffinityOptions {
 
   // Work of a node: its reports' work counter, or else what this gateway sent it.
   Duration work_time_constant = std::chrono::seconds(20);
-  // Loads come from the other gateways' ledgers rather than from the nodes' reports (measured at 8 gateways:
-  // p99 256 ms for 290 ms, where ledgers travel every 20 ms).
+  // The other gateways' ledgers tell of their requests before the nodes' reports do (loads.h). For several
+  // gateways that gossip.
   bool peer_ledger = false;
 
   // Candidates: up to this many serving nodes all are looked at; in a larger fleet a request's holders, the

@@ -264,46 +264,47 @@ std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads
   plan_.loads = strict_sets() > 0 ? strict_loads(loads, strict_sets()) : std::move(loads);
   Draft draft(options_, fleet, *table_, strict_sets());
   if (plan_.joining) draft.move_budget_share = options_.join_move_share;
-  draw(fleet, draft);
+  draw(fleet, draft, strict_sets());
   plan_.joining = plan_.joining && draft.held_back;
   known.assign(fleet.view.size(), false);
   for (NodeIndex n = 0; n < fleet.view.size(); ++n) known[n] = fleet.view.may_be_home(n);
   copies_moved_ += draft.moved;
-  return commit(std::move(draft.sets));
+  return commit(std::move(draft.sets), strict_sets());
 }
 
 std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
-  Draft draft(options_, fleet, *table_, strict_sets());
+  Draft draft(options_, fleet, *table_, sets_in_force());
   draft.gone_only = true;
   // A node that is gone comes back as one that joins.
   std::vector<bool>& known = plan_.known;
   for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.may_be_home(n);
-  draw(fleet, draft);
+  draw(fleet, draft, sets_in_force());
   copies_moved_ += draft.moved;
-  return commit(std::move(draft.sets));
+  return commit(std::move(draft.sets), sets_in_force());
 }
 
-void Planner::draw(const Fleet& fleet, Draft& draft) {
+void Planner::draw(const Fleet& fleet, Draft& draft, size_t strict_sets) {
   auto models = by_model(plan_.loads);
   // Strict sets are there before their first load is: "nowhere else" must have a meaning from the start.
   if (mode_ == Mode::kStrict) {
     const size_t known = plan_.loads.sets.size();
     for (const std::string& model : fleet.view.models()) {
       if (models.contains(model)) continue;
-      for (SetLoad& load : strict_loads(model, {}, strict_sets()))
-        plan_.loads.sets.push_back(std::move(load));
+      for (SetLoad& load : strict_loads(model, {}, strict_sets)) plan_.loads.sets.push_back(std::move(load));
     }
     if (plan_.loads.sets.size() > known) models = by_model(plan_.loads);
   }
   for (auto& [model, sets] : models) draft.plan_model(model, std::move(sets));
 }
 
-std::shared_ptr<const SetTable> Planner::commit(SetTable::Map sets) {
-  if (sets != plan_.table->sets()) {
+std::shared_ptr<const SetTable> Planner::commit(SetTable::Map sets, size_t strict_sets) {
+  // (Where nobody can be home everybody plans: there is nothing to divide, nor to disagree on.)
+  const bool divided_anew = !sets.empty() && strict_sets != sets_in_force();
+  if (divided_anew || sets != plan_.table->sets()) {
     SetTable::Origin origin;
     origin.version = {plan_.table->epoch() + 1, name_};
     origin.loads_epoch = plan_.loads.epoch;
-    origin.strict_sets = strict_sets();
+    origin.strict_sets = strict_sets;
     plan_.table = std::make_shared<SetTable>(origin, std::move(sets));
     plan_.partial = false;
   }
@@ -319,14 +320,14 @@ std::shared_ptr<const SetTable> Planner::follow(const Fleet& fleet, Plan plan) {
 std::shared_ptr<const SetTable> Planner::patch(const Fleet& fleet) {
   const SetTable& common = *plan_.table;
   if (whole(fleet.view)) return table_ = plan_.table;
-  Draft draft(options_, fleet, common, strict_sets());
+  Draft draft(options_, fleet, common, sets_in_force());
   draft.gone_only = true;
-  draw(fleet, draft);
+  draw(fleet, draft, sets_in_force());
   if (draft.sets == common.sets()) return table_ = plan_.table;
   if (table_->version() == common.version() && draft.sets == table_->sets()) return table_;
   copies_moved_ += draft.moved;
   SetTable::Origin origin = common.origin();
-  origin.strict_sets = strict_sets();
+  origin.strict_sets = sets_in_force();
   table_ = std::make_shared<SetTable>(origin, std::move(draft.sets));
   return table_;
 }

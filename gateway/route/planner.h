@@ -70,15 +70,19 @@ class Planner {
   // What table() is made of: the same, unless patch() had to replace something.
   const Plan& common() const { return plan_; }
   const std::shared_ptr<const SetTable>& table() const { return table_; }
-  // Of a model; 0: every set is its own.
+  // Of a model; 0: every set is its own. The table that counts may be another gateway's, of other settings.
   size_t strict_sets() const { return mode_ == Mode::kStrict ? options_.strict_sets : 0; }
+  size_t sets_in_force() const {
+    return plan_.table->epoch() > 0 ? plan_.table->origin().strict_sets : strict_sets();
+  }
   // Copies that became home since the start: each costs its set's prefill once.
   uint64_t copies_moved() const { return copies_moved_; }
 
  private:
   class Draft;
-  void draw(const Fleet& fleet, Draft& draft);
-  std::shared_ptr<const SetTable> commit(SetTable::Map sets);
+  // `strict_sets`: that the table in the making has of each model.
+  void draw(const Fleet& fleet, Draft& draft, size_t strict_sets);
+  std::shared_ptr<const SetTable> commit(SetTable::Map sets, size_t strict_sets);
   NodeIndex place_for(Hash128 set, const Fleet& fleet, const Homeless& request) const;
   bool could_share(const Homeless& request) const;
   bool whole(const ClusterView& view) const;

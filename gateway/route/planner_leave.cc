@@ -23,7 +23,7 @@ bool Planner::leave_home(const Fleet& fleet, const Homeless& request) {
     copies_moved_ += 1;
   }
   if (request.common) {
-    commit(std::move(sets));
+    commit(std::move(sets), sets_in_force());
   } else {
     table_ = std::make_shared<SetTable>(table_->origin(), std::move(sets));
   }
@@ -47,7 +47,7 @@ NodeIndex Planner::place_for(Hash128 set, const Fleet& fleet, const Homeless& re
 
 // Does another set of the model have a home that was not asked yet?
 bool Planner::could_share(const Homeless& request) const {
-  for (size_t i = 0; i < strict_sets(); ++i) {
+  for (size_t i = 0; i < sets_in_force(); ++i) {
     const auto found = table_->sets().find(SetTable::strict_name(request.model, i));
     if (found == table_->sets().end()) continue;
     for (const NodeIndex n : found->second.nodes()) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "gateway/route/table_message.h"
-
 namespace troupe::route {
 namespace {
 
@@ -51,6 +49,7 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       known_(empty_knowledge(options, std::move(shared))),
       policy_(make_policy(options.policy, options.affinity)),
       planner_(options.planner, options.affinity.mode, options.name),
+      others_loads_(3 * options.planner.tick + Gateways::kSilence),
       sketch_(options.sketch) {}
 
 void Router::adopt(std::shared_ptr<const ClusterView> view) {
@@ -79,9 +78,15 @@ Planner::Fleet Router::fleet() {
 }
 
 void Router::plan(TimePoint now) {
-  if (known_.sets.size() == 0) return;  // the first sets are planned for at once
+  if (known_.sets.size() == 0 && others_loads_.empty()) return;  // the first sets are planned for at once
   if (planned_at_ != TimePoint{} && now < planned_at_ + options_.planner.tick) return;
-  plan(now, known_.sets.loads());
+  SetLoads loads = known_.sets.loads();
+  if (known_.gateways > 1) {
+    sample_ = loads;
+    samples_ += 1;
+    loads = others_loads_.sum(std::move(loads), now);
+  }
+  plan(now, std::move(loads));
 }
 
 void Router::plan(TimePoint now, SetLoads loads) {
@@ -116,12 +121,18 @@ const std::string& Router::table_message() {
 Status Router::adopt_table(std::string_view message) {
   TROUPE_ASSIGN_OR_RETURN(Plan plan, decode_plan(message, *known_.view));
   const SetTable::Origin& origin = plan.table->origin();
-  if (origin.strict_sets != planner_.strict_sets() || origin.version <= table_version())
-    return absl::OkStatus();
+  const bool same_kind = (origin.strict_sets == 0) == (planner_.strict_sets() == 0);
+  if (!same_kind || origin.version <= table_version()) return absl::OkStatus();
   message_ = message;
   message_is_ = origin.version;
   plans_ = false;
   known_.table = planner_.follow(fleet(), std::move(plan));
+  return absl::OkStatus();
+}
+
+Status Router::adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now) {
+  TROUPE_ASSIGN_OR_RETURN(SetLoads loads, decode_set_loads(message));
+  others_loads_.heard(gateway, std::move(loads), now);
   return absl::OkStatus();
 }
 
@@ -153,7 +164,7 @@ bool Router::extend(const PrefixKey& key, std::string_view model, Decision& deci
   absl::InlinedVector<NodeIndex, CandidateOrder::kMax> asked;
   for (const Candidate& candidate : decision.order.all()) asked.push_back(candidate.node);
   // Perhaps it has other homes already, by another request that failed.
-  for (size_t i = 0; i <= planner_.strict_sets(); ++i) {
+  for (size_t i = 0; i <= planner_.sets_in_force(); ++i) {
     const Decision anew = decide(key, model, now);
     for (const Candidate& candidate : anew.order.all()) decision.order.push_back(candidate);
     decision.table_epoch = anew.table_epoch;

@@ -30,6 +30,8 @@
 //   router.news() → others' heard()         with several gateways (each with a name of its own in its
 //   options),
 //                                           every second at least: one of them plans for all (gateways.h).
+//   sample_message() → others'              with each new samples(), where they plan by plan(now)
+//   adopt_sample()
 //   lacks_table(name): table_message()      goes to that gateway's adopt_table()
 //   router.take_ledger(all) → others'       with affinity.peer_ledger, every 20 ms: adopt_ledger(gateway, …)
 //   adopt_ledger()
@@ -56,6 +58,8 @@
 #include "gateway/route/options.h"
 #include "gateway/route/planner.h"
 #include "gateway/route/policy.h"
+#include "gateway/route/shared_loads.h"
+#include "gateway/route/table_message.h"
 
 namespace troupe::route {
 
@@ -117,13 +121,19 @@ class Router {
   void set_gateways(int64_t count) { known_.gateways = count; }
   GatewayNews news() const;
   void heard(const GatewayNews& news, TimePoint now);
-  bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, table_version()); }
+  bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, news()); }
+  const Gateways& gateways() const { return gateways_; }
   // The table that counts for all gateways, as far as this one has heard. table() may differ from it for as
   // long as this gateway knows homes to be gone.
   const TableVersion& table_version() const { return planner_.common().table->version(); }
   const std::string& table_message();
+  // What plan(now) saw of the sets' loads, numbered; 0: nothing yet.
+  uint64_t samples() const { return samples_; }
+  std::string sample_message() const { return encode_set_loads(sample_); }
+  Status adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now);
   bool plans_table() const { return plans_; }  // or another gateway does
-  // An older table than ours is left alone. The error names what is malformed.
+  // An older table than ours, or one of another kind (gateways.h), is left alone. The error names what is
+  // malformed.
   Status adopt_table(std::string_view message);
 
   const Knowledge& known() const { return known_; }
@@ -158,6 +168,9 @@ class Router {
   std::unique_ptr<RoutePolicy> policy_;
   Planner planner_;
   Gateways gateways_;
+  SetLoads sample_;  // this gateway's own, where there are others to tell
+  uint64_t samples_ = 0;
+  SharedLoads others_loads_;
   bool plans_ = true;
   bool has_loads_ = false;   // to plan from
   std::string message_;      // of the table that counts, once it was asked for or told

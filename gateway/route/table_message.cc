@@ -2,6 +2,7 @@
 
 #include <absl/container/flat_hash_set.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -20,6 +21,7 @@ constexpr std::string_view kPlanMagic = "TPT1";
 constexpr uint64_t kEpochMax = uint64_t{1} << 48;
 constexpr int64_t kTokensMax = int64_t{1} << 40;
 constexpr size_t kModelBytesMax = 1024;
+constexpr ptrdiff_t kSampleSetsMax = 16'384;  // some 650 KB
 // The least that each takes.
 constexpr size_t kModelBytes = 4, kNodeBytes = 8 + 4, kSetBytes = 16 + 8 + 8 + 4 + 4;
 
@@ -235,6 +237,29 @@ StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view) {
   if (!message.starts_with(kPlanMagic))
     return invalid_argument(absl::StrCat("gossip: a table begins with ", to_absl(kPlanMagic)));
   return PlanReader(message.substr(kPlanMagic.size()), view).read();
+}
+
+// They travel as a plan in which no set has a home.
+std::string encode_set_loads(SetLoads loads) {
+  if (std::ssize(loads.sets) > kSampleSetsMax) {
+    const auto kept = loads.sets.begin() + kSampleSetsMax;
+    const auto heavier = [](const SetLoad& a, const SetLoad& b) {
+      return a.work != b.work ? a.work > b.work : a.set < b.set;
+    };
+    std::nth_element(loads.sets.begin(), kept, loads.sets.end(), heavier);
+    loads.sets.erase(kept, loads.sets.end());
+  }
+  SetTable::Origin origin;
+  origin.version.epoch = 1;
+  Plan plan;
+  plan.table = std::make_shared<SetTable>(origin, SetTable::Map());
+  plan.loads = std::move(loads);
+  return encode_plan(plan, ClusterView());
+}
+
+StatusOr<SetLoads> decode_set_loads(std::string_view message) {
+  TROUPE_ASSIGN_OR_RETURN(Plan plan, decode_plan(message, ClusterView()));
+  return std::move(plan.loads);
 }
 
 std::string encode_news(const GatewayNews& news) {

@@ -16,6 +16,10 @@ std::string encode_plan(const Plan& plan, const ClusterView& view);
 // Homes on nodes that `view` does not know are left out, and the plan is partial. The error names the field.
 StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view);
 
+// A gateway's sample of the sets' loads, the heaviest (shared_loads.h).
+std::string encode_set_loads(SetLoads loads);
+StatusOr<SetLoads> decode_set_loads(std::string_view message);
+
 // Without the name, which the message's envelope bears.
 std::string encode_news(const GatewayNews& news);
 StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message);

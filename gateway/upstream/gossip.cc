@@ -21,7 +21,7 @@ constexpr size_t kTableBytesMax = kGossipBytesMax / 8 * 7;
 constexpr size_t kNameDigits = 32;
 
 // The parts of a message.
-enum Part : size_t { kPlacements, kLedger, kNews, kTable, kPartCount };
+enum Part : size_t { kPlacements, kLedger, kNews, kTable, kSample, kPartCount };
 using Framed = std::array<std::string_view, kPartCount>;
 
 // Little-endian on every machine this is built for (x86-64 and AArch64).
@@ -70,6 +70,7 @@ struct Gossip::Peer {
   TimePoint sent_at{};  // the last message
   route::TableVersion table_sent;
   TimePoint table_sent_at{};
+  uint64_t sample_sent = 0;
   Duration pause{};  // after a failure; zero: it answers
 };
 
@@ -87,6 +88,8 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
       dropped_(
           parts.metrics.counter("troupe_gateway_gossip_dropped_total",
                                 "Placements not told, because a peer did not answer for long or was slow.")),
+      other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
+                                      "Gateways heard that divide sets in another way.")),
       others_(options.peers.size()) {
   for (const Endpoint& endpoint : options.peers) {
     Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
@@ -185,7 +188,12 @@ std::string Gossip::message_for(Peer& peer, TimePoint now) {
   const std::string news = route::encode_news(router_.news());
   peer.ledger.clear();
   peer.sent_at = now;
-  Framed parts{placements, ledger, news, {}};
+  std::string sample;
+  if (router_.samples() != peer.sample_sent) {
+    peer.sample_sent = router_.samples();
+    sample = router_.sample_message();
+  }
+  Framed parts{placements, ledger, news, {}, sample};
   if (lacks_table(peer, now)) {
     peer.table_sent = router_.table_version();
     peer.table_sent_at = now;
@@ -223,6 +231,7 @@ Task<bool> Gossip::send(Peer& peer) {
   } else {
     under_way.insert(under_way.end(), peer.placements.begin(), peer.placements.end());
     peer.placements = std::move(under_way);
+    peer.sample_sent = 0;
     drop_oldest(peer);
   }
   co_return taken;
@@ -236,7 +245,25 @@ void Gossip::hear_answer(Peer& peer, std::string_view answer) {
   const auto news = route::decode_news(*name, answer.substr(kNameDigits));
   if (!news.ok()) return;
   peer.name = *name;
-  router_.heard(*news, clock_.now());
+  heard(*news);
+}
+
+// Gateways of one fleet are to divide its sets alike. Where they do not, somebody has to know.
+void Gossip::heard(const route::GatewayNews& news) {
+  router_.heard(news, clock_.now());
+  const route::GatewayNews own = router_.news();
+  size_t differing = 0;
+  for (const auto& [name, other] : router_.gateways().others())
+    differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
+  other_sets_.Set(static_cast<double>(differing));
+  if (news.name == own.name || news.strict_sets == own.strict_sets) return;
+  if (differing_.size() >= options_.senders_max) differing_.clear();
+  if (!differing_.insert(news.name).second) return;
+  const bool same_kind = route::Gateways::same_kind(own, news);
+  log_.warn("gossip_other_sets", {{"gateway", news.name.hex()},
+                                  {"strict_sets", news.strict_sets},
+                                  {"here", own.strict_sets},
+                                  {"counts", same_kind ? "the planner's" : "each for itself"}});
 }
 
 // One list of addresses for all gateways names this one, too. It is nobody to tell anything, and no further
@@ -266,7 +293,9 @@ StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view 
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
   }
   if (!parts[kTable].empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(parts[kTable]));
-  router_.heard(news, clock_.now());
+  if (!parts[kSample].empty())
+    TROUPE_RETURN_IF_ERROR(router_.adopt_sample(*name, parts[kSample], clock_.now()));
+  heard(news);
   router_.adopt_placements(placements);
   received_.Increment(static_cast<double>(placements.size()));
   const auto [known, added] = senders_.try_emplace(std::string(sender));

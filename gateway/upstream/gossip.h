@@ -2,18 +2,20 @@
 
 // What gateways of one fleet tell each other, at the metrics port (POST /admin/gossip): placements, from
 // which a gateway knows what the others' requests left on nodes that do not tell themselves; the table, which
-// one of them plans for all (route/gateways.h); and, where asked for, their ledgers of what they have in
-// flight. Values, sent when they change and again every second, so a lost message heals; it costs a hit,
-// never correctness. A peer that does not answer is asked ever more seldom, and the newest placements wait
-// until it does; one that is silent is forgotten with its ledger.
+// one of them plans for all (route/gateways.h), and what each saw of the sets' loads where workers do not
+// tell them; and, where asked for, their ledgers of what they have in flight. Values, sent when they change
+// and again every second, so a lost message heals; it costs a hit, never correctness. A peer that does not
+// answer is asked ever more seldom, and the newest placements wait until it does; one that is silent is
+// forgotten with its ledger.
 //
-//   message: placements; ledger; news; the table, to whom lacks it, else empty      each after its length, 4
-//   bytes answer:  name, 32 hex digits; news                            (route/gossip.h,
-//   route/table_message.h)
+//   message: placements; ledger; news; the table, to whom lacks it, else empty; loads of the sets, where new,
+//            else empty. Each after its length, 4 bytes.       (route/gossip.h, route/table_message.h)
+//   answer:  name, 32 hex digits; news
 //
 // All calls on the io_context's thread.
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 
 #include <memory>
 #include <string>
@@ -86,6 +88,7 @@ class Gossip {
   void take(TimePoint now);
   void drop_oldest(Peer& peer);
   void drop_untrue(Peer& peer);
+  void heard(const route::GatewayNews& news);
   void forget_silent(TimePoint now);
 
   const GossipOptions options_;
@@ -97,6 +100,8 @@ class Gossip {
   Counter& sent_;
   Counter& received_;
   Counter& dropped_;
+  Gauge& other_sets_;
+  absl::flat_hash_set<Hash128> differing_;  // gateways, told of in the log
   std::vector<std::unique_ptr<Peer>> peers_;
   size_t others_;  // of the peers, that are not this gateway
   TimePoint refreshed_at_{};

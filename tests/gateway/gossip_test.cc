@@ -264,6 +264,37 @@ TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
   EXPECT_TRUE(loop_.eventually(one_plans));
 }
 
+TEST_F(GossipTest, WhereWorkersTellNoLoadsTheGatewaysTellEachOtherTheirs) {
+  const auto one = start(first_, {second_}), two = start(second_, {first_});
+  ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
+  for (int persona = 0; persona < kPersonas; ++persona)
+    (persona % 2 == 0 ? *one : *two).ask(persona_body(persona));
+  for (const auto* gateway : {one.get(), two.get()}) {
+    EXPECT_TRUE(loop_.eventually(
+        [&] { return gateway->gateway->router().table()->sets().size() == size_t{kPersonas}; }));
+  }
+}
+
+TEST_F(GossipTest, AGatewaySetOtherwiseIsSeen) {
+  const auto one = start(first_, {});
+  route::GatewayNews news;
+  news.strict_sets = 8;
+  const std::string sender = std::string(32, 'a');
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_other_sets"), 0);
+  EXPECT_EQ(
+      one->admin_send("POST", "/admin/gossip", framed({"TPG1", "TPL1", route::encode_news(news), "", ""}),
+                      "x-troupe-gateway: " + sender + "\r\n")
+          .status,
+      200);
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_other_sets"), 1);
+  const auto table = parse_json(one->admin("/admin/table").body);
+  ASSERT_TRUE(table.ok());
+  const bj::array& gateways = table->at("gateways").as_array();
+  ASSERT_EQ(gateways.size(), 1u);
+  EXPECT_EQ(gateways[0].at("gateway").as_string(), sender);
+  EXPECT_EQ(gateways[0].at("strict_sets").to_number<int>(), 8);
+}
+
 TEST_F(GossipTest, WhatIsMalformedIsRefused) {
   const auto one = start(first_, {});
   const std::string sender = "x-troupe-gateway: " + std::string(32, 'a') + "\r\n";
@@ -271,7 +302,7 @@ TEST_F(GossipTest, WhatIsMalformedIsRefused) {
     return one->admin_send("POST", "/admin/gossip", body, headers).status;
   };
   const std::string news = route::encode_news({});
-  const std::string empty_message = framed({"TPG1", "TPL1", news, ""});
+  const std::string empty_message = framed({"TPG1", "TPL1", news, "", ""});
   EXPECT_EQ(send(empty_message, sender), 200);
   EXPECT_EQ(send(empty_message, ""), 400);
   EXPECT_EQ(send(empty_message, "x-troupe-gateway: somebody\r\n"), 400);
@@ -280,12 +311,13 @@ TEST_F(GossipTest, WhatIsMalformedIsRefused) {
   EXPECT_EQ(send(empty_message + "x", sender), 400);
   for (size_t cut = 0; cut < empty_message.size(); cut += 5)
     EXPECT_EQ(send(empty_message.substr(0, cut), sender), 400) << cut;
-  EXPECT_EQ(send(framed({"TPG1x", "TPL1", news, ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1x", news, ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1", news + "x", ""}), sender), 400);
-  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "TPT1"}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1x", "TPL1", news, "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1x", news, "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", news + "x", "", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "TPT1", ""}), sender), 400);
+  EXPECT_EQ(send(framed({"TPG1", "TPL1", news, "", "TPT1"}), sender), 400);
   const Answer refused = one->admin_send(
-      "POST", "/admin/gossip", framed({"TPG1", "TPL1", news, "TPT1" + std::string(60, '\0')}), sender);
+      "POST", "/admin/gossip", framed({"TPG1", "TPL1", news, "TPT1" + std::string(60, '\0'), ""}), sender);
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("table.epoch"), std::string::npos) << refused.body;
   EXPECT_EQ(one->admin("/admin/gossip").status, 405);
@@ -299,6 +331,7 @@ TEST_F(GossipTest, IsConfiguredByItsPeers) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->gossip.peers.size(), 2u);
   EXPECT_EQ(config->router.affinity.gateways, 3);
+  EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.ledger);
   settings.route.gateways = 5;
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
   settings.gossip.peers = {"https://127.0.0.1:2"};

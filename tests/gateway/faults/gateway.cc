@@ -109,7 +109,7 @@ bool FaultGateway::extend(Ticket& ticket, TimePoint now) {
     const NodeIndex next = ticket.decision.order[ticket.tried].node;
     breach_if(homes == nullptr || !homes->contains(next), name_of(next) + " is asked and not a home");
   } else if (router_->may_extend(ticket.key, ticket.decision)) {
-    for (size_t i = 0; i < options_.planner.strict_sets; ++i) {
+    for (size_t i = 0; i < router_->table()->origin().strict_sets; ++i) {
       const auto found = router_->table()->sets().find(SetTable::strict_name(ticket.model, i));
       if (found == router_->table()->sets().end()) continue;
       for (const NodeIndex n : found->second.nodes())

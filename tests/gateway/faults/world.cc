@@ -49,8 +49,12 @@ void World::set_up() {
   sessions_ = 10 + static_cast<int>(pick(200));
   merger_ = std::make_unique<SetLoadMerger>(options_.planner.half_life, options_.memory.sets_max);
   const size_t nodes = 1 + pick(10);
-  for (size_t g = 0; g < gateways; ++g)
-    gateways_.push_back(std::make_unique<FaultGateway>(options_, random_.next(), now_));
+  const bool set_alike = chance(0.7);
+  for (size_t g = 0; g < gateways; ++g) {
+    RouterOptions its = options_;
+    if (!set_alike) its.planner.strict_sets = 1 + pick(10);
+    gateways_.push_back(std::make_unique<FaultGateway>(its, random_.next(), now_));
+  }
   links_.resize(gateways);
   streams_.resize(gateways);
   loads_seen_.resize(gateways);
@@ -278,7 +282,8 @@ void World::gossip() {
       if (to == g || apart_.contains(std::minmax(g, to)) || chance(loss_)) continue;
       const GatewayNews news = router.news();
       const bool lacks = router.lacks_table(gateways_[to]->router().news().name);
-      const auto arrives = [this, g, to, placements, ledger, news,
+      const std::string sample = common_loads_ || router.samples() == 0 ? "" : router.sample_message();
+      const auto arrives = [this, g, to, placements, ledger, news, sample,
                             table = lacks ? router.table_message() : std::string()] {
         Router& other = gateways_[to]->router();
         const auto decoded = decode_placements(placements, other.view());
@@ -287,6 +292,8 @@ void World::gossip() {
           return;
         }
         other.adopt_placements(*decoded);
+        if (!sample.empty() && !other.adopt_sample(news.name, sample, now_).ok())
+          out_.breach = "a sample of loads is not read";
         if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
         gateways_[to]->heard(news, table, now_);
       };

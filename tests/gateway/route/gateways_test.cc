@@ -54,7 +54,7 @@ TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
   EXPECT_FALSE(gateways.plans(news_of(1, 0), at_ms(5)));
 }
 
-TEST(Gateways, OneselfAndThoseOfOtherStrictSetsAreNotHeeded) {
+TEST(Gateways, OneselfAndThoseOfAnotherKindAreNotHeeded) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   GatewayNews other = news_of(3);
@@ -62,18 +62,32 @@ TEST(Gateways, OneselfAndThoseOfOtherStrictSetsAreNotHeeded) {
   gateways.heard(own, other, at_ms(0));
   gateways.heard(own, own, at_ms(0));
   EXPECT_TRUE(gateways.plans(own, at_ms(1)));
-  EXPECT_FALSE(gateways.lacks(other.name, {7, {0, 5}}));
-  EXPECT_FALSE(gateways.lacks(own.name, {7, {0, 5}}));
+  const GatewayNews ahead = news_of(5, 4, {7, {0, 5}});
+  EXPECT_FALSE(gateways.lacks(other.name, ahead));
+  EXPECT_FALSE(gateways.lacks(own.name, ahead));
+  EXPECT_EQ(gateways.others().size(), 1u) << "who is set otherwise can be told";
+}
+
+TEST(Gateways, StrictOnesOfAnotherNumberAreHeeded) {
+  Gateways gateways;
+  GatewayNews own = news_of(5), other = news_of(3);
+  own.strict_sets = 16;
+  other.strict_sets = 8;
+  gateways.heard(own, other, at_ms(0));
+  EXPECT_FALSE(gateways.plans(own, at_ms(1)));
+  own.table = {7, {0, 5}};
+  EXPECT_TRUE(gateways.lacks(other.name, own));
 }
 
 TEST(Gateways, TheyAreBounded) {
   Gateways gateways;
   const GatewayNews own = news_of(1);
   for (uint64_t name = 2; name < 5000; ++name) gateways.heard(own, news_of(name), at_ms(0));
-  EXPECT_FALSE(gateways.lacks(Hash128{0, 4000}, {1, {}})) << "too many to be followed";
-  EXPECT_TRUE(gateways.lacks(Hash128{0, 2}, {1, {}}));
+  const GatewayNews ahead = news_of(1, 4, {1, {}});
+  EXPECT_FALSE(gateways.lacks(Hash128{0, 4000}, ahead)) << "too many to be followed";
+  EXPECT_TRUE(gateways.lacks(Hash128{0, 2}, ahead));
   gateways.heard(own, news_of(6000), at_ms(5000));
-  EXPECT_TRUE(gateways.lacks(Hash128{0, 6000}, {1, {}})) << "the silent make room";
+  EXPECT_TRUE(gateways.lacks(Hash128{0, 6000}, ahead)) << "the silent make room";
 }
 
 TEST(TableMessage, CarriesTheWholePlan) {
@@ -168,8 +182,10 @@ TEST(TableMessage, NewsTravel) {
 
 class OneTable : public ::testing::Test {
  protected:
-  Router named(uint64_t name, std::shared_ptr<const ClusterView> view, Mode mode = Mode::kPlan) {
+  Router named(uint64_t name, std::shared_ptr<const ClusterView> view, Mode mode = Mode::kPlan,
+               size_t strict_sets = 8) {
     RouterOptions options;
+    options.planner.strict_sets = strict_sets;
     options.name = Hash128{0, name};
     options.affinity.mode = mode;
     options.affinity.gateways = 2;
@@ -260,6 +276,77 @@ TEST_F(OneTable, ANodeThatIsHeardOfLaterIsHomeAsSoonAsItIs) {
   EXPECT_EQ(b.table()->sets().size(), 60u) << "every set has a home all the same";
   b.adopt(cluster(4));
   EXPECT_EQ(b.table()->sets(), a.table()->sets());
+}
+
+// As while the setting is being changed, gateway by gateway.
+TEST_F(OneTable, OfStrictGatewaysSetOtherwiseThePlannersNumberCounts) {
+  const auto view = cluster(6);
+  Router a = named(1, view, Mode::kStrict, 8), b = named(2, view, Mode::kStrict, 5);
+  a.plan(at_ms(0), loads_of(60));
+  b.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  EXPECT_EQ(a.table()->sets(), b.table()->sets());
+  EXPECT_EQ(a.table()->origin().strict_sets, b.table()->origin().strict_sets);
+  ASSERT_NE(a.plans_table(), b.plans_table());
+  Router& follower = a.plans_table() ? b : a;
+  const size_t in_force = follower.table()->origin().strict_sets;
+  for (int s = 0; s < 60; ++s) {
+    const Homes* homes = follower.table()->find(numbered_set(s), "demo");
+    ASSERT_NE(homes, nullptr);
+    const Decision decision = follower.decide(key(s, s), "demo", at_ms(20));
+    for (const Candidate& candidate : decision.order.all()) EXPECT_TRUE(homes->contains(candidate.node));
+  }
+  follower.adopt(with_state(*view, 2, NodeState::kDead));
+  EXPECT_EQ(follower.table()->origin().strict_sets, in_force) << "replaced, not divided anew";
+  // The other falls silent: from now on the number is the follower's own.
+  follower.plan(at_ms(9000), loads_of(60));
+  EXPECT_TRUE(follower.plans_table());
+  EXPECT_NE(follower.table()->origin().strict_sets, in_force);
+  EXPECT_EQ(follower.table()->sets().size(), follower.table()->origin().strict_sets);
+}
+
+TEST_F(OneTable, WhoPlansKnowsWhatTheOthersSend) {
+  const auto view = cluster(4);
+  Router a = named(1, view), b = named(2, view);
+  const auto serve = [](Router& router, int set, int times) {
+    for (int i = 0; i < times; ++i) {
+      const PrefixKey asked = key(set, i);
+      const Decision decision = router.decide(asked, "demo", at_ms(i));
+      Sent sent = router.sent(asked, "demo", decision.order[0], at_ms(i));
+      router.finished(asked, sent, AnswerCounts{1100, 10, 0, true}, at_ms(i));
+    }
+  };
+  serve(a, 0, 10);
+  serve(b, 1, 1000);
+  a.plan(at_ms(1000));
+  b.plan(at_ms(1000));
+  EXPECT_EQ(a.table()->sets().size(), 1u);
+  for (const auto& [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
+    const Status adopted = to->adopt_sample(from->news().name, from->sample_message(), at_ms(1010));
+    EXPECT_TRUE(adopted.ok()) << adopted;
+  }
+  exchange(a, b, at_ms(1020));
+  a.plan(at_ms(6000));
+  b.plan(at_ms(6000));
+  exchange(a, b, at_ms(6010));
+  for (const Router* router : {&a, &b}) {
+    ASSERT_EQ(router->table()->sets().size(), 2u);
+    EXPECT_EQ(router->table()->find(numbered_set(0), "demo")->size(), 1u);
+    EXPECT_EQ(router->table()->find(numbered_set(1), "demo")->size(), 4u) << "nearly all of the load";
+  }
+  EXPECT_FALSE(a.adopt_sample(Hash128{0, 2}, "TPT1", at_ms(6020)).ok());
+  // Who says nothing any more is counted no more.
+  a.plan(at_ms(60'000));
+  EXPECT_EQ(a.table()->sets().size(), 1u);
+}
+
+TEST(SharedLoadsTest, OfAVeryLongSampleTheHeaviestTravel) {
+  SetLoads loads;
+  for (int i = 0; i < 20'000; ++i) loads.sets.push_back(SetLoad{numbered_set(i), 1.0 + i, 7, "demo"});
+  const auto got = decode_set_loads(encode_set_loads(loads));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->sets.size(), 16'384u);
+  for (const SetLoad& load : got->sets) EXPECT_GT(load.work, 20'000 - 16'384);
 }
 
 TEST_F(OneTable, StrictTablesOfOtherSetsAreLeftAlone) {

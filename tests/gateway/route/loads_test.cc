@@ -110,22 +110,25 @@ TEST(Loads, WithoutReportsWorkIsWhatWasSent) {
   EXPECT_NEAR(book.work_rate(0), 2500 * std::exp(-1.0), 40);
 }
 
-TEST(Loads, PeersLedgersReplaceTheReportsWhereTheyAreOn) {
+TEST(Loads, PeersLedgersAreHeededAtOnceAndNotTwice) {
   AffinityOptions options;
   options.peer_ledger = true;
   LoadBook book = book_over(2, options);
   auto own = book.open(0, {100, 100}, at_ms(0));
-  book.report(0, report_of(50, 9000), at_ms(1));
   const PeerLoad first[] = {{0, 3, 700}};
   book.peer_loads(1, first);
   book.peer_loads(2, first);
   EXPECT_EQ(book.requests(0), 7);
   EXPECT_EQ(book.pending_tokens(0), 1500);
-  const PeerLoad second[] = {{0, 1, 0}, {99, 5, 5}};
+  book.report(0, report_of(7, 900), at_ms(1));
+  EXPECT_EQ(book.requests(0), 7);
+  EXPECT_EQ(book.pending_tokens(0), 900) << "of theirs, some chunks are computed";
+  const PeerLoad second[] = {{0, 5, 1000}, {99, 5, 5}};
   book.peer_loads(1, second);
-  EXPECT_EQ(book.requests(0), 5);
+  EXPECT_EQ(book.requests(0), 9);
+  EXPECT_EQ(book.pending_tokens(0), 1200);
   book.forget_peer(2);
-  EXPECT_EQ(book.requests(0), 2);
+  EXPECT_EQ(book.requests(0), 6);
   std::vector<PeerLoad> told;
   book.take_changes(told, false);
   ASSERT_EQ(told.size(), 1u);
@@ -136,6 +139,31 @@ TEST(Loads, PeersLedgersReplaceTheReportsWhereTheyAreOn) {
   book.take_changes(told, true);
   EXPECT_EQ(told.size(), 2u) << "those with nothing, too: what was lost heals";
   book.close(own);
+}
+
+TEST(Loads, WhatNobodysLedgerTellsOfIsLearnedFromReports) {
+  AffinityOptions options;
+  options.peer_ledger = true;
+  LoadBook book = book_over(2, options);
+  book.report(0, report_of(0, 0), at_ms(0));
+  const PeerLoad told[] = {{0, 3, 700}};
+  book.peer_loads(1, told);
+  int ms = 0;
+  const auto report_for = [&](int how_long, int64_t running) {
+    for (const int until = ms + how_long; ms < until;)
+      book.report(0, report_of(running, 0), at_ms(ms += 100));
+  };
+  report_for(5000, 23);  // of a gateway that we do not hear
+  EXPECT_NEAR(book.requests(0), 23, 0.5);
+  report_for(100, 17);
+  EXPECT_GT(book.requests(0), 21) << "the moment's difference is the ledgers' being late";
+  report_for(5000, 3);
+  EXPECT_NEAR(book.requests(0), 3, 0.5);
+  report_for(5000, 0);
+  EXPECT_EQ(book.requests(0), 3) << "what is told by a ledger is there";
+  book.forget_peer(1);
+  report_for(5000, 3);
+  EXPECT_NEAR(book.requests(0), 3, 0.5) << "a peer that fell silent and lives";
 }
 
 // What decisions read is kept up incrementally; here it is summed up anew after every step.
