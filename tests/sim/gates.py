@@ -46,7 +46,7 @@ CPU = {"profile": "cpu-demo", "nodes": 16, "personas": 400, "zipf": 0.9, "card-t
        "card-tokens-max": 600, "system-tokens": 16, "turns": 8, "think-s": 2, "user-tokens": 20, "output-tokens": 20, "context": 2048,
        "turn-sigma": 0, "answer-s-per-token": 0, "ramp-s": 40, "warmup-s": 60, "duration-s": 160}
 CPU_RATE = 1100  # that sixteen of them sustain with one gateway (found by doubling and halving); no rival does
-PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"peer-ledger": None, "gossip-ms": 20}
+PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"gossip-ms": 20}
 
 
 def case(workload, gates, study="", seeds=(1,), **more):
