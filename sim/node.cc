@@ -6,17 +6,18 @@ namespace troupe::sim {
 
 namespace {
 
-SchedulerConfig config_of(const NodeProfile& profile) {
+SchedulerConfig config_of(const NodeProfile& profile, Duration tpot_budget) {
   SchedulerConfig config = scheduler_config(profile);
   config.name_blocks = true;
   config.itemize_decodes = false;
+  config.tpot_budget = tpot_budget;
   return config;
 }
 
 }  // namespace
 
-SimNode::SimNode(const NodeProfile& profile)
-    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile))) {}
+SimNode::SimNode(const NodeProfile& profile, Duration tpot_budget)
+    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, tpot_budget))) {}
 
 Status SimNode::add(NewFlight flight, TimePoint now) {
   NewRequest request;

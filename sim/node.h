@@ -22,7 +22,8 @@ namespace troupe::sim {
 
 class SimNode {
  public:
-  explicit SimNode(const NodeProfile& profile);
+  // `tpot_budget`: SchedulerConfig's.
+  SimNode(const NodeProfile& profile, Duration tpot_budget);
 
   struct NewFlight {
     RequestId id = 0;

@@ -163,6 +163,11 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       .unit("s");
   schema.add("slo_ttft_ms", &f.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
   schema.add("slo_tpot_ms", &f.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
+  schema
+      .add("tpot_budget_ms", &f.tpot_budget_ms,
+           "how long prefill may make a step in which others decode; 0: as long as it takes")
+      .range(0, 1e6)
+      .unit("ms");
   schema.add("drain_s", &f.drain_s, "after the last arrival; what has no token then is lost")
       .range(0, 1e6)
       .unit("s");
@@ -193,6 +198,7 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.warmup_s = f.warmup_s;
   o.slo_ttft_ms = f.slo_ttft_ms;
   o.slo_tpot_ms = f.slo_tpot_ms;
+  o.tpot_budget_ms = f.tpot_budget_ms;
   o.drain_s = f.drain_s;
   o.network_ms = f.network_ms;
   o.report_ms = f.report_ms;

@@ -42,7 +42,7 @@ void say_skipped(std::string_view label, const RequestSource& source);
 struct FleetFlags {
   std::string policy = "affinity", mode = "exact", profile = "study", faults;
   int64_t nodes = 16, gateways = 1, seed = 1;
-  double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, drain_s = 120;
+  double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
   double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 50, detect_ms = 50,
          join_ms = 1000;
   bool session_sticky = false, peer_ledger = true;

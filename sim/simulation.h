@@ -101,6 +101,7 @@ class Simulation {
 
   // simulator_fleet.cc: what nodes and gateways tell each other, and faults
   void add_node();
+  std::unique_ptr<SimNode> new_engine() const;
   bool nodes_tell() const;
   void tell_empty(int32_t node);
   void tell_residency(int32_t node);

@@ -18,8 +18,12 @@ namespace {
 
 }  // namespace
 
+std::unique_ptr<SimNode> Simulation::new_engine() const {
+  return std::make_unique<SimNode>(options_.profile, millis(options_.tpot_budget_ms));
+}
+
 void Simulation::add_node() {
-  nodes_.emplace_back().engine = std::make_unique<SimNode>(options_.profile);
+  nodes_.emplace_back().engine = new_engine();
   tell_empty(static_cast<int32_t>(nodes_.size()) - 1);
 }
 
@@ -180,7 +184,7 @@ void Simulation::begin_fault(const Fault& fault) {
       kill(fault.target);
       return;
     case Fault::Kind::kReturn:
-      nodes_[target].engine = std::make_unique<SimNode>(options_.profile);
+      nodes_[target].engine = new_engine();
       tell_empty(fault.target);
       post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
       return;

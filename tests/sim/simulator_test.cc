@@ -131,6 +131,20 @@ TEST(Simulator, ALoneRequestTakesWhatItsProfileSays) {
   EXPECT_EQ(result.hit_tokens, 0);
 }
 
+// A prompt of 8,000 tokens beside a stream: the whole of it takes as long, but no step of it.
+TEST(Simulator, ATpotBudgetKeepsALongPromptFromHoldingUpStreams) {
+  SimulationOptions options = options_of(1);
+  options.faults = {
+      {.kind = Fault::Kind::kLoseReports, .at_s = 0, .target = 0, .for_s = 0.001}};  // tells of gaps
+  const auto longest_gap_ms = [&options](double budget_ms) {
+    options.tpot_budget_ms = budget_ms;
+    ListSource source({request(0, 1600, 400, 1), request(0.5, 8000, 1, 2)});
+    return run(source, options).faults.stall_max_ms;
+  };
+  EXPECT_GT(longest_gap_ms(0), 60);  // chunks of 2,048 tokens at 30,000 a second
+  EXPECT_LT(longest_gap_ms(15), 25);
+}
+
 TEST(Simulator, TheSecondAskOfAPrefixHitsAllFullBlocksButTheLastToken) {
   ListSource source({request(0, 1500, 3), request(1, 1500, 3)});
   const Result result = run(source, options_of(1));
