@@ -81,7 +81,8 @@ class Simulation {
   void post(TimePoint at, EventKind kind, int32_t index = 0, uint64_t value = 0);
   void handle(const Event& event);
   Status start();
-  void arrive(const TraceRequest& request);
+  void fetch_ahead(const TraceRequest& next) const;
+  void arrive(TraceRequest& request);
   void make_key(Flight& flight);
   void decide(Flight& flight);
   void send_next(Flight& flight);

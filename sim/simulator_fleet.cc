@@ -75,6 +75,8 @@ void Simulation::send_residency(int32_t index, ResidencyBatch batch, Duration de
   node.residency_due = std::max(node.residency_due, now_ + delay);
   node.on_the_way.push_back(std::move(batch));
   if (node.residency_due > now_) {
+    for (const route::ResidencyItem& item : node.on_the_way.back().items)
+      residency_->index.prefetch(item.key);
     post(node.residency_due, EventKind::kResidency, index, node.life);
   } else {
     deliver_residency(index);

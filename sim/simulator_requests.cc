@@ -22,7 +22,17 @@ Hash128 name_of(uint64_t id) {
 
 }  // namespace
 
-void Simulation::arrive(const TraceRequest& request) {
+// What the next arrival will look up lies anywhere; it is on its way while earlier events are handled.
+void Simulation::fetch_ahead(const TraceRequest& next) const {
+  const Hash128 session = name_of(next.session);
+  session_tokens_.prefetch(session);
+  residency_->index.prefetch(session);
+  residency_->index.prefetch(name_of(next.set));
+  if (!free_slots_.empty()) __builtin_prefetch(&flights_[free_slots_.back()]);
+}
+
+// Takes what `request` holds and leaves memory for the next.
+void Simulation::arrive(TraceRequest& request) {
   recorder_.arrived(request);
   arrived_ += 1;
   live_ += 1;
@@ -34,7 +44,7 @@ void Simulation::arrive(const TraceRequest& request) {
   free_slots_.pop_back();
   Flight& flight = flights_[slot];
   flight.id = (++tries_ << kSlotBits) | slot;
-  flight.trace = request;
+  std::swap(flight.trace, request);
   flight.node = -1;
   flight.emitted = 0;
   flight.at_node = false;
@@ -43,7 +53,7 @@ void Simulation::arrive(const TraceRequest& request) {
   flight.longest_gap = {};
   const auto gateways = static_cast<uint64_t>(options_.gateways);
   const uint64_t pick =
-      options_.session_sticky && request.session != 0 ? request.session : draw_.bits() >> 16;
+      options_.session_sticky && flight.trace.session != 0 ? flight.trace.session : draw_.bits() >> 16;
   flight.gateway = static_cast<int32_t>(pick % gateways);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   make_key(flight);

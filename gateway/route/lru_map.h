@@ -31,6 +31,9 @@ class LruMap {
   }
   V* find(const Hash128& key) { return const_cast<V*>(std::as_const(*this).find(key)); }
 
+  // Fetches the memory that a look-up will need soon.
+  void prefetch(const Hash128& key) const { index_.prefetch(key); }
+
   // The value, made if absent, now the most recently used.
   V& touch(const Hash128& key) {
     const auto it = index_.find(key);

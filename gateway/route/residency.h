@@ -56,6 +56,8 @@ class ResidencyIndex {
   // Ascending by node; empty when nobody has it.
   std::span<const Holder> holders(const Hash128& key) const;
   int64_t tokens(const Hash128& key, NodeIndex node) const;
+  // Fetches the memory that a look-up or a change will need soon.
+  void prefetch(const Hash128& key) const { index_.prefetch(key); }
   static const Holder* find(std::span<const Holder> holders, NodeIndex node);
 
   size_t keys() const { return index_.size(); }
