@@ -92,6 +92,10 @@ inline void find_rows(const AttentionTile& t, int64_t first, int64_t last_count,
 // so in many pages at a time. A core alone keeps some sixteen misses in flight, half of what memory gives,
 // and stands still when asked for more at once. So all pieces (pages) are asked for in turns, some lines
 // each, evenly over the arithmetic of the tile in work, whose steps are about a cycle each.
+//
+// Tried and lost: one piece after the other (arithmetic and memory added up); only a piece's first lines, or
+// every second or fourth; fewer lines a turn, or more; all keys before all values; turns over some of the
+// pieces; earlier than evenly; into L1.
 class Ahead {
  public:
   Ahead(const TileRows& next, int64_t steps) : next_(next) {
