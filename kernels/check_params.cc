@@ -156,6 +156,25 @@ void check_params(const SiluMulParams& params, DType activation) {
   expect(kOp, "gate_up", params.gate_up, like(activation, {rows, 2 * columns}));
 }
 
+void check_params(const GatedMlpParams& params, DType activation) {
+  constexpr const char* kOp = "gated_mlp";
+  if (params.gate_up == nullptr || params.down == nullptr) check_failed(kOp, "a weight is null");
+  expect_rank2(kOp, "x", params.x);
+  const int64_t rows = params.x.shape[0];
+  const int64_t width = params.down->columns();
+  if (params.gate_up->rows() != 2 * width || params.gate_up->columns() != params.down->rows()) {
+    check_failed(kOp, "gate_up is [" + std::to_string(params.gate_up->rows()) + ", " +
+                          std::to_string(params.gate_up->columns()) + "], expected [" +
+                          std::to_string(2 * width) + ", " + std::to_string(params.down->rows()) + "]");
+  }
+  expect(kOp, "x", params.x, like(activation, {rows, params.gate_up->columns()}));
+  expect(kOp, "sum", params.sum, like(DType::kFloat32, {rows, params.down->rows()}));
+  expect(kOp, "mixed", params.mixed, like(activation, {rows, 2 * width}));
+  expect(kOp, "gated", params.gated, like(activation, {rows, width}));
+  expect_optional(kOp, "gate_up_bias", params.gate_up_bias, 2 * width);
+  expect_optional(kOp, "down_bias", params.down_bias, params.down->rows());
+}
+
 void check_params(const GatherRowsParams& params) {
   constexpr const char* kOp = "gather_rows";
   expect_rank2(kOp, "x", params.x);

@@ -118,6 +118,18 @@ struct SiluMulParams {
   Tensor out;      // (T, F) activation
 };
 
+// sum += down · (silu(gate · x) * (up · x)), rounded where the three ops it stands for would round
+struct GatedMlpParams {
+  Tensor x;                               // (T, D) activation
+  const PackedWeight* gate_up = nullptr;  // (2F, D): gate over up
+  const PackedWeight* down = nullptr;     // (D, F)
+  Tensor sum;                             // (T, D) float32
+  Tensor mixed;                           // (T, 2F) activation: scratch, of no meaning afterwards
+  Tensor gated;                           // (T, F) activation: likewise
+  Tensor gate_up_bias = {};               // (2F) float32, or empty
+  Tensor down_bias = {};                  // (D) float32, or empty
+};
+
 // out[i] = x[rows[i]]: the last rows of the requests that sample
 struct GatherRowsParams {
   Tensor x;                       // (T, D) float32
@@ -173,6 +185,8 @@ class Backend {
   virtual void rope_kv(const RopeKvParams& params) = 0;
   virtual void attention(const AttentionParams& params) = 0;
   virtual void silu_mul(const SiluMulParams& params) = 0;
+  // As matmul, silu_mul and matmul one after the other, to the bit; a backend may do better than that.
+  virtual void gated_mlp(const GatedMlpParams& params);
   virtual void gather_rows(const GatherRowsParams& params) = 0;
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
 };

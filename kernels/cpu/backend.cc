@@ -98,6 +98,13 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void gated_mlp(const GatedMlpParams& params) override {
+    check_params(params, dtype_);
+    const WeightFormat format = params.gate_up->format();
+    if (params.down->format() == format && products_of(format).gated_mlp(params)) return;
+    Backend::gated_mlp(params);
+  }
+
   void gather_rows(const GatherRowsParams& params) override {
     check_params(params);
     const int64_t columns = params.x.shape[1];

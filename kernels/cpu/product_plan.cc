@@ -20,6 +20,16 @@ int64_t divided_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// Piece i of `count` pieces of [0, size), even but for the last unit.
+Range piece(int64_t size, int64_t i, int64_t count) {
+  const int64_t begin = size * i / count;
+  return {begin, size * (i + 1) / count - begin};
+}
+
+constexpr int64_t kBlockRows = 32;
+constexpr int64_t kChunkBlocks = 16;
+constexpr int64_t kL2StepsOfBlocks = 512;  // of 2 KiB: what a chunk's part of x may take of the L2 cache
+
 }  // namespace
 
 std::vector<Range> column_slices(int64_t columns, int threads) {
@@ -63,6 +73,45 @@ PanelCut cut_panels(int64_t panels, int64_t rows, int threads) {
     cut.rows_per_chunk = std::min(cut.rows_per_chunk, divided_up(share, kChunkStep) * kChunkStep);
   }
   cut.chunks = divided_up(rows, cut.rows_per_chunk);
+  return cut;
+}
+
+Range TileCut::rows_of(int64_t chunk) const {
+  const int64_t begin = chunk * rows_per_chunk;
+  return {begin, std::min(rows_per_chunk, rows - begin)};
+}
+
+Range TileCut::steps_of(int64_t part) const {
+  return piece(steps, part, depth_parts);
+}
+
+Range TileCut::panels_of(int64_t item) const {
+  return piece(panels, item / block_runs, runs);
+}
+
+Range TileCut::blocks_of(int64_t item, Range rows_of_chunk) const {
+  return piece(divided_up(rows_of_chunk.count, kBlockRows), item % block_runs, block_runs);
+}
+
+TileCut cut_tiles(int64_t rows, int64_t panels, int64_t steps, int threads) {
+  TileCut cut;
+  if (panels == 0 || rows == 0 || steps == 0) return cut;
+  cut.rows = rows;
+  cut.steps = steps;
+  cut.panels = panels;
+  const int64_t blocks = divided_up(rows, kBlockRows);
+  cut.row_chunks = divided_up(blocks, kChunkBlocks);
+  const int64_t chunk_blocks = divided_up(blocks, cut.row_chunks);
+  cut.rows_per_chunk = std::min(rows, chunk_blocks * kBlockRows);
+  cut.row_chunks = divided_up(rows, cut.rows_per_chunk);
+  cut.depth_parts = std::min(steps, divided_up(chunk_blocks * steps, kL2StepsOfBlocks));
+  if (threads == 1) {
+    cut.runs = 1;
+    return cut;
+  }
+  cut.runs = std::min(panels, threads * kRunsPerThread);
+  const int64_t wanted = divided_up(threads * kItemsPerThread, cut.runs);
+  cut.block_runs = std::min(chunk_blocks, wanted);
   return cut;
 }
 

@@ -51,4 +51,24 @@ PanelCut cut_panels(int64_t panels, int64_t rows, int threads);
 
 inline constexpr int64_t kPanelChunkRows = 504;  // at most: what bounds the memory of sums
 
+// For tile registers (tile_products.cc): chunks of rows and parts of k are taken one after the other; the
+// items of one of each are runs of neighbouring panels times runs of blocks of 32 rows.
+struct TileCut {
+  int64_t rows = 0;
+  int64_t rows_per_chunk = 1;  // whole blocks, where there are several chunks
+  int64_t row_chunks = 0;
+  int64_t steps = 0;  // of k
+  int64_t depth_parts = 1;
+  int64_t panels = 0;
+  int64_t runs = 0;
+  int64_t block_runs = 1;
+  Range rows_of(int64_t chunk) const;
+  Range steps_of(int64_t part) const;
+  int64_t steps_max() const { return (steps + depth_parts - 1) / depth_parts; }
+  int64_t items() const { return runs * block_runs; }
+  Range panels_of(int64_t item) const;
+  Range blocks_of(int64_t item, Range rows_of_chunk) const;
+};
+TileCut cut_tiles(int64_t rows, int64_t panels, int64_t steps, int threads);
+
 }  // namespace troupe::cpu

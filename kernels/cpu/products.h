@@ -3,10 +3,10 @@
 // A way to multiply activations by packed weights. All hold the backend's promise: an output element's bits
 // depend on its row of x and its row of the weight, on nothing else.
 //
-// - our own panels: bfloat16 with AVX512-BF16 or AMX, where they read weights faster than oneDNN's kernels
-// and
+// - our own panels: bfloat16 with AVX512-BF16, where they read weights faster than oneDNN's kernels and
 //   multiply as fast, or nearly; and every type on machines without AVX-512, where oneDNN's rows depend on
-//   the batch, as they do for bfloat16 with AMX.
+//   the batch.
+// - our own panels for tile registers: bfloat16 with AMX, where oneDNN's rows depend on the batch too.
 // - oneDNN: float32 with AVX-512.
 // - int8: weights packed as WeightFormat::kInt8, whatever the type of the activations.
 
@@ -25,6 +25,9 @@ class Products {
   virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight) = 0;
   // REQUIRES check_params(params).
   virtual void matmul(const MatmulParams& params) = 0;
+  // REQUIRES check_params(params) and weights of this object. False, and nothing done, where the three ops
+  // one by one are as good.
+  virtual bool gated_mlp(const GatedMlpParams&) { return false; }
 };
 
 // Whether oneDNN has its batched-reduce kernels for this type here: the ones whose rows do not depend on the
@@ -34,6 +37,7 @@ bool onednn_serves(DType dtype);
 // `pool` must outlive the result.
 std::unique_ptr<Products> make_onednn_products(DType dtype, ThreadPool& pool);
 std::unique_ptr<Products> make_panel_products(DType dtype, CpuIsa isa, ThreadPool& pool);
+std::unique_ptr<Products> make_tile_products(CpuIsa isa, ThreadPool& pool);  // bfloat16 with AMX
 
 std::unique_ptr<Products> make_int8_products(CpuIsa isa, ThreadPool& pool);
 

@@ -25,6 +25,11 @@ inline void rms_norm(const NormRow& row) {
   }
 }
 
+inline Vec silu_times(Vec gate, Vec up) {
+  const Vec one_plus = add(broadcast(1.0f), exp(sub(broadcast(0.0f), gate)));
+  return mul(div(gate, one_plus), up);
+}
+
 template <typename T>
 inline void silu_mul_as(const SiluRow& row) {
   const T* gates = static_cast<const T*>(row.gate);
@@ -32,9 +37,7 @@ inline void silu_mul_as(const SiluRow& row) {
   T* out = static_cast<T*>(row.out);
   for (int64_t i = 0; i < row.columns; i += kLanes) {
     const int64_t left = row.columns - i;
-    const Vec gate = load_up_to(gates + i, left);
-    const Vec one_plus = add(broadcast(1.0f), exp(sub(broadcast(0.0f), gate)));
-    store_up_to(out + i, mul(div(gate, one_plus), load_up_to(ups + i, left)), left);
+    store_up_to(out + i, silu_times(load_up_to(gates + i, left), load_up_to(ups + i, left)), left);
   }
 }
 

@@ -1,124 +1,253 @@
 #pragma once
 
-// bfloat16 products with AMX over the panels of pair_panels_avx512.h, whose 16 pairs of k by 16 features are
-// a tile register as they lie: 16 rows of x by 32 steps of k times 32 steps of k by 16 features in one
-// instruction, four of them a panel. out[m][n] is one chain of them over k ascending, each adding the sum of
-// its even and the sum of its odd products, whatever else is computed: rows that are missing to 16 are zeros.
-// As there, a panel is taken in stretches of k that stay in the L1 cache while all rows pass over them.
+// Products with AMX. A panel is 32 output features, a block 32 rows of x; both lie as tile registers take
+// them (vector_ops.h), a kibibyte a register, so that no two lines of a register share a set of the L1 cache.
+// Two registers of x by two of the panel are four chains of products, every register loaded serving two of
+// them: 4 KiB loaded for 64 cycles of arithmetic.
+//
+// A core multiplies that fast only if one side comes from the L1 cache. So k is taken in stretches of
+// kStretchSteps, of which a panel's part (20 KiB) stays there while the blocks of a group pass over it; their
+// sums rest in 16 KiB of memory between two stretches. The next panel is asked for meanwhile, a few lines a
+// step: asked for all at once it stops the core.
+//
+// out[m][n] is one chain over k ascending, each step adding the sum of its even and the sum of its odd
+// products, whatever else is computed: what stands in a register for rows that are missing reaches no other.
+//
+// Tried and lost (512 rows, K 896): 1 x 4 registers (a quarter slower, 5 loads for 4 products); sums of all
+// rows kept from stretch to stretch (they fall out of the L1 cache: a third); x asked for ahead into the L1
+// cache (a third: the loads compete); no stretches at all (a third).
 //
 // Included by target_avx512.cc, after tile_amx.h, under its target.
 
 namespace troupe::cpu::avx512 {
 
-class TilePanel {
+inline constexpr int64_t kHalfBytes = kTileStepBytes / 2;  // a register
+inline constexpr int64_t kHalfSums = kTileSums / 4;
+
+// Blocks of rows times panels: sums of a group of blocks.
+class TileGroup {
  public:
-  explicit TilePanel(const PanelProduct& product) : p_(product), steps_((product.depth + kStep - 1) / kStep) {
-    __builtin_memset(x_, 0, sizeof(x_));
-    if (p_.depth % kStep == 0) return;
-    const int64_t whole = p_.depth / kStep * kSide;  // pairs in whole steps
-    const int64_t pairs = (p_.depth + 1) / 2;
-    __builtin_memset(last_weights_, 0, sizeof(last_weights_));
-    __builtin_memcpy(last_weights_, panel() + whole * kPairBytes,
-                     static_cast<size_t>((pairs - whole) * kPairBytes));
+  static constexpr int64_t kBlocks = 4;
+
+  TileGroup(const TileBlocks& x, const void* next) : x_(x), next_(static_cast<const char*>(next)) {
+    lines_ = (kTileStepBytes / 64 + x.blocks() - 1) / x.blocks();
   }
 
-  void run() {
-    const int64_t length = p_.rows <= kSide ? steps_ : kPairStretch / kStep;
-    for (int64_t begin = 0; begin < steps_; begin += length) {
-      const int64_t end = begin + length < steps_ ? begin + length : steps_;
-      pass<true>(0, begin, end);
-      for (int64_t m = kSide; m < p_.rows; m += kSide) pass<false>(m, begin, end);
+  // Adds the products of blocks [first, first + count) by a panel to sums, (count, 4 registers), which start
+  // at zero if `anew`.
+  void add(int64_t first, int64_t count, const void* panel, float* sums, bool anew) {
+    const int64_t stretches = (x_.steps + kStretchSteps - 1) / kStretchSteps;
+    for (int64_t i = 0; i < stretches; ++i) {
+      const int64_t begin = x_.steps * i / stretches;
+      const int64_t end = x_.steps * (i + 1) / stretches;
+      for (int64_t b = 0; b < count; ++b) {
+        const char* x = static_cast<const char*>(x_.data) + (first + b) * x_.stride + begin * kTileStepBytes;
+        const char* weights = static_cast<const char*>(panel) + begin * kTileStepBytes;
+        float* to = sums + b * kTileSums;
+        const bool zero = anew && i == 0;
+        if (x_.rows - (first + b) * kTileSide <= kTileSide / 2) {
+          multiply<1>(x, weights, end - begin, to, zero);
+        } else {
+          multiply<2>(x, weights, end - begin, to, zero);
+        }
+      }
     }
   }
 
  private:
-  static constexpr int64_t kSide = Tiles::kSide;
-  static constexpr int64_t kStep = Tiles::kDepth;  // of k
-  static constexpr int64_t kPairBytes = kPanelColumns * 4;
-  static constexpr int64_t kVectorBytes = kSide * 4;
-  static constexpr int64_t kAheadBytes = 2 * kSide * kPairBytes;  // two steps
+  static constexpr int64_t kStretchSteps = 10;
+  static constexpr int64_t kAheadBytes = 4096;
 
-  const char* panel() const { return static_cast<const char*>(p_.panel); }
-
-  // Steps [begin, end) of 16 rows, or as many as there are, from row m on. kAhead: this is the pass that
-  // brings the panel from memory.
-  template <bool kAhead>
-  void pass(int64_t m, int64_t begin, int64_t end) {
-    const int64_t rows = p_.rows - m < kSide ? p_.rows - m : kSide;
-    float* sums = rows == kSide ? p_.sums + m * kPanelColumns : rest_sums_;
-    begin == 0 ? start() : resume(sums);
-    for (int64_t step = begin; step < end; ++step) {
-      if (kAhead) ask_ahead(step);
-      multiply(m, rows, step);
+  // kHalves: 32 rows, or 16.
+  template <int kHalves>
+  void multiply(const char* x, const char* weights, int64_t steps, float* sums, bool zero) {
+    zero ? start<kHalves>() : resume<kHalves>(sums);
+    for (int64_t step = 0; step < steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
+      _tile_loadd(4, x, 64);
+      _tile_loadd(6, weights, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, weights + kHalfBytes, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (kHalves == 2) {
+        _tile_loadd(5, x + kHalfBytes, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      ask_ahead(weights);
     }
-    _tile_stored(0, sums, kPairBytes);
-    _tile_stored(1, sums + kSide, kPairBytes);
-    _tile_stored(2, sums + 2 * kSide, kPairBytes);
-    _tile_stored(3, sums + 3 * kSide, kPairBytes);
+    _tile_stored(0, sums, 64);
+    _tile_stored(1, sums + kHalfSums, 64);
+    if constexpr (kHalves == 2) {
+      _tile_stored(2, sums + 2 * kHalfSums, 64);
+      _tile_stored(3, sums + 3 * kHalfSums, 64);
+    }
     Tiles::order_memory();
-    if (end < steps_) return;
-    for (int64_t i = 0; i < rows; ++i) {
-      const float* row = sums + i * kPanelColumns;
-      const Vec vectors[4] = {load(row), load(row + kLanes), load(row + 2 * kLanes), load(row + 3 * kLanes)};
-      finish_panel_row<4>(p_.out, m + i, vectors);
-    }
   }
 
+  template <int kHalves>
   static void start() {
     _tile_zero(0);
     _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  static void resume(const float* sums) {
-    _tile_loadd(0, sums, kPairBytes);
-    _tile_loadd(1, sums + kSide, kPairBytes);
-    _tile_loadd(2, sums + 2 * kSide, kPairBytes);
-    _tile_loadd(3, sums + 3 * kSide, kPairBytes);
-  }
-
-  void ask_ahead(int64_t step) const {
-    const char* at = panel() + step * kSide * kPairBytes + kAheadBytes;
-    for (int64_t b = 0; b < kSide * kPairBytes; b += 64) _mm_prefetch(at + b, _MM_HINT_T0);
-  }
-
-  void multiply(int64_t m, int64_t rows, int64_t step) {
-    const bool whole = (step + 1) * kStep <= p_.depth;
-    const BFloat16* x = static_cast<const BFloat16*>(p_.x) + m * p_.depth + step * kStep;
-    if (whole && rows == kSide) {
-      _tile_loadd(4, x, 2 * p_.depth);
-    } else {
-      const int64_t count = whole ? kStep : p_.depth - step * kStep;
-      for (int64_t i = 0; i < rows; ++i) {
-        _mm512_store_si512(x_[i],
-                           _mm512_maskz_loadu_epi16(~uint32_t{0} >> (kStep - count), x + i * p_.depth));
-      }
-      Tiles::order_memory();
-      _tile_loadd(4, x_, kVectorBytes);
-      Tiles::order_memory();
+    if constexpr (kHalves == 2) {
+      _tile_zero(2);
+      _tile_zero(3);
     }
-    const char* weights = whole ? panel() + step * kSide * kPairBytes : last_weights_;
-    _tile_loadd(5, weights, kPairBytes);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_loadd(6, weights + kVectorBytes, kPairBytes);
-    _tile_dpbf16ps(1, 4, 6);
-    _tile_loadd(7, weights + 2 * kVectorBytes, kPairBytes);
-    _tile_dpbf16ps(2, 4, 7);
-    _tile_loadd(5, weights + 3 * kVectorBytes, kPairBytes);
-    _tile_dpbf16ps(3, 4, 5);
+  }
+  template <int kHalves>
+  static void resume(const float* sums) {
+    Tiles::order_memory();
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + kHalfSums, 64);
+    if constexpr (kHalves == 2) {
+      _tile_loadd(2, sums + 2 * kHalfSums, 64);
+      _tile_loadd(3, sums + 3 * kHalfSums, 64);
+    }
   }
 
-  const PanelProduct& p_;
-  const int64_t steps_;
-  alignas(64) uint16_t x_[kSide][kStep];  // rows of a step that is not 16 rows of 32; the rest zeros
-  alignas(64) char last_weights_[kSide * kPairBytes];   // of a step that is not whole
-  alignas(64) float rest_sums_[kSide * kPanelColumns];  // of rows that are no 16
+  // One block reads the panel as it comes from memory; more find it where the one before asked for it.
+  void ask_ahead(const char* weights) {
+    if (x_.blocks() == 1) {
+      for (int64_t b = 0; b < kTileStepBytes; b += 64) _mm_prefetch(weights + kAheadBytes + b, _MM_HINT_T0);
+      return;
+    }
+    for (int64_t i = 0; i < lines_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
+  }
+
+  const TileBlocks& x_;
+  const char* next_;
+  int64_t lines_;  // of next_ a step
 };
 
-inline void tile_product(const PanelProduct& product) {
+// Row i of a block's sums.
+struct TileRow {
+  Vec low;
+  Vec high;
+  static TileRow of(const float* sums, int64_t i) {
+    const float* at = sums + i / kLanes * 2 * kHalfSums + i % kLanes * kLanes;
+    return {load(at), load(at + kHalfSums)};
+  }
+};
+
+inline void finish_block(const PanelOut& to, int64_t m, int64_t rows, const float* sums) {
+  const bool plain = to.dtype == DType::kBFloat16 && to.columns == kTileSide;
+  for (int64_t i = 0; i < rows; ++i) {
+    TileRow row = TileRow::of(sums, i);
+    if (!plain) {
+      const Vec vectors[2] = {row.low, row.high};
+      finish_panel_row<2>(to, m + i, vectors);
+      continue;
+    }
+    if (to.bias != nullptr) {
+      row.low = add(row.low, load(to.bias));
+      row.high = add(row.high, load(to.bias + kLanes));
+    }
+    _mm512_storeu_si512(static_cast<BFloat16*>(to.data) + (m + i) * to.stride,
+                        (__m512i)_mm512_cvtne2ps_pbh(row.high.r, row.low.r));
+  }
+}
+
+inline void tile_product(const TileProduct& p) {
+  alignas(64) float scratch[TileGroup::kBlocks * kTileSums];
   Tiles::configure();
-  TilePanel(product).run();
+  TileGroup group(p.x, p.next);
+  for (int64_t first = 0; first < p.x.blocks(); first += TileGroup::kBlocks) {
+    const int64_t left = p.x.blocks() - first;
+    const int64_t count = left < TileGroup::kBlocks ? left : TileGroup::kBlocks;
+    float* sums = p.sums == nullptr ? scratch : p.sums + first * kTileSums;
+    group.add(first, count, p.panel, sums, p.first);
+    if (!p.last) continue;
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t m = (first + b) * kTileSide;
+      finish_block(p.out, m, p.x.rows - m < kTileSide ? p.x.rows - m : kTileSide, sums + b * kTileSums);
+    }
+  }
   Tiles::release();
+}
+
+// The panel's products by one row, by dots of pairs whose other half is zero: as in a tile register a step's
+// even products are one chain, its odd ones another. No register of x is filled for the sake of one row.
+inline void tile_row(const TileProduct& p) {
+  constexpr int64_t kAheadBytes = 4096;
+  const char* x = static_cast<const char*>(p.x.data);
+  const char* weights = static_cast<const char*>(p.panel);
+  __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (int64_t step = 0; step < p.x.steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
+    __m512 even[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    __m512 odd[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+#pragma GCC unroll 16
+    for (int pair = 0; pair < kLanes; ++pair) {
+      uint32_t both;
+      __builtin_memcpy(&both, x + 4 * pair, 4);
+      const __m512bh x_even = (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(both & 0xffff));
+      const __m512bh x_odd = (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(both & 0xffff0000));
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        const char* at = weights + v * kHalfBytes + pair * 64;
+        const __m512bh w = (__m512bh)_mm512_loadu_ps(at);
+        _mm_prefetch(at + kAheadBytes, _MM_HINT_T0);
+        even[v] = _mm512_dpbf16_ps(even[v], x_even, w);
+        odd[v] = _mm512_dpbf16_ps(odd[v], x_odd, w);
+      }
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) sums[v] = _mm512_add_ps(sums[v], _mm512_add_ps(even[v], odd[v]));
+  }
+  alignas(64) float row[kTileSums];
+  _mm512_store_ps(row, sums[0]);
+  _mm512_store_ps(row + kHalfSums, sums[1]);
+  finish_block(p.out, 0, 1, row);
+}
+
+// What silu_mul would make of row m of two panels' sums, written as bfloat16 (rounded as finish_block does).
+inline void gate_row(const TileGated& g, TileRow gate, TileRow up, BFloat16* out) {
+  const auto rounded = [](Vec sum, const float* bias) {
+    if (bias != nullptr) sum = add(sum, load(bias));
+    const __m512i bits = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(sum.r));
+    return Vec{_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+  };
+  const float* gates = g.biases[0];
+  const float* ups = g.biases[1];
+  store(out, silu_times(rounded(gate.low, gates), rounded(up.low, ups)));
+  if (gates != nullptr) {
+    gates += kLanes;
+    ups += kLanes;
+  }
+  store(out + kLanes, silu_times(rounded(gate.high, gates), rounded(up.high, ups)));
+}
+
+inline void tile_gated(const TileGated& g) {
+  alignas(64) float gates[TileGroup::kBlocks * kTileSums];
+  alignas(64) float ups[TileGroup::kBlocks * kTileSums];
+  Tiles::configure();
+  TileGroup gate_group(g.x, g.next[0]);
+  TileGroup up_group(g.x, g.next[1]);
+  for (int64_t first = 0; first < g.x.blocks(); first += TileGroup::kBlocks) {
+    const int64_t left = g.x.blocks() - first;
+    const int64_t count = left < TileGroup::kBlocks ? left : TileGroup::kBlocks;
+    gate_group.add(first, count, g.panels[0], gates, true);
+    up_group.add(first, count, g.panels[1], ups, true);
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t rows = g.x.rows - (first + b) * kTileSide <= kTileSide / 2 ? kTileSide / 2 : kTileSide;
+      auto* out = reinterpret_cast<BFloat16*>(g.out + (first + b) * g.out_stride);
+      for (int64_t i = 0; i < rows; ++i) {
+        gate_row(g, TileRow::of(gates + b * kTileSums, i), TileRow::of(ups + b * kTileSums, i),
+                 out + i * kTileSide);
+      }
+    }
+  }
+  Tiles::release();
+}
+
+inline void arrange_rows(const TileArrange& a) {
+  for (int64_t i = 0; i < a.rows; ++i) {
+    const char* row = static_cast<const char*>(a.x) + i * a.x_stride;
+    char* out = a.out + i * 64;
+    int64_t left = a.row_bytes;
+    for (int64_t s = 0; s < a.steps; ++s, left -= 64) {
+      const __mmask64 some = left >= 64 ? ~uint64_t{0} : ~uint64_t{0} >> (64 - left);
+      _mm512_store_si512(out + s * kTileStepBytes, _mm512_maskz_loadu_epi8(some, row + s * 64));
+    }
+  }
 }
 
 }  // namespace troupe::cpu::avx512

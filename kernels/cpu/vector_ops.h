@@ -101,6 +101,59 @@ struct PanelProduct {
   float* sums;  // pair_product: (rows, panel_columns) of scratch, 64-byte aligned
 };
 
+// For AMX (tile_panels_amx.h) rows of x and columns of a weight are taken 32 at a time, and k in steps of 64
+// bytes a row: a step of a block of rows is (32 rows, 64 bytes), of a panel (2 x 16 columns, 16 groups of k,
+// 16 columns, 4 bytes), two tile registers each.
+inline constexpr int64_t kTileSide = 32;
+inline constexpr int64_t kTileStepBytes = kTileSide * 64;
+inline constexpr int64_t kTileSums = kTileSide * kTileSide;
+
+// Row-major rows into a block, with zeros past K; what stands past the rows is left as it is.
+struct TileArrange {
+  const void* x;
+  int64_t x_stride;   // bytes
+  int64_t row_bytes;  // from x on to the row's end
+  int64_t rows;       // <= 32
+  int64_t steps;      // <= row_bytes / 64, rounded up
+  char* out;          // (steps, kTileStepBytes), 64-byte aligned
+};
+
+struct TileBlocks {
+  const void* data;  // as TileArrange leaves it
+  int64_t stride;    // bytes from one block to the next
+  int64_t steps;
+  int64_t rows;
+  int64_t blocks() const { return (rows + kTileSide - 1) / kTileSide; }
+};
+
+// Some steps of k of one panel of a weight times rows of x.
+struct TileProduct {
+  TileBlocks x;
+  const void* panel;  // (steps, kTileStepBytes)
+  const void* next;   // of as many bytes, to be asked for meanwhile
+  float* sums;        // (blocks, kTileSums), where steps come before or after these; else null
+  bool first;         // no steps come before
+  bool last;          // the results are written to out
+  PanelOut out;
+};
+
+// A panel of gates and one of ups times rows of x, silu(gate) · up of which are a step of rows again.
+struct TileGated {
+  TileBlocks x;
+  const void* panels[2];  // gates, ups: (steps, kTileStepBytes)
+  const void* next[2];    // to be asked for meanwhile
+  const float* biases[2];  // (32) each, or null
+  char* out;              // (blocks) of kTileStepBytes, as TileBlocks has them
+  int64_t out_stride;     // bytes from one block to the next
+};
+
+struct TileOps {
+  void (*arrange)(const TileArrange&);
+  void (*product)(const TileProduct&);
+  void (*row)(const TileProduct&);  // the same for a single row and all steps
+  void (*gated)(const TileGated&);
+};
+
 // One row of activations in 8 bits: quads[k] = 128 + round(x[k] / scale), scale = max |x| / 127.
 struct QuantizeRow {
   const void* x;  // (K) of `dtype`
@@ -136,6 +189,7 @@ struct VectorOps {
   void (*quantize)(const QuantizeRow&);
   void (*quad_product)(const QuadProduct&);
   void (*pair_product)(const PanelProduct&);  // null without AVX512-BF16
+  const TileOps* tiles = nullptr;             // null without AMX
 };
 
 // Large enough for every instruction set.

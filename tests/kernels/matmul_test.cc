@@ -178,7 +178,8 @@ TEST_P(Matmul, ARowsBitsDoNotDependOnTheBatch) {
   // loops and other panels only know whole tiles and rests.
   const std::string description = backend_->description();
   const bool every = !kSanitized && (description.find("onednn") != std::string::npos ||
-                                     description.find("pairs") != std::string::npos);
+                                     description.find("pairs") != std::string::npos ||
+                                     description.find("tiles") != std::string::npos);
   const int64_t rows_max = every ? 512 : GetParam().name == "ref" ? 8 : 40;
   std::vector<int64_t> batches{1, 2, 3, 5, 6, 7, 16, 17, 33, 40};
   if (every) {
@@ -214,6 +215,50 @@ TEST_P(Matmul, AccumulatingRowsDoNotDependOnTheBatchEither) {
     backend_->matmul({product.x.rows(0, m), weight.get(), out.rows(0, m), true});
     ASSERT_TRUE(same_bits(out.rows(0, m), whole.rows(0, m))) << m;
     ASSERT_TRUE(same_bits(out.rows(m, 70 - m), before.rows(m, 70 - m))) << "rows past the batch were written";
+  }
+}
+
+// In parts, whole, by rows few or many: what the three ops make of it.
+TEST_P(Matmul, AGatedMlpHasTheBitsOfItsThreeProducts) {
+  for (const auto& [hidden, width] : {std::pair<int64_t, int64_t>{96, 352}, {256, 3200}, {131, 77}}) {
+    if ((GetParam().name == "ref" || kSanitized) && width > 1000) continue;
+    const int64_t rows_max = GetParam().name == "ref" || kSanitized ? 40 : 530;
+    const Product product = make_product(dtype_, rows_max, {2 * width, hidden}, 3);
+    std::mt19937 random(4);
+    const auto gate_up = pack(*backend_, product.weight);
+    const auto down = pack(*backend_, OwnedTensor::random(dtype_, {hidden, width}, random, 0.1f));
+    const auto up_bias = OwnedTensor::random(DType::kFloat32, {2 * width}, random);
+    const auto down_bias = OwnedTensor::random(DType::kFloat32, {hidden}, random);
+    const auto before = OwnedTensor::random(DType::kFloat32, {rows_max, hidden}, random);
+    OwnedTensor mixed(dtype_, {rows_max, 2 * width});
+    OwnedTensor gated(dtype_, {rows_max, width});
+    for (const bool biased : {false, true}) {
+      const Tensor biases[2] = {biased ? up_bias.view() : Tensor{}, biased ? down_bias.view() : Tensor{}};
+      OwnedTensor expected = before;
+      const Tensor x = product.x.view();
+      backend_->matmul({.x = x, .weight = gate_up.get(), .out = mixed.view(), .bias = biases[0]});
+      backend_->silu_mul({.gate_up = mixed.view(), .out = gated.view()});
+      backend_->matmul({.x = gated.view(),
+                        .weight = down.get(),
+                        .out = expected.view(),
+                        .accumulate = true,
+                        .bias = biases[1]});
+      for (int64_t m : {1, 2, 33, 40, 64, 500, 530}) {
+        if (m > rows_max) continue;
+        OwnedTensor sum = before;
+        backend_->gated_mlp({.x = product.x.rows(0, m),
+                             .gate_up = gate_up.get(),
+                             .down = down.get(),
+                             .sum = sum.rows(0, m),
+                             .mixed = mixed.rows(0, m),
+                             .gated = gated.rows(0, m),
+                             .gate_up_bias = biases[0],
+                             .down_bias = biases[1]});
+        ASSERT_TRUE(same_bits(sum.rows(0, m), expected.rows(0, m))) << m << " rows, width " << width;
+        if (m == rows_max) continue;
+        ASSERT_TRUE(same_bits(sum.rows(m, rows_max - m), before.rows(m, rows_max - m)));
+      }
+    }
   }
 }
 
@@ -305,6 +350,43 @@ TEST(ProductPlan, ChunksCoverTheRowsWithFewSizes) {
     EXPECT_EQ(next, rows);
   }
   EXPECT_LE(sizes.size(), 27u);
+}
+
+TEST(ProductPlan, TileItemsCoverPanelsRowsAndDepthOnce) {
+  for (int64_t panels : {1, 28, 304}) {
+    for (int threads : {1, 2, 3, 64}) {
+      for (int64_t rows : {1, 31, 32, 33, 512, 513, 520, 2000}) {
+        for (int64_t steps : {1, 28, 152, 600}) {
+          const cpu::TileCut cut = cpu::cut_tiles(rows, panels, steps, threads);
+          int64_t next_row = 0;
+          for (int64_t chunk = 0; chunk < cut.row_chunks; ++chunk) {
+            const cpu::Range here = cut.rows_of(chunk);
+            EXPECT_EQ(here.begin, next_row);
+            EXPECT_EQ(here.begin % 32, 0);
+            EXPECT_GT(here.count, 0);
+            next_row += here.count;
+            int64_t covered = 0;
+            for (int64_t item = 0; item < cut.items(); ++item)
+              covered += cut.panels_of(item).count * cut.blocks_of(item, here).count;
+            EXPECT_EQ(covered, panels * ((here.count + 31) / 32));
+          }
+          EXPECT_EQ(next_row, rows);
+          int64_t next_step = 0;
+          for (int64_t part = 0; part < cut.depth_parts; ++part) {
+            const cpu::Range here = cut.steps_of(part);
+            EXPECT_EQ(here.begin, next_step);
+            EXPECT_GT(here.count, 0);
+            EXPECT_LE(here.count, cut.steps_max());
+            next_step += here.count;
+          }
+          EXPECT_EQ(next_step, steps);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cpu::cut_tiles(0, 5, 3, 2).items(), 0);
+  EXPECT_EQ(cpu::cut_tiles(512, 28, 28, 1).depth_parts, 1);   // 896 wide: x fits the cache whole
+  EXPECT_EQ(cpu::cut_tiles(512, 28, 152, 1).depth_parts, 5);  // 4864 wide: in fifths
 }
 
 TEST(ProductPlan, PanelItemsCoverPanelsAndRowsOnceWithWorkForEveryThread) {

@@ -138,11 +138,14 @@ StatusOr<GatedMlp> GatedMlp::load(const ModelConfig& config, const std::string& 
 void GatedMlp::add_to_residual(const Context& context, const Tensor& x) const {
   const Workspace& w = context.workspace;
   const int64_t tokens = context.step.token_count();
-  const Tensor mixed = first_rows(w.gate_up, tokens);
-  const Tensor gated = first_rows(w.gated, tokens);
-  gate_up.apply(context, x, mixed);
-  context.backend.silu_mul({.gate_up = mixed, .out = gated});
-  down.add_to(context, gated, first_rows(w.residual, tokens));
+  context.backend.gated_mlp({.x = x,
+                             .gate_up = gate_up.weight.get(),
+                             .down = down.weight.get(),
+                             .sum = first_rows(w.residual, tokens),
+                             .mixed = first_rows(w.gate_up, tokens),
+                             .gated = first_rows(w.gated, tokens),
+                             .gate_up_bias = gate_up.bias.tensor,
+                             .down_bias = down.bias.tensor});
 }
 
 StatusOr<LmHead> LmHead::load(const ModelConfig& config, const std::string& name, bool unit_rows,
