@@ -28,7 +28,7 @@ Range piece(int64_t size, int64_t i, int64_t count) {
 
 constexpr int64_t kBlockRows = 32;
 constexpr int64_t kChunkBlocks = 16;
-constexpr int64_t kL2StepsOfBlocks = 512;  // of 2 KiB: what a chunk's part of x may take of the L2 cache
+constexpr int64_t kL2StepsOfBlocks = 640;  // of 2 KiB: what a chunk's part of x may take of the L2 cache
 
 }  // namespace
 

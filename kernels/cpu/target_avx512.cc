@@ -72,8 +72,7 @@ constexpr VectorOps kBf16Ops = [] {
   return ops;
 }();
 
-constexpr TileOps kTileOps{avx512::arrange_rows, avx512::tile_product, avx512::tile_row,
-                          avx512::tile_gated};
+constexpr TileOps kTileOps{avx512::arrange_rows, avx512::tile_product, avx512::tile_row, avx512::tile_gated};
 
 constexpr VectorOps kAmxOps = [] {
   VectorOps ops = kBf16Ops;

@@ -7,15 +7,16 @@
 //
 // A core multiplies that fast only if one side comes from the L1 cache. So k is taken in stretches of
 // kStretchSteps, of which a panel's part (20 KiB) stays there while the blocks of a group pass over it; their
-// sums rest in 16 KiB of memory between two stretches. The next panel is asked for meanwhile, a few lines a
-// step: asked for all at once it stops the core.
+// sums rest in 8 KiB of memory between two stretches. The next panel is asked for meanwhile, a few lines a
+// step: asked for all at once it stops the core. What is to be done with the sums (rounding, biases, silu) is
+// done a row a step as well, under the next group's products.
 //
 // out[m][n] is one chain over k ascending, each step adding the sum of its even and the sum of its odd
 // products, whatever else is computed: what stands in a register for rows that are missing reaches no other.
 //
-// Tried and lost (512 rows, K 896): 1 x 4 registers (a quarter slower, 5 loads for 4 products); sums of all
-// rows kept from stretch to stretch (they fall out of the L1 cache: a third); x asked for ahead into the L1
-// cache (a third: the loads compete); no stretches at all (a third).
+// Tried and lost (512 rows, K 896): 1 x 4 registers (a tenth slower: 5 loads for 4 products); the sums of all
+// rows kept from stretch to stretch (they fall out of the L1 cache: a fifth); x asked for ahead into the L1
+// cache (a third: the requests compete with the loads); groups of 4 and 8 blocks, no stretches (a twentieth).
 //
 // Included by target_avx512.cc, after tile_amx.h, under its target.
 
@@ -27,15 +28,19 @@ inline constexpr int64_t kHalfSums = kTileSums / 4;
 // Blocks of rows times panels: sums of a group of blocks.
 class TileGroup {
  public:
-  static constexpr int64_t kBlocks = 4;
+  static constexpr int64_t kBlocks = 2;
 
   TileGroup(const TileBlocks& x, const void* next) : x_(x), next_(static_cast<const char*>(next)) {
     lines_ = (kTileStepBytes / 64 + x.blocks() - 1) / x.blocks();
   }
 
+  // From here on asks for these sums as well.
+  void ask_for(const float* sums) { next_sums_ = reinterpret_cast<const char*>(sums); }
+
   // Adds the products of blocks [first, first + count) by a panel to sums, (count, 4 registers), which start
-  // at zero if `anew`.
-  void add(int64_t first, int64_t count, const void* panel, float* sums, bool anew) {
+  // at zero if `anew`. Calls meanwhile.step() once a step.
+  template <typename Meanwhile>
+  void add(int64_t first, int64_t count, const void* panel, float* sums, bool anew, Meanwhile& meanwhile) {
     const int64_t stretches = (x_.steps + kStretchSteps - 1) / kStretchSteps;
     for (int64_t i = 0; i < stretches; ++i) {
       const int64_t begin = x_.steps * i / stretches;
@@ -46,9 +51,9 @@ class TileGroup {
         float* to = sums + b * kTileSums;
         const bool zero = anew && i == 0;
         if (x_.rows - (first + b) * kTileSide <= kTileSide / 2) {
-          multiply<1>(x, weights, end - begin, to, zero);
+          multiply<1>(x, weights, end - begin, to, zero, meanwhile);
         } else {
-          multiply<2>(x, weights, end - begin, to, zero);
+          multiply<2>(x, weights, end - begin, to, zero, meanwhile);
         }
       }
     }
@@ -57,10 +62,12 @@ class TileGroup {
  private:
   static constexpr int64_t kStretchSteps = 10;
   static constexpr int64_t kAheadBytes = 4096;
+  static constexpr int64_t kSumsLines = 2;  // a step: a block's sums are 64 lines
 
   // kHalves: 32 rows, or 16.
-  template <int kHalves>
-  void multiply(const char* x, const char* weights, int64_t steps, float* sums, bool zero) {
+  template <int kHalves, typename Meanwhile>
+  void multiply(const char* x, const char* weights, int64_t steps, float* sums, bool zero,
+                Meanwhile& meanwhile) {
     zero ? start<kHalves>() : resume<kHalves>(sums);
     for (int64_t step = 0; step < steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
       _tile_loadd(4, x, 64);
@@ -74,6 +81,7 @@ class TileGroup {
         _tile_dpbf16ps(3, 5, 7);
       }
       ask_ahead(weights);
+      meanwhile.step();
     }
     _tile_stored(0, sums, 64);
     _tile_stored(1, sums + kHalfSums, 64);
@@ -111,9 +119,12 @@ class TileGroup {
       return;
     }
     for (int64_t i = 0; i < lines_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
+    if (next_sums_ == nullptr) return;
+    for (int64_t i = 0; i < kSumsLines; ++i, next_sums_ += 64) _mm_prefetch(next_sums_, _MM_HINT_T1);
   }
 
   const TileBlocks& x_;
+  const char* next_sums_ = nullptr;
   const char* next_;
   int64_t lines_;  // of next_ a step
 };
@@ -128,39 +139,71 @@ struct TileRow {
   }
 };
 
-inline void finish_block(const PanelOut& to, int64_t m, int64_t rows, const float* sums) {
-  const bool plain = to.dtype == DType::kBFloat16 && to.columns == kTileSide;
-  for (int64_t i = 0; i < rows; ++i) {
-    TileRow row = TileRow::of(sums, i);
-    if (!plain) {
-      const Vec vectors[2] = {row.low, row.high};
-      finish_panel_row<2>(to, m + i, vectors);
-      continue;
-    }
-    if (to.bias != nullptr) {
-      row.low = add(row.low, load(to.bias));
-      row.high = add(row.high, load(to.bias + kLanes));
-    }
-    _mm512_storeu_si512(static_cast<BFloat16*>(to.data) + (m + i) * to.stride,
-                        (__m512i)_mm512_cvtne2ps_pbh(row.high.r, row.low.r));
+inline void finish_row(const PanelOut& to, int64_t m, TileRow row) {
+  if (to.dtype != DType::kBFloat16 || to.columns != kTileSide) {
+    const Vec vectors[2] = {row.low, row.high};
+    return finish_panel_row<2>(to, m, vectors);
   }
+  if (to.bias != nullptr) {
+    row.low = add(row.low, load(to.bias));
+    row.high = add(row.high, load(to.bias + kLanes));
+  }
+  _mm512_storeu_si512(static_cast<BFloat16*>(to.data) + m * to.stride,
+                      (__m512i)_mm512_cvtne2ps_pbh(row.high.r, row.low.r));
+}
+
+// What is to become of the sums of a group: a row a step of the next group's products, which leave the
+// vector units idle.
+template <typename Finish>
+class Finishing {
+ public:
+  explicit Finishing(Finish finish) : finish_(finish) {}
+  void begin(int64_t first_row, int64_t rows, int64_t buffer) {
+    rest();
+    row_ = first_row;
+    end_ = first_row + rows;
+    at_ = 0;
+    buffer_ = buffer;
+  }
+  void step() {
+    if (row_ < end_) finish_(row_++, buffer_, at_++);
+  }
+  void rest() {
+    while (row_ < end_) step();
+  }
+
+ private:
+  Finish finish_;  // (row, buffer, row within the buffer)
+  int64_t row_ = 0;
+  int64_t end_ = 0;
+  int64_t at_ = 0;
+  int64_t buffer_ = 0;
+};
+
+// Rows of the group that begins at block `first`.
+inline int64_t group_rows(const TileBlocks& x, int64_t first) {
+  const int64_t left = x.rows - first * kTileSide;
+  return left < TileGroup::kBlocks * kTileSide ? left : TileGroup::kBlocks * kTileSide;
 }
 
 inline void tile_product(const TileProduct& p) {
-  alignas(64) float scratch[TileGroup::kBlocks * kTileSums];
+  alignas(64) float scratch[2][TileGroup::kBlocks * kTileSums];
   Tiles::configure();
   TileGroup group(p.x, p.next);
-  for (int64_t first = 0; first < p.x.blocks(); first += TileGroup::kBlocks) {
-    const int64_t left = p.x.blocks() - first;
-    const int64_t count = left < TileGroup::kBlocks ? left : TileGroup::kBlocks;
-    float* sums = p.sums == nullptr ? scratch : p.sums + first * kTileSums;
-    group.add(first, count, p.panel, sums, p.first);
-    if (!p.last) continue;
-    for (int64_t b = 0; b < count; ++b) {
-      const int64_t m = (first + b) * kTileSide;
-      finish_block(p.out, m, p.x.rows - m < kTileSide ? p.x.rows - m : kTileSide, sums + b * kTileSums);
-    }
+  Finishing finishing([&](int64_t m, int64_t buffer, int64_t at) {
+    const float* sums = p.sums == nullptr ? scratch[buffer] : p.sums + m / kTileSide * kTileSums;
+    finish_row(p.out, m,
+               TileRow::of(p.sums == nullptr ? sums + at / kTileSide * kTileSums : sums, m % kTileSide));
+  });
+  int64_t buffer = 0;
+  for (int64_t first = 0; first < p.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
+    const int64_t rows = group_rows(p.x, first);
+    float* sums = p.sums == nullptr ? scratch[buffer] : p.sums + first * kTileSums;
+    if (!p.first) group.ask_for(sums + TileGroup::kBlocks * kTileSums);
+    group.add(first, (rows + kTileSide - 1) / kTileSide, p.panel, sums, p.first, finishing);
+    if (p.last) finishing.begin(first * kTileSide, rows, buffer);
   }
+  finishing.rest();
   Tiles::release();
 }
 
@@ -195,10 +238,10 @@ inline void tile_row(const TileProduct& p) {
   alignas(64) float row[kTileSums];
   _mm512_store_ps(row, sums[0]);
   _mm512_store_ps(row + kHalfSums, sums[1]);
-  finish_block(p.out, 0, 1, row);
+  finish_row(p.out, 0, TileRow::of(row, 0));
 }
 
-// What silu_mul would make of row m of two panels' sums, written as bfloat16 (rounded as finish_block does).
+// What silu_mul would make of row m of two panels' sums, written as bfloat16 (rounded as finish_row does).
 inline void gate_row(const TileGated& g, TileRow gate, TileRow up, BFloat16* out) {
   const auto rounded = [](Vec sum, const float* bias) {
     if (bias != nullptr) sum = add(sum, load(bias));
@@ -216,25 +259,25 @@ inline void gate_row(const TileGated& g, TileRow gate, TileRow up, BFloat16* out
 }
 
 inline void tile_gated(const TileGated& g) {
-  alignas(64) float gates[TileGroup::kBlocks * kTileSums];
-  alignas(64) float ups[TileGroup::kBlocks * kTileSums];
+  alignas(64) float sums[2][2][TileGroup::kBlocks * kTileSums];  // by turns; gates, ups
   Tiles::configure();
-  TileGroup gate_group(g.x, g.next[0]);
-  TileGroup up_group(g.x, g.next[1]);
-  for (int64_t first = 0; first < g.x.blocks(); first += TileGroup::kBlocks) {
-    const int64_t left = g.x.blocks() - first;
-    const int64_t count = left < TileGroup::kBlocks ? left : TileGroup::kBlocks;
-    gate_group.add(first, count, g.panels[0], gates, true);
-    up_group.add(first, count, g.panels[1], ups, true);
-    for (int64_t b = 0; b < count; ++b) {
-      const int64_t rows = g.x.rows - (first + b) * kTileSide <= kTileSide / 2 ? kTileSide / 2 : kTileSide;
-      auto* out = reinterpret_cast<BFloat16*>(g.out + (first + b) * g.out_stride);
-      for (int64_t i = 0; i < rows; ++i) {
-        gate_row(g, TileRow::of(gates + b * kTileSums, i), TileRow::of(ups + b * kTileSums, i),
-                 out + i * kTileSide);
-      }
-    }
+  TileGroup gates(g.x, g.next[0]);
+  TileGroup ups(g.x, g.next[1]);
+  Finishing finishing([&](int64_t m, int64_t buffer, int64_t at) {
+    const int64_t block = at / kTileSide * kTileSums;
+    const int64_t row = m % kTileSide;
+    gate_row(g, TileRow::of(sums[buffer][0] + block, row), TileRow::of(sums[buffer][1] + block, row),
+             reinterpret_cast<BFloat16*>(g.out + m / kTileSide * g.out_stride) + row * kTileSide);
+  });
+  int64_t buffer = 0;
+  for (int64_t first = 0; first < g.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
+    const int64_t rows = group_rows(g.x, first);
+    const int64_t count = (rows + kTileSide - 1) / kTileSide;
+    gates.add(first, count, g.panels[0], sums[buffer][0], true, finishing);
+    ups.add(first, count, g.panels[1], sums[buffer][1], true, finishing);
+    finishing.begin(first * kTileSide, rows, buffer);
   }
+  finishing.rest();
   Tiles::release();
 }
 

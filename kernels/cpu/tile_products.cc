@@ -185,8 +185,8 @@ class TileProducts final : public Products {
     product.next = weight.panel(place.panel + 1, steps.begin);
     if (cut.depth_parts > 1) {
       const int64_t blocks = divided_up(cut.rows_per_chunk, kTileSide);
-      product.sums = static_cast<float*>(sums_->data()) +
-                     (place.panel * blocks + place.blocks.begin) * kTileSums;
+      product.sums =
+          static_cast<float*>(sums_->data()) + (place.panel * blocks + place.blocks.begin) * kTileSums;
     }
     product.first = place.part == 0;
     product.last = place.part + 1 == cut.depth_parts;
@@ -231,9 +231,9 @@ class TileProducts final : public Products {
   const VectorOps& ops_;
   ThreadPool& pool_;
   // Grow to the largest product and stay.
-  std::unique_ptr<HostBuffer> x_;     // a chunk's rows by a part's steps, arranged
+  std::unique_ptr<HostBuffer> x_;      // a chunk's rows by a part's steps, arranged
   std::unique_ptr<HostBuffer> gated_;  // a chunk's rows by a part of F, arranged
-  std::unique_ptr<HostBuffer> sums_;  // (panels, blocks, kTileSums) float32 of a chunk
+  std::unique_ptr<HostBuffer> sums_;   // (panels, blocks, kTileSums) float32 of a chunk
 };
 
 }  // namespace

@@ -140,11 +140,11 @@ struct TileProduct {
 // A panel of gates and one of ups times rows of x, silu(gate) · up of which are a step of rows again.
 struct TileGated {
   TileBlocks x;
-  const void* panels[2];  // gates, ups: (steps, kTileStepBytes)
-  const void* next[2];    // to be asked for meanwhile
+  const void* panels[2];   // gates, ups: (steps, kTileStepBytes)
+  const void* next[2];     // to be asked for meanwhile
   const float* biases[2];  // (32) each, or null
-  char* out;              // (blocks) of kTileStepBytes, as TileBlocks has them
-  int64_t out_stride;     // bytes from one block to the next
+  char* out;               // (blocks) of kTileStepBytes, as TileBlocks has them
+  int64_t out_stride;      // bytes from one block to the next
 };
 
 struct TileOps {

@@ -386,7 +386,7 @@ TEST(ProductPlan, TileItemsCoverPanelsRowsAndDepthOnce) {
   }
   EXPECT_EQ(cpu::cut_tiles(0, 5, 3, 2).items(), 0);
   EXPECT_EQ(cpu::cut_tiles(512, 28, 28, 1).depth_parts, 1);   // 896 wide: x fits the cache whole
-  EXPECT_EQ(cpu::cut_tiles(512, 28, 152, 1).depth_parts, 5);  // 4864 wide: in fifths
+  EXPECT_EQ(cpu::cut_tiles(512, 28, 152, 1).depth_parts, 4);  // 4864 wide: in quarters
 }
 
 TEST(ProductPlan, PanelItemsCoverPanelsAndRowsOnceWithWorkForEveryThread) {
