@@ -152,28 +152,41 @@ inline void finish_row(const PanelOut& to, int64_t m, TileRow row) {
                       (__m512i)_mm512_cvtne2ps_pbh(row.high.r, row.low.r));
 }
 
+// Asks for what finish_row() writes.
+inline void ask_row(const PanelOut& to, int64_t m) {
+  const int64_t size = to.dtype == DType::kBFloat16 ? 2 : 4;
+  const char* out = static_cast<const char*>(to.data) + m * to.stride * size;
+  for (int64_t b = 0; b < to.columns * size; b += 64) _mm_prefetch(out + b, _MM_HINT_T0);
+}
+
 // What is to become of the sums of a group: a row a step of the next group's products, which leave the
-// vector units idle.
-template <typename Finish>
+// vector units idle. What a row is written to is asked for some steps before.
+template <typename Finish, typename Ask>
 class Finishing {
  public:
-  explicit Finishing(Finish finish) : finish_(finish) {}
+  Finishing(Finish finish, Ask ask) : finish_(finish), ask_(ask) {}
   void begin(int64_t first_row, int64_t rows, int64_t buffer) {
     rest();
     row_ = first_row;
     end_ = first_row + rows;
     at_ = 0;
     buffer_ = buffer;
+    for (int64_t m = row_; m < row_ + kAheadRows && m < end_; ++m) ask_(m);
   }
   void step() {
-    if (row_ < end_) finish_(row_++, buffer_, at_++);
+    if (row_ >= end_) return;
+    if (row_ + kAheadRows < end_) ask_(row_ + kAheadRows);
+    finish_(row_++, buffer_, at_++);
   }
   void rest() {
     while (row_ < end_) step();
   }
 
  private:
+  static constexpr int64_t kAheadRows = 12;
+
   Finish finish_;  // (row, buffer, row within the buffer)
+  Ask ask_;        // (row)
   int64_t row_ = 0;
   int64_t end_ = 0;
   int64_t at_ = 0;
@@ -190,11 +203,12 @@ inline void tile_product(const TileProduct& p) {
   alignas(64) float scratch[2][TileGroup::kBlocks * kTileSums];
   Tiles::configure();
   TileGroup group(p.x, p.next);
-  Finishing finishing([&](int64_t m, int64_t buffer, int64_t at) {
-    const float* sums = p.sums == nullptr ? scratch[buffer] : p.sums + m / kTileSide * kTileSums;
-    finish_row(p.out, m,
-               TileRow::of(p.sums == nullptr ? sums + at / kTileSide * kTileSums : sums, m % kTileSide));
-  });
+  const auto finish = [&](int64_t m, int64_t buffer, int64_t at) {
+    const int64_t row = m % kTileSide;
+    if (p.sums != nullptr) return finish_row(p.out, m, TileRow::of(p.sums + m / kTileSide * kTileSums, row));
+    finish_row(p.out, m, TileRow::of(scratch[buffer] + at / kTileSide * kTileSums, row));
+  };
+  Finishing finishing(finish, [&](int64_t m) { ask_row(p.out, m); });
   int64_t buffer = 0;
   for (int64_t first = 0; first < p.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
     const int64_t rows = group_rows(p.x, first);
@@ -263,12 +277,15 @@ inline void tile_gated(const TileGated& g) {
   Tiles::configure();
   TileGroup gates(g.x, g.next[0]);
   TileGroup ups(g.x, g.next[1]);
-  Finishing finishing([&](int64_t m, int64_t buffer, int64_t at) {
+  const auto out = [&](int64_t m) {
+    return reinterpret_cast<BFloat16*>(g.out + m / kTileSide * g.out_stride) + m % kTileSide * kTileSide;
+  };
+  const auto finish = [&](int64_t m, int64_t buffer, int64_t at) {
     const int64_t block = at / kTileSide * kTileSums;
     const int64_t row = m % kTileSide;
-    gate_row(g, TileRow::of(sums[buffer][0] + block, row), TileRow::of(sums[buffer][1] + block, row),
-             reinterpret_cast<BFloat16*>(g.out + m / kTileSide * g.out_stride) + row * kTileSide);
-  });
+    gate_row(g, TileRow::of(sums[buffer][0] + block, row), TileRow::of(sums[buffer][1] + block, row), out(m));
+  };
+  Finishing finishing(finish, [&](int64_t m) { _mm_prefetch(out(m), _MM_HINT_T0); });
   int64_t buffer = 0;
   for (int64_t first = 0; first < g.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
     const int64_t rows = group_rows(g.x, first);
