@@ -1,6 +1,7 @@
 // Products by weights of 8 bits (int8.h says what they mean). Packed into panels of kQuadColumns output
-// features, four k side by side (quads_body.h), the same for every instruction set. The rows of x are rounded
-// to 8 bits once a product, each by itself, so the batch changes no bit.
+// features, four k side by side (quads_body.h), the same for every instruction set but AMX
+// (tile_products.cc). The rows of x are rounded to 8 bits once a product, each by itself, so the batch
+// changes no bit.
 
 #include <algorithm>
 #include <string>
@@ -162,6 +163,7 @@ class Int8Products final : public Products {
 }  // namespace
 
 std::unique_ptr<Products> make_int8_products(CpuIsa isa, ThreadPool& pool) {
+  if (vector_ops(isa).tiles != nullptr) return make_int8_tile_products(isa, pool);
   return std::make_unique<Int8Products>(vector_ops(isa), pool);
 }
 

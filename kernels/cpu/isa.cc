@@ -20,9 +20,9 @@ bool has_f16c() {
 // for all its threads.
 bool may_use_tiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of edx of leaf 7
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tile, int8: of edx of leaf 7
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  if ((d & kAmx) != kAmx) return false;
   constexpr long kTileData = 18;  // the kernel's XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
 }

@@ -40,6 +40,7 @@ std::unique_ptr<Products> make_panel_products(DType dtype, CpuIsa isa, ThreadPoo
 std::unique_ptr<Products> make_tile_products(CpuIsa isa, ThreadPool& pool);  // bfloat16 with AMX
 
 std::unique_ptr<Products> make_int8_products(CpuIsa isa, ThreadPool& pool);
+std::unique_ptr<Products> make_int8_tile_products(CpuIsa isa, ThreadPool& pool);  // with AMX
 
 // What this instruction set and type are best served by.
 std::unique_ptr<Products> make_products(DType dtype, CpuIsa isa, ThreadPool& pool);

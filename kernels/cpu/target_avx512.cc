@@ -44,10 +44,10 @@ namespace troupe::cpu::avx512 {
 #pragma clang attribute pop
 #pragma clang attribute push(                                                            \
     __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni," \
-                          "avx512bf16,amx-tile,amx-bf16"))),                             \
+                          "avx512bf16,amx-tile,amx-bf16,amx-int8"))),                    \
     apply_to = function)
 #else
-#pragma GCC target("amx-tile,amx-bf16")
+#pragma GCC target("amx-tile,amx-bf16,amx-int8")
 #endif
 
 #include "kernels/cpu/tile_amx.h"
@@ -72,7 +72,8 @@ constexpr VectorOps kBf16Ops = [] {
   return ops;
 }();
 
-constexpr TileOps kTileOps{avx512::arrange_rows, avx512::tile_product, avx512::tile_row, avx512::tile_gated};
+constexpr TileOps kTileOps{avx512::arrange_rows, avx512::tile_product,      avx512::tile_row,
+                           avx512::tile_gated,   avx512::tile_quad_product, avx512::tile_quad_row};
 
 constexpr VectorOps kAmxOps = [] {
   VectorOps ops = kBf16Ops;

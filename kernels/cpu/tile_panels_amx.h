@@ -25,11 +25,27 @@ namespace troupe::cpu::avx512 {
 inline constexpr int64_t kHalfBytes = kTileStepBytes / 2;  // a register
 inline constexpr int64_t kHalfSums = kTileSums / 4;
 
-// Blocks of rows times panels: sums of a group of blocks.
+inline constexpr int64_t kGroupBlocks = 2;
+
+// Two registers of x (4, 5) by two of a panel (6, 7): bfloat16, 32 of k a step.
+struct PairTiles {
+  static void low_low() { _tile_dpbf16ps(0, 4, 6); }
+  static void low_high() { _tile_dpbf16ps(1, 4, 7); }
+  static void high_low() { _tile_dpbf16ps(2, 5, 6); }
+  static void high_high() { _tile_dpbf16ps(3, 5, 7); }
+};
+// 128 + value by int8, 64 of k a step, into 32-bit integers (quads_body.h).
+struct QuadTiles {
+  static void low_low() { _tile_dpbusd(0, 4, 6); }
+  static void low_high() { _tile_dpbusd(1, 4, 7); }
+  static void high_low() { _tile_dpbusd(2, 5, 6); }
+  static void high_high() { _tile_dpbusd(3, 5, 7); }
+};
+
+// Blocks of rows times panels: sums of a group of blocks, whose bits are integers where Dot makes such.
+template <typename Dot>
 class TileGroup {
  public:
-  static constexpr int64_t kBlocks = 2;
-
   TileGroup(const TileBlocks& x, const void* next) : x_(x), next_(static_cast<const char*>(next)) {
     lines_ = (kTileStepBytes / 64 + x.blocks() - 1) / x.blocks();
   }
@@ -72,13 +88,13 @@ class TileGroup {
     for (int64_t step = 0; step < steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
       _tile_loadd(4, x, 64);
       _tile_loadd(6, weights, 64);
-      _tile_dpbf16ps(0, 4, 6);
+      Dot::low_low();
       _tile_loadd(7, weights + kHalfBytes, 64);
-      _tile_dpbf16ps(1, 4, 7);
+      Dot::low_high();
       if constexpr (kHalves == 2) {
         _tile_loadd(5, x + kHalfBytes, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        Dot::high_low();
+        Dot::high_high();
       }
       ask_ahead(weights);
       meanwhile.step();
@@ -196,29 +212,72 @@ class Finishing {
 // Rows of the group that begins at block `first`.
 inline int64_t group_rows(const TileBlocks& x, int64_t first) {
   const int64_t left = x.rows - first * kTileSide;
-  return left < TileGroup::kBlocks * kTileSide ? left : TileGroup::kBlocks * kTileSide;
+  return left < kGroupBlocks * kTileSide ? left : kGroupBlocks * kTileSide;
 }
 
-inline void tile_product(const TileProduct& p) {
-  alignas(64) float scratch[2][TileGroup::kBlocks * kTileSums];
+template <typename Dot, typename FinishRow>
+inline void tile_product_as(const TileProduct& p, FinishRow finish_row_of) {
+  alignas(64) float scratch[2][kGroupBlocks * kTileSums];
   Tiles::configure();
-  TileGroup group(p.x, p.next);
+  TileGroup<Dot> group(p.x, p.next);
   const auto finish = [&](int64_t m, int64_t buffer, int64_t at) {
     const int64_t row = m % kTileSide;
-    if (p.sums != nullptr) return finish_row(p.out, m, TileRow::of(p.sums + m / kTileSide * kTileSums, row));
-    finish_row(p.out, m, TileRow::of(scratch[buffer] + at / kTileSide * kTileSums, row));
+    const float* block =
+        p.sums != nullptr ? p.sums + m / kTileSide * kTileSums : scratch[buffer] + at / kTileSide * kTileSums;
+    finish_row_of(p, m, TileRow::of(block, row));
   };
   Finishing finishing(finish, [&](int64_t m) { ask_row(p.out, m); });
   int64_t buffer = 0;
-  for (int64_t first = 0; first < p.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
+  for (int64_t first = 0; first < p.x.blocks(); first += kGroupBlocks, buffer ^= 1) {
     const int64_t rows = group_rows(p.x, first);
     float* sums = p.sums == nullptr ? scratch[buffer] : p.sums + first * kTileSums;
-    if (!p.first) group.ask_for(sums + TileGroup::kBlocks * kTileSums);
+    if (!p.first) group.ask_for(sums + kGroupBlocks * kTileSums);
     group.add(first, (rows + kTileSide - 1) / kTileSide, p.panel, sums, p.first, finishing);
     if (p.last) finishing.begin(first * kTileSide, rows, buffer);
   }
   finishing.rest();
   Tiles::release();
+}
+
+inline void tile_product(const TileProduct& p) {
+  tile_product_as<PairTiles>(
+      p, [](const TileProduct& product, int64_t m, TileRow row) { finish_row(product.out, m, row); });
+}
+
+// As put_quads() would.
+inline void finish_quad_row(const TileProduct& p, int64_t m, TileRow row) {
+  const Vec row_scale = broadcast(p.scales->rows[m]);
+  Vec values[2] = {row.low, row.high};
+  for (int v = 0; v < 2; ++v) {
+    const IntVec sums = without({_mm512_castps_si512(values[v].r)}, p.scales->column_sums + v * kLanes, 128);
+    values[v] = mul(to_floats(sums), mul(row_scale, load(p.scales->columns + v * kLanes)));
+  }
+  finish_panel_row<2>(p.out, m, values);
+}
+
+inline void tile_quad_product(const TileProduct& p) {
+  tile_product_as<QuadTiles>(p, finish_quad_row);
+}
+
+inline void tile_quad_row(const TileProduct& p) {
+  constexpr int64_t kAheadBytes = 4096;
+  const char* x = static_cast<const char*>(p.x.data);
+  const char* weights = static_cast<const char*>(p.panel);
+  __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  for (int64_t step = 0; step < p.x.steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
+#pragma GCC unroll 16
+    for (int quad = 0; quad < kLanes; ++quad) {
+      int32_t four;
+      __builtin_memcpy(&four, x + 4 * quad, 4);
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        const char* at = weights + v * kHalfBytes + quad * 64;
+        _mm_prefetch(at + kAheadBytes, _MM_HINT_T0);
+        sums[v] = _mm512_dpbusd_epi32(sums[v], _mm512_set1_epi32(four), _mm512_loadu_si512(at));
+      }
+    }
+  }
+  finish_quad_row(p, 0, {{_mm512_castsi512_ps(sums[0])}, {_mm512_castsi512_ps(sums[1])}});
 }
 
 // The panel's products by one row, by dots of pairs whose other half is zero: as in a tile register a step's
@@ -273,10 +332,10 @@ inline void gate_row(const TileGated& g, TileRow gate, TileRow up, BFloat16* out
 }
 
 inline void tile_gated(const TileGated& g) {
-  alignas(64) float sums[2][2][TileGroup::kBlocks * kTileSums];  // by turns; gates, ups
+  alignas(64) float sums[2][2][kGroupBlocks * kTileSums];  // by turns; gates, ups
   Tiles::configure();
-  TileGroup gates(g.x, g.next[0]);
-  TileGroup ups(g.x, g.next[1]);
+  TileGroup<PairTiles> gates(g.x, g.next[0]);
+  TileGroup<PairTiles> ups(g.x, g.next[1]);
   const auto out = [&](int64_t m) {
     return reinterpret_cast<BFloat16*>(g.out + m / kTileSide * g.out_stride) + m % kTileSide * kTileSide;
   };
@@ -287,7 +346,7 @@ inline void tile_gated(const TileGated& g) {
   };
   Finishing finishing(finish, [&](int64_t m) { _mm_prefetch(out(m), _MM_HINT_T0); });
   int64_t buffer = 0;
-  for (int64_t first = 0; first < g.x.blocks(); first += TileGroup::kBlocks, buffer ^= 1) {
+  for (int64_t first = 0; first < g.x.blocks(); first += kGroupBlocks, buffer ^= 1) {
     const int64_t rows = group_rows(g.x, first);
     const int64_t count = (rows + kTileSide - 1) / kTileSide;
     gates.add(first, count, g.panels[0], sums[buffer][0], true, finishing);

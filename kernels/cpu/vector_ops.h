@@ -126,6 +126,13 @@ struct TileBlocks {
   int64_t blocks() const { return (rows + kTileSide - 1) / kTileSide; }
 };
 
+// What an int8 product's integers become (QuadProduct).
+struct TileScales {
+  const float* rows;           // of x
+  const float* columns;        // (32) of the panel
+  const int32_t* column_sums;  // (32)
+};
+
 // Some steps of k of one panel of a weight times rows of x.
 struct TileProduct {
   TileBlocks x;
@@ -135,6 +142,7 @@ struct TileProduct {
   bool first;         // no steps come before
   bool last;          // the results are written to out
   PanelOut out;
+  const TileScales* scales;  // int8 only
 };
 
 // A panel of gates and one of ups times rows of x, silu(gate) · up of which are a step of rows again.
@@ -152,6 +160,8 @@ struct TileOps {
   void (*product)(const TileProduct&);
   void (*row)(const TileProduct&);  // the same for a single row and all steps
   void (*gated)(const TileGated&);
+  void (*quad_product)(const TileProduct&);  // int8
+  void (*quad_row)(const TileProduct&);
 };
 
 // One row of activations in 8 bits: quads[k] = 128 + round(x[k] / scale), scale = max |x| / 127.
