@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/core/api_prefix.h"
 #include "common/core/api_tokenize.h"
 #include "common/core/json.h"
 
@@ -81,6 +82,18 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
   routed.model = std::move(parsed->model);
+  return routed;
+}
+
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options) {
+  auto parsed = parse_prefix_request(request.body, options.api);
+  if (!parsed.ok()) return parsed.error();
+  RoutedRequest routed;
+  routed.key = route::make_prefix_key(parsed->source, "");
+  routed.key.session = {};
+  routed.key.session_source = route::SessionSource::kNone;
+  routed.model = std::move(parsed->source.model);
+  routed.generates = false;
   return routed;
 }
 

@@ -42,6 +42,9 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
                                         const FrontendOptions& options);
 
+// POST /v1/prefixes: keyed as the requests are that will begin so.
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options);
+
 // The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
 using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
                                                    const FrontendOptions& options);

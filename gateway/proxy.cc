@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/api_prefix.h"
 #include "common/core/json.h"
+#include "gateway/proxy_scopes.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -12,72 +14,15 @@ using route::Candidate;
 using route::FailureKind;
 using route::HealthEvent;
 
-// Counts a request as long as it lives, however it ends: a client that goes away ends it by an exception.
-class Proxy::Running {
- public:
-  Running(Proxy& proxy, const Exchange& exchange) : proxy_(proxy), exchange_(exchange) {
-    proxy_.running_ += 1;
-    proxy_.instruments_.in_flight.Increment();
-  }
-  ~Running() {
-    proxy_.running_ -= 1;
-    proxy_.instruments_.in_flight.Decrement();
-    if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  Proxy& proxy_;
-  const Exchange& exchange_;
-};
-
-// What a try has booked at its node: given back also when the client's going away destroys the coroutine.
-class Proxy::Booking {
- public:
-  Booking(Proxy& proxy, const RoutedRequest& routed, const Candidate& candidate)
-      : router_(proxy.router_),
-        clock_(proxy.clock_),
-        key_(routed.key),
-        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now())) {}
-  ~Booking() {
-    if (!finished_) router_.finished(key_, sent_, std::nullopt, clock_.now());
-  }
-  Booking(const Booking&) = delete;
-  Booking& operator=(const Booking&) = delete;
-
-  void first_byte() { router_.first_byte(key_, sent_, clock_.now()); }
-  void finish(const std::optional<route::AnswerCounts>& counts) {
-    finished_ = true;
-    router_.finished(key_, sent_, counts, clock_.now());
-  }
-  int64_t expect_cached() const { return sent_.expect_cached; }
-
- private:
-  route::Router& router_;
-  const Clock& clock_;
-  const route::PrefixKey& key_;
-  route::Sent sent_;
-  bool finished_ = false;
-};
-
 namespace {
 
 constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
 
-// The worker's status is worth passing on (with its Retry-After), its body was not: say it in the API's
-// shape.
-void give_body(ForwardResult& result) {
-  const std::string message = absl::StrCat("the worker answered ", result.status, " and said no more");
-  ApiError error = result.status == 429   ? ApiError::overloaded(message, 0)
-                   : result.status == 503 ? ApiError::unavailable(message)
-                                          : ApiError::internal(message);
-  error.http_status = result.status;
-  std::erase_if(result.held_headers, [](const auto& header) {
-    return header.first == "content-type" || header.first == "content-encoding";
-  });
-  result.held_headers.emplace_back("content-type", "application/json");
-  result.held_body = error.to_json();
+// Empty: there is no such path.
+std::string_view methods_of(std::string_view path) {
+  if (path == "/v1/models" || path == "/health") return "GET, HEAD";
+  if (path == kPrefixesPath || forward_parser(path) != nullptr) return "POST";
+  return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
 }  // namespace
@@ -104,11 +49,18 @@ Task<void> Proxy::handle(Exchange& exchange) {
     co_await route_and_forward(exchange, parse);
     co_return;
   }
+  const bool get = request.method == "GET" || request.method == "HEAD";
+  if (request.path == kPrefixesPath && request.method == "POST") {
+    co_await make_prefix(exchange);
+    co_return;
+  }
+  if (!prefix_id_of(request.path).empty() && (get || request.method == "DELETE")) {
+    co_await known_prefix(exchange);
+    co_return;
+  }
   Flight flight;
   flight.started = clock_.now();
   flight.request_id = request_id_of(request, made_request_id());
-  const bool get = request.method == "GET" || request.method == "HEAD";
-  const bool known_get = request.path == "/v1/models" || request.path == "/health";
   if (get && request.path == "/v1/models") {
     std::string body = models_json(fleet_.models());
     co_await answer(exchange, flight, 200, std::move(body));
@@ -116,11 +68,11 @@ Task<void> Proxy::handle(Exchange& exchange) {
     auto [status, body] = health();
     co_await answer(exchange, flight, status, std::move(body));
   } else {
+    const std::string_view allow = methods_of(request.path);
     ApiError error =
         ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path, " here"));
-    error.http_status = known_get || parse != nullptr ? 405 : 404;
-    error.code = error.http_status == 405 ? "method_not_allowed" : "not_found";
-    const std::string_view allow = known_get ? "GET, HEAD" : parse != nullptr ? "POST" : "";
+    error.http_status = allow.empty() ? 404 : 405;
+    error.code = allow.empty() ? "not_found" : "method_not_allowed";
     co_await refuse(exchange, flight, error, allow);
   }
 }
@@ -251,19 +203,23 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
   }
 }
 
+HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& flight) const {
+  HeaderList headers = headers_for_worker(request);
+  headers.emplace_back("x-request-id", flight.request_id);
+  append_hints(flight.routed.key, headers);
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
+  headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
+  return headers;
+}
+
 ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flight, Booking& booking) {
   ForwardInput input;
   input.target = request.target;
   input.body = request.body;
   input.deadline = flight.deadline;
   input.client_stall = options_.client_stall;
-  input.headers = headers_for_worker(request);
-  const route::PrefixKey& key = flight.routed.key;
-  input.headers.emplace_back("x-request-id", flight.request_id);
-  append_hints(key, input.headers);
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
-  input.headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
+  input.headers = worker_headers(request, flight);
   input.answer_headers = own_headers(flight);
   input.on_first_byte = [this, &flight, &booking] {
     booking.first_byte();
@@ -286,6 +242,16 @@ void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& r
     return;
   }
   booking.finish(std::nullopt);
+  learn_failure(node, result);
+  log_.debug("try_failed", {{"request", flight.request_id},
+                            {"worker", fleet_.id(node)},
+                            {"attempt", flight.attempt},
+                            {"failure", failure_name(result.failure.kind)},
+                            {"status", result.status},
+                            {"error", to_std(result.error.message())}});
+}
+
+void Proxy::learn_failure(route::NodeIndex node, const ForwardResult& result) {
   // Where the client held the worker back for long, the worker may have had enough of us: no fault of its
   // own.
   const FailureKind kind = result.failure.kind;
@@ -294,12 +260,6 @@ void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& r
   if (kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
   if (kind == FailureKind::kStatus && route::node_failed(result.failure))
     fleet_.on_event(node, HealthEvent::kErrored);
-  log_.debug("try_failed", {{"request", flight.request_id},
-                            {"worker", fleet_.id(node)},
-                            {"attempt", flight.attempt},
-                            {"failure", failure_name(result.failure.kind)},
-                            {"status", result.status},
-                            {"error", to_std(result.error.message())}});
 }
 
 bool Proxy::try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result) {
@@ -315,86 +275,6 @@ bool Proxy::try_next(const Exchange& exchange, Flight& flight, const ForwardResu
   const auto action = route::decide_retry(result.failure, state, retry_budget_, now);
   if (action != route::RetryAction::kNextCandidate) return false;
   return !extends || router_.extend(flight.routed.key, flight.routed.model, flight.decision, now);
-}
-
-Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResult& result) {
-  if (result.held && result.failure.kind == FailureKind::kStatus) {
-    if (result.held_body.empty()) give_body(result);
-    HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
-    instruments_.request_done(result.status);
-    co_await exchange.respond(result.status, headers, std::move(result.held_body));
-    co_return;
-  }
-  ApiError error =
-      ApiError::unavailable(absl::StrCat("no worker could be reached (", flight.attempt, " tried)"));
-  switch (result.failure.kind) {
-    case FailureKind::kConnect:
-      break;
-    case FailureKind::kLocal:
-      error = ApiError::overloaded("this gateway has no connection left to ask a worker with", 1);
-      error.http_status = 503;  // nobody asked too much: the gateway is short of descriptors
-      error.type = "server_error";
-      break;
-    case FailureKind::kDeadline:
-      error = ApiError::deadline("the request's time was over before a worker answered");
-      break;
-    case FailureKind::kStatus:
-    case FailureKind::kTransport:
-    case FailureKind::kBody:
-      error.http_status = 502;
-      error.code = "bad_gateway";
-      error.message =
-          absl::StrCat("the worker broke off before its answer was complete (", flight.attempt, " tried)");
-      break;
-  }
-  co_await refuse(exchange, flight, error);
-}
-
-Task<void> Proxy::answer(Exchange& exchange, const Flight& flight, int status, std::string body) {
-  HeaderList headers = own_headers(flight);
-  headers.emplace_back("content-type", "application/json");
-  co_await exchange.respond(status, headers, std::move(body));
-}
-
-Task<void> Proxy::refuse(Exchange& exchange, const Flight& flight, const ApiError& error,
-                         std::string_view allow) {
-  HeaderList headers = own_headers(flight);
-  headers.emplace_back("content-type", "application/json");
-  if (!allow.empty()) headers.emplace_back("allow", allow);
-  if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
-  if (draining_) exchange.close_after();
-  instruments_.request_done(error.http_status);
-  if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
-  std::string body = error.to_json();
-  co_await exchange.respond(error.http_status, headers, std::move(body));
-}
-
-HeaderList Proxy::own_headers(const Flight& flight) const {
-  HeaderList headers;
-  headers.reserve(8);
-  headers.emplace_back("x-request-id", flight.request_id);
-  headers.emplace_back("x-route-decision", route_decision(flight));
-  return headers;
-}
-
-// set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
-std::string Proxy::route_decision(const Flight& flight) const {
-  const Hash128& set = flight.routed.key.set;
-  const Candidate* c = flight.chosen;
-  std::string out = "set=";
-  out += set.is_zero() ? std::string("-") : set.hex();
-  absl::StrAppend(&out, ";node=", c == nullptr ? "-" : fleet_.id(c->node));
-  absl::StrAppend(&out, ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)));
-  absl::StrAppend(&out, ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached);
-  absl::StrAppend(&out, ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
-  return out;
-}
-
-std::string Proxy::made_request_id() {
-  Hash128 id;
-  id.hi = ids_.next();
-  id.lo = ids_.next();
-  return "req-" + id.hex();
 }
 
 }  // namespace troupe

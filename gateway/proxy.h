@@ -2,6 +2,8 @@
 
 // The gateway's main port, and the life of a request in it:
 //
+// POST /v1/prefixes has phases of its own (proxy_prefixes.cc): it goes to all homes of its set.
+//
 //   parse → prefix_key → choose → forward          (parse and prefix_key: frontend.h; choose: route/router.h;
 //                                                    forward: upstream/forward.h, once a candidate)
 //
@@ -80,9 +82,21 @@ class Proxy {
   ApiResult<std::string> only_model() const;
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
+  HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
   ForwardInput forward_input(const HttpRequest& request, const Flight& flight, Booking& booking);
   bool try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result);
   void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
+  void learn_failure(route::NodeIndex node, const ForwardResult& result);
+
+  // proxy_prefixes.cc
+  struct PrefixAsk;
+  Task<void> make_prefix(Exchange& exchange);
+  std::vector<route::Candidate> homes_of(const Flight& flight) const;
+  Task<ForwardResult> ask_to_make(const HttpRequest& request, const Flight& flight);
+  bool asks_another(const Flight& flight, const ForwardResult& last);
+  Task<void> answer_made(Exchange& exchange, const Flight& flight, const std::vector<PrefixAsk>& asks);
+  Task<void> answer_not_made(Exchange& exchange, const Flight& flight, std::vector<PrefixAsk>& asks);
+  Task<void> known_prefix(Exchange& exchange);
   Task<void> give_up(Exchange& exchange, const Flight& flight, ForwardResult& result);
 
   Task<void> answer(Exchange& exchange, const Flight& flight, int status, std::string body);

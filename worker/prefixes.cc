@@ -93,7 +93,7 @@ void Prefixes::expire() {
 
 void Prefixes::wait_for_expiry() {
   const auto next = book_.next_expiry();
-  if (!next) {
+  if (!next || closed_) {
     timer_.cancel();
     return;
   }
@@ -106,6 +106,7 @@ void Prefixes::wait_for_expiry() {
 }
 
 void Prefixes::close() {
+  closed_ = true;
   timer_.cancel();
 }
 

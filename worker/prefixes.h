@@ -55,6 +55,7 @@ class Prefixes {
   const TimePoint started_at_;  // the same moment twice
   const int64_t started_s_;     // Unix
   Timer timer_;
+  bool closed_ = false;
 };
 
 }  // namespace troupe

@@ -22,6 +22,13 @@ void fail(ForwardResult& result, FailureKind kind, Status error) {
   result.error = std::move(error);
 }
 
+void fail_to_send(ForwardResult& result, const Status& error) {
+  const bool connecting = send_phase(error) == SendPhase::kConnect;
+  const bool local = connecting && error.code() == absl::StatusCode::kResourceExhausted;
+  const FailureKind kind = connecting ? FailureKind::kConnect : FailureKind::kTransport;
+  fail(result, local ? FailureKind::kLocal : kind, error);
+}
+
 bool is_event_stream(const ClientAnswer& answer) {
   return answer.header("content-type").starts_with("text/event-stream");
 }
@@ -212,10 +219,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const F
   request.body = input.body;
   auto sent = co_await client.send(request, input.deadline);
   if (!sent.ok()) {
-    const bool connecting = send_phase(sent.status()) == SendPhase::kConnect;
-    const bool local = connecting && sent.status().code() == absl::StatusCode::kResourceExhausted;
-    const FailureKind kind = connecting ? FailureKind::kConnect : FailureKind::kTransport;
-    fail(result, local ? FailureKind::kLocal : kind, sent.status());
+    fail_to_send(result, sent.status());
     co_return result;
   }
   ClientAnswer& answer = **sent;
@@ -229,6 +233,31 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const F
     co_await relay_stream(relay);
   } else {
     co_await relay_whole(relay);
+  }
+  co_return result;
+}
+
+Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline) {
+  ForwardResult result;
+  auto sent = co_await client.send(request, deadline);
+  if (!sent.ok()) {
+    fail_to_send(result, sent.status());
+    co_return result;
+  }
+  ClientAnswer& answer = **sent;
+  result.status = answer.status();
+  auto body = co_await answer.read_all(kHeldBodyMax);
+  if (!body.ok()) {
+    fail(result, FailureKind::kBody, body.status());
+    co_return result;
+  }
+  result.held = true;
+  result.held_headers = answer.headers();
+  result.held_body = *std::move(body);
+  if (result.status / 100 == 2) {
+    result.end = ForwardResult::End::kAnswered;
+  } else {
+    fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered with an error status"));
   }
   co_return result;
 }

@@ -57,6 +57,10 @@ struct ForwardResult {
 // Throws only what Exchange does: the client is gone, or this task was cancelled.
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input);
 
+// A question whose answer the gateway itself reads: whatever the worker answered is held, in `failure` as a
+// status unless that is 2xx (kAnswered).
+Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline);
+
 // How much of `bytes` is whole events (up to and including the last blank line).
 size_t whole_events(std::string_view bytes);
 // Where the first error event in these whole events ends ("data: {"error"…", the way OpenAI-like servers tell

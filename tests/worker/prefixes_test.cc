@@ -221,6 +221,17 @@ TEST_F(Prefixes, ASubscriberToResidencyIsToldOfThePin) {
   EXPECT_TRUE(connection.read_until(R"("tokens":)" + whole + R"(,"pinned":false)")) << connection.buffer();
 }
 
+TEST_F(Prefixes, AWorkerThatDrainsDoesNotWaitForThemToExpire) {
+  const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":3600)"));
+  Connection late(worker.port());
+  late.send("DELETE /v1/prefixes/" + text_at(made, "id") + " HTTP/1.1\r\nHost: localhost\r\n");
+  auto drained = worker.start_drain(0s);
+  std::this_thread::sleep_for(100ms);
+  late.send("\r\n");
+  ASSERT_EQ(drained.wait_for(30s), std::future_status::ready);
+  EXPECT_TRUE(drained.get());
+}
+
 struct MuchPinned : Prefixes {
   static WorkerSettings settings() {
     WorkerSettings settings = small_settings();

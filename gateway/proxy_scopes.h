@@ -1,0 +1,61 @@
+#pragma once
+
+// What lives as long as a request, or as one try of it, does; whoever ends it, the client's going away too.
+// Private to proxy*.cc.
+
+#include <optional>
+
+#include "gateway/proxy.h"
+
+namespace troupe {
+
+// Counts a request as long as it lives.
+class Proxy::Running {
+ public:
+  Running(Proxy& proxy, const Exchange& exchange) : proxy_(proxy), exchange_(exchange) {
+    proxy_.running_ += 1;
+    proxy_.instruments_.in_flight.Increment();
+  }
+  ~Running() {
+    proxy_.running_ -= 1;
+    proxy_.instruments_.in_flight.Decrement();
+    if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  Proxy& proxy_;
+  const Exchange& exchange_;
+};
+
+// What a try has booked at its node: given back also when the client's going away destroys the coroutine.
+class Proxy::Booking {
+ public:
+  Booking(Proxy& proxy, const RoutedRequest& routed, const route::Candidate& candidate)
+      : router_(proxy.router_),
+        clock_(proxy.clock_),
+        key_(routed.key),
+        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now())) {}
+  ~Booking() {
+    if (!finished_) router_.finished(key_, sent_, std::nullopt, clock_.now());
+  }
+  Booking(const Booking&) = delete;
+  Booking& operator=(const Booking&) = delete;
+
+  void first_byte() { router_.first_byte(key_, sent_, clock_.now()); }
+  void finish(const std::optional<route::AnswerCounts>& counts) {
+    finished_ = true;
+    router_.finished(key_, sent_, counts, clock_.now());
+  }
+  int64_t expect_cached() const { return sent_.expect_cached; }
+
+ private:
+  route::Router& router_;
+  const Clock& clock_;
+  const route::PrefixKey& key_;
+  route::Sent sent_;
+  bool finished_ = false;
+};
+
+}  // namespace troupe
