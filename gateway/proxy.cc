@@ -206,7 +206,10 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
 HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& flight) const {
   HeaderList headers = headers_for_worker(request);
   headers.emplace_back("x-request-id", flight.request_id);
-  append_hints(flight.routed.key, headers);
+  const route::PrefixKey& key = flight.routed.key;
+  const bool planned =
+      flight.chosen != nullptr && router_.at_home(key, flight.routed.model, flight.chosen->node);
+  append_hints(key, planned, headers);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
   headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));

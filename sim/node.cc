@@ -26,6 +26,7 @@ Status SimNode::add(NewFlight flight, TimePoint now) {
   request.prefix_count = flight.prefix_tokens;
   request.max_new_count = flight.new_tokens;
   request.set = flight.set;
+  request.planned = flight.planned;
   request.session = flight.session;
   request.block_hashes = std::move(flight.blocks);
   TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));

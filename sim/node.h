@@ -31,6 +31,7 @@ class SimNode {
     int32_t prefix_tokens = 0;  // of the set
     int32_t new_tokens = 1;     // to answer
     Hash128 set, session;
+    bool planned = false;         // the set is at home here
     std::vector<Hash128> blocks;  // one a full block of prompt and answer
   };
   // Errors as Scheduler::add().

@@ -54,6 +54,7 @@ class Simulation {
     route::Sent sent;
     size_t tried = 0;  // candidates of the order
     int32_t gateway = 0, node = -1;
+    bool planned = false;  // its set is at home on the node
     uint64_t gateway_life = 0;
     int32_t emitted = 0;     // tokens, as far as the node was heard: its first, its last, all at its death
     bool at_node = false;    // delivered, not only on its way

@@ -111,7 +111,9 @@ void Simulation::send_next(Flight& flight) {
   const route::Candidate& candidate = flight.decision.order[flight.tried++];
   flight.node = static_cast<int32_t>(candidate.node);
   flight.at_node = false;
-  flight.sent = gateway_of(flight).router().sent(flight.key, kModel, candidate, now_);
+  route::Router& router = gateway_of(flight).router();
+  flight.planned = router.at_home(flight.key, kModel, candidate.node);
+  flight.sent = router.sent(flight.key, kModel, candidate, now_);
   if (options_.network_ms > 0) {
     post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, flight.id);
   } else {
@@ -133,6 +135,7 @@ SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
   out.new_tokens = std::max(1, trace.output_tokens) - flight.emitted;
   out.set = flight.key.set;
   out.session = flight.key.session;
+  out.planned = flight.planned;
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
   const auto prompt = std::span(trace.blocks).first(std::min(full, trace.blocks.size()));
   out.blocks.resize(prompt.size() + trace.output_blocks.size());

@@ -59,6 +59,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.session = request.session;
   scheduled.prefix_count = request.prefix_count;
   scheduled.cut_to_fit = request.cut_to_fit;
+  scheduled.planned = request.planned;
   scheduled.background = request.background;
   scheduled.pin = request.pin;
   Sequence sequence(request);
@@ -136,6 +137,7 @@ LoadReport Engine::load() const {
   report.pending_prefill_tokens = stats.pending_prefill_tokens + e.queued_tokens;
   report.work_tokens_total = stats.computed_tokens_total;
   report.kv_blocks_total = stats.blocks_total;
+  report.kv_blocks_pinned = stats.blocks_pinned;
   report.kv_blocks_free = stats.blocks_free + stats.blocks_cached;
   return report;
 }

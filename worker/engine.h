@@ -37,6 +37,7 @@ struct EngineRequest {
   bool prompt_logprobs = false;     // with logprobs: of the prompt's tokens, too; computes all of it
   bool prompt_only = false;         // compute the prompt and emit nothing. REQUIRES: max_new_count 1
   bool cut_to_fit = false;          // max_new_count is whatever fits (NewRequest)
+  bool planned = false;             // likewise
   bool background = false;          // likewise; REQUIRES: prompt_only
   Hash128 pin;                      // likewise
   Hash128 salt, set, session;

@@ -104,6 +104,7 @@ RoutingHints hints_of(const HttpRequest& request) {
   RoutingHints hints;
   hints.set = hash_hint(request, "x-troupe-set");
   hints.session = hash_hint(request, "x-troupe-session");
+  hints.planned = request.header("x-troupe-planned") == "1";
   hints.prefix_messages = count_hint(request, "x-troupe-prefix-messages");
   hints.prefix_bytes = count_hint(request, "x-troupe-prefix-bytes");
   return hints;

@@ -47,6 +47,7 @@ ApiResult<PreparedPrefix> prepare_prefix(const ServedModel& model, std::string_v
   EngineRequest& engine = prepared.engine;
   const auto count = static_cast<int32_t>(ids->size());
   engine.set = hints.set;
+  engine.planned = hints.planned;
   const bool all = source.kind == GenerateRequest::Kind::kChat &&
                    hints.prefix_messages >= static_cast<int64_t>(source.messages.size());
   engine.prefix_count = std::min(count, all ? count : shared_prefix_count(model, source, *ids, hints));

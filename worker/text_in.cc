@@ -190,6 +190,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.choice_count = request.n;
   prepared.echo = echo_of(model, request, *prompt);
   prepared.engine.set = hints.set;
+  prepared.engine.planned = hints.planned;
   prepared.engine.session = hints.session;
   prepared.engine.prefix_count = shared_prefix_count(model, request, *prompt, hints);
   prepared.engine.continues_text = continues_text(model, request, *prompt);

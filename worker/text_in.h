@@ -50,6 +50,7 @@ struct PreparedRequest {
 // is the set's.
 struct RoutingHints {
   Hash128 set, session;         // zero: none
+  bool planned = false;         // the set is at home here
   int64_t prefix_messages = 0;  // of a chat: leading messages
   int64_t prefix_bytes = 0;     // of a plain prompt
 };

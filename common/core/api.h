@@ -177,7 +177,8 @@ struct LoadReport {
   int64_t work_tokens_total = 0;
   int64_t kv_blocks_total = 0;
   int64_t kv_blocks_free = 0;
-  int64_t block_size = 0;  // tokens; 0: not told
+  int64_t kv_blocks_pinned = 0;  // of prefixes: of those that are not free
+  int64_t block_size = 0;        // tokens; 0: not told
   int64_t max_num_seqs = 0;
   std::vector<SetWork> sets = {};
 };

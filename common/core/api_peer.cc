@@ -26,6 +26,7 @@ constexpr LoadRow kLoadRows[] = {
     {"work_tokens_total", &LoadReport::work_tokens_total},
     {"kv_blocks_total", &LoadReport::kv_blocks_total},
     {"kv_blocks_free", &LoadReport::kv_blocks_free},
+    {"kv_blocks_pinned", &LoadReport::kv_blocks_pinned},
     {"block_size", &LoadReport::block_size},
     {"max_num_seqs", &LoadReport::max_num_seqs},
 };

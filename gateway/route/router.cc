@@ -216,6 +216,12 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   return sent;
 }
 
+bool Router::at_home(const PrefixKey& key, std::string_view model, NodeIndex node) const {
+  if (key.set.is_zero()) return false;
+  const Homes* homes = known_.table->find(key.set, model);
+  return homes != nullptr && homes->contains(node);
+}
+
 void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
   known_.loads.first_byte(sent.ticket);
   if (sent.answered) return;

@@ -99,6 +99,8 @@ class Router {
   // What decide() would say now; the next decide() says it still.
   Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
   Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now);
+  // The table that this gateway goes by has the node among the homes of the request's set.
+  bool at_home(const PrefixKey& key, std::string_view model, NodeIndex node) const;
   void first_byte(const PrefixKey& key, Sent& sent, TimePoint now);
   void finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts, TimePoint now);
 

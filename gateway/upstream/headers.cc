@@ -64,13 +64,14 @@ HeaderList headers_for_worker(const HttpRequest& request) {
   return out;
 }
 
-void append_hints(const route::PrefixKey& key, HeaderList& headers) {
+void append_hints(const route::PrefixKey& key, bool planned, HeaderList& headers) {
   if (!key.set.is_zero()) {
     headers.emplace_back("x-troupe-set", key.set.hex());
     const size_t length = key.chat ? static_cast<size_t>(key.prefix_messages) : key.prefix_bytes;
     const std::string_view unit = key.chat ? "x-troupe-prefix-messages" : "x-troupe-prefix-bytes";
     headers.emplace_back(unit, std::to_string(length));
   }
+  if (planned) headers.emplace_back("x-troupe-planned", "1");
   if (!key.session.is_zero()) headers.emplace_back("x-troupe-session", key.session.hex());
 }
 

@@ -82,6 +82,13 @@ def test_a_pinned_persona_survives_what_an_unpinned_one_does_not(tmp_path):
         for i in range(14):
             ask(fleet.url, f"passer-by {100 + i}")
         assert cached(ask(fleet.url, "Ruvo Tamek")) == pinned["tokens"]
+        blocks = -(-pinned["tokens"] // 16)
+        assert fleet.workers[0].load()["kv_blocks_pinned"] == blocks
+
+        def shown():
+            (worker,) = httpx.get(f"{fleet.gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
+            return worker["load"]["kv_blocks_pinned"]
+        wait_until(lambda: shown() == blocks, 15, "the gateway shows what is pinned")
         assert cached(ask(fleet.url, "Dazin Orel")) < plain["tokens"]
         # A second one goes over the quarter of the memory that may be pinned; the worker's own words come through.
         refused = make(fleet.url, "Dazin Orel", pin=True)

@@ -122,6 +122,9 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
   request.blocks.reserve(static_cast<size_t>(count));
   request.path = cache_.hold(match, request.user, request.blocks);
   const int32_t prefix_blocks = request.prefix_count / options_.block_size;
+  if (prefix_blocks > 0 && (request.planned || cache_.has_planned())) {
+    cache_.set_planned(request.path, prefix_blocks, request.planned);
+  }
   if (prefix_blocks > 0 && match.count >= prefix_blocks) {
     const auto last = static_cast<size_t>(prefix_blocks - 1);
     residency_.found(request.blocks[last], prefix_blocks - 1, request.set);
@@ -194,6 +197,7 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
   blocks.root = request.salt;
   blocks.user = request.user;
   const bool of_set = end * block_size <= static_cast<size_t>(request.prefix_count) && !request.set.is_zero();
+  blocks.planned = of_set && request.planned;
   blocks.kind = of_set ? HolderKind::kSet : HolderKind::kSession;
   blocks.holder = of_set ? request.set : request.session;
   blocks.each_itself = blocks.holder.is_zero() && options_.name_blocks;

@@ -142,42 +142,6 @@ void PrefixCache::release(const HeldPath& path) {
   }
 }
 
-PrefixCache::Pin PrefixCache::pin(const Match& match, const PartialMatch& partial) {
-  Impl& c = *impl_;
-  Pin pin;
-  if (match.run >= 0) {
-    const bool whole = match.run_count == c.tree.run(match.run).count();
-    pin.path = {whole ? match.run : c.split(match.run, match.run_count), match.count};
-  }
-  for (RunId id = pin.path.run; id >= 0; id = c.tree.run(id).parent) c.pin(id);
-  if (partial.block < 0) return pin;
-  pin.partial = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
-  c.pin(pin.partial);
-  return pin;
-}
-
-void PrefixCache::unpin(const Pin& pin) {
-  if (pin.partial >= 0) impl_->unpin(pin.partial);
-  for (RunId id = pin.path.run; id >= 0;) {
-    const RunId before = impl_->tree.run(id).parent;
-    impl_->unpin(id);
-    id = before;
-  }
-}
-
-int32_t PrefixCache::pinned_count() const {
-  return impl_->pinned_count;
-}
-
-int32_t PrefixCache::pinned_count(const Match& match) const {
-  // Before a pinned run all are.
-  for (RunId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
-    const BlockRun& r = impl_->tree.run(id);
-    if (r.pins > 0) return std::min(match.count, r.depth + r.count());
-  }
-  return 0;
-}
-
 void PrefixCache::announce(Hash128 hash, RequestId owner) {
   impl_->announced.try_emplace(hash, owner);
 }
@@ -217,6 +181,7 @@ RunId PrefixCache::Impl::split(RunId id, int32_t count) {
   const bool listed = tree.run(id).listed;
   if (listed) unlist(id);
   const RunId front = tree.split(id, count);
+  planned_count += tree.run(front).planned;
   tree.run(id).use.idle_since -= static_cast<uint64_t>(count);
   if (listed) list(id);
   return front;
@@ -238,19 +203,6 @@ void PrefixCache::Impl::take(RunId id, uint32_t user) {
   }
   add_use(r.use, now - r.use.used_at);
   r.use.used_at = now;
-}
-
-void PrefixCache::Impl::pin(RunId id) {
-  BlockRun& r = tree.run(id);
-  if (r.references++ == 0) pool->add_cached(-r.count());
-  if (r.pins++ == 0) pinned_count += r.count();
-  if (r.listed) unlist(id);
-}
-
-void PrefixCache::Impl::unpin(RunId id) {
-  BlockRun& r = tree.run(id);
-  if (--r.pins == 0) pinned_count -= r.count();
-  drop(id);
 }
 
 void PrefixCache::Impl::drop(RunId id) {
@@ -357,7 +309,7 @@ void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& r
   }
   const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   if (last != nullptr && last->references == 1 && last->is_leaf() && last->extent == extent &&
-      alike(last->use, row.use)) {
+      last->planned == blocks.planned && alike(last->use, row.use)) {
     tree.append(path.run, added);
   } else {
     path.run = tree.add(path.run, blocks.root, added);
@@ -365,6 +317,8 @@ void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& r
     r.references = 1;
     r.use = row.use;
     r.extent = extent;
+    r.planned = blocks.planned;
+    planned_count += r.planned;
   }
   path.count += static_cast<int32_t>(count);
 }

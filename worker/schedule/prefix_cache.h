@@ -44,6 +44,7 @@ class PrefixCache {
     // Whom residency is told they belong to; a zero name: nobody.
     HolderKind kind = HolderKind::kSession;
     Hash128 holder = {};
+    bool planned = false;      // of a set that is at home here
     bool each_itself = false;  // instead: a session each, under its own hash
   };
   struct Tail {
@@ -80,6 +81,10 @@ class PrefixCache {
   bool insert_tail(const HeldPath& path, const Tail& tail);
   // Drops a request's references; what it held stays cached.
   void release(const HeldPath& path);
+  // Of a held path, the runs that end within its first `count` blocks are those of a set that is at home
+  // here, or no longer. Such are evicted after all others, for as long as they are used now and then.
+  void set_planned(const HeldPath& path, int32_t count, bool planned);
+  bool has_planned() const;
   // Frees up to `count` blocks; the number freed.
   int32_t evict(int32_t count);
 

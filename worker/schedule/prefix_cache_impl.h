@@ -58,11 +58,18 @@ struct PrefixCache::Impl {
   };
   void place(HeldPath& path, const Blocks& blocks, const Row& row);
   void learn();
+  void retire_planned();
   void drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by);
   Hash128 hash_at(RunId id, size_t index) const;
   int32_t evict_from(RunId id, int32_t count);
   void cut(RunId id, int32_t count);
-  RunId least_valuable() const;
+  using Leaves = std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount>;
+  Leaves& leaves_beside(const BlockRun& r) { return r.planned ? planned_leaves : leaves; }
+  RunId least_of(const Leaves& lists) const;
+  RunId least_valuable() const {
+    const RunId id = least_of(leaves);
+    return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
+  }
   Status verify_leaves() const;
 
   size_t block_size;  // tokens
@@ -72,12 +79,13 @@ struct PrefixCache::Impl {
   absl::flat_hash_map<Hash128, RequestId> announced;
   // By (idle_since, run): the first is the one idle for longest. Ticks of a run's blocks are a stretch of
   // their own, so its place stays while it loses its last ones.
-  std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount> leaves;
+  Leaves leaves, planned_leaves;
   EvictedBlocks evicted;
   ReuseValue value;
   uint64_t now = 0;  // ticks: blocks that became idle
   size_t lesson_count = 0;
   int32_t pinned_count = 0;
+  int32_t planned_count = 0;  // runs
   uint64_t change_count = 0;
   Counts counts;
 };

@@ -34,6 +34,7 @@ struct NewRequest {
   Hash128 set;                  // what residency is told by; zero: none
   Hash128 session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
+  bool planned = false;      // the set is at home here: its prefix is evicted after all else
   // Nobody reads along: it is computed with what all others leave, is put back for their sake, and nobody
   // waits for a block because it computes that one.
   bool background = false;
@@ -81,6 +82,7 @@ struct alignas(64) ScheduledRequest {
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
   bool cut_to_fit = false;
+  bool planned = false;
 
   std::vector<TokenId> ids;  // known_count of them, or none
   int32_t prefix_count = 0;

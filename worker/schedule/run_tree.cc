@@ -126,6 +126,7 @@ RunId RunTree::split(RunId id, int32_t count) {
   by_first_hash_.add(back.first_hash, id);
   front.references = back.references;
   front.pins = back.pins;
+  front.planned = back.planned;
   front.has_ids = back.has_ids;
   front.depth = back.depth;
   front.use = back.use;

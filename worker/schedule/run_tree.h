@@ -49,6 +49,7 @@ struct BlockRun {
   int32_t pins = 0;           // of its references, those that no request holds
   bool has_ids = false;       // of tokens
   bool listed = false;        // among the leaves that may be evicted
+  bool planned = false;       // of a set that is at home here
   RunUse use;
   Residency::Extent extent;  // whose its blocks are
 

@@ -91,6 +91,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   r.session = request.session;
   r.pin = request.pin;
   r.cut_to_fit = request.cut_to_fit;
+  r.planned = request.planned;
   r.user = mix_hash(r.session.is_zero() ? Hash128{0, r.id} : r.session, r.salt);
   s.requests.emplace(r.id, std::move(owned));
   if (s.background_count == 0) {

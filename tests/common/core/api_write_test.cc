@@ -167,7 +167,7 @@ TEST(ApiPeer, RefusesModelListsThatAreNone) {
 
 TEST(ApiPeer, LoadReportsRoundTrip) {
   const LoadReport::SetWork work = {hash_bytes("Song Jiang"), 8, 9};
-  const LoadReport report = {"e1", true, 1, 2, 3, 4, 5, 6, 16, 7, {work, {hash_bytes("Newton"), 0, 0}}};
+  const LoadReport report = {"e1", true, 1, 2, 3, 4, 5, 6, 2, 16, 7, {work, {hash_bytes("Newton"), 0, 0}}};
   const auto back = parse_load_report(load_report_json(report));
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(back.value().epoch, "e1");
@@ -178,6 +178,7 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().work_tokens_total, 4);
   EXPECT_EQ(back.value().kv_blocks_total, 5);
   EXPECT_EQ(back.value().kv_blocks_free, 6);
+  EXPECT_EQ(back.value().kv_blocks_pinned, 2);
   EXPECT_EQ(back.value().block_size, 16);
   EXPECT_EQ(back.value().max_num_seqs, 7);
   EXPECT_EQ(back.value().sets, report.sets);

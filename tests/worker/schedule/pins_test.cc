@@ -128,6 +128,63 @@ NewRequest ahead(RequestId id, std::vector<TokenId> prompt, Hash128 pin = {}) {
   return request;
 }
 
+struct Planned : ::testing::Test {
+  // A persona of 40 tokens, and of 8 what one user says to it.
+  void visit(uint64_t persona, bool planned) {
+    NewRequest request;
+    request.id = ++ids;
+    request.prompt = joined(tokens_from(100'000 * static_cast<TokenId>(persona), 40),
+                            tokens_from(1000 * static_cast<TokenId>(ids), 8));
+    request.max_new_count = 1;
+    request.set = {5, persona};
+    request.prefix_count = 40;
+    request.planned = planned;
+    ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
+    while (driver.finished.empty() || driver.finished.back() != ids) driver.step();
+  }
+  int64_t held(uint64_t persona) {
+    return driver.scheduler.residency().tokens(HolderKind::kSet, {5, persona});
+  }
+  // Others, so that so many of all blocks become idle once: nobody comes back for them.
+  void flood(int turnovers) {
+    for (int i = 0; i < turnovers * 64 / 12 + 1; ++i) visit(10'000 + ids, false);
+  }
+  RequestId ids = 0;
+  Driver driver{config_of(64)};
+};
+
+TEST_F(Planned, WhatIsAtHomeHereGoesAfterAllElseEvenIfThatIsWantedMoreOften) {
+  visit(1, true);
+  visit(1, true);
+  visit(2, false);
+  visit(2, false);
+  // As much as there is room beside the two, and more, all of it at home here: nobody else is left to go.
+  for (uint64_t persona = 3; persona <= 7; ++persona) visit(persona, true);
+  EXPECT_EQ(held(1), 40);
+  EXPECT_EQ(held(2), 0) << "used last of the two, but at home elsewhere";
+}
+
+TEST_F(Planned, AUseWithoutTheMarkTakesItBack) {
+  visit(1, true);
+  visit(1, false);
+  for (uint64_t persona = 3; persona <= 8; ++persona) visit(persona, true);
+  EXPECT_EQ(held(1), 0);
+}
+
+TEST_F(Planned, ItIsForgottenWhereNobodySaysItAnyMore) {
+  visit(1, true);
+  flood(12);
+  EXPECT_LT(held(1), 40);
+}
+
+TEST_F(Planned, WhereAllIsPlannedTheLeastValuableOfItGoes) {
+  for (uint64_t persona = 1; persona <= 12; ++persona) visit(persona, true);
+  EXPECT_EQ(held(12), 40);
+  EXPECT_LT(held(1), 40);
+  const SchedulerStats& stats = driver.scheduler.stats();
+  EXPECT_EQ(stats.blocks_free + stats.blocks_cached, stats.blocks_total);
+}
+
 constexpr Hash128 kPin{7, 7};
 
 TEST(Background, ItsPrefixIsPinnedWithTheBlockThatItDoesNotFill) {

@@ -121,6 +121,9 @@ class Machine {
     added.max_new_count = request.max_new_count;
     added.salt = request.salt;
     keep_some(added, request);
+    added.set = {9, static_cast<uint64_t>(pick(0, 2))};
+    added.prefix_count = pick(0, request.prompt_count);
+    added.planned = pick(0, 1) == 0;
     const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - request.prompt_count);
     const int32_t kv_count = request.prompt_count + new_count - 1;
     const bool possible = new_count >= 1 && kv_count <= config_.block_count * config_.block_size;
