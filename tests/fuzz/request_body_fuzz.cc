@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/core/api.h"
+#include "common/core/api_prefix.h"
 #include "common/core/api_tokenize.h"
 #include "common/core/json.h"
 
@@ -74,6 +75,16 @@ void check_error(const troupe::ApiError& error) {
   require(troupe::parse_json(error.to_json()).ok());
 }
 
+void check_prefix_request(std::string_view body) {
+  const auto prefix = troupe::parse_prefix_request(body);
+  if (!prefix.ok()) return check_error(prefix.error());
+  const GenerateRequest& source = prefix.value().source;
+  require(!source.model.empty());
+  require(!source.messages.empty() || source.kind == GenerateRequest::Kind::kCompletion);
+  const auto ttl_s = prefix.value().ttl_s;
+  require(!ttl_s || (*ttl_s >= 1 && *ttl_s <= troupe::kPrefixTtlMaxS));
+}
+
 void check_text_requests(std::string_view body) {
   const auto tokenize = troupe::parse_tokenize_request(body);
   if (tokenize.ok()) {
@@ -95,6 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(parser.parse_chat(body), body);
   check(parser.parse_completion(body), body);
   check_text_requests(body);
+  check_prefix_request(body);
   // Other servers' answers come from outside, too.
   (void)troupe::parse_models(body);
   const auto report = troupe::parse_load_report(body);

@@ -133,6 +133,7 @@ TEST_F(Prefixes, APinEndsWithItsTime) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":1)"));
   EXPECT_EQ(number_at(made, "ttl_s"), 1);
   EXPECT_EQ(number_at(made, "expires_at"), number_at(made, "created_at") + 1);
+  std::this_thread::sleep_for(1500ms);
   const auto give_up = std::chrono::steady_clock::now() + 30s;
   // Nobody asks for it meanwhile: the gauge is the engine's own.
   const auto pinned_blocks = [&] {
@@ -166,6 +167,8 @@ TEST_F(Prefixes, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
       {R"({"model":"demo-model","messages":[{"role":"system","content":"x"}],"ttl_s":1e12})", "ttl_s"},
       {R"({"model":"demo-model","messages":[{"role":"system","content":7}]})", "messages[0].content"},
       {R"({"model":"demo-model"})", "messages"},
+      {R"({"model":"demo-model","messages":[]})", "messages"},
+      {R"({"model":"demo-model","prompt":""})", "prompt"},
       {R"({"model":"demo-model","prompt":"a","messages":[]})", "prompt"},
       {R"({"messages":[{"role":"system","content":"x"}]})", "model"},
       {R"({"model":"demo-model","prompt":[1,999999]})", "prompt[1]"},
