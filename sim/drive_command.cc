@@ -40,7 +40,7 @@ int drive_command(int argc, const char* const* argv) {
   schema.add("html", &html, "write a page with the table and plots here, for a browser");
   describe_source(schema, source_flags);
   describe_workload(schema, source_flags);
-  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  if (const auto code = read_source_flags(schema, source_flags, kProgram, argc, argv)) return *code;
   auto endpoint = url.empty() ? StatusOr<Endpoint>(invalid_argument("is missing, as http://127.0.0.1:30000"))
                               : Endpoint::parse(url);
   if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/route/policy.h"
+#include "sim/command_line.h"
+#include "sim/workload_presets.h"
 
 namespace troupe::sim {
 
@@ -78,6 +80,7 @@ void describe_source(SettingsSchema& schema, SourceFlags& f) {
 
 void describe_workload(SettingsSchema& schema, SourceFlags& f) {
   PersonaWorkload& w = f.workload;
+  schema.add("like", &f.like, preset_words()).choices(preset_names());
   schema.add("personas", &f.personas, "personas").range(1, 1e7);
   schema.add("zipf", &w.zipf, "popularity of rank r is r to the minus this; 0: all alike").range(0, 10);
   schema.add("card_tokens", &w.card_tokens, "mean length of a persona's card (log-normal)").range(1, 1e6);
@@ -96,6 +99,11 @@ void describe_workload(SettingsSchema& schema, SourceFlags& f) {
   schema.add("output_tokens", &w.output_tokens, "mean length of an answer (log-normal)").range(1, 1e6);
   schema.add("turn_sigma", &w.turn_sigma, "sigma of both").range(0, 3);
   schema.add("rate", &w.rate, "requests a second").range(1e-6, 1e7);
+  schema
+      .add("arrival_cv", &w.arrival_cv,
+           "coefficient of variation of the gaps between two conversations' beginnings (gamma); 1: Poisson. "
+           "ServeGen's production clients: median 1.2 to 1.3, p90 5.1 to 5.5, p99 27 to 31")
+      .range(0.05, 50);
   schema.add("ramp_s", &w.ramp_s, "the rate rises from 0 for so long").range(0, 1e8).unit("s");
   schema.add("duration_s", &w.duration_s, "length of the trace").range(0, 1e8).unit("s");
   schema.add("block_size", &f.block_size, "tokens a block id stands for").range(1, 65'536);
@@ -107,6 +115,18 @@ void describe_workload(SettingsSchema& schema, SourceFlags& f) {
       .range(0, 1e6);
   schema.add("flash", &f.flash, "flash crowd: SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS], on top of the rate");
   schema.add("burst", &f.burst, "TIMES:BEGIN_S:DURATION_S: conversations begin so many times as often");
+}
+
+std::optional<int> read_source_flags(SettingsSchema& schema, SourceFlags& f, std::string_view program,
+                                     int argc, const char* const* argv) {
+  const std::string before = f.like;
+  auto code = read_flags(schema, program, argc, argv);
+  if (code || f.like == before) return code;
+  const PersonaWorkload w = workload_like(f.like);
+  f.workload = w;
+  f.card_tokens_min = w.card_tokens_min;
+  f.card_tokens_max = w.card_tokens_max;
+  return read_flags(schema, program, argc, argv);  // again, over it
 }
 
 StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {

@@ -4,7 +4,9 @@
 // from.
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/core/settings.h"
@@ -21,6 +23,7 @@ struct SourceFlags {
   double rate_scale = 1;
   double spread_ms = 3000;
   bool skip_bad = false;
+  std::string like = "study";  // what the workload starts from
   PersonaWorkload workload;
   int64_t personas = workload.personas, card_tokens_min = workload.card_tokens_min,
           card_tokens_max = workload.card_tokens_max;
@@ -31,6 +34,9 @@ struct SourceFlags {
 };
 void describe_source(SettingsSchema& schema, SourceFlags& flags);
 void describe_workload(SettingsSchema& schema, SourceFlags& flags);
+// read_flags() for a schema that describes these; what --like names is where the other flags start from.
+std::optional<int> read_source_flags(SettingsSchema& schema, SourceFlags& flags, std::string_view program,
+                                     int argc, const char* const* argv);
 // The workload that the flags say, checked. Errors name the flag.
 StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
 // `load`: so many times the trace's or the workload's rate.

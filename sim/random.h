@@ -3,6 +3,7 @@
 // Draws from the distributions that workloads are made of. Written out, not taken from <random>, because the
 // standard leaves their algorithms open and the same seed must give the same trace everywhere.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -28,6 +29,15 @@ class Draw {
   // By its mean (not its median): median = mean · exp(-σ²/2).
   double lognormal(double mean, double sigma) {
     return mean * std::exp(sigma * normal() - sigma * sigma / 2);
+  }
+  // Of scale 1, so with mean `shape`. Marsaglia and Tsang 2000; below 1 by way of shape + 1.
+  double gamma(double shape) {
+    if (shape < 1) return gamma(shape + 1) * std::pow(1 - uniform(), 1 / shape);
+    const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+    while (true) {
+      const double x = normal(), v = std::pow(1 + c * x, 3);
+      if (v > 0 && std::log1p(-uniform()) < x * x / 2 + d - d * v + d * std::log(v)) return d * v;
+    }
   }
   // >= 1, with this mean >= 1.
   int32_t geometric(double mean) {

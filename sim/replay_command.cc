@@ -89,7 +89,7 @@ int replay_command(int argc, const char* const* argv) {
   describe_fleet(schema, fleet);
   describe_output(schema, output);
   describe_workload(schema, source);
-  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
   const auto result = run_once(source, *options, 1, fleet.policy);
@@ -116,7 +116,7 @@ int compare_command(int argc, const char* const* argv) {
   describe_fleet(schema, fleet);
   describe_output(schema, output);
   describe_workload(schema, source);
-  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
   const auto policies = policies_of(asked);
   if (!policies.ok()) return fail(kProgram, policies.status());
   auto options = simulation_of(fleet);
@@ -197,7 +197,7 @@ int capacity_command(int argc, const char* const* argv) {
   describe_fleet(schema, fleet);
   describe_output(schema, output);
   describe_workload(schema, source);
-  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
   PageFacts facts = page_facts("capacity", *options);

@@ -96,7 +96,8 @@ int synth_command(int argc, const char* const* argv) {
   for (const char*& argument : arguments) {
     if (std::string_view(argument) == "-o") argument = "--out";
   }
-  if (const auto code = read_flags(schema, kProgram, static_cast<int>(arguments.size()), arguments.data()))
+  if (const auto code =
+          read_source_flags(schema, flags, kProgram, static_cast<int>(arguments.size()), arguments.data()))
     return *code;
   if (out.empty()) return fail(kProgram, invalid_argument("-o FILE is missing"));
   const auto workload = workload_of(flags);

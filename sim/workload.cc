@@ -10,6 +10,7 @@
 #include "sim/checks.h"
 #include "sim/due_queue.h"
 #include "sim/random.h"
+#include "sim/workload_arrivals.h"
 
 namespace troupe::sim {
 
@@ -88,7 +89,7 @@ struct PersonaSource::Impl {
       joining.push_back(seconds(draw.uniform() * w.ramp_s + draw.exponential(wait_s)));
     }
     std::sort(joining.begin(), joining.end(), std::greater<>());
-    next_session = next_start(Duration::zero());
+    next_session = next_start(w, session_gap_s, Duration::zero(), draw);
     if (w.flash) next_flash = w.flash->begin + seconds(draw.exponential(flash_gap_s));
     next_edit = next_event(Duration::zero(), w.edits_per_s);
     next_swap = next_event(Duration::zero(), w.drift_swaps_per_s);
@@ -102,18 +103,6 @@ struct PersonaSource::Impl {
     const double most = (w.context_tokens - w.system_tokens - w.card_tokens_max) / 2.0;
     return static_cast<int32_t>(
         std::clamp<double>(std::round(draw.lognormal(mean, w.turn_sigma)), 1, std::max(1.0, most)));
-  }
-  // Poisson of the highest rate, thinned while the rate rises and where no burst is.
-  Duration next_start(Duration at) {
-    const double most = w.burst ? w.burst->times : 1;
-    while (true) {
-      at += seconds(draw.exponential(session_gap_s / most));
-      const double t = static_cast<double>(at.count()) / 1e9;
-      if (w.burst && !(at >= w.burst->begin && at < w.burst->begin + w.burst->duration) &&
-          draw.uniform() * most >= 1)
-        continue;
-      if (t >= w.ramp_s || draw.uniform() * w.ramp_s < t) return at;
-    }
   }
   Duration next_event(Duration now, double rate) {
     return rate > 0 ? now + seconds(draw.exponential(1 / rate)) : Duration::max();
@@ -315,7 +304,7 @@ bool PersonaSource::Impl::next(TraceRequest& out) {
       continue;
     }
     if (at == next_session) {
-      next_session = next_start(at);
+      next_session = next_start(w, session_gap_s, at, draw);
       start_session(at, rank_persona[static_cast<size_t>(zipf.draw(draw))]);
       continue;
     }

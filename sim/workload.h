@@ -10,8 +10,8 @@
 // token, and the answer of one turn is part of the next one's prompt.
 //
 // Defaults are the study's (shared system line of 64 tokens, cards log-normal with σ 0.6 in 64..4,000, turns
-// geometric, think time exponential, +40 user and +120 answered tokens a turn); lengths of published cards
-// and turns, shorter than these: see the personas of TROUPE_DATA.
+// geometric, think time exponential, +40 user and +120 answered tokens a turn); what published sets have,
+// with shorter cards and turns: workload_presets.h.
 
 #include <cstdint>
 #include <memory>
@@ -55,6 +55,8 @@ struct PersonaWorkload {
                       // met in mid-talk
   double rate = 100;  // requests/s after the ramp
   double duration_s = 300;
+  double arrival_cv = 1;  // standard deviation by mean of the gaps between two conversations' beginnings,
+                          // which are gamma-distributed; 1: Poisson
   int32_t block_tokens = 16;
   int32_t context_tokens =
       8192;                      // prompt and answer: older turns are dropped from the history to stay inside

@@ -21,6 +21,7 @@ Status check_workload(const PersonaWorkload& w) {
   TROUPE_RETURN_IF_ERROR(check_range("turn-sigma", w.turn_sigma, 0, 3));
   TROUPE_RETURN_IF_ERROR(check_range("ramp-s", w.ramp_s, 0, 1e8));
   TROUPE_RETURN_IF_ERROR(check_range("rate", w.rate, 1e-6, 1e7));
+  TROUPE_RETURN_IF_ERROR(check_range("arrival-cv", w.arrival_cv, 0.05, 50));
   TROUPE_RETURN_IF_ERROR(check_range("duration-s", w.duration_s, 0, 1e8));
   TROUPE_RETURN_IF_ERROR(check_range("block-size", w.block_tokens, 1, 65536));
   TROUPE_RETURN_IF_ERROR(check_range("swipe", w.swipe, 0, 0.95));

@@ -101,6 +101,19 @@ def test_capacity_of_a_trace_counts_the_same_requests_at_every_load(tmp_path):
     assert max(rates) < 1.3 * min(rates), found.stdout
 
 
+def test_a_flag_beside_like_wins(tmp_path):
+    def cards(*flags):
+        sim("synth", "persona", *SMALL[:-2], "--like", "chatharuhi", *flags, "-o", tmp_path / "trace.jsonl")
+        lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+        return {line["prefix_length"] - 64 for line in lines}
+
+    like = cards()
+    assert len(like) > 5 and max(like) <= 675
+    assert cards("--card-tokens", 300, "--card-sigma", 0) == {300}
+    assert cards("--card-tokens", 1000, "--card-sigma", 0) == {675}  # its longest, which no flag says otherwise
+    assert "study, rpbench-character" in sim("replay", "--like", "nobody", code=2).stderr
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}
