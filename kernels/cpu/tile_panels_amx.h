@@ -282,25 +282,27 @@ inline void tile_quad_row(const TileProduct& p) {
 
 // The panel's products by one row, by dots of pairs whose other half is zero: as in a tile register a step's
 // even products are one chain, its odd ones another. No register of x is filled for the sake of one row.
+// Nothing is asked for ahead: with requests of our own among the loads a decode step took a fifth longer.
 inline void tile_row(const TileProduct& p) {
-  constexpr int64_t kAheadBytes = 4096;
   const char* x = static_cast<const char*>(p.x.data);
   const char* weights = static_cast<const char*>(p.panel);
   __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (int64_t step = 0; step < p.x.steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
     __m512 even[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     __m512 odd[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    alignas(64) int32_t evens[kLanes];
+    alignas(64) int32_t odds[kLanes];
+    const __m512i both = _mm512_loadu_si512(x);
+    _mm512_store_si512(evens, _mm512_and_si512(both, _mm512_set1_epi32(0xffff)));
+    _mm512_store_si512(odds, _mm512_andnot_si512(_mm512_set1_epi32(0xffff), both));
 #pragma GCC unroll 16
     for (int pair = 0; pair < kLanes; ++pair) {
-      uint32_t both;
-      __builtin_memcpy(&both, x + 4 * pair, 4);
-      const __m512bh x_even = (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(both & 0xffff));
-      const __m512bh x_odd = (__m512bh)_mm512_set1_epi32(static_cast<int32_t>(both & 0xffff0000));
+      const __m512bh x_even = (__m512bh)_mm512_set1_epi32(evens[pair]);
+      const __m512bh x_odd = (__m512bh)_mm512_set1_epi32(odds[pair]);
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) {
         const char* at = weights + v * kHalfBytes + pair * 64;
         const __m512bh w = (__m512bh)_mm512_loadu_ps(at);
-        _mm_prefetch(at + kAheadBytes, _MM_HINT_T0);
         even[v] = _mm512_dpbf16_ps(even[v], x_even, w);
         odd[v] = _mm512_dpbf16_ps(odd[v], x_odd, w);
       }
