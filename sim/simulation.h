@@ -82,6 +82,7 @@ class Simulation {
   void post(TimePoint at, EventKind kind, int32_t index = 0, uint64_t value = 0);
   void handle(const Event& event);
   Status start();
+  StatusOr<bool> read(TraceRequest& next);
   void fetch_ahead(const TraceRequest& next) const;
   void arrive(TraceRequest& request);
   void make_key(Flight& flight);

@@ -15,8 +15,6 @@ namespace {
 
 constexpr size_t kSessionsRemembered = 1 << 20;
 
-constexpr Duration kLongestRun = std::chrono::hours(24 * 14);  // every second of it is recorded
-
 Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("nodes", o.nodes, 1, 100'000));
   TROUPE_RETURN_IF_ERROR(check_range("gateways", o.gateways, 1, 1'000));
@@ -71,11 +69,22 @@ Status Simulation::start() {
   return absl::OkStatus();
 }
 
+// The source's next request. One that lies too far ahead is refused before anything up to it is simulated.
+StatusOr<bool> Simulation::read(TraceRequest& next) {
+  TROUPE_ASSIGN_OR_RETURN(const bool more, source_.next(next));
+  if (more && next.at > TraceReader::kSpanMax) {
+    return invalid_argument(absl::StrCat("a request arrives ", next.at / std::chrono::seconds(1),
+                                         " s after the first; a run has at most ",
+                                         TraceReader::kSpanMax / std::chrono::seconds(1)));
+  }
+  return more;
+}
+
 StatusOr<Result> Simulation::run() {
   const auto wall_begin = std::chrono::steady_clock::now();
   auto told_at = wall_begin;
   TraceRequest next;
-  TROUPE_ASSIGN_OR_RETURN(bool more, source_.next(next));
+  TROUPE_ASSIGN_OR_RETURN(bool more, read(next));
   // Ids stand for whole blocks, so nodes must cut prompts as the trace does.
   if (more) options_.profile.block_size = next.block_tokens;
   if (options_.profile.kv_cache_tokens < options_.profile.block_size) {
@@ -93,14 +102,9 @@ StatusOr<Result> Simulation::run() {
                                              " tokens and goes on with ", next.block_tokens,
                                              "; one run has one block size"));
       }
-      if (next.at > kLongestRun) {
-        return invalid_argument(absl::StrCat("a request arrives ", next.at / std::chrono::seconds(1),
-                                             " s after the first; a run has at most ",
-                                             kLongestRun / std::chrono::seconds(1)));
-      }
       now_ = TimePoint{next.at};
       arrive(next);
-      TROUPE_ASSIGN_OR_RETURN(more, source_.next(next));
+      TROUPE_ASSIGN_OR_RETURN(more, read(next));
       fetch_ahead(next);
       if (!more) stop_at = now_ + millis(options_.drain_s * 1e3);
     } else {

@@ -60,7 +60,7 @@ class RequestSource {
 struct TraceOptions {
   double rate_scale = 1;  // > 0: time runs this much faster
   Duration spread{};  // requests of one timestamp are spread evenly over this, or up to the next timestamp
-  bool skip_bad = false;             // lines that cannot be used are counted, not refused
+  bool skip_bad = false;             // lines that cannot be used are counted, not refused, up to half of all
   int64_t requests_max = INT64_MAX;  // stop after so many
 };
 
@@ -68,11 +68,14 @@ class TraceReader final : public RequestSource {
  public:
   static constexpr size_t kLineBytesMax = size_t{16} << 20;
   static constexpr int64_t kTokensMax = 16 << 20;  // of a prompt or an answer
+  // From the first request to the last, rate-scaled: every second of a run is recorded.
+  static constexpr Duration kSpanMax = std::chrono::hours(24 * 14);
 
   // kNotFound / kInvalidArgument name the file.
   static StatusOr<std::unique_ptr<TraceReader>> open(const std::string& path, const TraceOptions& options);
   ~TraceReader() override;
-  // Errors: "<path>:<line>: field 'x': …, and what would be right".
+  // Errors: "<path>:<line>: field 'x': …, and what would be right". A line far ahead is told from those
+  // behind it under skip_bad alone.
   StatusOr<bool> next(TraceRequest& out) override;
   int64_t skipped_count() const;  // under skip_bad
 

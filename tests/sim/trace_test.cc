@@ -211,6 +211,67 @@ TEST(TraceReader, ALineTooLongOrWithANulByteIsOneBadLine) {
   std::filesystem::remove(path);
 }
 
+std::string lines_at(const std::vector<double>& at_ms) {
+  std::string text;
+  for (const double ms : at_ms) {
+    text += "{\"timestamp\":" + std::to_string(ms) +
+            ",\"input_length\":5,\"output_length\":1,\"hash_ids\":[1]}\n";
+  }
+  return text;
+}
+
+// The first error of reading all of a trace, "" if there is none.
+std::string error_of(const std::string& path, const TraceOptions& options) {
+  auto reader = TraceReader::open(path, options);
+  TraceRequest r;
+  while (true) {
+    const auto more = (*reader)->next(r);
+    if (!more.ok()) return std::string(more.status().message());
+    if (!*more) return "";
+  }
+}
+
+TEST(TraceReader, AnAbsurdTimeIsItsLinesFault) {
+  const std::string path = temporary_file("span", lines_at({5e8, 5e8 + 1000, 5e8 + 1.3e9, 5e8 + 2000}));
+  EXPECT_THAT(error_of(path, {}),
+              HasSubstr(path + ":3: field 'timestamp': lies 1300000 s after the trace's first; a run has at "
+                               "most 1209600 s"));
+  EXPECT_THAT(error_of(path, {.rate_scale = 2}), HasSubstr(path + ":4: field 'timestamp': lies before"))
+      << "twice as fast it is short enough";
+  EXPECT_EQ(read_all(path, {.skip_bad = true}).size(), 3u);
+  std::filesystem::remove(path);
+}
+
+TEST(TraceReader, OneLineFarAheadIsSkippedNotAllBehindIt) {
+  std::vector<double> at_ms{0, 36'000'000, 36'000'000};
+  for (int i = 1; i < 1000; ++i) at_ms.push_back(i * 1000);
+  const std::string path = temporary_file("ahead", lines_at(at_ms));
+  EXPECT_THAT(error_of(path, {}), HasSubstr(path + ":4: field 'timestamp': lies before the line above"));
+  auto reader = TraceReader::open(path, {.skip_bad = true});
+  TraceRequest r;
+  int count = 0;
+  for (; *(*reader)->next(r); ++count) EXPECT_EQ(r.at, std::chrono::seconds(count));
+  EXPECT_EQ(count, 1000);
+  EXPECT_EQ((*reader)->skipped_count(), 2);
+  std::filesystem::remove(path);
+}
+
+TEST(TraceReader, OneLineTooLateIsSkippedAlone) {
+  const std::string path = temporary_file("late", lines_at({0, 5000, 4000, 6000, 5500, 7000, 8000}));
+  std::vector<Duration> at;
+  for (const TraceRequest& r : read_all(path, {.skip_bad = true})) at.push_back(r.at);
+  using std::chrono::seconds;
+  EXPECT_THAT(at, ElementsAre(seconds(0), seconds(5), seconds(6), seconds(7), seconds(8)));
+  std::filesystem::remove(path);
+}
+
+TEST(TraceReader, WhereMostLinesCannotBeUsedNothingIsSkippedOver) {
+  const std::string path = temporary_file("most", lines_at({0, 1.7e12, 1.7e12 + 1, 1.7e12 + 2}));
+  EXPECT_THAT(error_of(path, {.skip_bad = true}),
+              HasSubstr(path + ": 3 of its 4 lines cannot be used; " + path + ":2: field 'timestamp'"));
+  std::filesystem::remove(path);
+}
+
 TEST(TraceReader, RefusesACutGzipFile) {
   const std::string whole = temporary_file("whole.gz", "");
   gzFile file = gzopen(whole.c_str(), "wb");
