@@ -114,7 +114,9 @@ StatusOr<std::vector<Fault>> parse_faults(std::string_view lines, std::string_vi
     lines.remove_prefix(std::min(end + 1, lines.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     auto fault = read_fault(line);
-    if (!fault.ok()) return annotate(fault.status(), absl::StrCat(to_absl(file_name), ":", number));
+    const std::string said_at = absl::StrCat(to_absl(file_name), ":", number);
+    if (!fault.ok()) return annotate(fault.status(), said_at);
+    fault->said_at = said_at;
     if (faults.size() == kFaultsMax)
       return invalid_argument(absl::StrCat(to_absl(file_name), ": more than ", kFaultsMax, " faults"));
     faults.push_back(*fault);
@@ -127,8 +129,8 @@ StatusOr<std::vector<Fault>> parse_faults(std::string_view lines, std::string_vi
 Status check_faults(const std::vector<Fault>& faults, int32_t nodes, int32_t gateways) {
   std::vector<bool> alive(static_cast<size_t>(nodes), true);
   for (const Fault& fault : faults) {
-    const std::string where =
-        absl::StrCat("fault '", to_absl(fault_name(fault.kind)), "' at ", fault.at_s, " s");
+    const std::string where = absl::StrCat(fault.said_at, fault.said_at.empty() ? "" : ": ", "fault '",
+                                           to_absl(fault_name(fault.kind)), "' at ", fault.at_s, " s");
     if (fault.kind == Fault::Kind::kJoin) {
       alive.insert(alive.end(), static_cast<size_t>(fault.target), true);
       if (alive.size() > kNodesMax)

@@ -36,15 +36,17 @@ struct Fault {
   };
   Kind kind = Kind::kKill;
   double at_s = 0;
-  int32_t target = 0;  // node or gateway; kJoin: how many
-  double factor = 1;   // kSlow: >= 1
-  double for_s = 0;    // kSlow, kStall, kLoseReports: > 0
+  int32_t target = 0;     // node or gateway; kJoin: how many
+  double factor = 1;      // kSlow: >= 1
+  double for_s = 0;       // kSlow, kStall, kLoseReports: > 0
+  std::string said_at{};  // "faults.jsonl:3"; empty: not in a file
 };
 std::string_view fault_name(Fault::Kind kind);
 
 // In order of time. Errors name file, line and key.
 StatusOr<std::vector<Fault>> parse_faults(std::string_view lines, std::string_view file_name);
 // Do they make sense, in this order, for a fleet of this size? Targets exist, only a dead node returns, …
+// Errors name file and line, where the faults come from one.
 Status check_faults(const std::vector<Fault>& faults, int32_t nodes, int32_t gateways);
 
 }  // namespace troupe::sim

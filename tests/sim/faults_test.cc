@@ -48,10 +48,12 @@ TEST(Faults, MustMakeSenseForTheFleet) {
     ASSERT_TRUE(faults.ok()) << faults.status();
     EXPECT_THAT(std::string(check_faults(*faults, 4, 2).message()), ::testing::HasSubstr(words)) << text;
   };
-  says("{\"at_s\": 1, \"kill\": 4}", "there is no node 4, only 4");
+  says("\n{\"at_s\": 1, \"kill\": 4}", "f:2: fault 'kill' at 1 s: there is no node 4, only 4");
   says("{\"at_s\": 1, \"restart_gateway\": 2}", "there is no gateway 2");
   says("{\"at_s\": 1, \"return\": 2}", "node 2 is up then");
-  says("{\"at_s\": 1, \"kill\": 2}\n{\"at_s\": 2, \"kill\": 2}", "node 2 is down then");
+  says("{\"at_s\": 1, \"kill\": 2}\n{\"at_s\": 2, \"kill\": 2}",
+       "f:2: fault 'kill' at 2 s: node 2 is down then");
+  says("{\"at_s\": 9, \"kill\": 7}\n{\"at_s\": 2, \"kill\": 2}", "f:1: fault 'kill' at 9 s: there is no");
   const auto joined = parse_faults("{\"at_s\": 1, \"join\": 2}\n{\"at_s\": 2, \"kill\": 5}", "f");
   EXPECT_TRUE(check_faults(*joined, 4, 1).ok());
 }
