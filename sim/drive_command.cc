@@ -51,7 +51,7 @@ int drive_command(int argc, const char* const* argv) {
   if (!source.ok()) return fail(kProgram, source.status());
   auto result = drive(**source, options);
   if (!result.ok()) return fail(kProgram, result.status());
-  say_skipped(kProgram, **source);
+  result->skipped_lines = say_skipped(kProgram, **source, source_flags);
   result->seed = static_cast<uint64_t>(seed);
   const std::span<const Result> one(&*result, 1);
   if (report != "-") std::fputs(table_text(one).c_str(), stdout);

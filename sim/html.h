@@ -19,12 +19,6 @@ namespace troupe::sim {
 
 inline constexpr size_t kTimeBucketsMax = 240, kNodeRowsMax = 96;
 
-// A load that was tried on the way to the sustainable one.
-struct LoadStep {
-  double load = 0, rate = 0, goodput = 0, ttft_p99_ms = 0;
-  bool holds = false;
-};
-
 // What the results do not say themselves.
 struct PageFacts {
   std::string title;  // "compare: 8 nodes of study"

@@ -162,11 +162,16 @@ StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint6
   return source;
 }
 
-void say_skipped(std::string_view label, const RequestSource& source) {
+std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
+                                   const SourceFlags& f) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
-  if (reader == nullptr || reader->skipped_count() == 0) return;
-  std::fprintf(stderr, "%.*s: %lld lines of the trace were skipped\n", static_cast<int>(label.size()),
-               label.data(), static_cast<long long>(reader->skipped_count()));
+  if (reader == nullptr || !f.skip_bad) return std::nullopt;
+  const int64_t count = reader->skipped_count();
+  if (count > 0) {
+    std::fprintf(stderr, "%.*s: %lld lines of the trace were skipped\n", static_cast<int>(label.size()),
+                 label.data(), static_cast<long long>(count));
+  }
+  return count;
 }
 
 void describe_fleet(SettingsSchema& schema, FleetFlags& f) {

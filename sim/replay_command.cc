@@ -46,7 +46,7 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                label.c_str(), static_cast<long long>(result->simulated_requests), result->wall_s,
                result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
                result->decision_us);
-  say_skipped(label, *source);
+  result->skipped_lines = say_skipped(label, *source, source_flags);
   return result;
 }
 
@@ -141,44 +141,76 @@ struct CapacityFlags {
   int64_t steps = 7;
 };
 
+// One bad request of fewer than these is more than 99 % allow.
+constexpr int64_t kRequestsMin = 100;
+
 struct Probe {
-  double load = 0;
-  double rate = 0;  // requests/s measured
+  LoadStep step;
   Result result;
 };
 
+StatusOr<Probe> probe_at(double load, const SourceFlags& source, const SimulationOptions& options,
+                         double goodput) {
+  Probe probe;
+  TROUPE_ASSIGN_OR_RETURN(probe.result, run_once(source, options, load, absl::StrFormat("load %.4g", load)));
+  const Result& r = probe.result;
+  probe.step.load = load;
+  probe.step.rate = r.duration_s > 0 ? static_cast<double>(r.requests) / r.duration_s : 0;
+  probe.step.goodput = r.goodput;
+  probe.step.ttft_p99_ms = r.ttft_ms.p99;
+  probe.step.holds = r.goodput >= goodput;
+  return probe;
+}
+
+void say_step(std::FILE* out, const LoadStep& step) {
+  std::fprintf(out, "load %-8.4g %8.1f requests/s  goodput %.4f  ttft p99 %.0f ms  %s\n", step.load,
+               step.rate, step.goodput, step.ttft_p99_ms, step.holds ? "holds" : "does not hold");
+  std::fflush(out);
+}
+
+Status too_few(int64_t requests) {
+  return invalid_argument(
+      absl::StrCat("only ", requests, " requests arrive after the warm-up, which says little of a rate; ",
+                   kRequestsMin, " are the least: a shorter --warmup-s, a longer trace or --duration-s"));
+}
+
+Status nothing_fails(const Probe& last) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "no load up to %.4g fails: all %d requests then arrive within %.3g s, less than a queue needs to show; "
+      "what the fleet can do needs a longer trace or --duration-s, or fewer --nodes",
+      last.step.load, last.result.requests, last.result.duration_s));
+}
+
 // Doubles or halves the load until one good and one bad are known, then halves the gap between them
-// (geometrically). `tried`: every load, in order.
+// (geometrically). Every load is told to `out` and in `steps`.
 StatusOr<Probe> sustainable(const SourceFlags& source, const SimulationOptions& options,
-                            const CapacityFlags& flags, std::vector<LoadStep>& tried) {
+                            const CapacityFlags& flags, std::FILE* out, std::vector<LoadStep>& steps) {
   constexpr int kDoublingsMax = 20;
-  Probe good, probe;
+  Probe good;
   double load = 1, low = 0, high = 0;
   for (int step = 0, bisections = 0; bisections < flags.steps && step < kDoublingsMax + flags.steps; ++step) {
     if (low > 0 && high > 0) ++bisections;
-    probe.load = load;
-    const std::string label = absl::StrFormat("load %.4g", load);
-    TROUPE_ASSIGN_OR_RETURN(probe.result, run_once(source, options, load, label));
-    if (probe.result.requests == 0)
-      return invalid_argument("no request arrives after the warm-up: nothing can be judged");
-    probe.rate = probe.result.duration_s > 0
-                     ? static_cast<double>(probe.result.requests) / probe.result.duration_s
-                     : 0;
-    const bool holds = probe.result.goodput >= flags.goodput;
-    std::printf("load %-8.4g %8.1f requests/s  goodput %.4f  ttft p99 %.0f ms  %s\n", load, probe.rate,
-                probe.result.goodput, probe.result.ttft_ms.p99, holds ? "holds" : "does not hold");
-    std::fflush(stdout);
-    tried.push_back({load, probe.rate, probe.result.goodput, probe.result.ttft_ms.p99, holds});
-    if (holds) {
+    TROUPE_ASSIGN_OR_RETURN(Probe probe, probe_at(load, source, options, flags.goodput));
+    if (probe.result.requests < kRequestsMin) {
+      if (high > 0 && low == 0) break;
+      return too_few(probe.result.requests);
+    }
+    say_step(out, probe.step);
+    steps.push_back(probe.step);
+    if (probe.step.holds) {
       low = load;
-      good = probe;
+      good = std::move(probe);
     } else {
       high = load;
     }
-    load = low > 0 && high > 0 ? std::sqrt(low * high) : holds ? load * 2 : load / 2;
+    // In a span shorter than the limit nobody can wait for longer; of less than a second it is one burst.
+    const double shortest_s = std::min(options.slo_ttft_ms / 1e3, 1.0);
+    if (high == 0 && good.result.duration_s < shortest_s) return nothing_fails(good);
+    load = low > 0 && high > 0 ? std::sqrt(low * high) : high == 0 ? load * 2 : load / 2;
   }
   if (low == 0)
     return absl::FailedPreconditionError("no load holds, however small: the limits cannot be met at all");
+  if (high == 0) return nothing_fails(good);
   return good;
 }
 
@@ -201,12 +233,14 @@ int capacity_command(int argc, const char* const* argv) {
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
   PageFacts facts = page_facts("capacity", *options);
-  const auto best = sustainable(source, *options, flags, facts.steps);
+  std::FILE* const told = output.report == "-" ? stderr : stdout;
+  const auto best = sustainable(source, *options, flags, told, facts.steps);
   if (!best.ok()) return fail(kProgram, best.status());
-  std::printf("sustainable: %.1f requests/s (load %.4g)\n", best->rate, best->load);
+  std::fprintf(told, "sustainable: %.1f requests/s (load %.4g)\n", best->step.rate, best->step.load);
   const std::span<const Result> one(&best->result, 1);
-  std::fputs(table_text(one).c_str(), stdout);
-  const Status written = write_outputs(output, report_json(best->result), one, facts);
+  if (output.report != "-") std::fputs(table_text(one).c_str(), stdout);
+  const CapacityAnswer answer{best->step.rate, best->step.load, facts.steps};
+  const Status written = write_outputs(output, capacity_json(answer, best->result), one, facts);
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 

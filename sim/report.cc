@@ -15,8 +15,10 @@ double share(int64_t part, int64_t whole) {
 void write_figures(JsonWriter& w, const Result& r) {
   w.key("policy");
   w.text(r.policy);
-  w.key("mode");
-  w.text(r.mode);
+  if (!r.mode.empty()) {
+    w.key("mode");
+    w.text(r.mode);
+  }
   w.key("profile");
   w.text(r.profile);
   w.count("nodes", r.nodes);
@@ -45,6 +47,7 @@ void write_figures(JsonWriter& w, const Result& r) {
   w.field("goodput", r.goodput);
   w.count("preemptions", r.preemptions);
   w.count("retries", r.retries);
+  if (r.skipped_lines) w.count("skipped_lines", *r.skipped_lines);
 }
 
 void write_faults(JsonWriter& w, const FaultFigures& f) {
@@ -100,13 +103,27 @@ void write_series(JsonWriter& w, const Result& r) {
   w.close(']');
 }
 
+void write_steps(JsonWriter& w, const std::vector<LoadStep>& steps) {
+  w.key("steps");
+  w.open('[');
+  for (const LoadStep& step : steps) {
+    w.open('{');
+    w.field("load", step.load);
+    w.field("rate", step.rate);
+    w.field("goodput", step.goodput);
+    w.field("ttft_p99_ms", step.ttft_p99_ms);
+    w.key("verdict");
+    w.text(step.holds ? "holds" : "fails");
+    w.close('}');
+  }
+  w.close(']');
+}
+
 void write_run(JsonWriter& w, const Result& r) {
-  w.open('{');
   write_figures(w, r);
   if (r.has_crowd) write_crowd(w, r.crowd);
   if (r.has_faults) write_faults(w, r.faults);
   write_series(w, r);
-  w.close('}');
 }
 
 }  // namespace
@@ -114,7 +131,22 @@ void write_run(JsonWriter& w, const Result& r) {
 std::string report_json(const Result& result) {
   std::string out;
   JsonWriter w(out);
+  w.open('{');
   write_run(w, result);
+  w.close('}');
+  out += '\n';
+  return out;
+}
+
+std::string capacity_json(const CapacityAnswer& answer, const Result& result) {
+  std::string out;
+  JsonWriter w(out);
+  w.open('{');
+  w.field("sustainable_rate", answer.rate);
+  w.field("load", answer.load);
+  write_steps(w, answer.steps);
+  write_run(w, result);
+  w.close('}');
   out += '\n';
   return out;
 }
@@ -125,7 +157,11 @@ std::string comparison_json(std::span<const Result> results) {
   w.open('{');
   w.key("runs");
   w.open('[');
-  for (const Result& result : results) write_run(w, result);
+  for (const Result& result : results) {
+    w.open('{');
+    write_run(w, result);
+    w.close('}');
+  }
   w.close(']');
   w.close('}');
   out += '\n';

@@ -4,6 +4,7 @@
 // requests that arrived after the warm-up.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,8 @@ struct CrowdFigures {
 };
 
 struct Result {
-  std::string policy, mode;
+  std::string policy;
+  std::string mode;  // how gateways know what nodes hold; empty: the policy does not ask
   int32_t nodes = 0, gateways = 0;
   uint64_t seed = 0;
   std::string profile;
@@ -71,6 +73,7 @@ struct Result {
   double goodput = 0;                        // share of requests inside both limits
   double duration_s = 0;                     // measured span
   int64_t preemptions = 0, retries = 0;
+  std::optional<int64_t> skipped_lines;  // of the trace, where it was asked to skip bad ones
   bool has_crowd = false;
   CrowdFigures crowd;
   bool has_faults = false;
@@ -83,6 +86,12 @@ struct Result {
   double decision_us = 0;  // mean of Router::decide()
   int64_t events = 0;
   int64_t simulated_requests = 0;  // warm-up included
+};
+
+// A load that was tried on the way to the sustainable one.
+struct LoadStep {
+  double load = 0, rate = 0, goodput = 0, ttft_p99_ms = 0;
+  bool holds = false;
 };
 
 }  // namespace troupe::sim

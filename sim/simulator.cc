@@ -1,6 +1,7 @@
 #include "sim/simulator.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,12 @@ namespace troupe::sim {
 namespace {
 
 constexpr size_t kSessionsRemembered = 1 << 20;
+
+// What these choose hangs on how gateways know what nodes hold.
+bool reads_residency(std::string_view policy) {
+  constexpr std::array<std::string_view, 5> kReaders{"affinity", "dynamo", "gie", "lmetric", "lmetric-p1"};
+  return std::find(kReaders.begin(), kReaders.end(), policy) != kReaders.end();
+}
 
 Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("nodes", o.nodes, 1, 100'000));
@@ -132,7 +139,7 @@ StatusOr<Result> Simulation::run() {
 
   Result result;
   result.policy = options_.router.policy;
-  result.mode = route::mode_name(options_.router.affinity.mode);
+  if (reads_residency(result.policy)) result.mode = route::mode_name(options_.router.affinity.mode);
   result.nodes = options_.nodes;
   result.gateways = options_.gateways;
   result.seed = options_.seed;
