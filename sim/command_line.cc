@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -11,6 +12,19 @@
 #include "sim/commands.h"
 
 namespace troupe::sim {
+
+namespace {
+
+// Where a file grows before it is given its name.
+std::string temporary_of(const std::string& path) {
+  return path + ".tmp";
+}
+
+Status cannot_write(const std::string& path) {
+  return absl::UnknownError(absl::StrCat(path, ": cannot be written"));
+}
+
+}  // namespace
 
 std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, int argc,
                               const char* const* argv) {
@@ -40,18 +54,29 @@ int fail(std::string_view program, const Status& status) {
              : kExitFailed;
 }
 
+Status check_outputs(std::initializer_list<std::string> paths) {
+  for (const std::string& path : paths) {
+    if (path.empty() || path == "-") continue;
+    const std::string temporary = temporary_of(path);
+    const bool opens = std::ofstream(temporary, std::ios::binary).is_open();
+    std::remove(temporary.c_str());
+    if (!opens || std::filesystem::is_directory(path)) return cannot_write(path);
+  }
+  return absl::OkStatus();
+}
+
 Status write_file(const std::string& path, std::string_view text) {
   if (path == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? absl::OkStatus() : absl::UnknownError("stdout: cannot be written");
   }
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = temporary_of(path);
   std::ofstream file(temporary, std::ios::binary);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
   if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
     std::remove(temporary.c_str());
-    return absl::UnknownError(absl::StrCat(path, ": cannot be written"));
+    return cannot_write(path);
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 // What every command does before and after its work: flags, --help and --version, files written whole or not
 // at all, progress on stderr.
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, 
 // "troupe-sim replay: …" on stderr; kExitUsage for what the user asked wrongly, else kExitFailed.
 int fail(std::string_view program, const Status& status);
 
+// Can these be written? Said before a long run, not after it. Empty paths and "-" can.
+Status check_outputs(std::initializer_list<std::string> paths);
 // Errors name the path. "-": stdout.
 Status write_file(const std::string& path, std::string_view text);
 

@@ -41,6 +41,9 @@ int drive_command(int argc, const char* const* argv) {
   describe_source(schema, source_flags);
   describe_workload(schema, source_flags);
   if (const auto code = read_source_flags(schema, source_flags, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_source(source_flags, argc, argv); !checked.ok())
+    return fail(kProgram, checked);
+  if (const Status checked = check_outputs({report, html}); !checked.ok()) return fail(kProgram, checked);
   auto endpoint = url.empty() ? StatusOr<Endpoint>(invalid_argument("is missing, as http://127.0.0.1:30000"))
                               : Endpoint::parse(url);
   if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));

@@ -1,5 +1,6 @@
 #include "sim/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -160,6 +161,24 @@ StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint6
   w.rate *= f.rate_scale * load;
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source, PersonaSource::make(w, seed));
   return source;
+}
+
+Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
+  if (f.trace.empty()) return absl::OkStatus();
+  SourceFlags unused;
+  SettingsSchema workload("", "");
+  describe_workload(workload, unused);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
+    for (std::string key : workload.keys()) {
+      std::replace(key.begin(), key.end(), '_', '-');
+      if (flag.size() != key.size() + 2 || !flag.starts_with("--") || flag.substr(2) != key) continue;
+      return invalid_argument(absl::StrCat("--", key,
+                                           " shapes made-up traffic, not the requests of --trace; these can "
+                                           "only come faster or slower: --rate-scale"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,

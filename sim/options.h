@@ -42,6 +42,8 @@ StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
 // `load`: so many times the trace's or the workload's rate.
 StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load);
 
+// Refuses flags of the workload beside a trace, which they cannot change.
+Status check_source(const SourceFlags& flags, int argc, const char* const* argv);
 // How many lines of a trace --skip-bad left out, said on stderr if any; none where it was not asked for.
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
                                    const SourceFlags& flags);

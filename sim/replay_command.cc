@@ -50,6 +50,12 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
   return result;
 }
 
+// What no run is needed to see.
+Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv) {
+  TROUPE_RETURN_IF_ERROR(check_source(source, argc, argv));
+  return check_outputs({output.report, output.html, output.timing});
+}
+
 PageFacts page_facts(std::string_view command, const SimulationOptions& options) {
   PageFacts facts;
   facts.title = absl::StrCat("troupe-sim ", to_absl(command));
@@ -90,6 +96,8 @@ int replay_command(int argc, const char* const* argv) {
   describe_output(schema, output);
   describe_workload(schema, source);
   if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
+    return fail(kProgram, checked);
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
   const auto result = run_once(source, *options, 1, fleet.policy);
@@ -117,6 +125,8 @@ int compare_command(int argc, const char* const* argv) {
   describe_output(schema, output);
   describe_workload(schema, source);
   if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
+    return fail(kProgram, checked);
   const auto policies = policies_of(asked);
   if (!policies.ok()) return fail(kProgram, policies.status());
   auto options = simulation_of(fleet);
@@ -230,6 +240,8 @@ int capacity_command(int argc, const char* const* argv) {
   describe_output(schema, output);
   describe_workload(schema, source);
   if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
+    return fail(kProgram, checked);
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
   PageFacts facts = page_facts("capacity", *options);

@@ -157,6 +157,26 @@ def test_one_absurd_line_is_named_or_skipped_alone(tmp_path):
     assert "100 of its 101 lines cannot be used" in sim("replay", "--trace", trace, "--skip-bad", code=2).stderr
 
 
+def test_workload_flags_beside_a_trace_are_refused(tmp_path):
+    trace = trace_of(tmp_path / "trace.jsonl", range(0, 1000, 100))
+    for flags in (("--rate", 5000), ("--personas=3",)):
+        for command in ("replay", "compare", "capacity", "drive"):
+            done = sim(command, "--trace", trace, *flags, code=2)
+            assert str(flags[0]).split("=")[0] in done.stderr and "--rate-scale" in done.stderr
+    sim("replay", "--trace", trace, "--rate-scale", 2)
+
+
+def test_an_output_that_cannot_be_written_is_found_first(tmp_path):
+    for flag in ("--report", "--html", "--timing"):
+        for path in ("/nonexistent/out", tmp_path):
+            done = sim("replay", "--duration-s", 1e6, "--rate", 1e5, flag, path, code=1)
+            assert f"{path}: cannot be written" in done.stderr
+    kept = tmp_path / "kept.json"
+    kept.write_text("before")
+    sim("replay", "--trace", "/nowhere/trace.jsonl", "--report", kept, code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"] and kept.read_text() == "before"
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}
