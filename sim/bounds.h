@@ -1,10 +1,11 @@
 #pragma once
 
-// What no router can beat: the share of prompt tokens that one cache would have had. `infinite` forgets
-// nothing; `pooled LRU` is all nodes' KV memory in one piece, least recently used out first, never its own
-// prefix before what hangs on it. Where KV memory is the limit (persona chat: the tails of live sessions
-// dwarf the personas) only the second means anything. Requests are taken as served at once, one after the
-// other.
+// What to measure routers by: the share of prompt tokens that one cache would have had. `infinite` forgets
+// nothing, and no router can beat it; `pooled LRU` is all nodes' KV memory in one piece, least recently used
+// out first, never its own prefix before what hangs on it. A fleet whose nodes evict so, too, hardly finds
+// more, one that chooses better what to forget can. Where KV memory is the limit (persona chat: the tails of
+// live sessions dwarf the personas) only the second means anything. Requests are taken as served at once, one
+// after the other.
 //
 // Ids are cumulative, so blocks form a tree, which is kept in runs: a request costs the few runs it goes
 // through, and a block seen costs four bytes.
@@ -30,6 +31,11 @@ class PooledLru {
   };
   // Then the prompt's and the answer's blocks are in, and the least recently used ones out.
   Hits serve(const TraceRequest& request);
+  // From now on; what no longer fits goes at once.
+  void set_capacity(int64_t tokens) {
+    capacity_tokens_ = tokens;
+    evict();
+  }
   int64_t tokens_held() const { return tokens_; }
 
  private:
@@ -71,7 +77,7 @@ class PooledLru {
   void push_newest(int32_t index);
   void evict();
 
-  const int64_t capacity_tokens_;
+  int64_t capacity_tokens_;
   int64_t tokens_ = 0;
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // by key_of() the run before it and its first id
   absl::flat_hash_map<uint64_t, int32_t> partials_;  // last blocks of prompts, not full, by id

@@ -19,7 +19,7 @@ class Recorder {
   struct Options {
     Duration warmup{};
     double slo_ttft_ms = 0, slo_tpot_ms = 0;
-    int64_t pooled_kv_tokens = 0;  // all nodes' together
+    int64_t pooled_kv_tokens = 0;  // all nodes' together, at the begin
     uint64_t crowd_set = 0;        // 0: no flash crowd
     Duration crowd_begin{};
   };
@@ -44,6 +44,8 @@ class Recorder {
   void lost(Duration arrived, Duration at);
   void resumed() { resumed_ += 1; }
   void fault(Duration at);
+  // Nodes came or went: all that are up have so much together.
+  void pool_changed(int64_t kv_tokens) { bounds_.set_capacity(kv_tokens); }
 
   // A second of the run is over: one entry a node, in the order of their joining.
   struct NodeStand {

@@ -121,6 +121,7 @@ class Simulation {
   void end_fault(const Fault& fault);
   void hear_last_words(int32_t node);
   void kill(int32_t node);
+  void pool_changed();
   void detect(int32_t node, uint64_t life);
   void resume(Flight& flight);
   void check_conservation(size_t first_node, size_t count) const;

@@ -1,5 +1,6 @@
 // What nodes and gateways tell each other while a simulation runs, and what goes wrong.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -187,11 +188,13 @@ void Simulation::begin_fault(const Fault& fault) {
       return;
     case Fault::Kind::kReturn:
       nodes_[target].engine = new_engine();
+      pool_changed();
       tell_empty(fault.target);
       post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
       return;
     case Fault::Kind::kJoin:
       for (int32_t i = 0; i < fault.target; ++i) add_node();
+      pool_changed();
       for (auto& gateway : gateways_) gateway->add_nodes(fault.target, now_);
       return;
     case Fault::Kind::kSlow:
@@ -234,10 +237,18 @@ void Simulation::hear_last_words(int32_t index) {
   }
 }
 
+// The bound has as much memory as the nodes that are up.
+void Simulation::pool_changed() {
+  const auto up =
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.engine != nullptr; });
+  recorder_.pool_changed(up * options_.profile.kv_cache_tokens);
+}
+
 void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   hear_last_words(index);
   node.engine = nullptr;
+  pool_changed();
   node.on_the_way.clear();
   node.residency_due = {};
   node.residency_seq = 0;

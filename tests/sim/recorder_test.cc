@@ -111,6 +111,32 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   EXPECT_EQ(result.faults.resumed, 1);
 }
 
+TEST(Recorder, ThePooledBoundHasAsMuchMemoryAsTheNodesThatAreUp) {
+  Recorder recorder({.pooled_kv_tokens = 32});
+  const auto ask = [&](uint64_t content) {
+    TraceRequest r = request_at(seconds(1), 32);
+    r.block_tokens = 16;
+    r.blocks = {content, content + 1};
+    recorder.arrived(r);
+  };
+  const auto hit = [&] {
+    Result result;
+    recorder.fill(result);
+    return result.pooled_lru_hit * static_cast<double>(result.prompt_tokens);
+  };
+  ask(10);
+  ask(20);
+  ask(10);
+  EXPECT_NEAR(hit(), 0, 1e-9) << "either of them fits, not both";
+  recorder.pool_changed(64);
+  ask(20);
+  ask(10);
+  EXPECT_NEAR(hit(), 32, 1e-9) << "a node joined";
+  recorder.pool_changed(32);
+  ask(20);
+  EXPECT_NEAR(hit(), 32, 1e-9) << "a node died, and what was used longest ago with it";
+}
+
 TEST(Recorder, AFlashCrowdIsSeenBesideTheOthersAndTheMinuteBefore) {
   Recorder recorder(
       {.warmup = seconds(100), .pooled_kv_tokens = 1, .crowd_set = 7, .crowd_begin = seconds(100)});

@@ -236,6 +236,18 @@ TEST(Simulator, ADeadNodesStreamsGoOnElsewhereAndNothingIsLost) {
   EXPECT_GT(series.work_per_s.at(55), 0);
 }
 
+// Memory is what is short: two nodes hold a tenth of what eight more can.
+TEST(Simulator, HitIsNotAboveThePooledBoundWhereNodesJoin) {
+  SimulationOptions options = options_of(2);
+  options.profile.kv_cache_tokens = 16'000;
+  options.profile.max_model_len = 8192;
+  options.faults = *parse_faults("{\"at_s\": 5, \"join\": 8}", "f");
+  const Result result = run_personas(kSmall, options);
+  EXPECT_GT(result.hit_tokens, 0.6);
+  EXPECT_LE(result.hit_tokens, result.pooled_lru_hit + 0.02);
+  EXPECT_LE(result.pooled_lru_hit, result.infinite_hit);
+}
+
 TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
   SimulationOptions options = options_of(3, 2);
   options.conservation_every = 4096;
