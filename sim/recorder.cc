@@ -109,7 +109,11 @@ void Recorder::lost(Duration arrived, Duration at) {
 }
 
 void Recorder::fault(Duration at) {
-  first_fault_ = std::min(first_fault_, at);
+  if (measures(at)) {
+    first_fault_ = std::min(first_fault_, at);
+  } else {
+    faults_in_warmup_ += 1;
+  }
 }
 
 void Recorder::second_over(int32_t second, const std::vector<NodeStand>& stands) {
@@ -123,8 +127,10 @@ void Recorder::second_over(int32_t second, const std::vector<NodeStand>& stands)
     const int64_t work = stand.work_tokens - (stand.work_tokens >= work_before_[i] ? work_before_[i] : 0);
     node.work_tokens += work;
     work_before_[i] = stand.work_tokens;
-    node.preemptions +=
+    const int64_t preempted =
         stand.preemptions - (stand.preemptions >= preemptions_before_[i] ? preemptions_before_[i] : 0);
+    node.preemptions += preempted;
+    if (measures(std::chrono::seconds(second))) preemptions_ += preempted;
     preemptions_before_[i] = stand.preemptions;
     node.work_per_s.push_back(static_cast<float>(work));
     node.running.push_back(static_cast<float>(stand.running));
@@ -232,8 +238,9 @@ void Recorder::fill(Result& result) const {
   if (result.has_faults) result.faults = fault_figures();
   result.seconds = seconds_;
   result.node_series = nodes_;
-  result.preemptions = 0;
-  for (const NodeSeries& node : nodes_) result.preemptions += node.preemptions;
+  result.preemptions = preemptions_;
+  result.retries = retries_;
+  result.faults_in_warmup = faults_in_warmup_;
 }
 
 }  // namespace troupe::sim

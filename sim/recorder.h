@@ -42,7 +42,9 @@ class Recorder {
   };
   void finished(const Finished& finished);
   void lost(Duration arrived, Duration at);
-  void resumed() { resumed_ += 1; }
+  void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
+  void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
+  // One in the warm-up has no figures; those are of the first behind it.
   void fault(Duration at);
   // Nodes came or went: all that are up have so much together.
   void pool_changed(int64_t kv_tokens) { bounds_.set_capacity(kv_tokens); }
@@ -70,7 +72,7 @@ class Recorder {
   Options options_;
   PooledLru bounds_;
   int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
-  int64_t admitted_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0;
+  int64_t admitted_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
   std::vector<float> ttft_ms_, tpot_ms_;
   std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
   double tpot_sum_ms_ = 0;
@@ -81,6 +83,7 @@ class Recorder {
   std::vector<std::vector<bool>> alive_;  // by second, by node
   Duration stall_max_{};
   Duration first_fault_ = Duration::max();
+  int64_t faults_in_warmup_ = 0;
   Duration last_arrival_{};
 };
 

@@ -47,6 +47,10 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
                result->decision_us);
   result->skipped_lines = say_skipped(label, *source, source_flags);
+  if (result->faults_in_warmup > 0) {
+    std::fprintf(stderr, "%s: %lld faults lie in the warm-up: they happen, but have no figures\n",
+                 label.c_str(), static_cast<long long>(result->faults_in_warmup));
+  }
   return result;
 }
 

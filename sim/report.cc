@@ -47,6 +47,7 @@ void write_figures(JsonWriter& w, const Result& r) {
   w.field("goodput", r.goodput);
   w.count("preemptions", r.preemptions);
   w.count("retries", r.retries);
+  if (r.faults_in_warmup > 0) w.count("faults_in_warmup", r.faults_in_warmup);
   if (r.skipped_lines) w.count("skipped_lines", *r.skipped_lines);
 }
 

@@ -35,7 +35,8 @@ struct NodeSeries {
   std::vector<float> kv_used;     // share of blocks referenced at each second's end
 };
 
-// What a fault did, seen from the seconds around it (present where there were faults).
+// What a fault did, seen from the seconds around it (present where there were faults after the warm-up; the
+// first of them counts).
 struct FaultFigures {
   double hit_dip = 0;  // points: hit of the 10 s before minus the worst 2 s mean after
   double t95_s = 0;    // until a 3 s mean of hit is >= 95 % of before; -1: never within the run
@@ -72,10 +73,12 @@ struct Result {
   double tpot_mean_ms = 0, tpot_p99_ms = 0;  // a request's mean gap between its tokens
   double goodput = 0;                        // share of requests inside both limits
   double duration_s = 0;                     // measured span
-  int64_t preemptions = 0, retries = 0;
+  int64_t preemptions = 0;  // in the whole seconds after the warm-up, whoever it was: nodes count them
+  int64_t retries = 0;
   std::optional<int64_t> skipped_lines;  // of the trace, where it was asked to skip bad ones
   bool has_crowd = false;
   CrowdFigures crowd;
+  int64_t faults_in_warmup = 0;
   bool has_faults = false;
   FaultFigures faults;
   std::vector<SecondSeries> seconds;

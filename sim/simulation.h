@@ -144,7 +144,7 @@ class Simulation {
   std::deque<Flight> flights_;  // by slot; a deque, because references are kept across arrivals
   std::vector<uint32_t> free_slots_;
   uint64_t tries_ = 0;
-  int64_t arrived_ = 0, finished_ = 0, lost_ = 0, retries_ = 0;
+  int64_t arrived_ = 0, finished_ = 0, lost_ = 0;
   int64_t live_ = 0;
   int32_t seconds_done_ = 0;
 

@@ -144,7 +144,6 @@ StatusOr<Result> Simulation::run() {
   result.gateways = options_.gateways;
   result.seed = options_.seed;
   result.profile = options_.profile.name;
-  result.retries = retries_;
   recorder_.fill(result);
   result.events = static_cast<int64_t>(event_count_);
   result.simulated_requests = arrived_;

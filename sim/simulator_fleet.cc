@@ -290,7 +290,7 @@ void Simulation::resume(Flight& flight) {
   const auto node = static_cast<route::NodeIndex>(flight.node);
   if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
   gateway.on_event(node, route::HealthEvent::kTransportError, now_);
-  recorder_.resumed();
+  recorder_.resumed(flight.arrived.time_since_epoch());
   flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   flight.key.prompt_tokens = flight.trace.input_tokens + flight.emitted;

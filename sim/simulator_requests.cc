@@ -183,7 +183,7 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
     end_flight(flight, true);
     return;
   }
-  retries_ += 1;
+  recorder_.retried(flight.arrived.time_since_epoch());
   flight.id = (++tries_ << kSlotBits) | (flight.id & 0xffffffff);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   send_next(flight);

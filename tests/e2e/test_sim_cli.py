@@ -177,6 +177,18 @@ def test_an_output_that_cannot_be_written_is_found_first(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept.json"] and kept.read_text() == "before"
 
 
+def test_faults_that_cannot_be_are_named_by_their_line(tmp_path):
+    faults = tmp_path / "faults.jsonl"
+    faults.write_text('{"at_s": 2, "kill": 1}\n{"at_s": 1, "kill": 99}\n')
+    done = sim("replay", *SMALL, "--faults", faults, code=2)
+    assert f"{faults}:2: fault 'kill' at 1 s: there is no node 99" in done.stderr
+    faults.write_text('{"at_s": 2, "kill": 1}\n')
+    done = sim("replay", *SMALL, "--faults", faults, "--warmup-s", 5, "--report", "-")
+    assert "1 faults lie in the warm-up" in done.stderr
+    report = json.loads(done.stdout)
+    assert "faults" not in report and report["faults_in_warmup"] == 1
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}

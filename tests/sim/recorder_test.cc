@@ -97,7 +97,7 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   // A straggler after the last arrival is no dip.
   recorder.first_token({seconds(39), seconds(45), 0, 100, 0});
   recorder.fault(seconds(20));
-  recorder.resumed();
+  recorder.resumed(seconds(1));
   recorder.finished({seconds(1), seconds(1), seconds(2), 0, 5, milliseconds(400)});
   Result result;
   recorder.fill(result);
@@ -109,6 +109,50 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   EXPECT_EQ(result.faults.p99_settled_s, 4);
   EXPECT_EQ(result.faults.stall_max_ms, 400);
   EXPECT_EQ(result.faults.resumed, 1);
+}
+
+TEST(Recorder, RetriesPreemptionsAndResumesAreThoseAfterTheWarmUpToo) {
+  Recorder recorder({.warmup = seconds(2), .pooled_kv_tokens = 1});
+  recorder.arrived(request_at(seconds(3), 1));
+  recorder.retried(seconds(1));
+  recorder.retried(seconds(2));
+  recorder.resumed(seconds(1));
+  recorder.resumed(seconds(3));
+  recorder.resumed(seconds(4));
+  recorder.fault(seconds(3));
+  for (int second = 0; second < 4; ++second) {
+    auto nodes = stands({1});
+    nodes[0].preemptions = 10 * (second + 1);
+    recorder.second_over(second, nodes);
+  }
+  Result result;
+  recorder.fill(result);
+  EXPECT_EQ(result.retries, 1);
+  EXPECT_EQ(result.faults.resumed, 2);
+  EXPECT_EQ(result.preemptions, 20) << "of seconds 2 and 3";
+  EXPECT_EQ(result.node_series[0].preemptions, 40) << "the series have the warm-up";
+}
+
+TEST(Recorder, FaultsInTheWarmUpAreCountedAndHaveNoFigures) {
+  Recorder recorder({.warmup = seconds(15), .pooled_kv_tokens = 1});
+  recorder.fault(seconds(5));
+  for (int second = 0; second < 40; ++second) {
+    const bool hurt = second >= 5 && second < 8;
+    recorder.arrived(request_at(seconds(second), 100));
+    recorder.first_token({seconds(second), seconds(second) + milliseconds(hurt ? 900 : 30), 0, 100, 80});
+    recorder.second_over(second, stands({1}));
+  }
+  Result early;
+  recorder.fill(early);
+  EXPECT_FALSE(early.has_faults);
+  EXPECT_EQ(early.faults_in_warmup, 1);
+  recorder.fault(seconds(25));
+  Result late;
+  recorder.fill(late);
+  ASSERT_TRUE(late.has_faults);
+  EXPECT_EQ(late.faults_in_warmup, 1);
+  EXPECT_EQ(late.faults.p99_before_ms, 30);
+  EXPECT_EQ(late.faults.p99_peak_ms, 30) << "of the second one alone";
 }
 
 TEST(Recorder, ThePooledBoundHasAsMuchMemoryAsTheNodesThatAreUp) {
