@@ -50,7 +50,7 @@ int drive_command(int argc, const char* const* argv) {
   options.endpoint = *std::move(endpoint);
   options.chat = api == "chat";
   options.pooled_kv_tokens = kv_cache_tokens > 0 ? kv_cache_tokens : -1;
-  auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1);
+  auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1, 0);
   if (!source.ok()) return fail(kProgram, source.status());
   auto result = drive(**source, options);
   if (!result.ok()) return fail(kProgram, result.status());

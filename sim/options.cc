@@ -148,12 +148,14 @@ StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
   return w;
 }
 
-StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint64_t seed, double load) {
+StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint64_t seed, double load,
+                                                     int64_t model_tokens_max) {
   if (!f.trace.empty()) {
     TraceOptions options;
     options.rate_scale = f.rate_scale * load;
     options.spread = Duration(std::llround(f.spread_ms * 1e6));
     options.skip_bad = f.skip_bad;
+    options.model_tokens_max = model_tokens_max;
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> reader, TraceReader::open(f.trace, options));
     return reader;
   }
@@ -191,6 +193,19 @@ std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& 
                  label.data(), static_cast<long long>(count));
   }
   return count;
+}
+
+void say_too_long(std::string_view label, const RequestSource& source, const SourceFlags& f,
+                  const NodeProfile& profile) {
+  const auto* reader = dynamic_cast<const TraceReader*>(&source);
+  if (reader == nullptr) return;
+  const TraceReader::TooLong found = reader->too_long();
+  if (found.first_line == 0) return;
+  const std::string text =
+      absl::StrCat(to_absl(label), ": ", found.prompts, " prompts of the trace are too long for the ",
+                   profile.max_model_len, " tokens of profile ", profile.name, " and lost, ", found.answers,
+                   " answers are cut short; the first: ", f.trace, ":", found.first_line, "\n");
+  std::fputs(text.c_str(), stderr);
 }
 
 void describe_fleet(SettingsSchema& schema, FleetFlags& f) {

@@ -39,14 +39,19 @@ std::optional<int> read_source_flags(SettingsSchema& schema, SourceFlags& flags,
                                      int argc, const char* const* argv);
 // The workload that the flags say, checked. Errors name the flag.
 StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
-// `load`: so many times the trace's or the workload's rate.
-StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load);
+// `load`: so many times the trace's or the workload's rate. `model_tokens_max`: see TraceOptions.
+StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load,
+                                                     int64_t model_tokens_max);
 
 // Refuses flags of the workload beside a trace, which they cannot change.
 Status check_source(const SourceFlags& flags, int argc, const char* const* argv);
 // How many lines of a trace --skip-bad left out, said on stderr if any; none where it was not asked for.
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
                                    const SourceFlags& flags);
+
+// Says on stderr how many requests of a trace are too long for the nodes, if any, and where the first is.
+void say_too_long(std::string_view label, const RequestSource& source, const SourceFlags& flags,
+                  const NodeProfile& profile);
 
 struct FleetFlags {
   std::string policy = "affinity", mode = "exact", profile = "study", faults;

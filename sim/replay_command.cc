@@ -29,7 +29,7 @@ void describe_output(SettingsSchema& schema, OutputFlags& flags) {
 StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptions& options, double load,
                           const std::string& label) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source,
-                          open_source(source_flags, options.seed, load));
+                          open_source(source_flags, options.seed, load, options.profile.max_model_len));
   SimulationOptions run = options;
   run.progress = progress_line(label);
   // Of a trace that runs faster the warm-up is as much shorter: the same requests count at every load.
@@ -47,6 +47,7 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
                result->decision_us);
   result->skipped_lines = say_skipped(label, *source, source_flags);
+  say_too_long(label, *source, source_flags, options.profile);
   if (result->faults_in_warmup > 0) {
     std::fprintf(stderr, "%s: %lld faults lie in the warm-up: they happen, but have no figures\n",
                  label.c_str(), static_cast<long long>(result->faults_in_warmup));

@@ -34,6 +34,7 @@ struct TraceReader::Impl {
   int64_t line_number = 0;
   int64_t line_count = 0;  // but for empty ones
   int64_t skipped = 0;
+  TooLong too_long;
   std::string first_refusal;
   struct Ahead {
     TraceRequest request;
@@ -61,6 +62,7 @@ struct TraceReader::Impl {
   StatusOr<bool> read_parsed(TraceRequest& out);
   StatusOr<bool> take_ahead(TraceRequest& out, int64_t& number);
   StatusOr<bool> read_request(TraceRequest& out);
+  void count_too_long(const TraceRequest& request, int64_t number);
   Status check_time(Duration at) const;
   Status check_enough() const;
   Status fill_tick();
@@ -164,6 +166,13 @@ Status TraceReader::Impl::check_enough() const {
       absl::StrCat(path, ": ", skipped, " of its ", line_count, " lines cannot be used; ", first_refusal));
 }
 
+void TraceReader::Impl::count_too_long(const TraceRequest& request, int64_t number) {
+  const int64_t room = options.model_tokens_max - request.input_tokens;
+  if (options.model_tokens_max == 0 || (room > 0 && request.output_tokens <= room)) return;
+  (room > 0 ? too_long.answers : too_long.prompts) += 1;
+  if (too_long.first_line == 0) too_long.first_line = number;
+}
+
 StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
   while (true) {
     int64_t number = 0;
@@ -183,6 +192,7 @@ StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
       TROUPE_RETURN_IF_ERROR(refuse(status, number));
       continue;
     }
+    count_too_long(out, number);
     last_at = out.at;
     if (!first_at) first_at = out.at;
     out.at -= *first_at;
@@ -245,6 +255,10 @@ StatusOr<bool> TraceReader::next(TraceRequest& out) {
   in.tick.pop_front();
   in.given += 1;
   return true;
+}
+
+TraceReader::TooLong TraceReader::too_long() const {
+  return impl_->too_long;
 }
 
 int64_t TraceReader::skipped_count() const {

@@ -62,6 +62,7 @@ struct TraceOptions {
   Duration spread{};  // requests of one timestamp are spread evenly over this, or up to the next timestamp
   bool skip_bad = false;             // lines that cannot be used are counted, not refused, up to half of all
   int64_t requests_max = INT64_MAX;  // stop after so many
+  int64_t model_tokens_max = 0;      // longer prompts and answers are counted, for a note; 0: none
 };
 
 class TraceReader final : public RequestSource {
@@ -78,6 +79,13 @@ class TraceReader final : public RequestSource {
   // behind it under skip_bad alone.
   StatusOr<bool> next(TraceRequest& out) override;
   int64_t skipped_count() const;  // under skip_bad
+  // Requests given that no model of model_tokens_max tokens can answer, or not to their end.
+  struct TooLong {
+    int64_t prompts = 0;  // that leave no room for a token
+    int64_t answers = 0;  // others with more tokens than there is room for
+    int64_t first_line = 0;
+  };
+  TooLong too_long() const;
 
  private:
   struct Impl;

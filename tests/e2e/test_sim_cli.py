@@ -189,6 +189,16 @@ def test_faults_that_cannot_be_are_named_by_their_line(tmp_path):
     assert "faults" not in report and report["faults_in_warmup"] == 1
 
 
+def test_prompts_too_long_for_the_nodes_are_said(tmp_path):
+    trace = tmp_path / "long.jsonl"
+    trace.write_text(LINE % 0 + '{"timestamp": 1, "input_length": 140000, "output_length": 5, "block_size": 512, "hash_ids": [%s]}\n'
+                     % ", ".join(map(str, range(10, 284))) + LINE % 2)
+    done = sim("replay", "--trace", trace, "--report", "-")
+    assert json.loads(done.stdout)["lost"] == 1
+    assert f"1 prompts of the trace are too long for the 131072 tokens of profile study and lost" in done.stderr
+    assert f"the first: {trace}:2" in done.stderr
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}

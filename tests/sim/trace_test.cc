@@ -272,6 +272,25 @@ TEST(TraceReader, WhereMostLinesCannotBeUsedNothingIsSkippedOver) {
   std::filesystem::remove(path);
 }
 
+TEST(TraceReader, CountsWhatIsTooLongForAModelAndKnowsTheFirstLine) {
+  const auto line = [](int input, int output) {
+    return "{\"timestamp\":0,\"input_length\":" + std::to_string(input) +
+           ",\"output_length\":" + std::to_string(output) + ",\"hash_ids\":[1]}\n";
+  };
+  const std::string path =
+      temporary_file("length", line(90, 10) + "nonsense\n" + line(90, 11) + line(100, 0) + line(99, 1));
+  auto reader = TraceReader::open(path, {.skip_bad = true, .model_tokens_max = 100});
+  TraceRequest r;
+  int count = 0;
+  while (*(*reader)->next(r)) ++count;
+  EXPECT_EQ(count, 4) << "none is left out";
+  EXPECT_EQ((*reader)->too_long().prompts, 1);
+  EXPECT_EQ((*reader)->too_long().answers, 1);
+  EXPECT_EQ((*reader)->too_long().first_line, 3);
+  EXPECT_EQ(read_all(path, {.skip_bad = true}).size(), 4u);
+  std::filesystem::remove(path);
+}
+
 TEST(TraceReader, RefusesACutGzipFile) {
   const std::string whole = temporary_file("whole.gz", "");
   gzFile file = gzopen(whole.c_str(), "wb");
