@@ -199,6 +199,15 @@ def test_prompts_too_long_for_the_nodes_are_said(tmp_path):
     assert f"the first: {trace}:2" in done.stderr
 
 
+def test_timings_are_in_a_file_of_their_own(tmp_path):
+    timing = tmp_path / "timing.json"
+    report = json.loads(sim("replay", *SMALL, "--policy", "round-robin", "--timing", timing, "--report", "-").stdout)
+    assert "mode" not in report, "round-robin asks nobody what nodes hold"
+    (run,) = json.loads(timing.read_text())["runs"]
+    assert run["policy"] == "round-robin" and run["simulated_requests"] == report["requests"]
+    assert run["decision_us"] > 0 and run["simulated_requests_per_s"] > 0
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}
