@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/text/jinja_depth.h"
 #include "worker/text/jinja_filters.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -24,15 +25,15 @@ void add_named(const Value& mapping, Arguments& arguments) {
     throw JinjaError("argument after ** must be a mapping, not " + mapping.type_name());
   for (const auto& [key, value] : mapping.dict()->entries) {
     if (!key.is_string()) throw JinjaError("keywords must be strings");
+    charge_read(kPartBytes * (arguments.named.size() + 1) + key.text().size());
     auto same = [&name = key.text()](const auto& named) { return named.first == name; };
     if (std::any_of(arguments.named.begin(), arguments.named.end(), same))
-      throw JinjaError("got multiple values for keyword argument '" + key.text() + "'");
+      throw JinjaError("got multiple values for keyword argument '" + std::string(clipped(key.text())) + "'");
     arguments.named.emplace_back(key.text(), value);
   }
 }
 
 bool compare(Runtime& runtime, const std::string& name, const Value& left, const Value& right) {
-  charge_comparison(runtime, left, right);
   if (name == "==") return equal(left, right);
   if (name == "!=") return !equal(left, right);
   if (name == "in") return contains(runtime, right, left);
@@ -119,7 +120,7 @@ Value Runtime::eval_name(const std::string& name, const FramePtr& frame) {
   if (const Value* value = context_.find(std::string_view(name))) return *value;
   Value result;
   if (find_global(name, result)) return result;
-  return Value::undefined("'" + name + "' is undefined");
+  return Value::undefined("'" + std::string(clipped(name)) + "' is undefined");
 }
 
 std::vector<Value> Runtime::eval_all(const std::vector<ExprPtr>& exprs, const FramePtr& frame) {

@@ -11,6 +11,7 @@
 #include "common/core/status.h"
 #include "worker/text/jinja_filter_table.h"
 #include "worker/text/jinja_function.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -245,6 +246,7 @@ Value filter_wordcount(Runtime&, const Value& input, Arguments& arguments) {
   int64_t count = 0;
   bool in_word = false;
   std::string text = to_text(input);
+  charge_characters(text.size());
   for (size_t pos = 0; pos < text.size();) {
     bool is_word = is_word_char(next_code_point(text, pos));
     count += is_word && !in_word ? 1 : 0;
@@ -342,8 +344,8 @@ bool is_filter(std::string_view name) {
 
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input, Arguments& arguments) {
   FilterFunction filter = find_filter(name);
-  if (filter == nullptr) throw JinjaError(absl::StrCat("no filter is named '", to_absl(name), "'"));
-  if (input.is_string()) runtime.step(static_cast<int64_t>(input.text().size() / kTextBytesAStep));
+  if (filter == nullptr) throw JinjaError(absl::StrCat("no filter is named '", to_absl(clipped(name)), "'"));
+  if (input.is_string()) charge_read(input.text().size());
   return filter(runtime, input, arguments);
 }
 

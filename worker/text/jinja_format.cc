@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/text/jinja_format_spec.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
 #include "worker/text/unicode.h"
@@ -110,7 +111,9 @@ class Percent {
     for (; pos < text.size() && depth > 0; ++pos) depth += text[pos] == '(' ? 1 : text[pos] == ')' ? -1 : 0;
     if (depth > 0) throw JinjaError("incomplete format key");
     const Value* found = right_.dict()->find(std::string_view(text).substr(begin, pos - 1 - begin));
-    if (found == nullptr) throw JinjaError("KeyError: '" + text.substr(begin, pos - 1 - begin) + "'");
+    if (found == nullptr)
+      throw JinjaError("KeyError: '" +
+                       std::string(clipped(std::string_view(text).substr(begin, pos - 1 - begin))) + "'");
     runtime_.step();
     return *found;
   }
@@ -256,10 +259,11 @@ class Braces {
         throw JinjaError("Replacement index out of range for positional args tuple");
       return arguments_.positional[index];
     }
+    charge_read(kPartBytes * arguments_.named.size() + name.size());
     for (const auto& [key, value] : arguments_.named) {
       if (key == name) return value;
     }
-    throw JinjaError("KeyError: '" + name + "'");
+    throw JinjaError("KeyError: '" + std::string(clipped(name)) + "'");
   }
 
   static FormatSpec parse_spec(std::string_view text, const Value& value) {
@@ -293,7 +297,7 @@ class Braces {
       if (!spec.precision) throw JinjaError("Format specifier missing precision");
     }
     if (pos < text.size()) spec.type = text[pos++];
-    if (pos < text.size()) throw JinjaError("Invalid format specifier '" + std::string(text) + "'");
+    if (pos < text.size()) throw JinjaError("Invalid format specifier '" + std::string(clipped(text)) + "'");
     if (value.is_string() && (sign != '\0' || spec.align == '=' || spec.group != '\0' || spec.alternate))
       throw JinjaError("a sign, '=', '#' or a grouping is not allowed in a string's format specifier");
     return spec;
@@ -328,6 +332,7 @@ class Braces {
 }  // namespace
 
 Value percent_format(Runtime& runtime, const Value& format, const Value& right) {
+  charge_read(format.text().size());
   return Percent(runtime, format, right).run();
 }
 

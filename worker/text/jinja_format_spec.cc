@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_text.h"
 #include "worker/text/unicode.h"
@@ -125,6 +126,7 @@ std::string number_text(const Value& value, const FormatSpec& spec) {
 }
 
 std::string string_text(std::string_view text, const FormatSpec& spec) {
+  charge_read(text.size());
   std::string cut(text);
   if (spec.precision) {
     size_t end = 0;

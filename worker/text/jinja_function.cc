@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_text.h"
 
 namespace troupe::jinja {
@@ -42,7 +43,7 @@ Bound::Bound(std::string_view function, Arguments& arguments,
   for (const auto& [name, value] : arguments.named) {
     auto it = std::find(parameters_.begin(), parameters_.end(), name);
     if (it == parameters_.end())
-      throw JinjaError(absl::StrCat(function_, "() has no parameter '", name, "'"));
+      throw JinjaError(absl::StrCat(function_, "() has no parameter '", to_absl(clipped(name)), "'"));
     auto i = static_cast<size_t>(it - parameters_.begin());
     if (values_[i].has_value()) throw JinjaError(absl::StrCat(function_, "() got '", name, "' twice"));
     values_[i] = value;
@@ -73,7 +74,7 @@ std::string Bound::text(size_t i, std::string_view fallback) const {
     throw JinjaError(absl::StrCat(function_, "(): '", to_absl(parameters_[i]), "' must be a string, not ",
                                   values_[i]->type_name()));
   }
-  return values_[i]->text();
+  return to_text(*values_[i]);
 }
 
 }  // namespace troupe::jinja

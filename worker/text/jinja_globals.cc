@@ -41,7 +41,10 @@ Dict fields_of(Runtime& runtime, Arguments& arguments, const char* function) {
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];
     if (source.dict() != nullptr) {
-      fields = *source.dict();
+      for (const auto& [key, value] : source.dict()->entries) {
+        runtime.step();
+        fields.set(key, value);
+      }
     } else {
       for (const Value& item : runtime.iterate(source)) {
         std::vector<Value> pair = runtime.iterate(item);

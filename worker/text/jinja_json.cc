@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_text.h"
 #include "worker/text/unicode.h"
 
@@ -150,7 +151,9 @@ class Dumper {
 std::string dump_json(const Value& value, const JsonStyle& style) {
   Dumper dumper(style);
   dumper.dump(value, 0);
-  return dumper.take();
+  std::string text = dumper.take();
+  charge_characters(text.size());
+  return text;
 }
 
 // The shortest digits that read back as the same number, written plain from 1e-4 up to 1e16.

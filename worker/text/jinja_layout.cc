@@ -11,6 +11,7 @@
 #include "worker/text/jinja_filters.h"
 #include "worker/text/jinja_format.h"
 #include "worker/text/jinja_function.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -144,6 +145,7 @@ Value str_casefold(Runtime& runtime, const Value& self, Arguments& arguments) {
 template <bool kUpper>
 Value str_is_case(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("isupper or islower", arguments, {});
+  charge_characters(self.text().size());
   bool any = false;
   for (size_t pos = 0; pos < self.text().size();) {
     const char32_t c = next_code_point(self.text(), pos);
@@ -155,6 +157,7 @@ Value str_is_case(Runtime&, const Value& self, Arguments& arguments) {
 
 Value str_istitle(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("istitle", arguments, {});
+  charge_characters(self.text().size());
   bool any = false, after_cased = false;
   for (size_t pos = 0; pos < self.text().size();) {
     const char32_t c = next_code_point(self.text(), pos);
@@ -175,6 +178,7 @@ template <bool (*kHolds)(char32_t), bool kEmpty>
 Value str_all(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("a string's is…() method", arguments, {});
   const std::string& text = self.text();
+  charge_characters(text.size());
   for (size_t pos = 0; pos < text.size();) {
     if (!kHolds(next_code_point(text, pos))) return Value(false);
   }
@@ -188,6 +192,7 @@ bool is_ascii(char32_t c) {
 Value str_isidentifier(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("isidentifier", arguments, {});
   const std::string& text = self.text();
+  charge_characters(text.size());
   bool first = true;
   for (size_t pos = 0; pos < text.size(); first = false) {
     const char32_t c = next_code_point(text, pos);
@@ -205,7 +210,8 @@ Value str_format_map(Runtime& runtime, const Value& self, Arguments& arguments) 
   if (bound.required(0).dict() == nullptr) throw JinjaError("format_map() takes a mapping");
   Arguments named;
   for (const auto& [key, value] : bound.required(0).dict()->entries) {
-    if (key.is_string()) named.named.emplace_back(key.text(), value);
+    runtime.step();
+    if (key.is_string()) named.named.emplace_back(to_text(key), value);
   }
   return brace_format(runtime, self, named);
 }

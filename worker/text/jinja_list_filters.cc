@@ -7,6 +7,7 @@
 #include "worker/text/jinja_filter_table.h"
 #include "worker/text/jinja_filters.h"
 #include "worker/text/jinja_function.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -15,18 +16,19 @@ namespace troupe::jinja {
 namespace {
 
 // As Jinja sorts and compares by default: strings without regard to case.
-Value without_case(const Value& value) {
-  return value.is_string() ? Value(to_lower(value.text())) : value;
+Value without_case(Runtime& runtime, const Value& value) {
+  return value.is_string() ? runtime.text(to_lower(value.text())) : value;
 }
 
 // One item's key: an attribute of it, where one is named.
 Value key_of(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
   Value key = attribute.is_none() ? item : runtime.path(item, attribute);
-  return case_sensitive ? key : without_case(key);
+  return case_sensitive ? key : without_case(runtime, key);
 }
 
 // The key of "a,b": a list of both.
 Value keys_of(Runtime& runtime, const Value& item, const std::string& attributes, bool case_sensitive) {
+  charge_read(attributes.size());
   std::vector<Value> keys;
   for (absl::string_view attribute : absl::StrSplit(attributes, ',')) {
     keys.push_back(key_of(runtime, item, Value(std::string(attribute)), case_sensitive));
@@ -39,7 +41,6 @@ std::vector<size_t> sorted_order(Runtime& runtime, const std::vector<Value>& key
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     runtime.step();
-    charge_comparison(runtime, keys[a], keys[b]);
     return reverse ? less(keys[b], keys[a]) : less(keys[a], keys[b]);
   });
   return order;
@@ -129,7 +130,7 @@ Value filter_groupby(Runtime& runtime, const Value& input, Arguments& arguments)
   for (const Value& item : items) {
     Value name = runtime.path(item, attribute);
     if (name.is_undefined()) name = bound.value(1, name);
-    keys.push_back(case_sensitive ? name : without_case(name));
+    keys.push_back(case_sensitive ? name : without_case(runtime, name));
     names.push_back(std::move(name));
   }
   std::vector<size_t> order = sorted_order(runtime, keys, false);
@@ -137,7 +138,6 @@ Value filter_groupby(Runtime& runtime, const Value& input, Arguments& arguments)
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     std::vector<Value> members;
     for (; end < order.size() && equal(keys[order[begin]], keys[order[end]]); ++end) {
-      charge_comparison(runtime, keys[order[begin]], keys[order[end]]);
       members.push_back(items[order[end]]);
     }
     auto group = std::make_shared<List>(

@@ -9,6 +9,7 @@
 #include "worker/text/jinja_filter_table.h"
 #include "worker/text/jinja_filters.h"
 #include "worker/text/jinja_function.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -19,6 +20,9 @@ namespace {
 
 using Method = TextMethod;
 using Row = std::pair<std::string_view, Method>;
+
+// What a piece of a text takes beside its bytes.
+constexpr size_t kPieceBytes = 64;
 
 Value like(Runtime& runtime, const Value& self, std::string text) {
   return runtime.text(std::move(text), self.is_markup());
@@ -36,6 +40,7 @@ Value str_strip(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 // str.split() without a separator: runs of white space separate, and none is left at the ends.
 std::vector<std::string> split_space(std::string_view text, int64_t count, bool from_right) {
+  charge_characters(text.size());
   std::vector<std::string_view> words;
   for (size_t pos = 0, begin = 0, after = 0; pos <= text.size(); pos = after) {
     after = pos + 1;
@@ -43,7 +48,10 @@ std::vector<std::string> split_space(std::string_view text, int64_t count, bool 
     if (!at_end) after = pos, next_code_point(text, after);
     size_t at = pos;
     if (!at_end && !is_python_space(next_code_point(text, at))) continue;
-    if (begin < pos) words.push_back(text.substr(begin, pos - begin));
+    if (begin < pos) {
+      words.push_back(text.substr(begin, pos - begin));
+      charge_made(kPieceBytes);
+    }
     begin = after;
   }
   const size_t most = count < 0 ? words.size() : static_cast<size_t>(count);
@@ -69,6 +77,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
     const size_t at = find_text(text, separator, begin);
     if (at == std::string_view::npos) break;
     parts.emplace_back(text.substr(begin, at - begin));
+    charge_made(kPieceBytes);
     begin = at + separator.size();
   }
   parts.emplace_back(text.substr(begin));
@@ -77,6 +86,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
 
 // The same from the right: from the left on everything backwards.
 std::vector<std::string> split_last(std::string_view text, std::string_view separator, int64_t count) {
+  charge_read(text.size());
   const std::string backwards(text.rbegin(), text.rend());
   std::vector<std::string> parts =
       split_at(backwards, std::string(separator.rbegin(), separator.rend()), count);
@@ -114,10 +124,11 @@ Value str_splitlines(Runtime& runtime, const Value& self, Arguments& arguments) 
 }
 
 template <bool kAtEnd>
-Value str_affix(Runtime&, const Value& self, Arguments& arguments) {
+Value str_affix(Runtime& runtime, const Value& self, Arguments& arguments) {
   Bound bound(kAtEnd ? "endswith" : "startswith", arguments, {"prefix"});
   std::vector<Value> candidates{bound.required(0)};
   if (const List* tuple = bound.required(0).list(); tuple != nullptr && tuple->kind == ListKind::kTuple) {
+    runtime.step(static_cast<int64_t>(tuple->items.size()));
     candidates = tuple->items;
   }
   const std::string& text = self.text();
@@ -126,6 +137,7 @@ Value str_affix(Runtime&, const Value& self, Arguments& arguments) {
     if (!candidate.is_string())
       throw JinjaError("startswith and endswith take a string or a tuple of strings");
     const std::string& affix = candidate.text();
+    charge_read(affix.size());
     if (kAtEnd ? text.ends_with(affix) : text.starts_with(affix)) return Value(true);
   }
   return Value(false);
@@ -208,6 +220,7 @@ template <bool (*kHolds)(char32_t)>
 Value str_all(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("isdigit, isspace or isalpha", arguments, {});
   const std::string& text = self.text();
+  charge_characters(text.size());
   for (size_t pos = 0; pos < text.size();) {
     if (!kHolds(next_code_point(text, pos))) return Value(false);
   }
@@ -328,7 +341,7 @@ bool is_change(const Value& value, std::string_view name) {
 bool bind_method(Method method, const Value& self, std::string_view name, Value& result) {
   if (method == nullptr) return false;
   auto body = [method, self](Runtime& runtime, Arguments& arguments) {
-    if (self.is_string()) runtime.step(static_cast<int64_t>(self.text().size() / kTextBytesAStep));
+    if (self.is_string()) charge_read(self.text().size());
     if (self.list() != nullptr) runtime.step(self.weight() / 8);
     return method(runtime, self, arguments);
   };

@@ -6,12 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/text/jinja_format.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
 #include "worker/text/unicode.h"
 
 namespace troupe::jinja {
 namespace {
+
+// A string cut into its characters takes so many times its room.
+constexpr size_t kCharacterListFactor = 16;
 
 [[noreturn]] void refuse(std::string_view sign, const Value& left, const Value& right) {
   throw JinjaError(absl::StrCat("unsupported operand type(s) for ", to_absl(sign), ": '", left.type_name(),
@@ -160,6 +164,7 @@ std::string_view code_points(std::string_view text, int64_t start, int64_t stop)
   for (; index < start && begin < text.size(); ++index) next_code_point(text, begin);
   size_t end = begin;
   for (; index < stop && end < text.size(); ++index) next_code_point(text, end);
+  charge_characters(end);
   return text.substr(begin, end - begin);
 }
 
@@ -207,26 +212,15 @@ Value negate(const Value& value) {
   return Value(-value.integer());
 }
 
-void charge_comparison(Runtime& runtime, const Value& left, const Value& right) {
-  if (left.is_string() && right.is_string()) {
-    runtime.step(static_cast<int64_t>(std::min(left.text().size(), right.text().size()) / 1024));
-  } else {
-    runtime.step(std::min(left.weight(), right.weight()) / 8);
-  }
-}
-
 bool contains(Runtime& runtime, const Value& haystack, const Value& needle) {
   if (haystack.is_string()) {
     if (!needle.is_string()) {
       throw JinjaError("'in <string>' requires string as left operand, not " + needle.type_name());
     }
-    runtime.step(static_cast<int64_t>(haystack.text().size() / kTextBytesAStep));
     return find_text(haystack.text(), needle.text(), 0) != std::string::npos;
   }
   if (const Dict* dict = haystack.dict()) return dict->find(needle) != nullptr;
   if (const List* list = haystack.list()) {
-    runtime.step(static_cast<int64_t>(list->items.size() / 8));
-    if (needle.weight() > 1) runtime.step(list->weight / 8);
     return std::any_of(list->items.begin(), list->items.end(),
                        [&](const Value& item) { return equal(item, needle); });
   }
@@ -235,6 +229,7 @@ bool contains(Runtime& runtime, const Value& haystack, const Value& needle) {
 }
 
 std::vector<std::string_view> characters(std::string_view text) {
+  charge_characters(kCharacterListFactor * text.size());
   std::vector<std::string_view> result;
   for (size_t pos = 0; pos < text.size();) {
     size_t begin = pos;
@@ -250,7 +245,6 @@ Value slice(Runtime& runtime, const Value& value, const SliceBounds& bounds) {
     SliceRange range = resolve(bounds, length(value));
     if (range.step == 1)
       return runtime.text(std::string(code_points(value.text(), range.start, range.stop)), value.is_markup());
-    runtime.step(length(value) / 4);
     std::vector<std::string_view> chars = characters(value.text());
     std::string result;
     walk(chars, range, [&](std::string_view c) { result += c; });
@@ -268,7 +262,10 @@ Value slice(Runtime& runtime, const Value& value, const SliceBounds& bounds) {
 
 int64_t length(const Value& value) {
   if (value.is_undefined()) return 0;
-  if (value.is_string()) return static_cast<int64_t>(count_code_points(value.text()));
+  if (value.is_string()) {
+    charge_read(value.text().size());
+    return static_cast<int64_t>(count_code_points(value.text()));
+  }
   if (const List* list = value.list()) return static_cast<int64_t>(list->items.size());
   if (const Dict* dict = value.dict()) return static_cast<int64_t>(dict->entries.size());
   throw JinjaError("object of type '" + value.type_name() + "' has no len()");

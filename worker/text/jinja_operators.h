@@ -12,8 +12,6 @@ namespace troupe::jinja {
 // `sign` is one of + - * / // % **
 Value binary(Runtime& runtime, std::string_view sign, const Value& left, const Value& right);
 Value negate(const Value& value);
-// Counts the work of comparing two values before it is done.
-void charge_comparison(Runtime& runtime, const Value& left, const Value& right);
 // needle in haystack
 bool contains(Runtime& runtime, const Value& haystack, const Value& needle);
 // value[start:stop:step] of strings (by code points) and lists; none or undefined bounds are left out.

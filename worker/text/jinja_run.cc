@@ -18,7 +18,7 @@ class Macro final : public Object {
   Value call(Runtime& runtime, Arguments& arguments) override {
     return runtime.call_procedure(procedure_, arguments);
   }
-  bool attribute(Runtime&, std::string_view name, Value& result) override {
+  bool attribute(Runtime& runtime, std::string_view name, Value& result) override {
     const auto& [own_name, parameters, extras, body, frame] = procedure_;
     if (name == "name") {
       result = Value(own_name);
@@ -28,6 +28,7 @@ class Macro final : public Object {
                                               : extras.varargs);
     } else if (name == "arguments") {
       std::vector<Value> names;
+      runtime.step(static_cast<int64_t>(parameters->size()));
       for (const Parameter& parameter : *parameters) names.emplace_back(parameter.name);
       result = make_list(std::move(names), ListKind::kTuple);
     } else {

@@ -15,10 +15,8 @@
 namespace troupe::jinja {
 namespace {
 
-// All the strings a template makes may be so many times larger than what it may put out.
-constexpr size_t kTextToOutputMax = 8;
-
-std::string missing_attribute(const Value& value, const std::string& name) {
+std::string missing_attribute(const Value& value, std::string_view whole_name) {
+  const std::string name(clipped(whole_name));
   if (const List* list = value.list(); list != nullptr && !name.empty() && name[0] >= '0' && name[0] <= '9') {
     return absl::StrCat(value.type_name(), " object has no element ", name);
   }
@@ -35,6 +33,7 @@ const Value* group_field(const Value& value, std::string_view name) {
 }  // namespace
 
 void Frame::set(std::string_view name, Value value) {
+  charge_read(name.size());
   for (auto& [key, current] : variables) {
     if (key == name) {
       current = std::move(value);
@@ -45,6 +44,7 @@ void Frame::set(std::string_view name, Value value) {
 }
 
 const Value* Frame::find(std::string_view name, int64_t* passed) const {
+  charge_read(name.size());
   for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
     if (passed != nullptr) *passed += static_cast<int64_t>(frame->variables.size()) + 1;
     for (const auto& [key, value] : frame->variables) {
@@ -55,20 +55,14 @@ const Value* Frame::find(std::string_view name, int64_t* passed) const {
 }
 
 Runtime::Runtime(const RuntimeLimits& limits, Dict context, std::string now)
-    : limits_(limits), context_(std::move(context)), now_(std::move(now)) {}
-
-void Runtime::step(int64_t count) {
-  steps_ += count;
-  if (steps_ > limits_.steps_max) throw JinjaError(absl::StrCat("more than ", limits_.steps_max, " steps"));
-}
+    : limits_(limits),
+      context_(std::move(context)),
+      now_(std::move(now)),
+      meter_(limits.steps_max, limits.output_bytes_max) {}
 
 void Runtime::charge_text(size_t bytes) {
-  text_bytes_ += bytes;
   check_text(bytes);
-  if (text_bytes_ > kTextToOutputMax * limits_.output_bytes_max) {
-    throw JinjaError(
-        absl::StrCat("more than ", kTextToOutputMax * limits_.output_bytes_max, " bytes of text in all"));
-  }
+  meter_.make(bytes);
 }
 
 void Runtime::check_text(size_t bytes) const {
@@ -90,7 +84,6 @@ std::vector<Value> Runtime::iterate(const Value& value) {
   std::vector<Value> items;
   if (value.is_undefined()) return items;
   if (value.is_string()) {
-    step(length(value) / 4);
     for (std::string_view character : characters(value.text())) items.emplace_back(character);
   } else if (const List* list = value.list()) {
     items = list->items;
@@ -123,7 +116,7 @@ Value Runtime::attribute(const Value& value, std::string_view name) {
   if (const Dict* dict = value.dict()) found = dict->find(name);
   if (Namespace* space = value.space()) found = space->fields.find(name);
   if (found == nullptr) found = group_field(value, name);
-  return found != nullptr ? *found : Value::undefined(missing_attribute(value, std::string(name)));
+  return found != nullptr ? *found : Value::undefined(missing_attribute(value, name));
 }
 
 Value Runtime::item(const Value& value, const Value& key) {
@@ -141,7 +134,6 @@ Value Runtime::item(const Value& value, const Value& key) {
       if (index >= 0 && index < size) return list->items[static_cast<size_t>(index)];
     } else if (value.is_string()) {
       int64_t size = length(value);
-      step(size / 64);
       if (index < 0) index += size;
       if (index >= 0 && index < size) return slice(*this, value, {index, index + 1, std::nullopt});
     }
@@ -156,14 +148,16 @@ Value Runtime::item(const Value& value, const Value& key) {
     if (const Value* found = space == nullptr ? nullptr : space->fields.find(std::string_view(key.text())))
       return *found;
   }
-  return Value::undefined(
-      missing_attribute(value, key.is_string() || key.is_number() ? to_text(key) : key.type_name()));
+  if (key.is_string()) return Value::undefined(missing_attribute(value, key.text()));
+  return Value::undefined(missing_attribute(value, key.is_number() ? to_text(key) : key.type_name()));
 }
 
 Value Runtime::path(const Value& value, const Value& attribute) {
   if (!attribute.is_string()) return item(value, attribute);
+  charge_read(attribute.text().size());
   Value current = value;
   for (absl::string_view piece : absl::StrSplit(attribute.text(), '.')) {
+    step();
     std::string part(piece);
     bool is_index =
         !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
@@ -183,6 +177,7 @@ Value Runtime::make_namespace(Dict fields) {
 void Runtime::bind_arguments(const Procedure& procedure, Arguments& arguments, const FramePtr& frame) {
   const std::vector<Parameter>& parameters = *procedure.parameters;
   auto take_named = [&arguments](const std::string& name, Value& value) {
+    charge_read(kPartBytes * arguments.named.size() + name.size());
     auto it = std::find_if(arguments.named.begin(), arguments.named.end(),
                            [&](const auto& named) { return named.first == name; });
     if (it == arguments.named.end()) return false;
@@ -212,8 +207,9 @@ void Runtime::bind_arguments(const Procedure& procedure, Arguments& arguments, c
     for (auto& [name, value] : arguments.named) rest.set(Value(name), std::move(value));
     frame->set("kwargs", make_dict(std::move(rest)));
   } else if (!arguments.named.empty()) {
-    throw JinjaError(absl::StrCat("macro '", procedure.name, "' takes no keyword argument '",
-                                  arguments.named.front().first, "'"));
+    throw JinjaError(absl::StrCat("macro '", to_absl(clipped(procedure.name)),
+                                  "' takes no keyword argument '",
+                                  to_absl(clipped(arguments.named.front().first)), "'"));
   }
   const auto known = std::min(arguments.positional.size(), parameters.size());
   std::vector<Value> rest(arguments.positional.begin() + static_cast<ptrdiff_t>(known),
@@ -236,6 +232,7 @@ Value Runtime::call_procedure(const Procedure& procedure, Arguments& arguments) 
 }
 
 std::string Runtime::render(const Block& block) {
+  MeterScope scope(meter_);
   auto frame = std::make_shared<Frame>(nullptr);
   std::string out;
   run(block, frame, out);

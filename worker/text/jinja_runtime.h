@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "worker/text/jinja_ast.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_value.h"
 
 namespace troupe::jinja {
@@ -42,8 +43,9 @@ class Runtime {
   // Throws JinjaError.
   std::string render(const Block& block);
 
-  // Counts work and memory; throws once there was too much of it.
-  void step(int64_t count = 1);
+  // Work that is not reading text, on this render's meter.
+  void step(int64_t count = 1) { meter_.step(count); }
+  // A text that is kept: not too large, nor all of them together.
   void charge_text(size_t bytes);
   // Throw where one text, or `count` times `size` bytes of it, would be more than an output may be.
   void check_text(size_t bytes) const;
@@ -110,8 +112,7 @@ class Runtime {
   RuntimeLimits limits_;
   Dict context_;
   std::string now_;
-  int64_t steps_ = 0;
-  size_t text_bytes_ = 0;
+  Meter meter_;
   size_t output_bytes_ = 0;
   int depth_ = 0;
   Value filter_input_;  // what kFilterInput stands for

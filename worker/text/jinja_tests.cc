@@ -7,6 +7,7 @@
 #include "common/core/status.h"
 #include "worker/text/jinja_filters.h"
 #include "worker/text/jinja_function.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_operators.h"
 #include "worker/text/jinja_runtime.h"
 #include "worker/text/jinja_text.h"
@@ -58,7 +59,9 @@ bool is_lower(const Value& value) {
 // about.
 bool is_name_of(const Value& value, bool (*is_known)(std::string_view)) {
   if (!is_hashable(value)) throw JinjaError("unhashable type: '" + value.type_name() + "'");
-  return value.is_string() && is_known(value.text());
+  if (!value.is_string()) return false;
+  charge_read(value.text().size());
+  return is_known(value.text());
 }
 
 const absl::flat_hash_map<std::string_view, Plain>& plain_tests() {
@@ -148,9 +151,9 @@ bool apply_test(Runtime& runtime, std::string_view name, const Value& input, Arg
     return it->second(input);
   }
   auto it = against_tests().find(name);
-  if (it == against_tests().end()) throw JinjaError(absl::StrCat("no test is named '", to_absl(name), "'"));
+  if (it == against_tests().end())
+    throw JinjaError(absl::StrCat("no test is named '", to_absl(clipped(name)), "'"));
   Bound bound(name, arguments, {"other"});
-  charge_comparison(runtime, input, bound.required(0));
   return it->second(runtime, input, bound.required(0));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/status.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/unicode.h"
 
 namespace troupe::jinja {
@@ -165,26 +166,32 @@ void require_defined(const Value& value) {
 
 std::string to_text(const Value& value) {
   if (value.is_undefined()) return {};
-  if (value.is_string()) return value.text();
-  return repr(value);
+  if (!value.is_string()) return repr(value);
+  charge_read(value.text().size());
+  return value.text();
 }
 
 std::string repr(const Value& value) {
   std::string out;
   append_repr(out, value);
   check_size(out);
+  charge_characters(out.size());
   return out;
 }
 
 size_t find_text(std::string_view text, std::string_view needle, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (needle.empty()) return from;
-  const void* at = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
-  return at == nullptr ? std::string_view::npos
-                       : static_cast<size_t>(static_cast<const char*>(at) - text.data());
+  const char* begin = text.data() + from;
+  const void* at = memmem(begin, text.size() - from, needle.data(), needle.size());
+  const size_t passed =
+      at == nullptr ? text.size() - from : static_cast<size_t>(static_cast<const char*>(at) - begin);
+  charge_read(needle.size() + passed);
+  return at == nullptr ? std::string_view::npos : from + passed;
 }
 
 size_t find_last_text(std::string_view text, std::string_view needle) {
+  charge_read(text.size() + needle.size());
   const std::string backwards(text.rbegin(), text.rend());
   const size_t at = find_text(backwards, std::string(needle.rbegin(), needle.rend()), 0);
   return at == std::string_view::npos ? at : text.size() - at - needle.size();
@@ -195,18 +202,21 @@ bool is_python_space(char32_t c) {
 }
 
 std::string to_upper(std::string_view text) {
+  charge_characters(text.size());
   std::string out;
   for (size_t pos = 0; pos < text.size();) append_upper(out, next_code_point(text, pos));
   return out;
 }
 
 std::string to_lower(std::string_view text) {
+  charge_characters(text.size());
   std::string out;
   for (size_t pos = 0; pos < text.size();) append_lower(out, next_code_point(text, pos));
   return out;
 }
 
 std::string capitalize(std::string_view text) {
+  charge_characters(text.size());
   std::string out;
   for (size_t pos = 0; pos < text.size();) {
     bool first = pos == 0;
@@ -217,6 +227,7 @@ std::string capitalize(std::string_view text) {
 }
 
 std::string title(std::string_view text) {
+  charge_characters(text.size());
   std::string out;
   bool after_cased = false;
   for (size_t pos = 0; pos < text.size();) {
@@ -230,7 +241,9 @@ std::string title(std::string_view text) {
 std::string_view strip(std::string_view text, std::optional<std::string_view> chars, StripSide side) {
   auto stripped = [&](std::string_view character) {
     size_t pos = 0;
+    charge_characters(character.size());
     if (!chars.has_value()) return is_python_space(next_code_point(character, pos));
+    charge_read(chars->size());
     return chars->find(character) != std::string_view::npos;
   };
   while (side != StripSide::kRight && !text.empty()) {
@@ -249,6 +262,7 @@ std::string_view strip(std::string_view text, std::optional<std::string_view> ch
 }
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  charge_characters(text.size());
   std::vector<std::string_view> lines;
   size_t begin = 0;
   for (size_t pos = 0; pos < text.size();) {
@@ -259,6 +273,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     if (!ends) continue;
     if (c == '\r' && pos < text.size() && text[pos] == '\n') ++pos;
     lines.push_back(text.substr(begin, (keep_ends ? pos : at) - begin));
+    charge_read(kPartBytes);
     begin = pos;
   }
   if (begin < text.size()) lines.push_back(text.substr(begin));
@@ -266,6 +281,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 }
 
 std::string escape_html(std::string_view text) {
+  charge_read(text.size());
   std::string out;
   for (char c : text) {
     switch (c) {

@@ -11,8 +11,8 @@
 
 namespace troupe::jinja {
 
-// Bytes of text that may be searched or walked for one step.
-inline constexpr size_t kTextBytesAStep = 256;
+// All of these charge the meter (jinja_meter.h) for what they read.
+
 // Where `needle` is first found at or behind `from`, last found; npos: nowhere. Linear in both, unlike
 // std::string's.
 size_t find_text(std::string_view text, std::string_view needle, size_t from);

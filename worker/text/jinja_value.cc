@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/text/jinja_meter.h"
 #include "worker/text/jinja_text.h"
 
 namespace troupe::jinja {
@@ -24,7 +25,11 @@ const void* identity_of(const Value& value) {
 
 // Equal keys have equal texts: 1, 1.0 and true are one key in Python.
 std::string key_text(const Value& key) {
-  if (key.is_string()) return "s" + key.text();
+  charge_read(kPartBytes);
+  if (key.is_string()) {
+    charge_read(key.text().size());
+    return "s" + key.text();
+  }
   if (key.is_none()) return "n";
   if (key.is_integer_like()) return absl::StrCat("i", key.integer());
   if (key.is_float()) {
@@ -37,6 +42,7 @@ std::string key_text(const Value& key) {
     std::string text = list->kind == ListKind::kTuple ? "t" : "r";
     for (const Value& item : list->items) {
       std::string part = key_text(item);
+      charge_read(part.size());
       absl::StrAppend(&text, part.size(), ":", part);
     }
     return text;
@@ -83,7 +89,7 @@ int64_t checked_weight(int64_t weight) {
 
 void check_namespace_field(std::string_view name) {
   if (name.starts_with('_'))
-    throw JinjaError(absl::StrCat("a namespace's field must not begin with '_': ", to_absl(name)));
+    throw JinjaError(absl::StrCat("a namespace's field must not begin with '_': ", to_absl(clipped(name))));
 }
 
 Value Object::call(Runtime&, Arguments&) {
@@ -160,6 +166,7 @@ int64_t Value::weight() const {
 bool is_hashable(const Value& value) {
   const List* list = value.list();
   if (list == nullptr) return value.dict() == nullptr;
+  charge_read(kPartBytes * list->items.size());
   return is_hashable_kind(list->kind) && std::all_of(list->items.begin(), list->items.end(), is_hashable);
 }
 
@@ -174,6 +181,7 @@ void Dict::set(const Value& key, Value value) {
   depth = std::max({depth, checked_depth(value.depth() + 1), checked_depth(key.depth() + 1)});
   auto [it, is_new] = index_.try_emplace(key_text(key), entries.size());
   if (is_new) {
+    charge_made(it->first.size());
     weight = checked_weight(weight + value.weight() + key.weight());
     entries.emplace_back(key, std::move(value));
   } else {
@@ -188,6 +196,7 @@ const Value* Dict::find(const Value& key) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
+  charge_read(kPartBytes + key.size());
   auto it = index_.find(absl::StrCat("s", to_absl(key)));
   return it == index_.end() ? nullptr : &entries[it->second].second;
 }
@@ -212,13 +221,18 @@ Value make_generator(std::vector<Value> items, std::string name) {
 }
 
 bool equal(const Value& a, const Value& b) {
+  charge_read(kPartBytes);
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_number() && b.is_number()) {
     if (a.is_integer_like() && b.is_integer_like()) return a.integer() == b.integer();
     return a.number() == b.number();
   }
-  if (a.is_string() && b.is_string()) return a.text() == b.text();
+  if (a.is_string() && b.is_string()) {
+    if (a.text().size() != b.text().size()) return false;
+    charge_read(a.text().size());
+    return a.text() == b.text();
+  }
   if (a.list() != nullptr && b.list() != nullptr)
     return a.list() == b.list() || equal_lists(*a.list(), *b.list());
   if (a.dict() != nullptr && b.dict() != nullptr)
@@ -229,12 +243,16 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
+  charge_read(kPartBytes);
   if (a.is_number() && b.is_number()) {
     if (a.is_integer_like() && b.is_integer_like()) return a.integer() < b.integer();
     return a.number() < b.number();
   }
   // UTF-8's byte order is the order of code points.
-  if (a.is_string() && b.is_string()) return a.text() < b.text();
+  if (a.is_string() && b.is_string()) {
+    charge_read(std::min(a.text().size(), b.text().size()));
+    return a.text() < b.text();
+  }
   bool ordered = a.list() != nullptr && a.list()->kind <= ListKind::kTuple;
   if (ordered && b.list() != nullptr && a.list()->kind == b.list()->kind) {
     const auto& left = a.list()->items;

@@ -165,7 +165,7 @@ Value make_generator(std::vector<Value> items, std::string name = "generator");
 
 // May it be a key of a Dict? Lists, dicts and their views may not, nor a tuple that holds one.
 bool is_hashable(const Value& value);
-// Python's == ; never an error.
+// Python's == ; never an error but the meter's.
 bool equal(const Value& a, const Value& b);
 // Python's < ; a JinjaError for kinds that have no order between them.
 bool less(const Value& a, const Value& b);

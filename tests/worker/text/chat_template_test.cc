@@ -7,6 +7,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -177,6 +178,12 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
             "error: line 1: templates must not change a list; make a new one, as in a + [b]");
 }
 
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 TEST(ChatTemplate, RunawayTemplatesAreCutOff) {
   const char* runaways[] = {
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
@@ -194,6 +201,98 @@ TEST(ChatTemplate, RunawayTemplatesAreCutOff) {
       "{{ 'x' | indent(99999999999) ~ ('x\\n' * 99999) | indent(99999999) }}",
   };
   for (const char* source : runaways) EXPECT_THAT(rendered(source), HasSubstr("error: line 1: ")) << source;
+}
+
+// What goes through text or lists, `s` being a million characters: nothing of it is free.
+constexpr const char* kReadersOfText[] = {
+    "x | attr(s)",
+    "s in d",
+    "d.get(s)",
+    "d[s]",
+    "[x] | map(attribute=s) | list",
+    "[x] | selectattr(s) | list",
+    "[x] | groupby(s)",
+    "[d, d] | sort(attribute=s)",
+    "s[a:a + 1]",
+    "s[999999]",
+    "s is lower",
+    "s is upper",
+    "s is filter",
+    "s.isupper()",
+    "s.isalpha()",
+    "s.istitle()",
+    "s.endswith(t)",
+    "s.startswith((s ~ 'b', t))",
+    "s.count('b')",
+    "s.split()",
+    "s | length",
+    "s | wordcount",
+    "s | trim('a')",
+    "('a' ~ x) | trim(s)",
+    "'%.1s' % s",
+    "'{0:.1}'.format(s)",
+    "'%(k)s'.format_map(e) if e else 0",
+    "'x'.format(**d)",
+    "{s: 1} == {s: 1}",
+    "s == t",
+    "s < t",
+    "[s] == [t]",
+    "loop.changed(s, t)",
+    "(s, t) in d",
+    "d | dictsort",
+    "[s, t] | unique | list",
+    "[s, t] | min",
+    "'x'.startswith(('b',) * 20000)",
+    "dict(e)",
+    "m(**e)",
+    "r | list == q",
+    "q in [r]",
+    "range(20000) | sum",
+};
+
+TEST(ChatTemplate, WhateverReadsTextHasItsPrice) {
+  for (const char* reader : kReadersOfText) {
+    std::string source =
+        "{% set s = 'a' * 1000000 %}{% set t = 'a' * 1000000 %}{% set x = 'xy' %}{% set d = {s: 1, t ~ x: 2} "
+        "%}"
+        "{% set r = (range(20000) | map('string') | list) %}{% set q = r[:19999] + ['-'] %}{% set r = (r + "
+        "[]) %}"
+        "{% set e = dict(r | batch(2)) %}{% macro m() %}{{ kwargs }}{% endmacro %}"
+        "{% for a in range(30000) %}{% set y = " +
+        std::string(reader) + " %}{% endfor %}";
+    const double before = cpu_seconds();
+    EXPECT_THAT(rendered(source), HasSubstr("error: line 1: more than ")) << reader;
+    EXPECT_LT(cpu_seconds() - before, 10) << reader;
+  }
+}
+
+// Copies that a filter keeps for itself are text made, too: memory is bounded however many steps there are.
+TEST(ChatTemplate, TextThatIsKeptIsBounded) {
+  ChatTemplate::Limits limits;
+  limits.steps_max = int64_t{1} << 40;
+  limits.output_bytes_max = 1u << 20;
+  for (const char* keeper :
+       {"l | sort", "l | unique", "([{'k': s}] * 50) | groupby('k')", "l | max", "{s: 1} | dictsort",
+        "dict([[s ~ a, 1]])", "s.split('a')", "s.split()", "(s ~ a) | upper"}) {
+    auto parsed = ChatTemplate::parse(
+        "{% set s = 'a ' * 100000 %}{% set l = [s] * 50 %}{% for a in range(100) %}{% set y = " +
+            std::string(keeper) + " %}{% endfor %}",
+        limits);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_THAT(std::string((*parsed)->render({}).status().message()),
+                HasSubstr("more than 8388608 bytes of text in all"))
+        << keeper;
+  }
+}
+
+TEST(ChatTemplate, MessagesClipLongNames) {
+  for (const char* use :
+       {"{{ [][s].x }}", "{{ {}[s].x }}", "{{ [] | attr(s) + 1 }}", "{{ [1] | map(s) | list }}"}) {
+    const std::string message = rendered("{% set s = 'ä' * 100000 %}" + std::string(use));
+    EXPECT_THAT(message, HasSubstr("error: line 1: ")) << use;
+    EXPECT_THAT(message, HasSubstr("ää")) << use;
+    EXPECT_LT(message.size(), 500u) << use;
+  }
 }
 
 TEST(ChatTemplate, DeepNestingIsRefusedBeforeTheStackEnds) {

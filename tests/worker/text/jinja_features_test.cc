@@ -166,7 +166,7 @@ TEST(JinjaFeatures, RunawayTemplatesEndSoonAndNameTheLimit) {
       {two_trees + "{{ n.a|tojson }}", "more than 1000000 parts"},
       {a_tree + loop + "{{ n.a == n.b }}" + end, "2000000 steps"},
       {a_tree + loop + "{{ n.a in [n.b] }}" + end, "2000000 steps"},
-      {a_tree + loop + "{{ n.a|string|length }}" + end, "bytes of text in all"},
+      {a_tree + loop + "{{ n.a|string|length }}" + end, "2000000 steps"},
       {many_variables, "2000000 steps"},
       {"{% set s = 'ab' * 5000000 %}" + loop + "{{ 'x' in s }}" + end, "2000000 steps"},
       {"{% set s = 'ab' * 5000000 %}" + loop + "{{ s.count('x') }}{{ s.rfind('x') }}" + end, "more than"},
