@@ -356,7 +356,15 @@ TEST(RenderCommand, AnswersALineForALine) {
   std::getline(lines, line);
   EXPECT_EQ(line, "{\"error\": \"expected a JSON object\"}");
   std::ofstream(path) << "{% nonsense %}";
-  EXPECT_EQ(render_command({"--template", path.string()}, in, out, err), 1);
+  in = std::istringstream("{}\n{}\n");
+  out.str("");
+  EXPECT_EQ(render_command({"--template", path.string()}, in, out, err), 0) << err.str();
+  lines = std::istringstream(out.str());
+  for (int i = 0; i < 2; ++i) {
+    std::getline(lines, line);
+    EXPECT_THAT(line, HasSubstr("{\"error\": \"line 1: unknown or misplaced statement 'nonsense'"));
+  }
+  EXPECT_FALSE(std::getline(lines, line));
   EXPECT_EQ(render_command({}, in, out, err), 2);
   std::filesystem::remove(path);
 }
