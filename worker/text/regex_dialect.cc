@@ -182,12 +182,16 @@ class Translator {
 
   Status other_escape(char c) {
     constexpr std::string_view kSameInBoth = "rntfvx";
+    constexpr const char* kSupported =
+        R"(\s \S \w \W \d \D \p{…} \P{…} \r \n \t \f \v \x, \A and \z outside of a class, and signs)";
     bool letter_or_digit = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     bool word_boundary = (c == 'b' || c == 'B') && !class_begin_.has_value();
     if (word_boundary) return refuse(pattern_, pos_, "\\b is not supported: write the look-around in full");
     bool anchor = (c == 'A' || c == 'z') && !class_begin_.has_value();
     if (letter_or_digit && !anchor && kSameInBoth.find(c) == std::string_view::npos) {
-      return refuse(pattern_, pos_, absl::StrCat("the escape \\", std::string(1, c), " is not supported"));
+      return refuse(
+          pattern_, pos_,
+          absl::StrCat("the escape \\", std::string(1, c), " is not supported; ", kSupported, " are"));
     }
     if (c == 'v') return spell(R"(\x{b})");
     copy(2);

@@ -254,6 +254,8 @@ TEST(Regex, RefusesWhatWouldMeanSomethingElse) {
        {"a{1,3}+", "[a&&b]", "[a[b]]", R"(\h)", R"(\bx)", "(?m:.)", "(*UTF)", "(?<n>a)", "a{,3}"}) {
     EXPECT_FALSE(Regex::compile(pattern).ok()) << pattern;
   }
+  EXPECT_THAT(std::string(Regex::compile("\\h").status().message()),
+              HasSubstr("the escape \\h is not supported; \\s \\S \\w"));
   for (const char* pattern :
        {"a{1,3}", "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+", "\\s+(?!\\S)", "[\\S]+"}) {
     EXPECT_TRUE(Regex::compile(pattern).ok()) << pattern << Regex::compile(pattern).status();
