@@ -144,8 +144,8 @@ StatusOr<SafetensorsEntry> read_entry(std::string_view name, const bj::value& va
   entry.dtype = view(dtype->get_string());
   const std::optional<uint64_t> element_bytes = dtype_bytes(entry.dtype);
   if (!element_bytes) {
-    return tensor_error(
-        name, absl::StrCat("dtype '", entry.dtype, "' is unknown; known are ", known_dtype_names()));
+    return tensor_error(name, absl::StrCat("dtype '", entry.dtype, "' is unknown; known are ",
+                                           known_dtype_names(), "; F32, BF16 and F16 are supported"));
   }
   TROUPE_RETURN_IF_ERROR(read_shape(*shape, entry));
   TROUPE_RETURN_IF_ERROR(read_offsets(*offsets, data_bytes, entry));

@@ -165,7 +165,7 @@ std::vector<Case> tensor_cases() {
       {"DTypeUnknown",
        [](TinyModel& m) { m.tensors[kDown].dtype = "Q4_K"; },
        nullptr,
-       {at + "dtype 'Q4_K' is unknown"}},
+       {at + "dtype 'Q4_K' is unknown", "; F32, BF16 and F16 are supported"}},
       {"ShapeThatLies",
        [](TinyModel& m) {
          m.tensors[kDown].shape = {8, 1000};
