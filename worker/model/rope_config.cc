@@ -8,6 +8,7 @@
 #include <array>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -120,6 +121,34 @@ Status read_scaling(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConf
   return absl::OkStatus();
 }
 
+// The object that says how to rotate, where there is one.
+StatusOr<std::optional<ConfigKeys>> find_scaling(const ConfigKeys& keys) {
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const bj::value* value = keys.find(name);
+    if (value == nullptr) continue;
+    if (!value->is_object()) return keys.wrong(name, *value, "an object");
+    if (value->get_object().empty()) continue;
+    for (const auto& entry : value->get_object()) {
+      if (!entry.value().is_object()) continue;
+      return keys.wrong(name, *value, "one rotation for all layers, not one a kind of layer");
+    }
+    return std::optional<ConfigKeys>(ConfigKeys(value->get_object(), absl::StrCat(name, ".")));
+  }
+  return std::optional<ConfigKeys>();
+}
+
+// A model with ALiBi has nothing that a scaling could scale: it is not left out in silence.
+Status refuse_scaling_without_rotation(const ConfigKeys& keys) {
+  TROUPE_ASSIGN_OR_RETURN(const std::optional<ConfigKeys> scaling, find_scaling(keys));
+  if (!scaling) return absl::OkStatus();
+  RopeConfig read;
+  TROUPE_RETURN_IF_ERROR(read_type(*scaling, read));
+  if (read.type == RopeType::kDefault) return absl::OkStatus();
+  return scaling->error(
+      scaling->stated("rope_type") ? "rope_type" : "type",
+      "only 'default' is supported: this model rotates nothing (no max_position_embeddings: ALiBi)");
+}
+
 // How far the scaling reaches. What config.json calls max_position_embeddings is the length before it for
 // linear and dynamic, and usually after it for llama3 and yarn.
 int64_t reach(const ModelConfig& config) {
@@ -138,23 +167,12 @@ int64_t reach(const ModelConfig& config) {
 
 Status read_rope_config(const ConfigKeys& keys, ModelConfig& config) {
   config.position_count_max = config.max_position_embeddings;
-  if (config.rope.type == RopeType::kNone) return absl::OkStatus();
+  if (config.rope.type == RopeType::kNone) return refuse_scaling_without_rotation(keys);
   TROUPE_ASSIGN_OR_RETURN(const auto theta, keys.number("rope_theta", 1.0, kThetaMax));
   config.rope.theta = theta.value_or(10000.0);
   TROUPE_RETURN_IF_ERROR(refuse_partial_rotation(keys));
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    const bj::value* value = keys.find(name);
-    if (value == nullptr) continue;
-    if (!value->is_object()) return keys.wrong(name, *value, "an object");
-    if (value->get_object().empty()) continue;
-    for (const auto& entry : value->get_object()) {
-      if (!entry.value().is_object()) continue;
-      return keys.wrong(name, *value, "one rotation for all layers, not one a kind of layer");
-    }
-    const ConfigKeys scaling(value->get_object(), absl::StrCat(name, "."));
-    TROUPE_RETURN_IF_ERROR(read_scaling(keys, scaling, config));
-    break;
-  }
+  TROUPE_ASSIGN_OR_RETURN(const std::optional<ConfigKeys> scaling, find_scaling(keys));
+  if (scaling) TROUPE_RETURN_IF_ERROR(read_scaling(keys, *scaling, config));
   config.position_count_max = reach(config);
   return absl::OkStatus();
 }

@@ -170,6 +170,16 @@ TEST(ModelConfig, BaichuanRotatesWhereItHasPositions) {
     config["model_max_length"] = 100;
     EXPECT_EQ(parse(config).max_position_embeddings, 100);
     EXPECT_EQ(parse(config).position_count_max, 100);
+    const auto refusal = [&config](const std::string& scaling) {
+      bj::object scaled = config;
+      scaled["rope_scaling"] = parse_json(scaling).value();
+      return std::string(parse_model_config(scaled, nullptr).status().message());
+    };
+    EXPECT_THAT(refusal(R"({"type":"nonsense","factor":2})"),
+                HasSubstr("key 'rope_scaling.type': 'nonsense' is not supported; default, linear,"));
+    EXPECT_THAT(refusal(R"({"rope_type":"linear","factor":2})"),
+                HasSubstr("key 'rope_scaling.rope_type': only 'default' is supported"));
+    EXPECT_EQ(refusal(R"({"rope_type":"default"})"), "");
     config["num_key_value_heads"] = 1;
     EXPECT_THAT(std::string(parse_model_config(config, nullptr).status().message()),
                 HasSubstr("key 'num_key_value_heads': must be num_attention_heads"));
