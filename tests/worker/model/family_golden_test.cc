@@ -23,6 +23,9 @@ constexpr bool kSanitized = false;
 constexpr double kTolerance = 1e-3;
 // Ours against Transformers' own bfloat16: both round, neither the same way.
 constexpr double kBf16Share = 1.5;
+// Int8 weights against Transformers' float32, in its bfloat16's differences: 2.7 at most when this was
+// written.
+constexpr double kInt8Share = 4;
 // What a broken tensor must exceed.
 constexpr double kNoticed = 3e-3;
 constexpr int64_t kLargeVocabulary = 100000;
@@ -121,6 +124,31 @@ TEST_P(Family, IsNoFurtherOffInBfloat16ThanTransformersItself) {
   }
   std::printf("%s bfloat16: mean difference %.3g, Transformers' own %.3g\n", checkpoint().name.c_str(), worst,
               checkpoint().bf16_error);
+}
+
+// The published length of a head's row means nothing where the model divides by it: such rows are made longer
+// and shorter here, so that a head that is rounded without the division is far off.
+TEST_P(Family, RoundedToInt8ItIsStillNear) {
+  const TempDir dir;
+  const bool normalizes_head =
+      large() && checkpoint().config.at("architectures").at(0) == "BaichuanForCausalLM";
+  checkpoint().write(dir, [&](const std::string& tensor, float* values, int64_t count) {
+    if (!normalizes_head || tensor != "lm_head.weight") return;
+    const auto columns = checkpoint().config.at("hidden_size").to_number<int64_t>();
+    for (int64_t i = 0; i < count; ++i) values[i] *= static_cast<float>(1 << (i / columns % 4));
+  });
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto runner = load(checkpoint(), dir, [&](RunnerOptions& o) {
+      o.dtype = dtype;
+      o.weight_format = WeightFormat::kInt8;
+    });
+    ASSERT_NE(runner, nullptr);
+    const double mean = difference(*runner, checkpoint()).mean();
+    EXPECT_LE(mean, kInt8Share * checkpoint().bf16_error) << runner->description();
+    EXPECT_GT(mean, 1e-4) << "nothing was rounded: " << runner->description();
+    std::printf("%s int8, %s: mean difference %.3g\n", checkpoint().name.c_str(),
+                std::string(dtype_name(dtype)).c_str(), mean);
+  }
 }
 
 TEST_P(Family, ChunksAndSingleTokensGiveTheBitsOfTheWhole) {
