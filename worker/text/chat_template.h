@@ -3,8 +3,8 @@
 // Chat templates: the Jinja subset that published templates use, under Hugging Face's settings (trim_blocks,
 // lstrip_blocks, loop controls; tojson = json.dumps(ensure_ascii=False); raise_exception; strftime_now).
 // Immutable after parse; render() is safe from many threads. Bounded: a render stops with an error after
-// `steps_max` evaluation steps or `output_bytes_max` of output, so a runaway template cannot hang or eat the
-// machine.
+// `steps_max` evaluation steps (text that it reads counts as steps), `output_bytes_max` of output, or eight
+// times that of strings made on the way, so a runaway template cannot hang or eat the machine.
 
 #include <cstdint>
 #include <memory>
