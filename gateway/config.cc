@@ -4,7 +4,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/route/policy.h"
 
 namespace troupe {
 namespace {
@@ -32,44 +31,9 @@ StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<st
 }
 
 void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
-  schema.add("policy", &s.policy, "how requests are placed").choices(route::policy_names());
-  schema
-      .add("mode", &s.mode, "affinity: where what nodes hold is known from; strict: sets stay on their nodes")
-      .choices(route::mode_names());
-  GatewaySettings::Route& r = s.route;
-  schema.add("route.gateways", &r.gateways, "gateways that share these workers").range(1, 1024);
-  schema
-      .add("route.pending_weight", &r.pending_weight,
-           "a pending token of others against a missing one of one's own")
-      .range(0, 10);
-  schema.add("route.load_tokens", &r.load_tokens, "what a node's relative load weighs")
-      .range(0, 1e6)
-      .unit("tokens");
-  schema.add("route.hot_factor", &r.hot_factor, "copies a hot set grows to, over its share of the fleet")
-      .range(0, 1000);
-  schema.add("route.noise_tokens", &r.noise_tokens, "keeps several gateways from choosing alike")
-      .range(0, 1e6)
-      .unit("tokens");
-  schema.add("route.plan_interval_s", &r.plan_interval_s, "between two plans of the table")
-      .range(0.1, 3600)
-      .unit("seconds");
-  schema.add("route.plan_kv_share", &r.plan_kv_share, "of a worker's KV cache that planned sets may fill")
-      .range(0.01, 1);
-  schema.add("route.strict_sets", &r.strict_sets, "strict: sets that all personas are divided into")
-      .range(1, 1e6);
-  schema.add("route.max_sets_per_node", &r.max_sets_per_node, "strict: of those, a worker is given at most")
-      .range(1, 1e6);
-  schema.add("route.max_nodes_per_set", &r.max_nodes_per_set, "homes a set gets, at most; 0: no limit")
-      .range(0, 1e6);
-  schema.add("route.sets_max", &r.sets_max, "sets remembered, the least recently used is forgotten")
-      .range(1, 1e7);
-  schema
-      .add("route.placements_per_node", &r.placements_per_node,
-           "sets and conversations remembered for each worker, likewise")
-      .range(1, 1e7);
-  schema.add("route.node_kv_tokens", &r.node_kv_tokens, "KV cache of a worker that does not tell")
-      .range(1024, 1e12)
-      .unit("tokens");
+  route::describe_policy(schema, s.route);
+  route::describe_route(schema, s.route);
+  schema.add("route.gateways", &s.gateways, "gateways that share these workers").range(1, 1024);
   schema.add("gossip.peers", &s.gossip.peers,
              "metrics ports of the other gateways, such as http://127.0.0.1:29001");
   schema.add("gossip.interval_ms", &s.gossip.interval_ms, "between two messages to each of them")
@@ -85,25 +49,9 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
 
 StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
   route::RouterOptions router;
-  TROUPE_RETURN_IF_ERROR(route::check_policy(s.policy));
-  router.policy = s.policy;
-  TROUPE_ASSIGN_OR_RETURN(router.affinity.mode, route::parse_mode(s.mode));
-  const GatewaySettings::Route& r = s.route;
-  router.affinity.gateways = std::max(r.gateways, static_cast<int64_t>(s.gossip.peers.size()) + 1);
+  TROUPE_RETURN_IF_ERROR(route::apply_route(s.route, router));
+  router.affinity.gateways = std::max(s.gateways, static_cast<int64_t>(s.gossip.peers.size()) + 1);
   router.affinity.peer_ledger = s.gossip.ledger && !s.gossip.peers.empty();
-  router.affinity.pending_weight = r.pending_weight;
-  router.affinity.load_tokens = r.load_tokens;
-  router.affinity.hot_factor = r.hot_factor;
-  router.affinity.noise_tokens = r.noise_tokens;
-  router.planner.tick =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(r.plan_interval_s));
-  router.planner.kv_share = r.plan_kv_share;
-  router.planner.strict_sets = static_cast<size_t>(r.strict_sets);
-  router.planner.max_sets_per_node = static_cast<size_t>(r.max_sets_per_node);
-  router.planner.max_nodes_per_set = static_cast<size_t>(r.max_nodes_per_set);
-  router.memory.sets_max = static_cast<size_t>(r.sets_max);
-  router.memory.placements_per_node = static_cast<size_t>(r.placements_per_node);
-  router.memory.node_kv_tokens_guess = r.node_kv_tokens;
   return router;
 }
 
@@ -227,7 +175,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.residency.enabled = mode == route::Mode::kExact || mode == route::Mode::kStrict;
   config.gossip.interval = std::chrono::milliseconds(s.gossip.interval_ms);
   config.gossip.ledger = s.gossip.ledger;
-  config.gossip.gateways = s.route.gateways;
+  config.gossip.gateways = s.gateways;
   config.fleet.set_loads_half_life = config.router.planner.half_life;
   config.fleet.sets_max = config.router.memory.sets_max;
 

@@ -16,6 +16,7 @@
 #include "gateway/proxy.h"
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
+#include "gateway/route/settings.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
@@ -30,23 +31,8 @@ struct GatewaySettings {
   int64_t metrics_port = 29000;
   std::vector<std::string> worker_urls;
 
-  std::string policy = "affinity";
-  std::string mode = "exact";
-  struct Route {
-    int64_t gateways = 1;
-    double pending_weight = 2.0 / 15;
-    double load_tokens = 333;
-    double hot_factor = 4;
-    double noise_tokens = 167;
-    double plan_interval_s = 4;
-    double plan_kv_share = 0.5;
-    int64_t strict_sets = 8;
-    int64_t max_sets_per_node = 2;
-    int64_t max_nodes_per_set = 0;
-    int64_t sets_max = 16'384;
-    int64_t placements_per_node = 32'768;
-    int64_t node_kv_tokens = 1'000'000;
-  } route;
+  route::RouteSettings route;
+  int64_t gateways = 1;
 
   int64_t request_timeout_secs = 1800;
   int64_t shutdown_grace_period_secs = 180;

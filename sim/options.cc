@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/route/policy.h"
 #include "sim/command_line.h"
 #include "sim/workload_presets.h"
 
@@ -209,9 +208,7 @@ void say_too_long(std::string_view label, const RequestSource& source, const Sou
 }
 
 void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
-  schema.add("policy", &f.policy, "how gateways choose").choices(route::policy_names());
-  schema.add("mode", &f.mode, "from where policy affinity knows what nodes hold")
-      .choices(route::mode_names());
+  route::describe_policy(schema, f.route);
   schema.add("nodes", &f.nodes, "workers").range(1, 100'000);
   schema.add("gateways", &f.gateways, "gateways; a request comes to any of them").range(1, 1'000);
   schema.add("session_sticky", &f.session_sticky, "a session's requests come to one gateway");
@@ -242,6 +239,7 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       .range(0, 1e6)
       .unit("ms");
   schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
+  route::describe_route(schema, f.route);
 }
 
 StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
@@ -250,9 +248,8 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.nodes = static_cast<int32_t>(f.nodes);
   o.gateways = static_cast<int32_t>(f.gateways);
   o.seed = static_cast<uint64_t>(f.seed);
-  o.router.policy = f.policy;
-  TROUPE_ASSIGN_OR_RETURN(o.router.affinity.mode, route::parse_mode(f.mode));
-  o.router.affinity.peer_ledger = f.peer_ledger && f.gateways > 1 && f.policy == "affinity";
+  TROUPE_RETURN_IF_ERROR(route::apply_route(f.route, o.router));
+  o.router.affinity.peer_ledger = f.peer_ledger && f.gateways > 1 && f.route.policy == "affinity";
   o.session_sticky = f.session_sticky;
   o.warmup_s = f.warmup_s;
   o.slo_ttft_ms = f.slo_ttft_ms;

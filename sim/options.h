@@ -11,6 +11,7 @@
 
 #include "common/core/settings.h"
 #include "common/core/status.h"
+#include "gateway/route/settings.h"
 #include "sim/simulator.h"
 #include "sim/trace.h"
 #include "sim/workload.h"
@@ -54,7 +55,8 @@ void say_too_long(std::string_view label, const RequestSource& source, const Sou
                   const NodeProfile& profile);
 
 struct FleetFlags {
-  std::string policy = "affinity", mode = "exact", profile = "study", faults;
+  route::RouteSettings route;
+  std::string profile = "study", faults;
   int64_t nodes = 16, gateways = 1, seed = 1;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
   double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 50, detect_ms = 50,

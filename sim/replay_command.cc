@@ -105,7 +105,7 @@ int replay_command(int argc, const char* const* argv) {
     return fail(kProgram, checked);
   const auto options = simulation_of(fleet);
   if (!options.ok()) return fail(kProgram, options.status());
-  const auto result = run_once(source, *options, 1, fleet.policy);
+  const auto result = run_once(source, *options, 1, fleet.route.policy);
   if (!result.ok()) return fail(kProgram, result.status());
   const std::span<const Result> one(&*result, 1);
   if (output.report != "-") std::fputs(table_text(one).c_str(), stdout);

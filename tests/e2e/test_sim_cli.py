@@ -69,6 +69,18 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     assert json.loads(other)["requests"] != runs[0]["requests"] or json.loads(other)["hit_tokens"] != runs[0]["hit_tokens"]
 
 
+def test_the_gateways_settings_of_routing_are_the_simulators(tmp_path):
+    """What is tried here is put into a gateway's settings as it stands."""
+    keys = lambda text: {word for word in text.split() if word.startswith("--route.")}
+    gateway = subprocess.run([BIN / "troupe-gateway", "--help"], capture_output=True, text=True, check=True).stdout
+    assert keys(gateway) - keys(sim("replay", "--help").stdout) == {"--route.gateways"}, "the simulator's is --gateways"
+    settings = tmp_path / "routing.yaml"
+    settings.write_text("mode: strict\nroute:\n  strict_sets: 12\n  max_sets_per_node: 1\n")
+    told = [json.loads(sim("replay", *SMALL, *flags, "--report", "-").stdout)["work_cov"] for flags in (
+        ("--mode", "strict"), ("--mode", "strict", "--route.strict-sets", 12, "--route.max-sets-per-node", 1), ("--config", settings))]
+    assert told[0] != told[1] == told[2]
+
+
 def test_a_synthesized_trace_replays_as_its_source(tmp_path):
     trace = tmp_path / "trace.jsonl.gz"
     sim("synth", "persona", *SMALL[:-2], "--seed", 3, "-o", trace)

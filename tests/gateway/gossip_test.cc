@@ -332,7 +332,7 @@ TEST_F(GossipTest, IsConfiguredByItsPeers) {
   EXPECT_EQ(config->gossip.peers.size(), 2u);
   EXPECT_EQ(config->router.affinity.gateways, 3);
   EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.ledger);
-  settings.route.gateways = 5;
+  settings.gateways = 5;
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
   settings.gossip.peers = {"https://127.0.0.1:2"};
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);

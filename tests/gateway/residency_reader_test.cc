@@ -185,7 +185,7 @@ TEST_F(ResidencyReaderTest, NobodyIsAskedInModesThatDoNotUseIt) {
   settings.worker_urls = {"http://127.0.0.1:1"};
   for (const auto& [mode, asks] :
        {std::pair("exact", true), {"strict", true}, {"gossip", false}, {"plan", false}}) {
-    settings.mode = mode;
+    settings.route.mode = mode;
     const auto config = make_config(settings);
     ASSERT_TRUE(config.ok()) << config.status();
     EXPECT_EQ(config->residency.enabled, asks) << mode;
