@@ -3,8 +3,10 @@
 product, both against Transformers and llama.cpp on the same weights, steps of 1 to 32 requests, int8 weights, and a hit's first token
 against its floor. Every engine is a process that answers one short question at a time while the others wait; ratios are medians over rounds.
 
-The other engines run where TROUPE_BENCH_PYTHON (a list of Pythons, separated by colons) has them: transformers + torch, llama-cpp-python +
-gguf. Whoever is missing is left out, and the table says so."""
+The other engines run where TROUPE_BENCH_PYTHON (a list of Pythons, separated by colons) has them. Whoever is missing is left out, and the
+table says so. To have both:
+  python3 -m venv peers && peers/bin/pip install torch transformers numpy llama-cpp-python gguf
+  TROUPE_BENCH_PYTHON=peers/bin/python tests/bench/engines.py --threads 1"""
 import argparse
 import json
 import os
@@ -139,7 +141,7 @@ def main():
         for engine in [ours, int8, *peers.values()]:
             if engine:
                 engine.end()
-    save("engines", "A whole 0.5 B model, bfloat16, on the CPU", "tests/bench/engines.py", ["step", "ours", "beside it in the same run", "ratio"], rows,
+    save("engines", "A whole 0.5 B model, bfloat16, on the CPU", f"TROUPE_BENCH_PYTHON=… tests/bench/engines.py --threads {args.threads}", ["step", "ours", "beside it in the same run", "ratio"], rows,
          [f"{ours.name}. Medians of {args.rounds} rounds in turns; greedy sampling included.",
           f"Ratios are how many times faster than what stands beside it, but of a hit its time over its floor. A Llama of Qwen2.5-0.5B's shape, "
           f"random weights, the same in every engine; decode behind {KEYS} tokens.",
