@@ -239,6 +239,10 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       .range(0, 1e6)
       .unit("ms");
   schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
+  schema.add(
+      "resume", &f.resume,
+      "what if started streams went on elsewhere when their node dies? (With this gateway they end in an "
+      "error, and count as lost.)");
   route::describe_route(schema, f.route);
 }
 
@@ -262,6 +266,7 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.gossip_ms = f.gossip_ms;
   o.detect_ms = f.detect_ms;
   o.join_ms = f.join_ms;
+  o.resume = f.resume;
   if (!f.faults.empty()) {
     std::ifstream file(f.faults, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));

@@ -123,7 +123,7 @@ class Simulation {
   void kill(int32_t node);
   void pool_changed();
   void detect(int32_t node, uint64_t life);
-  void resume(Flight& flight);
+  void break_stream(Flight& flight);
   void check_conservation(size_t first_node, size_t count) const;
   void check_all() const { check_conservation(0, nodes_.size()); }
 

@@ -259,7 +259,7 @@ void Simulation::kill(int32_t index) {
 void Simulation::detect(int32_t index, uint64_t life) {
   const Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) residency_->forget_node(static_cast<route::NodeIndex>(index));
-  // Started streams go on elsewhere, the others are sent again; by age, so that nobody is passed.
+  // Started streams end or go on elsewhere, the others are sent again; by age, so that nobody is passed.
   std::vector<Flight*> there;
   for (Flight& flight : flights_) {
     if (flight.id != 0 && flight.node == index && flight.at_node && flight.node_life == life)
@@ -268,7 +268,7 @@ void Simulation::detect(int32_t index, uint64_t life) {
   std::sort(there.begin(), there.end(), [](const Flight* a, const Flight* b) { return a->id < b->id; });
   for (Flight* flight : there) {
     if (flight->emitted > 0) {
-      resume(*flight);
+      break_stream(*flight);
     } else {
       fail(*flight, {route::FailureKind::kTransport, 0});
     }
@@ -285,11 +285,15 @@ void Simulation::detect(int32_t index, uint64_t life) {
   }
 }
 
-void Simulation::resume(Flight& flight) {
+void Simulation::break_stream(Flight& flight) {
   SimGateway& gateway = gateway_of(flight);
   const auto node = static_cast<route::NodeIndex>(flight.node);
   if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
   gateway.on_event(node, route::HealthEvent::kTransportError, now_);
+  if (!options_.resume) {
+    end_flight(flight, true);
+    return;
+  }
   recorder_.resumed(flight.arrived.time_since_epoch());
   flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];

@@ -222,10 +222,15 @@ TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
   EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
 }
 
-TEST(Simulator, ADeadNodesStreamsGoOnElsewhereAndNothingIsLost) {
+// What was not started is sent again, what was is cut short: as with the gateway. With `resume` it goes on.
+TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   SimulationOptions options = options_of(4, 2);
   options.faults = *parse_faults("{\"at_s\": 30, \"kill\": 1}\n{\"at_s\": 45, \"return\": 1}", "f");
+  const Result cut = run_personas(kSmall, options);
+  EXPECT_EQ(cut.faults.resumed, 0);
+  options.resume = true;
   const Result result = run_personas(kSmall, options);
+  EXPECT_EQ(cut.lost, result.faults.resumed) << "the same streams run when it dies";
   EXPECT_EQ(result.lost, 0);
   ASSERT_TRUE(result.has_faults);
   EXPECT_GT(result.faults.resumed, 0);
@@ -250,6 +255,7 @@ TEST(Simulator, HitIsNotAboveThePooledBoundWhereNodesJoin) {
 
 TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
   SimulationOptions options = options_of(3, 2);
+  options.resume = true;
   options.conservation_every = 4096;
   options.faults = *parse_faults(
       "{\"at_s\": 10, \"join\": 2}\n{\"at_s\": 15, \"slow\": 0, \"factor\": 3, \"for_s\": 5}\n"
@@ -275,6 +281,7 @@ TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
 TEST(Simulator, ANodeThatReturnsBeforeItsDeathIsSeenKeepsItsLivesApart) {
   SimulationOptions options = options_of(3, 2);
   options.detect_ms = 500;
+  options.resume = true;
   options.faults = *parse_faults(
       "{\"at_s\": 20, \"kill\": 0}\n{\"at_s\": 20.01, \"return\": 0}\n{\"at_s\": 20.02, \"kill\": 0}\n"
       "{\"at_s\": 30, \"return\": 0}",
