@@ -1,5 +1,6 @@
 // tokenizer.model from anywhere: refused or loaded; what loads, encodes and decodes without a fault. The
-// first byte says what stands beside it. Nothing here may reach the library's asserts, which end the process.
+// first byte says what stands beside it, and whether its first line is a tokenizer_config.json. Nothing here
+// may reach the library's asserts, which end the process.
 
 #include <boost/json/object.hpp>
 #include <cstddef>
@@ -16,6 +17,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((data[0] & 1) != 0) config["bos_token"] = "<s>";
   if ((data[0] & 2) != 0) config["legacy"] = false;
   std::string_view model(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const size_t line = model.find('\n');
+  if ((data[0] & 4) != 0 && line != std::string_view::npos) {
+    const auto parsed = troupe::parse_json(model.substr(0, line));
+    if (!parsed.ok() || !parsed->is_object()) return 0;
+    config = parsed->get_object();
+    model.remove_prefix(line + 1);
+  }
   auto tokenizer = troupe::Tokenizer::from_sentencepiece(model, config, "tokenizer.model");
   if (!tokenizer.ok()) return 0;
   std::string readable(model.substr(0, 2000));
