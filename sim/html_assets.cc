@@ -64,7 +64,7 @@ const COLORS = ["#0b84d8", "#e07b00", "#2a9d4a", "#c23b3b", "#8b5cf6", "#a0662d"
   "#0fa3a3", "#5b6ee1", "#d08770"];
 const shown = D.runs.map(() => true), redraws = [];
 const tip = document.getElementById("tip");
-const NS = "http://www.w3.org/2000/svg", W = 1080, LEFT = 58, RIGHT = 14, TOP = 18, BOTTOM = 30;
+const NS = "http://www.w3.org/2000/svg", W = 1080, LEFT = 58, RIGHT = 24, TOP = 18, BOTTOM = 30;
 const span = Math.max(D.step_s * Math.max(...D.runs.map(r => r.arrived.length)), 1);
 const x = seconds => LEFT + (W - LEFT - RIGHT) * seconds / span;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,48 +1,48 @@
 #!/usr/bin/env python3
 """Every policy on the same persona traffic, simulated: writes tests/bench/results/policies.json and the picture in the README,
-tests/bench/policies.svg. The same seed gives the same bytes.
+tests/bench/policies.png: the top of the page that `troupe-sim compare --html` writes, as Chromium (Debian's package) shows it.
 
 The traffic: 1,000 personas of 1,000 tokens (Zipf .9), 400 requests/s, one minute after a warm-up of 140 s, 16 nodes of profile
-`study`, one gateway. `troupe-sim compare --html page.html` with these flags gives the page behind it."""
+`study`, one gateway. The same seed gives the same figures."""
 import json
+import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 
 from common import BIN, ROOT, save
 
 FLAGS = ["--policies", "all", "--personas", 1000, "--rate", 400, "--duration-s", 200, "--warmup-s", 140, "--nodes", 16, "--seed", 1]
-PICTURE = ROOT / "tests/bench/policies.svg"
-WIDTH, ROW, TOP, LEFT, BAR = 760, 24, 44, 170, 360
+PICTURE = ROOT / "tests/bench/policies.png"
+WIDTH, HEIGHT, SCALE = 1180, 1184, 0.75  # of the top part of the page: the table and the first plot
 
 
-def text(x, y, words, anchor="start", fill="#333", weight="normal"):
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}">{words}</text>'
+def browser():
+    """Chromium's path; Debian's package where there is none."""
+    if not shutil.which("chromium"):
+        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "chromium"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    return shutil.which("chromium")
 
 
-def picture(runs):
-    """Bars: prompt tokens found cached; the line: what one cache of all nodes' memory would have found."""
-    bound = runs[0]["pooled_lru_hit"]
-    height = TOP + ROW * len(runs) + 14
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-             'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#fff"/>',
-             text(LEFT, 18, "prompt tokens found cached"), text(LEFT + BAR + 100, 18, "TTFT p90, ms", "end"),
-             text(LEFT + BAR + 200, 18, "work CoV", "end"),
-             text(LEFT + BAR * bound, 34, f"one cache of all memory: {bound:.3f}", "end", "#888")]
-    for index, run in enumerate(runs):
-        y, own = TOP + ROW * index, run["policy"] == "affinity"
-        parts += [text(LEFT - 10, y + 15, run["policy"], "end", weight="bold" if own else "normal"),
-                  f'<rect x="{LEFT}" y="{y + 3}" width="{BAR * run["hit_tokens"]:.1f}" height="{ROW - 8}" fill="{"#2a6f97" if own else "#a9c4d6"}"/>',
-                  text(LEFT + 6, y + 15, f'{run["hit_tokens"]:.3f}', fill="#fff" if own else "#333"),
-                  text(LEFT + BAR + 100, y + 15, f'{run["ttft_ms"]["p90"]:.0f}', "end"),
-                  text(LEFT + BAR + 200, y + 15, f'{run["work_cov"]:.2f}', "end")]
-    parts.append(f'<line x1="{LEFT + BAR * bound:.1f}" x2="{LEFT + BAR * bound:.1f}" y1="{TOP - 4}" y2="{height - 10}" stroke="#888" stroke-dasharray="4 3"/>')
-    return "\n".join(parts) + "\n</svg>\n"
+def take_picture(page, folder):
+    """The page's top part, explanations folded, as a browser shows it by day."""
+    folded = folder / "folded.html"
+    folded.write_text(page.read_text("utf-8").replace("<details open>", "<details>"), "utf-8")
+    subprocess.run([browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--blink-settings=preferredColorScheme=1",
+                    f"--user-data-dir={folder}/profile", f"--force-device-scale-factor={SCALE}", f"--window-size={WIDTH},{HEIGHT}",
+                    "--virtual-time-budget=3000", f"--screenshot={PICTURE}", folded.as_uri()],
+                   check=True, timeout=120, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def main():
-    command = [str(BIN / "troupe-sim"), "compare", *map(str, FLAGS), "--report", "-"]
-    runs = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)["runs"]
+    with tempfile.TemporaryDirectory() as name:
+        page = pathlib.Path(name) / "page.html"
+        command = [str(BIN / "troupe-sim"), "compare", *map(str, FLAGS), "--report", "-", "--html", str(page)]
+        runs = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)["runs"]
+        take_picture(page, page.parent)
     runs.sort(key=lambda run: -run["hit_tokens"])
-    PICTURE.write_text(picture(runs), "utf-8")
     columns = ["policy", "prompt tokens cached", "TTFT p50 ms", "p90", "p99", "work CoV over 100 s", "goodput"]
     rows = [[run["policy"], f'{run["hit_tokens"]:.3f}', *(f'{run["ttft_ms"][p]:.0f}' for p in ("p50", "p90", "p99")),
              f'{run["work_cov"]:.3f}', f'{run["goodput"]:.3f}'] for run in runs]
