@@ -46,6 +46,7 @@ class Bpe {
   std::optional<int32_t> token_to_id(std::string_view token) const;
   // Every token with its id, in no particular order.
   const absl::flat_hash_map<std::string, int32_t>& vocab() const { return vocab_; }
+  bool ignores_merges() const { return ignore_merges_; }
   int32_t ids_end() const { return ids_end_; }  // highest id + 1
 
  private:

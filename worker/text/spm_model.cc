@@ -147,6 +147,7 @@ Status SpmModel::parse_piece(std::string_view message) {
 Status SpmModel::parse_trainer(std::string_view message) {
   FieldReader fields(message);
   for (Field field; fields.next(field);) {
+    if (field.number == 3 && field.kind == Field::Kind::kVarint) is_bpe = field.value == 2;
     if (field.number == 44 && field.kind == Field::Kind::kBytes) {
       unknown_surface = field.bytes.substr(0, field.bytes.find('\0'));
       if (!is_valid_utf8(unknown_surface)) return invalid_argument("trainer_spec.unk_surface: not UTF-8");

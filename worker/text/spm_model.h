@@ -32,6 +32,7 @@ struct SpmPiece {
 struct SpmModel {
   std::vector<SpmPiece> pieces;  // by id
   std::string unknown_surface = " \xE2\x81\x87 ";
+  bool is_bpe = false;
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   std::string charsmap;

@@ -3,10 +3,11 @@
 // Texts that come again and again as the same tokens: a persona's card is encoded for every request of every
 // user, and is most of what there is to encode.
 //
-// Exact by construction, not by search for a safe place to cut: an added token ("<|im_end|>") cuts the text
-// before anything else looks at it, so the ids of a stretch between two of them depend on the stretch alone
-// (and on whether it begins the text). Those stretches are what is remembered. A text without added tokens,
-// or the open end behind the last one, is never looked up. Of one tokenizer; thread-safe.
+// Exact by construction: an added token ("<|im_end|>") cuts the text before anything else looks at it, so the
+// ids of a stretch between two of them depend on the stretch alone (and on whether it begins the text). Those
+// stretches are what is remembered. A text without added tokens, or the open end behind the last one, is
+// looked up in parts where the model's words allow it (word_cuts.h), all but the last. Of one tokenizer;
+// thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ class TokenCache {
     size_t bytes_max = 16u << 20;       // of all that is kept; least recently used goes first
     size_t entry_bytes_max = 2u << 20;  // one that takes more is not kept
     size_t text_bytes_min = 128;        // shorter ones are encoded as fast as they are looked up
+    size_t part_bytes_min = 512;        // of a stretch that is looked up in parts
   };
   // What a stretch's ids depend on besides its bytes.
   struct Key {
@@ -49,6 +51,7 @@ class TokenCache {
   TokenCache() : TokenCache(Options()) {}
   explicit TokenCache(const Options& options) : options_(options) {}
 
+  size_t part_bytes_min() const { return options_.part_bytes_min; }
   bool is_worth(std::string_view text) const { return text.size() >= options_.text_bytes_min; }
   // Appends the stretch's ids; false: they are not known.
   bool append(const Key& key, std::vector<int32_t>& ids);

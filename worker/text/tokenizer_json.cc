@@ -18,13 +18,14 @@
 #include "worker/text/pre_tokenizer.h"
 #include "worker/text/tokenizer_impl.h"
 #include "worker/text/unicode.h"
+#include "worker/text/word_cuts.h"
 
 namespace troupe {
 
 namespace {
 
 // Which stage cut a stretch that the cache holds.
-constexpr uint8_t kRawStage = 0, kNormalizedStage = 1;
+constexpr uint8_t kRawStage = 0, kNormalizedStage = 1, kWordStage = 2;
 
 const bj::value& field_or_null(const JsonItem& item, std::string_view key) {
   static const bj::value kNull;
@@ -55,7 +56,8 @@ struct JsonTokenizer final : Tokenizer::Impl {
   Status build_matchers();
   Status check_post_processor() const;
   void index_ids();
-  Status encode_plain(std::string_view text, bool at_start, Work& work) const;
+  Status encode_plain(std::string_view text, bool at_start, bool closed, Work& work) const;
+  Status encode_piece(std::string_view piece, bool closed, Work& work) const;
   Status encode_between(const Stretch& stretch, Work& work) const;
 
   Normalizer normalizer;
@@ -66,6 +68,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
   std::unique_ptr<AddedTokenMatcher> normalized_tokens;  // the others
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   std::optional<Bpe> model;
+  bool has_word_cuts = false;
   PostProcessor post_processor;
   Decoder decoder;
   std::vector<std::string> tokens;  // by id, as the decoder takes them
@@ -140,6 +143,9 @@ Status JsonTokenizer::check_added() const {
 }
 
 void JsonTokenizer::index_ids() {
+  WordCuts cuts;
+  for (const auto& [token, id] : model->vocab()) cuts.see(token);
+  has_word_cuts = cuts.ok() && !model->ignores_merges();
   int32_t ids_end = model->ids_end();
   for (const AddedToken& token : added) ids_end = std::max(ids_end, token.id + 1);
   auto count = static_cast<size_t>(ids_end);
@@ -194,10 +200,29 @@ Status JsonTokenizer::build_matchers() {
   return {};
 }
 
-Status JsonTokenizer::encode_plain(std::string_view text, bool at_start, Work& work) const {
+// `closed`: the text around it is kept as a whole. A long piece of a text that is not is looked up in parts.
+Status JsonTokenizer::encode_piece(std::string_view piece, bool closed, Work& work) const {
+  if (closed || work.cache == nullptr || !has_word_cuts) {
+    model->encode(piece, work.scratch, *work.ids);
+    return {};
+  }
+  while (!piece.empty()) {
+    const std::string_view part =
+        piece.substr(0, first_part(piece, kWordSymbol, work.cache->part_bytes_min()));
+    piece.remove_prefix(part.size());
+    const TokenCache::Key key{kWordStage, false, part};
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, !piece.empty(), *work.ids, [&] {
+      model->encode(part, work.scratch, *work.ids);
+      return Status();
+    }));
+  }
+  return {};
+}
+
+Status JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool closed, Work& work) const {
   TextPieces pieces(text, at_start);
   TROUPE_RETURN_IF_ERROR(pre_tokenizer->apply(pieces, work.matcher));
-  for (size_t i = 0; i < pieces.count(); ++i) model->encode(pieces[i], work.scratch, *work.ids);
+  for (size_t i = 0; i < pieces.count(); ++i) TROUPE_RETURN_IF_ERROR(encode_piece(pieces[i], closed, work));
   return {};
 }
 
@@ -220,8 +245,9 @@ Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
     // What a closed stretch holds is kept with it already.
     const bool closed = !stretch.closed && i + 1 < parts.size();
     const TokenCache::Key key{kNormalizedStage, begins, part};
-    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, closed, *work.ids,
-                                                   [&] { return encode_plain(part, begins, work); }));
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, closed, *work.ids, [&] {
+      return encode_plain(part, begins, stretch.closed || closed, work);
+    }));
   }
   return {};
 }

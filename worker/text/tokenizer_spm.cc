@@ -13,11 +13,14 @@
 #include "worker/text/spm_model.h"
 #include "worker/text/tokenizer_impl.h"
 #include "worker/text/unicode.h"
+#include "worker/text/word_cuts.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
+constexpr std::string_view kSpaceSymbol = kWordSymbol;
+// What of a text the cache holds: a stretch or its first part, and a part behind another.
+constexpr uint8_t kStretch = 0, kLaterPart = 1;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct SpmTokenizer final : Tokenizer::Impl {
@@ -32,6 +35,9 @@ struct SpmTokenizer final : Tokenizer::Impl {
   void index_ids();
   StatusOr<std::optional<int32_t>> around(const std::optional<std::string>& content) const;
   Status encode_stretch(std::string_view stretch, bool at_start, std::vector<int32_t>& ids) const;
+  Status encode_later(std::string_view part, std::vector<int32_t>& ids) const;
+  Status encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
+                     std::vector<int32_t>& ids) const;
 
   SpmModel model;
   SpmConfig config;
@@ -40,6 +46,7 @@ struct SpmTokenizer final : Tokenizer::Impl {
   std::unique_ptr<AddedTokenMatcher> matcher;
   std::unique_ptr<SpmEncoder> encoder;        // as the model says
   std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null where legacy
+  bool has_word_cuts = false;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
 };
@@ -158,6 +165,9 @@ Status SpmTokenizer::resolve_added() {
 }
 
 void SpmTokenizer::index_ids() {
+  WordCuts cuts;
+  for (const SpmPiece& piece : model.pieces) cuts.see(piece.text);
+  has_word_cuts = cuts.ok() && model.is_bpe && model.charsmap.empty() && !model.remove_extra_whitespaces;
   size_t count = model.pieces.size();
   for (const AddedToken& token : config.added) count = std::max(count, static_cast<size_t>(token.id) + 1);
   bytes.resize(count);
@@ -215,6 +225,27 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
   return ok ? Status() : absl::InternalError("SentencePiece cannot encode the text: " + error);
 }
 
+// Begins with a space, which another part stands before: not the text's or the stretch's first.
+Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
+  if (!config.legacy || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
+  part.remove_prefix(1);  // the library puts one there
+  return encode_stretch(part, /*at_start=*/false, ids);
+}
+
+// A stretch that no added token ends: part by part, all but the last kept.
+Status SpmTokenizer::encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
+                                 std::vector<int32_t>& ids) const {
+  for (bool first = true; !stretch.empty(); first = false) {
+    const std::string_view part = stretch.substr(0, first_part(stretch, " ", cache.part_bytes_min()));
+    stretch.remove_prefix(part.size());
+    const TokenCache::Key key{first ? kStretch : kLaterPart, first && at_start, part};
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(&cache, key, !stretch.empty(), ids, [&] {
+      return first ? encode_stretch(part, at_start, ids) : encode_later(part, ids);
+    }));
+  }
+  return {};
+}
+
 Status SpmTokenizer::encode(std::string_view text, bool add_special, TokenCache* cache,
                             std::vector<int32_t>& ids) const {
   if (add_special && bos_id.has_value()) ids.push_back(*bos_id);
@@ -226,8 +257,13 @@ Status SpmTokenizer::encode(std::string_view text, bool add_special, TokenCache*
     }
     const std::string_view part = parts[i].text;
     const bool at_start = part.data() == text.data();
-    const TokenCache::Key key{0, at_start, part};
-    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, i + 1 < parts.size(), ids,
+    const bool closed = i + 1 < parts.size();
+    if (cache != nullptr && !closed && has_word_cuts) {
+      TROUPE_RETURN_IF_ERROR(encode_open(part, at_start, *cache, ids));
+      continue;
+    }
+    const TokenCache::Key key{kStretch, at_start, part};
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, closed, ids,
                                                    [&] { return encode_stretch(part, at_start, ids); }));
   }
   if (add_special && eos_id.has_value()) ids.push_back(*eos_id);

@@ -10,6 +10,7 @@
 #include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "common/core/json.h"
@@ -171,6 +172,44 @@ TEST(TokenStream, WaitsForTheEndOfARunOfBytes) {
   // One wrong byte in it, and the original takes none of the run for a character.
   EXPECT_EQ(stream->push(byte("<0xC3>")) + stream->push(byte("<0xA9>")) + stream->push(byte("<0xFF>")), "");
   EXPECT_EQ(stream->finish(), "\uFFFD\uFFFD\uFFFD");
+}
+
+// A card of many odd words, and a question.
+std::string random_prompt(std::mt19937& rng, const std::string& card) {
+  const std::vector<std::string> words{" ",        "  ",     "\n",      " the",   " und", "Grüße",
+                                       " \u2581x", "\u2581", " 宋江",   " 👩",     "word", ". Then",
+                                       " 12",      "\t",     "e\u0301", " don't", "a",    " \u0378q"};
+  std::string text = card;
+  for (size_t n = 1 + rng() % 30; n > 0; --n) text += words[rng() % words.size()];
+  return text;
+}
+
+// Whatever the tokenizer: with a cache, in parts where its words allow that, the ids are the same.
+TEST(TokenCache, PartsOfACardThatNoAddedTokenEndsComeToTheSameIds) {
+  TokenCache::Options options;
+  options.text_bytes_min = 6;
+  options.part_bytes_min = 12;
+  for (const std::string& name : goldens()) {
+    std::unique_ptr<Tokenizer> tokenizer = load(read(name).as_object());
+    TokenCache cache(options);
+    std::mt19937 rng(7);
+    std::string card;
+    for (int i = 0; i < 300; ++i) {
+      if (i % 20 == 0) card = random_prompt(rng, random_prompt(rng, ""));
+      const std::string text = random_prompt(rng, card);
+      for (const bool add_special : {false, true}) {
+        const auto plain = tokenizer->encode(text, add_special);
+        const auto cached = tokenizer->encode(text, add_special, &cache);
+        ASSERT_EQ(plain.ok(), cached.ok()) << name;
+        if (plain.ok()) {
+          ASSERT_EQ(*plain, *cached) << name << ": " << text;
+        }
+      }
+    }
+    if (name == "llama2.golden.json" || name == "bpe.spm.json") {
+      EXPECT_GT(cache.stats().hits, 300u) << name << ": a card is known after its first user";
+    }
+  }
 }
 
 TEST(Tokenizer, IsNotSlowedDownByAMegabyteOfOneCharacter) {
