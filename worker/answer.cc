@@ -67,6 +67,8 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     choice.text = piece.text;
     choice.finish = piece.finish;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
+    if (options_.tells_ids) choice.ids = &piece.ids;
+    if (options_.tells_ids && first) choice.seed = options_.seed;
     append_sse_data(out, chunk_json(options_.header, choice, first, options_.include_usage));
   }
   if (!done()) return;

@@ -24,6 +24,8 @@ class Answer {
     bool include_usage = false;
     bool wants_logprobs = false;
     std::optional<EchoedPrompt> echo;
+    bool tells_ids = false;  // in every chunk, and the seed in a choice's first
+    uint64_t seed = 0;
   };
   explicit Answer(Options options);
 
@@ -31,6 +33,7 @@ class Answer {
   void append_chunks(std::string& out, EngineOutput piece);  // the last piece's end with [DONE]
   void collect(EngineOutput piece);
 
+  bool tells_ids() const { return options_.tells_ids; }
   // Every choice has had its last piece.
   bool done() const { return open_count_ == 0; }
   // What was collected. REQUIRES: done().

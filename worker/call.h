@@ -34,7 +34,7 @@ class Call {
   Task<void> fail(ApiError error);
   // 405 with Allow.
   Task<void> fail_method(std::string_view allowed);
-  // Head of an event stream; then exchange().write() and finish().
+  // Head of an event stream, which goes out with the first exchange().write(); then finish().
   Task<void> start_events();
 
  private:

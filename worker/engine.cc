@@ -153,6 +153,11 @@ bool Engine::idle() const {
   return e.pending.empty() && e.queued_count == 0 && e.published.running + e.published.waiting == 0;
 }
 
+Duration Engine::turn_age() const {
+  const TimePoint began = impl_->turn_began.load(std::memory_order_relaxed);
+  return began == TimePoint::max() ? Duration::zero() : impl_->now() - began;
+}
+
 void Engine::Impl::drop(RequestId id) {
   {
     std::lock_guard lock(mutex);

@@ -93,6 +93,9 @@ class Engine {
   // What the prefix cache holds, and how that changes.
   CacheNews& cache_news();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over
+  // For how long the compute thread has been at one turn of its loop, a step at most; zero while it waits for
+  // work. Thread-safe, takes no lock.
+  Duration turn_age() const;
 
  private:
   struct Impl;

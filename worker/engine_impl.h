@@ -2,6 +2,7 @@
 
 // What engine.cc (who calls, on any thread) and engine_steps.cc (the compute thread) share.
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -81,6 +82,7 @@ struct Engine::Impl {
   std::vector<RequestId> finished;
 
   const SteadyClock clock;
+  std::atomic<TimePoint> turn_began = TimePoint::max();  // max: it waits for work
   CacheNews news;
 
   mutable std::mutex mutex;  // guards down to `stopping`

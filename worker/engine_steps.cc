@@ -9,10 +9,12 @@ namespace troupe {
 void Engine::Impl::loop() {
   Commands commands;
   while (take_commands(commands)) {
+    turn_began.store(now(), std::memory_order_relaxed);
     apply(commands);
     publish(commands);
     step();
     publish({});
+    turn_began.store(TimePoint::max(), std::memory_order_relaxed);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/core/sse.h"
+#include "worker/engine_errors.h"
 
 namespace troupe {
 
@@ -59,33 +59,6 @@ std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
     if (i > 0) choices[i].prompt_logprobs = false;
   }
   return choices;
-}
-
-ApiError submit_error(const Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return ApiError::bad_field("prompt", to_std(status.message()));
-    case absl::StatusCode::kUnimplemented:
-      return ApiError::unsupported("logprobs", to_std(status.message()));
-    case absl::StatusCode::kResourceExhausted:
-      return ApiError::overloaded(to_std(status.message()), /*retry_after_s=*/1);
-    default:
-      return ApiError::unavailable(to_std(status.message()));
-  }
-}
-
-ApiError step_error(const Status& status) {
-  if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
-    return ApiError::unavailable("the worker is shutting down");
-  }
-  // What only the compute thread can tell: no room beside what is pinned, or for a pin.
-  const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
-                       status.code() == absl::StatusCode::kResourceExhausted;
-  return refused ? submit_error(status) : ApiError::internal(to_std(status.message()));
-}
-
-ApiError deadline_error() {
-  return ApiError::deadline("the request's time was up before its answer was complete");
 }
 
 // A hint changes nothing of the answer, so a malformed one counts as none.
@@ -211,7 +184,7 @@ Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, 
   return run_on<ApiResult<PreparedRequest>>(text_in_, std::move(job));
 }
 
-Answer Generator::make_answer(PreparedRequest& prepared) {
+Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
   const bool is_chat = prepared.kind == GenerateRequest::Kind::kChat;
   Answer::Options options;
   options.header.kind = prepared.kind;
@@ -222,6 +195,8 @@ Answer Generator::make_answer(PreparedRequest& prepared) {
   options.include_usage = prepared.include_usage;
   options.wants_logprobs = prepared.engine.logprobs.has_value();
   options.echo = std::move(prepared.echo);
+  options.tells_ids = tells_ids;
+  options.seed = prepared.engine.sampling.seed;
   return Answer(std::move(options));
 }
 
@@ -233,7 +208,8 @@ Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline de
     co_await call.fail(error);
     co_return;
   }
-  Answer answer = make_answer(prepared);
+  const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
+  Answer answer = make_answer(prepared, tells_ids);
   const Source source{std::make_shared<Mailbox>(executor_), deadline};
   auto sink = [mailbox = source.mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
   auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
@@ -303,57 +279,6 @@ Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
   std::string body = making.value()->finish(usage->cached_tokens);
   if (refusing_) call.exchange().close_after();
   co_await call.answer_json(200, std::move(body));
-}
-
-Task<void> Generator::answer_whole(Call& call, Answer& answer, const Source& source) {
-  while (!answer.done()) {
-    const bool ready = co_await source.mailbox->wait(source.deadline);
-    if (!ready) {
-      const ApiError error = deadline_error();
-      co_await call.fail(error);
-      co_return;
-    }
-    for (auto& piece : source.mailbox->take()) {
-      if (!piece.error.ok()) {
-        const ApiError error = step_error(piece.error);
-        co_await call.fail(error);
-        co_return;
-      }
-      answer.collect(std::move(piece));
-    }
-  }
-  if (refusing_) call.exchange().close_after();
-  std::string body = answer.whole_json();
-  co_await call.answer_json(200, std::move(body));
-}
-
-// Pieces that came while the last write was under way go out together in one write. A failure is an error
-// event without [DONE] after it: that mark says the answer is whole, and clients that skip unknown events
-// would take half of one for it.
-Task<void> Generator::answer_stream(Call& call, Answer& answer, const Source& source) {
-  std::string bytes;
-  bool started = false, failed = false;
-  while (!answer.done() && !failed) {
-    bytes.clear();
-    const bool ready = co_await source.mailbox->wait(source.deadline);
-    std::optional<ApiError> error;
-    if (!ready) error = deadline_error();
-    for (auto& piece : source.mailbox->take()) {
-      if (!error && !piece.error.ok()) error = step_error(piece.error);
-      if (error) break;
-      answer.append_chunks(bytes, std::move(piece));
-    }
-    failed = error.has_value();
-    if (failed && !started && bytes.empty()) {
-      co_await call.fail(*error);
-      co_return;
-    }
-    if (failed) append_sse_data(bytes, error->to_json());
-    if (!started) co_await call.start_events();
-    started = true;
-    if (!bytes.empty()) co_await call.exchange().write(bytes);
-  }
-  co_await call.exchange().finish();
 }
 
 Task<bool> Generator::wait_idle(Deadline deadline) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// The life of one generation request on a worker, in the order of the functions in generate.cc:
+// The life of one generation request on a worker, in the order of the functions in generate.cc, and from the
+// first piece on in generate_out.cc:
 //
 //   admit → text in (own thread) → submit → first piece → stream | whole answer
 //
@@ -9,6 +10,8 @@
 //
 // Until the first piece is there nothing has been sent, so every failure is still a status of its own (400,
 // 429, 503, 504) and a gateway may try elsewhere. From then on a stream can only end with an error event.
+// Where the request asks to be told of its ids (x-troupe-ids) the head is sent when the engine has taken it,
+// and heartbeats from then on: who asks can go on with the stream elsewhere at any time.
 // Whatever way it ends — answered, deadline, client gone — leaving the function frees the request in the
 // engine.
 
@@ -33,6 +36,8 @@ class Generator {
     // Admitted at once, being tokenised, waiting or running; more are answered 429 before they cost anything.
     int64_t requests_max = 1088;
     std::chrono::milliseconds request_timeout{600'000};
+    // A step under way for longer is taken for one that never ends: streams send no heartbeats any more.
+    std::chrono::milliseconds stuck_after{60'000};
   };
   // `model` and `engine` must outlive this. All calls on `executor`'s thread.
   Generator(Executor executor, Options options, const ServedModel& model, Engine& engine);
@@ -72,9 +77,10 @@ class Generator {
   // Of a prompt that is not answered.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(Call& call, PreparedRequest prepared, Deadline deadline);
-  Answer make_answer(PreparedRequest& prepared);
+  Answer make_answer(PreparedRequest& prepared, bool tells_ids);
   Task<void> answer_whole(Call& call, Answer& answer, const Source& source);
   Task<void> answer_stream(Call& call, Answer& answer, const Source& source);
+  Task<bool> wait_with_heartbeats(Call& call, const Source& source);
 
   Executor executor_;
   Options options_;

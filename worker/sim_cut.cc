@@ -19,7 +19,9 @@ Task<void> CutExchange::respond(int status, const HeaderList& headers, std::stri
 }
 
 Task<void> CutExchange::write(std::string_view bytes) {
-  if (--writes_left_ <= 0 || bytes.ends_with(kSseDone)) break_off();
+  // What says no more than that the worker is alive counts for nothing.
+  const bool is_answer = !bytes.empty() && bytes != kSseHeartbeat;
+  if (is_answer && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
   co_await inner_.write(bytes);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// An answer that breaks off: passes everything on to the real exchange until the given write, or the one that
-// would end the answer, and closes the connection instead of it. An answer in one piece is closed before its
-// first byte.
+// An answer that breaks off: passes everything on to the real exchange until the given write (heartbeats are
+// none), or the one that would end the answer, and closes the connection instead of it. An answer in one
+// piece is closed before its first byte.
 
 #include <string>
 #include <string_view>

@@ -140,11 +140,16 @@ struct Choice {
   std::string_view text;
   FinishReason finish = FinishReason::kNone;
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: none to tell
+  // Of a stream's piece, for who may have to go on with it elsewhere: the ids behind it, null: not told; and
+  // the seed that they are drawn by.
+  const std::vector<int32_t>* ids = nullptr;
+  std::optional<uint64_t> seed = std::nullopt;
 };
 
 // A whole answer.
 std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
-// One streamed chunk's JSON (without SSE framing). `first`: of its choice; in chat it carries the role.
+// One streamed chunk's JSON (without SSE framing). `first`: of its choice; in chat it carries the role. Where
+// ids are told it ends in `,"troupe":{"ids":[…]}}`, or `,"troupe":{"ids":[…],"seed":n}}`.
 std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
 // The last chunk of include_usage: no choices, the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);

@@ -58,6 +58,14 @@ void append_delta(std::string& out, std::string_view text, bool first) {
   out += '}';
 }
 
+void append_ids(std::string& out, const Choice& piece) {
+  out += ",\"troupe\":{\"ids\":[";
+  for (const int32_t& id : *piece.ids) absl::StrAppend(&out, &id == piece.ids->data() ? "" : ",", id);
+  out += ']';
+  if (piece.seed) absl::StrAppend(&out, ",\"seed\":", *piece.seed);
+  out += '}';
+}
+
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) {
@@ -106,7 +114,9 @@ std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool fir
     append_json_string(out, piece.text);
   }
   append_end(out, header.kind, piece);
-  out += include_usage ? "],\"usage\":null}" : "]}";
+  out += include_usage ? "],\"usage\":null" : "]";
+  if (piece.ids != nullptr) append_ids(out, piece);
+  out += '}';
   return out;
 }
 

@@ -51,6 +51,8 @@ class SseParser {
 // "data: <json>\n\n". REQUIRES: json holds no line break.
 void append_sse_data(std::string& out, std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
+// A comment that says the sender is alive; clients that know the format skip it.
+inline constexpr std::string_view kSseHeartbeat = ": hb\n\n";
 
 template <typename Sink, typename Comment>
 Status SseParser::feed(std::string_view bytes, Sink&& sink, Comment&& comment) {

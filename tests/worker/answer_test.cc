@@ -57,6 +57,33 @@ TEST(Answer, ChoicesInterleaveAndTheLastEndsTheStream) {
   EXPECT_LT(out.find(R"("index":1,"text":"b")"), out.find(R"("index":0,"text":"a")"));
 }
 
+TEST(Answer, TellsTheIdsOfEachPieceAndTheSeedInAChoicesFirst) {
+  Answer::Options options = options_of(2);
+  options.tells_ids = true;
+  options.seed = 9;
+  Answer answer(std::move(options));
+  std::string out;
+  const auto append = [&](EngineOutput piece, std::vector<TokenId> ids) {
+    piece.ids = std::move(ids);
+    answer.append_chunks(out, std::move(piece));
+  };
+  append(piece_of(1, "b", FinishReason::kNone, 1), {31});
+  append(piece_of(0, "", FinishReason::kNone, 1), {41});
+  append(piece_of(1, "bb", FinishReason::kStop, 3), {32, 33});
+  append(piece_of(0, "a", FinishReason::kLength, 2), {42});
+  std::vector<std::string> told;
+  SseParser parser;
+  ASSERT_TRUE(parser
+                  .feed(out,
+                        [&told](const SseEvent& event) {
+                          const size_t at = event.data.find(R"("troupe":)");
+                          if (at != std::string::npos) told.push_back(event.data.substr(at));
+                        })
+                  .ok());
+  EXPECT_THAT(told, ElementsAre(R"("troupe":{"ids":[31],"seed":9}})", R"("troupe":{"ids":[41],"seed":9}})",
+                                R"("troupe":{"ids":[32,33]}})", R"("troupe":{"ids":[42]}})"));
+}
+
 TEST(Answer, AWholeAnswerHasItsChoicesInOrder) {
   Answer answer(options_of(3));
   for (const int32_t choice : {2, 0, 1}) {

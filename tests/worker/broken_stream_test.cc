@@ -3,23 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/io_context.hpp>
-#include <chrono>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/core/json.h"
 #include "common/core/sse.h"
-#include "tests/worker/engine_harness.h"
-#include "tests/worker/raw_http.h"
-#include "tests/worker/spawn.h"
-#include "worker/server.h"
+#include "tests/worker/harness_server.h"
 
 namespace troupe::broken_stream_test {
 
-constexpr const char* kModelDir = TROUPE_SOURCE_DIR "/configs/demo-model";
+using testing::HarnessServer;
 
 // The step that computes a request's tenth token fails.
 Status break_at_tenth(const Batch& batch) {
@@ -29,44 +22,9 @@ Status break_at_tenth(const Batch& batch) {
   return absl::OkStatus();
 }
 
-class BrokenStream : public ::testing::Test {
- protected:
-  void SetUp() override {
-    model_.name = "fake";
-    model_.tokenizer = harness_.tokenizer.get();
-    model_.config = std::move(load_model_config(kModelDir)).value();
-    model_.total_count_max = 400;
-    model_.prompt_bytes_max = 4000;
-    WorkerServer::Options options;
-    options.http.host = "127.0.0.1";
-    options.http.port = 0;
-    const WorkerServer::Parts parts{io_, model_, *harness_.engine, harness_.metrics, harness_.log};
-    server_ = std::make_unique<WorkerServer>(parts, options);
-    const auto status = server_->listen();
-    ASSERT_TRUE(status.ok()) << status;
-    server_->start();
-    thread_ = std::thread([this] { io_.run(); });
-  }
-  void TearDown() override {
-    if (!thread_.joinable()) return;
-    test_spawn::spawn(io_.get_executor(), server_->drain(std::chrono::seconds(0))).get();
-    thread_.join();
-  }
-  raw_http::Reply complete(int max_tokens, bool stream) {
-    const std::string body = R"({"model":"fake","prompt":"Once","ignore_eos":true,"max_tokens":)" +
-                             std::to_string(max_tokens) + R"(,"stream":)" + (stream ? "true}" : "false}");
-    return raw_http::ask(server_->port(), "POST", "/v1/completions", body);
-  }
-
-  testing::EngineHarness harness_{testing::EngineHarness::default_config(), break_at_tenth};
-  ServedModel model_;
-  asio::io_context io_{1};
-  std::unique_ptr<WorkerServer> server_;
-  std::thread thread_;
-};
-
-TEST_F(BrokenStream, EndsWithAnErrorEventAndWithoutDone) {
-  const auto reply = complete(20, /*stream=*/true);
+TEST(BrokenStream, EndsWithAnErrorEventAndWithoutDone) {
+  const HarnessServer server(break_at_tenth);
+  const auto reply = server.complete(HarnessServer::body(20, /*stream=*/true));
   ASSERT_EQ(reply.status, 200) << reply.body;
   std::vector<std::string> events;
   SseParser parser;
@@ -79,9 +37,10 @@ TEST_F(BrokenStream, EndsWithAnErrorEventAndWithoutDone) {
   EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos) << "the answer is not whole";
 }
 
-TEST_F(BrokenStream, WholeAnswerIs500AndTheNextRequestWorks) {
-  EXPECT_EQ(complete(20, /*stream=*/false).status, 500);
-  const auto reply = complete(5, /*stream=*/true);
+TEST(BrokenStream, WholeAnswerIs500AndTheNextRequestWorks) {
+  const HarnessServer server(break_at_tenth);
+  EXPECT_EQ(server.complete(HarnessServer::body(20, /*stream=*/false)).status, 500);
+  const auto reply = server.complete(HarnessServer::body(5, /*stream=*/true));
   EXPECT_EQ(reply.status, 200);
   EXPECT_TRUE(reply.body.ends_with(kSseDone)) << reply.body;
 }

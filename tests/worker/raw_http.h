@@ -5,10 +5,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -65,6 +67,11 @@ class Connection {
     if (got < 0) throw std::runtime_error("nothing came for 60 s");
     buffer_.append(chunk, static_cast<size_t>(got));
     return got > 0;
+  }
+  // Whether there are more bytes, or the end, by then.
+  bool readable_within(std::chrono::milliseconds time) {
+    pollfd waited{fd_, POLLIN, 0};
+    return ::poll(&waited, 1, static_cast<int>(time.count())) > 0;
   }
   bool read_until(std::string_view mark) {
     while (buffer_.find(mark) == std::string::npos) {

@@ -6,6 +6,7 @@
 
 namespace troupe::api_write_test {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 static const AnswerHeader kChat = {GenerateRequest::Kind::kChat, "chatcmpl-1", "m\"x", 17};
@@ -59,6 +60,19 @@ TEST(ApiWrite, CompletionChunksCarryText) {
       chunk_json(kCompletion, choice_of("a", FinishReason::kNone), true, false),
       HasSubstr(R"("object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"a",)"
                 R"("logprobs":null,"finish_reason":null}]})"));
+}
+
+TEST(ApiWrite, ChunksTellIdsLastAndTheSeedWithThem) {
+  const std::vector<int32_t> ids = {5, 17}, none;
+  Choice piece = choice_of("a", FinishReason::kNone);
+  piece.ids = &ids;
+  EXPECT_THAT(chunk_json(kChat, piece, false, true), EndsWith(R"(}],"usage":null,"troupe":{"ids":[5,17]}})"));
+  piece.seed = ~uint64_t{0};
+  EXPECT_THAT(chunk_json(kCompletion, piece, true, false),
+              EndsWith(R"(}],"troupe":{"ids":[5,17],"seed":18446744073709551615}})"));
+  piece = choice_of("", FinishReason::kStop);
+  piece.ids = &none;
+  EXPECT_THAT(chunk_json(kChat, piece, false, false), EndsWith(R"("stop"}],"troupe":{"ids":[]}})"));
 }
 
 TEST(ApiWrite, EveryWriterGivesStrictJsonOnOneLineWhateverTheText) {
