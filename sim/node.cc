@@ -49,14 +49,45 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   }
   counted_decodes_ = batch.counted_decodes;
   stepping_ = true;
-  const Duration takes = step_duration(profile_.costs, step_load(batch));
-  if (slowdown_ == 1) return now + takes;
-  return now + Duration(static_cast<int64_t>(static_cast<double>(takes.count()) * slowdown_));
+  load_ = step_load(batch);
+  ends_ = now + duration_of(load_);
+  uneventful_ = scheduler_->uneventful_steps();
+  TimePoint heard_of = ends_;
+  StepLoad load = load_;
+  for (int64_t i = 0; i < uneventful_; ++i) {
+    load.decode_context_tokens += counted_decodes_;
+    heard_of += duration_of(load);
+  }
+  return heard_of;
 }
 
-const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
-  tokens_.clear();
-  finished_.clear();
+Duration SimNode::duration_of(const StepLoad& load) const {
+  const Duration takes = step_duration(profile_.costs, load);
+  if (slowdown_ == 1) return takes;
+  return Duration(static_cast<int64_t>(static_cast<double>(takes.count()) * slowdown_));
+}
+
+void SimNode::catch_up(TimePoint now) {
+  int64_t passed = 0;
+  for (; passed < uneventful_ && ends_ < now; ++passed) {
+    step_over(ends_);
+    load_.decode_context_tokens += counted_decodes_;
+    ends_ += duration_of(load_);
+  }
+  if (passed == 0) return;
+  uneventful_ -= passed;
+  scheduler_->pass(passed);
+}
+
+std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
+  catch_up(now);
+  if (uneventful_ == 0) return std::nullopt;
+  uneventful_ = 0;
+  return ends_;
+}
+
+// Whoever decodes has another token.
+void SimNode::step_over(TimePoint now) {
   step_ += 1;
   if (counted_decodes_ > 0) {
     const Duration gap = now - step_end_;
@@ -66,7 +97,15 @@ const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
     gaps_.clear();
   }
   step_end_ = now;
-  work_tokens_ += counted_decodes_ + static_cast<int64_t>(step_tokens_.size());
+  work_tokens_ += counted_decodes_;
+}
+
+const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
+  catch_up(now);
+  step_over(now);
+  tokens_.clear();
+  finished_.clear();
+  work_tokens_ += static_cast<int64_t>(step_tokens_.size());
   for (const StepToken& token : step_tokens_) sampled(token.id, now);
   const size_t sampled_count = tokens_.size();
   scheduler_->commit(step_tokens_, now, finished_);

@@ -3,6 +3,9 @@
 // A node of the simulated fleet: the worker's own scheduler and prefix cache, in which a step takes as long
 // as the profile says and nothing is computed. Requests are known by the hashes of their blocks, not by token
 // ids: what an answer will consist of is in the trace.
+//
+// Most steps bring everybody another token and nothing else: those are gone through when somebody looks
+// (catch_up), and the node is heard of again at the end of the first step that may bring more.
 
 #include <cstdint>
 #include <memory>
@@ -34,11 +37,17 @@ class SimNode {
     bool planned = false;         // the set is at home here
     std::vector<Hash128> blocks;  // one a full block of prompt and answer
   };
-  // Errors as Scheduler::add().
+  // Errors as Scheduler::add(). REQUIRES: interrupt() at `now`.
   Status add(NewFlight flight, TimePoint now);
 
-  // Plans the next step if none runs and there is work; its end.
+  // Plans the next step if none runs and there is work. When to call end_step(): at its end, or that of a
+  // later step if all before it bring nothing but a token for everybody.
   std::optional<TimePoint> begin_step(TimePoint now);
+  // Steps that ended before `now` are over. What is told below is of the time of the last catch_up().
+  void catch_up(TimePoint now);
+  // The same; something is about to change what the steps behind the one that runs are. When to call
+  // end_step() instead, if that is earlier now.
+  std::optional<TimePoint> interrupt(TimePoint now);
   // A request's first token here, its last, or both. Those between are only counted.
   struct Token {
     RequestId id = 0;
@@ -47,7 +56,7 @@ class SimNode {
     int32_t tokens = 0;         // with the last: given here
     Duration longest_gap{};     // with the last: between two of them
   };
-  // The step that begin_step() planned is over. Valid until the next call.
+  // The step of which begin_step() or interrupt() told last is over. Valid until the next call.
   const std::vector<Token>& end_step(TimePoint now);
   struct Progress {
     int32_t tokens = 0;  // given here
@@ -83,6 +92,8 @@ class SimNode {
     int32_t prefix_tokens = 0;
   };
 
+  Duration duration_of(const StepLoad& load) const;
+  void step_over(TimePoint at);
   void pause(RequestId id);
   void sampled(RequestId id, TimePoint now);
   void ended(RequestId id);
@@ -97,6 +108,9 @@ class SimNode {
   std::vector<RequestId> finished_;
   bool stepping_ = false;
   int32_t counted_decodes_ = 0;  // of the step that runs
+  StepLoad load_;                // of it
+  TimePoint ends_{};             // when it does
+  int64_t uneventful_ = 0;       // it and the next ones, of which nobody need hear
   // Steps are numbered from 1. Whoever decodes has a token at the end of each, so its gaps are those between
   // the ends. Here are those that no later one exceeds, the longest first.
   int64_t step_ = 0;

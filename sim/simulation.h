@@ -26,7 +26,7 @@ class Simulation {
  private:
   enum class EventKind : uint8_t {
     kDeliver,    // a request reaches its node: `value` is its id
-    kStepEnd,    // node `index`; `value`: its life
+    kStepEnd,    // node `index`; `value`: its life. None, unless it is the one expected
     kResidency,  // the oldest batch of events of node `index` reaches the gateways; `value`: its life
     kReports,
     kGossip,
@@ -74,6 +74,7 @@ class Simulation {
     uint64_t residency_seq = 0;
     bool lose_next_residency = false;
     TimePoint stalled_until{}, reports_lost_until{};
+    TimePoint step_end{};  // that is expected
     std::deque<ResidencyBatch> on_the_way;
     TimePoint residency_due{};  // of the last of them
   };
@@ -93,6 +94,8 @@ class Simulation {
   void end_flight(Flight& flight, bool lost);
   Flight* find(uint64_t id);
   void kick(int32_t node);
+  void expect_step_end(int32_t node, TimePoint at);
+  void interrupt(int32_t node);
   void end_step(int32_t node);
   void on_token(int32_t node, const SimNode::Token& token);
   SimGateway& gateway_of(const Flight& flight) { return *gateways_[static_cast<size_t>(flight.gateway)]; }

@@ -163,7 +163,9 @@ void Simulation::handle(const Event& event) {
       deliver(event.value);
       return;
     case EventKind::kStepEnd:
-      if (nodes_[static_cast<size_t>(event.index)].life == event.value) end_step(event.index);
+      if (nodes_[static_cast<size_t>(event.index)].life == event.value &&
+          nodes_[static_cast<size_t>(event.index)].step_end == event.at)
+        end_step(event.index);
       return;
     case EventKind::kResidency:
       if (nodes_[static_cast<size_t>(event.index)].life == event.value) deliver_residency(event.index);

@@ -119,6 +119,7 @@ void Simulation::reports(int32_t slot) {
     for (size_t g = 0; g < gateways_.size(); ++g) {
       // Odd multiples of nodes and gateways: neighbours are apart, and no slot is crowded.
       if ((n * 11 + g * 5) % kReportSlots != static_cast<size_t>(slot)) continue;
+      node.engine->catch_up(now_);
       gateways_[g]->router().report(static_cast<route::NodeIndex>(n), node.engine->report(), now_);
     }
   }
@@ -165,6 +166,7 @@ void Simulation::second_over() {
     Recorder::NodeStand stand;
     stand.alive = node.engine != nullptr;
     if (stand.alive) {
+      node.engine->catch_up(now_);
       const SchedulerStats& stats = node.engine->stats();
       stand.work_tokens = node.engine->work_tokens();
       stand.running = stats.running;
@@ -198,9 +200,12 @@ void Simulation::begin_fault(const Fault& fault) {
       for (auto& gateway : gateways_) gateway->add_nodes(fault.target, now_);
       return;
     case Fault::Kind::kSlow:
-      if (nodes_[target].engine != nullptr) nodes_[target].engine->set_slowdown(fault.factor);
+      if (nodes_[target].engine == nullptr) return;
+      interrupt(fault.target);
+      nodes_[target].engine->set_slowdown(fault.factor);
       return;
     case Fault::Kind::kStall:
+      if (nodes_[target].engine != nullptr) interrupt(fault.target);
       nodes_[target].stalled_until = until;
       return;
     case Fault::Kind::kLoseReports:
@@ -219,6 +224,7 @@ void Simulation::begin_fault(const Fault& fault) {
 void Simulation::end_fault(const Fault& fault) {
   Node& node = nodes_[static_cast<size_t>(fault.target)];
   if (node.engine == nullptr) return;
+  interrupt(fault.target);
   if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
   if (fault.kind == Fault::Kind::kStall) kick(fault.target);
 }
@@ -227,6 +233,7 @@ void Simulation::end_fault(const Fault& fault) {
 void Simulation::hear_last_words(int32_t index) {
   const Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) return;
+  node.engine->catch_up(now_);
   for (Flight& flight : flights_) {
     if (flight.id == 0 || flight.node != index || !flight.at_node || flight.node_life != node.life) continue;
     const SimNode::Progress progress = node.engine->progress(flight.id);

@@ -152,6 +152,7 @@ void Simulation::deliver(uint64_t id) {
     fail(*flight, {route::FailureKind::kConnect, 0});
     return;
   }
+  interrupt(flight->node);
   const Status added = node.engine->add(to_node(*flight), now_);
   if (!added.ok()) {
     fail(*flight,
@@ -204,15 +205,28 @@ void Simulation::end_flight(Flight& flight, bool lost) {
 void Simulation::kick(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (now_ < node.stalled_until) return;
-  if (const auto ends = node.engine->begin_step(now_)) post(*ends, EventKind::kStepEnd, index, node.life);
+  if (const auto ends = node.engine->begin_step(now_)) expect_step_end(index, *ends);
+}
+
+void Simulation::expect_step_end(int32_t index, TimePoint at) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.step_end = at;
+  post(at, EventKind::kStepEnd, index, node.life);
+}
+
+// Before something happens to a node that its next steps hang on.
+void Simulation::interrupt(int32_t index) {
+  if (const auto ends = nodes_[static_cast<size_t>(index)].engine->interrupt(now_))
+    expect_step_end(index, *ends);
 }
 
 void Simulation::end_step(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (now_ < node.stalled_until) {
-    post(node.stalled_until, EventKind::kStepEnd, index, node.life);
+    expect_step_end(index, node.stalled_until);
     return;
   }
+  node.step_end = {};
   for (const SimNode::Token& token : node.engine->end_step(now_)) on_token(index, token);
   tell_residency(index);
   kick(index);

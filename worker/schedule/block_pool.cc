@@ -22,6 +22,20 @@ BlockPool::BlockPool(int32_t total_count) : free_(total_count) {
 
 BlockId BlockPool::allocate() {
   if (free_count() == 0) return -1;
+  return take_free();
+}
+
+void BlockPool::owe(int32_t count) {
+  require(count <= free_count() && -count <= owed_count_, "so many blocks are not free, or not owed", count);
+  owed_count_ += count;
+}
+
+BlockId BlockPool::allocate_owed() {
+  owe(-1);
+  return take_free();
+}
+
+BlockId BlockPool::take_free() {
   const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
   if (!free_list_.empty()) free_list_.pop_back();
   free_.erase(block);

@@ -18,12 +18,19 @@ class BlockPool {
  public:
   explicit BlockPool(int32_t total_count);
   int32_t total_count() const { return free_.block_count(); }
-  int32_t free_count() const { return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()); }
+  int32_t free_count() const {
+    return total_count() - first_new_ + static_cast<int32_t>(free_list_.size()) - owed_count_;
+  }
   int32_t cached_count() const { return cached_count_; }  // in the prefix cache with no reference
   int32_t used_count() const { return total_count() - free_count() - cached_count_; }
 
   // A free block, in use from now on, or -1.
   BlockId allocate();
+  // So many free blocks are in use from now on, whichever they will be: whoever has them asks by
+  // allocate_owed() when it matters. Below zero: not after all.
+  void owe(int32_t count);
+  BlockId allocate_owed();
+  int32_t owed_count() const { return owed_count_; }
   // → free list. REQUIRES: it is in use.
   void release(BlockId block);
   // So many blocks in use are cached and referenced by nobody from now on; below zero: so many of those are
@@ -35,9 +42,12 @@ class BlockPool {
   Status verify() const;  // O(total_count)
 
  private:
+  BlockId take_free();
+
   BlockSet free_;
   std::vector<BlockId> free_list_;  // of those before first_new_
   BlockId first_new_ = 0;           // from here on no block was ever used
+  int32_t owed_count_ = 0;          // of those on the list and from there on
   int32_t cached_count_ = 0;
 };
 

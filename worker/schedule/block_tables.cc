@@ -170,6 +170,18 @@ bool BlockTables::grow(ScheduledRequest& request) {
   return true;
 }
 
+bool BlockTables::owe_block() {
+  if (pool_.free_count() == 0) cache_.evict(1);
+  if (pool_.free_count() == 0) return false;
+  pool_.owe(1);
+  return true;
+}
+
+void BlockTables::settle(ScheduledRequest& request) {
+  const int32_t count = blocks_for(request.computed_count);
+  while (count_of(request.blocks.size()) < count) request.blocks.push_back(pool_.allocate_owed());
+}
+
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (!options_.enable_prefix_caching) return;
   const int32_t prefix_blocks = request.prefix_count / options_.block_size;
@@ -268,14 +280,18 @@ bool BlockTables::keep_tail(const ScheduledRequest& request) {
 }
 
 // Every block is free, the cache's, or one request's own.
-Status BlockTables::verify(std::span<ScheduledRequest* const> running) const {
+Status BlockTables::verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const {
   TROUPE_RETURN_IF_ERROR(pool_.verify());
   PrefixCache::Holds holds;
+  int32_t owed_count = owed_ahead;
   for (const ScheduledRequest* request : running) {
     TROUPE_RETURN_IF_ERROR(verify_table(*request));
+    if (request->on_clock)
+      owed_count += blocks_for(request->computed_count) - count_of(request->blocks.size());
     holds.paths.push_back(request->path);
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
+  if (owed_count != pool_.owed_count()) return absl::InternalError("blocks are owed to nobody");
   for (const auto& [name, pinned] : pins_) holds.pins.push_back(pinned.pin);
   BlockSet owned(pool_.total_count());
   TROUPE_RETURN_IF_ERROR(cache_.verify(holds, owned));
@@ -306,7 +322,7 @@ Status BlockTables::verify_announced(std::span<ScheduledRequest* const> running)
 
 Status BlockTables::verify_table(const ScheduledRequest& request) const {
   const std::string name = "request " + std::to_string(request.id);
-  if (count_of(request.blocks.size()) < blocks_for(request.computed_count)) {
+  if (!request.on_clock && count_of(request.blocks.size()) < blocks_for(request.computed_count)) {
     return absl::InternalError(name + " has computed more than its blocks hold");
   }
   if (!options_.enable_prefix_caching) return absl::OkStatus();

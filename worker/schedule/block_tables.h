@@ -40,6 +40,7 @@ class BlockTables {
   const BlockPool& pool() const { return pool_; }
   const PrefixCache::Counts& cache_counts() const { return cache_.counts(); }
   Residency& residency() { return residency_; }
+  const Residency& residency() const { return residency_; }
 
   // A waiting request: how much of it is cached, and whether a running request is computing the next block
   // (request.look_*).
@@ -55,6 +56,14 @@ class BlockTables {
   void finish_copy(ScheduledRequest& request);
   // A block for the last known id, if it needs one; false: none is left.
   bool grow(ScheduledRequest& request);
+  // The same for one that is only counted (decode_clock.h): that it has a block is all that matters before
+  // settle(). Not after all: forgive_block().
+  bool owe_block();
+  void forgive_block() { pool_.owe(-1); }
+  // For all that are needed in several steps. REQUIRES: so many are free.
+  void owe_free_blocks(int32_t count) { pool_.owe(count); }
+  // Gives it the blocks that it is owed for what it has computed.
+  void settle(ScheduledRequest& request);
   // After computed_count went up: full blocks enter the cache. Where another request's
   // block of the same content came first this one switches to it: the KV is bitwise the same, and the
   // duplicate is free again.
@@ -74,7 +83,8 @@ class BlockTables {
   void extend_hashes(ScheduledRequest& request) const;
 
   // `running`: every request that holds blocks.
-  Status verify(std::span<ScheduledRequest* const> running) const;
+  // Those on a DecodeClock are owed what they have computed; `owed_ahead`: blocks for what they compute next.
+  Status verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const;
 
  private:
   size_t look_limit(const ScheduledRequest& request) const;

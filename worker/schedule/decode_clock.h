@@ -1,9 +1,9 @@
 #pragma once
 
 // Decodes that nobody computes (SchedulerConfig::itemize_decodes off). All of them go on by one token every
-// step, so nothing need be counted up: a request is kept by the step at which something happens to it, when
-// it fills a block, needs one, or ends. A step costs what happens in it, not what runs. Pure; not
-// thread-safe.
+// step, so nothing need be counted up: of a request is known at which step it ends, and of each step how many
+// requests then need another block. A step costs what happens in it, not what runs, and steps in which
+// nothing happens can be gone through at once. Pure; not thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -27,11 +27,14 @@ class DecodeClock {
   int32_t count() const { return count_; }
   // Σ of the tokens that they attend to in the next step, their own included.
   int64_t context_count() const { return computed_sum_ + count_; }
-  // Those whose computed ids end with a block: it has just been filled, and the next step needs another one.
-  // By arrival; join() and leave() change the list.
-  const std::vector<ScheduledRequest*>& at_block_end() const { return at_block_end_in(0); }
-  // The step was computed.
-  void advance();
+  // How many have computed ids that end with a block: the next step needs another one for each of them.
+  int32_t at_block_end() const { return at_block_end_[slot_of(step_)]; }
+  // The same of all steps behind the next one, up to the `steps`-th.
+  int64_t at_block_end_within(int64_t steps) const;
+  // So many of the steps to come end before anybody does. REQUIRES: count() > 0.
+  int64_t steps_before_end() const { return ends_.begin()->step - step_ - 1; }
+  // So many steps were computed. REQUIRES: nobody has ended before the last of them.
+  void advance(int64_t steps = 1);
   // Those who have emitted all they may, by arrival; they are still to leave. Appends.
   void ended(std::vector<ScheduledRequest*>& out) const;
 
@@ -43,17 +46,16 @@ class DecodeClock {
       return step != other.step ? step < other.step : request->arrival_index < other.request->arrival_index;
     }
   };
-  std::vector<ScheduledRequest*>& slot(const ScheduledRequest& request);
-  const std::vector<ScheduledRequest*>& at_block_end_in(int64_t steps) const {
-    return due_[static_cast<size_t>(step_ + steps) % due_.size()];
+  size_t slot_of(int64_t step) const {
+    const auto size = static_cast<int64_t>(at_block_end_.size());
+    return static_cast<size_t>((step % size + size) % size);
   }
-  void fetch_ahead() const;
   End end_of(ScheduledRequest& request) const;
 
   int64_t step_ = 0;
   int32_t count_ = 0;
   int64_t computed_sum_ = 0;
-  std::vector<std::vector<ScheduledRequest*>> due_;  // by step modulo block size, at which they end a block
+  std::vector<int32_t> at_block_end_;  // by step modulo block size
   absl::btree_set<End> ends_;
 };
 

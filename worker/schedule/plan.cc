@@ -72,12 +72,15 @@ void Scheduler::Impl::plan_decodes() {
   }
 }
 
-// The same, of those that are only counted: only at the end of a block is there anything to do for one.
+// The same, of those that are only counted: only at the end of a block is there anything to do for one. Those
+// who give way are the youngest, so whoever has got its block keeps it.
 void Scheduler::Impl::count_decodes() {
-  const std::vector<Request*>& due = clock.at_block_end();  // shrinks at its end, too
-  for (size_t i = 0; i < due.size(); ++i) {
-    clock.settle(*due[i]);
-    grow_or_preempt(*due[i]);
+  while (owed_ahead < clock.at_block_end()) {
+    if (tables.owe_block()) {
+      owed_ahead += 1;
+    } else {
+      preempt(*running.back());
+    }
   }
   batch.counted_decodes = clock.count();
   batch.counted_context_tokens = clock.context_count();
@@ -297,8 +300,8 @@ int32_t Scheduler::Impl::remaining_of(Request& request) {
 }
 
 KvForecast::Request Scheduler::Impl::forecast_of(Request& request) {
-  const int32_t held_blocks = count_of(request.blocks.size());
   const int32_t known = request.known_count;
+  const int32_t held_blocks = request.on_clock ? tables.blocks_for(known) : count_of(request.blocks.size());
   // The blocks it found are others' too, more often than not.
   return {.remaining_count = remaining_of(request),
           .room_count = tables.blocks_for(known) * config.block_size - known,

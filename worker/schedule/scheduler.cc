@@ -153,6 +153,33 @@ void Scheduler::abandon() {
   impl_->in_flight = false;
 }
 
+int64_t Scheduler::uneventful_steps() const {
+  const Impl& s = *impl_;
+  const bool alone = s.in_flight && s.batch.items.empty() && s.clock.count() > 0 && s.waiting.empty() &&
+                     s.prefilling.empty();
+  // What a step costs is learned of each of them.
+  if (!alone || s.config.tpot_budget > Duration::zero() || s.tables.residency().has_changes()) return 0;
+  const int64_t most = s.clock.steps_before_end();
+  const int64_t free_count = s.tables.pool().free_count();
+  if (s.clock.at_block_end_within(most) <= free_count) return most;
+  int64_t steps = 0;
+  while (s.clock.at_block_end_within(steps + 1) <= free_count) ++steps;
+  return steps;
+}
+
+void Scheduler::pass(int64_t steps) {
+  Impl& s = *impl_;
+  require(steps <= uneventful_steps(), "pass() of steps in which something happens");
+  if (steps == 0) return;
+  s.tables.owe_free_blocks(static_cast<int32_t>(s.clock.at_block_end_within(steps)));
+  s.stats.computed_tokens_total += steps * s.clock.count();
+  s.clock.advance(steps);
+  s.owed_ahead = s.clock.at_block_end();
+  s.batch.preempted.clear();
+  s.batch.counted_context_tokens = s.clock.context_count();
+  s.refresh_stats();
+}
+
 void Scheduler::remove(RequestId id) {
   require(!impl_->in_flight, "remove() between plan() and commit()");
   const auto it = impl_->requests.find(id);
@@ -190,6 +217,7 @@ const SchedulerStats& Scheduler::stats() const {
 void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
   stats.computed_tokens_total += clock.count();
   clock.advance();
+  owed_ahead = 0;
   ended.clear();
   clock.ended(ended);
   for (const Request* r : ended) finished.push_back(r->id);
@@ -234,7 +262,13 @@ void Scheduler::Impl::stop_running(Request& request) {
   erase_by_arrival(running, &request);
   running_new_count -= request.max_new_count;
   if (request.phase == RequestPhase::kPrefill) erase_by_arrival(prefilling, &request);
-  if (request.on_clock) clock.leave(request);
+  if (!request.on_clock) return;
+  clock.leave(request);
+  tables.settle(request);
+  if (owed_ahead <= clock.at_block_end()) return;
+  // A step failed for which it had got another block already.
+  tables.forgive_block();
+  owed_ahead -= 1;
 }
 
 void Scheduler::Impl::refresh_stats() {
@@ -254,7 +288,7 @@ Status Scheduler::verify() const {
     if (r->on_clock) impl_->clock.settle(*r);
   }
   TROUPE_RETURN_IF_ERROR(impl_->verify_queues());
-  return impl_->tables.verify(impl_->running);
+  return impl_->tables.verify(impl_->running, impl_->owed_ahead);
 }
 
 Status Scheduler::Impl::verify_queues() const {

@@ -102,6 +102,12 @@ class Scheduler {
   // that finish (stop token, max_new_count or max_model_len reached) are removed and their blocks cached;
   // they are what `finished` then lists.
   void commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
+  // Of the step in flight and those behind it, as long as nothing is added: so many at least leave nothing to
+  // tell but a token for each of the batch's counted decodes. Whoever has time to come back later may let
+  // them go by at once. 0 where decodes are listed, or prefill is cut for their sake.
+  int64_t uneventful_steps() const;
+  // So many of them were computed, and the next one is in flight: as if by commit() and plan().
+  void pass(int64_t steps);
   // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
   // again.
   void abandon();

@@ -95,6 +95,7 @@ struct Scheduler::Impl {
   std::vector<Request*> prefilling;  // of those, by arrival
   std::vector<Request*> waiting;     // by arrival
   DecodeClock clock;                 // of those that decode, if they are only counted
+  int32_t owed_ahead = 0;            // blocks for what those compute in the next step
 
   // The step being planned, or in flight.
   Batch batch;

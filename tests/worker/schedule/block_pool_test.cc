@@ -66,10 +66,28 @@ TEST(BlockPool, ABlockIsFreeCachedOrUsed) {
   EXPECT_TRUE(pool.verify().ok());
 }
 
+TEST(BlockPool, OwesBlocksThatAreInUseWhicheverTheyWillBe) {
+  BlockPool pool(3);
+  pool.owe(2);
+  EXPECT_EQ(pool.free_count(), 1);
+  EXPECT_EQ(pool.used_count(), 2);
+  const BlockId first = pool.allocate();
+  EXPECT_EQ(pool.allocate(), -1);  // the others are promised
+  const BlockId second = pool.allocate_owed();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(pool.owed_count(), 1);
+  EXPECT_EQ(pool.used_count(), 3);
+  pool.owe(-1);
+  EXPECT_EQ(pool.free_count(), 1);
+  EXPECT_TRUE(pool.verify().ok());
+}
+
 TEST(BlockPoolDeathTest, MisuseAborts) {
   BlockPool pool(2);
   const BlockId block = pool.allocate();
   EXPECT_DEATH(pool.add_cached(2), "not there to be cached");
+  EXPECT_DEATH(pool.owe(2), "not free, or not owed");
+  EXPECT_DEATH(pool.allocate_owed(), "not free, or not owed");
   EXPECT_DEATH(pool.add_cached(-1), "not there to be cached");
   pool.add_cached(1);
   EXPECT_DEATH(pool.release(block), "freed while cached");
