@@ -1,5 +1,7 @@
 #include "gateway/upstream/usage.h"
 
+#include <algorithm>
+
 #include "common/core/json.h"
 
 namespace troupe {
@@ -45,7 +47,9 @@ void UsageTap::feed(std::string_view bytes) {
 
 std::optional<route::AnswerCounts> UsageTap::counts() const {
   constexpr std::string_view kName = "\"usage\"";  // in a string of the model's the quotes would be escaped
-  const std::string_view tail = tail_;
+  // However it came, in one piece or many, the same bytes count.
+  const std::string_view tail =
+      std::string_view(tail_).substr(tail_.size() - std::min(tail_.size(), kTailBytes));
   size_t at = tail.rfind(kName);
   if (at == std::string_view::npos) return std::nullopt;
   at = tail.find_first_not_of(" \t\r\n", at + kName.size());

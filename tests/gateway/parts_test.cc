@@ -34,6 +34,16 @@ TEST(UsageTap, ReadsTheLastUsageWhateverThePieces) {
 }
 
 // A token "usage" is a name among the alternatives of a completion, and the answer's own usage comes last.
+TEST(UsageTap, LooksAtTheSameBytesWhateverThePieces) {
+  const std::string usage = "{\"usage\":{\"prompt_tokens\":5}}";
+  const std::string last_in = usage + std::string(UsageTap::kTailBytes - usage.size(), 'x');
+  const std::string out = last_in + "xx";  // the tail begins within {"usage"
+  for (const size_t piece : {1, 7, 100, 2047, 2048, 5000}) {
+    EXPECT_TRUE(counts_of("x" + last_in, piece).has_value()) << piece;
+    EXPECT_FALSE(counts_of(out, piece).has_value()) << piece;
+  }
+}
+
 TEST(UsageTap, CountsAllChoicesOfAnAnswerWithLogprobs) {
   AnswerHeader header;
   header.kind = GenerateRequest::Kind::kCompletion;
