@@ -1,6 +1,9 @@
 """troupe-sim as its users meet it: words and exit codes for what is wrong, the same bytes for the same seed, a page, a plan,
 and the same workload against a live fleet."""
+import concurrent.futures
 import json
+import os
+import stat
 import subprocess
 
 import pytest
@@ -272,3 +275,17 @@ def test_drive_counts_what_gets_no_answer(start):
     assert "HTTP status 404" in refused.stderr
     bounded = json.loads(sim("drive", *workload, "--connections", 1, "--output-tokens", 400, "--report", "-").stdout)
     assert 0 < bounded["lost"] < bounded["requests"]
+
+
+def test_a_report_goes_into_a_pipe_and_leaves_it_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        written = other.submit(sim, "replay", *SMALL, "--report", pipe)
+        text = b""
+        while not text.endswith(b"\n"):
+            text += os.read(reader, 1 << 20)
+        written.result()
+    os.close(reader)
+    assert json.loads(text)["requests"] > 0 and stat.S_ISFIFO(os.stat(pipe).st_mode)
