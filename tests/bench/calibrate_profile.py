@@ -70,7 +70,7 @@ class Measurement:
             before = latency(client, self.url, "vllm:time_to_first_token_seconds")
             complete(client, self.url, self.prompt(count), 1)
             times.append(latency(client, self.url, "vllm:time_to_first_token_seconds")[0] - before[0])
-        self.add([-(-count // CHUNK), 0, 0, count, count * (count + 1) / 2 / 1000], min(times), f"prefill of {count}")
+        self.add([-(-count // CHUNK), 0, 0, count, count * (count + 1) / 2 / 1000], statistics.median(times), f"prefill of {count}")
 
     def decode(self, client, batch, context):
         """A window in which all of them decode."""
@@ -88,7 +88,7 @@ class Measurement:
             if decoding and after[1] > before[1]:
                 gaps.append((after[0] - before[0]) / (after[1] - before[1]))
         if gaps:
-            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0], min(gaps), f"decode of {batch} at {context}")
+            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0], statistics.median(gaps), f"decode of {batch} at {context}")
         else:
             print(f"decode of {batch} at {context}: over before it was seen", file=sys.stderr)
 
@@ -196,7 +196,7 @@ step:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="repetitions; the fastest counts")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions; the one in the middle counts")
     parser.add_argument("--write", type=pathlib.Path, help="file to write the profile to")
     args = parser.parse_args()
     worker = CalibratedWorker(0, os.environ.get("TMPDIR", "/tmp"))
