@@ -53,7 +53,7 @@ int64_t Scheduler::Impl::most_tokens(const Request& request, int32_t kept_blocks
 Status Scheduler::Impl::check_room(Request& request) {
   const int64_t most = most_tokens(request, kept_count());
   if (int64_t{request.prompt_count} + request.max_new_count > most) {
-    if (!request.cut_to_fit || most <= request.prompt_count) {
+    if (!request.cut_to_fit || most <= request.known_count) {
       return invalid_argument("the prompt has " + std::to_string(request.prompt_count) + " tokens; with " +
                               std::to_string(request.max_new_count) +
                               " to generate they do not fit the KV cache beside the prefixes pinned in it: " +

@@ -236,7 +236,7 @@ void Scheduler::Impl::start_running(Request& request) {
   if (request.first_cached_count < 0) {
     request.first_cached_count = request.cached_count;
     if (config.enable_prefix_caching) {
-      stats.prefix_query_tokens_total += request.prompt_count;
+      stats.prefix_query_tokens_total += request.known_count;
       stats.prefix_hit_tokens_total += request.cached_count;
       stats.prefix_copied_tokens_total += request.cached_count % config.block_size;
     }

@@ -29,9 +29,12 @@ struct NewRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // not empty, but for a request without ids
   int32_t max_new_count = 1;    // >= 1
-  Hash128 salt;                 // root of the prefix chain: requests of different salts never share KV
-  bool scores_prompt = false;   // the logits of all its prompt are wanted, so all of it is computed
-  Hash128 set;                  // what residency is told by; zero: none
+  // The last so many ids of `prompt` are no prompt: the answer goes on behind them, as that of a preempted
+  // request does. Fewer than the prompt's and than max_new_count.
+  int32_t emitted_count = 0;
+  Hash128 salt;                // root of the prefix chain: requests of different salts never share KV
+  bool scores_prompt = false;  // the logits of all its prompt are wanted, so all of it is computed
+  Hash128 set;                 // what residency is told by; zero: none
   Hash128 session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
   bool planned = false;      // the set is at home here: its prefix is evicted after all else

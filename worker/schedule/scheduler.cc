@@ -65,9 +65,13 @@ Scheduler::~Scheduler() = default;
 
 Status Scheduler::add(NewRequest request, TimePoint now) {
   Impl& s = *impl_;
-  const int64_t prompt_count =
+  const int64_t known_count =
       request.prompt.empty() ? request.prompt_count : static_cast<int64_t>(request.prompt.size());
+  const int64_t prompt_count = known_count - request.emitted_count;
   TROUPE_RETURN_IF_ERROR(check_possible(s.config, prompt_count, request.max_new_count));
+  if (request.emitted_count >=
+      std::min<int64_t>(request.max_new_count, s.config.max_model_len - prompt_count))
+    return invalid_argument("the answer that goes on has all the tokens it may have");
   require(s.config.itemize_decodes || request.prompt.empty(), "only requests without ids can be counted");
   if (s.requests.contains(request.id)) return invalid_argument("a request of this id is scheduled already");
   if (Impl::count_of(s.waiting.size()) >= s.config.max_waiting) {
@@ -79,7 +83,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   r.id = request.id;
   r.ids = std::move(request.prompt);
   r.prompt_count = static_cast<int32_t>(prompt_count);
-  r.known_count = r.prompt_count;
+  r.known_count = static_cast<int32_t>(known_count);
   r.prefix_count = std::min(request.prefix_count, r.prompt_count);
   if (s.config.enable_prefix_caching) r.block_hashes = std::move(request.block_hashes);
   r.max_new_count = std::min(request.max_new_count, s.config.max_model_len - r.prompt_count);

@@ -78,7 +78,7 @@ struct SchedulerStats {
   int32_t blocks_pinned = 0;  // of those that are used
   int64_t preemptions_total = 0;
   int64_t computed_tokens_total = 0;      // all ids whose KV own steps computed
-  int64_t prefix_query_tokens_total = 0;  // prompt tokens looked up at first admission
+  int64_t prefix_query_tokens_total = 0;  // tokens looked up at first admission
   int64_t prefix_hit_tokens_total = 0;    // of those, found
   int64_t prefix_copied_tokens_total =
       0;  // of those, in a block that was copied because only part of it fits
@@ -118,7 +118,7 @@ class Scheduler {
   // What was pinned under this name (NewRequest::pin) may be evicted again. Not between plan() and commit().
   void unpin(Hash128 name);
 
-  // For usage: prompt tokens found cached at first admission, -1 while never admitted.
+  // For usage: tokens found cached at first admission, -1 while never admitted.
   int32_t cached_count(RequestId id) const;
   const SchedulerStats& stats() const;
   // What the cache holds of each set and session; its changes are the caller's to take.
