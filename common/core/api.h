@@ -35,6 +35,15 @@ struct ChatMessage {
 // More answers to one prompt than anybody reads; OpenAI's 128 would let one request fill a worker.
 inline constexpr int32_t kChoicesMax = 16;
 
+// A streamed answer that is to be gone on with: what its chunks told (Choice::ids, seed), and what identifies
+// them.
+struct ResumedStream {
+  std::vector<int32_t> ids;
+  uint64_t seed = 0;
+  std::string id;                    // empty: a new one
+  std::optional<int64_t> created_s;  // none: now
+};
+
 // One parsed POST /v1/chat/completions or /v1/completions. Optional fields are those whose default the
 // model's generation_config.json may set.
 struct GenerateRequest {
@@ -64,6 +73,7 @@ struct GenerateRequest {
   bool echo = false;  // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;
+  std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if it is there, is resume's
 
   std::string user;
   std::string prompt_cache_key;

@@ -126,15 +126,11 @@ Fault read_stream_options(Draft& draft, std::string_view name, dom::element valu
   return std::nullopt;
 }
 
-Fault read_seed(Draft& draft, std::string_view name, dom::element value) {
-  if (value.is_int64()) {
-    draft.request.seed = static_cast<uint64_t>(value.get_int64().value_unsafe());
-  } else if (value.is_uint64()) {
-    draft.request.seed = value.get_uint64().value_unsafe();
-  } else {
-    return expected(name, "an integer of at most 64 bits", value);
-  }
-  return std::nullopt;
+Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_seed(name, value, draft.request.seed);
+}
+Fault read_resume_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_resume(name, value, draft.request.resume);
 }
 
 Fault read_tools(Draft& draft, std::string_view name, dom::element value) {
@@ -272,7 +268,7 @@ constexpr Row kRows[] = {
     {"prompt", false, true, read_prompt},
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
     {"repetition_penalty", true, true, read_repetition_penalty},
-    {"seed", true, true, read_seed},
+    {"seed", true, true, read_seed_field},
     {"stop", true, true, read_stop},
     {"stop_token_ids", true, true, read_stop_token_ids},
     {"stream", true, true, read_flag_field<&GenerateRequest::stream>},
@@ -282,6 +278,7 @@ constexpr Row kRows[] = {
     {"top_k", true, true, read_top_k},
     {"top_logprobs", true, false, read_top_logprobs},
     {"top_p", true, true, read_top_p},
+    {"troupe_resume", true, true, read_resume_field},
     {"user", true, true, read_name_field<&GenerateRequest::user>},
 };
 static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
@@ -316,7 +313,7 @@ Fault finish(Draft& draft) {
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
   if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
-  return std::nullopt;
+  return check_resume(request);
 }
 
 Fault read_fields(Draft& draft, dom::object fields) {

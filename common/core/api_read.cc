@@ -96,6 +96,17 @@ Fault read_string(std::string_view param, dom::element value, size_t bytes_max, 
   return std::nullopt;
 }
 
+Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out) {
+  if (value.is_int64()) {
+    out = static_cast<uint64_t>(value.get_int64().value_unsafe());
+  } else if (value.is_uint64()) {
+    out = value.get_uint64().value_unsafe();
+  } else {
+    return expected(param, "an integer of at most 64 bits", value);
+  }
+  return std::nullopt;
+}
+
 Fault read_token_id(std::string_view param, dom::element value, int32_t& out) {
   int64_t number = 0;
   if (auto fault = read_integer(param, value, {0, std::numeric_limits<int32_t>::max()}, number)) return fault;

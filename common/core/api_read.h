@@ -35,6 +35,8 @@ Fault read_integer(std::string_view param, dom::element value, IntegerRange rang
 Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out);
 Fault read_bool(std::string_view param, dom::element value, bool& out);
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out);
+// 64 bits, signed or not; negative ones are taken modulo 2^64.
+Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
 // A token id, 0 to 2^31 - 1.
 Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
 
@@ -44,6 +46,10 @@ Fault read_logit_bias(std::string_view param, dom::element value,
 
 // Appends a value as compact JSON text; numbers keep their kind (5.0 stays a float).
 void append_element_json(std::string& out, dom::element value);
+
+// `troupe_resume`, and what the rest of the request has to be for it.
+Fault read_resume(std::string_view param, dom::element value, std::optional<ResumedStream>& out);
+Fault check_resume(const GenerateRequest& request);
 
 // The `index`th element of `messages`.
 Fault read_message(size_t index, dom::element value, ChatMessage& message);

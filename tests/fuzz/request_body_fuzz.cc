@@ -24,6 +24,13 @@ void check_json_text(const std::string& text, bool is_array) {
   require(value.ok() && (is_array ? value->is_array() : value->is_object()));
 }
 
+void check_resume(const GenerateRequest& r) {
+  if (!r.resume) return;
+  require(r.stream && r.n == 1 && r.seed.value_or(r.resume->seed) == r.resume->seed);
+  for (const int32_t id : r.resume->ids) require(id >= 0);
+  require(r.resume->id.size() <= 1024 && r.resume->created_s.value_or(0) >= 0);
+}
+
 void check_accepted(const GenerateRequest& r) {
   require(!r.model.empty());
   if (r.kind == GenerateRequest::Kind::kChat) {
@@ -55,6 +62,7 @@ void check_accepted(const GenerateRequest& r) {
   for (const std::string& stop : r.stop) require(!stop.empty());
   for (const int32_t id : r.stop_token_ids) require(id >= 0);
   require(r.stream || !r.include_usage);
+  check_resume(r);
   require(r.user.size() <= 1024 && r.prompt_cache_key.size() <= 1024 && r.cache_salt.size() <= 1024);
   check_json_text(r.tools_json, true);
   check_json_text(r.chat_template_kwargs_json, false);
