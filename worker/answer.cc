@@ -11,7 +11,9 @@ Answer::Answer(Options options)
     : options_(std::move(options)),
       states_(static_cast<size_t>(options_.choice_count)),
       open_count_(states_.size()),
-      waits_for_first_(options_.echo.has_value() && options_.wants_logprobs) {}
+      waits_for_first_(options_.echo.has_value() && options_.wants_logprobs) {
+  states_.front().begun = options_.begun;
+}
 
 // Hands `give` the pieces that can be told now.
 template <typename Give>
@@ -68,7 +70,7 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     choice.finish = piece.finish;
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
     if (options_.tells_ids) choice.ids = &piece.ids;
-    if (options_.tells_ids && first) choice.seed = options_.seed;
+    if (options_.tells_ids && !std::exchange(state.has_told_seed, true)) choice.seed = options_.seed;
     append_sse_data(out, chunk_json(options_.header, choice, first, options_.include_usage));
   }
   if (!done()) return;

@@ -26,6 +26,7 @@ class Answer {
     std::optional<EchoedPrompt> echo;
     bool tells_ids = false;  // in every chunk, and the seed in a choice's first
     uint64_t seed = 0;
+    bool begun = false;  // an answer of one choice goes on: no role, no echo
   };
   explicit Answer(Options options);
 
@@ -41,7 +42,8 @@ class Answer {
 
  private:
   struct State {
-    bool begun = false;
+    bool begun = false;  // a piece of it was told
+    bool has_told_seed = false;
     FinishReason finish = FinishReason::kNone;
     int64_t completion_tokens = 0;
     std::string text;

@@ -49,6 +49,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   stream.stop_strings = std::move(request.stop_strings);
   stream.wants_logprobs = request.logprobs.has_value();
   stream.continues_text = request.continues_text;
+  stream.emitted = request.emitted;
+  stream.untold_logprobs = request.untold_logprobs;
   stream.sink = std::move(sink);
   stream.submitted = now();
   NewRequest scheduled;
@@ -63,7 +65,11 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.background = request.background;
   scheduled.pin = request.pin;
   Sequence sequence(request);
+  // Those whose log-probabilities are wanted are drawn once more: for that the model has to get to them.
+  const auto drawn = request.emitted.end() - request.untold_logprobs;
   scheduled.prompt = std::move(request.prompt);
+  scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
+  scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());
   return Submission{std::move(scheduled), std::move(sequence), std::move(stream)};
 }
 

@@ -35,11 +35,16 @@ struct EngineRequest {
   bool continues_text = false;      // the answer goes on with the prompt's text: its first space is a space
   std::optional<int32_t> logprobs;  // tell log-probabilities, with so many alternatives a token
   bool prompt_logprobs = false;     // with logprobs: of the prompt's tokens, too; computes all of it
-  bool prompt_only = false;         // compute the prompt and emit nothing. REQUIRES: max_new_count 1
-  bool cut_to_fit = false;          // max_new_count is whatever fits (NewRequest)
-  bool planned = false;             // likewise
-  bool background = false;          // likewise; REQUIRES: prompt_only
-  Hash128 pin;                      // likewise
+  // Of an answer that goes on: what was told of it, fewer than max_new_count. It is part of what the answer
+  // goes on behind, and counts as the answer's, but none of it is told again; only the log-probabilities of
+  // the last few may still be wanted.
+  std::vector<TokenId> emitted;
+  int32_t untold_logprobs = 0;
+  bool prompt_only = false;  // compute the prompt and emit nothing. REQUIRES: max_new_count 1
+  bool cut_to_fit = false;   // max_new_count is whatever fits (NewRequest)
+  bool planned = false;      // likewise
+  bool background = false;   // likewise; REQUIRES: prompt_only
+  Hash128 pin;               // likewise
   Hash128 salt, set, session;
   int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
 };

@@ -105,7 +105,7 @@ void Engine::Impl::sample(const Batch& batch, const Tensor& output) {
     TokenEvent& event = events.emplace_back();
     event.id = item.id;
     const auto position = static_cast<uint64_t>(item.sample_position);
-    if (position == 0) sequence.cached_count = scheduler.cached_count(item.id);
+    if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
     event.cached_count = sequence.cached_count;
     if (sequence.prompt_only()) {
       event.finish = FinishReason::kLength;

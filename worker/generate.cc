@@ -61,6 +61,15 @@ std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
   return choices;
 }
 
+// Of an answer that goes on though it had ended.
+EngineOutput end_of(const PreparedRequest& prepared) {
+  EngineOutput piece;
+  piece.finish = prepared.ended;
+  piece.usage.prompt_tokens = static_cast<int64_t>(prepared.engine.prompt.size());
+  piece.usage.completion_tokens = static_cast<int64_t>(prepared.engine.emitted.size());
+  return piece;
+}
+
 // A hint changes nothing of the answer, so a malformed one counts as none.
 Hash128 hash_hint(const HttpRequest& request, std::string_view name) {
   return Hash128::from_hex(request.header(name)).value_or(Hash128{});
@@ -188,15 +197,17 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
   const bool is_chat = prepared.kind == GenerateRequest::Kind::kChat;
   Answer::Options options;
   options.header.kind = prepared.kind;
-  options.header.id = (is_chat ? "chatcmpl-" : "cmpl-") + random_hex(random_);
+  options.header.id = std::move(prepared.id);
+  if (options.header.id.empty()) options.header.id = (is_chat ? "chatcmpl-" : "cmpl-") + random_hex(random_);
   options.header.model = model_.name;
-  options.header.created_s = std::time(nullptr);
+  options.header.created_s = prepared.created_s.value_or(std::time(nullptr));
   options.choice_count = prepared.choice_count;
   options.include_usage = prepared.include_usage;
   options.wants_logprobs = prepared.engine.logprobs.has_value();
   options.echo = std::move(prepared.echo);
   options.tells_ids = tells_ids;
   options.seed = prepared.engine.sampling.seed;
+  options.begun = prepared.begun;
   return Answer(std::move(options));
 }
 
@@ -211,6 +222,11 @@ Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline de
   const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
   Answer answer = make_answer(prepared, tells_ids);
   const Source source{std::make_shared<Mailbox>(executor_), deadline};
+  if (prepared.ended != FinishReason::kNone) {
+    source.mailbox->put(end_of(prepared));
+    co_await answer_stream(call, answer, source);
+    co_return;
+  }
   auto sink = [mailbox = source.mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
   auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
   if (!ids.ok()) {

@@ -20,6 +20,12 @@ Sequence::Sequence(EngineRequest& request)
       ignore_eos_(request.ignore_eos),
       prompt_only_(request.prompt_only),
       logprobs_(request.logprobs) {
+  const auto known = request.emitted.end() - request.untold_logprobs;
+  known_.assign(known, request.emitted.end());
+  first_position_ = request.emitted.size() - known_.size();
+  if (adjuster_ != nullptr) {
+    for (auto it = request.emitted.begin(); it != known; ++it) adjuster_->add_emitted(*it);
+  }
   if (!logprobs_ || !request.prompt_logprobs) return;
   scored_prompt_ = request.prompt;
   prompt_scores_.reserve(scored_prompt_.size());
@@ -35,7 +41,9 @@ TokenId Sequence::draw(std::span<float> logits, uint64_t position, std::vector<f
     adjusted = scratch;
   }
   if (adjuster_ != nullptr) adjuster_->apply(adjusted);
-  const TokenId token = sample_token(adjusted, sampling_, position);
+  const size_t drawn_count = position - first_position_;
+  const TokenId token =
+      drawn_count < known_.size() ? known_[drawn_count] : sample_token(adjusted, sampling_, position);
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
   if (logprobs_) {
     score = std::make_unique<TokenScore>(LogSoftmax(logits).score(token, static_cast<size_t>(*logprobs_)));

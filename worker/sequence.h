@@ -20,8 +20,9 @@ class Sequence {
   // Takes what it needs; REQUIRES: request.prompt is still there.
   explicit Sequence(EngineRequest& request);
 
-  // The token at `position` of the answer, which from now on is part of its history. `logits` may be changed;
-  // `scratch` is memory of the caller's. `score` is filled if log-probabilities are asked for.
+  // The token at `position` of the answer (where that is known, that one), which from now on is part of its
+  // history. `logits` may be changed; `scratch` is memory of the caller's. `score` is filled if
+  // log-probabilities are asked for.
   TokenId draw(std::span<float> logits, uint64_t position, std::vector<float>& scratch,
                std::unique_ptr<TokenScore>& score);
   // Whether `token` ends the answer.
@@ -29,7 +30,9 @@ class Sequence {
 
   // Nothing is emitted: the prompt is computed, and scored if that was asked for.
   bool prompt_only() const { return prompt_only_; }
-  int32_t cached_count = 0;  // prompt tokens found cached
+  // Of the first token that is drawn: behind those of an answer that goes on.
+  uint64_t first_position() const { return first_position_; }
+  int32_t cached_count = 0;  // tokens found cached
 
   // Of the next id of the prompt that has none; `logits` are of the row before it (BatchItem::scored).
   void add_prompt_score(std::span<const float> logits);
@@ -42,6 +45,8 @@ class Sequence {
   std::vector<int32_t> stop_token_ids_;
   bool ignore_eos_ = false;
   bool prompt_only_ = false;
+  uint64_t first_position_ = 0;
+  std::vector<TokenId> known_;  // from there on: told already, but not their log-probabilities
   std::optional<int32_t> logprobs_;
   std::vector<TokenId> scored_prompt_;     // empty: not to be scored, or done
   std::vector<TokenScore> prompt_scores_;  // of its leading ids

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "worker/resume_in.h"
 #include "worker/shared_prefix.h"
 
 namespace troupe {
@@ -113,14 +114,14 @@ ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& 
   return static_cast<int32_t>(*request.max_tokens);
 }
 
-SamplingParams sampling_of(const ModelConfig& config, const GenerateRequest& request, uint64_t random_seed) {
+SamplingParams sampling_of(const ModelConfig& config, const GenerateRequest& request, uint64_t seed) {
   SamplingParams sampling;
   sampling.temperature = static_cast<float>(request.temperature.value_or(config.temperature.value_or(1.0)));
   sampling.top_p = static_cast<float>(request.top_p.value_or(config.top_p.value_or(1.0)));
   sampling.min_p = static_cast<float>(request.min_p.value_or(config.min_p.value_or(0.0)));
   const int64_t top_k = request.top_k.value_or(config.top_k.value_or(0));
   sampling.top_k = static_cast<int32_t>(std::clamp<int64_t>(top_k, 0, config.vocab_size));
-  sampling.seed = request.seed.value_or(random_seed);
+  sampling.seed = seed;
   sampling.repetition_penalty =
       static_cast<float>(request.repetition_penalty.value_or(config.repetition_penalty.value_or(1.0)));
   sampling.presence_penalty = static_cast<float>(request.presence_penalty);
@@ -180,7 +181,8 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   if (prompt->empty()) return ApiError::bad_field(prompt_field(request), "comes to no tokens at all");
   if (auto fault = unknown_token(model, prompt_field(request), *prompt)) return *std::move(fault);
   if (auto fault = check_scores(request, prompt->size())) return *std::move(fault);
-  auto max_new_count = answer_room(model, request, prompt->size(), request.seed.value_or(random_seed));
+  const uint64_t seed = request.resume ? request.resume->seed : request.seed.value_or(random_seed);
+  auto max_new_count = answer_room(model, request, prompt->size(), seed);
   if (!max_new_count.ok()) return max_new_count.error();
 
   PreparedRequest prepared;
@@ -196,7 +198,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.engine.continues_text = continues_text(model, request, *prompt);
   prepared.engine.prompt = std::move(*prompt);
   prepared.engine.max_new_count = *max_new_count;
-  prepared.engine.sampling = sampling_of(model.config, request, random_seed);
+  prepared.engine.sampling = sampling_of(model.config, request, seed);
   prepared.engine.stop_token_ids = request.stop_token_ids;
   prepared.engine.stop_strings = request.stop;
   prepared.engine.ignore_eos = request.ignore_eos;
@@ -205,6 +207,11 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.engine.prompt_only = request.max_tokens == 0;
   prepared.engine.cut_to_fit = !request.max_tokens;
   if (!request.cache_salt.empty()) prepared.engine.salt = hash_bytes(request.cache_salt);
+  if (request.resume) {
+    const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
+    const int64_t count_max = request.max_tokens.value_or(room);
+    if (auto fault = take_resume(model, *request.resume, count_max, prepared)) return *std::move(fault);
+  }
   return prepared;
 }
 

@@ -44,6 +44,11 @@ struct PreparedRequest {
   int32_t choice_count = 1;
   std::optional<EchoedPrompt> echo;
   EngineRequest engine;  // of the first choice; the others differ in their seed
+  // Of a stream that is gone on with.
+  bool begun = false;                        // something was told: no role and no echo again
+  FinishReason ended = FinishReason::kNone;  // with what was told: nothing is to be computed
+  std::string id;                            // of the answer; empty: a new one
+  std::optional<int64_t> created_s = std::nullopt;
 };
 
 // What a gateway says of a request (x-troupe-…): by which names residency is told, and how much of the prompt

@@ -1,5 +1,6 @@
 #include "worker/text_out.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -7,9 +8,14 @@ namespace troupe {
 
 TextOut::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
+      repeats_left(request.untold_logprobs),
       detokenizer(tokenizer, std::move(request.stop_strings),
                   {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
   usage.prompt_tokens = request.prompt_count;
+  usage.completion_tokens = static_cast<int64_t>(request.emitted.size());
+  // What was sent of an answer that goes on is what its tokens give here, so the rest goes on behind that.
+  for (const TokenId id : request.emitted) detokenizer.push(id);
+  detokenizer.take_offsets();
 }
 
 bool TextOut::Inbox::empty() const {
@@ -136,12 +142,12 @@ void TextOut::process_token(TokenEvent& event) {
   const auto it = streams_.find(event.id);
   if (it == streams_.end()) return;  // computed before its stop string or cancellation was known
   Stream& stream = *it->second;
-  count_token(stream, event);
+  const bool is_new = count_token(stream, event);
   take_scores(stream, event);
 
   EngineOutput output;
   output.finish = event.finish;
-  if (event.finish != FinishReason::kStop && event.token != kNoToken)
+  if (is_new && event.finish != FinishReason::kStop && event.token != kNoToken)
     output.text = stream.detokenizer.push(event.token);
   if (stream.detokenizer.stopped()) {
     output.finish = FinishReason::kStop;
@@ -151,7 +157,7 @@ void TextOut::process_token(TokenEvent& event) {
     if (stream.detokenizer.stopped()) output.finish = FinishReason::kStop;
   }
   const bool last = output.finish != FinishReason::kNone;
-  const bool first = stream.usage.completion_tokens == 1;
+  const bool first = is_new && stream.usage.completion_tokens == 1;
   if (!last && !first && output.text.empty()) return;  // half a character, or the start of a stop string
   output.ids = std::exchange(stream.ids, {});
   output.prompt_logprobs = std::exchange(stream.prompt_logprobs, {});
@@ -165,18 +171,23 @@ void TextOut::process_token(TokenEvent& event) {
   if (event.finish == FinishReason::kNone) options_.on_stop_string(event.id);
 }
 
-void TextOut::count_token(Stream& stream, const TokenEvent& event) {
-  stream.usage.cached_tokens = event.cached_count;
-  if (stream.usage.completion_tokens == 0) {
+bool TextOut::count_token(Stream& stream, const TokenEvent& event) {
+  stream.usage.cached_tokens = std::min<int64_t>(event.cached_count, stream.request.prompt_count);
+  if (stream.last_token_at == TimePoint{}) {
     options_.metrics->first_token(event.at - stream.request.submitted, stream.request.prompt_count);
   } else {
     options_.metrics->next_token(event.at - stream.last_token_at);
   }
   stream.last_token_at = event.at;
-  if (event.token == kNoToken) return;
+  if (event.token == kNoToken) return true;
+  if (stream.repeats_left > 0) {
+    --stream.repeats_left;
+    return false;
+  }
   stream.ids.push_back(event.token);
   ++stream.usage.completion_tokens;
   options_.metrics->token();
+  return true;
 }
 
 TokenLogprob TextOut::logprob_of(const TokenScore& score) const {

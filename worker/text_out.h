@@ -30,7 +30,7 @@ struct TokenEvent {
   RequestId id = 0;
   TokenId token = kNoToken;
   FinishReason finish = FinishReason::kNone;  // kStop: `token` ended the answer and is no part of its text
-  int32_t cached_count = 0;                   // prompt tokens found cached
+  int32_t cached_count = 0;                   // tokens found cached
   TimePoint at{};                             // when its step was done
   std::unique_ptr<TokenScore> score;          // both null unless asked for
   std::unique_ptr<std::vector<TokenScore>> prompt_scores;
@@ -42,6 +42,8 @@ struct NewStream {
   std::vector<std::string> stop_strings;
   bool wants_logprobs = false;
   bool continues_text = false;  // see EngineRequest
+  std::vector<TokenId> emitted;
+  int32_t untold_logprobs = 0;  // so many tokens come once more, for their log-probabilities alone
   EngineSink sink;
   TimePoint submitted{};
 };
@@ -75,6 +77,7 @@ class TextOut {
   struct Stream {
     Stream(NewStream opened, const Tokenizer* tokenizer);
     NewStream request;
+    int32_t repeats_left;  // of untold_logprobs
     Detokenizer detokenizer;
     std::vector<TokenId> ids;  // since the last piece
     std::vector<TokenLogprob> prompt_logprobs;
@@ -97,7 +100,8 @@ class TextOut {
   void process_token(TokenEvent& event);
   TokenLogprob logprob_of(const TokenScore& score) const;
   void take_scores(Stream& stream, const TokenEvent& event) const;
-  void count_token(Stream& stream, const TokenEvent& event);
+  // False: the token was told already.
+  bool count_token(Stream& stream, const TokenEvent& event);
   bool deliver(Stream& stream, EngineOutput output, bool last);
   void fail_stream(RequestId id, const Status& error);
 
