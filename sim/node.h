@@ -65,6 +65,8 @@ class SimNode {
   };
   Progress progress(RequestId id) const;  // zero if it is not here
   bool stepping() const { return stepping_; }
+  // Fetches the memory that the end of its step will need.
+  void fetch_ahead() const { scheduler_->fetch_ahead(); }
 
   // Changes of what is resident since the last call. Appends.
   void take_changes(std::vector<Resident>& out);

@@ -85,6 +85,7 @@ class Simulation {
   Status start();
   StatusOr<bool> read(TraceRequest& next);
   void fetch_ahead(const TraceRequest& next) const;
+  void fetch_ahead(const Event& next) const;
   void arrive(TraceRequest& request);
   void make_key(Flight& flight);
   void decide(Flight& flight);

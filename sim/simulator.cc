@@ -118,6 +118,7 @@ StatusOr<Result> Simulation::run() {
       const Event event = events_.top();
       if (!more && (live_ == 0 || event.at > stop_at)) break;
       events_.pop();
+      fetch_ahead(events_.top());
       now_ = event.at;
       handle(event);
     }
@@ -155,6 +156,12 @@ StatusOr<Result> Simulation::run() {
 void Simulation::post(TimePoint at, EventKind kind, int32_t index, uint64_t value) {
   static_assert(sizeof(Event) <= 40);
   events_.push({at, events_posted_++, kind, index, value});
+}
+
+void Simulation::fetch_ahead(const Event& next) const {
+  if (next.kind != EventKind::kStepEnd) return;
+  const Node& node = nodes_[static_cast<size_t>(next.index)];
+  if (node.engine != nullptr) node.engine->fetch_ahead();
 }
 
 void Simulation::handle(const Event& event) {

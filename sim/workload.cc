@@ -29,6 +29,7 @@ struct Persona {
   std::vector<uint64_t> start_ids;
   TextEnd start_end;
   int32_t start_version = -1;  // none
+  uint64_t start_set = 0;      // id_of() its set
 };
 
 // Whose starts are kept, at a kilobyte each.
@@ -217,6 +218,7 @@ const Persona& PersonaSource::Impl::start_of(const Session& session) {
   const TextEnd system = append({}, {kSystemContent, w.system_tokens}, w.block_tokens, ids);
   persona.start_end = append(system, {card, session.card_tokens}, w.block_tokens, ids);
   persona.start_version = session.version;
+  persona.start_set = id_of(set_of(session.persona, session.version));
   return persona;
 }
 
@@ -243,6 +245,7 @@ void PersonaSource::Impl::write_prompt(Session& session, TraceRequest& out) {
   session.chained_said = static_cast<uint32_t>(session.history.size());
   if (has_open) out.blocks.back() = end.chained & kIdMask;
   out.input_tokens = tokens;
+  out.set = start.start_set;
   prompt_end = end;
 }
 
@@ -348,7 +351,6 @@ std::string PersonaSource::session_name() const {
 
 StatusOr<bool> PersonaSource::next(TraceRequest& out) {
   if (!impl_->next(out)) return false;
-  out.set = id_of(set_name());
   out.session = id_of(session_name());
   return true;
 }

@@ -1,5 +1,6 @@
 #include "worker/schedule/block_pool.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,7 +23,15 @@ BlockPool::BlockPool(int32_t total_count) : free_(total_count) {
 
 BlockId BlockPool::allocate() {
   if (free_count() == 0) return -1;
-  return take_free();
+  const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
+  if (!free_list_.empty()) free_list_.pop_back();
+  free_.erase(block);
+  return block;
+}
+
+void BlockPool::allocate(int32_t count, std::vector<BlockId>& out) {
+  require(count <= free_count(), "so many blocks are not free", count);
+  take_free(count, out);
 }
 
 void BlockPool::owe(int32_t count) {
@@ -30,16 +39,19 @@ void BlockPool::owe(int32_t count) {
   owed_count_ += count;
 }
 
-BlockId BlockPool::allocate_owed() {
-  owe(-1);
-  return take_free();
+void BlockPool::allocate_owed(int32_t count, std::vector<BlockId>& out) {
+  owe(-count);
+  take_free(count, out);
 }
 
-BlockId BlockPool::take_free() {
-  const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
-  if (!free_list_.empty()) free_list_.pop_back();
-  free_.erase(block);
-  return block;
+// Those that were used last go first.
+void BlockPool::take_free(int32_t count, std::vector<BlockId>& out) {
+  const size_t begin = out.size();
+  const size_t listed = std::min(static_cast<size_t>(count), free_list_.size());
+  out.insert(out.end(), free_list_.rbegin(), free_list_.rbegin() + static_cast<std::ptrdiff_t>(listed));
+  free_list_.resize(free_list_.size() - listed);
+  for (size_t i = listed; i < static_cast<size_t>(count); ++i) out.push_back(first_new_++);
+  for (size_t i = begin; i < out.size(); ++i) free_.erase(out[i]);
 }
 
 void BlockPool::release(BlockId block) {

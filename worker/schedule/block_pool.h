@@ -26,10 +26,12 @@ class BlockPool {
 
   // A free block, in use from now on, or -1.
   BlockId allocate();
+  // So many of them, to the end of `out`. REQUIRES: they are free.
+  void allocate(int32_t count, std::vector<BlockId>& out);
   // So many free blocks are in use from now on, whichever they will be: whoever has them asks by
   // allocate_owed() when it matters. Below zero: not after all.
   void owe(int32_t count);
-  BlockId allocate_owed();
+  void allocate_owed(int32_t count, std::vector<BlockId>& out);
   int32_t owed_count() const { return owed_count_; }
   // → free list. REQUIRES: it is in use.
   void release(BlockId block);
@@ -42,7 +44,7 @@ class BlockPool {
   Status verify() const;  // O(total_count)
 
  private:
-  BlockId take_free();
+  void take_free(int32_t count, std::vector<BlockId>& out);
 
   BlockSet free_;
   std::vector<BlockId> free_list_;  // of those before first_new_

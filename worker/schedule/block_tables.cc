@@ -134,7 +134,7 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
     request.copy_run = cache_.hold_partial(request.look_partial, request.user);
   }
   cache_.evict(count - match.count - pool_.free_count());
-  while (count_of(request.blocks.size()) < count) request.blocks.push_back(pool_.allocate());
+  pool_.allocate(count - match.count, request.blocks);
   request.cached_count = look_cached_count(request);
   request.computed_count = request.cached_count;
 }
@@ -178,8 +178,7 @@ bool BlockTables::owe_block() {
 }
 
 void BlockTables::settle(ScheduledRequest& request) {
-  const int32_t count = blocks_for(request.computed_count);
-  while (count_of(request.blocks.size()) < count) request.blocks.push_back(pool_.allocate_owed());
+  pool_.allocate_owed(blocks_for(request.computed_count) - count_of(request.blocks.size()), request.blocks);
 }
 
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {

@@ -45,6 +45,12 @@ void DecodeClock::advance(int64_t steps) {
   computed_sum_ += steps * count_;
 }
 
+void DecodeClock::fetch_ahead() const {
+  if (ends_.empty()) return;
+  const auto* const at = reinterpret_cast<const char*>(ends_.begin()->request);
+  for (size_t line = 0; line < sizeof(ScheduledRequest); line += 64) __builtin_prefetch(at + line);
+}
+
 void DecodeClock::ended(std::vector<ScheduledRequest*>& out) const {
   for (auto it = ends_.begin(); it != ends_.end() && it->step <= step_; ++it) out.push_back(it->request);
 }

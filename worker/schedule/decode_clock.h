@@ -35,6 +35,8 @@ class DecodeClock {
   int64_t steps_before_end() const { return ends_.begin()->step - step_ - 1; }
   // So many steps were computed. REQUIRES: nobody has ended before the last of them.
   void advance(int64_t steps = 1);
+  // Fetches the memory of the one who ends first.
+  void fetch_ahead() const;
   // Those who have emitted all they may, by arrival; they are still to leave. Appends.
   void ended(std::vector<ScheduledRequest*>& out) const;
 

@@ -41,7 +41,7 @@ ReuseValue::ReuseValue(int32_t block_count)
   }
   last_bucket_ = bucket_of(static_cast<uint64_t>(32 * turnover_));
   set_prior(block_count);
-  learn();
+  for (size_t c = 0; c < kIdleClassCount; ++c) value_class(c);
 }
 
 size_t ReuseValue::bucket_of(uint64_t age) const {
@@ -93,11 +93,11 @@ void ReuseValue::set_prior(int32_t block_count) {
 }
 
 void ReuseValue::learn() {
-  for (size_t c = 0; c < kIdleClassCount; ++c) value_class(c);
-  for (Histogram* histogram : {&hits_, &idle_}) {
-    for (auto& row : *histogram) {
-      for (double& value : row) value *= kFade;
-    }
+  for (size_t c = 0; c < kIdleClassCount; ++c) {
+    if (!seen_[c]) continue;
+    value_class(c);
+    for (double& hits : hits_[c]) hits *= kFade;
+    for (double& idle : idle_[c]) idle *= kFade;
   }
 }
 

@@ -34,11 +34,15 @@ class ReuseValue {
     int32_t count = 1;  // blocks
   };
   // They are wanted again, whether they are still in the cache or only remembered.
-  void record_hits(IdleClass idle_class, Ages ages) { count(hits_[idle_class], ages, 1); }
+  void record_hits(IdleClass idle_class, Ages ages) {
+    seen_[idle_class] = true;
+    count(hits_[idle_class], ages, 1);
+  }
   // So many more ticks; how many lessons are due.
   int tick(int32_t ticks);
   // Before a lesson: these blocks, times `weight`, lie idle, or evicted and remembered.
   void record_idle(IdleClass idle_class, Ages ages, double weight) {
+    seen_[idle_class] = true;
     count(idle_[idle_class], ages, weight * static_cast<double>(ticks_per_lesson_));
   }
   void learn();
@@ -69,6 +73,8 @@ class ReuseValue {
   Histogram prior_hits_{};  // what holds while little was seen
   Histogram prior_idle_{};
   Histogram values_{};
+  std::array<bool, kIdleClassCount>
+      seen_{};  // of which anything was told: the others' values are the prior's
   std::array<double, kBucketCount> widths_{};
   double turnover_;
   size_t last_bucket_;  // ages beyond thirty-two turnovers are all the same

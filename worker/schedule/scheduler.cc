@@ -153,6 +153,10 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   s.refresh_stats();
 }
 
+void Scheduler::fetch_ahead() const {
+  impl_->clock.fetch_ahead();
+}
+
 void Scheduler::abandon() {
   impl_->in_flight = false;
 }

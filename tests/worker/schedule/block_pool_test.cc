@@ -66,6 +66,21 @@ TEST(BlockPool, ABlockIsFreeCachedOrUsed) {
   EXPECT_TRUE(pool.verify().ok());
 }
 
+TEST(BlockPool, GivesSeveralInTheOrderInWhichItGivesEach) {
+  BlockPool pool(6), twin(6);
+  for (BlockPool* p : {&pool, &twin}) {
+    for (int i = 0; i < 3; ++i) p->allocate();
+    for (const BlockId block : {1, 0}) p->release(block);
+  }
+  std::vector<BlockId> several{7}, each{7};
+  pool.allocate(4, several);
+  for (int i = 0; i < 4; ++i) each.push_back(twin.allocate());
+  EXPECT_EQ(several, each);
+  EXPECT_EQ(several, (std::vector<BlockId>{7, 0, 1, 3, 4}));
+  EXPECT_EQ(pool.free_count(), 1);
+  EXPECT_TRUE(pool.verify().ok());
+}
+
 TEST(BlockPool, OwesBlocksThatAreInUseWhicheverTheyWillBe) {
   BlockPool pool(3);
   pool.owe(2);
@@ -73,8 +88,9 @@ TEST(BlockPool, OwesBlocksThatAreInUseWhicheverTheyWillBe) {
   EXPECT_EQ(pool.used_count(), 2);
   const BlockId first = pool.allocate();
   EXPECT_EQ(pool.allocate(), -1);  // the others are promised
-  const BlockId second = pool.allocate_owed();
-  EXPECT_NE(first, second);
+  std::vector<BlockId> blocks;
+  pool.allocate_owed(1, blocks);
+  EXPECT_NE(blocks, std::vector<BlockId>{first});
   EXPECT_EQ(pool.owed_count(), 1);
   EXPECT_EQ(pool.used_count(), 3);
   pool.owe(-1);
@@ -87,7 +103,9 @@ TEST(BlockPoolDeathTest, MisuseAborts) {
   const BlockId block = pool.allocate();
   EXPECT_DEATH(pool.add_cached(2), "not there to be cached");
   EXPECT_DEATH(pool.owe(2), "not free, or not owed");
-  EXPECT_DEATH(pool.allocate_owed(), "not free, or not owed");
+  std::vector<BlockId> blocks;
+  EXPECT_DEATH(pool.allocate(2, blocks), "not free");
+  EXPECT_DEATH(pool.allocate_owed(1, blocks), "not free, or not owed");
   EXPECT_DEATH(pool.add_cached(-1), "not there to be cached");
   pool.add_cached(1);
   EXPECT_DEATH(pool.release(block), "freed while cached");
