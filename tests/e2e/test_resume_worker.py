@@ -14,6 +14,7 @@ CARD = ("You are playing Ruvo Tamek.\nName: Ruvo Tamek\nRole: clock maker\nAge: 
         "Likes: plum wine\nDislikes: wet boots\nBest friend: Dazin\nCompanion: a tame fox\nDream: to open a small inn\n"
         "Always answer the user in character.")
 MESSAGES = [{"role": "system", "content": CARD}, {"role": "user", "content": "Tell me a story about your friend."}]
+CLIENT = httpx.Client(timeout=60)  # one for all: to make one costs more than a stream
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
 SHAPE = {"model": MODEL, "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 40, "ignore_eos": True}
 
@@ -41,8 +42,7 @@ class Stream:
             assert not self.done
 
     def _read(self, worker, body, stop):
-        with httpx.stream("POST", f"{worker.url}{path_of(body)}", json=body, timeout=60,
-                          headers={"x-troupe-ids": "1"}) as response:
+        with CLIENT.stream("POST", f"{worker.url}{path_of(body)}", json=body, headers={"x-troupe-ids": "1"}) as response:
             assert response.status_code == 200, response.read()
             for line in response.iter_lines():
                 self.times.append(time.monotonic())
@@ -179,7 +179,7 @@ def test_an_answer_as_long_as_its_seed_says_goes_on(sims):
 def test_worker_dies_in_the_middle(start):
     fleet = start(workers=2, gateway=False)
     first, second = fleet.workers
-    body = chat(temperature=1, max_tokens=1500)
+    body = chat(temperature=1, max_tokens=500)
     uncut = Stream(second, {**body, "seed": 99})
 
     def kill_at_20(stream):
