@@ -90,6 +90,8 @@ class BlockTables {
   size_t look_limit(const ScheduledRequest& request) const;
   PrefixCache::Match look(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
+  // As far as there are any.
+  void make_free(int32_t count);
   void announce_from(ScheduledRequest& request, int32_t index);
   PrefixCache::Blocks cache_blocks_of(ScheduledRequest& request, size_t end) const;
   bool keep_tail(const ScheduledRequest& request);

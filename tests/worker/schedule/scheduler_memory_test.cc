@@ -53,6 +53,24 @@ TEST(SchedulerMemory, WhatPreemptionFreesIsNotGivenToNewcomersAtOnce) {
   driver.run_until_idle();
 }
 
+TEST(SchedulerMemory, ALargeCacheMakesRoomForSeveralDecodesAtOnce) {
+  SchedulerConfig config = careless(2048);  // blocks of 4 tokens; a thousandth is two
+  config.max_num_batched_tokens = config.max_model_len = 8192;
+  Driver driver(config);
+  ASSERT_TRUE(driver.add(1, tokens_from(0, 4 * 2000), 1).ok());
+  driver.run_until_idle();
+  ASSERT_TRUE(driver.add(2, tokens_from(100'000, 4 * 40), 60).ok());  // 15 blocks of answer
+  std::vector<int64_t> gone;
+  for (int64_t before = 0; driver.scheduler.stats().running + driver.scheduler.stats().waiting > 0;) {
+    driver.step();
+    const int64_t now = driver.scheduler.stats().evicted_blocks_total;
+    if (now > before) gone.push_back(now - before);
+    before = now;
+  }
+  ASSERT_FALSE(gone.empty());
+  for (const int64_t count : gone) EXPECT_EQ(count, 3);  // the one that is needed, and two ahead
+}
+
 TEST(SchedulerMemory, ASmallRequestMayPassOneThatDoesNotFit) {
   Driver driver(config_of(12));  // 48 tokens
   ASSERT_TRUE(driver.add(1, tokens_from(0, 16), 10).ok());
