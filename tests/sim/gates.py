@@ -10,7 +10,7 @@
 The cases below are data: a workload, a fleet, and gates by the name of a figure. A workload is as in the study: users begin
 within a ramp of 150 s, 100 s are measured from 220 s on, answers and turns are of one length, nothing is truncated, and the
 gap between two requests of a user is the thinking alone. A fault falls on one node, so its figures are means of three seeds, as
-the study's are."""
+the study's are. What a rate that is sustained is held against besides: the same traffic under the rivals that come near."""
 import argparse
 import concurrent.futures
 import json
@@ -40,6 +40,9 @@ LATER = {"warmup-s": 270, "duration-s": 370}
 BURST_S = (240, 260)
 BURST = {"rate": 580, "duration-s": 600, "burst": f"2:{BURST_S[0]}:{BURST_S[1] - BURST_S[0]}"}
 SEEDS = (1, 2, 3)
+MORE_SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
+# Who comes near what ours sustains, and so could be above it. (The others sustain less than .85 of it: study.py's rates.)
+RIVALS = {1: ("lmetric", "lmetric-p1", "gie", "preble", "sglang-cache-aware"), 8: ("lmetric", "lmetric-p1", "gie")}
 # The same in a node model measured on a real worker: the demo model on one core (configs/sim/cpu-demo.yaml), with prompts its context
 # of 2,048 has room for, a fifth of the study's, and users ten times as quick, so that they fill its KV as the study's fill theirs.
 CPU = {"profile": "cpu-demo", "nodes": 16, "personas": 400, "zipf": 0.9, "card-tokens": 200, "card-tokens-min": 32,
@@ -49,14 +52,18 @@ CPU_RATE = 1100  # that sixteen of them sustain with one gateway (found by doubl
 PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"gossip-ms": 20}
 
 
-def case(workload, gates, study="", seeds=(1,), **more):
-    """`gates`: figure -> (least, most), None where open. Figures are means over `seeds`."""
-    return {"flags": {**workload, **{k.replace("_", "-"): v for k, v in more.items()}}, "gates": gates, "study": study, "seeds": seeds}
+def case(workload, gates, study="", seeds=(1,), rivals=(), calm=False, **more):
+    """`gates`: figure -> (least, most), None where open. Figures are means over `seeds`. `rivals`: run beside it. `calm`: its fault is
+    held against the same traffic without it."""
+    return {"flags": {**workload, **{k.replace("_", "-"): v for k, v in more.items()}}, "gates": gates, "study": study, "seeds": seeds,
+            "rivals": rivals, "calm": calm}
 
 
-def sustains(workload, rate, goodput=0.99, **more):
-    """Instead of a bisection: the rate that the gate asks for is run, and must hold."""
-    return case(workload, {"goodput": (goodput, None)}, f"{rate:.0f}/s", rate=rate, **more)
+def sustains(workload, rate, goodput=0.99, gateways=1, **more):
+    """Instead of a bisection: the rate that the gate asks for is run, and must hold, and no rival may serve more of it well."""
+    rivals = () if "mode" in more else RIVALS[gateways]
+    ahead = {"goodput_ahead": (0, None)} if rivals else {}
+    return case(workload, {"goodput": (goodput, None), **ahead}, f"{rate:.0f}/s", rivals=rivals, rate=rate, gateways=gateways, **more)
 
 
 def each(gateways, name, make):
@@ -130,9 +137,11 @@ def calibrated_cases():
     busy = {"rate": 0.7 * CPU_RATE}
     out |= each((1, 8), "cpu flash", lambda g: case(CPU, {"others_p99_ratio": (None, 1.8), "goodput": (0.999, None)}, gateways=g,
                                                     rate=0.45 * CPU_RATE, flash="0.4:100:60"))
+    # Users come back within two seconds there: without any fault the worst two seconds of a run are .02 to .03 below its mean (825/s,
+    # three seeds), and the worst second's p99 is 1.8 to 2.1 times the mean's.
     out |= each((1, 4), "cpu kill", lambda g: case(CPU, {
-        "hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}, "", SEEDS,
-        gateways=g, faults=[{"at_s": 100, "kill": 3}], **busy))
+        "hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}, "", MORE_SEEDS,
+        calm=True, gateways=g, faults=[{"at_s": 100, "kill": 3}], **busy))
     for name, mode, dip in (("exact", {}, 0.03), ("plan", PLAN, 0.06)):
         out |= each((1, 4), f"cpu join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
             CPU, {"hit_dip": (None, dip), "p99_worst10_ratio": (None, 1.3)}, "", SEEDS, nodes=8, rate=0.37 * CPU_RATE, gateways=g,
@@ -162,14 +171,17 @@ def small_cases():
 
 # What is known of a gate that is missed, by the case's name.
 MISSES = {
-    "3k sustains": "seeds 1 to 4 .964, .992, .785, .838: a token's mean time is close to its 30 ms there. While answers entered the prefix "
-                   "cache block by block .996, .996, .825, .855: in this open loop some turns come before the answer they quote is whole",
+    "3k sustains": "seeds 1 to 4 .993, .997, .972, .957 at 621.3/s; at 621.32, which is other traffic, .964. A token's mean time is close to its "
+                   "30 ms there (p99 28.7 to 32.0), and bad are the seeds whose popular personas drew long cards: mean prompts of 3,574, 3,636, "
+                   "3,966, 3,889 tokens. Behind long contexts a node decodes fewer tokens a second, so by its work it looks idle and is sent more "
+                   "(with seed 4 the nodes' work and requests correlate by -.82): where work weighs a quarter of the load term, not half, .993 "
+                   "at 621.32/s, and .972 and .979 with seeds 3 and 4",
+    "cpu exact": "means of three seeds against one gateway's: sixteen -.0032; a request lives some 30 ms there, less than the 50 ms between two "
+                 "ledgers. Told every 20 ms, as in the study, -.0005; every 10 ms .0000; no ledgers, only reports every 100 ms, -.0019",
     "kill": "lost are streams that had begun: the gateway ends them with an error, as long as it does not resume them elsewhere (with --resume 0 "
             "are lost). The dip: the worst two seconds of seventy, and what a sixteenth of the caches held (two points) does not come back: .048 "
             "with one gateway, from .048 to .052 with four as their reports and ledgers fall",
-    "cpu exact": "sixteen gateways find .0032 less than one (gate .003); why, is not known yet",
-    "cpu kill": "lost as above; conversations there fill the caches and users come back within two seconds: without any fault the worst two seconds "
-                "are .044 below the mean, and fifteen nodes hold .025 less than sixteen",
+    "cpu kill": "lost as above",
 }
 
 
@@ -177,17 +189,26 @@ def run(program, made):
     each_seed = [run_seed(program, made, seed) for seed in made["seeds"]]
     if len(each_seed) == 1:
         return each_seed[0]
-    return {figure: mean(figures[figure] for figures in each_seed) for figure in each_seed[0]}
+    out = {figure: mean(figures[figure] for figures in each_seed) for figure in each_seed[0] if figure != "seconds"}
+    if made["calm"]:
+        out |= calm_figures([figures["seconds"] for figures in each_seed], min(fault["at_s"] for fault in made["flags"]["faults"]))
+    return out
 
 
 def run_seed(program, made, seed):
     flags = {**made["flags"], "seed": seed}
     told = replay(program, flags)
     figures = figures_of(told)
+    if made["rivals"]:
+        figures["goodput_ahead"] = figures["goodput"] - max(
+            replay(program, {**flags, "policy": rival})["goodput"] for rival in made["rivals"])
     if "burst" in flags:
         figures |= burst_figures(told["per_second"], replay(program, {k: v for k, v in flags.items() if k != "burst"})["per_second"])
     if "faults" in flags:
         figures |= after_figures(told["per_second"], min(fault["at_s"] for fault in flags["faults"]))
+    if made["calm"]:
+        calm = replay(program, {k: v for k, v in flags.items() if k != "faults"})
+        figures["seconds"] = told["per_second"], calm["per_second"]
     return figures
 
 
@@ -235,6 +256,20 @@ def after_figures(seconds, fault):
     before = mean(p99[fault - 10:fault])
     worst = max(mean(p99[s:s + 10]) for s in range(fault, last_arrival(seconds) - 9))
     return {"p99_worst10_ratio": worst / before if before else 0}
+
+
+def calm_figures(runs, fault):
+    """A fault's figures from the seeds' mean second by second, against the same seconds of the same traffic without it: the worst
+    two seconds' hit, how long until three seconds' is 95 % of theirs, the worst second's p99. `runs`: (with, without) of each seed."""
+    last = min(last_arrival(seconds) for seconds, _ in runs)
+    def means(which, column):
+        return [mean(run[which][column][s] for run in runs) for s in range(last)]
+    hit, calm = means(0, "hit_tokens"), means(1, "hit_tokens")
+    p99, calm_p99 = means(0, "ttft_p99_ms"), means(1, "ttft_p99_ms")
+    back = (s - fault for s in range(fault, last - 2) if mean(hit[s:s + 3]) >= 0.95 * mean(calm[s:s + 3]))
+    return {"hit_dip": max(mean(calm[s:s + 2]) - mean(hit[s:s + 2]) for s in range(fault, last - 1)), "t95_s": next(back, -1),
+            "p99_before_ms": mean(calm_p99[fault:last]), "p99_peak_ms": max(p99[fault:last]),
+            "p99_peak_ratio": max(p99[s] / calm_p99[s] for s in range(fault, last))}
 
 
 def burst_figures(seconds, calm):
