@@ -60,7 +60,7 @@ Task<void> Generator::answer_stream(Call& call, Answer& answer, const Source& so
   bool started = false, failed = false;
   if (answer.tells_ids()) {
     co_await call.start_events();
-    co_await call.exchange().write(bytes);
+    co_await call.exchange().write(kSseHeartbeat);  // there are some: whoever reads may rely on them
     started = true;
   }
   while (!answer.done() && !failed) {

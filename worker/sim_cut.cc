@@ -20,8 +20,7 @@ Task<void> CutExchange::respond(int status, const HeaderList& headers, std::stri
 
 Task<void> CutExchange::write(std::string_view bytes) {
   // What says no more than that the worker is alive counts for nothing.
-  const bool is_answer = !bytes.empty() && bytes != kSseHeartbeat;
-  if (is_answer && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
+  if (bytes != kSseHeartbeat && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
   co_await inner_.write(bytes);
 }
 

@@ -75,6 +75,7 @@ TEST(StreamIds, EveryChunkTellsItsIdsAndTheFirstTheSeed) {
       HarnessServer::body(20, true, R"(,"seed":-1,"stream_options":{"include_usage":true})");
   const auto reply = server.complete(body, {kTellIds});
   ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_TRUE(reply.body.starts_with(kSseHeartbeat)) << reply.body;
   auto chunks = chunks_of(reply.body);
   ASSERT_GT(chunks.size(), 2u);
   EXPECT_FALSE(chunks.back().as_object().contains("troupe")) << "of the usage chunk";
