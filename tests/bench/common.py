@@ -76,16 +76,19 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
 
 
-def save(name, title, command, columns, rows, notes):
-    """Writes results/NAME.json, prints the table."""
+def save(name, title, command, columns, rows, notes, parts=()):
+    """Writes results/NAME.json, prints the table. `parts`: tables that belong to it, measured at other times."""
     RESULTS.mkdir(exist_ok=True)
     result = dict(title=title, command=command, date=time.strftime("%Y-%m-%d"), machine=machine(), columns=columns, rows=rows, notes=notes)
+    if parts:
+        result["parts"] = list(parts)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     print(as_markdown(result))
 
 
-def as_markdown(result):
-    lines = [f"## {result['title']}", "", f"`{result['command']}` · {result['date']} · {result['machine']}", "",
+def as_markdown(result, heading="##"):
+    lines = [f"{heading} {result['title']}", "", f"`{result['command']}` · {result['date']} · {result['machine']}", "",
              "| " + " | ".join(result["columns"]) + " |", "|" + " --- |" * len(result["columns"])]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in result["rows"]]
-    return "\n".join(lines + [""] + [f"- {note}" for note in result["notes"]]) + "\n"
+    text = "\n".join(lines + [""] + [f"- {note}" for note in result["notes"]]) + "\n"
+    return "\n".join([text] + [as_markdown(part, heading + "#") for part in result.get("parts", [])])
