@@ -160,6 +160,11 @@ Task<ChannelEvent> Channel::more() {
   }
 }
 
+bool Channel::has_unread() {
+  ErrorCode error;
+  return !input_ended() && socket_.available(error) > 0 && !error;
+}
+
 void Channel::watch() {
   if (reading_ || input_ended() || input_full()) return;
   if (begin_ == end_) {

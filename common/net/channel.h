@@ -77,6 +77,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void consume(size_t bytes) { begin_ += bytes; }
   bool input_full() const { return end_ - begin_ == capacity_; }
   uint64_t bytes_received() const { return bytes_received_; }
+  // Bytes (or an end) have come that the event loop has not handed over yet.
+  bool has_unread();
 
   // Until there is more input than now. REQUIRES: !input_full().
   Task<ChannelEvent> more();

@@ -47,6 +47,43 @@ class Lease {
   std::shared_ptr<Channel> channel_;
 };
 
+// How long a peer is waited for: until the deadline, or until it has been silent and is given up.
+class Patience {
+ public:
+  enum class Verdict { kWait, kDeadline, kGivenUp };
+
+  Patience(const ClientRequest& request, Deadline deadline)
+      : deadline_(deadline.at), patience_(request.patience), give_up_(request.give_up) {}
+
+  // Before each wait: the silence begins now.
+  void begin(Channel& channel) const {
+    if (patience_ <= Duration::zero()) return;
+    channel.set_deadline(std::min(deadline_, std::chrono::steady_clock::now() + patience_));
+  }
+  bool over() const { return std::chrono::steady_clock::now() >= deadline_; }
+  // The channel's deadline has passed.
+  Verdict judge(Channel& channel) const {
+    if (patience_ <= Duration::zero() || over()) return Verdict::kDeadline;
+    // An event loop that was held up sees its timers before all of its sockets.
+    if (channel.has_unread() || !give_up_ || !give_up_()) return Verdict::kWait;
+    return Verdict::kGivenUp;
+  }
+
+ private:
+  TimePoint deadline_;
+  Duration patience_;
+  std::function<bool()> give_up_;
+};
+
+struct Cause {
+  StatusCode code;
+  std::string_view what;
+};
+Cause cause_of(Patience::Verdict verdict) {
+  if (verdict == Patience::Verdict::kGivenUp) return {StatusCode::kAborted, "the peer fell silent"};
+  return {StatusCode::kDeadlineExceeded, "the deadline passed"};
+}
+
 // Closes the connection when a coroutine is left by an exception (its cancellation).
 struct CloseUnlessDone {
   Lease& lease;
@@ -58,8 +95,12 @@ struct CloseUnlessDone {
 
 class Answer final : public ClientAnswer {
  public:
-  Answer(Lease lease, AnswerHead head, bool reusable)
-      : lease_(std::move(lease)), head_(std::move(head)), left_(head_.content_length), reusable_(reusable) {
+  Answer(Lease lease, AnswerHead head, Patience patience, bool reusable)
+      : lease_(std::move(lease)),
+        head_(std::move(head)),
+        patience_(std::move(patience)),
+        left_(head_.content_length),
+        reusable_(reusable) {
     if (head_.framing == BodyFraming::kNone) end();
   }
 
@@ -88,6 +129,7 @@ class Answer final : public ClientAnswer {
 
   Lease lease_;
   AnswerHead head_;
+  const Patience patience_;
   ChunkDecoder decoder_;
   uint64_t left_;
   const bool reusable_;
@@ -126,9 +168,15 @@ Task<StatusOr<bool>> Answer::read(std::string& out) {
       guard.done = true;
       co_return !out.empty();
     }
+    patience_.begin(*lease_.channel());
     const ChannelEvent event = co_await lease_->more();
     if (event == ChannelEvent::kInput) continue;
-    if (event == ChannelEvent::kTimeout) co_return fail(StatusCode::kDeadlineExceeded, "the deadline passed");
+    if (event == ChannelEvent::kTimeout) {
+      const Patience::Verdict verdict = patience_.judge(*lease_.channel());
+      if (verdict == Patience::Verdict::kWait) continue;
+      const Cause cause = cause_of(verdict);
+      co_return fail(cause.code, cause.what);
+    }
     if (event == ChannelEvent::kEnd && head_.framing == BodyFraming::kUntilClose) {
       end();
       co_return false;
@@ -165,15 +213,19 @@ struct Attempt {
 };
 
 // Reads heads until a final one (1xx are skipped). kFound: `head` is filled and taken from the channel.
-enum class HeadOutcome { kFound, kClosed, kTimeout, kRefused };
-Task<HeadOutcome> read_answer_head(Lease& lease, bool to_head_request, AnswerHead& head, std::string& what) {
+enum class HeadOutcome { kFound, kClosed, kTimeout, kGivenUp, kRefused };
+struct HeadWanted {
+  bool to_head_request;
+  const Patience& patience;
+};
+Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& head, std::string& what) {
   HeadScanner scanner;
   int interim = 0;
   for (;;) {
     const std::string_view input = lease->input();
     const HeadScanner::Result result = scanner.scan(input);
     if (result == HeadScanner::Result::kFound && scanner.size() <= lease.pool().options.header_bytes_max) {
-      const auto fault = parse_answer_head(input.substr(0, scanner.size()), to_head_request, head);
+      const auto fault = parse_answer_head(input.substr(0, scanner.size()), wanted.to_head_request, head);
       lease->consume(scanner.size());
       if (fault) what = fault->message;
       if (fault) co_return HeadOutcome::kRefused;
@@ -194,14 +246,19 @@ Task<HeadOutcome> read_answer_head(Lease& lease, bool to_head_request, AnswerHea
       what = absl::StrCat("head over ", lease.pool().options.header_bytes_max, " bytes");
       co_return HeadOutcome::kRefused;
     }
+    wanted.patience.begin(*lease.channel());
     const ChannelEvent event = co_await lease->more();
     if (event == ChannelEvent::kInput) continue;
-    co_return event == ChannelEvent::kTimeout ? HeadOutcome::kTimeout : HeadOutcome::kClosed;
+    if (event != ChannelEvent::kTimeout) co_return HeadOutcome::kClosed;
+    const Patience::Verdict verdict = wanted.patience.judge(*lease.channel());
+    if (verdict == Patience::Verdict::kGivenUp) co_return HeadOutcome::kGivenUp;
+    if (verdict == Patience::Verdict::kDeadline) co_return HeadOutcome::kTimeout;
   }
 }
 
 // One exchange over one connection. Closes it on every way out but a good answer.
-Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request) {
+Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request,
+                       const Patience& patience) {
   Attempt attempt;
   const uint64_t received_before = lease->bytes_received();
   Pieces pieces;
@@ -209,27 +266,36 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   pieces.add(request.body);
   WriteOptions options;
   options.stop_on_input = true;  // an answer that comes early (413) is an answer
-  const WriteEvent written = co_await lease->write(pieces, options);
-  const TimePoint written_at = std::chrono::steady_clock::now();
-  attempt.wrote = asio::buffer_size(pieces) < head_bytes.size() + request.body.size();
-  if (written == WriteEvent::kTimeout) {
-    attempt.status =
-        lease.pool().failure(StatusCode::kDeadlineExceeded, SendPhase::kWrite, "the deadline passed");
+  WriteEvent written = WriteEvent::kTimeout;
+  for (Patience::Verdict verdict = Patience::Verdict::kWait; written == WriteEvent::kTimeout;) {
+    const size_t left = asio::buffer_size(pieces);
+    patience.begin(*lease.channel());
+    written = co_await lease->write(pieces, options);
+    attempt.wrote = asio::buffer_size(pieces) < head_bytes.size() + request.body.size();
+    if (written != WriteEvent::kTimeout) break;
+    if (asio::buffer_size(pieces) == left || patience.over()) verdict = patience.judge(*lease.channel());
+    if (verdict == Patience::Verdict::kWait) continue;
+    const Cause cause = cause_of(verdict);
+    attempt.status = lease.pool().failure(cause.code, SendPhase::kWrite, cause.what);
     co_return attempt;
   }
+  const TimePoint written_at = std::chrono::steady_clock::now();
   AnswerHead head;
   std::string what;
-  const HeadOutcome outcome = co_await read_answer_head(lease, request.method == "HEAD", head, what);
+  const HeadWanted wanted{request.method == "HEAD", patience};
+  const HeadOutcome outcome = co_await read_answer_head(lease, wanted, head, what);
   if (outcome == HeadOutcome::kFound) {
     const bool reusable = written == WriteEvent::kWritten;
-    attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), reusable);
+    attempt.answer = std::make_unique<Answer>(std::move(lease), std::move(head), patience, reusable);
     co_return attempt;
   }
   const SendPhase phase = written == WriteEvent::kWritten ? SendPhase::kHead : SendPhase::kWrite;
   if (outcome == HeadOutcome::kRefused) {
     attempt.status = lease.pool().failure(StatusCode::kInternal, phase, what);
-  } else if (outcome == HeadOutcome::kTimeout) {
-    attempt.status = lease.pool().failure(StatusCode::kDeadlineExceeded, phase, "the deadline passed");
+  } else if (outcome == HeadOutcome::kTimeout || outcome == HeadOutcome::kGivenUp) {
+    const bool given_up = outcome == HeadOutcome::kGivenUp;
+    const Cause cause = cause_of(given_up ? Patience::Verdict::kGivenUp : Patience::Verdict::kDeadline);
+    attempt.status = lease.pool().failure(cause.code, phase, cause.what);
   } else {
     attempt.status =
         lease.pool().failure(StatusCode::kUnavailable, phase, "connection closed before an answer");
@@ -287,13 +353,14 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
     co_return pool->failure(StatusCode::kDeadlineExceeded, SendPhase::kConnect,
                             "the deadline has passed already");
   }
+  const Patience patience(request, deadline);
   bool wrote = false;
   std::shared_ptr<Channel> pooled = pool->take();
   if (pooled) {
     ++pool->stats.reuses;
     pooled->set_deadline(deadline.at);
     Lease lease(pool, std::move(pooled));
-    Attempt attempt = co_await exchange(std::move(lease), head, request);
+    Attempt attempt = co_await exchange(std::move(lease), head, request, patience);
     if (attempt.answer) co_return std::move(attempt.answer);
     if (!attempt.stale) co_return attempt.status;
     ++pool->stats.stale_replaced;
@@ -307,7 +374,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
   }
   if (!fresh.ok()) co_return fresh.status();
   Lease lease(pool, *fresh);
-  Attempt attempt = co_await exchange(std::move(lease), head, request);
+  Attempt attempt = co_await exchange(std::move(lease), head, request, patience);
   if (attempt.answer) co_return std::move(attempt.answer);
   co_return attempt.status;
 }

@@ -12,6 +12,7 @@
 // closed meanwhile is detected and replaced once, if no byte of an answer came (see stale_window).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,6 +38,11 @@ struct ClientRequest {
   std::string target = "/";
   HeaderList headers;     // Host, Content-Length and Connection are set by the client
   std::string_view body;  // must outlive the send
+  // Asked each time the peer has been silent for `patience` (> 0), from the request's first byte to the
+  // answer's last: true ends the exchange with kAborted. Only time spent waiting for the peer counts, and no
+  // byte that this machine has and this thread has not looked at yet. Callable as long as the answer lives.
+  Duration patience = Duration::zero();
+  std::function<bool()> give_up;
 };
 
 struct HttpClientOptions {
@@ -68,7 +74,8 @@ class ClientAnswer {
   virtual const HeaderList& headers() const = 0;  // names lower-case
   virtual std::string_view header(std::string_view name) const = 0;
   // Next piece of the body, decoded from its transfer coding, into `out` (replaced). false at the end.
-  // kUnavailable: the peer broke off; kDeadlineExceeded: the deadline passed.
+  // kUnavailable: the peer broke off; kDeadlineExceeded: the deadline passed; kAborted: given up
+  // (ClientRequest::give_up).
   virtual Task<StatusOr<bool>> read(std::string& out) = 0;
   // The rest of the body, at most bytes_max (kResourceExhausted beyond).
   virtual Task<StatusOr<std::string>> read_all(size_t bytes_max) = 0;
@@ -83,9 +90,9 @@ class HttpClient {
   // ever written. kUnavailable: connect or transport failure; kResourceExhausted: this machine has no file,
   // port or memory for a connection (the peer is not to blame; the message says what to raise);
   // kInternal: the peer does not speak HTTP/1.1 as it should; kDeadlineExceeded: the deadline passed;
-  // kInvalidArgument: a header or target that cannot be sent. A cancelled coroutine gets Asio's
-  // operation_aborted as boost::system::system_error, from here and from ClientAnswer::read. The deadline
-  // counts on until the answer's body has been read.
+  // kAborted: given up; kInvalidArgument: a header or target that cannot be sent. A cancelled coroutine gets
+  // Asio's operation_aborted as boost::system::system_error, from here and from ClientAnswer::read. The
+  // deadline counts on until the answer's body has been read.
   Task<StatusOr<std::unique_ptr<ClientAnswer>>> send(const ClientRequest& request, Deadline deadline);
   void close_idle();
   const Endpoint& endpoint() const;

@@ -1,0 +1,133 @@
+// A peer that falls silent: who waits for it is asked whether to go on, in every phase.
+
+#include "common/net/http_client.h"
+#include "tests/common/net/net_fixture.h"
+
+namespace troupe::net_test {
+namespace {
+
+struct Asked {
+  Duration patience = 60ms;
+  int times = 0;
+  int gives_up_at = 1;  // that time; 0: never
+};
+
+Task<Status> ask_with_patience(HttpClient& client, Asked& asked, size_t body_bytes, Deadline deadline) {
+  const std::string body(body_bytes, 'x');
+  ClientRequest request;
+  request.method = "POST";
+  request.body = body;
+  request.patience = asked.patience;
+  request.give_up = [&asked] { return ++asked.times == asked.gives_up_at; };
+  auto answer = co_await client.send(request, deadline);
+  if (!answer.ok()) co_return answer.status();
+  auto all = co_await (*answer)->read_all(1u << 20);
+  co_return all.status();
+}
+
+struct Asking {
+  Asking(Loop& loop, const Endpoint& endpoint) : loop_(loop) {
+    client_ = std::make_unique<HttpClient>(loop.executor(), endpoint, HttpClientOptions{});
+  }
+  ~Asking() {
+    loop_.call([this] { client_.reset(); });
+  }
+  std::future<Status> start(size_t body_bytes = 3, Deadline deadline = Deadline::never()) {
+    return loop_.start(ask_with_patience(*client_, asked, body_bytes, deadline));
+  }
+  int times() {
+    return loop_.call([this] { return asked.times; });
+  }
+  Asked asked;
+
+ private:
+  Loop& loop_;
+  std::unique_ptr<HttpClient> client_;
+};
+
+TEST(Patience, ASilentPeerIsGivenUpInEveryPhase) {
+  const std::vector<std::pair<std::string, SendPhase>> cases = {
+      {"", SendPhase::kHead},
+      {"HTTP/1.1 200 OK\r\n", SendPhase::kHead},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", SendPhase::kBody},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", SendPhase::kBody},
+  };
+  for (const auto& [bytes, phase] : cases) {
+    Loop loop;
+    RawListener upstream;
+    Asking asking(loop, upstream.endpoint);
+    auto answer = asking.start();
+    RawPeer peer = upstream.accept();
+    peer.read_until("xxx");
+    peer.send(bytes);
+    const Status status = answer.get();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status.ToString();
+    EXPECT_EQ(send_phase(status), phase) << status.ToString();
+    EXPECT_TRUE(peer.closed_within(2s));
+  }
+}
+
+TEST(Patience, APeerThatTakesNoMoreOfTheRequestIsGivenUp) {
+  Loop loop;
+  RawListener upstream;
+  Asking asking(loop, upstream.endpoint);
+  auto answer = asking.start(32u << 20);
+  RawPeer peer = upstream.accept();
+  const Status status = answer.get();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status.ToString();
+  EXPECT_EQ(send_phase(status), SendPhase::kWrite) << status.ToString();
+}
+
+TEST(Patience, WhoIsNotGivenUpIsAskedAboutAgainAndMayStillAnswer) {
+  Loop loop;
+  RawListener upstream;
+  Asking asking(loop, upstream.endpoint);
+  asking.asked.gives_up_at = 0;
+  auto answer = asking.start();
+  RawPeer peer = upstream.accept();
+  peer.read_until("xxx");
+  ASSERT_TRUE(loop.eventually([&] { return asking.asked.times >= 3; }));
+  peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+  const int before = asking.times();
+  ASSERT_TRUE(loop.eventually([&] { return asking.asked.times > before; }));
+  peer.send("k");
+  const Status status = answer.get();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+TEST(Patience, TheDeadlineEndsTheWaitOfWhoeverIsNotGivenUp) {
+  Loop loop;
+  RawListener upstream;
+  Asking asking(loop, upstream.endpoint);
+  asking.asked.gives_up_at = 0;
+  auto answer = asking.start(3, Deadline::after(now(), 400ms));
+  RawPeer peer = upstream.accept();
+  const Status status = answer.get();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status.ToString();
+  EXPECT_GT(asking.times(), 0);
+}
+
+// The loop sleeps for longer than the patience while the answer waits in the socket: that is our silence.
+TEST(Patience, BytesThatNobodyLookedAtAreNoSilence) {
+  Loop loop;
+  RawListener upstream;
+  Asking asking(loop, upstream.endpoint);
+  asking.asked.patience = 500ms;
+  auto answer = asking.start();
+  RawPeer peer = upstream.accept();
+  peer.read_until("xxx");
+  for (const char* piece : {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok"}) {
+    std::promise<void> asleep;
+    asio::post(loop.executor(), [&] {
+      asleep.set_value();
+      std::this_thread::sleep_for(1200ms);
+    });
+    asleep.get_future().wait();
+    peer.send(piece);
+  }
+  const Status status = answer.get();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+}  // namespace
+}  // namespace troupe::net_test
