@@ -103,6 +103,11 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .range(1, 86'400)
       .unit("seconds");
   schema
+      .add("stream_heartbeat_timeout_ms", &s.stream_heartbeat_timeout_ms,
+           "a worker whose stream says nothing for this long hangs; another goes on")
+      .range(200, 3.6e6)
+      .unit("ms");
+  schema
       .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
@@ -181,6 +186,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
 
   config.proxy.requests_max = static_cast<size_t>(s.limits.requests);
   config.proxy.request_timeout = std::chrono::seconds(s.request_timeout_secs);
+  config.proxy.silence_max = std::chrono::milliseconds(s.stream_heartbeat_timeout_ms);
   config.proxy.api.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
   config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;

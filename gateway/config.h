@@ -35,6 +35,7 @@ struct GatewaySettings {
   int64_t gateways = 1;
 
   int64_t request_timeout_secs = 1800;
+  int64_t stream_heartbeat_timeout_ms = 400;
   int64_t shutdown_grace_period_secs = 180;
   std::string record;  // empty: traffic is not recorded
   std::string log_level = "info";

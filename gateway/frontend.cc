@@ -76,11 +76,14 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   auto parsed = kind == GenerateRequest::Kind::kChat ? parse_chat_request(request.body, options.api)
                                                      : parse_completion_request(request.body, options.api);
   if (!parsed.ok()) return parsed.error();
+  if (parsed->resume)
+    return ApiError::unsupported("troupe_resume", "'troupe_resume' is what this gateway tells its workers");
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
   routed.key = route::make_prefix_key(*parsed, session);
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
+  routed.choices = parsed->n;
   routed.model = std::move(parsed->model);
   return routed;
 }

@@ -21,6 +21,7 @@ namespace troupe {
 struct RoutedRequest {
   std::string model;  // empty where the body may leave it out, and does
   bool stream = false;
+  int32_t choices = 1;
   bool generates = true;  // false: text in only, no answer to wait for and no cache to find
   route::PrefixKey key;
   PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them

@@ -4,6 +4,13 @@ namespace troupe {
 namespace {
 const std::vector<double> kOwnCoreBuckets{5e-6,   1e-5,   2e-5, 4e-5, 6e-5, 1e-4,
                                           1.5e-4, 2.5e-4, 5e-4, 1e-3, 5e-3, 2e-2};
+
+Counter& resumes(Metrics& metrics, std::string result) {
+  return metrics.counter(
+      "troupe_gateway_resumes_total",
+      "Started streams of failed workers: gone on with by another, or ended with an error.",
+      {{"result", std::move(result)}});
+}
 }  // namespace
 
 std::string_view failure_name(route::FailureKind kind) {
@@ -16,6 +23,8 @@ std::string_view failure_name(route::FailureKind kind) {
       return "status";
     case route::FailureKind::kBody:
       return "body";
+    case route::FailureKind::kSilent:
+      return "silent";
     case route::FailureKind::kDeadline:
       return "deadline";
     case route::FailureKind::kLocal:
@@ -34,6 +43,12 @@ Instruments::Instruments(Metrics& metrics)
       client_gone(metrics.counter("troupe_gateway_client_gone_total", "Requests whose client went away.")),
       broken_streams(metrics.counter("troupe_gateway_broken_answers_total",
                                      "Answers a worker broke off after their first byte.")),
+      resumed(resumes(metrics, "resumed")),
+      not_resumed(resumes(metrics, "failed")),
+      resume_pause(metrics.histogram(
+          "troupe_gateway_resume_pause_seconds",
+          "From the last event of the worker that failed to the first of the one that went on.",
+          kTtftBuckets)),
       metrics_(metrics),
       expected_tokens_(metrics.counter("troupe_gateway_cached_tokens_expected_total",
                                        "Predicted cached tokens of answers whose usage was seen.")),
@@ -44,8 +59,9 @@ Instruments::Instruments(Metrics& metrics)
     by_branch_[i] = &metrics.counter("troupe_gateway_decisions_total", "Requests sent, by why that node.",
                                      {{"branch", std::string(route::branch_name(branch))}});
   }
-  for (const auto kind : {route::FailureKind::kConnect, route::FailureKind::kTransport,
-                          route::FailureKind::kStatus, route::FailureKind::kBody}) {
+  for (const auto kind :
+       {route::FailureKind::kConnect, route::FailureKind::kTransport, route::FailureKind::kStatus,
+        route::FailureKind::kBody, route::FailureKind::kSilent}) {
     by_failure_[kind] =
         &metrics.counter("troupe_gateway_retries_total", "Requests sent again, by what failed.",
                          {{"failure", std::string(failure_name(kind))}});

@@ -16,8 +16,6 @@ using route::HealthEvent;
 
 namespace {
 
-constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
-
 // Empty: there is no such path.
 std::string_view methods_of(std::string_view path) {
   if (path == "/v1/models" || path == "/health") return "GET, HEAD";
@@ -173,11 +171,14 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
   ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
   const Candidate* full_node = nullptr;
   while (true) {
-    flight.chosen = &flight.decision.order[flight.attempt];
+    flight.chosen = &flight.decision.order[flight.place];
     flight.attempt += 1;
+    flight.tried.push_back(flight.chosen->node);
     Booking booking(*this, flight.routed, *flight.chosen);
     instruments_.decided(flight.chosen->branch);
-    const ForwardInput input = forward_input(exchange.request(), flight, booking);
+    std::optional<Next> next;  // decided where the worker is given up
+    ForwardInput input = forward_input(exchange, flight, booking);
+    input.give_up = [this, &exchange, &flight, &next] { return gives_up(exchange, flight, next); };
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
@@ -187,7 +188,12 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
       if (result.end == ForwardResult::End::kBroken) instruments_.broken_streams.Increment();
       co_return;
     }
-    if (!try_next(exchange, flight, result)) {
+    if (!next) next = next_try(exchange, flight, result.failure);
+    if (!next && exchange.head_sent()) {
+      co_await end_broken(exchange, flight, result);
+      co_return;
+    }
+    if (!next) {
       if (result.failure.kind == FailureKind::kConnect && full_node != nullptr) {
         flight.chosen = full_node;
         result = std::move(full);
@@ -195,7 +201,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
       co_await give_up(exchange, flight, result);
       co_return;
     }
-    instruments_.retried(result.failure.kind);
+    go_on(exchange, flight, *std::move(next), result);
     if (result.held && result.status == 429) {
       full = std::move(result);
       full_node = flight.chosen;
@@ -216,20 +222,18 @@ HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& fligh
   return headers;
 }
 
-ForwardInput Proxy::forward_input(const HttpRequest& request, const Flight& flight, Booking& booking) {
+ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight, Booking& booking) {
+  const HttpRequest& request = exchange.request();
   ForwardInput input;
   input.target = request.target;
   input.body = request.body;
   input.deadline = flight.deadline;
   input.client_stall = options_.client_stall;
+  input.patience = options_.silence_max;
   input.headers = worker_headers(request, flight);
   input.answer_headers = own_headers(flight);
-  input.on_first_byte = [this, &flight, &booking] {
-    booking.first_byte();
-    if (flight.entry != nullptr) flight.entry->first_byte();
-    if (flight.routed.generates)
-      instruments_.ttfb.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
-  };
+  input.on_first_byte = [this, &flight, &booking] { began(flight, booking); };
+  ask_ids(exchange, flight, input);
   return input;
 }
 
@@ -263,21 +267,6 @@ void Proxy::learn_failure(route::NodeIndex node, const ForwardResult& result) {
   if (kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
   if (kind == FailureKind::kStatus && route::node_failed(result.failure))
     fleet_.on_event(node, HealthEvent::kErrored);
-}
-
-bool Proxy::try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result) {
-  const size_t left = flight.decision.order.size() - flight.attempt;
-  const bool extends = left == 0 && route::node_failed(result.failure) &&
-                       router_.may_extend(flight.routed.key, flight.decision);
-  route::AttemptState state;
-  state.attempts = static_cast<int>(flight.attempt);
-  state.candidates_left = extends ? 1 : static_cast<int>(left);
-  state.first_byte_sent = exchange.head_sent();
-  const TimePoint now = clock_.now();
-  state.remaining = flight.deadline.remaining(now);
-  const auto action = route::decide_retry(result.failure, state, retry_budget_, now);
-  if (action != route::RetryAction::kNextCandidate) return false;
-  return !extends || router_.extend(flight.routed.key, flight.routed.model, flight.decision, now);
 }
 
 }  // namespace troupe

@@ -7,12 +7,17 @@
 //   parse → prefix_key → choose → forward          (parse and prefix_key: frontend.h; choose: route/router.h;
 //                                                    forward: upstream/forward.h, once a candidate)
 //
+// A stream that has begun and whose worker fails goes on at another (proxy_resume.cc). The head was the first
+// one's: x-route-decision names where the answer began.
+//
 // Every answer, errors too, carries x-request-id and x-route-decision, by which an operator sees where a
 // request went and why. The client going away cancels the handler, and with it the request at the worker.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/core/log.h"
 #include "common/core/time.h"
@@ -24,6 +29,7 @@
 #include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
+#include "gateway/upstream/resume_tap.h"
 
 namespace troupe {
 
@@ -31,6 +37,9 @@ struct ProxyOptions : FrontendOptions {
   size_t requests_max = 4096;  // at once; more are answered 429
   route::RetryOptions retry;
   Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
+  // A worker of ours that is silent for this long in mid-stream hangs. Others are never taken to hang, and
+  // that one not before somebody else can answer.
+  Duration silence_max = std::chrono::milliseconds(400);
 };
 
 class Proxy {
@@ -67,9 +76,23 @@ class Proxy {
     Deadline deadline;
     RoutedRequest routed;
     route::Decision decision;
-    size_t attempt = 0;  // of decision.order, from 1; 0: nothing was sent
+    size_t place = 0;    // in decision.order, of whom to ask (next)
+    size_t attempt = 0;  // tries, this one included; 0: nothing was sent
     const route::Candidate* chosen = nullptr;
+    std::vector<route::NodeIndex> tried;
     std::unique_ptr<TrafficEntry> entry;  // null: not recorded
+    // Of streams.
+    std::optional<ResumeTap> tap;
+    bool ours = false;      // the worker of this try
+    bool asks_ids = false;  // likewise
+    std::string resume_body;
+    TimePoint paused_at{};  // the last event before the failure that a resume mends
+  };
+  // Where a failed request goes on.
+  struct Next {
+    route::Decision decision;
+    size_t place = 0;
+    int64_t prompt_tokens = 0;  // with what was told of the answer; 0: as before
   };
   class Running;
   class Booking;
@@ -83,10 +106,18 @@ class Proxy {
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
   HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
-  ForwardInput forward_input(const HttpRequest& request, const Flight& flight, Booking& booking);
-  bool try_next(const Exchange& exchange, Flight& flight, const ForwardResult& result);
+  ForwardInput forward_input(const Exchange& exchange, Flight& flight, Booking& booking);
   void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
   void learn_failure(route::NodeIndex node, const ForwardResult& result);
+
+  // proxy_resume.cc
+  void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
+  bool gives_up(const Exchange& exchange, Flight& flight, std::optional<Next>& next);
+  std::optional<Next> next_try(const Exchange& exchange, const Flight& flight, const route::Failure& failure);
+  size_t next_place(const Flight& flight, const route::Decision& decision, size_t place, bool resumes) const;
+  void go_on(const Exchange& exchange, Flight& flight, Next next, const ForwardResult& failed);
+  void began(Flight& flight, Booking& booking);
+  Task<void> end_broken(Exchange& exchange, const Flight& flight, ForwardResult& result);
 
   // proxy_prefixes.cc
   struct PrefixAsk;

@@ -52,6 +52,7 @@ Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResul
     case FailureKind::kStatus:
     case FailureKind::kTransport:
     case FailureKind::kBody:
+    case FailureKind::kSilent:
       error.http_status = 502;
       error.code = "bad_gateway";
       error.message =

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
+
 // Counts a request as long as it lives.
 class Proxy::Running {
  public:

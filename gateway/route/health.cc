@@ -59,6 +59,10 @@ bool NodeHealth::on_event(HealthEvent event, TimePoint now) {
     }
     case HealthEvent::kErrored:
       return on_error(now);
+    case HealthEvent::kSilent:
+      if (state_ != NodeState::kAlive) return false;
+      successes_ = 0;
+      return become(NodeState::kSuspect, now);
     case HealthEvent::kProbeFail:
     case HealthEvent::kConnectError:
     case HealthEvent::kTransportError:

@@ -16,6 +16,9 @@
 // saw them, so under traffic a dead node is known dead within a few requests, not after dead_after probe
 // intervals.
 //
+// Silence alone makes a suspect and never a dead node: all streams of a node that is held up for half a
+// second fall silent at once, and probes, asked for at once, tell that from a hang.
+//
 // A node may pass its probes and fail at every request. After errors_max such answers in a row, whoever
 // asked, it is *failing*: a suspect that good probes do not clear, and home to no set. An answer in full
 // clears it; or else after a pause it is tried again, and the first error makes the next pause twice as long.
@@ -33,6 +36,7 @@ enum class HealthEvent : uint8_t {
   kProbeFail,       // no answer in time, or none that makes sense
   kConnectError,    // a request could not connect
   kTransportError,  // a request was sent and its connection broke
+  kSilent,          // a request's node has said nothing for longer than it ever should
   kAnswered,        // a request was answered in full
   kRefused,         // a request was answered in full, and it was the request's fault
   kErrored,         // a request's answer says that the node failed

@@ -35,6 +35,7 @@ bool node_failed(const Failure& failure) {
     case FailureKind::kConnect:
     case FailureKind::kTransport:
     case FailureKind::kBody:
+    case FailureKind::kSilent:
       return true;
     case FailureKind::kStatus:
       return failure.http_status != 429 && retryable_status(failure.http_status);
@@ -48,7 +49,8 @@ bool node_failed(const Failure& failure) {
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now) {
   const RetryOptions& options = budget.options();
-  if (state.first_byte_sent || failure.kind == FailureKind::kDeadline) return RetryAction::kPassOn;
+  if (state.first_byte_sent && !state.resumable) return RetryAction::kPassOn;
+  if (failure.kind == FailureKind::kDeadline) return RetryAction::kPassOn;
   // Another node would need the same of this gateway, and has done nothing to deserve its failures.
   if (failure.kind == FailureKind::kLocal) return RetryAction::kPassOn;
   if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status))

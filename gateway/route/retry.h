@@ -1,10 +1,11 @@
 #pragma once
 
-// May a failed request be sent again, and where? Decided once, here, where the facts are. Never after its
-// first byte went to the client. The next place is always the next candidate of the order: the same node is
-// not asked twice, and nobody waits for a breaker to open. A budget keeps retries a small share of the
-// traffic, so a fleet in trouble isn't asked twice as much as before. Source of the budget: Finagle's
-// RetryBudget.
+// May a failed request be sent again, and where? Decided once, here, where the facts are. After its first
+// byte went to the client only to go on where the first worker stopped (resume), where that can be told. The
+// next place is always the next candidate of the order: the same node is not asked twice, and nobody waits
+// for a breaker to open. A budget keeps retries a small share of the traffic, so a fleet in trouble isn't
+// asked twice as much as before; it holds enough for all that one node's death ends. Source of the budget:
+// Finagle's RetryBudget.
 
 #include <cstdint>
 
@@ -17,6 +18,7 @@ enum class FailureKind : uint8_t {
   kTransport,  // sent (perhaps in part), then no answer: reset, closed, not HTTP
   kStatus,     // an answer's status says no: see Failure::http_status
   kBody,       // the answer's body broke off
+  kSilent,     // no byte for too long, from a node that owes some or is known dead
   kDeadline,   // the request's time is over
   kLocal,      // this gateway itself is short of something (descriptors): no node is to blame
 };
@@ -31,6 +33,7 @@ struct AttemptState {
   int attempts = 1;  // made, this failed one included
   int candidates_left = 0;
   bool first_byte_sent = false;  // to the client
+  bool resumable = false;        // another node can go on exactly there
   Duration remaining = Duration::max();
 };
 
@@ -43,7 +46,7 @@ struct RetryOptions {
   int attempts_max = 3;
   double budget_ratio = 0.2;  // retries a request earns
   double budget_per_s = 10;   // earned besides, so that little traffic can be retried at all
-  double budget_max = 100;
+  double budget_max = 1000;   // and saved up at most
   Duration remaining_min = std::chrono::milliseconds(5);  // less time left than this is not worth a try
 };
 

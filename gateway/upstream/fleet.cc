@@ -143,6 +143,7 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
     router_.forget_node(node);
     worker.client->close_idle();
     worker.load.reset();
+    worker.beats = false;  // what comes back may be another program
   }
   publish();
   if (worker.health.wants_probe() && on_suspicion) on_suspicion(node);

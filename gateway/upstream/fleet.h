@@ -65,6 +65,20 @@ class Fleet {
   // it began empty.
   void saw_epoch(route::NodeIndex node, std::string_view epoch);
 
+  // It is a worker of ours: it answers GET /v1/load.
+  bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
+  // Its streams bring heartbeats, from their head on: one that falls silent hangs.
+  bool beats(route::NodeIndex node) const { return workers_[node].beats; }
+  void saw_beat(route::NodeIndex node) { workers_[node].beats = true; }
+  // By its probes, not by an operator's word.
+  bool known_dead(route::NodeIndex node) const {
+    return member(node) && workers_[node].health.state() == route::NodeState::kDead;
+  }
+  // Somebody waits to know whether it lives: it is probed at once, if it has not just been.
+  void ask_after(route::NodeIndex node) {
+    if (on_suspicion) on_suspicion(node);
+  }
+
   // All workers that can be routed to tell what each set costs them: the planner may go by the whole fleet's
   // loads, which are the same at every gateway.
   bool tells_set_loads() const;
@@ -92,6 +106,7 @@ class Fleet {
     std::optional<LoadReport> load;
     std::string epoch;
     Gauge* up = nullptr;
+    bool beats = false;
     bool probed = false;
     bool awaited = false;  // by probed()
     bool drained = false;  // by an operator

@@ -25,8 +25,17 @@ void fail(ForwardResult& result, FailureKind kind, Status error) {
 void fail_to_send(ForwardResult& result, const Status& error) {
   const bool connecting = send_phase(error) == SendPhase::kConnect;
   const bool local = connecting && error.code() == absl::StatusCode::kResourceExhausted;
-  const FailureKind kind = connecting ? FailureKind::kConnect : FailureKind::kTransport;
-  fail(result, local ? FailureKind::kLocal : kind, error);
+  const bool silent = error.code() == absl::StatusCode::kAborted;
+  const FailureKind kind = silent       ? FailureKind::kSilent
+                           : local      ? FailureKind::kLocal
+                           : connecting ? FailureKind::kConnect
+                                        : FailureKind::kTransport;
+  fail(result, kind, error);
+}
+
+void fail_to_read(ForwardResult& result, Status error) {
+  const bool silent = error.code() == absl::StatusCode::kAborted;
+  fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
 }
 
 bool is_event_stream(const ClientAnswer& answer) {
@@ -66,7 +75,8 @@ struct Relay {
   }
 
   void wrote(TimePoint since) {
-    if (steady_now() - since > input.client_stall) result.client_stalled = true;
+    result.sent_at = steady_now();
+    if (result.sent_at - since > input.client_stall) result.client_stalled = true;
   }
 };
 
@@ -84,7 +94,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
     if (!next.ok()) {
       // Not an event stream, so there is no way to say it but to cut the answer short.
       relay.result.end = ForwardResult::End::kBroken;
-      fail(relay.result, FailureKind::kBody, next.status());
+      fail_to_read(relay.result, next.status());
       co_return;
     }
     more = *next;
@@ -99,7 +109,7 @@ Task<void> relay_whole(Relay& relay) {
   while (true) {
     auto more = co_await relay.answer.read(piece);
     if (!more.ok()) {
-      fail(relay.result, FailureKind::kBody, more.status());
+      fail_to_read(relay.result, more.status());
       co_return;
     }
     if (!*more) break;
@@ -120,68 +130,79 @@ Task<void> relay_whole(Relay& relay) {
   relay.result.end = ForwardResult::End::kAnswered;
 }
 
-// The client has some of the stream: tell it in the stream's own language, and end without [DONE].
-Task<void> end_broken_stream(Relay& relay, Status error) {
-  relay.result.end = ForwardResult::End::kBroken;
-  fail(relay.result, FailureKind::kBody, std::move(error));
-  const bool late = relay.result.failure.kind == FailureKind::kDeadline;
-  const ApiError told =
-      late ? ApiError::deadline("the request's time was over before its answer was complete")
-           : ApiError::unavailable("the worker broke off before the answer was complete; ask again");
-  std::string event;
-  append_sse_data(event, told.to_json());
-  relay.exchange.close_after();
-  co_await relay.exchange.write(event);
-  co_await relay.exchange.finish();
+// An error event of a worker of ours is held like a status: another worker may do better.
+void hold_error(ForwardResult& result, std::string_view event, int status) {
+  result.status = status;
+  result.held = true;
+  result.held_headers.emplace_back("content-type", "application/json");
+  if (status == 429) result.held_headers.emplace_back("retry-after", "1");
+  result.held_body = event.substr(event.find('{'));
+  result.held_body.erase(result.held_body.find_last_not_of("\r\n") + 1);
+}
+
+// Cuts `piece` down to whole events; `held` is the beginning of one whose end has not come.
+void hold_rest(std::string& piece, std::string& held) {
+  if (!held.empty()) {
+    held += piece;
+    piece.swap(held);
+    held.clear();
+  }
+  const size_t whole = piece.size() > kHeldEventMax ? piece.size() : whole_events(piece);
+  if (whole == piece.size()) return;
+  held.assign(piece, whole);
+  piece.resize(whole);
 }
 
 Task<void> relay_stream(Relay& relay) {
-  std::string piece;
-  std::string held;  // the beginning of an event whose end has not come
-  bool started = false;
+  ResumeTap* const tap = relay.input.tap;
+  std::string piece, held;
   while (true) {
     auto more = co_await relay.answer.read(piece);
-    if (!more.ok() && !started) {
-      fail(relay.result, FailureKind::kBody, more.status());
-      co_return;
-    }
     if (!more.ok()) {
-      co_await end_broken_stream(relay, more.status());
+      fail_to_read(relay.result, more.status());
       co_return;
     }
     if (!*more) break;
-    relay.first_byte();
-    if (!held.empty()) {
-      held += piece;
-      piece.swap(held);
-      held.clear();
-    }
-    const size_t whole = piece.size() > kHeldEventMax ? piece.size() : whole_events(piece);
-    if (whole < piece.size()) {
-      held.assign(piece, whole);
-      piece.resize(whole);
-    }
-    if (piece.empty()) continue;
-    if (!started) {
-      HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
-      co_await relay.exchange.start(relay.result.status, headers);
-      started = true;
-    }
-    const size_t error_end = error_event_end(piece);
-    if (error_end != std::string_view::npos) piece.resize(error_end);  // no [DONE] after an error
-    relay.result.usage.feed(piece);
-    const TimePoint before = steady_now();
-    co_await relay.exchange.write(piece);
-    relay.wrote(before);
-    if (error_end != std::string_view::npos) {
-      co_await relay.exchange.finish();
-      relay.result.end = ForwardResult::End::kBroken;
-      fail(relay.result, FailureKind::kStatus,
-           absl::UnavailableError("the worker told an error in its stream"));
+    if (tap == nullptr) relay.first_byte();
+    hold_rest(piece, held);
+    if (tap != nullptr) tap->cut(piece);
+    if (tap != nullptr && tap->strayed()) {
+      fail(relay.result, FailureKind::kBody,
+           absl::UnavailableError("the worker did not go on where another one had stopped"));
       co_return;
     }
+    const std::string_view error = error_event(piece);
+    const int status = tap != nullptr && !error.empty() ? status_of_error_event(error) : 0;
+    std::string_view events = piece;
+    if (!error.empty())  // no [DONE] after it
+      events = events.substr(0, error.data() - piece.data() + (status == 0 ? error.size() : 0));
+    if (!events.empty()) {
+      if (tap != nullptr) relay.first_byte();
+      if (!relay.exchange.head_sent()) {
+        HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+        co_await relay.exchange.start(relay.result.status, headers);
+      }
+      relay.result.usage.feed(events);
+      const TimePoint before = steady_now();
+      co_await relay.exchange.write(events);
+      relay.wrote(before);
+    }
+    if (error.empty()) continue;
+    if (status == 0) {
+      co_await relay.exchange.finish();
+      relay.result.end = ForwardResult::End::kBroken;
+    } else {
+      hold_error(relay.result, error, status);
+    }
+    fail(relay.result, FailureKind::kStatus,
+         absl::UnavailableError("the worker told an error in its stream"));
+    co_return;
   }
-  if (!started) {
+  if (tap != nullptr && tap->beats() && !tap->done()) {
+    fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
+    co_return;
+  }
+  if (!relay.exchange.head_sent()) {
     HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
     co_await relay.exchange.start(relay.result.status, headers);
   }
@@ -198,16 +219,16 @@ size_t whole_events(std::string_view bytes) {
   return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
 }
 
-size_t error_event_end(std::string_view events) {
+std::string_view error_event(std::string_view events) {
   constexpr std::string_view kBegin = "data: {\"error\"";
   for (size_t at = events.find(kBegin); at != std::string_view::npos; at = events.find(kBegin, at + 1)) {
     const std::string_view before = events.substr(0, at);
     if (!before.empty() && !before.ends_with("\n\n") && !before.ends_with("\r\n\r\n")) continue;
     const size_t end = std::min(events.find("\n\n", at), events.find("\r\n\r\n", at));
-    if (end == std::string_view::npos) return events.size();
-    return end + (events[end] == '\n' ? 2 : 4);
+    if (end == std::string_view::npos) return events.substr(at);
+    return events.substr(at, end + (events[end] == '\n' ? 2 : 4) - at);
   }
-  return std::string_view::npos;
+  return {};
 }
 
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input) {
@@ -217,6 +238,8 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const F
   request.target = input.target;
   request.headers = input.headers;
   request.body = input.body;
+  request.patience = input.patience;
+  request.give_up = input.give_up;
   auto sent = co_await client.send(request, input.deadline);
   if (!sent.ok()) {
     fail_to_send(result, sent.status());

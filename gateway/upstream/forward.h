@@ -6,8 +6,8 @@
 //
 // Until something was sent to the client the whole request can be tried elsewhere, so the head waits: a whole
 // answer is taken up to `whole_bytes_max` before its head goes out, and a stream's head goes with its first
-// event. A stream is passed on in whole events, so that an error event can follow wherever the worker breaks
-// off.
+// event. A stream is passed on in whole events, so that another worker can go on, or an error event follow,
+// wherever the worker breaks off.
 
 #include <functional>
 #include <string>
@@ -18,6 +18,7 @@
 #include "common/net/http_client.h"
 #include "common/net/http_server.h"
 #include "gateway/route/retry.h"
+#include "gateway/upstream/resume_tap.h"
 #include "gateway/upstream/usage.h"
 
 namespace troupe {
@@ -32,22 +33,28 @@ struct ForwardInput {
   // A write to the client that takes longer than this has stopped the worker, which may break off for it.
   Duration client_stall = std::chrono::seconds(5);
   std::function<void()> on_first_byte;  // the worker has begun to answer
+  // The worker was asked for ids (x-troupe-ids), which are cut out here. null: it was not.
+  ResumeTap* tap = nullptr;
+  // See ClientRequest.
+  Duration patience = Duration::zero();
+  std::function<bool()> give_up;
 };
 
 struct ForwardResult {
   enum class End : uint8_t {
     kAnswered,  // the client has the whole answer
-    kFailed,    // nothing was sent to the client
-    kBroken,    // the worker broke off, or told an error, after the first byte; the client was told, as far
-                // as it can be
+    kFailed,    // the answer is not complete, and nobody was told: a stream may have begun (head_sent())
+    kBroken,    // likewise after the first byte, and the client was told, as far as it can be
   };
   End end = End::kFailed;
   int status = 0;               // of the answer; 0: there was none
   route::Failure failure;       // kFailed, kBroken
   Status error;                 // likewise
   bool client_stalled = false;  // the client held the worker back for longer than client_stall
+  TimePoint sent_at{};          // the last event to the client
   // kFailed by status: the worker's answer, to be passed on if nobody else does better. Its body is empty
-  // where it was, broke off, or is too large to keep.
+  // where it was, broke off, or is too large to keep. In a stream that has begun: the JSON of its error
+  // event.
   bool held = false;
   HeaderList held_headers;
   std::string held_body;
@@ -63,8 +70,8 @@ Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, D
 
 // How much of `bytes` is whole events (up to and including the last blank line).
 size_t whole_events(std::string_view bytes);
-// Where the first error event in these whole events ends ("data: {"error"…", the way OpenAI-like servers tell
-// what went wrong after the head); npos where there is none.
-size_t error_event_end(std::string_view events);
+// The first error event in these whole events ("data: {"error"…", the way OpenAI-like servers tell what went
+// wrong after the head); empty where there is none.
+std::string_view error_event(std::string_view events);
 
 }  // namespace troupe

@@ -84,15 +84,14 @@ TEST(WholeEvents, EndAtABlankLine) {
   EXPECT_EQ(whole_events("a\n\nb\r\n\r\nc\n\nd"), 11u);
 }
 
-TEST(ErrorEventEnd, OnlyAWholeEventIsAnError) {
-  constexpr size_t kNone = std::string_view::npos;
-  EXPECT_EQ(error_event_end(""), kNone);
-  EXPECT_EQ(error_event_end("data: {\"n\":1}\n\n"), kNone);
-  EXPECT_EQ(error_event_end("data: {\"x\":\"data: {\"error\"\n\n"), kNone);
-  EXPECT_EQ(error_event_end("event: a\ndata: {\"n\":\"data: {\"error\"\n\n"), kNone);
-  EXPECT_EQ(error_event_end("data: {\"error\":1}\n\n"), 19u);
-  EXPECT_EQ(error_event_end("data: {\"error\":1}\r\n\r\ndata: [DONE]\r\n\r\n"), 21u);
-  EXPECT_EQ(error_event_end("data: 1\n\ndata: {\"error\":1}\n\ndata: [DONE]\n\n"), 28u);
+TEST(ErrorEvent, OnlyAWholeEventIsAnError) {
+  EXPECT_EQ(error_event(""), "");
+  EXPECT_EQ(error_event("data: {\"n\":1}\n\n"), "");
+  EXPECT_EQ(error_event("data: {\"x\":\"data: {\"error\"\n\n"), "");
+  EXPECT_EQ(error_event("event: a\ndata: {\"n\":\"data: {\"error\"\n\n"), "");
+  EXPECT_EQ(error_event("data: {\"error\":1}\n\n"), "data: {\"error\":1}\n\n");
+  EXPECT_EQ(error_event("data: {\"error\":1}\r\n\r\ndata: [DONE]\r\n\r\n"), "data: {\"error\":1}\r\n\r\n");
+  EXPECT_EQ(error_event("data: 1\n\ndata: {\"error\":1}\n\ndata: [DONE]\n\n"), "data: {\"error\":1}\n\n");
 }
 
 TEST(Headers, ThoseOfOneHopDoNotCross) {

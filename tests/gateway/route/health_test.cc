@@ -39,6 +39,20 @@ TEST(Health, OneFailureMakesASuspectAndThreeInARowADeadNode) {
   EXPECT_FALSE(health.wants_probe());
 }
 
+TEST(Health, SilenceMakesASuspectAndOnlyProbesTellItFromDeath) {
+  NodeHealth health;
+  health.on_event(HealthEvent::kProbeOk, at(0));
+  EXPECT_TRUE(health.on_event(HealthEvent::kSilent, at(1)));
+  EXPECT_TRUE(health.wants_probe());
+  for (int stream = 0; stream < 100; ++stream) EXPECT_FALSE(health.on_event(HealthEvent::kSilent, at(1)));
+  EXPECT_EQ(health.state(), NodeState::kSuspect);
+  health.on_event(HealthEvent::kProbeOk, at(2));
+  EXPECT_EQ(health.state(), NodeState::kAlive);
+  health.on_event(HealthEvent::kSilent, at(3));
+  for (int i = 0; i < HealthOptions{}.dead_after; ++i) health.on_event(HealthEvent::kProbeFail, at(4));
+  EXPECT_EQ(health.state(), NodeState::kDead);
+}
+
 TEST(Health, AGoodProbeClearsSuspicion) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));

@@ -38,6 +38,33 @@ TEST(Retry, NothingIsRetriedAfterTheFirstByte) {
   }
 }
 
+TEST(Retry, AStreamThatCanBeResumedGoesOnWithinTheSameBounds) {
+  AttemptState state = fresh();
+  state.first_byte_sent = state.resumable = true;
+  for (const FailureKind kind :
+       {FailureKind::kConnect, FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
+    EXPECT_EQ(decide({kind}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 503}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, state), RetryAction::kPassOn);
+  state.attempts = RetryOptions{}.attempts_max;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+  state.attempts = 1;
+  state.candidates_left = 0;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+}
+
+TEST(RetryBudget, HoldsEnoughForAllStreamsOfOneNode) {
+  RetryBudget budget({});
+  AttemptState state = fresh();
+  state.first_byte_sent = state.resumable = true;
+  for (int stream = 0; stream < 512; ++stream)
+    EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(0)), RetryAction::kNextCandidate);
+  for (int i = 0; i < 10'000; ++i) decide_retry({FailureKind::kBody}, state, budget, at(0));
+  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(0)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(0)), RetryAction::kPassOn);
+}
+
 TEST(Retry, TheClientsOwnMistakesAreNotRetried) {
   for (const int status : {400, 401, 404, 408, 413, 422, 501}) {
     EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
