@@ -12,6 +12,7 @@
 #include "common/core/json.h"
 #include "common/core/sse.h"
 #include "tests/worker/harness_server.h"
+#include "tests/worker/step_gate.h"
 
 namespace troupe::resume_test {
 
@@ -223,7 +224,8 @@ TEST(ResumeEngine, AmongManyEachGoesOnAsItWould) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 60;
   config.max_num_batched_tokens = 24;
-  EngineHarness h(config);
+  testing::StepGate gate;
+  EngineHarness h(config, gate.hook());
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
   for (int i = 0; i < 50; ++i) {
@@ -234,6 +236,7 @@ TEST(ResumeEngine, AmongManyEachGoesOnAsItWould) {
     r.emitted.resize(static_cast<size_t>(i % 12));
     ASSERT_TRUE(h.engine->submit(r, outs.emplace_back().sink()).ok());
   }
+  gate.open();  // now that all are there
   for (size_t i = 0; i < requests.size(); ++i) {
     const EngineRequest& r = requests[i];
     ASSERT_TRUE(outs[i].wait_end()) << i;

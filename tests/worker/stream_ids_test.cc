@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "common/core/sse.h"
 #include "tests/worker/fixture.h"
 #include "tests/worker/harness_server.h"
+#include "tests/worker/step_gate.h"
 
 namespace troupe::stream_ids_test {
 
@@ -19,6 +19,7 @@ using raw_http::Connection;
 using raw_http::request_bytes;
 using std::chrono::milliseconds;
 using testing::HarnessServer;
+using testing::StepGate;
 
 constexpr const char* kTellIds = "x-troupe-ids: 1";
 constexpr const char* kPath = "/v1/completions";
@@ -28,26 +29,6 @@ size_t count_of(std::string_view text, std::string_view part) {
   for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++count;
   return count;
 }
-
-// A hook that holds every step until it is opened.
-class Gate {
- public:
-  ~Gate() { open(); }
-  testing::FakeRunner::Hook hook() {
-    return [opened = opened_](const Batch&) {
-      opened.wait();
-      return absl::OkStatus();
-    };
-  }
-  void open() {
-    if (!std::exchange(is_open_, true)) open_.set_value();
-  }
-
- private:
-  std::promise<void> open_;
-  std::shared_future<void> opened_ = open_.get_future().share();
-  bool is_open_ = false;
-};
 
 std::vector<bj::value> chunks_of(const std::string& body) {
   std::vector<bj::value> chunks;
@@ -119,7 +100,7 @@ TEST(StreamIds, NobodyElseIsTold) {
 }
 
 TEST(Heartbeats, GoOnWhileAStepTakesLong) {
-  Gate gate;
+  StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
   connection.send(request_bytes("POST", kPath, HarnessServer::body(5, true), {kTellIds}));
@@ -133,7 +114,7 @@ TEST(Heartbeats, GoOnWhileAStepTakesLong) {
 }
 
 TEST(Heartbeats, ComeOnlyWhereTheyAreAskedFor) {
-  Gate gate;
+  StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
   connection.send(request_bytes("POST", kPath, HarnessServer::body(5, true)));
@@ -143,7 +124,7 @@ TEST(Heartbeats, ComeOnlyWhereTheyAreAskedFor) {
 }
 
 TEST(Heartbeats, StopWhenAStepNeverEnds) {
-  Gate gate;
+  StepGate gate;
   Generator::Options options;
   options.stuck_after = milliseconds(500);
   HarnessServer server(gate.hook(), options);
@@ -158,7 +139,7 @@ TEST(Heartbeats, StopWhenAStepNeverEnds) {
 }
 
 TEST(Heartbeats, AnErrorAfterTheHeadIsAnEvent) {
-  Gate gate;
+  StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
   connection.send(
