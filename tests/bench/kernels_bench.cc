@@ -10,7 +10,7 @@
 // bytes
 // - prefill product (512 rows): against oneDNN's own one large product on as many OpenMP threads
 // - decode attention over a long context: bytes of KV a second, against the same read loop
-// - prefill attention: multiply-adds a second (no yardstick)
+// - prefill attention: against oneDNN's large product as well: the softmax is work that no product has
 // Weights and KV are larger than the last-level cache.
 
 #include <time.h>
@@ -23,6 +23,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <random>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/device/openmp.h"
@@ -66,9 +67,10 @@ class Bench {
       decode_product(columns, depth);
       prefill_product(columns, depth);
     }
-    for (int heads_per_group : {1, 4, 7}) decode_attention(heads_per_group, 64);
+    for (int heads_per_group : {1, 2, 4, 7}) decode_attention(heads_per_group, 64);
     for (int heads_per_group : {1, 4, 8}) decode_attention(heads_per_group, 128);
-    prefill_attention();
+    for (int heads_per_group : {1, 2, 7}) prefill_attention(heads_per_group, 64);
+    for (int heads_per_group : {1, 4}) prefill_attention(heads_per_group, 128);
   }
 
  private:
@@ -132,6 +134,41 @@ class Bench {
            static_cast<double>(kWorkingSetBytes) / best[0] / 1e9, "GB/s", "read loop");
   }
 
+  // oneDNN's own product (M, K) x (K, N) of bfloat16 into float32, on as many OpenMP threads.
+  class Onednn {
+   public:
+    Onednn(const Tensor& x, const Tensor& weight, const Tensor& out, int threads)
+        : threads_before_(omp_get_max_threads()), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+      omp_set_num_threads(threads);
+      const int64_t rows = x.shape[0];
+      const int64_t depth = x.shape[1];
+      const int64_t columns = weight.shape[0];
+      using dnnl::memory;
+      const memory::desc src({rows, depth}, memory::data_type::bf16, memory::format_tag::ab);
+      const memory::desc any({depth, columns}, memory::data_type::bf16, memory::format_tag::any);
+      const memory::desc dst({rows, columns}, memory::data_type::f32, memory::format_tag::ab);
+      const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(src, any, dst), engine_);
+      primitive_ = dnnl::matmul(description);
+      memory plain({{depth, columns}, memory::data_type::bf16, memory::format_tag::ba}, engine_, weight.data);
+      memory own(description.weights_desc(), engine_);
+      dnnl::reorder(plain, own).execute(stream_, plain, own);
+      arguments_ = {{DNNL_ARG_SRC, memory(src, engine_, x.data)},
+                    {DNNL_ARG_WEIGHTS, own},
+                    {DNNL_ARG_DST, memory(dst, engine_, out.data)}};
+    }
+    ~Onednn() { omp_set_num_threads(threads_before_); }
+    Onednn(const Onednn&) = delete;
+    Onednn& operator=(const Onednn&) = delete;
+    void multiply() { primitive_.execute(stream_, arguments_); }
+
+   private:
+    int threads_before_;
+    dnnl::engine engine_;
+    dnnl::stream stream_;
+    dnnl::matmul primitive_;
+    std::unordered_map<int, dnnl::memory> arguments_;
+  };
+
   void prefill_product(int64_t columns, int64_t depth) {
     constexpr int64_t kRows = 512;
     std::unique_ptr<DeviceBuffer> x_storage, weight_storage;
@@ -140,30 +177,11 @@ class Bench {
     const auto packed = std::move(*backend_->pack(weight));
     const auto out_storage = allocate(kRows * columns * 4);
     const Tensor out = Tensor::make(out_storage->data(), DType::kFloat32, {kRows, columns});
-    using dnnl::memory;
-    const int threads_before = omp_get_max_threads();
-    omp_set_num_threads(threads_);
-    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    dnnl::stream stream(engine);
-    const memory::desc src({kRows, depth}, memory::data_type::bf16, memory::format_tag::ab);
-    const memory::desc any({depth, columns}, memory::data_type::bf16, memory::format_tag::any);
-    const memory::desc dst({kRows, columns}, memory::data_type::f32, memory::format_tag::ab);
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(src, any, dst), engine);
-    const dnnl::matmul primitive(description);
-    memory src_memory(src, engine, x.data);
-    memory dst_memory(dst, engine, out.data);
-    memory plain({{depth, columns}, memory::data_type::bf16, memory::format_tag::ba}, engine, weight.data);
-    memory own(description.weights_desc(), engine);
-    dnnl::reorder(plain, own).execute(stream, plain, own);
-    const auto best = best_of(
-        {[&] {
-           primitive.execute(
-               stream, {{DNNL_ARG_SRC, src_memory}, {DNNL_ARG_WEIGHTS, own}, {DNNL_ARG_DST, dst_memory}});
-         },
-         [&] {
-           backend_->matmul({x, packed.get(), out, false});
-         }});
-    omp_set_num_threads(threads_before);
+    Onednn onednn(x, weight, out, threads_);
+    const auto best = best_of({[&] { onednn.multiply(); },
+                               [&] {
+                                 backend_->matmul({x, packed.get(), out, false});
+                               }});
     const double flops = 2.0 * kRows * static_cast<double>(columns * depth);
     report("prefill product", columns, depth, flops / best[1] / 1e9, flops / best[0] / 1e9, "GFLOP/s",
            "oneDNN whole");
@@ -210,14 +228,22 @@ class Bench {
            static_cast<double>(kv.bytes) / best[0] / 1e9, "GB/s", "read loop");
   }
 
-  void prefill_attention() {
+  // 512 queries, the last of 2048 keys, beside a product of 512 rows by 2048 x 2048.
+  void prefill_attention(int heads_per_group, int head_dim) {
     constexpr int64_t kQueries = 512;
     constexpr int64_t kKeys = 2048;
-    const Kv kv = make_kv(kKeys, 64);
+    std::unique_ptr<DeviceBuffer> x_storage, weight_storage;
+    const Tensor x = random_tensor(x_storage, {kQueries, kKeys});
+    const Tensor weight = random_tensor(weight_storage, {kKeys, kKeys});
+    const auto product_storage = allocate(kQueries * kKeys * 4);
+    Onednn onednn(x, weight, Tensor::make(product_storage->data(), DType::kFloat32, {kQueries, kKeys}),
+                  threads_);
+    const Kv kv = make_kv(kKeys, head_dim);
+    const int64_t heads = 2 * heads_per_group;
     std::unique_ptr<DeviceBuffer> q_storage, out_storage;
     AttentionParams params;
-    params.q = random_tensor(q_storage, {kQueries, 14, 64});
-    params.out = random_tensor(out_storage, {kQueries, 14 * 64});
+    params.q = random_tensor(q_storage, {kQueries, heads, head_dim});
+    params.out = random_tensor(out_storage, {kQueries, heads * head_dim});
     const std::vector<int32_t> starts{0, kQueries};
     const std::vector<int32_t> contexts{kKeys};
     params.query_starts = starts;
@@ -225,10 +251,12 @@ class Bench {
     params.block_tables = kv.table;
     params.block_table_stride = kKeys / 16;
     params.scale = 0.125f;
-    const double seconds = best_of({[&] { backend_->attention(params); }})[0];
-    const double flops = 4.0 * 64 * 14 * kQueries * (kKeys - kQueries / 2);
-    std::printf("%-32s %6d %6d %8.1f GFLOP/s\n", "prefill attention, queries, keys", int{kQueries},
-                int{kKeys}, flops / seconds / 1e9);
+    const auto best = best_of({[&] { onednn.multiply(); }, [&] { backend_->attention(params); }});
+    const double flops = 4.0 * static_cast<double>(head_dim * heads * kQueries * (kKeys - kQueries / 2));
+    const double product_flops = 2.0 * kQueries * kKeys * kKeys;
+    report(head_dim == 64 ? "prefill attention of 64, group" : "prefill attention of 128, group",
+           heads_per_group, kKeys, flops / best[1] / 1e9, product_flops / best[0] / 1e9, "GFLOP/s",
+           "oneDNN whole");
   }
 
   static void report(const char* what, int64_t a, int64_t b, double ours, double yardstick, const char* unit,
