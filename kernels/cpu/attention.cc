@@ -10,6 +10,7 @@ namespace troupe::cpu {
 namespace {
 
 constexpr int kItemsPerThread = 4;
+constexpr int64_t kPrefillRowsMin = 32;
 
 }  // namespace
 
@@ -30,7 +31,7 @@ void Attention::run(const AttentionParams& params, const BoundKv& kv) {
   pool_.parallel_for(static_cast<int64_t>(items_.size()), [&](int64_t i, int thread) {
     AttentionTile work = tile(params, kv, items_[static_cast<size_t>(i)]);
     work.scratch = static_cast<float*>(scratch_->data()) + thread * scratch_floats_;
-    ops_.attention(work);
+    (items_[static_cast<size_t>(i)].prefill ? ops_.prefill : ops_.attention)(work);
   });
   for (const Item& item : merges_) {
     AttentionTile work = tile(params, kv, item);
@@ -40,7 +41,7 @@ void Attention::run(const AttentionParams& params, const BoundKv& kv) {
 }
 
 void Attention::reserve_scratch(int64_t head_dim) {
-  const int64_t floats = attention_scratch_floats(head_dim);
+  const int64_t floats = std::max(attention_scratch_floats(head_dim), prefill_scratch_floats(head_dim));
   if (floats <= scratch_floats_) return;
   auto buffer = HostBuffer::allocate(static_cast<size_t>(floats * pool_.thread_count()) * sizeof(float));
   if (!buffer.ok()) check_failed("attention", to_std(buffer.status().message()));
@@ -48,15 +49,39 @@ void Attention::reserve_scratch(int64_t head_dim) {
   scratch_floats_ = floats;
 }
 
+// Rows of an item of a prefill: as many as leave work for all threads, which share the turning of keys and
+// values; 0 where nothing is gained, or cannot be had.
+int64_t Attention::prefill_rows(const AttentionParams& params, const KvLayout& layout) const {
+  const int64_t heads = params.q.shape[1] / layout.kv_heads;
+  const bool can = ops_.prefill != nullptr && params.q.dtype == DType::kBFloat16 &&
+                   layout.head_dim % 32 == 0 && layout.block_size % 16 == 0 && heads <= kAttentionRows &&
+                   tiles_weigh_values(heads, layout.head_dim);
+  if (!can) return 0;
+  const auto items_of = [&](int64_t rows) {
+    int64_t items = 0;
+    for (size_t r = 0; r < params.context_counts.size(); ++r) {
+      const int64_t queries = params.query_starts[r + 1] - params.query_starts[r];
+      if (queries * heads >= kPrefillRowsMin) items += (queries * heads + rows - 1) / rows * layout.kv_heads;
+    }
+    return items;
+  };
+  for (int64_t rows = kPrefillRows; rows >= kPrefillRowsMin; rows /= 2) {
+    if (items_of(rows) >= kItemsPerThread * pool_.thread_count()) return rows;
+  }
+  return items_of(kPrefillRowsMin) >= pool_.thread_count() ? kPrefillRowsMin : 0;
+}
+
 void Attention::cut(const AttentionParams& params, const BoundKv& kv) {
   const int64_t groups = kv.layout.kv_heads;
   const int64_t heads = params.q.shape[1] / groups;
   const int64_t head_count = std::min(heads, kAttentionRows);
-  const int64_t queries_per_item = kAttentionRows / head_count;
+  const int64_t rows_of_prefill = prefill_rows(params, kv.layout);
   items_.clear();
   for (size_t r = 0; r < params.context_counts.size(); ++r) {
     const int64_t queries = params.query_starts[r + 1] - params.query_starts[r];
     const int64_t cached = params.context_counts[r] - queries;
+    const bool prefill = rows_of_prefill > 0 && queries * heads >= kPrefillRowsMin;
+    const int64_t queries_per_item = (prefill ? rows_of_prefill : kAttentionRows) / head_count;
     for (int64_t first = 0; first < queries; first += queries_per_item) {
       const int64_t count = std::min(queries_per_item, queries - first);
       for (int64_t g = 0; g < groups; ++g) {
@@ -65,7 +90,7 @@ void Attention::cut(const AttentionParams& params, const BoundKv& kv) {
           const int64_t keys = cached + first + count;
           const int64_t chunks = (keys + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
           items_.push_back({static_cast<int64_t>(r), g, first, count, head, here, keys * count * here, 0,
-                            chunks, kNoRecords});
+                            chunks, kNoRecords, prefill});
         }
       }
     }
@@ -83,6 +108,7 @@ void Attention::split_long_items(int64_t head_dim) {
   const size_t whole_count = pool_.thread_count() == 1 ? 0 : items_.size();
   for (size_t i = 0; i < whole_count; ++i) {
     const Item whole = items_[i];
+    if (whole.prefill) continue;
     const int64_t pieces = std::min((whole.cost + share - 1) / share, whole.end_chunk);
     if (pieces <= 1) continue;
     const int64_t record = whole.query_count * whole.head_count * attention_record_floats(head_dim);

@@ -42,10 +42,12 @@ class Attention {
     int64_t first_chunk;
     int64_t end_chunk;
     int64_t records;  // where the chunks' records lie in records_, in floats; kNoRecords: not split
+    bool prefill;     // by VectorOps::prefill
   };
   static constexpr int64_t kNoRecords = -1;
 
   void cut(const AttentionParams& params, const BoundKv& kv);
+  int64_t prefill_rows(const AttentionParams& params, const KvLayout& layout) const;
   void split_long_items(int64_t head_dim);
   void reserve_scratch(int64_t head_dim);
   AttentionTile tile(const AttentionParams& params, const BoundKv& kv, const Item& item) const;

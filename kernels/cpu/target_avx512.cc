@@ -52,8 +52,7 @@ namespace troupe::cpu::avx512 {
 
 #include "kernels/cpu/tile_amx.h"
 #include "kernels/cpu/tile_panels_amx.h"
-#include "kernels/cpu/tile_scores_amx.h"
-#include "kernels/cpu/tile_values_amx.h"
+#include "kernels/cpu/tile_prefill_amx.h"
 
 #ifdef __clang__
 #pragma clang attribute pop
@@ -78,6 +77,7 @@ constexpr TileOps kTileOps{avx512::arrange_rows, avx512::tile_product,      avx5
 constexpr VectorOps kAmxOps = [] {
   VectorOps ops = kBf16Ops;
   ops.attention = avx512::attention_tiles;
+  ops.prefill = avx512::prefill_tiles;
   ops.tiles = &kTileOps;
   return ops;
 }();

@@ -43,6 +43,17 @@ struct TileValues {
     }
   }
 
+  static bool are_finite(const AttentionTile& t, const TileRows& here, int64_t begin, int64_t end) {
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    for (int64_t j = begin; j < end; ++j) {
+      for (int64_t c = 0; c < t.head_dim; c += kBlock) {
+        const __m512i bits = _mm512_and_si512(_mm512_loadu_si512(here.values[j] + 2 * c), exponent);
+        if (_mm512_cmpeq_epi16_mask(bits, exponent) != 0) return false;
+      }
+    }
+    return true;
+  }
+
  private:
   static constexpr int64_t kProductSteps = 32;  // see Ahead; of 16 keys' 32 columns
   static constexpr int64_t kRowSteps = 40;
@@ -61,17 +72,6 @@ struct TileValues {
     const char* values[kGroups];  // of 16 keys, 2 · C bytes apart
     int64_t count;
   };
-
-  static bool are_finite(const AttentionTile& t, const TileRows& here, int64_t begin, int64_t end) {
-    const __m512i exponent = _mm512_set1_epi16(0x7f80);
-    for (int64_t j = begin; j < end; ++j) {
-      for (int64_t c = 0; c < t.head_dim; c += kBlock) {
-        const __m512i bits = _mm512_and_si512(_mm512_loadu_si512(here.values[j] + 2 * c), exponent);
-        if (_mm512_cmpeq_epi16_mask(bits, exponent) != 0) return false;
-      }
-    }
-    return true;
-  }
 
   static void add_rows(const AttentionTile& t, const AttentionScratch& s, float* records,
                        const TileRows& here, const Rows& rows, Ahead& ahead) {
@@ -202,10 +202,7 @@ struct TileValues {
 inline void attention_tiles(const AttentionTile& t) {
   if (t.dtype != DType::kBFloat16 || t.head_dim % TileScores::kBlock != 0) return attention_pairs(t);
   Tiles::configure();
-  // Products of 16 rows cost what they cost, however few heads share them. How many do is the model's, so
-  // that it does not depend on the batch.
-  constexpr int64_t kTileValuesGroup = 4;
-  if (t.group >= kTileValuesGroup) {
+  if (tiles_weigh_values(t.group, t.head_dim)) {
     attention_as<BFloat16, TileScores, TileValues>(t);
   } else {
     attention_as<BFloat16, TileScores>(t);

@@ -54,6 +54,7 @@ inline constexpr int64_t kAttentionRows = 32;
 inline constexpr int64_t kAttentionTileKeys = 64;
 inline constexpr int64_t kAttentionChunkKeys = 512;  // a multiple of the tile
 inline constexpr int64_t kAttentionRecordHead = 16;
+inline constexpr int64_t kPrefillRows = 128;
 struct AttentionTile {
   const void* q;        // row (i, h) at q + (i · row_stride + h · head_dim)
   void* out;            // likewise
@@ -187,6 +188,12 @@ struct QuadProduct {
   int32_t* sums;  // (rows, kQuadColumns) of scratch, 64-byte aligned
 };
 
+// With AMX: whether it weighs the values as well. Products of 16 rows cost what they cost, however few heads
+// share them. How many do is the model's, so that it does not depend on the batch.
+inline bool tiles_weigh_values(int64_t group, int64_t head_dim) {
+  return group >= 2 || head_dim <= 64;
+}
+
 struct VectorOps {
   int64_t panel_columns;
   void (*rms_norm)(const NormRow&);
@@ -199,7 +206,10 @@ struct VectorOps {
   void (*quantize)(const QuantizeRow&);
   void (*quad_product)(const QuadProduct&);
   void (*pair_product)(const PanelProduct&);  // null without AVX512-BF16
-  const TileOps* tiles = nullptr;             // null without AMX
+  // attention() of up to kPrefillRows rows, the same bits. REQUIRES bfloat16, tiles_weigh_values(), C a
+  // multiple of 32, blocks of a multiple of 16 tokens, no records. Null without AMX.
+  void (*prefill)(const AttentionTile&) = nullptr;
+  const TileOps* tiles = nullptr;  // null without AMX
 };
 
 // Large enough for every instruction set.
@@ -209,6 +219,11 @@ inline int64_t attention_record_floats(int64_t head_dim) {
 inline int64_t attention_scratch_floats(int64_t head_dim) {
   const int64_t record = attention_record_floats(head_dim);
   return record * (3 * kAttentionRows + kAttentionTileKeys) + kAttentionRows * kAttentionTileKeys;
+}
+inline int64_t prefill_scratch_floats(int64_t head_dim) {
+  constexpr int64_t kLanes = 16;
+  return kPrefillRows * head_dim / 2 + 2 * kPrefillRows * (2 + head_dim) +
+         (kAttentionTileKeys + kLanes) * head_dim + 6 * kAttentionTileKeys * kLanes;
 }
 
 const VectorOps& vector_ops(CpuIsa isa);  // REQUIRES: not kAuto, and the machine has it

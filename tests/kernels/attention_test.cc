@@ -289,8 +289,10 @@ TEST_P(AttentionOf, ABrokenSlopeIsNoticed) {
 
 TEST_P(AttentionOf, ChunksAndSingleTokensGiveTheBitsOfTheWholePrompt) {
   for (const Geometry& g : {Geometry{4, 2, 64, 16, 1}, Geometry{14, 2, 128, 16, 1}, Geometry{2, 1, 24, 5, 1},
-                            Geometry{8, 2, 32, 5, 1}, with_slopes({4, 4, 64, 16, 1})}) {
-    const int64_t keys = GetParam().name == "ref" || kSanitized ? 40 : 333;
+                            Geometry{8, 2, 32, 5, 1}, Geometry{3, 1, 96, 32, 1}, Geometry{1, 1, 32, 16, 1},
+                            Geometry{2, 1, 256, 16, 1}, Geometry{2, 2, 128, 16, 1},
+                            with_slopes({4, 4, 64, 16, 1}), with_slopes({10, 2, 128, 16, 1})}) {
+    const int64_t keys = GetParam().name == "ref" ? 40 : kSanitized ? 100 : 333;
     const Sequence sequence = make_sequence(g, dtype_, keys, 43);
     Memory memory(g, dtype_, keys / g.block_size + 1);
     memory.bind(*backend_);
@@ -350,6 +352,28 @@ TEST_P(AttentionOf, ThreadsChangeNoBit) {
   }
   EXPECT_TRUE(outs[0] == outs[1]);
   EXPECT_TRUE(outs[0] == outs[2]);
+}
+
+// Longer than a chunk of keys, so that what rows found in several is merged; at every end of a tile of keys.
+TEST_P(AttentionOf, APrefillBehindALongContextGivesTheBitsOfSingleTokens) {
+  if (GetParam().name == "ref" || kSanitized) return;
+  for (const Geometry& g : {Geometry{4, 2, 64, 16, 1}, Geometry{14, 2, 64, 16, 1}, Geometry{8, 2, 128, 16, 1},
+                            with_slopes({2, 2, 64, 16, 1})}) {
+    const int64_t keys = 1100;
+    const Sequence sequence = make_sequence(g, dtype_, keys, 73);
+    Memory memory(g, dtype_, keys / g.block_size + 1);
+    memory.shuffle(3);
+    memory.bind(*backend_);
+    const std::vector<int32_t> table = memory.place(sequence, 0);
+    for (int64_t count : {130, 1091}) {
+      const OwnedTensor together = attend(*backend_, g, {{&sequence, table, keys - count, count}}, 0);
+      for (int64_t row = 0; row < count; row += 29) {
+        const OwnedTensor alone = attend(*backend_, g, {{&sequence, table, keys - count + row, 1}}, 0);
+        ASSERT_TRUE(same_bits(alone.view(), together.rows(row, 1)))
+            << g.heads << " heads of " << g.head_dim << ", row " << row << " of " << count;
+      }
+    }
+  }
 }
 
 // One decoding request is too few items for many threads: its keys are split.
