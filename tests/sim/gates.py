@@ -175,7 +175,7 @@ MISSES = {
                    "30 ms there (p99 28.7 to 32.0), and bad are the seeds whose popular personas drew long cards: mean prompts of 3,574, 3,636, "
                    "3,966, 3,889 tokens. Behind long contexts a node decodes fewer tokens a second, so by its work it looks idle and is sent more "
                    "(with seed 4 the nodes' work and requests correlate by -.82): where work weighs a quarter of the load term, not half, .993 "
-                   "at 621.32/s, and .972 and .979 with seeds 3 and 4",
+                   "at 621.32/s, and .972 and .979 with seeds 3 and 4; but then the CPU model's hits fall from .802 to .795 with one gateway",
     "cpu exact": "means of three seeds against one gateway's: sixteen -.0032; a request lives some 30 ms there, less than the 50 ms between two "
                  "ledgers. Told every 20 ms, as in the study, -.0005; every 10 ms .0000; no ledgers, only reports every 100 ms, -.0019",
     "kill": "lost are streams that had begun: the gateway ends them with an error, as long as it does not resume them elsewhere (with --resume 0 "
