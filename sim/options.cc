@@ -241,8 +241,8 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
   schema.add(
       "resume", &f.resume,
-      "what if started streams went on elsewhere when their node dies? (With this gateway they end in an "
-      "error, and count as lost.)");
+      "started streams go on elsewhere when their node dies; else, as with workers of another kind, they "
+      "end in an error and count as lost");
   route::describe_route(schema, f.route);
 }
 

@@ -52,7 +52,8 @@ class Simulation {
     route::PrefixKey key;
     route::Decision decision;
     route::Sent sent;
-    size_t tried = 0;  // candidates of the order
+    size_t tried = 0;      // candidates of the order
+    int32_t attempts = 0;  // of all orders
     int32_t gateway = 0, node = -1;
     bool planned = false;  // its set is at home on the node
     uint64_t gateway_life = 0;

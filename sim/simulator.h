@@ -43,9 +43,9 @@ struct SimulationOptions {
   double gossip_ms = 50;  // placements (and ledgers, if on) to the other gateways
   double detect_ms = 50;  // until a gateway sees that a node it has a request at is dead
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
-  // A started stream whose node dies goes on at another. The gateway does not do that yet: there its client
-  // gets an error, so it is lost.
-  bool resume = false;
+  // A started stream whose node dies goes on at another, which computes its prompt and what was told of its
+  // answer. Else, as with workers of another kind, its client gets an error: it is lost.
+  bool resume = true;
 
   uint64_t crowd_set = 0;  // of a flash crowd, reported beside all others; 0: none
   Duration crowd_begin{};

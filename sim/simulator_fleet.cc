@@ -297,7 +297,13 @@ void Simulation::break_stream(Flight& flight) {
   const auto node = static_cast<route::NodeIndex>(flight.node);
   if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
   gateway.on_event(node, route::HealthEvent::kTransportError, now_);
-  if (!options_.resume) {
+  route::AttemptState state;
+  state.attempts = flight.attempts;
+  state.first_byte_sent = true;
+  state.resumable = options_.resume;
+  state.candidates_left = 1;  // who, is decided anew
+  if (route::decide_retry({route::FailureKind::kBody, 0}, state, gateway.retry_budget(), now_) !=
+      route::RetryAction::kNextCandidate) {
     end_flight(flight, true);
     return;
   }

@@ -46,7 +46,7 @@ void Simulation::arrive(TraceRequest& request) {
   flight.id = (++tries_ << kSlotBits) | slot;
   std::swap(flight.trace, request);
   flight.node = -1;
-  flight.emitted = 0;
+  flight.emitted = flight.attempts = 0;
   flight.at_node = false;
   flight.arrived = now_;
   flight.first = flight.last = {};
@@ -57,6 +57,7 @@ void Simulation::arrive(TraceRequest& request) {
   flight.gateway = static_cast<int32_t>(pick % gateways);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   make_key(flight);
+  gateway_of(flight).retry_budget().earn(now_);
   decide(flight);
   send_next(flight);
 }
@@ -100,7 +101,6 @@ void Simulation::decide(Flight& flight) {
     decisions_timed_ += 1;
   }
   flight.tried = 0;
-  gateway_of(flight).retry_budget().earn(now_);
 }
 
 void Simulation::send_next(Flight& flight) {
@@ -109,6 +109,7 @@ void Simulation::send_next(Flight& flight) {
     return;
   }
   const route::Candidate& candidate = flight.decision.order[flight.tried++];
+  flight.attempts += 1;
   flight.node = static_cast<int32_t>(candidate.node);
   flight.at_node = false;
   route::Router& router = gateway_of(flight).router();
@@ -173,7 +174,9 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
   if (failure.kind == route::FailureKind::kTransport)
     gateway.on_event(node, route::HealthEvent::kTransportError, now_);
   route::AttemptState state;
-  state.attempts = static_cast<int>(flight.tried);
+  state.attempts = flight.attempts;
+  state.first_byte_sent = flight.emitted > 0;
+  state.resumable = options_.resume;
   const size_t left = flight.decision.order.size() - flight.tried;
   const bool extends =
       left == 0 && route::node_failed(failure) && gateway.router().may_extend(flight.key, flight.decision);

@@ -205,7 +205,6 @@ TEST(Report, OfASimulatedDeathIsWhole) {
   options.nodes = 3;
   options.warmup_s = 10;
   options.faults = {{.kind = Fault::Kind::kKill, .at_s = 20, .target = 1}};
-  options.resume = true;
   const PersonaWorkload workload{
       .personas = 50, .card_tokens = 500, .turns = 4, .think_s = 5, .rate = 40, .duration_s = 40};
   const auto result = simulate(**PersonaSource::make(workload, 1), options);

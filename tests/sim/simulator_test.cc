@@ -222,10 +222,11 @@ TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
   EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
 }
 
-// What was not started is sent again, what was is cut short: as with the gateway. With `resume` it goes on.
+// What was not started is sent again, what was goes on; without `resume` it is cut short.
 TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   SimulationOptions options = options_of(4, 2);
   options.faults = *parse_faults("{\"at_s\": 30, \"kill\": 1}\n{\"at_s\": 45, \"return\": 1}", "f");
+  options.resume = false;
   const Result cut = run_personas(kSmall, options);
   EXPECT_EQ(cut.faults.resumed, 0);
   options.resume = true;
@@ -255,7 +256,6 @@ TEST(Simulator, HitIsNotAboveThePooledBoundWhereNodesJoin) {
 
 TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
   SimulationOptions options = options_of(3, 2);
-  options.resume = true;
   options.conservation_every = 4096;
   options.faults = *parse_faults(
       "{\"at_s\": 10, \"join\": 2}\n{\"at_s\": 15, \"slow\": 0, \"factor\": 3, \"for_s\": 5}\n"
@@ -281,7 +281,6 @@ TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
 TEST(Simulator, ANodeThatReturnsBeforeItsDeathIsSeenKeepsItsLivesApart) {
   SimulationOptions options = options_of(3, 2);
   options.detect_ms = 500;
-  options.resume = true;
   options.faults = *parse_faults(
       "{\"at_s\": 20, \"kill\": 0}\n{\"at_s\": 20.01, \"return\": 0}\n{\"at_s\": 20.02, \"kill\": 0}\n"
       "{\"at_s\": 30, \"return\": 0}",
