@@ -27,7 +27,7 @@ std::string pass(troupe::ResumeTap& tap, std::string_view text, size_t step) {
     require(events.size() <= before);
     out += events;
   }
-  return out;
+  return out + held;  // an answer's end is passed on, whole event or not
 }
 
 }  // namespace
