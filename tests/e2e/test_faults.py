@@ -32,7 +32,7 @@ def test_worker_killed_while_idle_costs_nobody_an_answer(start):
         assert route_decision(response)["node"] != node
 
 
-def test_worker_killed_under_load_costs_at_most_its_own_streams(start):
+def test_worker_killed_under_load_costs_nobody_an_answer(start):
     fleet = start(workers=3)
     outcomes, stop = [], threading.Event()
 
@@ -75,9 +75,7 @@ def test_worker_killed_under_load_costs_at_most_its_own_streams(start):
     assert not any(thread.is_alive() for thread in threads), "a request hangs"
     counts = {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
     print(counts)
-    assert set(counts) <= {"done", "broken"}, counts
-    assert counts.get("broken", 0) <= 12, "no more than what was running"
-    assert "broken" not in outcomes[-20:]
+    assert set(counts) == {"done"}, counts
 
 
 def test_worker_that_comes_back_is_used_again(start):
