@@ -49,6 +49,7 @@ endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(absl REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json url system)
 find_package(yaml-cpp REQUIRED)

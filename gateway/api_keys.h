@@ -1,0 +1,97 @@
+#pragma once
+
+// Who may ask, and how much. A file names the keys; of a key it has the SHA-256 alone, so whoever reads the
+// file cannot ask:
+//
+//   writers:                   # the name: in metrics and logs, no secret
+//     sha256: "9f86d0…"        # printf %s "$KEY" | sha256sum
+//     models: [demo-model]     # empty or absent: all
+//     requests_per_s: 20       # 0 or absent: no limit
+//     tokens_per_min: 600000   # of prompts and answers
+//     requests_at_once: 64
+//
+// The file can be read again at any time: whole, or not at all. Used from one thread.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/quota.h"
+
+namespace troupe {
+
+inline constexpr size_t kApiKeysMax = 1000;
+
+using Sha256 = std::array<uint8_t, 32>;
+Sha256 sha256(std::string_view bytes);
+
+struct ApiKey {
+  std::string name;
+  Sha256 digest{};
+  std::vector<std::string> models;  // empty: all
+  route::QuotaLimits limits;
+};
+// In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
+StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
+
+// One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.
+class ApiClient {
+ public:
+  ApiClient(const ApiKey& key, Metrics& metrics, TimePoint now);
+  const std::string& name() const { return key_.name; }
+  bool may_use(std::string_view model) const;
+  void change(const ApiKey& key, TimePoint now);
+
+  std::optional<route::Quota::Refusal> begin(TimePoint now);
+  void end(int64_t tokens, TimePoint now);
+
+ private:
+  friend class ApiKeys;
+  ApiKey key_;
+  route::Quota quota_;
+  Counter& requests_;
+  Counter& tokens_;
+  std::array<Counter*, 3> refused_{};  // by Quota::Limit
+};
+
+class ApiKeys {
+ public:
+  explicit ApiKeys(Metrics& metrics) : metrics_(metrics) {}
+  // Takes these instead of what there was; clients whose names stay keep what they have used.
+  void take(const std::vector<ApiKey>& keys, TimePoint now);
+  // Reads and takes a file; where that fails everything stays as it was.
+  Status load(const std::string& path, TimePoint now);
+  // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
+  // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
+  std::shared_ptr<ApiClient> find(std::string_view authorization) const;
+  size_t size() const { return clients_.size(); }
+
+ private:
+  Metrics& metrics_;
+  std::vector<std::shared_ptr<ApiClient>> clients_;
+};
+
+// One request of a client: in from `begin` on, out with the tokens it cost when this ends.
+class ApiVisit {
+ public:
+  ApiVisit(std::shared_ptr<ApiClient> client, const Clock& clock)
+      : client_(std::move(client)), clock_(clock) {}
+  ~ApiVisit() { client_->end(tokens_, clock_.now()); }
+  ApiVisit(const ApiVisit&) = delete;
+  ApiVisit& operator=(const ApiVisit&) = delete;
+  void cost(int64_t tokens) { tokens_ = tokens; }
+
+ private:
+  const std::shared_ptr<ApiClient> client_;
+  const Clock& clock_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace troupe

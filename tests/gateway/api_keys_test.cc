@@ -1,0 +1,114 @@
+#include "gateway/api_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace troupe {
+namespace api_keys_test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string hex(std::string_view key) {
+  const Sha256 digest = sha256(key);
+  return absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
+std::string error_of(std::string_view yaml) {
+  const auto keys = parse_api_keys(yaml, "keys.yaml");
+  return keys.ok() ? "" : std::string(keys.status().message());
+}
+
+TEST(ApiKeys, TheDigestIsTheOneEverybodyKnows) {
+  // FIPS 180-4's example.
+  EXPECT_EQ(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(ApiKeys, ReadsAFile) {
+  const auto keys =
+      parse_api_keys(absl::StrCat("writers:\n  sha256: \"", hex("k1"),
+                                  "\"\n  models: [demo, other]\n  requests_per_s: 2.5\n"
+                                  "  tokens_per_min: 600\n  requests_at_once: 3\nguests:\n  sha256: ",
+                                  hex("k2"), "\n"),
+                     "keys.yaml");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  ASSERT_EQ(keys->size(), 2u);
+  EXPECT_EQ((*keys)[0].name, "writers");
+  EXPECT_EQ((*keys)[0].digest, sha256("k1"));
+  EXPECT_THAT((*keys)[0].models, ElementsAre("demo", "other"));
+  EXPECT_EQ((*keys)[0].limits.requests_per_s, 2.5);
+  EXPECT_EQ((*keys)[0].limits.tokens_per_min, 600);
+  EXPECT_EQ((*keys)[0].limits.requests_at_once, 3);
+  EXPECT_TRUE((*keys)[1].models.empty());
+  EXPECT_EQ((*keys)[1].limits.requests_per_s, 0);
+}
+
+TEST(ApiKeys, WhatIsWrongIsNamed) {
+  const std::string good = absl::StrCat("a:\n  sha256: ", hex("k"), "\n");
+  EXPECT_THAT(error_of(""), HasSubstr("keys.yaml: names nobody"));
+  EXPECT_THAT(error_of("a: 5\n"), HasSubstr("keys.yaml:1: 'a' must be a name"));
+  EXPECT_THAT(error_of("a b:\n  sha256: x\n"), HasSubstr("'a b' must be a name"));
+  EXPECT_THAT(error_of("a:\n  sha256: abc\n"), HasSubstr("key 'a': sha256 must be the 64 hex digits"));
+  EXPECT_THAT(error_of("a:\n  models: [demo]\n"), HasSubstr("key 'a': sha256 must be"));
+  EXPECT_THAT(error_of(good + "b:\n  sha256: " + hex("k") + "\n"), HasSubstr("the same as that of 'a'"));
+  EXPECT_THAT(error_of(good + "  request_per_s: 5\n"), HasSubstr("keys.yaml:3: "));
+  EXPECT_THAT(error_of(good + "  requests_per_s: -1\n"), HasSubstr("keys.yaml:3: "));
+  std::string many;
+  for (size_t i = 0; i <= kApiKeysMax; ++i) absl::StrAppend(&many, "k", i, ":\n  sha256: x\n");
+  EXPECT_THAT(error_of(many), HasSubstr("more than 1000"));
+}
+
+class Ring : public testing::Test {
+ protected:
+  std::vector<ApiKey> two() {
+    return {{"writers", sha256("k1"), {"demo"}, {.requests_at_once = 1}}, {"guests", sha256("k2"), {}, {}}};
+  }
+  Metrics metrics_;
+  ApiKeys keys_{metrics_};
+  const TimePoint now_{};
+};
+
+TEST_F(Ring, FindsWhoHasAKeyAndNobodyElse) {
+  keys_.take(two(), now_);
+  ASSERT_NE(keys_.find("Bearer k1"), nullptr);
+  EXPECT_EQ(keys_.find("Bearer k1")->name(), "writers");
+  EXPECT_EQ(keys_.find("bearer k2")->name(), "guests");
+  for (const char* wrong :
+       {"", "Bearer ", "Bearer", "k1", "Bearer k3", "Bearer  k1", "Bearer k1 ", "Basic k1"}) {
+    EXPECT_EQ(keys_.find(wrong), nullptr) << wrong;
+  }
+  EXPECT_TRUE(keys_.find("Bearer k1")->may_use("demo"));
+  EXPECT_FALSE(keys_.find("Bearer k1")->may_use("other"));
+  EXPECT_TRUE(keys_.find("Bearer k2")->may_use("other"));
+}
+
+TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
+  keys_.take(two(), now_);
+  const auto writers = keys_.find("Bearer k1");
+  EXPECT_FALSE(writers->begin(now_).has_value());
+  std::vector<ApiKey> changed = {two()[0]};
+  changed[0].digest = sha256("k9");
+  keys_.take(changed, now_);
+  EXPECT_EQ(keys_.find("Bearer k1"), nullptr);
+  EXPECT_EQ(keys_.find("Bearer k2"), nullptr);
+  ASSERT_EQ(keys_.find("Bearer k9"), writers);
+  EXPECT_TRUE(writers->begin(now_).has_value()) << "the one that runs still counts";
+  keys_.take({two()[1]}, now_);
+  writers->end(10, now_);
+  EXPECT_THAT(metrics_.text(), HasSubstr("troupe_gateway_key_tokens_total{key=\"writers\"} 10"));
+  EXPECT_THAT(metrics_.text(),
+              HasSubstr("troupe_gateway_key_refused_total{key=\"writers\",limit=\"requests_at_once\"} 1"));
+}
+
+TEST_F(Ring, AFileThatCannotBeTakenChangesNothing) {
+  keys_.take(two(), now_);
+  EXPECT_THAT(std::string(keys_.load("/nowhere/keys.yaml", now_).message()), HasSubstr("/nowhere/keys.yaml"));
+  EXPECT_EQ(keys_.size(), 2u);
+  EXPECT_NE(keys_.find("Bearer k1"), nullptr);
+}
+
+}  // namespace api_keys_test
+}  // namespace troupe
