@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/settings.h"
@@ -124,6 +125,16 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
   return keys;
 }
 
+StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kYamlBytesMax + 1, '\0');  // a byte more than is allowed, to be refused for it
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return parse_api_keys(text, path);
+}
+
 ApiClient::ApiClient(const ApiKey& key, Metrics& metrics, TimePoint now)
     : key_(key),
       quota_(key.limits, now),
@@ -175,10 +186,7 @@ void ApiKeys::take(const std::vector<ApiKey>& keys, TimePoint now) {
 }
 
 Status ApiKeys::load(const std::string& path, TimePoint now) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<ApiKey> keys, parse_api_keys(text.str(), path));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<ApiKey> keys, read_api_keys(path));
   take(keys, now);
   return absl::OkStatus();
 }

@@ -40,6 +40,7 @@ struct ApiKey {
 };
 // In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
 StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
+StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
 
 // One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.
 class ApiClient {

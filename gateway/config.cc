@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/api_keys.h"
 
 namespace troupe {
 namespace {
@@ -112,6 +113,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
       .unit("seconds");
+  schema.add("api_keys", &s.api_keys,
+             "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
   schema.add("record", &s.record,
              "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
   schema.add("log_level", &s.log_level, "least severe lines logged")
@@ -192,6 +195,11 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
   config.record = s.record;
+  config.api_keys = s.api_keys;
+  if (!s.api_keys.empty()) {
+    const auto keys = read_api_keys(s.api_keys);
+    if (!keys.ok()) return annotate(keys.status(), "api_keys");
+  }
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
   return config;
 }

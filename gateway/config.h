@@ -37,7 +37,8 @@ struct GatewaySettings {
   int64_t request_timeout_secs = 1800;
   int64_t stream_heartbeat_timeout_ms = 400;
   int64_t shutdown_grace_period_secs = 180;
-  std::string record;  // empty: traffic is not recorded
+  std::string api_keys;  // a file; empty: anybody may ask
+  std::string record;    // empty: traffic is not recorded
   std::string log_level = "info";
 
   struct Probe {
@@ -89,7 +90,7 @@ struct GatewayConfig {
   ProxyOptions proxy;
   route::RouterOptions router;
   std::chrono::seconds grace{180};
-  std::string record;
+  std::string api_keys, record;
   LogLevel log_level = LogLevel::kInfo;
 };
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);

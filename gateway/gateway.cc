@@ -21,11 +21,13 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
     : io_(io),
       clock_(clock),
       log_(log),
+      api_keys_path_(config.api_keys),
       record_path_(config.record),
       record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
       grace_(config.grace),
       plan_tick_(config.router.planner.tick),
       instruments_(metrics_),
+      api_keys_(metrics_),
       router_(named(config.router, seed), seed),
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
@@ -51,7 +53,14 @@ Status Gateway::start_record() {
   return absl::OkStatus();
 }
 
+Status Gateway::reload() {
+  if (api_keys_path_.empty()) return absl::OkStatus();
+  return api_keys_.load(api_keys_path_, clock_.now());
+}
+
 Status Gateway::start() {
+  TROUPE_RETURN_IF_ERROR(reload());
+  if (!api_keys_path_.empty()) proxy_.ask_for(api_keys_);
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());

@@ -31,6 +31,9 @@ class Gateway {
   Status start();  // opens the record, binds both ports, begins to probe and to accept
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
+  // Reads again what can change while it runs: the API keys. On an error all stays as it was.
+  Status reload();
+  size_t api_key_count() const { return api_keys_.size(); }
   // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
   // everything has stopped.
   Task<void> drain();
@@ -48,6 +51,7 @@ class Gateway {
   asio::io_context& io_;
   const Clock& clock_;
   const Logger& log_;
+  const std::string api_keys_path_;  // empty: anybody may ask
   const std::string record_path_;
   const Hash128 record_salt_;
   std::chrono::seconds grace_;
@@ -55,6 +59,7 @@ class Gateway {
   TimePoint planned_at_{};  // from the fleet's loads
   Metrics metrics_;
   Instruments instruments_;
+  ApiKeys api_keys_;
   route::Router router_;
   Fleet fleet_;
   Prober prober_;

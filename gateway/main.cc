@@ -35,6 +35,17 @@ Task<void> serve_until_signalled(Gateway& gateway, Signals& signals, const Logge
   io.stop();
 }
 
+Task<void> reload_when_signalled(Gateway& gateway, Signals& hang_ups, const Logger& log) {
+  while (true) {
+    co_await hang_ups.async_wait(use_task);
+    if (const Status status = gateway.reload(); status.ok()) {
+      log.info("reloaded", {{"api_keys", gateway.api_key_count()}});
+    } else {
+      log.error("not_reloaded", {{"why", to_std(status.message())}});
+    }
+  }
+}
+
 // A client's connection and its worker's; a probe and the residency of every worker, a message to every
 // gateway; and what the process itself holds open.
 size_t files_needed(const GatewayConfig& config) {
@@ -54,6 +65,8 @@ int run(const GatewayConfig& config, const Logger& log) {
   Signals signals(io.get_executor());
   signals.add(SIGTERM);
   signals.add(SIGINT);
+  Signals hang_ups(io.get_executor());
+  hang_ups.add(SIGHUP);
   if (const Status status = gateway.start(); !status.ok()) {
     log.error("cannot_start", {{"why", to_std(status.message())}});
     return 1;
@@ -64,6 +77,7 @@ int run(const GatewayConfig& config, const Logger& log) {
                          {"workers", config.fleet.workers.size()}});
   TaskGroup tasks(io.get_executor());
   tasks.spawn(serve_until_signalled(gateway, signals, log, io));
+  tasks.spawn(reload_when_signalled(gateway, hang_ups, log));
   io.run();
   return 0;
 }

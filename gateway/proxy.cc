@@ -60,7 +60,13 @@ Task<void> Proxy::handle(Exchange& exchange) {
   flight.started = clock_.now();
   flight.request_id = request_id_of(request, made_request_id());
   if (get && request.path == "/v1/models") {
-    std::string body = models_json(fleet_.models());
+    if (const auto known = identify(request, flight); !known.ok()) {
+      co_await refuse(exchange, flight, known.error());
+      co_return;
+    }
+    auto models = fleet_.models();
+    std::erase_if(models, [&flight](const ModelCard& model) { return !may_use(flight, model.id); });
+    std::string body = models_json(models);
     co_await answer(exchange, flight, 200, std::move(body));
   } else if (get && request.path == "/health") {
     auto [status, body] = health();
@@ -81,11 +87,14 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   flight.started = clock_.now();
   flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
+  if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse, flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
     co_return;
   }
+  if (flight.visit != nullptr)
+    flight.visit->cost(prompt_cost(exchange.request()));  // at least, if he goes away
   co_await forward(exchange, flight);
 }
 
@@ -108,10 +117,11 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   if (!routed.ok()) return routed.error();
   flight.routed = std::move(*routed);
   if (flight.routed.model.empty()) {
-    auto model = only_model();
+    auto model = only_model(flight);
     if (!model.ok()) return model.error();
     flight.routed.model = std::move(*model);
   }
+  if (!may_use(flight, flight.routed.model)) return ApiError::not_found_model(flight.routed.model);
   router_.refine(flight.routed.key);
   flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
   instruments_.own_core.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
@@ -145,8 +155,9 @@ void Proxy::record_answer(const Flight& flight, const Booking& booking, const Fo
 }
 
 // The model of a body that names none.
-ApiResult<std::string> Proxy::only_model() const {
-  const std::vector<std::string> models = router_.view().models();
+ApiResult<std::string> Proxy::only_model(const Flight& flight) const {
+  std::vector<std::string> models = router_.view().models();
+  std::erase_if(models, [&flight](const std::string& model) { return !may_use(flight, model); });
   if (models.empty()) return no_candidate("");
   if (models.size() > 1) {
     return ApiError::bad_field("model", absl::StrCat("'model' is required: ", models.size(),
@@ -182,6 +193,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
+    charge(exchange.request(), flight, result);
     if (flight.entry != nullptr) record_answer(flight, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
       instruments_.request_done(result.status);
@@ -211,6 +223,9 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
 
 HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& flight) const {
   HeaderList headers = headers_for_worker(request);
+  // A key of ours is nothing for workers.
+  if (keys_ != nullptr)
+    std::erase_if(headers, [](const auto& header) { return header.first == "authorization"; });
   headers.emplace_back("x-request-id", flight.request_id);
   const route::PrefixKey& key = flight.routed.key;
   const bool planned =

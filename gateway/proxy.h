@@ -22,6 +22,7 @@
 #include "common/core/log.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
+#include "gateway/api_keys.h"
 #include "gateway/frontend.h"
 #include "gateway/instruments.h"
 #include "gateway/route/retry.h"
@@ -55,6 +56,8 @@ class Proxy {
 
   // From now on requests are written to `record`, which must outlive this.
   void record_to(TrafficRecord& record);
+  // From now on only who has one of these may ask; they must outlive this.
+  void ask_for(const ApiKeys& keys) { keys_ = &keys; }
 
   Task<void> handle(Exchange& exchange);
   // From now on new requests are refused (503, Connection: close), running ones go on.
@@ -81,6 +84,8 @@ class Proxy {
     const route::Candidate* chosen = nullptr;
     std::vector<route::NodeIndex> tried;
     std::unique_ptr<TrafficEntry> entry;  // null: not recorded
+    std::shared_ptr<ApiClient> client;    // who asks; null: anybody may
+    std::unique_ptr<ApiVisit> visit;      // likewise
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
@@ -99,10 +104,18 @@ class Proxy {
 
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
   ApiResult<bool> admit() const;
+
+  // proxy_keys.cc
+  ApiResult<bool> identify(const HttpRequest& request, Flight& flight) const;
+  ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
+  static bool may_use(const Flight& flight, const std::string& model);
+  static int64_t prompt_cost(const HttpRequest& request);
+  static void charge(const HttpRequest& request, const Flight& flight, const ForwardResult& result);
+
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
   void record_arrival(Flight& flight);
   void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
-  ApiResult<std::string> only_model() const;
+  ApiResult<std::string> only_model(const Flight& flight) const;
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
   HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
@@ -149,6 +162,7 @@ class Proxy {
   size_t running_ = 0;
   bool draining_ = false;
   TrafficRecord* record_ = nullptr;
+  const ApiKeys* keys_ = nullptr;
 };
 
 }  // namespace troupe

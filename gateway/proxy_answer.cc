@@ -73,6 +73,7 @@ Task<void> Proxy::refuse(Exchange& exchange, const Flight& flight, const ApiErro
   HeaderList headers = own_headers(flight);
   headers.emplace_back("content-type", "application/json");
   if (!allow.empty()) headers.emplace_back("allow", allow);
+  if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
   if (draining_) exchange.close_after();
   instruments_.request_done(error.http_status);

@@ -98,11 +98,13 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   flight.started = clock_.now();
   flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
+  if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
     co_return;
   }
+  if (flight.visit != nullptr) flight.visit->cost(prompt_cost(exchange.request()));
   retry_budget_.earn(flight.started);
   std::vector<Candidate> targets = homes_of(flight);
   const size_t home_count = targets.size();
@@ -195,6 +197,7 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   flight.request_id = request_id_of(request, made_request_id());
   const std::string id(prefix_id_of(request.path));
   ApiResult<bool> go = admit();
+  if (go.ok()) go = identify(request, flight);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id);
   const auto timeout = timeout_of(request, options_);
   if (go.ok() && !timeout.ok()) go = timeout.error();

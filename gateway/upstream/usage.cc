@@ -36,6 +36,7 @@ std::optional<int64_t> count_of(const bj::object& object, std::string_view name)
 }  // namespace
 
 void UsageTap::feed(std::string_view bytes) {
+  bytes_ += bytes.size();
   if (bytes.size() >= kTailBytes) {
     tail_.assign(bytes.substr(bytes.size() - kTailBytes));
     return;

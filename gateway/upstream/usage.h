@@ -18,9 +18,11 @@ class UsageTap {
   void feed(std::string_view bytes);
   // The last usage object seen, if there is one that makes sense.
   std::optional<route::AnswerCounts> counts() const;
+  size_t bytes() const { return bytes_; }  // fed so far
 
  private:
   std::string tail_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace troupe

@@ -1,0 +1,78 @@
+// Who asks, and may he: API keys and their limits. Without keys anybody may.
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/proxy.h"
+
+namespace troupe {
+
+using route::Quota;
+
+namespace {
+
+// Of answers that say no usage (a stream that nobody asked to): what a token is in a body, and in a stream,
+// each of whose tokens comes in an event. About; who wants it exact asks for usage.
+constexpr size_t kBodyBytesAToken = 4;
+constexpr size_t kStreamBytesAToken = 160;
+
+ApiError unauthorized(bool has_key) {
+  ApiError error =
+      ApiError::bad_field("", has_key ? "this API key is not known here; is it complete, and still in use?"
+                                      : "an API key is needed: send it as 'Authorization: Bearer KEY'");
+  error.http_status = 401;
+  error.code = "invalid_api_key";
+  return error;
+}
+
+ApiError over(const Quota::Refusal& refusal) {
+  const auto seconds = std::max<int64_t>(std::chrono::ceil<std::chrono::seconds>(refusal.wait).count(), 1);
+  const std::string_view what = refusal.limit == Quota::Limit::kRequestsAtOnce      ? "requests at once"
+                                : refusal.limit == Quota::Limit::kRequestsPerSecond ? "requests a second"
+                                                                                    : "tokens a minute";
+  ApiError error = ApiError::overloaded(absl::StrCat("this API key is over its limit of ", to_absl(what)),
+                                        static_cast<int>(seconds));
+  error.code = "rate_limit_exceeded";
+  return error;
+}
+
+}  // namespace
+
+ApiResult<bool> Proxy::identify(const HttpRequest& request, Flight& flight) const {
+  if (keys_ == nullptr) return true;
+  const std::string_view authorization = request.header("authorization");
+  flight.client = keys_->find(authorization);
+  if (flight.client == nullptr) return unauthorized(!authorization.empty());
+  return true;
+}
+
+ApiResult<bool> Proxy::let_in(const HttpRequest& request, Flight& flight) const {
+  if (const auto known = identify(request, flight); !known.ok() || flight.client == nullptr) return known;
+  if (const auto refusal = flight.client->begin(flight.started)) return over(*refusal);
+  flight.visit = std::make_unique<ApiVisit>(flight.client, clock_);
+  return true;
+}
+
+bool Proxy::may_use(const Flight& flight, const std::string& model) {
+  return flight.client == nullptr || flight.client->may_use(model);
+}
+
+int64_t Proxy::prompt_cost(const HttpRequest& request) {
+  return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
+}
+
+// Of the last try: what others began is not the client's to pay.
+void Proxy::charge(const HttpRequest& request, const Flight& flight, const ForwardResult& result) {
+  if (flight.visit == nullptr) return;
+  if (const auto counts = result.usage.counts()) {
+    flight.visit->cost(counts->prompt_tokens + counts->completion_tokens);
+  } else if (result.end == ForwardResult::End::kFailed || result.status != 200) {
+    flight.visit->cost(0);
+  } else {
+    const size_t bytes =
+        result.usage.bytes() / (flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken);
+    flight.visit->cost(prompt_cost(request) + static_cast<int64_t>(bytes));
+  }
+}
+
+}  // namespace troupe
