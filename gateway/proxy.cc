@@ -193,7 +193,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
-    charge(exchange.request(), flight, result);
+    charge(exchange, flight, result);
     if (flight.entry != nullptr) record_answer(flight, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
       instruments_.request_done(result.status);

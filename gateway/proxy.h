@@ -110,7 +110,7 @@ class Proxy {
   ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
   static bool may_use(const Flight& flight, const std::string& model);
   static int64_t prompt_cost(const HttpRequest& request);
-  static void charge(const HttpRequest& request, const Flight& flight, const ForwardResult& result);
+  static void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
   void record_arrival(Flight& flight);

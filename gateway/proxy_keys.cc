@@ -61,17 +61,20 @@ int64_t Proxy::prompt_cost(const HttpRequest& request) {
   return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
 }
 
-// Of the last try: what others began is not the client's to pay.
-void Proxy::charge(const HttpRequest& request, const Flight& flight, const ForwardResult& result) {
+// Of a request that was tried in vain nothing; else what the last worker counted, or about what was seen to
+// pass.
+void Proxy::charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
   if (flight.visit == nullptr) return;
-  if (const auto counts = result.usage.counts()) {
+  const bool failed = result.end == ForwardResult::End::kFailed;
+  if (const auto counts = result.usage.counts(); counts && !failed) {
     flight.visit->cost(counts->prompt_tokens + counts->completion_tokens);
-  } else if (result.end == ForwardResult::End::kFailed || result.status != 200) {
+  } else if (failed ? !exchange.head_sent() : result.status != 200) {
     flight.visit->cost(0);
   } else {
-    const size_t bytes =
-        result.usage.bytes() / (flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken);
-    flight.visit->cost(prompt_cost(request) + static_cast<int64_t>(bytes));
+    const size_t per_token = flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken;
+    const size_t told = flight.tap ? flight.tap->ids_told() : 0;
+    const size_t answered = told > 0 ? told : result.usage.bytes() / per_token;
+    flight.visit->cost(prompt_cost(exchange.request()) + static_cast<int64_t>(answered));
   }
 }
 
