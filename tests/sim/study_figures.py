@@ -174,7 +174,7 @@ REASONS = {
     "detail Mooncake 70 % G1 preble": MOVES, "detail Mooncake 95 % G1 preble": MOVES,
     "detail Mooncake 70 % G8 preble": MOVES, "detail Mooncake 95 % G8 preble": MOVES,
     "rate P2000 G1 preble": PREBLE, "rate P200 G1 preble": PREBLE, "rate tight G1 preble": PREBLE,
-    "rate P2000 G1 lmetric": LMETRIC, "rate P2000 G8 lmetric": LMETRIC, "rate P200 G1 lmetric": LMETRIC, "rate tight G1 lmetric": LMETRIC,
+    "rate P2000 G1 lmetric": LMETRIC, "rate P2000 G8 lmetric": LMETRIC, "rate P200 G1 lmetric": LMETRIC, "rate P20k G1 lmetric": LMETRIC, "rate tight G1 lmetric": LMETRIC,
     "rate P2000 G8 least-requests": "each gateway counts its own eighth, as the original does: .982 good at 0.8 x. By reports all of them go to the "
                                     "same node (.741 at 0.9 x): the study's count is not written",
     "rate P2000 G8 chwbl": "the study counted a node's requests by reports, of all gateways: so ours has .994 good at 0.9 x and .911 at 1.1 x, as "
