@@ -1,6 +1,7 @@
 #include "gateway/proxy.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/api_prefix.h"
@@ -188,8 +189,10 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     Booking booking(*this, flight.routed, *flight.chosen);
     instruments_.decided(flight.chosen->branch);
     std::optional<Next> next;  // decided where the worker is given up
+    // One pointer for the function, which is copied on its way: more would be memory each time.
+    auto judge = [this, &exchange, &flight, &next] { return gives_up(exchange, flight, next); };
     ForwardInput input = forward_input(exchange, flight, booking);
-    input.give_up = [this, &exchange, &flight, &next] { return gives_up(exchange, flight, next); };
+    input.give_up = std::ref(judge);
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
