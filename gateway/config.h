@@ -49,7 +49,7 @@ struct GatewaySettings {
   } probe;
   struct Gossip {
     std::vector<std::string> peers;
-    int64_t interval_ms = 50;
+    int64_t interval_ms = 20;
     bool ledger = true;
   } gossip;
   struct Retry {

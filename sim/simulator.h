@@ -40,7 +40,7 @@ struct SimulationOptions {
   double report_ms = 100;  // node reports to each gateway
   double residency_delay_ms =
       1;                  // worker events to the gateways (exact mode); they are sent at the end of a step
-  double gossip_ms = 50;  // placements (and ledgers, if on) to the other gateways
+  double gossip_ms = 20;  // placements (and ledgers, if on) to the other gateways
   double detect_ms = 50;  // until a gateway sees that a node it has a request at is dead
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
   // A started stream whose node dies goes on at another, which computes its prompt and what was told of its

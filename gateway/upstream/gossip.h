@@ -41,7 +41,7 @@ struct GossipOptions {
   std::vector<Endpoint> peers;
   int64_t gateways = 1;  // share the fleet at least, whoever is told
   bool ledger = false;   // tell and heed what is in flight
-  Duration interval = std::chrono::milliseconds(50);
+  Duration interval = std::chrono::milliseconds(20);
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration timeout = std::chrono::milliseconds(500);
   Duration retry_max = std::chrono::seconds(5);
