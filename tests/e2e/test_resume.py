@@ -14,8 +14,9 @@ from fleet import Gateway, MODEL, chat_body, in_parallel, wait_until, whole_chat
 
 STREAMS, WORKERS = 18, 3
 RESUMED = 'troupe_gateway_resumes_total{result="resumed"}'
-# A busy machine may hold a worker up for longer than the default.
-FLAGS = ("--stream-heartbeat-timeout-ms", 1500, "--log-level", "debug")
+# A busy machine may hold a worker up for longer than the default, which is 400.
+HEARTBEAT_MS = int(os.environ.get("TROUPE_HEARTBEAT_MS", 1500))
+FLAGS = ("--stream-heartbeat-timeout-ms", HEARTBEAT_MS, "--log-level", "debug")
 
 
 def body_of(index, words=1, **fields):
