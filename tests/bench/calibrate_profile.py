@@ -64,13 +64,18 @@ class Measurement:
         self.samples.append((coefficients, seconds * 1e6, what))
         print(f"{what:24} {seconds * 1e3:9.3f} ms", file=sys.stderr, flush=True)
 
-    def prefill(self, client, count):
+    def prefill(self, client, count, context=0):
+        """Of `count` tokens behind a context that is cached, as a conversation's next turn is."""
         times = []
         for _ in range(2 * self.rounds):
+            shared = self.prompt(context)
+            if context:
+                complete(client, self.url, shared + self.prompt(17), 1)
             before = latency(client, self.url, "vllm:time_to_first_token_seconds")
-            complete(client, self.url, self.prompt(count), 1)
+            complete(client, self.url, shared + self.prompt(count), 1)
             times.append(latency(client, self.url, "vllm:time_to_first_token_seconds")[0] - before[0])
-        self.add([-(-count // CHUNK), 0, 0, count, count * (count + 1) / 2 / 1000], statistics.median(times), f"prefill of {count}")
+        pairs = count * context + count * (count + 1) / 2
+        self.add([-(-count // CHUNK), 0, 0, count, pairs / 1000], statistics.median(times), f"prefill of {count} behind {context}")
 
     def decode(self, client, batch, context):
         """A window in which all of them decode."""
@@ -187,7 +192,7 @@ step:
   decode_token_us: {figures['decode_token_us']}
   # Fitted on contexts of 64 to 1,024.
   decode_context_ns: {figures['decode_context_ns']}
-  # Fitted on prompts of 1 to 1,900 tokens.
+  # Fitted on prompts of 1 to 1,900 tokens, and on 32 to 128 behind up to 1,600 that are cached.
   prefill_token_us: {figures['prefill_token_us']}
   # Fitted on the same.
   prefill_pair_ns: {figures['prefill_pair_ns']}
@@ -207,6 +212,8 @@ def main():
             complete(client, worker.url, measurement.prompt(64), 16)
             for count in (1, 32, 128, 300, 512, 1024, 1900):
                 measurement.prefill(client, count)
+            for count, context in itertools.product((32, 64, 128), (320, 640, 960, 1600)):
+                measurement.prefill(client, count, context)
             for batch, context in itertools.product((1, 4, 16), (64, 512, 1024)):
                 measurement.decode(client, batch, context)
     finally:
