@@ -235,10 +235,13 @@ TEST(Stall, AWorkerThatBreaksOffBehindASlowClientIsNotBlamed) {
     ASSERT_TRUE(loop.eventually([&] { return stub.bytes_written > 0; }));
     // The client reads nothing: wait until everything between it and the worker is full.
     const auto written = [&] { return loop.call([&] { return stub.bytes_written; }); };
+    // A busy machine may stand still for a moment, too.
     size_t before = 0;
-    for (int i = 0; i < 50 && before != written(); ++i) {
-      before = written();
-      std::this_thread::sleep_for(300ms);
+    for (int i = 0, still = 0; i < 100 && still < 4; ++i) {
+      const size_t after = written();
+      still = after == before ? still + 1 : 0;
+      before = after;
+      std::this_thread::sleep_for(250ms);
     }
     stub.stop();
     read_answer(peer);
