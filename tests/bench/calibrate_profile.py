@@ -199,16 +199,13 @@ step:
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="repetitions; the one in the middle counts")
-    parser.add_argument("--write", type=pathlib.Path, help="file to write the profile to")
-    args = parser.parse_args()
+def measure(rounds):
+    """Samples of a worker of its own."""
     worker = CalibratedWorker(0, os.environ.get("TMPDIR", "/tmp"))
     try:
         worker.wait_ready()
         with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
-            measurement = Measurement(worker.url, args.rounds)
+            measurement = Measurement(worker.url, rounds)
             complete(client, worker.url, measurement.prompt(64), 16)
             for count in (1, 32, 128, 300, 512, 1024, 1900):
                 measurement.prefill(client, count)
@@ -218,11 +215,23 @@ def main():
                 measurement.decode(client, batch, context)
     finally:
         worker.stop()
-    figures = fit(measurement.samples)
-    misses = errors(measurement.samples, figures)
-    for (_, us, what), miss in zip(measurement.samples, misses):
+    return measurement.samples
+
+
+def fitted_profile(samples):
+    figures = fit(samples)
+    misses = errors(samples, figures)
+    for (_, us, what), miss in zip(samples, misses):
         print(f"{what:24} fitted {us * (1 + miss) / 1000:9.3f} ms  {miss:+.0%}", file=sys.stderr)
-    text = profile_text(figures, [abs(miss) for miss in misses], "/".join(f"{load:.1f}" for load in os.getloadavg()))
+    return profile_text(figures, [abs(miss) for miss in misses], "/".join(f"{load:.1f}" for load in os.getloadavg()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions; the one in the middle counts")
+    parser.add_argument("--write", type=pathlib.Path, help="file to write the profile to")
+    args = parser.parse_args()
+    text = fitted_profile(measure(args.rounds))
     if args.write:
         args.write.write_text(text)
     print(text)

@@ -48,7 +48,7 @@ RIVALS = {1: ("lmetric", "lmetric-p1", "gie", "preble", "sglang-cache-aware"), 8
 CPU = {"profile": "cpu-demo", "nodes": 16, "personas": 400, "zipf": 0.9, "card-tokens": 200, "card-tokens-min": 32,
        "card-tokens-max": 600, "system-tokens": 16, "turns": 8, "think-s": 2, "user-tokens": 20, "output-tokens": 20, "context": 2048,
        "turn-sigma": 0, "answer-s-per-token": 0, "ramp-s": 40, "warmup-s": 60, "duration-s": 160}
-CPU_RATE = 1100  # that sixteen of them sustain with one gateway (found by doubling and halving); no rival does
+CPU_RATE = 1650  # that sixteen of them sustain with one gateway (found by doubling and halving); no rival does
 PLAN, GOSSIP, LEDGER = {"mode": "plan"}, {"mode": "gossip"}, {"gossip-ms": 20}
 
 

@@ -10,9 +10,13 @@ many nodes of the workers' profile. What the wire, JSON and the tokenizer take i
 prompt that is cached; the simulator gets it as --network-ms. The goals: share of prompt tokens found cached within 1 point,
 TTFT p50 and p90 within 15 %. A machine busy with something else makes live times larger, not the simulator's; there, as root,
 `chrt -r 1 tests/sim/model_check.py` puts all of this before others' work (it takes a tenth of a core or two).
+
+    tests/sim/model_check.py --device cpu --calibrate
+
+measures the CPU worker right before and right after (tests/bench/calibrate_profile.py) and replays with the profile fitted to
+both instead of configs/sim/cpu-demo.yaml: where a machine's speed moves from minute to minute, that tells the model from the machine.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -23,6 +27,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "bench")]
 
+import calibrate_profile  # noqa: E402
 import common  # noqa: E402
 from fleet import BIN, MODEL_DIR, Fleet, SimWorker, Worker  # noqa: E402
 
@@ -54,38 +59,41 @@ def flags_of(values):
     return [part for key, value in values.items() for part in (f"--{key.replace('_', '-')}", value)]
 
 
-def network_ms(url, profile, folder):
-    """One way: half of what a cached prompt's first token takes more than in the simulator."""
+def probe_workload(folder):
+    """A prompt that is cached, ten times a second: what it takes more than in the simulator is the way there and back."""
     probe = pathlib.Path(folder) / "probe.jsonl"
     blocks = list(range(1, 26))
     with open(probe, "w") as out:
         for i in range(60):
             print(json.dumps({"timestamp": 100 * i, "input_length": 400, "output_length": 2, "block_size": 16, "set": "probe",
                               "session": f"probe{i}", "prefix_length": 384, "hash_ids": blocks}), file=out)
-    workload = ("--trace", probe, "--spread-ms", 0, "--warmup-s", 1, "--report", "-")
-    live, _ = sim("drive", "--url", url, *workload)
-    simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *workload)
-    return max(0.0, (live["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
+    return "--trace", probe, "--spread-ms", 0, "--warmup-s", 1, "--report", "-"
 
 
-def check(device, duration_s, warmup_s, mode, seed):
+def check(device, duration_s, warmup_s, mode, seed, calibrate=False):
     kind = FLEETS[device]
+    profile = kind["profile"]
     with tempfile.TemporaryDirectory() as folder:
+        samples = calibrate_profile.measure(5) if calibrate else []
         record = pathlib.Path(folder) / "traffic.jsonl"
-        with contextlib.ExitStack() as stack:
-            fleet = stack.enter_context(Fleet(folder, workers=kind["workers"], worker_class=kind["worker"],
-                                              gateway_flags=("--mode", mode)))
-            one_way = network_ms(fleet.url, kind["profile"], folder)
+        probe = probe_workload(folder)
+        with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--mode", mode)) as fleet:
+            probed, _ = sim("drive", "--url", fleet.url, *probe)
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"],
                    gateway_flags=("--mode", mode, "--record", record)) as fleet:
             load = os.getloadavg()[0]
             live, said = sim("drive", "--url", fleet.url, *flags_of(kind["workload"]), "--duration-s", duration_s,
                              "--warmup-s", warmup_s, "--seed", seed, "--report", "-")
             load = max(load, os.getloadavg()[0])
-        simulated, _ = sim("replay", "--trace", record, "--spread-ms", 0, "--profile", kind["profile"], "--nodes", kind["workers"],
+        if calibrate:
+            profile = pathlib.Path(folder) / "calibrated.yaml"
+            profile.write_text(calibrate_profile.fitted_profile(samples + calibrate_profile.measure(5)))
+        simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *probe)
+        one_way = max(0.0, (probed["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
+        simulated, _ = sim("replay", "--trace", record, "--spread-ms", 0, "--profile", profile, "--nodes", kind["workers"],
                            "--mode", mode, "--network-ms", f"{one_way:.3f}", "--warmup-s", warmup_s, "--seed", seed, "--report", "-")
     print(said, file=sys.stderr, end="")
-    return {"device": device, "profile": kind["profile"], "workers": kind["workers"], "requests": live["requests"],
+    return {"device": device, "profile": "calibrated" if calibrate else profile, "workers": kind["workers"], "requests": live["requests"],
             "lost": live["lost"], "hit": [live["hit_tokens"], simulated["hit_tokens"]],
             "ttft_p50_ms": [live["ttft_ms"]["p50"], simulated["ttft_ms"]["p50"]],
             "ttft_p90_ms": [live["ttft_ms"]["p90"], simulated["ttft_ms"]["p90"]],
@@ -114,13 +122,15 @@ def main():
     parser.add_argument("--mode", default="exact")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument("--calibrate", action="store_true", help="of CPU workers: replay with a profile measured before and after")
     args = parser.parse_args()
     warmup_s = args.duration_s / 10 if args.warmup_s is None else args.warmup_s
     columns = ["fleet", "requests", "prompt tokens cached", "TTFT p50 ms", "TTFT p90 ms", "ms a token", "network ms", "load average"]
     for device in args.device or FLEETS:
         table = dict(title=f"Simulator against real processes, {device}: live / simulated",
-                     command=f"tests/sim/model_check.py --device {device}", columns=columns,
-                     rows=[row(check(device, args.duration_s, warmup_s, args.mode, args.seed))], notes=[
+                     command=f"tests/sim/model_check.py --device {device}" + (" --calibrate" if args.calibrate and device == "cpu" else ""), columns=columns,
+                     rows=[row(check(device, args.duration_s, warmup_s, args.mode, args.seed,
+                                     args.calibrate and device == "cpu"))], notes=[
                          f"{args.duration_s:.0f} s of persona traffic through a gateway that records it; the record replayed with as many nodes of "
                          "that profile. Goals: cached within 1 point, TTFT within 15 %.",
                          "Load average: of the machine meanwhile" + (
