@@ -214,15 +214,7 @@ class TilePrefill {
     const Vec big = broadcast(12582912.0f);
     const Vec shifted = add(mul(x, broadcast(1.44269504088896341f)), big);
     const Vec n = sub(shifted, big);
-    Vec r = fma(n, broadcast(-0.693359375f), x);
-    r = fma(n, broadcast(2.12194440e-4f), r);
-    Vec p = broadcast(1.9875691500e-4f);
-    p = fma(p, r, broadcast(1.3981999507e-3f));
-    p = fma(p, r, broadcast(8.3334519073e-3f));
-    p = fma(p, r, broadcast(4.1665795894e-2f));
-    p = fma(p, r, broadcast(1.6666665459e-1f));
-    p = fma(p, r, broadcast(5.0000001201e-1f));
-    p = add(fma(p, mul(r, r), r), broadcast(1.0f));
+    const Vec p = exp_rest(x, n);
     const __mmask16 some = _mm512_cmp_ps_mask(x.r, _mm512_set1_ps(-87.3f), _CMP_NLT_UQ);
     const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted.r), 23);
     return {_mm512_castsi512_ps(_mm512_maskz_add_epi32(some, _mm512_castps_si512(p.r), power))};
