@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <map>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/api.h"
@@ -85,14 +86,16 @@ class Driver {
       : source_(source),
         options_(options),
         executor_(io_.get_executor()),
-        client_(executor_, options.endpoint, client_options(options)),
         group_(executor_),
         timer_(executor_),
         recorder_({.warmup = Duration(static_cast<int64_t>(options.warmup_s * 1e9)),
                    .slo_ttft_ms = options.slo_ttft_ms,
                    .slo_tpot_ms = options.slo_tpot_ms,
                    .pooled_kv_tokens = options.pooled_kv_tokens}) {
+    for (const Endpoint& endpoint : options.endpoints)
+      clients_.push_back(std::make_unique<HttpClient>(executor_, endpoint, client_options(options)));
     group_.on_error = [this](std::string_view what) { note_reason(std::string(what)); };
+    if (options.fault_at_s >= 0) recorder_.fault(Duration(static_cast<int64_t>(options.fault_at_s * 1e9)));
   }
 
   StatusOr<Result> run() {
@@ -126,15 +129,25 @@ class Driver {
     outcome = co_await send_all();
     group_.close();
     co_await group_.join();
-    client_.close_idle();
+    for (const auto& client : clients_) client->close_idle();
   }
 
+  // Asks the endpoints one after another: some may be down.
   Task<Status> find_model() {
     if (!options_.model.empty()) co_return absl::OkStatus();
+    Status outcome;
+    for (const auto& client : clients_) {
+      outcome = co_await find_model_at(*client);
+      if (outcome.ok()) break;
+    }
+    co_return outcome;
+  }
+
+  Task<Status> find_model_at(HttpClient& client) {
     ClientRequest request;
     request.target = "/v1/models";
     const Deadline deadline = Deadline::after(clock_.now(), std::chrono::seconds(10));
-    auto answer = co_await client_.send(request, deadline);
+    auto answer = co_await client.send(request, deadline);
     if (!answer.ok()) co_return annotate(answer.status(), "--url");
     auto body = co_await (*answer)->read_all(kErrorBodyMax);
     if (!body.ok()) co_return annotate(body.status(), "--url: /v1/models");
@@ -200,17 +213,27 @@ class Driver {
     const Deadline deadline = Deadline::after(begin_ + trace.at, timeout);
     Stream stream;
     std::string node;
-    const Status sent = co_await exchange(request, deadline, stream, node);
+    Status sent;
+    for (int64_t attempt = 0; attempt <= options_.retries; ++attempt) {
+      if (attempt > 0) recorder_.retried(trace.at);
+      stream = {};
+      bool answered = false;
+      HttpClient& client = *clients_[(number + static_cast<uint64_t>(attempt)) % clients_.size()];
+      sent = co_await exchange(client, request, deadline, stream, node, answered);
+      if (answered || clock_.now() >= deadline.at) break;
+    }
     in_flight_ -= 1;
     if (sent.ok() && stream.done) conversations_.answered(trace, number, std::move(stream.text));
     finish(trace.at, sent, stream, node);
   }
 
-  Task<Status> exchange(const ClientRequest& request, Deadline deadline, Stream& stream, std::string& node) {
-    auto answer = co_await client_.send(request, deadline);
+  // `answered`: there is a whole answer, good or bad.
+  Task<Status> exchange(HttpClient& client, const ClientRequest& request, Deadline deadline, Stream& stream,
+                        std::string& node, bool& answered) {
+    auto answer = co_await client.send(request, deadline);
     if (!answer.ok()) co_return answer.status();
-    if ((*answer)->status() != 200)
-      co_return absl::UnknownError(absl::StrCat("HTTP status ", (*answer)->status()));
+    answered = (*answer)->status() != 200;
+    if (answered) co_return absl::UnknownError(absl::StrCat("HTTP status ", (*answer)->status()));
     node = node_of((*answer)->header("x-route-decision"));
     SseParser parser;
     std::string piece;
@@ -223,6 +246,7 @@ class Driver {
           parser.feed(piece, [&](const SseEvent& event) { read_event(event.data, now, stream); });
       if (!fed.ok()) co_return fed;
     }
+    answered = true;
     co_return absl::OkStatus();
   }
 
@@ -268,9 +292,9 @@ class Driver {
     }
     Result out;
     out.policy = "live";
-    out.profile = options_.endpoint.authority();
+    out.profile = options_.endpoints.front().authority();
     out.nodes = static_cast<int32_t>(nodes_.size());
-    out.gateways = 1;
+    out.gateways = static_cast<int32_t>(clients_.size());
     recorder_.fill(out);
     for (const auto& [name, node] : nodes_) out.node_series[static_cast<size_t>(node.index)].id = name;
     out.simulated_requests = simulated_;
@@ -291,7 +315,7 @@ class Driver {
   SteadyClock clock_;
   asio::io_context io_{1};
   Executor executor_;
-  HttpClient client_;
+  std::vector<std::unique_ptr<HttpClient>> clients_;
   TaskGroup group_;
   Timer timer_;
   Recorder recorder_;

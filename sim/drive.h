@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/core/status.h"
 #include "common/net/http_client.h"
@@ -18,7 +19,11 @@
 namespace troupe::sim {
 
 struct DriveOptions {
-  Endpoint endpoint;
+  std::vector<Endpoint> endpoints;  // gateways of one fleet: requests go to them in turns
+  // A request that breaks off without an answer (connection refused, reset, cut) is sent so many times more,
+  // each time to the next of the endpoints. An answer, whatever its status, is final.
+  int64_t retries = 0;
+  double fault_at_s = -1;     // something is broken then: the Result has figures of the seconds around it
   std::string model;          // empty: the first that the server lists
   bool chat = true;           // the set's prefix as system message, then turns; else one plain prompt
   int64_t connections = 512;  // requests in flight; what is due beyond is not sent and counts as lost

@@ -15,16 +15,27 @@ int drive_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim drive";
   SourceFlags source_flags;
   DriveOptions options;
-  std::string url, report, html, api = "chat";
+  std::vector<std::string> urls;
+  std::string report, html, api = "chat";
   int64_t seed = 1, kv_cache_tokens = 0;
   SettingsSchema schema(kProgram, "the same requests against a live gateway: what does it really do?");
-  schema.add("url", &url, "of a gateway or any OpenAI-like server, as http://127.0.0.1:30000");
+  schema.add("url", &urls,
+             "of a gateway or any OpenAI-like server, as http://127.0.0.1:30000; several: asked in turns");
   schema.add("model", &options.model, "empty: the first that the server lists");
   schema.add("api", &api, "ask as").choices({"chat", "completions"});
   schema.add("connections", &options.connections, "requests in flight; what is due beyond is lost")
       .range(1, 100'000);
   schema.add("timeout_s", &options.timeout_s, "an answer not whole by then is lost")
       .range(0.1, 1e5)
+      .unit("s");
+  schema
+      .add("retries", &options.retries,
+           "so many times a request that broke off without an answer is sent again, to the next url")
+      .range(0, 10);
+  schema
+      .add("fault_at_s", &options.fault_at_s,
+           "something is broken then, by somebody else: report figures of the seconds around it; -1: nothing")
+      .range(-1, 1e8)
       .unit("s");
   schema.add("warmup_s", &options.warmup_s, "requests that arrive before are sent but not counted")
       .range(0, 1e8)
@@ -44,10 +55,12 @@ int drive_command(int argc, const char* const* argv) {
   if (const Status checked = check_source(source_flags, argc, argv); !checked.ok())
     return fail(kProgram, checked);
   if (const Status checked = check_outputs({report, html}); !checked.ok()) return fail(kProgram, checked);
-  auto endpoint = url.empty() ? StatusOr<Endpoint>(invalid_argument("is missing, as http://127.0.0.1:30000"))
-                              : Endpoint::parse(url);
-  if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));
-  options.endpoint = *std::move(endpoint);
+  if (urls.empty()) return fail(kProgram, invalid_argument("--url: is missing, as http://127.0.0.1:30000"));
+  for (const std::string& url : urls) {
+    auto endpoint = Endpoint::parse(url);
+    if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));
+    options.endpoints.push_back(*std::move(endpoint));
+  }
   options.chat = api == "chat";
   options.pooled_kv_tokens = kv_cache_tokens > 0 ? kv_cache_tokens : -1;
   auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1, 0);

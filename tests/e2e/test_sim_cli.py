@@ -277,6 +277,17 @@ def test_drive_counts_what_gets_no_answer(start):
     assert 0 < bounded["lost"] < bounded["requests"]
 
 
+def test_drive_asks_the_next_gateway_where_one_is_down(start):
+    fleet = start(workers=1, worker_class=SimWorker, worker_flags=("--sim-speed", 10))
+    workload = ("--url", f"http://127.0.0.1:1,{fleet.url}", "--rate", 20, "--duration-s", 3, "--card-tokens", 200, "--report", "-")
+    once = json.loads(sim("drive", *workload).stdout)
+    assert once["retries"] == 0 and once["lost"] == once["requests"] // 2 > 10
+    again = json.loads(sim("drive", *workload, "--retries", 1, "--fault-at-s", 1).stdout)
+    assert again["lost"] == 0 and again["retries"] == again["requests"] // 2
+    assert again["gateways"] == 2 and again["faults"]["stall_max_ms"] > 0
+    assert "127.0.0.1:1" in sim("drive", "--url", "http://127.0.0.1:1", "--rate", 1, "--duration-s", 1, code=1).stderr
+
+
 def test_a_report_goes_into_a_pipe_and_leaves_it_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
