@@ -125,8 +125,8 @@ class SimWorker(Worker):
 
 
 class Gateway(Program):
-    def __init__(self, worker_urls, log_dir, flags=()):
-        self.port, self.metrics_port = free_port(), free_port()
+    def __init__(self, worker_urls, log_dir, flags=(), ports=None):
+        self.port, self.metrics_port = ports or (free_port(), free_port())
         self.url = f"http://127.0.0.1:{self.port}"
         self.metrics_url = f"http://127.0.0.1:{self.metrics_port}"
         command = [BIN / "troupe-gateway", "--port", self.port, "--metrics-port", self.metrics_port,

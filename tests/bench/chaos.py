@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Recovery: what users see when a part of a running fleet breaks. Eight workers (--device sim), two gateways, an open loop of persona
+traffic at about 70 % of what the workers can, and streams whose text is known, read beside it.
+
+    tests/bench/chaos.py                      every fault, one minute each; writes tests/bench/results/chaos.json
+    tests/bench/chaos.py kill hang --seed 7   these, with other victims and other traffic
+
+Needs the tests' Python packages (.venv/bin/python, made by tests/run.sh); `partition` needs root and the `ip` command.
+"""
+import argparse
+import pathlib
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
+
+import common  # noqa: E402
+from chaos_run import FAULTS, NODE, PREFILL_S, RATE, Namespace, run  # noqa: E402
+
+
+def row(f):
+    back = "not within the run" if f.t95_s < 0 else f"{f.t95_s} s"
+    return [f.fault, f.what, f.requests, f"**{f.failed}**", f.retried, f"{f.wrong} of {f.texts}", f.resumed, f"{f.stall_s:.2f}", f"{f.ttft_p99_s:.2f}",
+            f"{f.hit_before:.3f}", f"{f.hit_dip * 100:.1f}", back, f"{f.busy:.2f}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(FAULTS))
+    parser.add_argument("--seed", type=int, default=1, help="of the traffic and the choice of victims")
+    parser.add_argument("--rate", type=float, default=RATE, help="requests a second")
+    parser.add_argument("--no-save", action="store_true", help="print the table only")
+    args = parser.parse_args()
+    if unknown := set(args.faults) - set(FAULTS):
+        parser.error(f"no fault named {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    rows, skipped = [], []
+    for name in args.faults or FAULTS:
+        reason = Namespace.possible() if name == "partition" else None
+        if reason is not None:
+            skipped.append(f"{name} was not run: {reason}")
+            print(f"SKIPPED {name}: {reason}", flush=True)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            figures, reasons = run(name, folder, args.seed, rate=args.rate)
+        rows.append(row(figures))
+        print(f"{name} (seed {args.seed}): {figures}", *reasons, sep="\n  ", flush=True)
+    notes = [f"8 workers {' '.join(map(str, NODE))} (profile study), 2 gateways that gossip, {args.rate:g} requests a second in an open loop (`troupe-sim drive "
+             "--retries 1`: a client whose gateway breaks off asks the other one once), all on one machine; seed "
+             f"{args.seed}. Goals: 0 failed, hits back to 95 % within 30 s, longest pause within a stream ≤ one prefill ({PREFILL_S:.2f} s for the longest "
+             "prompt here) + .5 s.",
+             "texts: seeded streams read beside the load, compared to what the same request gave before the fault; at the real model: "
+             "tests/e2e/test_resume.py. resumed: streams that went on at another worker.",
+             "hit dip: 10 s before, minus the worst mean of 3 s after (`calm` is what chance makes of it); back: from when on that mean stayed "
+             "above 95 % of before."] + skipped
+    columns = ["fault", "what", "requests", "failed", "asked again", "wrong texts", "resumed", "worst pause s", "worst second's TTFT p99 s",
+               "hit before", "hit dip points", "hit back after", "places taken"]
+    if args.no_save:
+        print(common.as_markdown(dict(title="Recovery", command="tests/bench/chaos.py", date="", machine=common.machine(), columns=columns, rows=rows,
+                                      notes=notes)))
+    else:
+        common.save("chaos", "Recovery: a fault under load", "tests/bench/chaos.py", columns, rows, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""Breaks a running fleet of real processes and tells what its users saw: eight workers without a model, two gateways that tell each
+other what they place, an open loop of persona traffic, and streams whose text is known beforehand.
+
+`run(name, …)` brings one fault about and gives Figures. Everything drawn (victims, traffic) comes from the seed.
+"""
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import httpx
+
+from fleet import BIN, Gateway, MODEL, Program, SimWorker, free_port, wait_until
+
+WORKERS, GATEWAYS = 8, 2
+# A worker answers three at a time; eight of them some 58 of these requests a second.
+NODE = ("--sim-speed", 0.3, "--max-num-seqs", 3)
+TRAFFIC = {"personas": 48, "card_tokens": 900, "turns": 5, "think_s": 3, "output_tokens": 50, "context": 4096}
+# 70 % of it; the calm run prints what share of the places it took.
+RATE = 40
+PROBES = 4
+# A prompt of so many tokens is as long as any here; a node computes 9,000 a second.
+PREFILL_S = TRAFFIC["context"] / 9000
+
+
+@dataclasses.dataclass
+class Figures:
+    fault: str
+    what: str  # in words: who was hit, and when
+    requests: int = 0
+    failed: int = 0         # of the open loop
+    retried: int = 0        # by the client, at the other gateway
+    texts: int = 0          # streams read beside it whose text is known
+    wrong: int = 0          # of them: another text, cut short, or failed
+    resumed: int = 0        # streams that went on elsewhere
+    stall_s: float = 0      # longest pause inside a stream
+    ttft_p99_s: float = 0   # worst second after
+    hit_before: float = 0
+    hit_dip: float = 0      # points: before, minus the worst 3 s mean after
+    t95_s: float = 0        # from when on a 3 s mean of hit stayed >= 95 % of before; -1: not within the run
+    busy: float = 0         # share of the fleet's places that were taken, before
+
+
+class Namespace:
+    """A network of its own, one cable to ours. `cut()` takes it out: whatever is sent is lost without a word."""
+
+    def __init__(self, number):
+        self.name, self.cable = f"troupe{os.getpid()}", f"tr{os.getpid() % 100000}"
+        net = f"10.231.{number}"
+        self.address, self.hosts = f"{net}.2", f"{net}.1"
+        # Neighbours are written down: nobody learns from a question unanswered that the cable is out.
+        near, far = "02:00:00:00:07:01", "02:00:00:00:07:02"
+        self._ip("netns", "add", self.name)
+        try:
+            self._ip("link", "add", self.cable, "address", near, "type", "veth", "peer", "name", "eth0", "address", far, "netns", self.name)
+            self._ip("addr", "add", f"{self.hosts}/30", "dev", self.cable)
+            self._ip("link", "set", self.cable, "up")
+            self._inside("addr", "add", f"{self.address}/30", "dev", "eth0")
+            self._inside("link", "set", "eth0", "up")
+            self._inside("link", "set", "lo", "up")
+            self._ip("neigh", "replace", self.address, "lladdr", far, "nud", "permanent", "dev", self.cable)
+            self._inside("neigh", "replace", self.hosts, "lladdr", near, "nud", "permanent", "dev", "eth0")
+        except BaseException:
+            self.remove()
+            raise
+
+    @staticmethod
+    def _ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    def _inside(self, *arguments):
+        self._ip("-n", self.name, *arguments)
+
+    def cut(self):
+        self._inside("link", "set", "eth0", "down")
+
+    def mend(self):
+        self._inside("link", "set", "eth0", "up")
+        self._inside("neigh", "replace", self.hosts, "lladdr", "02:00:00:00:07:01", "nud", "permanent", "dev", "eth0")
+
+    def remove(self):
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+        subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
+
+    @staticmethod
+    def possible():
+        """None, or why not."""
+        if shutil.which("ip") is None:
+            return "no `ip` command (package iproute2)"
+        if os.geteuid() != 0:
+            return "needs root"
+        try:
+            Namespace(6).remove()
+        except subprocess.CalledProcessError as error:
+            return error.stderr.decode().strip()
+        return None
+
+
+class FarWorker(SimWorker):
+    """A worker inside a namespace."""
+
+    def __init__(self, index, log_dir, flags, namespace):
+        self.port = free_port()
+        self.url = f"http://{namespace.address}:{self.port}"
+        command = ["ip", "netns", "exec", namespace.name, BIN / "troupe-worker", "--host", namespace.address, "--port", self.port,
+                   *self.OWN_FLAGS, *flags]
+        Program.__init__(self, f"worker-{index}-{self.port}", command, log_dir, f"{self.url}/readyz")
+
+
+class Probe(threading.Thread):
+    """Asks for the same few seeded texts again and again, one stream at a time, and compares."""
+
+    def __init__(self, index, urls, ended):
+        super().__init__(daemon=True)
+        self.index, self.urls, self.ended = index, urls, ended
+        self.known, self.count, self.retried, self.wrong, self.reasons = {}, 0, 0, 0, []
+
+    def body(self, number):
+        card = f"You are playing Ruvo{self.index}. Home: Lipora. " + "Likes plum wine, dislikes wet boots. " * 20
+        return {"model": MODEL, "stream": True, "ignore_eos": True, "max_tokens": 90, "seed": 100 * self.index + number, "temperature": 0.9,
+                "messages": [{"role": "system", "content": card}, {"role": "user", "content": f"Story {number}, please."}]}
+
+    def text(self, url, number):
+        text, done = "", False
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=self.body(number), timeout=60) as response:
+            if response.status_code != 200:
+                raise ValueError(f"status {response.status_code}: {response.read()[:200]}")
+            for line in response.iter_lines():
+                if line == "data: [DONE]":
+                    done = True
+                elif line.startswith("data: "):
+                    chunk = json.loads(line[6:])
+                    if "error" in chunk:
+                        raise ValueError(f"error in the stream: {chunk['error']}")
+                    text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
+        if not done:
+            raise ValueError("no [DONE]")
+        return text
+
+    def ask(self, number):
+        """A client that asks the other gateway once where one breaks off."""
+        first = self.count % len(self.urls)
+        try:
+            return self.text(self.urls[first], number)
+        except httpx.TransportError:
+            self.retried += 1
+            return self.text(self.urls[first - 1], number)
+
+    def run(self):
+        while not self.ended.is_set():
+            number = self.count % 3
+            try:
+                text = self.ask(number)
+                if text != self.known.setdefault(number, text) or not text:
+                    self.wrong += 1
+                    self.reasons.append(f"story {number}: {text[:60]!r} instead of {self.known[number][:60]!r}")
+            except (httpx.HTTPError, ValueError) as error:
+                self.wrong += 1
+                self.reasons.append(repr(error))
+            self.count += 1
+
+
+class ChaosFleet:
+    def __init__(self, folder, seed, far=False, workers=WORKERS):
+        self.folder, self.random = pathlib.Path(folder), random.Random(seed)
+        self.stack = contextlib.ExitStack()
+        self.namespace = None
+        self.workers, self.gateways = [], []
+        self.size, self.far = workers, far
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._stop)
+            if self.far:
+                self.namespace = Namespace(7)
+                stack.callback(self.namespace.remove)
+            for index in range(self.size):
+                far = self.far and index == self.size - 1
+                self.workers.append(FarWorker(index, self.folder, NODE, self.namespace) if far else SimWorker(index, self.folder, NODE))
+            for worker in self.workers:
+                worker.wait_ready()
+            ports = [(free_port(), free_port()) for _ in range(GATEWAYS)]
+            self.gateways = [self._gateway(index, ports) for index in range(GATEWAYS)]
+            self.ports = ports
+            for gateway in self.gateways:
+                gateway.wait_ready()
+                wait_until(lambda: self._sees_all(gateway), 15, "the gateway has heard of every worker")
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc):
+        self.stack.close()
+
+    def _gateway(self, index, ports):
+        peers = ",".join(f"http://127.0.0.1:{metrics}" for other, (_, metrics) in enumerate(ports) if other != index)
+        return Gateway([worker.url for worker in self.workers], self.folder, ("--gossip.peers", peers), ports[index])
+
+    @staticmethod
+    def _sees_all(gateway):
+        known = httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
+        return all(worker["models"] and worker["load"] for worker in known)
+
+    def _stop(self):
+        for program in self.gateways + self.workers:
+            if program.process.poll() is None:
+                os.kill(program.pid, signal.SIGCONT)
+                program.process.terminate()
+        for program in self.gateways + self.workers:
+            try:
+                program.process.wait(10)
+            except subprocess.TimeoutExpired:
+                program.kill()
+
+    def restart_gateway(self, index):
+        self.gateways[index] = self._gateway(index, self.ports)
+
+    def busy(self):
+        places = sum(worker.load()["max_num_seqs"] for worker in self.workers)
+        return sum(worker.load()["running"] for worker in self.workers) / places
+
+    def resumed(self):
+        total = 0
+        for gateway in self.gateways:
+            with contextlib.suppress(httpx.TransportError):
+                for line in httpx.get(f"{gateway.metrics_url}/metrics", timeout=5).text.splitlines():
+                    if line.startswith('troupe_gateway_resumes_total{result="resumed"} '):
+                        total += int(float(line.split()[-1]))
+        return total
+
+
+def calm(fleet):
+    return "nothing", lambda: None
+
+
+def kill(fleet):
+    victim = fleet.random.choice(fleet.workers)
+    fleet.workers.remove(victim)
+    victim.kill()
+    return f"kill -9 of {victim.name}", lambda: None
+
+
+def hang(fleet):
+    victim = fleet.random.choice(fleet.workers)
+    os.kill(victim.pid, signal.SIGSTOP)
+    return f"SIGSTOP of {victim.name}, SIGCONT after {{for_s:.0f}} s", lambda: os.kill(victim.pid, signal.SIGCONT)
+
+
+def partition(fleet):
+    fleet.namespace.cut()
+    return f"no packet to or from {fleet.workers[-1].name} for {{for_s:.0f}} s", fleet.namespace.mend
+
+
+def slow(fleet):
+    victim = fleet.random.choice(fleet.workers)
+    victim.set_faults(slow_factor=10)
+    return f"{victim.name} ten times as slow for {{for_s:.0f}} s", lambda: victim.set_faults(slow_factor=1)
+
+
+def gateway(fleet):
+    index = fleet.random.randrange(GATEWAYS)
+    fleet.gateways[index].kill()
+    return f"kill -9 of gateway {index + 1}, started again after {{for_s:.0f}} s", lambda: fleet.restart_gateway(index)
+
+
+FAULTS = {fault.__name__: fault for fault in (calm, kill, hang, partition, slow, gateway)}
+
+
+def _series(report, fault_s):
+    """hit before, dip, t95"""
+    arrived, shares = report["per_second"]["arrived"], report["per_second"]["hit_tokens"]
+
+    def hit(begin, end):
+        part = [(shares[s], arrived[s]) for s in range(max(begin, 0), min(end, len(shares))) if arrived[s]]
+        requests = sum(count for _, count in part)
+        return sum(share * count for share, count in part) / requests if requests else None
+    last = max(s for s, count in enumerate(arrived) if count) + 1
+    before = hit(fault_s - 10, fault_s)
+    means = [(s, hit(s, s + 3)) for s in range(fault_s, last - 2)]
+    means = [(s, mean) for s, mean in means if mean is not None]
+    dip = max((before - mean for _, mean in means), default=0)
+    below = [s for s, mean in means if mean < 0.95 * before]
+    t95 = 0 if not below else -1 if below[-1] == means[-1][0] else below[-1] + 1 - fault_s
+    return before, max(dip, 0), t95
+
+
+def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RATE):
+    fault = FAULTS[name]
+    figures = Figures(name, "")
+    ended = threading.Event()
+    with ChaosFleet(folder, seed, far=name == "partition") as fleet:
+        urls = [gateway.url for gateway in fleet.gateways]
+        report = pathlib.Path(folder) / "drive.json"
+        flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
+        command = [BIN / "troupe-sim", "drive", "--url", ",".join(urls), "--retries", 1, *flags, "--rate", rate, "--duration-s", end_s,
+                   "--warmup-s", warm_s, "--fault-at-s", fault_s, "--seed", seed, "--report", report]
+        log = open(pathlib.Path(folder) / "drive.log", "w+")
+        begin = time.monotonic()
+        driver = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=log)
+        probes = [Probe(index, urls, ended) for index in range(PROBES)]
+        try:
+            for probe in probes:
+                probe.start()
+            shares = []
+            while time.monotonic() < begin + fault_s:
+                time.sleep(0.25)
+                if time.monotonic() > begin + warm_s:
+                    shares.append(fleet.busy())
+            figures.busy = sum(shares) / max(len(shares), 1)
+            hit_at = time.monotonic() - begin
+            what, end = fault(fleet)
+            figures.what = f"{hit_at:.1f} s: {what.format(for_s=for_s)}"
+            time.sleep(for_s)
+            end()
+            driver.wait(end_s + 120)
+        finally:
+            ended.set()
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+        for probe in probes:
+            probe.join(90)
+        figures.resumed = fleet.resumed()
+    log.seek(0)
+    said = log.read()
+    if driver.returncode != 0:
+        raise AssertionError(f"troupe-sim drive ended with {driver.returncode}: {said}")
+    result = json.loads(report.read_text())
+    figures.requests, figures.failed, figures.retried = result["requests"], result["lost"], result["retries"]
+    figures.stall_s = result["faults"]["stall_max_ms"] / 1e3
+    figures.ttft_p99_s = result["faults"]["p99_peak_ms"] / 1e3
+    figures.hit_before, figures.hit_dip, figures.t95_s = _series(result, fault_s)
+    figures.texts = sum(probe.count for probe in probes)
+    figures.wrong = sum(probe.wrong for probe in probes)
+    reasons = [reason for probe in probes for reason in probe.reasons]
+    return figures, [line for line in said.splitlines() if "lost:" in line] + reasons
