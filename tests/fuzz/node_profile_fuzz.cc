@@ -40,7 +40,7 @@ void check_profile(std::string_view yaml) {
   require(profile->max_num_seqs > 0 && profile->max_num_batched_tokens > 0 && profile->max_model_len > 0);
   troupe::StepLoad load;
   load.add_decode(profile->max_model_len);
-  load.add_prefill(0, profile->max_num_batched_tokens);
+  load.add_prefill(profile->max_model_len, profile->max_num_batched_tokens);
   require(troupe::step_duration(profile->costs, load) > troupe::Duration::zero());
 }
 

@@ -5,6 +5,13 @@
 
 namespace troupe {
 
+namespace {
+
+// Dear pairs of a long prompt are more nanoseconds than a Duration holds.
+constexpr double kLongestNs = 24 * 3600e9;
+
+}  // namespace
+
 void StepLoad::add_decode(int64_t context_count) {
   ++decode_count;
   decode_context_tokens += context_count;
@@ -39,7 +46,7 @@ Duration step_duration(const StepCosts& costs, const StepLoad& load) {
                             us(costs.prefill_pair_ns, load.prefill_pairs) / 1000 +
                             us(costs.decode_token_us, load.decode_count);
   const double work_us = costs.overlaps ? std::max(memory_us, compute_us) : memory_us + compute_us;
-  return Duration(std::llround((costs.overhead_us + work_us) * 1000));
+  return Duration(std::llround(std::min((costs.overhead_us + work_us) * 1000, kLongestNs)));
 }
 
 }  // namespace troupe

@@ -40,7 +40,7 @@ struct StepLoad {
 };
 StepLoad step_load(const Batch& batch);
 
-// Rises with every field of `load`. Not for an empty batch: that is no step.
+// Rises with every field of `load`, up to a day. Not for an empty batch: that is no step.
 Duration step_duration(const StepCosts& costs, const StepLoad& load);
 
 }  // namespace troupe

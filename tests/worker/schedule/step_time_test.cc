@@ -35,6 +35,26 @@ StepLoad prefill(int64_t start, int64_t count) {
   return load;
 }
 
+std::string study_text() {
+  std::ifstream file(TROUPE_SOURCE_DIR "/configs/sim/study.yaml");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// study.yaml with one line of another value, or without it.
+std::string changed(const std::string& key, const std::string& value) {
+  std::string out;
+  std::stringstream lines(study_text());
+  for (std::string line; std::getline(lines, line);) {
+    const auto at = line.find(key + ":");
+    const bool is_it = at != std::string::npos && line.find('#') == std::string::npos;
+    if (!is_it) out += line + "\n";
+    if (is_it && !value.empty()) out += line.substr(0, at) + key + ": " + value + "\n";
+  }
+  return out;
+}
+
 // The formula as the study states it.
 double study_ms(double decode_kv_tokens, double prefill_tokens, double prefill_rate) {
   return std::max(4.2 + 3e-5 * decode_kv_tokens, prefill_tokens / prefill_rate * 1000) + 0.3;
@@ -94,6 +114,14 @@ TEST(StepTime, NothingThatIsAddedMakesAStepShorter) {
   }
 }
 
+TEST(StepTime, TheDearestStepIsALongOne) {
+  const auto dear = parse_node_profile(changed("prefill_pair_ns", "1e9"), "x.yaml");
+  ASSERT_TRUE(dear.ok()) << dear.status();
+  const Duration takes = step_duration(dear->costs, prefill(16'000'000, 1 << 20));
+  EXPECT_EQ(takes, std::chrono::hours(24));
+  EXPECT_GT(takes, step_duration(dear->costs, prefill(0, 100)));
+}
+
 TEST(StepTime, ChunksOfAPromptHaveThePairsOfTheWhole) {
   StepLoad chunks;
   chunks.add_prefill(0, 100);
@@ -120,26 +148,6 @@ TEST(StepTime, LoadOfABatchTellsDecodesFromOneTokenChunks) {
   EXPECT_EQ(load.decode_context_tokens, 1000);
   EXPECT_EQ(load.prefill_tokens, 65);
   EXPECT_EQ(load.prefill_pairs, 1000 + 64 * 65 / 2);
-}
-
-std::string study_text() {
-  std::ifstream file(TROUPE_SOURCE_DIR "/configs/sim/study.yaml");
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// study.yaml with one line of another value, or without it.
-std::string changed(const std::string& key, const std::string& value) {
-  std::string out;
-  std::stringstream lines(study_text());
-  for (std::string line; std::getline(lines, line);) {
-    const auto at = line.find(key + ":");
-    const bool is_it = at != std::string::npos && line.find('#') == std::string::npos;
-    if (!is_it) out += line + "\n";
-    if (is_it && !value.empty()) out += line.substr(0, at) + key + ": " + value + "\n";
-  }
-  return out;
 }
 
 TEST(NodeProfile, ImpossibleNodesAreRefusedByTheFieldsName) {
