@@ -250,6 +250,7 @@ NodeProfile derived_profile(const ModelShape& model, const Gpu& gpu, int gpus) {
   p.costs.weights_us = weight_bytes_read(model) / machine.bandwidth * 1e6;
   p.costs.decode_token_us = product_us;
   p.costs.decode_context_ns = model.kv_bytes_per_token() / machine.bandwidth * 1e9;
+  p.costs.prefill_context_ns = p.costs.decode_context_ns;  // the same bytes
   p.costs.prefill_token_us = product_us;
   p.costs.prefill_pair_ns = pair_flops(model) / machine.flops * 1e9;
   return p;

@@ -73,12 +73,13 @@ std::string step_part(const ModelShape& model, const Gpu& gpu, int gpus, const N
       "  # %.2f GB read a step (all weights but the input embedding) / (%s).\n  weights_us: %.5g\n"
       "  # As a prompt token: the same products.\n  decode_token_us: %.5g\n"
       "  # %.5g KiB / (%s).\n  decode_context_ns: %.5g\n"
+      "  # The same bytes, once for a chunk of a prompt.\n  prefill_context_ns: %.5g\n"
       "  # 2 x %.4ge9 parameters of the layers / (%s).\n  prefill_token_us: %.5g\n"
       "  # 4 x %d layers x %d FLOP a pair / (%s).\n  prefill_pair_ns: %.5g\n",
       p.costs.overhead_us, 2 * (model.layer_parameters() + table) / 1e9, bandwidth, p.costs.weights_us,
       p.costs.decode_token_us, model.kv_bytes_per_token() / 1024, bandwidth, p.costs.decode_context_ns,
-      model.layer_parameters() / 1e9, products, p.costs.prefill_token_us, model.layers,
-      model.heads * model.head_dim, products, p.costs.prefill_pair_ns);
+      p.costs.prefill_context_ns, model.layer_parameters() / 1e9, products, p.costs.prefill_token_us,
+      model.layers, model.heads * model.head_dim, products, p.costs.prefill_pair_ns);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ import httpx  # noqa: E402
 from fleet import MODEL_DIR, Worker  # noqa: E402
 
 # What a sample's time is made of: the profile's keys.
-TERMS = ["weights_us", "decode_token_us", "decode_context_ns", "prefill_token_us", "prefill_pair_ns"]
+TERMS = ["weights_us", "decode_token_us", "decode_context_ns", "prefill_context_ns", "prefill_token_us", "prefill_pair_ns"]
 VOCAB_SIZE, CHUNK, KV_TOKENS = 4096, 512, 65536
 
 
@@ -74,8 +74,10 @@ class Measurement:
             before = latency(client, self.url, "vllm:time_to_first_token_seconds")
             complete(client, self.url, shared + self.prompt(count), 1)
             times.append(latency(client, self.url, "vllm:time_to_first_token_seconds")[0] - before[0])
+        chunks = range(context, context + count, CHUNK)
         pairs = count * context + count * (count + 1) / 2
-        self.add([-(-count // CHUNK), 0, 0, count, pairs / 1000], statistics.median(times), f"prefill of {count} behind {context}")
+        self.add([len(chunks), 0, 0, sum(chunks) / 1000, count, pairs / 1000], statistics.median(times),
+                 f"prefill of {count} behind {context}")
 
     def decode(self, client, batch, context):
         """A window in which all of them decode."""
@@ -93,7 +95,8 @@ class Measurement:
             if decoding and after[1] > before[1]:
                 gaps.append((after[0] - before[0]) / (after[1] - before[1]))
         if gaps:
-            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0], statistics.median(gaps), f"decode of {batch} at {context}")
+            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0, 0], statistics.median(gaps),
+                     f"decode of {batch} at {context}")
         else:
             print(f"decode of {batch} at {context}: over before it was seen", file=sys.stderr)
 
@@ -192,7 +195,9 @@ step:
   decode_token_us: {figures['decode_token_us']}
   # Fitted on contexts of 64 to 1,024.
   decode_context_ns: {figures['decode_context_ns']}
-  # Fitted on prompts of 1 to 1,900 tokens, and on 32 to 128 behind up to 1,600 that are cached.
+  # Fitted on 16 to 128 tokens behind up to 1,600 that are cached: once a chunk, however few it has.
+  prefill_context_ns: {figures['prefill_context_ns']}
+  # Fitted on the same, and on prompts of 1 to 1,900 tokens.
   prefill_token_us: {figures['prefill_token_us']}
   # Fitted on the same.
   prefill_pair_ns: {figures['prefill_pair_ns']}
@@ -207,9 +212,9 @@ def measure(rounds):
         with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
             measurement = Measurement(worker.url, rounds)
             complete(client, worker.url, measurement.prompt(64), 16)
-            for count in (1, 32, 128, 300, 512, 1024, 1900):
+            for count in (1, 16, 32, 128, 300, 512, 1024, 1900):
                 measurement.prefill(client, count)
-            for count, context in itertools.product((32, 64, 128), (320, 640, 960, 1600)):
+            for count, context in itertools.product((16, 32, 64, 128), (320, 640, 960, 1600)):
                 measurement.prefill(client, count, context)
             for batch, context in itertools.product((1, 4, 16), (64, 512, 1024)):
                 measurement.decode(client, batch, context)

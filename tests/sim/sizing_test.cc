@@ -64,6 +64,7 @@ std::vector<std::pair<const char*, double>> figures(const NodeProfile& p) {
           {"weights_us", p.costs.weights_us},
           {"decode_token_us", p.costs.decode_token_us},
           {"decode_context_ns", p.costs.decode_context_ns},
+          {"prefill_context_ns", p.costs.prefill_context_ns},
           {"prefill_token_us", p.costs.prefill_token_us},
           {"prefill_pair_ns", p.costs.prefill_pair_ns}};
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 // A node as a file: configs/sim/NAME.yaml says how fast one machine computes one model and how many tokens of
-// KV it holds. Every key is required, so that a file says all there is to its node; a node that cannot be is
-// refused by the key's name.
+// KV it holds. Every key but step.prefill_context_ns (0) is required, so that a file says all there is to its
+// node; a node that cannot be is refused by the key's name.
 
 #include <cstdint>
 #include <string>

@@ -18,6 +18,7 @@ void StepLoad::add_decode(int64_t context_count) {
 }
 
 void StepLoad::add_prefill(int64_t start, int64_t count) {
+  prefill_context_tokens += start;
   prefill_tokens += count;
   prefill_pairs += count * start + count * (count + 1) / 2;
 }
@@ -41,7 +42,8 @@ StepLoad step_load(const Batch& batch) {
 
 Duration step_duration(const StepCosts& costs, const StepLoad& load) {
   const auto us = [](double cost, int64_t count) { return cost * static_cast<double>(count); };
-  const double memory_us = costs.weights_us + us(costs.decode_context_ns, load.decode_context_tokens) / 1000;
+  const double memory_us = costs.weights_us + us(costs.decode_context_ns, load.decode_context_tokens) / 1000 +
+                           us(costs.prefill_context_ns, load.prefill_context_tokens) / 1000;
   const double compute_us = us(costs.prefill_token_us, load.prefill_tokens) +
                             us(costs.prefill_pair_ns, load.prefill_pairs) / 1000 +
                             us(costs.decode_token_us, load.decode_count);

@@ -140,6 +140,7 @@ class Twins {
     const StepLoad x = step_load(a), y = step_load(b);
     EXPECT_EQ(x.decode_count, y.decode_count);
     EXPECT_EQ(x.decode_context_tokens, y.decode_context_tokens);
+    EXPECT_EQ(x.prefill_context_tokens, y.prefill_context_tokens);
     EXPECT_EQ(x.prefill_tokens, y.prefill_tokens);
     EXPECT_EQ(x.prefill_pairs, y.prefill_pairs);
     EXPECT_EQ(a.token_count, b.token_count);

@@ -131,6 +131,20 @@ TEST(StepTime, ChunksOfAPromptHaveThePairsOfTheWhole) {
   EXPECT_EQ(prefill(5, 2).prefill_pairs, 6 + 7);
 }
 
+TEST(StepTime, EveryChunkReadsTheTokensBeforeItOnce) {
+  StepCosts costs;
+  costs.weights_us = 1000;
+  costs.prefill_context_ns = 500;
+  costs.prefill_token_us = 10;
+  EXPECT_NEAR(ms(costs, prefill(1600, 10)), 1.0 + 0.8, 1e-6) << "reading, while 0.1 ms of products go on";
+  EXPECT_NEAR(ms(costs, prefill(0, 1000)), 10.0, 1e-6);
+  costs.overlaps = false;
+  EXPECT_NEAR(ms(costs, prefill(1600, 10)), 1.0 + 0.8 + 0.1, 1e-6);
+  StepLoad two = prefill(1600, 10);
+  two.add_prefill(400, 10);
+  EXPECT_NEAR(ms(costs, two), 1.0 + 1.0 + 0.2, 1e-6) << "chunks of two prompts";
+}
+
 TEST(StepTime, LoadOfABatchTellsDecodesFromOneTokenChunks) {
   const std::vector<TokenId> ids(64, 7);
   const std::span<const TokenId> all(ids);
@@ -146,6 +160,8 @@ TEST(StepTime, LoadOfABatchTellsDecodesFromOneTokenChunks) {
   const StepLoad load = step_load(batch);
   EXPECT_EQ(load.decode_count, 1);
   EXPECT_EQ(load.decode_context_tokens, 1000);
+  EXPECT_EQ(load.prefill_context_tokens, 999)
+      << "of the first token of a hit; the recomputed one begins at 0";
   EXPECT_EQ(load.prefill_tokens, 65);
   EXPECT_EQ(load.prefill_pairs, 1000 + 64 * 65 / 2);
 }
@@ -161,6 +177,7 @@ TEST(NodeProfile, ImpossibleNodesAreRefusedByTheFieldsName) {
                                                                   {"overhead_us", "-1"},
                                                                   {"weights_us", "nan"},
                                                                   {"decode_context_ns", "1e300"},
+                                                                  {"prefill_context_ns", "-0.5"},
                                                                   {"prefill_token_us", "0"},
                                                                   {"prefill_pair_ns", "[1, 2]"}};
   for (const auto& [key, value] : cases) {
@@ -183,6 +200,14 @@ TEST(NodeProfile, EveryKeyMustBeThere) {
         << parsed.status();
   }
   EXPECT_FALSE(parse_node_profile(study_text() + "colour: blue\n", "x.yaml").ok());
+}
+
+// Profiles from before there was this key.
+TEST(NodeProfile, ReadingOfAPromptsContextIsFreeWhereNothingIsSaid) {
+  const auto parsed = parse_node_profile(changed("prefill_context_ns", ""), "x.yaml");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->costs.prefill_context_ns, 0);
+  EXPECT_EQ(parse_node_profile(changed("prefill_context_ns", "7"), "x.yaml")->costs.prefill_context_ns, 7);
 }
 
 TEST(NodeProfile, IsFoundByNameFromWherever) {
