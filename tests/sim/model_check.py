@@ -59,13 +59,15 @@ def flags_of(values):
     return [part for key, value in values.items() for part in (f"--{key.replace('_', '-')}", value)]
 
 
-def probe_workload(folder):
-    """A prompt that is cached, ten times a second: what it takes more than in the simulator is the way there and back."""
+def probe_workload(folder, rate):
+    """A prompt that is cached, as often as the workload asks: what it takes more than in the simulator is the way there and back,
+    and that a worker, a gateway and a client wake with cold caches (after 100 ms and more a CPU worker's first step takes .7 to
+    .9 ms more than a busy one's)."""
     probe = pathlib.Path(folder) / "probe.jsonl"
     blocks = list(range(1, 26))
     with open(probe, "w") as out:
         for i in range(60):
-            print(json.dumps({"timestamp": 100 * i, "input_length": 400, "output_length": 2, "block_size": 16, "set": "probe",
+            print(json.dumps({"timestamp": round(1000 * i / rate), "input_length": 400, "output_length": 2, "block_size": 16, "set": "probe",
                               "session": f"probe{i}", "prefix_length": 384, "hash_ids": blocks}), file=out)
     return "--trace", probe, "--spread-ms", 0, "--warmup-s", 1, "--report", "-"
 
@@ -76,7 +78,7 @@ def check(device, duration_s, warmup_s, mode, seed, calibrate=False):
     with tempfile.TemporaryDirectory() as folder:
         samples = calibrate_profile.measure(5) if calibrate else []
         record = pathlib.Path(folder) / "traffic.jsonl"
-        probe = probe_workload(folder)
+        probe = probe_workload(folder, kind["workload"]["rate"])
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--mode", mode)) as fleet:
             probed, _ = sim("drive", "--url", fleet.url, *probe)
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"],
