@@ -6,20 +6,12 @@ import pathlib
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+
 
 def missing(what):
     print(f"peers.py: {what}", file=sys.stderr)
     sys.exit(3)
-
-
-def read_safetensors(path):
-    """name → (shape, bytes of bfloat16)"""
-    import numpy
-    data = numpy.memmap(path, dtype=numpy.uint8, mode="r")
-    length = int.from_bytes(bytes(data[:8]), "little")
-    header = json.loads(bytes(data[8:8 + length]))
-    return {name: (entry["shape"], data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]].view(numpy.uint16))
-            for name, entry in header.items()}
 
 
 class Transformers:
@@ -53,53 +45,11 @@ class Transformers:
             return (time.perf_counter() - start) / steps
 
 
-def write_gguf(model_dir, path):
-    """llama.cpp's file of the same weights, bfloat16 as they are; its rotation pairs neighbours, so q and k rows are reordered."""
-    import gguf
-    import numpy
-    c = json.loads((model_dir / "config.json").read_text())
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_vocab_size(c["vocab_size"])
-    writer.add_context_length(4096)
-    writer.add_embedding_length(c["hidden_size"])
-    writer.add_feed_forward_length(c["intermediate_size"])
-    writer.add_block_count(c["num_hidden_layers"])
-    writer.add_head_count(c["num_attention_heads"])
-    writer.add_head_count_kv(c["num_key_value_heads"])
-    head_dim = c["hidden_size"] // c["num_attention_heads"]
-    writer.add_rope_dimension_count(head_dim)
-    writer.add_rope_freq_base(float(c["rope_theta"]))
-    writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
-    writer.add_tokenizer_model("no_vocab")
-    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-             "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
-    for name, (shape, bits) in read_safetensors(model_dir / "model.safetensors").items():
-        stem = name.removesuffix(".weight")
-        if stem.startswith("model.layers."):
-            _, _, layer, part = stem.split(".", 3)
-            target = f"blk.{layer}.{names[part]}.weight"
-        else:
-            target = f"{names[stem]}.weight"
-        values = numpy.array(bits).reshape(shape)
-        if ".q_proj" in name or ".k_proj" in name:
-            values = values.reshape(-1, 2, head_dim // 2, shape[1]).swapaxes(1, 2).reshape(shape)
-        if len(shape) == 1:
-            writer.add_tensor(target, (values.astype(numpy.uint32) << 16).view(numpy.float32))
-        else:
-            writer.add_tensor(target, numpy.ascontiguousarray(values).view(numpy.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 class LlamaCpp:
     def __init__(self, model_dir, threads):
         try:
             import llama_cpp
-            import gguf  # noqa: F401
+            from gguf_file import write_gguf
         except ImportError as error:
             missing(error)
         path = model_dir / "model.gguf"
