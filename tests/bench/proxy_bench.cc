@@ -1,9 +1,12 @@
 // Two small programs for measuring a proxy from outside: a stub upstream that answers every chat request at
-// once, and a closed-loop load generator. Both are one epoll loop with no library, so that together they cost
-// less than the proxy between them and one core is enough for both.
+// once (one with "stream":true in 200 chunks, --pace-us apart, each a write of its own), and a closed-loop
+// load generator. Both are one epoll loop with no library, so that together they cost less than the proxy
+// between them and one core is enough for both.
 //
-//   proxy_bench stub --port P                        answers until SIGTERM
+//   proxy_bench stub --port P [--pace-us U]          answers until SIGTERM
 //   proxy_bench load --port P --connections C --seconds S --body FILE    one JSON line of results on stdout
+//
+// A streamed chunk's text is the time at which it was sent, so that the load generator sees how long it took.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -65,21 +68,62 @@ void set_no_delay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// Bytes of the first whole message (head and Content-Length body) in `text`, 0 while it is incomplete.
-size_t message_bytes(std::string_view text) {
-  size_t head_end = text.find("\r\n\r\n");
-  if (head_end == std::string_view::npos) return 0;
-  size_t body_bytes = 0;
-  for (size_t at = text.find("\r\n"); at < head_end; at = text.find("\r\n", at + 2)) {
-    std::string_view line = text.substr(at + 2, head_end - at);
-    constexpr std::string_view kName = "content-length:";
-    if (line.size() > kName.size() && strncasecmp(line.data(), kName.data(), kName.size()) == 0) {
-      body_bytes = std::strtoull(line.data() + kName.size(), nullptr, 10);
+using SteadyClock = std::chrono::steady_clock;
+
+// Value of a header in `head`, which ends with its empty line; empty if it is not there.
+std::string_view header_of(std::string_view head, std::string_view name) {
+  for (size_t at = head.find("\r\n"); at + 2 < head.size(); at = head.find("\r\n", at + 2)) {
+    std::string_view line = head.substr(at + 2);
+    if (line.size() <= name.size() || line[name.size()] != ':') continue;
+    if (strncasecmp(line.data(), name.data(), name.size()) != 0) continue;
+    line = line.substr(name.size() + 1, line.find("\r\n") - name.size() - 1);
+    while (line.starts_with(' ')) line.remove_prefix(1);
+    return line;
+  }
+  return {};
+}
+
+// Reads messages one after another out of what a connection receives.
+class MessageReader {
+ public:
+  std::string buffer;  // what was received and not taken yet; its front is the message being read
+
+  // Bytes of the first message once it is whole, else 0.
+  size_t whole() {
+    if (head_bytes_ == 0 && !read_head()) return 0;
+    if (!chunked_) return buffer.size() >= next_ ? next_ : 0;
+    while (true) {  // next_: where the next chunk's size line begins
+      const size_t line_end = buffer.find("\r\n", next_);
+      if (line_end == std::string::npos) return 0;
+      const size_t bytes = std::strtoull(buffer.c_str() + next_, nullptr, 16);
+      const size_t end = line_end + 2 + bytes + 2;
+      if (buffer.size() < end) return 0;
+      if (bytes == 0) return end;  // trailers are not expected
+      next_ = end;
     }
   }
-  size_t total = head_end + 4 + body_bytes;
-  return text.size() >= total ? total : 0;
-}
+  size_t head_bytes() const { return head_bytes_; }
+  void take(size_t bytes) {
+    buffer.erase(0, bytes);
+    head_bytes_ = 0;
+  }
+
+ private:
+  bool read_head() {
+    const size_t end = buffer.find("\r\n\r\n");
+    if (end == std::string::npos) return false;
+    head_bytes_ = end + 4;
+    const std::string_view head(buffer.data(), head_bytes_);
+    chunked_ = header_of(head, "transfer-encoding").starts_with("chunked");
+    const std::string_view length = header_of(head, "content-length");
+    next_ = head_bytes_;
+    if (!chunked_ && !length.empty()) next_ += std::strtoull(length.data(), nullptr, 10);
+    return true;
+  }
+
+  size_t head_bytes_ = 0, next_ = 0;
+  bool chunked_ = false;
+};
 
 void send_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -91,8 +135,10 @@ void send_all(int fd, std::string_view bytes) {
 }
 
 struct Connection {
-  std::string buffer;
-  std::chrono::steady_clock::time_point sent_at;
+  MessageReader in;
+  SteadyClock::time_point sent_at;
+  size_t seen = 0;      // load: bytes of in.buffer in which chunks' times were looked for
+  int chunks_left = 0;  // stub: of the stream that is under way
 };
 
 // Reads what is there (one recv); false at the end of the connection.
@@ -100,52 +146,121 @@ bool receive(int fd, Connection& connection) {
   char chunk[65536];
   ssize_t got = recv(fd, chunk, sizeof chunk, MSG_DONTWAIT);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
-  connection.buffer.append(chunk, static_cast<size_t>(got));
+  connection.in.buffer.append(chunk, static_cast<size_t>(got));
   return got > 0;
 }
 
-int run_stub(int port) {
-  const std::string answer = http_answer(kAnswerBody);
-  const std::string models = http_answer(kModelsBody);
-  int listener = socket(AF_INET, SOCK_STREAM, 0);
-  int one = 1;
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  sockaddr_in address = loopback(port);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fail("bind");
-  if (listen(listener, 1024) != 0) fail("listen");
-  int poll = epoll_create1(0);
+void watch(int poll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = listener;
-  epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
-  std::map<int, std::unique_ptr<Connection>> connections;
-  std::vector<epoll_event> events(256);
-  while (true) {
-    int ready = epoll_wait(poll, events.data(), static_cast<int>(events.size()), -1);
-    for (int i = 0; i < ready; ++i) {
-      int fd = events[i].data.fd;
-      if (fd == listener) {
-        int client = accept(listener, nullptr, nullptr);
-        if (client < 0) continue;
-        set_no_delay(client);
-        event.data.fd = client;
-        epoll_ctl(poll, EPOLL_CTL_ADD, client, &event);
-        connections[client] = std::make_unique<Connection>();
-        continue;
+  event.data.fd = fd;
+  epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+}
+
+class Stub {
+ public:
+  Stub(int port, int64_t pace_us) : pace_(std::chrono::microseconds(pace_us)), poll_(epoll_create1(0)) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    int one = 1;
+    setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    sockaddr_in address = loopback(port);
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fail("bind");
+    if (listen(listener_, 1024) != 0) fail("listen");
+    watch(poll_, listener_);
+  }
+
+  [[noreturn]] void run() {
+    std::vector<epoll_event> events(256);
+    while (true) {
+      const timespec wait = until_due();
+      const int ready = epoll_pwait2(poll_, events.data(), static_cast<int>(events.size()),
+                                     due_.empty() ? nullptr : &wait, nullptr);
+      for (int i = 0; i < ready; ++i) {
+        if (const int fd = events[static_cast<size_t>(i)].data.fd; fd == listener_) {
+          accept_one();
+        } else {
+          serve(fd);
+        }
       }
-      Connection& connection = *connections[fd];
-      bool open = receive(fd, connection);
-      while (size_t bytes = message_bytes(connection.buffer)) {
-        send_all(fd, connection.buffer.starts_with("GET") ? models : answer);
-        connection.buffer.erase(0, bytes);
-      }
-      if (!open) {
-        close(fd);
-        connections.erase(fd);
-      }
+      send_due();
     }
   }
-}
+
+ private:
+  static constexpr int kChunks = 200;
+
+  timespec until_due() const {
+    if (due_.empty()) return {};
+    const auto left = std::max(due_.begin()->first - SteadyClock::now(), SteadyClock::duration::zero());
+    return {left / std::chrono::seconds(1), (left % std::chrono::seconds(1)).count()};
+  }
+
+  void accept_one() {
+    const int client = accept(listener_, nullptr, nullptr);
+    if (client < 0) return;
+    set_no_delay(client);
+    watch(poll_, client);
+    connections_[client] = std::make_unique<Connection>();
+  }
+
+  void serve(int fd) {
+    Connection& connection = *connections_[fd];
+    const bool open = receive(fd, connection);
+    MessageReader& in = connection.in;
+    while (size_t bytes = in.whole()) {
+      const std::string_view message(in.buffer.data(), bytes);
+      const std::string_view body = message.substr(in.head_bytes());
+      if (message.starts_with("GET")) {
+        send_all(fd, models_);
+      } else if (body.find("\"stream\":true") != body.npos || body.find("\"stream\": true") != body.npos) {
+        send_all(fd,
+                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        connection.chunks_left = kChunks;
+        due_.emplace(SteadyClock::now(), fd);
+      } else {
+        send_all(fd, answer_);
+      }
+      in.take(bytes);
+    }
+    if (open) return;
+    std::erase_if(due_, [fd](const auto& entry) { return entry.second == fd; });
+    close(fd);
+    connections_.erase(fd);
+  }
+
+  void send_due() {
+    while (!due_.empty() && due_.begin()->first <= SteadyClock::now()) {
+      const auto [at, fd] = *due_.begin();
+      due_.erase(due_.begin());
+      Connection& connection = *connections_[fd];
+      connection.chunks_left -= 1;
+      send_all(fd, chunk(connection.chunks_left));
+      if (connection.chunks_left > 0) due_.emplace(at + pace_, fd);
+    }
+  }
+
+  // As an HTTP chunk. The last one ends the answer and the body.
+  static std::string chunk(int left) {
+    char event[512];
+    int bytes = std::snprintf(
+        event, sizeof event,
+        R"(data: {"id":"chatcmpl-stub","object":"chat.completion.chunk","created":1,"model":"stub","choices":[)"
+        R"({"index":0,"delta":{"content":"t%lld"},"logprobs":null,"finish_reason":%s}]})"
+        "\n\n%s",
+        static_cast<long long>(SteadyClock::now().time_since_epoch().count()),
+        left == 0 ? R"("stop")" : "null", left == 0 ? "data: [DONE]\n\n" : "");
+    char size[16];
+    std::snprintf(size, sizeof size, "%x\r\n", bytes);
+    return std::string(size).append(event, static_cast<size_t>(bytes)) +
+           (left == 0 ? "\r\n0\r\n\r\n" : "\r\n");
+  }
+
+  const SteadyClock::duration pace_;
+  const std::string answer_ = http_answer(kAnswerBody), models_ = http_answer(kModelsBody);
+  int poll_, listener_ = -1;
+  std::map<int, std::unique_ptr<Connection>> connections_;
+  std::multimap<SteadyClock::time_point, int> due_;  // when a connection's next chunk is
+};
 
 struct LoadOptions {
   int port = 0;
@@ -153,6 +268,19 @@ struct LoadOptions {
   double seconds = 2;
   std::string body_path;
 };
+
+// How long the chunks in what has come since the last time were on their way.
+void note_chunks(Connection& connection, SteadyClock::time_point now, std::vector<int64_t>& delays_ns) {
+  constexpr std::string_view kBefore = R"("content":"t)";
+  const std::string& text = connection.in.buffer;
+  while (true) {
+    const size_t at = text.find(kBefore, connection.seen);
+    const size_t end = at == std::string::npos ? at : text.find('"', at + kBefore.size());
+    if (end == std::string::npos) return;
+    delays_ns.push_back(now.time_since_epoch().count() - std::atoll(text.c_str() + at + kBefore.size()));
+    connection.seen = end;
+  }
+}
 
 int connect_to(int port) {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -172,7 +300,6 @@ double percentile_us(std::vector<int64_t>& latencies_ns, double share) {
 }
 
 int run_load(const LoadOptions& options) {
-  using SteadyClock = std::chrono::steady_clock;
   std::ifstream file(options.body_path, std::ios::binary);
   std::string body{std::istreambuf_iterator<char>(file), {}};
   if (body.empty()) fail("--body");
@@ -185,14 +312,11 @@ int run_load(const LoadOptions& options) {
   std::map<int, Connection> connections;
   for (int i = 0; i < options.connections; ++i) {
     int fd = connect_to(options.port);
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+    watch(poll, fd);
     connections[fd].sent_at = SteadyClock::now();
     send_all(fd, request);
   }
-  std::vector<int64_t> latencies_ns;
+  std::vector<int64_t> latencies_ns, delays_ns;
   latencies_ns.reserve(1 << 20);
   int64_t errors = 0;
   auto begin = SteadyClock::now();
@@ -204,12 +328,14 @@ int run_load(const LoadOptions& options) {
     int ready = epoll_wait(poll, events.data(), static_cast<int>(events.size()), 1000);
     now = SteadyClock::now();
     for (int i = 0; i < ready; ++i) {
-      int fd = events[i].data.fd;
+      int fd = events[static_cast<size_t>(i)].data.fd;
       Connection& connection = connections[fd];
       bool open = receive(fd, connection);
-      if (size_t bytes = message_bytes(connection.buffer)) {
-        errors += connection.buffer.starts_with("HTTP/1.1 200") ? 0 : 1;
-        connection.buffer.erase(0, bytes);
+      note_chunks(connection, SteadyClock::now(), delays_ns);
+      if (size_t bytes = connection.in.whole()) {
+        errors += connection.in.buffer.starts_with("HTTP/1.1 200") ? 0 : 1;
+        connection.in.take(bytes);
+        connection.seen = 0;
         latencies_ns.push_back((now - connection.sent_at).count());
         connection.sent_at = now;
         send_all(fd, request);
@@ -223,11 +349,13 @@ int run_load(const LoadOptions& options) {
   }
   double seconds = std::chrono::duration<double>(now - begin).count();
   std::printf(
-      R"({"requests": %zu, "errors": %lld, "seconds": %.4f, "requests_per_s": %.1f, "p50_us": %.1f, "p99_us": %.1f})"
+      R"({"requests": %zu, "errors": %lld, "seconds": %.4f, "requests_per_s": %.1f, "p50_us": %.1f, "p99_us": %.1f, )"
+      R"("chunks": %zu, "chunk_p50_us": %.1f, "chunk_p99_us": %.1f})"
       "\n",
       latencies_ns.size(), static_cast<long long>(errors), seconds,
       static_cast<double>(latencies_ns.size()) / seconds, percentile_us(latencies_ns, 0.5),
-      percentile_us(latencies_ns, 0.99));
+      percentile_us(latencies_ns, 0.99), delays_ns.size(), percentile_us(delays_ns, 0.5),
+      percentile_us(delays_ns, 0.99));
   return errors == 0 ? 0 : 1;
 }
 
@@ -235,6 +363,7 @@ int run_load(const LoadOptions& options) {
 
 int main(int argc, char** argv) {
   LoadOptions options;
+  int64_t pace_us = 0;
   std::string_view mode = argc > 1 ? argv[1] : "";
   for (int i = 2; i + 1 < argc; i += 2) {
     std::string_view flag = argv[i];
@@ -242,11 +371,13 @@ int main(int argc, char** argv) {
     if (flag == "--connections") options.connections = std::atoi(argv[i + 1]);
     if (flag == "--seconds") options.seconds = std::atof(argv[i + 1]);
     if (flag == "--body") options.body_path = argv[i + 1];
+    if (flag == "--pace-us") pace_us = std::atoll(argv[i + 1]);
   }
-  if (mode == "stub" && options.port > 0) return run_stub(options.port);
+  if (mode == "stub" && options.port > 0) Stub(options.port, pace_us).run();
   if (mode == "load" && options.port > 0 && options.connections > 0) return run_load(options);
   std::fprintf(stderr,
-               "usage: proxy_bench stub --port P\n       proxy_bench load --port P --connections C --seconds "
+               "usage: proxy_bench stub --port P [--pace-us U]\n       proxy_bench load --port P "
+               "--connections C --seconds "
                "S --body FILE\n");
   return 2;
 }
