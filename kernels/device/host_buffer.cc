@@ -27,7 +27,12 @@ StatusOr<std::unique_ptr<HostBuffer>> HostBuffer::allocate(size_t bytes) {
   if (data == nullptr) {
     return absl::ResourceExhaustedError("cannot allocate " + std::to_string(bytes) + " bytes of memory");
   }
-  if (huge) madvise(data, padded, MADV_HUGEPAGE);  // a hint: nothing to do where it is refused
+  if (huge) {
+    // Hints: nothing to do where they are refused. Where malloc gives memory out again, the small pages that
+    // some buffer of its own time touched are still there, and huge ones come only where there is none.
+    madvise(data, padded, MADV_HUGEPAGE);
+    madvise(data, padded / kHugePage * kHugePage, MADV_DONTNEED);
+  }
   std::memset(data, 0, padded);
   return std::unique_ptr<HostBuffer>(new HostBuffer(data, bytes));
 }
