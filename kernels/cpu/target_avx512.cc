@@ -50,7 +50,7 @@ namespace troupe::cpu::avx512 {
 #pragma GCC target("amx-tile,amx-bf16,amx-int8")
 #endif
 
-#include "kernels/cpu/tile_amx.h"
+#include "kernels/cpu/tile_decode_amx.h"
 #include "kernels/cpu/tile_panels_amx.h"
 #include "kernels/cpu/tile_prefill_amx.h"
 

@@ -18,7 +18,9 @@
 // rows kept from stretch to stretch (they fall out of the L1 cache: a fifth); x asked for ahead into the L1
 // cache (a third: the requests compete with the loads); groups of 4 and 8 blocks, no stretches (a twentieth).
 //
-// Included by target_avx512.cc, after tile_amx.h, under its target.
+// Included by target_avx512.cc under the target of tile_amx.h.
+
+#include "kernels/cpu/tile_amx.h"
 
 namespace troupe::cpu::avx512 {
 

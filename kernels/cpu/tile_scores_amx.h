@@ -9,9 +9,11 @@
 //
 // A score's operations are its own: rows and keys beside it in the registers change no bit of it.
 //
-// Included by target_avx512.cc, after tile_amx.h, under its target.
+// Included by target_avx512.cc under the target of tile_amx.h.
 // Scratch: s.q holds (rows / 16, C / 32 blocks, 16 pairs, 16 rows) pairs; C is a multiple of 32. s.keys holds
 // the tile's keys where a block's keys are no whole groups of 16.
+
+#include "kernels/cpu/tile_amx.h"
 
 namespace troupe::cpu::avx512 {
 

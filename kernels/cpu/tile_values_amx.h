@@ -199,15 +199,4 @@ struct TileValues {
   }
 };
 
-inline void attention_tiles(const AttentionTile& t) {
-  if (t.dtype != DType::kBFloat16 || t.head_dim % TileScores::kBlock != 0) return attention_pairs(t);
-  Tiles::configure();
-  if (tiles_weigh_values(t.group, t.head_dim)) {
-    attention_as<BFloat16, TileScores, TileValues>(t);
-  } else {
-    attention_as<BFloat16, TileScores>(t);
-  }
-  Tiles::release();
-}
-
 }  // namespace troupe::cpu::avx512

@@ -376,6 +376,40 @@ TEST_P(AttentionOf, APrefillBehindALongContextGivesTheBitsOfSingleTokens) {
   }
 }
 
+// Every order of magnitude, numbers too small for all their digits among them, and scores that leave one key
+// or all of them: however few the rows, the ways through them round alike.
+TEST_P(AttentionOf, SmallestAndLargestNumbersGiveOneTokenTheBitsOfAPrompt) {
+  if (GetParam().name == "ref") return;
+  std::mt19937 random(79);
+  std::uniform_real_distribution<float> mantissa(1.0f, 2.0f);
+  const auto fill = [&](OwnedTensor& tensor, int least, int most) {
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      const int exponent = least + static_cast<int>(random() % static_cast<uint32_t>(most - least + 1));
+      const float sign = random() % 2 == 0 ? 1.0f : -1.0f;
+      set_element(tensor.view(), i, sign * std::ldexp(mantissa(random), exponent));
+    }
+  };
+  for (const int heads : {1, 3, 8}) {
+    for (const auto& [least, most] : {std::pair{-133, -60}, std::pair{-80, 2}, std::pair{-10, 40}}) {
+      const Geometry g{heads, 1, 64, 16, 1};
+      const int64_t keys = kSanitized ? 70 : 200;
+      Sequence sequence = make_sequence(g, dtype_, keys, 83);
+      fill(sequence.q, least, most);
+      fill(sequence.keys, least, most);
+      fill(sequence.values, -133, 100);
+      Memory memory(g, dtype_, keys / g.block_size + 1);
+      memory.bind(*backend_);
+      const std::vector<int32_t> table = memory.place(sequence, 0);
+      const OwnedTensor whole = attend(*backend_, g, {{&sequence, table, 0, keys}}, 0);
+      for (int64_t row = 0; row < keys; row += 7) {
+        const OwnedTensor alone = attend(*backend_, g, {{&sequence, table, row, 1}}, 0);
+        ASSERT_TRUE(same_bits(alone.view(), whole.rows(row, 1)))
+            << heads << " heads, 2^" << least << " to 2^" << most << ", row " << row;
+      }
+    }
+  }
+}
+
 // One decoding request is too few items for many threads: its keys are split.
 TEST_P(AttentionOf, SplittingOneContextOverThreadsChangesNoBit) {
   if (GetParam().name == "ref") return;
