@@ -160,6 +160,19 @@ Task<ChannelEvent> Channel::more() {
   }
 }
 
+size_t Channel::read_now(char* to, size_t bytes_max) {
+  if (reading_ || input_ended() || begin_ != end_) return 0;
+  ErrorCode error;
+  const size_t bytes = socket_.read_some(asio::mutable_buffer(to, bytes_max), error);
+  bytes_received_ += bytes;
+  if (error == asio::error::eof) {
+    ended_ = true;
+  } else if (error && error != asio::error::would_block) {
+    broken_ = true;
+  }
+  return bytes;
+}
+
 bool Channel::has_unread() {
   ErrorCode error;
   return !input_ended() && socket_.available(error) > 0 && !error;

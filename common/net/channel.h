@@ -80,6 +80,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Bytes (or an end) have come that the event loop has not handed over yet.
   bool has_unread();
 
+  // What has come and lies in the socket, past the input buffer: for large bodies, which need not go through
+  // it. Nothing (0) while a read is outstanding or input() is not consumed: its bytes come first.
+  size_t read_now(char* to, size_t bytes_max);
+
   // Until there is more input than now. REQUIRES: !input_full().
   Task<ChannelEvent> more();
   // Keeps a read outstanding, if there is room.

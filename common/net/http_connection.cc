@@ -182,12 +182,11 @@ Task<bool> HttpConnection::read_body() {
 Task<bool> HttpConnection::read_sized_body() {
   std::string& body = exchange_.head.request.body;
   const size_t size = static_cast<size_t>(exchange_.head.content_length);
-  // Memory follows the bytes that came, not the length that was claimed.
-  body.reserve(std::min(size, kBufferBytesMin));
   for (;;) {
     const std::string_view input = channel_->input().substr(0, size - body.size());
     body.append(input);
     channel_->consume(input.size());
+    read_straight_into(body, size);
     auto overflow = hold_body();
     if (overflow) {
       co_await refuse(std::move(*overflow));
@@ -204,6 +203,20 @@ Task<bool> HttpConnection::read_sized_body() {
     }
     co_return false;
   }
+}
+
+// What the socket has of a body of `size` bytes. Memory follows the bytes that came (four times as much), not
+// the length that was claimed.
+void HttpConnection::read_straight_into(std::string& body, size_t size) {
+  size_t room = 0, got = 0;
+  do {
+    const size_t have = body.size();
+    room = std::min(size - have, std::max(3 * have, kBufferBytesMin));
+    if (room == 0) return;
+    body.resize(have + room);
+    got = channel_->read_now(body.data() + have, room);
+    body.resize(have + got);
+  } while (got == room);
 }
 
 Task<bool> HttpConnection::read_chunked_body() {

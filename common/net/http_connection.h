@@ -106,6 +106,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Task<bool> read_head();
   Task<bool> read_body();
   Task<bool> read_sized_body();
+  void read_straight_into(std::string& body, size_t size);
   Task<bool> read_chunked_body();
   std::optional<HttpFault> hold_body();
   void release_body();

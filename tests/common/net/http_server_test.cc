@@ -1,7 +1,9 @@
 #include "common/net/http_server.h"
 
 #include <atomic>
+#include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/common/net/net_fixture.h"
 
@@ -168,6 +170,32 @@ TEST(HttpServer, ReadsChunkedBodies) {
     peer.send(
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
     EXPECT_TRUE(peer.read_answer().ends_with("POST / abcde"));
+  }
+}
+
+// Large ones go past the connection's input buffer; what is pipelined behind them must not.
+TEST(HttpServer, ReadsBodiesOfAnySizeHoweverTheyAreCut) {
+  Loop loop;
+  TestServer server(loop, echo_handler);
+  std::mt19937 random(7);
+  for (const size_t cut_max : {1u << 10, 1u << 15, 1u << 19}) {
+    RawPeer peer = RawPeer::connect(server.port());
+    std::string sent;
+    std::vector<std::string> bodies;
+    for (const size_t size : {1, 20'000, 300'000, 33'000, 0, 70'000}) {
+      std::string& body = bodies.emplace_back(size, ' ');
+      for (char& c : body) c = static_cast<char>('a' + random() % 26);
+      sent += "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" + body;
+    }
+    std::thread writer([&] {
+      for (size_t at = 0; at < sent.size();) {
+        const size_t bytes = 1 + random() % cut_max;
+        peer.send(std::string_view(sent).substr(at, bytes));
+        at += bytes;
+      }
+    });
+    for (const std::string& body : bodies) EXPECT_TRUE(peer.read_answer().ends_with("POST / " + body));
+    writer.join();
   }
 }
 
