@@ -1,6 +1,6 @@
-// What a decision costs, at 16 to 1,024 nodes, what a plan costs, and naming a prompt by hashes. A fleet as
-// busy as one in production: 25 requests in flight a node, 2,000 personas by Zipf's law, conversations of
-// several turns.
+// What a decision costs, at 16 to 1,024 nodes, what a plan and admission cost, and naming a prompt by hashes.
+// A fleet as busy as one in production: 25 requests in flight a node, 2,000 personas by Zipf's law,
+// conversations of several turns.
 //
 //   route_bench [--benchmark_filter=…]
 
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/route/admission.h"
 #include "gateway/route/router.h"
 
 namespace troupe::route {
@@ -247,6 +248,41 @@ void sketch(benchmark::State& state, bool learn) {
 }
 BENCHMARK_CAPTURE(sketch, refine, false)->Arg(2)->Arg(20)->Arg(130);
 BENCHMARK_CAPTURE(sketch, refine_and_learn, true)->Arg(2)->Arg(20)->Arg(130);
+
+// A request in and one out, of 2,000 personas with 400 at the workers: where nobody waits, and where (Arg) so
+// many do.
+void admission(benchmark::State& state) {
+  const auto waiting = static_cast<size_t>(state.range(0));
+  AdmissionOptions options;
+  options.wait_max = std::chrono::hours(1);
+  Admission admission(options);
+  Random random(9);
+  AdmissionRequest request;
+  request.pool = "demo";
+  request.pool_room = waiting == 0 ? 1'000'000 : 400;
+  request.tokens = 300;
+  request.deadline = TimePoint::max();
+  TimePoint now = TimePoint{} + std::chrono::seconds(1);
+  std::deque<uint64_t> inside;
+  const auto arrive = [&] {
+    now += std::chrono::microseconds(100);
+    request.persona = Hash128{random.below(2000), 1};
+    const auto answer = admission.arrive(request, now);
+    if (answer.outcome == AdmissionOutcome::kAdmitted) inside.push_back(answer.ticket);
+  };
+  const auto leave = [&] {
+    admission.leave(inside.front(), 280, now);
+    inside.pop_front();
+    for (const auto& event : admission.advance(now)) inside.push_back(event.ticket);
+  };
+  while (inside.size() < 400) arrive();
+  while (admission.waiting() < waiting) arrive();
+  for (auto _ : state) {
+    arrive();
+    leave();
+  }
+}
+BENCHMARK(admission)->Arg(0)->Arg(100)->Arg(1000);
 
 }  // namespace
 }  // namespace troupe::route

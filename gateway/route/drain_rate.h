@@ -1,0 +1,46 @@
+#pragma once
+
+// How fast a queue empties: tokens a second let in from it over the last seconds, counting only the time in
+// which somebody waited. (Of a fleet that has little to do, what is let in says how little is asked.)
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "common/core/time.h"
+
+namespace troupe::route {
+
+class DrainRate {
+ public:
+  // Up to `now` somebody waited, or nobody did.
+  void advance(bool waited, TimePoint now) {
+    const double dt = std::chrono::duration<double>(std::max(now - at_, Duration::zero())).count();
+    at_ = std::max(at_, now);
+    const double kept = std::exp(-dt / kMemorySeconds);
+    tokens_ *= kept;
+    requests_ *= kept;
+    seconds_ = seconds_ * kept + (waited ? kMemorySeconds * (1 - kept) : 0);
+    if (!waited) last_ = at_;
+  }
+  void let_in(int64_t tokens) {
+    tokens_ += static_cast<double>(tokens);
+    requests_ += 1;
+    last_ = at_;
+  }
+  // Tokens a second; nothing: too little was seen to say.
+  std::optional<double> rate() const {
+    if (requests_ < kRequestsMin || seconds_ < kSecondsMin) return std::nullopt;
+    return tokens_ / seconds_;
+  }
+  // For how long somebody has waited and nobody was let in.
+  Duration stalled() const { return at_ - last_; }
+
+ private:
+  static constexpr double kMemorySeconds = 5, kRequestsMin = 4, kSecondsMin = 0.5;
+
+  TimePoint at_{}, last_{};
+  double tokens_ = 0, requests_ = 0, seconds_ = 0;  // decaying
+};
+
+}  // namespace troupe::route
