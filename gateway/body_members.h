@@ -1,0 +1,22 @@
+#pragma once
+
+// A client's body with some of its members replaced: what the gateway decides for a request and the worker is
+// told in the request itself. All other bytes stay as they came.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace troupe {
+
+struct BodyMember {
+  std::string_view name;
+  std::string json;  // its value
+};
+
+// `body` without its outermost members of these names, however they are spelt there, and with these at its
+// end. REQUIRES: `body` is one JSON object, as the strict parser takes it.
+std::string with_members(std::string_view body, std::span<const BodyMember> members);
+
+}  // namespace troupe
