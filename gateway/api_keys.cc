@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/settings.h"
 #include "common/core/settings_yaml.h"
+#include "gateway/tenant.h"
 
 namespace troupe {
 
@@ -48,10 +49,12 @@ StatusOr<std::vector<std::string>> names_in(std::string_view yaml, const std::st
     const size_t dot = entry.key.find('.');
     const std::string name = entry.key.substr(0, dot);
     if (!is_name(name) || dot == std::string::npos) {
-      return invalid_argument(absl::StrCat(file_name, ":", entry.line, ": '", name,
-                                           "' must be a name (letters, digits, - and _, at most ", kNameMax,
-                                           ") with the settings of its key below it: sha256, models, "
-                                           "requests_per_s, tokens_per_min, requests_at_once"));
+      return invalid_argument(
+          absl::StrCat(file_name, ":", entry.line, ": '", name,
+                       "' must be a name (letters, digits, - and _, at most ", kNameMax,
+                       ") with the settings of its key below it: sha256, models, "
+                       "requests_per_s, tokens_per_min, requests_at_once, priority, weight, "
+                       "requests_running, tokens_running, requests_waiting, tenant"));
     }
     if (seen.insert(name).second) names.push_back(name);
   }
@@ -100,6 +103,7 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, names_in(yaml, file_name));
   std::vector<ApiKey> keys(names.size());
   std::vector<std::string> hexes(names.size());
+  std::vector<int64_t> priorities(names.size());
   SettingsSchema schema("keys", "who may ask");
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string prefix = names[i] + ".";
@@ -110,6 +114,14 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
     schema.add(prefix + "requests_per_s", &limits.requests_per_s, "").range(0, 1e6);
     schema.add(prefix + "tokens_per_min", &limits.tokens_per_min, "").range(0, 1e12);
     schema.add(prefix + "requests_at_once", &limits.requests_at_once, "").range(0, 1e6);
+    route::AdmissionKey& admission = keys[i].admission;
+    admission.id = hash_bytes(names[i]);
+    schema.add(prefix + "priority", &priorities[i], "").range(route::kPriorityMin, route::kPriorityMax);
+    schema.add(prefix + "weight", &admission.weight, "").range(0.01, 100);
+    schema.add(prefix + "requests_running", &admission.limits.requests, "").range(0, 1e6);
+    schema.add(prefix + "tokens_running", &admission.limits.tokens, "").range(0, 1e12);
+    schema.add(prefix + "requests_waiting", &admission.waiting_max, "").range(0, 1e6);
+    schema.add(prefix + "tenant", &keys[i].tenant, "");
   }
   TROUPE_RETURN_IF_ERROR(schema.load_yaml(yaml, file_name));
   for (size_t i = 0; i < names.size(); ++i) {
@@ -120,6 +132,12 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
                        "': sha256 must be the 64 hex digits that `printf %s \"$KEY\" | sha256sum` prints"));
     }
     keys[i].digest = *digest;
+    keys[i].priority = static_cast<int32_t>(priorities[i]);
+    if (!keys[i].tenant.empty() && !is_name(keys[i].tenant)) {
+      return invalid_argument(absl::StrCat(file_name, ": key '", names[i],
+                                           "': tenant must be a name (letters, digits, - and _, at most ",
+                                           kNameMax, ")"));
+    }
   }
   TROUPE_RETURN_IF_ERROR(check_distinct(keys, file_name));
   return keys;
@@ -135,8 +153,19 @@ StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path) {
   return parse_api_keys(text, path);
 }
 
-ApiClient::ApiClient(const ApiKey& key, Metrics& metrics, TimePoint now)
+Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret) {
+  for (const ApiKey& key : keys) {
+    if (!key.tenant.empty() && secret.empty()) {
+      return invalid_argument(absl::StrCat("key '", key.name, "': tenant '", key.tenant,
+                                           "' needs a secret to make its salt of; set tenant_secret"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+ApiClient::ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now)
     : key_(key),
+      salt_(std::move(salt)),
       quota_(key.limits, now),
       requests_(metrics.counter("troupe_gateway_key_requests_total", "Requests let in, by the key's name.",
                                 {{"key", key.name}})),
@@ -153,8 +182,9 @@ bool ApiClient::may_use(std::string_view model) const {
   return key_.models.empty() || std::find(key_.models.begin(), key_.models.end(), model) != key_.models.end();
 }
 
-void ApiClient::change(const ApiKey& key, TimePoint now) {
+void ApiClient::change(const ApiKey& key, std::string salt, TimePoint now) {
   key_ = key;
+  salt_ = std::move(salt);
   quota_.change(key.limits, now);
 }
 
@@ -173,21 +203,31 @@ void ApiClient::end(int64_t tokens, TimePoint now) {
   tokens_.Increment(static_cast<double>(tokens));
 }
 
-void ApiKeys::take(const std::vector<ApiKey>& keys, TimePoint now) {
+void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secret, TimePoint now) {
   std::map<std::string, std::shared_ptr<ApiClient>> old;
   for (const auto& client : clients_) old.emplace(client->name(), client);
   std::vector<std::shared_ptr<ApiClient>> clients;
   for (const ApiKey& key : keys) {
+    std::string salt = key.tenant.empty() ? std::string() : tenant_salt(tenant_secret, key.tenant);
     const auto known = old.find(key.name);
-    clients.push_back(known != old.end() ? known->second : std::make_shared<ApiClient>(key, metrics_, now));
-    if (known != old.end()) clients.back()->change(key, now);
+    if (known == old.end()) {
+      clients.push_back(std::make_shared<ApiClient>(key, std::move(salt), metrics_, now));
+    } else {
+      clients.push_back(known->second);
+      clients.back()->change(key, std::move(salt), now);
+    }
   }
   clients_ = std::move(clients);
 }
 
-Status ApiKeys::load(const std::string& path, TimePoint now) {
+Status ApiKeys::load(const std::string& path, const std::string& tenant_secret_path, TimePoint now) {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<ApiKey> keys, read_api_keys(path));
-  take(keys, now);
+  std::string secret;
+  if (!tenant_secret_path.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(secret, read_tenant_secret(tenant_secret_path));
+  }
+  TROUPE_RETURN_IF_ERROR(check_tenants(keys, secret));
+  take(keys, secret, now);
   return absl::OkStatus();
 }
 

@@ -8,7 +8,13 @@
 //     models: [demo-model]     # empty or absent: all
 //     requests_per_s: 20       # 0 or absent: no limit
 //     tokens_per_min: 600000   # of prompts and answers
-//     requests_at_once: 64
+//     requests_at_once: 64     # at the workers or waiting for them
+//     priority: 0              # lower is earlier; requests may ask for a later one
+//     weight: 1                # its share where not all can be served at once
+//     requests_running: 32     # at the workers; more wait
+//     tokens_running: 100000   # likewise, in tokens to compute
+//     requests_waiting: 16
+//     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
 //
 // The file can be read again at any time: whole, or not at all. Used from one thread.
 
@@ -23,6 +29,7 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "gateway/route/admission.h"
 #include "gateway/route/quota.h"
 
 namespace troupe {
@@ -37,18 +44,27 @@ struct ApiKey {
   Sha256 digest{};
   std::vector<std::string> models;  // empty: all
   route::QuotaLimits limits;
+  route::AdmissionKey admission;  // its id is the name's hash
+  int32_t priority = 0;           // the earliest of its requests
+  std::string tenant;             // empty: none
 };
 // In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
 StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
 StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
+// The error names a key whose tenant would have no salt. `secret`: read_tenant_secret()'s, or empty.
+Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret);
 
 // One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.
 class ApiClient {
  public:
-  ApiClient(const ApiKey& key, Metrics& metrics, TimePoint now);
+  // `salt`: of its tenant, empty where it has none.
+  ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now);
   const std::string& name() const { return key_.name; }
   bool may_use(std::string_view model) const;
-  void change(const ApiKey& key, TimePoint now);
+  const route::AdmissionKey& admission() const { return key_.admission; }
+  int32_t priority() const { return key_.priority; }
+  const std::string& tenant_salt() const { return salt_; }
+  void change(const ApiKey& key, std::string salt, TimePoint now);
 
   std::optional<route::Quota::Refusal> begin(TimePoint now);
   void end(int64_t tokens, TimePoint now);
@@ -56,6 +72,7 @@ class ApiClient {
  private:
   friend class ApiKeys;
   ApiKey key_;
+  std::string salt_;
   route::Quota quota_;
   Counter& requests_;
   Counter& tokens_;
@@ -66,9 +83,10 @@ class ApiKeys {
  public:
   explicit ApiKeys(Metrics& metrics) : metrics_(metrics) {}
   // Takes these instead of what there was; clients whose names stay keep what they have used.
-  void take(const std::vector<ApiKey>& keys, TimePoint now);
-  // Reads and takes a file; where that fails everything stays as it was.
-  Status load(const std::string& path, TimePoint now);
+  void take(const std::vector<ApiKey>& keys, std::string_view tenant_secret, TimePoint now);
+  // Reads and takes files (that of the tenants' secret may be none, ""); where that fails everything stays as
+  // it was.
+  Status load(const std::string& path, const std::string& tenant_secret_path, TimePoint now);
   // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
   // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/api_keys.h"
+#include "gateway/tenant.h"
 
 namespace troupe {
 namespace {
@@ -88,6 +89,69 @@ void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
       .range(0, 1e6);
 }
 
+void describe_admission(GatewaySettings::Admission& a, SettingsSchema& schema) {
+  schema
+      .add(
+          "admission.worker_fill", &a.worker_fill,
+          "requests that fill a worker, by its max_num_seqs; the others wait in the gateway. 0: none is full")
+      .range(0, 100);
+  schema.add("admission.worker_requests", &a.worker_requests, "the same as a number; 0: by worker_fill")
+      .range(0, 1e6);
+  schema
+      .add("admission.foreign_worker_requests", &a.foreign_worker_requests,
+           "of a worker that does not tell its max_num_seqs; 0: it is never full")
+      .range(0, 1e6);
+  schema
+      .add("admission.queue", &a.queue,
+           "requests that may wait for the workers of a model; more are answered 429")
+      .range(0, 1e6);
+  schema
+      .add("admission.queue_timeout_ms", &a.queue_timeout_ms,
+           "longest that one waits before it is answered 503")
+      .range(1, 3.6e6)
+      .unit("ms");
+  schema.add("admission.fair", &a.fair,
+             "let in by priority and in equal shares of API keys and personas, else in order of arrival");
+  schema.add("admission.requests", &a.requests, "at the workers at once; 0: no limit").range(0, 1e6);
+  schema.add("admission.tokens", &a.tokens, "the same in tokens to compute").range(0, 1e12).unit("tokens");
+  schema
+      .add("admission.persona_requests", &a.persona_requests,
+           "of one persona at the workers at once; 0: no limit")
+      .range(0, 1e6);
+  schema.add("admission.persona_tokens", &a.persona_tokens, "the same in tokens to compute")
+      .range(0, 1e12)
+      .unit("tokens");
+}
+
+StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& a) {
+  if (a.worker_fill > 0 && a.worker_fill < 1)
+    return invalid_argument(
+        "admission.worker_fill: must be 0 or at least 1, else workers idle while requests wait");
+  WaitingRoomOptions options;
+  options.room.fill = a.worker_fill;
+  options.room.worker_requests = a.worker_requests;
+  options.room.foreign_requests = a.foreign_worker_requests;
+  options.admission.queue_max = static_cast<size_t>(a.queue);
+  options.admission.wait_max = std::chrono::milliseconds(a.queue_timeout_ms);
+  options.admission.fair = a.fair;
+  options.admission.total = {a.requests, a.tokens};
+  options.admission.persona = {a.persona_requests, a.persona_tokens};
+  return options;
+}
+
+Status check_keys(const GatewaySettings& s) {
+  if (s.api_keys.empty()) return absl::OkStatus();
+  const auto keys = read_api_keys(s.api_keys);
+  if (!keys.ok()) return annotate(keys.status(), "api_keys");
+  std::string secret;
+  if (!s.tenant_secret.empty()) {
+    auto read = read_tenant_secret(s.tenant_secret);
+    if (!read.ok()) return annotate(read.status(), "tenant_secret");
+    secret = *std::move(read);
+  }
+  return annotate(check_tenants(*keys, secret), "api_keys");
+}
+
 }  // namespace
 
 void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
@@ -115,6 +179,8 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .unit("seconds");
   schema.add("api_keys", &s.api_keys,
              "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
+  schema.add("tenant_secret", &s.tenant_secret,
+             "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
   schema.add("record", &s.record,
              "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
   schema.add("log_level", &s.log_level, "least severe lines logged")
@@ -130,6 +196,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("probe.alive_after", &s.probe.alive_after, "good probes in a row that bring it back")
       .range(1, 1000);
   describe_limits(s, schema);
+  describe_admission(s.admission, schema);
   schema.add("upstream.connect_timeout_ms", &s.upstream.connect_timeout_ms, "to connect to a worker")
       .range(1, 600'000)
       .unit("ms");
@@ -149,6 +216,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
+  TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
 
   config.main_server.host = s.host;
   config.main_server.port = static_cast<uint16_t>(s.port);
@@ -196,10 +264,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
   config.record = s.record;
   config.api_keys = s.api_keys;
-  if (!s.api_keys.empty()) {
-    const auto keys = read_api_keys(s.api_keys);
-    if (!keys.ok()) return annotate(keys.status(), "api_keys");
-  }
+  config.tenant_secret = s.tenant_secret;
+  TROUPE_RETURN_IF_ERROR(check_keys(s));
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
   return config;
 }

@@ -21,6 +21,7 @@
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
+#include "gateway/waiting_room.h"
 
 namespace troupe {
 
@@ -37,8 +38,9 @@ struct GatewaySettings {
   int64_t request_timeout_secs = 1800;
   int64_t stream_heartbeat_timeout_ms = 400;
   int64_t shutdown_grace_period_secs = 180;
-  std::string api_keys;  // a file; empty: anybody may ask
-  std::string record;    // empty: traffic is not recorded
+  std::string api_keys;       // a file; empty: anybody may ask
+  std::string tenant_secret;  // a file; needed where keys name tenants
+  std::string record;         // empty: traffic is not recorded
   std::string log_level = "info";
 
   struct Probe {
@@ -57,6 +59,18 @@ struct GatewaySettings {
     double budget_ratio = 0.2;
     double budget_per_s = 10;
   } retry;
+  struct Admission {
+    double worker_fill = 1.25;
+    int64_t worker_requests = 0;
+    int64_t foreign_worker_requests = 256;
+    int64_t queue = 1024;
+    int64_t queue_timeout_ms = 60'000;
+    bool fair = true;
+    int64_t requests = 0;
+    int64_t tokens = 0;
+    int64_t persona_requests = 0;
+    int64_t persona_tokens = 0;
+  } admission;
   struct Limits {
     int64_t body_bytes = 16 << 20;
     int64_t bodies_bytes = 1 << 30;
@@ -88,9 +102,10 @@ struct GatewayConfig {
   ResidencyReaderOptions residency;
   GossipOptions gossip;
   ProxyOptions proxy;
+  WaitingRoomOptions waiting_room;
   route::RouterOptions router;
   std::chrono::seconds grace{180};
-  std::string api_keys, record;
+  std::string api_keys, tenant_secret, record;
   LogLevel log_level = LogLevel::kInfo;
 };
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);

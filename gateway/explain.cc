@@ -43,10 +43,34 @@ std::pair<int, std::string> Proxy::health() const {
   return {healthy() ? 200 : 503, to_json(body)};
 }
 
+// Would it go to the workers now, or wait? With an Authorization header, as one of that API key's.
+bj::object Proxy::explain_admission(const RoutedRequest& routed, const route::Decision& decision,
+                                    const Flight& flight) const {
+  const TimePoint deadline = clock_.now() + options_.request_timeout;
+  const auto request = admission_of(routed, decision, flight.client.get(), deadline);
+  const auto preview = waiting_room_.preview(request);
+  const route::Admission& admission = waiting_room_.admission();
+  bj::object out;
+  out["outcome"] = bj::string(route::admission_outcome_name(preview.answer.outcome));
+  out["wait_s"] = std::chrono::duration<double>(preview.answer.wait).count();
+  out["api_key"] = flight.client == nullptr ? bj::value(nullptr) : bj::value(flight.client->name());
+  out["priority"] = request.priority;
+  out["tokens"] = request.tokens;
+  out["room"] = preview.room == route::kEndlessRoom ? bj::value(nullptr) : bj::value(preview.room);
+  out["running"] = admission.running();
+  out["running_tokens"] = admission.running_tokens();
+  out["waiting"] = admission.waiting();
+  return out;
+}
+
 ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   const auto kind = kind_of_body(request.body);
   if (!kind.ok()) return kind.error();
-  auto routed = parse_generate(request, kind.value(), options_);
+  Flight flight;
+  if (!request.header("authorization").empty()) {
+    if (const auto known = identify(request, flight); !known.ok()) return known.error();
+  }
+  auto routed = parse_generate(request, kind.value(), options_, tenant_salt(flight));
   if (!routed.ok()) return routed.error();
   router_.refine(routed.value().key);
   const route::PrefixKey& key = routed.value().key;
@@ -84,6 +108,7 @@ ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   out["table_epoch"] = decision.table_epoch;
   out["view_epoch"] = decision.view_epoch;
   out["order"] = std::move(order);
+  out["admission"] = explain_admission(routed.value(), decision, flight);
   return to_json(out);
 }
 

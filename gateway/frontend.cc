@@ -6,18 +6,28 @@
 #include "common/core/api_prefix.h"
 #include "common/core/api_tokenize.h"
 #include "common/core/json.h"
+#include "gateway/tenant.h"
 
 namespace troupe {
 namespace {
 
 constexpr size_t kRequestIdMax = 128;
 
-ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendOptions& options) {
-  return parse_generate(request, GenerateRequest::Kind::kChat, options);
+// A tenant's request is keyed with a salt that is not the client's to choose.
+std::string salt_as(std::string_view tenant_salt, GenerateRequest& request) {
+  if (tenant_salt.empty()) return "";
+  request.cache_salt = salt_within(tenant_salt, request.cache_salt);
+  return request.cache_salt;
 }
 
-ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendOptions& options) {
-  return parse_generate(request, GenerateRequest::Kind::kCompletion, options);
+ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendOptions& options,
+                                    std::string_view tenant_salt) {
+  return parse_generate(request, GenerateRequest::Kind::kChat, options, tenant_salt);
+}
+
+ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendOptions& options,
+                                          std::string_view tenant_salt) {
+  return parse_generate(request, GenerateRequest::Kind::kCompletion, options, tenant_salt);
 }
 
 // Any worker of the model counts the same: no prefix key, so the load decides.
@@ -28,13 +38,15 @@ RoutedRequest text_only(std::string model) {
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendOptions& options) {
+ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendOptions& options,
+                                        std::string_view) {
   auto parsed = parse_tokenize_request(request.body, options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->source.model));
 }
 
-ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendOptions& options) {
+ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendOptions& options,
+                                          std::string_view) {
   auto parsed = parse_detokenize_request(request.body, options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->model));
@@ -72,7 +84,7 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions
 }
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendOptions& options) {
+                                        const FrontendOptions& options, std::string_view tenant_salt) {
   auto parsed = kind == GenerateRequest::Kind::kChat ? parse_chat_request(request.body, options.api)
                                                      : parse_completion_request(request.body, options.api);
   if (!parsed.ok()) return parsed.error();
@@ -80,18 +92,23 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
     return ApiError::unsupported("troupe_resume", "'troupe_resume' is what this gateway tells its workers");
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
+  routed.salt = salt_as(tenant_salt, *parsed);
   routed.key = route::make_prefix_key(*parsed, session);
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
   routed.choices = parsed->n;
+  routed.priority = parsed->priority;
+  routed.answer_tokens_max = parsed->max_tokens;
   routed.model = std::move(parsed->model);
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options) {
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options,
+                                      std::string_view tenant_salt) {
   auto parsed = parse_prefix_request(request.body, options.api);
   if (!parsed.ok()) return parsed.error();
   RoutedRequest routed;
+  routed.salt = salt_as(tenant_salt, parsed->source);
   routed.key = route::make_prefix_key(parsed->source, "");
   routed.key.session = {};
   routed.key.session_source = route::SessionSource::kNone;

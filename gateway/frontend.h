@@ -23,6 +23,9 @@ struct RoutedRequest {
   bool stream = false;
   int32_t choices = 1;
   bool generates = true;  // false: text in only, no answer to wait for and no cache to find
+  int32_t priority = 0;   // the client's wish
+  std::optional<int64_t> answer_tokens_max;
+  std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
   route::PrefixKey key;
   PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them
 };
@@ -40,15 +43,17 @@ std::string request_id_of(const HttpRequest& request, std::string_view made);
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
 ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
 
+// `tenant_salt`: of whom it comes from, see tenant.h; empty: of no tenant.
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendOptions& options);
+                                        const FrontendOptions& options, std::string_view tenant_salt);
 
 // POST /v1/prefixes: keyed as the requests are that will begin so.
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options);
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options,
+                                      std::string_view tenant_salt);
 
 // The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
-using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
-                                                   const FrontendOptions& options);
+using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request, const FrontendOptions& options,
+                                                   std::string_view tenant_salt);
 ForwardParser forward_parser(std::string_view path);
 
 // Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.

@@ -22,6 +22,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       clock_(clock),
       log_(log),
       api_keys_path_(config.api_keys),
+      tenant_secret_path_(config.tenant_secret),
       record_path_(config.record),
       record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
       grace_(config.grace),
@@ -33,7 +34,9 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
-      proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, clock, log}, seed ^ 0x5bd1e995),
+      waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
+      proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
+             seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_}),
       main_server_(
           io, config.main_server, [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
@@ -53,13 +56,19 @@ Status Gateway::start_record() {
   return absl::OkStatus();
 }
 
-Status Gateway::reload() {
+Status Gateway::load_keys() {
   if (api_keys_path_.empty()) return absl::OkStatus();
-  return api_keys_.load(api_keys_path_, clock_.now());
+  return api_keys_.load(api_keys_path_, tenant_secret_path_, clock_.now());
+}
+
+Status Gateway::reload(const GatewayConfig& config) {
+  TROUPE_RETURN_IF_ERROR(load_keys());
+  waiting_room_.change(config.waiting_room);
+  return absl::OkStatus();
 }
 
 Status Gateway::start() {
-  TROUPE_RETURN_IF_ERROR(reload());
+  TROUPE_RETURN_IF_ERROR(load_keys());
   if (!api_keys_path_.empty()) proxy_.ask_for(api_keys_);
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
@@ -68,6 +77,7 @@ Status Gateway::start() {
   residency_reader_.start(background_);
   gossip_.start(background_);
   background_.spawn(plan_by_and_by());
+  waiting_room_.start(background_);
   main_server_.start();
   metrics_server_.start();
   return absl::OkStatus();
@@ -100,7 +110,7 @@ void Gateway::plan() {
 }
 
 Task<void> Gateway::drain() {
-  proxy_.start_drain();
+  proxy_.start_drain(grace_);
   co_await main_server_.drain(grace_);
   background_.close();
   background_.cancel();

@@ -20,6 +20,7 @@
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
+#include "gateway/waiting_room.h"
 
 namespace troupe {
 
@@ -31,8 +32,9 @@ class Gateway {
   Status start();  // opens the record, binds both ports, begins to probe and to accept
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
-  // Reads again what can change while it runs: the API keys. On an error all stays as it was.
-  Status reload();
+  // What can change while it runs: the API keys, read again, and the limits of admission. On an error all
+  // stays as it was.
+  Status reload(const GatewayConfig& config);
   size_t api_key_count() const { return api_keys_.size(); }
   // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
   // everything has stopped.
@@ -41,17 +43,20 @@ class Gateway {
   Proxy& proxy() { return proxy_; }
   Fleet& fleet() { return fleet_; }
   const route::Router& router() const { return router_; }
+  const WaitingRoom& waiting_room() const { return waiting_room_; }
 
  private:
   Task<void> plan_by_and_by();
   void plan();
 
+  Status load_keys();
   Status start_record();
 
   asio::io_context& io_;
   const Clock& clock_;
   const Logger& log_;
   const std::string api_keys_path_;  // empty: anybody may ask
+  const std::string tenant_secret_path_;
   const std::string record_path_;
   const Hash128 record_salt_;
   std::chrono::seconds grace_;
@@ -66,6 +71,7 @@ class Gateway {
   ResidencyReader residency_reader_;
   Gossip gossip_;
   std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
+  WaitingRoom waiting_room_;
   Proxy proxy_;
   Admin admin_;
   HttpServer main_server_;

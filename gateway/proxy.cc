@@ -31,6 +31,7 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       fleet_(parts.fleet),
       router_(parts.router),
       instruments_(parts.instruments),
+      waiting_room_(parts.waiting_room),
       clock_(parts.clock),
       log_(parts.log),
       retry_budget_(options.retry),
@@ -90,9 +91,17 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   ApiResult<bool> go = admit();
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse, flight);
+  if (go.ok()) go = ask_in(flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
     co_return;
+  }
+  if (flight.stay != nullptr && flight.stay->waits()) {
+    go = co_await wait_in_queue(flight);
+    if (!go.ok()) {
+      co_await refuse(exchange, flight, go.error());
+      co_return;
+    }
   }
   if (flight.visit != nullptr)
     flight.visit->cost(prompt_cost(exchange.request()));  // at least, if he goes away
@@ -114,9 +123,10 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   auto timeout = timeout_of(request, options_);
   if (!timeout.ok()) return timeout.error();
   flight.deadline = Deadline::after(flight.started, *timeout);
-  auto routed = parse(request, options_);
+  auto routed = parse(request, options_, tenant_salt(flight));
   if (!routed.ok()) return routed.error();
   flight.routed = std::move(*routed);
+  rewrite(request, flight);
   if (flight.routed.model.empty()) {
     auto model = only_model(flight);
     if (!model.ok()) return model.error();
@@ -244,7 +254,7 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight, Book
   const HttpRequest& request = exchange.request();
   ForwardInput input;
   input.target = request.target;
-  input.body = request.body;
+  input.body = body_for_worker(request, flight);
   input.deadline = flight.deadline;
   input.client_stall = options_.client_stall;
   input.patience = options_.silence_max;

@@ -4,8 +4,10 @@
 //
 // POST /v1/prefixes has phases of its own (proxy_prefixes.cc): it goes to all homes of its set.
 //
-//   parse → prefix_key → choose → forward          (parse and prefix_key: frontend.h; choose: route/router.h;
-//                                                    forward: upstream/forward.h, once a candidate)
+//   parse → prefix_key → choose → wait → forward   (parse and prefix_key: frontend.h; choose: route/router.h;
+//                                                    wait: waiting_room.h, where all workers are full, and
+//                                                    choose again; forward: upstream/forward.h, once a
+//                                                    candidate)
 //
 // A stream that has begun and whose worker fails goes on at another (proxy_resume.cc). The head was the first
 // one's: x-route-decision names where the answer began.
@@ -19,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/json.h"
 #include "common/core/log.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
@@ -31,6 +34,7 @@
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/resume_tap.h"
+#include "gateway/waiting_room.h"
 
 namespace troupe {
 
@@ -49,6 +53,7 @@ class Proxy {
     Fleet& fleet;
     route::Router& router;
     Instruments& instruments;
+    WaitingRoom& waiting_room;
     const Clock& clock;
     const Logger& log;
   };
@@ -60,8 +65,12 @@ class Proxy {
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
 
   Task<void> handle(Exchange& exchange);
-  // From now on new requests are refused (503, Connection: close), running ones go on.
-  void start_drain() { draining_ = true; }
+  // From now on new requests are refused (503, Connection: close), running ones go on, and those that wait do
+  // so for at most half of `grace`: there is to be time for their answers.
+  void start_drain(Duration grace) {
+    draining_ = true;
+    waiting_room_.drain(grace / 2);
+  }
   bool draining() const { return draining_; }
   bool healthy() const { return !draining_ && fleet_.ready(); }
   size_t requests_running() const { return running_; }
@@ -86,6 +95,9 @@ class Proxy {
     std::unique_ptr<TrafficEntry> entry;  // null: not recorded
     std::shared_ptr<ApiClient> client;    // who asks; null: anybody may
     std::unique_ptr<ApiVisit> visit;      // likewise
+    std::string body;                     // for the worker, where not as it came; else empty
+    // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
+    std::unique_ptr<WaitingRoom::Stay> stay;
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
@@ -110,6 +122,8 @@ class Proxy {
   ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
   static bool may_use(const Flight& flight, const std::string& model);
   static int64_t prompt_cost(const HttpRequest& request);
+  static std::string_view tenant_salt(const Flight& flight);
+  static std::string_view body_for_worker(const HttpRequest& request, const Flight& flight);
   static void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
@@ -122,6 +136,15 @@ class Proxy {
   ForwardInput forward_input(const Exchange& exchange, Flight& flight, Booking& booking);
   void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
   void learn_failure(route::NodeIndex node, const ForwardResult& result);
+
+  // proxy_queue.cc
+  route::AdmissionRequest admission_of(const RoutedRequest& routed, const route::Decision& decision,
+                                       const ApiClient* client, TimePoint deadline) const;
+  ApiResult<bool> ask_in(Flight& flight);
+  bj::object explain_admission(const RoutedRequest& routed, const route::Decision& decision,
+                               const Flight& flight) const;
+  Task<ApiResult<bool>> wait_in_queue(Flight& flight);
+  static void rewrite(const HttpRequest& request, Flight& flight);
 
   // proxy_resume.cc
   void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
@@ -155,6 +178,7 @@ class Proxy {
   Fleet& fleet_;
   route::Router& router_;
   Instruments& instruments_;
+  WaitingRoom& waiting_room_;
   const Clock& clock_;
   const Logger& log_;
   route::RetryBudget retry_budget_;

@@ -57,6 +57,10 @@ bool Proxy::may_use(const Flight& flight, const std::string& model) {
   return flight.client == nullptr || flight.client->may_use(model);
 }
 
+std::string_view Proxy::tenant_salt(const Flight& flight) {
+  return flight.client == nullptr ? std::string_view() : flight.client->tenant_salt();
+}
+
 int64_t Proxy::prompt_cost(const HttpRequest& request) {
   return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
 }
@@ -64,9 +68,12 @@ int64_t Proxy::prompt_cost(const HttpRequest& request) {
 // Of a request that was tried in vain nothing; else what the last worker counted, or about what was seen to
 // pass.
 void Proxy::charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
-  if (flight.visit == nullptr) return;
   const bool failed = result.end == ForwardResult::End::kFailed;
-  if (const auto counts = result.usage.counts(); counts && !failed) {
+  const auto counts = result.usage.counts();
+  if (flight.stay != nullptr && counts && !failed)
+    flight.stay->cost(counts->prompt_tokens - counts->cached_tokens + counts->completion_tokens);
+  if (flight.visit == nullptr) return;
+  if (counts && !failed) {
     flight.visit->cost(counts->prompt_tokens + counts->completion_tokens);
   } else if (failed ? !exchange.head_sent() : result.status != 200) {
     flight.visit->cost(0);

@@ -139,7 +139,7 @@ Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const Flight&
   asked.method = "POST";
   asked.target = kPrefixesPath;
   asked.headers = worker_headers(request, flight);
-  asked.body = request.body;
+  asked.body = body_for_worker(request, flight);
   ForwardResult result = co_await ask_once(fleet_.client(node), asked, flight.deadline);
   if (result.end == ForwardResult::End::kAnswered) booking.first_byte();
   booking.finish(std::nullopt);

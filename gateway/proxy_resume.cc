@@ -41,7 +41,7 @@ void Proxy::ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& inpu
   if (!flight.tap) flight.tap.emplace(flight.routed.choices == 1);
   flight.tap->next_worker(exchange.head_sent());
   if (exchange.head_sent()) {
-    flight.resume_body = flight.tap->resume_body(exchange.request().body);
+    flight.resume_body = flight.tap->resume_body(body_for_worker(exchange.request(), flight));
     input.body = flight.resume_body;
   }
   input.headers.emplace_back("x-troupe-ids", "1");

@@ -78,6 +78,7 @@ struct GenerateRequest {
   std::string user;
   std::string prompt_cache_key;
   std::string cache_salt;
+  int32_t priority = 0;                   // as vLLM's: lower is earlier
   std::string tools_json;                 // JSON array's text, or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
 };

@@ -219,10 +219,11 @@ Fault read_bias(Draft& draft, std::string_view name, dom::element value) {
   return read_logit_bias(name, value, draft.request.logit_bias);
 }
 
-Fault read_n(Draft& draft, std::string_view name, dom::element value) {
-  int64_t count = 0;
-  if (auto fault = read_integer(name, value, {1, kChoicesMax}, count)) return fault;
-  draft.request.n = static_cast<int32_t>(count);
+template <int32_t GenerateRequest::*member, int64_t min, int64_t max>
+Fault read_int32_field(Draft& draft, std::string_view name, dom::element value) {
+  int64_t number = 0;
+  if (auto fault = read_integer(name, value, {min, max}, number)) return fault;
+  draft.request.*member = static_cast<int32_t>(number);
   return std::nullopt;
 }
 
@@ -263,8 +264,9 @@ constexpr Row kRows[] = {
     {"messages", true, false, read_messages},
     {"min_p", true, true, read_min_p},
     {"model", true, true, read_model},
-    {"n", true, true, read_n},
+    {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
     {"presence_penalty", true, true, read_presence_penalty},
+    {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
     {"prompt", false, true, read_prompt},
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
     {"repetition_penalty", true, true, read_repetition_penalty},

@@ -7,6 +7,8 @@ namespace {
 
 // How fast the mean length of answers follows, an answer.
 constexpr double kCompletionStep = 0.02;
+// Tokens of an answer before one was seen.
+constexpr int64_t kAnswerGuess = 128;
 // Links of a request without a session that are remembered, the deepest.
 constexpr size_t kChainPlacedMax = 64;
 // A worker tells of what it computed within a step or two. Until then the next request must find it; if it
@@ -220,6 +222,10 @@ bool Router::at_home(const PrefixKey& key, std::string_view model, NodeIndex nod
   if (key.set.is_zero()) return false;
   const Homes* homes = known_.table->find(key.set, model);
   return homes != nullptr && homes->contains(node);
+}
+
+int64_t Router::usual_answer_tokens() const {
+  return completion_mean_ > 0 ? std::max<int64_t>(static_cast<int64_t>(completion_mean_), 1) : kAnswerGuess;
 }
 
 void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {

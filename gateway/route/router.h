@@ -92,6 +92,8 @@ class Router {
 
   void refine(PrefixKey& key) const { sketch_.refine(key); }
   int64_t prompt_tokens(const PrefixKey& key) const { return tokens_of(key).prompt; }  // as far as is known
+  // Tokens of an answer, about; before the first one a guess.
+  int64_t usual_answer_tokens() const;
   Decision decide(const PrefixKey& key, std::string_view model, TimePoint now);
   // All of the order has failed. In strict mode, where a set has its homes and nowhere else, that need not be
   // the end: the set gets another home at once, and the order goes on there. False: there is nobody else.

@@ -28,12 +28,14 @@ TEST(ApiKeys, TheDigestIsTheOneEverybodyKnows) {
 }
 
 TEST(ApiKeys, ReadsAFile) {
-  const auto keys =
-      parse_api_keys(absl::StrCat("writers:\n  sha256: \"", hex("k1"),
-                                  "\"\n  models: [demo, other]\n  requests_per_s: 2.5\n"
-                                  "  tokens_per_min: 600\n  requests_at_once: 3\nguests:\n  sha256: ",
-                                  hex("k2"), "\n"),
-                     "keys.yaml");
+  const auto keys = parse_api_keys(
+      absl::StrCat("writers:\n  sha256: \"", hex("k1"),
+                   "\"\n  models: [demo, other]\n  requests_per_s: 2.5\n"
+                   "  tokens_per_min: 600\n  requests_at_once: 3\n  priority: -2\n  weight: 2.5\n"
+                   "  requests_running: 4\n  tokens_running: 9000\n  requests_waiting: 5\n"
+                   "  tenant: acme\nguests:\n  sha256: ",
+                   hex("k2"), "\n"),
+      "keys.yaml");
   ASSERT_TRUE(keys.ok()) << keys.status();
   ASSERT_EQ(keys->size(), 2u);
   EXPECT_EQ((*keys)[0].name, "writers");
@@ -42,7 +44,16 @@ TEST(ApiKeys, ReadsAFile) {
   EXPECT_EQ((*keys)[0].limits.requests_per_s, 2.5);
   EXPECT_EQ((*keys)[0].limits.tokens_per_min, 600);
   EXPECT_EQ((*keys)[0].limits.requests_at_once, 3);
+  EXPECT_EQ((*keys)[0].priority, -2);
+  EXPECT_EQ((*keys)[0].admission.weight, 2.5);
+  EXPECT_EQ((*keys)[0].admission.limits.requests, 4);
+  EXPECT_EQ((*keys)[0].admission.limits.tokens, 9000);
+  EXPECT_EQ((*keys)[0].admission.waiting_max, 5);
+  EXPECT_NE((*keys)[0].admission.id, (*keys)[1].admission.id);
+  EXPECT_EQ((*keys)[0].tenant, "acme");
   EXPECT_TRUE((*keys)[1].models.empty());
+  EXPECT_EQ((*keys)[1].priority, 0);
+  EXPECT_EQ((*keys)[1].admission.weight, 1);
   EXPECT_EQ((*keys)[1].limits.requests_per_s, 0);
 }
 
@@ -56,6 +67,9 @@ TEST(ApiKeys, WhatIsWrongIsNamed) {
   EXPECT_THAT(error_of(good + "b:\n  sha256: " + hex("k") + "\n"), HasSubstr("the same as that of 'a'"));
   EXPECT_THAT(error_of(good + "  request_per_s: 5\n"), HasSubstr("keys.yaml:3: "));
   EXPECT_THAT(error_of(good + "  requests_per_s: -1\n"), HasSubstr("keys.yaml:3: "));
+  EXPECT_THAT(error_of(good + "  priority: 6\n"), HasSubstr("keys.yaml:3: "));
+  EXPECT_THAT(error_of(good + "  weight: 0\n"), HasSubstr("keys.yaml:3: "));
+  EXPECT_THAT(error_of(good + "  tenant: a b\n"), HasSubstr("key 'a': tenant must be a name"));
   std::string many;
   for (size_t i = 0; i <= kApiKeysMax; ++i) absl::StrAppend(&many, "k", i, ":\n  sha256: x\n");
   EXPECT_THAT(error_of(many), HasSubstr("more than 1000"));
@@ -64,7 +78,14 @@ TEST(ApiKeys, WhatIsWrongIsNamed) {
 class Ring : public testing::Test {
  protected:
   std::vector<ApiKey> two() {
-    return {{"writers", sha256("k1"), {"demo"}, {.requests_at_once = 1}}, {"guests", sha256("k2"), {}, {}}};
+    std::vector<ApiKey> keys(2);
+    keys[0].name = "writers";
+    keys[0].digest = sha256("k1");
+    keys[0].models = {"demo"};
+    keys[0].limits.requests_at_once = 1;
+    keys[1].name = "guests";
+    keys[1].digest = sha256("k2");
+    return keys;
   }
   Metrics metrics_;
   ApiKeys keys_{metrics_};
@@ -72,7 +93,7 @@ class Ring : public testing::Test {
 };
 
 TEST_F(Ring, FindsWhoHasAKeyAndNobodyElse) {
-  keys_.take(two(), now_);
+  keys_.take(two(), "", now_);
   ASSERT_NE(keys_.find("Bearer k1"), nullptr);
   EXPECT_EQ(keys_.find("Bearer k1")->name(), "writers");
   EXPECT_EQ(keys_.find("bearer k2")->name(), "guests");
@@ -86,17 +107,17 @@ TEST_F(Ring, FindsWhoHasAKeyAndNobodyElse) {
 }
 
 TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
-  keys_.take(two(), now_);
+  keys_.take(two(), "", now_);
   const auto writers = keys_.find("Bearer k1");
   EXPECT_FALSE(writers->begin(now_).has_value());
   std::vector<ApiKey> changed = {two()[0]};
   changed[0].digest = sha256("k9");
-  keys_.take(changed, now_);
+  keys_.take(changed, "", now_);
   EXPECT_EQ(keys_.find("Bearer k1"), nullptr);
   EXPECT_EQ(keys_.find("Bearer k2"), nullptr);
   ASSERT_EQ(keys_.find("Bearer k9"), writers);
   EXPECT_TRUE(writers->begin(now_).has_value()) << "the one that runs still counts";
-  keys_.take({two()[1]}, now_);
+  keys_.take({two()[1]}, "", now_);
   writers->end(10, now_);
   EXPECT_THAT(metrics_.text(), HasSubstr("troupe_gateway_key_tokens_total{key=\"writers\"} 10"));
   EXPECT_THAT(metrics_.text(),
@@ -104,8 +125,9 @@ TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
 }
 
 TEST_F(Ring, AFileThatCannotBeTakenChangesNothing) {
-  keys_.take(two(), now_);
-  EXPECT_THAT(std::string(keys_.load("/nowhere/keys.yaml", now_).message()), HasSubstr("/nowhere/keys.yaml"));
+  keys_.take(two(), "", now_);
+  EXPECT_THAT(std::string(keys_.load("/nowhere/keys.yaml", "", now_).message()),
+              HasSubstr("/nowhere/keys.yaml"));
   EXPECT_EQ(keys_.size(), 2u);
   EXPECT_NE(keys_.find("Bearer k1"), nullptr);
 }

@@ -360,13 +360,13 @@ TEST(Resume, ClientsDoNotResume) {
   EXPECT_EQ(cast.asked(), 0u);
 }
 
-Task<void> answer_never(StubWorker&, Exchange& exchange) {
+Task<void> answer_in_a_minute(StubWorker&, Exchange& exchange) {
   return pause(exchange, 60s);
 }
 
 TEST(Resume, AWholeAnswerOfADeadWorkerIsAskedForElsewhere) {
   Loop loop;
-  StubWorker a(loop, answer_never), b(loop, answer_never);
+  StubWorker a(loop, answer_in_a_minute), b(loop, answer_never);
   a.load_status = b.load_status = 200;
   a.load.epoch = b.load.epoch = "life";
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, quiet_config(100ms));

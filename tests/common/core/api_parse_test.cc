@@ -35,7 +35,7 @@ TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
   const auto request = chat_with(
       R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-1,"max_tokens":7,"stop":["a","宋"],)"
       R"("stop_token_ids":[1,2],"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},)"
-      R"("user":"u","prompt_cache_key":"k","cache_salt":"s","tools":[{"type":"function","x":1.0}],)"
+      R"("user":"u","prompt_cache_key":"k","cache_salt":"s","priority":-3,"tools":[{"type":"function","x":1.0}],)"
       R"("chat_template_kwargs":{"enable_thinking":false},"unheard_of":{"a":[1]})");
   ASSERT_TRUE(request.ok()) << request.error().message;
   const GenerateRequest& q = request.value();
@@ -55,6 +55,7 @@ TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
   EXPECT_THAT(q.stop_token_ids, ElementsAre(1, 2));
   EXPECT_TRUE(q.ignore_eos && q.stream && q.include_usage);
   EXPECT_EQ(q.user + q.prompt_cache_key + q.cache_salt, "uks");
+  EXPECT_EQ(q.priority, -3);
   EXPECT_EQ(q.tools_json, R"([{"type":"function","x":1.0}])");
   EXPECT_EQ(q.chat_template_kwargs_json, R"({"enable_thinking":false})");
 }
@@ -119,6 +120,8 @@ TEST(ApiParse, WrongTypesAndRangesNameTheFieldAndWhatWouldBeRight) {
       {R"("logprobs":true,"top_logprobs":21)",
        "top_logprobs: 'top_logprobs' must be an integer from 0 to 20, not 21."},
       {R"("top_logprobs":2)", "top_logprobs: 'top_logprobs' is only allowed when 'logprobs' is true."},
+      {R"("priority":"high")",
+       "priority: 'priority' must be an integer from -1000000000 to 1000000000, not \"high\"."},
       {R"("seed":1.5)", "seed: 'seed' must be an integer of at most 64 bits, not 1.5."},
       {R"("stream":1)", "stream: 'stream' must be true or false, not 1."},
       {R"("ignore_eos":"yes")", "ignore_eos: 'ignore_eos' must be true or false, not \"yes\"."},
