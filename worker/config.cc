@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/net/etcd.h"
 #include "worker/schedule/node_profile.h"
 
 namespace troupe {
@@ -100,6 +101,18 @@ void describe_sim(SettingsSchema& schema, WorkerSettings& s) {
       .unit("tokens");
 }
 
+void describe_registration(SettingsSchema& schema, WorkerSettings& s) {
+  schema.add(
+      "etcd_endpoints", &s.etcd_endpoints,
+      "etcd's members, such as http://127.0.0.1:2379, where gateways find this worker; empty: they are "
+      "told otherwise");
+  schema.add("etcd_prefix", &s.etcd_prefix, "what its keys there begin with");
+  schema.add("etcd_lease_ttl_secs", &s.etcd_lease_ttl_secs, "a worker that is silent for this long is gone")
+      .range(2, 3600)
+      .unit("s");
+  schema.add("advertise_url", &s.advertise_url, "where gateways reach this worker; empty: at host and port");
+}
+
 void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
   schema.add("host", &s.host, "address to listen on");
   schema.add("port", &s.port, "port to listen on; 0: any free one, told by the log").range(0, 65535);
@@ -110,6 +123,7 @@ void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
            "how long running requests may go on after SIGTERM or SIGINT")
       .range(0, 86400)
       .unit("s");
+  describe_registration(schema, s);
   auto& limits = s.limits;
   schema.add("limits.body_bytes", &limits.body_bytes, "largest request body")
       .range(1024, 1 << 30)
@@ -172,6 +186,21 @@ Status fill_in_from_profile(WorkerSettings& s) {
   return absl::OkStatus();
 }
 
+Status check_registration(const WorkerSettings& s) {
+  if (const Status prefix = check_state_prefix(s.etcd_prefix); !prefix.ok())
+    return annotate(prefix, "--etcd-prefix");
+  const auto etcd = EtcdOptions::of(s.etcd_endpoints, std::chrono::seconds(s.etcd_lease_ttl_secs));
+  TROUPE_RETURN_IF_ERROR(etcd.status());
+  if (!s.advertise_url.empty()) {
+    const Status url = Endpoint::parse(s.advertise_url).status();
+    return url.ok() ? url : annotate(url, "--advertise-url");
+  }
+  if (!s.etcd_endpoints.empty() && (s.host == "0.0.0.0" || s.host == "::"))
+    return invalid_argument("--advertise-url: is needed with --etcd-endpoints where --host is " + s.host +
+                            ", which is no address to be reached at");
+  return absl::OkStatus();
+}
+
 Status check_scheduling(const WorkerSettings& s) {
   if (s.max_model_len == 1) {
     return invalid_argument(
@@ -224,6 +253,7 @@ Status resolve_worker_settings(WorkerSettings& s) {
   fill_in_defaults(s);
   if (s.served_model_name.empty()) s.served_model_name = directory_name(s.model);
   TROUPE_RETURN_IF_ERROR(check_scheduling(s));
+  TROUPE_RETURN_IF_ERROR(check_registration(s));
   if (s.threads == 0) s.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
 }

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/core/log.h"
 #include "common/core/settings.h"
+#include "common/core/shared_state.h"
 #include "common/core/status.h"
 #include "worker/model/config.h"
 #include "worker/schedule/scheduler.h"
@@ -50,6 +52,13 @@ struct WorkerSettings {
   int64_t port = 31000;
   std::string log_level = "info";
   int64_t shutdown_grace_period_secs = 30;
+
+  // Where it tells gateways that it is there.
+  std::vector<std::string> etcd_endpoints;  // empty: it does not
+  std::string etcd_prefix = std::string(kStatePrefix);
+  int64_t etcd_lease_ttl_secs = 5;
+  std::string advertise_url;  // empty: of host and port
+
   struct Limits {
     int64_t body_bytes = 16 << 20;
     int64_t bodies_bytes = 1 << 30;

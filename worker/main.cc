@@ -22,6 +22,7 @@
 #include "worker/engine.h"
 #include "worker/load.h"
 #include "worker/model/logprobs_command.h"
+#include "worker/registration.h"
 #include "worker/server.h"
 #include "worker/text/subcommands.h"
 
@@ -44,8 +45,14 @@ Subcommand find_subcommand(std::string_view name) {
 // The first SIGTERM or SIGINT drains, the second ends the grace; later ones have nothing left to ask for.
 class StopSignals {
  public:
-  StopSignals(asio::io_context& io, WorkerServer& server, Duration grace, const Logger& log)
-      : signals_(io, SIGTERM, SIGINT), tasks_(io.get_executor()), server_(server), grace_(grace), log_(log) {
+  StopSignals(asio::io_context& io, WorkerServer& server, Registration* registration, Duration grace,
+              const Logger& log)
+      : signals_(io, SIGTERM, SIGINT),
+        tasks_(io.get_executor()),
+        server_(server),
+        registration_(registration),
+        grace_(grace),
+        log_(log) {
     wait();
   }
 
@@ -64,6 +71,7 @@ class StopSignals {
     }
     draining_ = true;
     tasks_.spawn(drain());
+    if (registration_ != nullptr) tasks_.spawn(registration_->end());
     wait();
   }
   Task<void> drain() {
@@ -75,6 +83,7 @@ class StopSignals {
   asio::signal_set signals_;
   TaskGroup tasks_;
   WorkerServer& server_;
+  Registration* const registration_;  // null: it is registered nowhere
   Duration grace_;
   const Logger& log_;
   bool draining_ = false;
@@ -110,8 +119,13 @@ int serve(const WorkerSettings& settings) {
     log.error("listen_failed", {{"reason", to_std(status.message())}});
     return kExitFailed;
   }
-  StopSignals stop(io, server, std::chrono::seconds(settings.shutdown_grace_period_secs), log);
+  const SteadyClock clock;
+  const auto registration = make_registration(settings, server.port(), engine.load().epoch,
+                                              {io.get_executor(), metrics, log, clock});
+  StopSignals stop(io, server, registration.get(), std::chrono::seconds(settings.shutdown_grace_period_secs),
+                   log);
   server.start();
+  if (registration != nullptr) registration->start();
   log.info("listening", {{"host", settings.host}, {"port", server.port()}});
 
   // Runs until a drain has closed the last connection.

@@ -30,6 +30,18 @@ bool final_word(const Status& status) {
 
 }  // namespace
 
+StatusOr<EtcdOptions> EtcdOptions::of(const std::vector<std::string>& urls, std::chrono::seconds lease_ttl) {
+  EtcdOptions options;
+  options.timeout =
+      std::min<std::chrono::milliseconds>(options.timeout, std::chrono::milliseconds(lease_ttl) / 5);
+  for (size_t i = 0; i < urls.size(); ++i) {
+    const auto endpoint = Endpoint::parse(urls[i]);
+    if (!endpoint.ok()) return annotate(endpoint.status(), absl::StrCat("etcd_endpoints[", i, "]"));
+    options.members.push_back(*endpoint);
+  }
+  return options;
+}
+
 class EtcdClient::Watch : public EtcdWatch {
  public:
   Watch(EtcdClient& client, std::string body)

@@ -22,6 +22,10 @@ struct EtcdOptions {
   std::chrono::milliseconds timeout{1000};
   // A watch that has brought nothing for so long is made anew: it may be one that never will.
   std::chrono::seconds watch_silence_max{60};
+
+  // For a lease of this length: all of three members can be tried between two times that it is kept. The
+  // error names the url.
+  static StatusOr<EtcdOptions> of(const std::vector<std::string>& urls, std::chrono::seconds lease_ttl);
 };
 
 // Changes as they come. Ends where its member is not asked any more.
