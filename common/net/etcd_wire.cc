@@ -24,6 +24,7 @@ void append_range(std::string& out, const KeyRange& range) {
   if (range.end.empty()) return;
   out += ',';
   append_bytes(out, "range_end", range.end);
+  if (range.keys_only) out += ",\"keys_only\":true";
 }
 
 void append_put(std::string& out, const Put& put) {
@@ -168,7 +169,7 @@ int64_t revision_of(const Fields& answer) {
 KeyRange KeyRange::prefix(std::string name) {
   std::string end = name;
   end.back() = static_cast<char>(end.back() + 1);
-  return {std::move(name), std::move(end)};
+  return {std::move(name), std::move(end), false};
 }
 
 std::string put_body(const Put& put) {

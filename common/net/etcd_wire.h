@@ -29,7 +29,8 @@ struct KeyValue {
 // A key, or all from `begin` to before `end`.
 struct KeyRange {
   std::string begin, end;
-  static KeyRange key(std::string name) { return {std::move(name), ""}; }
+  bool keys_only = false;
+  static KeyRange key(std::string name) { return {std::move(name), "", false}; }
   // REQUIRES: a prefix that does not end in 0xff.
   static KeyRange prefix(std::string name);
 };

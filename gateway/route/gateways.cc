@@ -32,6 +32,15 @@ bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
   return true;
 }
 
+bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
+  for (const auto& [name, other] : others_) {
+    if (now > other.heard_at + kSilence || !same_kind(own, other.news)) continue;
+    if (other.news.nodes > 0 && uint64_t{2} * own.nodes <= other.news.nodes) return false;
+    if (other.news.table.epoch > own.table.epoch) return false;
+  }
+  return true;
+}
+
 bool Gateways::lacks(const Hash128& gateway, const GatewayNews& own) const {
   const auto it = others_.find(gateway);
   return it != others_.end() && same_kind(own, it->second.news) && it->second.news.table < own.table;

@@ -47,6 +47,9 @@ class Gateways {
   // News of oneself are not heeded.
   void heard(const GatewayNews& own, const GatewayNews& news, TimePoint now);
   bool plans(const GatewayNews& own, TimePoint now) const;
+  // Where gateways agree on a planner by other means: it may be this one, unless somebody sees twice as many
+  // nodes or goes by a later table.
+  bool may_plan(const GatewayNews& own, TimePoint now) const;
   // By its last news.
   bool lacks(const Hash128& gateway, const GatewayNews& own) const;
   // May one go by the other's table?

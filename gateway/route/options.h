@@ -133,6 +133,9 @@ struct SketchOptions {
 struct RouterOptions {
   std::string policy = "affinity";  // see policy.h
   Hash128 name;                     // tells this gateway's life from all others that share the fleet
+  // The table that counts is kept where all gateways see it (shared_table.h): what is planned here is but a
+  // draft of the next one there.
+  bool shared_table = false;
   AffinityOptions affinity;
   PlannerOptions planner;
   MemoryOptions memory;

@@ -52,6 +52,7 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       policy_(make_policy(options.policy, options.affinity)),
       planner_(options.planner, options.affinity.mode, options.name),
       others_loads_(3 * options.planner.tick + Gateways::kSilence),
+      plans_(!options.shared_table),
       sketch_(options.sketch) {}
 
 void Router::adopt(std::shared_ptr<const ClusterView> view) {
@@ -83,9 +84,11 @@ void Router::plan(TimePoint now) {
   if (known_.sets.size() == 0 && others_loads_.empty()) return;  // the first sets are planned for at once
   if (planned_at_ != TimePoint{} && now < planned_at_ + options_.planner.tick) return;
   SetLoads loads = known_.sets.loads();
-  if (known_.gateways > 1) {
+  if (known_.gateways > 1 || options_.shared_table) {
     sample_ = loads;
     samples_ += 1;
+  }
+  if (known_.gateways > 1) {
     loads = others_loads_.sum(std::move(loads), now);
   }
   plan(now, std::move(loads));
@@ -94,7 +97,7 @@ void Router::plan(TimePoint now) {
 void Router::plan(TimePoint now, SetLoads loads) {
   planned_at_ = now;
   has_loads_ = !loads.sets.empty();
-  plans_ = gateways_.plans(news(), now);
+  plans_ = !options_.shared_table && gateways_.plans(news(), now);
   known_.table = plans_ ? planner_.plan(fleet(), std::move(loads)) : planner_.patch(fleet());
 }
 
@@ -102,14 +105,14 @@ GatewayNews Router::news() const {
   GatewayNews news;
   news.name = options_.name;
   news.table = table_version();
-  if (has_loads_) news.nodes = static_cast<uint32_t>(known_.view->routable_count());
+  if (has_loads_ || options_.shared_table) news.nodes = static_cast<uint32_t>(known_.view->routable_count());
   news.strict_sets = static_cast<uint32_t>(planner_.strict_sets());
   return news;
 }
 
 void Router::heard(const GatewayNews& news, TimePoint now) {
   gateways_.heard(this->news(), news, now);
-  plans_ = gateways_.plans(this->news(), now);
+  plans_ = !options_.shared_table && gateways_.plans(this->news(), now);
 }
 
 const std::string& Router::table_message() {

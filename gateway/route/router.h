@@ -33,6 +33,8 @@
 //   sample_message() → others'              with each new samples(), where they plan by plan(now)
 //   adopt_sample()
 //   lacks_table(name): table_message()      goes to that gateway's adopt_table()
+//   router.loads_message() → others'        instead of news, samples and tables, where RouterOptions::
+//   adopt_loads_message(), draft_table()    shared_table has one place for all of it (shared_table.h)
 //   router.take_ledger(all) → others'       with affinity.peer_ledger, every 20 ms: adopt_ledger(gateway, …)
 //   adopt_ledger()
 //
@@ -136,10 +138,23 @@ class Router {
   uint64_t samples() const { return samples_; }
   std::string sample_message() const { return encode_set_loads(sample_); }
   Status adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now);
-  bool plans_table() const { return plans_; }  // or another gateway does
+  bool plans_table() const {
+    return options_.shared_table ? plans_here_ : plans_;
+  }  // or another gateway does
   // An older table than ours, or one of another kind (gateways.h), is left alone. The error names what is
   // malformed.
   Status adopt_table(std::string_view message);
+
+  // With RouterOptions::shared_table. What this gateway has to tell the one that plans: its news and its
+  // sample, some 160 KB at most. (A sample is taken with every plan(now).)
+  std::string loads_message() const;
+  Status adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now);
+  bool may_plan(TimePoint now) const { return gateways_.may_plan(news(), now); }
+  // The table to take the place of the one that counts, by the loads of all gateways; it counts once it comes
+  // by adopt_table(). Where the store has none (any more), the one that counts for the others. Empty: nothing
+  // is to change, or there is nothing to plan from.
+  std::string draft_table(TimePoint now, bool there_is_one);
+  void set_plans(bool plans) { plans_here_ = plans; }  // for show
 
   const Knowledge& known() const { return known_; }
   const ClusterView& view() const { return *known_.view; }
@@ -176,7 +191,8 @@ class Router {
   SetLoads sample_;  // this gateway's own, where there are others to tell
   uint64_t samples_ = 0;
   SharedLoads others_loads_;
-  bool plans_ = true;
+  bool plans_ = true;        // the table that counts; never where it is shared
+  bool plans_here_ = false;  // where it is shared
   bool has_loads_ = false;   // to plan from
   std::string message_;      // of the table that counts, once it was asked for or told
   TableVersion message_is_;  // of that version

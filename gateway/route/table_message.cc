@@ -21,7 +21,6 @@ constexpr std::string_view kPlanMagic = "TPT1";
 constexpr uint64_t kEpochMax = uint64_t{1} << 48;
 constexpr int64_t kTokensMax = int64_t{1} << 40;
 constexpr size_t kModelBytesMax = 1024;
-constexpr ptrdiff_t kSampleSetsMax = 16'384;  // some 650 KB
 // The least that each takes.
 constexpr size_t kModelBytes = 4, kNodeBytes = 8 + 4, kSetBytes = 16 + 8 + 8 + 4 + 4;
 
@@ -239,16 +238,19 @@ StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view) {
   return PlanReader(message.substr(kPlanMagic.size()), view).read();
 }
 
+void keep_heaviest(SetLoads& loads, size_t sets_max) {
+  if (loads.sets.size() <= sets_max) return;
+  const auto kept = loads.sets.begin() + static_cast<ptrdiff_t>(sets_max);
+  const auto heavier = [](const SetLoad& a, const SetLoad& b) {
+    return a.work != b.work ? a.work > b.work : a.set < b.set;
+  };
+  std::nth_element(loads.sets.begin(), kept, loads.sets.end(), heavier);
+  loads.sets.erase(kept, loads.sets.end());
+}
+
 // They travel as a plan in which no set has a home.
-std::string encode_set_loads(SetLoads loads) {
-  if (std::ssize(loads.sets) > kSampleSetsMax) {
-    const auto kept = loads.sets.begin() + kSampleSetsMax;
-    const auto heavier = [](const SetLoad& a, const SetLoad& b) {
-      return a.work != b.work ? a.work > b.work : a.set < b.set;
-    };
-    std::nth_element(loads.sets.begin(), kept, loads.sets.end(), heavier);
-    loads.sets.erase(kept, loads.sets.end());
-  }
+std::string encode_set_loads(SetLoads loads, size_t sets_max) {
+  keep_heaviest(loads, sets_max);
   SetTable::Origin origin;
   origin.version.epoch = 1;
   Plan plan;

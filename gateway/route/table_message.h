@@ -17,10 +17,15 @@ std::string encode_plan(const Plan& plan, const ClusterView& view);
 StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view);
 
 // A gateway's sample of the sets' loads, the heaviest (shared_loads.h).
-std::string encode_set_loads(SetLoads loads);
+inline constexpr size_t kSampleSetsMax = 16'384;  // some 650 KB
+std::string encode_set_loads(SetLoads loads, size_t sets_max = kSampleSetsMax);
 StatusOr<SetLoads> decode_set_loads(std::string_view message);
 
+// Leaves the `sets_max` heaviest.
+void keep_heaviest(SetLoads& loads, size_t sets_max);
+
 // Without the name, which the message's envelope bears.
+inline constexpr size_t kNewsBytes = 4 + 8 + 16 + 4 + 4;
 std::string encode_news(const GatewayNews& news);
 StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message);
 

@@ -39,19 +39,20 @@ TEST(EtcdWire, ATransactionIsWrittenAsEtcdReadsIt) {
   txn.compares = {{"/l", Txn::Compare::Of::kCreateRevision, 7}, {"/t", Txn::Compare::Of::kModRevision, 9}};
   txn.puts = {{"/t", "me", 12}};
   txn.deletes = {"/d"};
-  txn.reads = {KeyRange::key("/t")};
+  txn.reads = {KeyRange::key("/t"), {"/w/", "/w0", true}};
   txn.else_reads = {KeyRange::key("/l"), KeyRange::prefix("/w/")};
   EXPECT_EQ(etcd::txn_body(txn),
             R"({"compare":[{"key":"L2w=","result":"EQUAL","target":"CREATE","create_revision":"7"},)"
             R"({"key":"L3Q=","result":"EQUAL","target":"MOD","mod_revision":"9"}],)"
             R"("success":[{"request_put":{"key":"L3Q=","value":"bWU=","lease":"12"}},)"
-            R"({"request_delete_range":{"key":"L2Q="}},{"request_range":{"key":"L3Q="}}],)"
+            R"({"request_delete_range":{"key":"L2Q="}},{"request_range":{"key":"L3Q="}},)"
+            R"({"request_range":{"key":"L3cv","range_end":"L3cw","keys_only":true}}],)"
             R"("failure":[{"request_range":{"key":"L2w="}},)"
             R"({"request_range":{"key":"L3cv","range_end":"L3cw"}}]})");
 }
 
 TEST(EtcdWire, AWatchOfTwoRangesIsTwoRequests) {
-  const std::vector<KeyRange> ranges{KeyRange::key("/l"), {"/t", "/w0"}};
+  const std::vector<KeyRange> ranges{KeyRange::key("/l"), {"/t", "/w0", false}};
   EXPECT_EQ(etcd::watch_body(ranges, 5),
             R"({"create_request":{"key":"L2w=","start_revision":"5"}})"
             R"({"create_request":{"key":"L3Q=","range_end":"L3cw","start_revision":"5"}})");

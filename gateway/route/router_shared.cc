@@ -1,0 +1,48 @@
+// The router's part in a table that all gateways share.
+
+#include "gateway/route/router.h"
+
+namespace troupe::route {
+namespace {
+
+// Of a gateway's sample. 4,096 personas with a noticeable share each are more than fleets have.
+constexpr size_t kToldSetsMax = 4096;
+// Of a table: etcd refuses requests of 1.5 MiB and more. A set takes 40 bytes and 4 for each of its homes, so
+// some 30,000 fit; the heaviest stay in.
+constexpr size_t kTableBytesMax = 1'400'000;
+constexpr size_t kDraftSetsMax = 30'000;
+
+}  // namespace
+
+std::string Router::loads_message() const {
+  return encode_news(news()) + encode_set_loads(sample_, kToldSetsMax);
+}
+
+Status Router::adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now) {
+  if (gateway == options_.name) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, decode_news(gateway, message.substr(0, kNewsBytes)));
+  TROUPE_RETURN_IF_ERROR(adopt_sample(gateway, message.substr(kNewsBytes), now));
+  heard(news, now);
+  return absl::OkStatus();
+}
+
+std::string Router::draft_table(TimePoint now, bool there_is_one) {
+  if (!there_is_one && table_version().epoch > 0) return table_message();
+  SetLoads loads = others_loads_.sum(known_.sets.loads(), now);
+  if (known_.view->routable_count() == 0) return {};  // seen from here; the others may see more
+  for (size_t sets_max = kDraftSetsMax; sets_max > 0 && !loads.sets.empty(); sets_max /= 2) {
+    keep_heaviest(loads, sets_max);
+    Planner draft = planner_;
+    draft.plan(fleet(), loads);
+    if (draft.common().table->version() == table_version()) {
+      planner_ = std::move(draft);  // it knows who was there
+      known_.table = planner_.table();
+      return {};
+    }
+    std::string message = encode_plan(draft.common(), *known_.view);
+    if (message.size() <= kTableBytesMax) return message;
+  }
+  return {};
+}
+
+}  // namespace troupe::route

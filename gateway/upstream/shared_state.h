@@ -1,0 +1,115 @@
+#pragma once
+
+// What gateways of a fleet share through etcd: the workers there are, who plans the table, and the table
+// (route/shared_table.h, membership.h). Two tasks of which no request knows: one keeps this gateway's lease
+// and loads there and plans where it leads, the other looks and watches. While etcd is silent, slow or gone,
+// both try on, the gateway is degraded by its own word (troupe_gateway_state_degraded, the log), and all goes
+// on as it was: the last table, the workers that are known, as their probes say. All calls on the
+// io_context's thread.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/shared_state.h"
+#include "common/core/time.h"
+#include "common/net/etcd.h"
+#include "common/net/task_group.h"
+#include "common/net/timer.h"
+#include "gateway/route/router.h"
+#include "gateway/route/shared_table.h"
+#include "gateway/upstream/membership.h"
+
+namespace troupe {
+
+struct SharedStateOptions {
+  EtcdOptions etcd;  // no members: nothing is shared
+  std::string prefix{kStatePrefix};
+  std::chrono::seconds lease_ttl{5};
+  Duration plan_tick = std::chrono::seconds(4);
+  int64_t gateways = 1;           // share the fleet at least, whoever is there
+  std::vector<Endpoint> workers;  // known without etcd
+};
+
+class SharedState {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  // REQUIRES: etcd has members. The router has RouterOptions::shared_table.
+  SharedState(const SharedStateOptions& options, const Parts& parts);
+  ~SharedState();
+  SharedState(const SharedState&) = delete;
+  SharedState& operator=(const SharedState&) = delete;
+
+  // Endless tasks in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+  // Its tasks have ended: gives back what is this gateway's, so that nobody waits for its lease to run out.
+  Task<void> leave();
+
+  bool degraded() const { return !keeps_ || !watches_; }
+
+ private:
+  // shared_state.cc: what is there.
+  Task<void> follow();
+  Task<Status> look_and_watch();
+  void take(const etcd::TxnAnswer& all);
+  void take(const etcd::WatchMessage& news);
+  void leader_is(const etcd::KeyValue* key, int64_t revision);
+  void table_is(const etcd::KeyValue* key, int64_t revision);
+  void tell_state();
+
+  // shared_state_lead.cc: what is this gateway's.
+  Task<void> keep();
+  Task<Status> keep_once();
+  Task<Status> put_loads();
+  Task<Status> hear_gateways(bool with_loads);
+  void hear(const etcd::KeyValue& loads);
+  Task<Status> campaign();
+  Task<Status> resign();
+  Task<Status> plan();
+  void take_leader_and_table(const etcd::TxnAnswer& answer);
+
+  const SharedStateOptions options_;
+  const StateKeys keys_;
+  const Executor executor_;
+  route::Router& router_;
+  const Clock& clock_;
+  const Logger& log_;
+  const std::string name_;
+  EtcdClient etcd_;
+  EtcdLease lease_;
+  Membership membership_;
+  route::SharedTable shared_;
+  Timer pause_;           // of keep(); cut short where there is something to do
+  bool keeps_ = false;    // the last round of keep() did all it had to
+  bool watches_ = false;  // and changes are watched
+  bool told_ = true;      // degraded, in the log
+  std::string why_;       // it is
+  bool led_ = false;
+  TimePoint planned_at_{};
+  etcd::Put loads_;  // as put last; lease 0: to be put
+  uint64_t samples_put_ = 0;
+  uint32_t nodes_put_ = 0;
+
+  Gauge& degraded_gauge_;
+  Gauge& leads_gauge_;
+  Gauge& workers_gauge_;
+  Gauge& gateways_gauge_;
+  Counter& written_;
+  Counter& refused_;
+  Counter& adopted_;
+  Counter& failed_;
+};
+
+// The gauge that says so; 0 for a gateway that shares nothing.
+Gauge& state_degraded_gauge(Metrics& metrics);
+
+}  // namespace troupe
