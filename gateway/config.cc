@@ -161,6 +161,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("metrics_port", &s.metrics_port, "their port").range(0, 65535);
   schema.add("worker_urls", &s.worker_urls,
              "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001");
+  describe_state(s, schema);
   describe_routing(s, schema);
   schema
       .add("request_timeout_secs", &s.request_timeout_secs,
@@ -209,12 +210,13 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
 
 StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   GatewayConfig config;
-  if (s.worker_urls.empty()) {
+  if (s.worker_urls.empty() && s.state == "memory") {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
   TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
   TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
+  TROUPE_RETURN_IF_ERROR(make_state(s, config));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
   TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
 

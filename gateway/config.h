@@ -21,6 +21,7 @@
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
+#include "gateway/upstream/shared_state.h"
 #include "gateway/waiting_room.h"
 
 namespace troupe {
@@ -31,6 +32,11 @@ struct GatewaySettings {
   std::string metrics_host;  // empty: as host
   int64_t metrics_port = 29000;
   std::vector<std::string> worker_urls;
+
+  std::string state = "memory";
+  std::vector<std::string> etcd_endpoints;
+  std::string etcd_prefix = std::string(kStatePrefix);
+  int64_t etcd_lease_ttl_secs = 5;
 
   route::RouteSettings route;
   int64_t gateways = 1;
@@ -101,6 +107,7 @@ struct GatewayConfig {
   ProberOptions prober;
   ResidencyReaderOptions residency;
   GossipOptions gossip;
+  SharedStateOptions state;
   ProxyOptions proxy;
   WaitingRoomOptions waiting_room;
   route::RouterOptions router;
@@ -109,5 +116,9 @@ struct GatewayConfig {
   LogLevel log_level = LogLevel::kInfo;
 };
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
+
+// Their part in what gateways share. REQUIRES: `config` has workers and router.
+void describe_state(GatewaySettings& settings, SettingsSchema& schema);
+Status make_state(const GatewaySettings& settings, GatewayConfig& config);
 
 }  // namespace troupe

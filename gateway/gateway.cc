@@ -14,6 +14,12 @@ route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
   return options;
 }
 
+std::unique_ptr<SharedState> make_state(const GatewayConfig& config, const SharedState::Parts& parts) {
+  state_degraded_gauge(parts.metrics);  // an alert looks at it, also where nothing can be
+  if (config.state.etcd.members.empty()) return nullptr;
+  return std::make_unique<SharedState>(config.state, parts);
+}
+
 }  // namespace
 
 Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock& clock, const Logger& log,
@@ -34,6 +40,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
+      state_(make_state(config, {io.get_executor(), fleet_, router_, metrics_, clock, log})),
       waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
              seed ^ 0x5bd1e995),
@@ -76,6 +83,7 @@ Status Gateway::start() {
   prober_.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);
+  if (state_ != nullptr) state_->start(background_);
   background_.spawn(plan_by_and_by());
   waiting_room_.start(background_);
   main_server_.start();
@@ -96,7 +104,8 @@ Task<void> Gateway::plan_by_and_by() {
 // From all workers' own counts where they tell them, else from what went through this gateway.
 void Gateway::plan() {
   const TimePoint now = clock_.now();
-  if (!fleet_.tells_set_loads()) {
+  // Gateways that share the table add up what each has sent.
+  if (state_ != nullptr || !fleet_.tells_set_loads()) {
     router_.plan(now);
   } else if (planned_at_ == TimePoint{} || now >= planned_at_ + plan_tick_) {
     route::SetLoads loads = fleet_.take_set_loads(now);
@@ -115,6 +124,7 @@ Task<void> Gateway::drain() {
   background_.close();
   background_.cancel();
   co_await background_.join();
+  if (state_ != nullptr) co_await state_->leave();
   co_await metrics_server_.drain(std::chrono::seconds(1));
 }
 

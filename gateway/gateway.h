@@ -20,6 +20,7 @@
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
+#include "gateway/upstream/shared_state.h"
 #include "gateway/waiting_room.h"
 
 namespace troupe {
@@ -70,6 +71,7 @@ class Gateway {
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
+  std::unique_ptr<SharedState> state_;     // null: nothing is shared
   std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
   WaitingRoom waiting_room_;
   Proxy proxy_;

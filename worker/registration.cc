@@ -66,6 +66,7 @@ Task<void> Registration::end() {
   tasks_.cancel();
   co_await tasks_.join();
   const Status ended = co_await lease_.end();
+  etcd_.close_idle();  // the io_context ends when nobody waits any more
   registered_.Set(0);
   log_.info("registration_ended", {{"key", place_.key}, {"told", ended.ok()}});
 }

@@ -102,6 +102,10 @@ EtcdClient::EtcdClient(Executor executor, const EtcdOptions& options, const Cloc
 
 EtcdClient::~EtcdClient() = default;
 
+void EtcdClient::close_idle() {
+  for (const auto& member : members_) member->close_idle();
+}
+
 Task<StatusOr<std::string>> EtcdClient::ask(HttpClient& member, std::string_view path,
                                             const std::string& body) {
   ClientRequest request;

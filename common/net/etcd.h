@@ -52,6 +52,7 @@ class EtcdClient {
   // At the member that answers now, and no other.
   Task<StatusOr<std::unique_ptr<EtcdWatch>>> watch(const std::vector<etcd::KeyRange>& ranges,
                                                    int64_t from_revision);
+  void close_idle();
   // How often one member was left for another.
   uint64_t failovers() const { return failovers_; }
 

@@ -73,6 +73,7 @@ void SharedState::tell_state() {
   leads_gauge_.Set(leads ? 1 : 0);
   if (std::exchange(led_, leads) != leads)
     log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.table_version().epoch}});
+  if (!keeps_ && why_.empty()) return;  // neither has come round once
   if (std::exchange(told_, degraded()) == degraded()) return;
   if (degraded()) {
     log_.warn("state_degraded", {{"why", why_}});

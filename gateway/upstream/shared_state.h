@@ -8,6 +8,7 @@
 // io_context's thread.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,11 +89,11 @@ class SharedState {
   EtcdLease lease_;
   Membership membership_;
   route::SharedTable shared_;
-  Timer pause_;           // of keep(); cut short where there is something to do
-  bool keeps_ = false;    // the last round of keep() did all it had to
-  bool watches_ = false;  // and changes are watched
-  bool told_ = true;      // degraded, in the log
-  std::string why_;       // it is
+  Timer pause_;               // of keep(); cut short where there is something to do
+  bool keeps_ = false;        // the last round of keep() did all it had to
+  bool watches_ = false;      // and changes are watched
+  std::optional<bool> told_;  // degraded, in the log
+  std::string why_;           // it is
   bool led_ = false;
   TimePoint planned_at_{};
   etcd::Put loads_;  // as put last; lease 0: to be put

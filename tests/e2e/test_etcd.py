@@ -1,0 +1,156 @@
+"""Several gateways as one: workers, leader and table in a real etcd of three members, any of which may go away."""
+import json
+import signal
+import time
+
+import httpx
+import pytest
+
+from etcd import PREFIX, TTL_SECS, Load, Shared, StateGateway, ask_once, start_worker
+from fleet import wait_until
+
+# A lease runs out, etcd sees to it twice a second, and a busy machine is late with everything.
+SOON = 30
+
+
+@pytest.fixture(scope="module")
+def shared(logs):
+    with Shared(logs, workers=3, gateways=2) as all_of_it:
+        yield all_of_it
+
+
+def same_table(gateways, epoch_min=1):
+    """The epoch that all go by, or None."""
+    tables = [gateway.table() for gateway in gateways]
+    versions = {(table["epoch"], table["planner"]) for table in tables}
+    epoch = tables[0]["epoch"]
+    return epoch if len(versions) == 1 and epoch >= epoch_min else None
+
+
+def live(shared):
+    return [gateway for gateway in shared.gateways if gateway.process.poll() is None]
+
+
+def replace_gateway(shared, gateway):
+    shared.gateways[shared.gateways.index(gateway)] = newcomer = StateGateway(shared.etcd, shared.folder)
+    newcomer.wait_ready()
+    return newcomer
+
+
+def test_workers_are_found_where_they_register(shared):
+    records = shared.etcd.keys("workers/")
+    assert {json.loads(record)["url"] for record in records.values()} == {worker.url for worker in shared.workers}
+    assert set(records) == {f"{PREFIX}/workers/127.0.0.1:{worker.port}" for worker in shared.workers}
+    with Load(shared.gateways):
+        joined = start_worker(shared.etcd, 9, shared.folder)
+        shared.workers.append(joined)
+        wait_until(lambda: all(shared.sees_all(gateway) for gateway in shared.gateways), SOON, "a worker joins")
+        # It drains: its place is given back at once, and it leaves once it is gone.
+        shared.workers.remove(joined)
+        joined.stop()
+        assert len(shared.etcd.keys("workers/")) == len(shared.workers)
+        wait_until(lambda: all(shared.sees_all(gateway) for gateway in shared.gateways), SOON, "a worker leaves")
+
+
+def test_one_plans_for_all_and_another_when_it_is_gone(shared):
+    with Load(shared.gateways):
+        wait_until(lambda: same_table(shared.gateways), SOON, "both go by one table")
+        wait_until(lambda: shared.leader(), SOON, "one leads")
+    leader = shared.leader()
+    others = [gateway for gateway in shared.gateways if gateway is not leader]
+    epoch = same_table(shared.gateways)
+    with Load(others):
+        leader.kill()
+        took = wait_until(lambda: others[0].leads(), TTL_SECS + SOON, "the other leads")
+        # A worker more, and less: the table changes, by the new leader's hand, in later epochs.
+        joined = start_worker(shared.etcd, 8, shared.folder)
+        joined.wait_ready()
+        wait_until(lambda: same_table(others, epoch + 1), SOON, "the epoch goes on")
+        joined.stop()
+    print(f"another gateway led {took:.1f} s after the leader was killed (leases of {TTL_SECS} s)")
+    newcomer = replace_gateway(shared, leader)
+    wait_until(lambda: same_table([newcomer, *others]), SOON, "a newcomer goes by the same table")
+    assert not newcomer.leads()
+
+
+def test_a_leader_that_leaves_hands_over_at_once(shared):
+    wait_until(lambda: shared.leader(), SOON, "one leads")
+    leader = shared.leader()
+    other = next(gateway for gateway in shared.gateways if gateway is not leader)
+    leader.stop()
+    wait_until(other.leads, SOON, "the other leads")
+    replace_gateway(shared, leader)
+
+
+def test_a_dead_member_costs_nothing(shared):
+    first = shared.etcd.members[0]  # the one that all ask first
+    with Load(shared.gateways):
+        first.hold()
+        wait_until(lambda: not any(gateway.degraded() for gateway in shared.gateways) and shared.leader(), SOON, "another member is asked")
+        time.sleep(TTL_SECS + 2)  # no lease runs out
+        assert not any(gateway.degraded() for gateway in shared.gateways)
+        assert len(shared.etcd.keys("workers/")) == len(shared.workers)
+        first.go_on()
+
+
+def test_without_etcd_all_goes_on_as_it_was(shared):
+    with Load(shared.gateways) as load:
+        wait_until(lambda: same_table(shared.gateways), SOON, "both go by one table")
+        epoch = same_table(shared.gateways)
+        for member in shared.etcd.members:
+            member.hold()
+        wait_until(lambda: all(gateway.degraded() for gateway in shared.gateways), SOON, "they say so")
+        time.sleep(2 * TTL_SECS)  # every lease would have run out
+        before = len(load.outcomes)
+        assert all(shared.sees_all(gateway) for gateway in shared.gateways)
+        assert not any(gateway.leads() for gateway in shared.gateways)
+        assert same_table(shared.gateways, epoch)
+        # Membership is by probes now: who dies is asked no more.
+        victim = shared.workers.pop()
+        victim.kill()
+        wait_until(lambda: all(gateway.workers()[victim.url] == "dead" for gateway in shared.gateways), SOON, "probes see it")
+        wait_until(lambda: len(load.outcomes) > before + 20, SOON, "load goes on")
+        for member in shared.etcd.members:
+            member.go_on()
+        wait_until(lambda: not any(gateway.degraded() for gateway in shared.gateways), SOON, "etcd is back")
+        wait_until(lambda: all(shared.sees_all(gateway) for gateway in shared.gateways), SOON, "who died has left")
+        wait_until(lambda: shared.leader() and same_table(shared.gateways, epoch), SOON, "one leads, the epoch goes on")
+        wait_until(lambda: len(shared.etcd.keys("workers/")) == len(shared.workers), SOON, "all are registered")
+
+
+def test_a_fresh_gateway_is_as_good_as_an_old_one(shared):
+    old = shared.gateways[0]
+    personas = 12
+    cached = lambda usages: sum(u["prompt_tokens_details"]["cached_tokens"] for u in usages) / sum(u["prompt_tokens"] for u in usages)
+    with Load(shared.gateways, personas) as load:
+        wait_until(lambda: same_table(shared.gateways) and len(load.outcomes) > 4 * personas, SOON, "one table")
+    ask = lambda gateway, base: [ask_once(gateway, base + i, personas)[1] for i in range(2 * personas)]
+    ask(old, 1000)
+    begin = time.monotonic()
+    fresh = StateGateway(shared.etcd, shared.folder)
+    shared.gateways.append(fresh)
+    fresh.wait_ready()
+    wait_until(lambda: shared.sees_all(fresh) and same_table([old, fresh]), SOON, "it knows workers and table")
+    residency = lambda: all(w["residency"]["in_step"] for w in httpx.get(f"{fresh.metrics_url}/admin/workers", timeout=5).json()["workers"])
+    wait_until(residency, SOON, "it knows what they hold")
+    took = time.monotonic() - begin
+    fresh_hit, old_hit = cached(ask(fresh, 2000)), cached(ask(old, 3000))
+    print(f"a fresh gateway knew workers, table and residency {took:.2f} s after its start; "
+          f"hit rate of its first {2 * personas} requests {fresh_hit:.3f}, of as many at the old one {old_hit:.3f}")
+    assert old_hit > 0.8 and fresh_hit > old_hit - 0.05
+
+
+def test_a_gateway_starts_without_etcd(shared, logs):
+    """With workers of its own; it says that it is degraded."""
+    for member in shared.etcd.members:
+        member.hold()
+    try:
+        alone = StateGateway(shared.etcd, logs, ["--worker-urls", ",".join(worker.url for worker in shared.workers)])
+        shared.gateways.append(alone)
+        alone.wait_ready()
+        assert alone.degraded()
+        assert [ask_once(alone, number, 4)[0] for number in range(8)] == [200] * 8
+    finally:
+        for member in shared.etcd.members:
+            member.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: not alone.degraded(), SOON, "etcd is back")
