@@ -28,8 +28,8 @@ import httpx  # noqa: E402
 
 from fleet import MODEL_DIR, Worker  # noqa: E402
 
-# What a sample's time is made of: the profile's keys.
-TERMS = ["weights_us", "decode_token_us", "decode_context_ns", "prefill_context_ns", "prefill_token_us", "prefill_pair_ns"]
+# What a sample's time is made of: the profile's keys, and what a worker that rested takes longer for its first step.
+TERMS = ["weights_us", "decode_token_us", "decode_context_ns", "prefill_context_ns", "prefill_token_us", "prefill_pair_ns", "rest_us"]
 VOCAB_SIZE, CHUNK, KV_TOKENS = 4096, 512, 65536
 
 
@@ -52,8 +52,8 @@ def latency(client, url, name):
 
 
 class Measurement:
-    def __init__(self, url, rounds):
-        self.url, self.rounds = url, rounds
+    def __init__(self, url, rounds, rest_s):
+        self.url, self.rounds, self.rest_s = url, rounds, rest_s
         self.random = random.Random(1)  # prompts that share nothing with each other
         self.samples = []  # (coefficients of TERMS, microseconds, what)
 
@@ -72,11 +72,14 @@ class Measurement:
             if context:
                 complete(client, self.url, shared + self.prompt(17), 1)
             before = latency(client, self.url, "vllm:time_to_first_token_seconds")
+            time.sleep(self.rest_s)
             complete(client, self.url, shared + self.prompt(count), 1)
             times.append(latency(client, self.url, "vllm:time_to_first_token_seconds")[0] - before[0])
         chunks = range(context, context + count, CHUNK)
         pairs = count * context + count * (count + 1) / 2
-        self.add([len(chunks), 0, 0, sum(chunks) / 1000, count, pairs / 1000], statistics.median(times),
+        # A core that rested is fast one time and half as slow again another: requests meet the mix.
+        typical = statistics.mean if self.rest_s else statistics.median
+        self.add([len(chunks), 0, 0, sum(chunks) / 1000, count, pairs / 1000, 1 if self.rest_s else 0], typical(times),
                  f"prefill of {count} behind {context}")
 
     def decode(self, client, batch, context):
@@ -95,7 +98,7 @@ class Measurement:
             if decoding and after[1] > before[1]:
                 gaps.append((after[0] - before[0]) / (after[1] - before[1]))
         if gaps:
-            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0, 0], statistics.median(gaps),
+            self.add([1, batch, batch * (context + tokens / 2) / 1000, 0, 0, 0, 0], statistics.median(gaps),
                      f"decode of {batch} at {context}")
         else:
             print(f"decode of {batch} at {context}: over before it was seen", file=sys.stderr)
@@ -204,13 +207,13 @@ step:
 """
 
 
-def measure(rounds):
-    """Samples of a worker of its own."""
+def measure(rounds, rest_s=0):
+    """Samples of a worker of its own; before each prompt it may rest, as one does that has little to do."""
     worker = CalibratedWorker(0, os.environ.get("TMPDIR", "/tmp"))
     try:
         worker.wait_ready()
         with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
-            measurement = Measurement(worker.url, rounds)
+            measurement = Measurement(worker.url, rounds, rest_s)
             complete(client, worker.url, measurement.prompt(64), 16)
             for count in (1, 16, 32, 128, 300, 512, 1024, 1900):
                 measurement.prefill(client, count)

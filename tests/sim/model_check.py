@@ -13,8 +13,9 @@ TTFT p50 and p90 within 15 %. A machine busy with something else makes live time
 
     tests/sim/model_check.py --device cpu --calibrate
 
-measures the CPU worker right before and right after (tests/bench/calibrate_profile.py) and replays with the profile fitted to
-both instead of configs/sim/cpu-demo.yaml: where a machine's speed moves from minute to minute, that tells the model from the machine.
+measures the CPU worker right before and right after (tests/bench/calibrate_profile.py), with rests between its prompts as the
+workload leaves them, and replays with the profile fitted to both instead of configs/sim/cpu-demo.yaml: where a machine's speed moves
+from minute to minute, and one that rested is slower than one that is busy, that tells the model from the machine.
 """
 import argparse
 import json
@@ -47,6 +48,8 @@ FLEETS = {
         context=900)),
 }
 
+REST_S = 0.3  # longer ones are no dearer
+
 
 def sim(*arguments):
     done = subprocess.run([str(BIN / "troupe-sim"), *map(str, arguments)], capture_output=True, text=True)
@@ -76,7 +79,7 @@ def check(device, duration_s, warmup_s, mode, seed, calibrate=False):
     kind = FLEETS[device]
     profile = kind["profile"]
     with tempfile.TemporaryDirectory() as folder:
-        samples = calibrate_profile.measure(5) if calibrate else []
+        samples = calibrate_profile.measure(3, REST_S) if calibrate else []
         record = pathlib.Path(folder) / "traffic.jsonl"
         probe = probe_workload(folder, kind["workload"]["rate"])
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--mode", mode)) as fleet:
@@ -89,7 +92,7 @@ def check(device, duration_s, warmup_s, mode, seed, calibrate=False):
             load = max(load, os.getloadavg()[0])
         if calibrate:
             profile = pathlib.Path(folder) / "calibrated.yaml"
-            profile.write_text(calibrate_profile.fitted_profile(samples + calibrate_profile.measure(5)))
+            profile.write_text(calibrate_profile.fitted_profile(samples + calibrate_profile.measure(3, REST_S)))
         simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *probe)
         one_way = max(0.0, (probed["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
         simulated, _ = sim("replay", "--trace", record, "--spread-ms", 0, "--profile", profile, "--nodes", kind["workers"],
