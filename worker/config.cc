@@ -123,6 +123,11 @@ void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
            "how long running requests may go on after SIGTERM or SIGINT")
       .range(0, 86400)
       .unit("s");
+  schema
+      .add("shutdown_notice_secs", &s.shutdown_notice_secs,
+           "of these, how long new requests are still taken, for gateways to move what is cached here first")
+      .range(0, 3600)
+      .unit("s");
   describe_registration(schema, s);
   auto& limits = s.limits;
   schema.add("limits.body_bytes", &limits.body_bytes, "largest request body")

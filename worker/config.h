@@ -52,6 +52,7 @@ struct WorkerSettings {
   int64_t port = 31000;
   std::string log_level = "info";
   int64_t shutdown_grace_period_secs = 30;
+  int64_t shutdown_notice_secs = 5;
 
   // Where it tells gateways that it is there.
   std::vector<std::string> etcd_endpoints;  // empty: it does not

@@ -102,7 +102,10 @@ std::string random_hex(std::mt19937_64& random) {
 
 class Generator::RunningScope {
  public:
-  explicit RunningScope(Generator& generator) : generator_(generator) { ++generator_.running_count_; }
+  explicit RunningScope(Generator& generator) : generator_(generator) {
+    ++generator_.running_count_;
+    generator_.asked_at_ = now();
+  }
   ~RunningScope() {
     if (--generator_.running_count_ == 0) generator_.idle_timer_.cancel();
   }
@@ -295,6 +298,16 @@ Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
   std::string body = making.value()->finish(usage->cached_tokens);
   if (refusing_) call.exchange().close_after();
   co_await call.answer_json(200, std::move(body));
+}
+
+Task<void> Generator::wait_quiet(Deadline deadline) {
+  constexpr Duration kQuiet = std::chrono::seconds(1), kLook = std::chrono::milliseconds(20);
+  const auto token = asio::as_tuple(use_task);
+  while (!hurrying_ && !deadline.expired(now())) {
+    if (running_count_ == 0 && now() >= asked_at_ + kQuiet) co_return;
+    idle_timer_.expires_after(kLook);
+    co_await idle_timer_.async_wait(token);
+  }
 }
 
 Task<bool> Generator::wait_idle(Deadline deadline) {

@@ -54,6 +54,8 @@ class Generator {
   void refuse_new() { refusing_ = true; }
   bool refusing() const { return refusing_; }
   int64_t running_count() const { return running_count_; }
+  // Until nothing runs and nobody has asked for a second; until the deadline, or told to hurry.
+  Task<void> wait_quiet(Deadline deadline);
   // True when the last running request has ended; false at the deadline, or when told to hurry.
   Task<bool> wait_idle(Deadline deadline);
   void hurry();
@@ -90,6 +92,7 @@ class Generator {
   std::mt19937_64 random_;     // seeds of requests that name none, and ids
   Timer idle_timer_;           // cancelled when running_count_ reaches 0
   int64_t running_count_ = 0;
+  TimePoint asked_at_{};  // the last time
   bool refusing_ = false;
   bool hurrying_ = false;
 };

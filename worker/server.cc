@@ -1,5 +1,6 @@
 #include "worker/server.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -63,7 +64,10 @@ struct WorkerServer::Impl {
 
   void tell_token_cache();
 
-  bool ready() const { return started && !generator.refusing() && (faults == nullptr || !faults->refuses()); }
+  bool ready() const {
+    return started && !draining && !generator.refusing() && (faults == nullptr || !faults->refuses());
+  }
+  Task<void> give_notice(Deadline until);
   void count(const Call& call, TimePoint begin);
 
   struct Route {
@@ -78,6 +82,7 @@ struct WorkerServer::Impl {
   Metrics& metrics;
   const Logger& log;
   SimFaults* const faults;  // null: a worker with a model
+  const Duration notice;
   Generator generator;
   Prefixes prefixes;
   ResidencyStream residency;
@@ -87,6 +92,8 @@ struct WorkerServer::Impl {
   std::string instance;  // makes request ids differ between workers and between starts
   int64_t started_s = 0;
   bool started = false;
+  bool draining = false;
+  Deadline notice_ends;
   HttpServer http;  // last: its handlers use all of the above
 };
 
@@ -121,6 +128,7 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       metrics(parts.metrics),
       log(parts.log),
       faults(parts.faults),
+      notice(options.notice),
       generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
       prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
                parts.model.name, parts.engine),
@@ -240,6 +248,12 @@ Task<void> WorkerServer::Impl::models(Call& call) {
 
 Task<void> WorkerServer::Impl::readyz(Call& call) {
   if (ready()) return call.answer_json(200, R"({"status":"ready"})");
+  if (draining && !generator.refusing()) {
+    const Duration left = notice_ends.remaining(std::chrono::steady_clock::now());
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    return call.answer_json(503, R"({"status":"leaving","takes_requests_for_ms":)" +
+                                     std::to_string(std::max(ms, int64_t{0})) + "}");
+  }
   return call.fail(ApiError::unavailable("the worker is shutting down"));
 }
 
@@ -286,9 +300,17 @@ void WorkerServer::start() {
   impl_->http.start();
 }
 
+Task<void> WorkerServer::Impl::give_notice(Deadline until) {
+  draining = true;
+  notice_ends = until;
+  co_await generator.wait_quiet(until);
+  generator.refuse_new();
+}
+
 Task<bool> WorkerServer::drain(Duration grace) {
-  impl_->generator.refuse_new();
-  const auto deadline = Deadline::after(std::chrono::steady_clock::now(), grace);
+  const TimePoint begin = std::chrono::steady_clock::now();
+  const auto deadline = Deadline::after(begin, grace);
+  co_await impl_->give_notice(Deadline::after(begin, std::min(grace, impl_->notice)));
   const bool all_done = co_await impl_->generator.wait_idle(deadline);
   // The engine waits for the step under way.
   if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());

@@ -22,6 +22,7 @@ class WorkerServer {
     HttpServerOptions http;
     Generator::Options generator;
     double max_pinned_share = 0.25;  // of the KV memory
+    Duration notice{};               // see drain()
   };
   // What the server stands on; all of it outlives the server. `engine` is started.
   struct Parts {
@@ -39,10 +40,11 @@ class WorkerServer {
   uint16_t port() const;
   void start();  // accepts, and is ready
 
-  // Three steps: /readyz turns 503 and new generation requests are refused with 503 and a closed connection;
-  // running ones go on for at most `grace`; what is left then is ended by the engine's stop with an error of
-  // its own, so that no stream just breaks off. The engine is stopped afterwards. True when nothing had to be
-  // cut.
+  // Steps: /readyz turns 503 and tells for how long requests are taken still, so that gateways can move what
+  // is cached here before its requests (Options::notice; less where nobody asks). Then new generation
+  // requests are refused with 503 and a closed connection; running ones go on until `grace` from the
+  // beginning is over; what is left then is ended by the engine's stop with an error of its own, so that no
+  // stream just breaks off. The engine is stopped afterwards. True when nothing had to be cut.
   Task<bool> drain(Duration grace);
   // Ends a drain's grace at once.
   void hurry();

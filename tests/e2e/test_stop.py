@@ -80,8 +80,55 @@ def test_impatient_signals_do_not_spoil_the_exit_code(start, which):
         assert program.process.returncode == 0, program.log_tail()
 
 
+def test_a_worker_gives_notice_and_takes_requests_as_long(start):
+    fleet = start(workers=1, gateway=False, worker_flags=("--shutdown-notice-secs", 20))
+    worker = fleet.workers[0]
+    thread, lines = start_stream(worker.url, max_tokens=600)
+    begin = time.monotonic()
+    worker.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: httpx.get(f"{worker.url}/readyz").status_code == 503, 5, "readyz turns")
+    told = httpx.get(f"{worker.url}/readyz").json()
+    assert told["status"] == "leaving" and 0 < told["takes_requests_for_ms"] <= 20_000, told
+    assert not worker.load()["ready"]
+    answer = httpx.post(f"{worker.url}/v1/chat/completions", json=chat_body(MESSAGES, max_tokens=4), timeout=20)
+    assert answer.status_code == 200, answer.text
+    thread.join(40)
+    assert finish_reason(lines) == "length"
+    # Nobody asks any more: there is nothing to wait for.
+    assert worker.process.wait(15) == 0
+    assert time.monotonic() - begin < 20
+
+
+def test_a_gateway_that_drains_takes_nothing_new(start):
+    fleet = start(workers=1)
+    with httpx.Client(timeout=20) as kept:
+        assert kept.get(f"{fleet.url}/v1/models").status_code == 200
+        thread, lines = start_stream(fleet.url, max_tokens=600)
+        fleet.gateway.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: httpx.get(f"{fleet.gateway.metrics_url}/readyz").status_code == 503, 5, "readyz turns")
+        assert httpx.get(f"{fleet.gateway.metrics_url}/livez").status_code == 200
+        for client in (kept, httpx):
+            try:
+                refused = client.post(f"{fleet.url}/v1/chat/completions", json=chat_body(MESSAGES), timeout=10)
+                assert refused.status_code == 503 and refused.headers["connection"] == "close"
+            except httpx.ConnectError:
+                pass  # it does not listen any more
+    thread.join(40)
+    assert lines[-2:].count("data: [DONE]") == 1 and finish_reason(lines) == "length"
+    assert fleet.gateway.process.wait(20) == 0
+
+
+def test_a_gateways_grace_ends(start):
+    fleet = start(workers=1, gateway_flags=("--shutdown-grace-period-secs", 1))
+    thread, lines = start_stream(fleet.url, max_tokens=1900)
+    fleet.gateway.process.send_signal(signal.SIGTERM)
+    assert fleet.gateway.process.wait(20) == 0
+    thread.join(20)
+    assert not thread.is_alive() and "data: [DONE]" not in lines
+
+
 def test_draining_worker_refuses_and_the_gateway_goes_elsewhere(start):
-    fleet = start(workers=2)
+    fleet = start(workers=2, worker_flags=("--shutdown-notice-secs", 0))
     streams = [start_stream(worker.url, max_tokens=600) for worker in fleet.workers[:1]]
     fleet.workers[0].process.send_signal(signal.SIGTERM)
     wait_until(lambda: httpx.get(f"{fleet.workers[0].url}/readyz").status_code == 503, 5, "readyz turns")

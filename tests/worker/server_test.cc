@@ -336,7 +336,9 @@ TEST(WorkerServerQueue, RequestBeyondTheQueueIsToldToComeBack) {
 }
 
 TEST(WorkerServerDrain, RunningStreamEndsProperlyAndNewOnesAreRefused) {
-  worker_fixture::Worker worker;
+  WorkerSettings settings = worker_fixture::demo_settings();
+  settings.shutdown_notice_secs = 0;
+  worker_fixture::Worker worker(settings);
   Connection idle(worker.port());
   idle.send(request_bytes("GET", "/readyz", ""));
   EXPECT_EQ(idle.read_reply().status, 200);
