@@ -147,9 +147,13 @@ class AffinityPolicy::Choice {
       std::span<const NodeIndex> window = planned->nodes();
       if (window.size() > kHomesLooked)
         window = window.subspan(in_.key.session.hi % (window.size() - kHomesLooked + 1), kHomesLooked);
+      // A set on its way has only homes that have it.
+      const NodeIndex keeper = in_.known.handover.keeper(in_.key.set);
       for (const NodeIndex n : window) {
-        if (in_.known.loads.in_group(in_.group, n)) homes_.push_back(n);
+        const bool has_it = keeper == kNoNode || resident_.set_tokens(n) > 0;
+        if (has_it && in_.known.loads.in_group(in_.group, n)) homes_.push_back(n);
       }
+      if (keeper != kNoNode && in_.known.loads.in_group(in_.group, keeper)) homes_.push_back(keeper);
     }
     // Not planned for yet: the rule it will be placed by.
     if (homes_.empty() && options_.mode != Mode::kStrict)
@@ -165,6 +169,8 @@ class AffinityPolicy::Choice {
     if (home || here.set_tokens > 0) branch = Branch::kHome;
     if (here.session) branch = Branch::kSession;
     Candidate c = plain_candidate(in_, node, branch, here.cached);
+    // Nothing is moved of a conversation without a set: it ends where it is.
+    if (here.session && in_.key.set.is_zero()) c.suspect = in_.known.loads.suspect(node);
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
     if (hot_ && lacking > in_.known.loads.block_tokens(node))

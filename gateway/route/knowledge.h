@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "gateway/route/expect.h"
+#include "gateway/route/handover.h"
 #include "gateway/route/loads.h"
 #include "gateway/route/options.h"
 #include "gateway/route/prefix_key.h"
@@ -43,6 +44,7 @@ struct Knowledge {
   TokenRatio ratio;
   int64_t gateways = 1;  // that share the fleet, as far as is known
   TimePoint started{};   // the first decision
+  Handover handover;
 };
 
 // What is resident of one request, node by node. A few look-ups when made, a binary search a node after.

@@ -27,8 +27,8 @@ inline constexpr size_t kBranchCount = 6;
 struct Candidate {
   NodeIndex node = kNoNode;
   Branch branch = Branch::kLeast;
-  bool overloaded = false;  // has as many requests as it may be sent
-  bool suspect = false;
+  bool overloaded = false;    // has as many requests as it may be sent
+  bool suspect = false;       // or it leaves, or is to have the set computed first: asked after all others
   int64_t expect_cached = 0;  // predicted cached tokens
   // The cost and its parts, in prompt tokens; a policy without one leaves them 0.
   double cost = 0;

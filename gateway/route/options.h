@@ -140,6 +140,7 @@ struct RouterOptions {
   PlannerOptions planner;
   MemoryOptions memory;
   SketchOptions sketch;
+  size_t moves_at_once = 2;  // sets computed ahead of their requests (handover.h)
 };
 
 }  // namespace troupe::route

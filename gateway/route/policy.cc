@@ -62,7 +62,7 @@ Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branc
   Candidate c;
   c.node = node;
   c.branch = branch;
-  c.suspect = input.known.loads.suspect(node);
+  c.suspect = input.known.loads.suspect(node) || input.known.handover.avoids(node, input.key.set);
   c.overloaded = input.known.loads.full(node);
   const int64_t block = input.known.loads.block_tokens(node);
   c.expect_cached = cached / block * block;

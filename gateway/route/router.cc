@@ -26,7 +26,8 @@ Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactRes
           SetBook(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
           TokenRatio(),
           affinity.gateways,
-          TimePoint()};
+          TimePoint(),
+          Handover(options.moves_at_once)};
 }
 
 // The request's set, and of its conversation so many tokens, where it was sent.
@@ -375,6 +376,7 @@ void Router::report(NodeIndex node, const NodeReport& report, TimePoint now) {
 }
 
 void Router::forget_node(NodeIndex node) {
+  known_.handover.forget_node(node);
   known_.loads.forget_node(node);
   known_.shadow.drop_node(node);
   if (!shares_exact_) known_.exact->forget_node(node);

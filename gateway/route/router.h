@@ -25,6 +25,8 @@
 //                                           and gossip modes route without a table: there it is for show
 //   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads
 //                                           (SetLoadMerger, set_book.h)
+//   router.sets_of(n) → handover().leave(…) a node drains: its sets move when they are computed elsewhere
+//   router.sets_for(n, …) → .join(…)        or begins with an empty cache (handover.h)
 //   router.take_placements() → others'      gossip mode, every 20..100 ms: adopt_placements(). A network uses
 //   adopt_placements()                      encode/decode_placements (gossip.h), a simulator hands them over
 //   router.news() → others' heard()         with several gateways (each with a name of its own in its
@@ -114,6 +116,21 @@ class Router {
   FeedResult residency(NodeIndex node, const ResidencyEvent& event);
   // The stream of a node's events broke.
   void residency_lost(NodeIndex node) { known_.exact->feeds.lost(node); }
+
+  // router_handover.cc
+  Handover& handover() { return known_.handover; }
+  // Sets that the node holds or is home to and that still have a noticeable share of the work, the hottest
+  // first.
+  std::vector<Hash128> sets_of(NodeIndex node) const;
+  // Of `sets` of `model` those that the node is to have and has not: it is their home, would be by
+  // rendezvous, or they are hot. The hottest first, within the node's KV budget. REQUIRES: the node is in the
+  // view.
+  std::vector<Hash128> sets_for(NodeIndex node, std::string_view model, std::span<const Hash128> sets) const;
+  // Where a set's prefix is to be computed before its traffic leaves `from`; kNoNode: somebody else has it,
+  // or there is nobody else.
+  NodeIndex next_home(const Hash128& set, std::string_view model, NodeIndex from) const;
+  // The node has computed so much of the set's prefix, without a request.
+  void computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now);
 
   // Own placements since the last call, the oldest first; empty with one gateway, which has nobody to tell.
   std::vector<Placement> take_placements();

@@ -35,9 +35,9 @@ ClusterView::ClusterView(uint64_t epoch, std::vector<NodeView> nodes)
       Serving& serving = by_model_[model];
       if (!up || (!serving.nodes.empty() && serving.nodes.back() == i)) continue;
       serving.nodes.push_back(i);
-      if (!node.failing) serving.homes.push_back(i);
+      if (!spared(node)) serving.homes.push_back(i);
       Hash128 weighed = node.hash;
-      weighed.lo ^= node.failing ? 1 : 0;
+      weighed.lo ^= spared(node) ? 1 : 0;
       weighed.hi ^= std::bit_cast<uint64_t>(node.weight);
       Hash128 so_far;
       so_far.lo = serving.membership;

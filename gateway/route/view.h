@@ -35,6 +35,7 @@ struct NodeView {
   double weight = 1;  // share of sets it takes, relative to the others
   NodeState state = NodeState::kUnknown;
   bool failing = false;       // a suspect for what it answered: home to no set (health.h)
+  bool leaving = false;       // its sets are on their way to others (handover.h): home to no set
   int64_t in_flight_max = 0;  // 0: no bound
   std::vector<std::string> models;
   Hash128 hash;  // of id; set by ClusterView
@@ -55,9 +56,9 @@ class ClusterView {
   size_t routable_count() const { return routable_count_; }
   // The routable nodes that serve `model`, by ascending slot; empty when none does.
   std::span<const NodeIndex> nodes_for(std::string_view model) const;
-  // Those of them that may be home to sets: who is failing may not, unless all are.
+  // Those of them that may be home to sets: who is failing or leaving may not, unless all are.
   std::span<const NodeIndex> homes_for(std::string_view model) const;
-  bool may_be_home(NodeIndex index) const { return routable(index) && !nodes_[index].failing; }
+  bool may_be_home(NodeIndex index) const { return routable(index) && !spared(nodes_[index]); }
   // Names that group and its weights: two views with the same membership place this model's sets alike.
   uint64_t membership(std::string_view model) const;
   // The same of all models together: two views with the same one have the same table.
@@ -70,6 +71,8 @@ class ClusterView {
   std::vector<std::string> models() const;
 
  private:
+  static bool spared(const NodeView& node) { return node.failing || node.leaving; }
+
   uint64_t epoch_ = 0;
   std::vector<NodeView> nodes_;
   size_t routable_count_ = 0;

@@ -1,0 +1,108 @@
+// Which sets move when a node leaves or begins empty, and to whom.
+
+#include <absl/container/flat_hash_set.h>
+
+#include <algorithm>
+
+#include "gateway/route/router.h"
+
+namespace troupe::route {
+
+namespace {
+
+// Beyond these nobody would notice.
+constexpr size_t kSetsMovedMax = 1024;
+
+void keep_hottest(const SetBook& book, std::vector<Hash128>& sets) {
+  std::erase_if(sets, [&book](const Hash128& set) { return book.share(set) <= 0; });
+  std::sort(sets.begin(), sets.end(), [&book](const Hash128& a, const Hash128& b) {
+    const double heat_a = book.share(a), heat_b = book.share(b);
+    return heat_a != heat_b ? heat_a > heat_b : a < b;
+  });
+  if (sets.size() > kSetsMovedMax) sets.resize(kSetsMovedMax);
+}
+
+// By rendezvous, where all weigh what they will when they have been there for a while.
+bool is_first(const Hash128& set, NodeIndex node, const ClusterView& view, std::span<const NodeIndex> among) {
+  const auto draw = [&](NodeIndex n) { return rendezvous_draw(set.lo, view.node(n).hash.lo); };
+  return std::all_of(among.begin(), among.end(), [&](NodeIndex n) { return draw(n) <= draw(node); });
+}
+
+}  // namespace
+
+std::vector<Hash128> Router::sets_of(NodeIndex node) const {
+  absl::flat_hash_set<Hash128> found;
+  const auto note = [&found](const Hash128& key, Held kind, int64_t) {
+    if (kind == Held::kSet) found.insert(key);
+  };
+  known_.exact->index.for_each_of(node, note);
+  known_.shadow.for_each_of(node, note);
+  for (const auto& [set, homes] : known_.table->sets()) {
+    if (homes.contains(node)) found.insert(set);
+  }
+  std::vector<Hash128> sets(found.begin(), found.end());
+  keep_hottest(known_.sets, sets);
+  return sets;
+}
+
+std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
+                                      std::span<const Hash128> sets) const {
+  const auto homes = known_.view->homes_for(model);
+  if (!std::binary_search(homes.begin(), homes.end(), node)) return {};
+  const auto nodes = static_cast<double>(homes.size());
+  std::vector<Hash128> wanted;
+  for (const Hash128& set : sets) {
+    const auto exact = known_.exact->index.holders(set);
+    const auto shadow = known_.shadow.holders(set);
+    if (ResidencyIndex::find(exact, node) != nullptr || ResidencyIndex::find(shadow, node) != nullptr)
+      continue;
+    const Homes* planned = known_.table->find(set, model);
+    const bool home = planned != nullptr && planned->contains(node);
+    const auto holders = static_cast<double>(std::max(exact.size(), shadow.size()));
+    const bool hot = known_.sets.share(set) * nodes * options_.affinity.hot_factor > holders;
+    if (home || hot || is_first(set, node, *known_.view, homes)) wanted.push_back(set);
+  }
+  keep_hottest(known_.sets, wanted);
+  const int64_t told = known_.loads.at(node).report.kv_tokens_total;
+  const int64_t kv = told > 0 ? told : options_.memory.node_kv_tokens_guess;
+  double room = options_.planner.kv_share * static_cast<double>(kv);
+  const auto full = std::find_if(wanted.begin(), wanted.end(), [&](const Hash128& set) {
+    room -= static_cast<double>(known_.sets.tokens(set));
+    return room < 0;
+  });
+  wanted.erase(full, wanted.end());
+  return wanted;
+}
+
+NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeIndex from) const {
+  const auto homes = known_.view->homes_for(model);
+  const auto fit = [&](NodeIndex node) {
+    return node != from && std::binary_search(homes.begin(), homes.end(), node) &&
+           !known_.handover.leaving(node);
+  };
+  const int64_t tokens = known_.sets.tokens(set);
+  const auto has_it = [&](const Holder& h) {
+    return fit(h.node) && h.tokens + known_.loads.block_tokens(h.node) > tokens;
+  };
+  for (const auto& holders : {known_.exact->index.holders(set), known_.shadow.holders(set)}) {
+    if (std::any_of(holders.begin(), holders.end(), has_it)) return kNoNode;
+  }
+  if (const Homes* planned = known_.table->find(set, model); planned != nullptr) {
+    const auto found = std::find_if(planned->nodes().begin(), planned->nodes().end(), fit);
+    if (found != planned->nodes().end()) return *found;
+  }
+  std::vector<NodeIndex> others;
+  std::copy_if(homes.begin(), homes.end(), std::back_inserter(others), fit);
+  return rendezvous_best(set, *known_.view, others);
+}
+
+void Router::computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now) {
+  known_.sets.learn_tokens(set, tokens);
+  Placement placed;
+  placed.node = node;
+  placed.set = set;
+  placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(tokens, 0));
+  remember_own(placed, now);
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,225 @@
+// Sets that move before their requests do: the books of it, who is asked for them meanwhile, and which they
+// are.
+
+#include "gateway/route/handover.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/gateway/route/cluster.h"
+
+namespace troupe::route {
+namespace {
+
+using namespace testing_cluster;
+using namespace std::chrono_literals;
+
+std::vector<Hash128> numbered(std::initializer_list<int> numbers) {
+  std::vector<Hash128> sets;
+  for (const int n : numbers) sets.push_back(numbered_set(n));
+  return sets;
+}
+
+TEST(Handover, ALeavingNodeKeepsASetUntilItHasMoved) {
+  Handover books(1);
+  EXPECT_FALSE(books.avoids(0, numbered_set(1)));
+  books.leave(0, numbered({1, 2}), at_ms(1000));
+  EXPECT_FALSE(books.avoids(0, numbered_set(1)));
+  EXPECT_TRUE(books.avoids(0, numbered_set(3))) << "what it never had goes elsewhere";
+  EXPECT_TRUE(books.avoids(0, Hash128{}));
+  EXPECT_EQ(books.keeper(numbered_set(2)), 0u);
+  EXPECT_EQ(books.keeper(numbered_set(3)), kNoNode);
+
+  auto move = books.next();
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->set, numbered_set(1)) << "the hottest first";
+  EXPECT_EQ(move->from, 0u);
+  EXPECT_FALSE(books.next().has_value()) << "one at a time";
+  books.go_to(*move, 2);
+  EXPECT_TRUE(books.avoids(2, numbered_set(1))) << "not before it is computed there";
+  EXPECT_FALSE(books.avoids(2, numbered_set(2)));
+  EXPECT_FALSE(books.avoids(0, numbered_set(1)));
+  books.done(*move);
+  EXPECT_TRUE(books.avoids(0, numbered_set(1)));
+  EXPECT_FALSE(books.avoids(2, numbered_set(1)));
+  EXPECT_EQ(books.open_sets(0), 1u);
+  EXPECT_EQ(books.next()->set, numbered_set(2));
+}
+
+TEST(Handover, WhatIsNotMovedByTheDeadlineMovesAllTheSame) {
+  Handover books(1);
+  books.leave(0, numbered({1, 2, 3}), at_ms(1000));
+  books.join(1, numbered({1, 2}), at_ms(2000));
+  const auto move = books.next();
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->from, 0u) << "whose time is over first";
+  books.advance(at_ms(999));
+  EXPECT_EQ(books.open_sets(0), 3u);
+  books.advance(at_ms(1000));
+  EXPECT_EQ(books.open_sets(0), 0u);
+  EXPECT_TRUE(books.avoids(0, numbered_set(1)));
+  EXPECT_TRUE(books.leaving(0));
+  books.done(*move);  // late
+  EXPECT_TRUE(books.avoids(1, numbered_set(2)));
+  books.advance(at_ms(2000));
+  EXPECT_FALSE(books.avoids(1, numbered_set(2)));
+  EXPECT_FALSE(books.next().has_value());
+}
+
+TEST(Handover, AJoiningNodeIsAskedForASetWhenItHasIt) {
+  Handover books(2);
+  books.join(3, numbered({1, 2, 4}), at_ms(1000));
+  EXPECT_TRUE(books.avoids(3, numbered_set(1)));
+  EXPECT_FALSE(books.avoids(3, numbered_set(9))) << "nothing is known of it";
+  const auto first = books.next(), second = books.next();
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(books.next().has_value());
+  EXPECT_EQ(first->to, 3u);
+  EXPECT_EQ(first->from, kNoNode);
+  books.done(*second);
+  EXPECT_TRUE(books.avoids(3, numbered_set(1)));
+  EXPECT_FALSE(books.avoids(3, numbered_set(2)));
+  books.done(*first);
+  books.done(*books.next());
+  EXPECT_EQ(books.open_sets(3), 0u);
+  EXPECT_FALSE(books.leaving(3));
+}
+
+TEST(Handover, ANewLifeOwesNothingToTheOldOne) {
+  Handover books(2);
+  books.leave(0, numbered({1}), at_ms(1000));
+  const auto old = books.next();
+  books.join(0, numbered({1, 2}), at_ms(2000));
+  books.done(*old);
+  EXPECT_EQ(books.open_sets(0), 2u);
+  books.forget_node(0);
+  EXPECT_EQ(books.open_sets(0), 0u) << "the dead compute nothing";
+  books.leave(0, numbered({1}), at_ms(1000));
+  books.forget_node(0);
+  EXPECT_EQ(books.open_sets(0), 1u) << "what it had is wanted elsewhere all the same";
+  books.come_back(0);
+  EXPECT_FALSE(books.leaving(0));
+  EXPECT_FALSE(books.avoids(0, numbered_set(5)));
+}
+
+TEST(Handover, WeightRisesInSteps) {
+  EXPECT_DOUBLE_EQ(ramp_weight(0s, 10s), 0.1);
+  EXPECT_DOUBLE_EQ(ramp_weight(-1s, 10s), 0.1);
+  double last = 0;
+  for (auto t = 0ms; t <= 10s; t += 10ms) {
+    const double weight = ramp_weight(t, 10s);
+    EXPECT_GE(weight, last);
+    last = weight;
+  }
+  EXPECT_DOUBLE_EQ(last, 1);
+  EXPECT_DOUBLE_EQ(ramp_weight(0s, 0s), 1);
+}
+
+// By a router, in every mode that knows sets.
+class HandoverRouting : public ::testing::TestWithParam<Mode> {
+ protected:
+  HandoverRouting() { adopt(); }
+
+  static RouterOptions options() {
+    RouterOptions options;
+    options.affinity.mode = GetParam();
+    return options;
+  }
+  void adopt() {
+    router_.adopt(std::make_shared<ClusterView>(++epoch_, nodes_));
+    router_.plan(at_ms(now_));
+  }
+  NodeIndex ask(int set) { return serve(router_, key(set, ++sessions_), at_ms(now_ += 10)); }
+  // Its sets are a few of many: none is everywhere.
+  void others_are_asked_for() {
+    for (int set = 30; set < 60; ++set) ask(set);
+    now_ += 10'000;
+    adopt();
+  }
+  NodeIndex first_for(int set) {
+    return router_.preview(key(set, 1'000'000), "demo", at_ms(now_)).order[0].node;
+  }
+  void leave(NodeIndex node) {
+    nodes_[node].leaving = true;
+    adopt();
+    router_.handover().leave(node, router_.sets_of(node), at_ms(now_ + 60'000));
+  }
+
+  std::vector<NodeView> nodes_ = nodes(4);
+  Router router_{options(), 1};
+  uint64_t epoch_ = 0;
+  int64_t now_ = 0;
+  int sessions_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, HandoverRouting, ::testing::Values(Mode::kExact, Mode::kGossip, Mode::kPlan),
+                         [](const auto& tested) { return std::string(mode_name(tested.param)); });
+
+TEST_P(HandoverRouting, ASetGoesOnWhereItIsUntilItHasMovedAndThenWhereItWasComputed) {
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  for (int i = 0; i < 3; ++i) ask(7);
+  others_are_asked_for();
+  ASSERT_EQ(first_for(7), old);
+  leave(old);
+  ASSERT_EQ(router_.sets_of(old).at(0), numbered_set(7));
+  EXPECT_EQ(first_for(7), old);
+
+  auto move = router_.handover().next();
+  ASSERT_TRUE(move.has_value());
+  const NodeIndex next = router_.next_home(move->set, "demo", old);
+  ASSERT_NE(next, kNoNode);
+  ASSERT_NE(next, old);
+  router_.handover().go_to(*move, next);
+  EXPECT_EQ(first_for(7), old);
+  router_.computed(move->set, next, 1000, at_ms(now_));
+  router_.handover().done(*move);
+  EXPECT_EQ(first_for(7), next);
+  const auto candidate = router_.preview(key(7, 2'000'000), "demo", at_ms(now_)).order[0];
+  EXPECT_GE(candidate.expect_cached, 900) << "its first request pays for nothing";
+  EXPECT_EQ(router_.next_home(move->set, "demo", old), kNoNode) << "nobody need compute it again";
+  for (int set = 100; set < 130; ++set) EXPECT_NE(ask(set), old) << "and nothing new goes there";
+}
+
+TEST_P(HandoverRouting, TheLastNodeIsAskedEvenIfItLeaves) {
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  for (NodeView& node : nodes_) node.leaving = true;
+  adopt();
+  for (NodeIndex n = 0; n < nodes_.size(); ++n) router_.handover().leave(n, {}, at_ms(now_ + 1));
+  const auto order = router_.preview(key(7, 1), "demo", at_ms(now_)).order;
+  ASSERT_GE(order.size(), 1u);
+  EXPECT_EQ(order[0].node, old);
+  EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode);
+}
+
+TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
+  nodes_[3].state = NodeState::kDead;
+  adopt();
+  std::vector<Hash128> sets;
+  for (int set = 0; set < 40; ++set) {
+    sets.push_back(numbered_set(set));
+    for (int i = 0; i < 1 + (set == 11 ? 60 : 0); ++i) ask(set);
+  }
+  sets.push_back(numbered_set(99));  // of which nobody asks
+  EXPECT_TRUE(router_.sets_for(3, "demo", sets).empty()) << "it is not there";
+  nodes_[3].state = NodeState::kAlive;
+  adopt();
+  EXPECT_TRUE(router_.sets_for(3, "other", sets).empty());
+  nodes_[3].weight = 0.1;  // as long as it ramps
+  adopt();
+  const std::vector<Hash128> wanted = router_.sets_for(3, "demo", sets);
+  ASSERT_FALSE(wanted.empty());
+  EXPECT_EQ(wanted[0], numbered_set(11));
+  EXPECT_LT(wanted.size(), 35u);
+  EXPECT_EQ(std::count(wanted.begin(), wanted.end(), numbered_set(99)), 0);
+  router_.handover().join(3, wanted, at_ms(now_ + 1000));
+  EXPECT_NE(first_for(11), 3u);
+  for (const Hash128& set : wanted) router_.computed(set, 3, 1000, at_ms(now_));
+  while (const auto move = router_.handover().next()) router_.handover().done(*move);
+  EXPECT_TRUE(router_.sets_for(3, "demo", wanted).empty()) << "it has them";
+}
+
+}  // namespace
+}  // namespace troupe::route
