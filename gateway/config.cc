@@ -57,6 +57,25 @@ StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
   return router;
 }
 
+void describe_handover(GatewaySettings& s, SettingsSchema& schema) {
+  schema
+      .add("handover.text_bytes", &s.handover.text_bytes,
+           "memory for texts of personas, to have them computed ahead of their requests; 0: never")
+      .range(0, 1e12)
+      .unit("bytes");
+  schema.add("handover.at_once", &s.handover.at_once, "personas computed ahead at once").range(1, 256);
+  schema
+      .add("handover.deadline_secs", &s.handover.deadline_secs,
+           "what of a worker's personas is not computed by then moves all the same")
+      .range(1, 3600)
+      .unit("seconds");
+  schema
+      .add("handover.ramp_secs", &s.handover.ramp_secs,
+           "a worker that joins rises from a tenth of its share to all of it")
+      .range(0, 3600)
+      .unit("seconds");
+}
+
 void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("limits.body_bytes", &s.limits.body_bytes, "request body, at most")
       .range(1024, 1e9)
@@ -163,6 +182,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
              "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001");
   describe_state(s, schema);
   describe_routing(s, schema);
+  describe_handover(s, schema);
   schema
       .add("request_timeout_secs", &s.request_timeout_secs,
            "longest a request may take; x-request-timeout-ms may ask for less")
@@ -245,6 +265,11 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.fleet.health.dead_after = static_cast<int>(s.probe.dead_after);
   config.fleet.health.alive_after = static_cast<int>(s.probe.alive_after);
   config.fleet.in_flight_max = s.limits.worker_requests;
+  config.fleet.ramp = std::chrono::seconds(s.handover.ramp_secs);
+  config.prefix_text_bytes = static_cast<size_t>(s.handover.text_bytes);
+  config.mover.enabled = s.handover.text_bytes > 0;
+  config.mover.deadline = std::chrono::seconds(s.handover.deadline_secs);
+  config.router.moves_at_once = static_cast<size_t>(s.handover.at_once);
   config.prober.interval = std::chrono::milliseconds(s.probe.interval_ms);
   config.prober.timeout = std::chrono::milliseconds(s.probe.timeout_ms);
 

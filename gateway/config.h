@@ -19,6 +19,7 @@
 #include "gateway/route/settings.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
+#include "gateway/upstream/mover.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
 #include "gateway/upstream/shared_state.h"
@@ -37,6 +38,13 @@ struct GatewaySettings {
   std::vector<std::string> etcd_endpoints;
   std::string etcd_prefix = std::string(kStatePrefix);
   int64_t etcd_lease_ttl_secs = 5;
+
+  struct Handover {
+    int64_t text_bytes = 64 << 20;
+    int64_t at_once = 2;
+    int64_t deadline_secs = 20;
+    int64_t ramp_secs = 10;
+  } handover;
 
   route::RouteSettings route;
   int64_t gateways = 1;
@@ -105,6 +113,8 @@ struct GatewayConfig {
   HttpServerOptions metrics_server;
   FleetOptions fleet;
   ProberOptions prober;
+  size_t prefix_text_bytes = 64 << 20;
+  MoverOptions mover;
   ResidencyReaderOptions residency;
   GossipOptions gossip;
   SharedStateOptions state;

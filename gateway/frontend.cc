@@ -100,6 +100,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   routed.priority = parsed->priority;
   routed.answer_tokens_max = parsed->max_tokens;
   routed.model = std::move(parsed->model);
+  if (options.keep_parsed) routed.parsed = std::make_unique<GenerateRequest>(*std::move(parsed));
   return routed;
 }
 

@@ -5,6 +5,7 @@
 // worker uses: a body that is wrong is refused here, before a node is bothered.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,12 +29,15 @@ struct RoutedRequest {
   std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
   route::PrefixKey key;
   PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them
+  // What it was made of, `model` left out; only where FrontendOptions::keep_parsed asks for it.
+  std::unique_ptr<GenerateRequest> parsed;
 };
 
 struct FrontendOptions {
   ApiLimits api;
   Duration request_timeout = std::chrono::seconds(1800);
   std::optional<Hash128> mark_salt;  // traffic is recorded
+  bool keep_parsed = false;
 };
 
 // The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible

@@ -37,6 +37,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       api_keys_(metrics_),
       router_(named(config.router, seed), seed),
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
+      texts_(config.prefix_text_bytes),
+      mover_(config.mover, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
@@ -50,6 +52,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       metrics_server_(
           io, config.metrics_server, [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
+  if (config.mover.enabled) proxy_.keep_texts(texts_);
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
@@ -80,6 +83,7 @@ Status Gateway::start() {
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
+  mover_.start(background_);
   prober_.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);

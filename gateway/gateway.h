@@ -18,6 +18,8 @@
 #include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
+#include "gateway/upstream/mover.h"
+#include "gateway/upstream/prefix_texts.h"
 #include "gateway/upstream/prober.h"
 #include "gateway/upstream/residency_reader.h"
 #include "gateway/upstream/shared_state.h"
@@ -68,6 +70,8 @@ class Gateway {
   ApiKeys api_keys_;
   route::Router router_;
   Fleet fleet_;
+  PrefixTexts texts_;
+  Mover mover_;
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;

@@ -134,11 +134,28 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   }
   if (!may_use(flight, flight.routed.model)) return ApiError::not_found_model(flight.routed.model);
   router_.refine(flight.routed.key);
+  keep_text(flight.routed);
   flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
   instruments_.own_core.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
   record_arrival(flight);
   if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
   return true;
+}
+
+// Of a persona that was asked for before: of prompts that share nothing there are too many.
+void Proxy::keep_text(RoutedRequest& routed) {
+  if (routed.parsed == nullptr) return;
+  const std::unique_ptr<GenerateRequest> parsed = std::move(routed.parsed);
+  const route::PrefixKey& key = routed.key;
+  if (key.set.is_zero() || texts_->use(key.set) || router_.known().sets.share(key.set) <= 0) return;
+  PrefixTexts::Text text;
+  text.model = routed.model;
+  text.body = prefix_body(*parsed, routed.model, key);
+  text.key.set = key.set;
+  text.key.chat = key.chat;
+  text.key.prefix_messages = key.prefix_messages;
+  text.key.prefix_bytes = key.prefix_bytes;
+  if (!text.body.empty()) texts_->put(key.set, std::move(text));
 }
 
 // What could be routed is traffic; a model that nobody serves, or text only, is not.

@@ -33,6 +33,7 @@
 #include "gateway/traffic_record.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
+#include "gateway/upstream/prefix_texts.h"
 #include "gateway/upstream/resume_tap.h"
 #include "gateway/waiting_room.h"
 
@@ -61,6 +62,8 @@ class Proxy {
 
   // From now on requests are written to `record`, which must outlive this.
   void record_to(TrafficRecord& record);
+  // From now on the texts of personas that are asked for are kept in `texts`, which must outlive this.
+  void keep_texts(PrefixTexts& texts);
   // From now on only who has one of these may ask; they must outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
 
@@ -127,6 +130,7 @@ class Proxy {
   static void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  void keep_text(RoutedRequest& routed);
   void record_arrival(Flight& flight);
   void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
   ApiResult<std::string> only_model(const Flight& flight) const;
@@ -186,6 +190,7 @@ class Proxy {
   size_t running_ = 0;
   bool draining_ = false;
   TrafficRecord* record_ = nullptr;
+  PrefixTexts* texts_ = nullptr;
   const ApiKeys* keys_ = nullptr;
 };
 

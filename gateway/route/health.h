@@ -53,6 +53,7 @@ struct HealthOptions {
 class NodeHealth {
  public:
   explicit NodeHealth(HealthOptions options = {}) : options_(options) {}
+  void change(const HealthOptions& options) { options_ = options; }
   // True when the state changed, or whether it is failing.
   bool on_event(HealthEvent event, TimePoint now);
   NodeState state() const { return state_; }

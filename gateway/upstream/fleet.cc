@@ -77,8 +77,12 @@ StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
       std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == id; });
   const auto node = static_cast<NodeIndex>(known - workers_.begin());
   if (known != workers_.end()) {
-    known->drained = false;
-    if (std::exchange(known->removed, false)) known->health = route::NodeHealth(options_.health);
+    known->retired = false;
+    if (std::exchange(known->drained, false) && !known->notified) come_back(node);
+    if (std::exchange(known->removed, false)) {
+      known->health = route::NodeHealth(options_.health);
+      known->notified = false;
+    }
   } else if (workers_.size() < kWorkersMax) {
     join(endpoint);
   } else {
@@ -93,14 +97,103 @@ StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
 }
 
 void Fleet::drain(NodeIndex node) {
-  workers_[node].drained = true;
+  if (std::exchange(workers_[node].drained, true)) return;
   log_.info("worker_drained", {{"worker", workers_[node].id}});
+  begin_leaving(node, TimePoint::max());
+}
+
+void Fleet::retire(NodeIndex node) {
+  workers_[node].retired = true;
+  drain(node);
+  if (!workers_[node].leaving) remove(node);
+}
+
+void Fleet::change(const FleetOptions& options) {
+  const std::vector<Endpoint> before = std::exchange(options_.workers, options.workers);
+  const auto missing = [](const std::vector<Endpoint>& list, const Endpoint& endpoint) {
+    return std::find(list.begin(), list.end(), endpoint) == list.end();
+  };
+  options_.health = options.health;
+  options_.in_flight_max = options.in_flight_max;
+  options_.ramp = options.ramp;
+  for (Worker& worker : workers_) worker.health.change(options.health);
+  for (const Endpoint& endpoint : options.workers) {
+    if (!missing(before, endpoint)) continue;
+    if (const auto added = add(endpoint); !added.ok())
+      log_.error("worker_not_added", {{"why", to_std(added.status().message())}});
+  }
+  for (const Endpoint& endpoint : before) {
+    const auto node = find(endpoint.authority());
+    if (missing(options.workers, endpoint) && node) retire(*node);
+  }
   publish();
+}
+
+void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {
+  Worker& worker = workers_[node];
+  if (worker.removed) return;
+  if (on_leaving == nullptr || !healthy(worker)) return on_event(node, HealthEvent::kProbeNotReady);
+  worker.probed = true;
+  await_no_more(worker);
+  if (std::exchange(worker.notified, true)) return;
+  log_.info("worker_leaves", {{"worker", worker.id}});
+  begin_leaving(node, clock_.now() + takes_requests_for);
+}
+
+// The view first: who is to have its sets is planned with it.
+void Fleet::begin_leaving(NodeIndex node, TimePoint until) {
+  Worker& worker = workers_[node];
+  worker.leaving = on_leaving != nullptr && router_.view().routable(node);
+  const bool begins = worker.leaving && !router_.handover().leaving(node);
+  publish();
+  if (begins) on_leaving(node, until);
+}
+
+void Fleet::left(NodeIndex node) {
+  Worker& worker = workers_[node];
+  worker.leaving = false;
+  log_.info("sets_left", {{"worker", worker.id}});
+  if (worker.retired) {
+    remove(node);
+  } else {
+    publish();
+  }
+}
+
+void Fleet::come_back(NodeIndex node) {
+  workers_[node].leaving = false;
+  router_.handover().come_back(node);
+}
+
+// What it lacks is computed there; and it is not flooded with what nobody holds.
+void Fleet::begins_empty(NodeIndex node) {
+  Worker& worker = workers_[node];
+  if (on_begins_empty == nullptr) return;
+  if (router_.known().sets.size() > 0 && options_.ramp > Duration::zero()) {
+    worker.joined_at = clock_.now();
+    worker.weight = route::ramp_weight(Duration::zero(), options_.ramp);
+    publish();
+  }
+  on_begins_empty(node);
+}
+
+void Fleet::ramp() {
+  bool changed = false;
+  for (Worker& worker : workers_) {
+    if (!worker.joined_at) continue;
+    const Duration since = clock_.now() - *worker.joined_at;
+    const double weight = route::ramp_weight(since, options_.ramp);
+    if (since >= options_.ramp) worker.joined_at.reset();
+    changed = changed || weight != worker.weight;
+    worker.weight = weight;
+  }
+  if (changed) publish();
 }
 
 void Fleet::remove(NodeIndex node) {
   Worker& worker = workers_[node];
   worker.removed = true;
+  come_back(node);
   worker.models.clear();
   worker.load.reset();
   worker.client->close_idle();
@@ -117,9 +210,13 @@ void Fleet::await_no_more(Worker& worker) {
 NodeState Fleet::state(NodeIndex node) const {
   const Worker& worker = workers_[node];
   if (worker.removed) return NodeState::kDead;
+  const bool drains = worker.drained || worker.notified;
+  return healthy(worker) && drains ? NodeState::kDraining : worker.health.state();
+}
+
+bool Fleet::healthy(const Worker& worker) const {
   const NodeState state = worker.health.state();
-  const bool up = state == NodeState::kAlive || state == NodeState::kSuspect;
-  return up && worker.drained ? NodeState::kDraining : state;
+  return state == NodeState::kAlive || state == NodeState::kSuspect;
 }
 
 void Fleet::on_event(NodeIndex node, HealthEvent event) {
@@ -132,21 +229,33 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
     await_no_more(worker);
   }
   const NodeState before = worker.health.state();
-  if (!worker.health.on_event(event, clock_.now())) return;
-  const NodeState after = worker.health.state();
-  log_.write(after == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn, "worker_state",
-             {{"worker", worker.id},
-              {"from", route::node_state_name(before)},
-              {"to", route::node_state_name(after)},
-              {"failing", worker.health.failing()}});
-  if (after == NodeState::kDead) {
+  const bool was_routable = router_.view().routable(node);
+  // Another program in its place.
+  const bool returns = event == HealthEvent::kProbeOk && std::exchange(worker.notified, false);
+  if (returns) come_back(node);
+  const bool changed = worker.health.on_event(event, clock_.now());
+  if (!changed && !returns) return;
+  if (changed) tell_state(node, before);
+  if (worker.health.state() == NodeState::kDead) {
     router_.forget_node(node);
     worker.client->close_idle();
     worker.load.reset();
     worker.beats = false;  // what comes back may be another program
+    worker.leaving = false;
   }
+  if (worker.retired && worker.health.state() == NodeState::kDead) return remove(node);
   publish();
+  if ((!was_routable || returns) && router_.view().routable(node)) begins_empty(node);
   if (worker.health.wants_probe() && on_suspicion) on_suspicion(node);
+}
+
+void Fleet::tell_state(NodeIndex node, NodeState before) const {
+  const route::NodeHealth& health = workers_[node].health;
+  log_.write(health.state() == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn, "worker_state",
+             {{"worker", workers_[node].id},
+              {"from", route::node_state_name(before)},
+              {"to", route::node_state_name(health.state())},
+              {"failing", health.failing()}});
 }
 
 void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
@@ -181,6 +290,9 @@ void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
   if (!worker.epoch.empty()) {
     log_.info("worker_cache_empty", {{"worker", worker.id}, {"epoch", epoch}});
     router_.forget_node(node);
+    worker.epoch = epoch;
+    if (router_.view().routable(node) && !worker.leaving) begins_empty(node);
+    return;
   }
   worker.epoch = epoch;
 }
@@ -201,7 +313,10 @@ void Fleet::publish() {
     node.id = worker.id;
     node.url = worker.url;
     node.state = state(i);
+    node.leaving = worker.leaving && healthy(worker);
+    if (node.leaving) node.state = worker.health.state();
     node.failing = worker.health.failing();
+    node.weight = worker.weight;
     node.in_flight_max = options_.in_flight_max;
     for (const ModelCard& card : worker.models) node.models.push_back(card.id);
     nodes.push_back(std::move(node));

@@ -26,6 +26,7 @@ struct FleetOptions {
   int64_t in_flight_max = 0;  // a worker; 0: no bound
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
+  Duration ramp = std::chrono::seconds(10);  // to full weight, of a worker that joins while others serve
 };
 
 class Fleet {
@@ -39,6 +40,11 @@ class Fleet {
   };
   Fleet(const FleetOptions& options, const Parts& parts);
 
+  // What health, bounds and ramp are from now on; and the workers: those that are in these options and were
+  // not in the last ones join, those that are not any more leave and are removed then. Whoever an operator
+  // has added or removed besides stays so.
+  void change(const FleetOptions& options);
+
   // Slots, those of removed workers included: a slot is never given to another worker.
   size_t size() const { return workers_.size(); }
   size_t member_count() const;
@@ -47,9 +53,12 @@ class Fleet {
   // A worker joins, or comes back from drain() or remove(). kResourceExhausted: more were here than are
   // followed.
   StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
-  // New requests go elsewhere; running ones end as they do. Until add().
+  // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
+  // add().
   void drain(route::NodeIndex node);
-  // The same for good: it is probed no more, and what it held is forgotten.
+  // The same, and then remove().
+  void retire(route::NodeIndex node);
+  // At once and for good: it is probed no more, and what it held is forgotten.
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
@@ -61,9 +70,17 @@ class Fleet {
   void on_event(route::NodeIndex node, route::HealthEvent event);
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report);
+  // It is not ready any more and says that it takes requests for so long still.
+  void saw_notice(route::NodeIndex node, Duration takes_requests_for);
   // Names the life of the worker's cache, as a load report or a residency event told it: a new one means that
   // it began empty.
   void saw_epoch(route::NodeIndex node, std::string_view epoch);
+
+  // Its sets are on their way to others: requests of those that have not moved still go there.
+  bool leaving(route::NodeIndex node) const { return workers_[node].leaving; }
+  void left(route::NodeIndex node);  // they have moved
+  // By and by, workers that joined weigh more.
+  void ramp();
 
   // It is a worker of ours: it answers GET /v1/load.
   bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
@@ -95,6 +112,10 @@ class Fleet {
   // Called when a failure asks for a probe at once, and when a worker has joined; set by the prober.
   std::function<void(route::NodeIndex)> on_suspicion;
   std::function<void(route::NodeIndex)> on_joined;
+  // Set by the mover; without it there is nothing to wait for. A worker drains, and its sets have until then
+  // to move, then left(). A worker can be routed to that holds nothing.
+  std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
+  std::function<void(route::NodeIndex)> on_begins_empty;
 
  private:
   struct Worker {
@@ -108,15 +129,25 @@ class Fleet {
     Gauge* up = nullptr;
     bool beats = false;
     bool probed = false;
-    bool awaited = false;  // by probed()
-    bool drained = false;  // by an operator
+    bool awaited = false;   // by probed()
+    bool drained = false;   // by an operator
+    bool notified = false;  // its own notice
+    bool leaving = false;
+    bool retired = false;  // to be removed when it has left
     bool removed = false;
+    double weight = 1;
+    std::optional<TimePoint> joined_at;  // while it ramps
   };
   void join(const Endpoint& endpoint);
   void await_no_more(Worker& worker);
   void publish();
+  void tell_state(route::NodeIndex node, route::NodeState before) const;
+  void begin_leaving(route::NodeIndex node, TimePoint until);
+  void come_back(route::NodeIndex node);
+  void begins_empty(route::NodeIndex node);
+  bool healthy(const Worker& worker) const;
 
-  const FleetOptions options_;
+  FleetOptions options_;
   const Executor executor_;
   Metrics& metrics_;
   route::Router& router_;

@@ -1,9 +1,12 @@
 #include "gateway/upstream/prober.h"
 
+#include <algorithm>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <optional>
 
+#include "common/core/json.h"
 #include "common/net/timer.h"
 
 namespace troupe {
@@ -13,6 +16,16 @@ using route::NodeState;
 
 namespace {
 constexpr std::string_view kFirstReadyPath = "/readyz";
+
+// Of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
+std::optional<Duration> notice_in(std::string_view body) {
+  const auto value = parse_json(body);
+  const bj::object* fields = value.ok() ? value->if_object() : nullptr;
+  const bj::value* left = fields == nullptr ? nullptr : fields->if_contains("takes_requests_for_ms");
+  if (left == nullptr || !left->is_int64() || left->as_int64() < 1) return std::nullopt;
+  constexpr int64_t kNoticeMaxMs = 3'600'000;
+  return std::chrono::milliseconds(std::min(left->as_int64(), kNoticeMaxMs));
+}
 
 bool not_there(int http_status) {
   return http_status == 404 || http_status == 405;
@@ -93,9 +106,10 @@ Task<void> Prober::probe(Target& target) {
   if (!ready) co_return;
   const bool models = co_await ask_models(target);
   if (!models) co_return;
-  // Models first, state last: a worker is never routable with nothing to serve.
-  fleet_.on_event(target.node, HealthEvent::kProbeOk);
+  // Models and load first, state last: a worker is never routable with nothing to serve, and what it may be
+  // given to hold is known.
   if (target.has_load) co_await ask_load(target);
+  fleet_.on_event(target.node, HealthEvent::kProbeOk);
 }
 
 // False when the worker isn't ready (the event has been told then) or could not be asked.
@@ -108,6 +122,10 @@ Task<bool> Prober::ask_ready(Target& target) {
     }
     if (reply.status == 200) co_return true;
     if (reply.local) co_return false;  // says nothing of the worker
+    if (const auto left = notice_in(reply.body); reply.status == 503 && left) {
+      fleet_.saw_notice(target.node, *left);
+      co_return false;
+    }
     fleet_.on_event(target.node, reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail);
     co_return false;
   }

@@ -43,6 +43,7 @@ class StubWorker {
   StubAnswer answer;
   std::vector<std::string> models{"demo"};
   int ready_status = 200;
+  std::string ready_body = "{}";
   int load_status = 404;
   LoadReport load;
   // GET /v1/residency: every stream is sent all that `told` holds, from its beginning on, until `hang_ups`
@@ -98,6 +99,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   if (path == "/readyz") {
     stub.probes += 1;
     status = stub.ready_status;
+    body = stub.ready_body;
   } else if (path == "/v1/models") {
     std::vector<ModelCard> cards;
     for (const std::string& model : stub.models) {

@@ -1,0 +1,68 @@
+#pragma once
+
+// Computes sets' prefixes where their requests are going to be, before they are: when a worker drains, and
+// when one begins with an empty cache (route/handover.h says which and when, the texts are those of requests
+// that passed by). Workers that cannot compute ahead, or sets whose text is not kept, move at once.
+
+#include <chrono>
+#include <string>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/task_group.h"
+#include "gateway/upstream/fleet.h"
+#include "gateway/upstream/prefix_texts.h"
+
+namespace troupe {
+
+struct MoverOptions {
+  bool enabled = true;
+  Duration deadline = std::chrono::seconds(20);  // of one worker's sets; then they move all the same
+  Duration tick = std::chrono::milliseconds(20);
+};
+
+class Mover {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    const PrefixTexts& texts;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Mover(const MoverOptions& options, const Parts& parts);
+  ~Mover();
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  // One endless task, and one a set on its way, in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+  void change(Duration deadline) { options_.deadline = deadline; }
+
+ private:
+  class Moving;
+  Task<void> run(TaskGroup& group);
+  void leave(route::NodeIndex node, TimePoint until);
+  void join(route::NodeIndex node);
+  void begin(route::Handover::Move move, TaskGroup& group);
+  Task<void> compute(route::Handover::Move move, PrefixTexts::Text text);
+  void end_leaving();
+
+  MoverOptions options_;
+  Executor executor_;
+  Fleet& fleet_;
+  route::Router& router_;
+  const PrefixTexts& texts_;
+  const Clock& clock_;
+  const Logger& log_;
+  Gauge& texts_kept_;
+  Gauge& text_bytes_;
+  Counter& computed_tokens_;
+  Counter& cached_tokens_;
+  Counter& failed_;
+};
+
+}  // namespace troupe
