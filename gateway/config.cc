@@ -44,9 +44,12 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("gossip.ledger", &s.gossip.ledger,
              "tell the other gateways what is in flight, before the workers' reports do");
   schema.add("retry.attempts_max", &s.retry.attempts_max, "tries a request gets, the first included")
-      .range(1, 16);
-  schema.add("retry.budget_ratio", &s.retry.budget_ratio, "retries every request earns").range(0, 1);
-  schema.add("retry.budget_per_s", &s.retry.budget_per_s, "retries earned a second besides").range(0, 1e6);
+      .range(1, 16)
+      .live();
+  schema.add("retry.budget_ratio", &s.retry.budget_ratio, "retries every request earns").range(0, 1).live();
+  schema.add("retry.budget_per_s", &s.retry.budget_per_s, "retries earned a second besides")
+      .range(0, 1e6)
+      .live();
 }
 
 StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
@@ -68,44 +71,55 @@ void describe_handover(GatewaySettings& s, SettingsSchema& schema) {
       .add("handover.deadline_secs", &s.handover.deadline_secs,
            "what of a worker's personas is not computed by then moves all the same")
       .range(1, 3600)
-      .unit("seconds");
+      .unit("seconds")
+      .live();
   schema
       .add("handover.ramp_secs", &s.handover.ramp_secs,
            "a worker that joins rises from a tenth of its share to all of it")
       .range(0, 3600)
-      .unit("seconds");
+      .unit("seconds")
+      .live();
 }
 
 void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("limits.body_bytes", &s.limits.body_bytes, "request body, at most")
       .range(1024, 1e9)
-      .unit("bytes");
+      .unit("bytes")
+      .live();
   schema.add("limits.bodies_bytes", &s.limits.bodies_bytes, "of all requests together; more are answered 503")
       .range(1024, 1e12)
-      .unit("bytes");
+      .unit("bytes")
+      .live();
   schema.add("limits.header_timeout_ms", &s.limits.header_timeout_ms, "for a whole request head")
       .range(1, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema.add("limits.body_timeout_ms", &s.limits.body_timeout_ms, "for a whole request body")
       .range(1, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema.add("limits.idle_timeout_ms", &s.limits.idle_timeout_ms, "between two requests of a connection")
       .range(1, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema
       .add("limits.write_timeout_ms", &s.limits.write_timeout_ms,
            "a client that takes nothing for this long is cut off")
       .range(1, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema.add("limits.header_bytes", &s.limits.header_bytes, "request head, at most")
       .range(1024, 1e6)
       .unit("bytes");
-  schema.add("limits.requests", &s.limits.requests, "requests at once; more are answered 429").range(1, 1e6);
-  schema.add("limits.connections", &s.limits.connections, "client connections at once").range(1, 1e6);
+  schema.add("limits.requests", &s.limits.requests, "requests at once; more are answered 429")
+      .range(1, 1e6)
+      .live();
+  schema.add("limits.connections", &s.limits.connections, "client connections at once").range(1, 1e6).live();
   schema
       .add("limits.worker_requests", &s.limits.worker_requests,
            "requests at once a worker is sent before others are preferred; 0: no bound")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
 }
 
 void describe_admission(GatewaySettings::Admission& a, SettingsSchema& schema) {
@@ -113,33 +127,45 @@ void describe_admission(GatewaySettings::Admission& a, SettingsSchema& schema) {
       .add(
           "admission.worker_fill", &a.worker_fill,
           "requests that fill a worker, by its max_num_seqs; the others wait in the gateway. 0: none is full")
-      .range(0, 100);
+      .range(0, 100)
+      .live();
   schema.add("admission.worker_requests", &a.worker_requests, "the same as a number; 0: by worker_fill")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
   schema
       .add("admission.foreign_worker_requests", &a.foreign_worker_requests,
            "of a worker that does not tell its max_num_seqs; 0: it is never full")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
   schema
       .add("admission.queue", &a.queue,
            "requests that may wait for the workers of a model; more are answered 429")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
   schema
       .add("admission.queue_timeout_ms", &a.queue_timeout_ms,
            "longest that one waits before it is answered 503")
       .range(1, 3.6e6)
-      .unit("ms");
-  schema.add("admission.fair", &a.fair,
-             "let in by priority and in equal shares of API keys and personas, else in order of arrival");
-  schema.add("admission.requests", &a.requests, "at the workers at once; 0: no limit").range(0, 1e6);
-  schema.add("admission.tokens", &a.tokens, "the same in tokens to compute").range(0, 1e12).unit("tokens");
+      .unit("ms")
+      .live();
+  schema
+      .add("admission.fair", &a.fair,
+           "let in by priority and in equal shares of API keys and personas, else in order of arrival")
+      .live();
+  schema.add("admission.requests", &a.requests, "at the workers at once; 0: no limit").range(0, 1e6).live();
+  schema.add("admission.tokens", &a.tokens, "the same in tokens to compute")
+      .range(0, 1e12)
+      .unit("tokens")
+      .live();
   schema
       .add("admission.persona_requests", &a.persona_requests,
            "of one persona at the workers at once; 0: no limit")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
   schema.add("admission.persona_tokens", &a.persona_tokens, "the same in tokens to compute")
       .range(0, 1e12)
-      .unit("tokens");
+      .unit("tokens")
+      .live();
 }
 
 StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& a) {
@@ -178,8 +204,10 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("port", &s.port, "port to listen on").range(0, 65535);
   schema.add("metrics_host", &s.metrics_host, "address for metrics, probes and /admin; empty: as host");
   schema.add("metrics_port", &s.metrics_port, "their port").range(0, 65535);
-  schema.add("worker_urls", &s.worker_urls,
-             "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001");
+  schema
+      .add("worker_urls", &s.worker_urls,
+           "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001")
+      .live();
   describe_state(s, schema);
   describe_routing(s, schema);
   describe_handover(s, schema);
@@ -187,17 +215,20 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .add("request_timeout_secs", &s.request_timeout_secs,
            "longest a request may take; x-request-timeout-ms may ask for less")
       .range(1, 86'400)
-      .unit("seconds");
+      .unit("seconds")
+      .live();
   schema
       .add("stream_heartbeat_timeout_ms", &s.stream_heartbeat_timeout_ms,
            "a worker whose stream says nothing for this long hangs; another goes on")
       .range(200, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema
       .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
-      .unit("seconds");
+      .unit("seconds")
+      .live();
   schema.add("api_keys", &s.api_keys,
              "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
   schema.add("tenant_secret", &s.tenant_secret,
@@ -208,14 +239,18 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .choices({"debug", "info", "warn", "error"});
   schema.add("probe.interval_ms", &s.probe.interval_ms, "between probes of a worker")
       .range(10, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema.add("probe.timeout_ms", &s.probe.timeout_ms, "a probe without an answer by then has failed")
       .range(1, 3.6e6)
-      .unit("ms");
+      .unit("ms")
+      .live();
   schema.add("probe.dead_after", &s.probe.dead_after, "failures in a row that make a worker dead")
-      .range(1, 1000);
+      .range(1, 1000)
+      .live();
   schema.add("probe.alive_after", &s.probe.alive_after, "good probes in a row that bring it back")
-      .range(1, 1000);
+      .range(1, 1000)
+      .live();
   describe_limits(s, schema);
   describe_admission(s.admission, schema);
   schema.add("upstream.connect_timeout_ms", &s.upstream.connect_timeout_ms, "to connect to a worker")
@@ -295,6 +330,13 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_RETURN_IF_ERROR(check_keys(s));
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
   return config;
+}
+
+// A client's connection and its worker's; a probe and the residency of every worker, a message to every
+// gateway; and what the process itself holds open.
+size_t files_needed(const GatewayConfig& config) {
+  const size_t others = config.fleet.workers.size() * 2 + config.gossip.peers.size();
+  return config.main_server.connections_max * 2 + others + 64;
 }
 
 }  // namespace troupe

@@ -126,6 +126,8 @@ struct GatewayConfig {
   LogLevel log_level = LogLevel::kInfo;
 };
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
+// Open at once, at most.
+size_t files_needed(const GatewayConfig& config);
 
 // Their part in what gateways share. REQUIRES: `config` has workers and router.
 void describe_state(GatewaySettings& settings, SettingsSchema& schema);

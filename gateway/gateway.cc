@@ -66,15 +66,24 @@ Status Gateway::start_record() {
   return absl::OkStatus();
 }
 
+Status Gateway::change(const GatewayConfig& config) {
+  TROUPE_RETURN_IF_ERROR(load_keys());
+  grace_ = config.grace;
+  plan_tick_ = config.router.planner.tick;
+  main_server_.change(config.main_server);
+  metrics_server_.change(config.metrics_server);
+  waiting_room_.change(config.waiting_room);
+  proxy_.change(config.proxy);
+  prober_.change(config.prober);
+  mover_.change(config.mover.deadline);
+  router_.change(config.router.affinity, config.router.planner);
+  fleet_.change(config.fleet);
+  return absl::OkStatus();
+}
+
 Status Gateway::load_keys() {
   if (api_keys_path_.empty()) return absl::OkStatus();
   return api_keys_.load(api_keys_path_, tenant_secret_path_, clock_.now());
-}
-
-Status Gateway::reload(const GatewayConfig& config) {
-  TROUPE_RETURN_IF_ERROR(load_keys());
-  waiting_room_.change(config.waiting_room);
-  return absl::OkStatus();
 }
 
 Status Gateway::start() {

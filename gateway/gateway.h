@@ -35,9 +35,9 @@ class Gateway {
   Status start();  // opens the record, binds both ports, begins to probe and to accept
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
-  // What can change while it runs: the API keys, read again, and the limits of admission. On an error all
-  // stays as it was.
-  Status reload(const GatewayConfig& config);
+  // Takes of `config` what can change while it runs (SettingsSchema::Field::live), and reads the API keys
+  // again. On an error all stays as it was.
+  Status change(const GatewayConfig& config);
   size_t api_key_count() const { return api_keys_.size(); }
   // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
   // everything has stopped.

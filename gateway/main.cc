@@ -7,11 +7,11 @@
 #include <csignal>
 #include <iostream>
 #include <random>
-#include <span>
 
 #include "common/net/file_limit.h"
 #include "common/net/late_signals.h"
 #include "gateway/gateway.h"
+#include "gateway/reload.h"
 
 namespace troupe {
 namespace {
@@ -36,42 +36,14 @@ Task<void> serve_until_signalled(Gateway& gateway, Signals& signals, const Logge
   io.stop();
 }
 
-using Arguments = std::span<char*>;
-
-// What the same command line, and the file it names, say now.
-StatusOr<GatewayConfig> config_of(Arguments arguments) {
-  GatewaySettings settings;
-  SettingsSchema schema("troupe-gateway", "");
-  describe_settings(settings, schema);
-  TROUPE_RETURN_IF_ERROR(schema.parse(static_cast<int>(arguments.size()), arguments.data()).status());
-  return make_config(settings);
-}
-
-Status reload(Gateway& gateway, Arguments arguments) {
-  TROUPE_ASSIGN_OR_RETURN(const GatewayConfig config, config_of(arguments));
-  return gateway.reload(config);
-}
-
-Task<void> reload_when_signalled(Gateway& gateway, Signals& hang_ups, Arguments arguments,
-                                 const Logger& log) {
+Task<void> reload_when_signalled(Gateway& gateway, Signals& hang_ups, Reload& reload) {
   while (true) {
     co_await hang_ups.async_wait(use_task);
-    if (const Status status = reload(gateway, arguments); status.ok()) {
-      log.info("reloaded", {{"api_keys", gateway.api_key_count()}});
-    } else {
-      log.error("not_reloaded", {{"why", to_std(status.message())}});
-    }
+    reload.run(gateway);
   }
 }
 
-// A client's connection and its worker's; a probe and the residency of every worker, a message to every
-// gateway; and what the process itself holds open.
-size_t files_needed(const GatewayConfig& config) {
-  const size_t others = config.fleet.workers.size() * 2 + config.gossip.peers.size();
-  return config.main_server.connections_max * 2 + others + 64;
-}
-
-int run(const GatewayConfig& config, Arguments arguments, const Logger& log) {
+int run(const GatewayConfig& config, Reload& reload, const Logger& log) {
   if (const Status status = raise_file_limit(files_needed(config)); !status.ok()) {
     log.warn("file_limit_low", {{"why", to_std(status.message())}});
   }
@@ -95,7 +67,7 @@ int run(const GatewayConfig& config, Arguments arguments, const Logger& log) {
                          {"workers", config.fleet.workers.size()}});
   TaskGroup tasks(io.get_executor());
   tasks.spawn(serve_until_signalled(gateway, signals, log, io));
-  tasks.spawn(reload_when_signalled(gateway, hang_ups, arguments, log));
+  tasks.spawn(reload_when_signalled(gateway, hang_ups, reload));
   io.run();
   return 0;
 }
@@ -129,7 +101,8 @@ int main_with(int argc, char** argv) {
   }
   if (parsed->check_config) return 0;
   const Logger log(config->log_level);
-  return run(*config, {argv, static_cast<size_t>(argc)}, log);
+  Reload reload(argc, argv, schema.values(), log);
+  return run(*config, reload, log);
 }
 
 }  // namespace

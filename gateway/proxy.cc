@@ -42,6 +42,20 @@ void Proxy::record_to(TrafficRecord& record) {
   options_.mark_salt = record.salt();
 }
 
+void Proxy::change(const ProxyOptions& options) {
+  const auto mark_salt = options_.mark_salt;
+  const bool keep_parsed = options_.keep_parsed;
+  options_ = options;
+  options_.mark_salt = mark_salt;
+  options_.keep_parsed = keep_parsed;
+  retry_budget_.change(options.retry);
+}
+
+void Proxy::keep_texts(PrefixTexts& texts) {
+  texts_ = &texts;
+  options_.keep_parsed = true;
+}
+
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   const ForwardParser parse = forward_parser(request.path);

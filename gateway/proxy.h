@@ -67,6 +67,9 @@ class Proxy {
   // From now on only who has one of these may ask; they must outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
 
+  // Limits, time-outs and retries of requests from now on.
+  void change(const ProxyOptions& options);
+
   Task<void> handle(Exchange& exchange);
   // From now on new requests are refused (503, Connection: close), running ones go on, and those that wait do
   // so for at most half of `grace`: there is to be time for their answers.

@@ -49,6 +49,11 @@ SettingsSchema::Field& SettingsSchema::Field::positional() {
   return *this;
 }
 
+SettingsSchema::Field& SettingsSchema::Field::live() {
+  is_live = true;
+  return *this;
+}
+
 std::string SettingsSchema::Field::expectation() const {
   if (is_bool()) return "true or false";
   if (!allowed.empty()) return absl::StrCat("one of ", absl::StrJoin(allowed, ", "));
@@ -142,6 +147,12 @@ bool SettingsSchema::is_group(std::string_view key) const {
   return std::any_of(fields_.begin(), fields_.end(), [key](const auto& field) {
     return field->key.size() > key.size() && field->key.starts_with(key) && field->key[key.size()] == '.';
   });
+}
+
+std::vector<SettingsSchema::Value> SettingsSchema::values() const {
+  std::vector<Value> values;
+  for (const auto& field : fields_) values.push_back({field->key, field->value_text(), field->is_live});
+  return values;
 }
 
 std::vector<std::string> SettingsSchema::keys() const {

@@ -36,6 +36,7 @@ class SettingsSchema {
     Field& choices(std::vector<std::string> choices);  // strings, and each item of a list
     Field& unit(std::string_view unit);                // shown by --help
     Field& positional();                               // not a flag of its own; YAML only
+    Field& live();                                     // may change while the program runs, see values()
 
    private:
     friend class SettingsSchema;
@@ -55,7 +56,7 @@ class SettingsSchema {
 
     std::string key, doc, unit_text;
     Target target;
-    bool yaml_only = false;
+    bool yaml_only = false, is_live = false;
     bool has_range = false;
     double min = 0, max = 0;
     std::vector<std::string> allowed;
@@ -89,6 +90,12 @@ class SettingsSchema {
   Status load_yaml_file(const std::string& path);
 
   std::string help() const;
+  // What is set now, in the order described: a program that reads its settings again compares two of these.
+  struct Value {
+    std::string key, text;
+    bool live = false;
+  };
+  std::vector<Value> values() const;
   // Every key this program knows, for the test that holds configs/*.yaml complete.
   std::vector<std::string> keys() const;
 

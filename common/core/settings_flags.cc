@@ -186,6 +186,7 @@ std::string SettingsSchema::help() const {
     if (!field.unit_text.empty()) absl::StrAppend(&notes, "in ", field.unit_text, "; ");
     const std::string value = field.value_text();
     absl::StrAppend(&notes, "default ", value.empty() ? "empty" : value);
+    if (field.is_live) notes += "; changes on SIGHUP";
     return HelpLine{left, absl::StrCat(field.doc, " (", notes, ")")};
   };
 

@@ -144,6 +144,17 @@ HttpServer::~HttpServer() {
   assert(impl_->tasks.size() == 0 && "HttpServer destroyed before drain()");
 }
 
+void HttpServer::change(const HttpServerOptions& options) {
+  HttpServerOptions& now = impl_->context->options;
+  now.body_bytes_max = options.body_bytes_max;
+  now.bodies_bytes_max = options.bodies_bytes_max;
+  now.connections_max = options.connections_max;
+  now.header_timeout = options.header_timeout;
+  now.body_timeout = options.body_timeout;
+  now.idle_timeout = options.idle_timeout;
+  now.write_timeout = options.write_timeout;
+}
+
 Status HttpServer::listen() {
   const HttpServerOptions& options = impl_->context->options;
   const auto fail = [&options](std::string_view step, const ErrorCode& error) {

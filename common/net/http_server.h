@@ -76,6 +76,9 @@ class HttpServer {
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
   void start();  // begins accepting
+  // Sizes, numbers and time-outs as `options` has them, from the next use of each on. What a connection is
+  // made of stays: host, port, header_bytes_max, refusal_headers.
+  void change(const HttpServerOptions& options);
   // Drain: no new connections, `Connection: close` on every answer, idle connections closed; returns when the
   // last running request is done or `grace` is over, whereupon the rest is cancelled (kShutdown).
   Task<void> drain(Duration grace);

@@ -28,6 +28,11 @@ LoadBook::LoadBook(const AffinityOptions& options)
       pending_weight_(options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight),
       prompt_mean_(options.load_tokens / options.load_prompt_share) {}
 
+void LoadBook::change(const AffinityOptions& options) {
+  options_ = options;
+  pending_weight_ = options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight;
+}
+
 void LoadBook::resize(size_t nodes) {
   if (nodes <= loads_.size()) return;
   loads_.resize(nodes);

@@ -103,6 +103,7 @@ class LoadBook {
   };
 
   void adopt(const ClusterView& view);
+  void change(const AffinityOptions& options);  // what loads weigh, from the next look on
   Ticket open(NodeIndex node, const Booking& booking, TimePoint now);
   void first_byte(Ticket& ticket);
   void close(Ticket& ticket);

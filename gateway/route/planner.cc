@@ -254,6 +254,12 @@ Planner::Planner(const PlannerOptions& options, Mode mode, Hash128 name)
   options_.max_sets_per_node = std::max<size_t>(options_.max_sets_per_node, 1);
 }
 
+void Planner::change(PlannerOptions options) {
+  options.strict_sets = options_.strict_sets;
+  options.max_sets_per_node = std::max<size_t>(options.max_sets_per_node, 1);
+  options_ = options;
+}
+
 std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads) {
   std::vector<bool>& known = plan_.known;
   const bool first = known.empty();

@@ -45,6 +45,8 @@ class Planner {
     const ClusterView& view;
     std::span<const int64_t> kv_tokens;
   };
+  // From the next plan on; into how many sets keys are hashed stays.
+  void change(PlannerOptions options);
   // The tick. The same table again (same pointer) where nothing changed.
   std::shared_ptr<const SetTable> plan(const Fleet& fleet, SetLoads loads);
   // The cluster changed between ticks: homes that are gone are replaced at once, nothing else moves.

@@ -57,6 +57,7 @@ class RetryBudget {
   void earn(TimePoint now);  // a request came
   bool spend(TimePoint now);
   const RetryOptions& options() const { return options_; }
+  void change(const RetryOptions& options) { options_ = options; }  // what is saved up stays
 
  private:
   void refill(TimePoint now);

@@ -89,6 +89,10 @@ class Router {
  public:
   Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<ExactResidency> shared = nullptr);
 
+  // router_change.cc
+  // Weights of `affinity` and rules of the planner, from now on. Which policy and mode it is, what is
+  // remembered and who this gateway is stay.
+  void change(const AffinityOptions& affinity, const PlannerOptions& planner);
   // A new cluster. Homes that are gone are replaced at once.
   void adopt(std::shared_ptr<const ClusterView> view);
   void plan(TimePoint now);

@@ -17,26 +17,34 @@ void describe_route(SettingsSchema& schema, RouteSettings& s) {
   schema
       .add("route.pending_weight", &s.pending_weight,
            "a pending token of others against a missing one of one's own")
-      .range(0, 10);
+      .range(0, 10)
+      .live();
   schema.add("route.load_tokens", &s.load_tokens, "what a node's relative load weighs")
       .range(0, 1e6)
-      .unit("tokens");
+      .unit("tokens")
+      .live();
   schema.add("route.hot_factor", &s.hot_factor, "copies a hot set grows to, over its share of the fleet")
-      .range(0, 1000);
+      .range(0, 1000)
+      .live();
   schema.add("route.noise_tokens", &s.noise_tokens, "keeps several gateways from choosing alike")
       .range(0, 1e6)
-      .unit("tokens");
+      .unit("tokens")
+      .live();
   schema.add("route.plan_interval_s", &s.plan_interval_s, "between two plans of the table")
       .range(0.1, 3600)
-      .unit("seconds");
+      .unit("seconds")
+      .live();
   schema.add("route.plan_kv_share", &s.plan_kv_share, "of a worker's KV cache that planned sets may fill")
-      .range(0.01, 1);
+      .range(0.01, 1)
+      .live();
   schema.add("route.strict_sets", &s.strict_sets, "strict: sets that all personas are divided into")
       .range(1, 1e6);
   schema.add("route.max_sets_per_node", &s.max_sets_per_node, "strict: of those, a worker is given at most")
-      .range(1, 1e6);
+      .range(1, 1e6)
+      .live();
   schema.add("route.max_nodes_per_set", &s.max_nodes_per_set, "homes a set gets, at most; 0: no limit")
-      .range(0, 1e6);
+      .range(0, 1e6)
+      .live();
   schema.add("route.sets_max", &s.sets_max, "sets remembered, the least recently used is forgotten")
       .range(1, 1e7);
   schema

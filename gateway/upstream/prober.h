@@ -31,6 +31,7 @@ class Prober {
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
 
+  void change(const ProberOptions& options) { options_ = options; }
   // One task a worker, in `group`, as long as it is a member: also for those that join later. Cancel the
   // group to stop them.
   void start(TaskGroup& group);

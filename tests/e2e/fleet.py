@@ -130,7 +130,7 @@ class Gateway(Program):
         self.url = f"http://127.0.0.1:{self.port}"
         self.metrics_url = f"http://127.0.0.1:{self.metrics_port}"
         command = [BIN / "troupe-gateway", "--port", self.port, "--metrics-port", self.metrics_port,
-                   "--worker-urls", ",".join(worker_urls), *flags]
+                   *(["--worker-urls", ",".join(worker_urls)] if worker_urls else []), *flags]
         super().__init__(f"gateway-{self.port}", command, log_dir, f"{self.metrics_url}/readyz")
 
 

@@ -122,8 +122,9 @@ TEST_F(Queue, OtherLimitsLetInWhoWaits) {
   begin(config_of(1, 10));
   RawPeer first = send("first"), second = send("second");
   ASSERT_TRUE(waits(1));
-  const GatewayConfig larger = config_of(2, 10);
-  loop.call([&] { EXPECT_TRUE(gateway->gateway->reload(larger).ok()); });
+  GatewayConfig larger = config_of(2, 10);
+  larger.fleet.workers = {stub.endpoint()};
+  loop.call([&] { EXPECT_TRUE(gateway->gateway->change(larger).ok()); });
   EXPECT_TRUE(runs(2));
   release();
   EXPECT_EQ(read_answer(first).status, 200);

@@ -273,6 +273,24 @@ TEST(SettingsFlags, HelpAndVersionReadNothingElse) {
   EXPECT_TRUE(s.flags({"-h"})->help);
 }
 
+TEST(SettingsValues, TellWhatIsSetAndWhatMayChange) {
+  int64_t limit = 5;
+  std::vector<std::string> urls;
+  SettingsSchema schema("test", "");
+  schema.add("limit", &limit, "how much").live();
+  schema.add("group.urls", &urls, "where");
+  ASSERT_TRUE(schema.load_yaml("limit: 7\ngroup: {urls: [a, b]}\n", "f").ok());
+  const auto values = schema.values();
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0].key, "limit");
+  EXPECT_EQ(values[0].text, "7");
+  EXPECT_TRUE(values[0].live);
+  EXPECT_EQ(values[1].key, "group.urls");
+  EXPECT_EQ(values[1].text, "a,b");
+  EXPECT_FALSE(values[1].live);
+  EXPECT_THAT(schema.help(), HasSubstr("how much (default 7; changes on SIGHUP)"));
+}
+
 TEST(SettingsHelp, ShowsEveryKeyWithItsDefaultRangeAndUnit) {
   Sample s;
   const std::string help = s.schema.help();

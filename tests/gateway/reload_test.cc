@@ -1,0 +1,135 @@
+// SIGHUP: settings are read again, whole or not at all, and what cannot change stays.
+
+#include "gateway/reload.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+class ReloadTest : public ::testing::Test {
+ protected:
+  ReloadTest() : log_file_(std::tmpfile()), log_(LogLevel::kInfo, fileno(log_file_)) {
+    write(settings({a_, b_}));
+    GatewaySettings fresh;
+    SettingsSchema schema("test", "");
+    describe_settings(fresh, schema);
+    EXPECT_TRUE(schema.parse(kArgs, argv_).ok());
+    auto config = make_config(fresh);
+    EXPECT_TRUE(config.ok()) << config.status();
+    config->main_server.port = config->metrics_server.port = 0;
+    gateway_ = std::make_unique<TestGateway>(loop_, config->fleet.workers, *config);
+    reload_ = std::make_unique<Reload>(kArgs, argv_, schema.values(), log_);
+    EXPECT_TRUE(gateway_->becomes(1, "ready"));
+  }
+  ~ReloadTest() override {
+    gateway_.reset();
+    std::fclose(log_file_);
+    ::unlink(path_.c_str());
+  }
+
+  static std::string settings(std::vector<std::reference_wrapper<StubWorker>> workers,
+                              const std::string& more = "") {
+    std::string text = "probe: {interval_ms: 50}\nshutdown_grace_period_secs: 0\nworker_urls:\n";
+    for (StubWorker& worker : workers) text += "  - http://" + worker.id() + "\n";
+    return text + more;
+  }
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+  // What the log says of it.
+  std::string reload(const std::string& text) {
+    write(text);
+    const off_t begin = ::lseek(fileno(log_file_), 0, SEEK_END);
+    loop_.call([this] { reload_->run(*gateway_->gateway); });
+    std::string said(65'536, 0);
+    const ssize_t size = ::pread(fileno(log_file_), said.data(), said.size(), begin);
+    said.resize(static_cast<size_t>(std::max<ssize_t>(size, 0)));
+    return said;
+  }
+  size_t members() {
+    return loop_.call([this] { return gateway_->gateway->fleet().member_count(); });
+  }
+
+  static constexpr int kArgs = 3;
+  Loop loop_;
+  StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole}, c_{loop_, answer_whole};
+  const std::string path_ = ::testing::TempDir() + "reload_test_" + std::to_string(::getpid()) + ".yaml";
+  const char* const argv_[kArgs] = {"troupe-gateway", "--config", path_.c_str()};
+  std::FILE* const log_file_;
+  const Logger log_;
+  std::unique_ptr<TestGateway> gateway_;
+  std::unique_ptr<Reload> reload_;
+};
+
+TEST_F(ReloadTest, WorkersComeAndGo) {
+  const std::string said = reload(settings({b_, c_}));
+  EXPECT_NE(said.find("event=reloaded"), std::string::npos) << said;
+  EXPECT_NE(said.find("changed=worker_urls"), std::string::npos) << said;
+  EXPECT_TRUE(gateway_->becomes(2, "ready"));
+  EXPECT_TRUE(loop_.eventually([this] { return !gateway_->gateway->fleet().member(0); }));
+  EXPECT_EQ(members(), 2u);
+  for (int i = 0; i < 20; ++i) {
+    const Answer answer = gateway_->ask(chat_body("Persona " + std::to_string(i), "Hi"));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_NE(answer.route("node"), a_.id());
+  }
+  reload(settings({a_, b_, c_}));
+  EXPECT_TRUE(gateway_->becomes(0, "ready"));
+  EXPECT_EQ(members(), 3u);
+  EXPECT_EQ(loop_.call([this] { return gateway_->gateway->fleet().size(); }), 3u) << "in its old slot";
+}
+
+TEST_F(ReloadTest, AWorkerThatAnOperatorAddedStays) {
+  gateway_->admin_send("POST", "/admin/workers", R"({"url":"http://)" + c_.id() + "\"}");
+  reload(settings({a_, b_}, "limits: {requests: 7}\n"));
+  EXPECT_EQ(members(), 3u);
+  reload(settings({a_, b_, c_}));
+  reload(settings({a_, b_}));
+  EXPECT_TRUE(loop_.eventually([this] { return gateway_->gateway->fleet().member_count() == 2; }));
+}
+
+TEST_F(ReloadTest, LimitsAndWeightsChange) {
+  const std::string big(4000, 'x');
+  EXPECT_EQ(gateway_->ask(chat_body(big, "Hi")).status, 200);
+  const std::string said =
+      reload(settings({a_, b_}, "limits: {body_bytes: 2000}\nroute: {load_tokens: 500}\n"));
+  EXPECT_NE(said.find("limits.body_bytes"), std::string::npos) << said;
+  EXPECT_NE(said.find("route.load_tokens"), std::string::npos) << said;
+  EXPECT_EQ(gateway_->ask(chat_body(big, "Hi")).status, 413);
+  EXPECT_EQ(gateway_->ask(chat_body("small", "Hi")).status, 200);
+  EXPECT_EQ(loop_.call([this] { return gateway_->gateway->router().options().affinity.load_tokens; }), 500);
+  reload(settings({a_, b_}));
+  EXPECT_EQ(gateway_->ask(chat_body(big, "Hi")).status, 200) << "a key left out has its default again";
+}
+
+TEST_F(ReloadTest, OneMistakeRefusesTheWholeOfIt) {
+  for (const std::string mistake : {"limits: {requests: 0}\n", "limit: {requests: 5}\n", "port: [1]\n",
+                                    "route: {\n", "api_keys: /nowhere\n"}) {
+    const std::string said = reload(settings({b_, c_}, "request_timeout_secs: 5\n" + mistake));
+    EXPECT_NE(said.find("event=not_reloaded"), std::string::npos) << said;
+    // Of what is no YAML at all, the file and the line.
+    const std::string key = mistake == "route: {\n" ? ".yaml:" : mistake.substr(0, mistake.find(':'));
+    EXPECT_NE(said.find(key), std::string::npos) << said;
+  }
+  EXPECT_EQ(members(), 2u);
+  EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().member(0); }));
+}
+
+TEST_F(ReloadTest, WhatTakesARestartIsSaid) {
+  for (int i = 0; i < 2; ++i) {  // as long as it stands there
+    const std::string said = reload(settings({a_, b_}, "port: 1234\nlimits: {requests: 9}\n"));
+    EXPECT_NE(said.find("event=not_changed key=port"), std::string::npos) << said;
+    EXPECT_NE(said.find("event=reloaded"), std::string::npos) << said;
+    EXPECT_EQ(said.find("limits.requests") != std::string::npos, i == 0) << said;
+  }
+  EXPECT_EQ(gateway_->ask(chat_body("p", "Hi")).status, 200);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
