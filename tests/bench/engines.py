@@ -6,7 +6,7 @@ against its floor. Every engine is a process that answers one short question at 
 The other engines run where TROUPE_BENCH_PYTHON (a list of Pythons, separated by colons) has them. Whoever is missing is left out, and the
 table says so. To have both:
   python3 -m venv peers && peers/bin/pip install torch transformers numpy llama-cpp-python gguf
-  TROUPE_BENCH_PYTHON=peers/bin/python tests/bench/engines.py --threads 1"""
+  TROUPE_BENCH_PYTHON=peers/bin/python tests/bench/engines.py --threads 1 2"""
 import argparse
 import json
 import os
@@ -23,6 +23,7 @@ CONFIG = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_siz
               tie_word_embeddings=True, torch_dtype="bfloat16", hidden_act="silu", attention_bias=False, bos_token_id=1, eos_token_id=2)
 PROMPT, KEYS, STEPS = 512, 64, 8
 BATCHES = [1, 2, 4, 8, 16, 32]
+FEW_ROUNDS = 5
 
 
 def products():
@@ -89,27 +90,29 @@ def ms(seconds):
     return f"{statistics.median(seconds) * 1e3:.1f} ms"
 
 
-def peer_questions(peers, question):
-    return {kind: (engine, question) for kind, engine in peers.items() if engine}
-
-
-def measure(args, ours, int8, peers):
+def one_request(rounds, ours, peers, more=None, label=""):
+    """Decode against reading, prefill against oneDNN's product, both against the peers, all with as many threads. `more`: key → engine, asked
+    the same in the same turns. Returns rows, and the answers of decode and of prefill."""
     layers, head = products()
     weight_bytes = 2 * (layers + head)
-    rows = []
-    decode = interleaved(args.rounds, {"ours": (ours, f"decode 1 {KEYS} {STEPS}"), "read": (ours, f"read {weight_bytes}"),
-                                       "int8": (int8, f"decode 1 {KEYS} {STEPS}"), **peer_questions(peers, f"decode 1 {KEYS} {STEPS}")})
-    rows.append(["decode, 1 request", ms(decode["ours"]), f"reading {weight_bytes >> 20} MiB: {ms(decode['read'])}", f"**{ratio(decode['read'], decode['ours']):.2f}**"])
-    prefill = interleaved(args.rounds, {"ours": (ours, f"prefill {PROMPT}"), "product": (ours, "product"), "int8": (int8, f"prefill {PROMPT}"),
-                                        **peer_questions(peers, f"prefill {PROMPT}")})
+    engines = {"ours": ours, **(more or {}), **{kind: engine for kind, engine in peers.items() if engine}}
+    decode = interleaved(rounds, {"read": (ours, f"read {weight_bytes}"), **{key: (engine, f"decode 1 {KEYS} {STEPS}") for key, engine in engines.items()}})
+    prefill = interleaved(rounds, {"product": (ours, "product"), **{key: (engine, f"prefill {PROMPT}") for key, engine in engines.items()}})
     share = statistics.median(prefill_flops(PROMPT) / s / p for s, p in zip(prefill["ours"], prefill["product"]))
-    rows.append([f"prefill, {PROMPT} tokens", ms(prefill["ours"]), f"oneDNN's product: {statistics.median(prefill['product']) / 1e9:.0f} GFLOP/s", f"**{share:.2f}**"])
+    steps = ((f"decode, 1 request{label}", decode), (f"prefill, {PROMPT} tokens{label}", prefill))
+    rows = [[steps[0][0], ms(decode["ours"]), f"reading {weight_bytes >> 20} MiB: {ms(decode['read'])}", f"**{ratio(decode['read'], decode['ours']):.2f}**"],
+            [steps[1][0], ms(prefill["ours"]), f"oneDNN's product: {statistics.median(prefill['product']) / 1e9:.0f} GFLOP/s", f"**{share:.2f}**"]]
     for kind, engine in peers.items():
-        for what, answers in (("decode, 1 request", decode), (f"prefill, {PROMPT} tokens", prefill)):
+        for what, answers in steps:
             if engine is None:
                 rows.append([what, ms(answers["ours"]), f"{kind}: not found, not measured", ""])
             else:
                 rows.append([what, ms(answers["ours"]), f"{engine.name}: {ms(answers[kind])}", f"**{ratio(answers[kind], answers['ours']):.2f}**"])
+    return rows, decode, prefill
+
+
+def measure(args, ours, int8, peers):
+    rows, decode, prefill = one_request(args.rounds, ours, peers, {"int8": int8})
     rows.append(["decode, 1 request, int8", ms(decode["int8"]), f"bfloat16: {ms(decode['ours'])}", f"**{ratio(decode['ours'], decode['int8']):.2f}**"])
     rows.append([f"prefill, {PROMPT} tokens, int8", ms(prefill["int8"]), f"bfloat16: {ms(prefill['ours'])}", f"**{ratio(prefill['ours'], prefill['int8']):.2f}**"])
 
@@ -122,9 +125,25 @@ def measure(args, ours, int8, peers):
     return rows
 
 
+def run(args, model_dir, threads, is_first):
+    """Rows and our engine's name with so many threads: everything, or (not the first) one request in a few rounds."""
+    ours = Engine([BIN / "model_bench", model_dir, threads])
+    int8 = Engine([BIN / "model_bench", model_dir, threads, "int8"]) if is_first else None
+    peers = {kind: start_peer(kind, model_dir, threads) for kind in ("transformers", "llama.cpp")}
+    if is_first:
+        rows = measure(args, ours, int8, peers)
+    else:
+        rows = one_request(min(args.rounds, FEW_ROUNDS), ours, peers, label=f", {threads} threads")[0]
+    for engine in [ours, int8, *peers.values()]:
+        if engine:
+            engine.end()
+    return rows, ours.name
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()], metavar="N",
+                        help="of every engine and of what it is held against; with more than one number, the others for one request alone")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--model-dir", help="where the 1 GB of weights is kept for the next time (default: a temporary folder)")
     args = parser.parse_args()
@@ -134,15 +153,10 @@ def main():
         (model_dir / "config.json").write_text(json.dumps(CONFIG))
         if not (model_dir / "model.safetensors").exists():
             subprocess.run([BIN / "model_bench", model_dir, "write"], check=True)
-        ours = Engine([BIN / "model_bench", model_dir, args.threads])
-        int8 = Engine([BIN / "model_bench", model_dir, args.threads, "int8"])
-        peers = {kind: start_peer(kind, model_dir, args.threads) for kind in ("transformers", "llama.cpp")}
-        rows = measure(args, ours, int8, peers)
-        for engine in [ours, int8, *peers.values()]:
-            if engine:
-                engine.end()
-    save("engines", "A whole 0.5 B model, bfloat16, on the CPU", f"TROUPE_BENCH_PYTHON=… tests/bench/engines.py --threads {args.threads}", ["step", "ours", "beside it in the same run", "ratio"], rows,
-         [f"{ours.name}. Medians of {args.rounds} rounds in turns; greedy sampling included.",
+        runs = [run(args, model_dir, threads, is_first=i == 0) for i, threads in enumerate(args.threads)]
+    save("engines", "A whole 0.5 B model, bfloat16, on the CPU", f"TROUPE_BENCH_PYTHON=… tests/bench/engines.py --threads {' '.join(map(str, args.threads))}", ["step", "ours", "beside it in the same run", "ratio"],
+         [row for rows, _ in runs for row in rows],
+         [f"{runs[0][1]}. Medians of {args.rounds} rounds in turns ({min(args.rounds, FEW_ROUNDS)} with other numbers of threads); greedy sampling included.",
           f"Ratios are how many times faster than what stands beside it, but of a hit its time over its floor. A Llama of Qwen2.5-0.5B's shape, "
           f"random weights, the same in every engine; decode behind {KEYS} tokens.",
           "Goals: decode ≥ 0.90 of reading, prefill ≥ 0.70 of the product, ahead of both engines, a hit ≤ 1.7 × its floor (uncached tokens and one step)."])
