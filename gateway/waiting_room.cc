@@ -78,7 +78,8 @@ Task<ApiResult<bool>> WaitingRoom::Stay::wait() {
     boost::system::error_code error;
     co_await timer_->async_wait(asio::redirect_error(use_task, error));
     const auto cancelled = co_await asio::this_coro::cancellation_state;
-    if (cancelled.cancelled() != asio::cancellation_type::none) throw boost::system::system_error(error);
+    if (cancelled.cancelled() != asio::cancellation_type::none)
+      throw boost::system::system_error(asio::error::operation_aborted);
     room_.tell();
   }
   if (outcome_ != AdmissionOutcome::kAdmitted) co_return room_.refusal(outcome_, come_back_);

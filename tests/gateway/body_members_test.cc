@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/core/json.h"
+#include "gateway/route/random.h"
 #include "gateway/tenant.h"
 
 namespace troupe {
@@ -37,6 +38,46 @@ TEST(BodyMembers, LeavesAllElseAsItCame) {
     EXPECT_EQ(after->as_object()["cache_salt"].as_string(), "s");
     after->as_object().erase("cache_salt");
     EXPECT_EQ(to_json(*after), to_json(*before));
+  }
+}
+
+bj::value by_chance(route::Random& random, int depth) {
+  const std::string strings[] = {"", "cache_salt", "\\", "\"}", "{[,", "\xe5\xae\x8b", "a\nb"};
+  switch (depth > 3 ? random.below(4) : random.below(6)) {
+    case 0:
+      return nullptr;
+    case 1:
+      return random.below(1000) * 0.25;
+    case 2:
+      return random.below(2) == 0;
+    case 3:
+      return bj::value(strings[random.below(7)]);
+    case 4: {
+      bj::array array;
+      for (uint32_t i = random.below(4); i > 0; --i) array.push_back(by_chance(random, depth + 1));
+      return array;
+    }
+    default: {
+      bj::object object;
+      for (uint32_t i = random.below(4); i > 0; --i)
+        object[strings[random.below(7)]] = by_chance(random, depth + 1);
+      return object;
+    }
+  }
+}
+
+TEST(BodyMembers, WhateverTheBodyTheResultIsItWithTheMembers) {
+  route::Random random(1);
+  for (int i = 0; i < 5000; ++i) {
+    bj::object object;
+    for (uint32_t n = random.below(5); n > 0; --n) {
+      const bj::value name = by_chance(random, 4);
+      object[name.is_string() ? name.as_string() : bj::string("k")] = by_chance(random, 0);
+    }
+    auto after = parse_json(salted(to_json(object)));
+    ASSERT_TRUE(after.ok()) << to_json(object);
+    object["cache_salt"] = "s";
+    EXPECT_EQ(*after, bj::value(object)) << to_json(object);
   }
 }
 
