@@ -13,6 +13,9 @@
 //
 // Keys and values of the tile after the next are asked for meanwhile, evenly: see Ahead.
 //
+// A tile of 64 keys in the cache, without and with all this: 64 x 1, 2, 7 heads a group 445, 479, 690 -> 301,
+// 335, 521 ns; 128 x 4, 8 heads 890, 1,110 -> 628, 874 ns.
+//
 // Included by target_avx512.cc under the target of tile_amx.h.
 
 #include "kernels/cpu/tile_scores_amx.h"

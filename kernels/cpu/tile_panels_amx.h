@@ -282,14 +282,25 @@ inline void tile_quad_row(const TileProduct& p) {
   finish_quad_row(p, 0, {{_mm512_castsi512_ps(sums[0])}, {_mm512_castsi512_ps(sums[1])}});
 }
 
+// One row reads a weight once, front to back. The hardware reads ahead, but no further than the page, and in
+// the next starts anew: so when a page begins, the first lines of the next are asked for. (More requests of
+// our own among the loads, every line some pages ahead, made a row a tenth slower, and asking two pages ahead
+// a third.)
+inline void ask_next_page(const char* weights) {
+  constexpr uintptr_t kPage = 4096;
+  if (reinterpret_cast<uintptr_t>(weights) % kPage != 0) return;
+#pragma GCC unroll 4
+  for (uintptr_t b = 0; b < 256; b += 64) _mm_prefetch(weights + kPage + b, _MM_HINT_T1);
+}
+
 // The panel's products by one row, by dots of pairs whose other half is zero: as in a tile register a step's
 // even products are one chain, its odd ones another. No register of x is filled for the sake of one row.
-// Nothing is asked for ahead: with requests of our own among the loads a decode step took a fifth longer.
 inline void tile_row(const TileProduct& p) {
   const char* x = static_cast<const char*>(p.x.data);
   const char* weights = static_cast<const char*>(p.panel);
   __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (int64_t step = 0; step < p.x.steps; ++step, x += kTileStepBytes, weights += kTileStepBytes) {
+    ask_next_page(weights);
     __m512 even[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     __m512 odd[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     alignas(64) int32_t evens[kLanes];
