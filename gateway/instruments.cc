@@ -34,7 +34,9 @@ std::string_view failure_name(route::FailureKind kind) {
 }
 
 Instruments::Instruments(Metrics& metrics)
-    : in_flight(metrics.gauge("troupe_gateway_requests_in_flight", "Requests being answered now.")),
+    : received(metrics.counter("troupe_gateway_requests_received_total",
+                               "Requests taken in. Each is in flight, answered, or cancelled.")),
+      in_flight(metrics.gauge("troupe_gateway_requests_in_flight", "Requests being answered now.")),
       ttfb(metrics.histogram("troupe_gateway_time_to_first_byte_seconds",
                              "From a request's arrival to the first byte of its answer.", kTtftBuckets)),
       own_core(metrics.histogram("troupe_gateway_own_seconds",
@@ -75,6 +77,16 @@ void Instruments::request_done(int http_status) {
   if (counter == nullptr) {
     counter = &metrics_.counter("troupe_gateway_requests_total", "Requests answered, by HTTP status.",
                                 {{"code", std::to_string(code)}});
+  }
+  counter->Increment();
+}
+
+void Instruments::request_cancelled(CancelReason reason) {
+  Counter*& counter = by_cancel_[static_cast<size_t>(reason)];
+  if (counter == nullptr) {
+    counter = &metrics_.counter("troupe_gateway_requests_cancelled_total",
+                                "Requests that ended without an answer, by why.",
+                                {{"reason", std::string(cancel_reason_name(reason))}});
   }
   counter->Increment();
 }

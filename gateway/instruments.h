@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/core/metrics.h"
+#include "common/net/task_group.h"
 #include "gateway/route/node_choice.h"
 #include "gateway/route/retry.h"
 
@@ -19,10 +20,12 @@ class Instruments {
   explicit Instruments(Metrics& metrics);
 
   void request_done(int http_status);
+  void request_cancelled(CancelReason reason);  // without an answer
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
   void cached_tokens(int64_t expected, int64_t actual);
 
+  Counter& received;
   Gauge& in_flight;
   Histogram& ttfb;      // from the request's arrival to the answer's first byte
   Histogram& own_core;  // parse, key and choice: what the gateway itself computes
@@ -35,6 +38,7 @@ class Instruments {
  private:
   Metrics& metrics_;
   std::map<int, Counter*> by_status_;
+  std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
   std::array<Counter*, route::kBranchCount> by_branch_{};
   std::map<route::FailureKind, Counter*> by_failure_;
   Counter& expected_tokens_;

@@ -73,6 +73,7 @@ Task<void> Proxy::handle(Exchange& exchange) {
     co_return;
   }
   Flight flight;
+  const Running running(*this, exchange, flight);
   flight.started = clock_.now();
   flight.request_id = request_id_of(request, made_request_id());
   if (get && request.path == "/v1/models") {
@@ -98,8 +99,8 @@ Task<void> Proxy::handle(Exchange& exchange) {
 }
 
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
-  Running running(*this, exchange);
   Flight flight;
+  const Running running(*this, exchange, flight);
   flight.started = clock_.now();
   flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
@@ -240,7 +241,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     charge(exchange, flight, result);
     if (flight.entry != nullptr) record_answer(flight, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
-      instruments_.request_done(result.status);
+      count_answer(flight, result.status);
       if (result.end == ForwardResult::End::kBroken) instruments_.broken_streams.Increment();
       co_return;
     }

@@ -110,6 +110,7 @@ class Proxy {
     bool asks_ids = false;  // likewise
     std::string resume_body;
     TimePoint paused_at{};  // the last event before the failure that a resume mends
+    bool counted = false;   // by count_answer()
   };
   // Where a failed request goes on.
   struct Next {
@@ -121,6 +122,11 @@ class Proxy {
   class Booking;
 
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
+  // The request has its answer, whatever becomes of it on its way to the client.
+  void count_answer(Flight& flight, int status) {
+    instruments_.request_done(status);
+    flight.counted = true;
+  }
   ApiResult<bool> admit() const;
 
   // proxy_keys.cc
@@ -160,7 +166,7 @@ class Proxy {
   size_t next_place(const Flight& flight, const route::Decision& decision, size_t place, bool resumes) const;
   void go_on(const Exchange& exchange, Flight& flight, Next next, const ForwardResult& failed);
   void began(Flight& flight, Booking& booking);
-  Task<void> end_broken(Exchange& exchange, const Flight& flight, ForwardResult& result);
+  Task<void> end_broken(Exchange& exchange, Flight& flight, ForwardResult& result);
 
   // proxy_prefixes.cc
   struct PrefixAsk;
@@ -168,15 +174,14 @@ class Proxy {
   std::vector<route::Candidate> homes_of(const Flight& flight) const;
   Task<ForwardResult> ask_to_make(const HttpRequest& request, const Flight& flight);
   bool asks_another(const Flight& flight, const ForwardResult& last);
-  Task<void> answer_made(Exchange& exchange, const Flight& flight, const std::vector<PrefixAsk>& asks);
-  Task<void> answer_not_made(Exchange& exchange, const Flight& flight, std::vector<PrefixAsk>& asks);
+  Task<void> answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks);
+  Task<void> answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks);
   Task<void> known_prefix(Exchange& exchange);
-  Task<void> give_up(Exchange& exchange, const Flight& flight, ForwardResult& result);
+  Task<void> give_up(Exchange& exchange, Flight& flight, ForwardResult& result);
 
-  Task<void> answer(Exchange& exchange, const Flight& flight, int status, std::string body);
+  Task<void> answer(Exchange& exchange, Flight& flight, int status, std::string body);
   // `allow`: of a 405.
-  Task<void> refuse(Exchange& exchange, const Flight& flight, const ApiError& error,
-                    std::string_view allow = {});
+  Task<void> refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow = {});
   HeaderList own_headers(const Flight& flight) const;
   std::string route_decision(const Flight& flight) const;
   std::string made_request_id();

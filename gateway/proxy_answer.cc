@@ -28,11 +28,11 @@ void give_body(ForwardResult& result) {
 
 }  // namespace
 
-Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResult& result) {
+Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& result) {
   if (result.held && result.failure.kind == FailureKind::kStatus) {
     if (result.held_body.empty()) give_body(result);
     HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
-    instruments_.request_done(result.status);
+    count_answer(flight, result.status);
     co_await exchange.respond(result.status, headers, std::move(result.held_body));
     co_return;
   }
@@ -62,21 +62,21 @@ Task<void> Proxy::give_up(Exchange& exchange, const Flight& flight, ForwardResul
   co_await refuse(exchange, flight, error);
 }
 
-Task<void> Proxy::answer(Exchange& exchange, const Flight& flight, int status, std::string body) {
+Task<void> Proxy::answer(Exchange& exchange, Flight& flight, int status, std::string body) {
   HeaderList headers = own_headers(flight);
   headers.emplace_back("content-type", "application/json");
+  count_answer(flight, status);
   co_await exchange.respond(status, headers, std::move(body));
 }
 
-Task<void> Proxy::refuse(Exchange& exchange, const Flight& flight, const ApiError& error,
-                         std::string_view allow) {
+Task<void> Proxy::refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow) {
   HeaderList headers = own_headers(flight);
   headers.emplace_back("content-type", "application/json");
   if (!allow.empty()) headers.emplace_back("allow", allow);
   if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
   if (draining_) exchange.close_after();
-  instruments_.request_done(error.http_status);
+  count_answer(flight, error.http_status);
   if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
   co_await exchange.respond(error.http_status, headers, std::move(body));

@@ -93,8 +93,8 @@ std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
 }
 
 Task<void> Proxy::make_prefix(Exchange& exchange) {
-  const Running running(*this, exchange);
   Flight flight;
+  const Running running(*this, exchange, flight);
   flight.started = clock_.now();
   flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
@@ -163,7 +163,7 @@ bool Proxy::asks_another(const Flight& flight, const ForwardResult& last) {
 }
 
 // {"id": …, "object": "prefix", …, "nodes": [{"node": …, "status": 200, …}, …]}
-Task<void> Proxy::answer_made(Exchange& exchange, const Flight& flight, const std::vector<PrefixAsk>& asks) {
+Task<void> Proxy::answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks) {
   bj::object body;
   bj::array nodes;
   for (const PrefixAsk& ask : asks) {
@@ -171,13 +171,12 @@ Task<void> Proxy::answer_made(Exchange& exchange, const Flight& flight, const st
     nodes.emplace_back(said_by(fleet_.id(ask.node), ask.result, ask.is_unknown_there()));
   }
   body["nodes"] = std::move(nodes);
-  instruments_.request_done(200);
   std::string text = to_json(body);
   co_await answer(exchange, flight, 200, std::move(text));
 }
 
 // The last failure of a worker that could have done it.
-Task<void> Proxy::answer_not_made(Exchange& exchange, const Flight& flight, std::vector<PrefixAsk>& asks) {
+Task<void> Proxy::answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks) {
   const auto could = [](const PrefixAsk& ask) { return !ask.is_unknown_there(); };
   const auto last = std::find_if(asks.rbegin(), asks.rend(), could);
   if (last == asks.rend()) {
@@ -190,9 +189,9 @@ Task<void> Proxy::answer_not_made(Exchange& exchange, const Flight& flight, std:
 
 // GET and DELETE /v1/prefixes/{id}: of every worker that has it.
 Task<void> Proxy::known_prefix(Exchange& exchange) {
-  const Running running(*this, exchange);
   const HttpRequest& request = exchange.request();
   Flight flight;
+  const Running running(*this, exchange, flight);
   flight.started = clock_.now();
   flight.request_id = request_id_of(request, made_request_id());
   const std::string id(prefix_id_of(request.path));

@@ -144,8 +144,8 @@ void Proxy::go_on(const Exchange& exchange, Flight& flight, Next next, const For
 }
 
 // The client has some of the stream: tell it in the stream's own language, and end without [DONE].
-Task<void> Proxy::end_broken(Exchange& exchange, const Flight& flight, ForwardResult& result) {
-  instruments_.request_done(200);
+Task<void> Proxy::end_broken(Exchange& exchange, Flight& flight, ForwardResult& result) {
+  count_answer(flight, 200);
   instruments_.broken_streams.Increment();
   if (flight.tap && flight.tap->resumable()) instruments_.not_resumed.Increment();
   if (flight.entry != nullptr) flight.entry->outcome.status = kBrokenStatus;

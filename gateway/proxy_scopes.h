@@ -11,16 +11,19 @@ namespace troupe {
 
 inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
 
-// Counts a request as long as it lives.
+// Counts a request as long as it lives: what was received is in flight, has been answered, or was cancelled.
 class Proxy::Running {
  public:
-  Running(Proxy& proxy, const Exchange& exchange) : proxy_(proxy), exchange_(exchange) {
+  Running(Proxy& proxy, const Exchange& exchange, const Flight& flight)
+      : proxy_(proxy), exchange_(exchange), flight_(flight) {
     proxy_.running_ += 1;
+    proxy_.instruments_.received.Increment();
     proxy_.instruments_.in_flight.Increment();
   }
   ~Running() {
     proxy_.running_ -= 1;
     proxy_.instruments_.in_flight.Decrement();
+    if (!flight_.counted) proxy_.instruments_.request_cancelled(exchange_.cancel_reason());
     if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
   }
   Running(const Running&) = delete;
@@ -29,6 +32,7 @@ class Proxy::Running {
  private:
   Proxy& proxy_;
   const Exchange& exchange_;
+  const Flight& flight_;
 };
 
 // What a try has booked at its node: given back also when the client's going away destroys the coroutine.

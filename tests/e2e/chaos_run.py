@@ -218,6 +218,11 @@ class ChaosFleet:
             except subprocess.TimeoutExpired:
                 program.kill()
 
+    def restart_worker(self, index):
+        """On its old port, with an empty cache."""
+        self.workers[index] = SimWorker(index, self.folder, NODE, port=self.workers[index].port)
+        self.workers[index].wait_ready()
+
     def restart_gateway(self, index):
         self.gateways[index] = self._gateway(index, self.ports)
 

@@ -289,6 +289,8 @@ TEST(Proxy, AClientThatLeavesBeforeTheAnswerCancelsTheWorkerWithin50Ms) {
   peer.send(http_post("/v1/chat/completions", chat_body(kPersona, "x")));
   expect_cancelled_soon(loop, stub, peer);
   EXPECT_EQ(gateway.metric("troupe_gateway_client_gone_total"), 1);
+  EXPECT_EQ(gateway.metric("troupe_gateway_requests_received_total"), 1);
+  EXPECT_EQ(gateway.metric("troupe_gateway_requests_cancelled_total{reason=\"client_gone\"}"), 1);
   EXPECT_EQ(gateway.metric("troupe_gateway_requests_in_flight"), 0);
   EXPECT_EQ(loop.call([&] { return gateway.gateway->router().loads().in_flight_total(); }), 0);
   EXPECT_EQ(gateway.worker_state(0), "ready");

@@ -1,0 +1,174 @@
+"""Ten minutes (or one) of everything at once: persona traffic, streams that are read and checked, clients that leave in mid-answer, bad
+requests, and a fault every few seconds. Afterwards memory and descriptors must be what they were, and every request accounted for."""
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import httpx
+
+from chaos_run import RATE, TRAFFIC, ChaosFleet, Probe
+from fleet import BIN, MODEL, wait_until
+
+
+@dataclasses.dataclass
+class Figures:
+    seconds: float
+    requests: int = 0
+    failed: int = 0
+    retried: int = 0
+    texts: int = 0
+    wrong: int = 0
+    left: int = 0      # answers that their client did not wait for
+    refused: int = 0   # bad requests
+    faults: int = 0
+    stall_s: float = 0
+    # Of the gateways, by program: a third of the way, and at the end (MB); descriptors before the load and after it.
+    memory_mb: dict = dataclasses.field(default_factory=dict)
+    descriptors: dict = dataclasses.field(default_factory=dict)
+    unaccounted: dict = dataclasses.field(default_factory=dict)
+
+
+def memory_mb(program):
+    """What is its own: resident, without files."""
+    for line in pathlib.Path(f"/proc/{program.pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no RssAnon")
+
+
+def descriptors(program):
+    return len(os.listdir(f"/proc/{program.pid}/fd"))
+
+
+class Leaver(threading.Thread):
+    """Asks for long streams and goes away after a few bytes, now and then with a reset; and asks what must be refused."""
+
+    def __init__(self, port, ended, seed):
+        super().__init__(daemon=True)
+        self.port, self.ended, self.random = port, ended, random.Random(seed)
+        self.left = self.refused = 0
+
+    def post(self, body):
+        text = json.dumps(body).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.sendall(head.encode() + text)
+        return connection
+
+    def leave(self):
+        body = {"model": MODEL, "stream": True, "max_tokens": 400, "ignore_eos": True,
+                "messages": [{"role": "user", "content": f"A long story, number {self.random.randrange(100)}."}]}
+        with self.post(body) as connection:
+            if self.random.random() < 0.8:
+                connection.recv(self.random.randrange(1, 2000))
+            if self.random.random() < 0.3:  # a reset instead of an end
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.left += 1
+
+    def ask_nonsense(self):
+        with self.post({"model": MODEL, "messages": "none", "max_tokens": -1}) as connection:
+            answer = connection.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 400"), answer[:200]
+        self.refused += 1
+
+    def run(self):
+        while not self.ended.is_set():
+            try:
+                self.leave() if self.random.random() < 0.6 else self.ask_nonsense()
+            except OSError:
+                pass
+            self.ended.wait(self.random.uniform(0.05, 0.4))
+
+
+def _faults(fleet, ended, seed, every_s):
+    """Kills and restarts, holds and slows workers until `ended`; their number."""
+    draw, count = random.Random(seed), 0
+    while not ended.wait(every_s):
+        index = draw.randrange(len(fleet.workers))
+        victim = fleet.workers[index]
+        kind = draw.choice(("kill", "hang", "slow"))
+        if kind == "kill":
+            victim.kill()
+            ended.wait(2)
+            fleet.restart_worker(index)
+        elif kind == "hang":
+            os.kill(victim.pid, signal.SIGSTOP)
+            ended.wait(2)
+            os.kill(victim.pid, signal.SIGCONT)
+        else:
+            victim.set_faults(slow_factor=10)
+            ended.wait(3)
+            victim.set_faults(slow_factor=1)
+        count += 1
+    return count
+
+
+def _counters(gateway):
+    """received, answered or cancelled, in flight"""
+    received = ended = flying = 0
+    for line in httpx.get(f"{gateway.metrics_url}/metrics", timeout=5).text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.startswith("troupe_gateway_requests_received_total"):
+            received += float(value)
+        elif name.startswith(("troupe_gateway_requests_total{", "troupe_gateway_requests_cancelled_total{")):
+            ended += float(value)
+        elif name == "troupe_gateway_requests_in_flight":
+            flying += float(value)
+    return received, ended, flying
+
+
+def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
+    folder = pathlib.Path(folder)
+    figures = Figures(seconds)
+    ended = threading.Event()
+    with ChaosFleet(folder, seed, workers=5) as fleet:
+        urls = [gateway.url for gateway in fleet.gateways]
+        before = {gateway.name: descriptors(gateway) for gateway in fleet.gateways}
+        flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
+        command = [BIN / "troupe-sim", "drive", "--url", ",".join(urls), "--retries", 1, *flags, "--rate", rate, "--duration-s", seconds,
+                   "--fault-at-s", 0, "--seed", seed, "--report", folder / "drive.json"]
+        with open(folder / "drive.log", "w+") as log:
+            driver = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=log)
+        probes = [Probe(index, urls, ended) for index in range(2)]
+        leavers = [Leaver(gateway.port, ended, seed + index) for index, gateway in enumerate(fleet.gateways)]
+        trouble = threading.Thread(target=lambda: setattr(figures, "faults", _faults(fleet, ended, seed, every_s)))
+        early = {}
+        try:
+            for thread in (*probes, *leavers, trouble):
+                thread.start()
+            begin = time.monotonic()
+            while driver.poll() is None:
+                if not early and time.monotonic() > begin + seconds / 3:
+                    early = {gateway.name: memory_mb(gateway) for gateway in fleet.gateways}
+                if time.monotonic() > begin + seconds + 120:
+                    raise AssertionError("troupe-sim drive does not end")
+                time.sleep(0.2)
+        finally:
+            ended.set()
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+        for thread in (*probes, *leavers, trouble):
+            thread.join(90)
+        for gateway in fleet.gateways:
+            wait_until(lambda: _counters(gateway)[2] == 0, 60, "nothing is in flight")
+            received, done, _ = _counters(gateway)
+            figures.unaccounted[gateway.name] = received - done
+            figures.memory_mb[gateway.name] = (early[gateway.name], memory_mb(gateway))
+            figures.descriptors[gateway.name] = (before[gateway.name], descriptors(gateway))
+    said = (folder / "drive.log").read_text()
+    if driver.returncode != 0:
+        raise AssertionError(f"troupe-sim drive ended with {driver.returncode}: {said}")
+    result = json.loads((folder / "drive.json").read_text())
+    figures.requests, figures.failed, figures.retried = result["requests"], result["lost"], result["retries"]
+    figures.stall_s = result["faults"]["stall_max_ms"] / 1e3
+    figures.texts, figures.wrong = sum(p.count for p in probes), sum(p.wrong for p in probes)
+    figures.left, figures.refused = sum(one.left for one in leavers), sum(one.refused for one in leavers)
+    return figures, [line for line in said.splitlines() if "lost:" in line] + [reason for probe in probes for reason in probe.reasons]

@@ -1,0 +1,15 @@
+"""A minute of everything at once; ten of them: tests/bench/soak.py."""
+import soak_run
+
+
+def test_nothing_grows_and_every_request_is_accounted_for(logs):
+    figures, reasons = soak_run.run(logs, seconds=50, rate=15)
+    print(figures)
+    assert figures.faults >= 3 and figures.left > 20 and figures.refused > 10 and figures.requests > 300
+    assert figures.failed == 0 and figures.wrong == 0, reasons
+    assert set(figures.unaccounted.values()) == {0}
+    for name, (early, late) in figures.memory_mb.items():
+        assert late < early * 1.1 + 8, f"{name}: {early:.1f} MB became {late:.1f}"
+    # Connections to workers and other gateways are kept, those of clients are gone.
+    for name, (before, after) in figures.descriptors.items():
+        assert after < before + 5 * 64, f"{name}: {before} descriptors became {after}"
