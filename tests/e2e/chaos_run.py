@@ -1,5 +1,6 @@
 """Breaks a running fleet of real processes and tells what its users saw: eight workers without a model, two gateways that tell each
-other what they place, an open loop of persona traffic, and streams whose text is known beforehand.
+other what they place, an etcd of three members where all find each other, an open loop of persona traffic, and streams whose text is
+known beforehand.
 
 `run(name, …)` brings one fault about and gives Figures. Everything drawn (victims, traffic) comes from the seed.
 """
@@ -17,6 +18,7 @@ import time
 
 import httpx
 
+from etcd import Etcd
 from fleet import BIN, Gateway, MODEL, Program, SimWorker, free_port, wait_until
 
 WORKERS, GATEWAYS = 8, 2
@@ -43,7 +45,8 @@ class Figures:
     stall_s: float = 0      # longest pause inside a stream
     ttft_p99_s: float = 0   # worst second after
     hit_before: float = 0
-    hit_dip: float = 0      # points: before, minus the worst 3 s mean after
+    hit_during: float = 0   # as long as it lasted
+    hit_dip: float = 0      # before, minus the worst 3 s mean after
     t95_s: float = 0        # from when on a 3 s mean of hit stayed >= 95 % of before; -1: not within the run
     busy: float = 0         # share of the fleet's places that were taken, before
 
@@ -109,6 +112,7 @@ class FarWorker(SimWorker):
     def __init__(self, index, log_dir, flags, namespace):
         self.port = free_port()
         self.url = f"http://{namespace.address}:{self.port}"
+        # Its etcd would be on this side of the cable, on loopback: gateways are told of it.
         command = ["ip", "netns", "exec", namespace.name, BIN / "troupe-worker", "--host", namespace.address, "--port", self.port,
                    *self.OWN_FLAGS, *flags]
         Program.__init__(self, f"worker-{index}-{self.port}", command, log_dir, f"{self.url}/readyz")
@@ -171,7 +175,7 @@ class ChaosFleet:
     def __init__(self, folder, seed, far=False, workers=WORKERS):
         self.folder, self.random = pathlib.Path(folder), random.Random(seed)
         self.stack = contextlib.ExitStack()
-        self.namespace = None
+        self.namespace, self.etcd = None, None
         self.workers, self.gateways = [], []
         self.size, self.far = workers, far
 
@@ -181,9 +185,13 @@ class ChaosFleet:
             if self.far:
                 self.namespace = Namespace(7)
                 stack.callback(self.namespace.remove)
+            self.etcd = Etcd(self.folder)
+            self.etcd.wait_ready()
+            self.registers = (*NODE, "--etcd-endpoints", self.etcd.urls)
             for index in range(self.size):
                 far = self.far and index == self.size - 1
-                self.workers.append(FarWorker(index, self.folder, NODE, self.namespace) if far else SimWorker(index, self.folder, NODE))
+                self.workers.append(FarWorker(index, self.folder, NODE, self.namespace) if far
+                                    else SimWorker(index, self.folder, self.registers))
             for worker in self.workers:
                 worker.wait_ready()
             ports = [(free_port(), free_port()) for _ in range(GATEWAYS)]
@@ -200,12 +208,12 @@ class ChaosFleet:
 
     def _gateway(self, index, ports):
         peers = ",".join(f"http://127.0.0.1:{metrics}" for other, (_, metrics) in enumerate(ports) if other != index)
-        return Gateway([worker.url for worker in self.workers], self.folder, ("--gossip.peers", peers), ports[index])
+        told = [worker.url for worker in self.workers if isinstance(worker, FarWorker)]
+        return Gateway(told, self.folder, ("--gossip.peers", peers, "--state", "etcd", "--etcd-endpoints", self.etcd.urls), ports[index])
 
-    @staticmethod
-    def _sees_all(gateway):
+    def _sees_all(self, gateway):
         known = httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
-        return all(worker["models"] and worker["load"] for worker in known)
+        return len(known) == len(self.workers) and all(worker["models"] and worker["load"] for worker in known)
 
     def _stop(self):
         for program in self.gateways + self.workers:
@@ -217,11 +225,22 @@ class ChaosFleet:
                 program.process.wait(10)
             except subprocess.TimeoutExpired:
                 program.kill()
+        for member in self.etcd.members if self.etcd else []:
+            member.kill()
+
+    def leader(self):
+        return next(index for index, gateway in enumerate(self.gateways)
+                    if "troupe_gateway_state_leader 1" in httpx.get(f"{gateway.metrics_url}/metrics", timeout=5).text)
 
     def restart_worker(self, index):
         """On its old port, with an empty cache."""
-        self.workers[index] = SimWorker(index, self.folder, NODE, port=self.workers[index].port)
+        self.workers[index] = SimWorker(index, self.folder, self.registers, port=self.workers[index].port)
         self.workers[index].wait_ready()
+
+    @staticmethod
+    def ready_count(gateway):
+        known = httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
+        return sum(worker["state"] == "ready" for worker in known)
 
     def restart_gateway(self, index):
         self.gateways[index] = self._gateway(index, self.ports)
@@ -268,17 +287,44 @@ def slow(fleet):
     return f"{victim.name} ten times as slow for {{for_s:.0f}} s", lambda: victim.set_faults(slow_factor=1)
 
 
+def rolling(fleet):
+    """One after the other: SIGTERM, its end, a new one on the same port, until both gateways use it; and five seconds more, as with
+    Kubernetes' minReadySeconds."""
+    begin = time.monotonic()
+    for index, old in enumerate(fleet.workers):
+        old.process.send_signal(signal.SIGTERM)
+        assert old.process.wait(60) == 0, old.log_tail()
+        fleet.restart_worker(index)
+        for one in fleet.gateways:
+            wait_until(lambda: fleet.ready_count(one) == len(fleet.workers), 30, "a gateway uses it again")
+        time.sleep(5)
+    return f"every worker stopped (SIGTERM) and started anew, one after the other, in {time.monotonic() - begin:.0f} s", lambda: None
+
+
 def gateway(fleet):
-    index = fleet.random.randrange(GATEWAYS)
+    index = 1 - fleet.leader()
     fleet.gateways[index].kill()
-    return f"kill -9 of gateway {index + 1}, started again after {{for_s:.0f}} s", lambda: fleet.restart_gateway(index)
+    return "kill -9 of the gateway that does not lead, started again after {for_s:.0f} s", lambda: fleet.restart_gateway(index)
 
 
-FAULTS = {fault.__name__: fault for fault in (calm, kill, hang, partition, slow, gateway)}
+def leader(fleet):
+    index = fleet.leader()
+    fleet.gateways[index].kill()
+    return "kill -9 of the gateway that plans the table, started again after {for_s:.0f} s", lambda: fleet.restart_gateway(index)
 
 
-def _series(report, fault_s):
-    """hit before, dip, t95"""
+def etcd(fleet):
+    for member in fleet.etcd.members:
+        member.kill()
+    return "kill -9 of all three members of etcd, started again after {for_s:.0f} s", fleet.etcd.restart
+
+
+FAULTS = {fault.__name__: fault for fault in (calm, kill, hang, partition, slow, rolling, gateway, leader, etcd)}
+TAKES_S = {"rolling": 90}  # longer than others
+
+
+def _series(report, fault_s, lasted_s):
+    """hit before, hit during, dip, t95"""
     arrived, shares = report["per_second"]["arrived"], report["per_second"]["hit_tokens"]
 
     def hit(begin, end):
@@ -292,11 +338,12 @@ def _series(report, fault_s):
     dip = max((before - mean for _, mean in means), default=0)
     below = [s for s, mean in means if mean < 0.95 * before]
     t95 = 0 if not below else -1 if below[-1] == means[-1][0] else below[-1] + 1 - fault_s
-    return before, max(dip, 0), t95
+    return before, hit(fault_s, fault_s + lasted_s), max(dip, 0), t95
 
 
 def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RATE):
     fault = FAULTS[name]
+    end_s += TAKES_S.get(name, 0)
     figures = Figures(name, "")
     ended = threading.Event()
     with ChaosFleet(folder, seed, far=name == "partition") as fleet:
@@ -322,6 +369,7 @@ def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RAT
             what, end = fault(fleet)
             figures.what = f"{hit_at:.1f} s: {what.format(for_s=for_s)}"
             time.sleep(for_s)
+            lasted_s = round(time.monotonic() - begin - hit_at)
             end()
             driver.wait(end_s + 120)
         finally:
@@ -340,7 +388,7 @@ def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RAT
     figures.requests, figures.failed, figures.retried = result["requests"], result["lost"], result["retries"]
     figures.stall_s = result["faults"]["stall_max_ms"] / 1e3
     figures.ttft_p99_s = result["faults"]["p99_peak_ms"] / 1e3
-    figures.hit_before, figures.hit_dip, figures.t95_s = _series(result, fault_s)
+    figures.hit_before, figures.hit_during, figures.hit_dip, figures.t95_s = _series(result, fault_s, lasted_s)
     figures.texts = sum(probe.count for probe in probes)
     figures.wrong = sum(probe.wrong for probe in probes)
     reasons = [reason for probe in probes for reason in probe.reasons]

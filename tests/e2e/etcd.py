@@ -34,13 +34,17 @@ class Member(Program):
 
 class Etcd:
     def __init__(self, folder):
-        ports = [(free_port(), free_port()) for _ in range(3)]
-        self.members = [Member(index, ports, folder) for index in range(3)]
+        self.folder, self.ports = folder, [(free_port(), free_port()) for _ in range(3)]
+        self.members = [Member(index, self.ports, folder) for index in range(3)]
         self.urls = ",".join(member.url for member in self.members)
 
     def wait_ready(self):
         for member in self.members:
             member.wait_ready(60)
+
+    def restart(self):
+        """After all were killed, with what they had written."""
+        self.members = [Member(index, self.ports, self.folder) for index in range(3)]
 
     def keys(self, under):
         """Value by key, of those that begin with PREFIX/under."""
