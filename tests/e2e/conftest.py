@@ -36,6 +36,6 @@ def pytest_runtest_makereport(item, call):
     if not report.failed:
         return
     folder = item.funcargs.get("logs")
-    for path in sorted(folder.glob("*.log")) if folder else []:
+    for path in sorted(folder.rglob("*.log")) if folder else []:
         tail = "\n".join(path.read_text("utf-8", "replace").splitlines()[-12:])
         report.sections.append((f"log of {path.name}", tail))
