@@ -100,14 +100,7 @@ class TileDecode {
 
   // Registers: 0, 1 scores of 16 keys; 2, 3 sums of 32 columns; 4, 5 keys, values or queries; 6, 7 weights.
   void configure() const {
-    struct alignas(64) Config {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 0, 0, 16, 16, 0, 0};
-    };
-    Config config;
+    Tiles::Config config;
     for (int i : {2, 3, 6, 7}) config.rows[i] = static_cast<uint8_t>(2 * t_.group);
     _tile_loadconfig(&config);
   }

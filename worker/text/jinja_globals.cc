@@ -72,7 +72,9 @@ Value call_namespace(Runtime& runtime, Arguments& arguments) {
 
 Value call_raise_exception(Runtime&, Arguments& arguments) {
   Bound bound("raise_exception", arguments, {"message"});
-  throw JinjaError(to_text(bound.required(0)));
+  // What a template says, of which a client's text may be the larger part, goes into an answer and the log.
+  constexpr size_t kBytesMax = 1000;
+  throw JinjaError(std::string(clipped(to_text(bound.required(0)), kBytesMax)));
 }
 
 // Deals its items out in turn.

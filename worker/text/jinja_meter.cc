@@ -45,10 +45,14 @@ void charge_made(size_t bytes) {
 }
 
 std::string_view clipped(std::string_view name) {
-  if (name.size() <= kNameBytesMax) return name;
-  size_t end = kNameBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
-  return name.substr(0, end);
+  return clipped(name, kNameBytesMax);
+}
+
+std::string_view clipped(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
 }
 
 }  // namespace troupe::jinja

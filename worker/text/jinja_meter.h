@@ -58,5 +58,6 @@ void charge_made(size_t bytes);
 
 // A name for a message: of a long one only its beginning.
 std::string_view clipped(std::string_view name);
+std::string_view clipped(std::string_view text, size_t bytes_max);
 
 }  // namespace troupe::jinja

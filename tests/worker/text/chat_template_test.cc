@@ -172,6 +172,9 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_EQ(rendered("\n\n{{ x.y }}"), "error: line 3: 'x' is undefined");
   EXPECT_EQ(rendered("{% if a %}"), "error: line 1: expected '{% endif %}', found end of template");
   EXPECT_EQ(rendered("{{ raise_exception('no ' ~ 1) }}"), "error: line 1: no 1");
+  EXPECT_EQ(rendered("{{ raise_exception('x' ~ 'é' * 5000) }}").size(),
+            std::string("error: line 1: ").size() + 999)
+      << "its beginning, in whole characters";
   EXPECT_THAT(rendered("{% include 'x' %}"), HasSubstr("unknown or misplaced statement 'include'"));
   EXPECT_THAT(rendered("{{ 1 | no_such }}"), HasSubstr("no filter is named 'no_such'"));
   EXPECT_EQ(rendered("{{ [1].append(2) }}"),
