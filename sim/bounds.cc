@@ -47,26 +47,44 @@ PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
 // A block that is not full hangs on nothing: its id says what is before it, and conversations that go on
 // behind it stay one run.
 void PooledLru::add_partial(Hits& hits, const Walk& before, uint64_t id, int32_t tokens) {
-  const auto [found, added] = partials_.try_emplace(id, static_cast<int32_t>(runs_.size()));
-  if (added) {
-    Run& partial = runs_.emplace_back();
-    partial.tokens = tokens;
-    partial.size = 1;
-  } else {
-    if (before.all_seen) hits.infinite += tokens;
-    if (before.all_pooled) hits.pooled += int64_t{run(found->second).pooled} * tokens;
-  }
+  const auto [found, added] = partials_.try_emplace(id, kNone);
+  const bool is_pooled = found->second != kNone;
+  if (!added && before.all_seen) hits.infinite += tokens;
+  if (is_pooled && before.all_pooled) hits.pooled += tokens;
+  if (!is_pooled) found->second = new_partial(id, tokens);
   path_.push_back(found->second);
+}
+
+int32_t PooledLru::new_partial(uint64_t id, int32_t tokens) {
+  if (spare_runs_.empty()) {
+    spare_runs_.push_back(static_cast<int32_t>(runs_.size()));
+    runs_.emplace_back();
+  }
+  const int32_t index = spare_runs_.back();
+  spare_runs_.pop_back();
+  Run& partial = run(index);
+  partial = Run{};
+  partial.size = 1;
+  partial.tokens = tokens;
+  partial.is_partial = true;
+  partial.partial_id = id;
+  return index;
+}
+
+int32_t PooledLru::find_child(int32_t parent, uint32_t id) const {
+  return by_key_.find(key_of(parent, id), [&](int32_t index) {
+    const Run& child = runs_[static_cast<size_t>(index)];
+    return child.parent == parent && child.first == id;
+  });
 }
 
 void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
   while (!ids.empty()) {
-    const auto found = index_of_.find(key_of(walk.run, static_cast<uint32_t>(ids[0])));
-    if (found == index_of_.end()) {
+    int32_t index = find_child(walk.run, static_cast<uint32_t>(ids[0]));
+    if (index == kNone) {
       add(walk, ids, tokens);
       return;
     }
-    int32_t index = found->second;
     const size_t count = common_count(run(index), ids);
     if (count < run(index).size) index = split(index, walk.run, count);
     const int32_t pooled = run(index).pooled;
@@ -87,8 +105,11 @@ void PooledLru::add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
   if (!extends) {
     if (walk.run != kNone) run(walk.run).grows = false;
     const auto added = static_cast<int32_t>(runs_.size());
-    runs_.emplace_back().tokens = tokens;
-    index_of_[key_of(walk.run, static_cast<uint32_t>(ids[0]))] = added;
+    Run& child = runs_.emplace_back();
+    child.tokens = tokens;
+    child.parent = walk.run;
+    child.first = static_cast<uint32_t>(ids[0]);
+    by_key_.add(key_of(walk.run, child.first), added);
     walk.run = added;
     path_.push_back(added);
   }
@@ -133,8 +154,13 @@ int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
   back.room -= front_size;
   front.tokens = back.tokens;
   front.grows = false;
-  index_of_[key_of(parent, front.ids[0])] = front_index;
-  index_of_[key_of(front_index, back.ids[0])] = index;
+  by_key_.remove(key_of(parent, back.first), index);
+  front.parent = parent;
+  front.first = back.first;
+  by_key_.add(key_of(parent, front.first), front_index);
+  back.parent = front_index;
+  back.first = back.ids[0];
+  by_key_.add(key_of(front_index, back.first), index);
   front.pooled = std::min(back.pooled, static_cast<int32_t>(count));
   if (front.pooled == 0) return front_index;
   back.pooled -= front.pooled;
@@ -177,7 +203,12 @@ void PooledLru::evict() {
     const auto count = static_cast<int32_t>(std::min<int64_t>(wanted, last.pooled));
     last.pooled -= count;
     tokens_ -= int64_t{count} * last.tokens;
-    if (last.pooled == 0) unlink(oldest_);
+    if (last.pooled > 0) continue;
+    const int32_t gone = oldest_;
+    unlink(gone);
+    if (!last.is_partial) continue;
+    partials_[last.partial_id] = kNone;
+    spare_runs_.push_back(gone);
   }
 }
 

@@ -61,6 +61,13 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   return heard_of;
 }
 
+RequestId SimNode::fetch_ahead() const {
+  const RequestId ends = scheduler_->fetch_ahead();
+  const RequestId next = step_tokens_.empty() ? ends : step_tokens_.front().id;
+  if (next != 0) flights_.prefetch(next);
+  return next;
+}
+
 Duration SimNode::duration_of(const StepLoad& load) const {
   const Duration takes = step_duration(profile_.costs, load);
   if (slowdown_ == 1) return takes;

@@ -65,8 +65,9 @@ class SimNode {
   };
   Progress progress(RequestId id) const;  // zero if it is not here
   bool stepping() const { return stepping_; }
-  // Fetches the memory that the end of its step will need.
-  void fetch_ahead() const { scheduler_->fetch_ahead(); }
+  // Fetches the memory that the end of its step will need. The request that will have a token then, or one of
+  // them; 0: that is not known.
+  RequestId fetch_ahead() const;
 
   // Changes of what is resident since the last call. Appends.
   void take_changes(std::vector<Resident>& out);

@@ -13,6 +13,7 @@
 #include "sim/gateway.h"
 #include "sim/node.h"
 #include "sim/random.h"
+#include "sim/recent_sessions.h"
 #include "sim/recorder.h"
 #include "sim/simulator.h"
 
@@ -45,25 +46,27 @@ class Simulation {
     uint64_t value;
     bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
   };
-  // A request from its arrival to its end, whichever nodes it visits.
+  // A request from its arrival to its end, whichever nodes it visits. Between two of its events thousands of
+  // others have theirs, so its first lines are what a token needs (kTokenBytes).
   struct Flight {
-    uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
-    TraceRequest trace;
-    route::PrefixKey key;
-    route::Decision decision;
-    route::Sent sent;
-    size_t tried = 0;      // candidates of the order
-    int32_t attempts = 0;  // of all orders
-    int32_t gateway = 0, node = -1;
-    bool planned = false;  // its set is at home on the node
+    alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
     uint64_t gateway_life = 0;
-    int32_t emitted = 0;     // tokens, as far as the node was heard: its first, its last, all at its death
-    bool at_node = false;    // delivered, not only on its way
-    uint64_t node_life = 0;  // of the node, when it was
+    int32_t gateway = 0, node = -1;
+    int32_t emitted = 0;   // tokens, as far as the node was heard: its first, its last, all at its death
+    int32_t attempts = 0;  // of all orders
+    bool planned = false;  // its set is at home on the node
+    bool at_node = false;  // delivered, not only on its way
     TimePoint arrived{}, first{};
     TimePoint last{};  // token before the node died
     Duration longest_gap{};
+    uint64_t node_life = 0;  // of the node, when it was delivered
+    route::Sent sent;
+    route::PrefixKey key;
+    TraceRequest trace;
+    size_t tried = 0;  // candidates of the order
+    route::Decision decision;
   };
+  static constexpr size_t kTokenBytes = 384;
   struct ResidencyBatch {
     route::ResidencyEvent::Kind kind;
     uint64_t epoch = 0, seq = 0;
@@ -156,8 +159,7 @@ class Simulation {
   std::vector<Resident> changes_;
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;
-  // Histories of sessions, as a gateway sees them in the messages: tokens of the last prompt and its answer.
-  route::LruMap<int32_t> session_tokens_;
+  RecentSessions recent_sessions_;
   int64_t decisions_timed_ = 0;
   double decision_ns_ = 0;
 };

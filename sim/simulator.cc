@@ -54,7 +54,7 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
                  .crowd_set = options.crowd_set,
                  .crowd_begin = options.crowd_begin}),
       draw_(options.seed),
-      session_tokens_(kSessionsRemembered) {}
+      recent_sessions_(kSessionsRemembered) {}
 
 Status Simulation::start() {
   TROUPE_RETURN_IF_ERROR(check_options(options_));
@@ -161,7 +161,11 @@ void Simulation::post(TimePoint at, EventKind kind, int32_t index, uint64_t valu
 void Simulation::fetch_ahead(const Event& next) const {
   if (next.kind != EventKind::kStepEnd) return;
   const Node& node = nodes_[static_cast<size_t>(next.index)];
-  if (node.engine != nullptr) node.engine->fetch_ahead();
+  if (node.engine == nullptr) return;
+  const RequestId id = node.engine->fetch_ahead();
+  if (id == 0) return;
+  const auto* const flight = reinterpret_cast<const char*>(&flights_[static_cast<size_t>(id & 0xffffffff)]);
+  for (size_t line = 0; line < kTokenBytes; line += 64) __builtin_prefetch(flight + line);
 }
 
 void Simulation::handle(const Event& event) {

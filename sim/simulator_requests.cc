@@ -24,9 +24,8 @@ Hash128 name_of(uint64_t id) {
 
 // What the next arrival will look up lies anywhere; it is on its way while earlier events are handled.
 void Simulation::fetch_ahead(const TraceRequest& next) const {
-  const Hash128 session = name_of(next.session);
-  session_tokens_.prefetch(session);
-  residency_->index.prefetch(session);
+  recent_sessions_.prefetch(next.session);
+  residency_->index.prefetch(name_of(next.session));
   residency_->index.prefetch(name_of(next.set));
   if (!free_slots_.empty()) __builtin_prefetch(&flights_[free_slots_.back()]);
 }
@@ -73,11 +72,8 @@ void Simulation::make_key(Flight& flight) {
   key.prompt_bytes = static_cast<size_t>(trace.input_tokens) * 4;
   key.prefix_tokens = trace.prefix_tokens;
   key.prefix_bytes = static_cast<size_t>(trace.prefix_tokens) * 4;
-  key.history_tokens = 0;
-  if (trace.session != 0) {
-    if (const int32_t* before = session_tokens_.find(key.session))
-      key.history_tokens = std::min(*before, trace.input_tokens - 1);
-  }
+  key.history_tokens =
+      trace.session == 0 ? 0 : std::min(recent_sessions_.tokens(trace.session), trace.input_tokens - 1);
   key.history_bytes = static_cast<size_t>(key.history_tokens) * 4;
   key.anchors.clear();
   key.refined = false;
@@ -261,8 +257,8 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     gateway_of(flight).router().finished(flight.key, flight.sent, counts, now_);
     gateway_of(flight).on_event(static_cast<route::NodeIndex>(node), route::HealthEvent::kAnswered, now_);
   }
-  if (!flight.key.session.is_zero()) {
-    session_tokens_.touch(flight.key.session) = flight.trace.input_tokens + flight.emitted;
+  if (flight.trace.session != 0) {
+    recent_sessions_.set(flight.trace.session, flight.trace.input_tokens + flight.emitted);
   }
   recorder_.finished({flight.arrived.time_since_epoch(), flight.first.time_since_epoch(),
                       seen.time_since_epoch(), node, flight.emitted, flight.longest_gap});

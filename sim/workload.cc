@@ -35,27 +35,36 @@ struct Persona {
 // Whose starts are kept, at a kilobyte each.
 constexpr size_t kStartsMax = 1 << 16;
 
-// A user's turn or an answer, and what it was said behind.
+// A user's turn or an answer: the number-th of its session.
 struct Said {
-  Segment segment;
-  uint64_t chained = 0;
+  uint32_t number = 0;
+  int32_t tokens = 0;
 };
 
 struct Session {
   alignas(64) uint64_t number = 0;
+  uint64_t id = 0;  // id_of() its name
   int32_t persona = 0, version = 0;
   int32_t card_tokens = 0;
-  int32_t turn = 0;           // asked so far
-  int32_t turns_left = 1;     // to ask, swipes not counted
-  bool swiping = false;       // the next request asks for the last turn again
-  uint32_t contents = 0;      // segments made so far
-  uint32_t chained_said = 0;  // of `history`, the first ones, whose `chained` is right
+  int32_t turn = 0;        // asked so far
+  int32_t turns_left = 1;  // to ask, swipes not counted
+  bool swiping = false;    // the next request asks for the last turn again
+  uint32_t said_count = 0;
+  // What was said in earlier turns is as it was then: of `history` the first `written` ones complete these
+  // blocks behind those of the persona's start.
+  uint32_t written = 0;
+  TextEnd end, end_before_last;  // behind those, and behind all but the last of them
+  std::vector<uint64_t> ids;
   std::vector<Said> history;  // user and answer in turn
 };
-static_assert(sizeof(Session) == 64, "a line of memory");
+static_assert(sizeof(Session) == 128, "two lines of memory");
 
 std::string set_of(int32_t persona, int32_t version) {
   return absl::StrCat("p", persona, ".v", version);
+}
+
+std::string session_of(uint64_t number) {
+  return absl::StrCat("s", number);
 }
 
 }  // namespace
@@ -116,17 +125,15 @@ struct PersonaSource::Impl {
   void ask(Session& session, Duration at, TraceRequest& out);
   void fetch_ahead() const;
   const Persona& start_of(const Session& session);
-  void write_prompt(Session& session, TraceRequest& out);
+  void write_texts(Session& session, TraceRequest& out);
   void truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const;
   void end_session(int32_t slot);
-  static Said new_segment(Session& session, int32_t tokens) {
-    return {{mix(session.number + 2, ++session.contents), tokens}};
-  }
+  static Said new_said(Session& session, int32_t tokens) { return {++session.said_count, tokens}; }
+  void write(Session& session, const Said& said, const TextEnd& start) const;
 
   PersonaWorkload w;
   Draw draw;
   Zipf zipf;
-  TextEnd prompt_end;             // of the request that was written last
   Persona unkept;                 // the start of a prompt, where there are too many personas to keep theirs
   std::vector<Persona> personas;  // a flash crowd's comes last
   std::vector<int32_t> rank_persona;
@@ -147,8 +154,8 @@ void PersonaSource::Impl::meet_session(Duration at) {
   Session& session = sessions[static_cast<size_t>(slot)];
   session.turn = draw.geometric(w.turns);
   for (int32_t turn = 0; turn < std::min(session.turn, w.context_tokens); ++turn) {
-    session.history.push_back(new_segment(session, draw_length(w.user_tokens)));
-    session.history.push_back(new_segment(session, draw_length(w.output_tokens)));
+    session.history.push_back(new_said(session, draw_length(w.user_tokens)));
+    session.history.push_back(new_said(session, draw_length(w.output_tokens)));
   }
 }
 
@@ -164,13 +171,14 @@ int32_t PersonaSource::Impl::start_session(Duration at, int32_t persona) {
   Session& session = sessions[static_cast<size_t>(slot)];
   const Persona& of = personas[static_cast<size_t>(persona)];
   session.number = session_count++;
+  session.id = id_of(session_of(session.number));
   session.persona = persona;
   session.version = of.version;
   session.card_tokens = of.tokens;
   session.turns_left = draw.geometric(w.turns);
   session.turn = 0;
   session.swiping = false;
-  session.contents = session.chained_said = 0;
+  session.said_count = session.written = 0;
   session.history.clear();
   due.push({at, due_count++, slot});
   return slot;
@@ -193,14 +201,19 @@ void PersonaSource::Impl::apply_changes(Duration until) {
 
 // Drops the oldest turns until what is left, the new turn and its answer fit the context.
 void PersonaSource::Impl::truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const {
-  int64_t total = int64_t{w.system_tokens} + session.card_tokens + user_tokens + output_tokens;
-  for (const Said& said : session.history) total += said.segment.tokens;
+  int64_t total = int64_t{user_tokens} + output_tokens;
+  if (session.written > 0) {
+    total += session.end.tokens;
+  } else {
+    total += w.system_tokens + session.card_tokens;
+    for (const Said& said : session.history) total += said.tokens;
+  }
   size_t dropped = 0;
   while (total > w.context_tokens && dropped < session.history.size())
-    total -= session.history[dropped++].segment.tokens;
+    total -= session.history[dropped++].tokens;
   if (dropped == 0) return;
   dropped += dropped % 2;  // a user's turn goes with its answer
-  session.chained_said = 0;
+  session.written = 0;
   session.history.erase(
       session.history.begin(),
       session.history.begin() + static_cast<std::ptrdiff_t>(std::min(dropped, session.history.size())));
@@ -222,72 +235,76 @@ const Persona& PersonaSource::Impl::start_of(const Session& session) {
   return persona;
 }
 
-// All of the history behind the start. What was said in earlier turns is as it was then.
-void PersonaSource::Impl::write_prompt(Session& session, TraceRequest& out) {
+// What is said next, behind all that is written.
+void PersonaSource::Impl::write(Session& session, const Said& said, const TextEnd& start) const {
+  // Blocks are counted from the first behind the start.
+  const int32_t tokens_before = start.tokens - start.tokens % w.block_tokens;
+  TextEnd end{session.end.chained, session.end.tokens - tokens_before};
+  session.ids.resize(static_cast<size_t>((end.tokens + said.tokens) / w.block_tokens));
+  end = append(end, {mix(session.number + 2, said.number), said.tokens}, w.block_tokens, session.ids.data());
+  session.end_before_last = session.end;
+  session.end = {end.chained, end.tokens + tokens_before};
+  session.written += 1;
+}
+
+// The start and all of the history; then what is answered.
+void PersonaSource::Impl::write_texts(Session& session, TraceRequest& out) {
   const Persona& start = start_of(session);
-  int32_t tokens = start.start_end.tokens;
-  for (const Said& said : session.history) tokens += said.segment.tokens;
-  const auto full = static_cast<size_t>(tokens / w.block_tokens);
-  const bool has_open = tokens % w.block_tokens > 0;
-  out.blocks.resize(full + (has_open ? 1 : 0));
-  uint64_t* const ids = out.blocks.data();
-  std::copy(start.start_ids.begin(), start.start_ids.end(), ids);
-  TextEnd end = start.start_end;
-  for (uint32_t i = 0; i < session.history.size(); ++i) {
-    Said& said = session.history[i];
-    if (i < session.chained_said) {
-      end.chained = said.chained;
-    } else {
-      said.chained = end.chained;
-    }
-    end = append(end, said.segment, w.block_tokens, ids);
-  }
-  session.chained_said = static_cast<uint32_t>(session.history.size());
-  if (has_open) out.blocks.back() = end.chained & kIdMask;
-  out.input_tokens = tokens;
+  if (session.written == 0) session.end = start.start_end;
+  // (An answer that was not liked may have left some.)
+  session.ids.resize(static_cast<size_t>(session.end.tokens / w.block_tokens) - start.start_ids.size());
+  while (session.written < session.history.size())
+    write(session, session.history[session.written], start.start_end);
+  const std::vector<uint64_t>& ids = session.ids;
+  out.blocks.clear();
+  out.blocks.reserve(start.start_ids.size() + ids.size() + 1);
+  out.blocks.insert(out.blocks.end(), start.start_ids.begin(), start.start_ids.end());
+  out.blocks.insert(out.blocks.end(), ids.begin(), ids.end());
+  out.input_tokens = session.end.tokens;
+  if (out.input_tokens % w.block_tokens > 0) out.blocks.push_back(session.end.chained & kIdMask);
   out.set = start.start_set;
-  prompt_end = end;
+
+  const int32_t room = std::max(1, w.context_tokens - out.input_tokens);
+  const Said answer = new_said(session, std::min(draw_length(w.output_tokens), room));
+  const auto prompt_count = static_cast<std::ptrdiff_t>(ids.size());
+  session.history.push_back(answer);
+  write(session, answer, start.start_end);
+  out.output_tokens = answer.tokens;
+  out.output_blocks.assign(ids.begin() + prompt_count, ids.end());
 }
 
 // Conversations lie far apart: those of the next turns are on their way while this one is asked.
 void PersonaSource::Impl::fetch_ahead() const {
-  if (const Due* later = due.behind_top(3)) __builtin_prefetch(&sessions[static_cast<size_t>(later->slot)]);
+  if (const Due* later = due.behind_top(3)) {
+    const Session& session = sessions[static_cast<size_t>(later->slot)];
+    __builtin_prefetch(&session);
+    __builtin_prefetch(&session.ids);
+  }
   const Due* const next = due.behind_top(1);
   if (next == nullptr) return;
-  const std::vector<Said>& said = sessions[static_cast<size_t>(next->slot)].history;
-  for (size_t i = 0; i < said.size(); i += 2) __builtin_prefetch(&said[i]);
+  const Session& session = sessions[static_cast<size_t>(next->slot)];
+  __builtin_prefetch(session.history.data() + session.history.size());
+  for (size_t i = 0; i < session.ids.size(); i += 8) __builtin_prefetch(&session.ids[i]);
 }
 
 void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) {
   if (session.swiping) {
     session.history.pop_back();  // the answer that was not liked; its question stays
-    session.chained_said = std::min(session.chained_said, static_cast<uint32_t>(session.history.size()));
+    session.written -= 1;
+    session.end = session.end_before_last;
   } else {
     const int32_t user_tokens = draw_length(w.user_tokens);
     truncate(session, user_tokens, static_cast<int32_t>(w.output_tokens) * 2);
-    session.history.push_back(new_segment(session, user_tokens));
+    session.history.push_back(new_said(session, user_tokens));
     session.turn += 1;
     session.turns_left -= 1;
   }
-  write_prompt(session, out);
+  write_texts(session, out);
   out.at = at;
   out.block_tokens = w.block_tokens;
   out.turn = session.turn;
+  out.session = session.id;
   out.prefix_tokens = w.system_tokens + session.card_tokens;
-
-  const int32_t room = std::max(1, w.context_tokens - out.input_tokens);
-  Said answer = new_segment(session, std::min(draw_length(w.output_tokens), room));
-  answer.chained = prompt_end.chained;
-  session.history.push_back(answer);
-  session.chained_said += 1;
-  out.output_tokens = answer.segment.tokens;
-  const int32_t before = out.input_tokens / w.block_tokens;
-  out.output_blocks.resize(
-      static_cast<size_t>((out.input_tokens + out.output_tokens) / w.block_tokens - before));
-  // Its blocks are counted from the text's first.
-  TextEnd in_answer = prompt_end;
-  in_answer.tokens %= w.block_tokens;
-  append(in_answer, answer.segment, w.block_tokens, out.output_blocks.data());
   last_persona = session.persona;
   last_version = session.version;
   last_session = session.number;
@@ -346,13 +363,11 @@ std::string PersonaSource::set_name() const {
 }
 
 std::string PersonaSource::session_name() const {
-  return absl::StrCat("s", impl_->last_session);
+  return session_of(impl_->last_session);
 }
 
 StatusOr<bool> PersonaSource::next(TraceRequest& out) {
-  if (!impl_->next(out)) return false;
-  out.session = id_of(session_name());
-  return true;
+  return impl_->next(out);
 }
 
 }  // namespace troupe::sim

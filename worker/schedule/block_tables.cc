@@ -18,6 +18,7 @@ namespace troupe {
 namespace {
 
 constexpr int32_t kEvictedAhead = 1024;  // of the cache's blocks one
+constexpr int32_t kAnswerRoom = 16;      // blocks that a table need not move for
 
 int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
@@ -121,7 +122,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
 
 // The found ones, first of all: what is held is not evicted for those that are new.
 void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count) {
-  request.blocks.reserve(static_cast<size_t>(count));
+  const int32_t answer = blocks_for(request.max_new_count) + 1;
+  request.blocks.reserve(static_cast<size_t>(count + std::min(answer, kAnswerRoom)));
   request.path = cache_.hold(match, request.user, request.blocks);
   const int32_t prefix_blocks = request.prefix_count / options_.block_size;
   if (prefix_blocks > 0 && (request.planned || cache_.has_planned())) {

@@ -68,6 +68,8 @@ class BlockTables {
   // block of the same content came first this one switches to it: the KV is bitwise the same, and the
   // duplicate is free again.
   void cache_full_blocks(ScheduledRequest& request);
+  // Fetches the memory that caching its blocks, or release(), will look at first.
+  void fetch_ahead(const ScheduledRequest& request) const { cache_.fetch_ahead(request.path); }
   // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
   // full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);

@@ -6,7 +6,8 @@ DecodeClock::DecodeClock(int32_t block_size) : at_block_end_(static_cast<size_t>
 
 DecodeClock::End DecodeClock::end_of(ScheduledRequest& request) const {
   // At computed_count == prompt + max_new - 1 the last of them is known.
-  return {request.zero_step + request.prompt_count + request.max_new_count - 1, &request};
+  return {request.zero_step + request.prompt_count + request.max_new_count - 1, request.arrival_index,
+          request.id, &request};
 }
 
 // From its zero_step on it ends a block at every multiple of the block size.
@@ -45,10 +46,12 @@ void DecodeClock::advance(int64_t steps) {
   computed_sum_ += steps * count_;
 }
 
-void DecodeClock::fetch_ahead() const {
-  if (ends_.empty()) return;
-  const auto* const at = reinterpret_cast<const char*>(ends_.begin()->request);
+RequestId DecodeClock::fetch_ahead() const {
+  if (ends_.empty()) return 0;
+  const End& next = *ends_.begin();
+  const auto* const at = reinterpret_cast<const char*>(next.request);
   for (size_t line = 0; line < sizeof(ScheduledRequest); line += 64) __builtin_prefetch(at + line);
+  return next.id;
 }
 
 void DecodeClock::ended(std::vector<ScheduledRequest*>& out) const {

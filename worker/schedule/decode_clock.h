@@ -35,17 +35,19 @@ class DecodeClock {
   int64_t steps_before_end() const { return ends_.begin()->step - step_ - 1; }
   // So many steps were computed. REQUIRES: nobody has ended before the last of them.
   void advance(int64_t steps = 1);
-  // Fetches the memory of the one who ends first.
-  void fetch_ahead() const;
+  // Fetches the memory of the one who ends first, and says who it is; 0: there is none.
+  RequestId fetch_ahead() const;
   // Those who have emitted all they may, by arrival; they are still to leave. Appends.
   void ended(std::vector<ScheduledRequest*>& out) const;
 
  private:
   struct End {
-    int64_t step = 0;  // after which it has ended
+    int64_t step = 0;            // after which it has ended
+    uint64_t arrival_index = 0;  // the request's, as is the id: it is looked at without its memory
+    RequestId id = 0;
     ScheduledRequest* request = nullptr;
     bool operator<(const End& other) const {
-      return step != other.step ? step < other.step : request->arrival_index < other.request->arrival_index;
+      return step != other.step ? step < other.step : arrival_index < other.arrival_index;
     }
   };
   size_t slot_of(int64_t step) const {

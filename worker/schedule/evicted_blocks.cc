@@ -1,6 +1,7 @@
 #include "worker/schedule/evicted_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace troupe {
@@ -16,18 +17,28 @@ uint8_t pack_interval(float ticks) {
   return static_cast<uint8_t>(std::min(steps, 127.0f));
 }
 
-float unpack_interval(uint8_t packed) {
-  if (packed == 0) return 0;
-  return std::exp2(static_cast<float>(packed - 1) / kStepsPerOctave);
-}
+// Of every packed one: a lesson asks for hundreds.
+const std::array<float, 128> kUnpacked = [] {
+  std::array<float, 128> ticks{};
+  for (size_t packed = 1; packed < ticks.size(); ++packed)
+    ticks[packed] = std::exp2(static_cast<float>(packed - 1) / kStepsPerOctave);
+  return ticks;
+}();
 
 }  // namespace
 
 EvictedBlocks::EvictedBlocks(int32_t block_count)
     : set_count_(static_cast<size_t>(std::max(1, block_count / 4))) {}
 
+EvictedBlocks::Set& EvictedBlocks::find_or_make(size_t index) {
+  if (Set* const set = find(index)) return *set;
+  if (sets_made_ % kChunk == 0) chunks_.push_back(std::make_unique<std::array<Set, kChunk>>());
+  places_[index] = ++sets_made_;
+  return *find(index);
+}
+
 void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
-  if (sets_.empty()) sets_.resize(set_count_);
+  if (places_.empty()) places_.resize(set_count_);
   Entry added;
   added.taken = 1;
   added.user = first.user & kUserMask;
@@ -46,7 +57,7 @@ void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
     added.time = static_cast<uint32_t>(first.idle_since - begin);
     added.first = place & 7;
     added.last = (place + length - 1) & 7;
-    put(sets_[set_index(group_hash)], added);
+    put(find_or_make(set_index(group_hash)), added);
   }
 }
 
@@ -71,12 +82,14 @@ void EvictedBlocks::put(Set& set, const Entry& added) {
 
 EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t begin, size_t end,
                                          uint64_t now) {
-  if (sets_.empty()) return {end - begin, {}};
+  if (places_.empty()) return {end - begin, {}};
   const size_t group = begin / kGroup * kGroup;
   end = std::min(end, group + kGroup);
+  Set* const set = find(set_index(hashes[group]));
+  if (set == nullptr) return {end - begin, {}};
   Entry* best = nullptr;
   size_t best_begin = end, best_count = 0;
-  for (Entry& entry : sets_[set_index(hashes[group])].entries) {
+  for (Entry& entry : set->entries) {
     const size_t from = std::max(begin, group + entry.first);
     const size_t to = std::min(end, group + entry.last + 1);
     size_t at = from;
@@ -101,7 +114,9 @@ EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t
 }
 
 EvictedBlocks::Found EvictedBlocks::at(size_t index, uint64_t now) const {
-  const Entry& entry = sets_[index / kWays].entries[index % kWays];
+  const Set* const set = find(index / kWays);
+  if (set == nullptr) return {};
+  const Entry& entry = set->entries[index % kWays];
   if (entry.taken == 0) return {};
   return {static_cast<size_t>(entry.last - entry.first + 1), unpack(entry, now)};
 }
@@ -110,7 +125,7 @@ EvictedBlock EvictedBlocks::unpack(const Entry& entry, uint64_t now) {
   const uint64_t age = std::min(now, uint64_t{static_cast<uint32_t>(now) - entry.time});
   return {.idle_since = now - age,
           .user = entry.user,
-          .interval = unpack_interval(static_cast<uint8_t>(entry.interval)),
+          .interval = kUnpacked[entry.interval],
           .use_count = entry.uses + 1u,
           .returning = entry.returning != 0,
           .shared = entry.shared != 0};

@@ -7,10 +7,14 @@
 // Blocks go and come back in rows, so one entry stands for up to eight of them: some of those between two
 // multiples of eight of a prompt, found by the hash of the first of these. Of each block 16 bits of its hash
 // are kept (one in 13,000 new blocks is taken for one that comes back), of users 12, intervals to a quarter
-// of an octave. Times wrap after 2^32 ticks, long after the sets were filled anew. Pure; not thread-safe.
+// of an octave. Times wrap after 2^32 ticks, long after the sets were filled anew.
+//
+// A set takes its memory when its first entry comes, in the order of their coming: two thirds more than all
+// of a cache's hashes is much for a fleet's nodes that have hardly evicted anything. Pure; not thread-safe.
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,7 +34,6 @@ struct EvictedBlock {
 
 class EvictedBlocks {
  public:
-  // Takes its memory when the first block is evicted.
   explicit EvictedBlocks(int32_t block_count);
 
   static constexpr size_t kGroup = 8;
@@ -43,10 +46,11 @@ class EvictedBlocks {
   void add(const Row& row, const EvictedBlock& first);
   // Fetches the memory that take() will need for the blocks behind one at a multiple of kGroup.
   void prefetch(Hash128 group_hash) const {
-    if (sets_.empty()) return;
-    const Set& set = sets_[set_index(group_hash)];
-    __builtin_prefetch(&set);
-    __builtin_prefetch(reinterpret_cast<const char*>(&set) + 64);
+    if (places_.empty()) return;
+    const Set* const set = find(set_index(group_hash));
+    if (set == nullptr) return;
+    __builtin_prefetch(set);
+    __builtin_prefetch(reinterpret_cast<const char*>(set) + 64);
   }
   // Of `hashes`, a prompt's from its first block on, those that come back are [begin, end): what is known of
   // the first of them, and of how many it is the same. Finds and forgets.
@@ -60,9 +64,11 @@ class EvictedBlocks {
     return block.user == (user & kUserMask);
   }
   // All places, and what is in one (nothing: count 0), for who takes samples.
-  size_t size() const { return sets_.size() * kWays; }
+  size_t size() const { return places_.size() * kWays; }
   Found at(size_t index, uint64_t now) const;
-  void prefetch_at(size_t index) const { __builtin_prefetch(&sets_[index / kWays].entries[index % kWays]); }
+  void prefetch_at(size_t index) const {
+    if (const Set* const set = find(index / kWays)) __builtin_prefetch(&set->entries[index % kWays]);
+  }
 
  private:
   static constexpr size_t kWays = 5;
@@ -84,13 +90,22 @@ class EvictedBlocks {
     std::array<Entry, kWays> entries;
   };
   static_assert(sizeof(Set) == 128);
-  size_t set_index(Hash128 hash) const { return static_cast<size_t>((hash.lo >> 32) * sets_.size() >> 32); }
+  static constexpr size_t kChunk = 64;
+  size_t set_index(Hash128 hash) const { return static_cast<size_t>((hash.lo >> 32) * set_count_ >> 32); }
+  // Null: nothing was ever in it.
+  Set* find(size_t index) const {
+    const uint32_t place = places_[index];
+    return place == 0 ? nullptr : &(*chunks_[(place - 1) / kChunk])[(place - 1) % kChunk];
+  }
+  Set& find_or_make(size_t index);
   static uint16_t tag_of(Hash128 hash) { return static_cast<uint16_t>(hash.lo); }
   void put(Set& set, const Entry& added);
   static EvictedBlock unpack(const Entry& entry, uint64_t now);
 
   size_t set_count_;
-  std::vector<Set> sets_;
+  std::vector<uint32_t> places_;  // by set: in chunks_, from 1; 0: none. Empty before the first eviction
+  std::vector<std::unique_ptr<std::array<Set, kChunk>>> chunks_;
+  uint32_t sets_made_ = 0;
 };
 
 }  // namespace troupe

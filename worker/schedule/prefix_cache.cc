@@ -20,10 +20,6 @@ void add_use(RunUse& use, uint64_t ticks) {
   if (use.use_count < 255) ++use.use_count;
 }
 
-size_t common_count(std::span<const Hash128> a, std::span<const Hash128> b) {
-  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
 }  // namespace
 
 PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency)
@@ -37,13 +33,14 @@ PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
     const RunId next = tree.find_child(match.run, hashes[0]);
     if (next < 0) break;
     const BlockRun& r = tree.run(next);
+    RunTree::prefetch_rest(r);
     // A hash stands for all before it, too: where the last is the same, all are.
-    const size_t count = std::min(r.hashes.size(), hashes.size());
-    const Hash128& last = count == r.hashes.size() ? r.last_hash : r.hashes[count - 1];
+    const size_t count = std::min(r.blocks.size(), hashes.size());
+    const Hash128& last = count == r.blocks.size() ? r.last_hash : tree.hash_of(r, count - 1);
     const bool all = last == hashes[count - 1];
-    const size_t common = all ? count : common_count(hashes.first(count), r.hashes);
+    const size_t common = all ? count : tree.common_count(r, hashes);
     match = {match.count + static_cast<int32_t>(common), next, static_cast<int32_t>(common)};
-    if (common < r.hashes.size()) break;
+    if (common < r.blocks.size()) break;
     hashes = hashes.subspan(common);
   }
   return match;
@@ -108,6 +105,10 @@ RunId PrefixCache::hold_partial(const PartialMatch& partial, uint64_t user) {
 
 void PrefixCache::drop(RunId run) {
   impl_->drop(run);
+}
+
+void PrefixCache::fetch_ahead(const HeldPath& path) const {
+  if (path.run >= 0) impl_->tree.prefetch(path.run);
 }
 
 void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
@@ -264,7 +265,7 @@ bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
 void PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
   const auto begin = static_cast<size_t>(path.count);
   const auto own = blocks.blocks.subspan(begin);
-  const size_t count = common_count(blocks.hashes.subspan(begin, own.size()), tree.run(known).hashes);
+  const size_t count = tree.common_count(tree.run(known), blocks.hashes.subspan(begin, own.size()));
   const auto taken = static_cast<int32_t>(count);
   const RunId id = taken < tree.run(known).count() ? split(known, taken) : known;
   take(id, static_cast<uint32_t>(blocks.user));
@@ -301,13 +302,14 @@ void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& r
   const size_t count = row.end - begin;
   RunTree::Blocks added{blocks.hashes.subspan(begin, count), blocks.blocks.subspan(begin, count), {}};
   if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
-  Residency::Extent extent;
-  if (residency != nullptr) {
-    extent = blocks.each_itself
-                 ? residency->cached_each(path.count, added.hashes)
-                 : residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder);
-  }
   const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
+  Residency::Extent extent;
+  if (residency != nullptr && blocks.each_itself) {
+    extent = residency->cached_each(path.count, added.hashes);
+  } else if (residency != nullptr) {
+    extent = residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder,
+                               last != nullptr ? last->extent : Residency::Extent{});
+  }
   if (last != nullptr && last->references == 1 && last->is_leaf() && last->extent == extent &&
       last->planned == blocks.planned && alike(last->use, row.use)) {
     tree.append(path.run, added);

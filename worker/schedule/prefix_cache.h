@@ -81,6 +81,8 @@ class PrefixCache {
   bool insert_tail(const HeldPath& path, const Tail& tail);
   // Drops a request's references; what it held stays cached.
   void release(const HeldPath& path);
+  // Fetches the memory that insert() and release() will look at first.
+  void fetch_ahead(const HeldPath& path) const;
   // Of a held path, the runs that end within its first `count` blocks are those of a set that is at home
   // here, or no longer. Such are evicted after all others, for as long as they are used now and then.
   void set_planned(const HeldPath& path, int32_t count, bool planned);

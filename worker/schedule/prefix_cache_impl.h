@@ -85,7 +85,8 @@ struct PrefixCache::Impl {
   uint64_t now = 0;  // ticks: blocks that became idle
   size_t lesson_count = 0;
   int32_t pinned_count = 0;
-  int32_t planned_count = 0;  // runs
+  int32_t planned_count = 0;         // runs
+  std::vector<Hash128> gone_hashes;  // scratch
   uint64_t change_count = 0;
   Counts counts;
 };

@@ -71,7 +71,7 @@ void PrefixCache::Impl::learn() {
       static_cast<size_t>(tree.id_end()), [&](size_t i) { tree.prefetch(static_cast<RunId>(i)); },
       [&](size_t i, double weight) {
         const BlockRun& r = tree.run(static_cast<RunId>(i));
-        if (r.is_tail() || r.references > 0) return;
+        if (r.blocks.empty() || r.is_tail() || r.references > 0) return;
         value.record_idle(class_of(r.use), ages_of(r), weight);
       });
   sample(
@@ -103,7 +103,7 @@ void PrefixCache::Impl::retire_planned() {
 // Of the index-th block on the way to the end of a run.
 Hash128 PrefixCache::Impl::hash_at(RunId id, size_t index) const {
   while (static_cast<size_t>(tree.run(id).depth) > index) id = tree.run(id).parent;
-  return tree.run(id).hashes[index - static_cast<size_t>(tree.run(id).depth)];
+  return tree.hash_of(tree.run(id), index - static_cast<size_t>(tree.run(id).depth));
 }
 
 // As many as are worth the same: while the run stays the least valuable.
@@ -118,8 +118,10 @@ int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
   if (!r.is_tail()) {
     const auto first = static_cast<uint64_t>(r.count() - count);
     const auto index = static_cast<size_t>(r.depth) + first;
+    gone_hashes.resize(static_cast<size_t>(count));
+    tree.last_hashes(r, gone_hashes);
     evicted.add({.index = index,
-                 .hashes = std::span(r.hashes).last(static_cast<size_t>(count)),
+                 .hashes = gone_hashes,
                  .group_hash = hash_at(id, index / EvictedBlocks::kGroup * EvictedBlocks::kGroup)},
                 {.idle_since = r.use.idle_since - first,
                  .user = r.use.user,
@@ -132,14 +134,14 @@ int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
   return count;
 }
 
-// The last blocks go out of the cache and onto the free list. REQUIRES: listed.
+// The last blocks go out of the cache and onto the free list. REQUIRES: listed; gone_hashes are theirs, but
+// for a tail.
 void PrefixCache::Impl::cut(RunId id, int32_t count) {
   const BlockRun& r = tree.run(id);
   const int32_t left = r.count() - count;
   const auto gone = std::span(r.blocks).last(static_cast<size_t>(count));
   if (residency != nullptr && !r.is_tail()) {
-    residency->evicted(
-        {r.extent, r.depth + left, gone, std::span(r.hashes).last(static_cast<size_t>(count))});
+    residency->evicted({r.extent, r.depth + left, gone, gone_hashes});
   }
   pool->add_cached(-count);
   for (size_t i = gone.size(); i-- > 0;) pool->release(gone[i]);
@@ -181,8 +183,8 @@ bool PrefixCache::is_path(const HeldPath& path, std::span<const Hash128> hashes,
     if (static_cast<size_t>(r.depth) + r.blocks.size() != end) return false;
     end = static_cast<size_t>(r.depth);
     if (!std::equal(r.blocks.begin(), r.blocks.end(), blocks.begin() + r.depth)) return false;
-    if (!hashes.empty() && !std::equal(r.hashes.begin(), r.hashes.end(), hashes.begin() + r.depth))
-      return false;
+    const auto depth = static_cast<size_t>(r.depth);
+    if (!hashes.empty() && impl_->tree.common_count(r, hashes.subspan(depth)) < r.blocks.size()) return false;
   }
   return end == 0;
 }

@@ -5,7 +5,7 @@
 namespace troupe {
 
 Residency::Residency(int32_t block_size, int32_t block_count)
-    : block_size_(block_size), blocks_max_(static_cast<size_t>(block_count)) {}
+    : block_size_(block_size), blocks_max_(static_cast<size_t>(block_count)), found_blocks_(block_count) {}
 
 int32_t Residency::find_or_add(const Key& key) {
   const auto [found, added] = by_name_.try_emplace(key, 0);
@@ -29,13 +29,12 @@ void Residency::mark_changed(int32_t holder) {
   changed_.push_back(holder);
 }
 
-Residency::Extent Residency::cached(Range range, HolderKind kind, Hash128 name) {
+Residency::Extent Residency::cached(Range range, HolderKind kind, Hash128 name, Extent before) {
   if (name.is_zero()) return {};
-  // Rows of one holder come one after the other.
+  // Whoever has a block cached is there.
   const Key key{kind, name};
-  const bool same = last_holder_ != kNobody && holders_[static_cast<size_t>(last_holder_)].key == key;
-  const int32_t holder = same ? last_holder_ : find_or_add(key);
-  last_holder_ = holder;
+  const bool same = before.holder >= 0 && holders_[static_cast<size_t>(before.holder)].key == key;
+  const int32_t holder = same ? before.holder : find_or_add(key);
   Holder& h = holders_[static_cast<size_t>(holder)];
   if (h.block_count == 0 || range.index <= h.tip) {
     h.generation += 1;
@@ -58,16 +57,14 @@ void Residency::found(BlockId block, int32_t index, Hash128 set) {
   const auto known = by_name_.find(key);
   if (known != by_name_.end() && holders_[static_cast<size_t>(known->second)].deepest() >= index) return;
   if (finder_count_ >= blocks_max_) return;
-  if (first_finders_.empty()) first_finders_.resize(blocks_max_, kNobody);
   const int32_t holder = find_or_add(key);
   forget_found(holder);
   Holder& h = holders_[static_cast<size_t>(holder)];
-  int32_t& first_finder = first_finders_[static_cast<size_t>(block)];
   h.found_block = block;
   h.found_tip = index;
-  h.next_finder = first_finder;
+  h.next_finder = found_blocks_.contains(block) ? first_finders_.find(block)->second : kNobody;
   if (h.next_finder != kNobody) holders_[static_cast<size_t>(h.next_finder)].previous_finder = holder;
-  first_finder = holder;
+  set_first_finder(block, holder);
   ++finder_count_;
   mark_changed(holder);
 }
@@ -80,12 +77,22 @@ void Residency::forget_found(int32_t holder) {
   if (h.previous_finder != kNobody) {
     holders_[static_cast<size_t>(h.previous_finder)].next_finder = h.next_finder;
   } else {
-    first_finders_[static_cast<size_t>(h.found_block)] = h.next_finder;
+    set_first_finder(h.found_block, h.next_finder);
   }
   h.found_block = h.found_tip = -1;
   h.next_finder = h.previous_finder = kNobody;
   --finder_count_;
   mark_changed(holder);
+}
+
+void Residency::set_first_finder(BlockId block, int32_t holder) {
+  if (holder == kNobody) {
+    found_blocks_.erase(block);
+    first_finders_.erase(block);
+  } else {
+    found_blocks_.insert(block);
+    first_finders_[block] = holder;
+  }
 }
 
 void Residency::pinned(Hash128 set, int32_t more) {
@@ -97,8 +104,8 @@ void Residency::pinned(Hash128 set, int32_t more) {
 
 void Residency::evicted(const Gone& gone) {
   for (size_t i = gone.blocks.size(); i-- > 0 && finder_count_ > 0;) {
-    const int32_t& first_finder = first_finders_[static_cast<size_t>(gone.blocks[i])];
-    while (first_finder != kNobody) forget_found(first_finder);
+    const BlockId block = gone.blocks[i];
+    while (found_blocks_.contains(block)) forget_found(first_finders_.find(block)->second);
   }
   if (gone.extent.holder == kNobody) return;
   if (gone.extent.holder != kEach) {
@@ -136,7 +143,6 @@ void Residency::drop_if_empty(int32_t holder) {
   if (h.block_count > 0 || h.found_block >= 0 || h.pins > 0 || h.changed) return;
   set_count_ -= h.key.kind == HolderKind::kSet ? 1 : 0;
   by_name_.erase(h.key);
-  if (holder == last_holder_) last_holder_ = kNobody;
   free_holders_.push_back(holder);
 }
 

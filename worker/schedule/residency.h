@@ -24,6 +24,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/core/block_hash.h"
+#include "worker/schedule/block_set.h"
 #include "worker/schedule/request.h"
 
 namespace troupe {
@@ -54,8 +55,10 @@ class Residency {
     uint32_t generation = 0;
     bool operator==(const Extent&) const = default;
   };
-  // They are cached now and belong to this set or session; a zero name is nobody's and not told of.
-  Extent cached(Range range, HolderKind kind, Hash128 name);
+  // They are cached now and belong to this set or session; a zero name is nobody's and not told of. `before`:
+  // of the block before them, which is cached; for it is often of the same holder, who then is found at once.
+  Extent cached(Range range, HolderKind kind, Hash128 name, Extent before);
+  Extent cached(Range range, HolderKind kind, Hash128 name) { return cached(range, kind, name, Extent()); }
   // The same, each told of as a session under its own name.
   Extent cached_each(int32_t index, std::span<const Hash128> names);
   // Blocks that go, those behind them being gone. `names`: those of cached_each().
@@ -116,18 +119,21 @@ class Residency {
   void mark_changed(int32_t holder);
   void drop_if_empty(int32_t holder);
   void forget_found(int32_t holder);
+  void set_first_finder(BlockId block, int32_t holder);
   void evicted_of(Extent extent, Range range);
 
   const int32_t block_size_;
   const size_t blocks_max_;
-  std::vector<int32_t> first_finders_;  // holder, by block; none before the first
+  // Few blocks were found by others than who cached them, but every one that goes is asked about: which have
+  // finders, and who is the first one's.
+  BlockSet found_blocks_;
+  absl::flat_hash_map<BlockId, int32_t> first_finders_;
   std::vector<Holder> holders_;
   std::vector<int32_t> free_holders_;
   absl::flat_hash_map<Key, int32_t> by_name_;
   std::vector<int32_t> changed_;
   int32_t set_count_ = 0;
-  int32_t last_holder_ = kNobody;  // that a block was cached for
-  size_t finder_count_ = 0;        // never more than blocks
+  size_t finder_count_ = 0;  // never more than blocks
 };
 
 }  // namespace troupe

@@ -69,7 +69,7 @@ int ReuseValue::tick(int32_t ticks) {
 }
 
 IdleClass ReuseValue::shared_class(double interval) const {
-  const double octaves = std::log2(std::max(1.0, interval / turnover_ * 32));
+  const int octaves = std::ilogb(std::max(1.0, interval / turnover_ * 32));
   return static_cast<IdleClass>(
       std::min(kFirstSharedClass + static_cast<size_t>(octaves), kIdleClassCount - 1));
 }

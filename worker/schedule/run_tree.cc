@@ -7,6 +7,8 @@ namespace troupe {
 
 namespace {
 
+constexpr uint32_t kTailIdsMax = (1u << 29) - 1;  // far more than a block holds
+
 // A vector that has taken on `more` with room for what usually comes behind, but without the half that
 // doubling leaves empty: runs are most of what a node of a simulated fleet remembers.
 template <typename T>
@@ -65,8 +67,31 @@ RunId RunTree::new_run() {
   return id;
 }
 
+size_t RunTree::common_count(const BlockRun& r, std::span<const Hash128> hashes) const {
+  const size_t most = std::min(r.blocks.size(), hashes.size());
+  size_t count = 0;
+  while (count < most && hash_of(r, count) == hashes[count]) ++count;
+  return count;
+}
+
+void RunTree::last_hashes(const BlockRun& r, std::span<Hash128> out) const {
+  const size_t begin = r.blocks.size() - out.size();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = hash_of(r, begin + i);
+}
+
+void RunTree::store_hashes(const Blocks& blocks) {
+  if (blocks.hashes.empty()) return;
+  // Blocks come into use one after the other: so does this memory.
+  const BlockId last = *std::max_element(blocks.blocks.begin(), blocks.blocks.end());
+  if (hashes_.capacity() == 0) hashes_.reserve(blocks_max_);
+  if (static_cast<size_t>(last) >= hashes_.size()) hashes_.resize(static_cast<size_t>(last) + 1);
+  for (size_t i = 0; i < blocks.blocks.size(); ++i)
+    hashes_[static_cast<size_t>(blocks.blocks[i])] = blocks.hashes[i];
+}
+
 // Memory for ids only where there are any.
-void RunTree::store_ids(const Blocks& blocks) {
+void RunTree::store(const Blocks& blocks) {
+  store_hashes(blocks);
   if (blocks.ids.empty()) return;
   if (ids_.empty()) ids_.resize(blocks_max_ * block_size_);
   for (size_t i = 0; i < blocks.blocks.size(); ++i) {
@@ -82,14 +107,14 @@ RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
   BlockRun& r = run(id);
   r.parent = parent >= 0 ? parent : as_parent(find_or_add_root(root));
   r.depth = parent >= 0 ? run(parent).depth + run(parent).count() : 0;
-  append_to(r.hashes, blocks.hashes);
   append_to(r.blocks, blocks.blocks);
-  store_ids(blocks);
+  store(blocks);
   r.has_ids = !blocks.ids.empty();
-  if (r.is_tail()) r.tail_id_count = static_cast<int32_t>(blocks.ids.size());
-  if (!r.is_tail()) {
-    r.first_hash = r.hashes.front();
-    r.last_hash = r.hashes.back();
+  if (blocks.hashes.empty()) {
+    r.tail_id_count = static_cast<uint32_t>(blocks.ids.size()) & kTailIdsMax;
+  } else {
+    r.first_hash = blocks.hashes.front();
+    r.last_hash = blocks.hashes.back();
     by_first_hash_.add(r.first_hash, id);
   }
   RunId& first = first_sibling(r);
@@ -102,10 +127,9 @@ RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
 
 void RunTree::append(RunId id, const Blocks& blocks) {
   BlockRun& r = run(id);
-  append_to(r.hashes, blocks.hashes);
   append_to(r.blocks, blocks.blocks);
-  r.last_hash = r.hashes.back();
-  store_ids(blocks);
+  r.last_hash = blocks.hashes.back();
+  store(blocks);
   r.has_ids = r.has_ids && !blocks.ids.empty();
   block_count_ += static_cast<int32_t>(blocks.blocks.size());
 }
@@ -115,13 +139,11 @@ RunId RunTree::split(RunId id, int32_t count) {
   BlockRun& front = run(front_id);
   BlockRun& back = run(id);
   by_first_hash_.remove(back.first_hash, id);
-  front.hashes.assign(back.hashes.begin(), back.hashes.begin() + count);
   front.blocks.assign(back.blocks.begin(), back.blocks.begin() + count);
-  back.hashes.erase(back.hashes.begin(), back.hashes.begin() + count);
   back.blocks.erase(back.blocks.begin(), back.blocks.begin() + count);
   front.first_hash = back.first_hash;
-  front.last_hash = front.hashes.back();
-  back.first_hash = back.hashes.front();
+  front.last_hash = hash_of(front, front.blocks.size() - 1);
+  back.first_hash = hash_of(back, 0);
   by_first_hash_.add(front.first_hash, front_id);
   by_first_hash_.add(back.first_hash, id);
   front.references = back.references;
@@ -152,8 +174,7 @@ void RunTree::cut(RunId id, int32_t count) {
     return;
   }
   r.blocks.resize(r.blocks.size() - static_cast<size_t>(count));
-  r.hashes.resize(r.blocks.size());
-  r.last_hash = r.hashes.back();
+  r.last_hash = hash_of(r, r.blocks.size() - 1);
 }
 
 void RunTree::remove(RunId id) {
@@ -178,13 +199,12 @@ Status RunTree::verify_run(RunId id) const {
   const auto wrong = [id](const char* what) {
     return absl::InternalError("run " + std::to_string(id) + " of cached blocks " + what);
   };
-  if (!r.is_tail() && r.hashes.size() != r.blocks.size()) return wrong("has not a hash for every block");
-  if (!r.is_tail() && find_child(r.parent, r.hashes.front()) != id) return wrong("is not found by its hash");
-  if (!r.is_tail() && (r.first_hash != r.hashes.front() || r.last_hash != r.hashes.back())) {
+  if (!r.is_tail() && find_child(r.parent, r.first_hash) != id) return wrong("is not found by its hash");
+  if (!r.is_tail() && (r.first_hash != hash_of(r, 0) || r.last_hash != hash_of(r, r.blocks.size() - 1))) {
     return wrong("knows its first or last hash wrongly");
   }
-  if (r.is_tail() && (!r.is_leaf() || r.count() != 1 || r.tail_id_count <= 0 ||
-                      static_cast<size_t>(r.tail_id_count) >= block_size_)) {
+  if (r.is_tail() &&
+      (!r.is_leaf() || r.count() != 1 || static_cast<size_t>(r.tail_id_count) >= block_size_)) {
     return wrong("is a tail with children, or not one block partly filled");
   }
   if (r.parent < 0) return r.depth == 0 ? absl::OkStatus() : wrong("begins at a root, but not with block 0");

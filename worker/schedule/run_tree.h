@@ -32,31 +32,32 @@ struct RunUse {
   bool returning = false;   // its user came back for it, or for what is before it
 };
 
+// Two lines of memory: what a look-up reads of a run that it goes through to the end, and the rest.
 struct BlockRun {
-  // What a look-up reads of a run that it goes through to the end: one line of memory.
   alignas(64) Hash128 first_hash;
   Hash128 last_hash;
   RunId parent = -1;  // below zero: none, it hangs on a root
   RunId first_child = -1;
-  std::vector<Hash128>
-      hashes;  // of its blocks; none: a tail, one block partly filled and never with children
-  std::vector<BlockId> blocks;
+  std::vector<BlockId> blocks;  // their hashes: RunTree::hash_of()
+
   RunId previous_sibling = -1;  // younger
   RunId next_sibling = -1;
-  int32_t depth = 0;          // blocks before it
-  int32_t references = 0;     // of those who hold it: they hold all before it, too
-  int32_t tail_id_count = 0;  // of a tail
-  int32_t pins = 0;           // of its references, those that no request holds
-  bool has_ids = false;       // of tokens
-  bool listed = false;        // among the leaves that may be evicted
-  bool planned = false;       // of a set that is at home here
-  RunUse use;
+  int32_t depth = 0;       // blocks before it
+  int32_t references = 0;  // of those who hold it: they hold all before it, too
+  int32_t pins = 0;        // of its references, those that no request holds
+  // Of a tail: one block partly filled, without a hash and never with children. Else 0.
+  uint32_t tail_id_count : 29 = 0;
+  bool has_ids : 1 = false;  // of tokens
+  bool listed : 1 = false;   // among the leaves that may be evicted
+  bool planned : 1 = false;  // of a set that is at home here
   Residency::Extent extent;  // whose its blocks are
+  RunUse use;
 
   int32_t count() const { return static_cast<int32_t>(blocks.size()); }
-  bool is_tail() const { return hashes.empty(); }
+  bool is_tail() const { return tail_id_count > 0; }
   bool is_leaf() const { return first_child < 0; }
 };
+static_assert(sizeof(BlockRun) == 128);
 
 class RunTree {
  public:
@@ -70,8 +71,22 @@ class RunTree {
     const auto* const at = reinterpret_cast<const char*>(&run(id));
     for (size_t line = 0; line < sizeof(BlockRun); line += 64) __builtin_prefetch(at + line);
   }
+  // The same, of a run whose first line is here: what holding it needs.
+  static void prefetch_rest(const BlockRun& r) {
+    __builtin_prefetch(&r.previous_sibling);
+    const auto* const blocks = reinterpret_cast<const char*>(r.blocks.data());
+    for (size_t at = 0; at < r.blocks.size() * sizeof(BlockId); at += 64) __builtin_prefetch(blocks + at);
+  }
   // All ids below are those of runs, or of runs that were: without blocks.
   RunId id_end() const { return static_cast<RunId>(runs_.size()); }
+  // Of a run's index-th block. REQUIRES: it is no tail.
+  const Hash128& hash_of(const BlockRun& r, size_t index) const {
+    return hashes_[static_cast<size_t>(r.blocks[index])];
+  }
+  // How many of the first hashes are those of a run's first blocks.
+  size_t common_count(const BlockRun& r, std::span<const Hash128> hashes) const;
+  // Of a run's last blocks, so many as `out` has room for.
+  void last_hashes(const BlockRun& r, std::span<Hash128> out) const;
   // Ids of a run's index-th block; none where they were never told.
   std::span<const TokenId> ids_of(RunId id, int32_t index) const;
   // The child of `parent` (below zero: any run that hangs on a root) whose first block has this hash, or -1.
@@ -111,7 +126,8 @@ class RunTree {
     return r.parent >= 0 ? run(r.parent).first_child : root_of(r).first_child;
   }
   RunId new_run();
-  void store_ids(const Blocks& blocks);
+  void store(const Blocks& blocks);
+  void store_hashes(const Blocks& blocks);
   int32_t find_or_add_root(Hash128 name);
   void remove(RunId id);
   Status verify_run(RunId id) const;
@@ -122,6 +138,8 @@ class RunTree {
   std::vector<BlockRun> runs_;
   std::vector<RunId> free_runs_;
   std::vector<TokenId> ids_;  // (blocks, block_size), or none at all
+  // By block, as far as any was cached yet: a run that grows or is split moves no hashes.
+  std::vector<Hash128> hashes_;
   RunIndex by_first_hash_;
   std::vector<Root> roots_;
   std::vector<int32_t> free_roots_;

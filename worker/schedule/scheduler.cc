@@ -127,6 +127,9 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   require(s.in_flight, "commit() without a step");
   finished.clear();
   if (s.batch.counted_decodes > 0) s.commit_counted(finished);
+  for (const ScheduledRequest* r : s.batch_requests) {
+    if (r->phase == RequestPhase::kPrefill) s.tables.fetch_ahead(*r);
+  }
   size_t next_token = 0;
   for (size_t i = 0; i < s.batch.items.size(); ++i) {
     const BatchItem& item = s.batch.items[i];
@@ -153,8 +156,8 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
   s.refresh_stats();
 }
 
-void Scheduler::fetch_ahead() const {
-  impl_->clock.fetch_ahead();
+RequestId Scheduler::fetch_ahead() const {
+  return impl_->clock.fetch_ahead();
 }
 
 void Scheduler::abandon() {
@@ -228,7 +231,10 @@ void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
   owed_ahead = 0;
   ended.clear();
   clock.ended(ended);
-  for (const Request* r : ended) finished.push_back(r->id);
+  for (const Request* r : ended) {
+    finished.push_back(r->id);
+    tables.fetch_ahead(*r);
+  }
 }
 
 // The sampled token becomes known; true: it was the request's last.

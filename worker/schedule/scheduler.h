@@ -109,8 +109,8 @@ class Scheduler {
   // So many of them were computed, and the next one is in flight: as if by commit() and plan().
   void pass(int64_t steps);
   // Of a fleet's many nodes one is far from the processor when its turn comes: fetches what the end of a step
-  // will look at.
-  void fetch_ahead() const;
+  // will look at. The counted decode that ends next, 0 where there is none.
+  RequestId fetch_ahead() const;
   // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
   // again.
   void abandon();
