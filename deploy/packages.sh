@@ -1,4 +1,4 @@
-# Sourced by deploy/local/run.sh and tests/run.sh: the Debian packages Troupe needs, and how to get the missing ones.
+# Sourced by deploy/local/run.sh, tests/run.sh and tests/bench/run.sh: the Debian packages Troupe needs, and how to get the missing ones.
 
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold pkg-config
   libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev libabsl-dev libxxhash-dev libyaml-cpp-dev
@@ -60,4 +60,18 @@ need_packages() {
   fi
   if [ -n "$POLICY_MADE" ]; then rm -f "$POLICY_RC"; POLICY_MADE=; fi
   rm -f "$log"
+}
+
+# The Python packages of the end-to-end tests (and of benches that are made of these), into .venv/ of the repository's root,
+# anew where their list has changed. REQUIRES: called there.
+need_test_python() {
+  local stamp
+  stamp=.venv/$(sha256sum tests/e2e/requirements.txt | cut -c1-16)
+  [ ! -e "$stamp" ] || return 0
+  need_packages python3-venv
+  say "Python packages of the end-to-end tests, into .venv/"
+  rm -rf .venv
+  step python3 -m venv .venv
+  step .venv/bin/pip install -q --disable-pip-version-check -r tests/e2e/requirements.txt
+  touch "$stamp"
 }

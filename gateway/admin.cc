@@ -182,6 +182,17 @@ std::string Admin::table_json() const {
   out["gateways"] = std::move(gateways);
   out["view_epoch"] = parts_.router.view().epoch();
   out["sets"] = std::move(sets);
+  // Kept whatever comes, as workers tell (modes exact and strict), at home there or not.
+  bj::array pinned;
+  for (const auto& [set, nodes] : parts_.residency.pinned()) {
+    bj::array ids;
+    for (const route::NodeIndex node : nodes) ids.emplace_back(parts_.fleet.id(node));
+    bj::object item;
+    item["set"] = set.hex();
+    item["nodes"] = std::move(ids);
+    pinned.emplace_back(std::move(item));
+  }
+  out["pinned"] = std::move(pinned);
   return to_json(out);
 }
 

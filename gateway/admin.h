@@ -10,6 +10,7 @@
 #include "gateway/route/router.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
+#include "gateway/upstream/residency_reader.h"
 
 namespace troupe {
 
@@ -21,6 +22,7 @@ class Admin {
     const route::Router& router;
     const Metrics& metrics;
     Gossip& gossip;
+    const ResidencyReader& residency;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
   Task<void> handle(Exchange& exchange);

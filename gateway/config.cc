@@ -20,11 +20,11 @@ StatusOr<LogLevel> parse_log_level(const std::string& name) {
 
 StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<std::string>& urls) {
   std::vector<Endpoint> workers;
-  std::set<Endpoint> seen;
+  std::set<std::string> seen;
   for (size_t i = 0; i < urls.size(); ++i) {
     auto endpoint = Endpoint::parse(urls[i]);
     if (!endpoint.ok()) return annotate(endpoint.status(), absl::StrCat(key, "[", i, "]"));
-    if (!seen.insert(*endpoint).second) {
+    if (!seen.insert(endpoint->authority()).second) {
       return invalid_argument(absl::StrCat(key, "[", i, "]: ", urls[i], " is there twice; list each once"));
     }
     workers.push_back(*std::move(endpoint));
@@ -112,6 +112,11 @@ void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
       .range(1024, 1e6)
       .unit("bytes");
   schema.add("limits.requests", &s.limits.requests, "requests at once; more are answered 429")
+      .range(1, 1e6)
+      .live();
+  schema
+      .add("limits.tokenize_requests", &s.limits.tokenize_requests,
+           "of /tokenize and /detokenize at once; more are answered 429")
       .range(1, 1e6)
       .live();
   schema.add("limits.connections", &s.limits.connections, "client connections at once").range(1, 1e6).live();
@@ -208,6 +213,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .add("worker_urls", &s.worker_urls,
            "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001")
       .live();
+  describe_tls(s, schema);
   describe_state(s, schema);
   describe_routing(s, schema);
   describe_handover(s, schema);
@@ -224,6 +230,12 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .unit("ms")
       .live();
   schema
+      .add("foreign_worker_silence_timeout_ms", &s.foreign_worker_silence_timeout_ms,
+           "a worker of another kind that has sent nothing of an answer for this long is given up; 0: never")
+      .range(0, 3.6e6)
+      .unit("ms")
+      .live();
+  schema
       .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
@@ -235,6 +247,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
              "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
   schema.add("record", &s.record,
              "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
+  describe_telemetry(s.telemetry, schema);
   schema.add("log_level", &s.log_level, "least severe lines logged")
       .choices({"debug", "info", "warn", "error"});
   schema.add("probe.interval_ms", &s.probe.interval_ms, "between probes of a worker")
@@ -272,8 +285,10 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
   TROUPE_RETURN_IF_ERROR(make_state(s, config));
+  TROUPE_RETURN_IF_ERROR(make_tls(s, config));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
   TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
+  TROUPE_RETURN_IF_ERROR(make_telemetry(s, config));
 
   config.main_server.host = s.host;
   config.main_server.port = static_cast<uint16_t>(s.port);
@@ -318,8 +333,10 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.fleet.sets_max = config.router.memory.sets_max;
 
   config.proxy.requests_max = static_cast<size_t>(s.limits.requests);
+  config.proxy.text_requests_max = static_cast<size_t>(s.limits.tokenize_requests);
   config.proxy.request_timeout = std::chrono::seconds(s.request_timeout_secs);
   config.proxy.silence_max = std::chrono::milliseconds(s.stream_heartbeat_timeout_ms);
+  config.proxy.foreign_silence_max = std::chrono::milliseconds(s.foreign_worker_silence_timeout_ms);
   config.proxy.api.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
   config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,13 @@
 #include "common/core/status.h"
 #include "common/net/http_client.h"
 #include "common/net/http_server.h"
+#include "common/net/tls_settings.h"
+#include "gateway/access_log.h"
 #include "gateway/proxy.h"
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
 #include "gateway/route/settings.h"
+#include "gateway/span_exporter.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/mover.h"
@@ -26,6 +30,25 @@
 #include "gateway/waiting_room.h"
 
 namespace troupe {
+
+// What is seen of requests from outside.
+struct TelemetrySettings {
+  std::string access_log = std::string(kAccessLogOff);  // or kAccessLogStderr, or a file's path
+  struct Otlp {
+    std::string endpoint;  // empty: no spans
+    std::string service_name = "troupe-gateway";
+    double sample_ratio = 1;
+    int64_t queue_bytes = 16 << 20;
+    int64_t batch_bytes = 256 << 10;
+    int64_t interval_ms = 1000;
+    int64_t timeout_ms = 10'000;
+  } otlp;
+};
+struct TelemetryOptions {
+  std::string access_log = std::string(kAccessLogOff);
+  std::optional<SpanExporterOptions> otlp;
+  double sample_ratio = 1;
+};
 
 struct GatewaySettings {
   std::string host = "127.0.0.1";
@@ -39,6 +62,9 @@ struct GatewaySettings {
   std::string etcd_prefix = std::string(kStatePrefix);
   int64_t etcd_lease_ttl_secs = 5;
 
+  TlsFiles tls, upstream_tls, etcd_tls;
+  bool metrics_tls = false;
+
   struct Handover {
     int64_t text_bytes = 64 << 20;
     int64_t at_once = 2;
@@ -51,11 +77,13 @@ struct GatewaySettings {
 
   int64_t request_timeout_secs = 1800;
   int64_t stream_heartbeat_timeout_ms = 400;
+  int64_t foreign_worker_silence_timeout_ms = 60'000;
   int64_t shutdown_grace_period_secs = 180;
   std::string api_keys;       // a file; empty: anybody may ask
   std::string tenant_secret;  // a file; needed where keys name tenants
   std::string record;         // empty: traffic is not recorded
   std::string log_level = "info";
+  TelemetrySettings telemetry;
 
   struct Probe {
     int64_t interval_ms = 1000;
@@ -94,6 +122,7 @@ struct GatewaySettings {
     int64_t idle_timeout_ms = 75'000;
     int64_t write_timeout_ms = 30'000;
     int64_t requests = 4096;
+    int64_t tokenize_requests = 256;
     int64_t connections = 8192;
     int64_t worker_requests = 0;
   } limits;
@@ -107,8 +136,16 @@ struct GatewaySettings {
 // `settings` must outlive the schema.
 void describe_settings(GatewaySettings& settings, SettingsSchema& schema);
 
+// What new connections use; see Gateway::change().
+struct GatewayTls {
+  std::shared_ptr<const TlsContext> listener;  // null: plain HTTP
+  std::shared_ptr<TlsSource> upstream = std::make_shared<TlsSource>();
+  std::shared_ptr<TlsSource> etcd = std::make_shared<TlsSource>();
+};
+
 // The settings checked against each other and turned into what the parts take. Errors name the key.
 struct GatewayConfig {
+  GatewayTls tls;
   HttpServerOptions main_server;
   HttpServerOptions metrics_server;
   FleetOptions fleet;
@@ -123,8 +160,10 @@ struct GatewayConfig {
   route::RouterOptions router;
   std::chrono::seconds grace{180};
   std::string api_keys, tenant_secret, record;
+  TelemetryOptions telemetry;
   LogLevel log_level = LogLevel::kInfo;
 };
+// TLS has its files read, and checked against each other.
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
 // Open at once, at most.
 size_t files_needed(const GatewayConfig& config);
@@ -132,5 +171,12 @@ size_t files_needed(const GatewayConfig& config);
 // Their part in what gateways share. REQUIRES: `config` has workers and router.
 void describe_state(GatewaySettings& settings, SettingsSchema& schema);
 Status make_state(const GatewaySettings& settings, GatewayConfig& config);
+// And in what is seen from outside.
+void describe_telemetry(TelemetrySettings& telemetry, SettingsSchema& schema);
+Status make_telemetry(const GatewaySettings& settings, GatewayConfig& config);
+
+// config_tls.cc
+void describe_tls(GatewaySettings& settings, SettingsSchema& schema);
+Status make_tls(const GatewaySettings& settings, GatewayConfig& config);
 
 }  // namespace troupe

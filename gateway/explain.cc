@@ -70,7 +70,7 @@ ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   if (!request.header("authorization").empty()) {
     if (const auto known = identify(request, flight); !known.ok()) return known.error();
   }
-  auto routed = parse_generate(request, kind.value(), options_, tenant_salt(flight));
+  auto routed = parse_generate(request, kind.value(), parser_input(flight));
   if (!routed.ok()) return routed.error();
   router_.refine(routed.value().key);
   const route::PrefixKey& key = routed.value().key;

@@ -20,14 +20,12 @@ std::string salt_as(std::string_view tenant_salt, GenerateRequest& request) {
   return request.cache_salt;
 }
 
-ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendOptions& options,
-                                    std::string_view tenant_salt) {
-  return parse_generate(request, GenerateRequest::Kind::kChat, options, tenant_salt);
+ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendInput& input) {
+  return parse_generate(request, GenerateRequest::Kind::kChat, input);
 }
 
-ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendOptions& options,
-                                          std::string_view tenant_salt) {
-  return parse_generate(request, GenerateRequest::Kind::kCompletion, options, tenant_salt);
+ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendInput& input) {
+  return parse_generate(request, GenerateRequest::Kind::kCompletion, input);
 }
 
 // Any worker of the model counts the same: no prefix key, so the load decides.
@@ -38,16 +36,14 @@ RoutedRequest text_only(std::string model) {
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendOptions& options,
-                                        std::string_view) {
-  auto parsed = parse_tokenize_request(request.body, options.api);
+ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_tokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->source.model));
 }
 
-ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendOptions& options,
-                                          std::string_view) {
-  auto parsed = parse_detokenize_request(request.body, options.api);
+ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_detokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->model));
 }
@@ -62,11 +58,11 @@ ForwardParser forward_parser(std::string_view path) {
   return nullptr;
 }
 
-std::string request_id_of(const HttpRequest& request, std::string_view made) {
+std::string_view request_id_of(const HttpRequest& request) {
   const std::string_view id = request.header("x-request-id");
   const bool fit = !id.empty() && id.size() <= kRequestIdMax &&
                    std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
-  return std::string(fit ? id : made);
+  return fit ? id : std::string_view();
 }
 
 ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options) {
@@ -84,15 +80,16 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions
 }
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendOptions& options, std::string_view tenant_salt) {
-  auto parsed = kind == GenerateRequest::Kind::kChat ? parse_chat_request(request.body, options.api)
-                                                     : parse_completion_request(request.body, options.api);
+                                        const FrontendInput& input) {
+  const FrontendOptions& options = input.options;
+  auto parsed = kind == GenerateRequest::Kind::kChat ? input.parser.parse_chat(request.body)
+                                                     : input.parser.parse_completion(request.body);
   if (!parsed.ok()) return parsed.error();
   if (parsed->resume)
     return ApiError::unsupported("troupe_resume", "'troupe_resume' is what this gateway tells its workers");
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
-  routed.salt = salt_as(tenant_salt, *parsed);
+  routed.salt = salt_as(input.tenant_salt, *parsed);
   routed.key = route::make_prefix_key(*parsed, session);
   if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
   routed.stream = parsed->stream;
@@ -104,17 +101,18 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options,
-                                      std::string_view tenant_salt) {
-  auto parsed = parse_prefix_request(request.body, options.api);
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_prefix_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   RoutedRequest routed;
-  routed.salt = salt_as(tenant_salt, parsed->source);
+  routed.salt = salt_as(input.tenant_salt, parsed->source);
   routed.key = route::make_prefix_key(parsed->source, "");
   routed.key.session = {};
   routed.key.session_source = route::SessionSource::kNone;
   routed.model = std::move(parsed->source.model);
   routed.generates = false;
+  routed.prefills = true;
+  routed.answer_tokens_max = 0;
   return routed;
 }
 

@@ -24,6 +24,7 @@ struct RoutedRequest {
   bool stream = false;
   int32_t choices = 1;
   bool generates = true;  // false: text in only, no answer to wait for and no cache to find
+  bool prefills = false;  // a prefix to be computed, without an answer: takes room at a worker all the same
   int32_t priority = 0;   // the client's wish
   std::optional<int64_t> answer_tokens_max;
   std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
@@ -41,23 +42,27 @@ struct FrontendOptions {
 };
 
 // The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible
-// characters), else `made`.
-std::string request_id_of(const HttpRequest& request, std::string_view made);
+// characters), else empty.
+std::string_view request_id_of(const HttpRequest& request);
 
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
 ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
 
-// `tenant_salt`: of whom it comes from, see tenant.h; empty: of no tenant.
+// What a request is parsed with, beside itself.
+struct FrontendInput {
+  const FrontendOptions& options;
+  ApiParser& parser;             // of `options.api`; its buffers are used again for the next request
+  std::string_view tenant_salt;  // of whom it comes from, see tenant.h; empty: of no tenant
+};
+
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendOptions& options, std::string_view tenant_salt);
+                                        const FrontendInput& input);
 
 // POST /v1/prefixes: keyed as the requests are that will begin so.
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendOptions& options,
-                                      std::string_view tenant_salt);
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input);
 
 // The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
-using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request, const FrontendOptions& options,
-                                                   std::string_view tenant_salt);
+using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request, const FrontendInput& input);
 ForwardParser forward_parser(std::string_view path);
 
 // Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.

@@ -8,14 +8,26 @@ namespace troupe {
 
 namespace {
 
+constexpr Duration kFlushSpansWithin = std::chrono::seconds(5);
+
 // Other gateways tell this one's life from all others by its name.
 route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
   options.name = chain_hash(Hash128{seed, 0}, std::string_view("gateway"));
   return options;
 }
 
+// What the HTTP layer refuses never comes to the proxy: it is counted and logged here.
+HttpServerOptions told(HttpServerOptions options, Instruments& instruments, const Trails& trails) {
+  options.on_refused = [&instruments, &trails](const HttpRefusal& refusal) {
+    instruments.malformed(refusal.status);
+    trails.malformed(refusal);
+  };
+  return options;
+}
+
 std::unique_ptr<SharedState> make_state(const GatewayConfig& config, const SharedState::Parts& parts) {
-  state_degraded_gauge(parts.metrics);  // an alert looks at it, also where nothing can be
+  state_degraded_gauge(parts.metrics);  // alerts look at them, also where nothing can be
+  state_other_sets_gauge(parts.metrics);
   if (config.state.etcd.members.empty()) return nullptr;
   return std::make_unique<SharedState>(config.state, parts);
 }
@@ -30,7 +42,9 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       api_keys_path_(config.api_keys),
       tenant_secret_path_(config.tenant_secret),
       record_path_(config.record),
+      telemetry_(config.telemetry),
       record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
+      tls_(config.tls),
       grace_(config.grace),
       plan_tick_(config.router.planner.tick),
       instruments_(metrics_),
@@ -46,16 +60,33 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
              seed ^ 0x5bd1e995),
-      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_}),
+      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_}),
       main_server_(
-          io, config.main_server, [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
+          io, listener(told(config.main_server, instruments_, trails_), "main"),
+          [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
       metrics_server_(
-          io, config.metrics_server, [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
+          io, listener(config.metrics_server, "metrics"),
+          [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.mover.enabled) proxy_.keep_texts(texts_);
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
+}
+
+HttpServerOptions Gateway::listener(HttpServerOptions options, const char* name) {
+  options.handshakes_failed = &metrics_.counter(
+      "troupe_gateway_tls_handshakes_failed_total",
+      "Connections of clients that came to no TLS, or to none in time.", {{"listener", name}});
+  return options;
+}
+
+void Gateway::use(const GatewayTls& tls) {
+  tls_.upstream->context = tls.upstream->context;
+  tls_.etcd->context = tls.etcd->context;
+  tell_tls_expiry(metrics_, "troupe_gateway", "listener", tls.listener.get());
+  tell_tls_expiry(metrics_, "troupe_gateway", "upstream", tls.upstream->context.get());
+  tell_tls_expiry(metrics_, "troupe_gateway", "etcd", tls.etcd->context.get());
 }
 
 Status Gateway::start_record() {
@@ -66,6 +97,26 @@ Status Gateway::start_record() {
   return absl::OkStatus();
 }
 
+Status Gateway::start_trails() {
+  if (telemetry_.access_log != kAccessLogOff) {
+    const AccessLog::Parts parts{metrics_, clock_, log_};
+    TROUPE_ASSIGN_OR_RETURN(access_log_, AccessLog::open(telemetry_.access_log, parts));
+    trails_.log_to(*access_log_);
+  }
+  if (telemetry_.otlp) {
+    const SpanExporter::Parts parts{io_.get_executor(), metrics_, clock_, log_};
+    exporter_ = std::make_unique<SpanExporter>(*telemetry_.otlp, parts);
+    trails_.export_to(*exporter_);
+    trails_.sample(telemetry_.sample_ratio);
+  }
+  if (access_log_ != nullptr || exporter_ != nullptr) proxy_.tell(trails_);
+  return absl::OkStatus();
+}
+
+void Gateway::reopen_logs() {
+  if (access_log_ != nullptr) access_log_->reopen();
+}
+
 Status Gateway::change(const GatewayConfig& config) {
   TROUPE_RETURN_IF_ERROR(load_keys());
   grace_ = config.grace;
@@ -74,9 +125,11 @@ Status Gateway::change(const GatewayConfig& config) {
   metrics_server_.change(config.metrics_server);
   waiting_room_.change(config.waiting_room);
   proxy_.change(config.proxy);
+  trails_.sample(config.telemetry.sample_ratio);
   prober_.change(config.prober);
   mover_.change(config.mover.deadline);
   router_.change(config.router.affinity, config.router.planner);
+  use(config.tls);
   fleet_.change(config.fleet);
   return absl::OkStatus();
 }
@@ -87,9 +140,11 @@ Status Gateway::load_keys() {
 }
 
 Status Gateway::start() {
+  use(tls_);
   TROUPE_RETURN_IF_ERROR(load_keys());
   if (!api_keys_path_.empty()) proxy_.ask_for(api_keys_);
   TROUPE_RETURN_IF_ERROR(start_record());
+  TROUPE_RETURN_IF_ERROR(start_trails());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
   mover_.start(background_);
@@ -97,6 +152,7 @@ Status Gateway::start() {
   residency_reader_.start(background_);
   gossip_.start(background_);
   if (state_ != nullptr) state_->start(background_);
+  if (exporter_ != nullptr) exporter_->start(background_);
   background_.spawn(plan_by_and_by());
   waiting_room_.start(background_);
   main_server_.start();
@@ -132,8 +188,12 @@ void Gateway::plan() {
 }
 
 Task<void> Gateway::drain() {
+  const TimePoint by = clock_.now() + grace_;
   proxy_.start_drain(grace_);
   co_await main_server_.drain(grace_);
+  // What is left of the grace; an ill collector does not keep a gateway that is done.
+  const TimePoint spans_by = std::min<TimePoint>(by, clock_.now() + kFlushSpansWithin);
+  if (exporter_ != nullptr) co_await exporter_->flush(spans_by);
   background_.close();
   background_.cancel();
   co_await background_.join();

@@ -10,12 +10,14 @@
 #include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "common/net/task_group.h"
+#include "gateway/access_log.h"
 #include "gateway/admin.h"
 #include "gateway/config.h"
 #include "gateway/instruments.h"
 #include "gateway/proxy.h"
 #include "gateway/route/router.h"
 #include "gateway/traffic_record.h"
+#include "gateway/trails.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/gossip.h"
 #include "gateway/upstream/mover.h"
@@ -36,8 +38,10 @@ class Gateway {
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
   // Takes of `config` what can change while it runs (SettingsSchema::Field::live), and reads the API keys
-  // again. On an error all stays as it was.
+  // again. On an error all stays as it was. Certificates are for new connections; running ones go on.
   Status change(const GatewayConfig& config);
+  // Files that may have been moved away (a rotated access log) are opened anew.
+  void reopen_logs();
   size_t api_key_count() const { return api_keys_.size(); }
   // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
   // everything has stopped.
@@ -52,8 +56,11 @@ class Gateway {
   Task<void> plan_by_and_by();
   void plan();
 
+  HttpServerOptions listener(HttpServerOptions options, const char* name);
+  void use(const GatewayTls& tls);
   Status load_keys();
   Status start_record();
+  Status start_trails();
 
   asio::io_context& io_;
   const Clock& clock_;
@@ -61,7 +68,9 @@ class Gateway {
   const std::string api_keys_path_;  // empty: anybody may ask
   const std::string tenant_secret_path_;
   const std::string record_path_;
+  const TelemetryOptions telemetry_;
   const Hash128 record_salt_;
+  const GatewayTls tls_;  // its sources are what the clients look at
   std::chrono::seconds grace_;
   Duration plan_tick_;
   TimePoint planned_at_{};  // from the fleet's loads
@@ -75,8 +84,11 @@ class Gateway {
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
-  std::unique_ptr<SharedState> state_;     // null: nothing is shared
-  std::unique_ptr<TrafficRecord> record_;  // null: traffic is not recorded
+  std::unique_ptr<SharedState> state_;      // null: nothing is shared
+  std::unique_ptr<TrafficRecord> record_;   // null: traffic is not recorded
+  std::unique_ptr<AccessLog> access_log_;   // null: none is kept
+  std::unique_ptr<SpanExporter> exporter_;  // null: no spans
+  Trails trails_;
   WaitingRoom waiting_room_;
   Proxy proxy_;
   Admin admin_;

@@ -91,6 +91,17 @@ void Instruments::request_cancelled(CancelReason reason) {
   counter->Increment();
 }
 
+void Instruments::malformed(int http_status) {
+  Counter*& counter = malformed_[http_status];
+  if (counter == nullptr) {
+    counter = &metrics_.counter("troupe_gateway_malformed_total",
+                                "What came on the main port and was refused before it was a request, by HTTP "
+                                "status: heads and bodies that are wrong, too large or too slow.",
+                                {{"code", std::to_string(http_status)}});
+  }
+  counter->Increment();
+}
+
 void Instruments::decided(route::Branch branch) {
   by_branch_[static_cast<size_t>(branch)]->Increment();
 }

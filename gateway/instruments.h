@@ -21,6 +21,7 @@ class Instruments {
 
   void request_done(int http_status);
   void request_cancelled(CancelReason reason);  // without an answer
+  void malformed(int http_status);              // refused before it was a request
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
   void cached_tokens(int64_t expected, int64_t actual);
@@ -38,6 +39,7 @@ class Instruments {
  private:
   Metrics& metrics_;
   std::map<int, Counter*> by_status_;
+  std::map<int, Counter*> malformed_;
   std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
   std::array<Counter*, route::kBranchCount> by_branch_{};
   std::map<route::FailureKind, Counter*> by_failure_;

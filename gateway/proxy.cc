@@ -28,6 +28,7 @@ std::string_view methods_of(std::string_view path) {
 
 Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
     : options_(options),
+      parser_(options.api),
       fleet_(parts.fleet),
       router_(parts.router),
       instruments_(parts.instruments),
@@ -48,6 +49,7 @@ void Proxy::change(const ProxyOptions& options) {
   options_ = options;
   options_.mark_salt = mark_salt;
   options_.keep_parsed = keep_parsed;
+  parser_ = ApiParser(options.api);
   retry_budget_.change(options.retry);
 }
 
@@ -74,8 +76,6 @@ Task<void> Proxy::handle(Exchange& exchange) {
   }
   Flight flight;
   const Running running(*this, exchange, flight);
-  flight.started = clock_.now();
-  flight.request_id = request_id_of(request, made_request_id());
   if (get && request.path == "/v1/models") {
     if (const auto known = identify(request, flight); !known.ok()) {
       co_await refuse(exchange, flight, known.error());
@@ -101,8 +101,6 @@ Task<void> Proxy::handle(Exchange& exchange) {
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   Flight flight;
   const Running running(*this, exchange, flight);
-  flight.started = clock_.now();
-  flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse, flight);
@@ -138,7 +136,7 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   auto timeout = timeout_of(request, options_);
   if (!timeout.ok()) return timeout.error();
   flight.deadline = Deadline::after(flight.started, *timeout);
-  auto routed = parse(request, options_, tenant_salt(flight));
+  auto routed = parse(request, parser_input(flight));
   if (!routed.ok()) return routed.error();
   flight.routed = std::move(*routed);
   rewrite(request, flight);
@@ -148,10 +146,13 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
     flight.routed.model = std::move(*model);
   }
   if (!may_use(flight, flight.routed.model)) return ApiError::not_found_model(flight.routed.model);
+  if (flight.trail != nullptr) flight.trail->parsed = clock_.now();
   router_.refine(flight.routed.key);
   keep_text(flight.routed);
   flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
-  instruments_.own_core.Observe(std::chrono::duration<double>(clock_.now() - flight.started).count());
+  const TimePoint chosen = clock_.now();
+  instruments_.own_core.Observe(std::chrono::duration<double>(chosen - flight.started).count());
+  if (flight.trail != nullptr) flight.trail->chosen = chosen;
   record_arrival(flight);
   if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
   return true;
@@ -193,7 +194,7 @@ void Proxy::record_answer(const Flight& flight, const Booking& booking, const Fo
   outcome.branch = route::branch_name(flight.chosen->branch);
   outcome.attempts = flight.attempt;
   outcome.expected = booking.expect_cached();
-  outcome.counts = result.usage.counts();
+  outcome.counts = result.counts;
   outcome.status = result.end == ForwardResult::End::kBroken ? kBrokenStatus : result.status;
 }
 
@@ -222,6 +223,7 @@ ApiError Proxy::no_candidate(const std::string& model) const {
 // Down the order of candidates until one answers.
 Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
   retry_budget_.earn(flight.started);
+  const GoneCharge gone(*this, exchange, flight);
   ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
   const Candidate* full_node = nullptr;
   while (true) {
@@ -230,19 +232,24 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     flight.tried.push_back(flight.chosen->node);
     Booking booking(*this, flight.routed, *flight.chosen);
     instruments_.decided(flight.chosen->branch);
-    std::optional<Next> next;  // decided where the worker is given up
-    // One pointer for the function, which is copied on its way: more would be memory each time.
+    if (flight.trail != nullptr) trail_try(exchange, flight);
+    std::optional<route::NextTry> next;  // decided where the worker is given up
+    // One pointer for each function: more would be memory each time.
     auto judge = [this, &exchange, &flight, &next] { return gives_up(exchange, flight, next); };
-    ForwardInput input = forward_input(exchange, flight, booking);
-    input.give_up = std::ref(judge);
+    auto begin = [this, &flight, &booking] { began(flight, booking); };
+    ForwardInput input = forward_input(exchange, flight);
+    input.request.give_up = std::ref(judge);
+    input.on_first_byte = std::ref(begin);
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
+    if (flight.trail != nullptr) trail_try_ended(flight, result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
     charge(exchange, flight, result);
     if (flight.entry != nullptr) record_answer(flight, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
-      count_answer(flight, result.status);
-      if (result.end == ForwardResult::End::kBroken) instruments_.broken_streams.Increment();
+      const bool broken = result.end == ForwardResult::End::kBroken;
+      count_answer(flight, result.status, broken ? TrailEnd::kBroken : TrailEnd::kAnswered);
+      if (broken) instruments_.broken_streams.Increment();
       co_return;
     }
     if (!next) next = next_try(exchange, flight, result.failure);
@@ -272,6 +279,7 @@ HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& fligh
   if (keys_ != nullptr)
     std::erase_if(headers, [](const auto& header) { return header.first == "authorization"; });
   headers.emplace_back("x-request-id", flight.request_id);
+  if (flight.trail != nullptr && flight.trail->traced) trail_headers(*flight.trail, headers);
   const route::PrefixKey& key = flight.routed.key;
   const bool planned =
       flight.chosen != nullptr && router_.at_home(key, flight.routed.model, flight.chosen->node);
@@ -282,18 +290,19 @@ HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& fligh
   return headers;
 }
 
-ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight, Booking& booking) {
+ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
   const HttpRequest& request = exchange.request();
   ForwardInput input;
-  input.target = request.target;
-  input.body = body_for_worker(request, flight);
+  input.request.method = "POST";
+  input.request.target = request.target;
+  input.request.body = body_for_worker(request, flight);
+  input.request.headers = worker_headers(request, flight);
   input.deadline = flight.deadline;
   input.client_stall = options_.client_stall;
-  input.patience = options_.silence_max;
-  input.headers = worker_headers(request, flight);
   input.answer_headers = own_headers(flight);
-  input.on_first_byte = [this, &flight, &booking] { began(flight, booking); };
+  input.passed_bytes = &flight.passed_bytes;
   ask_ids(exchange, flight, input);
+  input.request.patience = flight.ours ? options_.silence_max : options_.foreign_silence_max;
   return input;
 }
 
@@ -301,8 +310,9 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight, Book
 void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& result) {
   const route::NodeIndex node = flight.chosen->node;
   if (result.end == ForwardResult::End::kAnswered) {
-    const auto counts = result.usage.counts();
+    const auto& counts = result.counts;
     booking.finish(counts);
+    if (flight.trail != nullptr) flight.trail->counts = counts;
     fleet_.on_event(node, result.status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused);
     if (counts && counts->has_cached)
       instruments_.cached_tokens(booking.expect_cached(), counts->cached_tokens);

@@ -15,6 +15,8 @@
 // Every answer, errors too, carries x-request-id and x-route-decision, by which an operator sees where a
 // request went and why. The client going away cancels the handler, and with it the request at the worker.
 
+#include <absl/container/inlined_vector.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,9 +30,12 @@
 #include "gateway/api_keys.h"
 #include "gateway/frontend.h"
 #include "gateway/instruments.h"
+#include "gateway/request_trail.h"
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
+#include "gateway/route/tries.h"
 #include "gateway/traffic_record.h"
+#include "gateway/trails.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/prefix_texts.h"
@@ -40,12 +45,16 @@
 namespace troupe {
 
 struct ProxyOptions : FrontendOptions {
-  size_t requests_max = 4096;  // at once; more are answered 429
+  size_t requests_max = 4096;      // at once; more are answered 429
+  size_t text_requests_max = 256;  // of them, at once, that ask for tokens only; more are answered 429
   route::RetryOptions retry;
   Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
-  // A worker of ours that is silent for this long in mid-stream hangs. Others are never taken to hang, and
-  // that one not before somebody else can answer.
+  // A worker of ours that is silent for this long in mid-stream hangs, but not before somebody else can
+  // answer.
   Duration silence_max = std::chrono::milliseconds(400);
+  // One of another kind that has sent nothing of an answer for this long (route/tries.h); 0: it is waited
+  // for.
+  Duration foreign_silence_max = std::chrono::seconds(60);
 };
 
 class Proxy {
@@ -66,6 +75,8 @@ class Proxy {
   void keep_texts(PrefixTexts& texts);
   // From now on only who has one of these may ask; they must outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
+  // From now on `trails`, which must outlive this, are told of requests.
+  void tell(Trails& trails) { trails_ = &trails; }
 
   // Limits, time-outs and retries of requests from now on.
   void change(const ProxyOptions& options);
@@ -87,6 +98,16 @@ class Proxy {
   ApiResult<std::string> explain(const HttpRequest& request);
 
  private:
+  class TextPlace {
+   public:
+    explicit TextPlace(size_t& running) : running_(running) { running_ += 1; }
+    ~TextPlace() { running_ -= 1; }
+    TextPlace(const TextPlace&) = delete;
+    TextPlace& operator=(const TextPlace&) = delete;
+
+   private:
+    size_t& running_;
+  };
   // What is known of a request so far; grows as the phases go.
   struct Flight {
     TimePoint started;
@@ -97,35 +118,36 @@ class Proxy {
     size_t place = 0;    // in decision.order, of whom to ask (next)
     size_t attempt = 0;  // tries, this one included; 0: nothing was sent
     const route::Candidate* chosen = nullptr;
-    std::vector<route::NodeIndex> tried;
+    absl::InlinedVector<route::NodeIndex, 4> tried;
     std::unique_ptr<TrafficEntry> entry;  // null: not recorded
     std::shared_ptr<ApiClient> client;    // who asks; null: anybody may
     std::unique_ptr<ApiVisit> visit;      // likewise
     std::string body;                     // for the worker, where not as it came; else empty
     // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
     std::unique_ptr<WaitingRoom::Stay> stay;
+    std::unique_ptr<TextPlace> text;  // of one that asks for tokens only
+    size_t passed_bytes = 0;          // of answers, to the client
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
     bool asks_ids = false;  // likewise
     std::string resume_body;
-    TimePoint paused_at{};  // the last event before the failure that a resume mends
-    bool counted = false;   // by count_answer()
-  };
-  // Where a failed request goes on.
-  struct Next {
-    route::Decision decision;
-    size_t place = 0;
-    int64_t prompt_tokens = 0;  // with what was told of the answer; 0: as before
+    TimePoint paused_at{};                // the last event before the failure that a resume mends
+    bool counted = false;                 // by count_answer()
+    std::unique_ptr<RequestTrail> trail;  // null: nobody is told
   };
   class Running;
+  class GoneCharge;
   class Booking;
 
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
   // The request has its answer, whatever becomes of it on its way to the client.
-  void count_answer(Flight& flight, int status) {
+  void count_answer(Flight& flight, int status, TrailEnd end) {
     instruments_.request_done(status);
     flight.counted = true;
+    if (flight.trail == nullptr) return;
+    flight.trail->status = status;
+    flight.trail->end = end;
   }
   ApiResult<bool> admit() const;
 
@@ -136,9 +158,12 @@ class Proxy {
   static int64_t prompt_cost(const HttpRequest& request);
   static std::string_view tenant_salt(const Flight& flight);
   static std::string_view body_for_worker(const HttpRequest& request, const Flight& flight);
+  void charge_gone(const Exchange& exchange, const Flight& flight) const;
+  static int64_t answered(const Flight& flight, size_t bytes);
   static void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }
   void keep_text(RoutedRequest& routed);
   void record_arrival(Flight& flight);
   void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
@@ -146,7 +171,7 @@ class Proxy {
   ApiError no_candidate(const std::string& model) const;
   Task<void> forward(Exchange& exchange, Flight& flight);
   HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
-  ForwardInput forward_input(const Exchange& exchange, Flight& flight, Booking& booking);
+  ForwardInput forward_input(const Exchange& exchange, Flight& flight);
   void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
   void learn_failure(route::NodeIndex node, const ForwardResult& result);
 
@@ -161,12 +186,18 @@ class Proxy {
 
   // proxy_resume.cc
   void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
-  bool gives_up(const Exchange& exchange, Flight& flight, std::optional<Next>& next);
-  std::optional<Next> next_try(const Exchange& exchange, const Flight& flight, const route::Failure& failure);
-  size_t next_place(const Flight& flight, const route::Decision& decision, size_t place, bool resumes) const;
-  void go_on(const Exchange& exchange, Flight& flight, Next next, const ForwardResult& failed);
+  bool gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next);
+  std::optional<route::NextTry> next_try(const Exchange& exchange, const Flight& flight,
+                                         const route::Failure& failure);
+  void go_on(const Exchange& exchange, Flight& flight, route::NextTry next, const ForwardResult& failed);
   void began(Flight& flight, Booking& booking);
   Task<void> end_broken(Exchange& exchange, Flight& flight, ForwardResult& result);
+
+  // proxy_trail.cc; REQUIRES: flight.trail
+  void trail_try(const Exchange& exchange, Flight& flight);
+  static void trail_headers(const RequestTrail& trail, HeaderList& headers);
+  void trail_try_ended(Flight& flight, const ForwardResult& result);
+  void end_trail(const Exchange& exchange, const Flight& flight);
 
   // proxy_prefixes.cc
   struct PrefixAsk;
@@ -184,9 +215,10 @@ class Proxy {
   Task<void> refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow = {});
   HeaderList own_headers(const Flight& flight) const;
   std::string route_decision(const Flight& flight) const;
-  std::string made_request_id();
+  std::string request_id(const HttpRequest& request);
 
   ProxyOptions options_;
+  ApiParser parser_;
   Fleet& fleet_;
   route::Router& router_;
   Instruments& instruments_;
@@ -196,10 +228,12 @@ class Proxy {
   route::RetryBudget retry_budget_;
   route::Random ids_;
   size_t running_ = 0;
+  size_t text_running_ = 0;
   bool draining_ = false;
   TrafficRecord* record_ = nullptr;
   PrefixTexts* texts_ = nullptr;
   const ApiKeys* keys_ = nullptr;
+  Trails* trails_ = nullptr;
 };
 
 }  // namespace troupe

@@ -32,7 +32,8 @@ Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& res
   if (result.held && result.failure.kind == FailureKind::kStatus) {
     if (result.held_body.empty()) give_body(result);
     HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
-    count_answer(flight, result.status);
+    count_answer(flight, result.status, TrailEnd::kRefused);
+    if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
     co_await exchange.respond(result.status, headers, std::move(result.held_body));
     co_return;
   }
@@ -65,7 +66,7 @@ Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& res
 Task<void> Proxy::answer(Exchange& exchange, Flight& flight, int status, std::string body) {
   HeaderList headers = own_headers(flight);
   headers.emplace_back("content-type", "application/json");
-  count_answer(flight, status);
+  count_answer(flight, status, TrailEnd::kAnswered);
   co_await exchange.respond(status, headers, std::move(body));
 }
 
@@ -76,7 +77,8 @@ Task<void> Proxy::refuse(Exchange& exchange, Flight& flight, const ApiError& err
   if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
   if (draining_) exchange.close_after();
-  count_answer(flight, error.http_status);
+  count_answer(flight, error.http_status, TrailEnd::kRefused);
+  if (flight.trail != nullptr) flight.trail->why = error.code.empty() ? error.type : error.code;
   if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
   co_await exchange.respond(error.http_status, headers, std::move(body));
@@ -94,20 +96,20 @@ HeaderList Proxy::own_headers(const Flight& flight) const {
 std::string Proxy::route_decision(const Flight& flight) const {
   const Hash128& set = flight.routed.key.set;
   const Candidate* c = flight.chosen;
-  std::string out = "set=";
-  out += set.is_zero() ? std::string("-") : set.hex();
-  absl::StrAppend(&out, ";node=", c == nullptr ? "-" : fleet_.id(c->node));
-  absl::StrAppend(&out, ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)));
-  absl::StrAppend(&out, ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached);
-  absl::StrAppend(&out, ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
-  return out;
+  return absl::StrCat("set=", set.is_zero() ? "-" : set.hex(),
+                      ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
+                      ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
+                      ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached,
+                      ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
 }
 
-std::string Proxy::made_request_id() {
+// The client's own, or a new one.
+std::string Proxy::request_id(const HttpRequest& request) {
+  if (const std::string_view own = request_id_of(request); !own.empty()) return std::string(own);
   Hash128 id;
   id.hi = ids_.next();
   id.lo = ids_.next();
-  return "req-" + id.hex();
+  return absl::StrCat("req-", id.hex());
 }
 
 }  // namespace troupe

@@ -65,11 +65,26 @@ int64_t Proxy::prompt_cost(const HttpRequest& request) {
   return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
 }
 
+// Tokens of an answer, of which a client has so many bytes.
+int64_t Proxy::answered(const Flight& flight, size_t bytes) {
+  const size_t per_token = flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken;
+  const size_t told = flight.tap ? flight.tap->ids_told() : 0;
+  return static_cast<int64_t>(told > 0 ? told : bytes / per_token);
+}
+
+void Proxy::charge_gone(const Exchange& exchange, const Flight& flight) const {
+  const int64_t told = answered(flight, flight.passed_bytes);
+  if (flight.visit != nullptr) flight.visit->cost(prompt_cost(exchange.request()) + told);
+  if (flight.stay == nullptr || told == 0) return;  // else what was guessed stands
+  const int64_t cached = flight.chosen == nullptr ? 0 : flight.chosen->expect_cached;
+  flight.stay->cost(std::max<int64_t>(router_.prompt_tokens(flight.routed.key) - cached, 1) + told);
+}
+
 // Of a request that was tried in vain nothing; else what the last worker counted, or about what was seen to
 // pass.
 void Proxy::charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
   const bool failed = result.end == ForwardResult::End::kFailed;
-  const auto counts = result.usage.counts();
+  const auto& counts = result.counts;
   if (flight.stay != nullptr && counts && !failed)
     flight.stay->cost(counts->prompt_tokens - counts->cached_tokens + counts->completion_tokens);
   if (flight.visit == nullptr) return;
@@ -78,10 +93,7 @@ void Proxy::charge(const Exchange& exchange, const Flight& flight, const Forward
   } else if (failed ? !exchange.head_sent() : result.status != 200) {
     flight.visit->cost(0);
   } else {
-    const size_t per_token = flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken;
-    const size_t told = flight.tap ? flight.tap->ids_told() : 0;
-    const size_t answered = told > 0 ? told : result.usage.bytes() / per_token;
-    flight.visit->cost(prompt_cost(exchange.request()) + static_cast<int64_t>(answered));
+    flight.visit->cost(prompt_cost(exchange.request()) + answered(flight, result.usage.bytes()));
   }
 }
 

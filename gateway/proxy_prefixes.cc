@@ -95,11 +95,11 @@ std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
 Task<void> Proxy::make_prefix(Exchange& exchange) {
   Flight flight;
   const Running running(*this, exchange, flight);
-  flight.started = clock_.now();
-  flight.request_id = request_id_of(exchange.request(), made_request_id());
   ApiResult<bool> go = admit();
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
+  if (go.ok()) go = ask_in(flight);
+  if (go.ok() && flight.stay->waits()) go = co_await wait_in_queue(flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
     co_return;
@@ -120,7 +120,9 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
     flight.attempt += 1;
     PrefixAsk ask;
     ask.node = targets[i].node;
+    if (flight.trail != nullptr) trail_try(exchange, flight);
     ask.result = co_await ask_to_make(exchange.request(), flight);
+    if (flight.trail != nullptr) trail_try_ended(flight, ask.result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
     made = made || ask.ok();
     asks.push_back(std::move(ask));
@@ -192,8 +194,6 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   Flight flight;
   const Running running(*this, exchange, flight);
-  flight.started = clock_.now();
-  flight.request_id = request_id_of(request, made_request_id());
   const std::string id(prefix_id_of(request.path));
   ApiResult<bool> go = admit();
   if (go.ok()) go = identify(request, flight);

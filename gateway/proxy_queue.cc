@@ -32,12 +32,22 @@ route::AdmissionRequest Proxy::admission_of(const RoutedRequest& routed, const r
   const int64_t prompt = std::max<int64_t>(router_.prompt_tokens(routed.key) - cached, 1);
   const int64_t usual = router_.usual_answer_tokens();
   request.tokens = prompt + routed.choices * std::min(usual, routed.answer_tokens_max.value_or(usual));
+  request.answers = routed.choices;
   request.deadline = deadline;
   return request;
 }
 
+// Text in only (tokenize): the worker's batch has no part in it, but its threads do.
 ApiResult<bool> Proxy::ask_in(Flight& flight) {
-  if (!flight.routed.generates) return true;
+  if (!flight.routed.generates && !flight.routed.prefills) {
+    if (text_running_ >= options_.text_requests_max) {
+      return ApiError::overloaded(absl::StrCat("this gateway has ", options_.text_requests_max,
+                                               " requests for tokens at once, its limit"),
+                                  1);
+    }
+    flight.text = std::make_unique<TextPlace>(text_running_);
+    return true;
+  }
   auto stay = waiting_room_.arrive(
       admission_of(flight.routed, flight.decision, flight.client.get(), flight.deadline.at));
   if (!stay.ok()) return stay.error();
@@ -47,9 +57,12 @@ ApiResult<bool> Proxy::ask_in(Flight& flight) {
 
 // What was decided on arrival knows nothing of what has happened since.
 Task<ApiResult<bool>> Proxy::wait_in_queue(Flight& flight) {
+  if (flight.trail != nullptr) flight.trail->queued = clock_.now();
   ApiResult<bool> go = co_await flight.stay->wait();
+  const TimePoint now = clock_.now();
+  if (flight.trail != nullptr) flight.trail->let_in = now;
   if (!go.ok()) co_return go;
-  flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
+  flight.decision = router_.decide(flight.routed.key, flight.routed.model, now);
   if (flight.decision.order.empty()) co_return no_candidate(flight.routed.model);
   co_return go;
 }

@@ -5,8 +5,6 @@
 // generator at the same place. Who that is, is decided anew: the order of minutes ago knows nothing of what
 // has happened since. Nobody is asked twice.
 
-#include <algorithm>
-
 #include "common/core/sse.h"
 #include "gateway/proxy.h"
 #include "gateway/proxy_scopes.h"
@@ -42,9 +40,9 @@ void Proxy::ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& inpu
   flight.tap->next_worker(exchange.head_sent());
   if (exchange.head_sent()) {
     flight.resume_body = flight.tap->resume_body(body_for_worker(exchange.request(), flight));
-    input.body = flight.resume_body;
+    input.request.body = flight.resume_body;
   }
-  input.headers.emplace_back("x-troupe-ids", "1");
+  input.request.headers.emplace_back("x-troupe-ids", "1");
   input.tap = &*flight.tap;
 }
 
@@ -53,9 +51,11 @@ void Proxy::began(Flight& flight, Booking& booking) {
   booking.first_byte();
   if (flight.asks_ids && flight.tap->beats()) fleet_.saw_beat(flight.chosen->node);
   const TimePoint now = clock_.now();
+  if (flight.trail != nullptr) flight.trail->began(now);
   if (flight.paused_at != TimePoint{}) {
     const Duration pause = now - std::exchange(flight.paused_at, TimePoint{});
     instruments_.resumed.Increment();
+    if (flight.trail != nullptr) flight.trail->resumes += 1;
     instruments_.resume_pause.Observe(std::chrono::duration<double>(pause).count());
     log_.info("stream_resumed", {{"request", flight.request_id},
                                  {"worker", fleet_.id(flight.chosen->node)},
@@ -69,71 +69,44 @@ void Proxy::began(Flight& flight, Booking& booking) {
     instruments_.ttfb.Observe(std::chrono::duration<double>(now - flight.started).count());
 }
 
-// Nothing has come from the worker for silence_max. In a stream that brings heartbeats that is a hang. Before
-// its head a worker may still be reading a long prompt, so there probes, asked for now, or other streams must
-// agree. What brings no heartbeats is given up where probes have found the worker dead; not one of another
-// kind, which may compute on the very thread that should answer probes.
-bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<Next>& next) {
+// Nothing has come from the worker for as long as is waited (see forward_input()).
+bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next) {
   const NodeIndex node = flight.chosen->node;
-  bool hangs = flight.ours && fleet_.known_dead(node);
-  if (flight.asks_ids && flight.tap->beats()) {
-    hangs = true;
-    fleet_.on_event(node, route::HealthEvent::kSilent);
-  } else if (flight.asks_ids && fleet_.beats(node)) {
-    hangs = hangs || fleet_.state(node) == route::NodeState::kSuspect;
-    fleet_.ask_after(node);
-  }
-  if (!hangs) return false;
+  route::Silence silence;
+  silence.ours = flight.ours;
+  silence.stream = flight.routed.stream;
+  silence.beats_asked = flight.asks_ids;
+  silence.beats_seen = flight.asks_ids && flight.tap->beats();
+  silence.node_beats = fleet_.beats(node);
+  silence.suspect = fleet_.state(node) == route::NodeState::kSuspect;
+  silence.dead = fleet_.known_dead(node);
+  const route::SilenceVerdict verdict = route::judge_silence(silence);
+  if (verdict.blamed) fleet_.on_event(node, route::HealthEvent::kSilent);
+  if (verdict.ask_after) fleet_.ask_after(node);
+  if (!verdict.hangs) return false;
   next = next_try(exchange, flight, {FailureKind::kSilent, 0});
-  return next.has_value();
+  return next.has_value() || verdict.hopeless;
 }
 
-// The first place from `place` on whom this request may be sent to.
-size_t Proxy::next_place(const Flight& flight, const route::Decision& decision, size_t place,
-                         bool resumes) const {
-  const auto may_be_asked = [&](NodeIndex node) {
-    const bool tried = std::find(flight.tried.begin(), flight.tried.end(), node) != flight.tried.end();
-    return !tried && (!resumes || fleet_.ours(node));
-  };
-  while (place < decision.order.size() && !may_be_asked(decision.order[place].node)) place += 1;
-  return place;
-}
-
-std::optional<Proxy::Next> Proxy::next_try(const Exchange& exchange, const Flight& flight,
-                                           const route::Failure& failure) {
+std::optional<route::NextTry> Proxy::next_try(const Exchange& exchange, const Flight& flight,
+                                              const route::Failure& failure) {
   const TimePoint now = clock_.now();
-  const route::PrefixKey& key = flight.routed.key;
-  route::AttemptState state;
-  state.attempts = static_cast<int>(flight.attempt);
-  state.first_byte_sent = exchange.head_sent();
-  state.resumable = flight.tap && flight.tap->resumable();
-  state.remaining = flight.deadline.remaining(now);
-  Next next;
-  next.decision = flight.decision;
-  next.place = flight.place + 1;
-  const bool resumes = state.first_byte_sent && state.resumable;
-  if (resumes) {
-    route::PrefixKey longer = key;
-    longer.prompt_tokens = 0;  // an earlier resume's
-    longer.prompt_tokens = router_.prompt_tokens(longer) + static_cast<int64_t>(flight.tap->ids_told());
-    next.prompt_tokens = longer.prompt_tokens;
-    next.decision = router_.decide(longer, flight.routed.model, now);
-    next.place = 0;
-  }
-  next.place = next_place(flight, next.decision, next.place, resumes);
-  const bool extends = next.place == next.decision.order.size() && route::node_failed(failure) &&
-                       router_.may_extend(key, next.decision);
-  state.candidates_left = static_cast<int>(next.decision.order.size() - next.place) + (extends ? 1 : 0);
-  const auto action = route::decide_retry(failure, state, retry_budget_, now);
-  if (action != route::RetryAction::kNextCandidate) return std::nullopt;
-  if (!extends) return next;
-  if (!router_.extend(key, flight.routed.model, next.decision, now)) return std::nullopt;
-  next.place = next_place(flight, next.decision, next.place, resumes);
-  if (next.place == next.decision.order.size()) return std::nullopt;
-  return next;
+  const bool told = flight.tap.has_value();
+  const route::TryState state{flight.routed.key,
+                              flight.routed.model,
+                              flight.decision,
+                              flight.place,
+                              flight.tried,
+                              exchange.head_sent(),
+                              told && flight.tap->resumable(),
+                              told ? static_cast<int64_t>(flight.tap->ids_told()) : 0,
+                              flight.deadline.remaining(now)};
+  const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
+  return route::next_try(state, failure, ours, router_, retry_budget_, now);
 }
 
-void Proxy::go_on(const Exchange& exchange, Flight& flight, Next next, const ForwardResult& failed) {
+void Proxy::go_on(const Exchange& exchange, Flight& flight, route::NextTry next,
+                  const ForwardResult& failed) {
   instruments_.retried(failed.failure.kind);
   flight.decision = next.decision;
   flight.place = next.place;
@@ -145,7 +118,8 @@ void Proxy::go_on(const Exchange& exchange, Flight& flight, Next next, const For
 
 // The client has some of the stream: tell it in the stream's own language, and end without [DONE].
 Task<void> Proxy::end_broken(Exchange& exchange, Flight& flight, ForwardResult& result) {
-  count_answer(flight, 200);
+  count_answer(flight, 200, TrailEnd::kBroken);
+  if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
   instruments_.broken_streams.Increment();
   if (flight.tap && flight.tap->resumable()) instruments_.not_resumed.Increment();
   if (flight.entry != nullptr) flight.entry->outcome.status = kBrokenStatus;

@@ -5,17 +5,22 @@
 
 #include <optional>
 
+#include "gateway/frontend.h"
 #include "gateway/proxy.h"
 
 namespace troupe {
 
 inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, in the record
 
-// Counts a request as long as it lives: what was received is in flight, has been answered, or was cancelled.
+// A request as long as it lives. It is named and counted: what was received is in flight, has been answered,
+// or was cancelled.
 class Proxy::Running {
  public:
-  Running(Proxy& proxy, const Exchange& exchange, const Flight& flight)
+  Running(Proxy& proxy, const Exchange& exchange, Flight& flight)
       : proxy_(proxy), exchange_(exchange), flight_(flight) {
+    flight.started = proxy_.clock_.now();
+    flight.request_id = proxy_.request_id(exchange.request());
+    if (proxy_.trails_ != nullptr) flight.trail = proxy_.trails_->begin(exchange, flight.started);
     proxy_.running_ += 1;
     proxy_.instruments_.received.Increment();
     proxy_.instruments_.in_flight.Increment();
@@ -25,12 +30,30 @@ class Proxy::Running {
     proxy_.instruments_.in_flight.Decrement();
     if (!flight_.counted) proxy_.instruments_.request_cancelled(exchange_.cancel_reason());
     if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
+    if (flight_.trail != nullptr) proxy_.end_trail(exchange_, flight_);
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
  private:
   Proxy& proxy_;
+  const Exchange& exchange_;
+  const Flight& flight_;
+};
+
+// Whoever goes away is charged for what was computed for him until then.
+class Proxy::GoneCharge {
+ public:
+  GoneCharge(const Proxy& proxy, const Exchange& exchange, const Flight& flight)
+      : proxy_(proxy), exchange_(exchange), flight_(flight) {}
+  ~GoneCharge() {
+    if (exchange_.cancel_reason() != CancelReason::kNone) proxy_.charge_gone(exchange_, flight_);
+  }
+  GoneCharge(const GoneCharge&) = delete;
+  GoneCharge& operator=(const GoneCharge&) = delete;
+
+ private:
+  const Proxy& proxy_;
   const Exchange& exchange_;
   const Flight& flight_;
 };
@@ -42,7 +65,7 @@ class Proxy::Booking {
       : router_(proxy.router_),
         clock_(proxy.clock_),
         key_(routed.key),
-        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now())) {}
+        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now(), routed.choices)) {}
   ~Booking() {
     if (!finished_) router_.finished(key_, sent_, std::nullopt, clock_.now());
   }

@@ -7,6 +7,7 @@
 namespace troupe {
 
 void Reload::run(Gateway& gateway) {
+  gateway.reopen_logs();  // whatever the settings are worth: log files are rotated by this signal
   std::vector<SettingsSchema::Value> fresh;
   if (const Status status = take(gateway, fresh); !status.ok()) {
     log_.error("not_reloaded", {{"why", to_std(status.message())}});

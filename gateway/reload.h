@@ -18,7 +18,7 @@ class Reload {
   Reload(int argc, const char* const* argv, std::vector<SettingsSchema::Value> values, const Logger& log)
       : argc_(argc), argv_(argv), values_(std::move(values)), log_(log) {}
 
-  // Says in the log what came of it.
+  // Says in the log what came of it. Rotated logs are opened anew in any case.
   void run(Gateway& gateway);
 
  private:

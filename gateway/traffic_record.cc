@@ -1,18 +1,8 @@
 #include "gateway/traffic_record.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 namespace troupe {
 
@@ -36,27 +26,24 @@ int64_t us_of(TimePoint t) {
 
 StatusOr<std::unique_ptr<TrafficRecord>> TrafficRecord::open(const std::string& path, const Parts& parts,
                                                              Hash128 salt) {
-  // Not blocking: a pipe that nobody reads must not keep the writer when the gateway stops.
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600);
-  if (fd < 0) return absl::NotFoundError(absl::StrCat("record: ", path, ": ", std::strerror(errno)));
+  TROUPE_ASSIGN_OR_RETURN(const int fd, LineFile::open("record", path));
   return std::unique_ptr<TrafficRecord>(new TrafficRecord(fd, path, parts, salt));
 }
 
 TrafficRecord::TrafficRecord(int fd, const std::string& path, const Parts& parts, Hash128 salt)
-    : fd_(fd),
-      path_(path),
-      clock_(parts.clock),
-      log_(parts.log),
+    : clock_(parts.clock),
       salt_(salt),
       unix_us_at_zero_(unix_us() - us_of(parts.clock.now())),
-      lines_written_(
-          parts.metrics.counter("troupe_gateway_record_lines_total", "Lines written to --record's file.")),
       dropped_full_(parts.metrics.counter("troupe_gateway_record_dropped_total",
                                           "Requests that are not in --record's file, by why.",
                                           {{"reason", "queue_full"}})),
-      dropped_failed_(parts.metrics.counter("troupe_gateway_record_dropped_total",
-                                            "Requests that are not in --record's file, by why.",
-                                            {{"reason", "write_failed"}})),
+      file_(fd, path,
+            {"record", parts.log,
+             parts.metrics.counter("troupe_gateway_record_lines_total", "Lines written to --record's file."),
+             parts.metrics.counter("troupe_gateway_record_dropped_total",
+                                   "Requests that are not in --record's file, by why.",
+                                   {{"reason", "write_failed"}}),
+             [this] { return may_go_on(); }}),
       writer_([this] { run(); }) {}
 
 TrafficRecord::~TrafficRecord() {
@@ -67,7 +54,6 @@ TrafficRecord::~TrafficRecord() {
   }
   wake_.notify_one();
   writer_.join();
-  ::close(fd_);
 }
 
 uint64_t TrafficRecord::arrived(TrafficArrival arrival, TimePoint at) {
@@ -125,56 +111,9 @@ void TrafficRecord::run() {
     }
     events.clear();
     if (!more) lines.take_all(text);
-    write(text);
+    file_.write(text);
     text.clear();
   }
-}
-
-// Whole lines; what cannot be written is dropped.
-void TrafficRecord::write(std::string_view text) {
-  const auto lines_in = [](std::string_view part) {
-    return static_cast<double>(std::count(part.begin(), part.end(), '\n'));
-  };
-  if (text.empty()) return;
-  const std::string after_torn = torn_ ? absl::StrCat("\n", to_absl(text)) : std::string();
-  std::string_view rest = torn_ ? std::string_view(after_torn) : text;
-  const std::string_view all = rest;
-  while (!rest.empty() && write_some(rest)) {
-  }
-  const std::string_view done = all.substr(0, all.size() - rest.size());
-  const double written = lines_in(done) - (torn_ && !done.empty() ? 1 : 0);
-  lines_written_.Increment(written);
-  if (!done.empty()) torn_ = done.back() != '\n';
-  if (rest.empty()) {
-    failing_ = false;
-    return;
-  }
-  dropped_failed_.Increment(lines_in(text) - written);
-  if (torn_) {
-    // Of a file the broken line is cut off again; elsewhere the next one begins on a line of its own.
-    struct stat info {};
-    const size_t tail = done.size() - (done.rfind('\n') == std::string_view::npos ? 0 : done.rfind('\n') + 1);
-    if (fstat(fd_, &info) == 0 && S_ISREG(info.st_mode))
-      torn_ = ftruncate(fd_, info.st_size - static_cast<off_t>(tail)) != 0;
-  }
-}
-
-// False where it cannot go on; `text` is then what is left.
-bool TrafficRecord::write_some(std::string_view& text) {
-  const ssize_t count = ::write(fd_, text.data(), text.size());
-  if (count > 0) {
-    text.remove_prefix(static_cast<size_t>(count));
-    return true;
-  }
-  if (count < 0 && errno == EINTR) return true;
-  if (count < 0 && errno == EAGAIN) {
-    pollfd wait{fd_, POLLOUT, 0};
-    poll(&wait, 1, 100);
-    return may_go_on();
-  }
-  if (!failing_) log_.warn("record_write_failed", {{"file", path_}, {"why", std::strerror(errno)}});
-  failing_ = true;
-  return false;
 }
 
 bool TrafficRecord::may_go_on() {

@@ -22,6 +22,7 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "gateway/line_file.h"
 #include "gateway/traffic_lines.h"
 
 namespace troupe {
@@ -60,19 +61,12 @@ class TrafficRecord {
   bool push(Event event, size_t bytes);
   void run();
   bool wait(std::vector<Event>& events);
-  void write(std::string_view text);
-  bool write_some(std::string_view& text);
   bool may_go_on();
 
-  const int fd_;
-  const std::string path_;
   const Clock& clock_;
-  const Logger& log_;
   const Hash128 salt_;
   const int64_t unix_us_at_zero_;  // of `clock_`
-  Counter& lines_written_;
   Counter& dropped_full_;
-  Counter& dropped_failed_;
   uint64_t last_number_ = 0;
 
   std::mutex mutex_;  // of what follows
@@ -82,9 +76,8 @@ class TrafficRecord {
   bool stopping_ = false;
   TimePoint stop_by_{};
 
-  bool torn_ = false;     // the writer's: the file ends in the middle of a line
-  bool failing_ = false;  // said in the log already
-  std::thread writer_;    // last: it uses the above
+  LineFile file_;       // the writer's
+  std::thread writer_;  // last: it uses the above
 };
 
 // One request's entry: whatever ends the request ends it.

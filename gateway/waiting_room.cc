@@ -20,6 +20,7 @@ constexpr size_t kRoomsMax = 1024;
 WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, const Parts& parts)
     : options_(options),
       executor_(parts.executor),
+      look_again_(parts.executor),
       router_(parts.router),
       metrics_(parts.metrics),
       clock_(parts.clock),
@@ -58,6 +59,7 @@ ApiResult<std::unique_ptr<WaitingRoom::Stay>> WaitingRoom::arrive(route::Admissi
     stay->outcome_ = answer.outcome;
     stay->timer_.emplace(executor_);
     waiting_.emplace(answer.ticket, stay.get());
+    if (admission_.waiting() == 1) look_again_.wake();
   }
   tell();
   return stay;
@@ -87,11 +89,10 @@ Task<ApiResult<bool>> WaitingRoom::Stay::wait() {
 }
 
 Task<void> WaitingRoom::look_after() {
-  Timer timer(executor_);
   while (true) {
-    timer.expires_after(kTick);
-    co_await timer.async_wait(use_task);
-    if (admission_.waiting() == 0) continue;
+    const TimePoint soon = std::chrono::steady_clock::now() + kTick;
+    const TimePoint next_look = admission_.waiting() > 0 ? soon : TimePoint::max();
+    co_await look_again_.sleep_until(next_look);
     for (const std::string& model : admission_.waiting_pools()) admission_.pool_room(model, room_of(model));
     tell();
   }

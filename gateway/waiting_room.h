@@ -17,6 +17,7 @@
 #include "common/core/time.h"
 #include "common/net/task_group.h"
 #include "common/net/timer.h"
+#include "common/net/wake_timer.h"
 #include "gateway/route/admission.h"
 #include "gateway/route/pool_room.h"
 #include "gateway/route/router.h"
@@ -87,6 +88,7 @@ class WaitingRoom {
 
   WaitingRoomOptions options_;
   const Executor executor_;
+  WakeTimer look_again_;
   const route::Router& router_;
   Metrics& metrics_;
   const Clock& clock_;

@@ -114,6 +114,7 @@ class Driver {
   static HttpClientOptions client_options(const DriveOptions& options) {
     HttpClientOptions out;
     out.idle_connections_max = static_cast<size_t>(options.connections);
+    out.tls = options.tls;
     return out;
   }
   // Work of a node by the second in which the answer ended.

@@ -19,7 +19,8 @@
 namespace troupe::sim {
 
 struct DriveOptions {
-  std::vector<Endpoint> endpoints;  // gateways of one fleet: requests go to them in turns
+  std::vector<Endpoint> endpoints;       // gateways of one fleet: requests go to them in turns
+  std::shared_ptr<const TlsSource> tls;  // for those with https
   // A request that breaks off without an answer (connection refused, reset, cut) is sent so many times more,
   // each time to the next of the endpoints. An answer, whatever its status, is final.
   int64_t retries = 0;

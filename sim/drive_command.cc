@@ -61,6 +61,10 @@ int drive_command(int argc, const char* const* argv) {
     if (!endpoint.ok()) return fail(kProgram, annotate(endpoint.status(), "--url"));
     options.endpoints.push_back(*std::move(endpoint));
   }
+  // https:// is checked with the system's authorities (or those of OpenSSL's SSL_CERT_FILE).
+  auto tls = TlsContext::for_client(TlsFiles(), "tls");
+  if (!tls.ok()) return fail(kProgram, tls.status());
+  options.tls = std::make_shared<TlsSource>(TlsSource{*std::move(tls)});
   options.chat = api == "chat";
   options.pooled_kv_tokens = kv_cache_tokens > 0 ? kv_cache_tokens : -1;
   auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1, 0);

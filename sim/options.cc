@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/settings_yaml.h"
 #include "sim/command_line.h"
 #include "sim/workload_presets.h"
 
@@ -164,6 +165,41 @@ StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint6
   return source;
 }
 
+namespace {
+
+constexpr std::string_view kNotOfATrace =
+    " shapes made-up traffic, not the requests of --trace; these can only come faster or slower: "
+    "--rate-scale";
+
+// The file that flags were read from before; empty: none.
+std::string config_path_of(int argc, const char* const* argv) {
+  constexpr std::string_view kFlag = "--config";
+  std::string path;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == kFlag && i + 1 < argc) path = argv[i + 1];
+    if (argument.starts_with(kFlag) && argument.substr(kFlag.size()).starts_with('='))
+      path = argument.substr(kFlag.size() + 1);
+  }
+  return path;
+}
+
+Status check_file(const SettingsSchema& workload, const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, flatten_yaml(text.str(), path));
+  const std::vector<std::string> keys = workload.keys();
+  for (const YamlEntry& entry : entries) {
+    if (std::find(keys.begin(), keys.end(), entry.key) != keys.end())
+      return invalid_argument(absl::StrCat(path, ":", entry.line, ": ", entry.key, to_absl(kNotOfATrace)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
   if (f.trace.empty()) return absl::OkStatus();
   SourceFlags unused;
@@ -174,12 +210,10 @@ Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
     for (std::string key : workload.keys()) {
       std::replace(key.begin(), key.end(), '_', '-');
       if (flag.size() != key.size() + 2 || !flag.starts_with("--") || flag.substr(2) != key) continue;
-      return invalid_argument(absl::StrCat("--", key,
-                                           " shapes made-up traffic, not the requests of --trace; these can "
-                                           "only come faster or slower: --rate-scale"));
+      return invalid_argument(absl::StrCat("--", key, to_absl(kNotOfATrace)));
     }
   }
-  return absl::OkStatus();
+  return check_file(workload, config_path_of(argc, argv));
 }
 
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,

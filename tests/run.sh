@@ -36,17 +36,10 @@ trap stop_step EXIT
 trap 'exit 130' INT TERM
 export TROUPE_DATA=${TROUPE_DATA:-$(realpath -m ../shared/data)}
 
-need_packages "${BUILD_PACKAGES[@]}" git curl clang-format-14 libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 \
+need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 \
   $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
 
-stamp=.venv/$(sha256sum tests/e2e/requirements.txt | cut -c1-16)
-if [ ! -e "$stamp" ]; then
-  say "Python packages of the end-to-end tests, into .venv/"
-  rm -rf .venv
-  step python3 -m venv .venv
-  step .venv/bin/pip install -q --disable-pip-version-check -r tests/e2e/requirements.txt
-  touch "$stamp"
-fi
+need_test_python
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
 build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…

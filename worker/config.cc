@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/net/etcd.h"
+#include "common/net/tls_settings.h"
 #include "worker/schedule/node_profile.h"
 
 namespace troupe {
@@ -111,6 +112,7 @@ void describe_registration(SettingsSchema& schema, WorkerSettings& s) {
       .range(2, 3600)
       .unit("s");
   schema.add("advertise_url", &s.advertise_url, "where gateways reach this worker; empty: at host and port");
+  describe_tls_client(schema, "etcd_tls", "etcd's members", s.etcd_tls, TlsReload::kNever);
 }
 
 void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
@@ -128,6 +130,7 @@ void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
            "of these, how long new requests are still taken, for gateways to move what is cached here first")
       .range(0, 3600)
       .unit("s");
+  describe_tls_listener(schema, "tls", s.tls, TlsReload::kNever);
   describe_registration(schema, s);
   auto& limits = s.limits;
   schema.add("limits.body_bytes", &limits.body_bytes, "largest request body")
@@ -197,8 +200,11 @@ Status check_registration(const WorkerSettings& s) {
   const auto etcd = EtcdOptions::of(s.etcd_endpoints, std::chrono::seconds(s.etcd_lease_ttl_secs));
   TROUPE_RETURN_IF_ERROR(etcd.status());
   if (!s.advertise_url.empty()) {
-    const Status url = Endpoint::parse(s.advertise_url).status();
-    return url.ok() ? url : annotate(url, "--advertise-url");
+    const auto url = Endpoint::parse(s.advertise_url);
+    if (url.ok() && !url->tls && !s.tls.certificate.empty())
+      return invalid_argument("--advertise-url " + s.advertise_url +
+                              ": must be an https:// URL where --tls.certificate is set");
+    return url.ok() ? absl::OkStatus() : annotate(url.status(), "--advertise-url");
   }
   if (!s.etcd_endpoints.empty() && (s.host == "0.0.0.0" || s.host == "::"))
     return invalid_argument("--advertise-url: is needed with --etcd-endpoints where --host is " + s.host +
@@ -259,6 +265,8 @@ Status resolve_worker_settings(WorkerSettings& s) {
   if (s.served_model_name.empty()) s.served_model_name = directory_name(s.model);
   TROUPE_RETURN_IF_ERROR(check_scheduling(s));
   TROUPE_RETURN_IF_ERROR(check_registration(s));
+  TROUPE_RETURN_IF_ERROR(make_tls_listener(s.tls, "tls").status());
+  TROUPE_RETURN_IF_ERROR(TlsContext::for_client(s.etcd_tls, "etcd_tls").status());
   if (s.threads == 0) s.threads = std::max(1u, std::thread::hardware_concurrency());
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "common/core/settings.h"
 #include "common/core/shared_state.h"
 #include "common/core/status.h"
+#include "common/net/tls.h"
 #include "worker/model/config.h"
 #include "worker/schedule/scheduler.h"
 
@@ -53,12 +54,14 @@ struct WorkerSettings {
   std::string log_level = "info";
   int64_t shutdown_grace_period_secs = 30;
   int64_t shutdown_notice_secs = 5;
+  TlsFiles tls;
 
   // Where it tells gateways that it is there.
   std::vector<std::string> etcd_endpoints;  // empty: it does not
   std::string etcd_prefix = std::string(kStatePrefix);
   int64_t etcd_lease_ttl_secs = 5;
   std::string advertise_url;  // empty: of host and port
+  TlsFiles etcd_tls;
 
   struct Limits {
     int64_t body_bytes = 16 << 20;
@@ -77,7 +80,8 @@ struct WorkerSettings {
 void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings);
 
 // What no single key can tell: combinations, devices this build lacks, a missing --model. Fills in what
-// "auto", 0 and empty stand for where that needs no model. Errors are kInvalidArgument and name the flag.
+// "auto", 0 and empty stand for where that needs no model. Certificates and keys are read, for whether they
+// can be used. Errors are kInvalidArgument and name the flag.
 Status resolve_worker_settings(WorkerSettings& settings);
 
 // "float32", "bfloat16", or for "auto": bfloat16 where the checkpoint is in bfloat16 and this CPU multiplies

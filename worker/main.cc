@@ -18,6 +18,7 @@
 #include "common/net/file_limit.h"
 #include "common/net/late_signals.h"
 #include "common/net/task_group.h"
+#include "worker/certificates.h"
 #include "worker/config.h"
 #include "worker/engine.h"
 #include "worker/load.h"
@@ -43,16 +44,18 @@ Subcommand find_subcommand(std::string_view name) {
 }
 
 // The first SIGTERM or SIGINT drains, the second ends the grace; later ones have nothing left to ask for.
-class StopSignals {
+// SIGHUP has certificates read again.
+class Signals {
  public:
-  StopSignals(asio::io_context& io, WorkerServer& server, Registration* registration, Duration grace,
-              const Logger& log)
-      : signals_(io, SIGTERM, SIGINT),
-        tasks_(io.get_executor()),
-        server_(server),
-        registration_(registration),
-        grace_(grace),
-        log_(log) {
+  struct Parts {
+    WorkerServer& server;
+    Registration* registration;  // null: it is registered nowhere
+    Certificates& certificates;
+    const Logger& log;
+  };
+  Signals(asio::io_context& io, const Parts& parts, Duration grace)
+      : signals_(io, SIGTERM, SIGINT), tasks_(io.get_executor()), parts_(parts), grace_(grace) {
+    signals_.add(SIGHUP);
     wait();
   }
 
@@ -63,29 +66,31 @@ class StopSignals {
     });
   }
   void on_signal(int number) {
-    log_.info(draining_ ? "stopping" : "draining", {{"signal", number}});
+    if (number == SIGHUP) {
+      parts_.certificates.renew(parts_.server);
+      return wait();
+    }
+    parts_.log.info(draining_ ? "stopping" : "draining", {{"signal", number}});
     if (draining_) {
-      server_.hurry();
+      parts_.server.hurry();
       signals_.clear();
       return;
     }
     draining_ = true;
     tasks_.spawn(drain());
-    if (registration_ != nullptr) tasks_.spawn(registration_->end());
+    if (parts_.registration != nullptr) tasks_.spawn(parts_.registration->end());
     wait();
   }
   Task<void> drain() {
-    const bool all_done = co_await server_.drain(grace_);
-    log_.info("stopped", {{"all_requests_done", all_done}});
+    const bool all_done = co_await parts_.server.drain(grace_);
+    parts_.log.info("stopped", {{"all_requests_done", all_done}});
     signals_.cancel();  // the last thing the io_context waits for
   }
 
   asio::signal_set signals_;
   TaskGroup tasks_;
-  WorkerServer& server_;
-  Registration* const registration_;  // null: it is registered nowhere
-  Duration grace_;
-  const Logger& log_;
+  const Parts parts_;
+  const Duration grace_;
   bool draining_ = false;
 };
 
@@ -96,13 +101,18 @@ int serve(const WorkerSettings& settings) {
     log.warn("file_limit_low", {{"why", to_std(status.message())}});
   }
   Metrics metrics;
-
   // While loading there is nothing to drain: a signal ends the process as a drain would.
   std::signal(SIGTERM, [](int) { _exit(kExitOk); });
   std::signal(SIGINT, [](int) { _exit(kExitOk); });
+  std::signal(SIGHUP, SIG_IGN);  // certificates are read afterwards
   auto model = load_model(settings, metrics, log);
   if (!model.ok()) {
     log.error("model_refused", {{"reason", to_std(model.status().message())}});
+    return kExitFailed;
+  }
+  Certificates certificates(settings, metrics, log);
+  if (const auto status = certificates.read(); !status.ok()) {
+    log.error("certificates_refused", {{"reason", to_std(status.message())}});
     return kExitFailed;
   }
   const LateSignals late_signals;
@@ -113,17 +123,18 @@ int serve(const WorkerSettings& settings) {
   engine.start();
 
   asio::io_context io(1);
-  WorkerServer server({io, model->served, engine, metrics, log, model->faults.get()},
-                      server_options(settings));
+  auto server_settings = server_options(settings);
+  server_settings.http.tls = certificates.listener();
+  WorkerServer server({io, model->served, engine, metrics, log, model->faults.get()}, server_settings);
   if (auto status = server.listen(); !status.ok()) {
     log.error("listen_failed", {{"reason", to_std(status.message())}});
     return kExitFailed;
   }
   const SteadyClock clock;
   const auto registration = make_registration(settings, server.port(), engine.load().epoch,
-                                              {io.get_executor(), metrics, log, clock});
-  StopSignals stop(io, server, registration.get(), std::chrono::seconds(settings.shutdown_grace_period_secs),
-                   log);
+                                              {io.get_executor(), metrics, log, clock, certificates.etcd()});
+  Signals signals(io, {server, registration.get(), certificates, log},
+                  std::chrono::seconds(settings.shutdown_grace_period_secs));
   server.start();
   if (registration != nullptr) registration->start();
   log.info("listening", {{"host", settings.host}, {"port", server.port()}});

@@ -78,13 +78,15 @@ std::unique_ptr<Registration> make_registration(const WorkerSettings& settings, 
   options.prefix = settings.etcd_prefix;
   options.ttl = std::chrono::seconds(settings.etcd_lease_ttl_secs);
   options.etcd = *EtcdOptions::of(settings.etcd_endpoints, options.ttl);
+  options.etcd.tls = parts.etcd_tls;
   WorkerRecord record;
   record.url = settings.advertise_url;
   if (record.url.empty()) {
     Endpoint here;
     here.host = settings.host;
     here.port = port;
-    record.url = "http://" + here.authority();
+    here.tls = !settings.tls.certificate.empty();
+    record.url = here.url();
   }
   record.model = settings.served_model_name;
   record.epoch = epoch;

@@ -28,6 +28,7 @@ class Registration {
     Metrics& metrics;
     const Logger& log;
     const Clock& clock;
+    std::shared_ptr<const TlsSource> etcd_tls;  // for members with https
   };
   // REQUIRES: a url that Endpoint::parse() takes.
   Registration(const Options& options, const WorkerRecord& record, const Parts& parts);

@@ -36,6 +36,13 @@ PrefixBook::Options book_options(const LoadReport& report, double max_pinned_sha
   return options;
 }
 
+HttpServerOptions counted(HttpServerOptions options, Metrics& metrics) {
+  options.handshakes_failed =
+      &metrics.counter("troupe_worker_tls_handshakes_failed_total",
+                       "Connections of clients that came to no TLS, or to none in time.");
+  return options;
+}
+
 }  // namespace
 
 struct WorkerServer::Impl {
@@ -94,6 +101,7 @@ struct WorkerServer::Impl {
   bool started = false;
   bool draining = false;
   Deadline notice_ends;
+  HttpServerOptions http_options;
   HttpServer http;  // last: its handlers use all of the above
 };
 
@@ -135,8 +143,9 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       residency(parts.io.get_executor(), parts.engine.cache_news(), parts.metrics, {}),
       instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
       started_s(std::time(nullptr)),
+      http_options(counted(options.http, parts.metrics)),
       http(
-          parts.io, options.http, [this](Exchange& exchange) { return handle(exchange); }, parts.log) {}
+          parts.io, http_options, [this](Exchange& exchange) { return handle(exchange); }, parts.log) {}
 
 namespace {
 
@@ -292,6 +301,11 @@ Status WorkerServer::listen() {
 
 uint16_t WorkerServer::port() const {
   return impl_->http.port();
+}
+
+void WorkerServer::use(std::shared_ptr<const TlsContext> tls) {
+  impl_->http_options.tls = std::move(tls);
+  impl_->http.change(impl_->http_options);
 }
 
 void WorkerServer::start() {

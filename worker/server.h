@@ -39,6 +39,8 @@ class WorkerServer {
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
   void start();  // accepts, and is ready
+  // For connections accepted from here on.
+  void use(std::shared_ptr<const TlsContext> tls);
 
   // Steps: /readyz turns 503 and tells for how long requests are taken still, so that gateways can move what
   // is cached here before its requests (Options::notice; less where nobody asks). Then new generation

@@ -26,6 +26,7 @@ class CutExchange final : public Exchange {
   void cut() override { inner_.cut(); }
   CancelReason cancel_reason() const override { return inner_.cancel_reason(); }
   std::string remote_address() const override { return inner_.remote_address(); }
+  uint64_t bytes_sent() const override { return inner_.bytes_sent(); }
   Executor executor() const override { return inner_.executor(); }
 
  private:

@@ -16,6 +16,7 @@
 
 #include "common/core/api_error.h"
 #include "common/core/block_hash.h"
+#include "common/core/json_text.h"
 
 namespace troupe {
 
@@ -101,11 +102,11 @@ class ApiParser {
 
   // Errors are 400 naming `param` (e.g. "messages[2].content") and what would be right, 413 over
   // body_bytes_max. Unknown fields are ignored, null means absent.
-  ApiResult<GenerateRequest> parse_chat(std::string_view body);
-  ApiResult<GenerateRequest> parse_completion(std::string_view body);
+  ApiResult<GenerateRequest> parse_chat(JsonText body);
+  ApiResult<GenerateRequest> parse_completion(JsonText body);
 
  private:
-  ApiResult<GenerateRequest> parse(GenerateRequest::Kind kind, std::string_view body);
+  ApiResult<GenerateRequest> parse(GenerateRequest::Kind kind, JsonText body);
 
   ApiLimits limits_;
   std::unique_ptr<StrictJson> json_;
@@ -164,6 +165,15 @@ std::string answer_json(const AnswerHeader& header, std::span<const Choice> choi
 std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
 // The last chunk of include_usage: no choices, the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
+
+// The usage that an OpenAI-like server tells with an answer.
+struct ToldUsage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // not every server tells
+};
+// Reads a `usage` object; nothing where it is none that makes sense.
+std::optional<ToldUsage> parse_usage(std::string_view json);
 
 struct ModelCard {
   std::string id;

@@ -44,7 +44,8 @@ class ApiResult {
   const T& value() const { return std::get<0>(state_); }
   const ApiError& error() const { return std::get<1>(state_); }
   T* operator->() { return &value(); }
-  T& operator*() { return value(); }
+  T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(value()); }
 
  private:
   std::variant<T, ApiError> state_;

@@ -350,10 +350,11 @@ Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::el
   return fault;
 }
 
-ApiResult<dom::object> parse_body(StrictJson& json, std::string_view body, const ApiLimits& limits) {
-  if (body.size() > limits.body_bytes_max) {
-    return ApiError::too_large(absl::StrCat("The body has ", body.size(), " bytes; at most ",
-                                            limits.body_bytes_max, " are allowed."));
+ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits) {
+  const size_t bytes = body.text().size();
+  if (bytes > limits.body_bytes_max) {
+    return ApiError::too_large(
+        absl::StrCat("The body has ", bytes, " bytes; at most ", limits.body_bytes_max, " are allowed."));
   }
   const auto root = json.parse(body, limits.body_bytes_max);
   if (absl::IsResourceExhausted(root.status())) return ApiError::unavailable(to_std(root.status().message()));
@@ -370,7 +371,7 @@ ApiParser::~ApiParser() = default;
 ApiParser::ApiParser(ApiParser&&) noexcept = default;
 ApiParser& ApiParser::operator=(ApiParser&&) noexcept = default;
 
-ApiResult<GenerateRequest> ApiParser::parse(Kind kind, std::string_view body) {
+ApiResult<GenerateRequest> ApiParser::parse(Kind kind, JsonText body) {
   Draft draft(limits_);
   draft.request.kind = kind;
   auto fields = parse_body(*json_, body, limits_);
@@ -380,11 +381,11 @@ ApiResult<GenerateRequest> ApiParser::parse(Kind kind, std::string_view body) {
   return std::move(draft.request);
 }
 
-ApiResult<GenerateRequest> ApiParser::parse_chat(std::string_view body) {
+ApiResult<GenerateRequest> ApiParser::parse_chat(JsonText body) {
   return parse(Kind::kChat, body);
 }
 
-ApiResult<GenerateRequest> ApiParser::parse_completion(std::string_view body) {
+ApiResult<GenerateRequest> ApiParser::parse_completion(JsonText body) {
   return parse(Kind::kCompletion, body);
 }
 

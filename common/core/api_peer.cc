@@ -1,4 +1,5 @@
-// What servers tell each other: GET /v1/models (ours or vLLM's) and GET /v1/load, both ways.
+// What servers tell each other: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's
+// usage.
 
 #include <iterator>
 
@@ -36,6 +37,12 @@ ApiResult<dom::object> parse_object(StrictJson& json, std::string_view body) {
   if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
   if (!root->is_object()) return ApiError::bad_field("", "The answer must be a JSON object.");
   return dom::object(root->get_object().value_unsafe());
+}
+
+std::optional<int64_t> count_at(dom::object fields, std::string_view name) {
+  int64_t count = 0;
+  if (fields.at_key(name).get(count) || count < 0) return std::nullopt;
+  return count;
 }
 
 Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
@@ -151,6 +158,23 @@ std::string load_report_json(const LoadReport& report) {
   }
   out += "]}";
   return out;
+}
+
+std::optional<ToldUsage> parse_usage(std::string_view json) {
+  const auto root = small_json().parse(json, kSmallJsonBytes);
+  if (!root.ok() || !root->is_object()) return std::nullopt;
+  const dom::object fields = root->get_object().value_unsafe();
+  const auto prompt = count_at(fields, "prompt_tokens");
+  if (!prompt) return std::nullopt;
+  ToldUsage usage;
+  usage.prompt_tokens = *prompt;
+  usage.completion_tokens = count_at(fields, "completion_tokens").value_or(0);
+  dom::object details;
+  if (!fields.at_key("prompt_tokens_details").get(details)) {
+    const auto cached = count_at(details, "cached_tokens");
+    if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
+  }
+  return usage;
 }
 
 ApiResult<LoadReport> parse_load_report(std::string_view body) {

@@ -55,7 +55,7 @@ Fault check_resume(const GenerateRequest& request);
 Fault read_message(size_t index, dom::element value, ChatMessage& message);
 
 // The body's object, strictly parsed into `json`, where it lives until the next parse. Errors as ApiParser's.
-ApiResult<dom::object> parse_body(StrictJson& json, std::string_view body, const ApiLimits& limits);
+ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits);
 // Reads one field of a body as a request of `request.kind` does; a name without meaning there is ignored.
 Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
                          GenerateRequest& request);

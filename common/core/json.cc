@@ -105,6 +105,10 @@ struct FileCloser {
 }  // namespace
 
 StatusOr<bj::value> parse_json(std::string_view text, const JsonLimits& limits) {
+  if (text.size() <= kSmallJsonBytes && limits.depth_max == JsonLimits{}.depth_max) {
+    TROUPE_ASSIGN_OR_RETURN(const dom::element root, small_json().parse(text, limits.bytes_max));
+    return to_value(root);
+  }
   StrictJson json(limits.depth_max);
   TROUPE_ASSIGN_OR_RETURN(const dom::element root, json.parse(text, limits.bytes_max));
   return to_value(root);

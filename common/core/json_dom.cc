@@ -16,6 +16,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kPairwiseKeysMax = 16;
+static_assert(kJsonPaddingBytes >= simdjson::SIMDJSON_PADDING);
 // Kept between parses; a larger body's buffers are given back.
 constexpr size_t kKeptTextBytes = 1u << 20;
 
@@ -46,6 +47,11 @@ std::string_view explain(simdjson::error_code code) {
 
 }  // namespace
 
+StrictJson& small_json() {
+  thread_local StrictJson json;
+  return json;
+}
+
 std::string clip_text(std::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return std::string(text);
   size_t end = bytes_max;
@@ -53,7 +59,8 @@ std::string clip_text(std::string_view text, size_t bytes_max) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-StatusOr<dom::element> StrictJson::parse(std::string_view text, size_t bytes_max) {
+StatusOr<dom::element> StrictJson::parse(JsonText json, size_t bytes_max) {
+  const std::string_view text = json.text();
   if (text.size() > bytes_max) {
     return absl::InvalidArgumentError(
         absl::StrCat("JSON of ", text.size(), " bytes; at most ", bytes_max, " are allowed"));
@@ -67,7 +74,8 @@ StatusOr<dom::element> StrictJson::parse(std::string_view text, size_t bytes_max
     if (parser_.allocate(capacity, want)) return absl::ResourceExhaustedError("no memory to parse JSON");
   }
   dom::element root;
-  const auto code = parser_.parse(text.data(), text.size(), /*realloc_if_needed=*/true).get(root);
+  const auto code =
+      parser_.parse(text.data(), text.size(), /*realloc_if_needed=*/!json.is_padded()).get(root);
   if (code == simdjson::DEPTH_ERROR) return too_deep(locate_json_error(text, depth_max_));
   if (code) {
     return absl::InvalidArgumentError(absl::StrCat(

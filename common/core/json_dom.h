@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/core/json.h"
+#include "common/core/json_text.h"
 #include "common/core/status.h"
 
 namespace troupe {
@@ -23,7 +24,7 @@ class StrictJson {
   explicit StrictJson(int depth_max = JsonLimits{}.depth_max) : depth_max_(depth_max) {}
 
   // The root of a document in which every check of json.h has passed.
-  StatusOr<dom::element> parse(std::string_view text, size_t bytes_max);
+  StatusOr<dom::element> parse(JsonText json, size_t bytes_max);
 
   // Gives back buffers that one large body made (they are ~15 × the text); small ones are kept.
   void release_large();
@@ -49,6 +50,11 @@ class StrictJson {
   dom::parser parser_;
   std::vector<std::string_view> keys_;  // scratch of duplicate_key
 };
+
+// This thread's parser for small texts: making its buffers would cost more than such a parse. What it has
+// parsed lives until the thread's next small parse.
+inline constexpr size_t kSmallJsonBytes = 4096;
+StrictJson& small_json();
 
 // At most `bytes_max` bytes of `text`, whole characters, "…" where something is cut. For messages.
 std::string clip_text(std::string_view text, size_t bytes_max = 64);

@@ -2,16 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 
+#include "common/core/log_line.h"
+
 namespace troupe {
 
 namespace {
-
-// A field longer than this is cut: one hostile header must not fill the disk line by line.
-constexpr size_t kValueBytesMax = 4096;
 
 std::string_view level_name(LogLevel level) {
   switch (level) {
@@ -27,55 +27,76 @@ std::string_view level_name(LogLevel level) {
   return "unknown";
 }
 
+bool is_tail(std::string_view text, size_t i) {
+  return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+}
+
+// Bytes of the character that `text` begins with; 0 where it is none to be written as it is: a control (those
+// past ASCII and Unicode's own line ends too, at which some readers begin a new line) or no UTF-8.
+size_t plain_character(std::string_view text) {
+  const auto at = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = at(0);
+  if (first < 0x80) return first >= ' ' && first != 0x7f ? 1 : 0;
+  if (first < 0xC2 || first > 0xF4 || !is_tail(text, 1)) return 0;
+  const unsigned char second = at(1);
+  if (first < 0xE0) return first == 0xC2 && second < 0xA0 ? 0 : 2;
+  if (!is_tail(text, 2)) return 0;
+  if (first < 0xF0) {
+    const bool overlong = first == 0xE0 && second < 0xA0;
+    const bool surrogate = first == 0xED && second > 0x9F;
+    const bool line_end = first == 0xE2 && second == 0x80 && (at(2) == 0xA8 || at(2) == 0xA9);
+    return overlong || surrogate || line_end ? 0 : 3;
+  }
+  const bool in_range = (first != 0xF0 || second >= 0x90) && (first != 0xF4 || second < 0x90);
+  return in_range && is_tail(text, 3) ? 4 : 0;
+}
+
 bool needs_quotes(std::string_view value) {
   if (value.empty()) return true;
-  for (const unsigned char c : value) {
-    if (c <= ' ' || c == '"' || c == '\\' || c == '=' || c == 0x7f) return true;
+  while (!value.empty()) {
+    const char c = value.front();
+    const size_t length = plain_character(value);
+    if (length == 0 || c == ' ' || c == '"' || c == '\\' || c == '=') return true;
+    value.remove_prefix(length);
   }
   return false;
 }
 
+void append_byte(std::string& out, char c) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  out += "\\x";
+  out += kDigits[byte >> 4];
+  out += kDigits[byte & 15];
+}
+
 void append_quoted(std::string& out, std::string_view value) {
   out += '"';
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
+  while (!value.empty()) {
+    const char c = value.front();
+    const size_t length = plain_character(value);
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
+    } else if (length > 0) {
+      out += value.substr(0, length);
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\r') {
       out += "\\r";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      static constexpr char kDigits[] = "0123456789abcdef";
-      out += "\\x";
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
     } else {
-      out += c;
+      append_byte(out, c);
     }
+    value.remove_prefix(std::max<size_t>(length, 1));
   }
   out += '"';
 }
 
-void append_value(std::string& out, std::string_view value) {
-  const bool is_cut = value.size() > kValueBytesMax;
-  if (is_cut) {
-    size_t end = kValueBytesMax;
-    while (end > 0 && (static_cast<unsigned char>(value[end]) & 0xC0) == 0x80) --end;  // whole characters
-    value = value.substr(0, end);
-  }
-  if (needs_quotes(value)) {
-    append_quoted(out, value);
-  } else {
-    out += value;
-  }
-  if (is_cut) out += "…";
-}
+}  // namespace
 
-void append_timestamp(std::string& out, int64_t unix_ms) {
+void append_log_time(std::string& out, int64_t unix_ms) {
   int64_t seconds = unix_ms / 1000;
   int64_t ms = unix_ms % 1000;
   if (ms < 0) {
@@ -92,22 +113,35 @@ void append_timestamp(std::string& out, int64_t unix_ms) {
   out.append(text, static_cast<size_t>(size));
 }
 
-}  // namespace
+void append_log_value(std::string& out, std::string_view value, size_t bytes_max) {
+  const bool is_cut = value.size() > bytes_max;
+  if (is_cut) {
+    size_t end = bytes_max;
+    while (end > 0 && (static_cast<unsigned char>(value[end]) & 0xC0) == 0x80) --end;  // whole characters
+    value = value.substr(0, end);
+  }
+  if (needs_quotes(value)) {
+    append_quoted(out, value);
+  } else {
+    out += value;
+  }
+  if (is_cut) out += "…";
+}
 
 std::string format_log_line(int64_t unix_ms, LogLevel level, std::string_view event,
                             std::initializer_list<LogField> fields) {
   std::string line = "ts=";
   line.reserve(160);
-  append_timestamp(line, unix_ms);
+  append_log_time(line, unix_ms);
   line += " level=";
   line += level_name(level);
   line += " event=";
-  append_value(line, event);
+  append_log_value(line, event);
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;
     line += '=';
-    append_value(line, field.value);
+    append_log_value(line, field.value);
   }
   return line;
 }

@@ -2,8 +2,8 @@
 
 // One `key=value` line an event on stderr:
 //   ts=2026-01-02T03:04:05.678Z level=info event=listening host=127.0.0.1 port=31000
-// Values with spaces, quotes, '=' or control characters are quoted and escaped, so a hostile value stays on
-// its line. Thread-safe: a line is written with one write(2).
+// Values with spaces, quotes, '=', control characters or bytes that are no UTF-8 are quoted and escaped, so a
+// hostile value stays on its line. Thread-safe: a line is written with one write(2).
 
 #include <cstdint>
 #include <initializer_list>

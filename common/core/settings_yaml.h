@@ -1,6 +1,7 @@
 #pragma once
 
-// A settings file as a flat list of dotted keys. Private to settings*.cc.
+// A settings file as a flat list of dotted keys. For settings*.cc, and whoever has to know which keys a file
+// has.
 
 #include <string>
 #include <string_view>

@@ -46,6 +46,13 @@ struct Channel::ReadDone {
     if (self) self->abandon();
   }
 
+  // Over TLS: the socket has something, or OpenSSL has.
+  void operator()(const ErrorCode& error) {
+    const std::shared_ptr<Channel> channel = std::move(self);
+    channel->on_readable(error);
+  }
+  void operator()() { (*this)(ErrorCode()); }
+
   void operator()(const ErrorCode& error, size_t bytes) {
     const std::shared_ptr<Channel> channel = std::move(self);
     channel->reading_ = false;
@@ -162,6 +169,7 @@ Task<ChannelEvent> Channel::more() {
 
 size_t Channel::read_now(char* to, size_t bytes_max) {
   if (reading_ || input_ended() || begin_ != end_) return 0;
+  if (tls_) return read_records_into(to, bytes_max);
   ErrorCode error;
   const size_t bytes = socket_.read_some(asio::mutable_buffer(to, bytes_max), error);
   bytes_received_ += bytes;
@@ -174,6 +182,7 @@ size_t Channel::read_now(char* to, size_t bytes_max) {
 }
 
 bool Channel::has_unread() {
+  if (tls_ && !input_ended() && tls_->has_buffered()) return true;
   ErrorCode error;
   return !input_ended() && socket_.available(error) > 0 && !error;
 }
@@ -188,11 +197,13 @@ void Channel::watch() {
     begin_ = 0;
   }
   reading_ = true;
+  if (tls_) return watch_readable();
   const asio::mutable_buffer room(buffer_.get() + end_, capacity_ - end_);
   socket_.async_read_some(room, ReadDone(shared_from_this()));
 }
 
 bool Channel::write_now(Pieces& pieces) {
+  if (tls_) return write_records(pieces);
   ErrorCode error;
   while (!pieces.empty() && !send_broken_ && !closed_) {
     const size_t written = socket_.write_some(pieces, error);
@@ -219,6 +230,14 @@ Task<WriteEvent> Channel::write(Pieces& pieces, const WriteOptions& options) {
   }
 }
 
+void Channel::watch_readable() {
+  if (tls_->has_buffered()) {
+    asio::post(socket_.get_executor(), ReadDone(shared_from_this()));
+  } else {
+    socket_.async_wait(Socket::wait_read, ReadDone(shared_from_this()));
+  }
+}
+
 void Channel::watch_writable() {
   if (writable_watched_) return;
   writable_watched_ = true;
@@ -238,6 +257,7 @@ void Channel::arm(TimePoint at) {
 }
 
 void Channel::shutdown_send() {
+  tell_end();
   ErrorCode ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
 }

@@ -14,6 +14,10 @@
 // The deadline is a stored time; the one timer re-checks it when it fires and is re-armed only for an
 // earlier one, so a deadline an operation costs a comparison.
 //
+// Over TLS (secure()) it is the same to whoever uses it, but for two things: input is read when the socket
+// tells of some, straight from OpenSSL into the buffer or the caller's memory, and small pieces are gathered
+// into one record. An end that the peer has not announced is no end but a break: bytes may be missing.
+//
 // All calls on the executor's thread. Hold it by shared_ptr: pending callbacks do too, until close().
 
 #include <array>
@@ -29,6 +33,7 @@
 #include "common/core/time.h"
 #include "common/net/task.h"
 #include "common/net/timer.h"
+#include "common/net/tls_session.h"
 
 namespace troupe {
 
@@ -43,6 +48,11 @@ class Pieces {
     if (!bytes.empty()) items_[end_++] = asio::const_buffer(bytes.data(), bytes.size());
   }
   bool empty() const { return begin_ == end_; }
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const asio::const_buffer& item : *this) sum += item.size();
+    return sum;
+  }
   void advance(size_t bytes);
 
   using value_type = asio::const_buffer;
@@ -73,6 +83,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Waits for the connection; the result is Asio's error (timed_out once the deadline has passed).
   Task<ErrorCode> connect(Tcp::endpoint peer);
 
+  // Over TLS from here on. REQUIRES: connected, nothing read or written yet.
+  void secure(std::unique_ptr<TlsSession> session) { tls_ = std::move(session); }
+  // Before anything else then. timed_out: the deadline has passed; connection_aborted: tls()->failure() says
+  // why.
+  Task<ErrorCode> handshake();
+  const TlsSession* tls() const { return tls_.get(); }  // null: there is none
+  // After a handshake that failed: what is sent and read from here on is as it is.
+  void leave_tls() { tls_.reset(); }
+
   std::string_view input() const { return {buffer_.get() + begin_, end_ - begin_}; }
   void consume(size_t bytes) { begin_ += bytes; }
   bool input_full() const { return end_ - begin_ == capacity_; }
@@ -100,7 +119,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // The peer is gone for our purposes (end of input or an error), or it was closed here.
   bool ended() const { return input_ended() || send_broken_; }
+  // Nothing more is sent. Over TLS the peer is told first, or it would have to take it for a broken
+  // connection; so it must not be called where something was left out.
   void shutdown_send();
+  // That telling alone: before a close() in good order.
+  void tell_end();
   void close();
 
   Socket& socket() { return socket_; }
@@ -124,8 +147,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void arm(TimePoint at);
   void watch_writable();
 
+  // channel_tls.cc
+  void watch_readable();
+  void on_readable(const ErrorCode& error);
+  bool read_records();
+  size_t read_records_into(char* to, size_t bytes_max);
+  bool write_records(Pieces& pieces);
+  void note(TlsSession::State read);
+
   Socket socket_;
   Timer timer_;
+  std::unique_ptr<TlsSession> tls_;
   const std::unique_ptr<char[]> buffer_;
   const size_t capacity_;
   size_t begin_ = 0;

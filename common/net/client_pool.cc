@@ -57,6 +57,12 @@ std::string_view local_remedy(const ErrorCode& error) {
   return {};
 }
 
+// In good order: no exchange is cut short.
+void end(Channel& channel) {
+  channel.tell_end();
+  channel.close();
+}
+
 // A connection that is not handed on is closed, also when its coroutine is cancelled: the pending connect
 // would keep it alive.
 struct CloseUnlessHandedOn {
@@ -108,14 +114,14 @@ std::shared_ptr<Channel> ClientPool::take() {
     std::shared_ptr<Channel> channel = std::move(idle_.back());
     idle_.pop_back();
     if (!channel->ended() && !channel->expired() && channel->input().empty()) return channel;
-    channel->close();
+    end(*channel);
   }
   return nullptr;
 }
 
 void ClientPool::give_back(std::shared_ptr<Channel> channel) {
   const bool usable = !channel->ended() && channel->input().empty();
-  if (closed_ || !usable || idle_.size() >= options.idle_connections_max) return channel->close();
+  if (closed_ || !usable || idle_.size() >= options.idle_connections_max) return end(*channel);
   channel->set_deadline(std::chrono::steady_clock::now() + options.idle_timeout);
   channel->watch();
   idle_.push_back(std::move(channel));
@@ -128,11 +134,11 @@ void ClientPool::on_idle_event(Channel* channel) {
   if (found == idle_.end()) return;
   const std::shared_ptr<Channel> gone = std::move(*found);
   idle_.erase(found);
-  gone->close();
+  end(*gone);
 }
 
 void ClientPool::close_idle() {
-  for (const std::shared_ptr<Channel>& channel : idle_) channel->close();
+  for (const std::shared_ptr<Channel>& channel : idle_) end(*channel);
   idle_.clear();
 }
 
@@ -166,6 +172,19 @@ Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) 
   co_return lookup->found;
 }
 
+Task<Status> ClientPool::secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late) {
+  if (!options.tls || !options.tls->context)
+    co_return failure(absl::StatusCode::kUnavailable, SendPhase::kConnect, "TLS: nothing is set up for it");
+  const TlsContext& context = *options.tls->context;
+  channel->secure(TlsSession::connect(context, channel->socket().native_handle(), endpoint.host));
+  const ErrorCode error = co_await channel->handshake();
+  if (!error) co_return absl::OkStatus();
+  const bool late = error == asio::error::timed_out;
+  const std::string why = late ? "the handshake took too long" : channel->tls()->failure();
+  co_return failure(late ? code_when_late : absl::StatusCode::kUnavailable, SendPhase::kConnect,
+                    "TLS: " + why);
+}
+
 Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect(TimePoint deadline) {
   const TimePoint until = std::min(deadline, std::chrono::steady_clock::now() + options.connect_timeout);
   const std::weak_ptr<ClientPool> pool = weak_from_this();
@@ -178,7 +197,14 @@ Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect(TimePoint deadline)
     CloseUnlessHandedOn guard{channel};
     channel->set_deadline(until);
     ++stats.connects;
+    const absl::StatusCode code_when_late =
+        until == deadline ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable;
     const ErrorCode error = co_await channel->connect(address);
+    if (!error && endpoint.tls) {
+      peer_tried = true;
+      last = co_await secure(channel, code_when_late);
+      if (!last.ok()) continue;
+    }
     if (!error) {
       channel->set_deadline(deadline);
       channel->on_unwatched = [pool, raw = channel.get()] {
@@ -187,12 +213,11 @@ Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect(TimePoint deadline)
       guard.channel.reset();
       co_return channel;
     }
-    const bool late = error == asio::error::timed_out && until == deadline;
     // A machine without IPv6 has no address for ::1; what 127.0.0.1 said is the answer then.
     if (peer_tried && error == boost::system::errc::address_not_available) continue;
     peer_tried = peer_tried || local_remedy(error).empty();
-    last =
-        connect_failure(error, late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable);
+    const bool late = error == asio::error::timed_out;
+    last = connect_failure(error, late ? code_when_late : absl::StatusCode::kUnavailable);
   }
   co_return last;
 }

@@ -40,6 +40,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
 
  private:
   Task<StatusOr<std::vector<Tcp::endpoint>>> resolve(TimePoint until);
+  Task<Status> secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late);
   Status connect_failure(const ErrorCode& error, absl::StatusCode code) const;
   void on_idle_event(Channel* channel);
 

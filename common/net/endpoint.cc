@@ -19,16 +19,18 @@ bool is_host_name(std::string_view host) {
 }  // namespace
 
 StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
+  Endpoint endpoint;
   std::string_view rest = url;
   const size_t scheme_end = rest.find("://");
   if (scheme_end != std::string_view::npos) {
     const std::string_view scheme = rest.substr(0, scheme_end);
-    if (equals_ignore_case(scheme, "https")) return bad_url(url, "https is not supported yet, use http");
-    if (!equals_ignore_case(scheme, "http")) return bad_url(url, "the scheme must be http");
+    endpoint.tls = equals_ignore_case(scheme, "https");
+    if (!endpoint.tls && !equals_ignore_case(scheme, "http"))
+      return bad_url(url, "the scheme must be http or https");
+    if (endpoint.tls) endpoint.port = 443;
     rest.remove_prefix(scheme_end + 3);
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
-  Endpoint endpoint;
   std::string_view port;
   if (rest.starts_with('[')) {
     const size_t close = rest.find(']');
@@ -46,7 +48,8 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
       if (port.empty()) return bad_url(url, "the port must be 1 to 65535");
     }
   }
-  if (!is_host_name(endpoint.host)) return bad_url(url, "expected http://host:port without a path");
+  if (!is_host_name(endpoint.host))
+    return bad_url(url, "expected http://host:port or https://host:port, without a path");
   if (port.empty()) return endpoint;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
   if (error != std::errc() || end != port.data() + port.size() || endpoint.port == 0) {
@@ -58,6 +61,10 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
 std::string Endpoint::authority() const {
   const bool bracketed = host.find(':') != std::string::npos;
   return absl::StrCat(bracketed ? "[" : "", host, bracketed ? "]" : "", ":", port);
+}
+
+std::string Endpoint::url() const {
+  return absl::StrCat(tls ? "https://" : "http://", authority());
 }
 
 }  // namespace troupe

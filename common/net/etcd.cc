@@ -12,6 +12,7 @@ HttpClientOptions client_options(const EtcdOptions& options) {
   HttpClientOptions client;
   client.idle_connections_max = 4;
   client.connect_timeout = options.timeout;
+  client.tls = options.tls;
   return client;
 }
 

@@ -19,6 +19,7 @@ namespace troupe {
 
 struct EtcdOptions {
   std::vector<Endpoint> members;
+  std::shared_ptr<const TlsSource> tls;  // for members with https
   std::chrono::milliseconds timeout{1000};
   // A watch that has brought nothing for so long is made anew: it may be one that never will.
   std::chrono::seconds watch_silence_max{60};

@@ -84,6 +84,12 @@ Cause cause_of(Patience::Verdict verdict) {
   return {StatusCode::kDeadlineExceeded, "the deadline passed"};
 }
 
+// In TLS 1.3 a server refuses the client's certificate after the client's handshake is done.
+std::string tls_failure(const Channel& channel) {
+  const bool failed = channel.tls() != nullptr && !channel.tls()->failure().empty();
+  return failed ? ": TLS: " + channel.tls()->failure() : "";
+}
+
 // Closes the connection when a coroutine is left by an exception (its cancellation).
 struct CloseUnlessDone {
   Lease& lease;
@@ -181,7 +187,8 @@ Task<StatusOr<bool>> Answer::read(std::string& out) {
       end();
       co_return false;
     }
-    co_return fail(StatusCode::kUnavailable, "connection closed before the body's end");
+    co_return fail(StatusCode::kUnavailable,
+                   "connection closed before the body's end" + tls_failure(*lease_.channel()));
   }
 }
 
@@ -298,7 +305,8 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
     attempt.status = lease.pool().failure(cause.code, phase, cause.what);
   } else {
     attempt.status =
-        lease.pool().failure(StatusCode::kUnavailable, phase, "connection closed before an answer");
+        lease.pool().failure(StatusCode::kUnavailable, phase,
+                             "connection closed before an answer" + tls_failure(*lease.channel()));
     const bool at_once = written == WriteEvent::kPeerGone ||
                          std::chrono::steady_clock::now() - written_at <= lease.pool().options.stale_window;
     attempt.stale = at_once && lease->bytes_received() == received_before;

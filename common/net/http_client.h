@@ -21,15 +21,18 @@
 #include "common/core/time.h"
 #include "common/net/http_message.h"
 #include "common/net/task.h"
+#include "common/net/tls.h"
 
 namespace troupe {
 
 struct Endpoint {
   std::string host;
   uint16_t port = 80;
-  // "http://host:port", "host:port"; https is refused (not built yet) by name.
+  bool tls = false;
+  // "http://host:port", "https://host:port", "host:port" (http).
   static StatusOr<Endpoint> parse(std::string_view url);
-  std::string authority() const;
+  std::string authority() const;  // "host:port"
+  std::string url() const;
   auto operator<=>(const Endpoint&) const = default;
 };
 
@@ -50,6 +53,7 @@ struct HttpClientOptions {
   std::chrono::milliseconds connect_timeout{2'000};
   std::chrono::milliseconds idle_timeout{60'000};  // a pooled connection older than this is not reused
   size_t header_bytes_max = 32u << 10;
+  std::shared_ptr<const TlsSource> tls;  // for endpoints with TLS; without it those cannot be connected to
   // A pooled connection that ends this soon after the request was written, without a byte of an answer, was
   // closed by a peer that had not seen the request: it is sent again, once. One that ends later may have died
   // of it.
@@ -89,6 +93,7 @@ class HttpClient {
   // The error's payload (see send_phase) tells where it broke; kConnect only if no byte of the request was
   // ever written. kUnavailable: connect or transport failure; kResourceExhausted: this machine has no file,
   // port or memory for a connection (the peer is not to blame; the message says what to raise);
+  // kUnavailable also: its certificate is not one that is asked for, or it refuses ours;
   // kInternal: the peer does not speak HTTP/1.1 as it should; kDeadlineExceeded: the deadline passed;
   // kAborted: given up; kInvalidArgument: a header or target that cannot be sent. A cancelled coroutine gets
   // Asio's operation_aborted as boost::system::system_error, from here and from ClientAnswer::read. The

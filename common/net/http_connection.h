@@ -37,9 +37,15 @@ struct ServerContext {
   uint64_t body_bytes_held = 0;  // of all requests being read or handled
 };
 
+// "10.0.0.7:51234"; empty once it is gone.
+std::string remote_address_of(const Socket& socket);
+
 // For answers the server itself gives: the configured headers, the content type of an ApiError, and the
 // request's own x-request-id if it has a fit one. `request` may be null: it has not been read.
 HeaderList refusal_headers(ServerContext& context, const HttpRequest* request);
+// Calls on_refused. `headers`: what the refusal is answered with.
+void tell_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
+                  const HeaderList& headers, const std::string& remote_address);
 
 // One answer at a time, over the connection's channel. reset() between requests keeps its strings.
 class ServerExchange final : public Exchange {
@@ -56,10 +62,12 @@ class ServerExchange final : public Exchange {
   void cut() override;
   CancelReason cancel_reason() const override { return reason; }
   std::string remote_address() const override;
+  uint64_t bytes_sent() const override { return bytes_sent_; }
   Executor executor() const override { return channel_.socket().get_executor(); }
 
   void reset();
   bool answered() const { return state_ == State::kDone; }
+  bool cut_off() const { return head_sent_ && !answered(); }
   bool keeps_alive() const { return keeps_alive_ && !close_after_; }
   // Writes the whole of a small answer if the socket takes it at once, without waiting: for refusals, and for
   // a cancelled task. See answered().
@@ -82,6 +90,7 @@ class ServerExchange final : public Exchange {
   bool close_after_ = false;
   bool keeps_alive_ = true;
   bool head_sent_ = false;
+  uint64_t bytes_sent_ = 0;
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -102,6 +111,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   enum class Phase { kIdle, kReading, kHandling, kAnswered, kLingering };
 
+  Task<bool> secure();     // false: there will be no TLS
   Task<bool> serve_one();  // true: the connection lives on
   Task<bool> read_head();
   Task<bool> read_body();

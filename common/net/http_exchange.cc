@@ -19,13 +19,18 @@ void ServerExchange::reset() {
   state_ = State::kFresh;
   out_.clear();
   chunked_ = bodiless_ = close_after_ = head_sent_ = false;
+  bytes_sent_ = 0;
   keeps_alive_ = true;
 }
 
-std::string ServerExchange::remote_address() const {
+std::string remote_address_of(const Socket& socket) {
   ErrorCode error;
-  const auto peer = channel_.socket().remote_endpoint(error);
+  const auto peer = socket.remote_endpoint(error);
   return error ? std::string() : peer.address().to_string() + ":" + std::to_string(peer.port());
+}
+
+std::string ServerExchange::remote_address() const {
+  return remote_address_of(channel_.socket());
 }
 
 void ServerExchange::build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length) {
@@ -64,7 +69,10 @@ void ServerExchange::respond_now(int status, const HeaderList& headers, std::str
   pieces.add(out_);
   if (!bodiless_) pieces.add(body);
   head_sent_ = true;
-  if (channel_.write_now(pieces)) state_ = State::kDone;
+  const size_t bytes = pieces.bytes();
+  if (!channel_.write_now(pieces)) return;
+  bytes_sent_ += bytes;
+  state_ = State::kDone;
 }
 
 Task<void> ServerExchange::start(int status, const HeaderList& headers) {
@@ -103,12 +111,14 @@ void ServerExchange::cut() {
 Task<void> ServerExchange::send(Pieces& pieces) {
   if (pieces.empty()) co_return;
   head_sent_ = true;
+  bytes_sent_ += pieces.bytes();
   if (channel_.write_now(pieces)) co_return;
   WriteOptions options;
   options.progress_timeout = context_.options.write_timeout;
   const WriteEvent event = co_await channel_.write(pieces, options);
   channel_.clear_deadline();
   if (event == WriteEvent::kWritten) co_return;
+  bytes_sent_ -= pieces.bytes();
   cut();  // gone, or alive and not reading: the same to us
   throw boost::system::system_error(event == WriteEvent::kTimeout ? asio::error::timed_out
                                                                   : asio::error::connection_reset);

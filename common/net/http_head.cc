@@ -37,6 +37,18 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+// Is one of the next eight bytes below 0x20, or 0x7f? All at once: a borrow or carry between bytes can only
+// come from one that is.
+bool has_control(const char* bytes) {
+  constexpr uint64_t kEach = 0x0101010101010101;
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  const uint64_t low = (word - 0x20 * kEach) & ~word;
+  const uint64_t delete_is_zero = word ^ (0x7f * kEach);
+  const uint64_t deletes = (delete_is_zero - kEach) & ~delete_is_zero;
+  return ((low | deletes) & (0x80 * kEach)) != 0;
+}
+
 std::string_view trim(std::string_view s) {
   while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
   while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
@@ -208,6 +220,8 @@ bool is_header_name(std::string_view name) {
 }
 
 bool is_header_value(std::string_view value) {
+  while (value.size() >= sizeof(uint64_t) && !has_control(value.data()))
+    value.remove_prefix(sizeof(uint64_t));
   return std::all_of(value.begin(), value.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte >= 0x20 && byte != 0x7f) || byte == '\t';

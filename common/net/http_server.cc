@@ -20,10 +20,12 @@ constexpr std::chrono::milliseconds kAcceptPause{50};  // after an error such as
 
 using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
 
-// Best effort: a full server does not wait for its refusal to be read.
+// Best effort: a full server does not wait for its refusal to be read, nor shake hands for it.
 void refuse_connection(Socket& socket, ServerContext& context) {
+  if (context.options.tls) return;
   const ApiError error = ApiError::unavailable("too many connections");
   const HeaderList headers = refusal_headers(context, nullptr);
+  tell_refusal(context, HttpFault{503, error.message}, nullptr, headers, remote_address_of(socket));
   const std::string body = error.to_json();
   std::string head;
   AnswerHeadSpec spec;
@@ -153,6 +155,7 @@ void HttpServer::change(const HttpServerOptions& options) {
   now.body_timeout = options.body_timeout;
   now.idle_timeout = options.idle_timeout;
   now.write_timeout = options.write_timeout;
+  now.tls = options.tls;
 }
 
 Status HttpServer::listen() {

@@ -11,6 +11,9 @@
 // (413), a head or body that comes slower than the time-outs. One deadline timer a connection, none an
 // operation.
 //
+// Over TLS a handshake comes first, within header_timeout, and counts as a connection like any other. Who
+// speaks plain HTTP instead is told so with a 400.
+//
 // While a handler runs, the connection is watched: when the client goes away the handler's coroutine is
 // cancelled (terminal) within milliseconds and Exchange::cancel_reason says kClientGone.
 
@@ -22,11 +25,13 @@
 #include <string_view>
 
 #include "common/core/log.h"
+#include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "common/net/http_message.h"
 #include "common/net/task.h"
 #include "common/net/task_group.h"
+#include "common/net/tls.h"
 
 namespace troupe {
 
@@ -49,10 +54,20 @@ class Exchange {
   virtual void cut() = 0;              // close the connection at once, in mid-answer; the handler then ends
   virtual CancelReason cancel_reason() const = 0;
   virtual std::string remote_address() const = 0;
+  virtual uint64_t bytes_sent() const = 0;  // of this answer, head and framing included
   virtual Executor executor() const = 0;
 };
 
 using HttpHandler = std::function<Task<void>(Exchange&)>;
+
+// What was refused before it was a request that a handler sees. All views live as long as the call.
+struct HttpRefusal {
+  int status = 400;
+  std::string_view why;
+  const HttpRequest* request = nullptr;  // its head (and part of its body); null: that could not be read
+  std::string_view request_id;           // as answered
+  std::string remote_address;
+};
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
@@ -65,7 +80,10 @@ struct HttpServerOptions {
   std::chrono::milliseconds body_timeout{30'000};    // whole body
   std::chrono::milliseconds idle_timeout{75'000};    // between requests
   std::chrono::milliseconds write_timeout{30'000};   // one write without progress: the client does not read
+  std::shared_ptr<const TlsContext> tls;             // null: plain TCP
+  Counter* handshakes_failed = nullptr;              // of TLS; null: not counted
   HeaderList refusal_headers;  // sent besides x-request-id with what the server refuses (413, 408, 400, …)
+  std::function<void(const HttpRefusal&)> on_refused;  // may be empty; must not throw
 };
 
 class HttpServer {
@@ -76,8 +94,9 @@ class HttpServer {
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
   void start();  // begins accepting
-  // Sizes, numbers and time-outs as `options` has them, from the next use of each on. What a connection is
-  // made of stays: host, port, header_bytes_max, refusal_headers.
+  // Sizes, numbers, time-outs and TLS as `options` has them, from the next use of each on: connections stay
+  // what they were when accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers and
+  // on_refused stay.
   void change(const HttpServerOptions& options);
   // Drain: no new connections, `Connection: close` on every answer, idle connections closed; returns when the
   // last running request is done or `grace` is over, whereupon the rest is cancelled (kShutdown).

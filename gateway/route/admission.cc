@@ -128,6 +128,7 @@ Admission::Entry& Admission::make_entry(const AdmissionRequest& request, uint64_
   }
   entry.flow = &entry.pool->queue.flow(flow_id(hash, request), request.priority, entry.key->share);
   entry.tokens = std::max<int64_t>(request.tokens, 1);
+  entry.answers = std::max<int64_t>(request.answers, 1);
   entry.arrived = now;
   const TimePoint patience = now + options_.wait_max;
   entry.deadline = std::min(request.deadline, patience);
@@ -154,7 +155,7 @@ void Admission::push_out(const Entry& entry, TimePoint now) {
 }
 
 void Admission::count_in(Entry& entry) {
-  entry.pool->running += 1;
+  entry.pool->running += entry.answers;
   entry.flow->inside += 1;
   entry.key->inside.add(1, entry.tokens);
   if (entry.persona != nullptr) entry.persona->inside.add(1, entry.tokens);
@@ -178,7 +179,7 @@ void Admission::leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint 
     count_waiting(entry, -1);
   } else {
     std::erase_if(events_, [ticket](const Event& event) { return event.ticket == ticket; });
-    entry.pool->running -= 1;
+    entry.pool->running -= entry.answers;
     entry.flow->inside -= 1;
     entry.key->inside.add(-1, entry.tokens);
     if (entry.persona != nullptr) entry.persona->inside.add(-1, entry.tokens);
@@ -344,7 +345,7 @@ bool Admission::consistent() const {
     if (entry.waits) continue;
     inside.add(1, entry.tokens);
     by_key[entry.key].add(1, entry.tokens);
-    by_pool[entry.pool] += 1;
+    by_pool[entry.pool] += entry.answers;
   }
   bool ok = inside.requests == inside_.requests && inside.tokens == inside_.tokens && waiting == waiting_ &&
             deadlines_.size() == waiting_ && memory_.size() <= options_.flows_max;

@@ -7,7 +7,7 @@
 // and where a request whose client has gone costs nothing. One is let in while the pool (the workers of its
 // model) has room and neither the gateway, its API key nor its persona is at a limit. A limit in tokens holds
 // back whoever comes when it is reached; the last one let in may go over it by its own cost, else the large
-// would wait for ever behind the small.
+// would wait for ever behind the small. So it is with the pool's room for a request of several answers.
 //
 // A request is in from arrive() or advance() on until leave(), however often it is sent to workers meanwhile.
 // Time is an argument: sans-io, deterministic. Not thread-safe.
@@ -56,7 +56,8 @@ struct AdmissionKey {
 
 struct AdmissionRequest {
   std::string_view pool;  // its model
-  int64_t pool_room = 0;  // requests that fill the pool
+  int64_t pool_room = 0;  // answers at once that fill the pool
+  int64_t answers = 1;    // of this request (n): so many places in a worker's batch
   AdmissionKey key;
   Hash128 persona;  // zero: none, and no limit of one
   int32_t priority = 0;
@@ -145,7 +146,7 @@ class Admission {
     FairQueue queue;
     DrainRate drain;
     int64_t room = 0;
-    int64_t running = 0;
+    int64_t running = 0;  // answers
     int64_t entries = 0;
   };
   struct Entry {
@@ -156,6 +157,7 @@ class Admission {
     std::list<FairQueue::Item>::iterator item;  // while it waits
     bool waits = false;
     int64_t tokens = 0;
+    int64_t answers = 1;
     TimePoint arrived{};
     TimePoint deadline{};  // of its waiting
     AdmissionOutcome late = AdmissionOutcome::kDeadline;

@@ -36,7 +36,7 @@ bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
   for (const auto& [name, other] : others_) {
     if (now > other.heard_at + kSilence || !same_kind(own, other.news)) continue;
     if (other.news.nodes > 0 && uint64_t{2} * own.nodes <= other.news.nodes) return false;
-    if (other.news.table.epoch > own.table.epoch) return false;
+    if (other.news.table > own.table) return false;
   }
   return true;
 }

@@ -57,6 +57,7 @@ class Handover {
   // What is over time has moved.
   void advance(TimePoint now);
 
+  bool empty() const { return books_.empty(); }  // nobody leaves or joins
   // Of leave(): sets it still keeps. Of join(): sets it still waits for.
   size_t open_sets(NodeIndex node) const;
   bool leaving(NodeIndex node) const;

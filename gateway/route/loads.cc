@@ -89,11 +89,11 @@ LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoin
   resize(static_cast<size_t>(node) + 1);
   advance(now);
   NodeLoad& load = loads_[node];
-  Ticket ticket{node, load.life, load.reports, std::max<int64_t>(booking.pending_tokens, 0)};
-  load.in_flight += 1;
+  Ticket ticket{node, load.life, load.reports, std::max<int64_t>(booking.pending_tokens, 0), booking.answers};
+  load.in_flight += ticket.answers;
   load.pending_tokens += ticket.pending_tokens;
   load.fresh_pending_tokens += ticket.pending_tokens;
-  in_flight_total_ += 1;
+  in_flight_total_ += ticket.answers;
   pending_total_ += ticket.pending_tokens;
   if (const auto prompt = static_cast<double>(booking.prompt_tokens); prompt > 0)
     prompt_mean_ += kPromptStep * (prompt - prompt_mean_);
@@ -132,8 +132,8 @@ void LoadBook::close(Ticket& ticket) {
   NodeLoad& load = loads_[ticket.node];
   if (load.life == ticket.life) {
     end_pending(ticket);
-    load.in_flight -= 1;
-    in_flight_total_ -= 1;
+    load.in_flight -= ticket.answers;
+    in_flight_total_ -= ticket.answers;
     touch(ticket.node);
   }
   ticket = Ticket{};

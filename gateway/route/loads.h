@@ -60,7 +60,7 @@ struct PeerLoad {
 };
 
 struct NodeLoad {
-  int64_t in_flight = 0;       // own
+  int64_t in_flight = 0;       // own, a request of n answers n times
   int64_t pending_tokens = 0;  // own
   // By its last report: what was not ours then. May be negative: a report that is behind our own knowledge.
   int64_t others_requests = 0;
@@ -95,11 +95,13 @@ class LoadBook {
     uint32_t life = 0;
     uint32_t reports = 0;  // of the node, when it was opened
     int64_t pending_tokens = 0;
+    int64_t answers = 1;
   };
   struct Booking {
     int64_t pending_tokens = 0;  // uncached prompt tokens
     int64_t work_tokens = 0;     // those and the answer's, as far as it can be guessed
     int64_t prompt_tokens = 0;   // all of the prompt; 0: not known
+    int64_t answers = 1;         // as many as nodes count, in what they report, as running and queued
   };
 
   void adopt(const ClusterView& view);

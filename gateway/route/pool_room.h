@@ -1,9 +1,9 @@
 #pragma once
 
-// How many requests fill the workers of a model: as many as their batches hold and a few to follow at once,
-// so that no worker idles while its next request is on its way. What waits beyond that waits in the gateway,
-// where it can be in a fair order. A worker whose own queue is longer than that is full with fewer: its KV
-// memory, or its prompts, hold it up, not its batch.
+// How many answers at once (a request asks for n) fill the workers of a model: as many as their batches hold
+// and a few to follow at once, so that no worker idles while its next request is on its way. What waits
+// beyond that waits in the gateway, where it can be in a fair order. A worker whose own queue is longer than
+// that is full with fewer: its KV memory, or its prompts, hold it up, not its batch.
 
 #include <cstdint>
 #include <limits>

@@ -74,6 +74,15 @@ class ResidencyIndex {
       visit(item.key, item.kind, static_cast<int64_t>(find(item.holders, node)->tokens));
     }
   }
+  // The same with what it is charged.
+  template <typename Visit>
+  void for_each_put(NodeIndex node, Visit&& visit) const {
+    if (node >= nodes_.size()) return;
+    for (uint32_t h = nodes_[node].head; h != kNone; h = holdings_[h].next) {
+      const Item& item = items_[holdings_[h].item];
+      visit(Put{item.key, item.kind, node, find(item.holders, node)->tokens, holdings_[h].charge});
+    }
+  }
   // Empty when both directions agree, else what does not. Costs a pass over everything: for tests.
   std::string check() const;
 

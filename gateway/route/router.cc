@@ -128,6 +128,7 @@ Status Router::adopt_table(std::string_view message) {
   TROUPE_ASSIGN_OR_RETURN(Plan plan, decode_plan(message, *known_.view));
   const SetTable::Origin& origin = plan.table->origin();
   const bool same_kind = (origin.strict_sets == 0) == (planner_.strict_sets() == 0);
+  if (!same_kind) tables_of_other_kind_ += 1;
   if (!same_kind || origin.version <= table_version()) return absl::OkStatus();
   message_ = message;
   message_is_ = origin.version;
@@ -203,7 +204,8 @@ PolicyRequest Router::request_of(const PrefixKey& key, const Sent& sent) const {
   return {sent.id, key, sent.node, sent.tokens, sent.expect_cached, 0};
 }
 
-Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now) {
+Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
+                  int64_t answers) {
   Sent sent;
   sent.node = candidate.node;
   sent.id = ++sent_count_;
@@ -212,7 +214,8 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   sent.continued = candidate.branch == Branch::kSession;
   LoadBook::Booking booking;
   booking.pending_tokens = sent.tokens.prompt - sent.expect_cached;
-  booking.work_tokens = booking.pending_tokens + static_cast<int64_t>(completion_mean_);
+  booking.work_tokens = booking.pending_tokens + answers * static_cast<int64_t>(completion_mean_);
+  booking.answers = answers;
   booking.prompt_tokens = sent.tokens.prompt;
   sent.ticket = known_.loads.open(candidate.node, booking, now);
   sent.life = sent.ticket.life;

@@ -109,7 +109,9 @@ class Router {
   bool extend(const PrefixKey& key, std::string_view model, Decision& decision, TimePoint now);
   // What decide() would say now; the next decide() says it still.
   Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
-  Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now);
+  // `answers`: that the request asks for at once (n).
+  Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
+            int64_t answers = 1);
   // The table that this gateway goes by has the node among the homes of the request's set.
   bool at_home(const PrefixKey& key, std::string_view model, NodeIndex node) const;
   void first_byte(const PrefixKey& key, Sent& sent, TimePoint now);
@@ -139,6 +141,9 @@ class Router {
   // Own placements since the last call, the oldest first; empty with one gateway, which has nobody to tell.
   std::vector<Placement> take_placements();
   void adopt_placements(std::span<const Placement> placements);
+  // For a gateway that has just begun and knows none: what is known of all nodes that do not tell themselves,
+  // at most `max`, of each node what was used last, in the order of its use.
+  std::vector<Placement> all_placements(size_t max) const;
   std::vector<PeerLoad> take_ledger(bool all);
   void adopt_ledger(uint32_t gateway, std::span<const PeerLoad> loads) {
     known_.loads.peer_loads(gateway, loads);
@@ -165,6 +170,7 @@ class Router {
   // An older table than ours, or one of another kind (gateways.h), is left alone. The error names what is
   // malformed.
   Status adopt_table(std::string_view message);
+  uint64_t tables_of_other_kind() const { return tables_of_other_kind_; }  // were left alone for it
 
   // With RouterOptions::shared_table. What this gateway has to tell the one that plans: its news and its
   // sample, some 160 KB at most. (A sample is taken with every plan(now).)
@@ -217,6 +223,7 @@ class Router {
   bool has_loads_ = false;   // to plan from
   std::string message_;      // of the table that counts, once it was asked for or told
   TableVersion message_is_;  // of that version
+  uint64_t tables_of_other_kind_ = 0;
   AnchorSketch sketch_;
   // Placed on nodes that tell what they hold, and not told of yet; the oldest first.
   struct Untold {

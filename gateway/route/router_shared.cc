@@ -1,4 +1,6 @@
-// The router's part in a table that all gateways share.
+// The router's part in what gateways of a fleet share.
+
+#include <algorithm>
 
 #include "gateway/route/router.h"
 
@@ -43,6 +45,35 @@ std::string Router::draft_table(TimePoint now, bool there_is_one) {
     if (message.size() <= kTableBytesMax) return message;
   }
   return {};
+}
+
+std::vector<Placement> Router::all_placements(size_t max) const {
+  std::vector<Placement> all;
+  std::vector<NodeIndex> nodes;
+  for (NodeIndex n = 0; n < known_.view->size(); ++n) {
+    if (known_.view->routable(n) && relies_on_shadow(n) && known_.shadow.items_of(n) > 0) nodes.push_back(n);
+  }
+  for (const NodeIndex n : nodes) {
+    size_t left = max / nodes.size();
+    known_.shadow.for_each_put(n, [&](const ResidencyIndex::Put& put) {
+      if (left == 0) return;
+      left -= 1;
+      Placement placed;
+      placed.node = n;
+      const auto tokens = static_cast<uint32_t>(put.tokens);
+      if (put.kind == Held::kSet) {
+        placed.set = put.key;
+        placed.set_tokens = tokens;
+      } else {
+        placed.session = put.key;
+        placed.session_tokens = tokens;
+        placed.session_charge = static_cast<uint32_t>(put.charge);
+      }
+      all.push_back(placed);
+    });
+  }
+  std::reverse(all.begin(), all.end());
+  return all;
 }
 
 }  // namespace troupe::route

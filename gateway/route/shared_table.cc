@@ -2,9 +2,10 @@
 
 namespace troupe::route {
 
-void SharedTable::look_again(int64_t revision) {
-  if (revision < leader_at_) leader_at_ = 0;
-  if (revision < table_at_) table_at_ = 0;
+bool SharedTable::begun_anew(int64_t revision, int64_t asked) {
+  if (revision >= asked) return false;
+  leader_at_ = table_at_ = 0;
+  return true;
 }
 
 void SharedTable::leader_is(std::string_view name, int64_t created, int64_t revision) {
@@ -14,12 +15,12 @@ void SharedTable::leader_is(std::string_view name, int64_t created, int64_t revi
   created_ = created;
 }
 
-bool SharedTable::table_is(int64_t modified, int64_t revision) {
+bool SharedTable::table_is(int64_t created, int64_t modified, int64_t revision) {
   if (revision <= table_at_) return false;
   table_at_ = revision;
-  const bool another = modified != modified_;
+  table_created_ = created;
   modified_ = modified;
-  return another && modified > 0;
+  return modified > 0;
 }
 
 }  // namespace troupe::route

@@ -51,7 +51,7 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
 void Fleet::join(const Endpoint& endpoint) {
   Worker worker;
   worker.id = endpoint.authority();
-  worker.url = "http://" + worker.id;
+  worker.url = endpoint.url();
   worker.client = std::make_unique<HttpClient>(executor_, endpoint, options_.client);
   worker.health = route::NodeHealth(options_.health);
   worker.up = &metrics_.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
@@ -77,6 +77,10 @@ StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
       std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == id; });
   const auto node = static_cast<NodeIndex>(known - workers_.begin());
   if (known != workers_.end()) {
+    if (known->client->endpoint() != endpoint) {  // it speaks TLS now, or does not any more
+      known->client = std::make_unique<HttpClient>(executor_, endpoint, options_.client);
+      known->url = endpoint.url();
+    }
     known->retired = false;
     if (std::exchange(known->drained, false) && !known->notified) come_back(node);
     if (std::exchange(known->removed, false)) {
@@ -124,7 +128,8 @@ void Fleet::change(const FleetOptions& options) {
   }
   for (const Endpoint& endpoint : before) {
     const auto node = find(endpoint.authority());
-    if (missing(options.workers, endpoint) && node) retire(*node);
+    const auto same_place = [&](const Endpoint& other) { return other.authority() == endpoint.authority(); };
+    if (std::none_of(options.workers.begin(), options.workers.end(), same_place) && node) retire(*node);
   }
   publish();
 }
@@ -177,17 +182,19 @@ void Fleet::begins_empty(NodeIndex node) {
   on_begins_empty(node);
 }
 
-void Fleet::ramp() {
-  bool changed = false;
+bool Fleet::ramp() {
+  bool changed = false, ramps = false;
   for (Worker& worker : workers_) {
     if (!worker.joined_at) continue;
     const Duration since = clock_.now() - *worker.joined_at;
     const double weight = route::ramp_weight(since, options_.ramp);
     if (since >= options_.ramp) worker.joined_at.reset();
     changed = changed || weight != worker.weight;
+    ramps = ramps || worker.joined_at;
     worker.weight = weight;
   }
   if (changed) publish();
+  return ramps;
 }
 
 void Fleet::remove(NodeIndex node) {
@@ -219,7 +226,7 @@ bool Fleet::healthy(const Worker& worker) const {
   return state == NodeState::kAlive || state == NodeState::kSuspect;
 }
 
-void Fleet::on_event(NodeIndex node, HealthEvent event) {
+void Fleet::on_event(NodeIndex node, HealthEvent event, std::string_view why) {
   Worker& worker = workers_[node];
   const bool from_probe = event == HealthEvent::kProbeOk || event == HealthEvent::kProbeNotReady ||
                           event == HealthEvent::kProbeFail;
@@ -235,7 +242,7 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
   if (returns) come_back(node);
   const bool changed = worker.health.on_event(event, clock_.now());
   if (!changed && !returns) return;
-  if (changed) tell_state(node, before);
+  if (changed) tell_state(node, before, why);
   if (worker.health.state() == NodeState::kDead) {
     router_.forget_node(node);
     worker.client->close_idle();
@@ -249,13 +256,14 @@ void Fleet::on_event(NodeIndex node, HealthEvent event) {
   if (worker.health.wants_probe() && on_suspicion) on_suspicion(node);
 }
 
-void Fleet::tell_state(NodeIndex node, NodeState before) const {
+void Fleet::tell_state(NodeIndex node, NodeState before, std::string_view why) const {
   const route::NodeHealth& health = workers_[node].health;
   log_.write(health.state() == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn, "worker_state",
              {{"worker", workers_[node].id},
               {"from", route::node_state_name(before)},
               {"to", route::node_state_name(health.state())},
-              {"failing", health.failing()}});
+              {"failing", health.failing()},
+              {"why", why}});
 }
 
 void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
@@ -291,6 +299,7 @@ void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
     log_.info("worker_cache_empty", {{"worker", worker.id}, {"epoch", epoch}});
     router_.forget_node(node);
     worker.epoch = epoch;
+    if (on_changed) on_changed();
     if (router_.view().routable(node) && !worker.leaving) begins_empty(node);
     return;
   }
@@ -323,6 +332,7 @@ void Fleet::publish() {
   }
   router_.adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
   for (NodeIndex i = 0; i < workers_.size(); ++i) workers_[i].up->Set(router_.view().routable(i) ? 1 : 0);
+  if (on_changed) on_changed();
 }
 
 std::vector<ModelCard> Fleet::models() const {

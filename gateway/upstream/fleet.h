@@ -50,8 +50,8 @@ class Fleet {
   size_t member_count() const;
   bool member(route::NodeIndex node) const { return !workers_[node].removed; }
   std::optional<route::NodeIndex> find(std::string_view id) const;  // of members
-  // A worker joins, or comes back from drain() or remove(). kResourceExhausted: more were here than are
-  // followed.
+  // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
+  // now on. kResourceExhausted: more were here than are followed.
   StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
@@ -66,8 +66,9 @@ class Fleet {
   // As the view has it: a removed worker counts as dead.
   route::NodeState state(route::NodeIndex node) const;
 
-  // What probes and requests saw. A change of state makes a new view; death also forgets what the node held.
-  void on_event(route::NodeIndex node, route::HealthEvent event);
+  // What probes and requests saw, and for the log why it failed. A change of state makes a new view; death
+  // also forgets what the node held.
+  void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report);
   // It is not ready any more and says that it takes requests for so long still.
@@ -79,8 +80,8 @@ class Fleet {
   // Its sets are on their way to others: requests of those that have not moved still go there.
   bool leaving(route::NodeIndex node) const { return workers_[node].leaving; }
   void left(route::NodeIndex node);  // they have moved
-  // By and by, workers that joined weigh more.
-  void ramp();
+  // By and by, workers that joined weigh more. False: none does.
+  bool ramp();
 
   // It is a worker of ours: it answers GET /v1/load.
   bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
@@ -116,6 +117,9 @@ class Fleet {
   // to move, then left(). A worker can be routed to that holds nothing.
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
+  // Set by the residency reader. There is a new view, or it was forgotten what a worker holds. Called in the
+  // midst of it: to be looked into later.
+  std::function<void()> on_changed;
 
  private:
   struct Worker {
@@ -141,7 +145,7 @@ class Fleet {
   void join(const Endpoint& endpoint);
   void await_no_more(Worker& worker);
   void publish();
-  void tell_state(route::NodeIndex node, route::NodeState before) const;
+  void tell_state(route::NodeIndex node, route::NodeState before, std::string_view why) const;
   void begin_leaving(route::NodeIndex node, TimePoint until);
   void come_back(route::NodeIndex node);
   void begins_empty(route::NodeIndex node);

@@ -62,9 +62,12 @@ TimePoint steady_now() {
 struct Relay {
   Exchange& exchange;
   ClientAnswer& answer;
-  const ForwardInput& input;
+  ForwardInput& input;
   ForwardResult& result;
   bool begun = false;
+
+  // Of the answer's head, once.
+  HeaderList headers() const { return headers_for_client(answer.headers(), std::move(input.answer_headers)); }
 
   // A head alone says nothing: some servers send it before they have begun to compute.
   void first_byte() {
@@ -72,6 +75,11 @@ struct Relay {
     begun = true;
     // What a worker refuses it has not computed.
     if (result.status / 100 == 2) input.on_first_byte();
+  }
+
+  void passes(std::string_view bytes) {
+    result.usage.feed(bytes);
+    if (input.passed_bytes != nullptr) *input.passed_bytes += bytes.size();
   }
 
   void wrote(TimePoint since) {
@@ -82,11 +90,11 @@ struct Relay {
 
 // Passes on what `pending` holds and all that follows. REQUIRES: nothing was sent yet.
 Task<void> relay_rest(Relay& relay, std::string pending) {
-  HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+  HeaderList headers = relay.headers();
   co_await relay.exchange.start(relay.result.status, headers);
   bool more = true;
   while (more) {
-    relay.result.usage.feed(pending);
+    relay.passes(pending);
     const TimePoint before = steady_now();
     co_await relay.exchange.write(pending);
     relay.wrote(before);
@@ -124,8 +132,8 @@ Task<void> relay_whole(Relay& relay) {
       co_return;
     }
   }
-  relay.result.usage.feed(body);
-  HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+  relay.passes(body);
+  HeaderList headers = relay.headers();
   co_await relay.exchange.respond(relay.result.status, headers, std::move(body));
   relay.result.end = ForwardResult::End::kAnswered;
 }
@@ -179,10 +187,10 @@ Task<void> relay_stream(Relay& relay) {
     if (!events.empty()) {
       if (tap != nullptr) relay.first_byte();
       if (!relay.exchange.head_sent()) {
-        HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+        HeaderList headers = relay.headers();
         co_await relay.exchange.start(relay.result.status, headers);
       }
-      relay.result.usage.feed(events);
+      relay.passes(events);
       const TimePoint before = steady_now();
       co_await relay.exchange.write(events);
       relay.wrote(before);
@@ -203,7 +211,7 @@ Task<void> relay_stream(Relay& relay) {
     co_return;
   }
   if (!relay.exchange.head_sent()) {
-    HeaderList headers = headers_for_client(relay.answer.headers(), relay.input.answer_headers);
+    HeaderList headers = relay.headers();
     co_await relay.exchange.start(relay.result.status, headers);
   }
   if (!held.empty()) co_await relay.exchange.write(held);
@@ -231,16 +239,9 @@ std::string_view error_event(std::string_view events) {
   return {};
 }
 
-Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input) {
+Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
   ForwardResult result;
-  ClientRequest request;
-  request.method = "POST";
-  request.target = input.target;
-  request.headers = input.headers;
-  request.body = input.body;
-  request.patience = input.patience;
-  request.give_up = input.give_up;
-  auto sent = co_await client.send(request, input.deadline);
+  auto sent = co_await client.send(input.request, input.deadline);
   if (!sent.ok()) {
     fail_to_send(result, sent.status());
     co_return result;
@@ -257,6 +258,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const F
   } else {
     co_await relay_whole(relay);
   }
+  result.counts = result.usage.counts();
   co_return result;
 }
 

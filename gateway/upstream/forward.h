@@ -10,6 +10,7 @@
 // wherever the worker breaks off.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,20 +25,16 @@
 namespace troupe {
 
 struct ForwardInput {
-  std::string_view target;    // path and query, as the client sent it
-  std::string_view body;      // must outlive the call
-  HeaderList headers;         // for the worker
-  HeaderList answer_headers;  // ours, for the client
+  ClientRequest request;      // as the worker gets it
+  HeaderList answer_headers;  // ours, for the client; taken from here
   Deadline deadline;
   size_t whole_bytes_max = 1u << 20;
   // A write to the client that takes longer than this has stopped the worker, which may break off for it.
   Duration client_stall = std::chrono::seconds(5);
   std::function<void()> on_first_byte;  // the worker has begun to answer
+  size_t* passed_bytes = nullptr;       // of its answer, to the client: also where the client is gone then
   // The worker was asked for ids (x-troupe-ids), which are cut out here. null: it was not.
   ResumeTap* tap = nullptr;
-  // See ClientRequest.
-  Duration patience = Duration::zero();
-  std::function<bool()> give_up;
 };
 
 struct ForwardResult {
@@ -59,10 +56,11 @@ struct ForwardResult {
   HeaderList held_headers;
   std::string held_body;
   UsageTap usage;
+  std::optional<route::AnswerCounts> counts;  // of `usage`, once the answer has ended
 };
 
 // Throws only what Exchange does: the client is gone, or this task was cancelled.
-Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, const ForwardInput& input);
+Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input);
 
 // A question whose answer the gateway itself reads: whatever the worker answered is held, in `failure` as a
 // status unless that is 2xx (kAnswered).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/redirect_error.hpp>
 #include <cstring>
 #include <utility>
 
@@ -55,8 +56,8 @@ StatusOr<Framed> unframe(std::string_view message) {
 }  // namespace
 
 struct Gossip::Peer {
-  Peer(Executor executor, const Endpoint& endpoint, Gauge& gauge)
-      : url("http://" + endpoint.authority()), client(executor, endpoint, {}), timer(executor), up(gauge) {}
+  Peer(Executor executor, const Endpoint& endpoint, const HttpClientOptions& options, Gauge& gauge)
+      : url(endpoint.url()), client(executor, endpoint, options), timer(executor), up(gauge) {}
 
   std::string url;
   HttpClient client;
@@ -91,10 +92,12 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
                                       "Gateways heard that divide sets in another way.")),
       others_(options.peers.size()) {
+  HttpClientOptions client;
+  client.tls = options.tls;
   for (const Endpoint& endpoint : options.peers) {
     Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
                                     {{"peer", endpoint.authority()}});
-    peers_.push_back(std::make_unique<Peer>(executor_, endpoint, up));
+    peers_.push_back(std::make_unique<Peer>(executor_, endpoint, client, up));
   }
 }
 
@@ -141,7 +144,8 @@ void Gossip::drop_oldest(Peer& peer) {
 Task<void> Gossip::tell(Peer& peer) {
   while (true) {
     peer.timer.expires_after(std::max(options_.interval, peer.pause));
-    co_await peer.timer.async_wait(use_task);
+    boost::system::error_code woken;
+    co_await peer.timer.async_wait(asio::redirect_error(use_task, woken));
     const bool probing = peer.pause > Duration::zero() || !peer.told;
     const TimePoint now = clock_.now();
     const bool due = now >= peer.sent_at + options_.refresh || lacks_table(peer, now);
@@ -244,8 +248,30 @@ void Gossip::hear_answer(Peer& peer, std::string_view answer) {
   if (!name || peer.self) return;
   const auto news = route::decode_news(*name, answer.substr(kNameDigits));
   if (!news.ok()) return;
-  peer.name = *name;
+  const bool another = std::exchange(peer.name, *name) != *name;
   heard(*news);
+  if (!another || !tells_newcomer(*name)) return;
+  // Before what has happened since.
+  std::vector<Placement> all = router_.all_placements(options_.placements_max);
+  all.insert(all.end(), peer.placements.begin(), peer.placements.end());
+  peer.placements = std::move(all);
+  drop_oldest(peer);
+}
+
+// Of those that answer the one with the smallest name. (An earlier life of the newcomer is heard no more, and
+// may not have been forgotten yet.)
+bool Gossip::tells_newcomer(const Hash128& newcomer) const {
+  return std::none_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
+    const bool answers = !peer->self && peer->pause == Duration::zero() && !peer->name.is_zero();
+    return answers && peer->name != newcomer && peer->name < name_;
+  });
+}
+
+// Somebody speaks who was not heard before: perhaps the one that did not answer for long.
+void Gossip::wake_paused() {
+  for (const auto& peer : peers_) {
+    if (peer->pause > options_.interval) peer->timer.cancel();
+  }
 }
 
 // Gateways of one fleet are to divide its sets alike. Where they do not, somebody has to know.
@@ -300,6 +326,7 @@ StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view 
   received_.Increment(static_cast<double>(placements.size()));
   const auto [known, added] = senders_.try_emplace(std::string(sender));
   if (added) known->second.number = sender_count_++;
+  if (added) wake_paused();
   known->second.heard_at = clock_.now();
   if (options_.ledger) router_.adopt_ledger(known->second.number, ledger);
   return answer();

@@ -6,7 +6,9 @@
 // tell them; and, where asked for, their ledgers of what they have in flight. Values, sent when they change
 // and again every second, so a lost message heals; it costs a hit, never correctness. A peer that does not
 // answer is asked ever more seldom, and the newest placements wait until it does; one that is silent is
-// forgotten with its ledger.
+// forgotten with its ledger. A gateway that has just begun says so by speaking to all: they ask it at once,
+// and one of them tells it all placements there are, so that it is as good as the others before it has many
+// requests.
 //
 //   message: placements; ledger; news; the table, to whom lacks it, else empty; loads of the sets, where new,
 //            else empty. Each after its length, 4 bytes.       (route/gossip.h, route/table_message.h)
@@ -39,8 +41,9 @@ struct GossipOptions {
   // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: it
   // is told by its answer, and left out.
   std::vector<Endpoint> peers;
-  int64_t gateways = 1;  // share the fleet at least, whoever is told
-  bool ledger = false;   // tell and heed what is in flight
+  std::shared_ptr<const TlsSource> tls;  // for peers with https
+  int64_t gateways = 1;                  // share the fleet at least, whoever is told
+  bool ledger = false;                   // tell and heed what is in flight
   Duration interval = std::chrono::milliseconds(20);
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration timeout = std::chrono::milliseconds(500);
@@ -84,6 +87,8 @@ class Gossip {
   std::string message_for(Peer& peer, TimePoint now);
   bool lacks_table(const Peer& peer, TimePoint now) const;
   void hear_answer(Peer& peer, std::string_view answer);
+  void wake_paused();
+  bool tells_newcomer(const Hash128& newcomer) const;
   void leave_out(Peer& peer);
   void take(TimePoint now);
   void drop_oldest(Peer& peer);

@@ -23,7 +23,9 @@ void Membership::registered(const std::string& key, std::string_view record) {
   if (known != registered_.end() && known->second.id != id) gone(key);
   leaving_.erase(id);
   registered_[key] = {*std::move(parsed), id};
-  if (same_life || configured_.contains(id) || fleet_.find(id)) return;
+  if (same_life || configured_.contains(id)) return;
+  const auto node = fleet_.find(id);
+  if (node && fleet_.client(*node).endpoint() == *endpoint) return;
   if (const auto added = fleet_.add(*endpoint); !added.ok())
     log_.warn("worker_not_added", {{"worker", id}, {"why", to_std(added.status().message())}});
 }

@@ -4,7 +4,6 @@
 
 #include "common/core/api_prefix.h"
 #include "common/core/json.h"
-#include "common/net/timer.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/headers.h"
 
@@ -15,6 +14,8 @@ using route::kNoNode;
 using route::NodeIndex;
 
 namespace {
+
+constexpr auto kIdleTick = std::chrono::seconds(1);  // for the gauges alone
 
 int64_t integer_at(const bj::object& fields, const char* name) {
   const bj::value* value = fields.if_contains(name);
@@ -38,7 +39,7 @@ class Mover::Moving {
 
 Mover::Mover(const MoverOptions& options, const Parts& parts)
     : options_(options),
-      executor_(parts.executor),
+      look_again_(parts.executor),
       fleet_(parts.fleet),
       router_(parts.router),
       texts_(parts.texts),
@@ -70,17 +71,16 @@ void Mover::start(TaskGroup& group) {
 }
 
 Task<void> Mover::run(TaskGroup& group) {
-  Timer timer(executor_);
   while (true) {
     Handover& handover = router_.handover();
     handover.advance(clock_.now());
     while (const auto move = handover.next()) begin(*move, group);
     end_leaving();
-    fleet_.ramp();
+    const bool ramps = fleet_.ramp();
     texts_kept_.Set(static_cast<double>(texts_.size()));
     text_bytes_.Set(static_cast<double>(texts_.bytes()));
-    timer.expires_after(options_.tick);
-    co_await timer.async_wait(use_task);
+    const Duration pause = ramps || !handover.empty() ? options_.tick : kIdleTick;
+    co_await look_again_.sleep_until(std::chrono::steady_clock::now() + pause);
   }
 }
 
@@ -89,6 +89,7 @@ void Mover::leave(NodeIndex node, TimePoint until) {
   const std::vector<Hash128> sets = router_.sets_of(node);
   log_.info("sets_leave", {{"worker", fleet_.id(node)}, {"sets", sets.size()}});
   router_.handover().leave(node, sets, std::min(until, now + options_.deadline));
+  look_again_.wake();
 }
 
 void Mover::join(NodeIndex node) {
@@ -100,6 +101,7 @@ void Mover::join(NodeIndex node) {
   if (!fleet_.ours(node)) wanted.clear();
   if (!wanted.empty()) log_.info("sets_come", {{"worker", fleet_.id(node)}, {"sets", wanted.size()}});
   router_.handover().join(node, wanted, clock_.now() + options_.deadline);
+  look_again_.wake();
 }
 
 void Mover::begin(Handover::Move move, TaskGroup& group) {

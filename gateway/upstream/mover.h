@@ -11,6 +11,7 @@
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/task_group.h"
+#include "common/net/wake_timer.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/prefix_texts.h"
 
@@ -18,8 +19,8 @@ namespace troupe {
 
 struct MoverOptions {
   bool enabled = true;
-  Duration deadline = std::chrono::seconds(20);  // of one worker's sets; then they move all the same
-  Duration tick = std::chrono::milliseconds(20);
+  Duration deadline = std::chrono::seconds(20);   // of one worker's sets; then they move all the same
+  Duration tick = std::chrono::milliseconds(20);  // while something is on its way
 };
 
 class Mover {
@@ -52,7 +53,7 @@ class Mover {
   void end_leaving();
 
   MoverOptions options_;
-  Executor executor_;
+  WakeTimer look_again_;
   Fleet& fleet_;
   route::Router& router_;
   const PrefixTexts& texts_;

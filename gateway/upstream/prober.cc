@@ -126,7 +126,8 @@ Task<bool> Prober::ask_ready(Target& target) {
       fleet_.saw_notice(target.node, *left);
       co_return false;
     }
-    fleet_.on_event(target.node, reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail);
+    const HealthEvent event = reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail;
+    fleet_.on_event(target.node, event, reply.why);
     co_return false;
   }
   co_return true;
@@ -141,7 +142,7 @@ Task<bool> Prober::ask_models(Target& target) {
       co_return true;
     }
   }
-  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail);
+  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
   co_return false;
 }
 
@@ -162,6 +163,7 @@ Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
   auto answer = co_await fleet_.client(target.node).send(request, deadline);
   if (!answer.ok()) {
     reply.local = answer.status().code() == absl::StatusCode::kResourceExhausted;
+    reply.why = to_std(answer.status().message());
     co_return reply;
   }
   auto body = co_await (*answer)->read_all(options_.body_bytes_max);

@@ -49,6 +49,7 @@ class Prober {
     int status = 0;
     bool local = false;  // could not be asked, for want of something this gateway lacks
     std::string body;
+    std::string why;  // nothing came; for the log
   };
   Task<Reply> get(Target& target, std::string_view path);  // `path` outlives the call
 

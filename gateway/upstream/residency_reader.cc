@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/core/sse.h"
-#include "common/net/timer.h"
 
 namespace troupe {
 
@@ -14,6 +13,8 @@ using route::NodeState;
 namespace {
 
 using Kind = ResidencyEvent::Kind;
+
+constexpr auto kJustAfter = std::chrono::milliseconds(1);
 
 bool may_tell(NodeState state) {
   return state == NodeState::kAlive || state == NodeState::kSuspect || state == NodeState::kDraining;
@@ -59,6 +60,8 @@ struct ResidencyReader::Stream {
   TimePoint retry_at{};
   Duration pause{};
   Gauge* in_step_gauge = nullptr;
+  std::string epoch;  // of the worker's cache, that `pinned` is of
+  absl::flat_hash_set<Hash128> pinned;
 };
 
 // However a stream ends, what it told is relied on no more.
@@ -72,6 +75,7 @@ class ResidencyReader::Reading {
     stream.retry_at = reader_.clock_.now() + stream.pause;
     stream.pause = std::min(2 * stream.pause, reader_.options_.retry_max);
     reader_.router_.residency_lost(node_);
+    reader_.look_again_.wake();
   }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
@@ -83,7 +87,7 @@ class ResidencyReader::Reading {
 
 ResidencyReader::ResidencyReader(const ResidencyReaderOptions& options, const Parts& parts)
     : options_(options),
-      executor_(parts.executor),
+      look_again_(parts.executor),
       fleet_(parts.fleet),
       router_(parts.router),
       metrics_(parts.metrics),
@@ -96,22 +100,26 @@ ResidencyReader::ResidencyReader(const ResidencyReaderOptions& options, const Pa
       malformed_(parts.metrics.counter("troupe_gateway_residency_malformed_total",
                                        "Residency streams broken off because an event made no sense.")) {}
 
-ResidencyReader::~ResidencyReader() = default;
+ResidencyReader::~ResidencyReader() {
+  fleet_.on_changed = nullptr;
+}
 
 void ResidencyReader::start(TaskGroup& group) {
-  if (options_.enabled) group.spawn(supervise(group));
+  if (!options_.enabled) return;
+  fleet_.on_changed = [this] { look_again_.wake(); };
+  group.spawn(supervise(group));
 }
 
 Task<void> ResidencyReader::supervise(TaskGroup& group) {
-  Timer timer(executor_);
   while (true) {
-    for (NodeIndex node = 0; node < fleet_.size(); ++node) look_after(node, group);
-    timer.expires_after(options_.tick);
-    co_await timer.async_wait(use_task);
+    TimePoint idle_until = TimePoint::max();
+    for (NodeIndex node = 0; node < fleet_.size(); ++node)
+      idle_until = std::min(idle_until, look_after(node, group));
+    co_await look_again_.sleep_until(idle_until);
   }
 }
 
-void ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
+TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
   if (node == streams_.size()) {
     streams_.push_back(std::make_unique<Stream>());
     streams_[node]->pause = options_.retry_min;
@@ -126,16 +134,21 @@ void ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
     // A node that was forgotten (it seemed dead, or its cache began anew) is out of step with its stream.
     const bool forgotten = stream.in_step && !in_step(node);
     const bool silent = now > stream.heard_at + options_.silence_max;
-    if (!up || forgotten || silent) stream.cancel->emit(asio::cancellation_type::terminal);
-  } else if (!up) {
+    if (up && !forgotten && !silent) return stream.heard_at + options_.silence_max + kJustAfter;
+    stream.cancel->emit(asio::cancellation_type::terminal);
+    return now + options_.retry_min;  // its end comes before that, and wakes us
+  }
+  if (!up) {
     stream.never_tells = false;
     stream.pause = options_.retry_min;
-  } else if (!stream.never_tells && now >= stream.retry_at) {
-    stream.open = true;
-    stream.heard_at = now;
-    stream.cancel = std::make_shared<asio::cancellation_signal>();
-    group.spawn(read(node), stream.cancel);
   }
+  if (!up || stream.never_tells) return TimePoint::max();
+  if (now < stream.retry_at) return stream.retry_at;
+  stream.open = true;
+  stream.heard_at = now;
+  stream.cancel = std::make_shared<asio::cancellation_signal>();
+  group.spawn(read(node), stream.cancel);
+  return now + options_.silence_max + kJustAfter;
 }
 
 Task<void> ResidencyReader::read(NodeIndex node) {
@@ -187,6 +200,9 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
     stream.pause = options_.retry_min;
     return false;
   }
+  if (stream.epoch != told.epoch) stream.pinned.clear();
+  stream.epoch = told.epoch;
+  note_pins(told, stream.pinned);
   if (told.kind == Kind::kSnapshot) {
     stream.in_step = true;
     stream.pause = options_.retry_min;
@@ -194,6 +210,27 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
     log_.info("residency_known", {{"worker", fleet_.id(node)}, {"seq", told.seq}, {"items", items.size()}});
   }
   return true;
+}
+
+void ResidencyReader::note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned) {
+  if (told.kind == Kind::kSnapshot) pinned.clear();
+  for (const ResidencyItem& item : told.items) {
+    if (item.kind != ResidencyItem::Kind::kSet) continue;
+    if (item.pinned && item.tokens > 0) {
+      pinned.insert(item.name);
+    } else {
+      pinned.erase(item.name);
+    }
+  }
+}
+
+std::map<Hash128, std::vector<NodeIndex>> ResidencyReader::pinned() const {
+  std::map<Hash128, std::vector<NodeIndex>> by_set;
+  for (NodeIndex node = 0; node < streams_.size(); ++node) {
+    if (!may_tell(fleet_.state(node))) continue;
+    for (const Hash128& set : streams_[node]->pinned) by_set[set].push_back(node);
+  }
+  return by_set;
 }
 
 }  // namespace troupe

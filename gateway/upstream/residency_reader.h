@@ -11,6 +11,9 @@
 // alone until it has been dead, for what comes back may be another program. Pauses double from retry_min to
 // retry_max while nothing comes of it; after a gap there is only the shortest.
 
+#include <absl/container/flat_hash_set.h>
+
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -19,13 +22,13 @@
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/task_group.h"
+#include "common/net/wake_timer.h"
 #include "gateway/upstream/fleet.h"
 
 namespace troupe {
 
 struct ResidencyReaderOptions {
   bool enabled = true;
-  Duration tick = std::chrono::milliseconds(20);  // how often it is seen to what each worker needs
   Duration retry_min = std::chrono::milliseconds(100);
   Duration retry_max = std::chrono::seconds(5);
   Duration silence_max = std::chrono::seconds(10);  // workers say something every two seconds
@@ -49,19 +52,25 @@ class ResidencyReader {
   // One endless task and one a stream, in `group`: cancel the group to stop them.
   void start(TaskGroup& group);
 
+  // Sets that workers keep whatever comes, as they tell it, and who does; as of when their stream was last in
+  // step.
+  std::map<Hash128, std::vector<route::NodeIndex>> pinned() const;
+
  private:
   struct Stream;
   class Reading;
   Task<void> supervise(TaskGroup& group);
-  void look_after(route::NodeIndex node, TaskGroup& group);
+  // Until when nothing is to be done for this worker, if nothing happens.
+  TimePoint look_after(route::NodeIndex node, TaskGroup& group);
   Task<void> read(route::NodeIndex node);
   Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
   // False: this stream is of no more use.
   bool apply(route::NodeIndex node, std::string_view name, std::string_view data);
+  static void note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned);
   bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }
 
   const ResidencyReaderOptions options_;
-  Executor executor_;
+  WakeTimer look_again_;
   Fleet& fleet_;
   route::Router& router_;
   Metrics& metrics_;

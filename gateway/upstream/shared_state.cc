@@ -1,11 +1,13 @@
 #include "gateway/upstream/shared_state.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe {
 
 using etcd::KeyRange;
 using etcd::KeyValue;
+using route::StoreKey;
 
 namespace {
 
@@ -16,11 +18,21 @@ Counter& tables(Metrics& metrics, const char* what) {
                          {{"result", what}});
 }
 
+StoreKey store_key(const KeyValue& kv) {
+  return {kv.value, kv.create_revision, kv.mod_revision};
+}
+
 }  // namespace
 
 Gauge& state_degraded_gauge(Metrics& metrics) {
   return metrics.gauge("troupe_gateway_state_degraded",
                        "1 while etcd, where gateways share their state, cannot be reached.");
+}
+
+Gauge& state_other_sets_gauge(Metrics& metrics) {
+  return metrics.gauge("troupe_gateway_state_other_sets",
+                       "Gateways heard through etcd that divide sets in another way; at least 1 "
+                       "while the table there is none that this gateway can go by.");
 }
 
 SharedState::SharedState(const SharedStateOptions& options, const Parts& parts)
@@ -34,7 +46,7 @@ SharedState::SharedState(const SharedStateOptions& options, const Parts& parts)
       etcd_(parts.executor, options.etcd, parts.clock),
       lease_(etcd_, options.lease_ttl, parts.clock),
       membership_(parts.fleet, options.workers, parts.log),
-      shared_(name_),
+      round_({options.plan_tick, options.gateways}, parts.router),
       pause_(parts.executor),
       degraded_gauge_(state_degraded_gauge(parts.metrics)),
       leads_gauge_(parts.metrics.gauge("troupe_gateway_state_leader",
@@ -43,12 +55,13 @@ SharedState::SharedState(const SharedStateOptions& options, const Parts& parts)
           parts.metrics.gauge("troupe_gateway_state_workers", "Workers registered in etcd, as known here.")),
       gateways_gauge_(parts.metrics.gauge("troupe_gateway_state_gateways",
                                           "Gateways that share this state, as known here.")),
+      other_sets_gauge_(state_other_sets_gauge(parts.metrics)),
       written_(tables(parts.metrics, "written")),
       refused_(tables(parts.metrics, "refused")),
       adopted_(tables(parts.metrics, "adopted")),
+      ignored_(tables(parts.metrics, "ignored")),
       failed_(parts.metrics.counter("troupe_gateway_state_failures_total",
                                     "Rounds with etcd that could not be ended.")) {
-  loads_.key = keys_.loads + name_;
   degraded_gauge_.Set(1);
 }
 
@@ -68,9 +81,10 @@ Task<void> SharedState::leave() {
 void SharedState::tell_state() {
   degraded_gauge_.Set(degraded() ? 1 : 0);
   workers_gauge_.Set(static_cast<double>(membership_.size()));
-  const bool leads = shared_.leads(clock_.now());
+  const bool leads = round_.shared().leads(clock_.now());
   router_.set_plans(leads);
   leads_gauge_.Set(leads ? 1 : 0);
+  tell_other_sets();
   if (std::exchange(led_, leads) != leads)
     log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.table_version().epoch}});
   if (!keeps_ && why_.empty()) return;  // neither has come round once
@@ -78,7 +92,7 @@ void SharedState::tell_state() {
   if (degraded()) {
     log_.warn("state_degraded", {{"why", why_}});
   } else {
-    log_.info("state_shared", {{"workers", membership_.size()}, {"leader", shared_.leader()}});
+    log_.info("state_shared", {{"workers", membership_.size()}, {"leader", round_.shared().leader()}});
   }
 }
 
@@ -98,10 +112,11 @@ Task<void> SharedState::follow() {
 Task<Status> SharedState::look_and_watch() {
   etcd::Txn txn;
   txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table), KeyRange::prefix(keys_.workers)};
+  const int64_t known = round_.shared().revision();
   const auto all = co_await etcd_.txn(txn);
   if (!all.ok()) tell_state();
   if (!all.ok()) co_return all.status();
-  take(*all);
+  take(*all, known);
   const auto watch = co_await etcd_.watch(txn.reads, all->revision + 1);
   if (!watch.ok()) tell_state();
   if (!watch.ok()) co_return watch.status();
@@ -117,29 +132,29 @@ Task<Status> SharedState::look_and_watch() {
 }
 
 // All there is, as of one revision.
-void SharedState::take(const etcd::TxnAnswer& all) {
-  shared_.look_again(all.revision);
-  const KeyValue* leader = nullptr;
-  const KeyValue* table = nullptr;
+void SharedState::take(const etcd::TxnAnswer& all, int64_t known) {
+  std::optional<StoreKey> leader, table;
   std::vector<std::pair<std::string, std::string>> workers;
   for (const KeyValue& kv : all.found) {
-    if (kv.key == keys_.leader) leader = &kv;
-    if (kv.key == keys_.table) table = &kv;
+    if (kv.key == keys_.leader) leader = store_key(kv);
+    if (kv.key == keys_.table) table = store_key(kv);
     if (kv.key.starts_with(keys_.workers)) workers.emplace_back(kv.key, kv.value);
   }
   membership_.all(workers);
-  leader_is(leader, all.revision);
-  table_is(table, all.revision);
+  heed(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
+  hurry();
 }
 
 void SharedState::take(const etcd::WatchMessage& news) {
   for (const etcd::WatchEvent& event : news.events) {
     const KeyValue& kv = event.kv;
-    const KeyValue* present = event.deleted ? nullptr : &kv;
+    const StoreKey key = store_key(kv);
+    const StoreKey* present = event.deleted ? nullptr : &key;
     if (kv.key == keys_.leader) {
-      leader_is(present, kv.mod_revision);
+      round_.saw_leader(present, kv.mod_revision);
+      hurry();
     } else if (kv.key == keys_.table) {
-      table_is(present, kv.mod_revision);
+      heed(round_.saw_table(present, kv.mod_revision));
     } else if (event.deleted) {
       membership_.gone(kv.key);
     } else {
@@ -148,22 +163,45 @@ void SharedState::take(const etcd::WatchMessage& news) {
   }
 }
 
-void SharedState::leader_is(const KeyValue* key, int64_t revision) {
-  if (key != nullptr) {
-    shared_.leader_is(key->value, key->create_revision, revision);
-  } else {
-    shared_.leader_is("", 0, revision);
-  }
-  if (shared_.may_campaign(clock_.now())) pause_.cancel();  // now, not in a second or two
+// Nobody leads: now, not in a second or two.
+void SharedState::hurry() {
+  if (round_.wants_round(clock_.now())) pause_.cancel();
 }
 
-void SharedState::table_is(const KeyValue* key, int64_t revision) {
-  if (!shared_.table_is(key == nullptr ? 0 : key->mod_revision, revision) || key == nullptr) return;
-  if (const Status adopted = router_.adopt_table(key->value); adopted.ok()) {
-    adopted_.Increment();
-  } else {
-    log_.warn("state_table_malformed", {{"why", to_std(adopted.message())}});
+void SharedState::heed(const route::StoreNews& news) {
+  if (news.written) written_.Increment();
+  if (news.refused) refused_.Increment();
+  if (news.adopted) adopted_.Increment();
+  if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.news().nodes}});
+  if (!news.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(news.table.message())}});
+  for (const auto& [gateway, why] : news.loads)
+    log_.warn("state_loads_malformed", {{"key", keys_.loads + gateway}, {"why", to_std(why.message())}});
+  if (news.adopted) table_other_kind_ = false;
+  if (!news.other_kind) return;
+  ignored_.Increment();
+  table_other_kind_ = true;
+}
+
+// Gateways under one prefix are to divide sets alike. Where they do not, somebody has to know.
+void SharedState::tell_other_sets() {
+  const route::GatewayNews own = router_.news();
+  int64_t differing = 0;
+  for (const auto& [name, other] : router_.gateways().others())
+    differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
+  differing = std::max<int64_t>(differing, table_other_kind_ ? 1 : 0);
+  other_sets_gauge_.Set(static_cast<double>(differing));
+  const bool differs = differing > 0;
+  if (std::exchange(told_other_sets_, differs) == differs) return;
+  if (!differs) {
+    log_.info("state_same_sets", {{"strict_sets", own.strict_sets}});
+    return;
   }
+  log_.warn("state_other_sets",
+            {{"here", own.strict_sets},
+             {"gateways", differing},
+             {"table", table_other_kind_ ? "ignored: one side is in mode strict, the other is not; give them "
+                                           "one mode, or an etcd_prefix each"
+                                         : "the planner's strict_sets count"}});
 }
 
 }  // namespace troupe

@@ -1,10 +1,11 @@
 #pragma once
 
 // What gateways of a fleet share through etcd: the workers there are, who plans the table, and the table
-// (route/shared_table.h, membership.h). Two tasks of which no request knows: one keeps this gateway's lease
-// and loads there and plans where it leads, the other looks and watches. While etcd is silent, slow or gone,
-// both try on, the gateway is degraded by its own word (troupe_gateway_state_degraded, the log), and all goes
-// on as it was: the last table, the workers that are known, as their probes say. All calls on the
+// (membership.h, route/shared_table.h). Two tasks of which no request knows: one keeps this gateway's lease
+// and loads there and plans where it leads, the other looks and watches. What is asked and what follows from
+// the answers is route/shared_round.h's; here are etcd's keys and words for it. While etcd is silent, slow or
+// gone, both try on, the gateway is degraded by its own word (troupe_gateway_state_degraded, the log), and
+// all goes on as it was: the last table, the workers that are known, as their probes say. All calls on the
 // io_context's thread.
 
 #include <memory>
@@ -20,7 +21,7 @@
 #include "common/net/task_group.h"
 #include "common/net/timer.h"
 #include "gateway/route/router.h"
-#include "gateway/route/shared_table.h"
+#include "gateway/route/shared_round.h"
 #include "gateway/upstream/membership.h"
 
 namespace troupe {
@@ -61,22 +62,20 @@ class SharedState {
   // shared_state.cc: what is there.
   Task<void> follow();
   Task<Status> look_and_watch();
-  void take(const etcd::TxnAnswer& all);
+  void take(const etcd::TxnAnswer& all, int64_t known);
   void take(const etcd::WatchMessage& news);
-  void leader_is(const etcd::KeyValue* key, int64_t revision);
-  void table_is(const etcd::KeyValue* key, int64_t revision);
+  void heed(const route::StoreNews& news);
+  void hurry();
+  void tell_other_sets();
   void tell_state();
 
   // shared_state_lead.cc: what is this gateway's.
   Task<void> keep();
   Task<Status> keep_once();
-  Task<Status> put_loads();
-  Task<Status> hear_gateways(bool with_loads);
-  void hear(const etcd::KeyValue& loads);
-  Task<Status> campaign();
-  Task<Status> resign();
-  Task<Status> plan();
-  void take_leader_and_table(const etcd::TxnAnswer& answer);
+  Task<Status> do_ask(const route::StoreAsk& ask);
+  Task<Status> keep_lease();
+  etcd::Txn txn_of(const route::StoreAsk& ask) const;
+  route::StoreAnswer answer_of(const etcd::TxnAnswer& answer) const;
 
   const SharedStateOptions options_;
   const StateKeys keys_;
@@ -88,29 +87,30 @@ class SharedState {
   EtcdClient etcd_;
   EtcdLease lease_;
   Membership membership_;
-  route::SharedTable shared_;
+  route::SharedRound round_;
   Timer pause_;               // of keep(); cut short where there is something to do
   bool keeps_ = false;        // the last round of keep() did all it had to
   bool watches_ = false;      // and changes are watched
   std::optional<bool> told_;  // degraded, in the log
   std::string why_;           // it is
   bool led_ = false;
-  TimePoint planned_at_{};
-  etcd::Put loads_;  // as put last; lease 0: to be put
-  uint64_t samples_put_ = 0;
-  uint32_t nodes_put_ = 0;
+  bool table_other_kind_ = false;  // the one in etcd says nothing to this gateway
+  bool told_other_sets_ = false;   // in the log
 
   Gauge& degraded_gauge_;
   Gauge& leads_gauge_;
   Gauge& workers_gauge_;
   Gauge& gateways_gauge_;
+  Gauge& other_sets_gauge_;
   Counter& written_;
   Counter& refused_;
   Counter& adopted_;
+  Counter& ignored_;
   Counter& failed_;
 };
 
-// The gauge that says so; 0 for a gateway that shares nothing.
+// The gauges that say so; 0 for a gateway that shares nothing.
 Gauge& state_degraded_gauge(Metrics& metrics);
+Gauge& state_other_sets_gauge(Metrics& metrics);
 
 }  // namespace troupe

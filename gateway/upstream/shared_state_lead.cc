@@ -10,6 +10,8 @@ namespace troupe {
 using etcd::KeyRange;
 using etcd::KeyValue;
 using etcd::Txn;
+using route::StoreAnswer;
+using route::StoreAsk;
 
 Task<void> SharedState::keep() {
   const Duration every = std::min<Duration>(Duration(options_.lease_ttl) / 3, options_.plan_tick);
@@ -33,125 +35,83 @@ Task<void> SharedState::keep() {
 }
 
 Task<Status> SharedState::keep_once() {
-  const Status kept = co_await lease_.keep();
-  if (!kept.ok()) co_return kept;
-  shared_.lease_holds_until(lease_.holds_until());
-  const Status put = co_await put_loads();
-  if (!put.ok()) co_return put;
-  const bool plans = shared_.holds_key() || shared_.may_campaign(clock_.now());
-  const Status heard = co_await hear_gateways(plans);
-  if (!heard.ok() || !plans) co_return heard;
-  const bool may_plan = router_.may_plan(clock_.now());
-  Status done;
-  if (shared_.holds_key() && !may_plan) {
-    done = co_await resign();
-  } else if (may_plan && shared_.may_campaign(clock_.now())) {
-    done = co_await campaign();
+  round_.begin();
+  while (true) {
+    const StoreAsk ask = round_.next(clock_.now());
+    if (ask.kind == StoreAsk::Kind::kNothing) co_return absl::OkStatus();
+    const Status done = co_await do_ask(ask);
+    if (!done.ok()) round_.failed();
+    if (!done.ok()) co_return done;
+    tell_state();
   }
-  if (done.ok() && shared_.leads(clock_.now())) done = co_await plan();
-  co_return done;
 }
 
-// Under the lease: so its key also says that this gateway is there.
-Task<Status> SharedState::put_loads() {
-  const uint32_t nodes = router_.news().nodes;
-  if (loads_.lease == lease_.id() && samples_put_ == router_.samples() && nodes_put_ == nodes)
-    co_return absl::OkStatus();
-  samples_put_ = router_.samples();
-  nodes_put_ = nodes;
-  loads_.value = router_.loads_message();
-  loads_.lease = lease_.id();
-  const Status put = co_await etcd_.put(loads_);
-  if (!put.ok()) loads_.lease = 0;
-  co_return put;
-}
-
-Task<Status> SharedState::hear_gateways(bool with_loads) {
-  Txn txn;
-  txn.reads = {KeyRange::prefix(keys_.loads)};
-  txn.reads.front().keys_only = !with_loads;
-  const auto answer = co_await etcd_.txn(txn);
-  if (!answer.ok()) co_return answer.status();
-  const auto there = static_cast<int64_t>(answer->found.size());
-  gateways_gauge_.Set(static_cast<double>(there));
-  router_.set_gateways(std::max(options_.gateways, there));
-  if (with_loads) {
-    for (const KeyValue& loads : answer->found) hear(loads);
+Task<Status> SharedState::do_ask(const StoreAsk& ask) {
+  StoreAnswer answer;
+  if (ask.kind == StoreAsk::Kind::kKeepLease) {
+    const Status kept = co_await lease_.keep();
+    if (kept.ok()) round_.lease_kept(lease_.id(), lease_.holds_until());
+    co_return kept;
   }
-  co_return absl::OkStatus();
-}
-
-void SharedState::hear(const KeyValue& loads) {
-  const auto name = Hash128::from_hex(std::string_view(loads.key).substr(keys_.loads.size()));
-  const Status heard = name ? router_.adopt_loads_message(*name, loads.value, clock_.now())
-                            : invalid_argument("the key ends in a gateway's name, 32 hex digits");
-  if (!heard.ok()) log_.warn("state_loads_malformed", {{"key", loads.key}, {"why", to_std(heard.message())}});
-}
-
-Task<Status> SharedState::campaign() {
-  Txn txn;
-  txn.compares = {{keys_.leader, Txn::Compare::Of::kCreateRevision, 0}};
-  txn.puts = {{keys_.leader, name_, lease_.id()}};
-  txn.else_reads = {KeyRange::key(keys_.leader)};
-  const auto answer = co_await etcd_.txn(txn);
-  if (!answer.ok()) co_return answer.status();
-  if (answer->succeeded) {
-    shared_.leader_is(name_, answer->revision, answer->revision);
+  if (ask.kind == StoreAsk::Kind::kPutLoads) {
+    const etcd::Put put{keys_.loads + name_, ask.value, ask.lease};
+    const Status told = co_await etcd_.put(put);
+    if (!told.ok()) co_return told;
   } else {
-    leader_is(answer->found.empty() ? nullptr : &answer->found.front(), answer->revision);
+    const Txn txn = txn_of(ask);
+    const auto said = co_await etcd_.txn(txn);
+    if (!said.ok()) co_return said.status();
+    answer = answer_of(*said);
   }
-  tell_state();
+  heed(round_.answered(answer, clock_.now()));
+  gateways_gauge_.Set(static_cast<double>(round_.gateways()));
   co_return absl::OkStatus();
 }
 
-// Somebody sees more of the fleet: the key is free for them.
-Task<Status> SharedState::resign() {
+Txn SharedState::txn_of(const StoreAsk& ask) const {
   Txn txn;
-  txn.compares = {{keys_.leader, Txn::Compare::Of::kCreateRevision, shared_.guard().leader_created}};
-  txn.deletes = {keys_.leader};
-  txn.else_reads = {KeyRange::key(keys_.leader)};
-  const auto answer = co_await etcd_.txn(txn);
-  if (!answer.ok()) co_return answer.status();
-  log_.warn("state_resigns", {{"nodes", router_.news().nodes}});
-  leader_is(answer->found.empty() ? nullptr : &answer->found.front(), answer->revision);
-  co_return absl::OkStatus();
-}
-
-// The first table at once; then one every tick.
-Task<Status> SharedState::plan() {
-  const TimePoint now = clock_.now();
-  const route::SharedTable::Guard guard = shared_.guard();
-  const bool first = guard.table_modified == 0;
-  if (!first && planned_at_ != TimePoint{} && now < planned_at_ + options_.plan_tick)
-    co_return absl::OkStatus();
-  planned_at_ = now;
-  Txn txn;
-  txn.puts = {{keys_.table, router_.draft_table(now, !first), 0}};
-  if (txn.puts.front().value.empty()) co_return absl::OkStatus();
-  txn.compares = {{keys_.leader, Txn::Compare::Of::kCreateRevision, guard.leader_created},
-                  {keys_.table, Txn::Compare::Of::kModRevision, guard.table_modified}};
-  txn.else_reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
-  const auto answer = co_await etcd_.txn(txn);
-  if (!answer.ok()) co_return answer.status();
-  if (answer->succeeded) {
-    written_.Increment();
-    KeyValue table;
-    table.value = std::move(txn.puts.front().value);
-    table.mod_revision = answer->revision;
-    table_is(&table, answer->revision);
-  } else {
-    refused_.Increment();
-    take_leader_and_table(*answer);
+  if (ask.leader_created)
+    txn.compares.push_back({keys_.leader, Txn::Compare::Of::kCreateRevision, *ask.leader_created});
+  if (ask.table_modified)
+    txn.compares.push_back({keys_.table, Txn::Compare::Of::kModRevision, *ask.table_modified});
+  if (!txn.compares.empty()) txn.else_reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+  switch (ask.kind) {
+    case StoreAsk::Kind::kNothing:
+    case StoreAsk::Kind::kKeepLease:
+    case StoreAsk::Kind::kPutLoads:
+      break;
+    case StoreAsk::Kind::kHear:
+      txn.reads = {KeyRange::prefix(keys_.loads), KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+      txn.reads.front().keys_only = !ask.values;
+      txn.reads.back().keys_only = true;
+      break;
+    case StoreAsk::Kind::kLook:
+      txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+      break;
+    case StoreAsk::Kind::kCampaign:
+      txn.puts = {{keys_.leader, ask.value, ask.lease}};
+      break;
+    case StoreAsk::Kind::kResign:
+      txn.deletes = {keys_.leader};
+      break;
+    case StoreAsk::Kind::kWrite:
+      txn.puts = {{keys_.table, ask.value, 0}};
+      break;
   }
-  co_return absl::OkStatus();
+  return txn;
 }
 
-void SharedState::take_leader_and_table(const etcd::TxnAnswer& answer) {
-  const KeyValue* leader = nullptr;
-  const KeyValue* table = nullptr;
-  for (const KeyValue& kv : answer.found) (kv.key == keys_.leader ? leader : table) = &kv;
-  leader_is(leader, answer.revision);
-  table_is(table, answer.revision);
+StoreAnswer SharedState::answer_of(const etcd::TxnAnswer& said) const {
+  StoreAnswer answer;
+  answer.revision = said.revision;
+  answer.done = said.succeeded;
+  for (const KeyValue& kv : said.found) {
+    if (kv.key == keys_.leader) answer.leader = {kv.value, kv.create_revision, kv.mod_revision};
+    if (kv.key == keys_.table) answer.table = {kv.value, kv.create_revision, kv.mod_revision};
+    if (kv.key.starts_with(keys_.loads))
+      answer.loads.emplace_back(kv.key.substr(keys_.loads.size()), kv.value);
+  }
+  return answer;
 }
 
 }  // namespace troupe

@@ -1,8 +1,9 @@
 #include "gateway/upstream/usage.h"
 
 #include <algorithm>
+#include <cstring>
 
-#include "common/core/json.h"
+#include "common/core/api.h"
 
 namespace troupe {
 namespace {
@@ -27,10 +28,20 @@ std::string_view object_at(std::string_view text) {
   return {};
 }
 
-std::optional<int64_t> count_of(const bj::object& object, std::string_view name) {
-  const auto it = object.find(bj::string_view(name.data(), name.size()));
-  if (it == object.end() || !it->value().is_int64() || it->value().get_int64() < 0) return std::nullopt;
-  return it->value().get_int64();
+constexpr std::string_view kName = "\"usage\"";  // in a string of the model's the quotes would be escaped
+
+// Where what follows the last `"usage"` begins; npos: there is none. Looked for from the end, by its rarest
+// letter.
+size_t after_last_usage(std::string_view text) {
+  constexpr size_t kRarest = kName.find('g');
+  for (size_t left = text.size(); left > 0;) {
+    const void* found = memrchr(text.data(), kName[kRarest], left);
+    if (found == nullptr) break;
+    left = static_cast<size_t>(static_cast<const char*>(found) - text.data());
+    if (left >= kRarest && text.substr(left - kRarest).starts_with(kName))
+      return left - kRarest + kName.size();
+  }
+  return std::string_view::npos;
 }
 
 }  // namespace
@@ -47,30 +58,22 @@ void UsageTap::feed(std::string_view bytes) {
 }
 
 std::optional<route::AnswerCounts> UsageTap::counts() const {
-  constexpr std::string_view kName = "\"usage\"";  // in a string of the model's the quotes would be escaped
   // However it came, in one piece or many, the same bytes count.
   const std::string_view tail =
       std::string_view(tail_).substr(tail_.size() - std::min(tail_.size(), kTailBytes));
-  size_t at = tail.rfind(kName);
+  size_t at = after_last_usage(tail);
   if (at == std::string_view::npos) return std::nullopt;
-  at = tail.find_first_not_of(" \t\r\n", at + kName.size());
+  at = tail.find_first_not_of(" \t\r\n", at);
   if (at == std::string_view::npos || tail[at] != ':') return std::nullopt;
   at = tail.find_first_not_of(" \t\r\n", at + 1);
   if (at == std::string_view::npos || tail[at] != '{') return std::nullopt;
-  const auto usage = parse_json(object_at(tail.substr(at)));
-  if (!usage.ok() || !usage->is_object()) return std::nullopt;
-
+  const auto usage = parse_usage(object_at(tail.substr(at)));
+  if (!usage) return std::nullopt;
   route::AnswerCounts counts;
-  const auto prompt = count_of(usage->get_object(), "prompt_tokens");
-  if (!prompt) return std::nullopt;
-  counts.prompt_tokens = *prompt;
-  counts.completion_tokens = count_of(usage->get_object(), "completion_tokens").value_or(0);
-  const auto details = usage->get_object().find("prompt_tokens_details");
-  if (details != usage->get_object().end() && details->value().is_object()) {
-    const auto cached = count_of(details->value().get_object(), "cached_tokens");
-    counts.has_cached = cached.has_value() && *cached <= counts.prompt_tokens;
-    if (counts.has_cached) counts.cached_tokens = *cached;
-  }
+  counts.prompt_tokens = usage->prompt_tokens;
+  counts.completion_tokens = usage->completion_tokens;
+  counts.has_cached = usage->cached_tokens.has_value();
+  counts.cached_tokens = usage->cached_tokens.value_or(0);
   return counts;
 }
 

@@ -49,6 +49,7 @@ class Figures:
     hit_dip: float = 0      # before, minus the worst 3 s mean after
     t95_s: float = 0        # from when on a 3 s mean of hit stayed >= 95 % of before; -1: not within the run
     busy: float = 0         # share of the fleet's places that were taken, before
+    seconds: list = dataclasses.field(default_factory=list, repr=False)  # (requests, share of their tokens that hit)
 
 
 class Namespace:
@@ -320,30 +321,41 @@ def etcd(fleet):
 
 
 FAULTS = {fault.__name__: fault for fault in (calm, kill, hang, partition, slow, rolling, gateway, leader, etcd)}
+FAULT_S = 20
 TAKES_S = {"rolling": 90}  # longer than others
 
 
-def _series(report, fault_s, lasted_s):
-    """hit before, hit during, dip, t95"""
-    arrived, shares = report["per_second"]["arrived"], report["per_second"]["hit_tokens"]
+def _mean_hit(seconds, begin, end):
+    part = [(count, share) for count, share in seconds[max(begin, 0):end] if count]
+    requests = sum(count for count, _ in part)
+    return sum(share * count for count, share in part) / requests if requests else None
 
-    def hit(begin, end):
-        part = [(shares[s], arrived[s]) for s in range(max(begin, 0), min(end, len(shares))) if arrived[s]]
-        requests = sum(count for _, count in part)
-        return sum(share * count for share, count in part) / requests if requests else None
-    last = max(s for s, count in enumerate(arrived) if count) + 1
-    before = hit(fault_s - 10, fault_s)
-    means = [(s, hit(s, s + 3)) for s in range(fault_s, last - 2)]
+
+def _series(seconds, fault_s, lasted_s):
+    """hit before, hit during, dip, t95"""
+    last = max(s for s, (count, _) in enumerate(seconds) if count) + 1
+    before = _mean_hit(seconds, fault_s - 10, fault_s)
+    means = [(s, _mean_hit(seconds, s, s + 3)) for s in range(fault_s, last - 2)]
     means = [(s, mean) for s, mean in means if mean is not None]
     dip = max((before - mean for _, mean in means), default=0)
     below = [s for s, mean in means if mean < 0.95 * before]
     t95 = 0 if not below else -1 if below[-1] == means[-1][0] else below[-1] + 1 - fault_s
-    return before, hit(fault_s, fault_s + lasted_s), max(dip, 0), t95
+    return before, _mean_hit(seconds, fault_s, fault_s + lasted_s), max(dip, 0), t95
 
 
-def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RATE):
+def behind(calm, fault, fault_s=FAULT_S):
+    """What the same traffic hit without the fault, minus with it: the worst 3 s, and the mean of all seconds from the fault on.
+    Traffic falls and rises by itself (who comes when, with how long a card); held against itself, only the fault is left."""
+    both = [(a[0], a[1], b[1]) for a, b in zip(calm, fault) if a[0] and b[0]]
+    lacks = [(count, in_calm - in_fault) for count, in_calm, in_fault in both]
+    worst = max((_mean_hit(lacks, s, s + 3) for s in range(fault_s, len(lacks) - 2)), default=0)
+    return max(worst, 0), _mean_hit(lacks, fault_s, len(lacks))
+
+
+def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rate=RATE, as_long_as=None):
+    """`as_long_as`: the run takes as long as that fault's, for a calm one to hold it against."""
     fault = FAULTS[name]
-    end_s += TAKES_S.get(name, 0)
+    end_s += TAKES_S.get(as_long_as or name, 0)
     figures = Figures(name, "")
     ended = threading.Event()
     with ChaosFleet(folder, seed, far=name == "partition") as fleet:
@@ -388,7 +400,8 @@ def run(name, folder, seed=1, warm_s=12, fault_s=20, for_s=8, end_s=55, rate=RAT
     figures.requests, figures.failed, figures.retried = result["requests"], result["lost"], result["retries"]
     figures.stall_s = result["faults"]["stall_max_ms"] / 1e3
     figures.ttft_p99_s = result["faults"]["p99_peak_ms"] / 1e3
-    figures.hit_before, figures.hit_during, figures.hit_dip, figures.t95_s = _series(result, fault_s, lasted_s)
+    figures.seconds = list(zip(result["per_second"]["arrived"], result["per_second"]["hit_tokens"]))
+    figures.hit_before, figures.hit_during, figures.hit_dip, figures.t95_s = _series(figures.seconds, fault_s, lasted_s)
     figures.texts = sum(probe.count for probe in probes)
     figures.wrong = sum(probe.wrong for probe in probes)
     reasons = [reason for probe in probes for reason in probe.reasons]

@@ -52,6 +52,7 @@ TROUBLE = re.compile(r"^ts=\S+ level=error |kv_blocks_inconsistent")
 class Program:
     # Events (`event=…`) of level error that a test brings about itself; Fleet(expected_errors=…) sets them.
     expected_errors = ()
+    client = httpx  # whose get() it is asked with whether it is ready
 
     def __init__(self, name, command, log_dir, ready_url):
         self.name, self.ready_url = name, ready_url
@@ -72,7 +73,7 @@ class Program:
             if self.process.poll() is not None:
                 raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}")
             with contextlib.suppress(httpx.TransportError):
-                return httpx.get(self.ready_url, timeout=1).status_code == 200
+                return self.client.get(self.ready_url, timeout=1).status_code == 200
             return False
         wait_until(ready, seconds, f"{self.name} ready")
 

@@ -140,6 +140,23 @@ def test_a_fresh_gateway_is_as_good_as_an_old_one(shared):
     assert old_hit > 0.8 and fresh_hit > old_hit - 0.05
 
 
+def test_a_gateway_of_another_mode_is_told_of(shared):
+    """It goes by no table of the others, nor they by one of its own: each side says so."""
+    with Load(shared.gateways, 6):
+        wait_until(lambda: same_table(live(shared)), SOON, "one table")
+    strict = StateGateway(shared.etcd, shared.folder, ["--mode", "strict"])
+    try:
+        strict.wait_ready()
+        differing = lambda gateway: gateway.metric("troupe_gateway_state_other_sets") >= 1
+        wait_until(lambda: differing(strict), SOON, "it sees a table of another kind")
+        assert "event=state_other_sets" in strict.log_tail(200)
+        assert strict.metric('troupe_gateway_state_tables_total{result="ignored"}') >= 1
+        wait_until(lambda: any(differing(gateway) for gateway in live(shared)), SOON, "the one that plans hears it")
+        assert ask_once(strict, 1, 4)[0] == 200
+    finally:
+        strict.stop()
+
+
 def test_a_gateway_starts_without_etcd(shared, logs):
     """With workers of its own; it says that it is degraded."""
     for member in shared.etcd.members:

@@ -48,9 +48,10 @@ class Prometheus(Program):
 
 @pytest.fixture
 def watched(start, tmp_path):
-    # With a record and another gateway (that is never there), so that all metrics are.
+    # With a record, an access log, spans and another gateway (that is never there), so that all metrics are.
     fleet = start(workers=3, worker_class=SimWorker, worker_flags=FAST, gateway_flags=(
-        "--record", tmp_path / "traffic.jsonl", "--gossip.peers", f"http://127.0.0.1:{free_port()}"))
+        "--record", tmp_path / "traffic.jsonl", "--access-log", tmp_path / "access.log",
+        "--otlp.endpoint", f"http://127.0.0.1:{free_port()}", "--gossip.peers", f"http://127.0.0.1:{free_port()}"))
     prometheus = Prometheus(fleet, tmp_path)
     try:
         prometheus.wait_ready(60)

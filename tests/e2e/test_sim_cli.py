@@ -47,7 +47,7 @@ WRONG = [
     (("plan", "--model", "/nowhere"), "llama-3.1-8b"),
     (("plan", "--model", "llama-2-7b", "--gpu", "abacus"), "abacus"),
     (("drive",), "--url"),
-    (("drive", "--url", "https://127.0.0.1"), "https"),
+    (("drive", "--url", "ftp://127.0.0.1"), "ftp"),
 ]
 
 
@@ -179,6 +179,13 @@ def test_workload_flags_beside_a_trace_are_refused(tmp_path):
             done = sim(command, "--trace", trace, *flags, code=2)
             assert str(flags[0]).split("=")[0] in done.stderr and "--rate-scale" in done.stderr
     sim("replay", "--trace", trace, "--rate-scale", 2)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("seed: 2\nrate: 5000\n")
+    for command in ("replay", "compare", "capacity", "drive"):
+        done = sim(command, "--config", settings, "--trace", trace, code=2)
+        assert f"{settings}:2: rate" in done.stderr and "--rate-scale" in done.stderr
+    settings.write_text("seed: 2\n")
+    sim("replay", f"--config={settings}", "--trace", trace)
 
 
 def test_an_output_that_cannot_be_written_is_found_first(tmp_path):

@@ -54,7 +54,7 @@ class GossipTest : public ::testing::Test {
     config.gossip.peers = peers;
     config.gossip.interval = 5ms;
     config.gossip.refresh = 20ms;
-    config.gossip.retry_max = 50ms;
+    config.gossip.retry_max = retry_max_;
     config.gossip.forget_after = 200ms;
     config.gossip.placements_max = placements_max_;
     config.router.planner.tick = 100ms;
@@ -75,6 +75,7 @@ class GossipTest : public ::testing::Test {
   Loop loop_;
   uint32_t lives_ = 0;
   size_t placements_max_ = 8192;
+  std::chrono::milliseconds retry_max_ = 50ms;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
                  nobody_ = dead_endpoint(loop_);
@@ -111,6 +112,28 @@ TEST_F(GossipTest, APeerThatComesLaterIsFound) {
   EXPECT_TRUE(answers(*one, second_, 0));
   const auto two = start(second_, {first_});
   EXPECT_TRUE(answers(*one, second_));
+}
+
+// It begins knowing nothing, long after everything was placed and told, and is asked ever more seldom
+// meanwhile.
+TEST_F(GossipTest, AGatewayThatBeginsAnewIsSoonAsGoodAsTheOthers) {
+  retry_max_ = 60s;
+  const auto one = start(first_, {second_});
+  auto two = start(second_, {first_});
+  ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
+  std::vector<std::string> nodes;
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    nodes.push_back(one->ask(persona_body(persona)).route("node"));
+    ASSERT_TRUE(knows(*two, persona, index_of(nodes.back()))) << "told, so that nothing waits to be";
+  }
+  two.reset();
+  ASSERT_TRUE(answers(*one, second_, 0));
+  std::this_thread::sleep_for(300ms);  // pauses grow
+  two = start(second_, {first_});
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    ASSERT_TRUE(knows(*two, persona, index_of(nodes[static_cast<size_t>(persona)]))) << persona;
+    EXPECT_EQ(two->ask(persona_body(persona)).route("node"), nodes[static_cast<size_t>(persona)]);
+  }
 }
 
 // Placements in all messages this stand-in for a gateway was sent so far.
@@ -334,7 +357,7 @@ TEST_F(GossipTest, IsConfiguredByItsPeers) {
   EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.ledger);
   settings.gateways = 5;
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
-  settings.gossip.peers = {"https://127.0.0.1:2"};
+  settings.gossip.peers = {"ftp://127.0.0.1:2"};
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
 }
 

@@ -1,6 +1,7 @@
-// What a client gets of answers that were kept back while another worker was asked, and of streams that a
-// worker itself ends with an error.
+// What a client gets of answers that were kept back while another worker was asked, of streams that a worker
+// itself ends with an error, and of workers that say nothing.
 
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,6 +250,91 @@ TEST(Stall, AWorkerThatBreaksOffBehindASlowClientIsNotBlamed) {
     EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 1);
     EXPECT_EQ(gateway.worker_state(0), slow ? "ready" : "suspect");
   }
+}
+
+// --- workers of other kinds that accept a request and say nothing ---
+
+Task<void> say_nothing(Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(60s);
+  co_await timer.async_wait(use_task);
+}
+
+Task<void> say_little(Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  co_await exchange.write("data: {\"n\":0}\n\n");
+  co_await say_nothing(exchange);
+}
+
+Task<void> answer_late(StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(700ms);
+  co_await timer.async_wait(use_task);
+  co_await answer_whole(stub, exchange);
+}
+
+struct TwoWorkers {
+  explicit TwoWorkers(StubAnswer script)
+      : a(loop, script), b(loop, script), gateway(loop, {a.endpoint(), b.endpoint()}, config()) {}
+  static GatewayConfig config() {
+    GatewayConfig config = TestGateway::quick_config();
+    config.proxy.foreign_silence_max = 200ms;
+    return config;
+  }
+  Loop loop;
+  StubWorker a, b;
+  TestGateway gateway;
+};
+
+// Whoever is asked first says nothing (and, where told to, does not answer probes either); the other one
+// answers.
+StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins = false) {
+  auto asked = std::make_shared<int>(0);
+  return [=](StubWorker& stub, Exchange& exchange) {
+    if ((*asked)++ > 0) return other(stub, exchange);
+    stub.ready_status = ready_status;
+    return begins ? say_little(exchange) : say_nothing(exchange);
+  };
+}
+
+TEST(ForeignSilence, AStreamThatDoesNotBeginIsAskedForElsewhere) {
+  TwoWorkers workers(first_is_silent(answer_stream));
+  const Answer answer = workers.gateway.ask(chat_body(kPersonaCard, "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+  EXPECT_EQ(answer.route("attempt"), "2");
+}
+
+TEST(ForeignSilence, AWholeAnswerMayTakeItsTimeWhileProbesAreAnswered) {
+  TwoWorkers workers(answer_late);
+  const Answer answer = workers.gateway.ask(chat_body(kPersonaCard, "x"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("attempt"), "1");
+}
+
+TEST(ForeignSilence, AWholeAnswerIsAskedForElsewhereWhereProbesFailToo) {
+  TwoWorkers workers(first_is_silent(answer_whole, 500));
+  const Answer answer = workers.gateway.ask(chat_body(kPersonaCard, "x"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("attempt"), "2");
+}
+
+TEST(ForeignSilence, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
+  TwoWorkers workers(first_is_silent(answer_stream, 500, true));
+  const Answer answer = workers.gateway.ask(chat_body(kPersonaCard, "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.body, ::testing::StartsWith("data: {\"n\":0}\n\n"));
+  EXPECT_THAT(answer.body, ::testing::HasSubstr("fell silent"));
+  EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
+}
+
+TEST(ForeignSilence, WithNobodyElseAWorkerIsWaitedFor) {
+  Loop loop;
+  StubWorker only(loop, answer_late);
+  TestGateway gateway(loop, {only.endpoint()}, TwoWorkers::config());
+  EXPECT_EQ(gateway.ask(chat_body(kPersonaCard, "x", true)).status, 200);
 }
 
 }  // namespace

@@ -44,6 +44,18 @@ TEST_F(MembershipTest, WhoRegistersIsAskedAndServes) {
   EXPECT_TRUE(gateway_.becomes(1, "ready"));
 }
 
+TEST_F(MembershipTest, AWorkerThatComesBackWithTlsIsReachedSo) {
+  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  ASSERT_TRUE(gateway_.becomes(1, "ready"));
+  const std::string secure = worker_record_json({"https://" + other_.endpoint().authority(), "demo", "e2"});
+  with([&](Membership& m) { m.registered(key("a"), secure); });
+  EXPECT_TRUE(loop_.call([&] { return gateway_.gateway->fleet().client(1).endpoint().tls; }));
+  EXPECT_TRUE(gateway_.becomes(1, "dead")) << "which it does not speak";
+  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint(), "e3")); });
+  EXPECT_TRUE(gateway_.becomes(1, "ready"));
+  EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
+}
+
 TEST_F(MembershipTest, AWorkerThatAnswersStaysWhoeverForgotIt) {
   with([&](Membership& m) {
     m.registered(key("a"), record(other_.endpoint()));
@@ -103,7 +115,7 @@ TEST_F(MembershipTest, WhatAnOperatorDidStaysDoneWhenALeaseComesBack) {
 }
 
 TEST_F(MembershipTest, WhatIsNoRecordIsNotHeeded) {
-  for (const char* text : {"", "{}", "[]", R"({"url":"https://x:1","model":"m","epoch":"e"})",
+  for (const char* text : {"", "{}", "[]", R"({"url":"ftp://x:1","model":"m","epoch":"e"})",
                            R"({"url":7,"model":"m","epoch":"e"})"})
     with([&](Membership& m) { m.registered(key("a"), text); });
   EXPECT_EQ(loop_.call([&] { return membership_->size(); }), 0u);
@@ -124,7 +136,7 @@ TEST(StateConfig, EtcdNeedsItsMembersAndNoWorkers) {
     EXPECT_FALSE(make_config(settings).ok()) << prefix;
   }
   settings.etcd_prefix = "/x";
-  settings.etcd_endpoints = {"https://127.0.0.1:2379"};
+  settings.etcd_endpoints = {"ftp://127.0.0.1:2379"};
   EXPECT_FALSE(make_config(settings).ok());
   settings.etcd_endpoints = {"http://127.0.0.1:2379"};
   settings.state = "memory";

@@ -48,7 +48,9 @@ void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   const std::string made = prefix_body(request.value(), request->model, key);
   HttpRequest asked;
   asked.body = made;
-  auto ahead = parse_prefix(asked, {}, "");
+  const FrontendOptions options;
+  ApiParser parser;
+  auto ahead = parse_prefix(asked, {options, parser, ""});
   ASSERT_TRUE(ahead.ok()) << made << ahead.error().message;
   EXPECT_EQ(ahead->key.set, key.set) << made;
   EXPECT_EQ(ahead->model, "demo");

@@ -125,7 +125,8 @@ TEST(Config, WorkersAreCheckedOneByOne) {
       {{}, "worker_urls"},
       {{"http://a:1", "http://b:1", "http://a:1"}, "worker_urls[2]"},
       {{"http://a:1", "a:1"}, "twice"},
-      {{"http://a:1", "https://b:1"}, "worker_urls[1]"},
+      {{"http://a:1", "https://a:1"}, "twice"},
+      {{"http://a:1", "ftp://b:1"}, "worker_urls[1]"},
       {{"http://a:notaport"}, "worker_urls[0]"},
   };
   for (const auto& c : cases) {

@@ -106,7 +106,9 @@ TEST(Proxy, AskingAgainStaysAndIsExpectedToHit) {
 TEST(Proxy, StreamsPassUnaltered) {
   Loop loop;
   StubWorker stub(loop, answer_stream);
-  TestGateway gateway(loop, {stub.endpoint()});
+  GatewayConfig config = TestGateway::quick_config();
+  config.residency.enabled = false;  // it has a connection of its own
+  TestGateway gateway(loop, {stub.endpoint()}, config);
   RawPeer peer = gateway.connect();
   for (int i = 0; i < 3; ++i) {  // on one kept-alive connection
     peer.send(http_post("/v1/chat/completions", chat_body(kPersona, "hi", true)));

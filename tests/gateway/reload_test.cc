@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/common/net/tls_fixture.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace troupe::gateway_test {
@@ -83,6 +84,47 @@ TEST_F(ReloadTest, WorkersComeAndGo) {
   EXPECT_TRUE(gateway_->becomes(0, "ready"));
   EXPECT_EQ(members(), 3u);
   EXPECT_EQ(loop_.call([this] { return gateway_->gateway->fleet().size(); }), 3u) << "in its old slot";
+}
+
+TEST_F(ReloadTest, AWorkerThatIsToBeReachedByTlsStaysTheSameWorker) {
+  const std::string text = settings({a_, b_});
+  std::string secure = text;
+  secure.insert(secure.find("http://" + b_.id()) + 4, "s");
+  reload(secure);
+  EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().client(1).endpoint().tls; }));
+  EXPECT_TRUE(gateway_->becomes(1, "dead")) << "which it does not speak";
+  EXPECT_EQ(members(), 2u);
+  reload(text);
+  EXPECT_TRUE(gateway_->becomes(1, "ready"));
+}
+
+TEST_F(ReloadTest, CertificatesComeWholeOrNotAtAll) {
+  const net_test::TestFolder folder;
+  const net_test::TestAuthority authority(folder);
+  const TlsFiles first = authority.issue("first"), second = authority.issue("second");
+  const auto with = [&](const std::string& certificate, const std::string& key) {
+    return settings({a_, b_}, "tls: {certificate: " + certificate + ", private_key: " + key + "}\n");
+  };
+  const auto context = net_test::RawTls::client_context();
+  // Of whom a new connection gets to see, as long as TLS is spoken.
+  const auto shown = [&]() -> std::string {
+    net_test::RawTls peer(context.get(), RawPeer::connect(gateway_->gateway->port()));
+    if (!peer.connect()) return "";
+    const net_test::OpenSsl<X509> certificate(SSL_get1_peer_certificate(peer.ssl()));
+    return std::to_string(ASN1_INTEGER_get(X509_get0_serialNumber(certificate.get())));
+  };
+  EXPECT_EQ(shown(), "");
+  const std::string said = reload(with(first.certificate, first.private_key));
+  EXPECT_NE(said.find("tls.certificate"), std::string::npos) << said;
+  const std::string before = shown();
+  EXPECT_NE(before, "");
+  const std::string refused = reload(with(second.certificate, first.private_key));
+  EXPECT_NE(refused.find("event=not_reloaded"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("tls.private_key: " + first.private_key), std::string::npos) << refused;
+  EXPECT_EQ(shown(), before);
+  reload(with(second.certificate, second.private_key));
+  EXPECT_NE(shown(), before);
+  EXPECT_NE(shown(), "");
 }
 
 TEST_F(ReloadTest, AWorkerThatAnOperatorAddedStays) {

@@ -35,7 +35,6 @@ class ResidencyReaderTest : public ::testing::Test {
   void start(const std::function<void(GatewayConfig&)>& change = {}) {
     GatewayConfig config = TestGateway::quick_config();
     config.router.affinity.hot_factor = 0;  // else so few requests make the persona a hot one
-    config.residency.tick = 2ms;
     config.residency.retry_min = 5ms;
     config.residency.retry_max = 20ms;
     if (change) change(config);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -156,6 +157,100 @@ TEST_F(Queue, NobodyWaitsForWorkersThatAreNotThere) {
   EXPECT_EQ(read_answer(first).status, 200);
 }
 
+TEST_F(Queue, ARequestOfSeveralAnswersTakesAsManyPlaces) {
+  begin(config_of(4, 10));
+  RawPeer several = send("several", "", R"("n":4)");
+  ASSERT_TRUE(runs(1));
+  RawPeer next = send("next");
+  ASSERT_TRUE(waits(1));
+  EXPECT_EQ(loop.call([this] { return gateway->gateway->router().loads().at(0).in_flight; }), 4);
+  release();
+  EXPECT_EQ(read_answer(several).status, 200);
+  EXPECT_EQ(read_answer(next).status, 200);
+  EXPECT_TRUE(loop.eventually([this] { return gateway->gateway->router().loads().in_flight_total() == 0; }));
+}
+
+TEST_F(Queue, APrefixToBeComputedWaitsLikeAnyRequest) {
+  begin(config_of(1, 1));
+  RawPeer first = send("first");
+  ASSERT_TRUE(runs(1));
+  const std::string prefix = R"({"model":"demo","messages":[{"role":"system","content":"A persona"}]})";
+  RawPeer waiting = gateway->connect();
+  waiting.send(http_post("/v1/prefixes", prefix));
+  ASSERT_TRUE(waits(1));
+  RawPeer refused = gateway->connect();
+  refused.send(http_post("/v1/prefixes", prefix));
+  const Answer told = read_answer(refused);
+  EXPECT_EQ(told.status, 429);
+  EXPECT_GE(std::atoi(told.header("retry-after").c_str()), 1);
+  release();
+  EXPECT_EQ(read_answer(first).status, 200);
+  EXPECT_EQ(read_answer(waiting).status, 200);
+  EXPECT_EQ(stub.seen.size(), 2u);
+}
+
+TEST_F(Queue, OfRequestsForTokensOnlySoManyAreTakenAtOnce) {
+  GatewayConfig config = config_of(1, 10);
+  config.proxy.text_requests_max = 1;
+  begin(config);
+  const std::string body = R"({"model":"demo","prompt":"hello"})";
+  RawPeer first = gateway->connect(), second = gateway->connect();
+  first.send(http_post("/tokenize", body));
+  ASSERT_TRUE(runs(1));
+  second.send(http_post("/tokenize", body));
+  const Answer told = read_answer(second);
+  EXPECT_EQ(told.status, 429);
+  EXPECT_EQ(told.header("retry-after"), "1");
+  EXPECT_EQ(waiting(), 0u) << "they do not take part in the queue";
+  release();
+  EXPECT_EQ(read_answer(first).status, 200);
+}
+
+// Fails once it is told to; whoever is asked after that waits for its release.
+Task<void> fail_when_told(bool& told, StubWorker&, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  while (!told) {
+    timer.expires_after(1ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await respond_status(500, exchange);
+}
+
+TEST(Retries, KeepTheirPlaceBeforeAllThatWait) {
+  Loop loop;
+  bool fails = false, released = false;
+  std::vector<std::string> asked;
+  const auto question = [](const Exchange& exchange) {
+    const std::string& body = exchange.request().body;
+    return body.substr(body.find("question "), 10);
+  };
+  const StubAnswer answer = [&](StubWorker& stub, Exchange& exchange) {
+    asked.push_back(question(exchange));
+    return asked.size() == 1 ? fail_when_told(fails, stub, exchange)
+                             : answer_when_released(released, stub, exchange);
+  };
+  StubWorker a(loop, answer), b(loop, answer);
+  GatewayConfig config = TestGateway::quick_config();
+  config.waiting_room.admission.total.requests = 1;
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
+  std::vector<RawPeer> peers;
+  for (int i = 0; i < 3; ++i) {
+    peers.push_back(gateway.connect());
+    peers.back().send(
+        http_post("/v1/chat/completions", chat_body("A persona", "question " + std::to_string(i))));
+    ASSERT_TRUE(loop.eventually(
+        [&] { return gateway.gateway->waiting_room().admission().waiting() == static_cast<size_t>(i); }));
+    ASSERT_TRUE(loop.eventually([&] { return asked.size() == 1; }));
+  }
+  loop.call([&] { fails = true; });
+  ASSERT_TRUE(loop.eventually([&] { return asked.size() == 2; }));
+  EXPECT_EQ(loop.call([&] { return asked[1]; }), "question 0") << "sent again before all that wait";
+  EXPECT_EQ(loop.call([&] { return gateway.gateway->waiting_room().admission().waiting(); }), 2u);
+  loop.call([&] { released = true; });
+  for (RawPeer& peer : peers) EXPECT_EQ(read_answer(peer).status, 200);
+  EXPECT_EQ(asked, (std::vector<std::string>{"question 0", "question 0", "question 1", "question 2"}));
+}
+
 // Two tenants and one key of none, on a worker that notes what it is asked.
 class Tenants : public Queue {
  protected:
@@ -218,6 +313,32 @@ TEST_F(Tenants, APriorityIsNoEarlierThanTheKeys) {
   const Answer explained = gateway->admin_send("POST", "/admin/explain", chat_body("A persona", "hello"),
                                                "authorization: Bearer key-none\r\n");
   EXPECT_NE(explained.body.find(R"("api_key":"none","priority":1)"), std::string::npos) << explained.body;
+}
+
+Task<void> answer_twenty_events(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  for (int i = 0; i < 20; ++i)
+    co_await exchange.write("data: " + std::string(150, 'x') + " " + std::to_string(i) + "\n\n");
+  Timer timer(exchange.executor());
+  timer.expires_after(60s);
+  co_await timer.async_wait(use_task);
+}
+
+TEST_F(Tenants, WhoGoesAwayIsChargedForWhatWasAnswered) {
+  loop.call([this] { stub.answer = answer_twenty_events; });
+  const std::string body = chat_body("A persona", "hello", true);
+  const auto charged = [this] { return gateway->metric("troupe_gateway_key_tokens_total{key=\"none\"}"); };
+  {
+    RawPeer peer = gateway->connect();
+    peer.send(http_post("/v1/chat/completions", body, "authorization: Bearer key-none\r\n"));
+    peer.read_until(" 19\n\n");
+  }
+  ASSERT_TRUE(runs(0));
+  const double prompt = static_cast<double>(body.size() / 4);
+  for (int i = 0; i < 1000 && charged() < prompt + 19; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_NEAR(charged(), prompt + 20, 1);
 }
 
 TEST_F(Tenants, NeedASecret) {

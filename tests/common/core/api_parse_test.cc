@@ -376,6 +376,26 @@ TEST(ApiParse, APromptIsTextOrIdsOrExactlyOneOfThem) {
   EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1,2.0]])")), HasSubstr("prompt[0][1]: "));
 }
 
+// A text with room behind it is parsed where it lies: what is left there of a longer one is not of it.
+TEST(ApiParse, ReadsNothingPastTheEndOfATextWithRoom) {
+  ApiParser parser;
+  const std::string whole = kChatStart + R"(,"user":"somebody with a name","n":1})";
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    std::string body;
+    body.reserve(whole.size() + kJsonPaddingBytes);
+    body = whole;
+    body.resize(size);  // the bytes of the rest stay where they are
+    ASSERT_TRUE(JsonText(body).is_padded());
+    ASSERT_FALSE(JsonText(std::string_view(body)).is_padded());
+    const auto there = parser.parse_chat(body), copied = parser.parse_chat(std::string_view(body));
+    ASSERT_EQ(there.ok(), size == whole.size()) << body;
+    ASSERT_EQ(copied.ok(), there.ok()) << body;
+    if (!there.ok()) {
+      EXPECT_EQ(there.error().message, copied.error().message);
+    }
+  }
+}
+
 TEST(ApiParse, AParserIsReusableAfterErrorsAndLargeBodies) {
   ApiParser parser;
   EXPECT_FALSE(parser.parse_chat("{").ok());

@@ -7,6 +7,7 @@
 #include "common/core/api_error.h"
 #include "common/core/json.h"
 #include "common/core/log.h"
+#include "common/core/log_line.h"
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
@@ -47,6 +48,23 @@ TEST(Log, AHostileValueStaysOnItsLineInItsField) {
   EXPECT_THAT(line, HasSubstr(R"(a="x\nlevel=info \"q\" \\ \x01\x7f")"));
   EXPECT_THAT(line, HasSubstr(" b=\"\""));
   EXPECT_THAT(format_log_line(0, LogLevel::kWarn, "e", {{"a", "宋江"}}), HasSubstr("a=宋江"));
+}
+
+// Readers begin a new line at other characters, too, and a terminal obeys bytes that are no text.
+TEST(Log, LineEndsBeyondAsciiAndBrokenTextAreEscaped) {
+  const auto shown = [](std::string_view value) {
+    std::string out;
+    append_log_value(out, value);
+    return out;
+  };
+  EXPECT_EQ(shown("a\xc2\x85z"), R"("a\xc2\x85z")");          // next line
+  EXPECT_EQ(shown("a\xe2\x80\xa8z"), R"("a\xe2\x80\xa8z")");  // line separator
+  EXPECT_EQ(shown("\x9b[2J"), R"("\x9b[2J")");
+  EXPECT_EQ(shown("\xe5\xae"), R"("\xe5\xae")");  // cut in the middle
+  EXPECT_EQ(shown("\xc0\x8a\xed\xa0\x80"), R"("\xc0\x8a\xed\xa0\x80")");
+  EXPECT_EQ(shown("\xf4\x90\x80\x80"), R"("\xf4\x90\x80\x80")");
+  for (const std::string_view plain : {"宋江", "é", "\xf0\x9f\x8e\xad", "\xc2\xa0"})
+    EXPECT_EQ(shown(plain), plain);
 }
 
 TEST(Log, CutsAnEndlessValueAtAWholeCharacter) {

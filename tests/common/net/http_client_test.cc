@@ -405,7 +405,11 @@ TEST(Endpoint, ParsesAndNamesWhatIsWrong) {
   EXPECT_EQ(Endpoint::parse("http://h")->port, 80);
   EXPECT_EQ(Endpoint::parse("http://[::1]:9")->host, "::1");
   EXPECT_EQ(Endpoint::parse("[::1]:9")->authority(), "[::1]:9");
-  for (std::string_view bad : {"https://h", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "u@h:1",
+  EXPECT_EQ(Endpoint::parse("https://h")->url(), "https://h:443");
+  EXPECT_EQ(Endpoint::parse("HTTPS://[::1]:9/")->url(), "https://[::1]:9");
+  EXPECT_EQ(Endpoint::parse("h:8")->url(), "http://h:8");
+  EXPECT_NE(*Endpoint::parse("https://h:8"), *Endpoint::parse("http://h:8"));
+  for (std::string_view bad : {"https://", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "u@h:1",
                                "h:1:2", "[::1", "http://", "[::1]9"}) {
     const auto endpoint = Endpoint::parse(bad);
     EXPECT_FALSE(endpoint.ok()) << bad;

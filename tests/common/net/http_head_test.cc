@@ -105,6 +105,20 @@ TEST(HttpHead, RefusesNulAndTooManyHeaders) {
   EXPECT_EQ(fault->http_status, 431);
 }
 
+// Values are looked at eight bytes at a time.
+TEST(HttpHead, FindsAControlCharacterWhereverItIsInAValue) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool fit = (byte >= 0x20 && byte != 0x7f) || byte == '\t';
+    for (size_t size = 1; size <= 20; ++size) {
+      for (size_t at = 0; at < size; ++at) {
+        std::string value(size, at % 2 == 0 ? '\x80' : ' ');
+        value[at] = static_cast<char>(byte);
+        EXPECT_EQ(is_header_value(value), fit) << byte << " at " << at << " of " << size;
+      }
+    }
+  }
+}
+
 TEST(HttpHead, RemembersExpectThroughManyMoreHeaders) {
   std::string bytes = "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n";
   for (int i = 0; i < 60; ++i) bytes += "X-" + std::to_string(i) + ": value\r\n";

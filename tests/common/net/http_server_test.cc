@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "common/core/json_text.h"
 #include "tests/common/net/net_fixture.h"
 
 namespace troupe::net_test {
@@ -96,6 +97,25 @@ TEST(HttpServer, AnswersRequestsOneAfterTheOtherOnOneConnection) {
     EXPECT_TRUE(answer.ends_with("\r\n\r\nPOST /x?y=1 hello")) << answer;
   }
   EXPECT_EQ(server.connections(), 1u);
+}
+
+// "yes" where a parser can read the body where it lies.
+Task<void> tell_room(Exchange& exchange) {
+  const HeaderList headers;
+  const std::string& request = exchange.request().body;
+  std::string body = JsonText(request).is_padded() ? "yes" : "no";
+  co_await exchange.respond(200, headers, std::move(body));
+}
+
+TEST(HttpServer, ABodyHasRoomForItsParser) {
+  Loop loop;
+  TestServer server(loop, tell_room);
+  RawPeer peer = RawPeer::connect(server.port());
+  for (const size_t size : {1u, 15u, 8'192u, 32'768u, 200'000u, 262'144u, 1'000'000u, 100u}) {
+    peer.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n");
+    peer.send(std::string(size, 'x'));
+    EXPECT_TRUE(peer.read_answer().ends_with("\r\n\r\nyes")) << size;
+  }
 }
 
 TEST(HttpServer, AnswersPipelinedRequestsInOrder) {

@@ -153,6 +153,7 @@ class RawPeer {
     close();
   }
   void shutdown_send() { ::shutdown(fd_, SHUT_WR); }
+  int descriptor() const { return fd_; }
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

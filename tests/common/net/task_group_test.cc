@@ -1,5 +1,6 @@
 #include "common/net/task_group.h"
 
+#include "common/net/wake_timer.h"
 #include "tests/common/net/net_fixture.h"
 
 namespace troupe::net_test {
@@ -24,6 +25,35 @@ Task<void> fail() {
 
 Task<void> join_group(TaskGroup* group) {
   co_await group->join();
+}
+
+Task<void> sleep_and_count(WakeTimer* timer, TimePoint at, int* woken) {
+  while (true) {
+    co_await timer->sleep_until(at);
+    ++*woken;
+    at = TimePoint::max();
+  }
+}
+
+TEST(WakeTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
+  asio::io_context io;
+  WakeTimer timer(io.get_executor());
+  TaskGroup group(io.get_executor());
+  int woken = 0;
+  timer.wake();  // nobody sleeps
+  group.spawn(sleep_and_count(&timer, now() + 5ms, &woken));
+  io.run_for(50ms);
+  EXPECT_EQ(woken, 1);
+  io.run_for(20ms);
+  EXPECT_EQ(woken, 1);
+  timer.wake();
+  timer.wake();
+  io.run_for(20ms);
+  EXPECT_EQ(woken, 2);
+  group.cancel();
+  io.run_for(5s);
+  EXPECT_EQ(woken, 2);
+  EXPECT_EQ(group.size(), 0u);
 }
 
 TEST(TaskGroup, JoinWaitsForTheLastTask) {

@@ -16,7 +16,7 @@ void World::add_worker() {
   for (size_t g = 0; g < gateways_.size(); ++g) {
     links_[g].emplace_back();
     streams_[g].emplace_back();
-    gateways_[g]->add_node(models_.back(), now_);
+    gateways_[g]->add_node(models_.back(), clock_of(g));
   }
 }
 
@@ -59,7 +59,7 @@ void World::any_fault() {
       return;
     case 5:
       say("gateway " + std::to_string(gateway) + " restarts");
-      gateways_[gateway]->restart(random_.next(), now_);
+      gateways_[gateway]->restart(random_.next(), clock_of(gateway));
       loads_seen_[gateway] = 0;
       for (Stream& stream : streams_[gateway]) stream.connected = false;
       for (size_t g = 0; g < gateways_.size(); ++g) {

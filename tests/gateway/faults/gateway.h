@@ -54,6 +54,7 @@ class FaultGateway {
   Router& router() { return *router_; }
   const NodeHealth& health(NodeIndex node) const { return health_[node]; }
   size_t nodes() const { return health_.size(); }
+  void check_table();
   // Costly: both directions of what is known of residency agree.
   void check_indices();
   const std::string& breach() const { return breach_; }
@@ -64,7 +65,6 @@ class FaultGateway {
   static std::string text_of(const SetTable& table);
   void begin_life(uint64_t seed);
   void publish();
-  void check_table();
   void check_kv(const SetLoads& loads);
   bool extend(Ticket& ticket, TimePoint now);
   void check_order(const Ticket& ticket);

@@ -53,7 +53,10 @@ void World::set_up() {
   for (size_t g = 0; g < gateways; ++g) {
     RouterOptions its = options_;
     if (!set_alike) its.planner.strict_sets = 1 + pick(10);
-    gateways_.push_back(std::make_unique<FaultGateway>(its, random_.next(), now_));
+    // (Who plans by its own loads does so at the same moments here: tables can be compared at others.)
+    const double skew = 0.06 * random_.unit() - 0.03;
+    clocks_.push_back({std::chrono::seconds(pick(5000)), common_loads_ ? 1 + skew : 1});
+    gateways_.push_back(std::make_unique<FaultGateway>(its, random_.next(), clock_of(g)));
   }
   links_.resize(gateways);
   streams_.resize(gateways);
@@ -76,6 +79,12 @@ void World::every(Duration period, const std::function<void()>& act) {
 
 Duration World::between(double least_ms, double most_ms) {
   return ms(least_ms + (most_ms - least_ms) * random_.unit());
+}
+
+TimePoint World::clock_of(size_t gateway) const {
+  const double since = static_cast<double>((now_ - TimePoint{}).count());
+  return TimePoint{} + clocks_[gateway].offset +
+         Duration(static_cast<int64_t>(since * clocks_[gateway].rate));
 }
 
 void World::say(const std::string& what) const {
@@ -157,7 +166,7 @@ void World::ask() {
   const size_t gateway = pick(gateways_.size());
   ticket->key = make_key();
   ticket->model = chance(0.1) ? "b" : "a";
-  const bool goes = gateways_[gateway]->begin(*ticket, now_);
+  const bool goes = gateways_[gateway]->begin(*ticket, clock_of(gateway));
   for (const Candidate& candidate : ticket->decision.order.all()) note(candidate.node);
   if (!goes) {
     out_.failed += 1;
@@ -207,22 +216,22 @@ void World::answer(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t g
   counts.completion_tokens = 1 + static_cast<int64_t>(pick(200));
   counts.has_cached = true;
   tell_residency(node, worker.compute(ticket->key, counts.completion_tokens, counts.cached_tokens));
-  gateways_[gateway]->first_byte(*ticket, now_);
+  gateways_[gateway]->first_byte(*ticket, clock_of(gateway));
   after(between(1, 800), [this, ticket, gateway, counts] {
     const NodeIndex at = ticket->node();
     if (chance(0.05)) {  // the client went away
-      gateways_[gateway]->finish(*ticket, std::nullopt, now_);
+      gateways_[gateway]->finish(*ticket, std::nullopt, clock_of(gateway));
       return;
     }
-    gateways_[gateway]->finish(*ticket, counts, now_);
+    gateways_[gateway]->finish(*ticket, counts, clock_of(gateway));
     if (up(gateway, at)) health_seen(gateway, at, HealthEvent::kAnswered);
   });
 }
 
 void World::failed(const std::shared_ptr<FaultGateway::Ticket>& ticket, size_t gateway, HealthEvent event) {
-  gateways_[gateway]->finish(*ticket, std::nullopt, now_);
+  gateways_[gateway]->finish(*ticket, std::nullopt, clock_of(gateway));
   if (ticket->gateway_life == gateways_[gateway]->lives()) health_seen(gateway, ticket->node(), event);
-  if (gateways_[gateway]->try_next(*ticket, now_)) {
+  if (gateways_[gateway]->try_next(*ticket, clock_of(gateway))) {
     note(ticket->node());
     after(between(0.1, 2), [this, ticket, gateway] { deliver(ticket, gateway); });
   } else {
@@ -235,7 +244,7 @@ void World::health_seen(size_t gateway, NodeIndex node, HealthEvent event) {
   FaultGateway& at = *gateways_[gateway];
   if (node >= at.nodes()) return;
   const NodeState before = at.health(node).state();
-  at.on_event(node, event, now_);
+  at.on_event(node, event, clock_of(gateway));
   const NodeState after_it = at.health(node).state();
   if (before == after_it) return;
   say("gateway " + std::to_string(gateway) + ": n" + std::to_string(node) + " is " +
@@ -265,7 +274,7 @@ void World::tell_reports() {
     for (size_t g = 0; g < gateways_.size(); ++g) {
       if (links_[g][n].cut || chance(loss_)) continue;
       after(between(0.1, faulty_ ? late_ms_ : 5), [this, g, n, report] {
-        if (n < gateways_[g]->nodes()) gateways_[g]->report(n, report, now_);
+        if (n < gateways_[g]->nodes()) gateways_[g]->report(n, report, clock_of(g));
       });
     }
   }
@@ -292,10 +301,10 @@ void World::gossip() {
           return;
         }
         other.adopt_placements(*decoded);
-        if (!sample.empty() && !other.adopt_sample(news.name, sample, now_).ok())
+        if (!sample.empty() && !other.adopt_sample(news.name, sample, clock_of(to)).ok())
           out_.breach = "a sample of loads is not read";
         if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
-        gateways_[to]->heard(news, table, now_);
+        gateways_[to]->heard(news, table, clock_of(to));
       };
       const double late = faulty_ ? late_ms_ / 4 : 5;
       after(between(0.1, late), arrives);
@@ -307,7 +316,7 @@ void World::gossip() {
 // The fleet's loads, from one source; a gateway may miss some, and none goes back to older ones.
 void World::tell_loads() {
   if (!common_loads_) {
-    for (auto& gateway : gateways_) gateway->plan(now_);
+    for (size_t g = 0; g < gateways_.size(); ++g) gateways_[g]->plan(clock_of(g));
     return;
   }
   if (asking_) {
@@ -323,7 +332,7 @@ void World::tell_loads() {
     after(between(0.1, faulty_ ? late_ms_ : 5), [this, g, loads = loads_] {
       if (loads.epoch < loads_seen_[g]) return;
       loads_seen_[g] = loads.epoch;
-      gateways_[g]->plan(now_, loads);
+      gateways_[g]->plan(clock_of(g), loads);
     });
   }
 }

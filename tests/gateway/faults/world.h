@@ -3,7 +3,7 @@
 // A fleet in virtual time whose network and machines do the worst: workers die, come back at once or later,
 // drain and join; links between a gateway and a worker, and between gateways, are cut; probes, reports,
 // gossip and ledgers come late or never, residency events are lost, streams break; gateways forget
-// everything. All of it follows from one seed.
+// everything, and their clocks differ. All of it follows from one seed.
 //
 // It runs gateway/route itself (Router, planner, gossip, residency feeds, health). What must hold at every
 // moment is checked in gateway.h; at the end the faults stop, and what must come true again is checked here:
@@ -20,16 +20,10 @@
 
 #include "gateway/route/random.h"
 #include "tests/gateway/faults/gateway.h"
+#include "tests/gateway/faults/outcome.h"
 #include "tests/gateway/faults/worker.h"
 
 namespace troupe::route::faults {
-
-struct Outcome {
-  std::string breach;  // empty: everything held
-  Hash128 digest;      // of all that was decided
-  int64_t requests = 0, failed = 0, faults = 0;
-  std::string setting;  // in words
-};
 
 class World {
  public:
@@ -51,6 +45,11 @@ class World {
     uint64_t worker_life = 0;  // that it was opened to
     TimePoint last_delivery{};
   };
+  // Begins anywhere, and runs at a speed of its own.
+  struct SkewedClock {
+    Duration offset{};
+    double rate = 1;
+  };
   struct Link {
     bool cut = false;
   };
@@ -61,6 +60,7 @@ class World {
   Duration between(double least_ms, double most_ms);
   bool chance(double probability) { return random_.unit() < probability; }
   uint32_t pick(size_t count) { return random_.below(static_cast<uint32_t>(count)); }
+  TimePoint clock_of(size_t gateway) const;
   void say(const std::string& what) const;
   void note(uint64_t value);
   void watch();
@@ -113,6 +113,7 @@ class World {
   std::vector<FaultWorker> workers_;
   std::vector<std::vector<std::string>> models_;
   std::vector<std::unique_ptr<FaultGateway>> gateways_;
+  std::vector<SkewedClock> clocks_;            // by gateway
   std::vector<std::vector<Link>> links_;       // by gateway, by node
   std::vector<std::vector<Stream>> streams_;   // likewise
   std::set<std::pair<size_t, size_t>> apart_;  // gateways that do not hear each other

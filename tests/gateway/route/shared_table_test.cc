@@ -18,7 +18,7 @@ TEST(SharedTable, NobodyCampaignsBeforeAllWasSeen) {
   EXPECT_FALSE(state.may_campaign(at_ms(0)));
   state.leader_is("", 0, 5);
   EXPECT_FALSE(state.may_campaign(at_ms(0)));
-  state.table_is(0, 5);
+  state.table_is(0, 0, 5);
   EXPECT_TRUE(state.may_campaign(at_ms(0)));
   EXPECT_FALSE(state.may_campaign(at_ms(1000))) << "without a lease that holds";
 }
@@ -27,7 +27,7 @@ TEST(SharedTable, WhoMadeTheKeyLeadsAsLongAsItsLeaseHolds) {
   SharedTable state("me");
   state.lease_holds_until(at_ms(1000));
   state.leader_is("me", 7, 7);
-  state.table_is(3, 7);
+  state.table_is(2, 3, 7);
   EXPECT_TRUE(state.leads(at_ms(999)));
   EXPECT_FALSE(state.leads(at_ms(1000)));
   EXPECT_TRUE(state.holds_key());
@@ -40,11 +40,14 @@ TEST(SharedTable, WhoMadeTheKeyLeadsAsLongAsItsLeaseHolds) {
 
 TEST(SharedTable, OlderNewsAreNotHeeded) {
   SharedTable state("me");
-  EXPECT_TRUE(state.table_is(8, 8));
-  EXPECT_FALSE(state.table_is(6, 6));
-  EXPECT_FALSE(state.table_is(8, 8)) << "the same again";
-  EXPECT_FALSE(state.table_is(8, 9)) << "the same, seen later";
-  EXPECT_TRUE(state.table_is(10, 10));
+  EXPECT_TRUE(state.table_is(2, 8, 8));
+  EXPECT_FALSE(state.table_is(2, 6, 6));
+  EXPECT_FALSE(state.table_is(2, 8, 8)) << "the same again";
+  EXPECT_FALSE(state.lacks(2, 8, 9)) << "the same, seen later";
+  EXPECT_TRUE(state.lacks(3, 8, 9)) << "of another store";
+  EXPECT_FALSE(state.lacks(2, 7, 7)) << "late";
+  EXPECT_TRUE(state.lacks(2, 9, 9));
+  EXPECT_TRUE(state.table_is(10, 10, 10));
   EXPECT_EQ(state.guard().table_modified, 10);
   state.leader_is("b", 9, 9);
   state.leader_is("a", 4, 8);
@@ -54,10 +57,14 @@ TEST(SharedTable, OlderNewsAreNotHeeded) {
 TEST(SharedTable, AStoreThatWasBegunAnewCountsFromTheStart) {
   SharedTable state("me");
   state.leader_is("b", 90, 90);
-  state.table_is(80, 90);
-  state.look_again(3);
+  state.table_is(80, 80, 90);
+  EXPECT_FALSE(state.begun_anew(91, 90));
+  EXPECT_FALSE(state.begun_anew(89, 85)) << "a late answer: nobody knew more when it was asked for";
+  EXPECT_EQ(state.leader(), "b");
+  EXPECT_TRUE(state.begun_anew(3, 90));
+  EXPECT_FALSE(state.known());
   state.leader_is("", 0, 3);
-  EXPECT_FALSE(state.table_is(0, 3)) << "there is none to go by";
+  EXPECT_FALSE(state.table_is(0, 0, 3)) << "there is none to go by";
   state.lease_holds_until(at_ms(1000));
   EXPECT_TRUE(state.may_campaign(at_ms(0)));
   EXPECT_EQ(state.guard().table_modified, 0);

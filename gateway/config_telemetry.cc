@@ -1,0 +1,72 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/config.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view kTracesPath = "/v1/traces";
+
+// "http://host:port/path"; without a path the standard one.
+Status parse_collector(const std::string& url, SpanExporterOptions& options) {
+  const size_t scheme_end = url.find("://");
+  const size_t host = scheme_end == std::string::npos ? 0 : scheme_end + 3;
+  const size_t path = std::min(url.find('/', host), url.size());
+  options.target = url.substr(path);
+  if (options.target.size() <= 1) options.target = kTracesPath;
+  if (!std::all_of(options.target.begin(), options.target.end(), [](char c) { return c > ' ' && c < 0x7f; }))
+    return invalid_argument(absl::StrCat("'", url, "': a path has no spaces: percent-encode it"));
+  TROUPE_ASSIGN_OR_RETURN(options.collector, Endpoint::parse(url.substr(0, path)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void describe_telemetry(TelemetrySettings& t, SettingsSchema& schema) {
+  schema.add("access_log", &t.access_log,
+             "a line for every request: to this file (opened anew on SIGHUP), stderr, or off");
+  schema.add(
+      "otlp.endpoint", &t.otlp.endpoint,
+      "where spans go, OTLP over HTTP in JSON, such as http://127.0.0.1:4318/v1/traces; empty: nowhere");
+  schema.add("otlp.service_name", &t.otlp.service_name, "service.name of the spans");
+  schema
+      .add("otlp.sample_ratio", &t.otlp.sample_ratio,
+           "of requests without a traceparent of their own, which says itself whether they are sampled")
+      .range(0, 1)
+      .live();
+  schema
+      .add("otlp.queue_bytes", &t.otlp.queue_bytes, "of spans that wait for the collector; more are dropped")
+      .range(65'536, 1e10)
+      .unit("bytes");
+  schema.add("otlp.batch_bytes", &t.otlp.batch_bytes, "spans are sent when there are so many")
+      .range(1024, 16e6)
+      .unit("bytes");
+  schema.add("otlp.interval_ms", &t.otlp.interval_ms, "or after this").range(1, 3.6e6).unit("ms");
+  schema.add("otlp.timeout_ms", &t.otlp.timeout_ms, "the collector answers within this, or is asked again")
+      .range(1, 3.6e6)
+      .unit("ms");
+}
+
+Status make_telemetry(const GatewaySettings& s, GatewayConfig& config) {
+  const TelemetrySettings& t = s.telemetry;
+  if (t.access_log.empty()) return invalid_argument("access_log: must be off, stderr, or the path of a file");
+  config.telemetry.access_log = t.access_log;
+  config.telemetry.sample_ratio = t.otlp.sample_ratio;
+  if (t.otlp.endpoint.empty()) return absl::OkStatus();
+  if (t.otlp.service_name.empty()) return invalid_argument("otlp.service_name: must not be empty");
+  SpanExporterOptions& options = config.telemetry.otlp.emplace();
+  if (const Status status = parse_collector(t.otlp.endpoint, options); !status.ok())
+    return annotate(status, "otlp.endpoint");
+  TROUPE_ASSIGN_OR_RETURN(auto tls, TlsContext::for_client(TlsFiles(), "otlp"));  // the system's authorities
+  options.tls = std::make_shared<TlsSource>(TlsSource{std::move(tls)});
+  options.service_name = t.otlp.service_name;
+  options.queue_bytes = static_cast<size_t>(t.otlp.queue_bytes);
+  options.batch_bytes = static_cast<size_t>(t.otlp.batch_bytes);
+  options.interval = std::chrono::milliseconds(t.otlp.interval_ms);
+  options.timeout = std::chrono::milliseconds(t.otlp.timeout_ms);
+  return absl::OkStatus();
+}
+
+}  // namespace troupe

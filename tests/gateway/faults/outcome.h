@@ -1,0 +1,19 @@
+#pragma once
+
+// What a world of the fault simulation came to.
+
+#include <cstdint>
+#include <string>
+
+#include "common/core/block_hash.h"
+
+namespace troupe::route::faults {
+
+struct Outcome {
+  std::string breach;  // empty: everything held
+  Hash128 digest;      // of all that was decided
+  int64_t requests = 0, failed = 0, faults = 0;
+  std::string setting;  // in words
+};
+
+}  // namespace troupe::route::faults
