@@ -1,25 +1,66 @@
 #!/usr/bin/env bash
-# run.sh [NAME…]: builds release, runs the benches (all by default) and writes tests/bench/RESULTS.md from their results.
-# Names: gateway_vs_nginx, ttft, kernels, route, sim_speed, policies, engines (beside Transformers, llama.cpp where TROUPE_BENCH_PYTHON has them).
+# Benches, from a fresh clone: installs what they need, builds release, runs them, and writes tests/bench/RESULTS.md. See --help.
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "$script")/../.."
 source deploy/packages.sh
 default_signals "$script" "$@"
-case "${1:-}" in -h|--help) sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
+
+SHORT=(gateway_vs_nginx ttft kernels route sim_speed policies engines)
+LONG=(gateway_vs_peers chaos soak)
+
+usage() {
+  cat <<H
+usage: tests/bench/run.sh [NAME…]
+
+Installs the Debian packages (as root) and Python packages that the named benches need, builds release, runs them, and writes
+tests/bench/RESULTS.md from all results there are. Without a name: ${SHORT[*]}.
+
+  gateway_vs_nginx  the gateway beside nginx as a plain proxy
+  ttft              first tokens, hit against cold
+  kernels           products and attention against the machine's peaks
+  route             a routing decision
+  sim_speed         simulated requests a CPU second
+  policies          twelve policies on made-up persona traffic, as a picture
+  engines           the worker beside Transformers and llama.cpp, where TROUPE_BENCH_PYTHON names a Python that has them
+ and, many minutes each, only by name:
+  gateway_vs_peers  the gateway beside nginx, sglang-router, vllm-router and litellm (from PyPI into build/peers)
+  chaos             what users see when a part of a fleet breaks; all faults (the network's one needs root)
+  soak              ten minutes of load and faults
+  all               every one of these
+
+calibrate_profile.py, which measures a node for the simulator, is run by itself.
+H
+}
+
+case "${1:-}" in -h|--help) usage; exit 0 ;; esac
+names=("$@")
+[ $# -gt 0 ] || names=("${SHORT[@]}")
+[ "${1:-}" != all ] || names=("${SHORT[@]}" "${LONG[@]}")
+packages=() venv=
+for name in "${names[@]}"; do
+  case " ${SHORT[*]} ${LONG[*]} " in *" $name "*) ;; *) die "no bench named '$name' (see --help)" 2 ;; esac
+  case "$name" in
+    gateway_vs_nginx) packages+=(nginx-light) ;;
+    gateway_vs_peers) packages+=(nginx-light curl python3-venv) ;;
+    chaos) packages+=(etcd-server iproute2) venv=1 ;;
+    soak) venv=1 ;;
+  esac
+done
+
 set -m
 trap stop_step EXIT
 trap 'exit 130' INT TERM
-need_packages "${BUILD_PACKAGES[@]}" libgtest-dev libgmock-dev libbenchmark-dev python3 nginx-light util-linux
+need_packages "${BUILD_PACKAGES[@]}" libgtest-dev libgmock-dev libbenchmark-dev python3 util-linux "${packages[@]}"
+[ -z "$venv" ] || need_test_python
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 say "building release"
 step cmake --preset release -DTROUPE_TESTS=ON > /dev/null
 step cmake --build build
-for name in "${@:-gateway_vs_nginx ttft kernels route sim_speed policies engines}"; do
-  for bench in $name; do
-    [ -f "tests/bench/$bench.py" ] || die "no bench named '$bench'" 2
-    say "$bench"
-    step python3 "tests/bench/$bench.py"
-  done
+for name in "${names[@]}"; do
+  say "$name"
+  python=python3
+  case "$name" in chaos|soak) python=.venv/bin/python ;; esac
+  step "$python" "tests/bench/$name.py"
 done
 step python3 tests/bench/report.py
