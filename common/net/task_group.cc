@@ -14,6 +14,8 @@
 #include <cassert>
 #include <exception>
 #include <list>
+#include <utility>
+#include <vector>
 
 #include "common/net/timer.h"
 
@@ -25,17 +27,21 @@ struct TaskGroup::State {
   explicit State(Executor ex) : executor(ex), idle(ex) { idle.expires_at(TimePoint::max()); }
 
   Executor executor;
-  std::list<SignalPtr> running;
+  struct Running {
+    SignalPtr signal;
+    bool may_abort;  // told to stop, or perhaps
+  };
+  std::list<Running> running;
   bool closed = false;
   Timer idle;  // cancelled, which wakes every joiner, when the last task ends
   TaskGroup* owner = nullptr;
 
-  void report(const std::exception_ptr& error) const {
+  void report(const std::exception_ptr& error, bool may_abort) const {
     if (owner == nullptr || !owner->on_error) return;
     try {
       std::rethrow_exception(error);
     } catch (const boost::system::system_error& e) {
-      if (e.code() != asio::error::operation_aborted) owner->on_error(e.what());
+      if (e.code() != asio::error::operation_aborted || !may_abort) owner->on_error(e.what());
     } catch (const std::exception& e) {
       owner->on_error(e.what());
     } catch (...) {
@@ -45,11 +51,12 @@ struct TaskGroup::State {
 
   struct Done {
     std::shared_ptr<State> state;
-    std::list<SignalPtr>::iterator entry;
+    std::list<Running>::iterator entry;
 
     void operator()(const std::exception_ptr& error) const {
+      const bool may_abort = entry->may_abort;
       state->running.erase(entry);
-      if (error) state->report(error);
+      if (error) state->report(error, may_abort);
       if (state->running.empty()) state->idle.cancel();
     }
   };
@@ -81,13 +88,17 @@ TaskGroup::~TaskGroup() {
 }
 
 bool TaskGroup::spawn(Task<void> task) {
-  return spawn(std::move(task), std::make_shared<asio::cancellation_signal>());
+  return spawn(std::move(task), std::make_shared<asio::cancellation_signal>(), false);
 }
 
-bool TaskGroup::spawn(Task<void> task, std::shared_ptr<asio::cancellation_signal> signal) {
+bool TaskGroup::spawn(Task<void> task, SignalPtr signal) {
+  return spawn(std::move(task), std::move(signal), true);
+}
+
+bool TaskGroup::spawn(Task<void> task, SignalPtr signal, bool may_abort) {
   if (state_->closed) return false;
   const auto slot = signal->slot();
-  const auto entry = state_->running.insert(state_->running.end(), std::move(signal));
+  const auto entry = state_->running.insert(state_->running.end(), {std::move(signal), may_abort});
   asio::co_spawn(state_->executor, std::move(task),
                  asio::bind_cancellation_slot(slot, State::Done{state_, entry}));
   return true;
@@ -99,7 +110,11 @@ void TaskGroup::close() {
 
 void TaskGroup::cancel() {
   // A task may end, and leave the list, while its signal is emitted: go over a copy.
-  const std::list<SignalPtr> signals = state_->running;
+  std::vector<SignalPtr> signals;
+  for (State::Running& task : state_->running) {
+    task.may_abort = true;
+    signals.push_back(task.signal);
+  }
   for (const SignalPtr& signal : signals) signal->emit(asio::cancellation_type::terminal);
 }
 

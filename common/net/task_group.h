@@ -24,10 +24,12 @@ class TaskGroup {
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;
 
-  // Starts a task; false (and the task is dropped unstarted) once closed. An exception out of a task other
-  // than cancellation goes to `on_error` if set; it never takes the group down.
+  // Starts a task; false (and the task is dropped unstarted) once closed. An exception out of a task goes
+  // to `on_error` if set, unless it is that of its cancellation; it never takes the group down. (A task that
+  // is gone because somebody else cut its wait short is an error: nobody told it to stop.)
   bool spawn(Task<void> task);
-  // The same with a signal the caller keeps too, to cancel this one task alone.
+  // The same with a signal the caller keeps too, to cancel this one task alone: whether that was done is not
+  // known here, so an abort is nothing to report.
   bool spawn(Task<void> task, std::shared_ptr<asio::cancellation_signal> signal);
   void close();       // no new tasks
   void cancel();      // terminal cancellation to every running task
@@ -38,6 +40,7 @@ class TaskGroup {
 
  private:
   struct State;
+  bool spawn(Task<void> task, std::shared_ptr<asio::cancellation_signal> signal, bool may_abort);
   std::shared_ptr<State> state_;
 };
 

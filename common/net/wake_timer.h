@@ -6,6 +6,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
 
 #include "common/core/time.h"
 #include "common/net/timer.h"
@@ -29,11 +30,24 @@ class WakeTimer {
       throw boost::system::system_error(asio::error::operation_aborted);
   }
 
+  // For a task that has work every `most`, sooner where there is news, and never more often than every
+  // `least` (of which no wake() takes anything): news counts from the end of the last rest on.
+  Task<void> rest(Duration least, Duration most) {
+    const TimePoint begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() < begin + least) co_await sleep_until(begin + least);
+    if (!woken_) co_await sleep_until(begin + most);
+    woken_ = false;
+  }
+
   // The task looks again soon, if it sleeps; if it does not, it will look before it sleeps.
-  void wake() { timer_.cancel(); }
+  void wake() {
+    woken_ = true;
+    timer_.cancel();
+  }
 
  private:
   Timer timer_;
+  bool woken_ = false;  // since the last rest
 };
 
 }  // namespace troupe

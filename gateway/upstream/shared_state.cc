@@ -165,7 +165,7 @@ void SharedState::take(const etcd::WatchMessage& news) {
 
 // Nobody leads: now, not in a second or two.
 void SharedState::hurry() {
-  if (round_.wants_round(clock_.now())) pause_.cancel();
+  if (round_.wants_round(clock_.now())) pause_.wake();
 }
 
 void SharedState::heed(const route::StoreNews& news) {

@@ -19,7 +19,7 @@
 #include "common/core/time.h"
 #include "common/net/etcd.h"
 #include "common/net/task_group.h"
-#include "common/net/timer.h"
+#include "common/net/wake_timer.h"
 #include "gateway/route/router.h"
 #include "gateway/route/shared_round.h"
 #include "gateway/upstream/membership.h"
@@ -88,7 +88,7 @@ class SharedState {
   EtcdLease lease_;
   Membership membership_;
   route::SharedRound round_;
-  Timer pause_;               // of keep(); cut short where there is something to do
+  WakeTimer pause_;           // of keep(); cut short where there is something to do
   bool keeps_ = false;        // the last round of keep() did all it had to
   bool watches_ = false;      // and changes are watched
   std::optional<bool> told_;  // degraded, in the log

@@ -1,7 +1,6 @@
 // A gateway's own keys in etcd: its loads, the leader's where it leads, and then the table.
 
 #include <algorithm>
-#include <boost/asio/redirect_error.hpp>
 
 #include "gateway/upstream/shared_state.h"
 
@@ -25,12 +24,7 @@ Task<void> SharedState::keep() {
     }
     membership_.tend();
     tell_state();
-    // Never in a hurry, whoever cuts it short.
-    pause_.expires_after(kLeast);
-    co_await pause_.async_wait(use_task);
-    pause_.expires_after(every);
-    boost::system::error_code cut_short;
-    co_await pause_.async_wait(asio::redirect_error(use_task, cut_short));
+    co_await pause_.rest(kLeast, every);
   }
 }
 

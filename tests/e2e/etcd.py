@@ -55,6 +55,11 @@ class Etcd:
         return {decoded(kv["key"]).decode(): decoded(kv.get("value", "")) for kv in answer.get("kvs", [])}
 
 
+    def delete(self, key, client=httpx):
+        name = base64.b64encode(f"{PREFIX}/{key}".encode()).decode()
+        client.post(f"{self.members[-1].url}/v3/kv/deleterange", json={"key": name}).raise_for_status()
+
+
 class StateGateway(Gateway):
     """It is told of no worker but by etcd."""
 

@@ -82,6 +82,19 @@ def test_a_leader_that_leaves_hands_over_at_once(shared):
     replace_gateway(shared, leader)
 
 
+def test_a_leader_that_is_lost_again_and_again_is_followed_by_one(shared):
+    """A lost key calls both to a round at once, also while one has just ended."""
+    wait_until(lambda: shared.leader(), SOON, "one leads")
+    with httpx.Client(timeout=10) as client:
+        for number in range(150):
+            shared.etcd.delete("leader", client)
+            time.sleep((0.005, 0.02, 0.05, 0.08)[number % 4])
+    wait_until(lambda: shared.leader(), SOON, "one leads")
+    time.sleep(TTL_SECS + 1)  # and all keep their leases
+    assert shared.leader()
+    wait_until(lambda: len(shared.etcd.keys("loads/")) == len(shared.gateways), SOON, "all tell their loads")
+
+
 def test_a_dead_member_costs_nothing(shared):
     first = shared.etcd.members[0]  # the one that all ask first
     with Load(shared.gateways):

@@ -56,6 +56,35 @@ TEST(WakeTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
   EXPECT_EQ(group.size(), 0u);
 }
 
+Task<void> rest_and_note(WakeTimer* timer, std::vector<TimePoint>* ends) {
+  while (true) {
+    co_await timer->rest(20ms, 10s);
+    ends->push_back(now());
+  }
+}
+
+TEST(WakeTimer, ARestIsCutShortByNewsButNeverBelowTheLeast) {
+  asio::io_context io;
+  WakeTimer timer(io.get_executor());
+  TaskGroup group(io.get_executor());
+  std::vector<TimePoint> ends;
+  const TimePoint begin = now();
+  group.spawn(rest_and_note(&timer, &ends));
+  io.run_for(5ms);
+  timer.wake();  // while it may not be: it is remembered
+  timer.wake();
+  io.run_for(200ms);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_GE(ends[0], begin + 20ms);
+  timer.wake();
+  io.run_for(200ms);
+  EXPECT_EQ(ends.size(), 2u) << "once for each";
+  group.cancel();
+  io.run_for(5s);
+  EXPECT_EQ(ends.size(), 2u);
+  EXPECT_EQ(group.size(), 0u);
+}
+
 TEST(TaskGroup, JoinWaitsForTheLastTask) {
   asio::io_context io;
   TaskGroup group(io.get_executor());
@@ -120,6 +149,26 @@ TEST(TaskGroup, AnExceptionIsReportedAndCancellationIsNot) {
   io.run_for(1s);
   EXPECT_EQ(reported, "broken");
   EXPECT_EQ(cancelled, 1);
+}
+
+Task<void> wait_for(Timer* timer) {
+  timer->expires_after(10s);
+  co_await timer->async_wait(use_task);
+}
+
+// Somebody who means to wake a task ends it: that must not pass in silence.
+TEST(TaskGroup, AnAbortThatNobodyAskedForIsReported) {
+  asio::io_context io;
+  TaskGroup group(io.get_executor());
+  Timer timer(io.get_executor());
+  int reports = 0;
+  group.on_error = [&reports](std::string_view) { ++reports; };
+  group.spawn(wait_for(&timer));
+  io.run_for(5ms);
+  timer.cancel();
+  io.run_for(1s);
+  EXPECT_EQ(reports, 1);
+  EXPECT_EQ(group.size(), 0u);
 }
 
 }  // namespace
