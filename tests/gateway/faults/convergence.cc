@@ -113,19 +113,19 @@ void World::check_converged() {
                            : workers_[n].draining ? NodeState::kDraining
                                                   : NodeState::kAlive;
       if (gateway.health(n).state() != is)
-        out_.breach = who + "n" + std::to_string(n) + " is taken for " +
-                      std::string(node_state_name(gateway.health(n).state()));
+        breach(who + "n" + std::to_string(n) + " is taken for " +
+               std::string(node_state_name(gateway.health(n).state())));
       const NodeLoad& load = gateway.router().loads().at(n);
       if (load.peers_requests != 0 || load.peers_pending_tokens != 0)
-        out_.breach = who + "another gateway's requests stay booked at n" + std::to_string(n);
+        breach(who + "another gateway's requests stay booked at n" + std::to_string(n));
       if (is != NodeState::kDead && load.others_requests != 0)
-        out_.breach = who + "requests that nobody has stay counted at n" + std::to_string(n);
+        breach(who + "requests that nobody has stay counted at n" + std::to_string(n));
     }
-    if (gateway.router().loads().in_flight_total() != 0) out_.breach = who + "requests stay booked";
+    if (gateway.router().loads().in_flight_total() != 0) breach(who + "requests stay booked");
     if (nodes_tell()) check_residency(g);
     // The same loads again and again: nothing moves any more.
-    if (gateway.router().table() != resting_[g]) out_.breach = who + "the table does not come to rest";
-    if (gateway.table_text() != gateways_[0]->table_text()) out_.breach = who + "it has a table of its own";
+    if (gateway.router().table() != resting_[g]) breach(who + "the table does not come to rest");
+    if (gateway.table_text() != gateways_[0]->table_text()) breach(who + "it has a table of its own");
   }
 }
 
@@ -133,9 +133,7 @@ void World::check_converged() {
 void World::check_one_table() {
   for (size_t g = 1; g < gateways_.size() && out_.breach.empty(); ++g) {
     if (gateways_[g]->router().table_version() == gateways_[0]->router().table_version()) continue;
-    const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
-    out_.breach =
-        "at " + std::to_string(at) + " s, gateways 0 and " + std::to_string(g) + " go by different tables";
+    breach("gateways 0 and " + std::to_string(g) + " go by different tables");
   }
 }
 
@@ -143,8 +141,7 @@ void World::check_residency(size_t gateway) {
   for (NodeIndex n = 0; n < workers_.size(); ++n) {
     const std::string wrong = differs(*gateways_[gateway], n);
     if (!wrong.empty())
-      out_.breach =
-          "in the end, gateway " + std::to_string(gateway) + ", n" + std::to_string(n) + ": " + wrong;
+      breach("in the end, gateway " + std::to_string(gateway) + ", n" + std::to_string(n) + ": " + wrong);
   }
 }
 

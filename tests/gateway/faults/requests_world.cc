@@ -1,7 +1,6 @@
 #include "tests/gateway/faults/requests_world.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace troupe::route::faults {
@@ -15,15 +14,10 @@ constexpr Duration kFaultsFor = seconds(6);
 constexpr Duration kAskedFor = seconds(8);
 constexpr Duration kRunFor = seconds(20);
 
-Duration ms(double value) {
-  return Duration(static_cast<int64_t>(value * 1e6));
-}
-
 }  // namespace
 
 RequestsWorld::RequestsWorld(uint64_t seed, bool verbose, bool heeds_tried)
-    : random_(seed), verbose_(verbose), heeds_tried_(heeds_tried) {
-  begun_ = now_ = TimePoint{} + seconds(1000);
+    : Timeline(seed, verbose), heeds_tried_(heeds_tried) {
   set_up();
 }
 
@@ -56,38 +50,11 @@ void RequestsWorld::add_worker() {
   publish();
 }
 
-void RequestsWorld::after(Duration delay, std::function<void()> act) {
-  events_.push({now_ + std::max(delay, Duration::zero()), posted_++, std::move(act)});
-}
-
-void RequestsWorld::every(Duration period, const std::function<void()>& act) {
-  after(period, [this, period, act] {
-    act();
-    every(period, act);
-  });
-}
-
-Duration RequestsWorld::between(double least_ms, double most_ms) {
-  return ms(least_ms + (most_ms - least_ms) * random_.unit());
-}
-
-void RequestsWorld::say(const std::string& what) const {
-  if (!verbose_) return;
-  std::fprintf(stderr, "%9.4f %s\n", std::chrono::duration<double>(now_ - begun_).count(), what.c_str());
-}
-
-void RequestsWorld::breach(const std::string& what) {
-  if (!out_.breach.empty()) return;
-  out_.breach = "at " + std::to_string(std::chrono::duration<double>(now_ - begun_).count()) + " s: " + what;
-}
-
 Outcome RequestsWorld::run() {
-  const TimePoint stop = begun_ + kRunFor;
   every(ms(300), [this] { probe(); });
   every(ms(1000), [this] { router_->plan(now_); });
   const int faults = static_cast<int>(pick(20));
-  for (int i = 0; i < faults; ++i)
-    after(between(50, 1e-6 * static_cast<double>(kFaultsFor.count())), [this] { any_fault(); });
+  scatter(faults, 50, kFaultsFor, [this] { any_fault(); });
   after(kFaultsFor, [this] {
     faulty_ = false;
     loss_ = 0;
@@ -98,14 +65,8 @@ Outcome RequestsWorld::run() {
     }
   });
   const int asked = 40 + static_cast<int>(pick(100));
-  for (int i = 0; i < asked; ++i)
-    after(between(0, 1e-6 * static_cast<double>(kAskedFor.count())), [this] { ask(); });
-  while (out_.breach.empty() && events_.top().at < stop) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.at;
-    event.act();
-  }
+  scatter(asked, 0, kAskedFor, [this] { ask(); });
+  run_for(kRunFor, [] {});
   for (const Shared& request : requests_) {
     if (!request->ended) breach("request " + std::to_string(request->number) + " never ends");
   }

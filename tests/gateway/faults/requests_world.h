@@ -16,32 +16,24 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "gateway/route/health.h"
-#include "gateway/route/random.h"
 #include "gateway/route/tries.h"
 #include "gateway/upstream/resume_tap.h"
-#include "tests/gateway/faults/outcome.h"
+#include "tests/gateway/faults/timeline.h"
 
 namespace troupe::route::faults {
 
-class RequestsWorld {
+class RequestsWorld : private Timeline {
  public:
   // `heeds_tried`: false forgets whom a request was sent to, to see that it is noticed.
   RequestsWorld(uint64_t seed, bool verbose, bool heeds_tried = true);
   Outcome run();
 
  private:
-  struct Event {
-    TimePoint at;
-    uint64_t order;
-    std::function<void()> act;
-    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
-  };
   struct Worker {
     bool alive = true, hung = false, cut = false, full = false, draining = false;
     bool ours = true;
@@ -77,13 +69,6 @@ class RequestsWorld {
   // requests_world.cc: the fleet, and what must hold
   void set_up();
   void add_worker();
-  void after(Duration delay, std::function<void()> act);
-  void every(Duration period, const std::function<void()>& act);
-  Duration between(double least_ms, double most_ms);
-  bool chance(double probability) { return random_.unit() < probability; }
-  uint32_t pick(size_t count) { return random_.below(static_cast<uint32_t>(count)); }
-  void say(const std::string& what) const;
-  void breach(const std::string& what);
   void any_fault();
   void probe();
   void saw(NodeIndex node, HealthEvent event);
@@ -108,8 +93,7 @@ class RequestsWorld {
   std::string chunk(const Flight& request, const Answer& answer, int tokens) const;
   void put(const Shared& request, uint64_t number, const std::string& bytes);
 
-  Random random_;
-  const bool verbose_, heeds_tried_;
+  const bool heeds_tried_;
   RouterOptions options_;
   RetryOptions retry_options_;
   Duration patience_{}, foreign_patience_{};
@@ -119,15 +103,11 @@ class RequestsWorld {
   uint64_t view_epoch_ = 0;
   bool faulty_ = true;
   double loss_ = 0, breaks_ = 0;
-  TimePoint begun_{}, now_{};
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  uint64_t posted_ = 0;
   // The budget's own arithmetic once more.
   double budget_left_ = 0;
   TimePoint budget_at_{};
   int64_t complete_ = 0, resumed_ = 0;
   std::vector<Shared> requests_;
-  Outcome out_;
 };
 
 }  // namespace troupe::route::faults

@@ -1,7 +1,6 @@
 #include "tests/gateway/faults/shared_world.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "gateway/route/table_message.h"
@@ -22,15 +21,9 @@ constexpr Duration kRunFor = kFaultsFor + seconds(40);
 // From the store to everybody.
 constexpr Duration kTold = milliseconds(200);
 
-Duration ms(double value) {
-  return Duration(static_cast<int64_t>(value * 1e6));
-}
-
 }  // namespace
 
-SharedWorld::SharedWorld(uint64_t seed, bool verbose, bool heeds_compares)
-    : random_(seed), verbose_(verbose) {
-  now_ = TimePoint{} + seconds(1000);
+SharedWorld::SharedWorld(uint64_t seed, bool verbose, bool heeds_compares) : Timeline(seed, verbose) {
   store_.heeds_compares = heeds_compares;
   set_up();
 }
@@ -82,24 +75,11 @@ void SharedWorld::begin_life(size_t g) {
 // --- time ---
 
 TimePoint SharedWorld::clock_of(const Host& host) const {
-  const double since = static_cast<double>((now_ - TimePoint{}).count());
-  return TimePoint{} + host.offset + Duration(static_cast<int64_t>(since * host.rate));
+  return skewed(host.offset, host.rate);
 }
 
 TimePoint SharedWorld::store_clock() const {
-  return TimePoint{} +
-         Duration(static_cast<int64_t>(static_cast<double>((now_ - TimePoint{}).count()) * store_rate_));
-}
-
-void SharedWorld::after(Duration delay, std::function<void()> act) {
-  events_.push({now_ + delay, posted_++, std::move(act)});
-}
-
-void SharedWorld::every(Duration period, const std::function<void()>& act) {
-  after(period, [this, period, act] {
-    act();
-    every(period, act);
-  });
+  return skewed(Duration::zero(), store_rate_);
 }
 
 void SharedWorld::at_host(size_t g, Duration delay, std::function<void()> act) {
@@ -114,24 +94,7 @@ void SharedWorld::at_host(size_t g, Duration delay, std::function<void()> act) {
   });
 }
 
-Duration SharedWorld::between(double least_ms, double most_ms) {
-  return ms(least_ms + (most_ms - least_ms) * random_.unit());
-}
-
-void SharedWorld::say(const std::string& what) const {
-  if (!verbose_) return;
-  const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
-  std::fprintf(stderr, "%9.4f %s\n", at, what.c_str());
-}
-
-void SharedWorld::breach(const std::string& what) {
-  if (!out_.breach.empty()) return;
-  const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
-  out_.breach = "at " + std::to_string(at) + " s: " + what;
-}
-
 Outcome SharedWorld::run() {
-  const TimePoint begin = now_;
   for (size_t g = 0; g < hosts_.size(); ++g) begin_life(g);
   every(ms(50), [this] { send_requests(); });
   every(ms(1000), [this] {
@@ -140,19 +103,14 @@ Outcome SharedWorld::run() {
   });
   every(ms(200), [this] { store_.expire(store_clock()); });
   const int faults = static_cast<int>(pick(30));
-  for (int i = 0; i < faults; ++i)
-    after(between(500, 1e-6 * static_cast<double>(kFaultsFor.count())), [this] { any_fault(); });
+  scatter(faults, 500, kFaultsFor, [this] { any_fault(); });
   after(kFaultsFor, [this] { heal(); });
   after(kFaultsFor + kSettled, [this] { every(ms(500), [this] { check_one_table(); }); });
-  while (out_.breach.empty() && events_.top().at < begin + kRunFor) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.at;
-    event.act();
+  run_for(kRunFor, [this] {
     for (const Host& host : hosts_) {
       if (!host.gateway->breach().empty()) breach(host.gateway->breach());
     }
-  }
+  });
   if (out_.breach.empty()) check_end();
   for (const Host& host : hosts_) out_.digest = chain_hash(out_.digest, host.gateway->table_text());
   return out_;
@@ -161,7 +119,7 @@ Outcome SharedWorld::run() {
 // --- what goes on ---
 
 void SharedWorld::send_requests() {
-  if (now_ - TimePoint{} > seconds(1000) + kAskedFor) return;
+  if (elapsed() > kAskedFor) return;
   const size_t g = pick(hosts_.size());
   at_host(g, Duration::zero(), [this, g] {
     FaultGateway& gateway = *hosts_[g].gateway;

@@ -16,32 +16,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "gateway/route/random.h"
 #include "gateway/route/shared_round.h"
 #include "tests/gateway/faults/gateway.h"
-#include "tests/gateway/faults/outcome.h"
 #include "tests/gateway/faults/store.h"
+#include "tests/gateway/faults/timeline.h"
 
 namespace troupe::route::faults {
 
-class SharedWorld {
+class SharedWorld : private Timeline {
  public:
   // `heeds_compares`: see Store.
   SharedWorld(uint64_t seed, bool verbose, bool heeds_compares = true);
   Outcome run();
 
  private:
-  struct Event {
-    TimePoint at;
-    uint64_t order;
-    std::function<void()> act;
-    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
-  };
   struct Host {
     std::unique_ptr<FaultGateway> gateway;
     std::unique_ptr<SharedRound> round;
@@ -68,17 +60,10 @@ class SharedWorld {
   // shared_world.cc: time, faults, what must hold
   void set_up();
   void begin_life(size_t g);
-  void after(Duration delay, std::function<void()> act);
-  void every(Duration period, const std::function<void()>& act);
   // On that gateway, in this life of it, when it is not paused.
   void at_host(size_t g, Duration delay, std::function<void()> act);
-  Duration between(double least_ms, double most_ms);
-  bool chance(double probability) { return random_.unit() < probability; }
-  uint32_t pick(size_t count) { return random_.below(static_cast<uint32_t>(count)); }
   TimePoint clock_of(const Host& host) const;
   TimePoint store_clock() const;
-  void say(const std::string& what) const;
-  void breach(const std::string& what);
   void any_fault();
   void restart(size_t g);
   void heal();
@@ -106,17 +91,12 @@ class SharedWorld {
   Duration travel();
   Duration round_period() const;
 
-  Random random_;
-  const bool verbose_;
   RouterOptions options_;
   SharedRound::Options round_options_;
   Duration lease_ttl_{}, try_timeout_{};
   bool faulty_ = true;
   double loss_ = 0, late_ = 0;
-  TimePoint now_{};
   double store_rate_ = 1;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  uint64_t posted_ = 0;
 
   Store store_;
   std::vector<Host> hosts_;
@@ -126,7 +106,6 @@ class SharedWorld {
   TableVersion last_;  // written
   int sets_ = 0;
   bool begun_anew_ = false;
-  Outcome out_;
 };
 
 }  // namespace troupe::route::faults

@@ -1,7 +1,6 @@
 #include "tests/gateway/faults/world.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace troupe::route::faults {
@@ -16,14 +15,9 @@ constexpr Duration kHeardAnew = Gateways::kSilence + std::chrono::milliseconds(6
 constexpr Duration kResting = std::chrono::seconds(60);
 constexpr Duration kRunFor = std::chrono::seconds(70);
 
-Duration ms(double value) {
-  return Duration(static_cast<int64_t>(value * 1e6));
-}
-
 }  // namespace
 
-World::World(uint64_t seed, bool verbose) : random_(seed), verbose_(verbose) {
-  now_ = TimePoint{} + std::chrono::seconds(1000);
+World::World(uint64_t seed, bool verbose) : Timeline(seed, verbose) {
   set_up();
 }
 
@@ -66,57 +60,29 @@ void World::set_up() {
                  std::to_string(gateways) + " gateways, " + (common_loads_ ? "common" : "own") + " loads";
 }
 
-void World::after(Duration delay, std::function<void()> act) {
-  events_.push({now_ + delay, posted_++, std::move(act)});
-}
-
-void World::every(Duration period, const std::function<void()>& act) {
-  after(period, [this, period, act] {
-    act();
-    every(period, act);
-  });
-}
-
-Duration World::between(double least_ms, double most_ms) {
-  return ms(least_ms + (most_ms - least_ms) * random_.unit());
-}
-
 TimePoint World::clock_of(size_t gateway) const {
-  const double since = static_cast<double>((now_ - TimePoint{}).count());
-  return TimePoint{} + clocks_[gateway].offset +
-         Duration(static_cast<int64_t>(since * clocks_[gateway].rate));
-}
-
-void World::say(const std::string& what) const {
-  if (!verbose_) return;
-  const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
-  std::fprintf(stderr, "%9.4f %s\n", at, what.c_str());
+  return skewed(clocks_[gateway].offset, clocks_[gateway].rate);
 }
 
 void World::note(uint64_t value) {
   out_.digest = chain_hash(out_.digest, {reinterpret_cast<const char*>(&value), sizeof value});
 }
 
-// Keeps the first breach, with its time.
 void World::watch() {
-  for (size_t g = 0; g < gateways_.size() && out_.breach.empty(); ++g) {
-    if (gateways_[g]->breach().empty()) continue;
-    const double at = std::chrono::duration<double>(now_ - TimePoint{}).count() - 1000;
-    out_.breach =
-        "at " + std::to_string(at) + " s, gateway " + std::to_string(g) + ": " + gateways_[g]->breach();
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    const std::string& wrong = gateways_[g]->breach();
+    if (!wrong.empty()) breach("gateway " + std::to_string(g) + ": " + wrong);
   }
 }
 
 Outcome World::run() {
-  const TimePoint begin = now_;
   every(ms(1000), [this] { probe(); });
   every(ms(100), [this] { tell_reports(); });
   every(ms(50), [this] { gossip(); });
   every(ms(500), [this] { connect_streams(); });
   every(options_.planner.tick, [this] { tell_loads(); });
   const int faults = static_cast<int>(pick(25));
-  for (int i = 0; i < faults; ++i)
-    after(between(500, 1e-6 * static_cast<double>(kFaultsFor.count())), [this] { any_fault(); });
+  scatter(faults, 500, kFaultsFor, [this] { any_fault(); });
   after(kFaultsFor, [this] { heal(); });
   after(kAskedFor, [this] { stop_asking(); });
   after(kFaultsFor + kHeardAnew, [this] { every(ms(1000), [this] { check_one_table(); }); });
@@ -125,13 +91,7 @@ Outcome World::run() {
   });
   connect_streams();
   ask();
-  while (out_.breach.empty() && events_.top().at < begin + kRunFor) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.at;
-    event.act();
-    watch();
-  }
+  run_for(kRunFor, [this] { watch(); });
   if (out_.breach.empty()) check_converged();
   for (const auto& gateway : gateways_) out_.digest = chain_hash(out_.digest, gateway->table_text());
   return out_;
@@ -297,12 +257,12 @@ void World::gossip() {
         Router& other = gateways_[to]->router();
         const auto decoded = decode_placements(placements, other.view());
         if (!decoded.ok()) {
-          out_.breach = "a message of placements is not read: " + std::string(decoded.status().message());
+          breach("a message of placements is not read: " + std::string(decoded.status().message()));
           return;
         }
         other.adopt_placements(*decoded);
         if (!sample.empty() && !other.adopt_sample(news.name, sample, clock_of(to)).ok())
-          out_.breach = "a sample of loads is not read";
+          breach("a sample of loads is not read");
         if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);
         gateways_[to]->heard(news, table, clock_of(to));
       };

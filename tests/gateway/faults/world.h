@@ -13,31 +13,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "gateway/route/random.h"
 #include "tests/gateway/faults/gateway.h"
-#include "tests/gateway/faults/outcome.h"
+#include "tests/gateway/faults/timeline.h"
 #include "tests/gateway/faults/worker.h"
 
 namespace troupe::route::faults {
 
-class World {
+class World : private Timeline {
  public:
   // `verbose`: says what happens on stderr.
   World(uint64_t seed, bool verbose);
   Outcome run();
 
  private:
-  struct Event {
-    TimePoint at;
-    uint64_t order;
-    std::function<void()> act;
-    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
-  };
   // A gateway's stream of a worker's residency events: in order, until it breaks.
   struct Stream {
     bool connected = false;
@@ -55,13 +47,7 @@ class World {
   };
 
   void set_up();
-  void after(Duration delay, std::function<void()> act);
-  void every(Duration period, const std::function<void()>& act);
-  Duration between(double least_ms, double most_ms);
-  bool chance(double probability) { return random_.unit() < probability; }
-  uint32_t pick(size_t count) { return random_.below(static_cast<uint32_t>(count)); }
   TimePoint clock_of(size_t gateway) const;
-  void say(const std::string& what) const;
   void note(uint64_t value);
   void watch();
 
@@ -99,16 +85,11 @@ class World {
     return options_.affinity.mode == Mode::kExact || options_.affinity.mode == Mode::kStrict;
   }
 
-  Random random_;
-  const bool verbose_;
   RouterOptions options_;
   bool common_loads_ = false;
   bool faulty_ = true;
   double loss_ = 0, late_ms_ = 0, rate_ = 0;
   int sets_ = 0, sessions_ = 0;
-  TimePoint now_{};
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  uint64_t posted_ = 0;
 
   std::vector<FaultWorker> workers_;
   std::vector<std::vector<std::string>> models_;
@@ -122,7 +103,6 @@ class World {
   std::vector<uint64_t> loads_seen_;                      // epoch, by gateway
   std::vector<std::shared_ptr<const SetTable>> resting_;  // by gateway, late in the run
   bool asking_ = true;
-  Outcome out_;
 };
 
 }  // namespace troupe::route::faults
