@@ -38,6 +38,8 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("route.gateways", &s.gateways, "gateways that share these workers").range(1, 1024);
   schema.add("gossip.peers", &s.gossip.peers,
              "metrics ports of the other gateways, such as http://127.0.0.1:29001");
+  schema.add("gossip.advertise_url", &s.gossip.advertise_url,
+             "with state: etcd, the URL of this gateway's metrics port: others find it there, and it them");
   schema.add("gossip.interval_ms", &s.gossip.interval_ms, "between two messages to each of them")
       .range(1, 60'000)
       .unit("ms");
@@ -56,7 +58,8 @@ StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
   route::RouterOptions router;
   TROUPE_RETURN_IF_ERROR(route::apply_route(s.route, router));
   router.affinity.gateways = std::max(s.gateways, static_cast<int64_t>(s.gossip.peers.size()) + 1);
-  router.affinity.peer_ledger = s.gossip.ledger && !s.gossip.peers.empty();
+  router.affinity.peer_ledger =
+      s.gossip.ledger && (!s.gossip.peers.empty() || !s.gossip.advertise_url.empty());
   return router;
 }
 
@@ -276,20 +279,9 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .unit("ms");
 }
 
-StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
-  GatewayConfig config;
-  if (s.worker_urls.empty() && s.state == "memory") {
-    return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
-  }
-  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
-  TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
-  TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
-  TROUPE_RETURN_IF_ERROR(make_state(s, config));
-  TROUPE_RETURN_IF_ERROR(make_tls(s, config));
-  TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
-  TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
-  TROUPE_RETURN_IF_ERROR(make_telemetry(s, config));
+namespace {
 
+void make_listeners(const GatewaySettings& s, GatewayConfig& config) {
   config.main_server.host = s.host;
   config.main_server.port = static_cast<uint16_t>(s.port);
   config.main_server.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
@@ -308,6 +300,25 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   // /admin/explain takes whole bodies, and other gateways send theirs.
   config.metrics_server.body_bytes_max = std::max(config.main_server.body_bytes_max, kGossipBytesMax);
   config.metrics_server.connections_max = 256;
+}
+
+}  // namespace
+
+StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
+  GatewayConfig config;
+  if (s.worker_urls.empty() && s.state == "memory") {
+    return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
+  }
+  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
+  TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
+  TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
+  TROUPE_RETURN_IF_ERROR(make_state(s, config));
+  TROUPE_RETURN_IF_ERROR(make_tls(s, config));
+  TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
+  TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
+  TROUPE_RETURN_IF_ERROR(make_telemetry(s, config));
+
+  make_listeners(s, config);
 
   config.fleet.client.connect_timeout = std::chrono::milliseconds(s.upstream.connect_timeout_ms);
   config.fleet.client.idle_connections_max = static_cast<size_t>(s.upstream.idle_connections);

@@ -93,6 +93,7 @@ struct GatewaySettings {
   } probe;
   struct Gossip {
     std::vector<std::string> peers;
+    std::string advertise_url;
     int64_t interval_ms = 20;
     bool ledger = true;
   } gossip;

@@ -13,6 +13,28 @@ void describe_state(GatewaySettings& s, SettingsSchema& schema) {
       .unit("seconds");
 }
 
+namespace {
+
+// Other gateways find this one in etcd, and it them.
+Status make_found_peers(const GatewaySettings& s, GatewayConfig& config) {
+  const std::string& url = s.gossip.advertise_url;
+  config.gossip.finds = !url.empty();
+  config.state.advertise_url = url;
+  if (url.empty()) return absl::OkStatus();
+  const auto refuse = [&](std::string_view why) {
+    return invalid_argument(absl::StrCat("gossip.advertise_url: ", url, ": ", to_absl(why)));
+  };
+  if (s.state != "etcd") return refuse("is of use with state: etcd only; else list gossip.peers");
+  const auto endpoint = Endpoint::parse(url);
+  if (!endpoint.ok()) return annotate(endpoint.status(), "gossip.advertise_url");
+  if (endpoint->tls != s.metrics_tls)
+    return refuse(s.metrics_tls ? "must be https://, for metrics_tls is on"
+                                : "must be http://, for metrics_tls is off");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Status make_state(const GatewaySettings& s, GatewayConfig& config) {
   if (const Status prefix = check_state_prefix(s.etcd_prefix); !prefix.ok())
     return annotate(prefix, "etcd_prefix");
@@ -29,7 +51,7 @@ Status make_state(const GatewaySettings& s, GatewayConfig& config) {
   config.state.gateways = config.router.affinity.gateways;
   config.state.workers = config.fleet.workers;
   config.router.shared_table = shared;
-  return absl::OkStatus();
+  return make_found_peers(s, config);
 }
 
 }  // namespace troupe

@@ -56,7 +56,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
-      state_(make_state(config, {io.get_executor(), fleet_, router_, metrics_, clock, log})),
+      state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
       waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
              seed ^ 0x5bd1e995),

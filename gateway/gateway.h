@@ -49,6 +49,7 @@ class Gateway {
 
   Proxy& proxy() { return proxy_; }
   Fleet& fleet() { return fleet_; }
+  Gossip& gossip() { return gossip_; }
   const route::Router& router() const { return router_; }
   const WaitingRoom& waiting_room() const { return waiting_room_; }
 

@@ -32,6 +32,10 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
 }
 
+void Metrics::remove(const std::string& name, Gauge& gauge) {
+  prometheus::BuildGauge().Name(name).Register(*registry_).Remove(&gauge);
+}
+
 std::string Metrics::text() const {
   return prometheus::TextSerializer().Serialize(registry_->Collect());
 }

@@ -42,6 +42,9 @@ class Metrics {
   Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& buckets,
                        const Labels& labels = {});
 
+  // It is told no more, and the handle is gone. REQUIRES: `gauge` is of this name.
+  void remove(const std::string& name, Gauge& gauge);
+
   // Content of GET /metrics (text/plain; version=0.0.4).
   std::string text() const;
 

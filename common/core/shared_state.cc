@@ -11,6 +11,23 @@ namespace {
 constexpr size_t kRecordBytesMax = 16u << 10;
 constexpr size_t kPrefixBytesMax = 256;
 
+StatusOr<bj::object> parse_record(std::string_view json, std::string_view whose) {
+  JsonLimits limits;
+  limits.bytes_max = kRecordBytesMax;
+  TROUPE_ASSIGN_OR_RETURN(bj::value root, parse_json(json, limits));
+  if (!root.is_object())
+    return invalid_argument(absl::StrCat("a ", to_absl(whose), "'s record is an object"));
+  return std::move(root.get_object());
+}
+
+Status read_string(const bj::object& record, const char* name, std::string& to) {
+  const bj::value* value = record.if_contains(name);
+  if (value == nullptr || !value->is_string())
+    return invalid_argument(absl::StrCat(name, ": must be a string"));
+  to = std::string(value->get_string());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Status check_state_prefix(std::string_view prefix) {
@@ -32,18 +49,24 @@ std::string worker_record_json(const WorkerRecord& record) {
 }
 
 StatusOr<WorkerRecord> parse_worker_record(std::string_view json) {
-  JsonLimits limits;
-  limits.bytes_max = kRecordBytesMax;
-  TROUPE_ASSIGN_OR_RETURN(const bj::value root, parse_json(json, limits));
-  if (!root.is_object()) return invalid_argument("a worker's record is an object");
+  TROUPE_ASSIGN_OR_RETURN(const bj::object fields, parse_record(json, "worker"));
   WorkerRecord record;
-  for (const auto& [name, to] :
-       {std::pair{"url", &record.url}, {"model", &record.model}, {"epoch", &record.epoch}}) {
-    const bj::value* value = root.get_object().if_contains(name);
-    if (value == nullptr || !value->is_string())
-      return invalid_argument(absl::StrCat(name, ": must be a string"));
-    *to = std::string(value->get_string());
-  }
+  TROUPE_RETURN_IF_ERROR(read_string(fields, "url", record.url));
+  TROUPE_RETURN_IF_ERROR(read_string(fields, "model", record.model));
+  TROUPE_RETURN_IF_ERROR(read_string(fields, "epoch", record.epoch));
+  return record;
+}
+
+std::string gateway_record_json(const GatewayRecord& record) {
+  std::string out = "{\"url\":";
+  append_json_string(out, record.url);
+  return out + "}";
+}
+
+StatusOr<GatewayRecord> parse_gateway_record(std::string_view json) {
+  TROUPE_ASSIGN_OR_RETURN(const bj::object fields, parse_record(json, "gateway"));
+  GatewayRecord record;
+  TROUPE_RETURN_IF_ERROR(read_string(fields, "url", record.url));
   return record;
 }
 

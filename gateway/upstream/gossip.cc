@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <cstring>
 #include <utility>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr size_t kTableBytesMax = kGossipBytesMax / 8 * 7;
 constexpr size_t kNameDigits = 32;
+constexpr const char* kPeerUp = "troupe_gateway_gossip_peer_up";
 
 // The parts of a message.
 enum Part : size_t { kPlacements, kLedger, kNews, kTable, kSample, kPartCount };
@@ -56,13 +58,25 @@ StatusOr<Framed> unframe(std::string_view message) {
 }  // namespace
 
 struct Gossip::Peer {
-  Peer(Executor executor, const Endpoint& endpoint, const HttpClientOptions& options, Gauge& gauge)
-      : url(endpoint.url()), client(executor, endpoint, options), timer(executor), up(gauge) {}
+  Peer(Executor executor, const Endpoint& endpoint, const HttpClientOptions& options, Gauge& gauge,
+       bool found)
+      : url(endpoint.url()),
+        client(executor, endpoint, options),
+        timer(executor),
+        up(&gauge),
+        was_found(found) {}
+
+  void set_up(bool is) {
+    if (up != nullptr) up->Set(is ? 1 : 0);
+  }
 
   std::string url;
   HttpClient client;
   Timer timer;
-  Gauge& up;
+  Gauge* up;  // null: it has left, and its task is about to end
+  const bool was_found;
+  // Ends its task.
+  const std::shared_ptr<asio::cancellation_signal> stop = std::make_shared<asio::cancellation_signal>();
   bool told = false;  // whether it answers is in the log
   std::vector<Placement> placements;
   absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
@@ -79,6 +93,7 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
     : options_(options),
       executor_(parts.executor),
       router_(parts.router),
+      metrics_(parts.metrics),
       clock_(parts.clock),
       log_(parts.log),
       name_(parts.router.options().name),
@@ -90,23 +105,46 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
           parts.metrics.counter("troupe_gateway_gossip_dropped_total",
                                 "Placements not told, because a peer did not answer for long or was slow.")),
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
-                                      "Gateways heard that divide sets in another way.")),
-      others_(options.peers.size()) {
-  HttpClientOptions client;
-  client.tls = options.tls;
-  for (const Endpoint& endpoint : options.peers) {
-    Gauge& up = parts.metrics.gauge("troupe_gateway_gossip_peer_up", "1 while the other gateway answers.",
-                                    {{"peer", endpoint.authority()}});
-    peers_.push_back(std::make_unique<Peer>(executor_, endpoint, client, up));
-  }
+                                      "Gateways heard that divide sets in another way.")) {
+  for (const Endpoint& endpoint : options.peers) add_peer(endpoint, false);
 }
 
 Gossip::~Gossip() = default;
 
+void Gossip::add_peer(const Endpoint& endpoint, bool was_found) {
+  HttpClientOptions client;
+  client.tls = options_.tls;
+  Gauge& up = metrics_.gauge(kPeerUp, "1 while the other gateway answers.", {{"peer", endpoint.authority()}});
+  peers_.push_back(std::make_shared<Peer>(executor_, endpoint, client, up, was_found));
+}
+
 void Gossip::start(TaskGroup& group) {
-  if (peers_.empty()) return;
+  group_ = &group;
+  if (peers_.empty() && !options_.finds) return;
   group.spawn(collect());
-  for (const auto& peer : peers_) group.spawn(tell(*peer));
+  for (const auto& peer : peers_) group.spawn(tell(peer), peer->stop);
+}
+
+void Gossip::found(const std::vector<Endpoint>& peers) {
+  std::vector<std::shared_ptr<Peer>> gone;
+  std::erase_if(peers_, [&](const auto& peer) {
+    const auto same = [&](const Endpoint& endpoint) { return endpoint.url() == peer->url; };
+    const bool leaves = peer->was_found && std::none_of(peers.begin(), peers.end(), same);
+    if (leaves) gone.push_back(peer);
+    return leaves;
+  });
+  for (const std::shared_ptr<Peer>& peer : gone) {
+    metrics_.remove(kPeerUp, *std::exchange(peer->up, nullptr));
+    log_.info("gossip_peer_left", {{"peer", peer->url}});
+    peer->stop->emit(asio::cancellation_type::terminal);
+  }
+  for (const Endpoint& endpoint : peers) {
+    const auto same = [&](const auto& peer) { return peer->url == endpoint.url(); };
+    if (peers_.size() >= options_.senders_max || std::any_of(peers_.begin(), peers_.end(), same)) continue;
+    add_peer(endpoint, true);
+    log_.info("gossip_peer_found", {{"peer", peers_.back()->url}});
+    group_->spawn(tell(peers_.back()), peers_.back()->stop);
+  }
 }
 
 Task<void> Gossip::collect() {
@@ -141,7 +179,8 @@ void Gossip::drop_oldest(Peer& peer) {
   dropped_.Increment(static_cast<double>(over));
 }
 
-Task<void> Gossip::tell(Peer& peer) {
+Task<void> Gossip::tell(std::shared_ptr<Peer> of) {
+  Peer& peer = *of;
   while (true) {
     peer.timer.expires_after(std::max(options_.interval, peer.pause));
     boost::system::error_code woken;
@@ -161,7 +200,7 @@ Task<void> Gossip::tell(Peer& peer) {
                  {{"peer", peer.url}, {"answers", answered}});
       peer.told = true;
     }
-    peer.up.Set(answered ? 1 : 0);
+    peer.set_up(answered);
     const Duration longer = std::clamp<Duration>(2 * peer.pause, 4 * options_.interval, options_.retry_max);
     peer.pause = answered ? Duration::zero() : longer;
   }
@@ -297,9 +336,9 @@ void Gossip::heard(const route::GatewayNews& news) {
 void Gossip::leave_out(Peer& peer) {
   peer.placements.clear();
   peer.ledger.clear();
-  peer.up.Set(1);
-  others_ -= 1;
-  const int64_t gateways = std::max(options_.gateways, static_cast<int64_t>(others_) + 1);
+  peer.set_up(true);
+  const auto others = std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return !p->self; });
+  const int64_t gateways = std::max<int64_t>(options_.gateways, others + 1);
   router_.set_gateways(gateways);
   log_.info("gossip_peer_is_self", {{"peer", peer.url}, {"gateways", gateways}});
 }

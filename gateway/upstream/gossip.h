@@ -41,6 +41,7 @@ struct GossipOptions {
   // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: it
   // is told by its answer, and left out.
   std::vector<Endpoint> peers;
+  bool finds = false;                    // others, which found() names
   std::shared_ptr<const TlsSource> tls;  // for peers with https
   int64_t gateways = 1;                  // share the fleet at least, whoever is told
   bool ledger = false;                   // tell and heed what is in flight
@@ -69,8 +70,12 @@ class Gossip {
   Gossip(const Gossip&) = delete;
   Gossip& operator=(const Gossip&) = delete;
 
-  // Endless tasks in `group`: cancel the group to stop them. None without peers.
+  // Endless tasks in `group`, which outlives this: cancel the group to stop them. None without peers, where
+  // none are found either.
   void start(TaskGroup& group);
+  // Gateways there are besides those of the options, all of them: any other one that was found before is told
+  // nothing more. REQUIRES: GossipOptions::finds; start() was called.
+  void found(const std::vector<Endpoint>& peers);
 
   // What a peer sent. The answer to it, or an error that says what is malformed.
   StatusOr<std::string> receive(std::string_view sender, std::string_view message);
@@ -82,7 +87,8 @@ class Gossip {
     TimePoint heard_at{};
   };
   Task<void> collect();
-  Task<void> tell(Peer& peer);
+  void add_peer(const Endpoint& endpoint, bool was_found);
+  Task<void> tell(std::shared_ptr<Peer> of);
   Task<bool> send(Peer& peer);
   std::string message_for(Peer& peer, TimePoint now);
   bool lacks_table(const Peer& peer, TimePoint now) const;
@@ -99,6 +105,7 @@ class Gossip {
   const GossipOptions options_;
   Executor executor_;
   route::Router& router_;
+  Metrics& metrics_;
   const Clock& clock_;
   const Logger& log_;
   const Hash128 name_;  // of this life, that the router has
@@ -107,8 +114,8 @@ class Gossip {
   Counter& dropped_;
   Gauge& other_sets_;
   absl::flat_hash_set<Hash128> differing_;  // gateways, told of in the log
-  std::vector<std::unique_ptr<Peer>> peers_;
-  size_t others_;  // of the peers, that are not this gateway
+  std::vector<std::shared_ptr<Peer>> peers_;
+  TaskGroup* group_ = nullptr;
   TimePoint refreshed_at_{};
   absl::flat_hash_map<std::string, Sender> senders_;
   uint32_t sender_count_ = 0;

@@ -46,6 +46,7 @@ SharedState::SharedState(const SharedStateOptions& options, const Parts& parts)
       etcd_(parts.executor, options.etcd, parts.clock),
       lease_(etcd_, options.lease_ttl, parts.clock),
       membership_(parts.fleet, options.workers, parts.log),
+      peers_(parts.gossip, keys_.gateways + name_, parts.log),
       round_({options.plan_tick, options.gateways}, parts.router),
       pause_(parts.executor),
       degraded_gauge_(state_degraded_gauge(parts.metrics)),
@@ -112,6 +113,7 @@ Task<void> SharedState::follow() {
 Task<Status> SharedState::look_and_watch() {
   etcd::Txn txn;
   txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table), KeyRange::prefix(keys_.workers)};
+  if (!options_.advertise_url.empty()) txn.reads.push_back(KeyRange::prefix(keys_.gateways));
   const int64_t known = round_.shared().revision();
   const auto all = co_await etcd_.txn(txn);
   if (!all.ok()) tell_state();
@@ -134,13 +136,15 @@ Task<Status> SharedState::look_and_watch() {
 // All there is, as of one revision.
 void SharedState::take(const etcd::TxnAnswer& all, int64_t known) {
   std::optional<StoreKey> leader, table;
-  std::vector<std::pair<std::string, std::string>> workers;
+  std::vector<std::pair<std::string, std::string>> workers, gateways;
   for (const KeyValue& kv : all.found) {
     if (kv.key == keys_.leader) leader = store_key(kv);
     if (kv.key == keys_.table) table = store_key(kv);
     if (kv.key.starts_with(keys_.workers)) workers.emplace_back(kv.key, kv.value);
+    if (kv.key.starts_with(keys_.gateways)) gateways.emplace_back(kv.key, kv.value);
   }
   membership_.all(workers);
+  if (!options_.advertise_url.empty()) peers_.all(gateways);
   heed(round_.saw_all(all.revision, known, leader ? &*leader : nullptr, table ? &*table : nullptr));
   hurry();
 }
@@ -155,11 +159,21 @@ void SharedState::take(const etcd::WatchMessage& news) {
       hurry();
     } else if (kv.key == keys_.table) {
       heed(round_.saw_table(present, kv.mod_revision));
+    } else if (kv.key.starts_with(keys_.gateways)) {
+      take_gateway(event);
     } else if (event.deleted) {
       membership_.gone(kv.key);
     } else {
       membership_.registered(kv.key, kv.value);
     }
+  }
+}
+
+void SharedState::take_gateway(const etcd::WatchEvent& event) {
+  if (event.deleted) {
+    peers_.gone(event.kv.key);
+  } else {
+    peers_.registered(event.kv.key, event.kv.value);
   }
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// What gateways of a fleet share through etcd: the workers there are, who plans the table, and the table
-// (membership.h, route/shared_table.h). Two tasks of which no request knows: one keeps this gateway's lease
-// and loads there and plans where it leads, the other looks and watches. What is asked and what follows from
-// the answers is route/shared_round.h's; here are etcd's keys and words for it. While etcd is silent, slow or
-// gone, both try on, the gateway is degraded by its own word (troupe_gateway_state_degraded, the log), and
-// all goes on as it was: the last table, the workers that are known, as their probes say. All calls on the
-// io_context's thread.
+// What gateways of a fleet share through etcd: the workers and gateways there are, who plans the table, and
+// the table (membership.h, found_peers.h, route/shared_table.h). Two tasks of which no request knows: one
+// keeps this gateway's lease and loads there and plans where it leads, the other looks and watches. What is
+// asked and what follows from the answers is route/shared_round.h's; here are etcd's keys and words for it.
+// While etcd is silent, slow or gone, both try on, the gateway is degraded by its own word
+// (troupe_gateway_state_degraded, the log), and all goes on as it was: the last table, the workers that are
+// known, as their probes say. All calls on the io_context's thread.
 
 #include <memory>
 #include <optional>
@@ -22,6 +22,7 @@
 #include "common/net/wake_timer.h"
 #include "gateway/route/router.h"
 #include "gateway/route/shared_round.h"
+#include "gateway/upstream/found_peers.h"
 #include "gateway/upstream/membership.h"
 
 namespace troupe {
@@ -33,6 +34,9 @@ struct SharedStateOptions {
   Duration plan_tick = std::chrono::seconds(4);
   int64_t gateways = 1;           // share the fleet at least, whoever is there
   std::vector<Endpoint> workers;  // known without etcd
+  // Where the others reach this gateway to gossip, the url of its metrics port; empty: nowhere, and it looks
+  // for nobody. GossipOptions::finds where it is not.
+  std::string advertise_url;
 };
 
 class SharedState {
@@ -41,6 +45,7 @@ class SharedState {
     Executor executor;
     Fleet& fleet;
     route::Router& router;
+    Gossip& gossip;
     Metrics& metrics;
     const Clock& clock;
     const Logger& log;
@@ -64,6 +69,7 @@ class SharedState {
   Task<Status> look_and_watch();
   void take(const etcd::TxnAnswer& all, int64_t known);
   void take(const etcd::WatchMessage& news);
+  void take_gateway(const etcd::WatchEvent& event);
   void heed(const route::StoreNews& news);
   void hurry();
   void tell_other_sets();
@@ -74,6 +80,7 @@ class SharedState {
   Task<Status> keep_once();
   Task<Status> do_ask(const route::StoreAsk& ask);
   Task<Status> keep_lease();
+  Task<Status> put_loads(const route::StoreAsk& ask);
   etcd::Txn txn_of(const route::StoreAsk& ask) const;
   route::StoreAnswer answer_of(const etcd::TxnAnswer& answer) const;
 
@@ -87,6 +94,7 @@ class SharedState {
   EtcdClient etcd_;
   EtcdLease lease_;
   Membership membership_;
+  FoundPeers peers_;
   route::SharedRound round_;
   WakeTimer pause_;           // of keep(); cut short where there is something to do
   bool keeps_ = false;        // the last round of keep() did all it had to

@@ -1,4 +1,4 @@
-// A gateway's own keys in etcd: its loads, the leader's where it leads, and then the table.
+// A gateway's own keys in etcd: its loads and address, the leader's where it leads, and then the table.
 
 #include <algorithm>
 
@@ -48,8 +48,7 @@ Task<Status> SharedState::do_ask(const StoreAsk& ask) {
     co_return kept;
   }
   if (ask.kind == StoreAsk::Kind::kPutLoads) {
-    const etcd::Put put{keys_.loads + name_, ask.value, ask.lease};
-    const Status told = co_await etcd_.put(put);
+    const Status told = co_await put_loads(ask);
     if (!told.ok()) co_return told;
   } else {
     const Txn txn = txn_of(ask);
@@ -60,6 +59,16 @@ Task<Status> SharedState::do_ask(const StoreAsk& ask) {
   heed(round_.answered(answer, clock_.now()));
   gateways_gauge_.Set(static_cast<double>(round_.gateways()));
   co_return absl::OkStatus();
+}
+
+// And where this gateway is reached, if it is: whoever begins under this lease is found by both or neither.
+Task<Status> SharedState::put_loads(const StoreAsk& ask) {
+  Txn txn;
+  txn.puts = {{keys_.loads + name_, ask.value, ask.lease}};
+  if (!options_.advertise_url.empty())
+    txn.puts.push_back({keys_.gateways + name_, gateway_record_json({options_.advertise_url}), ask.lease});
+  const auto done = co_await etcd_.txn(txn);
+  co_return done.status();
 }
 
 Txn SharedState::txn_of(const StoreAsk& ask) const {

@@ -2,6 +2,7 @@
 import base64
 import concurrent.futures
 import os
+import re
 import signal
 import threading
 
@@ -63,11 +64,14 @@ class Etcd:
 class StateGateway(Gateway):
     """It is told of no worker but by etcd."""
 
-    def __init__(self, etcd, folder, flags=()):
+    def __init__(self, etcd, folder, flags=(), advertises=False):
         self.port, self.metrics_port = free_port(), free_port()
         self.url, self.metrics_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.metrics_port}"
         command = [BIN / "troupe-gateway", "--port", self.port, "--metrics-port", self.metrics_port, "--state", "etcd",
                    "--etcd-endpoints", etcd.urls, "--etcd-lease-ttl-secs", TTL_SECS, "--route.plan-interval-s", 1, *flags]
+        self.address = f"127.0.0.1:{self.metrics_port}"
+        if advertises:
+            command += ["--gossip.advertise-url", self.metrics_url]
         Program.__init__(self, f"gateway-{self.port}", command, folder, f"{self.metrics_url}/readyz")
 
     def metric(self, name):
@@ -75,6 +79,11 @@ class StateGateway(Gateway):
             if line.startswith(name + " "):
                 return float(line.split()[-1])
         raise AssertionError(f"no {name}")
+
+    def metrics_of(self, name):
+        """Value by the value of its one label."""
+        text = httpx.get(f"{self.metrics_url}/metrics", timeout=5).text
+        return {label: float(value) for label, value in re.findall(rf'^{name}{{\w+="([^"]*)"}} (\S+)$', text, re.MULTILINE)}
 
     def leads(self):
         return self.metric("troupe_gateway_state_leader") == 1

@@ -170,6 +170,32 @@ def test_a_gateway_of_another_mode_is_told_of(shared):
         strict.stop()
 
 
+def test_gateways_that_gossip_find_each_other(shared):
+    """Whoever joins is told by all, and whoever is gone by none; and with no residency from workers, placements are what guides them."""
+    def start():
+        gateway = StateGateway(shared.etcd, shared.folder, ["--mode", "gossip"], advertises=True)
+        gateway.wait_ready()
+        return gateway
+    ups = lambda gateway: gateway.metrics_of("troupe_gateway_gossip_peer_up")
+    one, two = start(), start()
+    try:
+        wait_until(lambda: ups(one) == {two.address: 1} and ups(two) == {one.address: 1}, SOON, "they find each other")
+        wait_until(lambda: shared.sees_all(one) and shared.sees_all(two), SOON, "they know the workers")
+        with Load([one], 6) as load:
+            wait_until(lambda: len(load.outcomes) > 12, SOON, "some were asked for")
+        received = 'troupe_gateway_gossip_placements_total{direction="received"}'
+        wait_until(lambda: two.metric(received) >= 6, SOON, "the other heard where they are")
+        three = start()
+        wait_until(lambda: set(ups(three)) == {one.address, two.address} and len(ups(one)) == len(ups(two)) == 2, SOON, "a third is found")
+        three.kill()
+        wait_until(lambda: ups(one) == {two.address: 1} and ups(two) == {one.address: 1}, TTL_SECS + SOON, "it is told nothing more")
+        two.stop()
+        wait_until(lambda: ups(one) == {}, SOON, "one that stops is gone at once")
+    finally:
+        one.stop()
+        two.stop()
+
+
 def test_a_gateway_starts_without_etcd(shared, logs):
     """With workers of its own; it says that it is degraded."""
     for member in shared.etcd.members:

@@ -59,5 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(again.ok() && again->url == record->url && again->model == record->model &&
             again->epoch == record->epoch);
   }
+  if (const auto record = troupe::parse_gateway_record(text); record.ok())
+    require(*troupe::parse_gateway_record(troupe::gateway_record_json(*record)) == *record);
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "gateway/upstream/gossip.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -46,12 +47,13 @@ class GossipTest : public ::testing::Test {
     config.metrics_server.port = own.port;
     config.residency.enabled = false;
     config.router.affinity.mode = route::Mode::kGossip;
-    config.router.affinity.gateways = static_cast<int64_t>(peers.size()) + 1;
+    config.router.affinity.gateways = static_cast<int64_t>(peers.size()) + (finds_ ? 2 : 1);
     config.router.affinity.hot_factor = 0;  // else so few requests make every persona a hot one
     config.router.affinity.noise_tokens = 0;
     config.router.affinity.peer_ledger = ledger;
     config.gossip.ledger = ledger;
     config.gossip.peers = peers;
+    config.gossip.finds = finds_;
     config.gossip.interval = 5ms;
     config.gossip.refresh = 20ms;
     config.gossip.retry_max = retry_max_;
@@ -75,6 +77,7 @@ class GossipTest : public ::testing::Test {
   Loop loop_;
   uint32_t lives_ = 0;
   size_t placements_max_ = 8192;
+  bool finds_ = false;
   std::chrono::milliseconds retry_max_ = 50ms;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
@@ -116,6 +119,39 @@ TEST_F(GossipTest, APeerThatComesLaterIsFound) {
 
 // It begins knowing nothing, long after everything was placed and told, and is asked ever more seldom
 // meanwhile.
+// As from etcd: whoever is found is told at once and hears all there is; who has left is told no more.
+TEST_F(GossipTest, WhoIsFoundIsToldAndWhoHasLeftIsNot) {
+  finds_ = true;
+  const auto first = start(first_, {}), second = start(second_, {});
+  const auto found = [this](TestGateway& gateway, const std::vector<Endpoint>& peers) {
+    loop_.call([&] { gateway.gateway->gossip().found(peers); });
+  };
+  EXPECT_EQ(first->ask(persona_body(0)).status, 200);
+  found(*first, {second_});
+  found(*second, {first_});
+  EXPECT_TRUE(answers(*first, second_));
+  EXPECT_TRUE(answers(*second, first_));
+  const auto node = index_of(first->ask(persona_body(0)).route("node"));
+  EXPECT_TRUE(knows(*second, 0, node));
+
+  found(*first, {second_});  // nothing new
+  EXPECT_TRUE(answers(*first, second_));
+  found(*first, {});
+  const std::string up = "troupe_gateway_gossip_peer_up{peer=\"" + second_.authority() + "\"}";
+  EXPECT_EQ(first->metric(up), -1);
+  const auto sent = [&] {
+    return first->metric("troupe_gateway_gossip_placements_total{direction=\"sent\"}");
+  };
+  const double before = sent();
+  EXPECT_EQ(first->ask(persona_body(1)).status, 200);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(sent(), before);
+  found(*first, {second_});
+  EXPECT_TRUE(answers(*first, second_));
+  const auto other = index_of(first->ask(persona_body(1)).route("node"));
+  EXPECT_TRUE(knows(*second, 1, other)) << "also what happened meanwhile";
+}
+
 TEST_F(GossipTest, AGatewayThatBeginsAnewIsSoonAsGoodAsTheOthers) {
   retry_max_ = 60s;
   const auto one = start(first_, {second_});
@@ -359,6 +395,26 @@ TEST_F(GossipTest, IsConfiguredByItsPeers) {
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
   settings.gossip.peers = {"ftp://127.0.0.1:2"};
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
+}
+
+TEST_F(GossipTest, IsFoundByTheAddressThatItTells) {
+  GatewaySettings settings;
+  settings.worker_urls = {"http://127.0.0.1:1"};
+  EXPECT_FALSE(make_config(settings)->gossip.finds);
+  settings.gossip.advertise_url = "http://127.0.0.1:29000";
+  const auto error = [&] { return std::string(make_config(settings).status().message()); };
+  EXPECT_THAT(error(), ::testing::HasSubstr(
+                           "gossip.advertise_url: http://127.0.0.1:29000: is of use with state: etcd only"));
+  settings.state = "etcd";
+  settings.etcd_endpoints = {"http://127.0.0.1:2379"};
+  ASSERT_EQ(error(), "");
+  EXPECT_TRUE(make_config(settings)->gossip.finds);
+  EXPECT_TRUE(make_config(settings)->router.affinity.peer_ledger);
+  EXPECT_EQ(make_config(settings)->state.advertise_url, settings.gossip.advertise_url);
+  settings.gossip.advertise_url = "https://127.0.0.1:29000";
+  EXPECT_THAT(error(), ::testing::HasSubstr("must be http://, for metrics_tls is off"));
+  settings.gossip.advertise_url = "ftp://127.0.0.1:29000";
+  EXPECT_THAT(error(), ::testing::HasSubstr("gossip.advertise_url"));
 }
 
 }  // namespace
