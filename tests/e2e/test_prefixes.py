@@ -89,6 +89,8 @@ def test_a_pinned_persona_survives_what_an_unpinned_one_does_not(tmp_path):
             (worker,) = httpx.get(f"{fleet.gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
             return worker["load"]["kv_blocks_pinned"]
         wait_until(lambda: shown() == blocks, 15, "the gateway shows what is pinned")
+        table = httpx.get(f"{fleet.gateway.metrics_url}/admin/table", timeout=5).json()
+        assert [pin["nodes"] for pin in table["pinned"]] == [[fleet.workers[0].url.removeprefix("http://")]]
         assert cached(ask(fleet.url, "Dazin Orel")) < plain["tokens"]
         # A second one goes over the quarter of the memory that may be pinned; the worker's own words come through.
         refused = make(fleet.url, "Dazin Orel", pin=True)

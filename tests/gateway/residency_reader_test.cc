@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "common/core/api.h"
+#include "common/core/json.h"
 #include "gateway/route/prefix_key.h"
 #include "tests/gateway/gateway_fixture.h"
 
@@ -124,6 +127,42 @@ TEST_F(ResidencyReaderTest, AnEpochSeenInALoadReportFirstBeginsTheStreamAnew) {
     a_.told = event(Kind::kSnapshot, "a2", 0, {holds(set, 16)});
   });
   EXPECT_TRUE(knows(0, 16));
+}
+
+TEST_F(ResidencyReaderTest, PinsAreShownWhereTheyAre) {
+  const Hash128 set = set_of(body_), other = hash_bytes("another set");
+  const auto pinned = [](const Hash128& name) {
+    ResidencyItem item = holds(name, 400);
+    item.pinned = true;
+    return item;
+  };
+  const auto shown = [this](const Hash128& name) {
+    std::string nodes;
+    const auto table = parse_json(gateway_->admin("/admin/table").body);
+    for (const bj::value& entry : table->at("pinned").as_array()) {
+      if (entry.at("set").as_string() != name.hex()) continue;
+      for (const bj::value& node : entry.at("nodes").as_array()) nodes += std::string(node.as_string()) + " ";
+    }
+    return nodes;
+  };
+  const auto becomes = [&](const Hash128& name, const std::string& nodes) {
+    for (int i = 0; i < 5000 && shown(name) != nodes; ++i) std::this_thread::sleep_for(1ms);
+    return shown(name) == nodes;
+  };
+  const std::string a = a_.id() + " ", b = b_.id() + " ";
+  begin(a_, event(Kind::kSnapshot, "a1", 0, {pinned(set), holds(other, 64)}));
+  begin(b_, event(Kind::kSnapshot, "b1", 0, {}));
+  start();
+  ASSERT_TRUE(becomes(set, a));
+  EXPECT_EQ(shown(other), "");
+  tell(b_, event(Kind::kAdmitted, "b1", 1, {pinned(set)}));
+  tell(a_, event(Kind::kAdmitted, "a1", 1, {pinned(other)}));
+  EXPECT_TRUE(becomes(set, a + b) && becomes(other, a));
+  tell(a_, event(Kind::kAdmitted, "a1", 2, {holds(set, 400)}));  // its time was over
+  EXPECT_TRUE(becomes(set, b));
+  begin(b_, event(Kind::kSnapshot, "b2", 0, {}));  // restarted
+  EXPECT_TRUE(becomes(set, ""));
+  EXPECT_EQ(shown(other), a);
 }
 
 TEST_F(ResidencyReaderTest, ABrokenStreamCountsNoMoreUntilTheNextSnapshot) {
