@@ -6,6 +6,7 @@ import http.server
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -16,6 +17,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from certificates import Authority
 from fleet import BIN, SimWorker, chat_body, free_port, in_parallel, post_chat, route_decision, wait_until
 from test_record import fleet_metrics
 from test_sim import FAST, metric, persona
@@ -39,7 +41,7 @@ def with_plain_ids(value):
 class Collector:
     """Takes batches, or answers as told: `answers` are statuses (with headers), used up one by one before it takes any."""
 
-    def __init__(self):
+    def __init__(self, certificate=None):
         self.batches, self.answers, self.refused, self.faults = [], [], [], []
         self.delay_s, self.partial = 0, None
         outer = self
@@ -61,9 +63,13 @@ class Collector:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1/traces"
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.server.server_port}/v1/traces"
 
     def take(self, handler):
         body = handler.rfile.read(int(handler.headers["content-length"]))
@@ -276,6 +282,25 @@ def test_what_is_there_when_it_stops_is_sent(start, collector):
     fleet.gateway.process.wait(20)
     assert len(collector.spans()) == 80
     assert collections.Counter(span.name for span in collector.spans())["chat demo-model"] == 20
+
+
+def test_a_collector_behind_tls_is_checked(start, tmp_path, monkeypatch):
+    """With the system's authorities: nothing goes to one that they do not know, and no request notices."""
+    known, unknown = Authority(tmp_path, "known"), Authority(tmp_path, "unknown")
+    monkeypatch.setenv("SSL_CERT_FILE", str(known.path))
+    for authority, trusted in ((known, True), (unknown, False)):
+        made = Collector(authority.issue(f"collector-of-{trusted}"))
+        try:
+            fleet = fleet_with(start, made.url, "--otlp.timeout-ms", 2000)
+            assert ask(fleet, 1).status_code == 200
+            if trusted:
+                wait_until(lambda: len(made.spans()) >= 4, 20, "its spans have come")
+            else:
+                wait_until(lambda: "spans_not_taken" in fleet.gateway.log_tail(100), 20, "the gateway says so")
+                assert "certificate" in fleet.gateway.log_tail(100) and made.batches == [] and ask(fleet, 2).status_code == 200
+        finally:
+            made.close()
+        assert made.faults == []
 
 
 def test_an_endpoint_that_is_none_is_refused_by_name():
