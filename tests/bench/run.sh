@@ -7,7 +7,7 @@ source deploy/packages.sh
 default_signals "$script" "$@"
 
 SHORT=(gateway_vs_nginx ttft kernels route sim_speed policies engines)
-LONG=(gateway_vs_peers chaos soak)
+LONG=(gateway_vs_peers tls chaos soak)
 
 usage() {
   cat <<H
@@ -25,6 +25,7 @@ tests/bench/RESULTS.md from all results there are. Without a name: ${SHORT[*]}.
   engines           the worker beside Transformers and llama.cpp, where TROUPE_BENCH_PYTHON names a Python that has them
  and, many minutes each, only by name:
   gateway_vs_peers  the gateway beside nginx, sglang-router, vllm-router and litellm (from PyPI into build/peers)
+  tls               handshakes and requests over TLS, the gateway beside nginx
   chaos             what users see when a part of a fleet breaks; all faults (the network's one needs root)
   soak              ten minutes of load and faults
   all               every one of these
@@ -42,6 +43,7 @@ for name in "${names[@]}"; do
   case " ${SHORT[*]} ${LONG[*]} " in *" $name "*) ;; *) die "no bench named '$name' (see --help)" 2 ;; esac
   case "$name" in
     gateway_vs_nginx) packages+=(nginx-light) ;;
+    tls) packages+=(nginx-light openssl wrk) ;;
     gateway_vs_peers) packages+=(nginx-light curl python3-venv) ;;
     chaos) packages+=(etcd-server iproute2) venv=1 ;;
     soak) venv=1 ;;
