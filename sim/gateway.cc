@@ -18,7 +18,27 @@ void SimGateway::begin_life() {
 
 void SimGateway::add_nodes(int32_t count, TimePoint now) {
   for (int32_t i = 0; i < count; ++i) health_.emplace_back().on_event(route::HealthEvent::kProbeOk, now);
+  weights_.resize(health_.size(), 1);
   publish();
+}
+
+void SimGateway::begins_empty(route::NodeIndex node, TimePoint now) {
+  if (options_.ramp == Duration::zero() || router_->known().sets.size() == 0) return;
+  ramps_[node] = now;
+  weights_[node] = route::ramp_weight(Duration::zero(), options_.ramp);
+  publish();
+}
+
+bool SimGateway::ramp(TimePoint now) {
+  bool changed = false;
+  for (auto& [node, begun] : ramps_) {
+    const double weight = route::ramp_weight(now - begun, options_.ramp);
+    changed = changed || weight != weights_[node];
+    weights_[node] = weight;
+  }
+  std::erase_if(ramps_, [&](const auto& entry) { return now - entry.second >= options_.ramp; });
+  if (changed) publish();
+  return !ramps_.empty();
 }
 
 void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) {
@@ -44,6 +64,7 @@ void SimGateway::publish() {
     nodes[i].id = "n" + std::to_string(i);
     nodes[i].state = health_[i].state();
     nodes[i].models = {kModel};
+    nodes[i].weight = weights_[i];
   }
   router_->adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
 }

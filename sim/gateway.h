@@ -4,6 +4,7 @@
 // its retry budget. The cluster's view is made anew whenever a node's state changes, as a live gateway does.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,7 @@ class SimGateway {
     int32_t nodes = 0;
     uint64_t seed = 0;
     std::shared_ptr<route::ExactResidency> residency;  // shared by all gateways; they would all hold the same
+    Duration ramp{};                                   // zero: nodes take all of their share at once
   };
   SimGateway(const Options& options, TimePoint now);
 
@@ -30,6 +32,10 @@ class SimGateway {
   route::RetryBudget& retry_budget() { return retry_budget_; }
   // Nodes are known alive from here on.
   void add_nodes(int32_t count, TimePoint now);
+  // The node has an empty cache: its share rises from here on, if there are sets elsewhere.
+  void begins_empty(route::NodeIndex node, TimePoint now);
+  // Some node's share still rises. Asked now and then while so.
+  bool ramp(TimePoint now);
   // What a probe or a request saw.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now);
   // Forgets all it knew but the nodes.
@@ -43,6 +49,8 @@ class SimGateway {
   std::unique_ptr<route::Router> router_;
   route::RetryBudget retry_budget_;
   std::vector<route::NodeHealth> health_;
+  std::vector<double> weights_;                  // by node
+  std::map<route::NodeIndex, TimePoint> ramps_;  // since when
   uint64_t view_epoch_ = 0;
   uint64_t lives_ = 0;
 };

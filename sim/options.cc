@@ -273,6 +273,17 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       .range(0, 1e6)
       .unit("ms");
   schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
+  schema
+      .add("join_ramp_s", &f.join_ramp_s,
+           "policy affinity: a node that joins or came back rises from a tenth of its share to all of it; 0: "
+           "at once")
+      .range(0, 3600)
+      .unit("s");
+  schema
+      .add("handover_s", &f.handover_s,
+           "policy affinity: so long its personas are computed there ahead of their requests; 0: none are")
+      .range(0, 3600)
+      .unit("s");
   schema.add(
       "resume", &f.resume,
       "started streams go on elsewhere when their node dies; else, as with workers of another kind, they "
@@ -300,6 +311,8 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.gossip_ms = f.gossip_ms;
   o.detect_ms = f.detect_ms;
   o.join_ms = f.join_ms;
+  o.join_ramp_s = f.join_ramp_s;
+  o.handover_s = f.handover_s;
   o.resume = f.resume;
   if (!f.faults.empty()) {
     std::ifstream file(f.faults, std::ios::binary);

@@ -60,7 +60,7 @@ struct FleetFlags {
   int64_t nodes = 16, gateways = 1, seed = 1;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
   double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 20, detect_ms = 50,
-         join_ms = 1000;
+         join_ms = 1000, join_ramp_s = 10, handover_s = 20;
   bool session_sticky = false, peer_ledger = true, resume = true;
 };
 void describe_fleet(SettingsSchema& schema, FleetFlags& flags);

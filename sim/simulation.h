@@ -11,6 +11,7 @@
 
 #include "gateway/route/residency_feed.h"
 #include "sim/gateway.h"
+#include "sim/handovers.h"
 #include "sim/node.h"
 #include "sim/random.h"
 #include "sim/recent_sessions.h"
@@ -37,6 +38,7 @@ class Simulation {
     kSeen,    // node `index` is seen alive again (or for the first time)
     kFault,   // faults[index]
     kFaultEnd,
+    kHandover,  // nodes that began empty have their sets computed, and take more
   };
   struct Event {
     TimePoint at;
@@ -132,6 +134,14 @@ class Simulation {
   void pool_changed();
   void detect(int32_t node, uint64_t life);
   void break_stream(Flight& flight);
+  // simulator_handover.cc
+  void keep_prefix(const Flight& flight);
+  void begins_empty(SimGateway& gateway, int32_t node);
+  void hand_over();
+  void compute_ahead(size_t gateway, const route::Handover::Move& move);
+  void computed_ahead(RequestId id);
+  void nothing_ahead_at(int32_t node);
+
   void check_conservation(size_t first_node, size_t count) const;
   void check_all() const { check_conservation(0, nodes_.size()); }
 
@@ -160,6 +170,9 @@ class Simulation {
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;
   RecentSessions recent_sessions_;
+  bool keeps_prefixes_ = false;  // some fault is about to make a node begin empty
+  Handovers handovers_;
+  bool handing_over_ = false;  // kHandover is posted
   int64_t decisions_timed_ = 0;
   double decision_ns_ = 0;
 };

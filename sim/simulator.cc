@@ -36,6 +36,8 @@ Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("gossip-ms", o.gossip_ms, 1, 1e6));
   TROUPE_RETURN_IF_ERROR(check_range("detect-ms", o.detect_ms, 0, 1e6));
   TROUPE_RETURN_IF_ERROR(check_range("join-ms", o.join_ms, 0, 1e6));
+  TROUPE_RETURN_IF_ERROR(check_range("join-ramp-s", o.join_ramp_s, 0, 3600));
+  TROUPE_RETURN_IF_ERROR(check_range("handover-s", o.handover_s, 0, 3600));
   TROUPE_RETURN_IF_ERROR(route::check_policy(o.router.policy));
   return check_faults(o.faults, o.nodes, o.gateways);
 }
@@ -54,14 +56,22 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
                  .crowd_set = options.crowd_set,
                  .crowd_begin = options.crowd_begin}),
       draw_(options.seed),
-      recent_sessions_(kSessionsRemembered) {}
+      recent_sessions_(kSessionsRemembered),
+      handovers_(options.router.memory.sets_max) {}
 
 Status Simulation::start() {
   TROUPE_RETURN_IF_ERROR(check_options(options_));
   options_.router.affinity.gateways = options_.gateways;
+  // The others are as their originals are.
+  if (options_.router.policy != "affinity") options_.join_ramp_s = options_.handover_s = 0;
+  keeps_prefixes_ = options_.handover_s > 0 && nodes_tell() &&
+                    std::any_of(options_.faults.begin(), options_.faults.end(), [](const Fault& fault) {
+                      return fault.kind == Fault::Kind::kReturn || fault.kind == Fault::Kind::kJoin;
+                    });
   for (int32_t i = 0; i < options_.nodes; ++i) add_node();
   for (int32_t g = 0; g < options_.gateways; ++g) {
-    SimGateway::Options gateway{options_.router, options_.retry, options_.nodes, draw_.bits(), residency_};
+    SimGateway::Options gateway{options_.router, options_.retry, options_.nodes,
+                                draw_.bits(),    residency_,     millis(options_.join_ramp_s * 1e3)};
     gateways_.push_back(std::make_unique<SimGateway>(gateway, now_));
     gateway_lives_.push_back(1);
   }
@@ -163,7 +173,7 @@ void Simulation::fetch_ahead(const Event& next) const {
   const Node& node = nodes_[static_cast<size_t>(next.index)];
   if (node.engine == nullptr) return;
   const RequestId id = node.engine->fetch_ahead();
-  if (id == 0) return;
+  if (id == 0 || Handovers::is_one(id)) return;
   const auto* const flight = reinterpret_cast<const char*>(&flights_[static_cast<size_t>(id & 0xffffffff)]);
   for (size_t line = 0; line < kTokenBytes; line += 64) __builtin_prefetch(flight + line);
 }
@@ -204,7 +214,11 @@ void Simulation::handle(const Event& event) {
       if (nodes_[static_cast<size_t>(event.index)].life != event.value) return;  // it has died again
       for (auto& gateway : gateways_) {
         gateway->on_event(static_cast<route::NodeIndex>(event.index), route::HealthEvent::kProbeOk, now_);
+        begins_empty(*gateway, event.index);
       }
+      return;
+    case EventKind::kHandover:
+      hand_over();
       return;
     case EventKind::kFault:
       begin_fault(options_.faults[static_cast<size_t>(event.index)]);

@@ -43,6 +43,10 @@ struct SimulationOptions {
   double gossip_ms = 20;  // placements (and ledgers, if on) to the other gateways
   double detect_ms = 50;  // until a gateway sees that a node it has a request at is dead
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
+  // Policy affinity, of a node that joins or comes back, with nothing in its cache: how long it takes to rise
+  // from a tenth of its share to all of it, and how long its sets are computed there ahead of their requests
+  // (modes in which nodes tell what they hold). 0: not at all.
+  double join_ramp_s = 10, handover_s = 20;
   // A started stream whose node dies goes on at another, which computes its prompt and what was told of its
   // answer. Else, as with workers of another kind, its client gets an error: it is lost.
   bool resume = true;

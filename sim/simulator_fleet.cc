@@ -197,7 +197,11 @@ void Simulation::begin_fault(const Fault& fault) {
     case Fault::Kind::kJoin:
       for (int32_t i = 0; i < fault.target; ++i) add_node();
       pool_changed();
-      for (auto& gateway : gateways_) gateway->add_nodes(fault.target, now_);
+      for (auto& gateway : gateways_) {
+        gateway->add_nodes(fault.target, now_);
+        for (size_t n = nodes_.size() - target; n < nodes_.size(); ++n)
+          begins_empty(*gateway, static_cast<int32_t>(n));
+      }
       return;
     case Fault::Kind::kSlow:
       if (nodes_[target].engine == nullptr) return;
@@ -255,6 +259,7 @@ void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   hear_last_words(index);
   node.engine = nullptr;
+  nothing_ahead_at(index);
   pool_changed();
   node.on_the_way.clear();
   node.residency_due = {};

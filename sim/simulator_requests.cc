@@ -56,6 +56,7 @@ void Simulation::arrive(TraceRequest& request) {
   flight.gateway = static_cast<int32_t>(pick % gateways);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   make_key(flight);
+  if (keeps_prefixes_) keep_prefix(flight);
   gateway_of(flight).retry_budget().earn(now_);
   decide(flight);
   send_next(flight);
@@ -232,6 +233,10 @@ void Simulation::end_step(int32_t index) {
 }
 
 void Simulation::on_token(int32_t node, const SimNode::Token& token) {
+  if (Handovers::is_one(token.id)) {
+    if (token.last) computed_ahead(token.id);
+    return;
+  }
   Flight& flight = *find(token.id);
   const TimePoint seen = now_ + millis(options_.network_ms);
   if (token.first) {

@@ -254,6 +254,63 @@ TEST(Simulator, HitIsNotAboveThePooledBoundWhereNodesJoin) {
   EXPECT_LE(result.pooled_lru_hit, result.infinite_hit);
 }
 
+// Share of the prompt tokens first admitted in these seconds that were found cached.
+double hit_in(const Result& result, size_t from, size_t seconds) {
+  int64_t prompts = 0, hits = 0;
+  for (size_t i = from; i < from + seconds; ++i) {
+    prompts += result.seconds.at(i).prompt_tokens;
+    hits += result.seconds.at(i).hit_tokens;
+  }
+  return static_cast<double>(hits) / static_cast<double>(prompts);
+}
+
+// Its personas are computed there before their requests come: what a node that joins costs is not paid by who
+// asks.
+TEST(Simulator, ANodeThatJoinsHasItsPersonasComputedAhead) {
+  PersonaWorkload workload;
+  workload.personas = 400;
+  workload.zipf = 0.9;
+  workload.rate = 100;
+  workload.duration_s = 90;
+  for (const int gateways : {1, 2}) {
+    SimulationOptions options = options_of(4, gateways);
+    options.conservation_every = 4096;
+    options.faults = *parse_faults("{\"at_s\": 60, \"join\": 2}", "f");
+    const Result ahead = run_personas(workload, options);
+    options.handover_s = 0;
+    const Result ramped = run_personas(workload, options);
+    options.join_ramp_s = 0;
+    const Result at_once = run_personas(workload, options);
+    const auto hits = [](const Result& result) { return hit_in(result, 60, 15); };
+    const auto early = [](const Result& result) { return result.node_series[4].work_per_s.at(60); };
+    std::printf(
+        "%d gateways: hits of the 15 s after a join: computed ahead %.3f, only a rising share %.3f, neither "
+        "%.3f; first second's work there: %.0f, %.0f, %.0f tokens\n",
+        gateways, hits(ahead), hits(ramped), hits(at_once), early(ahead), early(ramped), early(at_once));
+    EXPECT_EQ(ahead.lost + ramped.lost + at_once.lost, 0);
+    EXPECT_GT(hits(ahead), hits(at_once));
+    EXPECT_GT(early(ahead), 2 * early(ramped));
+    EXPECT_GT(ahead.node_series[4].requests, 0);
+    options.router.policy = "lmetric";
+    const Result rival = run_personas(workload, options);
+    options.join_ramp_s = options.handover_s = 20;
+    EXPECT_EQ(run_personas(workload, options).hit_tokens, rival.hit_tokens) << "others are as they are";
+  }
+}
+
+// Whoever was computing for others dies, comes back and has it done again.
+TEST(Simulator, WhatWasBeingComputedAheadDiesWithItsNode) {
+  SimulationOptions options = options_of(3, 2);
+  options.conservation_every = 512;
+  options.faults = *parse_faults(
+      "{\"at_s\": 20, \"join\": 2}\n{\"at_s\": 20.1, \"kill\": 3}\n{\"at_s\": 21, \"restart_gateway\": 1}\n"
+      "{\"at_s\": 25, \"return\": 3}\n{\"at_s\": 26.05, \"kill\": 3}\n{\"at_s\": 30, \"return\": 3}",
+      "f");
+  const Result result = run_personas(kSmall, options);
+  EXPECT_EQ(result.lost, 0);
+  EXPECT_GT(result.node_series[3].work_per_s.at(50), 0);
+}
+
 TEST(Simulator, EveryOtherFaultIsSurvivedToo) {
   SimulationOptions options = options_of(3, 2);
   options.conservation_every = 4096;
