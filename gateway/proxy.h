@@ -118,11 +118,11 @@ class Proxy {
     size_t place = 0;    // in decision.order, of whom to ask (next)
     size_t attempt = 0;  // tries, this one included; 0: nothing was sent
     const route::Candidate* chosen = nullptr;
-    absl::InlinedVector<route::NodeIndex, 4> tried;
-    std::unique_ptr<TrafficEntry> entry;  // null: not recorded
-    std::shared_ptr<ApiClient> client;    // who asks; null: anybody may
-    std::unique_ptr<ApiVisit> visit;      // likewise
-    std::string body;                     // for the worker, where not as it came; else empty
+    absl::InlinedVector<route::NodeIndex, 4> tried;  // those that count (tries.h)
+    std::unique_ptr<TrafficEntry> entry;             // null: not recorded
+    std::shared_ptr<ApiClient> client;               // who asks; null: anybody may
+    std::unique_ptr<ApiVisit> visit;                 // likewise
+    std::string body;                                // for the worker, where not as it came; else empty
     // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
     std::unique_ptr<WaitingRoom::Stay> stay;
     std::unique_ptr<TextPlace> text;  // of one that asks for tokens only
@@ -132,6 +132,7 @@ class Proxy {
     bool ours = false;      // the worker of this try
     bool asks_ids = false;  // likewise
     std::string resume_body;
+    TimePoint began_at{};                 // this try's first byte
     TimePoint paused_at{};                // the last event before the failure that a resume mends
     bool counted = false;                 // by count_answer()
     std::unique_ptr<RequestTrail> trail;  // null: nobody is told

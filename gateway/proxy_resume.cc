@@ -51,6 +51,7 @@ void Proxy::began(Flight& flight, Booking& booking) {
   booking.first_byte();
   if (flight.asks_ids && flight.tap->beats()) fleet_.saw_beat(flight.chosen->node);
   const TimePoint now = clock_.now();
+  flight.began_at = now;
   if (flight.trail != nullptr) flight.trail->began(now);
   if (flight.paused_at != TimePoint{}) {
     const Duration pause = now - std::exchange(flight.paused_at, TimePoint{});
@@ -100,6 +101,7 @@ std::optional<route::NextTry> Proxy::next_try(const Exchange& exchange, const Fl
                               exchange.head_sent(),
                               told && flight.tap->resumable(),
                               told ? static_cast<int64_t>(flight.tap->ids_told()) : 0,
+                              flight.began_at == TimePoint{} ? Duration::zero() : now - flight.began_at,
                               flight.deadline.remaining(now)};
   const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
   return route::next_try(state, failure, ours, router_, retry_budget_, now);
@@ -110,6 +112,8 @@ void Proxy::go_on(const Exchange& exchange, Flight& flight, route::NextTry next,
   instruments_.retried(failed.failure.kind);
   flight.decision = next.decision;
   flight.place = next.place;
+  flight.began_at = {};
+  if (next.afresh) flight.tried.erase(flight.tried.begin(), flight.tried.end() - 1);
   if (!exchange.head_sent()) return;
   flight.routed.key.prompt_tokens = next.prompt_tokens;
   // A worker that failed before it went on has added to the pause.

@@ -47,6 +47,8 @@ struct RetryOptions {
   double budget_ratio = 0.2;  // retries a request earns
   double budget_per_s = 10;   // earned besides, so that little traffic can be retried at all
   double budget_max = 1000;   // and saved up at most
+  Duration afresh_after =
+      std::chrono::seconds(5);  // a stream that one try carried on for so long: see tries.h
   Duration remaining_min = std::chrono::milliseconds(5);  // less time left than this is not worth a try
 };
 

@@ -25,9 +25,12 @@ size_t next_place(const TryState& state, const Decision& decision, size_t place,
 
 }  // namespace
 
-std::optional<NextTry> next_try(const TryState& state, const Failure& failure, CanResume can_resume,
+std::optional<NextTry> next_try(const TryState& told, const Failure& failure, CanResume can_resume,
                                 Router& router, RetryBudget& budget, TimePoint now) {
+  TryState state = told;
   NextTry next;
+  next.afresh = state.started && state.streamed >= budget.options().afresh_after;
+  if (next.afresh && !state.tried.empty()) state.tried = state.tried.last(1);
   if (state.started && state.resumable) {
     PrefixKey longer = state.key;
     longer.prompt_tokens = 0;  // an earlier resume's
@@ -42,7 +45,7 @@ std::optional<NextTry> next_try(const TryState& state, const Failure& failure, C
   if (next.place == next.decision.order.size() && !state.started) {
     Decision anew = router.decide(state.key, state.model, now);
     const size_t place = next_place(state, anew, 0, router, can_resume);
-    if (place < anew.order.size()) next = {std::move(anew), place, 0};
+    if (place < anew.order.size()) next = {std::move(anew), place};
   }
   const bool extends = next.place == next.decision.order.size() && node_failed(failure) &&
                        router.may_extend(state.key, next.decision);

@@ -9,6 +9,9 @@
 //                           nothing of what has happened since. Only workers that can go on with it
 //   strict                  a set whose homes have all failed is given another one
 //   never                   a worker that was asked already, or that takes no requests any more
+//
+// A stream that has gone on for a while (RetryOptions::afresh_after) is as good as one that has just begun:
+// what befell it before counts no more, or a long one would not survive its third worker.
 
 #include <absl/functional/function_ref.h>
 
@@ -31,6 +34,7 @@ struct TryState {
   bool started = false;              // the client has some of the answer
   bool resumable = false;            // and another worker of ours can go on exactly there
   int64_t tokens_told = 0;
+  Duration streamed{};  // by the try that failed, from its first byte to its last; zero: nothing came
   Duration remaining = Duration::max();
 };
 
@@ -38,6 +42,7 @@ struct NextTry {
   Decision decision;
   size_t place = 0;
   int64_t prompt_tokens = 0;  // with what was told of the answer; 0: as before
+  bool afresh = false;        // of those tried, only the last one counts from here on
 };
 
 // nullopt: nobody; what came of the last try is the answer. Spends from the budget as decide_retry() does.

@@ -274,6 +274,19 @@ TEST(Resume, AttemptsAreBounded) {
   EXPECT_EQ(cast.asked(), 2u);
 }
 
+// Two workers, each of which breaks off again and again: a long stream outlives more deaths than it has
+// tries, at workers that have been asked before, too.
+TEST(Resume, WhatBefellALongStreamLongAgoCountsNoMore) {
+  GatewayConfig config = quiet_config();
+  config.proxy.retry.attempts_max = 2;
+  config.proxy.retry.afresh_after = std::chrono::nanoseconds(1);
+  const Part breaks{.words = 2, .then = Then::kBreak};
+  Cast cast(Script{breaks, breaks, breaks, breaks, {}}, 2, config);
+  EXPECT_EQ(cast.ask().body, whole_story());
+  EXPECT_EQ(cast.asked(), 5u);
+  EXPECT_EQ(cast.resumes("resumed"), 4);
+}
+
 TEST(Resume, AWorkerThatBeginsAnewIsNotBelieved) {
   for (const bool tells : {true, false}) {
     Cast cast(Script{{.words = 5, .then = Then::kBreak}, {.tells = tells, .resumes = false}, {}}, 3);

@@ -85,6 +85,7 @@ void RequestsWorld::send(const Shared& request) {
     if (request->head_sent) request->resume_body = request->tap->resume_body("{\"model\":\"a\"}");
   }
   request->heard_at = now_;
+  request->began_at = {};
   watch_silence(request, request->tries);
   after(between(0.1, 3), [this, request, number = request->tries] { arrives(request, number); });
 }
@@ -133,10 +134,12 @@ std::optional<NextTry> RequestsWorld::next(const Shared& request, const Failure&
                        request->head_sent,
                        told && request->tap->resumable(),
                        told ? static_cast<int64_t>(request->tap->ids_told()) : 0,
+                       request->began_at == TimePoint{} ? Duration::zero() : now_ - request->began_at,
                        request->deadline - now_};
   auto onward = next_try(
       state, failure, [this](NodeIndex n) { return workers_[n].ours; }, *router_, *budget_, now_);
   if (onward) check_retry(*request, failure);
+  if (onward && onward->afresh) request->tried.erase(request->tried.begin(), request->tried.end() - 1);
   return onward;
 }
 
@@ -199,6 +202,7 @@ void RequestsWorld::heard(const Shared& request, std::string bytes) {
         events.substr(0, static_cast<size_t>(error.data() - piece.data()) + (status == 0 ? error.size() : 0));
   if (!events.empty()) {
     router_->first_byte(r.key, r.sent, now_);
+    if (r.began_at == TimePoint{}) r.began_at = now_;
     r.head_sent = true;
     r.client += events;
   }

@@ -1,6 +1,7 @@
 #include "tests/gateway/faults/requests_world.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace troupe::route::faults {
@@ -26,6 +27,7 @@ void RequestsWorld::set_up() {
   options_.affinity.mode = kModes[pick(kModes.size())];
   options_.planner.strict_sets = 1 + pick(4);
   retry_options_.attempts_max = 1 + static_cast<int>(pick(5));
+  retry_options_.afresh_after = milliseconds(200 + 200 * pick(10));
   retry_options_.budget_ratio = 0.3 * random_.unit();
   retry_options_.budget_per_s = chance(0.5) ? 0 : 3 * random_.unit();
   retry_options_.budget_max = 1 + 30 * random_.unit();
@@ -219,7 +221,10 @@ void RequestsWorld::check_retry(const Flight&, const Failure& failure) {
 void RequestsWorld::check_given_up(const Flight& request, const Failure& failure) {
   if (failure.kind == FailureKind::kDeadline) return;
   if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status)) return;
-  if (static_cast<int>(request.tried.size()) >= retry_options_.attempts_max) return;
+  const bool afresh = request.head_sent && request.began_at != TimePoint{} &&
+                      now_ - request.began_at >= retry_options_.afresh_after;
+  const auto tries = std::span(request.tried).last(afresh ? 1 : request.tried.size());
+  if (static_cast<int>(tries.size()) >= retry_options_.attempts_max) return;
   if (request.deadline - now_ < retry_options_.remaining_min) return;
   const bool free = failure.kind == FailureKind::kConnect ||
                     (failure.kind == FailureKind::kStatus && failure.http_status == 429);
@@ -229,7 +234,7 @@ void RequestsWorld::check_given_up(const Flight& request, const Failure& failure
   // Strict: a set's homes alone may be asked, and it gets others only where these have failed.
   if (options_.affinity.mode == Mode::kStrict) return;
   for (const NodeIndex n : router_->view().nodes_for("a")) {
-    const bool tried = std::find(request.tried.begin(), request.tried.end(), n) != request.tried.end();
+    const bool tried = std::find(tries.begin(), tries.end(), n) != tries.end();
     if (!tried && (!request.head_sent || workers_[n].ours))
       breach("request " + std::to_string(request.number) + " is given up though n" + std::to_string(n) +
              " could take it");

@@ -55,7 +55,7 @@ class RequestsWorld : private Timeline {
     std::optional<ResumeTap> tap;
     bool asks_ids = false, ours = false, head_sent = false, ended = false;
     std::string resume_body, held, client;
-    TimePoint heard_at{}, deadline{};
+    TimePoint heard_at{}, began_at{}, deadline{};
   };
   // What a worker has to send of one try.
   struct Answer {
