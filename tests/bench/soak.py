@@ -39,7 +39,9 @@ def main():
     notes = [f"{args.seconds:g} s, seed {args.seed}; what a gateway keeps afterwards are connections to workers, bounded by its pools."]
     if not args.no_save:
         common.save("soak", "Soak: everything at once, with faults", "tests/bench/soak.py", ["what", "", ""], rows, notes)
+    lost = f.failed + f.wrong + sum(abs(count) for count in f.unaccounted.values())
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
