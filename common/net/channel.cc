@@ -3,7 +3,6 @@
 
 #include "common/net/channel.h"
 
-#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/post.hpp>
 #include <cassert>
 #include <cstring>
@@ -19,20 +18,6 @@ void Pieces::advance(size_t bytes) {
     if (items_[begin_].size() == 0) ++begin_;
   }
 }
-
-// Stores the suspended coroutine; its cancellation resumes it through the queue, with operation_aborted.
-struct Channel::StartWait {
-  Channel* channel;
-
-  void operator()(Waiter&& waiter) const {
-    assert(!channel->waiter_ && "two waiters on one connection");
-    auto slot = asio::get_associated_cancellation_slot(waiter);
-    channel->waiter_.emplace(std::move(waiter));
-    if (slot.is_connected()) {
-      slot.assign([waiting = channel](asio::cancellation_type) { waiting->cancel_wait(); });
-    }
-  }
-};
 
 // The callback of the outstanding read. Destroyed uncalled (the io_context goes down), it lets go of the
 // waiter: the coroutine there owns this channel, and the two would keep each other alive.
@@ -107,9 +92,12 @@ Channel::Channel(Socket socket, size_t buffer_bytes)
       buffer_(new char[buffer_bytes]),
       capacity_(buffer_bytes) {}
 
-Task<void> Channel::wait() {
-  auto token = use_task;
-  return asio::async_initiate<UseTask, void(ErrorCode)>(StartWait{this}, token);
+// Cancellation resumes the coroutine through the queue, with operation_aborted.
+void Channel::suspend(Waiter&& waiter) {
+  assert(!waiter_ && "two waiters on one connection");
+  auto slot = asio::get_associated_cancellation_slot(waiter);
+  waiter_.emplace(std::move(waiter));
+  if (slot.is_connected()) slot.assign([this](asio::cancellation_type) { cancel_wait(); });
 }
 
 void Channel::cancel_wait() {
@@ -154,17 +142,20 @@ Task<ErrorCode> Channel::connect(Tcp::endpoint peer) {
   co_return *connected_;
 }
 
+std::optional<ChannelEvent> Channel::news(uint64_t received) const {
+  if (bytes_received_ != received) return ChannelEvent::kInput;
+  if (broken_ || closed_) return ChannelEvent::kBroken;
+  if (ended_) return ChannelEvent::kEnd;
+  if (expired_) return ChannelEvent::kTimeout;
+  return std::nullopt;
+}
+
 Task<ChannelEvent> Channel::more() {
   assert(!input_full());
   const uint64_t before = bytes_received_;
-  for (;;) {
-    if (bytes_received_ != before) co_return ChannelEvent::kInput;
-    if (broken_ || closed_) co_return ChannelEvent::kBroken;
-    if (ended_) co_return ChannelEvent::kEnd;
-    if (expired_) co_return ChannelEvent::kTimeout;
-    watch();
-    co_await wait();
-  }
+  std::optional<ChannelEvent> event;
+  while (!(event = news(before))) co_await next();
+  co_return *event;
 }
 
 size_t Channel::read_now(char* to, size_t bytes_max) {

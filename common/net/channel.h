@@ -21,9 +21,11 @@
 // All calls on the executor's thread. Hold it by shared_ptr: pending callbacks do too, until close().
 
 #include <array>
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/deferred.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
@@ -75,6 +77,15 @@ struct WriteOptions {
 };
 
 class Channel : public std::enable_shared_from_this<Channel> {
+  // What resumes a coroutine that awaits an operation itself, and no Task around one: that would be a frame,
+  // cold by the time it is freed, for every wait.
+  using Waiter = asio::detail::awaitable_async_op_handler<void(ErrorCode), Executor>;
+  struct StartWait {
+    Channel* channel;
+    void operator()(Waiter&& waiter) const { channel->suspend(std::move(waiter)); }
+  };
+  using Wait = asio::deferred_async_operation<void(ErrorCode), StartWait>;
+
  public:
   Channel(Socket socket, size_t buffer_bytes);
   Channel(const Channel&) = delete;
@@ -105,6 +116,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Until there is more input than now. REQUIRES: !input_full().
   Task<ChannelEvent> more();
+  // The same in its parts, which cost no coroutine of their own: what has happened since bytes_received() was
+  // `received`; nothing yet: co_await next() and look again.
+  std::optional<ChannelEvent> news(uint64_t received) const;
+  Wait next() {
+    watch();
+    return wait();
+  }
   // Keeps a read outstanding, if there is room.
   void watch();
 
@@ -133,14 +151,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   bool input_ended() const { return ended_ || broken_ || closed_; }
-  using Waiter = asio::async_result<UseTask, void(ErrorCode)>::handler_type;
-  struct StartWait;
   struct ReadDone;
   struct WriteReady;
   struct ConnectDone;
   struct TimerFired;
 
-  Task<void> wait();
+  // For any change of state. REQUIRES: nobody else waits.
+  Wait wait() {
+    return asio::async_initiate<const asio::deferred_t&, void(ErrorCode)>(StartWait{this}, asio::deferred);
+  }
+  void suspend(Waiter&& waiter);
   void cancel_wait();
   void abandon();
   void wake();

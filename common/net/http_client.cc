@@ -175,7 +175,9 @@ Task<StatusOr<bool>> Answer::read(std::string& out) {
       co_return !out.empty();
     }
     patience_.begin(*lease_.channel());
-    const ChannelEvent event = co_await lease_->more();
+    const uint64_t received = lease_->bytes_received();
+    std::optional<ChannelEvent> event;
+    while (!(event = lease_->news(received))) co_await lease_->next();
     if (event == ChannelEvent::kInput) continue;
     if (event == ChannelEvent::kTimeout) {
       const Patience::Verdict verdict = patience_.judge(*lease_.channel());
@@ -254,7 +256,9 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
       co_return HeadOutcome::kRefused;
     }
     wanted.patience.begin(*lease.channel());
-    const ChannelEvent event = co_await lease->more();
+    const uint64_t received = lease->bytes_received();
+    std::optional<ChannelEvent> event;
+    while (!(event = lease->news(received))) co_await lease->next();
     if (event == ChannelEvent::kInput) continue;
     if (event != ChannelEvent::kTimeout) co_return HeadOutcome::kClosed;
     const Patience::Verdict verdict = wanted.patience.judge(*lease.channel());

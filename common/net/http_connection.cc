@@ -156,7 +156,9 @@ Task<bool> HttpConnection::read_head() {
       co_return false;
     }
     if (phase_ == Phase::kIdle && context_->draining) co_return false;
-    const ChannelEvent event = co_await channel_->more();
+    const uint64_t received = channel_->bytes_received();
+    std::optional<ChannelEvent> event;
+    while (!(event = channel_->news(received))) co_await channel_->next();
     if (event == ChannelEvent::kInput) continue;
     if (event == ChannelEvent::kTimeout && phase_ == Phase::kReading) {
       fault.http_status = 408;

@@ -56,6 +56,8 @@ class ServerExchange final : public Exchange {
   Task<void> respond(int status, const HeaderList& headers, std::string body) override;
   Task<void> start(int status, const HeaderList& headers) override;
   Task<void> write(std::string_view bytes) override;
+  bool write_now(std::string_view bytes) override;
+  Task<void> rest() override;
   Task<void> finish() override;
   bool head_sent() const override { return head_sent_; }
   void close_after() override { close_after_ = true; }
@@ -79,12 +81,13 @@ class ServerExchange final : public Exchange {
  private:
   enum class State { kFresh, kStreaming, kDone };
   void build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length);
-  Task<void> send(Pieces& pieces);
+  bool send_now();
 
   Channel& channel_;
   ServerContext& context_;
   State state_ = State::kFresh;
   std::string out_;  // head and chunk sizes, until written
+  Pieces pieces_;    // what is being sent; into out_ and what the caller holds
   bool chunked_ = false;
   bool bodiless_ = false;  // HEAD, 204, 304
   bool close_after_ = false;

@@ -54,10 +54,10 @@ void ServerExchange::build_head(int status, const HeaderList& headers, BodyFrami
 
 Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::string body) {
   build_head(status, headers, BodyFraming::kLength, body.size());
-  Pieces pieces;
-  pieces.add(out_);
-  if (!bodiless_) pieces.add(body);
-  co_await send(pieces);
+  pieces_ = Pieces();
+  pieces_.add(out_);
+  if (!bodiless_) pieces_.add(body);
+  if (!send_now()) co_await rest();
   state_ = State::kDone;
 }
 
@@ -83,23 +83,26 @@ Task<void> ServerExchange::start(int status, const HeaderList& headers) {
 }
 
 Task<void> ServerExchange::write(std::string_view bytes) {
+  if (!write_now(bytes)) co_await rest();
+}
+
+bool ServerExchange::write_now(std::string_view bytes) {
   if (state_ != State::kStreaming) throw std::logic_error("write() without start()");
   const bool has_body = !bodiless_ && !bytes.empty();
   if (has_body && chunked_) append_chunk_head(out_, bytes.size());
-  Pieces pieces;
-  pieces.add(out_);
-  if (has_body) pieces.add(bytes);
-  if (has_body && chunked_) pieces.add("\r\n");
-  co_await send(pieces);
-  out_.clear();
+  pieces_ = Pieces();
+  pieces_.add(out_);
+  if (has_body) pieces_.add(bytes);
+  if (has_body && chunked_) pieces_.add("\r\n");
+  return send_now();
 }
 
 Task<void> ServerExchange::finish() {
   if (state_ != State::kStreaming) throw std::logic_error("finish() without start()");
   if (chunked_ && !bodiless_) out_.append("0\r\n\r\n");
-  Pieces pieces;
-  pieces.add(out_);
-  co_await send(pieces);
+  pieces_ = Pieces();
+  pieces_.add(out_);
+  if (!send_now()) co_await rest();
   state_ = State::kDone;
 }
 
@@ -108,17 +111,23 @@ void ServerExchange::cut() {
   channel_.close();
 }
 
-Task<void> ServerExchange::send(Pieces& pieces) {
-  if (pieces.empty()) co_return;
+bool ServerExchange::send_now() {
+  if (pieces_.empty()) return true;
   head_sent_ = true;
-  bytes_sent_ += pieces.bytes();
-  if (channel_.write_now(pieces)) co_return;
+  bytes_sent_ += pieces_.bytes();
+  if (!channel_.write_now(pieces_)) return false;
+  out_.clear();
+  return true;
+}
+
+Task<void> ServerExchange::rest() {
   WriteOptions options;
   options.progress_timeout = context_.options.write_timeout;
-  const WriteEvent event = co_await channel_.write(pieces, options);
+  const WriteEvent event = co_await channel_.write(pieces_, options);
   channel_.clear_deadline();
+  out_.clear();
   if (event == WriteEvent::kWritten) co_return;
-  bytes_sent_ -= pieces.bytes();
+  bytes_sent_ -= pieces_.bytes();
   cut();  // gone, or alive and not reading: the same to us
   throw boost::system::system_error(event == WriteEvent::kTimeout ? asio::error::timed_out
                                                                   : asio::error::connection_reset);

@@ -48,6 +48,10 @@ class Exchange {
   // together with the first write; a write of nothing sends it at once, alone.
   virtual Task<void> start(int status, const HeaderList& headers) = 0;
   virtual Task<void> write(std::string_view bytes) = 0;
+  // write() without a coroutine, where the socket takes all at once. False: rest() must follow before
+  // anything else, and `bytes` live until then.
+  virtual bool write_now(std::string_view bytes) = 0;
+  virtual Task<void> rest() = 0;
   virtual Task<void> finish() = 0;
   virtual bool head_sent() const = 0;  // the first byte went out: no retry, no other status
   virtual void close_after() = 0;      // send `Connection: close`; once the head is out: only close

@@ -96,7 +96,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
   while (more) {
     relay.passes(pending);
     const TimePoint before = steady_now();
-    co_await relay.exchange.write(pending);
+    if (!relay.exchange.write_now(pending)) co_await relay.exchange.rest();
     relay.wrote(before);
     auto next = co_await relay.answer.read(pending);
     if (!next.ok()) {
@@ -192,7 +192,7 @@ Task<void> relay_stream(Relay& relay) {
       }
       relay.passes(events);
       const TimePoint before = steady_now();
-      co_await relay.exchange.write(events);
+      if (!relay.exchange.write_now(events)) co_await relay.exchange.rest();
       relay.wrote(before);
     }
     if (error.empty()) continue;
