@@ -24,6 +24,10 @@ std::string_view methods_of(std::string_view path) {
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
+bool reads(const HttpRequest& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
+
 }  // namespace
 
 Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
@@ -60,20 +64,18 @@ void Proxy::keep_texts(PrefixTexts& texts) {
 
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
-  const ForwardParser parse = forward_parser(request.path);
-  if (parse != nullptr && request.method == "POST") {
-    co_await route_and_forward(exchange, parse);
-    co_return;
-  }
-  const bool get = request.method == "GET" || request.method == "HEAD";
-  if (request.path == kPrefixesPath && request.method == "POST") {
-    co_await make_prefix(exchange);
-    co_return;
-  }
-  if (!prefix_id_of(request.path).empty() && (get || request.method == "DELETE")) {
-    co_await known_prefix(exchange);
-    co_return;
-  }
+  const bool post = request.method == "POST";
+  if (const ForwardParser parse = forward_parser(request.path); parse != nullptr && post)
+    return route_and_forward(exchange, parse);
+  if (post && request.path == kPrefixesPath) return make_prefix(exchange);
+  const bool known = reads(request) || request.method == "DELETE";
+  return known && !prefix_id_of(request.path).empty() ? known_prefix(exchange) : answer_own(exchange);
+}
+
+// What the gateway knows itself, and whatever it does not know.
+Task<void> Proxy::answer_own(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  const bool get = reads(request);
   Flight flight;
   const Running running(*this, exchange, flight);
   if (get && request.path == "/v1/models") {

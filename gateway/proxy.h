@@ -141,6 +141,7 @@ class Proxy {
   class GoneCharge;
   class Booking;
 
+  Task<void> answer_own(Exchange& exchange);
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
   // The request has its answer, whatever becomes of it on its way to the client.
   void count_answer(Flight& flight, int status, TrailEnd end) {
