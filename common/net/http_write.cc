@@ -10,11 +10,22 @@ namespace {
 
 // Set by this layer alone: what a handler or caller says about them is dropped.
 bool is_hop_by_hop(std::string_view name) {
-  constexpr std::array<std::string_view, 8> names = {"content-length", "transfer-encoding", "connection",
-                                                     "keep-alive",     "upgrade",           "te",
-                                                     "trailer",        "proxy-connection"};
-  return std::any_of(names.begin(), names.end(),
-                     [name](std::string_view hop) { return equals_ignore_case(name, hop); });
+  switch (name.size()) {  // of which there is no other name
+    case 2:
+      return equals_ignore_case(name, "te");
+    case 7:
+      return equals_ignore_case(name, "upgrade") || equals_ignore_case(name, "trailer");
+    case 10:
+      return equals_ignore_case(name, "connection") || equals_ignore_case(name, "keep-alive");
+    case 14:
+      return equals_ignore_case(name, "content-length");
+    case 16:
+      return equals_ignore_case(name, "proxy-connection");
+    case 17:
+      return equals_ignore_case(name, "transfer-encoding");
+    default:
+      return false;
+  }
 }
 
 void append_number(std::string& out, uint64_t number) {

@@ -229,14 +229,20 @@ size_t whole_events(std::string_view bytes) {
 
 std::string_view error_event(std::string_view events) {
   constexpr std::string_view kBegin = "data: {\"error\"";
-  for (size_t at = events.find(kBegin); at != std::string_view::npos; at = events.find(kBegin, at + 1)) {
-    const std::string_view before = events.substr(0, at);
-    if (!before.empty() && !before.ends_with("\n\n") && !before.ends_with("\r\n\r\n")) continue;
-    const size_t end = std::min(events.find("\n\n", at), events.find("\r\n\r\n", at));
-    if (end == std::string_view::npos) return events.substr(at);
-    return events.substr(at, end + (events[end] == '\n' ? 2 : 4) - at);
+  // From blank line to blank line: a stream is mostly one event at a time, and none of them an error.
+  size_t at = events.starts_with(kBegin) ? 0 : std::string_view::npos;
+  for (size_t line = 0; at != 0 && (line = events.find('\n', line)) != std::string_view::npos;) {
+    const std::string_view before = events.substr(0, ++line);
+    const bool blank = before.ends_with("\n\n") || before.ends_with("\r\n\r\n");
+    if (blank && events.substr(line).starts_with(kBegin)) {
+      at = line;
+      break;
+    }
   }
-  return {};
+  if (at == std::string_view::npos) return {};
+  const size_t end = std::min(events.find("\n\n", at), events.find("\r\n\r\n", at));
+  if (end == std::string_view::npos) return events.substr(at);
+  return events.substr(at, end + (events[end] == '\n' ? 2 : 4) - at);
 }
 
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
