@@ -65,8 +65,8 @@ struct PrefixCache::Impl {
   void cut(RunId id, int32_t count);
   using Leaves = std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount>;
   Leaves& leaves_beside(const BlockRun& r) { return r.planned ? planned_leaves : leaves; }
-  RunId least_of(const Leaves& lists) const;
-  RunId least_valuable() const {
+  RunId least_of(const Leaves& lists);
+  RunId least_valuable() {
     const RunId id = least_of(leaves);
     return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
   }

@@ -7,7 +7,8 @@
 //
 // Costs: a run becoming or ceasing to be an evictable leaf is O(log leaves); an eviction looks at 22 leaves
 // and takes as many blocks of one as are worth the same; what it remembers of them is a line of memory each.
-// A lesson: some 1,000 samples and 20 µs, once for every sixteenth of the cache that became idle.
+// A lesson, once for every sixteenth of the cache that became idle: some 1,000 samples, and 20 µs when the
+// next eviction asks for what it taught.
 //
 // Measured (hit rate of blocks; tests/worker/schedule/eviction_test.cc prints them), LRU / this / Belady:
 //   Zipf personas, 20 % one-shots  0.383 / 0.505 / 0.577     a loop larger than the cache  0.000 / 0.433 /
@@ -154,7 +155,7 @@ void PrefixCache::Impl::cut(RunId id, int32_t count) {
   if (left == 0 && parent >= 0) list_if_leaf(parent);
 }
 
-RunId PrefixCache::Impl::least_of(const Leaves& lists) const {
+RunId PrefixCache::Impl::least_of(const Leaves& lists) {
   RunId least = -1;
   double least_value = 0;
   uint64_t least_since = 0;

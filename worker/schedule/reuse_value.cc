@@ -41,7 +41,7 @@ ReuseValue::ReuseValue(int32_t block_count)
   }
   last_bucket_ = bucket_of(static_cast<uint64_t>(32 * turnover_));
   set_prior(block_count);
-  for (size_t c = 0; c < kIdleClassCount; ++c) value_class(c);
+  is_due_.fill(true);
 }
 
 size_t ReuseValue::bucket_of(uint64_t age) const {
@@ -95,7 +95,9 @@ void ReuseValue::set_prior(int32_t block_count) {
 void ReuseValue::learn() {
   for (size_t c = 0; c < kIdleClassCount; ++c) {
     if (!seen_[c]) continue;
-    value_class(c);
+    learned_hits_[c] = hits_[c];
+    learned_idle_[c] = idle_[c];
+    is_due_[c] = true;
     for (double& hits : hits_[c]) hits *= kFade;
     for (double& idle : idle_[c]) idle *= kFade;
   }
@@ -120,8 +122,8 @@ void ReuseValue::value_class(size_t c) {
   // Of the blocks that reach a bucket: the share wanted within it, and the ticks they stay on average.
   std::array<double, kBucketCount> wanted{}, stay{}, most{};
   for (size_t b = 0; b <= last_bucket_; ++b) {
-    const double hits = smooth(hits_[c], b) + prior_hits_[c][b];
-    const double idle = smooth(idle_[c], b) + prior_idle_[c][b];
+    const double hits = smooth(learned_hits_[c], b) + prior_hits_[c][b];
+    const double idle = smooth(learned_idle_[c], b) + prior_idle_[c][b];
     const double rate = hits > 0 ? hits / std::max(idle, hits) : 0;
     wanted[b] = -std::expm1(-rate * widths_[b]);
     stay[b] = rate > 0 ? wanted[b] / rate : widths_[b];
@@ -139,6 +141,7 @@ void ReuseValue::value_class(size_t c) {
     }
     values_[c][age] = best;
   }
+  is_due_[c] = false;
 }
 
 }  // namespace troupe

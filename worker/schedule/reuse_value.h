@@ -48,8 +48,12 @@ class ReuseValue {
   void learn();
 
   // Expected hits for each tick the block is kept on, over the best time to keep it: the block of the least
-  // value is the one to evict.
-  double of(IdleClass idle_class, uint64_t age) const { return values_[idle_class][bucket_of(age)]; }
+  // value is the one to evict. As of the last lesson; worked out when it is first asked for, because a cache
+  // that has room learns but asks nothing.
+  double of(IdleClass idle_class, uint64_t age) {
+    if (is_due_[idle_class]) value_class(idle_class);
+    return values_[idle_class][bucket_of(age)];
+  }
   // The youngest age from which up to `age` a block is worth the same.
   uint64_t same_value_from(uint64_t age) const { return begin_of(bucket_of(age)); }
 
@@ -72,7 +76,9 @@ class ReuseValue {
   Histogram idle_{};        // blocks × ticks
   Histogram prior_hits_{};  // what holds while little was seen
   Histogram prior_idle_{};
-  Histogram values_{};
+  Histogram learned_hits_{}, learned_idle_{};  // what was seen as of the last lesson
+  Histogram values_{};                         // by that; of the classes that are due, of an earlier one
+  std::array<bool, kIdleClassCount> is_due_{};
   std::array<bool, kIdleClassCount>
       seen_{};  // of which anything was told: the others' values are the prior's
   std::array<double, kBucketCount> widths_{};
