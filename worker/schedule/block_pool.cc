@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 namespace troupe {
 
@@ -48,10 +49,18 @@ void BlockPool::allocate_owed(int32_t count, std::vector<BlockId>& out) {
 void BlockPool::take_free(int32_t count, std::vector<BlockId>& out) {
   const size_t begin = out.size();
   const size_t listed = std::min(static_cast<size_t>(count), free_list_.size());
-  out.insert(out.end(), free_list_.rbegin(), free_list_.rbegin() + static_cast<std::ptrdiff_t>(listed));
+  out.resize(begin + static_cast<size_t>(count));
+  BlockId* const taken = out.data() + begin;
+  const BlockId* const list_end = free_list_.data() + free_list_.size();
+  for (size_t i = 0; i < listed; ++i) {
+    taken[i] = list_end[-1 - static_cast<std::ptrdiff_t>(i)];
+    free_.erase(taken[i]);
+  }
   free_list_.resize(free_list_.size() - listed);
-  for (size_t i = listed; i < static_cast<size_t>(count); ++i) out.push_back(first_new_++);
-  for (size_t i = begin; i < out.size(); ++i) free_.erase(out[i]);
+  const int32_t fresh = count - static_cast<int32_t>(listed);
+  std::iota(taken + listed, taken + count, first_new_);
+  free_.erase(first_new_, fresh);
+  first_new_ += fresh;
 }
 
 void BlockPool::release(BlockId block) {

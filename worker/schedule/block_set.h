@@ -3,6 +3,7 @@
 // A set of KV blocks, a bit each: who walks over all of a cache's blocks does so 64 at a time, and of a
 // simulated fleet's many nodes it stays in the processor's cache.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,6 +27,15 @@ class BlockSet {
     return is_new;
   }
   void erase(BlockId block) { words_[word_of(block)] &= ~bit_of(block); }
+  // From `first` on so many, a word at a time.
+  void erase(BlockId first, int32_t count) {
+    for (const BlockId end = first + count; first < end;) {
+      const auto place = static_cast<uint32_t>(first) % 64;
+      const auto here = static_cast<uint32_t>(std::min<int64_t>(end - first, 64 - place));
+      words_[word_of(first)] &= ~(~uint64_t{0} >> (64 - here) << place);
+      first += static_cast<BlockId>(here);
+    }
+  }
   // And all behind it.
   void insert_from(BlockId first) {
     for (; first < block_count_ && first % 64 != 0; ++first) insert(first);

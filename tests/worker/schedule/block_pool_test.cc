@@ -18,6 +18,19 @@ TEST(BlockSet, IsWhatWasInsertedAndNotErased) {
   EXPECT_FALSE(set.contains(65));
 }
 
+TEST(BlockSet, LosesStretchesWhereverTheyBeginAndEnd) {
+  for (const BlockId first : {0, 1, 63, 64, 65, 127}) {
+    for (const int32_t count : {0, 1, 2, 63, 64, 65, 73}) {
+      BlockSet set(200);
+      set.insert_from(0);
+      set.erase(first, count);
+      for (BlockId block = 0; block < 200; ++block) {
+        EXPECT_EQ(set.contains(block), block < first || block >= first + count) << first << " " << count;
+      }
+    }
+  }
+}
+
 TEST(BlockSet, TakesAllFromOneOnAndNoneBehindItsLast) {
   for (const int32_t first : {0, 1, 64, 100, 129, 130}) {
     BlockSet set(130), one_by_one(130);
