@@ -59,7 +59,10 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   }
 }
 
+// Where it is admitted, residency is told of its set, and soon of its session.
 void BlockTables::look_up(ScheduledRequest& request) const {
+  residency_.prefetch(HolderKind::kSet, request.set);
+  residency_.prefetch(HolderKind::kSession, request.session);
   look(request);
 }
 

@@ -73,6 +73,9 @@ class Residency {
   // it.
   void found(BlockId block, int32_t index, Hash128 set);
 
+  // Fetches the memory that found() and cached() will look at first.
+  void prefetch(HolderKind kind, Hash128 name) const { by_name_.prefetch(Key{kind, name}); }
+
   // So many more pins of a set's blocks, or fewer; a zero name is not told of.
   void pinned(Hash128 set, int32_t more);
 
