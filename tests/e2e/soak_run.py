@@ -87,8 +87,9 @@ class Leaver(threading.Thread):
             self.ended.wait(self.random.uniform(0.05, 0.4))
 
 
-def _faults(fleet, ended, seed, every_s):
-    """Kills and restarts, holds and slows workers until `ended`; their number."""
+def _faults(fleet, ended, over, seed, every_s):
+    """Kills and restarts, holds and slows workers until `ended`; their number. Stays until `over`: a program dies with the thread that
+    started it."""
     draw, count = random.Random(seed), 0
     while not ended.wait(every_s):
         index = draw.randrange(len(fleet.workers))
@@ -107,6 +108,7 @@ def _faults(fleet, ended, seed, every_s):
             ended.wait(3)
             victim.set_faults(slow_factor=1)
         count += 1
+    over.wait()
     return count
 
 
@@ -127,7 +129,7 @@ def _counters(gateway):
 def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
     folder = pathlib.Path(folder)
     figures = Figures(seconds)
-    ended = threading.Event()
+    ended, over = threading.Event(), threading.Event()
     with ChaosFleet(folder, seed, workers=5) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
         before = {gateway.name: descriptors(gateway) for gateway in fleet.gateways}
@@ -138,7 +140,7 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
             driver = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=log)
         probes = [Probe(index, urls, ended) for index in range(2)]
         leavers = [Leaver(gateway.port, ended, seed + index) for index, gateway in enumerate(fleet.gateways)]
-        trouble = threading.Thread(target=lambda: setattr(figures, "faults", _faults(fleet, ended, seed, every_s)))
+        trouble = threading.Thread(target=lambda: setattr(figures, "faults", _faults(fleet, ended, over, seed, every_s)), daemon=True)
         early = {}
         try:
             for thread in (*probes, *leavers, trouble):
@@ -155,7 +157,7 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
             if driver.poll() is None:
                 driver.kill()
                 driver.wait()
-        for thread in (*probes, *leavers, trouble):
+        for thread in (*probes, *leavers):
             thread.join(90)
         for gateway in fleet.gateways:
             wait_until(lambda: _counters(gateway)[2] == 0, 60, "nothing is in flight")
@@ -163,6 +165,8 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
             figures.unaccounted[gateway.name] = received - done
             figures.memory_mb[gateway.name] = (early[gateway.name], memory_mb(gateway))
             figures.descriptors[gateway.name] = (before[gateway.name], descriptors(gateway))
+        over.set()
+        trouble.join(90)
     said = (folder / "drive.log").read_text()
     if driver.returncode != 0:
         raise AssertionError(f"troupe-sim drive ended with {driver.returncode}: {said}")
