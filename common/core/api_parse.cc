@@ -259,7 +259,7 @@ constexpr Row kRows[] = {
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
     {"logit_bias", true, true, read_bias},
     {"logprobs", true, true, read_logprobs},
-    {"max_completion_tokens", true, false, read_max_completion_tokens},
+    {"max_completion_tokens", true, true, read_max_completion_tokens},
     {"max_tokens", true, true, read_max_tokens},
     {"messages", true, false, read_messages},
     {"min_p", true, true, read_min_p},

@@ -36,6 +36,10 @@ bool is_integer_zero(dom::element value) {
 bool is_integer_one(dom::element value) {
   return is_integer_equal(value, 1);
 }
+bool is_number_one(dom::element value) {
+  double number = 0;
+  return !value.get_double().get(number) && number == 1;  // of integers, too
+}
 bool is_empty(dom::element value) {
   if (value.is_object()) return value.get_object().value_unsafe().size() == 0;
   if (value.is_array()) return value.get_array().value_unsafe().size() == 0;
@@ -67,9 +71,11 @@ struct Row {
   std::string_view allowed;  // what is accepted, for the message
 };
 
-// Sorted by name.
+// Sorted by name; a name may have a row for each kind.
 constexpr Row kRows[] = {
     {"add_generation_prompt", kChat, is_true, "true"},
+    {"add_special_tokens", kChat, is_false, "false"},
+    {"add_special_tokens", kCompletion, is_true, "true"},
     {"allowed_token_ids", kBoth, is_empty, "an empty list"},
     {"audio", kChat, never, "null"},
     {"bad_words", kBoth, is_empty, "an empty list"},
@@ -83,13 +89,19 @@ constexpr Row kRows[] = {
     {"guided_grammar", kBoth, never, "null"},
     {"guided_json", kBoth, never, "null"},
     {"guided_regex", kBoth, never, "null"},
+    {"include_stop_str_in_output", kBoth, is_false, "false"},
     {"min_tokens", kBoth, is_integer_zero, "0"},
     {"modalities", kChat, is_text_modality, "[\"text\"]"},
+    {"prompt_embeds", kBoth, never, "null"},
     {"prompt_logprobs", kBoth, never, "null"},
     {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
+    {"return_token_ids", kBoth, is_false, "false"},
+    {"skip_special_tokens", kBoth, is_true, "true"},
     {"structured_outputs", kBoth, never, "null"},
     {"suffix", kCompletion, is_empty, "an empty string or null"},
     {"tool_choice", kChat, is_none_or_auto, "\"none\" or \"auto\""},
+    {"truncate_prompt_tokens", kBoth, never, "null"},
+    {"typical_p", kBoth, is_number_one, "1"},
     {"use_beam_search", kBoth, is_false, "false"},
     {"web_search_options", kChat, never, "null"},
 };
@@ -99,11 +111,11 @@ static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
 }  // namespace
 
 Fault check_unsupported(Kind kind, std::string_view name, dom::element value) {
+  const uint8_t asked = kind == Kind::kChat ? kChat : kCompletion;
   const Row* row = std::lower_bound(std::begin(kRows), std::end(kRows), name,
                                     [](const Row& r, std::string_view n) { return r.name < n; });
-  if (row == std::end(kRows) || row->name != name) return std::nullopt;
-  if ((row->kinds & (kind == Kind::kChat ? kChat : kCompletion)) == 0) return std::nullopt;
-  if (row->is_neutral(value)) return std::nullopt;
+  while (row != std::end(kRows) && row->name == name && (row->kinds & asked) == 0) ++row;
+  if (row == std::end(kRows) || row->name != name || row->is_neutral(value)) return std::nullopt;
   return ApiError::unsupported(
       name, absl::StrCat("'", to_absl(name), "' is not supported here; leave it out or set it to ",
                          to_absl(row->allowed), "."));

@@ -74,6 +74,7 @@ TEST(ApiParse, AbsentAndNullFieldsAreTheSame) {
 TEST(ApiParse, MaxCompletionTokensWinsInWhicheverOrder) {
   EXPECT_EQ(chat_with(R"(,"max_tokens":5,"max_completion_tokens":9)").value().max_tokens, 9);
   EXPECT_EQ(chat_with(R"(,"max_completion_tokens":9,"max_tokens":5)").value().max_tokens, 9);
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","max_completion_tokens":9)").value().max_tokens, 9);
   EXPECT_EQ(chat_with(R"(,"max_tokens":5)").value().max_tokens, 5);
 }
 
@@ -196,6 +197,13 @@ TEST(ApiParse, WhatIsNotBuiltIsRefusedUnlessNeutral) {
       {"modalities", {R"(["text","audio"])", "[]"}},
       {"continue_final_message", {"true"}},
       {"min_tokens", {"1"}},
+      {"include_stop_str_in_output", {"true"}},
+      {"skip_special_tokens", {"false"}},
+      {"add_special_tokens", {"true"}},
+      {"truncate_prompt_tokens", {"5"}},
+      {"prompt_embeds", {"\"x\""}},
+      {"return_token_ids", {"true"}},
+      {"typical_p", {"0.9"}},
   };
   for (const auto& [name, values] : refused) {
     for (const std::string& value : values) {
@@ -206,16 +214,33 @@ TEST(ApiParse, WhatIsNotBuiltIsRefusedUnlessNeutral) {
       EXPECT_EQ(result.error().param, name);
     }
   }
-  for (const std::string field :
-       {R"("n":1)", R"("best_of":1)", R"("logprobs":false)", R"("top_logprobs":0)", R"("echo":false)",
-        R"("presence_penalty":0)", R"("frequency_penalty":0.0)", R"("repetition_penalty":1.0)",
-        R"("logit_bias":{})", R"("response_format":{"type":"text"})", R"("tool_choice":"none")",
-        R"("tool_choice":"auto")", R"("modalities":["text"])", R"("suffix":"only completions have it")",
-        R"("functions":[])"}) {
+  for (const std::string field : {R"("n":1)",
+                                  R"("best_of":1)",
+                                  R"("logprobs":false)",
+                                  R"("top_logprobs":0)",
+                                  R"("echo":false)",
+                                  R"("presence_penalty":0)",
+                                  R"("frequency_penalty":0.0)",
+                                  R"("repetition_penalty":1.0)",
+                                  R"("logit_bias":{})",
+                                  R"("response_format":{"type":"text"})",
+                                  R"("tool_choice":"none")",
+                                  R"("tool_choice":"auto")",
+                                  R"("modalities":["text"])",
+                                  R"("suffix":"only completions have it")",
+                                  R"("functions":[])",
+                                  R"("skip_special_tokens":true)",
+                                  R"("add_special_tokens":false)",
+                                  R"("typical_p":1.0)",
+                                  R"("typical_p":1)",
+                                  R"("truncate_prompt_tokens":null)"}) {
     EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
   }
   EXPECT_EQ(completion_with(R"(,"prompt":"x","suffix":"y")").error().code, "unsupported_parameter");
   EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","suffix":"","echo":false)")), "accepted");
+  EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","add_special_tokens":true)")), "accepted");
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","add_special_tokens":false)").error().param,
+            "add_special_tokens");
   EXPECT_EQ(chat_with(R"(,"stream":true,"stream_options":{"continuous_usage_stats":true})").error().code,
             "unsupported_parameter");
 }
