@@ -1,10 +1,11 @@
-// status, time, log, metrics, api_error: one short test a promise.
+// status, time, log, metrics, api_error, append_by: one short test a promise.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "common/core/api_error.h"
+#include "common/core/append_by.h"
 #include "common/core/json.h"
 #include "common/core/log.h"
 #include "common/core/log_line.h"
@@ -150,6 +151,25 @@ TEST(ApiError, EveryKindHasItsStatusAndCode) {
   EXPECT_EQ(ApiError::unavailable("x").http_status, 503);
   EXPECT_EQ(ApiError::deadline("x").http_status, 504);
   EXPECT_EQ(ApiError::internal("x").http_status, 500);
+}
+
+TEST(AppendBy, GrowsByWhatWasWrittenAndKeepsWhatWasThere) {
+  std::string text = "body: ";
+  const auto write = [](std::string_view bytes) {
+    return [bytes](char* to) { return bytes.copy(to, bytes.size()); };
+  };
+  EXPECT_EQ(append_by(text, 100, write("abc")), 3u);
+  EXPECT_EQ(text, "body: abc");
+  EXPECT_EQ(append_by(text, 100, write("")), 0u);
+  EXPECT_EQ(append_by(text, 3,
+                      [](char* to) {
+                        std::string_view("xyz").copy(to, 3);
+                        return size_t{9};
+                      }),
+            3u)
+      << "no more than there was room for";
+  EXPECT_EQ(text, "body: abcxyz");
+  EXPECT_EQ(text.c_str()[text.size()], '\0');
 }
 
 }  // namespace troupe::small_parts_test
