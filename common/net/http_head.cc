@@ -79,7 +79,7 @@ struct FramingHeaders {
   int host_count = 0;
   bool close = false;
   bool keep_alive = false;
-  std::string_view expect;  // into the head's own bytes
+  std::string_view expect, content_encoding;  // into the head's own bytes
 };
 
 std::optional<HttpFault> read_content_length(std::string_view value, FramingHeaders& seen) {
@@ -114,6 +114,8 @@ std::optional<HttpFault> note_framing(std::string_view name, std::string_view va
     if (!is_host(value)) return bad("malformed Host: send host or host:port");
   } else if (name == "expect") {
     seen.expect = value;
+  } else if (name == "content-encoding") {
+    seen.content_encoding = value;
   }
   return std::nullopt;
 }
@@ -256,6 +258,10 @@ std::optional<HttpFault> parse_request_head(std::string_view bytes, RequestHead&
   if (seen.host_count == 0 && !out.http_1_0) return bad("missing Host");
   if (out.http_1_0 && seen.transfer_encoding_count > 0)
     return bad("Transfer-Encoding in an HTTP/1.0 request");
+  // Nothing is unpacked here: a few bytes would become as many as somebody likes.
+  if (!seen.content_encoding.empty() && !equals_ignore_case(seen.content_encoding, "identity")) {
+    return HttpFault{415, "Content-Encoding other than 'identity': send the body as it is"};
+  }
   out.expect_continue = false;
   if (!seen.expect.empty() && !out.http_1_0) {
     if (!equals_ignore_case(seen.expect, "100-continue")) {

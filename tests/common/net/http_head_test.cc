@@ -80,6 +80,8 @@ TEST(HttpHead, RefusesWhatCouldBeReadTwoWays) {
       {"GET  HTTP/1.1\r\nHost: a\r\n\r\n", 400, "target"},
       {"\r\n", 400, "request line"},
       {"GET / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, "Expect"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n\r\n", 415, "Content-Encoding"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity, br\r\n\r\n", 415, "Content-Encoding"},
   };
   for (const RefusedHead& refused : cases) {
     RequestHead head;
