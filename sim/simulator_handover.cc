@@ -1,6 +1,9 @@
 // Nodes whose cache begins empty: each gateway has the sets they are to have computed there before their
 // requests come, and their share rises, as the live gateway does (gateway/upstream/mover.h, Fleet::ramp).
 
+#include <algorithm>
+#include <utility>
+
 #include "sim/block_names.h"
 #include "sim/checks.h"
 #include "sim/simulation.h"

@@ -12,6 +12,8 @@ namespace {
 
 // Beyond these nobody would notice.
 constexpr size_t kSetsMovedMax = 1024;
+// Of a node's KV, for what is computed ahead; conversations come with the first requests.
+constexpr double kAheadShare = 0.5;
 
 void keep_hottest(const SetBook& book, std::vector<Hash128>& sets) {
   std::erase_if(sets, [&book](const Hash128& set) { return book.share(set) <= 0; });
@@ -50,6 +52,8 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
   const auto homes = known_.view->homes_for(model);
   if (!std::binary_search(homes.begin(), homes.end(), node)) return {};
   const auto nodes = static_cast<double>(homes.size());
+  const Mode mode = options_.affinity.mode;
+  const bool table_decides = mode == Mode::kPlan || mode == Mode::kStrict;
   std::vector<Hash128> wanted;
   for (const Hash128& set : sets) {
     const auto exact = known_.exact->index.holders(set);
@@ -58,14 +62,16 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
       continue;
     const Homes* planned = known_.table->find(set, model);
     const bool home = planned != nullptr && planned->contains(node);
+    if (home) wanted.push_back(set);
+    if (home || table_decides) continue;
     const auto holders = static_cast<double>(std::max(exact.size(), shadow.size()));
     const bool hot = known_.sets.share(set) * nodes * options_.affinity.hot_factor > holders;
-    if (home || hot || is_first(set, node, *known_.view, homes)) wanted.push_back(set);
+    if (hot || is_first(set, node, *known_.view, homes)) wanted.push_back(set);
   }
   keep_hottest(known_.sets, wanted);
   const int64_t told = known_.loads.at(node).report.kv_tokens_total;
   const int64_t kv = told > 0 ? told : options_.memory.node_kv_tokens_guess;
-  double room = options_.planner.kv_share * static_cast<double>(kv);
+  double room = kAheadShare * static_cast<double>(kv);
   const auto full = std::find_if(wanted.begin(), wanted.end(), [&](const Hash128& set) {
     room -= static_cast<double>(known_.sets.tokens(set));
     return room < 0;

@@ -51,6 +51,10 @@ void describe_route(SettingsSchema& schema, RouteSettings& s) {
       .add("route.placements_per_node", &s.placements_per_node,
            "sets and conversations remembered for each worker, likewise")
       .range(1, 1e7);
+  schema
+      .add("route.anchors_max", &s.anchors_max,
+           "ends of messages, and conversations, remembered to learn what prompts share, likewise")
+      .range(64, 1e7);
   schema.add("route.node_kv_tokens", &s.node_kv_tokens, "KV cache of a worker that does not tell")
       .range(1024, 1e12)
       .unit("tokens");
@@ -72,6 +76,7 @@ Status apply_route(const RouteSettings& s, RouterOptions& router) {
   router.planner.max_nodes_per_set = static_cast<size_t>(s.max_nodes_per_set);
   router.memory.sets_max = static_cast<size_t>(s.sets_max);
   router.memory.placements_per_node = static_cast<size_t>(s.placements_per_node);
+  router.sketch.anchors_max = router.sketch.sessions_max = static_cast<size_t>(s.anchors_max);
   router.memory.node_kv_tokens_guess = s.node_kv_tokens;
   return absl::OkStatus();
 }

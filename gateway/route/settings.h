@@ -20,12 +20,13 @@ struct RouteSettings {
   double hot_factor = 4;
   double noise_tokens = 167;
   double plan_interval_s = 4;
-  double plan_kv_share = 0.5;
+  double plan_kv_share = 1;
   int64_t strict_sets = 8;
   int64_t max_sets_per_node = 2;
   int64_t max_nodes_per_set = 0;
   int64_t sets_max = 16'384;
   int64_t placements_per_node = 32'768;
+  int64_t anchors_max = 65'536;
   int64_t node_kv_tokens = 1'000'000;
 };
 

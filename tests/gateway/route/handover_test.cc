@@ -221,5 +221,43 @@ TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
   EXPECT_TRUE(router_.sets_for(3, "demo", wanted).empty()) << "it has them";
 }
 
+// What the table does not send to it would be computed there for nobody.
+TEST(HandoverByTable, ANodeThatJoinsIsToHaveWhatTheTableGivesIt) {
+  for (const Mode mode : {Mode::kPlan, Mode::kStrict}) {
+    SCOPED_TRACE(mode_name(mode));
+    RouterOptions options;
+    options.affinity.mode = mode;
+    Router router(options, 1);
+    std::vector<NodeView> fleet = nodes(4);
+    fleet[3].state = NodeState::kDead;
+    router.adopt(std::make_shared<ClusterView>(1, fleet));
+    int64_t now = 0;
+    std::vector<Hash128> sets;
+    const auto ask_all_and_plan = [&] {
+      for (int set = 0; set < 200; ++set) {
+        now += 10;
+        serve(router, key(set, static_cast<int>(now)), at_ms(now));
+      }
+      now += 10'000;
+      router.plan(at_ms(now));
+    };
+    for (int set = 0; set < 200; ++set) sets.push_back(numbered_set(set));
+    ask_all_and_plan();
+    fleet[3].state = NodeState::kAlive;
+    router.adopt(std::make_shared<ClusterView>(2, fleet));
+    size_t given = 0;
+    for (int tick = 0; tick < 20; ++tick) {
+      for (const Hash128& set : router.sets_for(3, "demo", sets)) {
+        const Homes* homes = router.table()->find(set, "demo");
+        ASSERT_NE(homes, nullptr);
+        EXPECT_TRUE(homes->contains(3));
+        ++given;
+      }
+      ask_all_and_plan();
+    }
+    EXPECT_GT(given, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::route

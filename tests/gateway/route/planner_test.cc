@@ -177,6 +177,7 @@ TEST(Planner, AJoinMovesTwoPercentATickUntilTheNewNodesAreInUse) {
 
 TEST(Planner, HomesStayWithinTheKvBudget) {
   PlannerOptions options;
+  options.kv_share = 0.5;
   Planner planner(options, Mode::kPlan);
   const auto view = cluster(4);
   const std::vector<int64_t> kv{40'000, 40'000, 4'000, 40'000};
