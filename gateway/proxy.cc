@@ -92,8 +92,10 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
     co_await answer(exchange, flight, status, std::move(body));
   } else {
     const std::string_view allow = methods_of(request.path);
+    const bool elsewhere = request.path.starts_with("/admin") || request.path == "/metrics";
     ApiError error =
-        ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path, " here"));
+        ApiError::bad_field("", absl::StrCat("there is no ", request.method, " ", request.path, " here",
+                                             elsewhere ? "; it is on the metrics port" : ""));
     error.http_status = allow.empty() ? 404 : 405;
     error.code = allow.empty() ? "not_found" : "method_not_allowed";
     co_await refuse(exchange, flight, error, allow);
@@ -337,7 +339,7 @@ void Proxy::learn_failure(route::NodeIndex node, const ForwardResult& result) {
   const bool broke = kind == FailureKind::kTransport || kind == FailureKind::kBody;
   if (broke && !result.client_stalled) fleet_.on_event(node, HealthEvent::kTransportError);
   if (kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
-  if (kind == FailureKind::kStatus && route::node_failed(result.failure))
+  if (kind == FailureKind::kStatus && route::node_ill(result.failure))
     fleet_.on_event(node, HealthEvent::kErrored);
 }
 

@@ -46,6 +46,11 @@ bool node_failed(const Failure& failure) {
   return false;
 }
 
+bool node_ill(const Failure& failure) {
+  const bool busy = failure.kind == FailureKind::kStatus && failure.http_status == 503;
+  return node_failed(failure) && !busy;
+}
+
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now) {
   const RetryOptions& options = budget.options();

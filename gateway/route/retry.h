@@ -77,7 +77,13 @@ bool retryable_status(int http_status);
 // The node is to blame, and not for being full: its sets may have to go elsewhere.
 bool node_failed(const Failure& failure);
 
-// Spends from the budget when it says kNextCandidate and the node may have begun to work on the request.
+// What its health is to know. A 503 of a node that passes its probes is load like a 429, and to send it less
+// would move its load to others that have as much.
+bool node_ill(const Failure& failure);
+
+// All that is forwarded may be sent twice: an answer has no effect but itself (of a foreign worker, its
+// price). Spends from the budget when it says kNextCandidate and the node may have begun to work on the
+// request.
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now);
 

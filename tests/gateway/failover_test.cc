@@ -59,6 +59,30 @@ TEST(Failover, AStrictSetsOnlyHomeFailsAndAnotherTakesItOver) {
   }
 }
 
+// 503 is what a full server says (a foreign one, too). Were that illness, its load would fall on the others.
+TEST(Failover, AnswersOf503AreLoadAndNotIllness) {
+  for (const int status : {500, 503}) {
+    Loop loop;
+    StubWorker busy(loop, answer_status(status)), other(loop, answer_whole);
+    GatewayConfig config = TestGateway::quick_config();
+    config.prober.interval = 60s;  // nobody but the requests finds out
+    config.prober.suspicion_interval = 60s;
+    TestGateway gateway(loop, {busy.endpoint(), other.endpoint()}, config);
+    int retried = 0;
+    for (int i = 0; i < 30; ++i) {
+      const Answer answer = gateway.ask(chat_body(kCard + std::to_string(i), "x"));
+      EXPECT_EQ(answer.status, 200);
+      retried += answer.route("attempt") != "1" ? 1 : 0;
+    }
+    EXPECT_GE(retried, 5) << "it was asked";
+    if (status == 503) {
+      EXPECT_EQ(gateway.worker_state(0), "ready");
+    } else {
+      EXPECT_NE(gateway.worker_state(0), "ready");
+    }
+  }
+}
+
 // It passes its probes, so nothing but its answers tells; the plan of the next tick must heed them.
 TEST(Failover, AStrictNodeThatOnlyFailsIsGivenNoSetsAgain) {
   Loop loop;
