@@ -54,6 +54,7 @@ ApiError unknown_worker(std::string_view id) {
 Task<void> Admin::handle(Exchange& exchange) {
   Page shown = page(exchange.request());
   HeaderList headers;
+  headers.emplace_back("x-request-id", parts_.proxy.request_id(exchange.request()));
   headers.emplace_back("content-type", shown.content_type);
   if (!shown.allow.empty()) headers.emplace_back("allow", shown.allow);
   co_await exchange.respond(shown.status, headers, std::move(shown.body));

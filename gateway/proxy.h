@@ -96,6 +96,8 @@ class Proxy {
   std::pair<int, std::string> health() const;
   // Where would this body go? Nothing is sent. JSON, or the error the body would get.
   ApiResult<std::string> explain(const HttpRequest& request);
+  // The client's own, or a new one.
+  std::string request_id(const HttpRequest& request);
 
  private:
   class TextPlace {
@@ -217,7 +219,6 @@ class Proxy {
   Task<void> refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow = {});
   HeaderList own_headers(const Flight& flight) const;
   std::string route_decision(const Flight& flight) const;
-  std::string request_id(const HttpRequest& request);
 
   ProxyOptions options_;
   ApiParser parser_;

@@ -103,7 +103,6 @@ std::string Proxy::route_decision(const Flight& flight) const {
                       ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
 }
 
-// The client's own, or a new one.
 std::string Proxy::request_id(const HttpRequest& request) {
   if (const std::string_view own = request_id_of(request); !own.empty()) return std::string(own);
   Hash128 id;

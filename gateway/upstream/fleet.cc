@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
 
 namespace troupe {
 
@@ -16,6 +15,8 @@ namespace {
 
 // Slots are never given back: this many different workers in a gateway's life.
 constexpr size_t kWorkersMax = 4096;
+constexpr std::string_view kFailing = "failing";
+constexpr std::string_view kStates[] = {"unknown", "ready", "suspect", "dead", "draining", kFailing};
 
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
@@ -56,6 +57,12 @@ void Fleet::join(const Endpoint& endpoint) {
   worker.health = route::NodeHealth(options_.health);
   worker.up = &metrics_.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
                               {{"worker", worker.id}});
+  for (const std::string_view state : kStates) {
+    worker.states[state] = &metrics_.gauge(
+        "troupe_gateway_worker_state",
+        "1 for the state the worker is in; failing: it passes its probes, and its answers are errors.",
+        {{"worker", worker.id}, {"state", std::string(state)}});
+  }
   workers_.push_back(std::move(worker));
 }
 
@@ -331,7 +338,12 @@ void Fleet::publish() {
     nodes.push_back(std::move(node));
   }
   router_.adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
-  for (NodeIndex i = 0; i < workers_.size(); ++i) workers_[i].up->Set(router_.view().routable(i) ? 1 : 0);
+  for (NodeIndex i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    worker.up->Set(router_.view().routable(i) ? 1 : 0);
+    const std::string_view now = worker.health.failing() ? kFailing : route::node_state_name(state(i));
+    for (const auto& [name, gauge] : worker.states) gauge->Set(!worker.removed && name == now ? 1 : 0);
+  }
   if (on_changed) on_changed();
 }
 
@@ -345,47 +357,6 @@ std::vector<ModelCard> Fleet::models() const {
     }
   }
   return cards;
-}
-
-std::string Fleet::workers_json() const {
-  bj::array list;
-  for (NodeIndex i = 0; i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    if (worker.removed) continue;
-    const route::NodeLoad& load = router_.loads().at(i);
-    bj::object item;
-    item["id"] = worker.id;
-    item["url"] = worker.url;
-    item["state"] = bj::string(route::node_state_name(state(i)));
-    item["state_for_s"] = nullptr;
-    if (worker.probed)
-      item["state_for_s"] =
-          std::chrono::floor<std::chrono::seconds>(clock_.now() - worker.health.since()).count();
-    item["failures_in_a_row"] = worker.health.failures();
-    item["failing"] = worker.health.failing();
-    bj::array models;
-    for (const ModelCard& card : worker.models) models.emplace_back(card.id);
-    item["models"] = std::move(models);
-    item["in_flight"] = load.in_flight;
-    item["pending_tokens"] = load.pending_tokens;
-    item["others_requests"] = load.others_requests;
-    item["reported_pending_tokens"] = load.reported_pending_tokens;
-    item["load"] = nullptr;
-    if (worker.load) {
-      LoadReport shown = *worker.load;
-      shown.sets.clear();  // many, and their sum is in /admin/table
-      if (auto report = parse_json(load_report_json(shown)); report.ok()) item["load"] = *std::move(report);
-    }
-    bj::object residency;
-    residency["in_step"] = router_.known().exact->feeds.in_step(i);
-    residency["items"] = router_.known().exact->index.items_of(i);
-    item["residency"] = std::move(residency);
-    list.emplace_back(std::move(item));
-  }
-  bj::object out;
-  out["view_epoch"] = router_.view().epoch();
-  out["workers"] = std::move(list);
-  return to_json(out);
 }
 
 }  // namespace troupe

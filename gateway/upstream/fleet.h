@@ -4,6 +4,7 @@
 // models and its last load report. When anything in that changes for routing, a new cluster view goes to the
 // router. All calls on the io_context's thread.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -131,6 +132,7 @@ class Fleet {
     std::optional<LoadReport> load;
     std::string epoch;
     Gauge* up = nullptr;
+    std::map<std::string_view, Gauge*> states;  // by name
     bool beats = false;
     bool probed = false;
     bool awaited = false;   // by probed()

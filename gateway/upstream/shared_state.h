@@ -79,7 +79,6 @@ class SharedState {
   Task<void> keep();
   Task<Status> keep_once();
   Task<Status> do_ask(const route::StoreAsk& ask);
-  Task<Status> keep_lease();
   Task<Status> put_loads(const route::StoreAsk& ask);
   etcd::Txn txn_of(const route::StoreAsk& ask) const;
   route::StoreAnswer answer_of(const etcd::TxnAnswer& answer) const;

@@ -24,7 +24,13 @@ TEST(Prober, FollowsAWorkerFromReadyToDrainingToReadyToDead) {
   EXPECT_EQ(gateway.ask(chat_body(kProbedCard, "x")).status, 200);
   stub.stop();
   EXPECT_TRUE(gateway.becomes(0, "dead"));
-  EXPECT_EQ(gateway.metric("troupe_gateway_worker_up{worker=\"" + gateway.gateway->fleet().id(0) + "\"}"), 0);
+  const std::string worker = "worker=\"" + gateway.gateway->fleet().id(0) + "\"";
+  EXPECT_EQ(gateway.metric("troupe_gateway_worker_up{" + worker + "}"), 0);
+  for (const std::string state : {"ready", "draining", "suspect", "dead", "unknown", "failing"}) {
+    EXPECT_EQ(gateway.metric("troupe_gateway_worker_state{state=\"" + state + "\"," + worker + "}"),
+              state == "dead" ? 1 : 0)
+        << state;
+  }
 }
 
 TEST(Prober, AWorkerWithoutReadyzIsAskedForItsModelsAlone) {
