@@ -67,6 +67,7 @@ void FaultGateway::publish() {
   for (size_t i = 0; i < nodes.size(); ++i) {
     nodes[i].id = name_of(static_cast<NodeIndex>(i));
     nodes[i].state = health_[i].state();
+    if (!hears_of_deaths && nodes[i].state == NodeState::kDead) nodes[i].state = NodeState::kAlive;
     nodes[i].models = models_[i];
     nodes[i].failing = health_[i].failing();
   }
@@ -87,11 +88,15 @@ bool FaultGateway::begin(Ticket& ticket, TimePoint now) {
   return try_next(ticket, now);
 }
 
-// Candidates that have died since the decision are asked all the same, as a live gateway does; it finds out.
+// Candidates that have died since the decision are passed over, as a live gateway does (tries.cc).
 bool FaultGateway::try_next(Ticket& ticket, TimePoint now) {
   if (ticket.gateway_life != lives_) return false;
-  if (ticket.tried == ticket.decision.order.size() && !extend(ticket, now)) return false;
-  const Candidate& candidate = ticket.decision.order[ticket.tried++];
+  const CandidateOrder& order = ticket.decision.order;
+  while (ticket.tried < order.size() && !router_->view().routable(order[ticket.tried].node))
+    ticket.tried += 1;
+  if (ticket.tried == order.size() && !extend(ticket, now)) return false;
+  const Candidate& candidate = order[ticket.tried++];
+  breach_if(!may_be_asked(candidate.node), name_of(candidate.node) + " is asked, and known not to answer");
   ticket.sent = router_->sent(ticket.key, ticket.model, candidate, now);
   open_[candidate.node] += 1;
   check_counts();

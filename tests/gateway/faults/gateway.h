@@ -20,6 +20,9 @@ class FaultGateway {
  public:
   FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint now);
 
+  // False: its router is told of no death, which must be noticed.
+  bool hears_of_deaths = true;
+
   // The oldest nodes first; the models each serves.
   void add_node(std::vector<std::string> models, TimePoint now);
   void on_event(NodeIndex node, HealthEvent event, TimePoint now);

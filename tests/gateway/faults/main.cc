@@ -45,7 +45,7 @@ struct Runs {
   Outcome run(uint64_t seed, bool verbose) const {
     if (world == "store") return SharedWorld(seed, verbose, mutant == 0).run();
     if (world == "requests") return RequestsWorld(seed, verbose, mutant == 0).run();
-    return World(seed, verbose).run();
+    return World(seed, verbose, mutant == 0).run();
   }
 };
 

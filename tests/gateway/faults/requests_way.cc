@@ -148,7 +148,7 @@ void RequestsWorld::fail(const Shared& request, const Failure& failure) {
   const FailureKind kind = failure.kind;
   if (kind == FailureKind::kConnect) saw(node, HealthEvent::kConnectError);
   if (kind == FailureKind::kTransport || kind == FailureKind::kBody) saw(node, HealthEvent::kTransportError);
-  if (kind == FailureKind::kStatus && node_failed(failure)) saw(node, HealthEvent::kErrored);
+  if (kind == FailureKind::kStatus && node_ill(failure)) saw(node, HealthEvent::kErrored);
   auto onward = next(request, failure);
   if (!onward) return failed_for_good(request, failure);
   router_->finished(request->key, request->sent, std::nullopt, now_);

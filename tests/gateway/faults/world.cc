@@ -12,12 +12,12 @@ constexpr Duration kAskedFor = std::chrono::seconds(26);
 // Of the messages that flow again: then every gateway has heard of every other one that lives, and of none
 // that died; and between two of its seconds, what one plans reaches all.
 constexpr Duration kHeardAnew = Gateways::kSilence + std::chrono::milliseconds(600);
-constexpr Duration kResting = std::chrono::seconds(60);
-constexpr Duration kRunFor = std::chrono::seconds(70);
+constexpr Duration kResting = std::chrono::seconds(90);
+constexpr Duration kRunFor = std::chrono::seconds(100);
 
 }  // namespace
 
-World::World(uint64_t seed, bool verbose) : Timeline(seed, verbose) {
+World::World(uint64_t seed, bool verbose, bool sound) : Timeline(seed, verbose), sound_(sound) {
   set_up();
 }
 
@@ -51,6 +51,7 @@ void World::set_up() {
     const double skew = 0.06 * random_.unit() - 0.03;
     clocks_.push_back({std::chrono::seconds(pick(5000)), common_loads_ ? 1 + skew : 1});
     gateways_.push_back(std::make_unique<FaultGateway>(its, random_.next(), clock_of(g)));
+    gateways_.back()->hears_of_deaths = sound_;
   }
   links_.resize(gateways);
   streams_.resize(gateways);

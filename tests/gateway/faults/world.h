@@ -26,7 +26,7 @@ namespace troupe::route::faults {
 class World : private Timeline {
  public:
   // `verbose`: says what happens on stderr.
-  World(uint64_t seed, bool verbose);
+  World(uint64_t seed, bool verbose, bool sound = true);  // not: see FaultGateway::hears_of_deaths
   Outcome run();
 
  private:
@@ -87,6 +87,7 @@ class World : private Timeline {
 
   RouterOptions options_;
   bool common_loads_ = false;
+  const bool sound_;
   bool faulty_ = true;
   double loss_ = 0, late_ms_ = 0, rate_ = 0;
   int sets_ = 0, sessions_ = 0;
