@@ -46,7 +46,7 @@ for name in "${names[@]}"; do
     tls) packages+=(nginx-light openssl wrk) ;;
     gateway_vs_peers) packages+=(nginx-light curl python3-venv) ;;
     chaos) packages+=(etcd-server iproute2) venv=1 ;;
-    soak) venv=1 ;;
+    soak) packages+=(etcd-server); venv=1 ;;
   esac
 done
 

@@ -173,7 +173,8 @@ class Probe(threading.Thread):
 
 
 class ChaosFleet:
-    def __init__(self, folder, seed, far=False, workers=WORKERS):
+    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=()):
+        self.gateway_flags = gateway_flags
         self.folder, self.random = pathlib.Path(folder), random.Random(seed)
         self.stack = contextlib.ExitStack()
         self.namespace, self.etcd = None, None
@@ -210,7 +211,8 @@ class ChaosFleet:
     def _gateway(self, index, ports):
         peers = ",".join(f"http://127.0.0.1:{metrics}" for other, (_, metrics) in enumerate(ports) if other != index)
         told = [worker.url for worker in self.workers if isinstance(worker, FarWorker)]
-        return Gateway(told, self.folder, ("--gossip.peers", peers, "--state", "etcd", "--etcd-endpoints", self.etcd.urls), ports[index])
+        flags = ("--gossip.peers", peers, "--state", "etcd", "--etcd-endpoints", self.etcd.urls, *self.gateway_flags)
+        return Gateway(told, self.folder, flags, ports[index])
 
     def _sees_all(self, gateway):
         known = httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
@@ -246,6 +248,12 @@ class ChaosFleet:
     def restart_gateway(self, index):
         self.gateways[index] = self._gateway(index, self.ports)
 
+    def busiest(self):
+        """Whoever has the most streams that must go on elsewhere; the run says its name."""
+        running = {worker: worker.load()["running"] for worker in self.workers}
+        most = max(running.values())
+        return self.random.choice([worker for worker, count in running.items() if count == most])
+
     def busy(self):
         places = sum(worker.load()["max_num_seqs"] for worker in self.workers)
         return sum(worker.load()["running"] for worker in self.workers) / places
@@ -265,14 +273,14 @@ def calm(fleet):
 
 
 def kill(fleet):
-    victim = fleet.random.choice(fleet.workers)
+    victim = fleet.busiest()
     fleet.workers.remove(victim)
     victim.kill()
     return f"kill -9 of {victim.name}", lambda: None
 
 
 def hang(fleet):
-    victim = fleet.random.choice(fleet.workers)
+    victim = fleet.busiest()
     os.kill(victim.pid, signal.SIGSTOP)
     return f"SIGSTOP of {victim.name}, SIGCONT after {{for_s:.0f}} s", lambda: os.kill(victim.pid, signal.SIGCONT)
 
@@ -283,7 +291,7 @@ def partition(fleet):
 
 
 def slow(fleet):
-    victim = fleet.random.choice(fleet.workers)
+    victim = fleet.busiest()
     victim.set_faults(slow_factor=10)
     return f"{victim.name} ten times as slow for {{for_s:.0f}} s", lambda: victim.set_faults(slow_factor=1)
 

@@ -17,6 +17,10 @@ from chaos_run import RATE, TRAFFIC, ChaosFleet, Probe
 from fleet import BIN, MODEL, wait_until
 
 
+# What a gateway remembers of sets and conversations, at most: little enough for a minute's traffic to fill it.
+BOOKS = ("--route.sets-max", 32, "--route.placements-per-node", 64, "--route.anchors-max", 512)
+
+
 @dataclasses.dataclass
 class Figures:
     seconds: float
@@ -29,7 +33,7 @@ class Figures:
     refused: int = 0   # bad requests
     faults: int = 0
     stall_s: float = 0
-    # Of the gateways, by program: a third of the way, and at the end (MB); descriptors before the load and after it.
+    # Of the gateways, by program: memory at each tenth of the way (MB); descriptors before the load and after it.
     memory_mb: dict = dataclasses.field(default_factory=dict)
     descriptors: dict = dataclasses.field(default_factory=dict)
     unaccounted: dict = dataclasses.field(default_factory=dict)
@@ -130,7 +134,7 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
     folder = pathlib.Path(folder)
     figures = Figures(seconds)
     ended, over = threading.Event(), threading.Event()
-    with ChaosFleet(folder, seed, workers=5) as fleet:
+    with ChaosFleet(folder, seed, workers=5, gateway_flags=BOOKS) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
         before = {gateway.name: descriptors(gateway) for gateway in fleet.gateways}
         flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
@@ -141,14 +145,15 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
         probes = [Probe(index, urls, ended) for index in range(2)]
         leavers = [Leaver(gateway.port, ended, seed + index) for index, gateway in enumerate(fleet.gateways)]
         trouble = threading.Thread(target=lambda: setattr(figures, "faults", _faults(fleet, ended, over, seed, every_s)), daemon=True)
-        early = {}
+        series = {gateway.name: [] for gateway in fleet.gateways}
         try:
             for thread in (*probes, *leavers, trouble):
                 thread.start()
             begin = time.monotonic()
             while driver.poll() is None:
-                if not early and time.monotonic() > begin + seconds / 3:
-                    early = {gateway.name: memory_mb(gateway) for gateway in fleet.gateways}
+                if time.monotonic() > begin + seconds / 10 * (1 + len(series[fleet.gateways[0].name])):
+                    for gateway in fleet.gateways:
+                        series[gateway.name].append(memory_mb(gateway))
                 if time.monotonic() > begin + seconds + 120:
                     raise AssertionError("troupe-sim drive does not end")
                 time.sleep(0.2)
@@ -163,7 +168,7 @@ def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
             wait_until(lambda: _counters(gateway)[2] == 0, 60, "nothing is in flight")
             received, done, _ = _counters(gateway)
             figures.unaccounted[gateway.name] = received - done
-            figures.memory_mb[gateway.name] = (early[gateway.name], memory_mb(gateway))
+            figures.memory_mb[gateway.name] = [*series[gateway.name][:9], memory_mb(gateway)]
             figures.descriptors[gateway.name] = (before[gateway.name], descriptors(gateway))
         over.set()
         trouble.join(90)

@@ -151,6 +151,7 @@ def test_a_fresh_gateway_is_as_good_as_an_old_one(shared):
     print(f"a fresh gateway knew workers, table and residency {took:.2f} s after its start; "
           f"hit rate of its first {2 * personas} requests {fresh_hit:.3f}, of as many at the old one {old_hit:.3f}")
     assert old_hit > 0.8 and fresh_hit > old_hit - 0.05
+    assert took < 2, "measured: .2 s"
 
 
 def test_a_gateway_of_another_mode_is_told_of(shared):

@@ -91,7 +91,9 @@ def check(fleet, streams, wanted):
         assert stream.usage["completion_tokens"] == answer.usage["completion_tokens"]
         assert stream.usage["prompt_tokens"] == answer.usage["prompt_tokens"]
     assert metric(fleet, "troupe_gateway_broken_answers_total") == 0
-    print(f"worst pause {max(stream.worst_pause() for stream in streams):.3f} s, {metric(fleet, RESUMED):.0f} resumed")
+    pause = max(stream.worst_pause() for stream in streams)
+    print(f"worst pause {pause:.3f} s, {metric(fleet, RESUMED):.0f} resumed")
+    assert pause < HEARTBEAT_MS / 1e3 + 3
 
 
 def most_running(fleet):
