@@ -183,8 +183,8 @@ def main():
              "generator share the other core. Share of nginx: requests/s; for streams nginx's CPU time a chunk ÷ theirs.",
              "Goals for the gateway: ≥ .8 of nginx at 8 KB, 200 KB and for paced streams; ≥ 5 × the better of the two prefix-aware peers "
              "(sglang-router, vllm-router, both with `--policy cache_aware`).",
-             f"stream: 200 chunks {PACE_US // 1000} ms apart, each a write of its own; figures are per chunk. added: through the proxy minus straight to the "
-             "stub in the same round."]
+             f"stream: 200 chunks {PACE_US // 1000} ms apart, each a write of its own, all streams at once as in a worker's step; figures are per chunk. "
+             "added: through the proxy minus straight to the stub in the same round."]
     if args.peers == "all":
         notes.append(", ".join(f"{name} {version}" for name, version in versions(bin_dir).items()) + "; nginx is Debian's.")
         notes.append(f"litellm: up to {LITELLM_MAX} connections.")

@@ -3,6 +3,10 @@
 // load generator. Both are one epoll loop with no library, so that together they cost less than the proxy
 // between them and one core is enough for both.
 //
+// All streams have their next chunk at the same time, as those of a worker's decode step do. (If each began
+// to count at its own start, a proxy that lets requests through sooner after one another would get chunks
+// that are closer together, and wake less often for them.)
+//
 //   proxy_bench stub --port P [--pace-us U]          answers until SIGTERM
 //   proxy_bench load --port P --connections C --seconds S --body FILE    one JSON line of results on stdout
 //
@@ -195,6 +199,11 @@ class Stub {
     return {left / std::chrono::seconds(1), (left % std::chrono::seconds(1)).count()};
   }
 
+  SteadyClock::time_point next_step() const {
+    const SteadyClock::time_point now = SteadyClock::now();
+    return pace_.count() == 0 ? now : now - now.time_since_epoch() % pace_ + pace_;
+  }
+
   void accept_one() {
     const int client = accept(listener_, nullptr, nullptr);
     if (client < 0) return;
@@ -216,7 +225,7 @@ class Stub {
         send_all(fd,
                  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
         connection.chunks_left = kChunks;
-        due_.emplace(SteadyClock::now(), fd);
+        due_.emplace(next_step(), fd);
       } else {
         send_all(fd, answer_);
       }

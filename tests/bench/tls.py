@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What TLS costs the gateway's clients, beside nginx as a plain proxy that speaks TLS, too: the same certificate (ECDSA P-256), the
 same stub upstream (without TLS), one process and one core each, in turns. Handshakes are openssl's s_time, whole ones and resumed
-ones; requests are wrk's, 8 KB chat bodies over connections that are kept, with TLS and without."""
+ones; requests are wrk's, 8 KB chat bodies over connections that are kept, with TLS and without. Needs nginx, openssl and wrk."""
 import argparse
 import contextlib
 import json
