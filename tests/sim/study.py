@@ -220,7 +220,7 @@ def reason_of(name, row):
     if name.startswith("rate "):
         if row["sustains"] != "less":
             return ""
-        if row["at_0.9"]["goodput"] >= 0.975:
+        if round(row["at_0.9"]["goodput"], 3) >= 0.975:
             return "short of 99 % by little"
     elif name.startswith("fault "):
         return next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
