@@ -109,7 +109,7 @@ Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
 
 class MoverTest : public ::testing::Test {
  protected:
-  static constexpr int kPersonas = 12;
+  static constexpr int kPersonas = 40;
 
   MoverTest() {
     loop_.call([this] {
