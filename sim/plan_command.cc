@@ -31,14 +31,14 @@ std::vector<std::string> gpu_choices() {
 }
 
 std::vector<Row> rows_of(const ModelShape& model, const std::vector<std::string>& asked, const Load& load,
-                         double price_per_hour) {
+                         std::span<const int> gpus_of_a_node, double price_per_hour) {
   std::vector<Row> rows;
   for (Gpu gpu : known_gpus()) {
     const bool wanted = std::any_of(asked.begin(), asked.end(),
                                     [&](const std::string& a) { return a == "all" || a == gpu.name; });
     if (!wanted) continue;
     if (price_per_hour > 0) gpu.price_per_hour = price_per_hour;
-    rows.push_back({gpu, cheapest_node(model, gpu, load)});
+    rows.push_back({gpu, cheapest_node(model, gpu, load, gpus_of_a_node)});
   }
   return rows;
 }
@@ -53,7 +53,9 @@ const Row* best_of(const std::vector<Row>& rows) {
   return best;
 }
 
-std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const Load& load) {
+std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const Load& load,
+                    std::span<const int> gpus_of_a_node) {
+  const std::string most = absl::StrCat(gpus_of_a_node.back());
   std::string out = absl::StrFormat(
       "%s: weights %.1f GB, KV %.0f KiB a token (bfloat16)\n"
       "requests of %.0f prompt tokens (%.0f %% of them cached) and %.0f answered, a token within %.0f ms\n\n"
@@ -74,7 +76,8 @@ std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const
       continue;
     }
     if (!s.fits) {
-      absl::StrAppend(&out, absl::StrFormat("%-9s does not fit, not even on 8\n", to_absl(row.gpu.name)));
+      absl::StrAppend(&out,
+                      absl::StrFormat("%-9s does not fit, not even on %s\n", to_absl(row.gpu.name), most));
       continue;
     }
     absl::StrAppend(
@@ -93,8 +96,11 @@ std::string text_of(const ModelShape& model, const std::vector<Row>& rows, const
                                         best->sizing.gpus, load.rate)
                       : absl::StrFormat(", %d a node, the cheapest a token", best->sizing.gpus),
       absl::StrFormat(
-          "\nn: GPUs a node, of 1, 2, 4, 8 the cheapest that keeps the limit. $/Mtoken: of answered tokens, "
-          "at %.4g %% of req/s as nodes are planned (--headroom).",
+          "\nn: GPUs a node%s. $/Mtoken: of answered tokens, at %.4g %% of req/s as nodes are planned "
+          "(--headroom).",
+          gpus_of_a_node.size() == 1 ? ""
+                                     : absl::StrCat(", of ", absl::StrJoin(gpus_of_a_node, ", "),
+                                                    " the cheapest that keeps the limit"),
           load.headroom * 100),
       "\nEstimates from data sheets, prices are assumptions (--price-per-hour); the share cached is what "
       "routing decides: see replay.\n");
@@ -159,6 +165,7 @@ int plan_command(int argc, const char* const* argv) {
   std::vector<std::string> gpus{"all"};
   Load load;
   double price_per_hour = 0;
+  int64_t gpus_per_node = 0;
   bool json = false;
   std::string profile;
   SettingsSchema schema(kProgram, "which GPU, and how many, for a model and a load?");
@@ -166,6 +173,11 @@ int plan_command(int argc, const char* const* argv) {
       "model", &model_name,
       absl::StrCat("a directory with a config.json, or one of ", absl::StrJoin(model_shape_names(), ", ")));
   schema.add("gpu", &gpus, "GPUs to compare").choices(gpu_choices());
+  schema
+      .add("gpus_per_node", &gpus_per_node,
+           absl::StrCat("GPUs a model is spread over; 0: of ", absl::StrJoin(kGpusOfANode, ", "),
+                        " the cheapest"))
+      .range(0, 64);
   schema.add("load", &load.rate, "requests a second that the fleet must carry; 0: only what a node can")
       .range(0, 1e7);
   schema.add("prompt_tokens", &load.prompt_tokens, "mean length of a prompt").range(1, 1e7);
@@ -182,12 +194,15 @@ int plan_command(int argc, const char* const* argv) {
     return fail(kProgram, invalid_argument("--model is missing: a directory with a config.json, or a name"));
   const auto model = load_model_shape(model_name);
   if (!model.ok()) return fail(kProgram, model.status());
-  const std::vector<Row> rows = rows_of(*model, gpus, load, price_per_hour);
+  const auto asked_gpus = static_cast<int>(gpus_per_node);
+  const std::span<const int> of_a_node =
+      asked_gpus == 0 ? std::span<const int>(kGpusOfANode) : std::span(&asked_gpus, 1);
+  const std::vector<Row> rows = rows_of(*model, gpus, load, of_a_node, price_per_hour);
   if (!profile.empty()) {
     const Status written = write_profile(profile, *model, best_of(rows));
     if (!written.ok()) return fail(kProgram, written);
   }
-  std::fputs((json ? json_of(*model, rows, load) : text_of(*model, rows, load)).c_str(), stdout);
+  std::fputs((json ? json_of(*model, rows, load) : text_of(*model, rows, load, of_a_node)).c_str(), stdout);
   return kExitOk;
 }
 

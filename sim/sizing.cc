@@ -226,9 +226,9 @@ double price_of(const Sizing& s) {
   return s.nodes > 0 ? s.fleet_price_per_hour : s.price_per_million;
 }
 
-Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load) {
+Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load, std::span<const int> of) {
   Sizing best;
-  for (const int gpus : {1, 2, 4, 8}) {
+  for (const int gpus : of) {
     const Sizing s = size_node(model, gpu, gpus, load);
     const bool cheaper = s.requests_per_s > 0 && price_of(s) < price_of(best);
     if (best.requests_per_s > 0 ? cheaper : s.fits) best = s;

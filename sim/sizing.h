@@ -5,6 +5,7 @@
 // before there is any; a run of the simulator (with its queues, routing and evictions) is the next step.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,9 +81,11 @@ struct Sizing {
 Sizing size_node(const ModelShape& model, const Gpu& gpu, int gpus, const Load& load);
 // What to compare by where requests_per_s > 0: of the fleet for the load, or of a token where none was asked.
 double price_of(const Sizing& sizing);
-// Of 1, 2, 4, 8 GPUs: the cheapest that keeps the limit, the fewer of two alike. Where none keeps it: the
-// most that fit.
-Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load);
+inline constexpr int kGpusOfANode[] = {1, 2, 4, 8};
+// Of so many GPUs: the cheapest that keeps the limit, the fewer of two alike. Where none keeps it: the most
+// that fit.
+Sizing cheapest_node(const ModelShape& model, const Gpu& gpu, const Load& load,
+                     std::span<const int> of = kGpusOfANode);
 
 // The same machine for the simulator: what size_node reckons with, as a node that replay --profile takes.
 NodeProfile derived_profile(const ModelShape& model, const Gpu& gpu, int gpus);

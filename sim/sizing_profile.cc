@@ -34,7 +34,9 @@ std::string head(const ModelShape& model, const Gpu& gpu, int gpus) {
                                     "they exchange activations",
                                     gpus, kGroupShare * 100));
   }
-  return out + ".\n";
+  return out +
+         absl::StrFormat(".\n# troupe-sim plan --model %s --gpu %s --gpus-per-node %d --write-profile FILE\n",
+                         model.name, to_absl(gpu.name), gpus);
 }
 
 std::string length_reason(const ModelShape& model, const NodeProfile& p) {

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from fleet import BIN, SimWorker
+from fleet import BIN, ROOT, SimWorker
 
 SMALL = ("--personas", 20, "--rate", 20, "--duration-s", 10, "--nodes", 3)
 
@@ -248,8 +248,23 @@ def test_plan_writes_a_node_that_replay_takes(tmp_path):
     assert report["profile"] == "l40s" and report["requests"] > 0
     held = next(int(line.split()[1]) for line in node.read_text().splitlines() if line.startswith("kv_cache_tokens:"))
     assert held == pytest.approx(plan["gpus"][0]["kv_tokens"], rel=1e-5)
+    two = ("plan", "--model", "llama-3.1-8b", "--gpu", "L40S", "--gpus-per-node", 2)
+    assert json.loads(sim(*two, "--json").stdout)["gpus"][0]["gpus_per_node"] == 2
+    assert "of 1, 2, 4, 8" not in sim(*two).stdout and "not even on 1" in sim("plan", "--model", "qwen2.5-32b", "--gpu", "A10",
+                                                                          "--gpus-per-node", 1).stdout
     assert "none keeps the limit" in sim("plan", "--model", "llama-3.1-8b", "--tpot-ms", 0.2, "--write-profile", node, code=2).stderr
     assert "must end in .yaml" in sim("plan", "--model", "llama-3.1-8b", "--write-profile", tmp_path / "node", code=2).stderr
+
+
+@pytest.mark.parametrize("name, model, gpu, gpus", [
+    ("h100-llama-3.1-8b", "llama-3.1-8b", "H100", 1), ("a100-80-qwen2.5-14b", "qwen2.5-14b", "A100-80", 1),
+    ("l40s-qwen2.5-7b", "qwen2.5-7b", "L40S", 1), ("4x-h100-llama-3.1-70b", "llama-3.1-70b", "H100", 4)])
+def test_shipped_nodes_are_what_plan_writes(tmp_path, name, model, gpu, gpus):
+    written = tmp_path / "node.yaml"
+    sim("plan", "--model", model, "--gpu", gpu, "--gpus-per-node", gpus, "--write-profile", written)
+    assert written.read_text() == (ROOT / f"configs/sim/{name}.yaml").read_text()
+    report = json.loads(sim("replay", *SMALL, "--profile", name, "--report", "-").stdout)
+    assert report["profile"] == name and report["requests"] > 0
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])

@@ -39,10 +39,12 @@ LATER = {"warmup-s": 270, "duration-s": 370}
 # and 1.9 points less fit the cache), so what is back to normal is asked long after.
 BURST_S = (240, 260)
 BURST = {"rate": 580, "duration-s": 600, "burst": f"2:{BURST_S[0]}:{BURST_S[1] - BURST_S[0]}"}
+ALL = (1, 4, 8, 16)  # gateways
 SEEDS = (1, 2, 3)
 MORE_SEEDS = (1, 2, 3, 4, 5, 6, 7, 8)
 # Who comes near what ours sustains, and so could be above it. (The others sustain less than .85 of it: study.py's rates.)
-RIVALS = {1: ("lmetric", "lmetric-p1", "gie", "preble", "sglang-cache-aware"), 8: ("lmetric", "lmetric-p1", "gie")}
+# With one gateway, with several.
+RIVALS = ("lmetric", "lmetric-p1", "gie", "preble", "sglang-cache-aware"), ("lmetric", "lmetric-p1", "gie")
 # The same in a node model measured on a real worker: the demo model on one core (configs/sim/cpu-demo.yaml), with prompts its context
 # of 2,048 has room for, a fifth of the study's, and users ten times as quick, so that they fill its KV as the study's fill theirs.
 CPU = {"profile": "cpu-demo", "nodes": 16, "personas": 400, "zipf": 0.9, "card-tokens": 200, "card-tokens-min": 32,
@@ -61,9 +63,14 @@ def case(workload, gates, study="", seeds=(1,), rivals=(), calm=False, **more):
 
 def sustains(workload, rate, goodput=0.99, gateways=1, **more):
     """Instead of a bisection: the rate that the gate asks for is run, and must hold, and no rival may serve more of it well."""
-    rivals = () if "mode" in more else RIVALS[gateways]
+    rivals = () if "mode" in more else of(gateways, *RIVALS)
     ahead = {"goodput_ahead": (0, None)} if rivals else {}
     return case(workload, {"goodput": (goodput, None), **ahead}, f"{rate:.0f}/s", rivals=rivals, rate=rate, gateways=gateways, **more)
+
+
+def of(gateways, alone, several):
+    """The study's gates are for one gateway, and for eight: what holds of those must of four and sixteen, too."""
+    return alone if gateways == 1 else several
 
 
 def each(gateways, name, make):
@@ -73,53 +80,53 @@ def each(gateways, name, make):
 def full_cases():
     out = {}
     # 1 and 3, 4: hits against one pooled cache, balance, first tokens
-    out |= each((1, 8), "p2000-500", lambda g: case(P2000, {"pooled_ratio": (0.985, None)}, ".99", rate=500, gateways=g))
-    out |= each((1, 8), "tight-155", lambda g: case(TIGHT, {"pooled_ratio": (0.95, None)}, "", rate=155, gateways=g))
-    p450 = {1: ("hit .894 cov .021 p99 153", 165), 8: ("hit .895 cov .035 p99 166", 180)}
-    out |= each((1, 8), "p2000-450", lambda g: case(
-        P2000, {"work_cov": (None, 0.05), "ttft_p99_ms": (None, p450[g][1])}, p450[g][0], rate=450, gateways=g))
-    out |= each((1, 8), "p2000-450 plan", lambda g: case(
-        P2000, {"work_cov": (None, 0.10)}, {1: "hit .892 cov .078 p99 184", 8: "hit .881 cov .077 p99 196"}[g],
-        rate=450, gateways=g, **PLAN))
-    p610 = {1: ("hit .790 cov .011 p99 230", 245), 8: ("hit .791 cov .008 p99 290", 300)}
-    out |= each((1, 8), "p2000-610", lambda g: case(
-        P2000, {"work_cov": (None, 0.03), "ttft_p99_ms": (None, p610[g][1])}, p610[g][0], rate=610, gateways=g))
-    out["p2000-610 ledger G8"] = case(P2000, {"ttft_p99_ms": (None, 270)}, "p99 256", rate=610, gateways=8, **LEDGER)
-    out["3k-445 G1"] = case(CARDS_3K, {"work_cov": (None, 0.06)}, "hit .958 cov .024 p99 117", rate=445)
-    out |= {"mooncake-10 G1": case(CONVERSATION, {"ttft_p90_ms": (None, 950)}, "hit .315 p90 885", rate_scale=10),
-            "mooncake-10 G8": case(CONVERSATION, {"ttft_p90_ms": (None, 1150)}, "hit .318 p90 1098", rate_scale=10, gateways=8),
-            "mooncake-10 ledger G8": case(CONVERSATION, {"ttft_p90_ms": (None, 1020)}, "hit .318 p90 967", rate_scale=10,
-                                          gateways=8, **LEDGER)}
+    out |= each(ALL, "p2000-500", lambda g: case(P2000, {"pooled_ratio": (0.985, None)}, {1: ".99", 8: ".99"}.get(g, ""), rate=500, gateways=g))
+    out |= each(ALL, "tight-155", lambda g: case(TIGHT, {"pooled_ratio": (0.95, None)}, "", rate=155, gateways=g))
+    p450 = {1: "hit .894 cov .021 p99 153", 8: "hit .895 cov .035 p99 166"}
+    out |= each(ALL, "p2000-450", lambda g: case(
+        P2000, {"work_cov": (None, 0.05), "ttft_p99_ms": (None, of(g, 165, 180))}, p450.get(g, ""), rate=450, gateways=g))
+    p450 = {1: "hit .892 cov .078 p99 184", 8: "hit .881 cov .077 p99 196"}
+    out |= each(ALL, "p2000-450 plan", lambda g: case(P2000, {"work_cov": (None, 0.10)}, p450.get(g, ""), rate=450, gateways=g, **PLAN))
+    p610 = {1: "hit .790 cov .011 p99 230", 8: "hit .791 cov .008 p99 290"}
+    out |= each(ALL, "p2000-610", lambda g: case(
+        P2000, {"work_cov": (None, 0.03), "ttft_p99_ms": (None, of(g, 245, 300))}, p610.get(g, ""), rate=610, gateways=g))
+    out |= each(ALL[1:], "p2000-610 ledger", lambda g: case(
+        P2000, {"ttft_p99_ms": (None, 270)}, {8: "p99 256"}.get(g, ""), rate=610, gateways=g, **LEDGER))
+    out |= each(ALL, "3k-445", lambda g: case(
+        CARDS_3K, {"work_cov": (None, 0.06)}, {1: "hit .958 cov .024 p99 117"}.get(g, ""), rate=445, gateways=g))
+    mooncake = {1: "hit .315 p90 885", 8: "hit .318 p90 1098"}
+    out |= each(ALL, "mooncake-10", lambda g: case(
+        CONVERSATION, {"ttft_p90_ms": (None, of(g, 950, 1150))}, mooncake.get(g, ""), rate_scale=10, gateways=g))
+    out |= each(ALL[1:], "mooncake-10 ledger", lambda g: case(
+        CONVERSATION, {"ttft_p90_ms": (None, 1020)}, {8: "hit .318 p90 967"}.get(g, ""), rate_scale=10, gateways=g, **LEDGER))
     # 2: as good with sixteen gateways as with one
     for name, mode, most in (("exact", {}, 0.003), ("gossip", GOSSIP, 0.005), ("plan", PLAN, 0.015)):
-        out |= each((1, 4, 8, 16), f"p2000-550 {name}", lambda g, mode=mode, most=most: case(
+        out |= each(ALL, f"p2000-550 {name}", lambda g, mode=mode, most=most: case(
             P2000, {"hit_from_G1": (-most, most)}, "", rate=550, gateways=g, **mode))
     # 5: the study's sustainable rates less 2 %, plan's less 4 %
     for name, workload, rates in (("p200", P200, (712, 691)), ("p2000", P2000, (641, 634)), ("p20k", P20K, (538, 527)),
                                   ("3k", CARDS_3K, (634, 621)), ("tight", TIGHT, (182, 153))):
-        for g, rate in zip((1, 8), rates):
-            out[f"{name} sustains G{g}"] = sustains(workload, rate * 0.98, gateways=g)
-    for g, rate in ((1, 578), (8, 571)):
-        out[f"p2000 plan sustains G{g}"] = sustains(P2000, rate * 0.96, gateways=g, **PLAN)
+        out |= each(ALL, f"{name} sustains", lambda g, workload=workload, rates=rates: sustains(workload, of(g, *rates) * 0.98, gateways=g))
+    out |= each(ALL, "p2000 plan sustains", lambda g: sustains(P2000, of(g, 578, 571) * 0.96, gateways=g, **PLAN))
     # 6, 7, 8: a flash crowd, a death, nodes that join, a burst, one that is slow
     flash = {"goodput": (0.999, None), "others_p99_ratio": (None, 1.8)}
-    out |= each((1, 8), "flash-1k", lambda g: case(P2000, {"ttft_p99_ms": (None, 60), **flash}, {1: "p99 44", 8: "p99 53"}[g],
+    out |= each(ALL, "flash-1k", lambda g: case(P2000, {"ttft_p99_ms": (None, 60), **flash}, {1: "p99 44", 8: "p99 53"}.get(g, ""),
                                                    rate=300, gateways=g, flash="0.4:270:100", **LATER))
-    out |= each((1, 8), "flash-3k", lambda g: case(P200, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}[g],
+    out |= each(ALL, "flash-3k", lambda g: case(P200, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}.get(g, ""),
                                                    rate=250, gateways=g, flash="0.4:270:100:3000", **LATER))
-    out |= each((1, 8), "drift", lambda g: case(P2000, {}, {1: "hit .896 cov .047 p99 154", 8: "hit .897 cov .026 p99 172"}[g],
-                                                rate=450, gateways=g, drift=1))
+    drift = {1: "hit .896 cov .047 p99 154", 8: "hit .897 cov .026 p99 172"}
+    out |= each((1, 8), "drift", lambda g: case(P2000, {}, drift[g], rate=450, gateways=g, drift=1))
     kill = {"hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}
-    out |= each((1, 4), "kill", lambda g: case(P2000, kill, {1: "dip .040 peak 227", 4: "dip .038 peak 289"}[g], SEEDS, rate=450,
-                                               gateways=g, faults=[{"at_s": 250, "kill": 3}]))
+    out |= each(ALL, "kill", lambda g: case(P2000, kill, {1: "dip .040 peak 227", 4: "dip .038 peak 289"}.get(g, ""), SEEDS, rate=450,
+                                            gateways=g, faults=[{"at_s": 250, "kill": 3}]))
     for name, mode, dip in (("exact", {}, 0.03), ("plan", PLAN, 0.06)):
-        out |= each((1, 4), f"join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
-            P2000, {"hit_dip": (None, dip), "p99_worst10_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}[g], SEEDS, nodes=8, rate=240,
-            gateways=g, faults=[{"at_s": 250, "join": 4}], **mode))
+        out |= each(ALL, f"join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
+            P2000, {"hit_dip": (None, dip), "p99_worst10_ratio": (None, 1.3)}, {1: "dip .018", 4: "dip .016"}.get(g, ""), SEEDS, nodes=8,
+            rate=240, gateways=g, faults=[{"at_s": 250, "join": 4}], **mode))
     burst = {"p99_peak_ms": (None, 550), "p99_settled_s": (0, 20), "hit_lost": (None, 0.01)}
-    out |= each((1, 4), "burst", lambda g: case(P2000, burst, {1: "peak 312, 1 s", 4: "peak 521, 17 s"}[g], **BURST, gateways=g))
-    out["slow G1"] = case(P2000, {"ttft_p99_ms": (None, 140)}, "hit .928 p99 130", rate=400,
-                          faults=[{"at_s": 150, "slow": 3, "factor": 2, "for_s": 1000}])
+    out |= each(ALL, "burst", lambda g: case(P2000, burst, {1: "peak 312, 1 s", 4: "peak 521, 17 s"}.get(g, ""), **BURST, gateways=g))
+    out |= each(ALL, "slow", lambda g: case(P2000, {"ttft_p99_ms": (None, 140)}, {1: "hit .928 p99 130"}.get(g, ""), rate=400, gateways=g,
+                                            faults=[{"at_s": 150, "slow": 3, "factor": 2, "for_s": 1000}]))
     return out
 
 
@@ -127,23 +134,22 @@ def calibrated_cases():
     """The gates that do not hang on the study's milliseconds."""
     out = {}
     hits = {"pooled_ratio": (0.985, None), "work_cov": (None, 0.05)}
-    out |= each((1, 8), "cpu", lambda g: case(CPU, hits, rate=0.82 * CPU_RATE, gateways=g))
+    out |= each(ALL, "cpu", lambda g: case(CPU, hits, rate=0.82 * CPU_RATE, gateways=g))
     for name, mode, most in (("exact", {}, 0.003), ("gossip", GOSSIP, 0.005), ("plan", PLAN, 0.015)):
         balance = {"work_cov": (None, 0.10)} if name == "plan" else {}
-        out |= each((1, 4, 8, 16), f"cpu {name}", lambda g, mode=mode, most=most, balance=balance: case(
+        out |= each(ALL, f"cpu {name}", lambda g, mode=mode, most=most, balance=balance: case(
             CPU, {"hit_from_G1": (-most, most), **balance}, rate=0.75 * CPU_RATE, gateways=g, **mode))
-    for g, share in ((1, 1), (8, 0.96)):
-        out[f"cpu sustains G{g}"] = sustains(CPU, share * CPU_RATE, gateways=g)
+    out |= each(ALL, "cpu sustains", lambda g: sustains(CPU, of(g, 1, 0.96) * CPU_RATE, gateways=g))
     busy = {"rate": 0.7 * CPU_RATE}
-    out |= each((1, 8), "cpu flash", lambda g: case(CPU, {"others_p99_ratio": (None, 1.8), "goodput": (0.999, None)}, gateways=g,
+    out |= each(ALL, "cpu flash", lambda g: case(CPU, {"others_p99_ratio": (None, 1.8), "goodput": (0.999, None)}, gateways=g,
                                                     rate=0.45 * CPU_RATE, flash="0.4:100:60"))
     # Users come back within two seconds there: without any fault the worst two seconds of a run are .02 to .03 below its mean (825/s,
     # three seeds), and the worst second's p99 is 1.8 to 2.1 times the mean's.
-    out |= each((1, 4), "cpu kill", lambda g: case(CPU, {
+    out |= each(ALL, "cpu kill", lambda g: case(CPU, {
         "hit_dip": (None, 0.05), "t95_s": (0, 2), "p99_peak_ratio": (None, 2.2), "stall_max_ms": (None, 500), "lost": (0, 0)}, "", MORE_SEEDS,
         calm=True, gateways=g, faults=[{"at_s": 100, "kill": 3}], **busy))
     for name, mode, dip in (("exact", {}, 0.03), ("plan", PLAN, 0.06)):
-        out |= each((1, 4), f"cpu join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
+        out |= each(ALL, f"cpu join 8+4 {name}", lambda g, mode=mode, dip=dip: case(
             CPU, {"hit_dip": (None, dip), "p99_worst10_ratio": (None, 1.3)}, "", SEEDS, nodes=8, rate=0.37 * CPU_RATE, gateways=g,
             faults=[{"at_s": 100, "join": 4}], **mode))
     return out

@@ -99,7 +99,8 @@ TEST(StepTime, DerivedProfilesAreNearTheirRooflines) {
 }
 
 TEST(StepTime, NothingThatIsAddedMakesAStepShorter) {
-  for (const char* name : {"study", "study-13b", "h200-llama-3.1-8b", "h200-llama-2-13b", "cpu-demo"}) {
+  for (const char* name : {"study", "study-13b", "h200-llama-3.1-8b", "h200-llama-2-13b", "h100-llama-3.1-8b",
+                           "a100-80-qwen2.5-14b", "l40s-qwen2.5-7b", "4x-h100-llama-3.1-70b", "cpu-demo"}) {
     const StepCosts costs = profile(name).costs;
     StepLoad load;
     Duration last = step_duration(costs, load);
