@@ -6,10 +6,17 @@
 namespace troupe::route {
 namespace {
 
+// A longer text is linked by its digest: it is hashed where it lies. (Behind its parent in one piece of
+// memory it would have to be copied, and read again while the copy is still on its way to the cache: 190 ns
+// more for 400 bytes.)
+constexpr size_t kInPlaceBytes = 64;
+constexpr uint64_t kDigestTag = 0x100;
+
 // Each part is a link of its own (so where one ends and the next begins needs no saying), and its kind is
 // mixed into the parent: no two different requests feed the chain the same.
 Hash128 link(Hash128 parent, uint8_t tag, std::string_view text) {
-  return chain_hash(Hash128{parent.hi, parent.lo ^ tag}, text);
+  if (text.size() <= kInPlaceBytes) return chain_hash(Hash128{parent.hi, parent.lo ^ tag}, text);
+  return chain_hash(Hash128{parent.hi, parent.lo ^ tag ^ kDigestTag}, hash_bytes(text));
 }
 
 enum Tag : uint8_t {
@@ -20,6 +27,7 @@ enum Tag : uint8_t {
   kMessage = 16,
   kExtra = 32,
   kChunk = 33,
+  kChunkText,
   kSession = 48
 };
 
@@ -91,7 +99,7 @@ void key_of_prompt(const GenerateRequest& request, PrefixKey& key) {
   const size_t chunks = std::min(prompt.size() / kPromptChunkBytes, kAnchorsMax);
   key.anchors.reserve(chunks);
   for (size_t i = 0; i < chunks; ++i) {
-    chain = chain_hash(chain, prompt.substr(i * kPromptChunkBytes, kPromptChunkBytes));
+    chain = link(chain, kChunkText, prompt.substr(i * kPromptChunkBytes, kPromptChunkBytes));
     Anchor anchor{chain, (i + 1) * kPromptChunkBytes, 0};
     key.anchors.push_back(anchor);
   }

@@ -1,6 +1,8 @@
 #include "common/core/block_hash.h"
 
+#include <cpuid.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 
 #include <cstring>
 #include <vector>
@@ -22,6 +24,41 @@ TEST(BlockHash, ALinkIsTheHashOfTheParentsDigestThenTheBytes) {
     for (int shift = 56; shift >= 0; shift -= 8) whole += static_cast<char>(parent.lo >> shift);
     const std::string part(size, 'x');
     EXPECT_EQ(chain_hash(parent, part), hash_bytes(whole + part)) << size;
+  }
+}
+
+TEST(BlockHash, ALinkByADigestIsThatOfItsBytes) {
+  const Hash128 parent = hash_bytes("parent"), part = hash_bytes("part");
+  std::string bytes;
+  for (const uint64_t half : {part.hi, part.lo}) {
+    for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(half >> shift);
+  }
+  EXPECT_EQ(chain_hash(parent, part), chain_hash(parent, bytes));
+}
+
+// What else a thread does would be slow until somebody clears them (block_hash.cc).
+[[gnu::target("xsave")]] bool upper_halves_in_use() {
+  constexpr uint64_t kYmm = 1 << 2, kZmm = 1 << 6;
+  return (_xgetbv(1) & (kYmm | kZmm)) != 0;
+}
+[[gnu::target("avx")]] void clear_upper() {
+  _mm256_zeroupper();
+}
+
+TEST(BlockHash, LeavesNoVectorRegistersInUse) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool asks =
+      __builtin_cpu_supports("avx") && __get_cpuid_count(0xd, 1, &a, &b, &c, &d) != 0 && (a & 4) != 0;
+  if (!asks) GTEST_SKIP() << "this processor has no AVX, or does not tell what is in use";
+  clear_upper();
+  if (upper_halves_in_use()) GTEST_SKIP() << "this processor does not tell what is in use";
+  const std::string bytes(8192, 'x');
+  for (const size_t size : {16u, 241u, 1024u, 5000u, 8192u}) {
+    const std::string_view part = std::string_view(bytes).substr(0, size);
+    EXPECT_NE(hash_bytes(part), Hash128());
+    EXPECT_FALSE(upper_halves_in_use()) << size;
+    EXPECT_NE(chain_hash(Hash128{1, 2}, part), Hash128());
+    EXPECT_FALSE(upper_halves_in_use()) << size;
   }
 }
 

@@ -55,6 +55,20 @@ TEST(PrefixKey, EverythingThatChangesThePromptChangesTheSet) {
   EXPECT_EQ(sets.size(), others.size() + 1);
 }
 
+// A long text is linked by its digest, which is not the text that has these bytes.
+TEST(PrefixKey, ATextIsNotItsDigest) {
+  const std::string card(1000, 'x');
+  const Hash128 digest = hash_bytes(card);
+  std::string bytes;
+  for (const uint64_t half : {digest.hi, digest.lo}) {
+    for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(half >> shift);
+  }
+  const auto set_of = [](const std::string& text) {
+    return make_prefix_key(chat({{Role::kSystem, text}, {Role::kUser, "x"}}), "").set;
+  };
+  EXPECT_NE(set_of(card), set_of(bytes));
+}
+
 TEST(PrefixKey, BoundariesBetweenMessagesCount) {
   const auto one =
       make_prefix_key(chat({{Role::kSystem, "ab"}, {Role::kSystem, "c"}, {Role::kUser, "x"}}), "");
