@@ -316,6 +316,7 @@ void Simulation::break_stream(Flight& flight) {
   flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
   flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
   flight.key.prompt_tokens = flight.trace.input_tokens + flight.emitted;
+  flight.key.displaced = true;
   decide(flight);
   // Whoever has just died may still be in this gateway's view; it is not asked again.
   while (flight.tried < flight.decision.order.size() && flight.decision.order[flight.tried].node == node)

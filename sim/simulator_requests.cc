@@ -77,7 +77,7 @@ void Simulation::make_key(Flight& flight) {
       trace.session == 0 ? 0 : std::min(recent_sessions_.tokens(trace.session), trace.input_tokens - 1);
   key.history_bytes = static_cast<size_t>(key.history_tokens) * 4;
   key.anchors.clear();
-  key.refined = false;
+  key.refined = key.displaced = false;
   if (trace.set != 0 && trace.session != 0) return;
   // Nothing names the conversation, or the persona: it is found by its blocks, as a live gateway would.
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);

@@ -179,7 +179,8 @@ class AffinityPolicy::Choice {
     // A worker lets a short prompt pass long ones: who lacks little there waits little.
     c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
     if (!by_plan_ && in_.known.gateways > 1 && here.cached <= nothing_)
-      c.noise = options_.noise_tokens * in_.known.loads.scale() * random_.unit();
+      c.noise = (in_.key.displaced ? options_.displaced_noise : 1) * options_.noise_tokens *
+                in_.known.loads.scale() * random_.unit();
     c.cost = c.miss + c.load.total() + c.noise;
     if (by_plan_ && node == session_home_) c.cost -= options_.plan_home_tokens;
     return c;

@@ -50,6 +50,8 @@ struct PrefixKey {
   bool chat = false;            // anchors are messages
   int32_t guessed_anchors = 0;  // leading anchors that are the first guess
   bool refined = false;         // a learned prefix was asked for
+  // Its node died under its answer. Others are in the same plight at every gateway, at the same moment.
+  bool displaced = false;
 };
 
 // `session_id` is the x-session-id header's value, or empty. Session ids are scoped by model and tenant salt

@@ -35,6 +35,7 @@ std::optional<NextTry> next_try(const TryState& told, const Failure& failure, Ca
     PrefixKey longer = state.key;
     longer.prompt_tokens = 0;  // an earlier resume's
     longer.prompt_tokens = router.prompt_tokens(longer) + state.tokens_told;
+    longer.displaced = true;
     next.prompt_tokens = longer.prompt_tokens;
     next.decision = router.decide(longer, state.model, now);
   } else {

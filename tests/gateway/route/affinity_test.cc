@@ -249,6 +249,26 @@ TEST(Affinity, NoiseOnlyWithSeveralGatewaysAndOnlyWhereNothingIsHeld) {
   }
 }
 
+// All gateways look for new places at one moment, so that none knows of the others.
+TEST(Affinity, StreamsOfANodeThatDiedSpreadOverThoseThatHoldNothing) {
+  const auto crowd_at = [](bool displaced) {
+    Router router = router_over(cluster(8), options_of(Mode::kGossip, 16));
+    for (int i = 0; i < 50; ++i) crowd(router, 7, 1, at_ms(i));
+    for (NodeIndex n = 1; n < 7; ++n) crowd(router, n, 4, at_ms(60));  // node 0 is the least loaded
+    std::map<NodeIndex, int> firsts;
+    for (int i = 0; i < 400; ++i) {
+      PrefixKey asked = key(1000 + i, 1000 + i, 1000, 1300);
+      asked.displaced = displaced;
+      firsts[router.decide(asked, "demo", at_ms(100)).order[0].node] += 1;
+    }
+    EXPECT_EQ(firsts[7], 0) << "who is busy is spared all the same";
+    return firsts[0];
+  };
+  const int usually = crowd_at(false), displaced = crowd_at(true);
+  EXPECT_GT(usually, 200) << displaced;
+  EXPECT_LT(displaced, usually / 2);
+}
+
 TEST(Affinity, TiesFallEvenlyInSmallAndLargeFleets) {
   for (const size_t count : {5u, 40u}) {
     Router router = router_over(cluster(count));
