@@ -11,8 +11,8 @@ using route::Quota;
 
 namespace {
 
-// Of answers that say no usage (a stream that nobody asked to): what a token is in a body, and in a stream,
-// each of whose tokens comes in an event. About; who wants it exact asks for usage.
+// Of answers that say no usage (a foreign worker's stream that nobody asked to, one that was not read to its
+// end): what a token is in a body, and in a stream, each of whose tokens comes in an event. About.
 constexpr size_t kBodyBytesAToken = 4;
 constexpr size_t kStreamBytesAToken = 160;
 

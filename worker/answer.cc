@@ -71,6 +71,7 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     if (!piece.logprobs.empty()) choice.logprobs = &piece.logprobs;
     if (options_.tells_ids) choice.ids = &piece.ids;
     if (options_.tells_ids && !std::exchange(state.has_told_seed, true)) choice.seed = options_.seed;
+    if (options_.tells_ids && done()) choice.usage = &usage_;
     append_sse_data(out, chunk_json(options_.header, choice, first, options_.include_usage));
   }
   if (!done()) return;

@@ -24,7 +24,7 @@ class Answer {
     bool include_usage = false;
     bool wants_logprobs = false;
     std::optional<EchoedPrompt> echo;
-    bool tells_ids = false;  // in every chunk, and the seed in a choice's first
+    bool tells_ids = false;  // in every chunk, the seed in a choice's first, and the usage in the last of all
     uint64_t seed = 0;
     bool begun = false;  // an answer of one choice goes on: no role, no echo
   };

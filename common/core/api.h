@@ -156,12 +156,14 @@ struct Choice {
   // the seed that they are drawn by.
   const std::vector<int32_t>* ids = nullptr;
   std::optional<uint64_t> seed = std::nullopt;
+  const Usage* usage = nullptr;  // of the whole answer, beside the ids of its last piece; null: not told
 };
 
 // A whole answer.
 std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
 // One streamed chunk's JSON (without SSE framing). `first`: of its choice; in chat it carries the role. Where
-// ids are told it ends in `,"troupe":{"ids":[…]}}`, or `,"troupe":{"ids":[…],"seed":n}}`.
+// ids are told it ends in `,"troupe":{"ids":[…]}}`; behind the ids may come `,"seed":n`, and
+// `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: who reads it looks for the one brace).
 std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
 // The last chunk of include_usage: no choices, the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);

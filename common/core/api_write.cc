@@ -63,6 +63,11 @@ void append_ids(std::string& out, const Choice& piece) {
   for (const int32_t& id : *piece.ids) absl::StrAppend(&out, &id == piece.ids->data() ? "" : ",", id);
   out += ']';
   if (piece.seed) absl::StrAppend(&out, ",\"seed\":", *piece.seed);
+  if (piece.usage != nullptr) {
+    absl::StrAppend(&out, ",\"prompt_tokens\":", piece.usage->prompt_tokens,
+                    ",\"completion_tokens\":", piece.usage->completion_tokens,
+                    ",\"cached_tokens\":", piece.usage->cached_tokens);
+  }
   out += '}';
 }
 

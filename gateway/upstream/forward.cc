@@ -264,7 +264,8 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   } else {
     co_await relay_whole(relay);
   }
-  result.counts = result.usage.counts();
+  if (input.tap != nullptr) result.counts = input.tap->counts();
+  if (!result.counts) result.counts = result.usage.counts();
   co_return result;
 }
 

@@ -56,7 +56,7 @@ struct ForwardResult {
   HeaderList held_headers;
   std::string held_body;
   UsageTap usage;
-  std::optional<route::AnswerCounts> counts;  // of `usage`, once the answer has ended
+  std::optional<route::AnswerCounts> counts;  // of the tap or of `usage`, once the answer has ended
 };
 
 // Throws only what Exchange does: the client is gone, or this task was cancelled.

@@ -62,11 +62,25 @@ void ResumeTap::lose() {
   std::vector<int32_t>().swap(ids_);
 }
 
-// `{"ids":[…]}` or `{"ids":[…],"seed":…}`, and the chunk's own brace. False, and nothing is kept, where it is
-// anything else.
+// `,"prompt_tokens":…,"completion_tokens":…,"cached_tokens":…`, or nothing of it. False: it makes no sense.
+bool ResumeTap::read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts) {
+  if (!skip(member, ",\"prompt_tokens\":")) return true;
+  route::AnswerCounts told;
+  told.has_cached = true;
+  const bool read = read_number(member, told.prompt_tokens) && skip(member, ",\"completion_tokens\":") &&
+                    read_number(member, told.completion_tokens) && skip(member, ",\"cached_tokens\":") &&
+                    read_number(member, told.cached_tokens);
+  counts = told;
+  return read && told.completion_tokens >= 0 && told.cached_tokens >= 0 &&
+         told.cached_tokens <= told.prompt_tokens;
+}
+
+// `{"ids":[…]}`, with the seed, the counts or both behind the ids, and the chunk's own brace. False, and
+// nothing is kept, where it is anything else.
 bool ResumeTap::take_member(std::string_view member) {
   const size_t before = ids_.size();
   std::optional<uint64_t> seed;
+  std::optional<route::AnswerCounts> counts;
   bool good = skip(member, "{\"ids\":[");
   for (bool more = good && !member.starts_with(']'); more; more = good && skip(member, ",")) {
     int32_t id = 0;
@@ -75,9 +89,10 @@ bool ResumeTap::take_member(std::string_view member) {
   }
   good = good && skip(member, "]");
   if (good && skip(member, ",\"seed\":")) good = read_number(member, seed.emplace());
-  good = good && member == "}}";
+  good = good && read_counts(member, counts) && member == "}}";
   if (!good) ids_.resize(before);
   if (good && seed && !seed_) seed_ = seed;
+  if (good && counts) counts_ = counts;
   if (ids_.size() > kIdsMax) lose();
   return good;
 }
@@ -112,7 +127,9 @@ bool ResumeTap::passes(std::string_view data, bool told) {
   const bool had_finished = finished_;
   const std::string_view tail = data.substr(data.size() - std::min(data.size(), kFinishBytes));
   finished_ = finished_ || tail.find("\"finish_reason\":\"") != std::string_view::npos;
-  return !(first && had_finished);
+  if (!first || !had_finished) return true;
+  counts_.reset();  // it has computed nothing, so it tells nothing of what it holds
+  return false;
 }
 
 void ResumeTap::cut(std::string& events) {
@@ -157,7 +174,10 @@ void ResumeTap::cut(std::string& events) {
     const size_t tail = end - kBlank.size() - 1;
     events[member] = '}';
     if (!passes(std::string_view(events).substr(begin + kData.size(), at + 1), true)) {
-      if (strayed_) ids_.resize(std::min(ids_.size(), ids_before));
+      if (strayed_) {
+        ids_.resize(std::min(ids_.size(), ids_before));
+        counts_.reset();
+      }
       continue;
     }
     keep(begin, member + 1);
@@ -170,6 +190,7 @@ void ResumeTap::next_worker(bool resumes) {
   beats_ = strayed_ = false;
   first_ = true;
   resumes_ = resumes;
+  counts_.reset();
 }
 
 std::string ResumeTap::resume_body(std::string_view body) const {

@@ -1,11 +1,12 @@
 #pragma once
 
 // What a worker of ours tells beside a stream's text (x-troupe-ids): the ids of its tokens, the generator's
-// seed, and heartbeats. All of it is taken out of the bytes that pass and kept, so that another worker can go
-// on where this one stops:
+// seed, heartbeats, and at last the usage, whether the client asks for it or not. All of it is taken out of
+// the bytes that pass and kept, so that another worker can go on where this one stops:
 //
 //   data: {"id":"chatcmpl-…",…,"choices":[…],"troupe":{"ids":[8,15],"seed":42}}   →   data: {…,"choices":[…]}
 //   : hb                                                                          →   nothing
+//   …,"troupe":{"ids":[2],"prompt_tokens":30,"completion_tokens":9,"cached_tokens":16}}   →   …}
 //
 // The member is the last of its chunk, compact. A chunk that tells none, of a worker of another kind, passes
 // unaltered, and the stream cannot be resumed. Pure; one a request, its workers one after the other.
@@ -16,6 +17,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "gateway/route/expect.h"
 
 namespace troupe {
 
@@ -35,6 +38,9 @@ class ResumeTap {
   // Another worker can go on exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
   size_t ids_told() const { return ids_.size(); }
+  // This worker's, of the whole answer: one that went on counts what others told before it, and the prompt
+  // without that. None before its last chunk.
+  const std::optional<route::AnswerCounts>& counts() const { return counts_; }
 
   // The next worker's events come from here on. `resumes`: it was asked to go on; else nothing of the answer
   // has been passed on yet.
@@ -53,6 +59,7 @@ class ResumeTap {
   };
   bool passes(std::string_view data, bool told);
   bool take_member(std::string_view member);
+  static bool read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts);
   static std::optional<Identity> identity_of(std::string_view data);
   void lose();
 
@@ -67,6 +74,7 @@ class ResumeTap {
   bool first_ = true;  // no event has come yet
   bool strayed_ = false;
   bool resumes_ = false;  // another one began this stream
+  std::optional<route::AnswerCounts> counts_;
 };
 
 // The HTTP status that an error event stands for, by its type and code; 0: it is none of ours.

@@ -1,7 +1,8 @@
 #pragma once
 
 // The worker's own token counts, read off an answer as it passes: only its last bytes are kept, and nothing
-// of it is altered. Works for whole answers and for streams with include_usage, of any OpenAI-like server.
+// of it is altered. Works for whole answers and for streams with include_usage, of any OpenAI-like server;
+// workers of ours tell theirs in every stream, see resume_tap.h.
 
 #include <optional>
 #include <string>

@@ -58,6 +58,7 @@ class Stream:
     def _take(self, chunk):
         assert "error" not in chunk, chunk
         if chunk["choices"]:
+            chunk["troupe"].pop("cached_tokens", None)  # the other worker may have more
             self.chunks.append(chunk)
         else:
             self.usage = chunk["usage"]

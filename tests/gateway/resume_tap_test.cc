@@ -39,6 +39,56 @@ TEST(ResumeTap, ClientsGetWhatTheyWouldGetWithoutIt) {
   EXPECT_EQ(tap.ids_told(), 4u);
 }
 
+std::string counted(const std::string& prompt, const std::string& completion, const std::string& cached) {
+  return R"(,"prompt_tokens":)" + prompt + R"(,"completion_tokens":)" + completion + R"(,"cached_tokens":)" +
+         cached + "}";
+}
+
+// A member that tells ids, and the counts of the answer.
+std::string told_last(const std::string& ids, const std::string& counts, const std::string& seed = "") {
+  std::string member = told(ids, seed);
+  member.pop_back();
+  return member + counts;
+}
+
+TEST(ResumeTap, TheLastChunkTellsTheCounts) {
+  ResumeTap tap(true);
+  cut(tap, chunk("a", told("8", "1")));
+  EXPECT_FALSE(tap.counts());
+  EXPECT_EQ(cut(tap, chunk("", told_last("2", counted("30", "2", "16")), "\"stop\"") + "data: [DONE]\n\n"),
+            chunk("", "", "\"stop\"") + "data: [DONE]\n\n");
+  EXPECT_TRUE(tap.resumable());
+  EXPECT_EQ(tap.ids_told(), 2u);
+  ASSERT_TRUE(tap.counts());
+  EXPECT_EQ(tap.counts()->prompt_tokens, 30);
+  EXPECT_EQ(tap.counts()->completion_tokens, 2);
+  EXPECT_EQ(tap.counts()->cached_tokens, 16);
+  EXPECT_TRUE(tap.counts()->has_cached);
+  // An answer of one chunk tells all at once; of several choices the last one's last chunk does.
+  ResumeTap at_once(false);
+  const std::string all = chunk("a", told_last("2", counted("1", "1", "0"), "5"), "\"stop\"");
+  EXPECT_EQ(cut(at_once, all), chunk("a", "", "\"stop\""));
+  ASSERT_TRUE(at_once.counts());
+  EXPECT_EQ(at_once.counts()->prompt_tokens, 1);
+}
+
+TEST(ResumeTap, CountsAreThoseOfWhoComputedLast) {
+  ResumeTap tap(true);
+  cut(tap, chunk("a", told("8", "1")));
+  const std::string end = chunk("", told_last("2", counted("30", "2", "16"), "1"), "\"stop\"");
+  cut(tap, end);
+  tap.next_worker(true);
+  EXPECT_FALSE(tap.counts()) << "another worker's";
+  cut(tap, end);
+  EXPECT_FALSE(tap.counts()) << "of an answer that had ended before";
+  ResumeTap strays(true);
+  cut(strays, chunk("a", told("8", "1")));
+  strays.next_worker(true);
+  cut(strays, chunk("", told_last("2", counted("30", "2", "16"), "1"), "\"stop\"", "chatcmpl-2"));
+  EXPECT_TRUE(strays.strayed());
+  EXPECT_FALSE(strays.counts());
+}
+
 TEST(ResumeTap, AskForTheRestNamesAllThatWasTold) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "18446744073709551615"), "null", "chat\\\"1"));
@@ -56,13 +106,19 @@ TEST(ResumeTap, WhatOnlyLooksLikeAMemberIsText) {
        {chunk(quoted, ""), chunk("a", R"(,"more":{"a":1,"troupe":{"ids":[1]}})"),
         chunk("a", R"(,"troupe":{"ids":[-1]})"), chunk("a", R"(,"troupe":{"ids":[1,]})"),
         chunk("a", R"(,"troupe":{"ids":[1],"more":2})"), chunk("a", R"(,"troupe":{"ids":[99999999999]})"),
-        chunk("a", R"(,"troupe":{})"), chunk("a", R"(,"troupe":3)")}) {
+        chunk("a", told_last("1", counted("30", "2", "31"))),
+        chunk("a", told_last("1", counted("-1", "2", "-1"))),
+        chunk("a", told_last("1", counted("30", "-2", "0"))),
+        chunk("a", told_last("1", counted("30", "2", "1.5"))),
+        chunk("a", told_last("1", R"(,"prompt_tokens":30})")), chunk("a", R"(,"troupe":{})"),
+        chunk("a", R"(,"troupe":3)")}) {
     ResumeTap tap(true);
     cut(tap, chunk("a", told("8", "1")));
     EXPECT_TRUE(tap.resumable());
     EXPECT_EQ(cut(tap, other), other);
     EXPECT_FALSE(tap.resumable()) << other;
     EXPECT_EQ(tap.ids_told(), 0u);
+    EXPECT_FALSE(tap.counts());
   }
   ResumeTap tap(true);
   EXPECT_EQ(cut(tap, chunk(quoted, told("8", "1"))), chunk(quoted, ""));

@@ -6,7 +6,8 @@ namespace troupe::gateway_test {
 namespace {
 
 const std::string kCard(1200, 'r');
-constexpr int kWords = 12;  // of the whole story
+constexpr int kWords = 12;                               // of the whole story
+constexpr int kPromptTokens = 300, kCachedTokens = 288;  // as these workers count
 
 // What becomes of one request, whichever worker it comes to.
 struct Part {
@@ -91,8 +92,11 @@ Task<void> tell(const Part& part, std::string id, Exchange& exchange) {
   co_await then(part, exchange);
   if (part.then == Part::Then::kBreak || part.then == Part::Then::kError) co_return;
   const std::string seed = from == kWords ? ",\"seed\":77" : "";
+  const std::string counts = ",\"prompt_tokens\":" + std::to_string(kPromptTokens) +
+                             ",\"completion_tokens\":" + std::to_string(kWords) +
+                             ",\"cached_tokens\":" + std::to_string(kCachedTokens);
   const std::string finish =
-      chunk_of(id, "", tells ? ",\"troupe\":{\"ids\":[]" + seed + "}" : "", "\"stop\"");
+      chunk_of(id, "", tells ? ",\"troupe\":{\"ids\":[]" + seed + counts + "}" : "", "\"stop\"");
   co_await exchange.write(finish);
   if (part.then == Part::Then::kUndone) co_return;
   co_await exchange.write("data: [DONE]\n\n");
@@ -184,6 +188,26 @@ TEST(Resume, ClientsSeeNothingOfIdsAndHeartbeats) {
   for (const auto& stub : cast.stubs) {
     for (const HttpRequest& seen : stub->seen) EXPECT_EQ(seen.header("x-troupe-ids"), "1");
   }
+}
+
+// Though no client asked for usage: what was found cached is counted of every stream, and of one that went on
+// what the worker found that ended it.
+TEST(Resume, WhatWorkersCountIsKnownOfEveryStream) {
+  const auto actual = [](const Cast& cast) {
+    return cast.gateway->metric("troupe_gateway_cached_tokens_actual_total");
+  };
+  Cast cast(Script{{}, {}, {.words = 3, .then = Then::kBreak}, {}});
+  cast.ask();
+  cast.ask();
+  EXPECT_EQ(actual(cast), 2 * kCachedTokens);
+  EXPECT_GT(cast.gateway->metric("troupe_gateway_cached_tokens_expected_total"), 0) << "of the second one";
+  cast.ask();
+  EXPECT_EQ(cast.resumes("resumed"), 1);
+  EXPECT_EQ(actual(cast), 3 * kCachedTokens);
+  // Who only repeats the end of a whole answer has looked nothing up.
+  Cast undone(Script{{.then = Then::kUndone}, {}});
+  EXPECT_EQ(undone.ask().body, whole_story());
+  EXPECT_EQ(actual(undone), 0);
 }
 
 TEST(Resume, OnlyStreamsOfOursAreAskedForIds) {

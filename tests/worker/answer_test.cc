@@ -57,8 +57,9 @@ TEST(Answer, ChoicesInterleaveAndTheLastEndsTheStream) {
   EXPECT_LT(out.find(R"("index":1,"text":"b")"), out.find(R"("index":0,"text":"a")"));
 }
 
-TEST(Answer, TellsTheIdsOfEachPieceAndTheSeedInAChoicesFirst) {
+TEST(Answer, TellsTheIdsOfEachPieceTheSeedInAChoicesFirstAndTheUsageInTheLast) {
   Answer::Options options = options_of(2);
+  options.include_usage = false;  // which clients ask for, not gateways
   options.tells_ids = true;
   options.seed = 9;
   Answer answer(std::move(options));
@@ -81,7 +82,10 @@ TEST(Answer, TellsTheIdsOfEachPieceAndTheSeedInAChoicesFirst) {
                         })
                   .ok());
   EXPECT_THAT(told, ElementsAre(R"("troupe":{"ids":[31],"seed":9}})", R"("troupe":{"ids":[41],"seed":9}})",
-                                R"("troupe":{"ids":[32,33]}})", R"("troupe":{"ids":[42]}})"));
+                                R"("troupe":{"ids":[32,33]}})",
+                                R"("troupe":{"ids":[42],"prompt_tokens":7,"completion_tokens":5,)"
+                                R"("cached_tokens":3}})"));
+  EXPECT_EQ(out.find("\"usage\""), std::string::npos) << out;
 }
 
 TEST(Answer, AWholeAnswerHasItsChoicesInOrder) {

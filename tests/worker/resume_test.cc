@@ -30,7 +30,8 @@ std::string ids_json(const std::vector<TokenId>& ids) {
 
 // A stream as its reader has it.
 struct Stream {
-  std::vector<bj::value> chunks;  // but the usage's
+  // But the usage's, and without what was cached: the other worker may have more.
+  std::vector<bj::value> chunks;
   bj::object usage;
   bool is_whole = false;
 
@@ -74,6 +75,7 @@ Stream stream_of(const raw_http::Reply& reply) {
     if (chunk.at("choices").as_array().empty()) {
       stream.usage = chunk.at("usage").as_object();
     } else {
+      chunk.at("troupe").as_object().erase("cached_tokens");
       stream.chunks.push_back(std::move(chunk));
     }
   });

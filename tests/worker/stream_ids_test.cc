@@ -61,9 +61,16 @@ TEST(StreamIds, EveryChunkTellsItsIdsAndTheFirstTheSeed) {
   ASSERT_GT(chunks.size(), 2u);
   EXPECT_FALSE(chunks.back().as_object().contains("troupe")) << "of the usage chunk";
   EXPECT_EQ(chunks.back().at_pointer("/usage/completion_tokens"), 20);
+  const bj::value usage = std::move(chunks.back());
   chunks.pop_back();
   size_t id_count = 0;
+  for (const char* count : {"prompt_tokens", "completion_tokens", "cached_tokens"}) {
+    const bool cached = std::string_view(count).starts_with("cached");
+    const std::string at = cached ? "/usage/prompt_tokens_details/" : "/usage/";
+    EXPECT_EQ(chunks.back().at("troupe").at(count), usage.at_pointer(at + count)) << count;
+  }
   for (size_t i = 0; i < chunks.size(); ++i) {
+    EXPECT_EQ(chunks[i].at("troupe").as_object().contains("prompt_tokens"), i + 1 == chunks.size());
     id_count += ids_of(chunks[i]).size();
     EXPECT_EQ(chunks[i].at("troupe").as_object().contains("seed"), i == 0);
   }
