@@ -56,6 +56,13 @@ Instruments::Instruments(Metrics& metrics)
                                        "Predicted cached tokens of answers whose usage was seen.")),
       actual_tokens_(metrics.counter("troupe_gateway_cached_tokens_actual_total",
                                      "Cached tokens by the workers' own count, of the same answers.")) {
+  for (size_t i = 0; i < took_.size(); ++i) {
+    took_[i] = &metrics.histogram(
+        "troupe_gateway_request_seconds",
+        "Chats and completions from their arrival to the last byte of the answer, or to their end without "
+        "one, by how they end.",
+        kTtftBuckets, {{"end", std::string(trail_end_name(static_cast<TrailEnd>(i)))}});
+  }
   for (size_t i = 0; i < route::kBranchCount; ++i) {
     const auto branch = static_cast<route::Branch>(i);
     by_branch_[i] = &metrics.counter("troupe_gateway_decisions_total", "Requests sent, by why that node.",
@@ -89,6 +96,10 @@ void Instruments::request_cancelled(CancelReason reason) {
                                 {{"reason", std::string(cancel_reason_name(reason))}});
   }
   counter->Increment();
+}
+
+void Instruments::request_took(Duration duration, TrailEnd end) {
+  took_[static_cast<size_t>(end)]->Observe(std::chrono::duration<double>(duration).count());
 }
 
 void Instruments::malformed(int http_status) {

@@ -10,6 +10,7 @@
 
 #include "common/core/metrics.h"
 #include "common/net/task_group.h"
+#include "gateway/request_trail.h"
 #include "gateway/route/node_choice.h"
 #include "gateway/route/retry.h"
 
@@ -21,14 +22,15 @@ class Instruments {
 
   void request_done(int http_status);
   void request_cancelled(CancelReason reason);  // without an answer
-  void malformed(int http_status);              // refused before it was a request
+  void request_took(Duration duration, TrailEnd end);
+  void malformed(int http_status);  // refused before it was a request
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
   void cached_tokens(int64_t expected, int64_t actual);
 
   Counter& received;
   Gauge& in_flight;
-  Histogram& ttfb;      // from the request's arrival to the answer's first byte
+  Histogram& ttfb;      // from the request's arrival to the answer's first byte; request_took(): to its last
   Histogram& own_core;  // parse, key and choice: what the gateway itself computes
   Counter& client_gone;
   Counter& broken_streams;  // started answers that a worker broke off, and whose client was told
@@ -40,6 +42,7 @@ class Instruments {
   Metrics& metrics_;
   std::map<int, Counter*> by_status_;
   std::map<int, Counter*> malformed_;
+  std::array<Histogram*, static_cast<size_t>(TrailEnd::kBroken) + 1> took_{};
   std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
   std::array<Counter*, route::kBranchCount> by_branch_{};
   std::map<route::FailureKind, Counter*> by_failure_;

@@ -104,6 +104,7 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
 
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   Flight flight;
+  flight.timed = exchange.request().path.ends_with("/completions");
   const Running running(*this, exchange, flight);
   ApiResult<bool> go = admit();
   if (go.ok()) go = let_in(exchange.request(), flight);

@@ -137,6 +137,8 @@ class Proxy {
     TimePoint began_at{};                 // this try's first byte
     TimePoint paused_at{};                // the last event before the failure that a resume mends
     bool counted = false;                 // by count_answer()
+    bool timed = false;                   // it is a chat or a completion: how long it takes is told
+    TrailEnd end = TrailEnd::kCancelled;  // unless it has an answer
     std::unique_ptr<RequestTrail> trail;  // null: nobody is told
   };
   class Running;
@@ -149,6 +151,7 @@ class Proxy {
   void count_answer(Flight& flight, int status, TrailEnd end) {
     instruments_.request_done(status);
     flight.counted = true;
+    flight.end = end;
     if (flight.trail == nullptr) return;
     flight.trail->status = status;
     flight.trail->end = end;

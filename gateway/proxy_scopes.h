@@ -29,7 +29,12 @@ class Proxy::Running {
     proxy_.running_ -= 1;
     proxy_.instruments_.in_flight.Decrement();
     if (!flight_.counted) proxy_.instruments_.request_cancelled(exchange_.cancel_reason());
-    if (exchange_.cancel_reason() == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
+    const CancelReason reason = exchange_.cancel_reason();
+    if (reason == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
+    if (flight_.timed) {
+      const TrailEnd end = reason == CancelReason::kNone ? flight_.end : TrailEnd::kCancelled;
+      proxy_.instruments_.request_took(proxy_.clock_.now() - flight_.started, end);
+    }
     if (flight_.trail != nullptr) proxy_.end_trail(exchange_, flight_);
   }
   Running(const Running&) = delete;

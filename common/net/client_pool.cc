@@ -186,6 +186,13 @@ Task<Status> ClientPool::secure(std::shared_ptr<Channel> channel, absl::StatusCo
 }
 
 Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect(TimePoint deadline) {
+  const TimePoint begun = std::chrono::steady_clock::now();
+  auto channel = co_await connect_untold(deadline);
+  if (options.on_connect) options.on_connect(std::chrono::steady_clock::now() - begun, channel.ok());
+  co_return channel;
+}
+
+Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect_untold(TimePoint deadline) {
   const TimePoint until = std::min(deadline, std::chrono::steady_clock::now() + options.connect_timeout);
   const std::weak_ptr<ClientPool> pool = weak_from_this();
   const auto addresses = co_await resolve(until);

@@ -26,7 +26,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   void close_idle();
   void close();  // and keep none any more
 
-  // A new connection, with its deadline set to `deadline`.
+  // A new connection, with its deadline set to `deadline`; options.on_connect is told.
   Task<StatusOr<std::shared_ptr<Channel>>> connect(TimePoint deadline);
 
   size_t idle_count() const { return idle_.size(); }
@@ -39,6 +39,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   HttpClientStats stats;  // without idle
 
  private:
+  Task<StatusOr<std::shared_ptr<Channel>>> connect_untold(TimePoint deadline);
   Task<StatusOr<std::vector<Tcp::endpoint>>> resolve(TimePoint until);
   Task<Status> secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late);
   Status connect_failure(const ErrorCode& error, absl::StatusCode code) const;

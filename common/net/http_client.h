@@ -58,6 +58,10 @@ struct HttpClientOptions {
   // closed by a peer that had not seen the request: it is sent again, once. One that ends later may have died
   // of it.
   std::chrono::milliseconds stale_window{50};
+  // Told of each new connection, its name lookup and TLS handshake included: how long it took, and whether it
+  // came to be. Not of one that nobody waits for any more. Must not throw; callable as long as the client's
+  // coroutines live.
+  std::function<void(Duration, bool connected)> on_connect;
 };
 
 // For tests and metrics.

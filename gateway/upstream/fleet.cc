@@ -16,6 +16,8 @@ namespace {
 // Slots are never given back: this many different workers in a gateway's life.
 constexpr size_t kWorkersMax = 4096;
 constexpr std::string_view kFailing = "failing";
+const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
+                                          2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
 constexpr std::string_view kStates[] = {"unknown", "ready", "suspect", "dead", "draining", kFailing};
 
 route::NodeReport node_report(const LoadReport& report) {
@@ -49,11 +51,26 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
   publish();
 }
 
+// The histograms are the registry's, which outlives every connection.
+std::unique_ptr<HttpClient> Fleet::make_client(const Endpoint& endpoint) {
+  const auto took = [this](const char* result) {
+    return &metrics_.histogram("troupe_gateway_connect_seconds",
+                               "New connections to workers, of probes too: name lookup, TCP and TLS "
+                               "handshakes, by whether they came to be.",
+                               kConnectBuckets, {{"result", result}});
+  };
+  HttpClientOptions client = options_.client;
+  client.on_connect = [connected = took("connected"), failed = took("failed")](Duration duration, bool ok) {
+    (ok ? connected : failed)->Observe(std::chrono::duration<double>(duration).count());
+  };
+  return std::make_unique<HttpClient>(executor_, endpoint, std::move(client));
+}
+
 void Fleet::join(const Endpoint& endpoint) {
   Worker worker;
   worker.id = endpoint.authority();
   worker.url = endpoint.url();
-  worker.client = std::make_unique<HttpClient>(executor_, endpoint, options_.client);
+  worker.client = make_client(endpoint);
   worker.health = route::NodeHealth(options_.health);
   worker.up = &metrics_.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
                               {{"worker", worker.id}});
@@ -85,7 +102,7 @@ StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
   const auto node = static_cast<NodeIndex>(known - workers_.begin());
   if (known != workers_.end()) {
     if (known->client->endpoint() != endpoint) {  // it speaks TLS now, or does not any more
-      known->client = std::make_unique<HttpClient>(executor_, endpoint, options_.client);
+      known->client = make_client(endpoint);
       known->url = endpoint.url();
     }
     known->retired = false;

@@ -144,6 +144,7 @@ class Fleet {
     double weight = 1;
     std::optional<TimePoint> joined_at;  // while it ramps
   };
+  std::unique_ptr<HttpClient> make_client(const Endpoint& endpoint);
   void join(const Endpoint& endpoint);
   void await_no_more(Worker& worker);
   void publish();

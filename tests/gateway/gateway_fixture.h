@@ -167,6 +167,12 @@ inline StubAnswer answer_status(int status) {
   return [status](StubWorker&, Exchange& exchange) { return respond_status(status, exchange); };
 }
 
+inline Task<void> answer_never(StubWorker&, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(20s);
+  co_await timer.async_wait(use_task);
+}
+
 // What a client got.
 struct Answer {
   int status = 0;

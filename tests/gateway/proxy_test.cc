@@ -236,12 +236,6 @@ TEST(Proxy, TheRequestIdIsMadeWhereItIsMissingOrUnfit) {
                   .starts_with("req-"));
 }
 
-Task<void> answer_never(StubWorker&, Exchange& exchange) {
-  Timer timer(exchange.executor());
-  timer.expires_after(20s);
-  co_await timer.async_wait(use_task);
-}
-
 TEST(Proxy, ADeadlineIsPassedOnAndKept) {
   Loop loop;
   StubWorker stub(loop, answer_never);
