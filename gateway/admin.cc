@@ -37,7 +37,10 @@ ApiResult<Endpoint> worker_of(std::string_view body) {
     return ApiError::bad_field("url", "the body must be {\"url\": \"http://host:port\"} and nothing else");
   }
   auto endpoint = Endpoint::parse(std::string_view(url->as_string()));
-  if (!endpoint.ok()) return ApiError::bad_field("url", to_std(endpoint.status().message()));
+  if (!endpoint.ok()) {
+    return ApiError::bad_field("url", absl::StrCat("'url' must be a worker's, such as http://host:port: ",
+                                                   endpoint.status().message()));
+  }
   return *std::move(endpoint);
 }
 

@@ -37,6 +37,11 @@ struct Proxy::PrefixAsk {
 
 namespace {
 
+constexpr std::string_view kIdsRemedy =
+    "ids are 'prefix-' and 32 hex digits, as the answer of POST /v1/prefixes tells them";
+constexpr std::string_view kUnknownRemedy =
+    "no worker that is ready has it (it may have been evicted); POST /v1/prefixes with its messages computes "
+    "it";
 // A worker that hangs keeps a question about a prefix no longer than this.
 constexpr auto kAskWithin = std::chrono::seconds(5);
 
@@ -197,7 +202,7 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   const std::string id(prefix_id_of(request.path));
   ApiResult<bool> go = admit();
   if (go.ok()) go = identify(request, flight);
-  if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id);
+  if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const auto timeout = timeout_of(request, options_);
   if (go.ok() && !timeout.ok()) go = timeout.error();
   if (!go.ok()) {
@@ -226,8 +231,8 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   if (found) {
     co_await answer_made(exchange, flight, asks);
   } else {
-    const ApiError error =
-        unsure ? ApiError::unavailable("not all workers could be asked for this prefix") : unknown_prefix(id);
+    const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")
+                                  : unknown_prefix(id, kUnknownRemedy);
     co_await refuse(exchange, flight, error);
   }
 }

@@ -80,7 +80,7 @@ Task<void> Prefixes::one(Call& call) {
   const std::string id(prefix_id_of(call.request().path));
   const auto hash = parse_prefix_id(id);
   const PrefixBook::Entry* entry = hash ? book_.find(*hash) : nullptr;
-  if (entry == nullptr) return call.fail(unknown_prefix(id));
+  if (entry == nullptr) return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
   if (call.request().method != "DELETE") return call.answer_json(200, prefix_json(state_of(*entry)));
   if (book_.erase(*hash) == PrefixBook::Erased::kUnpin) engine_.unpin(*hash);
   wait_for_expiry();

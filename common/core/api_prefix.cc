@@ -87,9 +87,9 @@ std::optional<Hash128> parse_prefix_id(std::string_view id) {
   return Hash128::from_hex(id.substr(kIdBegin.size()));
 }
 
-ApiError unknown_prefix(std::string_view id) {
-  ApiError error = ApiError::bad_field("id", absl::StrCat("there is no prefix '", to_absl(clip_text(id)),
-                                                          "'; see GET ", to_absl(kPrefixesPath)));
+ApiError unknown_prefix(std::string_view id, std::string_view remedy) {
+  ApiError error = ApiError::bad_field(
+      "id", absl::StrCat("there is no prefix '", to_absl(clip_text(id)), "'; ", to_absl(remedy)));
   error.http_status = 404;
   error.code = "prefix_not_found";
   return error;

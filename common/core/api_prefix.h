@@ -36,7 +36,8 @@ std::string_view prefix_id_of(std::string_view path);
 // Every worker of a model gives the same prefix the same id.
 std::string prefix_id(const Hash128& hash);
 std::optional<Hash128> parse_prefix_id(std::string_view id);
-ApiError unknown_prefix(std::string_view id);  // 404
+// 404. `remedy`: what whoever asks can do about it, which the two programs know differently.
+ApiError unknown_prefix(std::string_view id, std::string_view remedy);
 
 // What a worker tells of a prefix.
 struct PrefixState {

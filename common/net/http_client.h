@@ -29,7 +29,8 @@ struct Endpoint {
   std::string host;
   uint16_t port = 80;
   bool tls = false;
-  // "http://host:port", "https://host:port", "host:port" (http).
+  // "http://host:port", "https://host:port" (without a port: 80, 443), "host:port" (http). An error says what
+  // is wrong with the URL.
   static StatusOr<Endpoint> parse(std::string_view url);
   std::string authority() const;  // "host:port"
   std::string url() const;

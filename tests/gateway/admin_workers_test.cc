@@ -136,9 +136,15 @@ TEST_F(AdminWorkersTest, ADrainedWorkerIsSpared) {
 
 TEST_F(AdminWorkersTest, WhatMakesNoSenseIsRefused) {
   for (const std::string body :
-       {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})"}) {
-    EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers", body).status, 400) << body;
-    EXPECT_EQ(gateway_.admin_send("DELETE", "/admin/workers", body).status, 400) << body;
+       {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})",
+        R"({"url":"nonsense"})", R"({"url":""})", R"({"url":"http://"})", R"({"url":"http://a:1/v1"})"}) {
+    for (const std::string method : {"POST", "DELETE"}) {
+      const Answer refused = gateway_.admin_send(method, "/admin/workers", body);
+      EXPECT_EQ(refused.status, 400) << method << body;
+      if (!body.starts_with("{")) continue;
+      EXPECT_NE(refused.body.find(R"("param":"url")"), std::string::npos) << refused.body;
+      EXPECT_NE(refused.body.find("http://host:port"), std::string::npos) << refused.body;
+    }
   }
   EXPECT_EQ(gateway_.admin_send("POST", "/admin/workers/nobody:1/drain", "").status, 404);
   const Answer put = gateway_.admin_send("PUT", "/admin/workers", "{}");

@@ -410,7 +410,7 @@ TEST(Endpoint, ParsesAndNamesWhatIsWrong) {
   EXPECT_EQ(Endpoint::parse("h:8")->url(), "http://h:8");
   EXPECT_NE(*Endpoint::parse("https://h:8"), *Endpoint::parse("http://h:8"));
   for (std::string_view bad : {"https://", "ftp://h", "", "h:", "h:0", "h:65536", "h:1x", "h/path", "u@h:1",
-                               "h:1:2", "[::1", "http://", "[::1]9"}) {
+                               "h:1:2", "[::1", "http://", "[::1]9", "nonsense", "h/", "[::1]"}) {
     const auto endpoint = Endpoint::parse(bad);
     EXPECT_FALSE(endpoint.ok()) << bad;
     EXPECT_NE(std::string(endpoint.status().message()).find(bad), std::string::npos);
