@@ -7,6 +7,7 @@
 // Most steps bring everybody another token and nothing else: those are gone through when somebody looks
 // (catch_up), and the node is heard of again at the end of the first step that may bring more.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -80,6 +81,11 @@ class SimNode {
   const SchedulerStats& stats() const { return scheduler_->stats(); }
   int64_t work_tokens() const { return work_tokens_; }
   Status verify() const { return scheduler_->verify(); }
+  // Requests here whose id is one to count.
+  int64_t count_of(bool (*is_one)(RequestId)) const {
+    return std::count_if(flights_.begin(), flights_.end(),
+                         [&](const auto& entry) { return is_one(entry.first); });
+  }
 
  private:
   struct Flight {

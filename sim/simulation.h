@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gateway/route/residency_feed.h"
+#include "sim/conservation.h"
 #include "sim/gateway.h"
 #include "sim/handovers.h"
 #include "sim/node.h"
@@ -142,6 +143,7 @@ class Simulation {
   void computed_ahead(RequestId id);
   void nothing_ahead_at(int32_t node);
 
+  NodeBooks books_of(size_t node) const;
   void check_conservation(size_t first_node, size_t count) const;
   void check_all() const { check_conservation(0, nodes_.size()); }
 
@@ -162,7 +164,7 @@ class Simulation {
   std::deque<Flight> flights_;  // by slot; a deque, because references are kept across arrivals
   std::vector<uint32_t> free_slots_;
   uint64_t tries_ = 0;
-  int64_t arrived_ = 0, finished_ = 0, lost_ = 0;
+  RequestBooks books_;  // but for those on their way
   int64_t live_ = 0;
   int32_t seconds_done_ = 0;
 

@@ -138,7 +138,7 @@ StatusOr<Result> Simulation::run() {
     if (options_.progress && event_count_ % 4096 == 0 &&
         std::chrono::steady_clock::now() - told_at > std::chrono::milliseconds(500)) {
       told_at = std::chrono::steady_clock::now();
-      options_.progress(std::chrono::duration<double>(now_.time_since_epoch()).count(), arrived_);
+      options_.progress(std::chrono::duration<double>(now_.time_since_epoch()).count(), books_.arrived);
     }
     if (!more && live_ == 0) break;
   }
@@ -157,7 +157,7 @@ StatusOr<Result> Simulation::run() {
   result.profile = options_.profile.name;
   recorder_.fill(result);
   result.events = static_cast<int64_t>(event_count_);
-  result.simulated_requests = arrived_;
+  result.simulated_requests = books_.arrived;
   result.decision_us = decisions_timed_ > 0 ? decision_ns_ / 1e3 / static_cast<double>(decisions_timed_) : 0;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_begin).count();
   return result;

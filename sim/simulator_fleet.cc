@@ -324,12 +324,25 @@ void Simulation::break_stream(Flight& flight) {
   send_next(flight);
 }
 
-// Requests of the whole fleet, and blocks and tokens of `count` nodes.
+NodeBooks Simulation::books_of(size_t node) const {
+  NodeBooks books;
+  for (const Flight& flight : flights_) {
+    const bool there = flight.id != 0 && flight.at_node && static_cast<size_t>(flight.node) == node &&
+                       flight.node_life == nodes_[node].life;
+    books.sent += there ? 1 : 0;
+  }
+  books.held = nodes_[node].engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
+  return books;
+}
+
+// Requests and tokens of the whole fleet, requests and blocks of `count` nodes.
 void Simulation::check_conservation(size_t first_node, size_t count) const {
-  if (arrived_ != finished_ + lost_ + live_)
-    broken("requests arrived are not those finished, lost and on their way");
+  RequestBooks books = books_;
+  books.on_their_way = static_cast<int64_t>(flights_.size() - free_slots_.size());
+  if (const Status status = check(books); !status.ok()) broken(to_std(status.message()));
   for (size_t n = first_node; n < first_node + count; ++n) {
     if (nodes_[n].engine == nullptr) continue;
+    if (const Status status = check(books_of(n)); !status.ok()) broken(to_std(status.message()));
     if (const Status status = nodes_[n].engine->verify(); !status.ok()) broken(to_std(status.message()));
   }
 }

@@ -33,7 +33,7 @@ void Simulation::fetch_ahead(const TraceRequest& next) const {
 // Takes what `request` holds and leaves memory for the next.
 void Simulation::arrive(TraceRequest& request) {
   recorder_.arrived(request);
-  arrived_ += 1;
+  books_.arrived += 1;
   live_ += 1;
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<uint32_t>(flights_.size()));
@@ -192,10 +192,10 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
 
 void Simulation::end_flight(Flight& flight, bool lost) {
   if (lost) {
-    lost_ += 1;
+    books_.lost += 1;
     recorder_.lost(flight.arrived.time_since_epoch(), now_.time_since_epoch());
   } else {
-    finished_ += 1;
+    books_.finished += 1;
   }
   live_ -= 1;
   free_slots_.push_back(static_cast<uint32_t>(flight.id & 0xffffffff));
@@ -253,6 +253,9 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   if (!token.last) return;
   flight.emitted += token.tokens - 1;
   flight.longest_gap = std::max(flight.longest_gap, token.longest_gap);
+  const auto room = static_cast<int32_t>(options_.profile.max_model_len) - flight.trace.input_tokens;
+  books_.tokens_due += std::min(std::max(1, flight.trace.output_tokens), room);
+  books_.tokens_told += flight.emitted;
   route::AnswerCounts counts;
   counts.prompt_tokens = flight.trace.input_tokens;
   counts.completion_tokens = flight.emitted;

@@ -1,0 +1,24 @@
+#include "sim/conservation.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::sim {
+
+Status check(const RequestBooks& b) {
+  if (b.arrived != b.finished + b.lost + b.on_their_way) {
+    return absl::InternalError(absl::StrCat(b.arrived, " requests arrived, ", b.finished, " were finished, ",
+                                            b.lost, " lost, and ", b.on_their_way, " are on their way"));
+  }
+  if (b.tokens_told != b.tokens_due) {
+    return absl::InternalError(absl::StrCat("the answers that were finished have ", b.tokens_told,
+                                            " tokens, and are due ", b.tokens_due));
+  }
+  return absl::OkStatus();
+}
+
+Status check(const NodeBooks& b) {
+  if (b.sent == b.held) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(b.sent, " requests are at a node whose scheduler has ", b.held));
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,27 @@
+#pragma once
+
+// What adds up at any moment of a run, counted in two places that do not know of each other. What does not is
+// a defect of the simulator, or of the scheduler that it runs.
+
+#include <cstdint>
+
+#include "common/core/status.h"
+
+namespace troupe::sim {
+
+struct RequestBooks {
+  int64_t arrived = 0, finished = 0, lost = 0;
+  int64_t on_their_way = 0;  // counted where they are kept
+  // Tokens of the answers that were finished: as many as were asked for and have room, and what nodes told
+  // of. However many nodes an answer visits, none is told twice, and none is left out.
+  int64_t tokens_due = 0, tokens_told = 0;
+};
+Status check(const RequestBooks& books);
+
+struct NodeBooks {
+  int64_t sent = 0;  // requests that reached it and have not ended
+  int64_t held = 0;  // by its scheduler
+};
+Status check(const NodeBooks& books);
+
+}  // namespace troupe::sim
