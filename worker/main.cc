@@ -22,6 +22,7 @@
 #include "worker/config.h"
 #include "worker/engine.h"
 #include "worker/load.h"
+#include "worker/model/config.h"
 #include "worker/model/logprobs_command.h"
 #include "worker/registration.h"
 #include "worker/server.h"
@@ -177,6 +178,12 @@ int main_of(int argc, const char* const* argv) {
     return kExitUsage;
   }
   if (parsed->check_config) {
+    // As far as can be told without loading it: what model the folder says that it holds.
+    status = settings.device == "sim" ? absl::OkStatus() : load_model_config(settings.model).status();
+    if (!status.ok()) {
+      std::cerr << "troupe-worker: --model: " << to_std(status.message()) << "\n";
+      return kExitUsage;
+    }
     std::cout << "configuration ok\n";
     return kExitOk;
   }

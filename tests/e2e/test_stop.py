@@ -158,6 +158,7 @@ def test_help_version_and_check_config():
     (["--model", MODEL_DIR, "--no-such-flag"], "no-such-flag"),
     (["--model", MODEL_DIR, "--device", "cuda"], "cuda"),
     (["--check-config"], "--model"),
+    (["--check-config", "--model", "/nowhere"], "/nowhere"),
     (["sing", "--model", MODEL_DIR], "sing"),
     (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
 ])

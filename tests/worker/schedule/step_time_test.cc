@@ -217,8 +217,7 @@ TEST(NodeProfile, IsFoundByNameFromWherever) {
   EXPECT_EQ(found->name, "study");
   const auto unknown = load_node_profile("abacus");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(std::string(unknown.status().message()).find("h200-llama-3.1-8b, study, study-13b"),
-            std::string::npos)
+  EXPECT_NE(std::string(unknown.status().message()).find("study, study-13b"), std::string::npos)
       << unknown.status();
   EXPECT_FALSE(load_node_profile("../sim/study").ok()) << "a path must end in .yaml";
 }
