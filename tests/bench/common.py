@@ -5,22 +5,20 @@ import os
 import pathlib
 import platform
 import signal
-import socket
 import subprocess
+import sys
 import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build/bin"
 RESULTS = ROOT / "tests/bench/results"
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+from ports import free_port  # noqa: E402
 
 
 def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+    return [free_port() for _ in range(count)]
 
 
 @contextlib.contextmanager

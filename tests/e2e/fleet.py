@@ -13,22 +13,17 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import time
 
 import httpx
 
+from ports import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TROUPE_BIN", ROOT / "build/bin"))
 MODEL_DIR = ROOT / "configs/demo-model"
 MODEL = "demo-model"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_until(condition, seconds, what):
