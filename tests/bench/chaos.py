@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Recovery: what users see when a part of a running fleet breaks. Eight workers (--device sim), two gateways, an open loop of persona
-traffic at 50 to 60 % of what the workers can, and streams whose text is known, read beside it.
+traffic that takes some 70 % of the workers' places, and streams whose text is known, read beside it.
 
     tests/bench/chaos.py                      every fault, one minute each; writes tests/bench/results/chaos.json
     tests/bench/chaos.py kill hang --seed 7   these, with other victims and other traffic
@@ -26,10 +26,13 @@ def row(f, calm):
             f"{f.hit_before:.3f}", f"{f.hit_during:.3f}", f"{f.hit_dip * 100:.1f}", f"{worst * 100:.1f}", f"{mean * 100:.1f}", back, f"{f.busy:.2f}"]
 
 
-def goals_missed(f):
+def goals_missed(f, calm):
+    # A rolling restart lasts a minute by itself: its goal is how far hits fall.
+    hits = (("hits are back to 95 % within 30 s", 0 <= f.t95_s <= 30) if f.fault != "rolling" else
+            ("the worst 3 s hit at most 5 points less than without it", behind(calm.seconds, f.seconds)[0] <= 0.05))
     goals = [("no request fails", f.failed == 0), ("no stream has another text", f.wrong == 0),
              ("streams went on elsewhere", f.resumed > 0 or f.fault not in ("kill", "hang", "partition")),
-             ("hits are back to 95 % within 30 s", 0 <= f.t95_s <= 30),
+             hits,
              # (Nothing stalls on a node that is slow: it goes on, slowly.)
              ("the longest pause is a prefill and half a second", f.stall_s <= PREFILL_S + 0.5 or f.fault == "slow")]
     return [goal for goal, met in goals if not met]
@@ -62,15 +65,15 @@ def main():
             calm[length], _ = once("calm")
         rows.append(row(figures, calm[length]))
         print(f"{name} (seed {args.seed}): {figures}", *reasons, sep="\n  ", flush=True)
-        missed += [f"{name}: {what}" for what in goals_missed(figures)]
+        missed += [f"{name}: {what}" for what in goals_missed(figures, calm[length])]
     notes = [f"8 workers {' '.join(map(str, NODE))} (profile study), 2 gateways that gossip, 3 members of etcd, {args.rate:g} requests a second in an open loop (`troupe-sim drive "
              "--retries 1`: a client whose gateway breaks off asks the other one once), all on one machine; seed "
-             f"{args.seed}. Goals: 0 failed, hits back to 95 % within 30 s, longest pause within a stream ≤ one prefill ({PREFILL_S:.2f} s for the longest "
+             f"{args.seed}. Goals: 0 failed, hits back to 95 % within 30 s (rolling: worst 3 s behind calm ≤ 5 points), longest pause within a stream ≤ one prefill ({PREFILL_S:.2f} s for the longest "
              "prompt here) + .5 s.",
              "texts: seeded streams read beside the load, compared to what the same request gave before the fault; at the real model: "
              "tests/e2e/test_resume.py. resumed: streams that went on at another worker.",
              "hit meanwhile: as long as the fault lasts; hit dip: 10 s before, minus the worst mean of 3 s after (`calm` is what chance makes of it); behind calm: what the same traffic hit without the fault, minus with it, in the worst 3 s and in the mean of all seconds from the fault on; back: from when on that mean stayed "
-             "above 95 % of before."] + skipped
+             "above 95 % of before, counted from the fault's beginning (a rolling restart's last worker begins anew after 50 s)."] + skipped
     columns = ["fault", "what", "requests", "failed", "asked again", "wrong texts", "resumed", "worst pause s", "worst second's TTFT p99 s",
                "hit before", "hit meanwhile", "hit dip points", "worst 3 s behind calm", "mean behind calm", "hit back after", "places taken"]
     if args.no_save:

@@ -13,7 +13,7 @@ import time
 
 import httpx
 
-from chaos_run import RATE, TRAFFIC, ChaosFleet, Probe
+from chaos_run import TRAFFIC, ChaosFleet, Probe
 from fleet import BIN, MODEL, wait_until
 
 
@@ -130,7 +130,7 @@ def _counters(gateway):
     return received, ended, flying
 
 
-def run(folder, seconds, seed=1, rate=RATE * 0.6, every_s=8):
+def run(folder, seconds, seed=1, rate=24, every_s=8):
     folder = pathlib.Path(folder)
     figures = Figures(seconds)
     ended, over = threading.Event(), threading.Event()
