@@ -1,4 +1,5 @@
-# Sourced by deploy/local/run.sh, tests/run.sh and tests/bench/run.sh: the Debian packages Troupe needs, and how to get the missing ones.
+# Sourced by deploy/local/run.sh, deploy/pack.sh, tests/run.sh and tests/bench/run.sh: the Debian packages Troupe needs, how to get
+# the missing ones, and how to build what is run.
 
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold pkg-config
   libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev libabsl-dev libxxhash-dev libyaml-cpp-dev
@@ -74,4 +75,19 @@ need_test_python() {
   step python3 -m venv .venv
   step .venv/bin/pip install -q --disable-pip-version-check -r tests/e2e/requirements.txt
   touch "$stamp"
+}
+
+# build_programs TARGET…: release, into build/; shows what the build said where it failed. REQUIRES: called in the repository's root.
+build_programs() {
+  say "building into build/ (the first time takes minutes, ccache makes the next ones short)"
+  mkdir -p build/run
+  # A tree that was configured before (with its tests, say) stays as it is.
+  if ! step cmake --preset release $([ -e build/CMakeCache.txt ] || echo -DTROUPE_TESTS=OFF) > build/run/configure.log 2>&1; then
+    tail -n 30 build/run/configure.log >&2; die "cmake failed (build/run/configure.log)"
+  fi
+  if [ -t 2 ]; then
+    step cmake --build build --target "$@" >&2 || die "the build failed (above)"
+  elif ! step cmake --build build --target "$@" > build/run/build.log 2>&1; then
+    tail -n 40 build/run/build.log >&2; die "the build failed (build/run/build.log)"
+  fi
 }

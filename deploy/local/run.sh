@@ -82,17 +82,7 @@ trap 'say "stopped before it was up"; exit 130' INT TERM
 
 need_packages "${BUILD_PACKAGES[@]}" curl ${CHECK:+python3 python3-yaml}
 
-say "building into build/ (the first time takes minutes, ccache makes the next ones short)"
-mkdir -p build/run
-# A tree that was configured before (with its tests, say) stays as it is.
-if ! step cmake --preset release $([ -e build/CMakeCache.txt ] || echo -DTROUPE_TESTS=OFF) > build/run/configure.log 2>&1; then
-  tail -n 30 build/run/configure.log >&2; die "cmake failed (build/run/configure.log)"
-fi
-if [ -t 2 ]; then
-  step cmake --build build --target troupe-gateway troupe-worker >&2 || die "the build failed (above)"
-elif ! step cmake --build build --target troupe-gateway troupe-worker > build/run/build.log 2>&1; then
-  tail -n 40 build/run/build.log >&2; die "the build failed (build/run/build.log)"
-fi
+build_programs troupe-gateway troupe-worker
 
 start() {  # start NAME COMMAND…
   local name=$1; shift
