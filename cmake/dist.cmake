@@ -18,7 +18,7 @@
 set(TROUPE_PROGRAMS troupe-gateway troupe-worker troupe-sim)
 foreach(program ${TROUPE_PROGRAMS})
   set_target_properties(${program} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN/../lib")
-  target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
 endforeach()
 
 # All that is built for the folder: what deploy/pack.sh asks for.
@@ -33,7 +33,7 @@ install(RUNTIME_DEPENDENCY_SET troupe_libraries
 # Opened at run time where the machine has CUDA, whose own libraries are too large to bring along and are not looked for here.
 if(TARGET troupe_cuda)
   set_target_properties(troupe_cuda PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN")
-  target_link_options(troupe_cuda PRIVATE -Wl,--disable-new-dtags)
+  target_link_options(troupe_cuda PRIVATE LINKER:--disable-new-dtags)
   add_dependencies(installable troupe_cuda)
   install(TARGETS troupe_cuda LIBRARY DESTINATION lib)
 endif()
