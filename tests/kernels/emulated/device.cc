@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "tests/kernels/emulated/emulator.h"
+#include "tests/kernels/emulated/host.h"
+
+namespace troupe::emulated {
+namespace {
+
+constexpr int kL2Bytes = 50 << 20;
+constexpr size_t kMemoryAlignment = 256;
+
+// The process's device.
+struct Device {
+  std::mutex mutex;
+  DeviceSize size;
+  std::map<void*, size_t> memory;  // what cudaMalloc gave, and its bytes
+  size_t memory_used = 0;
+};
+
+Device& device_state() {
+  static Device own;
+  return own;
+}
+
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kMemoryAlignment, bytes) != 0) return nullptr;
+  std::memset(memory, 0xFF, bytes);
+  return memory;
+}
+
+}  // namespace
+
+void set_device_size(const DeviceSize& size) {
+  const std::lock_guard lock(device_state().mutex);
+  device_state().size = size;
+}
+
+}  // namespace troupe::emulated
+
+using namespace troupe::emulated;
+
+// --- devices
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : noted(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return noted(cudaErrorInvalidDevice);
+  const std::lock_guard lock(device_state().mutex);
+  *properties = {};
+  std::strcpy(properties->name, "emulated");
+  properties->totalGlobalMem = device_state().size.memory_bytes;
+  properties->sharedMemPerBlock = kSharedBytesOfAnyLaunch;
+  properties->sharedMemPerBlockOptin = kSharedBytesOfBlockMax;
+  properties->sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
+  properties->reservedSharedMemPerBlock = 1024;
+  properties->major = 9;
+  properties->multiProcessorCount = device_state().size.processors;
+  properties->maxThreadsPerBlock = kThreadsMax;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->regsPerBlock = 65536;
+  properties->warpSize = 32;
+  properties->l2CacheSize = kL2Bytes;
+  properties->memoryBusWidth = 5120;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (error != cudaSuccess) return error;
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = properties.maxThreadsPerBlock;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = kSharedBytesOfAnyLaunch;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = properties.warpSize;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = properties.multiProcessorCount;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = properties.l2CacheSize;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = properties.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = properties.minor;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = kSharedBytesOfProcessor;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = kSharedBytesOfBlockMax;
+      break;
+    default:
+      return noted(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;
+}
+
+// --- memory
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  Device& device = device_state();
+  const std::lock_guard lock(device.mutex);
+  if (bytes > device.size.memory_bytes || device.memory_used > device.size.memory_bytes - bytes) {
+    return noted(cudaErrorMemoryAllocation);
+  }
+  *pointer = allocate(bytes);
+  if (*pointer == nullptr) return noted(cudaErrorMemoryAllocation);
+  device.memory.emplace(*pointer, bytes);
+  device.memory_used += bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* pointer) {
+  if (pointer == nullptr) return cudaSuccess;
+  Device& device = device_state();
+  const std::lock_guard lock(device.mutex);
+  const auto found = device.memory.find(pointer);
+  if (found == device.memory.end()) return noted(cudaErrorInvalidValue);
+  device.memory_used -= found->second;
+  device.memory.erase(found);
+  std::free(pointer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  *pointer = bytes == 0 ? nullptr : allocate(bytes);
+  return *pointer == nullptr && bytes != 0 ? noted(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  std::free(pointer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  Device& device = device_state();
+  const std::lock_guard lock(device.mutex);
+  *total_bytes = device.size.memory_bytes;
+  *free_bytes = device.size.memory_bytes - std::min(device.memory_used, device.size.memory_bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  if (bytes != 0) std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+
+cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
+  if (bytes != 0) std::memset(to, byte, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t) {
+  return cudaMemset(to, byte, bytes);
+}

@@ -1,0 +1,59 @@
+#pragma once
+
+// Runs our CUDA kernels on the CPU: tests of them need no GPU, and AddressSanitizer becomes their memory
+// checker. A kernel's source is compiled by g++ as C++ with this folder first in the include path, so that
+// <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h> and "kernels/cuda/ptx.cuh" are the ones here; link
+// cuda_emulator, which also brings the compiler's options (kernels look at one memory as several types).
+//
+// A launch runs the whole grid on the calling thread before it returns: block after block, each CUDA thread a
+// fiber that runs until it comes to a barrier or a warp collective, waits there for the others, or ends. What
+// the device leaves open is made to differ here, so that a test sees a kernel that relies on it:
+//   - which thread and block goes first: set_order(). A kernel without races gives the same bits in every
+//   order.
+//   - memory that nobody wrote: cudaMalloc's and dynamic shared memory are full of 0xFF, a NaN in every
+//   float.
+//   - when cp.async lands: not before the thread's own cp_async_wait; until then the place is full of 0xFF.
+//   - a shuffle from a lane that is not in the mask: all bits set.
+// Wrong use ends the process with a message that names thread, block and place: a barrier or collective that
+// others never come to, a lane named in a mask that has ended, rows and copies that are not aligned.
+//
+// Not seen: `__shared__` arrays of fixed size keep what the block before left in them, and only
+// -fsanitize=bounds checks their indices; fences do nothing; a thread that spins on memory (for another
+// thread or block) hangs.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/kernels/emulated/vectors.h"
+
+namespace troupe::emulated {
+
+enum class Order {
+  kForward,   // threads and blocks by their index
+  kReverse,   // the last first
+  kShuffled,  // by chance, anew for every block
+};
+// Of the launches from now on, on every thread.
+void set_order(Order order, uint32_t seed = 0);
+
+struct LaunchRecord {
+  dim3 grid;
+  dim3 block;
+  size_t dynamic_shared_bytes = 0;
+  uint64_t number = 0;    // counts the process's launches, from 1; 0: there was none
+  uint64_t switches = 0;  // between fibers
+};
+// The launch, of any thread, that ended last.
+LaunchRecord last_launch();
+
+// What cudaGetDeviceProperties and cudaMemGetInfo tell of; cudaMalloc refuses what goes over the memory.
+struct DeviceSize {
+  int processors = 4;
+  size_t memory_bytes = size_t{4} << 30;
+};
+void set_device_size(const DeviceSize& size);
+
+// The running block's: aligned to 128 bytes, exactly as long as launched with. REQUIRES: called by a kernel.
+unsigned char* dynamic_shared();
+
+}  // namespace troupe::emulated

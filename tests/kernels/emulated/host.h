@@ -1,0 +1,18 @@
+#pragma once
+
+// What the parts of the host's side share.
+
+#include "tests/kernels/emulated/host_api.h"
+
+namespace troupe::emulated {
+
+// Those of an H100 (CUDA programming guide, "Compute capabilities", 9.0).
+inline constexpr int kSharedBytesOfAnyLaunch = 48 << 10;
+inline constexpr int kSharedBytesOfBlockMax = 232448;
+inline constexpr int kSharedBytesOfProcessor = 233472;
+inline constexpr int kThreadsMax = 1024;
+
+// `error`, which cudaGetLastError of this thread will tell of.
+cudaError_t noted(cudaError_t error);
+
+}  // namespace troupe::emulated

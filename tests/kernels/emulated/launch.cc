@@ -1,0 +1,90 @@
+#include <mutex>
+#include <unordered_map>
+
+#include "tests/kernels/emulated/engine.h"
+#include "tests/kernels/emulated/host.h"
+
+namespace troupe::emulated {
+namespace {
+
+constexpr unsigned kBlocksMaxX = 0x7fffffff;
+constexpr unsigned kBlocksMaxYZ = 65535;
+constexpr unsigned kThreadsMaxZ = 64;
+
+// The process's.
+struct Launches {
+  std::mutex mutex;
+  Order order = Order::kForward;
+  uint32_t seed = 0;
+  LaunchRecord last;
+  std::unordered_map<const void*, int> dynamic_shared_bytes_max;  // of a kernel that may have more than any
+};
+
+Launches& launches() {
+  static Launches own;
+  return own;
+}
+
+bool is_within(const dim3& size, const dim3& max) {
+  return size.x >= 1 && size.y >= 1 && size.z >= 1 && size.x <= max.x && size.y <= max.y && size.z <= max.z;
+}
+
+cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
+  const dim3& threads = config.blockDim;
+  if (!is_within(config.gridDim, {kBlocksMaxX, kBlocksMaxYZ, kBlocksMaxYZ}) ||
+      !is_within(threads, {kThreadsMax, kThreadsMax, kThreadsMaxZ}) ||
+      uint64_t{threads.x} * threads.y * threads.z > kThreadsMax) {
+    return cudaErrorInvalidConfiguration;
+  }
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config.attrs[i];
+    const auto& cluster = attribute.val.clusterDim;
+    if ((attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0) ||
+        (attribute.id == cudaLaunchAttributeClusterDimension && cluster.x * cluster.y * cluster.z != 1)) {
+      return cudaErrorNotSupported;
+    }
+  }
+  const auto& allowed = launches().dynamic_shared_bytes_max;
+  const auto own = allowed.find(kernel);
+  const int bytes_max = own == allowed.end() ? kSharedBytesOfAnyLaunch : own->second;
+  return config.dynamicSmemBytes > static_cast<size_t>(bytes_max) ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+}  // namespace
+
+void set_order(Order order, uint32_t seed) {
+  const std::lock_guard lock(launches().mutex);
+  launches().order = order;
+  launches().seed = seed;
+}
+
+LaunchRecord last_launch() {
+  const std::lock_guard lock(launches().mutex);
+  return launches().last;
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry, const void* call) {
+  Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call, Order::kForward, 0};
+  {
+    const std::lock_guard lock(launches().mutex);
+    const cudaError_t error = check_launch(config, kernel);
+    if (error != cudaSuccess) return noted(error);
+    grid.order = launches().order;
+    grid.seed = launches().seed;
+  }
+  const uint64_t switches = Engine::of_this_thread().run(grid);
+  const std::lock_guard lock(launches().mutex);
+  launches().last = {config.gridDim, config.blockDim, config.dynamicSmemBytes, launches().last.number + 1,
+                     switches};
+  return cudaSuccess;
+}
+
+cudaError_t set_kernel_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || value > kSharedBytesOfBlockMax) return noted(cudaErrorInvalidValue);
+  const std::lock_guard lock(launches().mutex);
+  launches().dynamic_shared_bytes_max[kernel] = value;
+  return cudaSuccess;
+}
+
+}  // namespace troupe::emulated
