@@ -2,46 +2,18 @@
 
 #include "tests/kernels/emulated/emulator.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <cmath>
-#include <cstring>
-#include <memory>
-#include <random>
 #include <set>
 #include <vector>
 
-#include "gtest/gtest.h"
-#include "kernels/cuda/ptx.cuh"
+#include "tests/kernels/emulated/emulator_testing.h"
 
 namespace troupe::emulator_test {
 
-using namespace emulated;
+using namespace emulator_testing;
 
-class Emulator : public testing::Test {
- protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-  void TearDown() override {
-    set_order(Order::kForward);
-    cudaGetLastError();
-  }
-};
-
-// Every order, and two of chance.
-struct OrderCase {
-  Order order;
-  uint32_t seed;
-};
-constexpr OrderCase kOrders[] = {
-    {Order::kForward, 0}, {Order::kReverse, 0}, {Order::kShuffled, 1}, {Order::kShuffled, 2}};
-
-template <class... E, class... A>
-void run(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...), A... arguments) {
-  const cudaLaunchConfig_t config{grid, block, shared_bytes, nullptr, nullptr, 0};
-  ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
-}
+using Emulator = EmulatorTest;
 
 // What `fill` writes into `count` ints of the device, in each order.
 template <class Fill>
@@ -151,11 +123,27 @@ TEST_F(Emulator, DynamicSharedMemoryIsGarbageInEveryBlock) {
 #ifdef __SANITIZE_ADDRESS__
 TEST_F(Emulator, DynamicSharedMemoryIsAsLongAsLaunchedWith) {
   std::vector<int> out(33);
-  EXPECT_DEATH(run(1, 33, 128, copy_shared, out.data()), "heap-buffer-overflow");
+  EXPECT_DEATH(run(1, 33, 128, copy_shared, out.data()), "heap-buffer-overflow(.|\n)*copy_shared");
+}
+
+__global__ void leave_a_local_array(int* out, int index) {
+  int values[8];
+  for (int i = 0; i < 8; ++i) values[i] = out[i];
+  __syncthreads();
+  int* start = values;
+  asm volatile("" : "+r"(start));  // else UBSan knows how long it is
+  out[threadIdx.x] = start[index];
+}
+
+TEST_F(Emulator, TheSanitizerKnowsTheStacksOfThreads) {
+  std::vector<int> out(32);
+  run(1, 32, 0, leave_a_local_array, out.data(), 7);
+  EXPECT_DEATH(run(1, 32, 0, leave_a_local_array, out.data(), 8),
+               "stack-buffer-overflow(.|\n)*leave_a_local_array");
 }
 #endif
 
-__global__ void recurse_deeply(int* out) {
+__global__ void fill_a_large_frame(int* out) {
   volatile int frame[4096];  // a quarter of a stack
   for (int i = 0; i < 4096; ++i) frame[i] = static_cast<int>(threadIdx.x) + i;
   __syncthreads();
@@ -164,7 +152,7 @@ __global__ void recurse_deeply(int* out) {
 
 TEST_F(Emulator, EveryThreadHasItsOwnLocals) {
   std::vector<int> out(1024);
-  run(1, 1024, 0, recurse_deeply, out.data());
+  run(1, 1024, 0, fill_a_large_frame, out.data());
   for (int i = 0; i < 1024; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], i);
 }
 
@@ -307,121 +295,6 @@ TEST_F(Emulator, AtomicsAddUpOverBlocks) {
   EXPECT_EQ(largest, 319u);
   EXPECT_EQ(sum, 160.0f);
   EXPECT_EQ(claimed, 7);
-}
-
-// --- the host's side
-
-TEST_F(Emulator, LaunchesAreCheckedAsOnTheDevice) {
-  std::vector<int> out(1024);
-  const auto launch_error = [&](dim3 grid, dim3 block, size_t shared_bytes) {
-    const cudaLaunchConfig_t config{grid, block, shared_bytes, nullptr, nullptr, 0};
-    return cudaLaunchKernelEx(&config, copy_shared, out.data());
-  };
-  EXPECT_EQ(launch_error(0, 32, 128), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch_error(1, dim3(32, 0), 128), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch_error(1, dim3(32, 33), 128), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch_error(dim3(1, 65536), 32, 128), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch_error(1, 32, (48 << 10) + 1), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidValue);
-  EXPECT_STREQ(cudaGetErrorName(cudaGetLastError()), "cudaErrorInvalidValue");
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-  EXPECT_EQ(cudaFuncSetAttribute(copy_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 232449),
-            cudaErrorInvalidValue);
-  EXPECT_EQ(cudaFuncSetAttribute(copy_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10),
-            cudaSuccess);
-  EXPECT_EQ(launch_error(1, 32, 200 << 10), cudaSuccess);
-  EXPECT_EQ(launch_error(1, 32, (200 << 10) + 1), cudaErrorInvalidValue);
-  cudaLaunchAttribute cluster{cudaLaunchAttributeClusterDimension, {0, {2, 1, 1}, 0}};
-  const cudaLaunchConfig_t config{2, 32, 128, nullptr, &cluster, 1};
-  EXPECT_EQ(cudaLaunchKernelEx(&config, copy_shared, out.data()), cudaErrorNotSupported);
-}
-
-TEST_F(Emulator, TheLastLaunchIsKnown) {
-  std::vector<int> out(64);
-  const uint64_t before = last_launch().number;
-  run(dim3(3, 2), 64, 0, leave_early, out.data());
-  run(2, 32, 256, copy_shared, out.data());
-  EXPECT_EQ(last_launch().number, before + 2);
-  EXPECT_EQ(last_launch().grid.x, 2u);
-  EXPECT_EQ(last_launch().block.x, 32u);
-  EXPECT_EQ(last_launch().dynamic_shared_bytes, 256u);
-  EXPECT_EQ(last_launch().switches, 2u * 2u);  // no thread waits: one fiber runs them all
-}
-
-TEST_F(Emulator, MemoryIsGarbageAlignedAndCounted) {
-  set_device_size({.processors = 132, .memory_bytes = 1 << 20});
-  int* memory = nullptr;
-  ASSERT_EQ(cudaMalloc(&memory, 1000), cudaSuccess);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 256, 0u);
-  EXPECT_EQ(memory[249], -1);
-  size_t free_bytes = 0, total_bytes = 0;
-  EXPECT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
-  EXPECT_EQ(total_bytes, size_t{1} << 20);
-  EXPECT_EQ(free_bytes, total_bytes - 1000);
-  int* more = nullptr;
-  EXPECT_EQ(cudaMalloc(&more, free_bytes + 1), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaFree(memory + 1), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaFree(memory), cudaSuccess);
-  cudaDeviceProp properties;
-  EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
-  EXPECT_EQ(properties.multiProcessorCount, 132);
-  set_device_size({});
-}
-
-TEST_F(Emulator, StreamsAndEventsSucceed) {
-  cudaStream_t stream = nullptr;
-  cudaEvent_t event = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
-  int from = 3, to = 0;
-  EXPECT_EQ(cudaMemcpyAsync(&to, &from, sizeof(to), cudaMemcpyHostToDevice, stream), cudaSuccess);
-  EXPECT_EQ(to, 3);
-  EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
-  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
-  EXPECT_EQ(cudaEventRecord(nullptr, stream), cudaErrorInvalidResourceHandle);
-  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-}
-
-TEST(EmulatedTypes, BFloat16RoundsToNearestEven) {
-  const auto bits = [](float x) { return __bfloat16_as_ushort(__float2bfloat16(x)); };
-  EXPECT_EQ(bits(1.0f + 0x1p-8f), 0x3f80);
-  EXPECT_EQ(bits(1.0f + 3 * 0x1p-8f), 0x3f82);
-  EXPECT_EQ(bits(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
-  EXPECT_EQ(bits(-3.4e38f), 0xff80);
-  EXPECT_TRUE(std::isnan(__bfloat162float(__float2bfloat16(__uint_as_float(0x7f800001)))));
-  for (unsigned i = 0; i < 0x10000; ++i) {
-    const __nv_bfloat16 value = __ushort_as_bfloat16(static_cast<unsigned short>(i));
-    if (!std::isnan(__bfloat162float(value))) {
-      ASSERT_EQ(bits(__bfloat162float(value)), i);
-    }
-  }
-  const float2 pair = __bfloat1622float2(__floats2bfloat162_rn(2.0f, -3.0f));
-  EXPECT_EQ(pair.x, 2.0f);
-  EXPECT_EQ(pair.y, -3.0f);
-}
-
-TEST(EmulatedTypes, HalvesAreExact) {
-  const auto value = [](unsigned short bits) { return __half2float(__ushort_as_half(bits)); };
-  EXPECT_EQ(value(0xc000), -2.0f);
-  EXPECT_EQ(value(0x7bff), 65504.0f);
-  EXPECT_EQ(value(0x0001), 0x1p-24f);
-  EXPECT_EQ(value(0x83ff), -1023 * 0x1p-24f);
-  EXPECT_EQ(value(0xfc00), -INFINITY);
-  EXPECT_TRUE(std::isnan(value(0x7e00)));
-}
-
-TEST(EmulatedMath, IsCudas) {
-  EXPECT_EQ(min(3, -2), -2);
-  EXPECT_EQ(max(3u, 7), 7u);
-  EXPECT_EQ(max(2.0f, NAN), 2.0f);
-  EXPECT_EQ(rsqrtf(4.0f), 0.5f);
-  EXPECT_NEAR(__expf(1.0f), 2.7182818f, 1e-6f);
-  EXPECT_EQ(cuda::exp2_approx(-3.0f), 0.125f);
-  EXPECT_EQ(cuda::exp2_approx(-127.0f), 0.0f);
-  EXPECT_EQ(cuda::exp2_approx(-INFINITY), 0.0f);
-  EXPECT_EQ(__ffs(8), 4);
-  EXPECT_EQ(__clz(1), 31);
 }
 
 }  // namespace troupe::emulator_test

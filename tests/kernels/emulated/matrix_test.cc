@@ -3,26 +3,20 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include <cstring>
+#include <cmath>
 #include <random>
 #include <set>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "kernels/cuda/ptx.cuh"
 #include "tests/kernels/emulated/emulator.h"
+#include "tests/kernels/emulated/emulator_testing.h"
 
 namespace troupe::emulated_matrix_test {
 
-using namespace emulated;
+using namespace emulator_testing;
 
 constexpr int kM = 16, kN = 8, kK = 16;
-
-template <class... E, class... A>
-void run(dim3 block, size_t shared_bytes, void (*kernel)(E...), A... arguments) {
-  const cudaLaunchConfig_t config{1, block, shared_bytes, nullptr, nullptr, 0};
-  ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
-}
 
 class EmulatedMatrices : public testing::TestWithParam<Order> {
  protected:
@@ -87,7 +81,7 @@ void check_product() {
         }
       }
     }
-    run(32, (kM * kK + kN * kK) * 2, multiply_tile<b_by_k>, a.data(), b.data(), d.data());
+    run(1, 32, (kM * kK + kN * kK) * 2, multiply_tile<b_by_k>, a.data(), b.data(), d.data());
     ASSERT_EQ(d, expected);
   }
 }
@@ -113,7 +107,7 @@ TEST_P(EmulatedMatrices, FourMatricesTransposed) {
   std::vector<uint16_t> in(4 * 64);
   for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<uint16_t>(i);
   std::vector<uint32_t> out(32 * 4);
-  run(32, 512, load_four_transposed, in.data(), out.data());
+  run(1, 32, 512, load_four_transposed, in.data(), out.data());
   for (uint32_t lane = 0; lane < 32; ++lane) {
     for (uint32_t matrix = 0; matrix < 4; ++matrix) {
       const uint32_t low = matrix * 64 + lane % 4 * 2 * 8 + lane / 4;
@@ -131,7 +125,7 @@ __global__ void load_off_by_two(uint32_t* out) {
 
 TEST_P(EmulatedMatrices, ARowThatIsNotAlignedEndsTheProcess) {
   std::vector<uint32_t> out(32);
-  EXPECT_DEATH(run(32, 1024, load_off_by_two, out.data()), "ldmatrix from a row that is not aligned");
+  EXPECT_DEATH(run(1, 32, 1024, load_off_by_two, out.data()), "ldmatrix from a row that is not aligned");
 }
 
 // Three stages of a pipeline of `stages_left` in flight; the last copy is not valid.
@@ -156,7 +150,7 @@ __global__ void copy_in_stages(const uint4* in, uint4* out) {
 template <int stages_left>
 int stages_landed() {
   std::vector<uint4> in(64, make_uint4(1, 2, 3, 4)), out(96);
-  run(32, 96 * 16, copy_in_stages<stages_left>, in.data(), out.data());
+  run(1, 32, 96 * 16, copy_in_stages<stages_left>, in.data(), out.data());
   int landed = 0;
   for (size_t stage = 0; stage < 3; ++stage) {
     std::set<unsigned> seen;
@@ -188,7 +182,7 @@ __global__ void forget_to_wait(const float4* in, float* out) {
 TEST_P(EmulatedMatrices, AKernelThatForgetsToWaitComputesNaN) {
   const std::vector<float4> in(32, make_float4(1, 2, 3, 4));
   std::vector<float> out(32);
-  run(32, 512, forget_to_wait, in.data(), out.data());
+  run(1, 32, 512, forget_to_wait, in.data(), out.data());
   for (float value : out) EXPECT_TRUE(std::isnan(value));
 }
 
@@ -218,7 +212,7 @@ TEST_P(EmulatedMatrices, ARingOfStagesStreams) {
   std::vector<int4> in(kCount * 64);
   for (size_t i = 0; i < in.size(); ++i) in[i] = {0, 0, static_cast<int>(i / 64 * (i % 64)), 0};
   std::vector<int> out(64);
-  run(64, 3 * 64 * 16, stream_through_ring, in.data(), out.data(), kCount);
+  run(1, 64, 3 * 64 * 16, stream_through_ring, in.data(), out.data(), kCount);
   for (int i = 0; i < 64; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], 4950 * ((i + 33) % 64));
 }
 

@@ -1,0 +1,36 @@
+#pragma once
+
+// What the emulator's own tests share.
+
+#include <cuda_runtime.h>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/emulated/emulator.h"
+
+namespace troupe::emulator_testing {
+
+using namespace emulated;
+
+class EmulatorTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  void TearDown() override {
+    set_order(Order::kForward);
+    cudaGetLastError();
+  }
+};
+
+struct OrderCase {
+  Order order;
+  uint32_t seed;
+};
+inline constexpr OrderCase kOrders[] = {
+    {Order::kForward, 0}, {Order::kReverse, 0}, {Order::kShuffled, 1}, {Order::kShuffled, 2}};
+
+template <class... E, class... A>
+void run(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...), A... arguments) {
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, nullptr, nullptr, 0};
+  ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
+}
+
+}  // namespace troupe::emulator_testing
