@@ -19,8 +19,8 @@ if(TROUPE_MOLD)
 endif()
 
 # x86-64-v2 is the floor; faster instruction sets are dispatched at run time, never assumed here.
-add_compile_options(-march=x86-64-v2 -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
-                    -fno-omit-frame-pointer)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-march=x86-64-v2;-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror;-fno-omit-frame-pointer>"
+                    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 # The public face of these libraries is their Debian packages; warnings inside them are not ours.
 add_compile_definitions(BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_ARRAY BOOST_BEAST_USE_STD_STRING_VIEW
                         BOOST_ALLOW_DEPRECATED_HEADERS)

@@ -1,19 +1,10 @@
 #include "kernels/kernels.h"
 
 #include "kernels/cpu/backend.h"
+#include "kernels/device/module.h"
 #include "kernels/ref/backend.h"
 
 namespace troupe {
-
-void Backend::gated_mlp(const GatedMlpParams& params) {
-  matmul({.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
-  silu_mul({.gate_up = params.mixed, .out = params.gated});
-  matmul({.x = params.gated,
-          .weight = params.down,
-          .out = params.sum,
-          .accumulate = true,
-          .bias = params.down_bias});
-}
 
 StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options) {
   if (options.dtype != DType::kFloat32 && options.dtype != DType::kBFloat16) {
@@ -25,7 +16,13 @@ StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const Bac
   }
   if (name == "ref") return ref::make_ref_backend(options);
   if (name == "cpu") return cpu::make_cpu_backend(options);
-  return invalid_argument("unknown backend '" + std::string(name) + "'; known: ref, cpu");
+  if (name == "cuda") return open_backend(module_path(name), options);
+  if (name.find('/') != std::string_view::npos) return open_backend(std::string(name), options);
+  return invalid_argument("unknown backend '" + std::string(name) + "'; known: ref, cpu, cuda");
+}
+
+StatusOr<std::string> find_cuda_device() {
+  return find_device(module_path("cuda"));
 }
 
 }  // namespace troupe

@@ -160,16 +160,24 @@ struct BackendOptions {
   DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16
   int threads = 1;                // cpu only
   CpuIsa isa = CpuIsa::kAuto;     // cpu only
+  // cuda only: of every op the plainest implementation, for accuracy work.
+  bool reference_ops = false;
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;    // "ref", "cpu"
+  virtual std::string_view name() const = 0;    // "ref", "cpu", "cuda"
   virtual std::string description() const = 0;  // "cpu avx512_bf16, 2 threads"
   virtual DType activation_dtype() const = 0;
 
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned
+  // Whether the memory of allocate() is the host's. Where not, only upload and download reach it.
+  virtual bool host_memory() const { return true; }
+  // Bytes of the host into memory of allocate(). `from` may change when it returns.
+  virtual void upload(void* to, const void* from, size_t bytes);
+  // The other way: waits for what was launched before.
+  virtual void download(void* to, const void* from, size_t bytes);
   // `weight` (N, K) in float32, bfloat16 or float16, host memory; it may be unmapped afterwards.
   virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) = 0;
   StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight) {
@@ -191,7 +199,10 @@ class Backend {
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
 };
 
-// `name`: "ref" or "cpu". kInvalidArgument names what exists.
+// `name`: "ref", "cpu", "cuda", or the path of a backend module (device/module.h; has a slash), which cuda is
+// one of. kInvalidArgument names what exists; kUnavailable says why a module cannot be had.
 StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
+// The device a "cuda" backend would compute on, in words; kUnavailable says why there is none.
+StatusOr<std::string> find_cuda_device();
 
 }  // namespace troupe

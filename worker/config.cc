@@ -6,6 +6,7 @@
 
 #include "common/net/etcd.h"
 #include "common/net/tls_settings.h"
+#include "kernels/kernels.h"
 #include "worker/schedule/node_profile.h"
 
 namespace troupe {
@@ -26,7 +27,7 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
   schema
       .add("dtype", &s.dtype,
            "type of weights, KV and products' inputs; auto: bfloat16 where the checkpoint is in bfloat16 and "
-           "the CPU has AVX512-BF16, else float32")
+           "the device is cuda or a CPU with AVX512-BF16, else float32")
       .choices({"auto", "float32", "bfloat16"});
   schema
       .add("quantization", &s.quantization,
@@ -37,6 +38,8 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
            "where weights come from: auto is the model's safetensors; dummy is random ones of config.json's "
            "shapes, for benches and load tests")
       .choices({"auto", "dummy"});
+  schema.add("reference_ops", &s.reference_ops,
+             "device cuda: the plainest implementation of every op, for accuracy work");
   schema.add("threads", &s.threads, "compute threads; 0: one a core").range(0, 1024);
 }
 
@@ -240,6 +243,21 @@ Status check_scheduling(const WorkerSettings& s) {
   return absl::OkStatus();
 }
 
+// cuda where it is asked for, or where auto finds a device of it; else cpu.
+Status choose_device(WorkerSettings& s) {
+  const bool asked = s.device == "cuda";
+  if (s.device == "cpu") return absl::OkStatus();
+  const StatusOr<std::string> device = find_cuda_device();
+  if (!device.ok() && asked) {
+    return invalid_argument("--device cuda: " + std::string(to_std(device.status().message())));
+  }
+  s.device = device.ok() ? "cuda" : "cpu";
+  if (s.device == "cuda" && s.quantization == "int8") {
+    return invalid_argument("--quantization int8: only --device cpu has it, and the device is cuda");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings) {
@@ -250,13 +268,10 @@ void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings) 
 }
 
 Status resolve_worker_settings(WorkerSettings& s) {
-  if (s.device == "cuda") {
-    return invalid_argument("--device cuda: not in this build, which has: cpu, sim (auto means cpu)");
-  }
   if (s.device == "sim") {
     TROUPE_RETURN_IF_ERROR(fill_in_from_profile(s));
   } else {
-    s.device = "cpu";
+    TROUPE_RETURN_IF_ERROR(choose_device(s));
     if (s.model.empty()) {
       return invalid_argument("--model is required: the directory that holds config.json and *.safetensors");
     }

@@ -27,6 +27,7 @@ struct WorkerSettings {
   std::string dtype = "auto";
   std::string quantization = "none";
   std::string load_format = "auto";
+  bool reference_ops = false;
   int64_t threads = 0;  // 0: all cores
 
   // What the scheduler may use.

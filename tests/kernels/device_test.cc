@@ -160,7 +160,7 @@ TEST(ThreadPoolOf, OpenMpIsHeldToOneThreadInsideAndPutBackAfter) {
 }
 
 TEST(Backends, UnknownNamesAndOptionsAreRefused) {
-  EXPECT_EQ(make_backend("gpu", {}).status().message(), "unknown backend 'gpu'; known: ref, cpu");
+  EXPECT_EQ(make_backend("gpu", {}).status().message(), "unknown backend 'gpu'; known: ref, cpu, cuda");
   EXPECT_EQ(make_backend("cpu", {.dtype = DType::kFloat16}).status().message(),
             "dtype of a backend must be float32 or bfloat16, got float16");
   EXPECT_EQ(make_backend("cpu", {.threads = 0}).status().message(), "threads must be at least 1, got 0");

@@ -151,7 +151,7 @@ TEST(WorkerConfig, ResolveRefusesWhatCannotRun) {
     change(settings);
     return std::string(to_std(resolve_worker_settings(settings).message()));
   };
-  EXPECT_NE(message_after([](auto& s) { s.device = "cuda"; }).find("which has: cpu"), std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.device = "cuda"; }).find("--device cuda: "), std::string::npos);
   EXPECT_NE(message_after([](auto& s) {
               s.device = "sim";
               s.sim_profile = "abacus";

@@ -30,6 +30,7 @@ struct Settings {
   std::string dtype = "auto";
   std::string quantization = "none";
   std::string load_format = "auto";
+  bool reference_ops = false;
   int64_t threads = 1;
   int64_t max_model_len = 0;
 };
@@ -67,6 +68,7 @@ StatusOr<std::unique_ptr<ModelRunner>> load_runner(const Settings& settings) {
       settings.dtype == "bfloat16" || (settings.dtype == "auto" && config.dtype == DType::kBFloat16);
   options.dtype = bfloat16 ? DType::kBFloat16 : DType::kFloat32;
   options.weight_format = weight_format_of(settings.quantization);
+  options.reference_ops = settings.reference_ops;
   options.threads = static_cast<int>(settings.threads);
   if (settings.load_format == "dummy") options.load_format = LoadFormat::kDummy;
   // Up to the window a model with one is as any other, so unless asked for more it is not in the way.
@@ -97,7 +99,8 @@ int logprobs_command(const std::vector<std::string>& args, std::istream& in, std
   SettingsSchema schema("troupe-worker logprobs",
                         "Log-probability of every id after the first, one JSON array of ids a line on stdin");
   schema.add("model", &settings.model, "model directory (config.json and safetensors)");
-  schema.add("device", &settings.device, "where to compute: auto (cpu), cpu, ref");
+  schema.add("device", &settings.device,
+             "where to compute: auto (cpu), cpu, cuda, ref, or a backend module's path");
   schema.add("dtype", &settings.dtype, "type of activations; auto: the checkpoint's")
       .choices({"auto", "float32", "bfloat16"});
   schema.add("quantization", &settings.quantization, "how products' weights are held")
@@ -106,6 +109,8 @@ int logprobs_command(const std::vector<std::string>& args, std::istream& in, std
       .add("load_format", &settings.load_format,
            "where weights come from: auto (safetensors), or dummy: random ones of config.json's shapes")
       .choices({"auto", "dummy"});
+  schema.add("reference_ops", &settings.reference_ops,
+             "device cuda: the plainest implementation of every op");
   schema.add("threads", &settings.threads, "threads to compute with").range(1, 1024);
   schema
       .add("max_model_len", &settings.max_model_len,

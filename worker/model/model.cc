@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <vector>
 
 #include "worker/model/rope.h"
 
@@ -37,7 +38,9 @@ StatusOr<Workspace> Workspace::allocate(const ModelConfig& c, const Limits& limi
   TROUPE_ASSIGN_OR_RETURN(w.logits, allocate_tensor(backend, full, {limits.rows, c.vocab_size}));
   if (c.rope.type != RopeType::kNone) {
     TROUPE_ASSIGN_OR_RETURN(w.cos_sin, allocate_tensor(backend, full, {limits.positions, c.head_dim}));
-    fill_rope_table(c, w.cos_sin.tensor);
+    std::vector<float> table(static_cast<size_t>(limits.positions * c.head_dim));
+    fill_rope_table(c, Tensor::make(table.data(), full, {limits.positions, c.head_dim}));
+    backend.upload(w.cos_sin.tensor.data, table.data(), w.cos_sin.tensor.bytes());
   }
   return w;
 }

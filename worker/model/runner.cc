@@ -150,6 +150,7 @@ struct ModelRunner::Impl {
   Workspace workspace;
   std::unique_ptr<Model> model;
   StepBuffers buffers;
+  std::vector<float> host_logits;  // where the backend's memory is not the host's; else empty
 
   Status load_weights();
   Status allocate_memory();
@@ -157,6 +158,8 @@ struct ModelRunner::Impl {
   Status check_item(const BatchItem& item) const;
   Status check_copies(const Batch& batch) const;
   Context context(const Step& step) { return {*backend, workspace, step}; }
+  // The model's logits of `rows`, in host memory. Valid until the next call.
+  Tensor logits(const Context& of, std::span<const int32_t> rows);
 };
 
 Status ModelRunner::Impl::load_weights() {
@@ -196,9 +199,20 @@ Status ModelRunner::Impl::allocate_memory() {
   }
   TROUPE_ASSIGN_OR_RETURN(kv, backend->allocate(static_cast<size_t>(kv_bytes)));
   backend->bind_kv(layout, kv->data(), block_count);
+  if (!backend->host_memory()) {
+    host_logits.resize(static_cast<size_t>(workspace.logits.tensor.elements()));
+  }
   buffers.reserve(static_cast<size_t>(options.max_batched_tokens), static_cast<size_t>(options.max_num_seqs),
                   static_cast<int32_t>(blocks_for(max_model_len, options.block_size)));
   return absl::OkStatus();
+}
+
+Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> rows) {
+  Tensor result = model->logits(of, rows);
+  if (backend->host_memory()) return result;
+  backend->download(host_logits.data(), result.data, result.bytes());
+  result.data = host_logits.data();
+  return result;
 }
 
 Status ModelRunner::Impl::check_ids(std::span<const TokenId> ids) const {
@@ -254,9 +268,11 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
   TROUPE_RETURN_IF_ERROR(check_options(options, impl->config));
   impl->max_model_len = static_cast<int32_t>(max_model_len_of(options, impl->config));
   impl->block_count = static_cast<int32_t>(options.kv_cache_tokens / options.block_size);
-  TROUPE_ASSIGN_OR_RETURN(
-      impl->backend, make_backend(options.backend,
-                                  {.dtype = options.dtype, .threads = options.threads, .isa = options.isa}));
+  TROUPE_ASSIGN_OR_RETURN(impl->backend,
+                          make_backend(options.backend, {.dtype = options.dtype,
+                                                         .threads = options.threads,
+                                                         .isa = options.isa,
+                                                         .reference_ops = options.reference_ops}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
@@ -311,7 +327,7 @@ StatusOr<Tensor> ModelRunner::run(const Batch& batch) {
   if (m.buffers.rows.empty()) {  // all chunks end before their prompt's last token
     return Tensor::make(m.workspace.logits.tensor.data, DType::kFloat32, {0, m.config.vocab_size});
   }
-  return m.model->logits(context, m.buffers.rows);
+  return m.logits(context, m.buffers.rows);
 }
 
 void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& visit) {
@@ -323,7 +339,7 @@ void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& vis
   for (int32_t begin = first; begin < first + count; begin += rows_max) {
     m.buffers.rows.clear();
     for (int32_t r = begin; r < std::min(begin + rows_max, first + count); ++r) m.buffers.rows.push_back(r);
-    const Tensor logits = m.model->logits(context, m.buffers.rows);
+    const Tensor logits = m.logits(context, m.buffers.rows);
     for (size_t i = 0; i < m.buffers.rows.size(); ++i) {
       visit(m.buffers.rows[i], {logits.as<float>() + i * vocab, vocab});
     }

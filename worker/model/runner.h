@@ -30,6 +30,7 @@ struct RunnerOptions {
   WeightFormat weight_format = WeightFormat::kActivation;
   int threads = 1;
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
+  bool reference_ops = false;  // cuda only (kernels.h)
   int32_t block_size = 16;
   int64_t kv_cache_tokens = 0;  // KV budget, rounded down to blocks; > 0
   int32_t max_batched_tokens =

@@ -132,12 +132,10 @@ StatusOr<DeviceTensor> WeightLoader::table(const std::string& name, int64_t rows
   return upload(source.tensor);
 }
 
-// The one place where bytes of the host go into the backend's memory. Every backend of today computes in host
-// memory; a device backend needs a copy op here.
 StatusOr<DeviceTensor> WeightLoader::upload(const Tensor& host) {
   DeviceTensor result;
   TROUPE_ASSIGN_OR_RETURN(result.buffer, backend_.allocate(host.bytes()));
-  std::memcpy(result.buffer->data(), host.data, host.bytes());
+  backend_.upload(result.buffer->data(), host.data, host.bytes());
   result.tensor = host;
   result.tensor.data = result.buffer->data();
   parameter_count_ += host.elements();

@@ -1,0 +1,38 @@
+# TROUPE_CUDA: whether libtroupe-cuda.so is built. A sanitizer's or fuzzer's runtime cannot be in a module beside device code; the
+# kernels run under sanitizers on the CPU instead (tests/kernels/emulated).
+set(TROUPE_CUDA OFF)
+if(CUDA STREQUAL "OFF" OR TROUPE_SANITIZE OR TROUPE_FUZZ)
+  return()
+endif()
+include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(TROUPE_NVCC nvcc HINTS /usr/local/cuda/bin)
+  if(TROUPE_NVCC)
+    set(CMAKE_CUDA_COMPILER ${TROUPE_NVCC})
+  endif()
+endif()
+check_language(CUDA)
+if(CMAKE_CUDA_COMPILER)
+  # Machine code for A100 and its kin, and for Hopper with what only Hopper has.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # kernels/CMakeLists.txt names the static one
+  if(TROUPE_CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${TROUPE_CCACHE})
+  endif()
+  set(CMAKE_CUDA_STANDARD 17)  # while the compiler is looked at: CMake 3.25 cannot ask nvcc for C++20
+  enable_language(CUDA)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA_STANDARD 20)
+  # Debian's packages name it; named to nvcc as a system folder it would hide libstdc++'s own <math.h>.
+  list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES /usr/include)
+  find_package(CUDAToolkit)
+endif()
+if(CMAKE_CUDA_COMPILER AND TARGET CUDA::cublasLt)
+  set(TROUPE_CUDA ON)
+  message(STATUS "CUDA backend: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}")
+elseif(CUDA STREQUAL "ON")
+  message(FATAL_ERROR "CUDA=ON, but there is no CUDA compiler with cuBLASLt (nvcc on the PATH, in /usr/local/cuda/bin, or in CUDACXX)")
+else()
+  message(STATUS "CUDA backend: not built, no CUDA compiler with cuBLASLt here")
+endif()
