@@ -1,0 +1,274 @@
+// One device, one stream: ops are launched in the order they are asked for and run in it; only upload and
+// download wait. Which kernel an op gets is decided here, by its shape.
+
+#include "kernels/cuda/backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/library_products.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/step_arrays.h"
+
+namespace troupe::cuda {
+namespace {
+
+Status cuda_status(std::string_view what, cudaError_t error) {
+  const std::string message =
+      absl::StrCat(absl::string_view(what.data(), what.size()), ": ", cudaGetErrorString(error));
+  if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(message);
+  return absl::UnavailableError(message);
+}
+
+class CudaBuffer final : public DeviceBuffer {
+ public:
+  static StatusOr<std::unique_ptr<CudaBuffer>> allocate(size_t bytes) {
+    void* data = nullptr;
+    if (const cudaError_t error = cudaMalloc(&data, std::max<size_t>(bytes, 1)); error != cudaSuccess) {
+      return cuda_status(absl::StrCat(bytes, " bytes of device memory"), error);
+    }
+    auto buffer = std::unique_ptr<CudaBuffer>(new CudaBuffer(data, bytes));
+    if (const cudaError_t error = cudaMemset(data, 0, bytes); error != cudaSuccess) {
+      return cuda_status("clearing device memory", error);
+    }
+    return buffer;
+  }
+  ~CudaBuffer() override { cudaFree(data_); }
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+
+  void* data() const override { return data_; }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  CudaBuffer(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  void* data_;
+  size_t bytes_;
+};
+
+// (N, K) row-major in the activation type.
+class CudaWeight final : public PackedWeight {
+ public:
+  CudaWeight(Tensor values, std::unique_ptr<CudaBuffer> memory)
+      : values_(values), memory_(std::move(memory)) {}
+  int64_t rows() const override { return values_.shape[0]; }
+  int64_t columns() const override { return values_.shape[1]; }
+  int64_t bytes() const override { return static_cast<int64_t>(values_.bytes()); }
+  const Tensor& values() const { return values_; }
+
+ private:
+  Tensor values_;
+  std::unique_ptr<CudaBuffer> memory_;
+};
+
+// `count` elements of `from`, from `first` on, as the type of `to`.
+void convert(const Tensor& from, int64_t first, int64_t count, DType dtype, std::vector<char>& to) {
+  to.resize(static_cast<size_t>(count) * dtype_size(dtype));
+  const Tensor values = Tensor::make(to.data(), dtype, {count});
+  for (int64_t i = 0; i < count; ++i) set_element(values, i, element(from, first + i));
+}
+
+struct StreamDeleter {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+
+class CudaBackend final : public Backend {
+ public:
+  struct Parts {
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDeleter> stream;
+    std::unique_ptr<LibraryProducts> library;  // or null
+    std::string device;                        // "NVIDIA H100 80GB HBM3 (sm_90)"
+  };
+  CudaBackend(const BackendOptions& options, Parts parts)
+      : options_(options), parts_(std::move(parts)), stream_(parts_.stream.get()), arrays_(stream_) {}
+  ~CudaBackend() override { cudaStreamSynchronize(stream_); }
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override {
+    return absl::StrCat("cuda ", parts_.device, options_.reference_ops ? ", reference ops" : "");
+  }
+  DType activation_dtype() const override { return options_.dtype; }
+  bool host_memory() const override { return false; }
+
+  StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
+    TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));
+    return StatusOr<std::unique_ptr<DeviceBuffer>>(std::move(buffer));
+  }
+
+  void upload(void* to, const void* from, size_t bytes) override {
+    check_cuda("upload", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+    check_cuda("upload", cudaStreamSynchronize(stream_));
+  }
+  void download(void* to, const void* from, size_t bytes) override {
+    check_cuda("download", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
+    check_cuda("download", cudaStreamSynchronize(stream_));
+  }
+
+  StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) override;
+
+  void bind_kv(const KvLayout& layout, void* data, int64_t block_count) override {
+    kv_ = {layout, data, block_count};
+    check_kv(kv_);
+  }
+
+  void embed(const EmbedParams& params) override {
+    check_params(params);
+    cuda::embed(stream_, params, arrays_.of(StepArray::kIds, params.ids));
+  }
+  void rms_norm(const RmsNormParams& params) override {
+    check_params(params, options_.dtype);
+    cuda::rms_norm(stream_, params);
+  }
+  void matmul(const MatmulParams& params) override {
+    check_params(params, options_.dtype);
+    if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
+    const auto& weight = static_cast<const CudaWeight&>(*params.weight);
+    multiply({params.x, weight.values(), params.out, params.accumulate, params.bias});
+  }
+  void rope_kv(const RopeKvParams& params) override {
+    check_params(params, options_.dtype, kv_);
+    cuda::rope_kv(
+        stream_, params, kv_,
+        {arrays_.of(StepArray::kPositions, params.positions), arrays_.of(StepArray::kSlots, params.slots)});
+  }
+  void attention(const AttentionParams& params) override;
+  void silu_mul(const SiluMulParams& params) override {
+    check_params(params, options_.dtype);
+    cuda::silu_mul(stream_, params);
+  }
+  void gather_rows(const GatherRowsParams& params) override {
+    check_params(params);
+    cuda::gather_rows(stream_, params, arrays_.of(StepArray::kRows, params.rows));
+  }
+  void copy_blocks(std::span<const BlockCopy> copies) override;
+
+ private:
+  // In this order until product times are measured on the device: the own kernel where the weight's bytes are
+  // the floor, the library where arithmetic is, plain tiles for the rest.
+  void multiply(const ProductOperands& operands) {
+    if (operands.out.elements() == 0) return;
+    if (!options_.reference_ops) {
+      if (row_product_takes(operands)) return row_product(stream_, operands);
+      if (parts_.library != nullptr && parts_.library->launch(operands)) return;
+    }
+    tile_product(stream_, operands);
+  }
+
+  // Room for the sums of a decode's pieces. Grows to its largest in the first steps.
+  float* partials(int64_t count);
+
+  BackendOptions options_;
+  Parts parts_;
+  cudaStream_t stream_;
+  StepArrays arrays_;
+  BoundKv kv_;
+  AttentionPlan plan_;  // of the last attention
+  std::vector<int32_t> token_requests_;
+  std::unique_ptr<CudaBuffer> partials_;
+  std::vector<int32_t> copies_;
+};
+
+StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, WeightFormat format) {
+  TROUPE_RETURN_IF_ERROR(check_weight(weight, format));
+  if (format == WeightFormat::kInt8) return invalid_argument("int8 weights: only on the cpu, not on cuda");
+  const DType dtype = options_.dtype;
+  TROUPE_ASSIGN_OR_RETURN(auto memory,
+                          CudaBuffer::allocate(static_cast<size_t>(weight.elements()) * dtype_size(dtype)));
+  const Tensor values = Tensor::make(memory->data(), dtype, {weight.shape[0], weight.shape[1]});
+  if (weight.dtype == dtype) {
+    upload(values.data, weight.data, weight.bytes());
+  } else {
+    constexpr int64_t kElementsAtOnce = int64_t{4} << 20;
+    std::vector<char> converted;
+    for (int64_t first = 0; first < weight.elements(); first += kElementsAtOnce) {
+      convert(weight, first, std::min(kElementsAtOnce, weight.elements() - first), dtype, converted);
+      upload(values.as<char>() + first * static_cast<int64_t>(dtype_size(dtype)), converted.data(),
+             converted.size());
+    }
+  }
+  return std::make_unique<CudaWeight>(values, std::move(memory));
+}
+
+void CudaBackend::attention(const AttentionParams& params) {
+  check_params(params, options_.dtype, kv_);
+  if (params.out.elements() == 0) return;
+  AttentionIndices indices{
+      nullptr, arrays_.of(StepArray::kQueryStarts, params.query_starts),
+      arrays_.of(StepArray::kContextCounts, params.context_counts),
+      arrays_.of(StepArray::kBlockTables, params.block_tables),
+      params.alibi_slopes.empty() ? nullptr : arrays_.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
+  if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
+    const auto heads = static_cast<int32_t>(params.q.shape[1]);
+    plan_attention({params.query_starts, params.context_counts, heads / kv_.layout.kv_heads}, plan_);
+    const PlannedAttention planned{plan_, arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
+                                   arrays_.of(StepArray::kAttentionPieces, plan_.pieces),
+                                   arrays_.of(StepArray::kAttentionMerges, plan_.merges),
+                                   partials(partial_floats(plan_, kv_))};
+    return tile_attention(stream_, params, kv_, indices, planned);
+  }
+  token_requests(params.query_starts, token_requests_);
+  indices.token_requests = arrays_.of(StepArray::kTokenRequests, token_requests_);
+  plain_attention(stream_, params, kv_, indices);
+}
+
+float* CudaBackend::partials(int64_t count) {
+  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+  if (partials_ == nullptr || bytes > partials_->bytes()) {
+    check_cuda("attention", cudaStreamSynchronize(stream_));
+    auto larger = CudaBuffer::allocate(std::max(bytes, 2 * (partials_ == nullptr ? 0 : partials_->bytes())));
+    if (!larger.ok()) check_failed("attention", std::string(larger.status().message()));
+    partials_ = *std::move(larger);
+  }
+  return static_cast<float*>(partials_->data());
+}
+
+void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {
+  check_copies(copies, kv_);
+  copies_.clear();
+  for (const BlockCopy& copy : copies) copies_.insert(copies_.end(), {copy.from, copy.to});
+  cuda::copy_blocks(stream_, kv_, options_.dtype, arrays_.of(StepArray::kCopies, copies_),
+                    static_cast<int64_t>(copies.size()));
+}
+
+}  // namespace
+
+StatusOr<std::string> find_device() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return cuda_status("CUDA finds no device", error);
+  }
+  if (count == 0) return absl::UnavailableError("CUDA finds no device");
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
+    return cuda_status("CUDA device 0", error);
+  }
+  std::string device = absl::StrCat(properties.name, " (sm_", properties.major, properties.minor, ")");
+  if (properties.major < 8) {
+    return absl::UnavailableError(absl::StrCat("CUDA device 0 is ", device, "; sm_80 or newer is needed"));
+  }
+  return device;
+}
+
+StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string device, find_device());
+  if (const cudaError_t error = cudaSetDevice(0); error != cudaSuccess) {
+    return cuda_status(absl::StrCat("CUDA device 0, ", device), error);
+  }
+  cudaStream_t stream = nullptr;
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      error != cudaSuccess) {
+    return cuda_status(absl::StrCat("CUDA device 0, ", device, ": a stream"), error);
+  }
+  CudaBackend::Parts parts;
+  parts.stream.reset(stream);
+  parts.device = device;
+  if (!options.reference_ops) {
+    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products(stream));
+  }
+  return std::make_unique<CudaBackend>(options, std::move(parts));
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,113 @@
+#pragma once
+
+// What the kernel files share: number types, sums over a warp and a block, and the launch that names the op
+// when it fails. The same sources are compiled for the CPU by the tests (tests/kernels/emulated), so nothing
+// here or in the kernels names a device feature that is not in ptx.cuh.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/dynamic_shared.cuh"
+#include "kernels/tensor.h"
+
+namespace troupe::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+__device__ __forceinline__ float to_f32(float x) {
+  return x;
+}
+__device__ __forceinline__ float to_f32(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ __forceinline__ float to_f32(__half x) {
+  return __half2float(x);
+}
+
+template <typename T>
+__device__ __forceinline__ T from_f32(float x);
+template <>
+__device__ __forceinline__ float from_f32<float>(float x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// Every lane gets the sum (or maximum) of the warp. The order is that of the butterfly, whatever the data.
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) x += __shfl_xor_sync(kAllLanes, x, lane);
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, lane));
+  return x;
+}
+
+// Over a block of kThreads, which is whole warps. `scratch` has room for a float a warp; all threads get the
+// result, and `scratch` may be used again at once.
+template <int kThreads>
+__device__ __forceinline__ float block_sum(float x, float* scratch) {
+  constexpr int kWarps = kThreads / kWarp;
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) sum += scratch[w];
+  __syncthreads();
+  return sum;
+}
+template <int kThreads>
+__device__ __forceinline__ float block_max(float x, float* scratch) {
+  constexpr int kWarps = kThreads / kWarp;
+  x = warp_max(x);
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float largest = scratch[0];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, scratch[w]);
+  __syncthreads();
+  return largest;
+}
+
+// How a kernel is launched: blocks, threads of each, bytes of dynamic shared memory.
+struct Grid {
+  dim3 blocks;
+  unsigned threads = 0;
+  size_t shared_bytes = 0;
+};
+
+template <typename... Params, typename... Args>
+void launch(const char* op, void (*kernel)(Params...), const Grid& grid, cudaStream_t stream,
+            const Args&... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid.blocks;
+  config.blockDim = dim3(grid.threads);
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = stream;
+  check_cuda(op, cudaLaunchKernelEx(&config, kernel, Params(args)...));
+}
+
+inline unsigned blocks_for(int64_t count, int64_t per_block) {
+  return static_cast<unsigned>((count + per_block - 1) / per_block);
+}
+
+// f(T{}) with the device's type of `dtype`: float32 or bfloat16.
+template <typename F>
+void with_activation(const char* op, DType dtype, F&& f) {
+  if (dtype == DType::kFloat32) return f(float{});
+  if (dtype == DType::kBFloat16) return f(__nv_bfloat16{});
+  check_failed(op, "activations of type " + std::string(dtype_name(dtype)));
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,72 @@
+// out = Σ_pieces sums · 2^(largest - of all) / Σ_pieces total · 2^(largest - of all): the pieces of a decode
+// that tile_attention.cu left behind, in order.
+//
+// partials (pieces, G, kDecodeRows, C + 2) float32: sums, largest (a power of two's), total · out (T, H·C)
+// bfloat16 A block a request and key/value head; a thread a row and dimension at a time, neighbours
+// neighbouring ones. Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind them at a group
+// of four.
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct MergePieces {
+  const MergeItem* merges;
+  const float* partials;
+  const int32_t* query_starts;
+  __nv_bfloat16* out;
+  int heads, kv_heads, head_dim;
+};
+
+__global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
+  const MergeItem merge = p.merges[blockIdx.x];
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int group = p.heads / p.kv_heads;
+  const int first_token = p.query_starts[merge.request];
+  const int rows = (p.query_starts[merge.request + 1] - first_token) * group;
+  const int64_t width = p.head_dim + 2;
+  const int64_t to_next_piece = int64_t{p.kv_heads} * kDecodeRows * width;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * p.head_dim; i += kThreads) {
+    const int row = i / p.head_dim;
+    const int dim = i % p.head_dim;
+    const float* const first =
+        p.partials + ((int64_t{merge.first_partial} * p.kv_heads + kv_head) * kDecodeRows + row) * width;
+    float largest = -INFINITY;
+    for (int n = 0; n < merge.count; ++n) largest = fmaxf(largest, first[n * to_next_piece + p.head_dim]);
+    // A row may see nothing of a piece, and of none where all its scores are -inf.
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    float sum = 0, total = 0;
+    for (int n = 0; n < merge.count; ++n) {
+      const float* const from = first + n * to_next_piece;
+      const float factor = exp2_approx(from[p.head_dim] - base);
+      sum += from[dim] * factor;
+      total += from[p.head_dim + 1] * factor;
+    }
+    const int64_t token = first_token + row / group;
+    const int64_t to = (token * p.heads + kv_head * group + row % group) * p.head_dim + dim;
+    p.out[to] = from_f32<__nv_bfloat16>(sum / total);
+  }
+}
+
+}  // namespace
+
+void merge_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+                     const AttentionIndices& indices, const PlannedAttention& planned) {
+  if (planned.plan.merges.empty()) return;
+  const MergePieces p{planned.merges,
+                      planned.partials,
+                      indices.query_starts,
+                      params.out.as<__nv_bfloat16>(),
+                      static_cast<int>(params.q.shape[1]),
+                      kv.layout.kv_heads,
+                      kv.layout.head_dim};
+  const dim3 blocks(static_cast<unsigned>(planned.plan.merges.size()), static_cast<unsigned>(p.kv_heads));
+  launch("attention", merge_pieces, {blocks, kThreads}, stream, p);
+}
+
+}  // namespace troupe::cuda

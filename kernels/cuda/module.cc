@@ -1,0 +1,22 @@
+// What libtroupe-cuda.so shows to who opens it (kernels/device/module.h): the interface it speaks, its device
+// and its backend.
+
+#include "kernels/device/module.h"
+
+#include "kernels/cuda/backend.h"
+
+extern "C" {
+
+__attribute__((visibility("default"))) const char* troupe_backend_interface() {
+  return troupe::kBackendInterface;
+}
+
+__attribute__((visibility("default"))) void troupe_find_device(troupe::StatusOr<std::string>& result) {
+  result = troupe::cuda::find_device();
+}
+
+__attribute__((visibility("default"))) void troupe_make_backend(
+    const troupe::BackendOptions& options, troupe::StatusOr<std::unique_ptr<troupe::Backend>>& result) {
+  result = troupe::cuda::make_cuda_backend(options);
+}
+}

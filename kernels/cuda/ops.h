@@ -1,0 +1,77 @@
+#pragma once
+
+// The launches of the kernels, an op a file. Each takes the op's parameters as kernels.h has them with every
+// tensor in device memory, and beside them what the spans in them hold as arrays in device memory (the spans
+// themselves are not read, except where it says so). They return at once; the stream keeps their order.
+// Parameters have been checked (check_params.h). Errors end the process (device.cuh).
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/check_params.h"
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/kernels.h"
+
+namespace troupe::cuda {
+
+void embed(cudaStream_t stream, const EmbedParams& params, const int32_t* ids);
+void gather_rows(cudaStream_t stream, const GatherRowsParams& params, const int32_t* rows);
+void rms_norm(cudaStream_t stream, const RmsNormParams& params);
+void silu_mul(cudaStream_t stream, const SiluMulParams& params);
+// `copies`: (from, to) pairs.
+void copy_blocks(cudaStream_t stream, const BoundKv& kv, DType dtype, const int32_t* copies, int64_t count);
+
+// Head dims that rope_kv and plain_attention hold in registers.
+inline constexpr int kHeadDimMax = 256;
+struct RopeKvIndices {
+  const int32_t* positions;
+  const int32_t* slots;
+};
+void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
+             const RopeKvIndices& indices);
+
+// A product's operands on the device: weight (N, K) row-major in the activation type.
+struct ProductOperands {
+  Tensor x;       // (T, K) activation
+  Tensor weight;  // (N, K) activation
+  Tensor out;     // (T, N) activation or float32
+  bool accumulate = false;
+  Tensor bias = {};  // (N) float32, or empty
+};
+// Any shape and type, in plain tiles: the reference op, and the product of shapes that no other takes.
+void tile_product(cudaStream_t stream, const ProductOperands& operands);
+// Few rows by a weight that is read once, at memory speed (row_products.cu).
+inline constexpr int64_t kRowProductRowsMax = 32;
+bool row_product_takes(const ProductOperands& operands);
+void row_product(cudaStream_t stream, const ProductOperands& operands);
+
+struct AttentionIndices {
+  const int32_t* token_requests;  // (T): the request of each query
+  const int32_t* query_starts;
+  const int32_t* context_counts;
+  const int32_t* block_tables;
+  const float* alibi_slopes;  // or null
+};
+// Any head dim and type, a block a query and head: the reference op.
+void plain_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+                     const AttentionIndices& indices);
+
+// bfloat16 with head dims 64 and 128, by tensor cores (tile_attention.cu).
+struct PlannedAttention {
+  const AttentionPlan& plan;
+  // Its arrays on the device.
+  const AttentionItem* tiles;
+  const AttentionItem* pieces;
+  const MergeItem* merges;
+  float* partials;  // partial_floats() of them
+};
+bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
+int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
+void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+                    const AttentionIndices& indices, const PlannedAttention& planned);
+// What its pieces left in `planned.partials`; a part of it, launched by it.
+void merge_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+                     const AttentionIndices& indices, const PlannedAttention& planned);
+
+}  // namespace troupe::cuda

@@ -1,0 +1,69 @@
+#pragma once
+
+// The small arrays of a step (ids, positions, slots, block tables, …) in device memory. The model's layers
+// ask for the same ones again and again: what has not changed since it was last asked for is not sent again,
+// so a step of 32 layers sends each array once.
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace troupe::cuda {
+
+enum class StepArray : uint8_t {
+  kIds,
+  kRows,
+  kPositions,
+  kSlots,
+  kQueryStarts,
+  kContextCounts,
+  kBlockTables,
+  kTokenRequests,
+  kAttentionTiles,
+  kAttentionPieces,
+  kAttentionMerges,
+  kAlibiSlopes,
+  kCopies,
+};
+inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray::kCopies)} + 1;
+
+// Driven by the backend's one thread. Errors end the process (device.cuh): there is no memory for a few
+// kilobytes only where the device is broken, and it grows to its largest in the first steps.
+class StepArrays {
+ public:
+  explicit StepArrays(cudaStream_t stream) : stream_(stream) {}
+  ~StepArrays();
+  StepArrays(const StepArrays&) = delete;
+  StepArrays& operator=(const StepArrays&) = delete;
+
+  // `values` on the device, valid for what is launched before the same array is asked for with others.
+  template <typename T>
+  const T* of(StepArray which, std::span<const T> values) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return static_cast<const T*>(bytes_of(which, values.data(), values.size_bytes()));
+  }
+  template <typename T>
+  const T* of(StepArray which, const std::vector<T>& values) {
+    return of(which, std::span<const T>(values));
+  }
+
+  int64_t sent_count() const { return sent_count_; }  // of copies to the device so far
+
+ private:
+  struct Slot {
+    std::vector<char> sent;  // what the device holds
+    void* device = nullptr;
+    size_t capacity = 0;
+  };
+  const void* bytes_of(StepArray which, const void* values, size_t bytes);
+
+  cudaStream_t stream_;
+  std::array<Slot, kStepArrayCount> slots_;
+  int64_t sent_count_ = 0;
+};
+
+}  // namespace troupe::cuda

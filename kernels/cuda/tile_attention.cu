@@ -1,0 +1,371 @@
+// out[t][h] = Σ_j softmax_j(scale · q[t][h]·k[j] + slope[h] · (j - p)) · v[j], j in [0, p], p the position of
+// t, by tensor cores: prefill and decode, bfloat16, head dims 64 and 128.
+//
+// q (T, H, C) · keys and values in the blocks of t's request (kernels.h) · out (T, H·C)
+// Rows are (query, head of the group): a key/value head's keys are read once for its whole group. A block is
+// 4 warps and takes one item of the plan (attention_plan.h) for one key/value head, 64 keys at a time:
+//   tiles (prefill)   64 rows; warp w has rows 16w… and all 64 keys
+//   pieces (decode)   16 rows; every warp has them, and keys 16w… of the 64; the warps' sums are merged at
+//   the end
+// Keys and values come to shared memory by cp.async, the next 64 while these are computed, rows padded by 16
+// bytes so that ldmatrix meets no bank twice. Scores stay in registers: the accumulators of q·kᵀ are, pair by
+// pair, the left operand of the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept
+// in powers of two: exp2 is one instruction.
+//
+// Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
+// 0. So a decoding request gets the same bits whatever else is in the batch; a prompt gets them however it is
+// cut, as long as its chunks are tiles.
+//
+// Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
+// the diagonal. Decode wastes the rows of the 16 that a group does not fill; at 64 bytes a clock and
+// multiprocessor its products still keep pace with memory. Not yet measured on a GPU.
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/warp_attention.cuh"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kKeys = 64;  // of a turn
+constexpr int kPad = 8;    // elements, a row of shared memory
+constexpr float kLog2e = 1.4426950408889634f;
+
+struct TileAttention {
+  const __nv_bfloat16* q;
+  const __nv_bfloat16* kv;
+  __nv_bfloat16* out;
+  const AttentionItem* items;
+  float* partials;  // (partials, G, kDecodeRows, C + 2): sums, largest, total
+  AttentionIndices indices;
+  int block_table_stride;
+  int heads, kv_heads, block_size, layer;
+  int64_t block_elements;
+  float scale_log2;  // scale · log2(e)
+};
+
+// kKeyGroups: 1 for tiles; kWarps for pieces, whose warps share the keys.
+template <int kHeadDim, int kKeyGroups>
+struct Shape {
+  static constexpr int kRows = kKeyGroups == 1 ? kTileRows : kDecodeRows;
+  static constexpr int kStride = kHeadDim + kPad;
+  static constexpr int kWarpKeys = kKeys / kKeyGroups;  // of a turn
+  static constexpr int kTileElements = kKeys * kStride;
+  // q; two turns of keys and values.
+  static constexpr size_t kSharedBytes = sizeof(__nv_bfloat16) * (kRows * kStride + 4 * kTileElements);
+  static_assert(kRows == (kKeyGroups == 1 ? kWarps * 16 : 16), "16 rows a warp");
+  static_assert(kHeadDim % 16 == 0 && kWarpKeys % 16 == 0, "whole products");
+  static_assert(kKeyGroups == 1 || sizeof(float) * kWarps * kRows * (kHeadDim + 2) <= kSharedBytes,
+                "the warps' sums fit where the keys were");
+};
+
+// What the block works on.
+struct Work {
+  AttentionItem item;
+  int kv_head;
+  int group;           // H/G
+  int first_token;     // of the request
+  int row_count;       // of the request
+  int first_position;  // of the request's first query
+  const int32_t* table;
+};
+
+__device__ __forceinline__ Work work_of(const TileAttention& p) {
+  Work w;
+  w.item = p.items[blockIdx.x];
+  w.kv_head = static_cast<int>(blockIdx.y);
+  w.group = p.heads / p.kv_heads;
+  w.first_token = p.indices.query_starts[w.item.request];
+  const int queries = p.indices.query_starts[w.item.request + 1] - w.first_token;
+  w.row_count = queries * w.group;
+  w.first_position = p.indices.context_counts[w.item.request] - queries;
+  w.table = p.indices.block_tables + int64_t{w.item.request} * p.block_table_stride;
+  return w;
+}
+
+// Element index of row's (C) in q and out. REQUIRES: row < row_count.
+__device__ __forceinline__ int64_t row_place(const TileAttention& p, const Work& w, int row, int head_dim) {
+  const int64_t token = w.first_token + row / w.group;
+  return (token * p.heads + w.kv_head * w.group + row % w.group) * head_dim;
+}
+
+template <int kHeadDim, int kKeyGroups>
+__device__ __forceinline__ void load_queries(const TileAttention& p, const Work& w, __nv_bfloat16* to) {
+  using S = Shape<kHeadDim, kKeyGroups>;
+  constexpr int kChunks = kHeadDim / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < S::kRows * kChunks; i += kThreads) {
+    const int row = w.item.first_row + i / kChunks;
+    const bool valid = row < w.row_count;
+    const __nv_bfloat16* const from = p.q + (valid ? row_place(p, w, row, kHeadDim) + i % kChunks * 8 : 0);
+    cp_async_16(to + i / kChunks * S::kStride + i % kChunks * 8, from, valid);
+  }
+}
+
+// Keys [first, first + kKeys) of the item and their values; zeros past its end (a weight of 0 times what was
+// there before could be a NaN).
+template <int kHeadDim, int kKeyGroups>
+__device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w, int first,
+                                          __nv_bfloat16* keys, __nv_bfloat16* values) {
+  using S = Shape<kHeadDim, kKeyGroups>;
+  constexpr int kChunks = kHeadDim / 8;
+  const int64_t head = (int64_t{p.layer} * p.kv_heads + w.kv_head) * 2 * p.block_size * kHeadDim;
+  const int64_t to_values = int64_t{p.block_size} * kHeadDim;
+#pragma unroll
+  for (int i = 0; i < kKeys * kChunks / kThreads; ++i) {
+    const int at = i * kThreads + static_cast<int>(threadIdx.x);
+    const int key = first + at / kChunks;
+    const bool valid = key < w.item.end_key;
+    const int64_t block = valid ? w.table[key / p.block_size] : 0;
+    const __nv_bfloat16* const from =
+        p.kv + block * p.block_elements + head + key % p.block_size * kHeadDim + at % kChunks * 8;
+    const int to = at / kChunks * S::kStride + at % kChunks * 8;
+    cp_async_16(keys + to, from, valid);
+    cp_async_16(values + to, from + to_values, valid);
+  }
+}
+
+// A lane's two rows.
+struct Rows {
+  int position[2];  // -1: past the request's end, sees no key
+  float slope[2];   // · log2(e)
+};
+
+__device__ __forceinline__ Rows rows_of(const TileAttention& p, const Work& w, int first_row) {
+  Rows rows;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = first_row + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * i;
+    rows.position[i] = row < w.row_count ? w.first_position + row / w.group : -1;
+    const int head = w.kv_head * w.group + row % w.group;
+    rows.slope[i] = p.indices.alibi_slopes == nullptr ? 0.0f : p.indices.alibi_slopes[head] * kLog2e;
+  }
+  return rows;
+}
+
+// Scores of keys [first, …) become weights 2^(score - largest); what was summed before is rescaled.
+template <int kHeadDim, int kWarpKeys>
+__device__ __forceinline__ void soften(const TileAttention& p, const Rows& rows, int first, int end_key,
+                                       float (&scores)[kWarpKeys / 8][4], Running<kHeadDim>& running) {
+  const int q = static_cast<int>(threadIdx.x) % 4;
+  const bool slopes = p.indices.alibi_slopes != nullptr;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float largest = running.largest[i];
+#pragma unroll
+    for (int n = 0; n < kWarpKeys / 8; ++n) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int key = first + n * 8 + 2 * q + c;
+        float score = scores[n][2 * i + c] * p.scale_log2;
+        if (slopes) score += rows.slope[i] * static_cast<float>(key - rows.position[i]);
+        if (key > rows.position[i] || key >= end_key) score = -INFINITY;
+        scores[n][2 * i + c] = score;
+        largest = fmaxf(largest, score);
+      }
+    }
+    largest = quad_max(largest);
+    // A row that has seen no key yet: its weights are 2^-inf, not 2^(inf - inf).
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    const float before = exp2_approx(running.largest[i] - base);
+    running.largest[i] = largest;
+    running.total[i] *= before;
+#pragma unroll
+    for (int d = 0; d < kHeadDim / 8; ++d) {
+      running.sums[d][2 * i] *= before;
+      running.sums[d][2 * i + 1] *= before;
+    }
+#pragma unroll
+    for (int n = 0; n < kWarpKeys / 8; ++n) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const float weight = exp2_approx(scores[n][2 * i + c] - base);
+        scores[n][2 * i + c] = weight;
+        running.total[i] += weight;
+      }
+    }
+  }
+}
+
+// A row's sums, where they belong: divided into out, or as they are to the piece's partial.
+__device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w, int row, int head_dim,
+                                           int dim, float2 sums, float largest, float total) {
+  if (row >= w.row_count) return;
+  if (w.item.partial < 0) {
+    const int64_t at = row_place(p, w, row, head_dim) + dim;
+    *reinterpret_cast<uint32_t*>(p.out + at) = pack_pair(sums.x / total, sums.y / total);
+    return;
+  }
+  float* const to =
+      p.partials + ((int64_t{w.item.partial} * p.kv_heads + w.kv_head) * kDecodeRows + row) * (head_dim + 2);
+  to[dim] = sums.x;
+  to[dim + 1] = sums.y;
+  if (dim == 0) {
+    to[head_dim] = largest;
+    to[head_dim + 1] = total;
+  }
+}
+
+// Pieces: the four warps have different keys of the same rows.
+template <int kHeadDim>
+__device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& w,
+                                            const Running<kHeadDim>& running, float* shared) {
+  constexpr int kWidth = kHeadDim + 2;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int g = static_cast<int>(threadIdx.x) % kWarp / 4;
+  const int q = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float* const to = shared + (warp * kDecodeRows + g + 8 * i) * kWidth;
+#pragma unroll
+    for (int d = 0; d < kHeadDim / 8; ++d) {
+      to[d * 8 + 2 * q] = running.sums[d][2 * i];
+      to[d * 8 + 2 * q + 1] = running.sums[d][2 * i + 1];
+    }
+    if (q == 0) {
+      to[kHeadDim] = running.largest[i];
+      to[kHeadDim + 1] = running.total[i];
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kDecodeRows * kHeadDim / 2; i += kThreads) {
+    const int row = i / (kHeadDim / 2);
+    const int dim = i % (kHeadDim / 2) * 2;
+    float largest = -INFINITY;
+#pragma unroll
+    for (int v = 0; v < kWarps; ++v)
+      largest = fmaxf(largest, shared[(v * kDecodeRows + row) * kWidth + kHeadDim]);
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    float2 sums = make_float2(0.0f, 0.0f);
+    float total = 0;
+#pragma unroll
+    for (int v = 0; v < kWarps; ++v) {
+      const float* const from = shared + (v * kDecodeRows + row) * kWidth;
+      const float factor = exp2_approx(from[kHeadDim] - base);
+      sums.x += from[dim] * factor;
+      sums.y += from[dim + 1] * factor;
+      total += from[kHeadDim + 1] * factor;
+    }
+    write_pair(p, w, row, kHeadDim, dim, sums, largest, total);
+  }
+}
+
+template <int kHeadDim, int kKeyGroups>
+__global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
+  using S = Shape<kHeadDim, kKeyGroups>;
+  TROUPE_DYNAMIC_SHARED(shared);
+  auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
+  __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
+  __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
+  const Work w = work_of(p);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
+  const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
+
+  load_queries<kHeadDim, kKeyGroups>(p, w, queries);
+  load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
+  cp_async_commit();
+
+  const Rows rows = rows_of(p, w, w.item.first_row + first_row);
+  Running<kHeadDim> running;
+  uint32_t q[kHeadDim / 16][4];
+  int turn = 0;
+  for (int key = w.item.first_key; key < w.item.end_key; key += kKeys, turn ^= 1) {
+    if (key + kKeys < w.item.end_key) {
+      const int other = (turn ^ 1) * S::kTileElements;
+      load_keys<kHeadDim, kKeyGroups>(p, w, key + kKeys, keys + other, values + other);
+    }
+    cp_async_commit();
+    cp_async_wait<1>();  // all but the turn just asked for
+    __syncthreads();
+    if (key == w.item.first_key) {
+      // The left operand's four tiles: rows 0–7 and 8–15 of dims 0–7, then of 8–15.
+      const __nv_bfloat16* const row = queries + (first_row + lane % 16) * S::kStride + lane / 16 * 8;
+#pragma unroll
+      for (int d = 0; d < kHeadDim / 16; ++d) ldmatrix_x4(q[d], row + d * 16);
+    }
+    const int here = turn * S::kTileElements + first_key * S::kStride;
+    float scores[S::kWarpKeys / 8][4] = {};
+    score_keys<kHeadDim, S::kWarpKeys, S::kStride>(q, keys + here, scores);
+    soften<kHeadDim, S::kWarpKeys>(p, rows, key + first_key, w.item.end_key, scores, running);
+    add_values<kHeadDim, S::kWarpKeys, S::kStride>(scores, values + here, running.sums);
+    __syncthreads();  // this turn's memory is the next but one's
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) running.total[i] = quad_sum(running.total[i]);
+
+  if constexpr (kKeyGroups > 1) {
+    merge_warps<kHeadDim>(p, w, running, reinterpret_cast<float*>(shared));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = w.item.first_row + first_row + lane / 4 + 8 * i;
+#pragma unroll
+      for (int d = 0; d < kHeadDim / 8; ++d) {
+        const float2 sums = make_float2(running.sums[d][2 * i], running.sums[d][2 * i + 1]);
+        write_pair(p, w, row, kHeadDim, d * 8 + lane % 4 * 2, sums, running.largest[i], running.total[i]);
+      }
+    }
+  }
+}
+
+template <int kHeadDim, int kKeyGroups>
+void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* items, size_t count) {
+  if (count == 0) return;
+  using S = Shape<kHeadDim, kKeyGroups>;
+  p.items = items;
+  const auto kernel = attend_tiles<kHeadDim, kKeyGroups>;
+  check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(S::kSharedBytes)));
+  const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.kv_heads));
+  launch("attention", kernel, {blocks, kThreads, S::kSharedBytes}, stream, p);
+}
+
+template <int kHeadDim>
+void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAttention& planned) {
+  launch_items<kHeadDim, 1>(stream, p, planned.tiles, planned.plan.tiles.size());
+  launch_items<kHeadDim, kWarps>(stream, p, planned.pieces, planned.plan.pieces.size());
+}
+
+}  // namespace
+
+bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv) {
+  const bool whole = reinterpret_cast<uintptr_t>(params.q.data) % 16 == 0 &&
+                     reinterpret_cast<uintptr_t>(params.out.data) % 4 == 0 &&
+                     reinterpret_cast<uintptr_t>(kv.data) % 16 == 0;
+  return params.q.dtype == DType::kBFloat16 && (kv.layout.head_dim == 64 || kv.layout.head_dim == 128) &&
+         whole;
+}
+
+int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
+  return int64_t{plan.partial_count} * kv.layout.kv_heads * kDecodeRows * (kv.layout.head_dim + 2);
+}
+
+void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+                    const AttentionIndices& indices, const PlannedAttention& planned) {
+  if (!tile_attention_takes(params, kv)) check_failed("attention", "q is " + params.q.shape_text());
+  TileAttention p{};
+  p.q = params.q.as<const __nv_bfloat16>();
+  p.kv = static_cast<const __nv_bfloat16*>(kv.data);
+  p.out = params.out.as<__nv_bfloat16>();
+  p.partials = planned.partials;
+  p.indices = indices;
+  p.block_table_stride = params.block_table_stride;
+  p.heads = static_cast<int>(params.q.shape[1]);
+  p.kv_heads = kv.layout.kv_heads;
+  p.block_size = kv.layout.block_size;
+  p.layer = params.layer;
+  p.block_elements = kv.layout.block_elements();
+  p.scale_log2 = params.scale * kLog2e;
+  if (kv.layout.head_dim == 64) {
+    launch_plan<64>(stream, p, planned);
+  } else {
+    launch_plan<128>(stream, p, planned);
+  }
+  merge_attention(stream, params, kv, indices, planned);
+}
+
+}  // namespace troupe::cuda

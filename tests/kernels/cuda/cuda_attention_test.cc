@@ -1,0 +1,232 @@
+// Attention of the emulated GPU. The truth is ref in float32, on the same (rounded) numbers.
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/kernels/cuda/cuda_testing.h"
+
+namespace troupe::cuda_attention_test {
+
+using namespace cuda_testing;
+
+struct Geometry {
+  int heads = 4;
+  int kv_heads = 2;
+  int head_dim = 64;
+  int block_size = 16;
+  bool slopes = false;  // ALiBi
+};
+
+// A request of a step: so many keys, of which the last are its queries.
+struct Request {
+  int keys, queries;
+};
+
+constexpr int kLayers = 2;
+constexpr int kLayer = 1;
+
+// A step: q, and KV memory with every request's keys in blocks of its own, scattered; NaN elsewhere.
+class Step {
+ public:
+  Step(const Geometry& g, DType dtype, std::vector<Request> requests, uint32_t seed)
+      : geometry_(g),
+        requests_(std::move(requests)),
+        random_(seed),
+        layout_{kLayers, g.kv_heads, g.head_dim, g.block_size},
+        q_(dtype, {0, g.heads, g.head_dim}),
+        memory_(dtype, {0}) {
+    for (const Request& r : requests_) {
+      starts_.push_back(starts_.back() + r.queries);
+      contexts_.push_back(r.keys);
+      stride_ = std::max(stride_, blocks_of(r));
+    }
+    std::vector<int32_t> order(static_cast<size_t>(block_count()));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const Request& r : requests_) {
+      tables_.insert(tables_.end(), order.end() - blocks_of(r), order.end());
+      order.resize(order.size() - static_cast<size_t>(blocks_of(r)));
+      tables_.resize(tables_.size() + static_cast<size_t>(stride_ - blocks_of(r)), -1);
+    }
+    q_ = OwnedTensor::random(dtype, {tokens(), g.heads, g.head_dim}, random_);
+    memory_ = OwnedTensor(dtype, {block_count() * layout_.block_elements()});
+    for (int64_t i = 0; i < memory_.elements(); ++i) set_element(memory_.view(), i, std::nanf(""));
+    std::normal_distribution<float> normal;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      for (int64_t k = 0; k < requests_[r].keys; ++k) {
+        for (int64_t which = 0; which < 2; ++which) {
+          for (int64_t c = 0; c < int64_t{g.kv_heads} * g.head_dim; ++c) {
+            set_element(memory_.view(), place(r, k, which, c), normal(random_) * (which == 0 ? 1.5f : 1.0f));
+          }
+        }
+      }
+    }
+    for (int h = 1; g.slopes && h <= g.heads; ++h) {
+      slopes_.push_back(std::exp2(-8.0f * static_cast<float>(h) / static_cast<float>(g.heads)));
+    }
+  }
+
+  int64_t tokens() const { return starts_.back(); }
+  int64_t width() const { return int64_t{geometry_.heads} * geometry_.head_dim; }
+  // Element of key (which = 0) or value (1) number k of a request: c over its heads and dims.
+  int64_t place(size_t request, int64_t k, int64_t which, int64_t c) const {
+    const int64_t b = geometry_.block_size;
+    const int64_t block = tables_[request * static_cast<size_t>(stride_) + static_cast<size_t>(k / b)];
+    const int64_t head = (int64_t{kLayer} * geometry_.kv_heads + c / geometry_.head_dim) * 2 + which;
+    return block * layout_.block_elements() + (head * b + k % b) * geometry_.head_dim +
+           c % geometry_.head_dim;
+  }
+  const OwnedTensor& memory() const { return memory_; }
+  // A request becomes another step's of the same length: its queries, keys and values.
+  void take(size_t request, const Step& other, size_t others) {
+    const int64_t queries = requests_[request].queries;
+    std::memcpy(q_.rows(starts_[request], queries).data, other.q_.rows(other.starts_[others], queries).data,
+                q_.rows(0, queries).bytes());
+    for (int64_t k = 0; k < requests_[request].keys; ++k) {
+      for (int64_t i = 0; i < 2 * int64_t{geometry_.kv_heads} * geometry_.head_dim; ++i) {
+        set_element(memory_.view(), place(request, k, i % 2, i / 2),
+                    static_cast<float>(other.memory_.at(other.place(others, k, i % 2, i / 2))));
+      }
+    }
+  }
+
+  void attend(Backend& backend, const OwnedTensor& q, const OwnedTensor& memory, const Tensor& out) const {
+    backend.bind_kv(layout_, memory.view().data, block_count());
+    // Unused entries of a table are not looked at: -1 would be refused.
+    backend.attention({.q = q.view(),
+                       .query_starts = starts_,
+                       .context_counts = contexts_,
+                       .block_tables = tables_,
+                       .block_table_stride = stride_,
+                       .layer = kLayer,
+                       .scale = 1.0f / std::sqrt(static_cast<float>(geometry_.head_dim)),
+                       .out = out,
+                       .alibi_slopes = slopes_});
+  }
+  OwnedTensor on(Backend& backend) const {
+    return in_every_order(backend.activation_dtype(), {tokens(), width()},
+                          [&](const Tensor& out) { attend(backend, q_, memory_, out); });
+  }
+  // In float32; `magnitudes`: of the values' absolutes, what each weighted sum is made of.
+  OwnedTensor truth(bool magnitudes) const {
+    const auto backend = make_ref(DType::kFloat32);
+    OwnedTensor memory = as_float(memory_);
+    for (size_t r = 0; magnitudes && r < requests_.size(); ++r) {
+      for (int64_t k = 0; k < requests_[r].keys; ++k) {
+        for (int64_t c = 0; c < int64_t{geometry_.kv_heads} * geometry_.head_dim; ++c) {
+          const int64_t at = place(r, k, 1, c);
+          set_element(memory.view(), at, static_cast<float>(std::abs(memory.at(at))));
+        }
+      }
+    }
+    OwnedTensor out(DType::kFloat32, {tokens(), width()});
+    attend(*backend, as_float(q_), memory, out.view());
+    return out;
+  }
+
+ private:
+  int32_t blocks_of(const Request& r) const {
+    return (r.keys + geometry_.block_size - 1) / geometry_.block_size;
+  }
+  int64_t block_count() const {
+    int64_t count = 3;  // and some that nobody has
+    for (const Request& r : requests_) count += blocks_of(r);
+    return count;
+  }
+  static OwnedTensor as_float(const OwnedTensor& tensor) {
+    const Tensor v = tensor.view();
+    auto result = v.rank == 3 ? OwnedTensor(DType::kFloat32, {v.shape[0], v.shape[1], v.shape[2]})
+                              : OwnedTensor(DType::kFloat32, {v.shape[0]});
+    for (int64_t i = 0; i < result.elements(); ++i) set_element(result.view(), i, element(v, i));
+    return result;
+  }
+
+  Geometry geometry_;
+  std::vector<Request> requests_;
+  std::mt19937 random_;
+  KvLayout layout_;
+  std::vector<int32_t> starts_{0}, contexts_, tables_;
+  int32_t stride_ = 0;
+  std::vector<float> slopes_;
+  OwnedTensor q_;
+  OwnedTensor memory_;
+};
+
+// float32: sums in other orders. bfloat16 by tensor cores: a weight is rounded before it meets its value (as
+// in PyTorch's and FlashAttention's), half a unit in the last place each, and out once.
+std::optional<std::string> off_by(const Step& step, const OwnedTensor& out) {
+  const OwnedTensor truth = step.truth(false);
+  const OwnedTensor magnitude = step.truth(true);
+  const double epsilon = epsilon_of(out.view().dtype);
+  return difference(out, truth, [&](int64_t i) {
+    return (64 * kFloatEpsilon + 1.1 * epsilon) * magnitude.at(i) + 1.1 * epsilon * std::abs(truth.at(i));
+  });
+}
+
+// Decode of one piece, of whole pieces, of several; prompts within a tile, over tiles, behind a cached
+// prefix; all of them in one step.
+const std::vector<std::vector<Request>> kSteps = {
+    {{1, 1}},    {{17, 1}, {256, 1}, {257, 1}},           {{600, 1}, {3, 3}}, {{64, 64}}, {{65, 65}, {1, 1}},
+    {{150, 40}}, {{300, 2}, {90, 70}, {31, 1}, {130, 9}},
+};
+
+struct Kind {
+  DType dtype;
+  bool reference;
+};
+
+class CudaAttention : public testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<Backend> cuda_ = make_cuda(GetParam().dtype, GetParam().reference);
+  DType dtype_ = GetParam().dtype;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaAttention,
+                         testing::Values(Kind{DType::kBFloat16, false}, Kind{DType::kBFloat16, true},
+                                         Kind{DType::kFloat32, false}),
+                         [](const auto& param) {
+                           return std::string(dtype_name(param.param.dtype)) +
+                                  (param.param.reference ? "_reference" : "");
+                         });
+
+TEST_P(CudaAttention, IsItsFormulaInEveryShapeOfStep) {
+  const bool fast = dtype_ == DType::kBFloat16 && !GetParam().reference;
+  const Geometry geometries[] = {
+      {4, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 32}, {16, 1, 64, 8}, {3, 1, 80, 16}};
+  for (const Geometry& g : geometries) {
+    for (size_t s = 0; s < kSteps.size(); ++s) {
+      // The reference op reads every key for every query: the heaviest steps for one geometry only.
+      if ((!fast || kSanitized) && s > 2 && g.head_dim != 80) continue;
+      const Step step(g, dtype_, kSteps[s], 17);
+      EXPECT_EQ(off_by(step, step.on(*cuda_)), std::nullopt)
+          << g.heads << " heads, " << g.kv_heads << " kv heads of " << g.head_dim << ", step " << s;
+    }
+  }
+}
+
+TEST_P(CudaAttention, ABrokenKeyIsNoticed) {
+  Step step({}, dtype_, {{200, 1}, {70, 70}}, 3);
+  const OwnedTensor out = step.on(*cuda_);
+  ASSERT_EQ(off_by(step, out), std::nullopt);
+  for (int64_t c = 0; c < 64; ++c) set_element(step.memory().view(), step.place(0, 130, 1, c), 30.0f);
+  EXPECT_NE(off_by(step, out), std::nullopt);
+}
+
+TEST_P(CudaAttention, ADecodingRequestsBitsDoNotDependOnTheOthers) {
+  const Step alone({}, dtype_, {{600, 1}}, 23);
+  Step beside({}, dtype_, {{90, 70}, {600, 1}, {300, 1}}, 24);
+  const OwnedTensor truth = alone.on(*cuda_);
+  EXPECT_FALSE(same_bits(beside.on(*cuda_).rows(70, 1), truth.view()))
+      << "other content: the comparison can fail";
+  beside.take(1, alone, 0);
+  EXPECT_TRUE(same_bits(beside.on(*cuda_).rows(70, 1), truth.view()));
+}
+
+TEST(CudaDecode, WarpsWithoutKeysAndRowsWithoutScoresLeaveNoNaN) {
+  // 5 keys: three of a piece's four warps see none.
+  const auto cuda = make_cuda(DType::kBFloat16);
+  Step step({}, DType::kBFloat16, {{5, 1}, {300, 1}, {20, 20}}, 4);
+  const OwnedTensor out = step.on(*cuda);
+  for (int64_t i = 0; i < out.elements(); ++i) ASSERT_TRUE(std::isfinite(out.at(i))) << i;
+}
+
+}  // namespace troupe::cuda_attention_test

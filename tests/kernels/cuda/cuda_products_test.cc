@@ -1,0 +1,138 @@
+// Products of the emulated GPU against the sum in float64.
+
+#include "tests/kernels/cuda/cuda_testing.h"
+
+namespace troupe::cuda_products_test {
+
+using namespace cuda_testing;
+
+struct Case {
+  int64_t tokens, features, depth;
+};
+
+// The own kernel's token counts (1 to 32, K in whole pieces) with features that fill no block, and what goes
+// to tiles.
+const Case kCases[] = {{1, 48, 256}, {2, 16, 32},  {7, 37, 1056}, {8, 64, 128},  {9, 33, 160},
+                       {32, 40, 96}, {33, 40, 96}, {65, 70, 64},  {3, 130, 259}, {1, 1, 1}};
+
+struct Operands {
+  OwnedTensor x, weight, bias;
+};
+
+Operands random_operands(const Case& c, DType dtype, std::mt19937& random) {
+  auto x = OwnedTensor::random(dtype, {c.tokens, c.depth}, random);
+  auto weight = OwnedTensor::random(dtype, {c.features, c.depth}, random);
+  return {std::move(x), std::move(weight), OwnedTensor::random(DType::kFloat32, {c.features}, random)};
+}
+
+// The product of element i, and the sum of its terms' magnitudes.
+struct Sum {
+  double value = 0;
+  double magnitude = 0;
+};
+Sum sum_of(const Case& c, const Operands& o, int64_t i) {
+  Sum sum;
+  for (int64_t k = 0; k < c.depth; ++k) {
+    const double term = o.x.at(i / c.features * c.depth + k) * o.weight.at(i % c.features * c.depth + k);
+    sum.value += term;
+    sum.magnitude += std::abs(term);
+  }
+  return sum;
+}
+
+class CudaProducts : public testing::TestWithParam<std::tuple<DType, bool>> {
+ protected:
+  DType dtype_ = std::get<0>(GetParam());
+  std::unique_ptr<Backend> cuda_ = make_cuda(dtype_, std::get<1>(GetParam()));
+  std::mt19937 random_{5};
+};
+INSTANTIATE_TEST_SUITE_P(Types, CudaProducts,
+                         testing::Combine(testing::Values(DType::kFloat32, DType::kBFloat16),
+                                          testing::Bool()),
+                         [](const auto& param) {
+                           return std::string(dtype_name(std::get<0>(param.param))) +
+                                  (std::get<1>(param.param) ? "_reference" : "");
+                         });
+
+TEST_P(CudaProducts, AreTheSumWithBiasAndWithWhatWasThere) {
+  for (const Case& c : kCases) {
+    const Operands o = random_operands(c, dtype_, random_);
+    const auto weight = pack(*cuda_, o.weight);
+    const auto before = OwnedTensor::random(DType::kFloat32, {c.tokens, c.features}, random_);
+    const auto plain = in_every_order(dtype_, {c.tokens, c.features}, [&](const Tensor& out) {
+      cuda_->matmul({.x = o.x.view(), .weight = weight.get(), .out = out, .bias = o.bias.view()});
+    });
+    const auto added = in_every_order(DType::kFloat32, {c.tokens, c.features}, [&](const Tensor& out) {
+      std::memcpy(out.data, before.view().data, out.bytes());
+      cuda_->matmul({.x = o.x.view(), .weight = weight.get(), .out = out, .accumulate = true});
+    });
+    // A float32 sum's random walk with a factor of 4, as in matmul_test.cc; then out's own rounding.
+    const double steps = 4 * std::sqrt(static_cast<double>(c.depth)) + 4;
+    const auto with_bias = [&](int64_t i) { return sum_of(c, o, i).value + o.bias.at(i % c.features); };
+    EXPECT_EQ(first_difference(plain, with_bias,
+                               [&](int64_t i) {
+                                 const double magnitude =
+                                     sum_of(c, o, i).magnitude + std::abs(o.bias.at(i % c.features));
+                                 const double own = dtype_ == DType::kBFloat16 ? 1.01 * kBFloat16Epsilon : 0;
+                                 return steps * kFloatEpsilon * magnitude + own * std::abs(with_bias(i));
+                               }),
+              std::nullopt)
+        << c.tokens << " × " << c.features << " × " << c.depth;
+    EXPECT_EQ(first_difference(
+                  added, [&](int64_t i) { return sum_of(c, o, i).value + before.at(i); },
+                  [&](int64_t i) {
+                    return steps * kFloatEpsilon * (sum_of(c, o, i).magnitude + std::abs(before.at(i)));
+                  }),
+              std::nullopt)
+        << c.tokens << " × " << c.features << " × " << c.depth;
+  }
+}
+
+TEST_P(CudaProducts, ADecodingRowsBitsDoNotDependOnTheBatch) {
+  const Case whole{32, 40, 1056};
+  const Operands o = random_operands(whole, dtype_, random_);
+  const auto weight = pack(*cuda_, o.weight);
+  OwnedTensor all(DType::kFloat32, {32, 40});
+  cuda_->matmul({.x = o.x.view(), .weight = weight.get(), .out = all.view()});
+  for (const int64_t tokens : {1, 5, 8, 9, 16, 17}) {
+    OwnedTensor some(DType::kFloat32, {tokens, 40});
+    cuda_->matmul({.x = o.x.rows(3, tokens), .weight = weight.get(), .out = some.view()});
+    EXPECT_TRUE(same_bits(some.view(), all.rows(3, tokens))) << tokens;
+  }
+}
+
+TEST_P(CudaProducts, ABrokenWeightIsNoticed) {
+  const Case c{4, 32, 64};
+  const Operands o = random_operands(c, dtype_, random_);
+  const auto weight = pack(*cuda_, o.weight);
+  OwnedTensor out(DType::kFloat32, {4, 32});
+  cuda_->matmul({.x = o.x.view(), .weight = weight.get(), .out = out.view()});
+  set_element(o.weight.view(), 40, static_cast<float>(o.weight.at(40)) + 0.5f);
+  EXPECT_NE(first_difference(
+                out, [&](int64_t i) { return sum_of(c, o, i).value; },
+                [&](int64_t i) { return 36 * kFloatEpsilon * sum_of(c, o, i).magnitude; }),
+            std::nullopt);
+}
+
+TEST_P(CudaProducts, WeightsAreRoundedOnceFromEveryType) {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    const auto weight = OwnedTensor::random(type, {16, 32}, random_);
+    const auto x = OwnedTensor::random(dtype_, {1, 32}, random_);
+    OwnedTensor rounded(dtype_, {16, 32});
+    for (int64_t i = 0; i < rounded.elements(); ++i)
+      set_element(rounded.view(), i, static_cast<float>(weight.at(i)));
+    OwnedTensor a(DType::kFloat32, {1, 16}), b(DType::kFloat32, {1, 16});
+    cuda_->matmul({.x = x.view(), .weight = pack(*cuda_, weight).get(), .out = a.view()});
+    cuda_->matmul({.x = x.view(), .weight = pack(*cuda_, rounded).get(), .out = b.view()});
+    EXPECT_TRUE(same_bits(a.view(), b.view()));
+  }
+}
+
+TEST_P(CudaProducts, Int8IsRefusedWithWhatHasIt) {
+  const auto weight = OwnedTensor::random(DType::kFloat32, {4, 4}, random_);
+  const auto packed = cuda_->pack(weight.view(), WeightFormat::kInt8);
+  ASSERT_FALSE(packed.ok());
+  EXPECT_NE(packed.status().message().find("only on the cpu"), std::string::npos) << packed.status();
+}
+
+}  // namespace troupe::cuda_products_test

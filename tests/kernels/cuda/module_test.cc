@@ -1,0 +1,64 @@
+// A backend in a shared object: opened, refused with the reason, and the arrays of a step sent once.
+
+#include "kernels/device/module.h"
+
+#include "kernels/cuda/step_arrays.h"
+#include "tests/kernels/cuda/cuda_testing.h"
+
+namespace troupe::module_test {
+
+using namespace cuda_testing;
+
+std::string reason(const std::string& path) {
+  const auto backend = open_backend(path, {});
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
+  return std::string(backend.status().message());
+}
+
+TEST(BackendModule, GivesItsDeviceAndItsBackend) {
+  const auto device = find_device(EMULATED_MODULE);
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(*device, "emulated (sm_90)");
+  const auto backend = make_backend(EMULATED_MODULE, {.dtype = DType::kBFloat16});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ((*backend)->description(), "cuda emulated (sm_90)");
+  EXPECT_FALSE((*backend)->host_memory());
+  auto memory = (*backend)->allocate(64);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const std::string text = "sixteen bytes it";
+  std::string back(text.size(), ' ');
+  (*backend)->upload((*memory)->data(), text.data(), text.size());
+  (*backend)->download(back.data(), (*memory)->data(), back.size());
+  EXPECT_EQ(back, text);
+}
+
+TEST(BackendModule, SaysWhyItCannotBeHad) {
+  EXPECT_NE(reason("/nowhere/libtroupe-cuda.so").find("/nowhere/libtroupe-cuda.so"), std::string::npos);
+  EXPECT_NE(reason("libm.so.6").find("is no backend module"), std::string::npos);
+}
+
+TEST(BackendModule, TooMuchMemoryIsAnErrorAndNoEnd) {
+  emulated::set_device_size({4, size_t{1} << 20});
+  const auto memory = make_cuda(DType::kFloat32)->allocate(size_t{1} << 30);
+  emulated::set_device_size({});
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted) << memory.status();
+  EXPECT_NE(memory.status().message().find("1073741824 bytes"), std::string::npos) << memory.status();
+}
+
+TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
+  cuda::StepArrays arrays(nullptr);
+  std::vector<int32_t> slots{1, 2, 3};
+  const int32_t* const first = arrays.of(cuda::StepArray::kSlots, slots);
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots), first);
+  EXPECT_EQ(arrays.sent_count(), 1);
+  slots[1] = 7;
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 7);
+  EXPECT_EQ(arrays.sent_count(), 2);
+  slots.resize(2);
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[0], 1);
+  EXPECT_EQ(arrays.sent_count(), 3);
+  arrays.of(cuda::StepArray::kPositions, slots);
+  EXPECT_EQ(arrays.sent_count(), 4) << "another array with the same numbers";
+}
+
+}  // namespace troupe::module_test

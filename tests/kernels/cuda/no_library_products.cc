@@ -1,0 +1,11 @@
+// There is no cuBLASLt on the CPU: plain tiles take its products.
+
+#include "kernels/cuda/library_products.h"
+
+namespace troupe::cuda {
+
+StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t) {
+  return std::unique_ptr<LibraryProducts>();
+}
+
+}  // namespace troupe::cuda
