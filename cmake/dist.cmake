@@ -32,7 +32,7 @@ install(RUNTIME_DEPENDENCY_SET troupe_libraries
 
 # Opened at run time where the machine has CUDA, whose own libraries are too large to bring along and are not looked for here.
 if(TARGET troupe_cuda)
-  set_target_properties(troupe_cuda PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN")
+  set_target_properties(troupe_cuda PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN:/usr/local/cuda/lib64")
   target_link_options(troupe_cuda PRIVATE LINKER:--disable-new-dtags)
   add_dependencies(installable troupe_cuda)
   install(TARGETS troupe_cuda LIBRARY DESTINATION lib)

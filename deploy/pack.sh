@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/packages.sh"
 default_signals "$0" "$@"
 
-OUTPUT=dist.tar.xz LEVEL=6 TOTAL_MB_MAX=60
+OUTPUT=dist.tar.xz LEVEL=6 TOTAL_MB_MAX=60 GPU_TESTS=
 
 usage() {
   cat <<'H'
@@ -16,6 +16,7 @@ build/pack/troupe and packs that. The same build gives the same bytes, whoever p
 the file and the repository together are over 60 MB.
 
   -o, --output FILE   (default dist.tar.xz in the repository's root)
+  --gpu-tests         with bin/cuda_gpu_test, for tests/gpu/run.sh (needs a CUDA compiler here)
   --level N           of xz, 0 (seconds) to 9 (default 6, half a minute; 9 saves half a percent more)
   -h, --help          this text
 
@@ -35,6 +36,7 @@ while [ $# -gt 0 ]; do
     -o|--output|--level) [ $# -ge 2 ] || die "$1 needs a value (see --help)" 2 ;;&
     -o|--output) OUTPUT=$(realpath -m "$2"); shift 2 ;;  # as the caller sees it
     --level) LEVEL=$2; shift 2 ;;
+    --gpu-tests) GPU_TESTS=1; shift ;;
     -h|--help) usage; exit 0 ;;
     *) die "unknown option '$1' (see --help)" 2 ;;
   esac
@@ -49,11 +51,20 @@ trap 'exit 130' INT TERM
 
 need_packages "${BUILD_PACKAGES[@]}" binutils xz-utils
 build_programs installable
+if [ -n "$GPU_TESTS" ]; then
+  need_packages libgtest-dev libgmock-dev libboost-context1.81-dev
+  cmake --preset release -DTROUPE_TESTS=ON -DCUDA=ON > build/run/install.log 2>&1 && step cmake --build --preset release --target cuda_gpu_test ||
+    { tail -n 20 build/run/install.log >&2; die "building cuda_gpu_test failed (above, and build/run/install.log)"; }
+fi
 
 say "installing into build/pack/troupe"
 rm -rf build/pack
 step cmake --install build --prefix "$PWD/build/pack/troupe" --strip > build/run/install.log 2>&1 ||
   { tail -n 20 build/run/install.log >&2; die "cmake --install failed (build/run/install.log)"; }
+if [ -n "$GPU_TESTS" ]; then
+  step cmake --install build --prefix "$PWD/build/pack/troupe" --component gpu_tests --strip > build/run/install.log 2>&1 ||
+    { tail -n 20 build/run/install.log >&2; die "cmake --install failed (build/run/install.log)"; }
+fi
 
 # Nothing of the moment goes in: names in order, owner 0, the last commit's time, modes whatever the umask. One thread: with several
 # xz packs in pieces, which is larger.

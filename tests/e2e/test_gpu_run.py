@@ -1,0 +1,61 @@
+"""tests/gpu/run.sh: with the emulated module where the GPU's would be it runs whole and passes; it skips without a GPU, and fails
+where a kernel is wrong."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from fleet import BIN, ROOT
+
+SCRIPT = ROOT / "tests/gpu/run.sh"
+
+
+def packed(folder, module):
+    """What deploy/pack.sh --gpu-tests makes, of the build's programs and another module."""
+    tree = folder / "troupe"
+    for part in ("bin", "lib", "share/troupe/configs"):
+        (tree / part).mkdir(parents=True)
+    for program in ("troupe-worker", "cuda_gpu_test"):
+        shutil.copy(BIN / program, tree / "bin")
+    shutil.copy(module, tree / "lib/libtroupe-cuda.so")
+    shutil.copytree(ROOT / "configs/demo-model", tree / "share/troupe/configs/demo-model")
+    with tarfile.open(folder / "dist.tar", "w") as archive:
+        archive.add(tree, "troupe")
+    return folder / "dist.tar"
+
+
+def run(folder, dist, gpu):
+    """With an nvidia-smi that lists a GPU or none, and no compute-sanitizer."""
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\n" + ("echo 'GPU 0: emulated'\n" if gpu else "exit 9\n"))
+    (tools / "nvidia-smi").chmod(0o755)
+    return subprocess.run(["bash", SCRIPT, dist], env={**os.environ, "PATH": f"{tools}:/usr/bin:/bin"}, capture_output=True, text=True,
+                          timeout=240)
+
+
+def test_without_a_gpu_it_skips_and_says_so(tmp_path):
+    ended = run(tmp_path, tmp_path / "nowhere", gpu=False)
+    assert ended.returncode == 0 and ended.stdout.startswith("SKIPPED: no GPU here"), ended
+
+
+def test_with_the_emulated_module_every_part_passes(tmp_path):
+    ended = run(tmp_path, packed(tmp_path, BIN.parent / "lib/libtroupe-cuda-emulated.so"), gpu=True)
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for part in ("kernels: passed", "model: passed", "memcheck: SKIPPED"):
+        assert part in ended.stdout, ended.stdout + ended.stderr
+    assert ended.stdout.count("log-probabilities, worst difference") == 4, ended.stdout
+
+
+def test_without_a_module_that_opens_it_fails(tmp_path):
+    ended = run(tmp_path, packed(tmp_path, BIN / "troupe-sim"), gpu=True)
+    assert ended.returncode == 1 and "model: FAILED" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_a_missing_archive_is_named(tmp_path):
+    ended = run(tmp_path, tmp_path / "nowhere.tar.xz", gpu=True)
+    assert ended.returncode == 2 and "nowhere.tar.xz: deploy/pack.sh --gpu-tests makes it" in ended.stderr, ended
