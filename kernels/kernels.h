@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -164,6 +165,12 @@ struct BackendOptions {
   bool reference_ops = false;
 };
 
+// Of a device with memory of its own, whoever uses it.
+struct DeviceMemory {
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -174,6 +181,8 @@ class Backend {
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned
   // Whether the memory of allocate() is the host's. Where not, only upload and download reach it.
   virtual bool host_memory() const { return true; }
+  // What allocate() draws on; nothing where that is the host's.
+  virtual std::optional<DeviceMemory> device_memory() const { return std::nullopt; }
   // Bytes of the host into memory of allocate(). `from` may change when it returns.
   virtual void upload(void* to, const void* from, size_t bytes);
   // The other way: waits for what was launched before.

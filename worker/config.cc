@@ -60,12 +60,16 @@ void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
       .range(0, 1 << 20);
   schema
       .add("kv_cache_tokens", &s.kv_cache_tokens,
-           "KV memory, of running requests and cached prefixes together; 0: 32768, or the sim profile's")
+           "KV memory, of running requests and cached prefixes together; 0: what gpu_memory_utilization "
+           "leaves on "
+           "device cuda, the sim profile's, else 32768")
       .range(0, 1e12)
       .unit("tokens");
   schema
       .add("gpu_memory_utilization", &s.gpu_memory_utilization,
-           "share of an accelerator's memory to use; the cpu device goes by kv_cache_tokens alone")
+           "share of an accelerator's memory in use, whoever uses it, where kv_cache_tokens is 0; the cpu "
+           "device "
+           "goes by kv_cache_tokens alone")
       .range(0.01, 1);
   schema
       .add("block_size", &s.block_size,
@@ -182,7 +186,7 @@ void fill_in_defaults(WorkerSettings& s) {
   fill_in(s.block_size, 16);
   fill_in(s.max_num_seqs, 64);
   fill_in(s.max_num_batched_tokens, 512);
-  fill_in(s.kv_cache_tokens, 32768);
+  if (s.device != "cuda") fill_in(s.kv_cache_tokens, 32768);  // cuda: what fits its memory
 }
 
 Status fill_in_from_profile(WorkerSettings& s) {
@@ -221,12 +225,13 @@ Status check_scheduling(const WorkerSettings& s) {
         "--max-model-len 1: must be 0 (the model's own) or at least 2, a token of the prompt and one "
         "of the answer");
   }
-  if (s.max_model_len > 0 && s.kv_cache_tokens < s.max_model_len) {
+  const bool what_fits = s.kv_cache_tokens == 0;
+  if (!what_fits && s.max_model_len > 0 && s.kv_cache_tokens < s.max_model_len) {
     return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
                             " is less than --max-model-len " + std::to_string(s.max_model_len) +
                             ": one request of full length must fit");
   }
-  if (s.kv_cache_tokens < s.block_size) {
+  if (!what_fits && s.kv_cache_tokens < s.block_size) {
     return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
                             " is less than one block (--block-size " + std::to_string(s.block_size) + ")");
   }

@@ -24,6 +24,7 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   options.threads = static_cast<int>(settings.threads);
   options.block_size = static_cast<int32_t>(settings.block_size);
   options.kv_cache_tokens = settings.kv_cache_tokens;
+  options.memory_utilization = settings.gpu_memory_utilization;
   options.max_batched_tokens = static_cast<int32_t>(settings.max_num_batched_tokens);
   options.max_num_seqs = static_cast<int32_t>(settings.max_num_seqs);
   options.max_model_len = static_cast<int32_t>(settings.max_model_len);
@@ -87,7 +88,23 @@ Status load_words(const WorkerSettings& settings, const ModelConfig& config, Loa
                           " of the built-in tokenizer, and there is no tokenizer.json or tokenizer.model");
 }
 
-StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, const Logger& log) {
+// Where the memory went: a line in the log, and gauges.
+void tell_memory(const RunnerMemory& memory, Metrics& metrics, const Logger& log) {
+  log.info("memory", {{"weights_mib", memory.weight_bytes >> 20},
+                      {"activations_mib", memory.activation_bytes >> 20},
+                      {"kv_mib", memory.kv_bytes >> 20}});
+  const auto tell = [&](const char* part, int64_t bytes) {
+    metrics
+        .gauge("troupe_worker_memory_bytes", "Memory the model holds on its device, for good.",
+               {{"part", part}})
+        .Set(static_cast<double>(bytes));
+  };
+  tell("weights", memory.weight_bytes);
+  tell("activations", memory.activation_bytes);
+  tell("kv", memory.kv_bytes);
+}
+
+StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& metrics, const Logger& log) {
   LoadedModel model;
   TROUPE_ASSIGN_OR_RETURN(auto config, load_model_config(settings.model));
   TROUPE_RETURN_IF_ERROR(load_words(settings, config, model));
@@ -104,6 +121,7 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, const Logg
   }
   log.info("model_loaded",
            {{"model", settings.model}, {"name", model.served.name}, {"runner", runner->description()}});
+  tell_memory(runner->memory(), metrics, log);
   model.runner = std::make_unique<ModelStepRunner>(std::move(runner));
   return model;
 }
@@ -111,7 +129,8 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, const Logg
 }  // namespace
 
 StatusOr<LoadedModel> load_model(const WorkerSettings& settings, Metrics& metrics, const Logger& log) {
-  return settings.device == "sim" ? load_sim_model(settings, metrics, log) : load_checkpoint(settings, log);
+  return settings.device == "sim" ? load_sim_model(settings, metrics, log)
+                                  : load_checkpoint(settings, metrics, log);
 }
 
 Engine::Options engine_options(const WorkerSettings& settings, const LoadedModel& model) {

@@ -92,6 +92,11 @@ class CudaBackend final : public Backend {
   }
   DType activation_dtype() const override { return options_.dtype; }
   bool host_memory() const override { return false; }
+  std::optional<DeviceMemory> device_memory() const override {
+    size_t free = 0, total = 0;
+    check_cuda("device_memory", cudaMemGetInfo(&free, &total));
+    return DeviceMemory{static_cast<int64_t>(total), static_cast<int64_t>(free)};
+  }
 
   StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
     TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));

@@ -45,4 +45,13 @@ StatusOr<Workspace> Workspace::allocate(const ModelConfig& c, const Limits& limi
   return w;
 }
 
+int64_t Workspace::byte_count() const {
+  size_t bytes = 0;
+  for (const DeviceTensor* t :
+       {&residual, &normed, &qkv, &q, &attended, &gate_up, &gated, &gathered, &logits, &cos_sin}) {
+    if (!t->tensor.empty()) bytes += t->tensor.bytes();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace troupe

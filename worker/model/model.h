@@ -40,6 +40,8 @@ struct Workspace {
   DeviceTensor logits;    // (S, V) float32
   DeviceTensor cos_sin;   // (positions, C) float32, or empty: no rotation
 
+  int64_t byte_count() const;
+
   struct Limits {
     int64_t tokens = 0;     // T at most
     int64_t rows = 0;       // S at most

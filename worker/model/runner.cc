@@ -12,8 +12,10 @@
 #include "worker/model/checkpoint.h"
 #include "worker/model/dummy_weights.h"
 #include "worker/model/log_softmax.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/model.h"
 #include "worker/model/registry.h"
+#include "worker/model/step_buffers.h"
 #include "worker/model/weights.h"
 
 namespace troupe {
@@ -29,6 +31,9 @@ bool is_ignorable(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
+// Slots are 32-bit.
+constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max() / 2;
+
 // Where nobody asks for a length: the model's own, as far as its window does not matter.
 int64_t max_model_len_of(const RunnerOptions& o, const ModelConfig& config) {
   if (o.max_model_len > 0) return o.max_model_len;
@@ -42,13 +47,15 @@ Status check_options(const RunnerOptions& o, const ModelConfig& config) {
         absl::StrCat(to_absl(name), " ", value, " is not supported; must be ", to_absl(wanted)));
   };
   if (o.block_size < 1 || o.block_size > 1024) return refuse("block_size", o.block_size, "in [1, 1024]");
-  if (o.kv_cache_tokens < o.block_size) {
+  if (o.kv_cache_tokens != 0 && o.kv_cache_tokens < o.block_size) {
     return refuse("kv_cache_tokens", o.kv_cache_tokens, absl::StrCat("at least one block of ", o.block_size));
   }
-  // Slots are 32-bit.
-  constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max() / 2;
   if (o.kv_cache_tokens > kTokensMax) {
     return refuse("kv_cache_tokens", o.kv_cache_tokens, absl::StrCat("at most ", kTokensMax));
+  }
+  if (!(o.memory_utilization > 0 && o.memory_utilization <= 1)) {
+    return invalid_argument(absl::StrCat("gpu_memory_utilization ", o.memory_utilization,
+                                         " is not supported; must be in (0, 1]"));
   }
   if (o.max_batched_tokens < 1 || o.max_batched_tokens > (1 << 20)) {
     return refuse("max_num_batched_tokens", o.max_batched_tokens, "in [1, 1048576]");
@@ -74,66 +81,6 @@ Status check_options(const RunnerOptions& o, const ModelConfig& config) {
   return absl::OkStatus();
 }
 
-int64_t blocks_for(int64_t tokens, int64_t block_size) {
-  return (tokens + block_size - 1) / block_size;
-}
-
-// The index tensors of one step, in memory reserved once.
-struct StepBuffers {
-  std::vector<int32_t> ids, positions, slots;  // (T)
-  std::vector<int32_t> query_starts;           // (R + 1)
-  std::vector<int32_t> context_counts;         // (R)
-  std::vector<int32_t> block_tables;           // (R, stride)
-  std::vector<int32_t> rows;                   // (S): last rows of the items that sample
-  std::vector<BlockCopy> copies;               // at most one an item
-  int32_t stride = 0;
-
-  void reserve(size_t tokens, size_t requests, int32_t table_stride) {
-    stride = table_stride;
-    ids.reserve(tokens);
-    positions.reserve(tokens);
-    slots.reserve(tokens);
-    query_starts.reserve(requests + 1);
-    context_counts.reserve(requests);
-    block_tables.reserve(requests * static_cast<size_t>(stride));
-    rows.reserve(requests);
-    copies.reserve(requests);
-  }
-
-  void clear() {
-    for (auto* v : {&ids, &positions, &slots, &query_starts, &context_counts, &block_tables, &rows})
-      v->clear();
-    copies.clear();
-    query_starts.push_back(0);
-  }
-
-  void add(const BatchItem& item, int32_t block_size) {
-    const auto count = static_cast<int32_t>(item.ids.size());
-    ids.insert(ids.end(), item.ids.begin(), item.ids.end());
-    for (int32_t position = item.start; position < item.start + count; ++position) {
-      const BlockId block = item.blocks[static_cast<size_t>(position / block_size)];
-      positions.push_back(position);
-      slots.push_back(block * block_size + position % block_size);
-    }
-    query_starts.push_back(static_cast<int32_t>(ids.size()));
-    context_counts.push_back(item.start + count);
-    const auto used = static_cast<std::ptrdiff_t>(blocks_for(item.start + count, block_size));
-    block_tables.insert(block_tables.end(), item.blocks.begin(), item.blocks.begin() + used);
-    block_tables.resize(context_counts.size() * static_cast<size_t>(stride), 0);
-    if (item.samples) rows.push_back(static_cast<int32_t>(ids.size()) - 1);
-  }
-
-  Step step() const {
-    return {.ids = ids,
-            .positions = positions,
-            .slots = slots,
-            .query_starts = query_starts,
-            .context_counts = context_counts,
-            .block_tables = block_tables,
-            .block_table_stride = stride};
-  }
-};
-
 }  // namespace
 
 struct ModelRunner::Impl {
@@ -154,6 +101,7 @@ struct ModelRunner::Impl {
 
   Status load_weights();
   Status allocate_memory();
+  Status take_what_fits(int64_t block_bytes);
   Status check_ids(std::span<const TokenId> ids) const;
   Status check_item(const BatchItem& item) const;
   Status check_copies(const Batch& batch) const;
@@ -194,6 +142,8 @@ Status ModelRunner::Impl::allocate_memory() {
                         .head_dim = static_cast<int>(config.head_dim),
                         .block_size = options.block_size};
   const auto element_bytes = static_cast<int64_t>(dtype_size(backend->activation_dtype()));
+  if (options.kv_cache_tokens == 0)
+    TROUPE_RETURN_IF_ERROR(take_what_fits(layout.block_elements() * element_bytes));
   if (__builtin_mul_overflow(layout.block_elements() * element_bytes, int64_t{block_count}, &kv_bytes)) {
     return invalid_argument(absl::StrCat("kv_cache_tokens ", options.kv_cache_tokens, " overflows 64 bits"));
   }
@@ -204,6 +154,20 @@ Status ModelRunner::Impl::allocate_memory() {
   }
   buffers.reserve(static_cast<size_t>(options.max_batched_tokens), static_cast<size_t>(options.max_num_seqs),
                   static_cast<int32_t>(blocks_for(max_model_len, options.block_size)));
+  return absl::OkStatus();
+}
+
+// REQUIRES: weights and activations are on the device.
+Status ModelRunner::Impl::take_what_fits(int64_t block_bytes) {
+  const std::optional<DeviceMemory> device = backend->device_memory();
+  if (!device.has_value()) {
+    return invalid_argument(absl::StrCat("kv_cache_tokens 0 is not supported on ", to_absl(backend->name()),
+                                         "; must be at least one block of ", options.block_size));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const int64_t blocks, kv_blocks_that_fit({.device = *device,
+                                                                    .utilization = options.memory_utilization,
+                                                                    .block_bytes = block_bytes}));
+  block_count = static_cast<int32_t>(std::min(blocks, kTokensMax / options.block_size));
   return absl::OkStatus();
 }
 
@@ -288,6 +252,10 @@ int32_t ModelRunner::block_count() const {
 
 int32_t ModelRunner::max_model_len() const {
   return impl_->max_model_len;
+}
+
+RunnerMemory ModelRunner::memory() const {
+  return {impl_->weight_bytes, impl_->workspace.byte_count(), impl_->kv_bytes};
 }
 
 std::string ModelRunner::description() const {

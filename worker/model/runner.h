@@ -32,11 +32,21 @@ struct RunnerOptions {
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
   bool reference_ops = false;  // cuda only (kernels.h)
   int32_t block_size = 16;
-  int64_t kv_cache_tokens = 0;  // KV budget, rounded down to blocks; > 0
+  // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory; only where
+  // the backend has memory of its own.
+  int64_t kv_cache_tokens = 0;
+  double memory_utilization = 0.9;  // (0, 1]
   int32_t max_batched_tokens =
       512;  // activations are allocated for this many once; nothing is allocated after load
   int32_t max_num_seqs = 64;
   int32_t max_model_len = 0;  // 0: the model's max_position_embeddings
+};
+
+// What a loaded model holds, for good: nothing is allocated after load.
+struct RunnerMemory {
+  int64_t weight_bytes = 0;
+  int64_t activation_bytes = 0;
+  int64_t kv_bytes = 0;
 };
 
 class ModelRunner {
@@ -49,6 +59,7 @@ class ModelRunner {
   const ModelConfig& config() const;
   int32_t block_count() const;
   int32_t max_model_len() const;
+  RunnerMemory memory() const;
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
   // Computes the step: first its copies, then its items. The returned logits are (S, V) float32, S = items
