@@ -17,6 +17,9 @@ namespace {
 
 // What NVIDIA's documentation advises for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+// Features of a product with a bias: the library wants it in out's type, so it is rounded here for each
+// launch.
+constexpr int64_t kBiasFeaturesMax = int64_t{1} << 18;
 
 void check_blas(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -78,17 +81,20 @@ class CublasProducts final : public LibraryProducts {
   CublasProducts& operator=(const CublasProducts&) = delete;
 
   bool launch(const ProductOperands& o) override {
-    // The library's bias is of out's type, ours float32 always.
-    if (!o.bias.empty() && o.out.dtype != DType::kFloat32) return false;
     const int64_t tokens = o.x.shape[0];
     const int64_t features = o.weight.shape[0];
+    const bool rounds_bias = !o.bias.empty() && o.out.dtype == DType::kBFloat16;
+    if (rounds_bias && features > kBiasFeaturesMax) return false;
+    Tensor bias = o.bias;
+    if (rounds_bias) bias = Tensor::make(rounded_bias(), DType::kBFloat16, {features});
     const uint32_t alignment =
         std::min({alignment_of(o.x.data), alignment_of(o.weight.data), alignment_of(o.out.data)});
-    const Problem problem = describe(o);
+    const Problem problem = describe(o, bias);
     const Shape shape{o.x.dtype, o.out.dtype, tokens, features, o.x.shape[1], !o.bias.empty(), alignment};
     const auto [entry, is_new] = algorithms_.try_emplace(shape);
     if (is_new) entry->second = choose(problem, alignment);
     if (!entry->second.exists) return false;
+    if (rounds_bias) round_vector(stream_, o.bias, bias);
     const float one = 1.0f;
     const float beta = o.accumulate ? 1.0f : 0.0f;
     check_blas(cublasLtMatmul(handle_, problem.desc.get(), &one, o.weight.data, problem.weight.get(),
@@ -104,7 +110,9 @@ class CublasProducts final : public LibraryProducts {
     cublasLtMatmulAlgo_t algorithm{};
   };
 
-  static Problem describe(const ProductOperands& o) {
+  void* rounded_bias() const { return static_cast<char*>(workspace_) + kWorkspaceBytes; }
+
+  static Problem describe(const ProductOperands& o, const Tensor& bias) {
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     Problem problem{Desc(desc), make_layout(o.weight.dtype, o.weight.shape[1], o.weight.shape[0]),
@@ -113,16 +121,15 @@ class CublasProducts final : public LibraryProducts {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check_blas(
         cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)));
-    if (!o.bias.empty()) {
+    if (!bias.empty()) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      const void* const bias = o.bias.data;
-      const cudaDataType_t type = CUDA_R_32F;
-      check_blas(
-          cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
-      check_blas(
-          cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
-      check_blas(
-          cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)));
+      const cudaDataType_t type = type_of(bias.dtype);
+      const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
+        check_blas(cublasLtMatmulDescSetAttribute(desc, name, &value, sizeof(value)));
+      };
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
     }
     return problem;
   }
@@ -166,7 +173,8 @@ StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t st
     return absl::UnavailableError(std::string("cuBLASLt does not start: ") + cublasLtGetStatusString(made));
   }
   void* workspace = nullptr;
-  if (const cudaError_t error = cudaMalloc(&workspace, kWorkspaceBytes); error != cudaSuccess) {
+  if (const cudaError_t error = cudaMalloc(&workspace, kWorkspaceBytes + kBiasFeaturesMax * 2);
+      error != cudaSuccess) {
     cublasLtDestroy(handle);
     return absl::ResourceExhaustedError(std::string("cuBLASLt's workspace of 32 MiB: ") +
                                         cudaGetErrorString(error));

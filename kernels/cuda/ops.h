@@ -31,6 +31,9 @@ struct RopeKvIndices {
 void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
              const RopeKvIndices& indices);
 
+// out (N) bfloat16 = x (N) float32
+void round_vector(cudaStream_t stream, const Tensor& x, const Tensor& out);
+
 // A product's operands on the device: weight (N, K) row-major in the activation type.
 struct ProductOperands {
   Tensor x;       // (T, K) activation

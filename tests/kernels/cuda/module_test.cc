@@ -2,6 +2,7 @@
 
 #include "kernels/device/module.h"
 
+#include "kernels/cuda/ops.h"
 #include "kernels/cuda/step_arrays.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
@@ -43,6 +44,16 @@ TEST(BackendModule, TooMuchMemoryIsAnErrorAndNoEnd) {
   emulated::set_device_size({});
   EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted) << memory.status();
   EXPECT_NE(memory.status().message().find("1073741824 bytes"), std::string::npos) << memory.status();
+}
+
+TEST(RoundVector, IsToNearestEven) {
+  std::mt19937 random(2);
+  const auto x = OwnedTensor::random(DType::kFloat32, {300}, random);
+  const auto out = in_every_order(DType::kBFloat16, {300},
+                                  [&](const Tensor& to) { cuda::round_vector(nullptr, x.view(), to); });
+  for (int64_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(out.at(i), double{to_float(to_bfloat16(static_cast<float>(x.at(i))))}) << i;
+  }
 }
 
 TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
