@@ -1,7 +1,10 @@
-// Steps of a whole model on the cpu backend, beside what the machine can do, for engines.py to ask in turns.
+// Steps of a whole model beside what the machine can do, for engines.py and tests/gpu/bench.sh to ask in
+// turns.
 //
-//   build/bin/model_bench MODEL_DIR THREADS [int8]     MODEL_DIR needs config.json alone: weights are made up
-//   build/bin/model_bench MODEL_DIR write              writes those weights there, for others
+//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE]  MODEL_DIR needs config.json alone: weights are
+//   made up build/bin/model_bench MODEL_DIR write                  writes those weights there, for others
+//
+// DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path.
 //
 // A question a line on stdin, an answer a line on stdout:
 //   prefill N               seconds of a step of N new tokens
@@ -10,6 +13,10 @@
 //                           sampling included
 //   read BYTES              seconds of reading as many bytes with all threads
 //   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
+// and of a device, by its own ops:
+//   copy MIB                bytes read and written a second by a copy of so many MiB
+//   product N               FLOP/s of an N × N × N bfloat16 product
+//   bytes                   of the weights that a step reads: all but the embedding
 
 #include <time.h>
 
@@ -18,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <numeric>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -116,6 +124,7 @@ class Bench {
  public:
   Bench(const RunnerOptions& options, int threads)
       : runner_(value_or_fail(ModelRunner::load(options))),
+        device_name_(options.backend),
         threads_(threads),
         pool_(threads),
         read_memory_(value_or_fail(HostBuffer::allocate(static_cast<size_t>(kReadBytes)))) {
@@ -139,7 +148,9 @@ class Bench {
     if (what == "prefill") return steps({1, 0, a, 1});
     if (what == "hit") return steps({1, a, b, 1});
     if (what == "decode") return steps({a, b, 1, c});
-    if (what == "product") return product();
+    if (what == "copy") return device_copy(int64_t{a} << 20);
+    if (what == "bytes") return static_cast<double>(step_weight_bytes());
+    if (what == "product") return a > 0 ? device_product(a) : product();
     fail("unknown question '" + line + "'");
   }
 
@@ -205,6 +216,59 @@ class Bench {
     return buffer->data();
   }
 
+  Backend& device() {
+    if (device_ == nullptr) device_ = value_or_fail(make_backend(device_name_, {.dtype = DType::kBFloat16}));
+    return *device_;
+  }
+
+  // Seconds of one call of `op`, which only launches: several of them behind one another, the first not
+  // counted.
+  double seconds_of(const std::function<void()>& op, DeviceBuffer& memory) {
+    constexpr int kCalls = 10;
+    char byte = 0;
+    op();
+    device().download(&byte, memory.data(), 1);  // waits
+    const double start = now();
+    for (int i = 0; i < kCalls; ++i) op();
+    device().download(&byte, memory.data(), 1);
+    return (now() - start) / kCalls;
+  }
+
+  double device_copy(int64_t bytes) {
+    constexpr int64_t kBlockBytes = int64_t{1} << 20;
+    const auto blocks = static_cast<int32_t>(bytes / kBlockBytes);
+    const KvLayout layout{.layers = 1, .kv_heads = 1, .head_dim = 64, .block_size = kBlockBytes / 256};
+    const auto memory = value_or_fail(device().allocate(static_cast<size_t>(2 * blocks * kBlockBytes)));
+    device().bind_kv(layout, memory->data(), 2 * blocks);
+    std::vector<BlockCopy> copies;
+    for (int32_t i = 0; i < blocks; ++i) copies.push_back({i, blocks + i});
+    const double seconds = seconds_of([&] { device().copy_blocks(copies); }, *memory);
+    return 2.0 * static_cast<double>(blocks * kBlockBytes) / seconds;
+  }
+
+  double device_product(int64_t size) {
+    std::vector<BFloat16> numbers(static_cast<size_t>(size * size));
+    fill_random_weight("product", Tensor::make(numbers.data(), DType::kBFloat16, {size, size}), 1);
+    const auto bytes = numbers.size() * sizeof(BFloat16);
+    const auto weight =
+        value_or_fail(device().pack(Tensor::make(numbers.data(), DType::kBFloat16, {size, size})));
+    const auto x = value_or_fail(device().allocate(bytes));
+    const auto out = value_or_fail(device().allocate(bytes));
+    device().upload(x->data(), numbers.data(), bytes);
+    const auto tensor = [&](DeviceBuffer& of) {
+      return Tensor::make(of.data(), DType::kBFloat16, {size, size});
+    };
+    const double seconds = seconds_of(
+        [&] { device().matmul({.x = tensor(*x), .weight = weight.get(), .out = tensor(*out)}); }, *out);
+    return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / seconds;
+  }
+
+  int64_t step_weight_bytes() const {
+    const ModelConfig& config = runner_->config();
+    const int64_t embedding = config.tie_word_embeddings ? 0 : config.vocab_size * config.hidden_size * 2;
+    return runner_->memory().weight_bytes - embedding;
+  }
+
   double product() {
     using dnnl::memory;
     constexpr int64_t kSize = 2048;
@@ -232,6 +296,8 @@ class Bench {
   }
 
   std::unique_ptr<ModelRunner> runner_;
+  std::string device_name_;
+  std::unique_ptr<Backend> device_;  // beside the runner's, for what the device can do
   int threads_;
   ThreadPool pool_;
   std::unique_ptr<HostBuffer> read_memory_;
@@ -245,19 +311,28 @@ int main_of(int argc, char** argv) {
     return 0;
   }
   const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
-  if (threads < 1 || argc > 4 || (argc == 4 && std::string_view(argv[3]) != "int8")) {
-    std::fprintf(stderr, "usage: model_bench MODEL_DIR THREADS [int8] | model_bench MODEL_DIR write\n");
+  if (threads < 1 || argc > 4) {
+    std::fprintf(stderr,
+                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE] | model_bench MODEL_DIR write\n");
     return 2;
   }
+  const std::string_view how = argc == 4 ? argv[3] : "cpu";
   RunnerOptions options;
   options.model_dir = argv[1];
   options.load_format = LoadFormat::kDummy;
   options.dtype = DType::kBFloat16;
   options.threads = threads;
-  if (argc == 4) options.weight_format = WeightFormat::kInt8;
+  if (how == "int8") options.weight_format = WeightFormat::kInt8;
   options.max_model_len = 4096;
   options.kv_cache_tokens = 32 * 1024;
   options.max_batched_tokens = 1024;
+  if (how != "int8" && how != "cpu") {
+    options.backend = how;
+    options.kv_cache_tokens = 0;       // what fits
+    options.memory_utilization = 0.8;  // beside it: the copy and the product
+    options.max_batched_tokens = 2048;
+    options.max_num_seqs = 256;
+  }
   Bench bench(options, threads);
   for (std::string line; std::getline(std::cin, line);) {
     std::printf("%.9g\n", bench.answer(line));

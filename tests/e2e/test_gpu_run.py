@@ -1,16 +1,15 @@
-"""tests/gpu/run.sh: with the emulated module where the GPU's would be it runs whole and passes; it skips without a GPU, and fails
+"""tests/gpu/run.sh and bench.sh: with the emulated module where the GPU's would be it runs whole and passes; it skips without a GPU, and fails
 where a kernel is wrong."""
+import json
 import os
-import pathlib
 import shutil
 import subprocess
 import tarfile
 
-import pytest
-
 from fleet import BIN, ROOT
 
-SCRIPT = ROOT / "tests/gpu/run.sh"
+SCRIPT, BENCH = ROOT / "tests/gpu/run.sh", ROOT / "tests/gpu/bench.sh"
+EMULATED = BIN.parent / "lib/libtroupe-cuda-emulated.so"
 
 
 def packed(folder, module):
@@ -18,7 +17,7 @@ def packed(folder, module):
     tree = folder / "troupe"
     for part in ("bin", "lib", "share/troupe/configs"):
         (tree / part).mkdir(parents=True)
-    for program in ("troupe-worker", "cuda_gpu_test"):
+    for program in ("troupe-worker", "cuda_gpu_test", "model_bench"):
         shutil.copy(BIN / program, tree / "bin")
     shutil.copy(module, tree / "lib/libtroupe-cuda.so")
     shutil.copytree(ROOT / "configs/demo-model", tree / "share/troupe/configs/demo-model")
@@ -27,23 +26,23 @@ def packed(folder, module):
     return folder / "dist.tar"
 
 
-def run(folder, dist, gpu):
+def run(folder, *command, gpu=True):
     """With an nvidia-smi that lists a GPU or none, and no compute-sanitizer."""
     tools = folder / "tools"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     (tools / "nvidia-smi").write_text("#!/bin/sh\n" + ("echo 'GPU 0: emulated'\n" if gpu else "exit 9\n"))
     (tools / "nvidia-smi").chmod(0o755)
-    return subprocess.run(["bash", SCRIPT, dist], env={**os.environ, "PATH": f"{tools}:/usr/bin:/bin"}, capture_output=True, text=True,
+    return subprocess.run(["bash", *command], env={**os.environ, "PATH": f"{tools}:/usr/bin:/bin"}, capture_output=True, text=True,
                           timeout=240)
 
 
 def test_without_a_gpu_it_skips_and_says_so(tmp_path):
-    ended = run(tmp_path, tmp_path / "nowhere", gpu=False)
+    ended = run(tmp_path, SCRIPT, tmp_path / "nowhere", gpu=False)
     assert ended.returncode == 0 and ended.stdout.startswith("SKIPPED: no GPU here"), ended
 
 
 def test_with_the_emulated_module_every_part_passes(tmp_path):
-    ended = run(tmp_path, packed(tmp_path, BIN.parent / "lib/libtroupe-cuda-emulated.so"), gpu=True)
+    ended = run(tmp_path, SCRIPT, packed(tmp_path, EMULATED))
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for part in ("kernels: passed", "model: passed", "memcheck: SKIPPED"):
@@ -52,10 +51,20 @@ def test_with_the_emulated_module_every_part_passes(tmp_path):
 
 
 def test_without_a_module_that_opens_it_fails(tmp_path):
-    ended = run(tmp_path, packed(tmp_path, BIN / "troupe-sim"), gpu=True)
+    ended = run(tmp_path, SCRIPT, packed(tmp_path, BIN / "troupe-sim"))
     assert ended.returncode == 1 and "model: FAILED" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_a_missing_archive_is_named(tmp_path):
-    ended = run(tmp_path, tmp_path / "nowhere.tar.xz", gpu=True)
+    ended = run(tmp_path, SCRIPT, tmp_path / "nowhere.tar.xz")
     assert ended.returncode == 2 and "nowhere.tar.xz: deploy/pack.sh --gpu-tests makes it" in ended.stderr, ended
+
+
+def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
+    rows = tmp_path / "rows.json"
+    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "decode", "prefill", "ttft", "--models", "tiny", "--output", rows)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    rows = json.loads(rows.read_text())
+    assert [row["bench"] for row in rows] == ["decode", "decode", "prefill", "ttft"]
+    assert all(row["seconds"] > 0 and row["floor_seconds"] > 0 and "cuda emulated" in row["runner"] for row in rows), rows
+    assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")
