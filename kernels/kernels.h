@@ -163,6 +163,8 @@ struct BackendOptions {
   CpuIsa isa = CpuIsa::kAuto;     // cpu only
   // cuda only: of every op the plainest implementation, for accuracy work.
   bool reference_ops = false;
+  // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
+  bool cascade = true;
 };
 
 // Of a device with memory of its own, whoever uses it.

@@ -40,6 +40,8 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
       .choices({"auto", "dummy"});
   schema.add("reference_ops", &s.reference_ops,
              "device cuda: the plainest implementation of every op, for accuracy work");
+  schema.add("disable_cascade_attn", &s.disable_cascade_attn,
+             "device cuda: every request of a step reads a prefix that several share by itself");
   schema.add("threads", &s.threads, "compute threads; 0: one a core").range(0, 1024);
 }
 

@@ -28,6 +28,7 @@ struct WorkerSettings {
   std::string quantization = "none";
   std::string load_format = "auto";
   bool reference_ops = false;
+  bool disable_cascade_attn = false;
   int64_t threads = 0;  // 0: all cores
 
   // What the scheduler may use.

@@ -20,6 +20,7 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   options.backend = settings.device;
   options.dtype = choose_dtype(settings.dtype, config.dtype, settings.device == "cuda" || cpu_has_bfloat16());
   options.reference_ops = settings.reference_ops;
+  options.cascade = !settings.disable_cascade_attn;
   options.weight_format = weight_format_of(settings.quantization);
   options.threads = static_cast<int>(settings.threads);
   options.block_size = static_cast<int32_t>(settings.block_size);

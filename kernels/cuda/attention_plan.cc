@@ -1,26 +1,133 @@
 #include "kernels/cuda/attention_plan.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace troupe::cuda {
 
 namespace {
 
-void add_tiles(int32_t request, int32_t queries, int32_t keys, int32_t group_heads, AttentionPlan& plan) {
-  const int32_t rows = queries * group_heads;
-  for (int32_t row = 0; row < rows; row += kTileRows) {
-    const int32_t last_query = (std::min(row + kTileRows, rows) - 1) / group_heads;
-    plan.tiles.push_back({request, row, 0, keys - queries + last_query + 1, -1});
+int32_t pieces_of(int32_t keys, int32_t piece) {
+  return (keys + piece - 1) / piece;
+}
+
+// One request of a step.
+struct Request {
+  int32_t index;
+  int32_t queries;
+  int32_t keys;
+  int32_t rows;
+};
+
+Request request_of(const AttentionShape& shape, size_t r) {
+  const int32_t queries = shape.query_starts[r + 1] - shape.query_starts[r];
+  return {static_cast<int32_t>(r), queries, shape.context_counts[r], queries * shape.group_heads};
+}
+
+bool decodes(const Request& r) {
+  return r.queries > 0 && r.rows <= kDecodeRows;
+}
+
+void add_tiles(const Request& r, int32_t group_heads, AttentionPlan& plan) {
+  for (int32_t row = 0; row < r.rows; row += kTileRows) {
+    const int32_t end_row = std::min(row + kTileRows, r.rows);
+    const int32_t last_query = (end_row - 1) / group_heads;
+    plan.tiles.push_back({r.index, row, end_row, 0, r.keys - r.queries + last_query + 1, -1});
   }
 }
 
-void add_pieces(int32_t request, int32_t keys, AttentionPlan& plan) {
-  const int32_t count = (keys + kPieceKeys - 1) / kPieceKeys;
-  if (count > 1) plan.merges.push_back({request, plan.partial_count, count});
-  for (int32_t i = 0; i < count; ++i) {
-    const int32_t first = i * kPieceKeys;
-    const int32_t partial = count > 1 ? plan.partial_count++ : -1;
-    plan.pieces.push_back({request, 0, first, std::min(first + kPieceKeys, keys), partial});
+// The pieces behind the `shared` keys of its cascade, and how all of them are merged.
+void add_pieces(const Request& r, int32_t shared, AttentionPlan& plan) {
+  const int32_t before = pieces_of(shared, kSharedPieceKeys);
+  const int32_t count = before + pieces_of(r.keys - shared, kPieceKeys);
+  const int32_t partial = count > 1 ? plan.partial_count : -1;
+  if (count > 1) {
+    plan.merges.push_back({r.index, partial, count});
+    plan.partial_count += count;
+  }
+  for (int32_t i = before; i < count; ++i) {
+    const int32_t first = shared + (i - before) * kPieceKeys;
+    plan.pieces.push_back(
+        {r.index, 0, r.rows, first, std::min(first + kPieceKeys, r.keys), count > 1 ? partial + i : -1});
+  }
+}
+
+std::span<const int32_t> table_of(const AttentionShape& shape, const Request& r) {
+  return shape.block_tables.subspan(
+      static_cast<size_t>(r.index) * static_cast<size_t>(shape.block_table_stride),
+      static_cast<size_t>(pieces_of(r.keys, shape.block_size)));
+}
+
+// Keys in the same blocks from the first one on, as far as all queries of both come behind them.
+int32_t common_keys(const AttentionShape& shape, const Request& a, const Request& b) {
+  const auto x = table_of(shape, a);
+  const auto y = table_of(shape, b);
+  const auto end = std::mismatch(x.begin(), x.end(), y.begin(), y.end()).first;
+  const auto keys = static_cast<int32_t>(end - x.begin()) * shape.block_size;
+  const int32_t before = std::min(a.keys - a.queries, b.keys - b.queries);
+  return std::min(keys, before / shape.block_size * shape.block_size);
+}
+
+// Requests behind their `shared` first keys.
+void add_cascade(const AttentionShape& shape, std::span<const Request> requests, int32_t shared,
+                 AttentionPlan& plan) {
+  const auto first_row = static_cast<int32_t>(plan.shared_rows.size());
+  for (const Request& r : requests) {
+    for (int32_t row = 0; row < r.rows; ++row) {
+      const int32_t query = row / shape.group_heads;
+      plan.shared_rows.push_back({shape.query_starts[static_cast<size_t>(r.index)] + query,
+                                  row % shape.group_heads, r.keys - r.queries + query, plan.partial_count,
+                                  row});
+    }
+    add_pieces(r, shared, plan);
+  }
+  const auto end_row = static_cast<int32_t>(plan.shared_rows.size());
+  for (int32_t row = first_row; row < end_row; row += kTileRows) {
+    for (int32_t piece = 0; piece < pieces_of(shared, kSharedPieceKeys); ++piece) {
+      const int32_t first = piece * kSharedPieceKeys;
+      plan.shared.push_back({requests[0].index, row, std::min(row + kTileRows, end_row), first,
+                             std::min(first + kSharedPieceKeys, shared), piece});
+    }
+  }
+}
+
+// A run of neighbours and what all of them share.
+struct Run {
+  size_t end;
+  int32_t shared;
+};
+
+// The run from `first` on. It grows while reading the shared keys once saves more: personas behind one
+// template are a run each, not one behind the template alone.
+Run run_from(const AttentionShape& shape, std::span<const Request> requests, size_t first) {
+  Run run{first + 1, 0};
+  for (; run.end < requests.size(); ++run.end) {
+    const int32_t common = common_keys(shape, requests[first], requests[run.end]);
+    if (common < kCascadeKeysMin) break;
+    const auto others = static_cast<int64_t>(run.end - first);  // of one request so far
+    const int32_t shared = run.shared == 0 ? common : std::min(run.shared, common);
+    if (others * shared < (others - 1) * run.shared) break;
+    run.shared = shared;
+  }
+  return run;
+}
+
+// Sorted by their tables, requests that share much lie side by side.
+void add_decodes(const AttentionShape& shape, std::vector<Request>& requests, AttentionPlan& plan) {
+  std::stable_sort(requests.begin(), requests.end(), [&](const Request& a, const Request& b) {
+    const auto x = table_of(shape, a);
+    const auto y = table_of(shape, b);
+    return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+  });
+  for (size_t first = 0; first < requests.size();) {
+    const Run run = run_from(shape, requests, first);
+    const auto members = std::span(requests).subspan(first, run.end - first);
+    if (members.size() >= size_t{kCascadeRequestsMin}) {
+      add_cascade(shape, members, run.shared, plan);
+    } else {
+      for (const Request& r : members) add_pieces(r, 0, plan);
+    }
+    first = run.end;
   }
 }
 
@@ -28,18 +135,24 @@ void add_pieces(int32_t request, int32_t keys, AttentionPlan& plan) {
 
 void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   plan.tiles.clear();
+  plan.shared.clear();
   plan.pieces.clear();
+  plan.shared_rows.clear();
   plan.merges.clear();
   plan.partial_count = 0;
+  std::vector<Request> decoding;
   for (size_t r = 0; r < shape.context_counts.size(); ++r) {
-    const int32_t queries = shape.query_starts[r + 1] - shape.query_starts[r];
-    const int32_t keys = shape.context_counts[r];
-    if (queries == 0) continue;
-    if (queries * shape.group_heads <= kDecodeRows) {
-      add_pieces(static_cast<int32_t>(r), keys, plan);
-    } else {
-      add_tiles(static_cast<int32_t>(r), queries, keys, shape.group_heads, plan);
+    const Request request = request_of(shape, r);
+    if (decodes(request)) {
+      decoding.push_back(request);
+    } else if (request.queries > 0) {
+      add_tiles(request, shape.group_heads, plan);
     }
+  }
+  if (shape.block_tables.empty()) {
+    for (const Request& r : decoding) add_pieces(r, 0, plan);
+  } else {
+    add_decodes(shape, decoding, plan);
   }
   // Blocks start in order: the last to start should be short.
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(), [](const AttentionItem& a, const AttentionItem& b) {

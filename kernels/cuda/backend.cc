@@ -207,8 +207,17 @@ void CudaBackend::attention(const AttentionParams& params) {
       params.alibi_slopes.empty() ? nullptr : arrays_.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     const auto heads = static_cast<int32_t>(params.q.shape[1]);
-    plan_attention({params.query_starts, params.context_counts, heads / kv_.layout.kv_heads}, plan_);
-    const PlannedAttention planned{plan_, arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
+    AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
+    if (options_.cascade) {
+      shape.block_tables = params.block_tables;
+      shape.block_table_stride = params.block_table_stride;
+      shape.block_size = kv_.layout.block_size;
+    }
+    plan_attention(shape, plan_);
+    const PlannedAttention planned{plan_,
+                                   arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
+                                   arrays_.of(StepArray::kAttentionShared, plan_.shared),
+                                   arrays_.of(StepArray::kAttentionSharedRows, plan_.shared_rows),
                                    arrays_.of(StepArray::kAttentionPieces, plan_.pieces),
                                    arrays_.of(StepArray::kAttentionMerges, plan_.merges),
                                    partials(partial_floats(plan_, kv_))};

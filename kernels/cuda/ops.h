@@ -65,6 +65,8 @@ struct PlannedAttention {
   const AttentionPlan& plan;
   // Its arrays on the device.
   const AttentionItem* tiles;
+  const AttentionItem* shared;
+  const SharedRow* shared_rows;
   const AttentionItem* pieces;
   const MergeItem* merges;
   float* partials;  // partial_floats() of them

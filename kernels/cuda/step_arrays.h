@@ -24,6 +24,8 @@ enum class StepArray : uint8_t {
   kBlockTables,
   kTokenRequests,
   kAttentionTiles,
+  kAttentionShared,
+  kAttentionSharedRows,
   kAttentionPieces,
   kAttentionMerges,
   kAlibiSlopes,

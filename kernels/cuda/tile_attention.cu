@@ -5,6 +5,7 @@
 // Rows are (query, head of the group): a key/value head's keys are read once for its whole group. A block is
 // 4 warps and takes one item of the plan (attention_plan.h) for one key/value head, 64 keys at a time:
 //   tiles (prefill)   64 rows; warp w has rows 16w… and all 64 keys
+//   shared (cascade)  64 rows of several decoding requests behind one prefix, and some of its keys
 //   pieces (decode)   16 rows; every warp has them, and keys 16w… of the 64; the warps' sums are merged at
 //   the end
 // Keys and values come to shared memory by cp.async, the next 64 while these are computed, rows padded by 16
@@ -23,6 +24,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tile_attention_rows.cuh"
 #include "kernels/cuda/warp_attention.cuh"
 
 namespace troupe::cuda {
@@ -32,20 +34,6 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kKeys = 64;  // of a turn
 constexpr int kPad = 8;    // elements, a row of shared memory
-constexpr float kLog2e = 1.4426950408889634f;
-
-struct TileAttention {
-  const __nv_bfloat16* q;
-  const __nv_bfloat16* kv;
-  __nv_bfloat16* out;
-  const AttentionItem* items;
-  float* partials;  // (partials, G, kDecodeRows, C + 2): sums, largest, total
-  AttentionIndices indices;
-  int block_table_stride;
-  int heads, kv_heads, block_size, layer;
-  int64_t block_elements;
-  float scale_log2;  // scale · log2(e)
-};
 
 // kKeyGroups: 1 for tiles; kWarps for pieces, whose warps share the keys.
 template <int kHeadDim, int kKeyGroups>
@@ -62,44 +50,15 @@ struct Shape {
                 "the warps' sums fit where the keys were");
 };
 
-// What the block works on.
-struct Work {
-  AttentionItem item;
-  int kv_head;
-  int group;           // H/G
-  int first_token;     // of the request
-  int row_count;       // of the request
-  int first_position;  // of the request's first query
-  const int32_t* table;
-};
-
-__device__ __forceinline__ Work work_of(const TileAttention& p) {
-  Work w;
-  w.item = p.items[blockIdx.x];
-  w.kv_head = static_cast<int>(blockIdx.y);
-  w.group = p.heads / p.kv_heads;
-  w.first_token = p.indices.query_starts[w.item.request];
-  const int queries = p.indices.query_starts[w.item.request + 1] - w.first_token;
-  w.row_count = queries * w.group;
-  w.first_position = p.indices.context_counts[w.item.request] - queries;
-  w.table = p.indices.block_tables + int64_t{w.item.request} * p.block_table_stride;
-  return w;
-}
-
-// Element index of row's (C) in q and out. REQUIRES: row < row_count.
-__device__ __forceinline__ int64_t row_place(const TileAttention& p, const Work& w, int row, int head_dim) {
-  const int64_t token = w.first_token + row / w.group;
-  return (token * p.heads + w.kv_head * w.group + row % w.group) * head_dim;
-}
-
-template <int kHeadDim, int kKeyGroups>
+template <int kHeadDim, int kKeyGroups, bool kCascade>
 __device__ __forceinline__ void load_queries(const TileAttention& p, const Work& w, __nv_bfloat16* to) {
   using S = Shape<kHeadDim, kKeyGroups>;
   constexpr int kChunks = kHeadDim / 8;
   for (int i = static_cast<int>(threadIdx.x); i < S::kRows * kChunks; i += kThreads) {
     const int row = w.item.first_row + i / kChunks;
-    const bool valid = row < w.row_count;
-    const __nv_bfloat16* const from = p.q + (valid ? row_place(p, w, row, kHeadDim) + i % kChunks * 8 : 0);
+    const bool valid = row < w.item.end_row;
+    const int64_t place = valid ? row_of<kCascade>(p, w, row).place * kHeadDim + i % kChunks * 8 : 0;
+    const __nv_bfloat16* const from = p.q + place;
     cp_async_16(to + i / kChunks * S::kStride + i % kChunks * 8, from, valid);
   }
 }
@@ -125,24 +84,6 @@ __device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w,
     cp_async_16(keys + to, from, valid);
     cp_async_16(values + to, from + to_values, valid);
   }
-}
-
-// A lane's two rows.
-struct Rows {
-  int position[2];  // -1: past the request's end, sees no key
-  float slope[2];   // · log2(e)
-};
-
-__device__ __forceinline__ Rows rows_of(const TileAttention& p, const Work& w, int first_row) {
-  Rows rows;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int row = first_row + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * i;
-    rows.position[i] = row < w.row_count ? w.first_position + row / w.group : -1;
-    const int head = w.kv_head * w.group + row % w.group;
-    rows.slope[i] = p.indices.alibi_slopes == nullptr ? 0.0f : p.indices.alibi_slopes[head] * kLog2e;
-  }
-  return rows;
 }
 
 // Scores of keys [first, …) become weights 2^(score - largest); what was summed before is rescaled.
@@ -189,27 +130,8 @@ __device__ __forceinline__ void soften(const TileAttention& p, const Rows& rows,
   }
 }
 
-// A row's sums, where they belong: divided into out, or as they are to the piece's partial.
-__device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w, int row, int head_dim,
-                                           int dim, float2 sums, float largest, float total) {
-  if (row >= w.row_count) return;
-  if (w.item.partial < 0) {
-    const int64_t at = row_place(p, w, row, head_dim) + dim;
-    *reinterpret_cast<uint32_t*>(p.out + at) = pack_pair(sums.x / total, sums.y / total);
-    return;
-  }
-  float* const to =
-      p.partials + ((int64_t{w.item.partial} * p.kv_heads + w.kv_head) * kDecodeRows + row) * (head_dim + 2);
-  to[dim] = sums.x;
-  to[dim + 1] = sums.y;
-  if (dim == 0) {
-    to[head_dim] = largest;
-    to[head_dim + 1] = total;
-  }
-}
-
 // Pieces: the four warps have different keys of the same rows.
-template <int kHeadDim>
+template <int kHeadDim, bool kCascade>
 __device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& w,
                                             const Running<kHeadDim>& running, float* shared) {
   constexpr int kWidth = kHeadDim + 2;
@@ -248,11 +170,11 @@ __device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& 
       sums.y += from[dim + 1] * factor;
       total += from[kHeadDim + 1] * factor;
     }
-    write_pair(p, w, row, kHeadDim, dim, sums, largest, total);
+    write_pair<kHeadDim, kCascade>(p, w, w.item.first_row + row, dim, {sums, largest, total});
   }
 }
 
-template <int kHeadDim, int kKeyGroups>
+template <int kHeadDim, int kKeyGroups, bool kCascade>
 __global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
   using S = Shape<kHeadDim, kKeyGroups>;
   TROUPE_DYNAMIC_SHARED(shared);
@@ -265,11 +187,11 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
   const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
   const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
-  load_queries<kHeadDim, kKeyGroups>(p, w, queries);
+  load_queries<kHeadDim, kKeyGroups, kCascade>(p, w, queries);
   load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
   cp_async_commit();
 
-  const Rows rows = rows_of(p, w, w.item.first_row + first_row);
+  const Rows rows = rows_of<kCascade>(p, w, w.item.first_row + first_row);
   Running<kHeadDim> running;
   uint32_t q[kHeadDim / 16][4];
   int turn = 0;
@@ -298,7 +220,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
   for (int i = 0; i < 2; ++i) running.total[i] = quad_sum(running.total[i]);
 
   if constexpr (kKeyGroups > 1) {
-    merge_warps<kHeadDim>(p, w, running, reinterpret_cast<float*>(shared));
+    merge_warps<kHeadDim, kCascade>(p, w, running, reinterpret_cast<float*>(shared));
   } else {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -306,18 +228,19 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
 #pragma unroll
       for (int d = 0; d < kHeadDim / 8; ++d) {
         const float2 sums = make_float2(running.sums[d][2 * i], running.sums[d][2 * i + 1]);
-        write_pair(p, w, row, kHeadDim, d * 8 + lane % 4 * 2, sums, running.largest[i], running.total[i]);
+        write_pair<kHeadDim, kCascade>(p, w, row, d * 8 + lane % 4 * 2,
+                                       {sums, running.largest[i], running.total[i]});
       }
     }
   }
 }
 
-template <int kHeadDim, int kKeyGroups>
+template <int kHeadDim, int kKeyGroups, bool kCascade>
 void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* items, size_t count) {
   if (count == 0) return;
   using S = Shape<kHeadDim, kKeyGroups>;
   p.items = items;
-  const auto kernel = attend_tiles<kHeadDim, kKeyGroups>;
+  const auto kernel = attend_tiles<kHeadDim, kKeyGroups, kCascade>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(S::kSharedBytes)));
   const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.kv_heads));
@@ -326,8 +249,9 @@ void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* ite
 
 template <int kHeadDim>
 void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAttention& planned) {
-  launch_items<kHeadDim, 1>(stream, p, planned.tiles, planned.plan.tiles.size());
-  launch_items<kHeadDim, kWarps>(stream, p, planned.pieces, planned.plan.pieces.size());
+  launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
+  launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
+  launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
 }
 
 }  // namespace
@@ -352,6 +276,7 @@ void tile_attention(cudaStream_t stream, const AttentionParams& params, const Bo
   p.kv = static_cast<const __nv_bfloat16*>(kv.data);
   p.out = params.out.as<__nv_bfloat16>();
   p.partials = planned.partials;
+  p.shared_rows = planned.shared_rows;
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;
   p.heads = static_cast<int>(params.q.shape[1]);

@@ -236,7 +236,8 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                           make_backend(options.backend, {.dtype = options.dtype,
                                                          .threads = options.threads,
                                                          .isa = options.isa,
-                                                         .reference_ops = options.reference_ops}));
+                                                         .reference_ops = options.reference_ops,
+                                                         .cascade = options.cascade}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));

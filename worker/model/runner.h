@@ -31,6 +31,7 @@ struct RunnerOptions {
   int threads = 1;
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
   bool reference_ops = false;  // cuda only (kernels.h)
+  bool cascade = true;         // likewise
   int32_t block_size = 16;
   // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory; only where
   // the backend has memory of its own.

@@ -103,6 +103,110 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
   }
 }
 
+// A step of decoding requests whose tables are given as (persona, blocks of it, keys): a persona's blocks are
+// its own number's hundreds, behind `common` blocks that all share; what follows them is a request's own.
+struct Behind {
+  int32_t persona, blocks, keys;
+};
+struct Sharing {
+  Step step;
+  std::vector<int32_t> tables;
+  int32_t stride = 64;
+
+  Sharing(std::vector<Behind> requests, int32_t common) {
+    int32_t own = 100000;
+    for (const Behind& r : requests) {
+      step.add(r.keys, 1);
+      for (int32_t b = 0; b < stride; ++b) {
+        tables.push_back(b < common ? b : b < common + r.blocks ? 1000 * (r.persona + 1) + b : own++);
+      }
+    }
+  }
+  AttentionPlan plan(int32_t group_heads) const {
+    AttentionPlan plan;
+    plan_attention({step.starts, step.contexts, group_heads, tables, stride, 16}, plan);
+    return plan;
+  }
+};
+
+TEST(Cascade, APersonasRequestsReadItOnce) {
+  const Sharing sharing({{0, 40, 900}, {1, 40, 800}, {0, 40, 700}, {0, 40, 641}, {0, 40, 1000}}, 0);
+  const AttentionPlan plan = sharing.plan(4);
+  ASSERT_EQ(plan.shared_rows.size(), 16u) << "four requests of four heads; the other persona has one";
+  ASSERT_EQ(plan.shared.size(), 2u) << "640 keys in pieces of 512";
+  EXPECT_EQ(plan.shared[1].first_key, 512);
+  EXPECT_EQ(plan.shared[1].end_key, 640);
+  EXPECT_EQ(plan.shared[1].end_row, 16);
+  for (const AttentionItem& piece : plan.pieces) {
+    EXPECT_TRUE(piece.request == 1 || piece.first_key >= 640) << piece.request;
+  }
+}
+
+TEST(Cascade, PersonasBehindOneTemplateAreEachTheirOwn) {
+  std::vector<Behind> requests;
+  for (int32_t i = 0; i < 12; ++i) requests.push_back({i % 2, 30, 1000});
+  const AttentionPlan plan = Sharing(requests, 20).plan(1);
+  ASSERT_EQ(plan.shared.size(), 4u);
+  for (const AttentionItem& item : plan.shared) EXPECT_EQ(item.end_row - item.first_row, 6);
+  EXPECT_EQ(plan.shared[1].end_key, 800);
+}
+
+TEST(Cascade, TooFewRequestsOrKeysAreNone) {
+  EXPECT_TRUE(Sharing({{0, 40, 900}, {0, 40, 900}, {0, 40, 900}}, 0).plan(4).shared.empty());
+  EXPECT_TRUE(Sharing({{0, 15, 900}, {0, 15, 900}, {0, 15, 900}, {0, 15, 900}}, 0).plan(4).shared.empty());
+  EXPECT_FALSE(Sharing({{0, 16, 900}, {0, 16, 900}, {0, 16, 900}, {0, 16, 900}}, 0).plan(4).shared.empty());
+}
+
+TEST(Cascade, ARequestAtTheEndOfWhatIsSharedKeepsItsOwnKey) {
+  // All 640 keys in shared blocks, the last of them the query's own: a block less is shared.
+  const AttentionPlan plan = Sharing({{0, 40, 640}, {0, 40, 900}, {0, 40, 900}, {0, 40, 900}}, 0).plan(2);
+  ASSERT_FALSE(plan.shared.empty());
+  EXPECT_EQ(plan.shared.back().end_key, 624);
+}
+
+TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Behind> requests;
+    for (uint32_t r = random() % 40; r > 0; --r) {
+      requests.push_back({static_cast<int32_t>(random() % 3), static_cast<int32_t>(random() % 30) + 10,
+                          static_cast<int32_t>(random() % 900) + 1});
+    }
+    const Sharing sharing(requests, static_cast<int32_t>(random() % 20));
+    const int32_t group = 1 << (random() % 5);
+    const AttentionPlan plan = sharing.plan(group);
+    // Keys of each partial: of each row, where a request has but one piece.
+    std::map<std::pair<int32_t, int32_t>, int32_t> keys;  // (request, row) → how many
+    for (const AttentionItem& item : plan.shared) {
+      for (int32_t at = item.first_row; at < item.end_row; ++at) {
+        const SharedRow& row = plan.shared_rows[static_cast<size_t>(at)];
+        ASSERT_GT(row.position, item.end_key - 1) << "nothing shared is masked";
+        ASSERT_EQ(
+            sharing.tables[static_cast<size_t>(row.token * sharing.stride + (item.end_key - 1) / 16)],
+            sharing.tables[static_cast<size_t>(item.request * sharing.stride + (item.end_key - 1) / 16)]);
+        keys[{row.token, row.of_partial}] +=
+            item.end_key - item.first_key;  // a query a request: token is request
+      }
+    }
+    for (const AttentionItem& item : plan.pieces) {
+      for (int32_t row = item.first_row; row < item.end_row; ++row) {
+        keys[{item.request, row}] += item.end_key - item.first_key;
+      }
+    }
+    for (size_t r = 0; r < requests.size(); ++r) {
+      for (int32_t row = 0; row < group; ++row) {
+        ASSERT_EQ((keys[{static_cast<int32_t>(r), row}]), requests[r].keys) << "round " << round;
+      }
+    }
+    std::map<int32_t, int32_t> partials;  // each is one piece's of one request
+    for (const MergeItem& merge : plan.merges) {
+      for (int32_t i = 0; i < merge.count; ++i) ++partials[merge.first_partial + i];
+    }
+    for (const auto& [partial, count] : partials) ASSERT_EQ(count, 1);
+    EXPECT_EQ(static_cast<int32_t>(partials.size()), plan.partial_count);
+  }
+}
+
 TEST(AttentionPlan, TokensKnowTheirRequest) {
   std::vector<int32_t> requests{9, 9};
   token_requests(std::vector<int32_t>{0, 2, 2, 5}, requests);

@@ -17,9 +17,12 @@ struct Geometry {
   bool slopes = false;  // ALiBi
 };
 
-// A request of a step: so many keys, of which the last are its queries.
+// A request of a step: so many keys, of which the last are its queries. The first `shared` keys (whole
+// blocks) lie in the blocks of request `like`.
 struct Request {
   int keys, queries;
+  int like = -1;
+  int shared = 0;
 };
 
 constexpr int kLayers = 2;
@@ -44,8 +47,15 @@ class Step {
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random_);
     for (const Request& r : requests_) {
-      tables_.insert(tables_.end(), order.end() - blocks_of(r), order.end());
-      order.resize(order.size() - static_cast<size_t>(blocks_of(r)));
+      const int32_t others = r.shared / g.block_size;
+      const int32_t own = blocks_of(r) - others;
+      if (others > 0) {
+        const std::vector<int32_t> like(tables_.begin() + r.like * stride_,
+                                        tables_.begin() + r.like * stride_ + others);
+        tables_.insert(tables_.end(), like.begin(), like.end());
+      }
+      tables_.insert(tables_.end(), order.end() - own, order.end());
+      order.resize(order.size() - static_cast<size_t>(own));
       tables_.resize(tables_.size() + static_cast<size_t>(stride_ - blocks_of(r)), -1);
     }
     q_ = OwnedTensor::random(dtype, {tokens(), g.heads, g.head_dim}, random_);
@@ -219,6 +229,36 @@ TEST_P(CudaAttention, ADecodingRequestsBitsDoNotDependOnTheOthers) {
       << "other content: the comparison can fail";
   beside.take(1, alone, 0);
   EXPECT_TRUE(same_bits(beside.on(*cuda_).rows(70, 1), truth.view()));
+}
+
+// Two personas, one of which four requests have, the other six, one of them with two queries; one request
+// beside.
+const std::vector<Request> kPersonas = {{700, 1},         {300, 1},         {640, 1, 0, 608},
+                                        {700, 1, 0, 608}, {301, 1, 1, 256}, {290, 2, 1, 256},
+                                        {609, 1, 0, 608}, {280, 1, 1, 272}, {500, 1, 1, 272},
+                                        {90, 1},          {299, 1, 1, 256}};
+
+TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
+  const Geometry geometries[] = {{8, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 8}};
+  for (const Geometry& g : geometries) {
+    const Step step(g, DType::kBFloat16, kPersonas, 29);
+    const auto cascade = make_cuda(DType::kBFloat16);
+    const auto plain = make_cuda_without_cascade(DType::kBFloat16);
+    const OwnedTensor out = step.on(*cascade);
+    const OwnedTensor alone = step.on(*plain);
+    EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
+    EXPECT_EQ(off_by(step, alone), std::nullopt) << g.head_dim;
+    EXPECT_FALSE(same_bits(out.view(), alone.view())) << "the same sums: was there no cascade?";
+    EXPECT_TRUE(same_bits(out.rows(10, 1), alone.rows(10, 1))) << "who shares nothing is not touched";
+  }
+}
+
+TEST(CudaCascade, ABrokenSharedKeyIsNoticed) {
+  Step step({8, 2, 64, 16}, DType::kBFloat16, kPersonas, 31);
+  const auto cuda = make_cuda(DType::kBFloat16);
+  const OwnedTensor out = step.on(*cuda);
+  for (int64_t c = 0; c < 64; ++c) set_element(step.memory().view(), step.place(0, 3, 1, c), 60.0f);
+  EXPECT_NE(off_by(step, out), std::nullopt);
 }
 
 TEST(CudaDecode, WarpsWithoutKeysAndRowsWithoutScoresLeaveNoNaN) {

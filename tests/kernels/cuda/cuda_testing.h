@@ -21,16 +21,16 @@ using namespace kernel_testing;
 
 #ifdef TROUPE_GPU_TEST
 inline constexpr bool kEmulated = false;
-inline std::unique_ptr<Backend> make_cuda(DType dtype, bool reference_ops = false) {
-  auto backend = make_backend("cuda", {.dtype = dtype, .reference_ops = reference_ops});
+inline std::unique_ptr<Backend> make_cuda_with(const BackendOptions& options) {
+  auto backend = make_backend("cuda", options);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return gpu_testing::mirror(*std::move(backend));
 }
 inline void set_thread_order(int) {}
 #else
 inline constexpr bool kEmulated = true;
-inline std::unique_ptr<Backend> make_cuda(DType dtype, bool reference_ops = false) {
-  auto backend = cuda::make_cuda_backend({.dtype = dtype, .reference_ops = reference_ops});
+inline std::unique_ptr<Backend> make_cuda_with(const BackendOptions& options) {
+  auto backend = cuda::make_cuda_backend(options);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return std::move(*backend);
 }
@@ -40,6 +40,13 @@ inline void set_thread_order(int order) {
   emulated::set_order(kOrders[order], 7);
 }
 #endif
+
+inline std::unique_ptr<Backend> make_cuda(DType dtype, bool reference_ops = false) {
+  return make_cuda_with({.dtype = dtype, .reference_ops = reference_ops});
+}
+inline std::unique_ptr<Backend> make_cuda_without_cascade(DType dtype) {
+  return make_cuda_with({.dtype = dtype, .cascade = false});
+}
 
 inline std::unique_ptr<Backend> make_ref(DType dtype) {
   return make({"ref", {.dtype = dtype}});
