@@ -16,7 +16,7 @@ build/pack/troupe and packs that. The same build gives the same bytes, whoever p
 the file and the repository together are over 60 MB.
 
   -o, --output FILE   (default dist.tar.xz in the repository's root)
-  --gpu-tests         with bin/cuda_gpu_test and bin/model_bench, for tests/gpu/*.sh (needs a CUDA compiler here)
+  --gpu-tests         with bin/cuda_gpu_test and the benches, for tests/gpu/*.sh (needs a CUDA compiler here)
   --level N           of xz, 0 (seconds) to 9 (default 6, half a minute; 9 saves half a percent more)
   -h, --help          this text
 
@@ -53,7 +53,7 @@ need_packages "${BUILD_PACKAGES[@]}" binutils xz-utils
 build_programs installable
 if [ -n "$GPU_TESTS" ]; then
   need_packages libgtest-dev libgmock-dev libboost-context1.81-dev
-  cmake --preset release -DTROUPE_TESTS=ON -DCUDA=ON > build/run/install.log 2>&1 && step cmake --build --preset release --target cuda_gpu_test model_bench ||
+  cmake --preset release -DTROUPE_TESTS=ON -DCUDA=ON > build/run/install.log 2>&1 && step cmake --build --preset release --target cuda_gpu_test model_bench device_bench ||
     { tail -n 20 build/run/install.log >&2; die "building the GPU tests failed (above, and build/run/install.log)"; }
 fi
 

@@ -67,4 +67,8 @@ def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
     rows = json.loads(rows.read_text())
     assert [row["bench"] for row in rows] == ["decode", "decode", "prefill", "ttft"]
     assert all(row["seconds"] > 0 and row["floor_seconds"] > 0 and "cuda emulated" in row["runner"] for row in rows), rows
+    ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=240)
+    assert ops.returncode == 0, ops
+    for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "decode", "prefill", "cascade"):
+        assert f"| {op} |" in ops.stdout, ops.stdout
     assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")

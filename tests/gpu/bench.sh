@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whole models on this machine's GPU, beside their floors. See --help.
+# Ops and whole models on this machine's GPU, beside their floors. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -7,7 +7,7 @@ usage() {
   cat <<'H'
 usage: tests/gpu/bench.sh [--dist FILE] NAME… [option of bench.py …]
 
-NAME: decode, prefill, ttft. FILE: what deploy/pack.sh --gpu-tests made (default dist.tar.xz in the repository's root). Needs an NVIDIA
+NAME: ops (every op by itself), or of whole models decode, prefill, ttft. FILE: what deploy/pack.sh --gpu-tests made (default dist.tar.xz in the repository's root). Needs an NVIDIA
 GPU, its driver, CUDA 13's cuBLASLt and python3; builds and installs nothing. Prints a table, the model as it comes; options:
 
 H
@@ -28,4 +28,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -C "$folder" -xf "$dist"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+if [ "$1" = ops ]; then
+  shift
+  "$folder/troupe/bin/device_bench"
+  [ $# -gt 0 ] || exit 0
+fi
 python3 "$here/bench.py" --program "$folder/troupe/bin/model_bench" "$@"
