@@ -13,8 +13,8 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
 endif()
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
-  # Machine code for A100 and its kin, and for Hopper with what only Hopper has.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+  # Machine code for A100 and its kin, and for Hopper with what only Hopper has; what is newer compiles the former's at its start.
+  set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # kernels/CMakeLists.txt names the static one
   if(TROUPE_CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${TROUPE_CCACHE})

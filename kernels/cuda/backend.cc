@@ -31,9 +31,10 @@ class CudaBuffer final : public DeviceBuffer {
       return cuda_status(absl::StrCat(bytes, " bytes of device memory"), error);
     }
     auto buffer = std::unique_ptr<CudaBuffer>(new CudaBuffer(data, bytes));
-    if (const cudaError_t error = cudaMemset(data, 0, bytes); error != cudaSuccess) {
-      return cuda_status("clearing device memory", error);
-    }
+    // The default stream's memset returns before it is done, and our own stream does not wait for it.
+    cudaError_t error = cudaMemset(data, 0, bytes);
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
+    if (error != cudaSuccess) return cuda_status("clearing device memory", error);
     return buffer;
   }
   ~CudaBuffer() override { cudaFree(data_); }
