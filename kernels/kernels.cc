@@ -1,5 +1,7 @@
 #include "kernels/kernels.h"
 
+#include <dlfcn.h>
+
 #include "kernels/cpu/backend.h"
 #include "kernels/device/module.h"
 #include "kernels/ref/backend.h"
@@ -22,6 +24,15 @@ StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const Bac
 }
 
 StatusOr<std::string> find_cuda_device() {
+  // Without a driver there is no device, and the module's libraries, half a gigabyte, need not be opened to
+  // know it.
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) {
+    const char* const reason = dlerror();
+    return absl::UnavailableError(std::string("no NVIDIA driver: ") +
+                                  (reason == nullptr ? "libcuda.so.1" : reason));
+  }
+  dlclose(driver);
   return find_device(module_path("cuda"));
 }
 
