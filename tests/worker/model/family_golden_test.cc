@@ -37,13 +37,11 @@ struct Device {
 };
 
 // The plainest and the best, and where time allows all between and the GPU's kernels run on the CPU
-// (kernels/emulated; TSan does not know their fibers). TROUPE_TEST_CUDA=1: the GPU itself.
+// (kernels/emulated; cuda_test has them under sanitizers). TROUPE_TEST_CUDA=1: the GPU itself.
 std::vector<Device> devices(bool only_two) {
   std::vector<Device> all{{"ref", CpuIsa::kAuto}, {"cpu", CpuIsa::kAuto}};
   if (std::getenv("TROUPE_TEST_CUDA") != nullptr) return {{"cuda", CpuIsa::kAuto}};
-#if !defined(__SANITIZE_THREAD__)
-  if (!only_two) all.push_back({EMULATED_MODULE, CpuIsa::kAuto});
-#endif
+  if (!only_two && !kSanitized) all.push_back({EMULATED_MODULE, CpuIsa::kAuto});
   for (const CpuIsa isa : {CpuIsa::kSse, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
     if (!only_two && !kSanitized && cpu::isa_includes(cpu::detect_isa(), isa)) all.push_back({"cpu", isa});
   }
