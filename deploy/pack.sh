@@ -52,7 +52,7 @@ trap 'exit 130' INT TERM
 need_packages "${BUILD_PACKAGES[@]}" binutils xz-utils
 build_programs installable
 if [ -n "$GPU_TESTS" ]; then
-  need_packages libgtest-dev libgmock-dev libboost-context1.81-dev
+  need_packages "${TEST_PACKAGES[@]}"
   cmake --preset release -DTROUPE_TESTS=ON -DCUDA=ON > build/run/install.log 2>&1 && step cmake --build --preset release --target cuda_gpu_test model_bench device_bench ||
     { tail -n 20 build/run/install.log >&2; die "building the GPU tests failed (above, and build/run/install.log)"; }
 fi

@@ -6,6 +6,9 @@ BUILD_PACKAGES=(g++ cmake ninja-build ccache mold pkg-config
   prometheus-cpp-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev zlib1g-dev libdnnl-dev libgoogle-perftools-dev
   ocl-icd-opencl-dev opencl-headers libssl-dev libbenchmark-dev)
 
+# What `-DTROUPE_TESTS=ON` builds with, beside them.
+TEST_PACKAGES=(libgtest-dev libgmock-dev libboost-context1.81-dev)
+
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$1" >&2; exit "${2:-1}"; }
 

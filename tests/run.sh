@@ -36,7 +36,7 @@ trap stop_step EXIT
 trap 'exit 130' INT TERM
 export TROUPE_DATA=${TROUPE_DATA:-$(realpath -m ../shared/data)}
 
-need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 libgtest-dev libgmock-dev libbenchmark-dev libboost-context1.81-dev python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 xz-utils \
+need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 "${TEST_PACKAGES[@]}" python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 xz-utils \
   $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
 
 need_test_python

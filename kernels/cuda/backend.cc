@@ -12,6 +12,7 @@
 #include "kernels/cuda/library_products.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/step_arrays.h"
+#include "kernels/device/dense_weight.h"
 
 namespace troupe::cuda {
 namespace {
@@ -48,21 +49,6 @@ class CudaBuffer final : public DeviceBuffer {
   CudaBuffer(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
   void* data_;
   size_t bytes_;
-};
-
-// (N, K) row-major in the activation type.
-class CudaWeight final : public PackedWeight {
- public:
-  CudaWeight(Tensor values, std::unique_ptr<CudaBuffer> memory)
-      : values_(values), memory_(std::move(memory)) {}
-  int64_t rows() const override { return values_.shape[0]; }
-  int64_t columns() const override { return values_.shape[1]; }
-  int64_t bytes() const override { return static_cast<int64_t>(values_.bytes()); }
-  const Tensor& values() const { return values_; }
-
- private:
-  Tensor values_;
-  std::unique_ptr<CudaBuffer> memory_;
 };
 
 // `count` elements of `from`, from `first` on, as the type of `to`.
@@ -131,7 +117,7 @@ class CudaBackend final : public Backend {
   void matmul(const MatmulParams& params) override {
     check_params(params, options_.dtype);
     if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
-    const auto& weight = static_cast<const CudaWeight&>(*params.weight);
+    const auto& weight = static_cast<const DenseWeight&>(*params.weight);
     multiply({params.x, weight.values(), params.out, params.accumulate, params.bias});
   }
   void rope_kv(const RopeKvParams& params) override {
@@ -195,7 +181,7 @@ StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, 
              converted.size());
     }
   }
-  return std::make_unique<CudaWeight>(values, std::move(memory));
+  return std::make_unique<DenseWeight>(values, std::move(memory));
 }
 
 void CudaBackend::attention(const AttentionParams& params) {

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/dynamic_shared.cuh"
+#include "kernels/kernels.h"
 #include "kernels/tensor.h"
 
 namespace troupe::cuda {
@@ -41,44 +42,53 @@ __device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Every lane gets the sum (or maximum) of the warp. The order is that of the butterfly, whatever the data.
-__device__ __forceinline__ float warp_sum(float x) {
+struct Sum {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// Every lane gets the warp's sum or maximum. The order is that of the butterfly, whatever the data.
+template <typename Op>
+__device__ __forceinline__ float warp_reduce(float x, Op op) {
 #pragma unroll
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) x += __shfl_xor_sync(kAllLanes, x, lane);
-  return x;
-}
-__device__ __forceinline__ float warp_max(float x) {
-#pragma unroll
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, lane));
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, lane));
   return x;
 }
 
 // Over a block of kThreads, which is whole warps. `scratch` has room for a float a warp; all threads get the
 // result, and `scratch` may be used again at once.
-template <int kThreads>
-__device__ __forceinline__ float block_sum(float x, float* scratch) {
-  constexpr int kWarps = kThreads / kWarp;
-  x = warp_sum(x);
+template <int kThreads, typename Op>
+__device__ __forceinline__ float block_reduce(float x, Op op, float* scratch) {
+  x = warp_reduce(x, op);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
   __syncthreads();
-  float sum = 0;
+  float result = scratch[0];
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += scratch[w];
+  for (int w = 1; w < kThreads / kWarp; ++w) result = op(result, scratch[w]);
   __syncthreads();
-  return sum;
+  return result;
 }
-template <int kThreads>
-__device__ __forceinline__ float block_max(float x, float* scratch) {
-  constexpr int kWarps = kThreads / kWarp;
-  x = warp_max(x);
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  float largest = scratch[0];
-#pragma unroll
-  for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, scratch[w]);
-  __syncthreads();
-  return largest;
-}
+
+// Where a layer's keys and values lie in the KV memory (kernels.h), in elements.
+struct KvPlaces {
+  int layer, kv_heads, head_dim, block_size;
+  int64_t block_elements;
+
+  KvPlaces() = default;
+  KvPlaces(const KvLayout& layout, int of_layer)
+      : layer(of_layer),
+        kv_heads(layout.kv_heads),
+        head_dim(layout.head_dim),
+        block_size(layout.block_size),
+        block_elements(layout.block_elements()) {}
+  // (B, C) of one block: keys (which = 0) or values (1) of head g.
+  __device__ __forceinline__ int64_t tile(int64_t block, int which, int g) const {
+    const int64_t tiles = (int64_t{layer} * kv_heads + g) * 2 + which;
+    return block * block_elements + tiles * block_size * head_dim;
+  }
+};
 
 // How a kernel is launched: blocks, threads of each, bytes of dynamic shared memory.
 struct Grid {

@@ -8,9 +8,11 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/check_params.h"
 #include "kernels/cuda/attention_plan.h"
+#include "kernels/device/check.h"
 #include "kernels/kernels.h"
 
 namespace troupe::cuda {
@@ -24,6 +26,10 @@ void copy_blocks(cudaStream_t stream, const BoundKv& kv, DType dtype, const int3
 
 // Head dims that rope_kv and plain_attention hold in registers.
 inline constexpr int kHeadDimMax = 256;
+inline void check_head_dim(const char* op, const KvLayout& layout) {
+  if (layout.head_dim <= kHeadDimMax) return;
+  check_failed(op, "head_dim " + std::to_string(layout.head_dim) + " is over " + std::to_string(kHeadDimMax));
+}
 struct RopeKvIndices {
   const int32_t* positions;
   const int32_t* slots;

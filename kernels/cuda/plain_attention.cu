@@ -24,17 +24,10 @@ struct PlainAttention {
   T* out;
   AttentionIndices indices;
   int block_table_stride;
-  int heads, kv_heads, head_dim, block_size, layer;
-  int64_t block_elements;
+  int heads;
+  KvPlaces places;
   float scale;
 };
-
-// (B, C) of one block: keys (which = 0) or values (1) of head g.
-template <typename T>
-__device__ __forceinline__ const T* tile_of(const PlainAttention<T>& p, int32_t block, int which, int g) {
-  const int64_t tile = (int64_t{p.layer} * p.kv_heads + g) * 2 + which;
-  return p.kv + block * p.block_elements + tile * p.block_size * p.head_dim;
-}
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) {
@@ -43,14 +36,15 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
   __shared__ float scratch[kThreads / kWarp];
   const int64_t t = blockIdx.x;
   const int h = static_cast<int>(blockIdx.y);
-  const int g = h / (p.heads / p.kv_heads);
+  const int g = h / (p.heads / p.places.kv_heads);
   const int me = static_cast<int>(threadIdx.x);
   const int32_t request = p.indices.token_requests[t];
   const int32_t* const table = p.indices.block_tables + int64_t{request} * p.block_table_stride;
   const int after = p.indices.query_starts[request + 1] - static_cast<int>(t) - 1;  // queries behind t
   const int keys = p.indices.context_counts[request] - after;
   const float slope = p.indices.alibi_slopes == nullptr ? 0.0f : p.indices.alibi_slopes[h];
-  for (int c = me; c < p.head_dim; c += kThreads) q[c] = to_f32(p.q[(t * p.heads + h) * p.head_dim + c]);
+  for (int c = me; c < p.places.head_dim; c += kThreads)
+    q[c] = to_f32(p.q[(t * p.heads + h) * p.places.head_dim + c]);
   __syncthreads();
 
   float largest = -INFINITY, total = 0;
@@ -59,27 +53,30 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
     const int j = first + me;
     float score = -INFINITY;
     if (j < keys) {
-      const T* const key = tile_of(p, table[j / p.block_size], 0, g) + j % p.block_size * p.head_dim;
+      const T* const key = p.kv + p.places.tile(table[j / p.places.block_size], 0, g) +
+                           j % p.places.block_size * p.places.head_dim;
       float dot = 0;
-      for (int c = 0; c < p.head_dim; ++c) dot = fmaf(q[c], to_f32(key[c]), dot);
+      for (int c = 0; c < p.places.head_dim; ++c) dot = fmaf(q[c], to_f32(key[c]), dot);
       score = dot * p.scale;
       if (p.indices.alibi_slopes != nullptr) score += slope * static_cast<float>(j - (keys - 1));
     }
-    const float now = fmaxf(largest, block_max<kThreads>(score, scratch));
+    const float now = fmaxf(largest, block_reduce<kThreads>(score, Max(), scratch));
     const float weight = j < keys ? expf(score - now) : 0.0f;
     const float before = expf(largest - now);  // 0 for the first tile
     weights[me] = weight;
-    total = total * before + block_sum<kThreads>(weight, scratch);  // and the weights are there for all
+    total =
+        total * before + block_reduce<kThreads>(weight, Sum(), scratch);  // and the weights are there for all
     largest = now;
     const int count = keys - first < kThreads ? keys - first : kThreads;
 #pragma unroll
     for (int i = 0; i < kDimsPerThread; ++i) {
       const int c = me + i * kThreads;
-      if (c >= p.head_dim) continue;
+      if (c >= p.places.head_dim) continue;
       float sum = sums[i] * before;
       for (int n = 0; n < count; ++n) {
         const int at = first + n;
-        const T* const value = tile_of(p, table[at / p.block_size], 1, g) + at % p.block_size * p.head_dim;
+        const T* const value = p.kv + p.places.tile(table[at / p.places.block_size], 1, g) +
+                               at % p.places.block_size * p.places.head_dim;
         sum = fmaf(weights[n], to_f32(value[c]), sum);
       }
       sums[i] = sum;
@@ -89,7 +86,8 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
 #pragma unroll
   for (int i = 0; i < kDimsPerThread; ++i) {
     const int c = me + i * kThreads;
-    if (c < p.head_dim) p.out[(t * p.heads + h) * p.head_dim + c] = from_f32<T>(sums[i] / total);
+    if (c < p.places.head_dim)
+      p.out[(t * p.heads + h) * p.places.head_dim + c] = from_f32<T>(sums[i] / total);
   }
 }
 
@@ -98,10 +96,7 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
 void plain_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices) {
   if (params.out.elements() == 0) return;
-  if (kv.layout.head_dim > kHeadDimMax) {
-    check_failed("attention", "head_dim " + std::to_string(kv.layout.head_dim) + " is over " +
-                                  std::to_string(kHeadDimMax));
-  }
+  check_head_dim("attention", kv.layout);
   with_activation("attention", params.q.dtype, [&](auto type) {
     using T = decltype(type);
     PlainAttention<T> p{};
@@ -111,11 +106,7 @@ void plain_attention(cudaStream_t stream, const AttentionParams& params, const B
     p.indices = indices;
     p.block_table_stride = params.block_table_stride;
     p.heads = static_cast<int>(params.q.shape[1]);
-    p.kv_heads = kv.layout.kv_heads;
-    p.head_dim = kv.layout.head_dim;
-    p.block_size = kv.layout.block_size;
-    p.layer = params.layer;
-    p.block_elements = kv.layout.block_elements();
+    p.places = KvPlaces(kv.layout, params.layer);
     p.scale = params.scale;
     const dim3 blocks(static_cast<unsigned>(params.q.shape[0]), static_cast<unsigned>(p.heads));
     launch("attention", attend_plainly<T>, {blocks, kThreads}, stream, p);

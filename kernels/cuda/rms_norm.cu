@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) norm_rows(NormRows<T> p) {
   T* const out = p.out + int64_t{blockIdx.x} * p.columns;
   float squares = 0;
   for (int64_t d = threadIdx.x; d < p.columns; d += kThreads) squares += x[d] * x[d];
-  squares = block_sum<kThreads>(squares, scratch);
+  squares = block_reduce<kThreads>(squares, Sum(), scratch);
   const float scale = 1.0f / sqrtf(squares / static_cast<float>(p.columns) + p.epsilon);
   for (int64_t d = threadIdx.x; d < p.columns; d += kThreads) {
     out[d] = from_f32<T>(x[d] * scale * p.weight[d]);

@@ -26,35 +26,31 @@ struct RopeHeads {
   const float* q_norm;  // or null
   const float* k_norm;  // or null
   float norm_epsilon;
-  int heads;       // H
-  int kv_heads;    // G
-  int head_dim;    // C
-  int block_size;  // B
-  int layer;
-  int64_t block_elements;
+  int heads;  // H
+  KvPlaces places;
 };
 
 // (C) of one token's `which` (0 k, 1 v) of head g.
 template <typename T>
 __device__ __forceinline__ T* slot_of(const RopeHeads<T>& p, int32_t slot, int which, int g) {
-  const int64_t tile = ((int64_t{p.layer} * p.kv_heads + g) * 2 + which) * p.block_size;
-  return p.kv + slot / p.block_size * p.block_elements + (tile + slot % p.block_size) * p.head_dim;
+  const int block_size = p.places.block_size;
+  return p.kv + p.places.tile(slot / block_size, which, g) + slot % block_size * p.places.head_dim;
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
   const int64_t t = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int half = p.head_dim / 2;
+  const int half = p.places.head_dim / 2;
   const int32_t slot = p.slots[t];
   const float* const angles =
-      p.cos_sin == nullptr ? nullptr : p.cos_sin + int64_t{p.positions[t]} * p.head_dim;
-  for (int h = static_cast<int>(threadIdx.x) / kWarp; h < p.heads + 2 * p.kv_heads; h += kWarps) {
+      p.cos_sin == nullptr ? nullptr : p.cos_sin + int64_t{p.positions[t]} * p.places.head_dim;
+  for (int h = static_cast<int>(threadIdx.x) / kWarp; h < p.heads + 2 * p.places.kv_heads; h += kWarps) {
     const bool is_q = h < p.heads;
-    const bool is_v = h >= p.heads + p.kv_heads;
-    const T* const from = p.qkv + (t * (p.heads + 2 * p.kv_heads) + h) * p.head_dim;
-    T* const to = is_q   ? p.q_out + (t * p.heads + h) * p.head_dim
-                  : is_v ? slot_of(p, slot, 1, h - p.heads - p.kv_heads)
+    const bool is_v = h >= p.heads + p.places.kv_heads;
+    const T* const from = p.qkv + (t * (p.heads + 2 * p.places.kv_heads) + h) * p.places.head_dim;
+    T* const to = is_q   ? p.q_out + (t * p.heads + h) * p.places.head_dim
+                  : is_v ? slot_of(p, slot, 1, h - p.heads - p.places.kv_heads)
                          : slot_of(p, slot, 0, h - p.heads);
     const float* const norm = is_q ? p.q_norm : is_v ? nullptr : p.k_norm;
 
@@ -69,7 +65,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
     }
     float scale = 1.0f;
     if (norm != nullptr) {  // the same for the whole warp
-      scale = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.norm_epsilon);
+      scale =
+          1.0f / sqrtf(warp_reduce(squares, Sum()) / static_cast<float>(p.places.head_dim) + p.norm_epsilon);
     }
 #pragma unroll
     for (int i = 0; i < kPairsPerLane; ++i) {
@@ -92,10 +89,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
 void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
              const RopeKvIndices& indices) {
   if (params.q_out.elements() == 0) return;
-  if (kv.layout.head_dim > kHeadDimMax) {
-    check_failed("rope_kv", "head_dim " + std::to_string(kv.layout.head_dim) + " is over " +
-                                std::to_string(kHeadDimMax));
-  }
+  check_head_dim("rope_kv", kv.layout);
   with_activation("rope_kv", params.qkv.dtype, [&](auto type) {
     using T = decltype(type);
     RopeHeads<T> p{};
@@ -109,11 +103,7 @@ void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
     p.k_norm = params.k_norm.as<const float>();
     p.norm_epsilon = params.norm_epsilon;
     p.heads = static_cast<int>(params.q_out.shape[1]);
-    p.kv_heads = kv.layout.kv_heads;
-    p.head_dim = kv.layout.head_dim;
-    p.block_size = kv.layout.block_size;
-    p.layer = params.layer;
-    p.block_elements = kv.layout.block_elements();
+    p.places = KvPlaces(kv.layout, params.layer);
     const Grid grid{dim3(static_cast<unsigned>(params.q_out.shape[0])), kWarps * kWarp};
     launch("rope_kv", rope_heads<T>, grid, stream, p);
   });

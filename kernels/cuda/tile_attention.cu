@@ -70,16 +70,15 @@ __device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w,
                                           __nv_bfloat16* keys, __nv_bfloat16* values) {
   using S = Shape<kHeadDim, kKeyGroups>;
   constexpr int kChunks = kHeadDim / 8;
-  const int64_t head = (int64_t{p.layer} * p.kv_heads + w.kv_head) * 2 * p.block_size * kHeadDim;
-  const int64_t to_values = int64_t{p.block_size} * kHeadDim;
+  const int64_t to_values = int64_t{p.places.block_size} * kHeadDim;
 #pragma unroll
   for (int i = 0; i < kKeys * kChunks / kThreads; ++i) {
     const int at = i * kThreads + static_cast<int>(threadIdx.x);
     const int key = first + at / kChunks;
     const bool valid = key < w.item.end_key;
-    const int64_t block = valid ? w.table[key / p.block_size] : 0;
+    const int64_t block = valid ? w.table[key / p.places.block_size] : 0;
     const __nv_bfloat16* const from =
-        p.kv + block * p.block_elements + head + key % p.block_size * kHeadDim + at % kChunks * 8;
+        p.kv + p.places.tile(block, 0, w.kv_head) + key % p.places.block_size * kHeadDim + at % kChunks * 8;
     const int to = at / kChunks * S::kStride + at % kChunks * 8;
     cp_async_16(keys + to, from, valid);
     cp_async_16(values + to, from + to_values, valid);
@@ -243,7 +242,7 @@ void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* ite
   const auto kernel = attend_tiles<kHeadDim, kKeyGroups, kCascade>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(S::kSharedBytes)));
-  const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.kv_heads));
+  const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.places.kv_heads));
   launch("attention", kernel, {blocks, kThreads, S::kSharedBytes}, stream, p);
 }
 
@@ -280,10 +279,7 @@ void tile_attention(cudaStream_t stream, const AttentionParams& params, const Bo
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;
   p.heads = static_cast<int>(params.q.shape[1]);
-  p.kv_heads = kv.layout.kv_heads;
-  p.block_size = kv.layout.block_size;
-  p.layer = params.layer;
-  p.block_elements = kv.layout.block_elements();
+  p.places = KvPlaces(kv.layout, params.layer);
   p.scale_log2 = params.scale * kLog2e;
   if (kv.layout.head_dim == 64) {
     launch_plan<64>(stream, p, planned);

@@ -20,8 +20,8 @@ struct TileAttention {
   float* partials;  // (partials, G, kDecodeRows, C + 2): sums, largest, total
   AttentionIndices indices;
   int block_table_stride;
-  int heads, kv_heads, block_size, layer;
-  int64_t block_elements;
+  int heads;
+  KvPlaces places;
   float scale_log2;  // scale · log2(e)
 };
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ Work work_of(const TileAttention& p) {
   Work w;
   w.item = p.items[blockIdx.x];
   w.kv_head = static_cast<int>(blockIdx.y);
-  w.group = p.heads / p.kv_heads;
+  w.group = p.heads / p.places.kv_heads;
   w.first_token = p.indices.query_starts[w.item.request];
   const int queries = p.indices.query_starts[w.item.request + 1] - w.first_token;
   w.first_position = p.indices.context_counts[w.item.request] - queries;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w
         pack_pair(s.sums.x / s.total, s.sums.y / s.total);
     return;
   }
-  const int64_t place = (int64_t{row.partial} * p.kv_heads + w.kv_head) * kDecodeRows + row.of_partial;
+  const int64_t place = (int64_t{row.partial} * p.places.kv_heads + w.kv_head) * kDecodeRows + row.of_partial;
   float* const to = p.partials + place * (kHeadDim + 2);
   to[dim] = s.sums.x;
   to[dim + 1] = s.sums.y;

@@ -27,7 +27,7 @@ class RefBackend final : public Backend {
                             allocate(static_cast<size_t>(weight.elements()) * dtype_size(dtype_)));
     const Tensor values = Tensor::make(storage->data(), dtype_, {weight.shape[0], weight.shape[1]});
     for (int64_t i = 0; i < weight.elements(); ++i) set_element(values, i, element(weight, i));
-    return std::make_unique<Weight>(values, std::move(storage));
+    return std::make_unique<DenseWeight>(values, std::move(storage));
   }
 
   void bind_kv(const KvLayout& layout, void* data, int64_t block_count) override {

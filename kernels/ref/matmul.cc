@@ -78,7 +78,7 @@ void matmul(const MatmulParams& params) {
   if (params.weight->format() == WeightFormat::kInt8) {
     return matmul_int8(params, static_cast<const Int8Weight&>(*params.weight));
   }
-  const Tensor& weight = static_cast<const Weight*>(params.weight)->values();
+  const Tensor& weight = static_cast<const DenseWeight*>(params.weight)->values();
   if (weight.dtype == DType::kBFloat16) {
     matmul_as<BFloat16>(params, weight);
   } else {

@@ -7,24 +7,10 @@
 #include <vector>
 
 #include "kernels/check_params.h"
+#include "kernels/device/dense_weight.h"
 #include "kernels/kernels.h"
 
 namespace troupe::ref {
-
-// (N, K) row-major in the activation type: rounded once, as every backend must.
-class Weight final : public PackedWeight {
- public:
-  Weight(Tensor values, std::unique_ptr<DeviceBuffer> storage)
-      : values_(values), storage_(std::move(storage)) {}
-  int64_t rows() const override { return values_.shape[0]; }
-  int64_t columns() const override { return values_.shape[1]; }
-  int64_t bytes() const override { return static_cast<int64_t>(values_.bytes()); }
-  const Tensor& values() const { return values_; }
-
- private:
-  Tensor values_;
-  std::unique_ptr<DeviceBuffer> storage_;
-};
 
 // (N, K) bytes and a scale a row (int8.h).
 class Int8Weight final : public PackedWeight {

@@ -53,7 +53,7 @@ done
 set -m
 trap stop_step EXIT
 trap 'exit 130' INT TERM
-need_packages "${BUILD_PACKAGES[@]}" libgtest-dev libgmock-dev libbenchmark-dev python3 util-linux "${packages[@]}"
+need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}" python3 util-linux "${packages[@]}"
 [ -z "$venv" ] || need_test_python
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 say "building release"
