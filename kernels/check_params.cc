@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/device/check.h"
+#include "kernels/draw_weights.h"
 #include "kernels/int8.h"
 
 namespace troupe {
@@ -182,6 +183,19 @@ void check_params(const GatherRowsParams& params) {
   const auto count = static_cast<int64_t>(params.rows.size());
   expect(kOp, "out", params.out, like(DType::kFloat32, {count, params.x.shape[1]}));
   for (int32_t row : params.rows) expect_index(kOp, "rows", row, params.x.shape[0]);
+}
+
+void check_params(const SampleParams& params) {
+  constexpr const char* kOp = "sample";
+  expect_rank2(kOp, "logits", params.logits);
+  const auto count = static_cast<int64_t>(params.rows.size());
+  const int64_t vocab = params.logits.shape[1];
+  expect(kOp, "logits", params.logits, like(DType::kFloat32, {count, vocab}));
+  expect(kOp, "out", params.out, like(DType::kInt32, {count}));
+  if (vocab < 1 || vocab > kDrawVocabMax) check_failed(kOp, "logits of " + std::to_string(vocab) + " tokens");
+  for (const SampleRow& row : params.rows) {
+    for (const LogitEdit& edit : row.edits) expect_index(kOp, "edits", edit.token, vocab);
+  }
 }
 
 void check_copies(std::span<const BlockCopy> copies, const BoundKv& kv) {

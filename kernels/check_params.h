@@ -22,6 +22,7 @@ void check_params(const AttentionParams& params, DType activation, const BoundKv
 void check_params(const SiluMulParams& params, DType activation);
 void check_params(const GatedMlpParams& params, DType activation);
 void check_params(const GatherRowsParams& params);
+void check_params(const SampleParams& params);
 void check_copies(std::span<const BlockCopy> copies, const BoundKv& kv);
 void check_kv(const BoundKv& kv);
 

@@ -29,6 +29,7 @@
 #include <string_view>
 
 #include "common/core/status.h"
+#include "kernels/sampling.h"
 #include "kernels/tensor.h"
 
 namespace troupe {
@@ -207,6 +208,8 @@ class Backend {
   // As matmul, silu_mul and matmul one after the other, to the bit; a backend may do better than that.
   virtual void gated_mlp(const GatedMlpParams& params);
   virtual void gather_rows(const GatherRowsParams& params) = 0;
+  // A token a row of logits (sampling.h), the same one on every backend.
+  virtual void sample(const SampleParams& params) = 0;
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
 };
 

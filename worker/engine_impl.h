@@ -61,7 +61,8 @@ struct Engine::Impl {
   void publish(const Commands& applied);
   void step();
   StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
-  void sample(const Batch& batch, const Tensor& output);
+  void prepare_draws(const Batch& batch);
+  void accept(const Batch& batch, const StepOutput& output);
   void score_prompts(const Batch& batch);
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
@@ -76,9 +77,11 @@ struct Engine::Impl {
   EngineMetrics metrics;
   Scheduler scheduler;
   absl::flat_hash_map<RequestId, Sequence> sequences;
-  std::vector<StepToken> tokens;   // of the current step, in the batch's order
+  // Of the current step, for the items that sample, in the batch's order.
+  std::vector<SampleRow> draws;
+  std::vector<int32_t> shown;  // those whose logits are scored
+  std::vector<StepToken> tokens;
   std::vector<TokenEvent> events;  // beside them
-  std::vector<float> scratch;      // a row of logits
   std::vector<RequestId> finished;
 
   const SteadyClock clock;

@@ -1,4 +1,4 @@
-// The compute thread: take commands → plan → run → sample → commit → hand tokens on.
+// The compute thread: take commands → plan → run → accept → commit → hand tokens on.
 
 #include <utility>
 
@@ -69,12 +69,13 @@ void Engine::Impl::step() {
   const TimePoint begin = now();
   const Batch& batch = scheduler.plan(begin);
   if (batch.empty()) return;
-  const auto output = runner->run(batch);
+  prepare_draws(batch);
+  const auto output = runner->run(batch, {draws, shown});
   if (!output.ok()) {
     fail_step(batch, output.status());
     return;
   }
-  sample(batch, *output);
+  accept(batch, *output);
   score_prompts(batch);
   const TimePoint end = now();
   scheduler.commit(tokens, end, finished);
@@ -85,22 +86,24 @@ void Engine::Impl::step() {
   metrics.step(end - begin);
 }
 
-namespace {
-
-// Row `row` of what a step gave for the items that sample (StepRunner::run), where that is logits.
-std::span<float> logits_row(const Tensor& output, size_t row) {
-  const auto vocab_size = static_cast<size_t>(output.shape[1]);
-  return {output.as<float>() + row * vocab_size, vocab_size};
-}
-
-}  // namespace
-
-void Engine::Impl::sample(const Batch& batch, const Tensor& output) {
-  tokens.clear();
-  events.clear();
+void Engine::Impl::prepare_draws(const Batch& batch) {
+  draws.clear();
+  shown.clear();
   for (const BatchItem& item : batch.items) {
     if (!item.samples) continue;
-    const size_t row = events.size();
+    const Sequence& sequence = sequences.at(item.id);
+    if (sequence.is_scored()) shown.push_back(static_cast<int32_t>(draws.size()));
+    draws.push_back(sequence.draw_at(static_cast<uint64_t>(item.sample_position)));
+  }
+}
+
+void Engine::Impl::accept(const Batch& batch, const StepOutput& output) {
+  tokens.clear();
+  events.clear();
+  size_t shown_count = 0;
+  for (const BatchItem& item : batch.items) {
+    if (!item.samples) continue;
+    const TokenId drawn = output.tokens[events.size()];
     Sequence& sequence = sequences.at(item.id);
     TokenEvent& event = events.emplace_back();
     event.id = item.id;
@@ -112,16 +115,19 @@ void Engine::Impl::sample(const Batch& batch, const Tensor& output) {
       tokens.push_back({item.id, 0, /*finished=*/true});
       continue;
     }
-    event.token = output.dtype == DType::kInt32
-                      ? output.as<TokenId>()[row]
-                      : sequence.draw(logits_row(output, row), position, scratch, event.score);
+    event.token = sequence.accept(drawn, position);
+    if (sequence.is_scored()) {
+      const auto vocab = static_cast<size_t>(output.logits.shape[1]);
+      const float* const row = output.logits.as<const float>() + shown_count++ * vocab;
+      event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
+    }
     const bool stops = sequence.stops(event.token, options.eos_token_ids);
     if (stops) event.finish = FinishReason::kStop;
     tokens.push_back({item.id, event.token, stops});
   }
 }
 
-// After sampling: it asks the runner for other rows, which take the place of the sampled ones.
+// After accept(): it asks the runner for other rows, which take the place of the sampled ones.
 void Engine::Impl::score_prompts(const Batch& batch) {
   int32_t item_row = 0;  // the item's first of the step's
   size_t next_event = 0;

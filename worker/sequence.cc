@@ -32,23 +32,24 @@ Sequence::Sequence(EngineRequest& request)
   prompt_scores_.emplace_back().token = scored_prompt_.front();  // nothing comes before it
 }
 
-// What is told is of the logits as the model made them, so the adjusted ones are a copy then.
-TokenId Sequence::draw(std::span<float> logits, uint64_t position, std::vector<float>& scratch,
-                       std::unique_ptr<TokenScore>& score) {
-  std::span<float> adjusted = logits;
-  if (adjuster_ != nullptr && logprobs_) {
-    scratch.assign(logits.begin(), logits.end());
-    adjusted = scratch;
+SampleRow Sequence::draw_at(uint64_t position) const {
+  if (prompt_only_ || is_known(position)) return {.draw = {.temperature = 0}};
+  SampleRow row{.draw = draw_params(sampling_, position)};
+  if (adjuster_ != nullptr) {
+    row.penalties = adjuster_->penalties();
+    row.edits = adjuster_->edits();
   }
-  if (adjuster_ != nullptr) adjuster_->apply(adjusted);
-  const size_t drawn_count = position - first_position_;
-  const TokenId token =
-      drawn_count < known_.size() ? known_[drawn_count] : sample_token(adjusted, sampling_, position);
+  return row;
+}
+
+TokenId Sequence::accept(TokenId drawn, uint64_t position) {
+  const TokenId token = is_known(position) ? known_[position - first_position_] : drawn;
   if (adjuster_ != nullptr) adjuster_->add_emitted(token);
-  if (logprobs_) {
-    score = std::make_unique<TokenScore>(LogSoftmax(logits).score(token, static_cast<size_t>(*logprobs_)));
-  }
   return token;
+}
+
+TokenScore Sequence::score(std::span<const float> logits, TokenId token) const {
+  return LogSoftmax(logits).score(token, static_cast<size_t>(*logprobs_));
 }
 
 bool Sequence::stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const {

@@ -20,11 +20,15 @@ class Sequence {
   // Takes what it needs; REQUIRES: request.prompt is still there.
   explicit Sequence(EngineRequest& request);
 
-  // The token at `position` of the answer (where that is known, that one), which from now on is part of its
-  // history. `logits` may be changed; `scratch` is memory of the caller's. `score` is filled if
-  // log-probabilities are asked for.
-  TokenId draw(std::span<float> logits, uint64_t position, std::vector<float>& scratch,
-               std::unique_ptr<TokenScore>& score);
+  // How the token at `position` of the answer is drawn. Valid until accept().
+  SampleRow draw_at(uint64_t position) const;
+  // Whether score() will be asked for.
+  bool is_scored() const { return !prompt_only_ && logprobs_.has_value(); }
+  // The token at `position`: the drawn one, or where it is known that one. From now on it is part of the
+  // history.
+  TokenId accept(TokenId drawn, uint64_t position);
+  // What is told of a token's probability by the model's logits. REQUIRES: is_scored()
+  TokenScore score(std::span<const float> logits, TokenId token) const;
   // Whether `token` ends the answer.
   bool stops(TokenId token, const std::vector<int32_t>& eos_token_ids) const;
 
@@ -40,6 +44,8 @@ class Sequence {
   std::vector<TokenScore> take_prompt_scores();
 
  private:
+  bool is_known(uint64_t position) const { return position - first_position_ < known_.size(); }
+
   SamplingParams sampling_;
   std::unique_ptr<LogitAdjuster> adjuster_;  // null: logits stay as they are
   std::vector<int32_t> stop_token_ids_;

@@ -23,7 +23,7 @@ class SimRunner final : public StepRunner {
   // `faults` outlives this.
   SimRunner(Options options, SimFaults& faults) : options_(std::move(options)), faults_(faults) {}
 
-  StatusOr<Tensor> run(const Batch& batch) override;
+  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) override;
 
  private:
   const Options options_;

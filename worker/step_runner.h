@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "common/core/status.h"
-#include "kernels/tensor.h"
 #include "worker/model/runner.h"
 #include "worker/schedule/batch.h"
 
@@ -15,12 +14,11 @@ namespace troupe {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Computes the step. For the S items with `samples`, in order: logits (S, V) float32 to sample from, or (S)
-  // int32, tokens that the runner chose itself. Valid until the next run().
-  // An error fails this step's requests and nothing else: the next step may work. Called by one thread.
-  virtual StatusOr<Tensor> run(const Batch& batch) = 0;
+  // Computes the step. An error fails this step's requests and nothing else: the next step may work. Called
+  // by one thread.
+  virtual StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) = 0;
 
-  // Whether run() gives logits and visit_rows() shows some: else no log-probability can be told.
+  // Whether run() and visit_rows() show logits: else no log-probability can be told.
   virtual bool has_logits() const { return false; }
   // As ModelRunner's. REQUIRES: has_logits(), and the last run() was ok.
   virtual void visit_rows(int32_t /*first*/, int32_t /*count*/, const ModelRunner::RowVisitor& /*visit*/) {}
@@ -29,7 +27,9 @@ class StepRunner {
 class ModelStepRunner final : public StepRunner {
  public:
   explicit ModelStepRunner(std::unique_ptr<ModelRunner> runner) : runner_(std::move(runner)) {}
-  StatusOr<Tensor> run(const Batch& batch) override { return runner_->run(batch); }
+  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) override {
+    return runner_->run(batch, draws);
+  }
   bool has_logits() const override { return true; }
   void visit_rows(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
     runner_->visit_rows(first, count, visit);

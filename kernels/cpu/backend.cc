@@ -115,6 +115,17 @@ class CpuBackend final : public Backend {
     }
   }
 
+  void sample(const SampleParams& params) override {
+    check_params(params);
+    const int64_t columns = params.logits.shape[1];
+    for_rows(static_cast<int64_t>(params.rows.size()), columns, [&](int64_t s) {
+      const SampleRow& row = params.rows[static_cast<size_t>(s)];
+      const std::span<float> logits(params.logits.as<float>() + s * columns, static_cast<size_t>(columns));
+      edit_logits(logits, row.penalties, row.edits);
+      params.out.as<int32_t>()[s] = draw_token(logits, row.draw);
+    });
+  }
+
   // A block is one piece of memory, some hundred KB: one copy an item.
   void copy_blocks(std::span<const BlockCopy> copies) override {
     check_copies(copies, kv_);

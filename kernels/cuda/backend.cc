@@ -13,6 +13,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/step_arrays.h"
 #include "kernels/device/dense_weight.h"
+#include "kernels/draw_weights.h"
 
 namespace troupe::cuda {
 namespace {
@@ -135,6 +136,7 @@ class CudaBackend final : public Backend {
     check_params(params);
     cuda::gather_rows(stream_, params, arrays_.of(StepArray::kRows, params.rows));
   }
+  void sample(const SampleParams& params) override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
 
  private:
@@ -161,6 +163,8 @@ class CudaBackend final : public Backend {
   std::vector<int32_t> token_requests_;
   std::unique_ptr<CudaBuffer> partials_;
   std::vector<int32_t> copies_;
+  std::vector<DeviceDraw> draws_;
+  std::vector<LogitEdit> edits_;
 };
 
 StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, WeightFormat format) {
@@ -224,6 +228,27 @@ float* CudaBackend::partials(int64_t count) {
     partials_ = *std::move(larger);
   }
   return static_cast<float*>(partials_->data());
+}
+
+void CudaBackend::sample(const SampleParams& params) {
+  check_params(params);
+  draws_.clear();
+  edits_.clear();
+  for (const SampleRow& row : params.rows) {
+    const auto first_edit = static_cast<int32_t>(edits_.size());
+    edits_.insert(edits_.end(), row.edits.begin(), row.edits.end());
+    const DrawParams& draw = row.draw;
+    draws_.push_back({.random = counter_bits(draw.seed, draw.position),
+                      .scale = draw.temperature > 0 ? draw_scale(draw.temperature) : 0.0f,
+                      .top_k = draw.top_k,
+                      .top_p = draw.top_p,
+                      .min_p = draw.min_p,
+                      .penalties = row.penalties,
+                      .first_edit = first_edit,
+                      .end_edit = static_cast<int32_t>(edits_.size())});
+  }
+  cuda::sample(stream_, params, arrays_.of(StepArray::kDraws, draws_),
+               arrays_.of(StepArray::kLogitEdits, edits_));
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {

@@ -30,6 +30,17 @@ inline void check_head_dim(const char* op, const KvLayout& layout) {
   if (layout.head_dim <= kHeadDimMax) return;
   check_failed(op, "head_dim " + std::to_string(layout.head_dim) + " is over " + std::to_string(kHeadDimMax));
 }
+// A row of sample() as the device has it; its edits are [first_edit, end_edit) of all rows'.
+struct DeviceDraw {
+  uint64_t random;  // counter_bits()
+  float scale;      // draw_scale(); 0: greedy
+  int32_t top_k;    // 0: off
+  float top_p, min_p;
+  LogitPenalties penalties;
+  int32_t first_edit, end_edit;
+};
+void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits);
+
 struct RopeKvIndices {
   const int32_t* positions;
   const int32_t* slots;

@@ -30,8 +30,10 @@ enum class StepArray : uint8_t {
   kAttentionMerges,
   kAlibiSlopes,
   kCopies,
+  kDraws,
+  kLogitEdits,
 };
-inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray::kCopies)} + 1;
+inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray::kLogitEdits)} + 1;
 
 // Driven by the backend's one thread. Errors end the process (device.cuh): there is no memory for a few
 // kilobytes only where the device is broken, and it grows to its largest in the first steps.

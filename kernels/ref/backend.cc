@@ -63,6 +63,10 @@ class RefBackend final : public Backend {
     check_params(params);
     ref::gather_rows(params);
   }
+  void sample(const SampleParams& params) override {
+    check_params(params);
+    ref::sample(params);
+  }
   void copy_blocks(std::span<const BlockCopy> copies) override {
     check_copies(copies, kv_);
     ref::copy_blocks(copies, dtype_, kv_);

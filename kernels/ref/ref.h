@@ -36,6 +36,7 @@ void rope_kv(const RopeKvParams& params, const BoundKv& kv);
 void attention(const AttentionParams& params, const BoundKv& kv);
 void silu_mul(const SiluMulParams& params);
 void gather_rows(const GatherRowsParams& params);
+void sample(const SampleParams& params);
 void copy_blocks(std::span<const BlockCopy> copies, DType dtype, const BoundKv& kv);
 
 // The memory of one layer's keys (which = 0) or values (1) of one head in one block: (B, C) of `dtype`.

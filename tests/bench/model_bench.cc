@@ -172,7 +172,7 @@ class Bench {
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 7919 % 32000);
     std::vector<BlockId> blocks(static_cast<size_t>(blocks_each * work.batch));
     std::iota(blocks.begin(), blocks.end(), 0);
-    const auto vocab = static_cast<size_t>(runner_->config().vocab_size);
+    const std::vector<SampleRow> draws(static_cast<size_t>(work.batch), {.draw = {.temperature = 0}});
     const double start = now();
     for (int32_t step = 0; step < work.count; ++step) {
       Batch batch;
@@ -187,10 +187,7 @@ class Bench {
             std::span(blocks).subspan(static_cast<size_t>(r * blocks_each), static_cast<size_t>(blocks_each));
         batch.items.push_back(item);
       }
-      const Tensor logits = value_or_fail(runner_->run(batch));
-      for (size_t r = 0; r < batch.items.size(); ++r) {
-        sampled_ += sample_token({logits.as<float>() + r * vocab, vocab}, {.temperature = 0}, 0);
-      }
+      for (const TokenId token : value_or_fail(runner_->run(batch, {draws, {}})).tokens) sampled_ += token;
     }
     return (now() - start) / work.count;
   }

@@ -116,6 +116,13 @@ class MirroredBackend final : public Backend {
     p.out = m.output(p.out);
     device_->gather_rows(p);
   }
+  void sample(const SampleParams& params) override {
+    Mirrors m(*device_);
+    SampleParams p = params;
+    p.logits = m.output(p.logits);
+    p.out = m.output(p.out);
+    device_->sample(p);
+  }
   void copy_blocks(std::span<const BlockCopy> copies) override {
     Mirrors m(*device_);
     bind(m.output(kv_));

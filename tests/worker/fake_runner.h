@@ -3,6 +3,8 @@
 // A model whose every token depends on every slot of KV it is shown: wrong blocks, a lost or a foreign token
 // anywhere in the context change the answer. So the whole engine is held to one pure function, reference().
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -64,7 +66,7 @@ class FakeModel {
     std::vector<float> logits(static_cast<size_t>(vocab_size_));
     for (int i = 0; i < count; ++i) {
       fill_logits(state, logits.data());
-      if (adjuster != nullptr) adjuster->apply(logits);
+      if (adjuster != nullptr) edit_logits(logits, adjuster->penalties(), adjuster->edits());
       answer.push_back(sample_token(logits, sampling, static_cast<uint64_t>(i)));
       if (adjuster != nullptr) adjuster->add_emitted(answer.back());
       feed(answer.back());
@@ -84,7 +86,7 @@ class FakeRunner final : public StepRunner {
   FakeRunner(const FakeModel* model, int32_t block_size, int32_t block_count, Hook before_step)
       : model_(model), kv_(block_size, block_count), before_step_(std::move(before_step)) {}
 
-  StatusOr<Tensor> run(const Batch& batch) override {
+  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) override {
     if (before_step_) TROUPE_RETURN_IF_ERROR(before_step_(batch));
     kv_.copy(batch.copies);
     int64_t rows = 0;
@@ -96,7 +98,8 @@ class FakeRunner final : public StepRunner {
                logits_.data() + rows++ * model_->vocab_size());
     }
     items_ = batch.items;
-    return Tensor::make(logits_.data(), DType::kFloat32, {rows, model_->vocab_size()});
+    EXPECT_EQ(static_cast<size_t>(rows), draws.rows.size());
+    return draw(draws);
   }
 
   bool has_logits() const override { return true; }
@@ -115,6 +118,24 @@ class FakeRunner final : public StepRunner {
   }
 
  private:
+  StepOutput draw(const StepDraws& draws) {
+    const auto vocab = static_cast<size_t>(model_->vocab_size());
+    shown_.clear();
+    for (const int32_t row : draws.shown) {
+      const float* const logits = logits_.data() + static_cast<size_t>(row) * vocab;
+      shown_.insert(shown_.end(), logits, logits + vocab);
+    }
+    tokens_.clear();
+    for (size_t s = 0; s < draws.rows.size(); ++s) {
+      const SampleRow& row = draws.rows[s];
+      const std::span<float> logits(logits_.data() + s * vocab, vocab);
+      edit_logits(logits, row.penalties, row.edits);
+      tokens_.push_back(draw_token(logits, row.draw));
+    }
+    const auto shown_count = static_cast<int64_t>(draws.shown.size());
+    return {tokens_, Tensor::make(shown_.data(), DType::kFloat32, {shown_count, model_->vocab_size()})};
+  }
+
   // The logits after the item's `row`th id.
   void fill_row(const BatchItem& item, int32_t row, float* out) const {
     Hash128 state;
@@ -127,7 +148,8 @@ class FakeRunner final : public StepRunner {
   const FakeModel* model_;
   FakeKv kv_;
   Hook before_step_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, shown_;
+  std::vector<TokenId> tokens_;
   std::vector<BatchItem> items_;  // of the last step
 };
 

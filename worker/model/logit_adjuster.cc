@@ -1,5 +1,7 @@
 #include "worker/model/logit_adjuster.h"
 
+#include <algorithm>
+
 namespace troupe {
 
 std::unique_ptr<LogitAdjuster> LogitAdjuster::make(const SamplingParams& params,
@@ -11,29 +13,21 @@ std::unique_ptr<LogitAdjuster> LogitAdjuster::make(const SamplingParams& params,
 }
 
 LogitAdjuster::LogitAdjuster(const SamplingParams& params, std::span<const TokenId> prompt)
-    : repetition_penalty_(params.repetition_penalty),
-      presence_penalty_(params.presence_penalty),
-      frequency_penalty_(params.frequency_penalty),
-      logit_bias_(params.logit_bias) {
-  if (repetition_penalty_ == 1.0f) return;  // nothing else asks for the prompt
-  for (const TokenId token : prompt) emitted_counts_.emplace(token, 0);
+    : penalties_{params.repetition_penalty, params.presence_penalty, params.frequency_penalty} {
+  for (const auto& [token, bias] : params.logit_bias) edit_of(token).bias = bias;
+  if (penalties_.repetition == 1.0f) return;  // nothing else asks for the prompt
+  for (const TokenId token : prompt) edit_of(token).emitted_count = 0;
 }
 
-void LogitAdjuster::apply(std::span<float> logits) const {
-  for (const auto& [token, bias] : logit_bias_) logits[static_cast<size_t>(token)] += bias;
-  for (const auto& [token, count] : emitted_counts_) {
-    float& logit = logits[static_cast<size_t>(token)];
-    if (repetition_penalty_ != 1.0f) {
-      logit = logit > 0 ? logit / repetition_penalty_ : logit * repetition_penalty_;
-    }
-    if (count == 0) continue;
-    logit -= frequency_penalty_ * static_cast<float>(count);
-    logit -= presence_penalty_;
-  }
+LogitEdit& LogitAdjuster::edit_of(TokenId token) {
+  const auto [place, is_new] = places_.emplace(token, edits_.size());
+  if (is_new) edits_.push_back({token, /*emitted_count=*/-1, 0.0f});
+  return edits_[place->second];
 }
 
 void LogitAdjuster::add_emitted(TokenId token) {
-  ++emitted_counts_[token];
+  LogitEdit& edit = edit_of(token);
+  edit.emitted_count = std::max(edit.emitted_count, 0) + 1;
 }
 
 }  // namespace troupe

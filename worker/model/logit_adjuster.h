@@ -1,16 +1,7 @@
 #pragma once
 
-// What a request asks to change about its logits before a token is drawn from them:
-//
-//   logit_bias          l += bias                                    (OpenAI; Transformers' SequenceBias)
-//   repetition_penalty  l = l > 0 ? l / p : l · p   for ids of prompt and answer  (Transformers, vLLM)
-//   frequency_penalty   l -= f · times emitted      for ids of the answer         (OpenAI, vLLM)
-//   presence_penalty    l -= p                      for ids of the answer         (OpenAI, vLLM)
-//
-// in this order, which is vLLM's (v1/sample: logit-bias processor, then apply_penalties: repetition,
-// frequency, presence; then temperature and cuts) and for the two that it has Transformers'
-// (_get_logits_processor: sequence bias, then repetition penalty, then the warpers). Each touches one logit
-// for itself, so only ids seen or biased cost anything, and the order among them does not matter.
+// What a request's own wishes and its history make of its logits before a token is drawn from them
+// (kernels/sampling.h).
 
 #include <memory>
 #include <span>
@@ -28,16 +19,18 @@ class LogitAdjuster {
   // Null where `params` leaves the logits as they are.
   static std::unique_ptr<LogitAdjuster> make(const SamplingParams& params, std::span<const TokenId> prompt);
 
-  // REQUIRES: every id of the bias and of the history is in the vocabulary of logits.size().
-  void apply(std::span<float> logits) const;
+  const LogitPenalties& penalties() const { return penalties_; }
+  // Valid until the next add_emitted().
+  std::span<const LogitEdit> edits() const { return edits_; }
   void add_emitted(TokenId token);
 
  private:
   LogitAdjuster(const SamplingParams& params, std::span<const TokenId> prompt);
+  LogitEdit& edit_of(TokenId token);
 
-  const float repetition_penalty_, presence_penalty_, frequency_penalty_;
-  const std::vector<std::pair<TokenId, float>> logit_bias_;
-  absl::flat_hash_map<TokenId, int32_t> emitted_counts_;  // 0: only in the prompt
+  const LogitPenalties penalties_;
+  std::vector<LogitEdit> edits_;
+  absl::flat_hash_map<TokenId, size_t> places_;  // in edits_
 };
 
 }  // namespace troupe

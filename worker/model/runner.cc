@@ -1,6 +1,7 @@
-// Builds the index tensors of a step (positions, slots, block tables), asks the model for it, and hands the
-// logits out. All memory is allocated by load(); the vectors below only ever shrink and grow within their
-// reserved size, so the step loop never meets the allocator.
+// Builds the index tensors of a step (positions, slots, block tables), asks the model for it, and draws the
+// tokens where the logits are: from a device only they come back. All memory is allocated by load(); the
+// vectors below only ever shrink and grow within their reserved size, so the step loop never meets the
+// allocator.
 
 #include "worker/model/runner.h"
 
@@ -97,7 +98,9 @@ struct ModelRunner::Impl {
   Workspace workspace;
   std::unique_ptr<Model> model;
   StepBuffers buffers;
-  std::vector<float> host_logits;  // where the backend's memory is not the host's; else empty
+  std::unique_ptr<float[]> host_logits;  // (S, V), touched only as far as logits are shown
+  std::unique_ptr<DeviceBuffer> drawn;   // (S) int32
+  std::vector<TokenId> tokens;           // the same on the host
 
   Status load_weights();
   Status allocate_memory();
@@ -108,6 +111,7 @@ struct ModelRunner::Impl {
   Context context(const Step& step) { return {*backend, workspace, step}; }
   // The model's logits of `rows`, in host memory. Valid until the next call.
   Tensor logits(const Context& of, std::span<const int32_t> rows);
+  StepOutput draw(const Tensor& logits, const StepDraws& draws);
 };
 
 Status ModelRunner::Impl::load_weights() {
@@ -149,9 +153,10 @@ Status ModelRunner::Impl::allocate_memory() {
   }
   TROUPE_ASSIGN_OR_RETURN(kv, backend->allocate(static_cast<size_t>(kv_bytes)));
   backend->bind_kv(layout, kv->data(), block_count);
-  if (!backend->host_memory()) {
-    host_logits.resize(static_cast<size_t>(workspace.logits.tensor.elements()));
-  }
+  const auto rows_max = static_cast<size_t>(options.max_num_seqs);
+  TROUPE_ASSIGN_OR_RETURN(drawn, backend->allocate(rows_max * sizeof(TokenId)));
+  tokens.reserve(rows_max);
+  host_logits.reset(new float[static_cast<size_t>(workspace.logits.tensor.elements())]);
   buffers.reserve(static_cast<size_t>(options.max_batched_tokens), static_cast<size_t>(options.max_num_seqs),
                   static_cast<int32_t>(blocks_for(max_model_len, options.block_size)));
   return absl::OkStatus();
@@ -174,9 +179,23 @@ Status ModelRunner::Impl::take_what_fits(int64_t block_bytes) {
 Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> rows) {
   Tensor result = model->logits(of, rows);
   if (backend->host_memory()) return result;
-  backend->download(host_logits.data(), result.data, result.bytes());
-  result.data = host_logits.data();
+  backend->download(host_logits.get(), result.data, result.bytes());
+  result.data = host_logits.get();
   return result;
+}
+
+StepOutput ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& draws) {
+  const int64_t count = logits.shape[0], vocab = logits.shape[1];
+  const auto shown = static_cast<int64_t>(draws.shown.size());
+  for (int64_t i = 0; i < shown; ++i) {  // before the edits
+    backend->download(host_logits.get() + i * vocab,
+                      logits.as<float>() + draws.shown[static_cast<size_t>(i)] * vocab,
+                      static_cast<size_t>(vocab) * sizeof(float));
+  }
+  backend->sample({logits, draws.rows, Tensor::make(drawn->data(), DType::kInt32, {count})});
+  tokens.resize(static_cast<size_t>(count));
+  backend->download(tokens.data(), drawn->data(), tokens.size() * sizeof(TokenId));
+  return {tokens, Tensor::make(host_logits.get(), DType::kFloat32, {shown, vocab})};
 }
 
 Status ModelRunner::Impl::check_ids(std::span<const TokenId> ids) const {
@@ -268,7 +287,7 @@ std::string ModelRunner::description() const {
       m.options.block_size, " tokens in ", m.kv_bytes >> 20, " MiB");
 }
 
-StatusOr<Tensor> ModelRunner::run(const Batch& batch) {
+StatusOr<StepOutput> ModelRunner::run(const Batch& batch, const StepDraws& draws) {
   Impl& m = *impl_;
   const auto limit = [](std::string_view what, size_t count, int32_t max) {
     return absl::InternalError(
@@ -289,14 +308,16 @@ StatusOr<Tensor> ModelRunner::run(const Batch& batch) {
   m.buffers.clear();
   for (const BatchItem& item : batch.items) m.buffers.add(item, m.options.block_size);
   for (const KvCopy& copy : batch.copies) m.buffers.copies.push_back({copy.from, copy.to});
+  if (draws.rows.size() != m.buffers.rows.size()) {
+    return absl::InternalError(absl::StrCat("batch with ", m.buffers.rows.size(), " items that sample, but ",
+                                            draws.rows.size(), " draws"));
+  }
   m.backend->copy_blocks(m.buffers.copies);
   const Step step = m.buffers.step();
   const Context context = m.context(step);
   m.model->forward(context);
-  if (m.buffers.rows.empty()) {  // all chunks end before their prompt's last token
-    return Tensor::make(m.workspace.logits.tensor.data, DType::kFloat32, {0, m.config.vocab_size});
-  }
-  return m.logits(context, m.buffers.rows);
+  if (m.buffers.rows.empty()) return StepOutput{};  // all chunks end before their prompt's last token
+  return m.draw(m.model->logits(context, m.buffers.rows), draws);
 }
 
 void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& visit) {

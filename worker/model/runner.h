@@ -1,7 +1,7 @@
 #pragma once
 
 // Owns a model on a backend: weights, activations, KV memory. Turns a Batch into one forward pass and the
-// logits of the items that sample. Driven by the engine's one compute thread.
+// tokens of the items that sample. Driven by the engine's one compute thread.
 
 #include <cstdint>
 #include <functional>
@@ -50,6 +50,18 @@ struct RunnerMemory {
   int64_t kv_bytes = 0;
 };
 
+// How the S items of a batch with `samples` draw their tokens, in order.
+struct StepDraws {
+  std::span<const SampleRow> rows;  // (S)
+  std::span<const int32_t> shown;   // of those rows: whose logits are wanted
+};
+
+// Valid until the runner is called again.
+struct StepOutput {
+  std::span<const TokenId> tokens;  // (S)
+  Tensor logits = {};               // (shown, V) float32, host memory: as the model made them, without edits
+};
+
 class ModelRunner {
  public:
   // Reads config.json and safetensors (mmap; single file or sharded with index). Errors name file, item and
@@ -63,10 +75,9 @@ class ModelRunner {
   RunnerMemory memory() const;
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
-  // Computes the step: first its copies, then its items. The returned logits are (S, V) float32, S = items
-  // with `samples`, in order; valid until the next run(). REQUIRES: batch.token_count <= max_batched_tokens,
-  // items <= max_num_seqs.
-  StatusOr<Tensor> run(const Batch& batch);
+  // Computes the step: first its copies, then its items, then its draws. REQUIRES: batch.token_count <=
+  // max_batched_tokens, items <= max_num_seqs.
+  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
   // Shows the logits (V) after each of the last run()'s ids [first, first + count), counted through its items
   // in order; a bounded number at a time. Overwrites what run() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;

@@ -96,16 +96,25 @@ inline BatchItem take(Lane& lane, int32_t count, bool samples) {
   return item;
 }
 
-// Runs the batch and copies the logits of the items that sample, in order.
+// Runs the batch and copies the logits of the items that sample, in order. What the backend drew from them
+// must be what the host draws.
 inline std::vector<Logits> run_step(ModelRunner& runner, const Batch& batch) {
-  const auto logits = runner.run(batch);
-  EXPECT_TRUE(logits.ok()) << logits.status();
+  std::vector<SampleRow> draws;
+  std::vector<int32_t> shown;
+  for (const BatchItem& item : batch.items) {
+    if (!item.samples) continue;
+    shown.push_back(static_cast<int32_t>(draws.size()));
+    draws.push_back({.draw = {.top_p = 0.95f, .seed = 3, .position = draws.size()}});
+  }
+  const auto output = runner.run(batch, {draws, shown});
+  EXPECT_TRUE(output.ok()) << output.status();
   std::vector<Logits> rows;
-  if (!logits.ok()) return rows;
-  const int64_t vocab = logits->shape[1];
-  for (int64_t row = 0; row < logits->shape[0]; ++row) {
-    const float* const begin = logits->as<float>() + row * vocab;
+  if (!output.ok() || draws.empty()) return rows;
+  const int64_t vocab = output->logits.shape[1];
+  for (size_t s = 0; s < draws.size(); ++s) {
+    const float* const begin = output->logits.as<float>() + static_cast<int64_t>(s) * vocab;
     rows.emplace_back(begin, begin + vocab);
+    EXPECT_EQ(output->tokens[s], draw_token(rows.back(), draws[s].draw)) << "row " << s;
   }
   return rows;
 }

@@ -43,8 +43,15 @@ class Runner : public testing::Test {
   std::string run_error(const std::vector<BatchItem>& items) {
     Batch batch;
     batch.items = items;
-    const auto logits = runner_->run(batch);
-    return logits.ok() ? "ran" : std::string(logits.status().message());
+    std::vector<SampleRow> draws;
+    for (const BatchItem& item : items) {
+      if (item.samples) draws.emplace_back();
+    }
+    return run_error(batch, draws);
+  }
+  std::string run_error(const Batch& batch, const std::vector<SampleRow>& draws) {
+    const auto output = runner_->run(batch, {draws, {}});
+    return output.ok() ? "ran" : std::string(output.status().message());
   }
 
   TempDir dir_;
@@ -141,7 +148,7 @@ TEST_F(Runner, GoesOnInTheCopyOfAPartlyFilledBlock) {
   EXPECT_EQ(run_step(*runner_, batch).front(), expected);
   for (const KvCopy bad : {KvCopy{0, 4}, KvCopy{-1, 0}, KvCopy{2, 2}}) {
     batch.copies = {bad};
-    EXPECT_THAT(std::string(runner_->run(batch).status().message()), HasSubstr("must be two blocks"));
+    EXPECT_THAT(run_error(batch, {}), HasSubstr("must be two blocks"));
   }
 }
 

@@ -12,9 +12,9 @@
 #include <set>
 #include <vector>
 
+#include "kernels/philox.h"
 #include "tests/worker/model/chi_squared.h"
 #include "worker/model/log_softmax.h"
-#include "worker/model/philox.h"
 
 namespace troupe {
 namespace sampler_test {

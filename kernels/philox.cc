@@ -1,4 +1,4 @@
-#include "worker/model/philox.h"
+#include "kernels/philox.h"
 
 namespace troupe {
 

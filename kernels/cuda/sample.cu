@@ -1,0 +1,269 @@
+// out[s] = the token drawn from logits[s] after its edits (sampling.h), the host's to the bit
+//
+// logits (S, V) float32, edited in place · out (S) int32
+// A block a row, whatever the batch. Weights are integers (draw_weights.h), so sums may be added up in any
+// order, by atomics too. A pass over a row is 4 · V bytes, which L2 has: some 6 µs at V = 150,000 for one
+// multiprocessor. Passes: the best logit; the sum of weights; where the sum passes the draw. top_k and top_p
+// look for the worst token that stays, three digits of its logit in turn, by counts and by masses of what
+// they see in shared memory; only tokens that can still be it are counted there, as thousands of threads
+// would meet in a few bins: for top_k those not below the k-th of the threads' own best ones, for top_p those
+// of the cutoff (nucleus_cutoff). A wide nucleus or k over the threads pays for all.
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/draw_weights.h"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kWarps = kThreads / kWarp;
+// Digits of a key, from the top: 11, 11 and 10 bits.
+constexpr int kDigits = 3;
+constexpr int kBins = 1 << 11;
+
+using Sum64 = unsigned long long;  // as atomicAdd has it
+
+struct Scratch {
+  Sum64 bins[kBins];
+  Sum64 warps[kWarps];
+  Sum64 found[3];
+};
+
+struct Add64 {
+  __device__ __forceinline__ Sum64 operator()(Sum64 a, Sum64 b) const { return a + b; }
+};
+struct Max64 {
+  __device__ __forceinline__ Sum64 operator()(Sum64 a, Sum64 b) const { return a > b ? a : b; }
+};
+
+// All threads get the block's result.
+template <typename Op>
+__device__ __forceinline__ Sum64 reduce64(Sum64 x, Op op, Scratch& scratch) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, lane));
+  if (threadIdx.x % kWarp == 0) scratch.warps[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  Sum64 result = scratch.warps[0];
+  for (int w = 1; w < kWarps; ++w) result = op(result, scratch.warps[w]);
+  __syncthreads();
+  return result;
+}
+
+// Tokens that stay: those of `rank` and better.
+struct Cut {
+  Sum64 rank = 0;
+  __device__ __forceinline__ bool keeps(uint32_t key, int id) const {
+    return draw_rank(key, static_cast<uint32_t>(id)) >= rank;
+  }
+};
+
+struct Row {
+  const float* logits;
+  int count;
+  float best, scale;
+
+  __device__ __forceinline__ float logit(int id) const { return clean_logit(logits[id]); }
+  __device__ __forceinline__ Sum64 weight(int id) const { return draw_weight(logit(id), best, scale); }
+};
+
+struct Worst {
+  uint32_t key;       // of the worst that stays
+  Sum64 missing;      // of the target, by those of this very key
+  Sum64 of_this_key;  // all of them together
+  bool found;         // else all together do not reach the target
+};
+
+// The first bin, from the highest, at which sums reach `target`: (bin, what is missing before it, its own).
+// One warp; all threads read scratch.found after a barrier. bin = kBins: none.
+__device__ void find_bin(Sum64 target, Scratch& scratch) {
+  if (threadIdx.x >= kWarp) return;
+  const int lane = static_cast<int>(threadIdx.x);
+  Sum64 before = 0;
+  for (int top = kBins - 1; top >= 0; top -= kWarp) {
+    const Sum64 own = scratch.bins[top - lane];
+    Sum64 sum = own;  // of the lanes up to this one
+#pragma unroll
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const Sum64 lower = __shfl_up_sync(kAllLanes, sum, distance);
+      if (lane >= distance) sum += lower;
+    }
+    const unsigned reached = __ballot_sync(kAllLanes, before + sum >= target);
+    if (reached != 0) {
+      if (lane == __ffs(static_cast<int>(reached)) - 1) {
+        scratch.found[0] = static_cast<Sum64>(top - lane);
+        scratch.found[1] = target - (before + sum - own);
+        scratch.found[2] = own;
+      }
+      return;
+    }
+    before += __shfl_sync(kAllLanes, sum, kWarp - 1);
+  }
+  if (lane == 0) scratch.found[0] = kBins;
+}
+
+// The worst key of the smallest set of best tokens whose sum reaches `target` (> 0). `visit(f)` calls
+// f(key, amount) for each of the thread's tokens.
+template <typename Visit>
+__device__ Worst find_worst(const Visit& visit, Sum64 target, Scratch& scratch) {
+  Worst worst{0, target, 0, true};
+  int bits = 32;  // of the key that are not known yet
+  for (int digit = 0; digit < kDigits; ++digit) {
+    const int digit_bits = digit + 1 < kDigits ? 11 : 10;
+    const int low = bits - digit_bits;
+    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) scratch.bins[bin] = 0;
+    __syncthreads();
+    visit([&](uint32_t key, Sum64 amount) {
+      const bool known = bits == 32 || key >> bits == worst.key >> bits;
+      if (known) atomicAdd(&scratch.bins[(key >> low) & ((1u << digit_bits) - 1)], amount);
+    });
+    __syncthreads();
+    find_bin(worst.missing, scratch);
+    __syncthreads();
+    if (scratch.found[0] == kBins) return {0, 0, 0, false};
+    worst.key |= static_cast<uint32_t>(scratch.found[0]) << low;
+    worst.missing = scratch.found[1];
+    worst.of_this_key = scratch.found[2];
+    bits = low;
+  }
+  return worst;
+}
+
+// The first id of [0, count) at which the sum of amount(id) passes `target`. REQUIRES: it does.
+template <typename Amount>
+__device__ int find_passing(int count, Sum64 target, const Amount& amount, Scratch& scratch) {
+  int begin = 0, end = count;
+  // Each round leaves a warp's share of what is left, until a warp takes it at once.
+  while (end - begin > kWarp) {
+    const int share = (end - begin + kWarps - 1) / kWarps;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int first = min(begin + warp * share, end), last = min(first + share, end);
+    Sum64 sum = 0;
+    for (int id = first + static_cast<int>(threadIdx.x) % kWarp; id < last; id += kWarp) sum += amount(id);
+#pragma unroll
+    for (int lane = kWarp / 2; lane > 0; lane /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lane);
+    if (threadIdx.x % kWarp == 0) scratch.warps[warp] = sum;
+    __syncthreads();
+    int passing = 0;
+    while (scratch.warps[passing] <= target) target -= scratch.warps[passing++];
+    __syncthreads();
+    begin = min(begin + passing * share, end);
+    end = min(begin + share, end);
+  }
+  // Few enough for every thread to add up by itself.
+  int id = begin;
+  for (Sum64 sum = amount(id); sum <= target; sum += amount(id)) ++id;
+  return id;
+}
+
+// The cut after `worst`: among equals of its key the lowest ids stay, as many as reach its target.
+__device__ Cut cut_at(const Worst& worst, Sum64 unit, const Row& row, Scratch& scratch) {
+  if (!worst.found) return {};
+  const Sum64 kept = (worst.missing + unit - 1) / unit;  // of those with this key
+  if (kept * unit >= worst.of_this_key) return {Sum64{worst.key} << 32};
+  const auto is_equal = [&](int id) { return Sum64{logit_key(row.logit(id)) == worst.key}; };
+  const int last = find_passing(row.count, kept - 1, is_equal, scratch);
+  return {draw_rank(worst.key, static_cast<uint32_t>(last))};
+}
+
+// The k best. REQUIRES: 0 < k < row.count
+__device__ Cut cut_by_count(const Row& row, int k, Scratch& scratch) {
+  uint32_t floor = 0;
+  if (k <= kThreads && row.count >= 4 * kThreads) {
+    uint32_t own_best = 0;
+    for (int id = threadIdx.x; id < row.count; id += kThreads)
+      own_best = max(own_best, logit_key(row.logit(id)));
+    floor = find_worst([&](const auto& count) { count(own_best, 1); }, k, scratch).key;
+  }
+  const auto visit = [&](const auto& count) {
+    for (int id = threadIdx.x; id < row.count; id += kThreads) {
+      const uint32_t key = logit_key(row.logit(id));
+      if (key >= floor) count(key, 1);
+    }
+  };
+  return cut_at(find_worst(visit, k, scratch), 1, row, scratch);
+}
+
+// The nucleus of what `cut` keeps.
+__device__ Cut cut_by_mass(const Row& row, const Cut& cut, float top_p, Scratch& scratch) {
+  Sum64 total = 0;
+  for (int id = threadIdx.x; id < row.count; id += kThreads) {
+    if (cut.keeps(logit_key(row.logit(id)), id)) total += row.weight(id);
+  }
+  total = reduce64(total, Add64(), scratch);
+  const Sum64 cutoff = nucleus_cutoff(top_p, total, row.count);
+  const auto visit = [&](const auto& count) {
+    for (int id = threadIdx.x; id < row.count; id += kThreads) {
+      const uint32_t key = logit_key(row.logit(id));
+      if (!cut.keeps(key, id)) continue;
+      const Sum64 weight = row.weight(id);
+      if (weight > 0 && weight >= cutoff) count(key, weight);
+    }
+  };
+  const Worst worst = find_worst(visit, nucleus_target(top_p, total), scratch);
+  if (!worst.found) return cut;
+  // Of equal logits some may be cut by count already, never one with a lower id than one that stays.
+  uint32_t bits = worst.key;
+  float logit;
+  bits = (bits & 0x80000000u) != 0 ? bits & 0x7fffffffu : ~bits;
+  std::memcpy(&logit, &bits, sizeof(bits));
+  const Cut inner = cut_at(worst, draw_weight(logit, row.best, row.scale), row, scratch);
+  return {inner.rank > cut.rank ? inner.rank : cut.rank};
+}
+
+struct Rows {
+  float* logits;
+  int32_t* out;
+  int32_t count;  // V
+  const DeviceDraw* draws;
+  const LogitEdit* edits;
+};
+
+__global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
+  __shared__ Scratch scratch;
+  float* const logits = p.logits + int64_t{blockIdx.x} * p.count;
+  const DeviceDraw draw = p.draws[blockIdx.x];
+  for (int i = draw.first_edit + static_cast<int>(threadIdx.x); i < draw.end_edit; i += kThreads) {
+    const LogitEdit edit = p.edits[i];
+    logits[edit.token] = edited_logit(logits[edit.token], draw.penalties, edit);
+  }
+  __syncthreads();
+
+  Sum64 first = 0;
+  for (int id = threadIdx.x; id < p.count; id += kThreads) {
+    first = Max64()(first, draw_rank(logit_key(clean_logit(logits[id])), static_cast<uint32_t>(id)));
+  }
+  first = reduce64(first, Max64(), scratch);
+  const auto best_id = static_cast<int32_t>(id_of_rank(first));
+  Row row{logits, p.count, clean_logit(logits[best_id]), draw.scale};
+  if (draw.scale == 0 || row.best == -INFINITY) {
+    if (threadIdx.x == 0) p.out[blockIdx.x] = best_id;
+    return;
+  }
+
+  Cut cut;
+  if (draw.top_k > 0 && draw.top_k < p.count) cut = cut_by_count(row, draw.top_k, scratch);
+  if (draw.top_p < 1.0f) cut = cut_by_mass(row, cut, draw.top_p, scratch);
+  const Sum64 least = least_weight(draw.min_p);
+  const auto mass = [&](int id) -> Sum64 {
+    const Sum64 weight = row.weight(id);
+    return weight >= least && cut.keeps(logit_key(row.logit(id)), id) ? weight : 0;
+  };
+  Sum64 total = 0;
+  for (int id = threadIdx.x; id < p.count; id += kThreads) total += mass(id);
+  total = reduce64(total, Add64(), scratch);
+  const int id = find_passing(p.count, draw_target(total, draw.random), mass, scratch);
+  if (threadIdx.x == 0) p.out[blockIdx.x] = id;
+}
+
+}  // namespace
+
+void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits) {
+  if (params.rows.empty()) return;
+  const Rows p{params.logits.as<float>(), params.out.as<int32_t>(),
+               static_cast<int32_t>(params.logits.shape[1]), rows, edits};
+  const Grid grid{dim3(static_cast<unsigned>(params.rows.size())), kThreads};
+  launch("sample", sample_rows, grid, stream, p);
+}
+
+}  // namespace troupe::cuda

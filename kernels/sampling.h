@@ -1,0 +1,71 @@
+#pragma once
+
+// From logits to a token: bias and penalties, then, in Transformers' order, temperature → top_k → top_p →
+// min_p → softmax → draw. Pure: the same (logits, parameters, history, seed, position) gives the same token,
+// whatever else is in the batch, on the host and on a GPU alike (draw_weights.h). The generator is
+// counter-based: u = Philox4x32-10(key = seed, counter = position), so position p of a stream can be drawn
+// without drawing the p before it (resume, preemption). Source: Salmon et al., SC'11.
+//
+// What is done to a row's logits first:
+//
+//   bias                l += bias                                    (OpenAI; Transformers' SequenceBias)
+//   repetition_penalty  l = l > 0 ? l / p : l · p   for ids of prompt and answer  (Transformers, vLLM)
+//   frequency_penalty   l -= f · times emitted      for ids of the answer         (OpenAI, vLLM)
+//   presence_penalty    l -= p                      for ids of the answer         (OpenAI, vLLM)
+//
+// in this order, which is vLLM's (v1/sample: logit-bias processor, then apply_penalties: repetition,
+// frequency, presence; then temperature and cuts) and for the two that it has Transformers'
+// (_get_logits_processor: sequence bias, then repetition penalty, then the warpers). Each touches one logit
+// for itself, so only ids seen or biased cost anything, and the order among them does not matter.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/tensor.h"
+
+namespace troupe {
+
+struct DrawParams {
+  float temperature = 1.0f;  // 0: greedy (lowest id among equals)
+  int32_t top_k = 0;         // 0: off
+  float top_p = 1.0f;        // smallest set with mass >= top_p
+  float min_p = 0.0f;        // tokens with p >= min_p * p_max
+  uint64_t seed = 0;
+  uint64_t position = 0;  // of the answer's token that is drawn
+};
+
+struct LogitPenalties {
+  float repetition = 1.0f;  // > 0; 1: off
+  float presence = 0.0f;    // 0: off
+  float frequency = 0.0f;   // 0: off
+};
+
+// What is known of one token of a row.
+struct LogitEdit {
+  int32_t token = 0;
+  int32_t emitted_count = 0;  // times in the answer; -1: neither there nor in the prompt, it has a bias only
+  float bias = 0;
+};
+
+struct SampleRow {
+  DrawParams draw;
+  LogitPenalties penalties = {};
+  std::span<const LogitEdit> edits = {};  // each token once
+};
+
+// out[s] = the token drawn from logits[s], whose edits are made in place before.
+struct SampleParams {
+  Tensor logits;                    // (S, V) float32, V <= kDrawVocabMax
+  std::span<const SampleRow> rows;  // (S)
+  Tensor out;                       // (S) int32
+};
+
+// 53 random bits.
+uint64_t counter_bits(uint64_t seed, uint64_t position);
+
+// REQUIRES: every edit's token is in the vocabulary of logits.size().
+void edit_logits(std::span<float> logits, const LogitPenalties& penalties, std::span<const LogitEdit> edits);
+// Of edited logits. REQUIRES: logits not empty. NaNs are treated as -inf; all -inf gives token 0.
+int32_t draw_token(std::span<const float> logits, const DrawParams& params);
+
+}  // namespace troupe

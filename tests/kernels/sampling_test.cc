@@ -1,0 +1,94 @@
+// The arithmetic of a draw against float64, and every host's draws against ref's full sort: the same tokens.
+
+#include "kernels/sampling.h"
+
+#include "kernels/draw_weights.h"
+#include "tests/kernels/sample_cases.h"
+
+namespace troupe::sampling_test {
+
+using namespace kernel_testing;
+
+TEST(DrawWeights, AreTheExponentialToSinglePrecision) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> logits(-30.0f, 0.0f);
+  for (const float temperature : {0.2f, 0.7f, 1.0f, 1.9f}) {
+    for (int i = 0; i < 20000; ++i) {
+      const float logit = logits(random);
+      const double truth = std::exp(double{logit} / double{temperature}) * static_cast<double>(kFullWeight);
+      const auto weight = static_cast<double>(draw_weight(logit, 0.0f, draw_scale(temperature)));
+      // The exponent has an error of 2^-24 of itself (two roundings), which is at most 41; the rest is the
+      // polynomial's. And it is cut to an integer.
+      const double relative = 2 * kFloatEpsilon * (1 + std::abs(logit / temperature)) + 3e-7;
+      EXPECT_NEAR(weight, truth, relative * truth + 1) << logit << " at " << temperature;
+    }
+  }
+}
+
+TEST(DrawWeights, TheBestIsExactAndNobodyIsHeavier) {
+  for (const float best : {0.0f, -3.5f, 1e30f, INFINITY}) {
+    EXPECT_EQ(draw_weight(best, best, 1.0f), kFullWeight);
+    EXPECT_LE(draw_weight(std::nextafter(best, -INFINITY), best, 1.0f), kFullWeight);
+    EXPECT_EQ(draw_weight(-INFINITY, best, 1.0f), 0u);
+    EXPECT_EQ(draw_weight(clean_logit(std::nanf("")), best, FLT_MAX), 0u);
+  }
+}
+
+TEST(DrawWeights, TheTargetIsTheProductsUpperHalf) {
+  EXPECT_EQ(draw_target(1000, 0), 0u);
+  EXPECT_EQ(draw_target(1000, uint64_t{1} << (kDrawBits - 1)), 500u);
+  EXPECT_EQ(draw_target(1000, (uint64_t{1} << kDrawBits) - 1), 999u);
+  const uint64_t large = (uint64_t{1} << 62) - 1;
+  EXPECT_EQ(draw_target(large, (uint64_t{1} << kDrawBits) - 1), large - 512);  // large - large / 2^53, cut
+  EXPECT_EQ(draw_target(large, uint64_t{3} << (kDrawBits - 2)), large / 4 * 3 + 2);
+}
+
+TEST(DrawWeights, KeysAreInTheLogitsOrderAndThereIsOneZero) {
+  const float ordered[] = {-INFINITY, -1e30f, -2.0f, -1e-40f, 0.0f, 1e-40f, 0.5f, 3e38f, INFINITY};
+  for (size_t i = 1; i < std::size(ordered); ++i) {
+    EXPECT_LT(logit_key(ordered[i - 1]), logit_key(ordered[i])) << ordered[i];
+  }
+  EXPECT_EQ(logit_key(clean_logit(-0.0f)), logit_key(0.0f));
+  EXPECT_EQ(logit_key(clean_logit(std::nanf(""))), logit_key(-INFINITY));
+}
+
+TEST(Sampling, TheCpuDrawsWhatAFullSortDraws) {
+  const auto ref = make({"ref", {}});
+  std::mt19937 random(5);
+  for (const int threads : {1, 3}) {
+    const auto cpu = make({"cpu", {.threads = threads}});
+    for (const int64_t vocab : {1, 2, 3, 40, 1000, 1024, 1025, 5000}) {
+      for (int round = 0; round < (kSanitized ? 3 : 30); ++round) {
+        const SampleCases cases(8, vocab, random);
+        EXPECT_EQ(cases.drawn_by(*cpu), cases.drawn_by(*ref)) << vocab << ", round " << round;
+      }
+    }
+  }
+}
+
+TEST(Sampling, EditsAreWrittenBack) {
+  const auto cpu = make({"cpu", {}});
+  std::vector<float> logits{1, 2, -3, 4};
+  const std::vector<LogitEdit> edits{{0, -1, 0.5f}, {1, 0, 0}, {2, 0, 0}, {3, 2, 0}};
+  const SampleRow row{.draw = {.temperature = 0}, .penalties = {2.0f, 0.25f, 0.125f}, .edits = edits};
+  int32_t token = -1;
+  cpu->sample({Tensor::make(logits.data(), DType::kFloat32, {1, 4}),
+               {&row, 1},
+               Tensor::make(&token, DType::kInt32, {1})});
+  EXPECT_EQ(logits, (std::vector<float>{1.5f, 1, -6, 1.5f}));
+  EXPECT_EQ(token, 0);
+}
+
+TEST(SamplingDeathTest, AnEditOfNoTokenNamesIt) {
+  const auto cpu = make({"cpu", {}});
+  std::vector<float> logits(4);
+  const LogitEdit edit{4, 0, 0};
+  const SampleRow row{.draw = {}, .penalties = {}, .edits = {&edit, 1}};
+  int32_t token = -1;
+  EXPECT_DEATH(cpu->sample({Tensor::make(logits.data(), DType::kFloat32, {1, 4}),
+                            {&row, 1},
+                            Tensor::make(&token, DType::kInt32, {1})}),
+               "sample: edits holds 4");
+}
+
+}  // namespace troupe::sampling_test
