@@ -53,6 +53,7 @@ class Bench {
     std::printf("copy %.3f TB/s, product %.0f TFLOP/s\n\n", copy_rate_ / 1e12, product_rate_ / 1e12);
     std::printf("| op | shape | µs | floor µs | share of floor | |\n| --- | --- | --- | --- | --- | --- |\n");
     rows();
+    samples();
     products();
     attentions();
     cascades();
@@ -65,7 +66,7 @@ class Bench {
     Tensor t = Tensor::make(nullptr, dtype, shape);
     buffers_.push_back(value_or_fail(backend_->allocate(t.bytes())));
     t.data = buffers_.back()->data();
-    fill(t);
+    if (dtype != DType::kInt32) fill(t);
     return t;
   }
   // Random numbers: products of zeros are faster than real ones.
@@ -185,6 +186,32 @@ class Bench {
           backend_->rope_kv(
               {.qkv = qkv, .cos_sin = cos_sin, .positions = places, .slots = places, .q_out = q});
         });
+  }
+
+  // The floor is one reading of the logits.
+  void samples() {
+    struct Draw {
+      const char* what;
+      DrawParams params;
+    };
+    const Draw draws[] = {{"greedy", {.temperature = 0}},
+                          {"plain", {}},
+                          {"top_p .9", {.top_p = 0.9f}},
+                          {"top_k 40", {.top_k = 40}}};
+    const int64_t vocab = pick(128256, 3000);
+    for (const int64_t requests : {int64_t{1}, pick(128, 3)}) {
+      const Tensor logits = tensor(DType::kFloat32, {requests, vocab});
+      const Tensor out = tensor(DType::kInt32, {requests});
+      for (const Draw& draw : draws) {
+        const std::vector<SampleRow> rows(static_cast<size_t>(requests), {.draw = draw.params});
+        row("sample",
+            std::string(draw.what) + ", " + std::to_string(requests) + " × " + std::to_string(vocab),
+            {static_cast<double>(logits.bytes())}, [&] {
+              backend_->sample({logits, rows, out});
+            });
+      }
+      buffers_.clear();
+    }
   }
 
   void products() {
