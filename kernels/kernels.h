@@ -166,6 +166,10 @@ struct BackendOptions {
   bool reference_ops = false;
   // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
   bool cascade = true;
+  // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,
+  // and kept in this file across starts ("": not kept).
+  bool measures = false;
+  std::string tune_file = {};
 };
 
 // Of a device with memory of its own, whoever uses it.
@@ -199,6 +203,15 @@ class Backend {
   // type.
   virtual void bind_kv(const KvLayout& layout, void* data, int64_t block_count) = 0;
 
+  // Writes down what was measured (BackendOptions::tune_file).
+  virtual Status save_tuning() { return absl::OkStatus(); }
+
+  // Between the two, spans of an op's parameters that begin at one place and are as long hold the same
+  // values: what is made of them (copies on a device, plans) is made once, not again for each layer. See
+  // StepScope.
+  virtual void begin_step() {}
+  virtual void end_step() {}
+
   virtual void embed(const EmbedParams& params) = 0;
   virtual void rms_norm(const RmsNormParams& params) = 0;
   virtual void matmul(const MatmulParams& params) = 0;
@@ -211,6 +224,18 @@ class Backend {
   // A token a row of logits (sampling.h), the same one on every backend.
   virtual void sample(const SampleParams& params) = 0;
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
+};
+
+// A step's forward pass over its index arrays, which stay as they are.
+class StepScope {
+ public:
+  explicit StepScope(Backend& backend) : backend_(backend) { backend.begin_step(); }
+  ~StepScope() { backend_.end_step(); }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+ private:
+  Backend& backend_;
 };
 
 // `name`: "ref", "cpu", "cuda", or the path of a backend module (device/module.h; has a slash), which cuda is

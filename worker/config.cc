@@ -42,6 +42,10 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
              "device cuda: the plainest implementation of every op, for accuracy work");
   schema.add("disable_cascade_attn", &s.disable_cascade_attn,
              "device cuda: every request of a step reads a prefix that several share by itself");
+  schema.add(
+      "tune_file", &s.tune_file,
+      "device cuda: where it is kept which implementation of a product was measured to be the fastest; "
+      "empty: measured at every start");
   schema.add("threads", &s.threads, "compute threads; 0: one a core").range(0, 1024);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "worker/model/warm_up.h"
 #include "worker/model/weights.h"
 #include "worker/sim_load.h"
 #include "worker/sim_text.h"
@@ -21,6 +22,8 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   options.dtype = choose_dtype(settings.dtype, config.dtype, settings.device == "cuda" || cpu_has_bfloat16());
   options.reference_ops = settings.reference_ops;
   options.cascade = !settings.disable_cascade_attn;
+  options.measures = settings.device == "cuda" && !settings.reference_ops;
+  options.tune_file = settings.tune_file;
   options.weight_format = weight_format_of(settings.quantization);
   options.threads = static_cast<int>(settings.threads);
   options.block_size = static_cast<int32_t>(settings.block_size);
@@ -105,11 +108,26 @@ void tell_memory(const RunnerMemory& memory, Metrics& metrics, const Logger& log
   tell("kv", memory.kv_bytes);
 }
 
+// A device's first steps are slower than any later one: they are not to be a user's.
+Status warm_up(ModelRunner& runner, const RunnerOptions& options, const Logger& log) {
+  const auto begin = std::chrono::steady_clock::now();
+  TROUPE_RETURN_IF_ERROR(warm_up(runner, options));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  log.info("warmed_up", {{"seconds", took.count()}});
+  const Status saved = runner.save_tuning();
+  if (!saved.ok()) {
+    log.warn("tuning_not_kept",
+             {{"reason", to_std(saved.message())}, {"effect", "the next start measures again"}});
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& metrics, const Logger& log) {
   LoadedModel model;
   TROUPE_ASSIGN_OR_RETURN(auto config, load_model_config(settings.model));
   TROUPE_RETURN_IF_ERROR(load_words(settings, config, model));
-  TROUPE_ASSIGN_OR_RETURN(auto runner, ModelRunner::load(runner_options(settings, config)));
+  const RunnerOptions options = runner_options(settings, config);
+  TROUPE_ASSIGN_OR_RETURN(auto runner, ModelRunner::load(options));
   model.block_count = runner->block_count();
   model.max_model_len = runner->max_model_len();
   model.served.config = runner->config();
@@ -123,6 +141,7 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   log.info("model_loaded",
            {{"model", settings.model}, {"name", model.served.name}, {"runner", runner->description()}});
   tell_memory(runner->memory(), metrics, log);
+  if (settings.device == "cuda") TROUPE_RETURN_IF_ERROR(warm_up(*runner, options, log));
   model.runner = std::make_unique<ModelStepRunner>(std::move(runner));
   return model;
 }

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/check_cuda.h"
-#include "kernels/cuda/library_products.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/products.h"
 #include "kernels/cuda/step_arrays.h"
 #include "kernels/device/dense_weight.h"
 #include "kernels/draw_weights.h"
@@ -71,7 +71,15 @@ class CudaBackend final : public Backend {
     std::string device;                        // "NVIDIA H100 80GB HBM3 (sm_90)"
   };
   CudaBackend(const BackendOptions& options, Parts parts)
-      : options_(options), parts_(std::move(parts)), stream_(parts_.stream.get()), arrays_(stream_) {}
+      : options_(options),
+        parts_(std::move(parts)),
+        stream_(parts_.stream.get()),
+        products_(stream_, std::move(parts_.library),
+                  {.device = parts_.device,
+                   .reference = options.reference_ops,
+                   .measures = options.measures,
+                   .tune_file = options.tune_file}),
+        arrays_(stream_) {}
   ~CudaBackend() override { cudaStreamSynchronize(stream_); }
 
   std::string_view name() const override { return "cuda"; }
@@ -105,6 +113,19 @@ class CudaBackend final : public Backend {
   void bind_kv(const KvLayout& layout, void* data, int64_t block_count) override {
     kv_ = {layout, data, block_count};
     check_kv(kv_);
+    planned_.reset();
+  }
+
+  Status save_tuning() override { return products_.save(); }
+
+  void begin_step() override {
+    arrays_.begin_step();
+    in_step_ = true;
+  }
+  void end_step() override {
+    arrays_.end_step();
+    in_step_ = false;
+    planned_.reset();
   }
 
   void embed(const EmbedParams& params) override {
@@ -119,7 +140,7 @@ class CudaBackend final : public Backend {
     check_params(params, options_.dtype);
     if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
     const auto& weight = static_cast<const DenseWeight&>(*params.weight);
-    multiply({params.x, weight.values(), params.out, params.accumulate, params.bias});
+    products_.multiply({params.x, weight.values(), params.out, params.accumulate, params.bias});
   }
   void rope_kv(const RopeKvParams& params) override {
     check_params(params, options_.dtype, kv_);
@@ -140,16 +161,14 @@ class CudaBackend final : public Backend {
   void copy_blocks(std::span<const BlockCopy> copies) override;
 
  private:
-  // In this order until product times are measured on the device: the own kernel where the weight's bytes are
-  // the floor, the library where arithmetic is, plain tiles for the rest.
-  void multiply(const ProductOperands& operands) {
-    if (operands.out.elements() == 0) return;
-    if (!options_.reference_ops) {
-      if (row_product_takes(operands)) return row_product(stream_, operands);
-      if (parts_.library != nullptr && parts_.library->launch(operands)) return;
-    }
-    tile_product(stream_, operands);
-  }
+  // What an attention's plan is made of.
+  struct PlannedFor {
+    const int32_t *query_starts, *context_counts, *block_tables;
+    size_t requests;
+    int32_t heads;
+    bool operator==(const PlannedFor&) const = default;
+  };
+  void plan(const AttentionParams& params);
 
   // Room for the sums of a decode's pieces. Grows to its largest in the first steps.
   float* partials(int64_t count);
@@ -157,9 +176,12 @@ class CudaBackend final : public Backend {
   BackendOptions options_;
   Parts parts_;
   cudaStream_t stream_;
+  Products products_;
   StepArrays arrays_;
   BoundKv kv_;
-  AttentionPlan plan_;  // of the last attention
+  AttentionPlan plan_;                 // of the last attention
+  std::optional<PlannedFor> planned_;  // within a step: what it is of
+  bool in_step_ = false;
   std::vector<int32_t> token_requests_;
   std::unique_ptr<CudaBuffer> partials_;
   std::vector<int32_t> copies_;
@@ -188,6 +210,22 @@ StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, 
   return std::make_unique<DenseWeight>(values, std::move(memory));
 }
 
+// Once for all layers of a step.
+void CudaBackend::plan(const AttentionParams& params) {
+  const auto heads = static_cast<int32_t>(params.q.shape[1]);
+  const PlannedFor wanted{params.query_starts.data(), params.context_counts.data(),
+                          params.block_tables.data(), params.context_counts.size(), heads};
+  if (planned_ == wanted) return;
+  if (in_step_) planned_ = wanted;
+  AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
+  if (options_.cascade) {
+    shape.block_tables = params.block_tables;
+    shape.block_table_stride = params.block_table_stride;
+    shape.block_size = kv_.layout.block_size;
+  }
+  plan_attention(shape, plan_);
+}
+
 void CudaBackend::attention(const AttentionParams& params) {
   check_params(params, options_.dtype, kv_);
   if (params.out.elements() == 0) return;
@@ -197,14 +235,7 @@ void CudaBackend::attention(const AttentionParams& params) {
       arrays_.of(StepArray::kBlockTables, params.block_tables),
       params.alibi_slopes.empty() ? nullptr : arrays_.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
-    const auto heads = static_cast<int32_t>(params.q.shape[1]);
-    AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
-    if (options_.cascade) {
-      shape.block_tables = params.block_tables;
-      shape.block_table_stride = params.block_table_stride;
-      shape.block_size = kv_.layout.block_size;
-    }
-    plan_attention(shape, plan_);
+    plan(params);
     const PlannedAttention planned{plan_,
                                    arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
                                    arrays_.of(StepArray::kAttentionShared, plan_.shared),

@@ -6,10 +6,16 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "kernels/cuda/check_cuda.h"
 
 namespace troupe::cuda {
@@ -53,8 +59,8 @@ Layout make_layout(DType dtype, int64_t rows, int64_t columns) {
   return Layout(layout);
 }
 
-// What an algorithm is chosen by. Alignments too: an algorithm may count on 16 bytes.
-using Shape = std::tuple<DType, DType, int64_t, int64_t, int64_t, bool, uint32_t>;
+// What an algorithm is chosen by, and the one asked for. Alignments too: an algorithm may count on 16 bytes.
+using Shape = std::tuple<DType, DType, int64_t, int64_t, int64_t, bool, uint32_t, int>;
 
 uint32_t alignment_of(const void* pointer) {
   const auto place = reinterpret_cast<uintptr_t>(pointer);
@@ -80,39 +86,81 @@ class CublasProducts final : public LibraryProducts {
   CublasProducts(const CublasProducts&) = delete;
   CublasProducts& operator=(const CublasProducts&) = delete;
 
-  bool launch(const ProductOperands& o) override {
-    const int64_t tokens = o.x.shape[0];
-    const int64_t features = o.weight.shape[0];
-    const bool rounds_bias = !o.bias.empty() && o.out.dtype == DType::kBFloat16;
-    if (rounds_bias && features > kBiasFeaturesMax) return false;
-    Tensor bias = o.bias;
-    if (rounds_bias) bias = Tensor::make(rounded_bias(), DType::kBFloat16, {features});
-    const uint32_t alignment =
-        std::min({alignment_of(o.x.data), alignment_of(o.weight.data), alignment_of(o.out.data)});
-    const Problem problem = describe(o, bias);
-    const Shape shape{o.x.dtype, o.out.dtype, tokens, features, o.x.shape[1], !o.bias.empty(), alignment};
-    const auto [entry, is_new] = algorithms_.try_emplace(shape);
-    if (is_new) entry->second = choose(problem, alignment);
-    if (!entry->second.exists) return false;
-    if (rounds_bias) round_vector(stream_, o.bias, bias);
+  std::string version() const override { return "cuBLASLt " + std::to_string(cublasLtGetVersion()); }
+
+  std::vector<int> algorithms(const ProductOperands& o, int count) override {
+    if (!takes(o)) return {};
+    std::vector<int> numbers;
+    for (const cublasLtMatmulAlgo_t& algorithm : guesses(describe(o), alignment_of(o), count)) {
+      numbers.push_back(number_of(algorithm));
+    }
+    return numbers;
+  }
+
+  std::string text_of(int algorithm) const override {
+    std::string text;
+    for (const uint64_t word : algorithms_[static_cast<size_t>(algorithm)].data) {
+      text += absl::StrCat(text.empty() ? "" : ".", absl::Hex(word));
+    }
+    return text;
+  }
+
+  int algorithm_of(const std::string& text) override {
+    cublasLtMatmulAlgo_t algorithm{};
+    const std::vector<std::string> words = absl::StrSplit(text, '.');
+    if (words.size() != std::size(algorithm.data)) return -1;
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (!absl::SimpleHexAtoi(words[i], &algorithm.data[i])) return -1;
+    }
+    return number_of(algorithm);
+  }
+
+  bool launch(const ProductOperands& o, int algorithm) override {
+    if (!takes(o)) return false;
+    const Problem problem = describe(o);
+    const Shape shape{o.x.dtype,    o.out.dtype,     o.x.shape[0],    o.weight.shape[0],
+                      o.x.shape[1], !o.bias.empty(), alignment_of(o), algorithm};
+    const auto [entry, is_new] = usable_.try_emplace(shape, -1);
+    if (is_new) entry->second = usable(problem, shape);
+    if (entry->second < 0) return false;
+    if (rounds_bias(o)) round_vector(stream_, o.bias, bias_of(o));
     const float one = 1.0f;
     const float beta = o.accumulate ? 1.0f : 0.0f;
     check_blas(cublasLtMatmul(handle_, problem.desc.get(), &one, o.weight.data, problem.weight.get(),
                               o.x.data, problem.x.get(), &beta, o.out.data, problem.out.get(), o.out.data,
-                              problem.out.get(), &entry->second.algorithm, workspace_, kWorkspaceBytes,
-                              stream_));
+                              problem.out.get(), &algorithms_[static_cast<size_t>(entry->second)], workspace_,
+                              kWorkspaceBytes, stream_));
     return true;
   }
 
  private:
-  struct Choice {
-    bool exists = false;
-    cublasLtMatmulAlgo_t algorithm{};
-  };
+  static bool rounds_bias(const ProductOperands& o) {
+    return !o.bias.empty() && o.out.dtype == DType::kBFloat16;
+  }
+  static bool takes(const ProductOperands& o) {
+    return !rounds_bias(o) || o.weight.shape[0] <= kBiasFeaturesMax;
+  }
+  Tensor bias_of(const ProductOperands& o) const {
+    if (!rounds_bias(o)) return o.bias;
+    return Tensor::make(static_cast<char*>(workspace_) + kWorkspaceBytes, DType::kBFloat16,
+                        {o.weight.shape[0]});
+  }
+  static uint32_t alignment_of(const ProductOperands& o) {
+    return std::min(
+        {cuda::alignment_of(o.x.data), cuda::alignment_of(o.weight.data), cuda::alignment_of(o.out.data)});
+  }
 
-  void* rounded_bias() const { return static_cast<char*>(workspace_) + kWorkspaceBytes; }
+  int number_of(const cublasLtMatmulAlgo_t& algorithm) {
+    const auto same = [&](const cublasLtMatmulAlgo_t& other) {
+      return std::memcmp(&other, &algorithm, sizeof(algorithm)) == 0;
+    };
+    const auto found = std::find_if(algorithms_.begin(), algorithms_.end(), same);
+    if (found == algorithms_.end()) algorithms_.push_back(algorithm);
+    return static_cast<int>(found - algorithms_.begin());
+  }
 
-  static Problem describe(const ProductOperands& o, const Tensor& bias) {
+  Problem describe(const ProductOperands& o) const {
+    const Tensor bias = bias_of(o);
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     Problem problem{Desc(desc), make_layout(o.weight.dtype, o.weight.shape[1], o.weight.shape[0]),
@@ -134,8 +182,21 @@ class CublasProducts final : public LibraryProducts {
     return problem;
   }
 
-  // The library's own first guess.
-  Choice choose(const Problem& problem, uint32_t alignment) const {
+  // The algorithm asked for, where it takes this very problem; -1: none does.
+  int usable(const Problem& problem, const Shape& shape) {
+    const int algorithm = std::get<int>(shape);
+    if (algorithm < 0) {
+      const auto found = guesses(problem, std::get<uint32_t>(shape), 1);
+      return found.empty() ? -1 : number_of(found.front());
+    }
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+        handle_, problem.desc.get(), problem.weight.get(), problem.x.get(), problem.out.get(),
+        problem.out.get(), &algorithms_[static_cast<size_t>(algorithm)], &result);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes ? algorithm : -1;
+  }
+
+  std::vector<cublasLtMatmulAlgo_t> guesses(const Problem& problem, uint32_t alignment, int count) const {
     cublasLtMatmulPreference_t made = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&made));
     const Preference preference(made);
@@ -147,20 +208,26 @@ class CublasProducts final : public LibraryProducts {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, problem.desc.get(), problem.weight.get(), problem.x.get(),
-                                       problem.out.get(), problem.out.get(), made, 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0) return {};  // not a type or shape of the library's
-    return {true, found.algo};
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
+    int found_count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, problem.desc.get(), problem.weight.get(), problem.x.get(), problem.out.get(),
+        problem.out.get(), made, count, found.data(), &found_count);
+    if (status != CUBLAS_STATUS_SUCCESS) return {};  // not a type or shape of the library's
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < found_count; ++i) {
+      const cublasLtMatmulHeuristicResult_t& result = found[static_cast<size_t>(i)];
+      if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+    }
+    return algorithms;
   }
 
   cublasLtHandle_t handle_;
   void* workspace_;
   cudaStream_t stream_;
+  std::vector<cublasLtMatmulAlgo_t> algorithms_;  // by their numbers
   // A step has any number of tokens: bounded by max_num_batched_tokens times the products of a layer.
-  std::map<Shape, Choice> algorithms_;
+  std::map<Shape, int> usable_;
 };
 
 }  // namespace

@@ -1,11 +1,13 @@
 #pragma once
 
 // Products by cuBLASLt: the shapes for which the library is the best known. One handle and one workspace;
-// the algorithm of a shape is asked for once.
+// what the library thinks of a shape is asked for once.
 
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/core/status.h"
 #include "kernels/cuda/ops.h"
@@ -15,9 +17,15 @@ namespace troupe::cuda {
 class LibraryProducts {
  public:
   virtual ~LibraryProducts() = default;
-  // Sums in float32; float32 operands are multiplied as they are (no tf32). False where the library has no
-  // algorithm for the shape: nothing was launched.
-  virtual bool launch(const ProductOperands& operands) = 0;
+  virtual std::string version() const = 0;  // whose algorithms are named: "cuBLASLt 120401"
+  // At most `count` algorithms for the operands, the library's best guess first; none where it has none.
+  virtual std::vector<int> algorithms(const ProductOperands& operands, int count) = 0;
+  // An algorithm of this version in words that outlast the process, and back; -1: no such words.
+  virtual std::string text_of(int algorithm) const = 0;
+  virtual int algorithm_of(const std::string& text) = 0;
+  // Sums in float32; float32 operands are multiplied as they are (no tf32). -1: by the library's best guess.
+  // False where the algorithm does not take the operands: nothing was launched.
+  virtual bool launch(const ProductOperands& operands, int algorithm) = 0;
 };
 
 // kUnavailable with cuBLASLt's reason. Null where it is not linked in (the emulated build).

@@ -14,9 +14,10 @@ StepArrays::~StepArrays() {
 const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
   constexpr const char* kOp = "step arrays";
   Slot& slot = slots_[static_cast<size_t>(which)];
-  if (bytes == 0 || (slot.sent.size() == bytes && std::memcmp(slot.sent.data(), values, bytes) == 0)) {
-    return slot.device;
-  }
+  const bool is_known = slot.sent.size() == bytes && slot.looked_at == values && values != nullptr;
+  if (in_step_) slot.looked_at = values;
+  if (bytes == 0 || is_known) return slot.device;
+  if (slot.sent.size() == bytes && std::memcmp(slot.sent.data(), values, bytes) == 0) return slot.device;
   if (bytes > slot.capacity) {
     // Kernels under way may still read the old memory.
     check_cuda(kOp, cudaStreamSynchronize(stream_));

@@ -2,7 +2,8 @@
 
 // The small arrays of a step (ids, positions, slots, block tables, …) in device memory. The model's layers
 // ask for the same ones again and again: what has not changed since it was last asked for is not sent again,
-// so a step of 32 layers sends each array once.
+// so a step of 32 layers sends each array once; and between begin_step() and end_step() it is not even
+// compared.
 
 #include <cuda_runtime.h>
 
@@ -55,11 +56,18 @@ class StepArrays {
     return of(which, std::span<const T>(values));
   }
 
+  void begin_step() { in_step_ = true; }
+  void end_step() {
+    in_step_ = false;
+    for (Slot& slot : slots_) slot.looked_at = nullptr;
+  }
+
   int64_t sent_count() const { return sent_count_; }  // of copies to the device so far
 
  private:
   struct Slot {
-    std::vector<char> sent;  // what the device holds
+    std::vector<char> sent;           // what the device holds
+    const void* looked_at = nullptr;  // in this step: the array that it is
     void* device = nullptr;
     size_t capacity = 0;
   };
@@ -67,6 +75,7 @@ class StepArrays {
 
   cudaStream_t stream_;
   std::array<Slot, kStepArrayCount> slots_;
+  bool in_step_ = false;
   int64_t sent_count_ = 0;
 };
 

@@ -60,6 +60,9 @@ class MirroredBackend final : public Backend {
     kv_ = Tensor::make(data, activation_dtype(), {block_count * layout.block_elements()});
   }
 
+  void begin_step() override { device_->begin_step(); }
+  void end_step() override { device_->end_step(); }
+
   void embed(const EmbedParams& params) override {
     Mirrors m(*device_);
     EmbedParams p = params;

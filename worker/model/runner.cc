@@ -108,6 +108,10 @@ struct ModelRunner::Impl {
   Status check_ids(std::span<const TokenId> ids) const;
   Status check_item(const BatchItem& item) const;
   Status check_copies(const Batch& batch) const;
+  void forward(const Context& of) {
+    const StepScope scope(*backend);
+    model->forward(of);
+  }
   Context context(const Step& step) { return {*backend, workspace, step}; }
   // The model's logits of `rows`, in host memory. Valid until the next call.
   Tensor logits(const Context& of, std::span<const int32_t> rows);
@@ -256,7 +260,9 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                                                          .threads = options.threads,
                                                          .isa = options.isa,
                                                          .reference_ops = options.reference_ops,
-                                                         .cascade = options.cascade}));
+                                                         .cascade = options.cascade,
+                                                         .measures = options.measures,
+                                                         .tune_file = options.tune_file}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
@@ -315,9 +321,13 @@ StatusOr<StepOutput> ModelRunner::run(const Batch& batch, const StepDraws& draws
   m.backend->copy_blocks(m.buffers.copies);
   const Step step = m.buffers.step();
   const Context context = m.context(step);
-  m.model->forward(context);
+  m.forward(context);
   if (m.buffers.rows.empty()) return StepOutput{};  // all chunks end before their prompt's last token
   return m.draw(m.model->logits(context, m.buffers.rows), draws);
+}
+
+Status ModelRunner::save_tuning() {
+  return impl_->backend->save_tuning();
 }
 
 void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& visit) {
@@ -362,7 +372,7 @@ StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids)
     m.buffers.add(item, block_size);
     const Step step = m.buffers.step();
     const Context context = m.context(step);
-    m.model->forward(context);
+    m.forward(context);
     // The last id of all has no successor to score.
     const int32_t scored = std::min(count, total - 1 - start);
     visit_rows(0, scored, [&](int32_t row, std::span<const float> logits) {

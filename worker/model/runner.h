@@ -32,6 +32,8 @@ struct RunnerOptions {
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
   bool reference_ops = false;  // cuda only (kernels.h)
   bool cascade = true;         // likewise
+  bool measures = false;       // likewise
+  std::string tune_file;       // likewise
   int32_t block_size = 16;
   // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory; only where
   // the backend has memory of its own.
@@ -78,6 +80,7 @@ class ModelRunner {
   // Computes the step: first its copies, then its items, then its draws. REQUIRES: batch.token_count <=
   // max_batched_tokens, items <= max_num_seqs.
   StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
+  Status save_tuning();  // BackendOptions::tune_file
   // Shows the logits (V) after each of the last run()'s ids [first, first + count), counted through its items
   // in order; a bounded number at a time. Overwrites what run() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;

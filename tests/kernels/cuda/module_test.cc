@@ -72,4 +72,22 @@ TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
   EXPECT_EQ(arrays.sent_count(), 4) << "another array with the same numbers";
 }
 
+TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
+  cuda::StepArrays arrays(nullptr);
+  std::vector<int32_t> slots{1, 2, 3};
+  const std::vector<int32_t> others{4, 5, 6};
+  arrays.begin_step();
+  arrays.of(cuda::StepArray::kSlots, slots);
+  slots[1] = 7;  // which nobody does within a step
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 2);
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, others)[1], 5) << "another array";
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 7);
+  slots[1] = 8;
+  arrays.end_step();
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 8);
+  arrays.begin_step();
+  slots[1] = 9;
+  EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 9) << "another step";
+}
+
 }  // namespace troupe::module_test

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/core/json.h"
-#include "tests/worker/model/temp_dir.h"
+#include "tests/common/temp_dir.h"
 #include "tests/worker/model/tiny_model.h"
 #include "worker/model/dummy_weights.h"
 #include "worker/model/sampler.h"

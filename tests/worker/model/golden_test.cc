@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/temp_dir.h"
 #include "tests/worker/model/demo_model.h"
-#include "tests/worker/model/temp_dir.h"
 #include "worker/model/log_softmax.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/sampler.h"

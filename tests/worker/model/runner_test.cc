@@ -10,6 +10,7 @@
 
 #include "tests/worker/model/demo_model.h"
 #include "tests/worker/model/tiny_model.h"
+#include "worker/model/warm_up.h"
 
 namespace troupe {
 namespace runner_test {
@@ -149,6 +150,24 @@ TEST_F(Runner, GoesOnInTheCopyOfAPartlyFilledBlock) {
   for (const KvCopy bad : {KvCopy{0, 4}, KvCopy{-1, 0}, KvCopy{2, 2}}) {
     batch.copies = {bad};
     EXPECT_THAT(run_error(batch, {}), HasSubstr("must be two blocks"));
+  }
+}
+
+TEST_F(Runner, WarmingUpChangesNoAnswer) {
+  const std::vector<TokenId> ids{3, 1, 4, 1, 5, 9, 2, 6, 5};
+  Lane cold = make_lane(ids, 0, 4);
+  const Logits expected = feed(*runner_, cold, 9, 6);
+  for (const auto& [kv_cache_tokens, max_num_seqs] : {std::pair(19, 2), std::pair(4, 6), std::pair(400, 1)}) {
+    options_.kv_cache_tokens = kv_cache_tokens;
+    options_.max_num_seqs = max_num_seqs;
+    const auto runner = ModelRunner::load(options_);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    const Status warmed = warm_up(**runner, options_);
+    ASSERT_TRUE(warmed.ok()) << warmed;
+    EXPECT_TRUE((*runner)->save_tuning().ok());
+    if (kv_cache_tokens < 12) continue;
+    Lane lane = make_lane(ids, 0, 4);
+    EXPECT_EQ(feed(**runner, lane, 9, 6), expected);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/worker/model/temp_dir.h"
+#include "tests/common/temp_dir.h"
 #include "worker/model/sampler.h"
 
 namespace troupe {

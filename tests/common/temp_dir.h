@@ -14,7 +14,7 @@ namespace troupe {
 
 class TempDir {
  public:
-  TempDir() : path_((std::filesystem::temp_directory_path() / "troupe-model-test-XXXXXX").string()) {
+  TempDir() : path_((std::filesystem::temp_directory_path() / "troupe-test-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
   }
   TempDir(const TempDir&) = delete;

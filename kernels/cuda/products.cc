@@ -1,0 +1,199 @@
+#include "kernels/cuda/products.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kernels/cuda/check_cuda.h"
+
+namespace troupe::cuda {
+
+namespace {
+
+using Kind = ProductCandidate::Kind;
+
+constexpr const char* kLibraryName = "library ";
+// Of the library's guesses. Its first is within a few percent of the best for most shapes; those where it is
+// not are why one measures.
+constexpr int kAlgorithmsMax = 6;
+constexpr int kTimedLaunches = 5;
+
+// Memory of the device for the time of a measurement; null where there is none to be had.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) {
+    if (cudaMalloc(&data_, std::max<size_t>(bytes, 1)) == cudaSuccess) return;
+    data_ = nullptr;
+    cudaGetLastError();  // it is forgotten
+  }
+  ~Scratch() { cudaFree(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Whose last level holds a weight only until the next layers' come by: between two launches it is written
+// over, as they do.
+size_t cache_bytes() {
+  int device = 0, bytes = 0;
+  check_cuda("matmul", cudaGetDevice(&device));
+  check_cuda("matmul", cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device));
+  return static_cast<size_t>(bytes);
+}
+
+class Event {
+ public:
+  Event() { check_cuda("matmul", cudaEventCreate(&event_)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace
+
+int64_t rows_bucket(int64_t rows) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))));
+}
+
+std::string product_key(const std::string& device, const std::string& library, const ProductOperands& o) {
+  return absl::StrCat(device, ", ", library, ", product ", to_absl(dtype_name(o.weight.dtype)), " to ",
+                      to_absl(dtype_name(o.out.dtype)), o.accumulate ? " added" : "",
+                      o.bias.empty() ? "" : " with bias", ", ", o.weight.shape[0], " x ", o.weight.shape[1],
+                      ", rows ", rows_bucket(o.x.shape[0]));
+}
+
+Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options)
+    : stream_(stream),
+      library_(std::move(library)),
+      options_(std::move(options)),
+      tuning_(options_.measures ? options_.tune_file : "") {}
+
+void Products::multiply(const ProductOperands& o) {
+  if (o.out.elements() == 0) return;
+  if (options_.reference) return tile_product(stream_, o);
+  const Shape shape{o.out.dtype,       rows_bucket(o.x.shape[0]),
+                    o.weight.shape[0], o.weight.shape[1],
+                    o.accumulate,      !o.bias.empty()};
+  const auto [entry, is_new] = chosen_.try_emplace(shape);
+  if (is_new) entry->second = choose(o);
+  if (launch(entry->second, o)) return;
+  // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
+  for (const ProductCandidate& candidate :
+       {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
+    if (launch(candidate, o)) return;
+  }
+  tile_product(stream_, o);
+}
+
+// False: it does not take the operands; nothing was launched.
+bool Products::launch(const ProductCandidate& candidate, const ProductOperands& o) {
+  switch (candidate.kind) {
+    case Kind::kRows:
+      if (!row_product_takes(o)) return false;
+      row_product(stream_, o);
+      return true;
+    case Kind::kLibrary:
+      return library_ != nullptr && library_->launch(o, candidate.algorithm);
+    case Kind::kTiles:
+      tile_product(stream_, o);
+      return true;
+  }
+  return false;
+}
+
+// In the order in which they are taken where nothing is measured: the own kernel where the weight's bytes are
+// the floor, the library where arithmetic is, plain tiles for the rest. Those are never the fastest where
+// another takes the shape, and slow to measure.
+std::vector<ProductCandidate> Products::candidates_for(const ProductOperands& o) {
+  std::vector<ProductCandidate> candidates;
+  if (row_product_takes(o)) candidates.push_back({Kind::kRows});
+  if (library_ != nullptr) {
+    for (const int algorithm : library_->algorithms(o, options_.measures ? kAlgorithmsMax : 1)) {
+      candidates.push_back({Kind::kLibrary, algorithm});
+    }
+  }
+  if (candidates.empty()) candidates.push_back({Kind::kTiles});
+  return candidates;
+}
+
+ProductCandidate Products::choose(const ProductOperands& o) {
+  if (!options_.measures) return candidates_for(o).front();
+  const std::string key =
+      product_key(options_.device, library_ == nullptr ? "no library" : library_->version(), o);
+  ProductCandidate known;
+  if (const std::string* name = tuning_.find(key); name != nullptr && read_name(*name, known)) return known;
+  return fastest(o, key);
+}
+
+ProductCandidate Products::fastest(const ProductOperands& o, const std::string& key) {
+  const std::vector<ProductCandidate> candidates = candidates_for(o);
+  if (candidates.size() == 1) return candidates.front();
+  // Of its own: a sum must not be added to several times.
+  const Scratch out(o.out.bytes());
+  if (out.data() == nullptr) return candidates.front();
+  ProductOperands operands = o;
+  operands.out.data = out.data();
+  ++measured_count_;
+  ProductCandidate best = candidates.front();
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (const ProductCandidate& candidate : candidates) {
+    bool taken = true;
+    const auto once = [&] { taken = launch(candidate, operands); };
+    const double seconds = options_.timer ? options_.timer(once) : seconds_of(once);
+    if (!taken || seconds >= best_seconds) continue;
+    best = candidate;
+    best_seconds = seconds;
+  }
+  tuning_.put(key, name_of(best), best_seconds * 1e6);
+  return best;
+}
+
+std::string Products::name_of(const ProductCandidate& candidate) const {
+  if (candidate.kind == Kind::kRows) return "rows";
+  if (candidate.kind == Kind::kTiles) return "tiles";
+  return absl::StrCat(kLibraryName, library_->text_of(candidate.algorithm));
+}
+
+bool Products::read_name(const std::string& name, ProductCandidate& candidate) const {
+  candidate = {};
+  if (name == "tiles") return true;
+  candidate.kind = Kind::kRows;
+  if (name == "rows") return true;
+  candidate.kind = Kind::kLibrary;
+  absl::string_view algorithm = name;
+  if (library_ == nullptr || !absl::ConsumePrefix(&algorithm, kLibraryName)) return false;
+  candidate.algorithm = library_->algorithm_of(std::string(algorithm));
+  return candidate.algorithm >= 0;
+}
+
+// The median of a few, each behind a cache that holds nothing of the operands.
+double Products::seconds_of(const std::function<void()>& launch) const {
+  const size_t flushed = 2 * cache_bytes();
+  const Scratch cache(flushed);
+  const Event begin, end;
+  launch();  // whatever the first one loads
+  float milliseconds[kTimedLaunches] = {};
+  for (float& time : milliseconds) {
+    if (cache.data() != nullptr) check_cuda("matmul", cudaMemsetAsync(cache.data(), 0, flushed, stream_));
+    check_cuda("matmul", cudaEventRecord(begin.get(), stream_));
+    launch();
+    check_cuda("matmul", cudaEventRecord(end.get(), stream_));
+    check_cuda("matmul", cudaEventSynchronize(end.get()));
+    check_cuda("matmul", cudaEventElapsedTime(&time, begin.get(), end.get()));
+  }
+  std::nth_element(std::begin(milliseconds), std::begin(milliseconds) + kTimedLaunches / 2,
+                   std::end(milliseconds));
+  return milliseconds[kTimedLaunches / 2] * 1e-3;
+}
+
+}  // namespace troupe::cuda

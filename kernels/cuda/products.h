@@ -1,0 +1,74 @@
+#pragma once
+
+// Who multiplies. A product has several implementations: the own kernel for few rows, the library's
+// algorithms, plain tiles. Which is the fastest for a weight's shape and so many rows is measured where it
+// runs, once, and kept (tune.h); without measuring it is the first of that list that takes the
+// shape. Rows of one bucket (powers of two) get the same implementation.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cuda/library_products.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/tune.h"
+
+namespace troupe::cuda {
+
+// The smallest power of two that is not below.
+int64_t rows_bucket(int64_t rows);
+
+// What a measurement depends on, in words. `device` and `library` name hardware and version.
+std::string product_key(const std::string& device, const std::string& library,
+                        const ProductOperands& operands);
+
+// One thing that can multiply these operands.
+struct ProductCandidate {
+  enum class Kind : uint8_t { kRows, kLibrary, kTiles };
+  Kind kind = Kind::kTiles;
+  int algorithm = -1;  // of the library
+};
+
+// Driven by the backend's one thread.
+class Products {
+ public:
+  struct Options {
+    std::string device;      // as it is told
+    bool reference = false;  // plain tiles for all
+    bool measures = false;
+    std::string tune_file = {};  // "": not kept
+    // Seconds of a launch. None: by the device's events, each launch behind a cache without its operands.
+    std::function<double(const std::function<void()>& launch)> timer = {};
+  };
+  // `library` may be null.
+  Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options);
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  void multiply(const ProductOperands& operands);
+  Status save() { return tuning_.save(); }
+  int64_t measured_count() const { return measured_count_; }
+
+ private:
+  using Shape =
+      std::tuple<DType, int64_t, int64_t, int64_t, bool, bool>;  // out's type, bucket, N, K, adds, bias
+  bool launch(const ProductCandidate& candidate, const ProductOperands& operands);
+  std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
+  ProductCandidate choose(const ProductOperands& operands);
+  ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
+  std::string name_of(const ProductCandidate& candidate) const;
+  bool read_name(const std::string& name, ProductCandidate& candidate) const;
+  double seconds_of(const std::function<void()>& launch) const;
+
+  cudaStream_t stream_;
+  std::unique_ptr<LibraryProducts> library_;
+  const Options options_;
+  Tuning tuning_;
+  std::map<Shape, ProductCandidate> chosen_;
+  int64_t measured_count_ = 0;
+};
+
+}  // namespace troupe::cuda
