@@ -216,8 +216,10 @@ FAULT_FIGURES = ("hit_before", "hit_dip", "t95_s", "hit_end", "p99_before_ms", "
 
 
 def reason_of(name, row):
-    """Empty where nothing is worse by more than 10 % (of a hit rate: two points)."""
+    """Empty where nothing is worse by more than 10 % (of a hit rate: two points), or a rate more than sustained for no known reason."""
     if name.startswith("rate "):
+        if row["sustains"] == "more":
+            return next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
         if row["sustains"] != "less":
             return ""
         if round(row["at_0.9"]["goodput"], 3) >= 0.975:
