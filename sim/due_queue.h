@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -32,6 +33,7 @@ class DueQueue {
   }
   void push(const Due& due) {
     const int64_t bucket = bucket_of(due);
+    if (bucket < bucket_) put_off(bucket);
     if (bucket > bucket_) {
       later_[bucket].push_back(due);
     } else {
@@ -46,6 +48,11 @@ class DueQueue {
 
  private:
   static int64_t bucket_of(const Due& due) { return due.at / std::chrono::milliseconds(125); }
+  // While few wait the next bucket may lie far ahead: what comes before it must not pile up in its order.
+  void put_off(int64_t until) {
+    if (!soon_.empty()) later_[bucket_] = std::exchange(soon_, {});
+    bucket_ = until;
+  }
   void refill() {
     if (!soon_.empty() || later_.empty()) return;
     const auto next = later_.begin();
@@ -55,7 +62,7 @@ class DueQueue {
     std::sort(soon_.begin(), soon_.end(), std::greater<>());
   }
 
-  std::vector<Due> soon_;  // all up to this bucket, the earliest last
+  std::vector<Due> soon_;  // all of this bucket, the earliest last
   int64_t bucket_ = -1;
   absl::btree_map<int64_t, std::vector<Due>> later_;
 };
