@@ -10,6 +10,7 @@ SchedulerConfig config_of(const NodeProfile& profile, Duration tpot_budget) {
   SchedulerConfig config = scheduler_config(profile);
   config.name_blocks = true;
   config.itemize_decodes = false;
+  config.count_set_work = false;  // set_counters() counts when answers begin
   config.tpot_budget = tpot_budget;
   return config;
 }

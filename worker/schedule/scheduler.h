@@ -54,7 +54,8 @@ struct SchedulerConfig {
   // How long a prefill chunk may make a step in which others decode; zero: as long as it takes.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;  // whose answers' lengths and whose work are told apart
+  int32_t max_sets = 256;      // whose answers' lengths and whose work are told apart
+  bool count_set_work = true;  // off: set_work() stays empty, for who counts on his own
   // Off: batches count the decodes of requests without ids instead of listing them, and commit() takes no
   // tokens for them; they end by their max_new_count. For who computes nothing.
   bool itemize_decodes = true;

@@ -26,7 +26,7 @@ struct Scheduler::Impl {
       : config(c),
         tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks}),
         lengths(c.max_sets),
-        set_work(std::min(c.max_sets, kSetsToldMax)),
+        set_work(c.count_set_work ? std::min(c.max_sets, kSetsToldMax) : 0),
         forecast(c.block_size),
         clock(c.block_size) {}
 

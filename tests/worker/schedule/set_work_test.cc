@@ -67,4 +67,18 @@ TEST(SetWork, OfASchedulerIsWhatItsStepsComputed) {
   EXPECT_EQ(driver.scheduler.set_work().totals()[0].prefix_count, 20);
 }
 
+TEST(SetWork, IsNotCountedForWhoCountsOnHisOwn) {
+  SchedulerConfig config = testing::config_of(64);
+  config.count_set_work = false;
+  testing::Driver driver(config);
+  NewRequest request;
+  request.id = 1;
+  request.prompt = testing::tokens_from(0, 20);
+  request.max_new_count = 5;
+  request.set = named(7);
+  ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+  driver.run_until_idle();
+  EXPECT_TRUE(driver.scheduler.set_work().totals().empty());
+}
+
 }  // namespace troupe::set_work_test
