@@ -4,7 +4,7 @@
 #include "kernels/cuda/backend.h"
 
 #include <algorithm>
-#include <cstring>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/step_arrays.h"
+#include "kernels/cuda/weight_upload.h"
 #include "kernels/device/dense_weight.h"
 #include "kernels/draw_weights.h"
 
@@ -52,11 +53,9 @@ class CudaBuffer final : public DeviceBuffer {
   size_t bytes_;
 };
 
-// `count` elements of `from`, from `first` on, as the type of `to`.
-void convert(const Tensor& from, int64_t first, int64_t count, DType dtype, std::vector<char>& to) {
-  to.resize(static_cast<size_t>(count) * dtype_size(dtype));
-  const Tensor values = Tensor::make(to.data(), dtype, {count});
-  for (int64_t i = 0; i < count; ++i) set_element(values, i, element(from, first + i));
+// Some read a mapped file faster than one; more than these wait for memory.
+int upload_threads() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
 }
 
 struct StreamDeleter {
@@ -114,6 +113,7 @@ class CudaBackend final : public Backend {
     kv_ = {layout, data, block_count};
     check_kv(kv_);
     planned_.reset();
+    upload_.reset();  // the weights are there
   }
 
   Status save_tuning() override { return products_.save(); }
@@ -184,6 +184,7 @@ class CudaBackend final : public Backend {
   bool in_step_ = false;
   std::vector<int32_t> token_requests_;
   std::unique_ptr<CudaBuffer> partials_;
+  std::unique_ptr<WeightUpload> upload_;  // while weights come
   std::vector<int32_t> copies_;
   std::vector<DeviceDraw> draws_;
   std::vector<LogitEdit> edits_;
@@ -196,17 +197,10 @@ StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, 
   TROUPE_ASSIGN_OR_RETURN(auto memory,
                           CudaBuffer::allocate(static_cast<size_t>(weight.elements()) * dtype_size(dtype)));
   const Tensor values = Tensor::make(memory->data(), dtype, {weight.shape[0], weight.shape[1]});
-  if (weight.dtype == dtype) {
-    upload(values.data, weight.data, weight.bytes());
-  } else {
-    constexpr int64_t kElementsAtOnce = int64_t{4} << 20;
-    std::vector<char> converted;
-    for (int64_t first = 0; first < weight.elements(); first += kElementsAtOnce) {
-      convert(weight, first, std::min(kElementsAtOnce, weight.elements() - first), dtype, converted);
-      upload(values.as<char>() + first * static_cast<int64_t>(dtype_size(dtype)), converted.data(),
-             converted.size());
-    }
-  }
+  if (upload_ == nullptr) upload_ = WeightUpload::make(stream_, {.threads = upload_threads()});
+  if (upload_ == nullptr)
+    return absl::ResourceExhaustedError("128 MiB of pinned host memory are not to be had");
+  upload_->copy(weight, values);
   return std::make_unique<DenseWeight>(values, std::move(memory));
 }
 
