@@ -112,7 +112,7 @@ def full_cases():
     flash = {"goodput": (0.999, None), "others_p99_ratio": (None, 1.8)}
     out |= each(ALL, "flash-1k", lambda g: case(P2000, {"ttft_p99_ms": (None, 60), **flash}, {1: "p99 44", 8: "p99 53"}.get(g, ""),
                                                    rate=300, gateways=g, flash="0.4:270:100", **LATER))
-    out |= each(ALL, "flash-3k", lambda g: case(P200, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}.get(g, ""),
+    out |= each(ALL, "flash-3k", lambda g: case(CARDS_3K, {"ttft_p99_ms": (None, 20), **flash}, {1: "p99 15", 8: "p99 16"}.get(g, ""),
                                                    rate=250, gateways=g, flash="0.4:270:100:3000", **LATER))
     drift = {1: "hit .896 cov .047 p99 154", 8: "hit .897 cov .026 p99 172"}
     out |= each((1, 8), "drift", lambda g: case(P2000, {}, drift[g], rate=450, gateways=g, drift=1))
