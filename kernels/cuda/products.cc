@@ -119,7 +119,8 @@ std::vector<ProductCandidate> Products::candidates_for(const ProductOperands& o)
   if (row_product_takes(o)) candidates.push_back({Kind::kRows});
   if (library_ != nullptr) {
     for (const int algorithm : library_->algorithms(o, options_.measures ? kAlgorithmsMax : 1)) {
-      candidates.push_back({Kind::kLibrary, algorithm});
+      // Unmeasured, its guess for each number of rows is better than one for the bucket.
+      candidates.push_back({Kind::kLibrary, options_.measures ? algorithm : -1});
     }
   }
   if (candidates.empty()) candidates.push_back({Kind::kTiles});

@@ -120,6 +120,14 @@ TEST_F(ProductsChoice, AFileOfUnknownNamesIsMeasuredAnew) {
   EXPECT_EQ(products->measured_count(), 1);
 }
 
+TEST_F(ProductsChoice, WithoutMeasuringTheLibraryGuessesForEachNumberOfRows) {
+  cuda::Products products(nullptr, std::make_unique<FakeLibrary>(&launched_), {.device = "a device"});
+  EXPECT_EQ(multiply(products, 90), (std::vector<int>{-1}));
+  EXPECT_EQ(multiply(products, 120), (std::vector<int>{-1}));
+  EXPECT_EQ(multiply(products, 8), std::vector<int>()) << "the own kernel";
+  EXPECT_EQ(products.measured_count(), 0);
+}
+
 TEST(RowsBucket, IsTheNextPowerOfTwo) {
   for (const auto& [rows, bucket] :
        {std::pair(1, 1), std::pair(2, 2), std::pair(3, 4), std::pair(64, 64), std::pair(65, 128)}) {
