@@ -28,17 +28,13 @@ Status cuda_status(std::string_view what, cudaError_t error) {
 
 class CudaBuffer final : public DeviceBuffer {
  public:
+  // Not cleared: a wait for that would keep weights from being filled while others are fetched.
   static StatusOr<std::unique_ptr<CudaBuffer>> allocate(size_t bytes) {
     void* data = nullptr;
     if (const cudaError_t error = cudaMalloc(&data, std::max<size_t>(bytes, 1)); error != cudaSuccess) {
       return cuda_status(absl::StrCat(bytes, " bytes of device memory"), error);
     }
-    auto buffer = std::unique_ptr<CudaBuffer>(new CudaBuffer(data, bytes));
-    // The default stream's memset returns before it is done, and our own stream does not wait for it.
-    cudaError_t error = cudaMemset(data, 0, bytes);
-    if (error == cudaSuccess) error = cudaDeviceSynchronize();
-    if (error != cudaSuccess) return cuda_status("clearing device memory", error);
-    return buffer;
+    return std::unique_ptr<CudaBuffer>(new CudaBuffer(data, bytes));
   }
   ~CudaBuffer() override { cudaFree(data_); }
   CudaBuffer(const CudaBuffer&) = delete;
@@ -95,6 +91,10 @@ class CudaBackend final : public Backend {
 
   StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
     TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));
+    // The default stream's memset returns before it is done, and our own stream does not wait for it.
+    cudaError_t error = cudaMemset(buffer->data(), 0, bytes);
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
+    if (error != cudaSuccess) return cuda_status("clearing device memory", error);
     return StatusOr<std::unique_ptr<DeviceBuffer>>(std::move(buffer));
   }
 
@@ -118,13 +118,9 @@ class CudaBackend final : public Backend {
 
   Status save_tuning() override { return products_.save(); }
 
-  void begin_step() override {
-    arrays_.begin_step();
-    in_step_ = true;
-  }
+  void begin_step() override { arrays_.begin_step(); }
   void end_step() override {
     arrays_.end_step();
-    in_step_ = false;
     planned_.reset();
   }
 
@@ -181,7 +177,6 @@ class CudaBackend final : public Backend {
   BoundKv kv_;
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
-  bool in_step_ = false;
   std::vector<int32_t> token_requests_;
   std::unique_ptr<CudaBuffer> partials_;
   std::unique_ptr<WeightUpload> upload_;  // while weights come
@@ -210,7 +205,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   const PlannedFor wanted{params.query_starts.data(), params.context_counts.data(),
                           params.block_tables.data(), params.context_counts.size(), heads};
   if (planned_ == wanted) return;
-  if (in_step_) planned_ = wanted;
+  if (arrays_.in_step()) planned_ = wanted;
   AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
   if (options_.cascade) {
     shape.block_tables = params.block_tables;

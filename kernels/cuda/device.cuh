@@ -43,28 +43,34 @@ __device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
 }
 
 struct Sum {
-  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+  template <typename T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct Max {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ __forceinline__ unsigned long long operator()(unsigned long long a, unsigned long long b) const {
+    return a > b ? a : b;
+  }
 };
 
 // Every lane gets the warp's sum or maximum. The order is that of the butterfly, whatever the data.
-template <typename Op>
-__device__ __forceinline__ float warp_reduce(float x, Op op) {
+template <typename T, typename Op>
+__device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
   for (int lane = kWarp / 2; lane > 0; lane /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, lane));
   return x;
 }
 
-// Over a block of kThreads, which is whole warps. `scratch` has room for a float a warp; all threads get the
+// Over a block of kThreads, which is whole warps. `scratch` has room for a value a warp; all threads get the
 // result, and `scratch` may be used again at once.
-template <int kThreads, typename Op>
-__device__ __forceinline__ float block_reduce(float x, Op op, float* scratch) {
+template <int kThreads, typename T, typename Op>
+__device__ __forceinline__ T block_reduce(T x, Op op, T* scratch) {
   x = warp_reduce(x, op);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
   __syncthreads();
-  float result = scratch[0];
+  T result = scratch[0];
 #pragma unroll
   for (int w = 1; w < kThreads / kWarp; ++w) result = op(result, scratch[w]);
   __syncthreads();

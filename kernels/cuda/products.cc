@@ -161,14 +161,11 @@ ProductCandidate Products::fastest(const ProductOperands& o, const std::string& 
 
 std::string Products::name_of(const ProductCandidate& candidate) const {
   if (candidate.kind == Kind::kRows) return "rows";
-  if (candidate.kind == Kind::kTiles) return "tiles";
   return absl::StrCat(kLibraryName, library_->text_of(candidate.algorithm));
 }
 
 bool Products::read_name(const std::string& name, ProductCandidate& candidate) const {
-  candidate = {};
-  if (name == "tiles") return true;
-  candidate.kind = Kind::kRows;
+  candidate = {Kind::kRows};
   if (name == "rows") return true;
   candidate.kind = Kind::kLibrary;
   absl::string_view algorithm = name;

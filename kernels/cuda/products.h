@@ -59,6 +59,7 @@ class Products {
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate choose(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
+  // Of what can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
   double seconds_of(const std::function<void()>& launch) const;

@@ -30,26 +30,6 @@ struct Scratch {
   Sum64 found[3];
 };
 
-struct Add64 {
-  __device__ __forceinline__ Sum64 operator()(Sum64 a, Sum64 b) const { return a + b; }
-};
-struct Max64 {
-  __device__ __forceinline__ Sum64 operator()(Sum64 a, Sum64 b) const { return a > b ? a : b; }
-};
-
-// All threads get the block's result.
-template <typename Op>
-__device__ __forceinline__ Sum64 reduce64(Sum64 x, Op op, Scratch& scratch) {
-#pragma unroll
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, lane));
-  if (threadIdx.x % kWarp == 0) scratch.warps[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  Sum64 result = scratch.warps[0];
-  for (int w = 1; w < kWarps; ++w) result = op(result, scratch.warps[w]);
-  __syncthreads();
-  return result;
-}
-
 // Tokens that stay: those of `rank` and better.
 struct Cut {
   Sum64 rank = 0;
@@ -140,8 +120,7 @@ __device__ int find_passing(int count, Sum64 target, const Amount& amount, Scrat
     const int first = min(begin + warp * share, end), last = min(first + share, end);
     Sum64 sum = 0;
     for (int id = first + static_cast<int>(threadIdx.x) % kWarp; id < last; id += kWarp) sum += amount(id);
-#pragma unroll
-    for (int lane = kWarp / 2; lane > 0; lane /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lane);
+    sum = warp_reduce(sum, Sum());
     if (threadIdx.x % kWarp == 0) scratch.warps[warp] = sum;
     __syncthreads();
     int passing = 0;
@@ -190,7 +169,7 @@ __device__ Cut cut_by_mass(const Row& row, const Cut& cut, float top_p, Scratch&
   for (int id = threadIdx.x; id < row.count; id += kThreads) {
     if (cut.keeps(logit_key(row.logit(id)), id)) total += row.weight(id);
   }
-  total = reduce64(total, Add64(), scratch);
+  total = block_reduce<kThreads>(total, Sum(), scratch.warps);
   const Sum64 cutoff = nucleus_cutoff(top_p, total, row.count);
   const auto visit = [&](const auto& count) {
     for (int id = threadIdx.x; id < row.count; id += kThreads) {
@@ -231,9 +210,10 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 
   Sum64 first = 0;
   for (int id = threadIdx.x; id < p.count; id += kThreads) {
-    first = Max64()(first, draw_rank(logit_key(clean_logit(logits[id])), static_cast<uint32_t>(id)));
+    const Sum64 rank = draw_rank(logit_key(clean_logit(logits[id])), static_cast<uint32_t>(id));
+    first = Max()(first, rank);
   }
-  first = reduce64(first, Max64(), scratch);
+  first = block_reduce<kThreads>(first, Max(), scratch.warps);
   const auto best_id = static_cast<int32_t>(id_of_rank(first));
   Row row{logits, p.count, clean_logit(logits[best_id]), draw.scale};
   if (draw.scale == 0 || row.best == -INFINITY) {
@@ -251,7 +231,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   };
   Sum64 total = 0;
   for (int id = threadIdx.x; id < p.count; id += kThreads) total += mass(id);
-  total = reduce64(total, Add64(), scratch);
+  total = block_reduce<kThreads>(total, Sum(), scratch.warps);
   const int id = find_passing(p.count, draw_target(total, draw.random), mass, scratch);
   if (threadIdx.x == 0) p.out[blockIdx.x] = id;
 }

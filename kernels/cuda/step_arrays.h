@@ -56,6 +56,7 @@ class StepArrays {
     return of(which, std::span<const T>(values));
   }
 
+  bool in_step() const { return in_step_; }
   void begin_step() { in_step_ = true; }
   void end_step() {
     in_step_ = false;
