@@ -52,7 +52,8 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
     }
     return;
   }
-  while ((hashes.size() + 1) * block_size <= request.ids.size()) {
+  const size_t known_count = request.ids.size() - (request.sampled_index >= 0 ? 1 : 0);
+  while ((hashes.size() + 1) * block_size <= known_count) {
     const Hash128 parent = hashes.empty() ? request.salt : hashes.back();
     const std::span<const TokenId> ids(request.ids);
     hashes.push_back(chain_hash(parent, ids.subspan(hashes.size() * block_size, block_size)));

@@ -86,8 +86,10 @@ struct alignas(64) ScheduledRequest {
   bool scores_prompt = false;
   bool cut_to_fit = false;
   bool planned = false;
+  bool stopped = false;  // by a stop token, while it was in the step in flight
 
-  std::vector<TokenId> ids;  // known_count of them, or none
+  std::vector<TokenId> ids;    // known_count of them, or none
+  int32_t sampled_index = -1;  // of a sampled token that is not known yet (Scheduler::advance), the last id
   int32_t prefix_count = 0;
   int32_t max_new_count = 0;
   int32_t cached_count = 0;

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "worker/schedule/scheduler_impl.h"
@@ -17,13 +15,6 @@
 namespace troupe {
 
 namespace {
-
-// Caller bugs that would silently corrupt other requests' KV.
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "Scheduler: %s\n", what);
-  std::abort();
-}
 
 Status check_arrival_order(const std::vector<ScheduledRequest*>& list) {
   const bool sorted =
@@ -55,9 +46,9 @@ Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64
 }
 
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {
-  require(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
-              config.max_num_batched_tokens > 0 && config.max_waiting > 0 && config.max_model_len > 1,
-          "every limit in SchedulerConfig must be positive");
+  Impl::require(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
+                    config.max_num_batched_tokens > 0 && config.max_waiting > 0 && config.max_model_len > 1,
+                "every limit in SchedulerConfig must be positive");
   impl_->refresh_stats();
 }
 
@@ -72,7 +63,8 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   if (request.emitted_count >=
       std::min<int64_t>(request.max_new_count, s.config.max_model_len - prompt_count))
     return invalid_argument("the answer that goes on has all the tokens it may have");
-  require(s.config.itemize_decodes || request.prompt.empty(), "only requests without ids can be counted");
+  Impl::require(s.config.itemize_decodes || request.prompt.empty(),
+                "only requests without ids can be counted");
   if (s.requests.contains(request.id)) return invalid_argument("a request of this id is scheduled already");
   if (Impl::count_of(s.waiting.size()) >= s.config.max_waiting) {
     return absl::ResourceExhaustedError(
@@ -115,45 +107,11 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
 
 const Batch& Scheduler::plan(TimePoint now) {
   Impl& s = *impl_;
-  require(!s.in_flight, "plan() before the last step's commit() or abandon()");
+  Impl::require(!s.in_flight, "plan() before the last step's end");
   s.plan_step(now);
   s.in_flight = !s.batch.empty();
   s.refresh_stats();
   return s.batch;
-}
-
-void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished) {
-  Impl& s = *impl_;
-  require(s.in_flight, "commit() without a step");
-  finished.clear();
-  if (s.batch.counted_decodes > 0) s.commit_counted(finished);
-  for (const ScheduledRequest* r : s.batch_requests) {
-    if (r->phase == RequestPhase::kPrefill) s.tables.fetch_ahead(*r);
-  }
-  size_t next_token = 0;
-  for (size_t i = 0; i < s.batch.items.size(); ++i) {
-    const BatchItem& item = s.batch.items[i];
-    ScheduledRequest& r = *s.batch_requests[i];
-    const int32_t step_count = item.count;
-    r.computed_count += step_count;
-    r.scored_count = std::max(r.scored_count, r.computed_count);
-    s.tables.finish_copy(r);
-    s.stats.computed_tokens_total += step_count;
-    s.set_work.add(r.set, r.prefix_count, step_count);
-    if (r.phase == RequestPhase::kPrefill) s.tables.cache_full_blocks(r);
-    s.set_pending(r, item.samples ? 0 : Impl::rest_of(r));
-    if (!item.samples) continue;
-    require(next_token < tokens.size() && tokens[next_token].id == r.id,
-            "commit() needs one token for each item that samples, in order");
-    if (s.emit(r, tokens[next_token++])) finished.push_back(r.id);
-  }
-  require(next_token == tokens.size(), "commit() got more tokens than the step sampled");
-  s.in_flight = false;
-  if (s.config.tpot_budget > Duration::zero()) {
-    s.cost.observe(s.load, std::chrono::duration<double>(now - s.planned_at).count());
-  }
-  for (RequestId id : finished) s.erase(*s.requests.at(id), /*complete=*/true);
-  s.refresh_stats();
 }
 
 RequestId Scheduler::fetch_ahead() const {
@@ -162,6 +120,7 @@ RequestId Scheduler::fetch_ahead() const {
 
 void Scheduler::abandon() {
   impl_->in_flight = false;
+  impl_->erase_stopped();
 }
 
 int64_t Scheduler::uneventful_steps() const {
@@ -180,7 +139,7 @@ int64_t Scheduler::uneventful_steps() const {
 
 void Scheduler::pass(int64_t steps) {
   Impl& s = *impl_;
-  require(steps <= uneventful_steps(), "pass() of steps in which something happens");
+  Impl::require(steps <= uneventful_steps(), "pass() of steps in which something happens");
   if (steps == 0) return;
   s.tables.owe_free_blocks(static_cast<int32_t>(s.clock.at_block_end_within(steps)));
   s.stats.computed_tokens_total += steps * s.clock.count();
@@ -192,7 +151,7 @@ void Scheduler::pass(int64_t steps) {
 }
 
 void Scheduler::remove(RequestId id) {
-  require(!impl_->in_flight, "remove() between plan() and commit()");
+  Impl::require(!impl_->in_flight, "remove() while a step is in flight");
   const auto it = impl_->requests.find(id);
   if (it == impl_->requests.end()) return;
   impl_->erase(*it->second, /*complete=*/false);
@@ -200,7 +159,7 @@ void Scheduler::remove(RequestId id) {
 }
 
 void Scheduler::unpin(Hash128 name) {
-  require(!impl_->in_flight, "unpin() between plan() and commit()");
+  Impl::require(!impl_->in_flight, "unpin() while a step is in flight");
   impl_->tables.unpin(name);
   impl_->refresh_stats();
 }
@@ -222,31 +181,7 @@ const SchedulerStats& Scheduler::stats() const {
   return impl_->stats;
 }
 
-// ---------------------------------------------------------------- the end of a step, and of a request
-
-// All decodes that are only counted go on by one.
-void Scheduler::Impl::commit_counted(std::vector<RequestId>& finished) {
-  stats.computed_tokens_total += clock.count();
-  clock.advance();
-  owed_ahead = 0;
-  ended.clear();
-  clock.ended(ended);
-  for (const Request* r : ended) {
-    finished.push_back(r->id);
-    tables.fetch_ahead(*r);
-  }
-}
-
-// The sampled token becomes known; true: it was the request's last.
-bool Scheduler::Impl::emit(Request& request, const StepToken& token) {
-  if (!request.ids.empty()) request.ids.push_back(token.token);
-  ++request.known_count;
-  if (request.phase == RequestPhase::kPrefill) erase_by_arrival(prefilling, &request);
-  request.phase = RequestPhase::kDecode;
-  if (token.finished || emitted_by(request) >= request.max_new_count) return true;
-  if (!config.itemize_decodes) clock.join(request);
-  return false;
-}
+// ---------------------------------------------------------------- the end of a request
 
 void Scheduler::Impl::look_up(Request& request) {
   tables.look_up(request);
@@ -259,6 +194,7 @@ void Scheduler::Impl::set_pending(Request& request, int64_t token_count) {
 }
 
 void Scheduler::Impl::erase(Request& request, bool complete) {
+  if (request.sampled_index >= 0) sampled[static_cast<size_t>(request.sampled_index)].request = nullptr;
   if (request.phase != RequestPhase::kWaiting) stop_running(request);
   // Whatever ended it: for so long it needed its memory. In the background nothing is answered.
   if (emitted_by(request) > 0 && !request.in_background()) lengths.record(request.set, emitted_by(request));

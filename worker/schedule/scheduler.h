@@ -97,12 +97,21 @@ class Scheduler {
   // a known id; no room for it beside what is pinned); kResourceExhausted: max_waiting reached, or its pin
   // would leave no room for a request that is here. max_new_count is cut to what max_model_len leaves.
   Status add(NewRequest request, TimePoint now);
-  // The next step; empty when there is nothing to compute. Holds until commit().
+  // The next step; empty when there is nothing to compute. Holds until commit() or advance().
   const Batch& plan(TimePoint now);
   // The step was computed. `tokens`: one entry for each item with `samples`, in the batch's order. Requests
   // that finish (stop token, max_new_count or max_model_len reached) are removed and their blocks cached;
   // they are what `finished` then lists.
   void commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
+  // commit() in two, for who launches a step while the one before is still being computed:
+  //   plan 1, advance, plan 2, resolve 1, advance, plan 3, resolve 2, advance, …
+  // advance(): the step counts as computed. Of those that sample one more id is known to be there, not which:
+  // until resolve() it is -1 - i of the i-th item that samples, and so the next batch names it. Who has all
+  // its tokens by their number has ended. REQUIRES: itemize_decodes
+  void advance();
+  // `tokens` of the step that was advanced last, as for commit(); those of requests that were removed since
+  // are not looked at. One that a stop token ended may be in the step in flight: it counts for nothing.
+  void resolve(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
   // Of the step in flight and those behind it, as long as nothing is added: so many at least leave nothing to
   // tell but a token for each of the batch's counted decodes. Whoever has time to come back later may let
   // them go by at once. 0 where decodes are listed, or prefill is cut for their sake.
@@ -115,11 +124,11 @@ class Scheduler {
   // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
   // again.
   void abandon();
-  // Client gone or stop string: drops a request wherever it is; unknown ids are ignored. Not between plan()
-  // and commit().
+  // Client gone or stop string: drops a request wherever it is; unknown ids are ignored. Not while a step is
+  // in flight: between plan() and commit() or advance().
   void remove(RequestId id);
 
-  // What was pinned under this name (NewRequest::pin) may be evicted again. Not between plan() and commit().
+  // What was pinned under this name (NewRequest::pin) may be evicted again. Not while a step is in flight.
   void unpin(Hash128 name);
 
   // For usage: tokens found cached at first admission, -1 while never admitted.

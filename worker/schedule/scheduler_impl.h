@@ -3,6 +3,8 @@
 // What plan.cc (who is computed next) and scheduler.cc (what comes in and what came of it) share.
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,6 +32,12 @@ struct Scheduler::Impl {
         forecast(c.block_size),
         clock(c.block_size) {}
 
+  // Caller bugs that would silently corrupt other requests' KV.
+  static void require(bool condition, const char* what) {
+    if (condition) return;
+    std::fprintf(stderr, "Scheduler: %s\n", what);
+    std::abort();
+  }
   static int32_t count_of(size_t size) { return static_cast<int32_t>(size); }
   static bool arrived_before(const Request* a, const Request* b) {
     return a->arrival_index < b->arrival_index;
@@ -74,11 +82,16 @@ struct Scheduler::Impl {
   Status check_room(Request& request);
   Status check_others(const Request& newcomer, bool cut);
 
+  // step_end.cc: what came of a step.
+  void advance_step(std::vector<RequestId>& finished);
+  void advance_counted(std::vector<RequestId>& finished);
+  void advance_item(Request& request, const BatchItem& item);
+  void resolve_step(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
+  void erase_stopped();
+
   // scheduler.cc
   void look_up(Request& request);
   void set_pending(Request& request, int64_t token_count);
-  void commit_counted(std::vector<RequestId>& finished);
-  bool emit(Request& request, const StepToken& token);
   void stop_running(Request& request);
   void erase(Request& request, bool complete);
   void refresh_stats();
@@ -110,6 +123,20 @@ struct Scheduler::Impl {
   int64_t oldest_work = 0;  // all it needs, in tokens of `budget`
   int32_t held = 0;         // tokens of `budget` that only it or a shorter one may have
   bool in_flight = false;
+
+  // The step before, while its tokens are not known.
+  struct Sampled {
+    RequestId id;
+    Request* request;  // null: it is gone
+    bool ended;        // by the number of its tokens
+  };
+  std::vector<Sampled> sampled;
+  bool unresolved = false;
+  StepLoad advanced_load;
+  TimePoint advanced_at{};  // when it was planned
+  TimePoint resolved_at = TimePoint::min();
+  std::vector<Request*> stopped;  // by it, to be erased when none is in flight
+
   bool preempted_now = false;
   bool background_served = false;
   bool no_room = false;  // a request that is not in the background did not fit
