@@ -2,10 +2,25 @@
 // backends.
 
 #include <cstring>
+#include <vector>
 
 #include "kernels/kernels.h"
 
 namespace troupe {
+namespace {
+
+// Of memory that is the host's anyway: a copy, since what it is of may be written again.
+class HostReadback final : public Readback {
+ public:
+  explicit HostReadback(size_t bytes) : copy_(bytes) {}
+  void start(const void* from, size_t bytes) override { std::memcpy(copy_.data(), from, bytes); }
+  const void* wait() override { return copy_.data(); }
+
+ private:
+  std::vector<char> copy_;
+};
+
+}  // namespace
 
 void Backend::upload(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
@@ -13,6 +28,10 @@ void Backend::upload(void* to, const void* from, size_t bytes) {
 
 void Backend::download(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
+}
+
+StatusOr<std::unique_ptr<Readback>> Backend::make_readback(size_t bytes) {
+  return std::make_unique<HostReadback>(bytes);
 }
 
 void Backend::gated_mlp(const GatedMlpParams& params) {

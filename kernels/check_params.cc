@@ -42,6 +42,13 @@ void expect_rank2(const char* op, const char* name, const Tensor& tensor) {
   check_failed(op, std::string(name) + " is " + tensor.shape_text() + ", expected two dimensions");
 }
 
+// Of a step's draws, or 0 where they are left out.
+int64_t drawn_count_of(const char* op, const Tensor& drawn) {
+  if (drawn.empty()) return 0;
+  expect(op, "drawn", drawn, like(DType::kInt32, {drawn.shape[0]}));
+  return drawn.shape[0];
+}
+
 void expect_bound(const char* op, const BoundKv& kv, int layer) {
   if (kv.data == nullptr) check_failed(op, "bind_kv was not called");
   expect_index(op, "layer", layer, kv.layout.layers);
@@ -54,7 +61,14 @@ void check_params(const EmbedParams& params) {
   const auto count = static_cast<int64_t>(params.ids.size());
   expect_rank2(kOp, "table", params.table);
   expect(kOp, "out", params.out, like(DType::kFloat32, {count, params.table.shape[1]}));
-  for (int32_t id : params.ids) expect_index(kOp, "ids", id, params.table.shape[0]);
+  const int64_t drawn_count = drawn_count_of(kOp, params.drawn);
+  for (int32_t id : params.ids) {
+    if (id >= 0) {
+      expect_index(kOp, "ids", id, params.table.shape[0]);
+    } else {
+      expect_index(kOp, "ids' places in drawn", -1 - int64_t{id}, drawn_count);
+    }
+  }
 }
 
 void check_params(const RmsNormParams& params, DType activation) {
@@ -193,8 +207,11 @@ void check_params(const SampleParams& params) {
   expect(kOp, "logits", params.logits, like(DType::kFloat32, {count, vocab}));
   expect(kOp, "out", params.out, like(DType::kInt32, {count}));
   if (vocab < 1 || vocab > kDrawVocabMax) check_failed(kOp, "logits of " + std::to_string(vocab) + " tokens");
+  const int64_t drawn_count = drawn_count_of(kOp, params.drawn);
+  if (drawn_count > 0 && params.drawn.data == params.out.data) check_failed(kOp, "drawn is out");
   for (const SampleRow& row : params.rows) {
     for (const LogitEdit& edit : row.edits) expect_index(kOp, "edits", edit.token, vocab);
+    if (row.last_drawn >= 0) expect_index(kOp, "last_drawn", row.last_drawn, drawn_count);
   }
 }
 

@@ -118,6 +118,12 @@ TROUPE_HOST_DEVICE inline uint64_t least_weight(float min_p) {
   return least > 1 ? least : 1;
 }
 
+// The edit of a token that is emitted again, or for the first time.
+TROUPE_HOST_DEVICE inline LogitEdit once_more(LogitEdit edit) {
+  edit.emitted_count = (edit.emitted_count > 0 ? edit.emitted_count : 0) + 1;
+  return edit;
+}
+
 // One logit after its edit (sampling.h).
 TROUPE_HOST_DEVICE inline float edited_logit(float logit, const LogitPenalties& penalties,
                                              const LogitEdit& edit) {

@@ -34,6 +34,17 @@
 
 namespace troupe {
 
+// Device memory on its way to the host, while the device goes on.
+class Readback {
+ public:
+  virtual ~Readback() = default;
+  // Copies what is at `from`, in memory of allocate(), when all that was launched before is done; returns at
+  // once. REQUIRES: the copy before it was waited for; `bytes` as made for at most.
+  virtual void start(const void* from, size_t bytes) = 0;
+  // Until it is there: host memory, valid until the next start().
+  virtual const void* wait() = 0;
+};
+
 // How a weight is held. kInt8: a byte a value and a scale an output feature; what it is multiplied by is
 // rounded to 8 bits as well, with a scale a row (int8.h). Half of bfloat16's bytes, at about a percent of
 // error a product.
@@ -59,9 +70,17 @@ class DeviceBuffer {
 
 // out[t] = table[ids[t]]
 struct EmbedParams {
-  std::span<const int32_t> ids;  // (T), each in [0, V)
+  std::span<const int32_t> ids;  // (T), each in [0, V), or -1 - s: the one in drawn[s]
   Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16
   Tensor out;                    // (T, D) float32
+  // (S) int32, or empty. What sample() drew in the step before: whoever asks for this one need not know yet.
+  Tensor drawn = {};
+
+  // What to take for out[t], where `drawn` is in host memory.
+  int64_t id_of(int64_t t) const {
+    const int32_t id = ids[static_cast<size_t>(t)];
+    return id >= 0 ? id : drawn.as<const int32_t>()[-1 - id];
+  }
 };
 
 // out = x / sqrt(mean(x²) + epsilon) * weight       (source: Zhang & Sennrich 2019, as in Transformers'
@@ -194,6 +213,8 @@ class Backend {
   virtual void upload(void* to, const void* from, size_t bytes);
   // The other way: waits for what was launched before.
   virtual void download(void* to, const void* from, size_t bytes);
+  // For copies of up to `bytes`. It may outlive none of its backend's memory.
+  virtual StatusOr<std::unique_ptr<Readback>> make_readback(size_t bytes);
   // `weight` (N, K) in float32, bfloat16 or float16, host memory; it may be unmapped afterwards.
   virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) = 0;
   StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight) {

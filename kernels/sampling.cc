@@ -172,11 +172,17 @@ uint64_t counter_bits(uint64_t seed, uint64_t position) {
   return (uint64_t{bits[1]} << 32 | bits[0]) >> (64 - kDrawBits);
 }
 
-void edit_logits(std::span<float> logits, const LogitPenalties& penalties, std::span<const LogitEdit> edits) {
-  for (const LogitEdit& edit : edits) {
+void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn) {
+  int32_t last = row.last_drawn >= 0 ? drawn[row.last_drawn] : -1;
+  const auto make = [&](const LogitEdit& edit) {
     float& logit = logits[static_cast<size_t>(edit.token)];
-    logit = edited_logit(logit, penalties, edit);
+    logit = edited_logit(logit, row.penalties, edit);
+  };
+  for (const LogitEdit& edit : row.edits) {
+    make(edit.token == last ? once_more(edit) : edit);
+    if (edit.token == last) last = -1;
   }
+  if (last >= 0) make({.token = last, .emitted_count = 1});
 }
 
 int32_t draw_token(std::span<const float> logits, const DrawParams& params) {

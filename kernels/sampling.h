@@ -51,6 +51,9 @@ struct SampleRow {
   DrawParams draw;
   LogitPenalties penalties = {};
   std::span<const LogitEdit> edits = {};  // each token once
+  // Not below zero: the answer's last token is SampleParams::drawn[last_drawn], and `edits` are those before
+  // it was emitted.
+  int32_t last_drawn = -1;
 };
 
 // out[s] = the token drawn from logits[s], whose edits are made in place before.
@@ -58,13 +61,15 @@ struct SampleParams {
   Tensor logits;                    // (S, V) float32, V <= kDrawVocabMax
   std::span<const SampleRow> rows;  // (S)
   Tensor out;                       // (S) int32
+  Tensor drawn = {};                // int32, or empty: `out` of the step before, other memory than `out`
 };
 
 // 53 random bits.
 uint64_t counter_bits(uint64_t seed, uint64_t position);
 
-// REQUIRES: every edit's token is in the vocabulary of logits.size().
-void edit_logits(std::span<float> logits, const LogitPenalties& penalties, std::span<const LogitEdit> edits);
+// REQUIRES: every edit's token, and row.last_drawn's, is in the vocabulary of logits.size(). `drawn`:
+// SampleParams::drawn's, null where no row has a last_drawn.
+void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn = nullptr);
 // Of edited logits. REQUIRES: logits not empty. NaNs are treated as -inf; all -inf gives token 0.
 int32_t draw_token(std::span<const float> logits, const DrawParams& params);
 

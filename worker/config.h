@@ -29,6 +29,7 @@ struct WorkerSettings {
   std::string load_format = "auto";
   bool reference_ops = false;
   bool disable_cascade_attn = false;
+  bool async_scheduling = true;
   std::string tune_file = "/var/cache/troupe/tuning";
   int64_t threads = 0;  // 0: all cores
 

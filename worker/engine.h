@@ -1,8 +1,8 @@
 #pragma once
 
-// The step loop. One compute thread: take commands → plan → run → sample → commit → hand tokens to the
-// text-out thread, and again. Text comes in and goes out on other threads, so tokenising a long prompt or
-// detokenising a wide batch never delays a step.
+// The step loop. One compute thread: take commands → plan → launch → take in what the step before gave, or
+// this one → hand tokens to the text-out thread, and again. Text comes in and goes out on other threads, so
+// tokenising a long prompt or detokenising a wide batch never delays a step.
 
 #include <chrono>
 #include <cstdint>

@@ -55,19 +55,39 @@ struct Engine::Impl {
                   .pending_tokens_max = 64 * static_cast<size_t>(options.scheduler.max_num_seqs),
                   .on_stop_string = [this](RequestId id) { drop(id); }}) {}
 
+  // What the output of a launched step will be about. By then its batch is gone, and perhaps some requests.
+  struct Drawn {
+    RequestId id;
+    uint64_t position;
+    int32_t shown_row;  // of StepOutput::logits; below zero: none
+  };
+  struct ScoredRows {
+    RequestId id;
+    int32_t first, count;  // of the step's rows: those that score ids of its prompt
+  };
+  struct StepInFlight {
+    std::vector<Drawn> drawn;
+    std::vector<ScoredRows> scored;
+    bool wants_logits = false;
+    TimePoint begin{};
+  };
+
   void loop();
   bool take_commands(Commands& commands);
   void apply(Commands& commands);
   void publish(const Commands& applied);
   void step();
   StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
-  void prepare_draws(const Batch& batch);
-  void accept(const Batch& batch, const StepOutput& output);
-  void score_prompts(const Batch& batch);
+  void prepare(const Batch& batch);
+  void finish_step();
+  void accept(const StepOutput& output);
+  void score_prompts();
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
   void drop(RequestId id);  // any thread: compute no more of it
-  bool has_work() const { return scheduler.stats().running + scheduler.stats().waiting > 0; }
+  bool has_work() const {
+    return scheduler.stats().running + scheduler.stats().waiting > 0 || under_way.has_value();
+  }
   TimePoint now() const { return clock.now(); }
 
   // Compute thread only, once started.
@@ -77,11 +97,17 @@ struct Engine::Impl {
   EngineMetrics metrics;
   Scheduler scheduler;
   absl::flat_hash_map<RequestId, Sequence> sequences;
-  // Of the current step, for the items that sample, in the batch's order.
+  // The step that is being launched: its items that sample, in the batch's order, and those whose logits are
+  // scored.
   std::vector<SampleRow> draws;
-  std::vector<int32_t> shown;  // those whose logits are scored
+  std::vector<int32_t> shown;
+  StepInFlight next;
+  // The one before it, until it is collected.
+  std::optional<StepInFlight> under_way;
+  TimePoint last_end = TimePoint::min();
+  // Of the step that was collected.
   std::vector<StepToken> tokens;
-  std::vector<TokenEvent> events;  // beside them
+  std::vector<TokenEvent> events;  // of those tokens whose requests are still here
   std::vector<RequestId> finished;
 
   const SteadyClock clock;

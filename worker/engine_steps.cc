@@ -1,5 +1,6 @@
-// The compute thread: take commands → plan → run → accept → commit → hand tokens on.
+// The compute thread: take commands → plan → launch → collect → accept → resolve → hand tokens on.
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/engine_impl.h"
@@ -65,106 +66,122 @@ void Engine::Impl::publish(const Commands& applied) {
   queued_tokens -= applied.prompt_tokens;
 }
 
+// Where the runner runs ahead: plans and launches a step, and then takes in what the one before it gave,
+// while this one is computed. So what the host does between two steps costs the device nothing.
 void Engine::Impl::step() {
   const TimePoint begin = now();
   const Batch& batch = scheduler.plan(begin);
-  if (batch.empty()) return;
-  prepare_draws(batch);
-  const auto output = runner->run(batch, {draws, shown});
-  if (!output.ok()) {
-    fail_step(batch, output.status());
-    return;
+  Status status;
+  if (!batch.empty()) {
+    prepare(batch);
+    next.begin = begin;
+    status = runner->launch(batch, {draws, shown});
   }
-  accept(batch, *output);
-  score_prompts(batch);
+  if (under_way) finish_step();
+  if (batch.empty()) return;
+  if (!status.ok()) return fail_step(batch, status);
+  scheduler.advance();
+  under_way = std::exchange(next, {});
+  if (!runner->runs_ahead() || under_way->wants_logits) finish_step();
+}
+
+void Engine::Impl::prepare(const Batch& batch) {
+  draws.clear();
+  shown.clear();
+  int32_t item_row = 0;  // the item's first of the step's
+  for (const BatchItem& item : batch.items) {
+    Sequence& sequence = sequences.at(item.id);
+    if (item.scored.count > 0) {
+      next.scored.push_back({item.id, item_row + item.scored.first, item.scored.count});
+    }
+    item_row += static_cast<int32_t>(item.ids.size());
+    if (!item.samples) continue;
+    const auto position = static_cast<uint64_t>(item.sample_position);
+    if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
+    Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1});
+    if (sequence.is_scored()) {
+      drawn.shown_row = static_cast<int32_t>(shown.size());
+      shown.push_back(static_cast<int32_t>(draws.size()));
+    }
+    draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
+  }
+  next.wants_logits = !shown.empty() || !next.scored.empty();
+}
+
+void Engine::Impl::finish_step() {
+  accept(runner->collect());
+  score_prompts();
   const TimePoint end = now();
-  scheduler.commit(tokens, end, finished);
+  scheduler.resolve(tokens, end, finished);
   for (TokenEvent& event : events) event.at = end;
   mark_length_stops();
   for (RequestId id : finished) sequences.erase(id);
   if (!events.empty()) text_out.push(events);
-  metrics.step(end - begin);
+  metrics.step(end - std::max(under_way->begin, last_end));
+  last_end = end;
+  under_way.reset();
 }
 
-void Engine::Impl::prepare_draws(const Batch& batch) {
-  draws.clear();
-  shown.clear();
-  for (const BatchItem& item : batch.items) {
-    if (!item.samples) continue;
-    const Sequence& sequence = sequences.at(item.id);
-    if (sequence.is_scored()) shown.push_back(static_cast<int32_t>(draws.size()));
-    draws.push_back(sequence.draw_at(static_cast<uint64_t>(item.sample_position)));
-  }
-}
-
-void Engine::Impl::accept(const Batch& batch, const StepOutput& output) {
+void Engine::Impl::accept(const StepOutput& output) {
   tokens.clear();
   events.clear();
-  size_t shown_count = 0;
-  for (const BatchItem& item : batch.items) {
-    if (!item.samples) continue;
-    const TokenId drawn = output.tokens[events.size()];
-    Sequence& sequence = sequences.at(item.id);
+  for (const Drawn& drawn : under_way->drawn) {
+    const auto found = sequences.find(drawn.id);
+    const TokenId token = output.tokens[tokens.size()];
+    StepToken& told = tokens.emplace_back(StepToken{drawn.id, token, false});
+    if (found == sequences.end()) continue;  // it ended, or its client went, before this step was done
+    Sequence& sequence = found->second;
     TokenEvent& event = events.emplace_back();
-    event.id = item.id;
-    const auto position = static_cast<uint64_t>(item.sample_position);
-    if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
+    event.id = drawn.id;
     event.cached_count = sequence.cached_count;
     if (sequence.prompt_only()) {
       event.finish = FinishReason::kLength;
-      tokens.push_back({item.id, 0, /*finished=*/true});
+      told.finished = true;
       continue;
     }
-    event.token = sequence.accept(drawn, position);
-    if (sequence.is_scored()) {
+    event.token = told.token = sequence.accept(token, drawn.position);
+    if (drawn.shown_row >= 0) {
       const auto vocab = static_cast<size_t>(output.logits.shape[1]);
-      const float* const row = output.logits.as<const float>() + shown_count++ * vocab;
+      const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
       event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
     }
-    const bool stops = sequence.stops(event.token, options.eos_token_ids);
-    if (stops) event.finish = FinishReason::kStop;
-    tokens.push_back({item.id, event.token, stops});
+    told.finished = sequence.stops(event.token, options.eos_token_ids);
+    if (told.finished) event.finish = FinishReason::kStop;
   }
 }
 
-// After accept(): it asks the runner for other rows, which take the place of the sampled ones.
-void Engine::Impl::score_prompts(const Batch& batch) {
-  int32_t item_row = 0;  // the item's first of the step's
-  size_t next_event = 0;
-  for (const BatchItem& item : batch.items) {
-    Sequence& sequence = sequences.at(item.id);
-    if (item.scored.count > 0) {
-      runner->visit_rows(item_row + item.scored.first, item.scored.count,
-                         [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
-    }
-    item_row += static_cast<int32_t>(item.ids.size());
-    if (!item.samples) continue;
-    auto scores = sequence.take_prompt_scores();
-    if (!scores.empty()) {
-      events[next_event].prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));
-    }
-    ++next_event;
+// After accept(): it asks the runner for other rows, which take the place of those that it showed.
+void Engine::Impl::score_prompts() {
+  for (const ScoredRows& rows : under_way->scored) {
+    Sequence& sequence = sequences.at(rows.id);
+    runner->visit_rows(rows.first, rows.count,
+                       [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
   }
-}
-
-// Those the scheduler ended though no stop token did. `finished` is in the events' order.
-void Engine::Impl::mark_length_stops() {
-  size_t next = 0;
   for (TokenEvent& event : events) {
-    if (next == finished.size() || finished[next] != event.id) continue;
+    auto scores = sequences.at(event.id).take_prompt_scores();
+    if (!scores.empty()) event.prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));
+  }
+}
+
+// Those the scheduler ended though no stop token did. Both lists are in the step's order.
+void Engine::Impl::mark_length_stops() {
+  std::erase_if(finished, [this](RequestId id) { return !sequences.contains(id); });
+  size_t next_finished = 0;
+  for (TokenEvent& event : events) {
+    if (next_finished == finished.size() || finished[next_finished] != event.id) continue;
     if (event.finish == FinishReason::kNone) event.finish = FinishReason::kLength;
-    ++next;
+    ++next_finished;
   }
 }
 
 void Engine::Impl::fail_step(const Batch& batch, const Status& error) {
   std::vector<RequestId> ids;
-  for (const BatchItem& item : batch.items) ids.push_back(item.id);
-  scheduler.abandon();
-  for (RequestId id : ids) {
-    scheduler.remove(id);
-    sequences.erase(id);
+  for (const BatchItem& item : batch.items) {
+    if (sequences.erase(item.id) > 0) ids.push_back(item.id);
   }
+  next = {};
+  scheduler.abandon();
+  for (RequestId id : ids) scheduler.remove(id);
   metrics.step_error();
   log.error("step_failed", {{"requests", ids.size()}, {"reason", to_std(error.ToString())}});
   text_out.fail(ids, error);

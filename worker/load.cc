@@ -142,7 +142,8 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
            {{"model", settings.model}, {"name", model.served.name}, {"runner", runner->description()}});
   tell_memory(runner->memory(), metrics, log);
   if (settings.device == "cuda") TROUPE_RETURN_IF_ERROR(warm_up(*runner, options, log));
-  model.runner = std::make_unique<ModelStepRunner>(std::move(runner));
+  const bool runs_ahead = settings.async_scheduling && runner->runs_ahead();
+  model.runner = std::make_unique<ModelStepRunner>(std::move(runner), runs_ahead);
   return model;
 }
 

@@ -32,12 +32,13 @@ Sequence::Sequence(EngineRequest& request)
   prompt_scores_.emplace_back().token = scored_prompt_.front();  // nothing comes before it
 }
 
-SampleRow Sequence::draw_at(uint64_t position) const {
+SampleRow Sequence::draw_at(uint64_t position, int32_t last_drawn) const {
   if (prompt_only_ || is_known(position)) return {.draw = {.temperature = 0}};
   SampleRow row{.draw = draw_params(sampling_, position)};
   if (adjuster_ != nullptr) {
     row.penalties = adjuster_->penalties();
     row.edits = adjuster_->edits();
+    row.last_drawn = last_drawn;
   }
   return row;
 }

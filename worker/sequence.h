@@ -20,8 +20,9 @@ class Sequence {
   // Takes what it needs; REQUIRES: request.prompt is still there.
   explicit Sequence(EngineRequest& request);
 
-  // How the token at `position` of the answer is drawn. Valid until accept().
-  SampleRow draw_at(uint64_t position) const;
+  // How the token at `position` of the answer is drawn. Valid until accept(). `last_drawn`: the place, in the
+  // step before, of the token before it, where that was not accepted yet; else below zero.
+  SampleRow draw_at(uint64_t position, int32_t last_drawn) const;
   // Whether score() will be asked for.
   bool is_scored() const { return !prompt_only_ && logprobs_.has_value(); }
   // The token at `position`: the drawn one, or where it is known that one. From now on it is part of the

@@ -23,7 +23,8 @@ class SimRunner final : public StepRunner {
   // `faults` outlives this.
   SimRunner(Options options, SimFaults& faults) : options_(std::move(options)), faults_(faults) {}
 
-  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) override;
+  Status launch(const Batch& batch, const StepDraws& draws) override;
+  StepOutput collect() override { return {tokens_}; }
 
  private:
   const Options options_;

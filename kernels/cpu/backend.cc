@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
     const int64_t columns = params.table.shape[1];
     const auto size = static_cast<int64_t>(dtype_size(params.table.dtype));
     for_rows(static_cast<int64_t>(params.ids.size()), columns, [&](int64_t t) {
-      const char* row = params.table.as<const char>() + params.ids[static_cast<size_t>(t)] * columns * size;
+      const char* row = params.table.as<const char>() + params.id_of(t) * columns * size;
       ops_.to_float({row, params.table.dtype, params.out.as<float>() + t * columns, columns});
     });
   }
@@ -121,7 +121,7 @@ class CpuBackend final : public Backend {
     for_rows(static_cast<int64_t>(params.rows.size()), columns, [&](int64_t s) {
       const SampleRow& row = params.rows[static_cast<size_t>(s)];
       const std::span<float> logits(params.logits.as<float>() + s * columns, static_cast<size_t>(columns));
-      edit_logits(logits, row.penalties, row.edits);
+      edit_logits(logits, row, params.drawn.as<const int32_t>());
       params.out.as<int32_t>()[s] = draw_token(logits, row.draw);
     });
   }

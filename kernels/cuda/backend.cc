@@ -11,6 +11,7 @@
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/readback.h"
 #include "kernels/cuda/step_arrays.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/device/dense_weight.h"
@@ -24,6 +25,10 @@ Status cuda_status(std::string_view what, cudaError_t error) {
       absl::StrCat(absl::string_view(what.data(), what.size()), ": ", cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
+}
+
+Status no_pinned_memory(size_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of pinned host memory are not to be had"));
 }
 
 class CudaBuffer final : public DeviceBuffer {
@@ -105,6 +110,12 @@ class CudaBackend final : public Backend {
   void download(void* to, const void* from, size_t bytes) override {
     check_cuda("download", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
     check_cuda("download", cudaStreamSynchronize(stream_));
+  }
+
+  StatusOr<std::unique_ptr<Readback>> make_readback(size_t bytes) override {
+    auto readback = PinnedReadback::make(stream_, bytes);
+    if (readback == nullptr) return no_pinned_memory(bytes);
+    return StatusOr<std::unique_ptr<Readback>>(std::move(readback));
   }
 
   StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) override;
@@ -193,8 +204,7 @@ StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, 
                           CudaBuffer::allocate(static_cast<size_t>(weight.elements()) * dtype_size(dtype)));
   const Tensor values = Tensor::make(memory->data(), dtype, {weight.shape[0], weight.shape[1]});
   if (upload_ == nullptr) upload_ = WeightUpload::make(stream_, {.threads = upload_threads()});
-  if (upload_ == nullptr)
-    return absl::ResourceExhaustedError("128 MiB of pinned host memory are not to be had");
+  if (upload_ == nullptr) return no_pinned_memory(size_t{128} << 20);
   upload_->copy(weight, values);
   return std::make_unique<DenseWeight>(values, std::move(memory));
 }
@@ -265,7 +275,8 @@ void CudaBackend::sample(const SampleParams& params) {
                       .min_p = draw.min_p,
                       .penalties = row.penalties,
                       .first_edit = first_edit,
-                      .end_edit = static_cast<int32_t>(edits_.size())});
+                      .end_edit = static_cast<int32_t>(edits_.size()),
+                      .last_drawn = row.last_drawn});
   }
   cuda::sample(stream_, params, arrays_.of(StepArray::kDraws, draws_),
                arrays_.of(StepArray::kLogitEdits, edits_));

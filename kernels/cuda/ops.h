@@ -38,6 +38,7 @@ struct DeviceDraw {
   float top_p, min_p;
   LogitPenalties penalties;
   int32_t first_edit, end_edit;
+  int32_t last_drawn;  // SampleRow's
 };
 void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits);
 

@@ -196,17 +196,35 @@ struct Rows {
   int32_t count;  // V
   const DeviceDraw* draws;
   const LogitEdit* edits;
+  const int32_t* drawn;
 };
+
+// By the whole block; the logits are there for all of it afterwards.
+__device__ void edit_row(float* logits, const DeviceDraw& draw, const Rows& p) {
+  __shared__ bool is_new;  // the last token has no edit yet
+  const int32_t last = draw.last_drawn >= 0 ? p.drawn[draw.last_drawn] : -1;
+  if (threadIdx.x == 0) is_new = last >= 0;
+  __syncthreads();
+  for (int i = draw.first_edit + static_cast<int>(threadIdx.x); i < draw.end_edit; i += kThreads) {
+    LogitEdit edit = p.edits[i];
+    if (edit.token == last) {
+      edit = once_more(edit);
+      is_new = false;
+    }
+    logits[edit.token] = edited_logit(logits[edit.token], draw.penalties, edit);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && is_new) {
+    logits[last] = edited_logit(logits[last], draw.penalties, {.token = last, .emitted_count = 1});
+  }
+  __syncthreads();
+}
 
 __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   __shared__ Scratch scratch;
   float* const logits = p.logits + int64_t{blockIdx.x} * p.count;
   const DeviceDraw draw = p.draws[blockIdx.x];
-  for (int i = draw.first_edit + static_cast<int>(threadIdx.x); i < draw.end_edit; i += kThreads) {
-    const LogitEdit edit = p.edits[i];
-    logits[edit.token] = edited_logit(logits[edit.token], draw.penalties, edit);
-  }
-  __syncthreads();
+  edit_row(logits, draw, p);
 
   Sum64 first = 0;
   for (int id = threadIdx.x; id < p.count; id += kThreads) {
@@ -240,8 +258,12 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 
 void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits) {
   if (params.rows.empty()) return;
-  const Rows p{params.logits.as<float>(), params.out.as<int32_t>(),
-               static_cast<int32_t>(params.logits.shape[1]), rows, edits};
+  const Rows p{params.logits.as<float>(),
+               params.out.as<int32_t>(),
+               static_cast<int32_t>(params.logits.shape[1]),
+               rows,
+               edits,
+               params.drawn.as<const int32_t>()};
   const Grid grid{dim3(static_cast<unsigned>(params.rows.size())), kThreads};
   launch("sample", sample_rows, grid, stream, p);
 }

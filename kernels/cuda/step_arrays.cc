@@ -7,30 +7,70 @@
 
 namespace troupe::cuda {
 
+namespace {
+
+constexpr const char* kOp = "step arrays";
+
+}  // namespace
+
+StepArrays::StepArrays(cudaStream_t stream) : stream_(stream) {
+  for (cudaEvent_t& end : ends_) check_cuda(kOp, cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
+}
+
 StepArrays::~StepArrays() {
-  for (const Slot& slot : slots_) cudaFree(slot.device);
+  cudaStreamSynchronize(stream_);
+  for (const Slot& slot : slots_) release(slot);
+  for (cudaEvent_t end : ends_) cudaEventDestroy(end);
+}
+
+void StepArrays::begin_step() {
+  in_step_ = true;
+  ++step_;
+  check_cuda(kOp, cudaEventSynchronize(ends_[step_ % 2]));  // at once where it was never recorded
+}
+
+void StepArrays::end_step() {
+  in_step_ = false;
+  for (Slot& slot : slots_) slot.looked_at = nullptr;
+  check_cuda(kOp, cudaEventRecord(ends_[step_ % 2], stream_));
 }
 
 const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
-  constexpr const char* kOp = "step arrays";
   Slot& slot = slots_[static_cast<size_t>(which)];
-  const bool is_known = slot.sent.size() == bytes && slot.looked_at == values && values != nullptr;
+  const bool is_known = slot.bytes == bytes && slot.looked_at == values && values != nullptr;
   if (in_step_) slot.looked_at = values;
   if (bytes == 0 || is_known) return slot.device;
-  if (slot.sent.size() == bytes && std::memcmp(slot.sent.data(), values, bytes) == 0) return slot.device;
-  if (bytes > slot.capacity) {
-    // Kernels under way may still read the old memory.
-    check_cuda(kOp, cudaStreamSynchronize(stream_));
-    check_cuda(kOp, cudaFree(slot.device));
-    slot.capacity = std::max(bytes, 2 * slot.capacity);
-    check_cuda(kOp, cudaMalloc(&slot.device, slot.capacity));
-  }
-  slot.sent.assign(static_cast<const char*>(values), static_cast<const char*>(values) + bytes);
-  // From pageable memory: CUDA has read the source when this returns (CUDA runtime API, "API synchronization
-  // behavior"), so it may change at once; the write keeps the stream's order.
-  check_cuda(kOp, cudaMemcpyAsync(slot.device, slot.sent.data(), bytes, cudaMemcpyHostToDevice, stream_));
+  if (slot.bytes == bytes && std::memcmp(slot.turns[slot.last].memory, values, bytes) == 0)
+    return slot.device;
+  if (bytes > slot.capacity) grow(slot, bytes);
+  slot.last = 1 - slot.last;
+  slot.bytes = bytes;
+  Pinned& turn = slot.turns[slot.last];
+  // An array that changed within a step, or is none's, comes round before begin_step() waited for its step.
+  if (turn.step + 2 > step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
+  turn.step = step_;
+  std::memcpy(turn.memory, values, bytes);
+  check_cuda(kOp, cudaMemcpyAsync(slot.device, turn.memory, bytes, cudaMemcpyHostToDevice, stream_));
+  if (!in_step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
   ++sent_count_;
   return slot.device;
+}
+
+void StepArrays::grow(Slot& slot, size_t bytes) {
+  // Kernels under way may still read the old memory.
+  check_cuda(kOp, cudaStreamSynchronize(stream_));
+  release(slot);
+  slot.capacity = std::max(bytes, 2 * slot.capacity);
+  check_cuda(kOp, cudaMalloc(&slot.device, slot.capacity));
+  for (Pinned& turn : slot.turns) {
+    turn.step = 0;
+    check_cuda(kOp, cudaMallocHost(&turn.memory, slot.capacity));
+  }
+}
+
+void StepArrays::release(const Slot& slot) {
+  cudaFree(slot.device);
+  for (const Pinned& turn : slot.turns) cudaFreeHost(turn.memory);
 }
 
 }  // namespace troupe::cuda

@@ -4,6 +4,10 @@
 // ask for the same ones again and again: what has not changed since it was last asked for is not sent again,
 // so a step of 32 layers sends each array once; and between begin_step() and end_step() it is not even
 // compared.
+//
+// They are sent from pinned memory, two turns of it: from any other the driver may wait for the stream first,
+// and a step could not be launched while the one before it is computed. A turn is written again when the step
+// that read it is done, which begin_step() waits for: the one before the last.
 
 #include <cuda_runtime.h>
 
@@ -40,7 +44,7 @@ inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray:
 // kilobytes only where the device is broken, and it grows to its largest in the first steps.
 class StepArrays {
  public:
-  explicit StepArrays(cudaStream_t stream) : stream_(stream) {}
+  explicit StepArrays(cudaStream_t stream);
   ~StepArrays();
   StepArrays(const StepArrays&) = delete;
   StepArrays& operator=(const StepArrays&) = delete;
@@ -57,25 +61,32 @@ class StepArrays {
   }
 
   bool in_step() const { return in_step_; }
-  void begin_step() { in_step_ = true; }
-  void end_step() {
-    in_step_ = false;
-    for (Slot& slot : slots_) slot.looked_at = nullptr;
-  }
+  void begin_step();
+  void end_step();
 
   int64_t sent_count() const { return sent_count_; }  // of copies to the device so far
 
  private:
+  struct Pinned {
+    void* memory = nullptr;
+    uint64_t step = 0;  // that reads it
+  };
   struct Slot {
-    std::vector<char> sent;           // what the device holds
+    std::array<Pinned, 2> turns;
+    size_t last = 0;                  // of turns: what the device holds
+    size_t bytes = 0;                 // of that
     const void* looked_at = nullptr;  // in this step: the array that it is
     void* device = nullptr;
     size_t capacity = 0;
   };
   const void* bytes_of(StepArray which, const void* values, size_t bytes);
+  void grow(Slot& slot, size_t bytes);
+  void release(const Slot& slot);
 
   cudaStream_t stream_;
   std::array<Slot, kStepArrayCount> slots_;
+  std::array<cudaEvent_t, 2> ends_{};  // of the last two steps
+  uint64_t step_ = 1;
   bool in_step_ = false;
   int64_t sent_count_ = 0;
 };

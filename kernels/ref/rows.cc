@@ -8,10 +8,10 @@ namespace troupe::ref {
 
 void embed(const EmbedParams& params) {
   const int64_t columns = params.table.shape[1];
-  for (size_t t = 0; t < params.ids.size(); ++t) {
+  for (int64_t t = 0; t < params.out.shape[0]; ++t) {
     for (int64_t d = 0; d < columns; ++d) {
-      const float value = element(params.table, params.ids[t] * columns + d);
-      set_element(params.out, static_cast<int64_t>(t) * columns + d, value);
+      const float value = element(params.table, params.id_of(t) * columns + d);
+      set_element(params.out, t * columns + d, value);
     }
   }
 }

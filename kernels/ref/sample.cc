@@ -63,7 +63,7 @@ void sample(const SampleParams& params) {
   for (size_t s = 0; s < params.rows.size(); ++s) {
     const SampleRow& row = params.rows[s];
     const std::span<float> logits(params.logits.as<float>() + s * vocab, vocab);
-    edit_logits(logits, row.penalties, row.edits);
+    edit_logits(logits, row, params.drawn.as<const int32_t>());
     params.out.as<int32_t>()[s] = draw(logits, row.draw);
   }
 }

@@ -67,6 +67,7 @@ class MirroredBackend final : public Backend {
     Mirrors m(*device_);
     EmbedParams p = params;
     p.table = m.input(p.table);
+    p.drawn = m.input(p.drawn);
     p.out = m.output(p.out);
     device_->embed(p);
   }
@@ -123,6 +124,7 @@ class MirroredBackend final : public Backend {
     Mirrors m(*device_);
     SampleParams p = params;
     p.logits = m.output(p.logits);
+    p.drawn = m.input(p.drawn);
     p.out = m.output(p.out);
     device_->sample(p);
   }

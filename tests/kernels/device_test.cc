@@ -197,6 +197,8 @@ TEST_F(ShapeChecks, AnIndexOutOfRangeIsNamed) {
   const std::vector<int32_t> ids{0, 1, 3};
   OwnedTensor out(DType::kFloat32, {3, 8});
   EXPECT_DEATH(backend_->embed({ids, a_.view(), out.view()}), R"(embed: ids holds 3, expected \[0, 3\))");
+  EXPECT_DEATH(backend_->embed({std::vector<int32_t>{0, 1, -1}, a_.view(), out.view()}),
+               R"(embed: ids' places in drawn holds 0, expected \[0, 0\))");
   EXPECT_DEATH(backend_->gather_rows({a_.view(), ids, out.view()}), "gather_rows: rows holds 3");
 }
 

@@ -110,6 +110,16 @@ TEST_P(Rows, EmbedReadsEveryCheckpointTypeExactly) {
   }
 }
 
+TEST_P(Rows, EmbedTakesWhatTheStepBeforeDrew) {
+  const auto table = OwnedTensor::random(DType::kBFloat16, {10, 19}, random_);
+  const std::vector<int32_t> drawn{7, 2};
+  OwnedTensor out(DType::kFloat32, {3, 19}), truth(DType::kFloat32, {3, 19});
+  backend_->embed({std::vector<int32_t>{2, 5, 7}, table.view(), truth.view()});
+  backend_->embed({std::vector<int32_t>{-2, 5, -1}, table.view(), out.view(),
+                   Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {2})});
+  EXPECT_TRUE(same_bits(out.view(), truth.view()));
+}
+
 TEST_P(Rows, GatherRowsPicksRows) {
   const auto x = OwnedTensor::random(DType::kFloat32, {6, 19}, random_);
   const std::vector<int32_t> rows{5, 0, 5};

@@ -18,6 +18,7 @@ class SampleCases {
   SampleCases(int64_t rows, int64_t vocab, std::mt19937& random)
       : random_(random), logits_(DType::kFloat32, {rows, vocab}), rows_(static_cast<size_t>(rows)) {
     edits_.resize(rows_.size());
+    for (int64_t i = 0; i < kDrawnCount; ++i) drawn_.push_back(token(vocab));
     for (int64_t s = 0; s < rows; ++s) {
       fill_logits(s, vocab);
       fill_row(static_cast<size_t>(s), vocab);
@@ -27,15 +28,21 @@ class SampleCases {
   // A copy of the logits, as sample() changes them.
   OwnedTensor logits() const { return logits_; }
   const std::vector<SampleRow>& rows() const { return rows_; }
+  // What the step before drew.
+  Tensor drawn() const {
+    return Tensor::make(const_cast<int32_t*>(drawn_.data()), DType::kInt32, {kDrawnCount});
+  }
   std::vector<int32_t> drawn_by(Backend& backend) const {
     OwnedTensor logits = logits_;
     std::vector<int32_t> out(rows_.size(), -1);
     const auto count = static_cast<int64_t>(rows_.size());
-    backend.sample({logits.view(), rows_, Tensor::make(out.data(), DType::kInt32, {count})});
+    backend.sample({logits.view(), rows_, Tensor::make(out.data(), DType::kInt32, {count}), drawn()});
     return out;
   }
 
  private:
+  static constexpr int64_t kDrawnCount = 7;
+
   template <typename T>
   T one_of(std::initializer_list<T> values) {
     return values.begin()[random_() % values.size()];
@@ -79,12 +86,17 @@ class SampleCases {
     for (const int32_t id : tokens)
       edits_[s].push_back({id, one_of({-1, 0, 1, 6}), one_of({0.0f, -3.0f, 2.5f})});
     row.edits = edits_[s];
+    if (random_() % 2 != 0) return;
+    row.last_drawn = static_cast<int32_t>(random_() % kDrawnCount);
+    // Sometimes of a token that has an edit already.
+    if (random_() % 2 == 0) drawn_[static_cast<size_t>(row.last_drawn)] = tokens.front();
   }
 
   std::mt19937& random_;
   OwnedTensor logits_;
   std::vector<SampleRow> rows_;
   std::vector<std::vector<LogitEdit>> edits_;
+  std::vector<int32_t> drawn_;
 };
 
 }  // namespace troupe::kernel_testing

@@ -79,6 +79,44 @@ TEST(Sampling, EditsAreWrittenBack) {
   EXPECT_EQ(token, 0);
 }
 
+// Whether it was in the answer, in the prompt alone, biased, or nowhere.
+TEST(Sampling, ATokenThatIsNotKnownYetCountsAsIfItWere) {
+  const auto cpu = make({"cpu", {}});
+  const std::vector<LogitEdit> before{{0, -1, 0.5f}, {1, 0, 0}, {2, 3, 0}};
+  for (int32_t last = 0; last < 4; ++last) {
+    std::vector<LogitEdit> after = before;
+    if (last == 3) after.push_back({3, 0, 0});
+    LogitEdit& own = after[static_cast<size_t>(last)];
+    own.emitted_count = std::max(own.emitted_count, 0) + 1;
+    const std::vector<int32_t> drawn{9, last};
+    SampleRow row{.draw = {.temperature = 0}, .penalties = {2.0f, 0.25f, 0.125f}, .edits = before};
+    row.last_drawn = 1;
+    std::vector<float> unknown{1.0f, 2.0f, -3.0f, 4.0f, 5.0f}, known = unknown;
+    int32_t token = -1;
+    const Tensor out = Tensor::make(&token, DType::kInt32, {1});
+    cpu->sample({Tensor::make(unknown.data(), DType::kFloat32, {1, 5}),
+                 {&row, 1},
+                 out,
+                 Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {2})});
+    row.edits = after;
+    row.last_drawn = -1;
+    cpu->sample({Tensor::make(known.data(), DType::kFloat32, {1, 5}), {&row, 1}, out});
+    EXPECT_EQ(unknown, known) << last;
+  }
+}
+
+TEST(SamplingDeathTest, ATokenOfNoPlaceNamesIt) {
+  const auto cpu = make({"cpu", {}});
+  std::vector<float> logits(4);
+  std::vector<int32_t> tokens(2);
+  SampleRow row;
+  row.last_drawn = 2;
+  const Tensor rows = Tensor::make(logits.data(), DType::kFloat32, {1, 4});
+  const Tensor out = Tensor::make(tokens.data(), DType::kInt32, {1});
+  EXPECT_DEATH(cpu->sample({rows, {&row, 1}, out}), "sample: last_drawn holds 2");
+  EXPECT_DEATH(cpu->sample({rows, {&row, 1}, out, out}), "drawn is out");
+}
+
 TEST(SamplingDeathTest, AnEditOfNoTokenNamesIt) {
   const auto cpu = make({"cpu", {}});
   std::vector<float> logits(4);

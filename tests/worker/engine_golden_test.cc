@@ -26,7 +26,7 @@ constexpr size_t kGoldenCases = 60, kPreemptedCases = 24;
 #endif
 
 struct DemoEngine {
-  explicit DemoEngine(int64_t kv_cache_tokens) {
+  DemoEngine(int64_t kv_cache_tokens, bool runs_ahead) {
     RunnerOptions model_options = demo_options("cpu", kv_cache_tokens);
     model_options.max_num_seqs = 32;
     auto runner = ModelRunner::load(model_options);
@@ -40,8 +40,8 @@ struct DemoEngine {
     options.scheduler.output_reserve = OutputReserve::kNone;  // where blocks are few they are to run out
     options.model_name = "demo";
     options.eos_token_ids = (*runner)->config().eos_token_ids;
-    engine = std::make_unique<Engine>(std::make_unique<ModelStepRunner>(*std::move(runner)), tokenizer.get(),
-                                      options, metrics, log);
+    engine = std::make_unique<Engine>(std::make_unique<ModelStepRunner>(*std::move(runner), runs_ahead),
+                                      tokenizer.get(), options, metrics, log);
     engine->start();
   }
 
@@ -101,7 +101,7 @@ int64_t cached_when_asked_again(size_t prompt_count) {
 
 TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
   ASSERT_EQ(golden_cases().size(), 60u);
-  DemoEngine demo(24 * 1024);
+  DemoEngine demo(24 * 1024, /*runs_ahead=*/false);
   ASSERT_NE(demo.engine, nullptr);
   size_t compared = 0;
   constexpr size_t kGroup = 12;  // what the KV memory keeps until it is asked again
@@ -120,10 +120,10 @@ TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
   EXPECT_GT(compared, 3 * kGoldenCases);  // the near-ties don't hide the test
 }
 
-TEST(EngineGolden, PreemptionAndBatchingDoNotChangeAToken) {
+TEST(EngineGolden, PreemptionBatchingAndRunningAheadDoNotChangeAToken) {
   constexpr size_t kCases = kPreemptedCases;
-  DemoEngine roomy(16 * 1024);
-  DemoEngine tiny(1536);
+  DemoEngine roomy(16 * 1024, /*runs_ahead=*/false);
+  DemoEngine tiny(1536, /*runs_ahead=*/true);
   ASSERT_TRUE(roomy.engine != nullptr && tiny.engine != nullptr);
   std::vector<std::vector<TokenId>> alone;
   for (size_t c = 0; c < kCases; ++c) alone.push_back(roomy.ask(c, c + 1).front().ids);

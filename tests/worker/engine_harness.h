@@ -68,17 +68,24 @@ class Collector {
 struct EngineHarness {
   static constexpr TokenId kEos = 2;  // <|im_end|> of the demo model's tokenizer, special there
 
-  explicit EngineHarness(SchedulerConfig config = default_config(), FakeRunner::Hook before_step = {},
-                         bool emits_eos = false)
-      : model(alphabet(*tokenizer, emits_eos), tokenizer->vocab_size()) {
+  struct Model {
+    bool runs_ahead = false;
+    bool emits_eos = false;
+    FakeRunner::Hook before_step = {};
+  };
+  explicit EngineHarness(SchedulerConfig config) : EngineHarness(config, Model{}) {}
+  explicit EngineHarness(Model wanted) : EngineHarness(default_config(), std::move(wanted)) {}
+  EngineHarness(SchedulerConfig config, Model wanted)
+      : model(alphabet(*tokenizer, wanted.emits_eos), tokenizer->vocab_size()) {
     Engine::Options options;
     options.scheduler = config;
     options.model_name = "fake";
     options.eos_token_ids = {kEos};
     options.idle_check = std::chrono::milliseconds(5);
-    auto runner =
-        std::make_unique<FakeRunner>(&model, config.block_size, config.block_count, std::move(before_step));
-    engine = std::make_unique<Engine>(std::move(runner), tokenizer.get(), options, metrics, log);
+    const FakeRunner::Options fake{config.block_size, config.block_count, wanted.runs_ahead,
+                                   std::move(wanted.before_step)};
+    engine = std::make_unique<Engine>(std::make_unique<FakeRunner>(&model, fake), tokenizer.get(), options,
+                                      metrics, log);
     engine->start();
   }
 

@@ -34,8 +34,20 @@ void vary(SamplingParams& sampling, int i, const std::vector<TokenId>& alphabet)
   if (i % 6 == 5) sampling.min_p = 0.2f;
 }
 
-TEST(EngineSampling, PenaltiesDoNotDependOnBatchCacheOrPreemption) {
-  EngineHarness h(tight_config());
+// With a runner whose steps are waited for, and with one that runs ahead.
+class EngineSampling : public ::testing::TestWithParam<bool> {
+ protected:
+  static EngineHarness::Model model(testing::FakeRunner::Hook before_step = {}) {
+    return {.runs_ahead = GetParam(), .before_step = std::move(before_step)};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Runner, EngineSampling, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& param) {
+                           return std::string(param.param ? "runs_ahead" : "waits");
+                         });
+
+TEST_P(EngineSampling, PenaltiesDoNotDependOnBatchCacheOrPreemption) {
+  EngineHarness h(tight_config(), model());
   const auto alphabet = EngineHarness::alphabet(*h.tokenizer, false);
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
@@ -84,8 +96,8 @@ struct Group {
   std::vector<EngineSink> sinks;
 };
 
-TEST(EngineSampling, ChoicesOfAPromptComputeItOnce) {
-  EngineHarness h;
+TEST_P(EngineSampling, ChoicesOfAPromptComputeItOnce) {
+  EngineHarness h(model());
   const auto request = h.request(h.prompt(3, 61), 12, /*seed=*/8);
   Group group(5);
   ASSERT_TRUE(h.engine->submit(choices(request, 5), group.sink()).ok());
@@ -103,11 +115,11 @@ TEST(EngineSampling, ChoicesOfAPromptComputeItOnce) {
   EXPECT_EQ(h.engine->load().work_tokens_total, 61 + 4 * 1 + 5 * 11);
 }
 
-TEST(EngineSampling, AGroupIsAdmittedWholeOrNotAtAll) {
+TEST_P(EngineSampling, AGroupIsAdmittedWholeOrNotAtAll) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 2;
   config.max_waiting = 4;
-  EngineHarness h(config);
+  EngineHarness h(config, model());
   Group group(7);
   EXPECT_EQ(h.engine->submit(choices(h.request(h.prompt(1, 9), 4), 7), group.sink()).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -144,8 +156,8 @@ void expect_logprobs(const EngineHarness& h, std::vector<TokenId> context, const
   }
 }
 
-TEST(EngineSampling, LogprobsAreOfTheRawLogitsWhateverThePenalties) {
-  EngineHarness h;
+TEST_P(EngineSampling, LogprobsAreOfTheRawLogitsWhateverThePenalties) {
+  EngineHarness h(model());
   for (int i = 0; i < 8; ++i) {
     EngineRequest request = h.request(h.prompt(i, 30), 15, static_cast<uint64_t>(i));
     vary(request.sampling, i, EngineHarness::alphabet(*h.tokenizer, false));
@@ -159,8 +171,8 @@ TEST(EngineSampling, LogprobsAreOfTheRawLogitsWhateverThePenalties) {
 }
 
 // Pieces: each with the log-probabilities of the tokens whose text it ends, and no others.
-TEST(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
-  EngineHarness h;
+TEST_P(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(6, 12);
   const auto ids = h.model.reference(prompt, {.temperature = 0}, 80);
   const std::string text = h.decode(ids);
@@ -198,8 +210,8 @@ TEST(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
   }
 }
 
-TEST(EngineSampling, ATokenThatEndsTheAnswerIsNotTold) {
-  EngineHarness h;
+TEST_P(EngineSampling, ATokenThatEndsTheAnswerIsNotTold) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(9, 12);
   const auto expected = h.model.reference(prompt, {.temperature = 0}, 30);
   EngineRequest request = h.request(prompt, 30);
@@ -211,8 +223,8 @@ TEST(EngineSampling, ATokenThatEndsTheAnswerIsNotTold) {
   EXPECT_EQ(out.logprobs().size() + 1, out.ids().size());
 }
 
-TEST(EngineSampling, APromptIsScoredInChunksCachedOrNotAndPreempted) {
-  EngineHarness h(tight_config());
+TEST_P(EngineSampling, APromptIsScoredInChunksCachedOrNotAndPreempted) {
+  EngineHarness h(tight_config(), model());
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
   for (int i = 0; i < 24; ++i) {
@@ -251,8 +263,8 @@ TEST(EngineSampling, APromptIsScoredInChunksCachedOrNotAndPreempted) {
 }
 
 // A prompt that is all cached is scored all the same, and what it computes serves the next one.
-TEST(EngineSampling, ScoringReadsNoCacheButFillsIt) {
-  EngineHarness h;
+TEST_P(EngineSampling, ScoringReadsNoCacheButFillsIt) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(2, 41);
   const int64_t cached[] = {0, 0, 40};
   for (int i = 0; i < 3; ++i) {
@@ -267,8 +279,8 @@ TEST(EngineSampling, ScoringReadsNoCacheButFillsIt) {
   }
 }
 
-TEST(EngineSampling, SaltsShareNothing) {
-  EngineHarness h;
+TEST_P(EngineSampling, SaltsShareNothing) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(4, 50);
   const Hash128 salts[] = {{}, {1, 2}, {1, 3}, {1, 2}, {}};
   const int64_t cached[] = {0, 0, 0, 49, 49};

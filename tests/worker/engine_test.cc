@@ -50,8 +50,20 @@ class Gate {
   bool open_ = false;
 };
 
-TEST(Engine, AnswersOneRequest) {
-  EngineHarness h;
+// With a runner whose steps are waited for, and with one that runs ahead.
+class EngineSteps : public ::testing::TestWithParam<bool> {
+ protected:
+  static EngineHarness::Model model(testing::FakeRunner::Hook before_step = {}) {
+    return {.runs_ahead = GetParam(), .before_step = std::move(before_step)};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Runner, EngineSteps, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& param) {
+                           return std::string(param.param ? "runs_ahead" : "waits");
+                         });
+
+TEST_P(EngineSteps, AnswersOneRequest) {
+  EngineHarness h(model());
   Collector out;
   const auto prompt = h.prompt(1, 30);
   ASSERT_TRUE(h.engine->submit(h.request(prompt, 20), out.sink()).ok());
@@ -66,8 +78,8 @@ TEST(Engine, AnswersOneRequest) {
   EXPECT_TRUE(h.wait_idle());
 }
 
-TEST(Engine, CachedTokensAreExact) {
-  EngineHarness h;
+TEST_P(EngineSteps, CachedTokensAreExact) {
+  EngineHarness h(model());
   const auto persona = h.prompt(5, 50);
   for (int i = 0; i < 3; ++i) {
     auto prompt = persona;
@@ -82,11 +94,11 @@ TEST(Engine, CachedTokensAreExact) {
 
 // The same requests, some sharing a persona, in a KV memory too small for them: batched, chunked, cached,
 // preempted. Every answer must be the one it would have been alone.
-TEST(Engine, AnAnswerDoesNotDependOnItsNeighbours) {
+TEST_P(EngineSteps, AnAnswerDoesNotDependOnItsNeighbours) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 60;  // 240 tokens; the fifty need up to 90 each
   config.max_num_batched_tokens = 24;
-  EngineHarness h(config);
+  EngineHarness h(config, model());
   std::deque<Collector> outs;
   std::vector<EngineRequest> requests;
   for (int i = 0; i < 50; ++i) {
@@ -111,8 +123,8 @@ TEST(Engine, AnAnswerDoesNotDependOnItsNeighbours) {
               Not(HasSubstr("vllm:num_preemptions_total{engine=\"0\",model_name=\"fake\"} 0")));
 }
 
-TEST(Engine, AStopStringEndsTheTextBeforeIt) {
-  EngineHarness h;
+TEST_P(EngineSteps, AStopStringEndsTheTextBeforeIt) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(3, 10);
   const auto ids = h.model.reference(prompt, {.temperature = 0}, 60);
   const std::string text = h.decode(ids);
@@ -136,8 +148,8 @@ TEST(Engine, AStopStringEndsTheTextBeforeIt) {
   EXPECT_TRUE(h.wait_idle());  // the engine stopped computing it too
 }
 
-TEST(Engine, TheEndTokenIsCountedButNotShown) {
-  EngineHarness h(EngineHarness::default_config(), {}, /*emits_eos=*/true);
+TEST_P(EngineSteps, TheEndTokenIsCountedButNotShown) {
+  EngineHarness h({.runs_ahead = GetParam(), .emits_eos = true});
   int seen = 0;
   for (int i = 0; i < 40; ++i) {
     const auto prompt = h.prompt(i * 11, 8);
@@ -165,8 +177,8 @@ TEST(Engine, TheEndTokenIsCountedButNotShown) {
   EXPECT_GT(seen, 3);
 }
 
-TEST(Engine, AStopTokenIdEndsTheAnswerAndIsNotShown) {
-  EngineHarness h;
+TEST_P(EngineSteps, AStopTokenIdEndsTheAnswerAndIsNotShown) {
+  EngineHarness h(model());
   const auto prompt = h.prompt(9, 12);
   auto expected = h.model.reference(prompt, {.temperature = 0}, 30);
   auto request = h.request(prompt, 30);
@@ -181,9 +193,9 @@ TEST(Engine, AStopTokenIdEndsTheAnswerAndIsNotShown) {
   EXPECT_EQ(out.last().usage.completion_tokens, first - expected.begin() + 1);
 }
 
-TEST(Engine, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
+TEST_P(EngineSteps, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
   Gate gate(5);
-  EngineHarness h(EngineHarness::default_config(), gate.hook());
+  EngineHarness h(model(gate.hook()));
   Collector cancelled, neighbour;
   const auto prompt = h.prompt(2, 20);
   const auto id = h.engine->submit(h.request(h.prompt(1, 20), 350), cancelled.sink());
@@ -201,11 +213,11 @@ TEST(Engine, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-TEST(Engine, AFailedStepFailsItsRequestsAndNoOthers) {
+TEST_P(EngineSteps, AFailedStepFailsItsRequestsAndNoOthers) {
   std::atomic<int> step_count{0};
-  EngineHarness h(EngineHarness::default_config(), [&step_count](const Batch&) -> Status {
+  EngineHarness h(model([&step_count](const Batch&) -> Status {
     return ++step_count == 6 ? absl::InternalError("the device fell over") : absl::OkStatus();
-  });
+  }));
   Collector failed;
   ASSERT_TRUE(h.engine->submit(h.request(h.prompt(1, 20), 350), failed.sink()).ok());
   ASSERT_TRUE(failed.wait_end());
@@ -222,11 +234,11 @@ TEST(Engine, AFailedStepFailsItsRequestsAndNoOthers) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-TEST(Engine, StopEndsWhatRunsAndRefusesWhatComes) {
-  EngineHarness h(EngineHarness::default_config(), [](const Batch&) -> Status {
+TEST_P(EngineSteps, StopEndsWhatRunsAndRefusesWhatComes) {
+  EngineHarness h(model([](const Batch&) -> Status {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // far from done when stopped
     return absl::OkStatus();
-  });
+  }));
   std::deque<Collector> outs;
   for (int i = 0; i < 40; ++i) {  // more than run at once
     ASSERT_TRUE(h.engine->submit(h.request(h.prompt(i * 20, 30), 360), outs.emplace_back().sink()).ok());
@@ -246,8 +258,8 @@ TEST(Engine, StopEndsWhatRunsAndRefusesWhatComes) {
   h.engine->stop();
 }
 
-TEST(Engine, RefusesImpossibleRequestsAtOnce) {
-  EngineHarness h;
+TEST_P(EngineSteps, RefusesImpossibleRequestsAtOnce) {
+  EngineHarness h(model());
   Collector out;
   for (auto&& request : {h.request({}, 1), h.request(h.prompt(1, 400), 1), h.request(h.prompt(1, 10), 0)}) {
     EXPECT_EQ(h.engine->submit(request, out.sink()).status().code(), absl::StatusCode::kInvalidArgument);
@@ -255,12 +267,12 @@ TEST(Engine, RefusesImpossibleRequestsAtOnce) {
   EXPECT_EQ(out.piece_count(), 0);
 }
 
-TEST(Engine, AFullQueueRefusesAtOnceAndLoadTellsIt) {
+TEST_P(EngineSteps, AFullQueueRefusesAtOnceAndLoadTellsIt) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 2;
   config.max_waiting = 3;
   Gate gate;
-  EngineHarness h(config, gate.hook());
+  EngineHarness h(config, model(gate.hook()));
   std::deque<Collector> outs;
   ASSERT_TRUE(h.engine->submit(h.request(h.prompt(0, 10), 5), outs.emplace_back().sink()).ok());
   gate.wait_arrival();
@@ -280,14 +292,14 @@ TEST(Engine, AFullQueueRefusesAtOnceAndLoadTellsIt) {
   EXPECT_EQ(h.engine->load().work_tokens_total, 5 * (10 + 4));
 }
 
-TEST(Engine, EpochsDiffer) {
-  EngineHarness a, b;
+TEST_P(EngineSteps, EpochsDiffer) {
+  EngineHarness a(model()), b(model());
   EXPECT_EQ(a.engine->load().epoch.size(), 32u);
   EXPECT_NE(a.engine->load().epoch, b.engine->load().epoch);
 }
 
-TEST(Engine, ReportsUnderVllmsNames) {
-  EngineHarness h;
+TEST_P(EngineSteps, ReportsUnderVllmsNames) {
+  EngineHarness h(model());
   for (int i = 0; i < 2; ++i) {
     Collector out;
     ASSERT_TRUE(h.engine->submit(h.request(h.prompt(1, 33), 5), out.sink()).ok());
@@ -316,10 +328,10 @@ TEST(Engine, ReportsUnderVllmsNames) {
 
 // A sink that is slow now and then fills the bounded queue between the threads: nothing is lost, nothing is
 // reordered.
-TEST(Engine, TheComputeThreadWaitsForTextOut) {
+TEST_P(EngineSteps, TheComputeThreadWaitsForTextOut) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 1;  // 64 pending tokens
-  EngineHarness h(config);
+  EngineHarness h(config, model());
   Collector out;
   auto sink = out.sink();
   const auto prompt = h.prompt(4, 5);
@@ -333,11 +345,11 @@ TEST(Engine, TheComputeThreadWaitsForTextOut) {
 }
 
 // Threads that submit, wait and cancel at random: for the sanitizers, and every answer must still be right.
-TEST(Engine, ManyCallersAtOnce) {
+TEST_P(EngineSteps, ManyCallersAtOnce) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 100;
   std::array<std::deque<Collector>, 6> outs;  // outlive the engine: a piece may be on its way after cancel()
-  EngineHarness h(config);
+  EngineHarness h(config, model());
   std::atomic<int> answered{0};
   const auto caller = [&](size_t index) {
     std::mt19937_64 random(index);

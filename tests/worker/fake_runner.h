@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -66,7 +67,8 @@ class FakeModel {
     std::vector<float> logits(static_cast<size_t>(vocab_size_));
     for (int i = 0; i < count; ++i) {
       fill_logits(state, logits.data());
-      if (adjuster != nullptr) edit_logits(logits, adjuster->penalties(), adjuster->edits());
+      if (adjuster != nullptr)
+        edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
       answer.push_back(sample_token(logits, sampling, static_cast<uint64_t>(i)));
       if (adjuster != nullptr) adjuster->add_emitted(answer.back());
       feed(answer.back());
@@ -83,24 +85,43 @@ class FakeRunner final : public StepRunner {
  public:
   // `before_step` runs first; its error is the step's.
   using Hook = std::function<Status(const Batch&)>;
-  FakeRunner(const FakeModel* model, int32_t block_size, int32_t block_count, Hook before_step)
-      : model_(model), kv_(block_size, block_count), before_step_(std::move(before_step)) {}
+  struct Options {
+    int32_t block_size = 0;
+    int32_t block_count = 0;
+    bool runs_ahead = false;
+    Hook before_step = {};
+  };
+  FakeRunner(const FakeModel* model, Options options)
+      : model_(model), kv_(options.block_size, options.block_count), options_(std::move(options)) {}
 
-  StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws) override {
-    if (before_step_) TROUPE_RETURN_IF_ERROR(before_step_(batch));
+  Status launch(const Batch& batch, const StepDraws& draws) override {
+    EXPECT_LE(under_way_.size(), options_.runs_ahead ? 1u : 0u);
+    if (options_.before_step) TROUPE_RETURN_IF_ERROR(options_.before_step(batch));
     kv_.copy(batch.copies);
     int64_t rows = 0;
     logits_.resize(batch.items.size() * static_cast<size_t>(model_->vocab_size()));
     for (const BatchItem& item : batch.items) {
-      kv_.compute(item, Hash128{});
+      compute(item);
       if (!item.samples) continue;
       fill_row(item, static_cast<int32_t>(item.ids.size()) - 1,
                logits_.data() + rows++ * model_->vocab_size());
     }
     items_ = batch.items;
+    tables_.clear();
+    for (BatchItem& item : items_) {  // which the scheduler's own need not outlive
+      item.blocks = tables_.emplace_back(item.blocks.begin(), item.blocks.end());
+    }
     EXPECT_EQ(static_cast<size_t>(rows), draws.rows.size());
-    return draw(draws);
+    draw(draws);
+    return absl::OkStatus();
   }
+  StepOutput collect() override {
+    collected_ = std::move(under_way_.front());
+    under_way_.pop_front();
+    const auto shown_count = static_cast<int64_t>(shown_.size()) / model_->vocab_size();
+    return {collected_, Tensor::make(shown_.data(), DType::kFloat32, {shown_count, model_->vocab_size()})};
+  }
+  bool runs_ahead() const override { return options_.runs_ahead; }
 
   bool has_logits() const override { return true; }
   void visit_rows(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
@@ -118,22 +139,33 @@ class FakeRunner final : public StepRunner {
   }
 
  private:
-  StepOutput draw(const StepDraws& draws) {
+  // Ids below zero are places in what the step before drew.
+  void compute(BatchItem item) {
+    std::vector<TokenId> ids(item.ids.begin(), item.ids.end());
+    for (TokenId& id : ids) {
+      if (id < 0) id = drawn_.at(static_cast<size_t>(-1 - id));
+    }
+    item.ids = ids;
+    kv_.compute(item, Hash128{});
+  }
+
+  void draw(const StepDraws& draws) {
     const auto vocab = static_cast<size_t>(model_->vocab_size());
     shown_.clear();
     for (const int32_t row : draws.shown) {
       const float* const logits = logits_.data() + static_cast<size_t>(row) * vocab;
       shown_.insert(shown_.end(), logits, logits + vocab);
     }
-    tokens_.clear();
+    std::vector<TokenId> tokens;
     for (size_t s = 0; s < draws.rows.size(); ++s) {
       const SampleRow& row = draws.rows[s];
       const std::span<float> logits(logits_.data() + s * vocab, vocab);
-      edit_logits(logits, row.penalties, row.edits);
-      tokens_.push_back(draw_token(logits, row.draw));
+      EXPECT_LT(row.last_drawn, static_cast<int32_t>(drawn_.size()));
+      edit_logits(logits, row, drawn_.data());
+      tokens.push_back(draw_token(logits, row.draw));
     }
-    const auto shown_count = static_cast<int64_t>(draws.shown.size());
-    return {tokens_, Tensor::make(shown_.data(), DType::kFloat32, {shown_count, model_->vocab_size()})};
+    drawn_ = tokens;
+    under_way_.push_back(std::move(tokens));
   }
 
   // The logits after the item's `row`th id.
@@ -147,10 +179,13 @@ class FakeRunner final : public StepRunner {
 
   const FakeModel* model_;
   FakeKv kv_;
-  Hook before_step_;
+  Options options_;
   std::vector<float> logits_, shown_;
-  std::vector<TokenId> tokens_;
+  std::vector<TokenId> drawn_;                  // by the last step
+  std::deque<std::vector<TokenId>> under_way_;  // what steps drew that are not collected
+  std::vector<TokenId> collected_;
   std::vector<BatchItem> items_;  // of the last step
+  std::deque<std::vector<BlockId>> tables_;
 };
 
 }  // namespace troupe::testing

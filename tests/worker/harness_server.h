@@ -20,7 +20,7 @@ namespace troupe::testing {
 class HarnessServer {
  public:
   explicit HarnessServer(FakeRunner::Hook before_step = {}, const Generator::Options& generator = {})
-      : harness_(EngineHarness::default_config(), std::move(before_step)) {
+      : harness_({.before_step = std::move(before_step)}) {
     model_.name = "fake";
     model_.tokenizer = harness_.tokenizer.get();
     model_.config = load_model_config(TROUPE_SOURCE_DIR "/configs/demo-model").value();

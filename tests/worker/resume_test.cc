@@ -227,7 +227,7 @@ TEST(ResumeEngine, AmongManyEachGoesOnAsItWould) {
   config.block_count = 60;
   config.max_num_batched_tokens = 24;
   testing::StepGate gate;
-  EngineHarness h(config, gate.hook());
+  EngineHarness h(config, {.before_step = gate.hook()});
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
   for (int i = 0; i < 50; ++i) {

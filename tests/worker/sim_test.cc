@@ -117,10 +117,10 @@ TEST(SimRunner, StepsKeepToTheProfileWithoutDrift) {
   const auto begin = steady_clock::now();
   constexpr int kSteps = 100;
   for (int i = 0; i < kSteps; ++i) {
-    const auto output = runner.run(decode_batch(ids, i), {});
-    ASSERT_TRUE(output.ok());
-    ASSERT_EQ(output->tokens.size(), 1u);
-    EXPECT_EQ(output->tokens[0], options.filler[static_cast<size_t>(i) % 3]);
+    ASSERT_TRUE(runner.launch(decode_batch(ids, i), {}).ok());
+    const StepOutput output = runner.collect();
+    ASSERT_EQ(output.tokens.size(), 1u);
+    EXPECT_EQ(output.tokens[0], options.filler[static_cast<size_t>(i) % 3]);
     std::this_thread::sleep_for(milliseconds(2));  // what an engine does between two steps
   }
   const double ms = std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count();
@@ -139,7 +139,7 @@ TEST(SimRunner, AFaultThatIsClearedLetsTheStepUnderWayGo) {
   SimRunner runner(options, faults);
   faults.set({.stall_s = 60}, steady_clock::now());
   const std::vector<TokenId> ids = {1};
-  auto step = std::async(std::launch::async, [&] { return runner.run(decode_batch(ids, 0), {}).ok(); });
+  auto step = std::async(std::launch::async, [&] { return runner.launch(decode_batch(ids, 0), {}).ok(); });
   EXPECT_EQ(step.wait_for(milliseconds(100)), std::future_status::timeout);
   faults.clear(steady_clock::now());
   ASSERT_EQ(step.wait_for(milliseconds(2000)), std::future_status::ready);

@@ -21,7 +21,8 @@ StatusOr<Embedding> Embedding::load(const ModelConfig& config, const std::string
 void Embedding::to_residual(const Context& context) const {
   context.backend.embed({.ids = context.step.ids,
                          .table = table.tensor,
-                         .out = first_rows(context.workspace.residual, context.step.token_count())});
+                         .out = first_rows(context.workspace.residual, context.step.token_count()),
+                         .drawn = context.step.drawn});
 }
 
 StatusOr<RmsNorm> RmsNorm::load(const ModelConfig& config, const std::string& name, WeightLoader& weights) {

@@ -23,6 +23,7 @@ struct Step {
   std::span<const int32_t> context_counts;  // (R)
   std::span<const int32_t> block_tables;    // (R, block_table_stride)
   int32_t block_table_stride = 0;
+  Tensor drawn;  // of the step before, which ids below zero are places in (EmbedParams)
   int64_t token_count() const { return static_cast<int64_t>(ids.size()); }
 };
 

@@ -58,10 +58,10 @@ struct StepDraws {
   std::span<const int32_t> shown;   // of those rows: whose logits are wanted
 };
 
-// Valid until the runner is called again.
 struct StepOutput {
-  std::span<const TokenId> tokens;  // (S)
-  Tensor logits = {};               // (shown, V) float32, host memory: as the model made them, without edits
+  std::span<const TokenId> tokens;  // (S); valid until the next collect()
+  // (shown, V) float32, host memory: as the model made them, without edits. Valid until the next launch().
+  Tensor logits = {};
 };
 
 class ModelRunner {
@@ -77,12 +77,21 @@ class ModelRunner {
   RunnerMemory memory() const;
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
-  // Computes the step: first its copies, then its items, then its draws. REQUIRES: batch.token_count <=
-  // max_batched_tokens, items <= max_num_seqs.
+  // Begins the step: first its copies, then its items, then its draws. Where the device has memory of its own
+  // it goes on by itself, unless logits are to be shown. An id below zero is the one that the step launched
+  // before draws at this place (Scheduler::advance), as is last_drawn of a draw. An error launches nothing.
+  // REQUIRES: batch.token_count <= max_batched_tokens, items <= max_num_seqs; of the steps launched before at
+  // most one is not collected.
+  Status launch(const Batch& batch, const StepDraws& draws);
+  // Waits for the oldest step that is not collected. REQUIRES: there is one.
+  StepOutput collect();
+  // One after the other.
   StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
+  // Whether launch() returns while the step is computed.
+  bool runs_ahead() const;
   Status save_tuning();  // BackendOptions::tune_file
-  // Shows the logits (V) after each of the last run()'s ids [first, first + count), counted through its items
-  // in order; a bounded number at a time. Overwrites what run() returned.
+  // Shows the logits (V) after each of the last launch()'s ids [first, first + count), counted through its
+  // items in order; a bounded number at a time. Overwrites the logits that collect() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;
   void visit_rows(int32_t first, int32_t count, const RowVisitor& visit);
   // Log-probability of every id after the first, given those before it: (ids.size() - 1). Overwrites the KV

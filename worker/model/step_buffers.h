@@ -60,14 +60,15 @@ struct StepBuffers {
     if (item.samples) rows.push_back(static_cast<int32_t>(ids.size()) - 1);
   }
 
-  Step step() const {
+  Step step(const Tensor& drawn = {}) const {
     return {.ids = ids,
             .positions = positions,
             .slots = slots,
             .query_starts = query_starts,
             .context_counts = context_counts,
             .block_tables = block_tables,
-            .block_table_stride = stride};
+            .block_table_stride = stride,
+            .drawn = drawn};
   }
 };
 

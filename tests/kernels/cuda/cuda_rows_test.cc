@@ -82,6 +82,15 @@ TEST_P(CudaRows, EmbedAndGatherAreExact) {
         cuda_->embed({ids, table.view(), to});
       });
       EXPECT_TRUE(same_bits(out.view(), truth.view())) << dtype_name(type) << " " << columns;
+      std::vector<int32_t> names = ids;
+      const std::vector<int32_t> drawn{ids[3], ids[0]};
+      names[0] = -2;
+      names[3] = -1;
+      const auto named = in_every_order(DType::kFloat32, {4, columns}, [&](const Tensor& to) {
+        cuda_->embed(
+            {names, table.view(), to, Tensor::make(const_cast<int32_t*>(drawn.data()), DType::kInt32, {2})});
+      });
+      EXPECT_TRUE(same_bits(named.view(), truth.view())) << dtype_name(type) << " " << columns;
       const auto gathered = in_every_order(DType::kFloat32, {4, columns}, [&](const Tensor& to) {
         cuda_->gather_rows({truth.view(), std::vector<int32_t>{3, 3, 0, 2}, to});
       });

@@ -35,7 +35,8 @@ TEST(CudaSample, ARowDoesNotDependOnItsNeighbours) {
     int32_t alone = -1;
     cuda->sample({logits.rows(s, 1),
                   {&cases.rows()[static_cast<size_t>(s)], 1},
-                  Tensor::make(&alone, DType::kInt32, {1})});
+                  Tensor::make(&alone, DType::kInt32, {1}),
+                  cases.drawn()});
     EXPECT_EQ(alone, together[static_cast<size_t>(s)]) << s;
   }
 }
@@ -48,8 +49,8 @@ TEST(CudaSample, EditsAreRefsToTheBit) {
   std::vector<int32_t> out(30);
   const Tensor tokens = Tensor::make(out.data(), DType::kInt32, {30});
   OwnedTensor edited = cases.logits(), truth = cases.logits();
-  ref->sample({truth.view(), cases.rows(), tokens});
-  cuda->sample({edited.view(), cases.rows(), tokens});
+  ref->sample({truth.view(), cases.rows(), tokens, cases.drawn()});
+  cuda->sample({edited.view(), cases.rows(), tokens, cases.drawn()});
   for (int64_t i = 0; i < truth.elements(); ++i) {
     EXPECT_TRUE(edited.at(i) == truth.at(i) || (std::isnan(edited.at(i)) && std::isnan(truth.at(i)))) << i;
   }

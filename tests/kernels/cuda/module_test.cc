@@ -2,7 +2,10 @@
 
 #include "kernels/device/module.h"
 
+#include <array>
+
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/readback.h"
 #include "kernels/cuda/step_arrays.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
@@ -88,6 +91,41 @@ TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
   arrays.begin_step();
   slots[1] = 9;
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 9) << "another step";
+}
+
+// A step is made ready while the one before it is computed: neither sees the other's numbers.
+TEST(StepArrays, AStepUnderWayKeepsItsOwn) {
+  emulated::set_late(true);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    cuda::StepArrays arrays(stream);
+    auto readbacks = std::array{cuda::PinnedReadback::make(stream, 4), cuda::PinnedReadback::make(stream, 4)};
+    const auto launch = [&](int32_t value) {
+      arrays.begin_step();
+      readbacks[static_cast<size_t>(value % 2)]->start(
+          arrays.of(cuda::StepArray::kSlots, std::vector<int32_t>{value}), 4);
+      arrays.end_step();
+    };
+    launch(10);
+    for (int32_t value = 11; value < 20; ++value) {
+      launch(value);
+      const size_t before = static_cast<size_t>(value - 1) % 2;
+      EXPECT_EQ(*static_cast<const int32_t*>(readbacks[before]->wait()), value - 1);
+    }
+    // Outside of a step, and several times within one.
+    const int32_t* const slots = arrays.of(cuda::StepArray::kSlots, std::vector<int32_t>{5});
+    EXPECT_EQ(*slots, 5);
+    arrays.begin_step();
+    std::vector<std::vector<int32_t>> values;
+    for (int32_t value = 6; value < 12; ++value) {
+      readbacks[0]->start(arrays.of(cuda::StepArray::kSlots, values.emplace_back(1, value)), 4);
+      EXPECT_EQ(*static_cast<const int32_t*>(readbacks[0]->wait()), value);
+    }
+    arrays.end_step();
+  }
+  cudaStreamDestroy(stream);
+  emulated::set_late(false);
 }
 
 }  // namespace troupe::module_test

@@ -3,9 +3,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/host.h"
+#include "tests/kernels/emulated/streams.h"
 
 namespace troupe::emulated {
 namespace {
@@ -19,11 +22,28 @@ struct Device {
   DeviceSize size;
   std::map<void*, size_t> memory;  // what cudaMalloc gave, and its bytes
   size_t memory_used = 0;
+  std::map<const void*, size_t> pinned;  // what cudaMallocHost gave
 };
 
 Device& device_state() {
   static Device own;
   return own;
+}
+
+// Whether `pointer` is into one of `pieces`.
+template <typename Pieces>
+bool is_in(const Pieces& pieces, const void* pointer) {
+  auto next = pieces.upper_bound(const_cast<void*>(pointer));
+  if (next == pieces.begin()) return false;
+  const auto& [begin, bytes] = *--next;
+  return static_cast<const char*>(pointer) < static_cast<const char*>(begin) + bytes;
+}
+
+// The host's memory that the device cannot reach by itself.
+bool is_pageable(const void* pointer) {
+  Device& device = device_state();
+  const std::lock_guard lock(device.mutex);
+  return !is_in(device.memory, pointer) && !is_in(device.pinned, pointer);
 }
 
 void* allocate(size_t bytes) {
@@ -120,6 +140,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  run_all();
   return cudaSuccess;
 }
 
@@ -142,6 +163,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 
 cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
+  run_all();
   Device& device = device_state();
   const std::lock_guard lock(device.mutex);
   const auto found = device.memory.find(pointer);
@@ -154,10 +176,16 @@ cudaError_t cudaFree(void* pointer) {
 
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   *pointer = bytes == 0 ? nullptr : allocate(bytes);
-  return *pointer == nullptr && bytes != 0 ? noted(cudaErrorMemoryAllocation) : cudaSuccess;
+  if (*pointer == nullptr) return bytes == 0 ? cudaSuccess : noted(cudaErrorMemoryAllocation);
+  const std::lock_guard lock(device_state().mutex);
+  device_state().pinned.emplace(*pointer, bytes);
+  return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
+  run_all();
+  const std::lock_guard lock(device_state().mutex);
+  device_state().pinned.erase(pointer);
   std::free(pointer);
   return cudaSuccess;
 }
@@ -175,8 +203,16 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+// From pageable memory: read when it is called. To pageable memory: there when it returns.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (is_pageable(from)) {
+    std::vector<char> staged(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    enqueue(stream, [=, staged = std::move(staged)] { cudaMemcpy(to, staged.data(), bytes, kind); });
+  } else {
+    enqueue(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
+  }
+  return is_pageable(to) ? cudaStreamSynchronize(stream) : cudaSuccess;
 }
 
 cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
@@ -184,6 +220,7 @@ cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t) {
-  return cudaMemset(to, byte, bytes);
+cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
+  enqueue(stream, [=] { cudaMemset(to, byte, bytes); });
+  return cudaSuccess;
 }

@@ -5,15 +5,18 @@
 // <cuda_runtime.h>, <cuda_bf16.h>, <cuda_fp16.h> and "kernels/cuda/ptx.cuh" are the ones here; link
 // cuda_emulator, which also brings the compiler's options (kernels look at one memory as several types).
 //
-// A launch runs the whole grid on the calling thread before it returns: block after block, each CUDA thread a
-// fiber that runs until it comes to a barrier or a warp collective, waits there for the others, or ends. What
-// the device leaves open is made to differ here, so that a test sees a kernel that relies on it:
+// A launch runs the whole grid on the calling thread, before it returns as a rule: block after block, each
+// CUDA thread a fiber that runs until it comes to a barrier or a warp collective, waits there for the others,
+// or ends. What the device leaves open is made to differ here, so that a test sees a kernel that relies on
+// it:
 //   - which thread and block goes first: set_order(). A kernel without races gives the same bits in every
 //   order.
 //   - memory that nobody wrote: cudaMalloc's and dynamic shared memory are full of 0xFF, a NaN in every
 //   float.
 //   - when cp.async lands: not before the thread's own cp_async_wait; until then the place is full of 0xFF.
 //   - a shuffle from a lane that is not in the mask: all bits set.
+//   - when what was asked of a stream happens, and pinned memory is read or written: at once, or when
+//     somebody waits for it: set_late().
 // Wrong use ends the process with a message that names thread, block and place: a barrier or collective that
 // others never come to, a lane named in a mask that has ended, rows and copies that are not aligned.
 //
@@ -35,6 +38,10 @@ enum class Order {
 };
 // Of the launches from now on, on every thread.
 void set_order(Order order, uint32_t seed = 0);
+
+// Whether a stream's launches and copies happen only when it, or an event in it, is waited for. On the thread
+// that waits. Off at first.
+void set_late(bool late);
 
 struct LaunchRecord {
   dim3 grid;

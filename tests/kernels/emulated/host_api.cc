@@ -2,9 +2,6 @@
 
 #include "tests/kernels/emulated/host.h"
 
-struct CUstream_st {};
-struct CUevent_st {};
-
 namespace troupe::emulated {
 namespace {
 
@@ -19,29 +16,7 @@ cudaError_t noted(cudaError_t error) {
 
 }  // namespace troupe::emulated
 
-namespace {
-
 using namespace troupe::emulated;
-
-// An opaque handle: its own allocation, so that the leak checker sees one that is not given back.
-template <class T>
-cudaError_t make(T** handle) {
-  *handle = new T;
-  return cudaSuccess;
-}
-
-template <class T>
-cudaError_t destroy(T* handle) {
-  if (handle == nullptr) return noted(cudaErrorInvalidResourceHandle);
-  delete handle;
-  return cudaSuccess;
-}
-
-cudaError_t use(cudaEvent_t event) {
-  return event == nullptr ? noted(cudaErrorInvalidResourceHandle) : cudaSuccess;
-}
-
-}  // namespace
 
 // --- errors
 
@@ -91,59 +66,4 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaPeekAtLastError() {
   return troupe::emulated::last_error;
-}
-
-// --- streams and events: everything has happened already
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return make(stream);
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return make(stream);
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return make(event);
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return make(event);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return destroy(stream);
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
-  return use(event);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return destroy(event);
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  return use(event);
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return use(event);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return use(event);
-}
-
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = 0.0f;
-  return use(begin) == cudaSuccess ? use(end) : cudaErrorInvalidResourceHandle;
 }

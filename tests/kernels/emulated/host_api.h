@@ -1,10 +1,11 @@
 #pragma once
 
 // The CUDA runtime's functions for the host, as far as our backend calls them. The device's memory is the
-// host's, and whatever is asked for has happened when the call returns; streams and events are only counted.
+// host's. What is asked of a stream happens at once, or as late as CUDA allows (set_late() in emulator.h).
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -160,7 +161,9 @@ namespace troupe::emulated {
 
 using Entry = void (*)(const void* call);  // one thread's run of a kernel with its arguments
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry, const void* call);
+// `call` is kept until the kernel has run.
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
+                   std::shared_ptr<const void> call);
 cudaError_t set_kernel_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 }  // namespace troupe::emulated
@@ -178,12 +181,13 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     void (*kernel)(Expected...);
     std::tuple<Expected...> arguments;
   };
-  const Call call{kernel, std::tuple<Expected...>(std::forward<Arguments>(arguments)...)};
+  auto call = std::make_shared<const Call>(
+      Call{kernel, std::tuple<Expected...>(std::forward<Arguments>(arguments)...)});
   const auto entry = [](const void* data) {
     const Call& own = *static_cast<const Call*>(data);
     std::apply(own.kernel, own.arguments);
   };
-  return troupe::emulated::launch(*config, reinterpret_cast<const void*>(kernel), entry, &call);
+  return troupe::emulated::launch(*config, reinterpret_cast<const void*>(kernel), entry, std::move(call));
 }
 
 // Launches of a stream follow each other here as without programmatic dependent launch.

@@ -3,6 +3,7 @@
 
 #include "tests/kernels/emulated/engine.h"
 #include "tests/kernels/emulated/host.h"
+#include "tests/kernels/emulated/streams.h"
 
 namespace troupe::emulated {
 namespace {
@@ -63,8 +64,9 @@ LaunchRecord last_launch() {
   return launches().last;
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry, const void* call) {
-  Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call, Order::kForward, 0};
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
+                   std::shared_ptr<const void> call) {
+  Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call.get(), Order::kForward, 0};
   {
     const std::lock_guard lock(launches().mutex);
     const cudaError_t error = check_launch(config, kernel);
@@ -72,10 +74,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     grid.order = launches().order;
     grid.seed = launches().seed;
   }
-  const uint64_t switches = Engine::of_this_thread().run(grid);
-  const std::lock_guard lock(launches().mutex);
-  launches().last = {config.gridDim, config.blockDim, config.dynamicSmemBytes, launches().last.number + 1,
-                     switches};
+  enqueue(config.stream, [grid, call = std::move(call)] {
+    const uint64_t switches = Engine::of_this_thread().run(grid);
+    const std::lock_guard lock(launches().mutex);
+    launches().last = {grid.blocks, grid.threads, grid.dynamic_shared_bytes, launches().last.number + 1,
+                       switches};
+  });
   return cudaSuccess;
 }
 

@@ -73,7 +73,7 @@ std::vector<float> adjusted(const Golden& golden) {
   EXPECT_NE(adjuster, nullptr);
   if (adjuster == nullptr) return logits;
   for (const TokenId token : golden.output) adjuster->add_emitted(token);
-  edit_logits(logits, adjuster->penalties(), adjuster->edits());
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
   return logits;
 }
 
@@ -121,10 +121,10 @@ TEST(LogitAdjuster, PresenceAndFrequencyLeaveThePromptAlone) {
   params.frequency_penalty = 0.5f;
   const auto adjuster = LogitAdjuster::make(params, std::vector<TokenId>{0, 1});
   std::vector<float> logits{1, 1, 1, 1};
-  edit_logits(logits, adjuster->penalties(), adjuster->edits());
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
   EXPECT_EQ(logits, (std::vector<float>{1, 1, 1, 1}));
   for (const TokenId token : {1, 2, 2}) adjuster->add_emitted(token);
-  edit_logits(logits, adjuster->penalties(), adjuster->edits());
+  edit_logits(logits, {.draw = {}, .penalties = adjuster->penalties(), .edits = adjuster->edits()});
   EXPECT_EQ(logits, (std::vector<float>{1, -0.5f, -1, 1}));
 }
 

@@ -107,7 +107,7 @@ TEST_F(Runner, RefusesBatchesOutOfBounds) {
     bad.blocks = outside;
     EXPECT_THAT(run_error({bad}), HasSubstr("block " + std::to_string(block) + " is not in [0, 4)"));
   }
-  for (const TokenId id : {-1, 12}) {
+  for (const TokenId id : {-9, 12}) {
     const std::vector<TokenId> outside{id};
     EXPECT_THAT(run_error({item(outside, 0)}), HasSubstr("token id " + std::to_string(id) + " is not in"));
   }

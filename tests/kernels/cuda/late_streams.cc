@@ -1,0 +1,12 @@
+// Part of the emulated module alone: whoever opens it sees results no earlier than CUDA promises them.
+
+#include "tests/kernels/emulated/emulator.h"
+
+namespace {
+
+[[maybe_unused]] const bool kLate = [] {
+  troupe::emulated::set_late(true);
+  return true;
+}();
+
+}  // namespace

@@ -1,0 +1,17 @@
+#pragma once
+
+// Streams: what was asked for and has not happened yet. The default stream never has any of it.
+
+#include <cstdint>
+#include <functional>
+
+#include "tests/kernels/emulated/host_api.h"
+
+namespace troupe::emulated {
+
+// At once, or when somebody waits for the stream (set_late()).
+void enqueue(cudaStream_t stream, std::function<void()> work);
+// All that is asked of every stream happens now.
+void run_all();
+
+}  // namespace troupe::emulated

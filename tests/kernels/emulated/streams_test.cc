@@ -1,0 +1,92 @@
+// Streams whose work happens as late as it may.
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "tests/kernels/emulated/emulator_testing.h"
+
+namespace troupe::emulated_streams_test {
+
+using namespace emulator_testing;
+
+class EmulatedStreams : public EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    set_late(true);
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    ASSERT_EQ(cudaEventCreate(&event_), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&device_, sizeof(int)), cudaSuccess);
+    ASSERT_EQ(cudaMallocHost(&pinned_, sizeof(int)), cudaSuccess);
+    cudaMemset(device_, 0, sizeof(int));
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudaFree(device_), cudaSuccess);
+    EXPECT_EQ(cudaFreeHost(pinned_), cudaSuccess);
+    EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    set_late(false);
+    EmulatorTest::TearDown();
+  }
+  void add_later(int amount);
+
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  int* device_ = nullptr;
+  int* pinned_ = nullptr;
+};
+
+__global__ void add(int* to, int amount) {
+  *to += amount;
+}
+
+void EmulatedStreams::add_later(int amount) {
+  const cudaLaunchConfig_t config{1, 1, 0, stream_, nullptr, 0};
+  ASSERT_EQ(cudaLaunchKernelEx(&config, add, device_, amount), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, ALaunchHappensWhenItIsWaitedFor) {
+  add_later(3);
+  EXPECT_EQ(*device_, 0);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  add_later(4);
+  EXPECT_EQ(cudaEventSynchronize(event_), cudaSuccess);
+  EXPECT_EQ(*device_, 3) << "what is behind the event is not waited for";
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(*device_, 7);
+}
+
+TEST_F(EmulatedStreams, PinnedMemoryIsReadLateAndOtherMemoryAtOnce) {
+  int own = 5;
+  EXPECT_EQ(cudaMemcpyAsync(device_, &own, sizeof(own), cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  own = 6;
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(*device_, 5);
+  *pinned_ = 5;
+  EXPECT_EQ(cudaMemcpyAsync(device_, pinned_, sizeof(int), cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  *pinned_ = 6;  // too early
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(*device_, 6);
+}
+
+TEST_F(EmulatedStreams, PinnedMemoryIsWrittenLateAndOtherMemoryAtOnce) {
+  int own = 0;
+  *pinned_ = 0;
+  add_later(2);
+  EXPECT_EQ(cudaMemcpyAsync(pinned_, device_, sizeof(int), cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  EXPECT_EQ(*pinned_, 0);
+  EXPECT_EQ(cudaMemcpyAsync(&own, device_, sizeof(int), cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  EXPECT_EQ(own, 2);
+  EXPECT_EQ(*pinned_, 2);
+}
+
+TEST_F(EmulatedStreams, FreeingMemoryWaitsForWhoUsesIt) {
+  int* other = nullptr;
+  ASSERT_EQ(cudaMalloc(&other, sizeof(int)), cudaSuccess);
+  add_later(2);
+  EXPECT_EQ(cudaFree(other), cudaSuccess);
+  EXPECT_EQ(*device_, 2);
+}
+
+}  // namespace troupe::emulated_streams_test

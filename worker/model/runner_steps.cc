@@ -1,0 +1,209 @@
+// Builds the index tensors of a step (positions, slots, block tables), asks the model for it, and draws the
+// tokens where the logits are: from a device only they come back, and the next step takes them where they
+// are. All memory is allocated by load(); the vectors below only ever shrink and grow within their reserved
+// size, so the step loop never meets the allocator.
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/model/log_softmax.h"
+#include "worker/model/runner_impl.h"
+
+namespace troupe {
+
+namespace {
+
+// Rows per head product in visit_rows(): with a vocabulary of 150,000 that is 38 MB of logits at a time.
+constexpr int32_t kScoringRowsMax = 64;
+
+}  // namespace
+
+Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> rows) {
+  Tensor result = model->logits(of, rows);
+  if (backend->host_memory()) return result;
+  backend->download(host_logits.get(), result.data, result.bytes());
+  result.data = host_logits.get();
+  return result;
+}
+
+// Of the step that is being launched. `drawn`: what the one before it draws.
+void ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn) {
+  const int64_t count = logits.shape[0], vocab = logits.shape[1];
+  Draws& own = draws_of(launched);
+  own.count = count;
+  own.shown_count = static_cast<int64_t>(wanted.shown.size());
+  for (int64_t i = 0; i < own.shown_count; ++i) {  // before the edits
+    backend->download(host_logits.get() + i * vocab,
+                      logits.as<float>() + wanted.shown[static_cast<size_t>(i)] * vocab,
+                      static_cast<size_t>(vocab) * sizeof(float));
+  }
+  const Tensor out = Tensor::make(own.tokens->data(), DType::kInt32, {count});
+  backend->sample({logits, wanted.rows, out, drawn});
+  own.readback->start(out.data, out.bytes());
+}
+
+// `drawn_count`: places that an id below zero may name.
+Status ModelRunner::Impl::check_ids(std::span<const TokenId> ids, int64_t drawn_count) const {
+  for (const TokenId id : ids) {
+    if (id >= 0 ? id < config.vocab_size : -1 - int64_t{id} < drawn_count) continue;
+    return invalid_argument(absl::StrCat(
+        "token id ", id, " is not in the vocabulary [0, ", config.vocab_size, ")",
+        id < 0 && drawn_count > 0 ? absl::StrCat(", nor one of the last step's ", drawn_count) : ""));
+  }
+  return absl::OkStatus();
+}
+
+Status ModelRunner::Impl::check_batch(const Batch& batch, const StepDraws& wanted) const {
+  const auto limit = [](std::string_view what, size_t count, int32_t max) {
+    return absl::InternalError(
+        absl::StrCat("batch of ", count, " ", to_absl(what), "; must be in [1, ", max, "]"));
+  };
+  size_t token_count = 0, sampled_count = 0;
+  for (const BatchItem& item : batch.items) {
+    TROUPE_RETURN_IF_ERROR(check_item(item));
+    token_count += item.ids.size();
+    sampled_count += item.samples;
+  }
+  if (batch.items.empty() || batch.items.size() > static_cast<size_t>(options.max_num_seqs)) {
+    return limit("items", batch.items.size(), options.max_num_seqs);
+  }
+  if (token_count > static_cast<size_t>(options.max_batched_tokens)) {
+    return limit("tokens", token_count, options.max_batched_tokens);
+  }
+  TROUPE_RETURN_IF_ERROR(check_copies(batch));
+  if (wanted.rows.size() != sampled_count) {
+    return absl::InternalError(
+        absl::StrCat("batch with ", sampled_count, " items that sample, but ", wanted.rows.size(), " draws"));
+  }
+  return absl::OkStatus();
+}
+
+Status ModelRunner::Impl::check_item(const BatchItem& item) const {
+  const auto refuse = [&](std::string_view reason) {
+    return absl::InternalError(absl::StrCat("request ", item.id, ": ", to_absl(reason)));
+  };
+  const int64_t count = static_cast<int64_t>(item.ids.size());
+  if (count == 0 || item.start < 0) return refuse("has no ids, or starts below 0");
+  const int64_t end = item.start + count;
+  if (end > max_model_len) return refuse(absl::StrCat(end, " tokens, but max_model_len is ", max_model_len));
+  const int64_t needed = blocks_for(end, options.block_size);
+  if (static_cast<int64_t>(item.blocks.size()) < needed) {
+    return refuse(absl::StrCat(item.blocks.size(), " blocks, but ", needed, " are needed"));
+  }
+  const Status ids_status = check_ids(item.ids, last_draws().count);
+  if (!ids_status.ok()) return refuse(to_std(ids_status.message()));
+  for (int64_t i = 0; i < needed; ++i) {
+    const BlockId block = item.blocks[static_cast<size_t>(i)];
+    if (block < 0 || block >= block_count) {
+      return refuse(absl::StrCat("block ", block, " is not in [0, ", block_count, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status ModelRunner::Impl::check_copies(const Batch& batch) const {
+  for (const KvCopy& copy : batch.copies) {
+    const bool known = copy.from >= 0 && copy.from < block_count && copy.to >= 0 && copy.to < block_count;
+    if (known && copy.from != copy.to) continue;
+    return absl::InternalError(absl::StrCat("copy of block ", copy.from, " to ", copy.to,
+                                            "; must be two blocks in [0, ", block_count, ")"));
+  }
+  return absl::OkStatus();
+}
+
+Status ModelRunner::launch(const Batch& batch, const StepDraws& draws) {
+  Impl& m = *impl_;
+  TROUPE_RETURN_IF_ERROR(m.check_batch(batch, draws));
+  if (m.launched - m.collected > 1) return absl::InternalError("two steps are under way already");
+  m.buffers.clear();
+  for (const BatchItem& item : batch.items) m.buffers.add(item, m.options.block_size);
+  for (const KvCopy& copy : batch.copies) m.buffers.copies.push_back({copy.from, copy.to});
+  const Impl::Draws& last = m.last_draws();
+  const Tensor drawn =
+      last.count > 0 ? Tensor::make(last.tokens->data(), DType::kInt32, {last.count}) : Tensor{};
+  const Step step = m.buffers.step(drawn);
+  const Context context = m.context(step);
+  const StepScope scope(*m.backend);
+  m.backend->copy_blocks(m.buffers.copies);
+  m.model->forward(context);
+  m.draws_of(m.launched).count = 0;
+  // Unless all chunks end before their prompt's last token.
+  if (!m.buffers.rows.empty()) m.draw(m.model->logits(context, m.buffers.rows), draws, drawn);
+  ++m.launched;
+  return absl::OkStatus();
+}
+
+StepOutput ModelRunner::collect() {
+  Impl& m = *impl_;
+  const Impl::Draws& oldest = m.draws_of(m.collected++);
+  if (oldest.count == 0) return {};
+  const auto* const tokens = static_cast<const TokenId*>(oldest.readback->wait());
+  return {{tokens, static_cast<size_t>(oldest.count)},
+          Tensor::make(m.host_logits.get(), DType::kFloat32, {oldest.shown_count, m.config.vocab_size})};
+}
+
+StatusOr<StepOutput> ModelRunner::run(const Batch& batch, const StepDraws& draws) {
+  TROUPE_RETURN_IF_ERROR(launch(batch, draws));
+  return collect();
+}
+
+bool ModelRunner::runs_ahead() const {
+  return !impl_->backend->host_memory();
+}
+
+void ModelRunner::visit_rows(int32_t first, int32_t count, const RowVisitor& visit) {
+  Impl& m = *impl_;
+  const int32_t rows_max = std::min({kScoringRowsMax, m.options.max_num_seqs, m.options.max_batched_tokens});
+  const auto vocab = static_cast<size_t>(m.config.vocab_size);
+  const Step step = m.buffers.step();
+  const Context context = m.context(step);
+  for (int32_t begin = first; begin < first + count; begin += rows_max) {
+    m.buffers.rows.clear();
+    for (int32_t r = begin; r < std::min(begin + rows_max, first + count); ++r) m.buffers.rows.push_back(r);
+    const Tensor logits = m.logits(context, m.buffers.rows);
+    for (size_t i = 0; i < m.buffers.rows.size(); ++i) {
+      visit(m.buffers.rows[i], {logits.as<float>() + i * vocab, vocab});
+    }
+  }
+}
+
+StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids) {
+  Impl& m = *impl_;
+  const auto total = static_cast<int32_t>(ids.size());
+  const int32_t block_size = m.options.block_size;
+  const int64_t capacity = std::min<int64_t>(m.max_model_len, int64_t{m.block_count} * block_size);
+  if (ids.empty() || static_cast<int64_t>(ids.size()) > capacity) {
+    return invalid_argument(
+        absl::StrCat(ids.size(), " ids; must be in [1, ", capacity, "] (max_model_len and KV memory)"));
+  }
+  // All of them, also the last, which no chunk may hold: it is an index into the logits.
+  TROUPE_RETURN_IF_ERROR(m.check_ids(ids, /*drawn_count=*/0));
+  std::vector<BlockId> blocks(static_cast<size_t>(blocks_for(total, block_size)));
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<BlockId>(i);
+  std::vector<float> result;
+  result.reserve(ids.size() - 1);
+  for (int32_t start = 0; start < total - 1; start += m.options.max_batched_tokens) {
+    const int32_t count = std::min(m.options.max_batched_tokens, total - start);
+    BatchItem item;
+    item.ids = ids.subspan(static_cast<size_t>(start), static_cast<size_t>(count));
+    item.count = count;
+    item.start = start;
+    item.blocks = blocks;
+    m.buffers.clear();
+    m.buffers.add(item, block_size);
+    const Step step = m.buffers.step();
+    const Context context = m.context(step);
+    {
+      const StepScope scope(*m.backend);
+      m.model->forward(context);
+    }
+    // The last id of all has no successor to score.
+    const int32_t scored = std::min(count, total - 1 - start);
+    visit_rows(0, scored, [&](int32_t row, std::span<const float> logits) {
+      result.push_back(log_probability(logits, ids[static_cast<size_t>(start + row) + 1]));
+    });
+  }
+  return result;
+}
+
+}  // namespace troupe
