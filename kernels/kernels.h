@@ -185,11 +185,16 @@ struct BackendOptions {
   bool reference_ops = false;
   // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
   bool cascade = true;
+  // cuda only: a step of decodes is launched as one graph (step_graphs.h).
+  bool graphs = true;
   // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,
   // and kept in this file across starts ("": not kept).
   bool measures = false;
   std::string tune_file = {};
 };
+
+// kDecode: a token of each request, a step like thousands before and behind it.
+enum class StepKind : uint8_t { kMixed, kDecode };
 
 // Of a device with memory of its own, whoever uses it.
 struct DeviceMemory {
@@ -228,9 +233,9 @@ class Backend {
   virtual Status save_tuning() { return absl::OkStatus(); }
 
   // Between the two, spans of an op's parameters that begin at one place and are as long hold the same
-  // values: what is made of them (copies on a device, plans) is made once, not again for each layer. See
-  // StepScope.
-  virtual void begin_step() {}
+  // values: what is made of them (copies on a device, plans) is made once, not again for each layer. A device
+  // may begin with the step's ops at end_step() only. See StepScope.
+  virtual void begin_step(StepKind /*kind*/) {}
   virtual void end_step() {}
 
   virtual void embed(const EmbedParams& params) = 0;
@@ -250,7 +255,7 @@ class Backend {
 // A step's forward pass over its index arrays, which stay as they are.
 class StepScope {
  public:
-  explicit StepScope(Backend& backend) : backend_(backend) { backend.begin_step(); }
+  StepScope(Backend& backend, StepKind kind) : backend_(backend) { backend.begin_step(kind); }
   ~StepScope() { backend_.end_step(); }
   StepScope(const StepScope&) = delete;
   StepScope& operator=(const StepScope&) = delete;

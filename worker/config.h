@@ -30,6 +30,7 @@ struct WorkerSettings {
   bool reference_ops = false;
   bool disable_cascade_attn = false;
   bool async_scheduling = true;
+  bool enforce_eager = false;
   std::string tune_file = "/var/cache/troupe/tuning";
   int64_t threads = 0;  // 0: all cores
 

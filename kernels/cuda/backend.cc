@@ -13,6 +13,7 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
 #include "kernels/cuda/step_arrays.h"
+#include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/device/dense_weight.h"
 #include "kernels/draw_weights.h"
@@ -74,12 +75,15 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
+        launch_stream_(stream_),
+        graphs_(stream_),
         products_(stream_, std::move(parts_.library),
                   {.device = parts_.device,
                    .reference = options.reference_ops,
                    .measures = options.measures,
-                   .tune_file = options.tune_file}),
-        arrays_(stream_) {}
+                   .tune_file = options.tune_file,
+                   .before_measuring = [this] { launch_captured(); }}),
+        arrays_(stream_, [this] { launch_captured(); }) {}
   ~CudaBackend() override { cudaStreamSynchronize(stream_); }
 
   std::string_view name() const override { return "cuda"; }
@@ -104,10 +108,12 @@ class CudaBackend final : public Backend {
   }
 
   void upload(void* to, const void* from, size_t bytes) override {
+    launch_captured();
     check_cuda("upload", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
     check_cuda("upload", cudaStreamSynchronize(stream_));
   }
   void download(void* to, const void* from, size_t bytes) override {
+    launch_captured();
     check_cuda("download", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
     check_cuda("download", cudaStreamSynchronize(stream_));
   }
@@ -129,40 +135,45 @@ class CudaBackend final : public Backend {
 
   Status save_tuning() override { return products_.save(); }
 
-  void begin_step() override { arrays_.begin_step(); }
+  void begin_step(StepKind kind) override {
+    arrays_.begin_step();
+    if (kind == StepKind::kDecode && options_.graphs) launch_stream_ = graphs_.begin();
+  }
   void end_step() override {
+    launch_captured();
     arrays_.end_step();
     planned_.reset();
   }
 
   void embed(const EmbedParams& params) override {
     check_params(params);
-    cuda::embed(stream_, params, arrays_.of(StepArray::kIds, params.ids));
+    cuda::embed(launch_stream_, params, arrays_.of(StepArray::kIds, params.ids));
   }
   void rms_norm(const RmsNormParams& params) override {
     check_params(params, options_.dtype);
-    cuda::rms_norm(stream_, params);
+    cuda::rms_norm(launch_stream_, params);
   }
   void matmul(const MatmulParams& params) override {
     check_params(params, options_.dtype);
     if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
     const auto& weight = static_cast<const DenseWeight&>(*params.weight);
-    products_.multiply({params.x, weight.values(), params.out, params.accumulate, params.bias});
+    products_.multiply(launch_stream_,
+                       {params.x, weight.values(), params.out, params.accumulate, params.bias});
   }
   void rope_kv(const RopeKvParams& params) override {
     check_params(params, options_.dtype, kv_);
     cuda::rope_kv(
-        stream_, params, kv_,
+        launch_stream_, params, kv_,
         {arrays_.of(StepArray::kPositions, params.positions), arrays_.of(StepArray::kSlots, params.slots)});
   }
   void attention(const AttentionParams& params) override;
   void silu_mul(const SiluMulParams& params) override {
     check_params(params, options_.dtype);
-    cuda::silu_mul(stream_, params);
+    cuda::silu_mul(launch_stream_, params);
   }
   void gather_rows(const GatherRowsParams& params) override {
     check_params(params);
-    cuda::gather_rows(stream_, params, arrays_.of(StepArray::kRows, params.rows));
+    cuda::gather_rows(launch_stream_, params, arrays_.of(StepArray::kRows, params.rows));
   }
   void sample(const SampleParams& params) override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
@@ -177,12 +188,21 @@ class CudaBackend final : public Backend {
   };
   void plan(const AttentionParams& params);
 
+  // What is kept for a graph goes to the stream; what follows in this step is launched at once.
+  void launch_captured() {
+    if (!graphs_.is_capturing()) return;
+    launch_stream_ = stream_;
+    graphs_.launch();
+  }
+
   // Room for the sums of a decode's pieces. Grows to its largest in the first steps.
   float* partials(int64_t count);
 
   BackendOptions options_;
   Parts parts_;
-  cudaStream_t stream_;
+  cudaStream_t stream_;         // all work, in its order
+  cudaStream_t launch_stream_;  // that one, or a graph's that becomes one launch in it
+  StepGraphs graphs_;
   Products products_;
   StepArrays arrays_;
   BoundKv kv_;
@@ -242,11 +262,11 @@ void CudaBackend::attention(const AttentionParams& params) {
                                    arrays_.of(StepArray::kAttentionPieces, plan_.pieces),
                                    arrays_.of(StepArray::kAttentionMerges, plan_.merges),
                                    partials(partial_floats(plan_, kv_))};
-    return tile_attention(stream_, params, kv_, indices, planned);
+    return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
   indices.token_requests = arrays_.of(StepArray::kTokenRequests, token_requests_);
-  plain_attention(stream_, params, kv_, indices);
+  plain_attention(launch_stream_, params, kv_, indices);
 }
 
 float* CudaBackend::partials(int64_t count) {
@@ -278,7 +298,7 @@ void CudaBackend::sample(const SampleParams& params) {
                       .end_edit = static_cast<int32_t>(edits_.size()),
                       .last_drawn = row.last_drawn});
   }
-  cuda::sample(stream_, params, arrays_.of(StepArray::kDraws, draws_),
+  cuda::sample(launch_stream_, params, arrays_.of(StepArray::kDraws, draws_),
                arrays_.of(StepArray::kLogitEdits, edits_));
 }
 
@@ -286,7 +306,7 @@ void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {
   check_copies(copies, kv_);
   copies_.clear();
   for (const BlockCopy& copy : copies) copies_.insert(copies_.end(), {copy.from, copy.to});
-  cuda::copy_blocks(stream_, kv_, options_.dtype, arrays_.of(StepArray::kCopies, copies_),
+  cuda::copy_blocks(launch_stream_, kv_, options_.dtype, arrays_.of(StepArray::kCopies, copies_),
                     static_cast<int64_t>(copies.size()));
 }
 
@@ -323,7 +343,7 @@ StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& optio
   parts.stream.reset(stream);
   parts.device = device;
   if (!options.reference_ops) {
-    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products(stream));
+    TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products());
   }
   return std::make_unique<CudaBackend>(options, std::move(parts));
 }

@@ -77,8 +77,7 @@ struct Problem {
 
 class CublasProducts final : public LibraryProducts {
  public:
-  CublasProducts(cublasLtHandle_t handle, void* workspace, cudaStream_t stream)
-      : handle_(handle), workspace_(workspace), stream_(stream) {}
+  CublasProducts(cublasLtHandle_t handle, void* workspace) : handle_(handle), workspace_(workspace) {}
   ~CublasProducts() override {
     cudaFree(workspace_);
     cublasLtDestroy(handle_);
@@ -115,7 +114,7 @@ class CublasProducts final : public LibraryProducts {
     return number_of(algorithm);
   }
 
-  bool launch(const ProductOperands& o, int algorithm) override {
+  bool launch(cudaStream_t stream, const ProductOperands& o, int algorithm) override {
     if (!takes(o)) return false;
     const Problem problem = describe(o);
     const Shape shape{o.x.dtype,    o.out.dtype,     o.x.shape[0],    o.weight.shape[0],
@@ -123,13 +122,13 @@ class CublasProducts final : public LibraryProducts {
     const auto [entry, is_new] = usable_.try_emplace(shape, -1);
     if (is_new) entry->second = usable(problem, shape);
     if (entry->second < 0) return false;
-    if (rounds_bias(o)) round_vector(stream_, o.bias, bias_of(o));
+    if (rounds_bias(o)) round_vector(stream, o.bias, bias_of(o));
     const float one = 1.0f;
     const float beta = o.accumulate ? 1.0f : 0.0f;
     check_blas(cublasLtMatmul(handle_, problem.desc.get(), &one, o.weight.data, problem.weight.get(),
                               o.x.data, problem.x.get(), &beta, o.out.data, problem.out.get(), o.out.data,
                               problem.out.get(), &algorithms_[static_cast<size_t>(entry->second)], workspace_,
-                              kWorkspaceBytes, stream_));
+                              kWorkspaceBytes, stream));
     return true;
   }
 
@@ -224,7 +223,6 @@ class CublasProducts final : public LibraryProducts {
 
   cublasLtHandle_t handle_;
   void* workspace_;
-  cudaStream_t stream_;
   std::vector<cublasLtMatmulAlgo_t> algorithms_;  // by their numbers
   // A step has any number of tokens: bounded by max_num_batched_tokens times the products of a layer.
   std::map<Shape, int> usable_;
@@ -232,7 +230,7 @@ class CublasProducts final : public LibraryProducts {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t stream) {
+StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
   cublasLtHandle_t handle = nullptr;
   const cublasStatus_t made = cublasLtCreate(&handle);
   if (made != CUBLAS_STATUS_SUCCESS) {
@@ -245,7 +243,7 @@ StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t st
     return absl::ResourceExhaustedError(std::string("cuBLASLt's workspace of 32 MiB: ") +
                                         cudaGetErrorString(error));
   }
-  return std::make_unique<CublasProducts>(handle, workspace, stream);
+  return std::make_unique<CublasProducts>(handle, workspace);
 }
 
 }  // namespace troupe::cuda

@@ -25,10 +25,10 @@ class LibraryProducts {
   virtual int algorithm_of(const std::string& text) = 0;
   // Sums in float32; float32 operands are multiplied as they are (no tf32). -1: by the library's best guess.
   // False where the algorithm does not take the operands: nothing was launched.
-  virtual bool launch(const ProductOperands& operands, int algorithm) = 0;
+  virtual bool launch(cudaStream_t stream, const ProductOperands& operands, int algorithm) = 0;
 };
 
 // kUnavailable with cuBLASLt's reason. Null where it is not linked in (the emulated build).
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t stream);
+StatusOr<std::unique_ptr<LibraryProducts>> make_library_products();
 
 }  // namespace troupe::cuda

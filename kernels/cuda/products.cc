@@ -78,34 +78,34 @@ Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library
       options_(std::move(options)),
       tuning_(options_.measures ? options_.tune_file : "") {}
 
-void Products::multiply(const ProductOperands& o) {
+void Products::multiply(cudaStream_t stream, const ProductOperands& o) {
   if (o.out.elements() == 0) return;
-  if (options_.reference) return tile_product(stream_, o);
+  if (options_.reference) return tile_product(stream, o);
   const Shape shape{o.out.dtype,       rows_bucket(o.x.shape[0]),
                     o.weight.shape[0], o.weight.shape[1],
                     o.accumulate,      !o.bias.empty()};
   const auto [entry, is_new] = chosen_.try_emplace(shape);
   if (is_new) entry->second = choose(o);
-  if (launch(entry->second, o)) return;
+  if (launch(stream, entry->second, o)) return;
   // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
   for (const ProductCandidate& candidate :
        {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
-    if (launch(candidate, o)) return;
+    if (launch(stream, candidate, o)) return;
   }
-  tile_product(stream_, o);
+  tile_product(stream, o);
 }
 
 // False: it does not take the operands; nothing was launched.
-bool Products::launch(const ProductCandidate& candidate, const ProductOperands& o) {
+bool Products::launch(cudaStream_t stream, const ProductCandidate& candidate, const ProductOperands& o) {
   switch (candidate.kind) {
     case Kind::kRows:
       if (!row_product_takes(o)) return false;
-      row_product(stream_, o);
+      row_product(stream, o);
       return true;
     case Kind::kLibrary:
-      return library_ != nullptr && library_->launch(o, candidate.algorithm);
+      return library_ != nullptr && library_->launch(stream, o, candidate.algorithm);
     case Kind::kTiles:
-      tile_product(stream_, o);
+      tile_product(stream, o);
       return true;
   }
   return false;
@@ -144,12 +144,13 @@ ProductCandidate Products::fastest(const ProductOperands& o, const std::string& 
   if (out.data() == nullptr) return candidates.front();
   ProductOperands operands = o;
   operands.out.data = out.data();
+  if (options_.before_measuring) options_.before_measuring();
   ++measured_count_;
   ProductCandidate best = candidates.front();
   double best_seconds = std::numeric_limits<double>::infinity();
   for (const ProductCandidate& candidate : candidates) {
     bool taken = true;
-    const auto once = [&] { taken = launch(candidate, operands); };
+    const auto once = [&] { taken = launch(stream_, candidate, operands); };
     const double seconds = options_.timer ? options_.timer(once) : seconds_of(once);
     if (!taken || seconds >= best_seconds) continue;
     best = candidate;

@@ -42,20 +42,22 @@ class Products {
     std::string tune_file = {};  // "": not kept
     // Seconds of a launch. None: by the device's events, each launch behind a cache without its operands.
     std::function<double(const std::function<void()>& launch)> timer = {};
+    // Called before a measurement: what the backend holds back has to be on its way.
+    std::function<void()> before_measuring = {};
   };
-  // `library` may be null.
+  // `library` may be null. `stream`: where measurements run.
   Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  void multiply(const ProductOperands& operands);
+  void multiply(cudaStream_t stream, const ProductOperands& operands);
   Status save() { return tuning_.save(); }
   int64_t measured_count() const { return measured_count_; }
 
  private:
   using Shape =
       std::tuple<DType, int64_t, int64_t, int64_t, bool, bool>;  // out's type, bucket, N, K, adds, bias
-  bool launch(const ProductCandidate& candidate, const ProductOperands& operands);
+  bool launch(cudaStream_t stream, const ProductCandidate& candidate, const ProductOperands& operands);
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate choose(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);

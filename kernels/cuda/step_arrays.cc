@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cuda/check_cuda.h"
 
@@ -13,7 +14,8 @@ constexpr const char* kOp = "step arrays";
 
 }  // namespace
 
-StepArrays::StepArrays(cudaStream_t stream) : stream_(stream) {
+StepArrays::StepArrays(cudaStream_t stream, std::function<void()> before_change)
+    : stream_(stream), before_change_(std::move(before_change)) {
   for (cudaEvent_t& end : ends_) check_cuda(kOp, cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
 }
 
@@ -40,8 +42,10 @@ const void* StepArrays::bytes_of(StepArray which, const void* values, size_t byt
   const bool is_known = slot.bytes == bytes && slot.looked_at == values && values != nullptr;
   if (in_step_) slot.looked_at = values;
   if (bytes == 0 || is_known) return slot.device;
+  const uint64_t asked = std::exchange(slot.asked, step_);
   if (slot.bytes == bytes && std::memcmp(slot.turns[slot.last].memory, values, bytes) == 0)
     return slot.device;
+  if (in_step_ && asked == step_) before_change_();
   if (bytes > slot.capacity) grow(slot, bytes);
   slot.last = 1 - slot.last;
   slot.bytes = bytes;

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -44,7 +45,9 @@ inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray:
 // kilobytes only where the device is broken, and it grows to its largest in the first steps.
 class StepArrays {
  public:
-  explicit StepArrays(cudaStream_t stream);
+  // `before_change` is called before an array that was asked for in this step is asked for with others: what
+  // was to be launched with it must be on its way.
+  StepArrays(cudaStream_t stream, std::function<void()> before_change);
   ~StepArrays();
   StepArrays(const StepArrays&) = delete;
   StepArrays& operator=(const StepArrays&) = delete;
@@ -75,6 +78,7 @@ class StepArrays {
     std::array<Pinned, 2> turns;
     size_t last = 0;                  // of turns: what the device holds
     size_t bytes = 0;                 // of that
+    uint64_t asked = 0;               // the step in which it was last asked for
     const void* looked_at = nullptr;  // in this step: the array that it is
     void* device = nullptr;
     size_t capacity = 0;
@@ -84,6 +88,7 @@ class StepArrays {
   void release(const Slot& slot);
 
   cudaStream_t stream_;
+  const std::function<void()> before_change_;
   std::array<Slot, kStepArrayCount> slots_;
   std::array<cudaEvent_t, 2> ends_{};  // of the last two steps
   uint64_t step_ = 1;

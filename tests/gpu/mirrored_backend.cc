@@ -60,7 +60,7 @@ class MirroredBackend final : public Backend {
     kv_ = Tensor::make(data, activation_dtype(), {block_count * layout.block_elements()});
   }
 
-  void begin_step() override { device_->begin_step(); }
+  void begin_step(StepKind kind) override { device_->begin_step(kind); }
   void end_step() override { device_->end_step(); }
 
   void embed(const EmbedParams& params) override {

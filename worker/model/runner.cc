@@ -156,6 +156,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                                                          .isa = options.isa,
                                                          .reference_ops = options.reference_ops,
                                                          .cascade = options.cascade,
+                                                         .graphs = options.graphs,
                                                          .measures = options.measures,
                                                          .tune_file = options.tune_file}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());

@@ -32,6 +32,7 @@ struct RunnerOptions {
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
   bool reference_ops = false;  // cuda only (kernels.h)
   bool cascade = true;         // likewise
+  bool graphs = true;          // likewise
   bool measures = false;       // likewise
   std::string tune_file;       // likewise
   int32_t block_size = 16;

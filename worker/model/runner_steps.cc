@@ -16,6 +16,13 @@ namespace {
 // Rows per head product in visit_rows(): with a vocabulary of 150,000 that is 38 MB of logits at a time.
 constexpr int32_t kScoringRowsMax = 64;
 
+// Where logits are shown they are waited for in the middle of the step.
+StepKind kind_of(const Batch& batch, const StepDraws& draws) {
+  const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
+  const bool all = draws.shown.empty() && std::all_of(batch.items.begin(), batch.items.end(), decodes);
+  return all ? StepKind::kDecode : StepKind::kMixed;
+}
+
 }  // namespace
 
 Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> rows) {
@@ -28,18 +35,15 @@ Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> row
 
 // Of the step that is being launched. `drawn`: what the one before it draws.
 void ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn) {
-  const int64_t count = logits.shape[0], vocab = logits.shape[1];
+  const int64_t vocab = logits.shape[1];
   Draws& own = draws_of(launched);
-  own.count = count;
   own.shown_count = static_cast<int64_t>(wanted.shown.size());
   for (int64_t i = 0; i < own.shown_count; ++i) {  // before the edits
     backend->download(host_logits.get() + i * vocab,
                       logits.as<float>() + wanted.shown[static_cast<size_t>(i)] * vocab,
                       static_cast<size_t>(vocab) * sizeof(float));
   }
-  const Tensor out = Tensor::make(own.tokens->data(), DType::kInt32, {count});
-  backend->sample({logits, wanted.rows, out, drawn});
-  own.readback->start(out.data, out.bytes());
+  backend->sample({logits, wanted.rows, Tensor::make(own.tokens->data(), DType::kInt32, {own.count}), drawn});
 }
 
 // `drawn_count`: places that an id below zero may name.
@@ -123,12 +127,18 @@ Status ModelRunner::launch(const Batch& batch, const StepDraws& draws) {
       last.count > 0 ? Tensor::make(last.tokens->data(), DType::kInt32, {last.count}) : Tensor{};
   const Step step = m.buffers.step(drawn);
   const Context context = m.context(step);
-  const StepScope scope(*m.backend);
-  m.backend->copy_blocks(m.buffers.copies);
-  m.model->forward(context);
-  m.draws_of(m.launched).count = 0;
-  // Unless all chunks end before their prompt's last token.
-  if (!m.buffers.rows.empty()) m.draw(m.model->logits(context, m.buffers.rows), draws, drawn);
+  Impl::Draws& own = m.draws_of(m.launched);
+  own.count = static_cast<int64_t>(m.buffers.rows.size());
+  {
+    const StepScope scope(*m.backend, kind_of(batch, draws));
+    m.backend->copy_blocks(m.buffers.copies);
+    m.model->forward(context);
+    // Unless all chunks end before their prompt's last token.
+    if (own.count > 0) m.draw(m.model->logits(context, m.buffers.rows), draws, drawn);
+  }
+  if (own.count > 0) {
+    own.readback->start(own.tokens->data(), static_cast<size_t>(own.count) * sizeof(TokenId));
+  }
   ++m.launched;
   return absl::OkStatus();
 }
@@ -194,7 +204,7 @@ StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids)
     const Step step = m.buffers.step();
     const Context context = m.context(step);
     {
-      const StepScope scope(*m.backend);
+      const StepScope scope(*m.backend, StepKind::kMixed);
       m.model->forward(context);
     }
     // The last id of all has no successor to score.

@@ -60,7 +60,7 @@ TEST(RoundVector, IsToNearestEven) {
 }
 
 TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
-  cuda::StepArrays arrays(nullptr);
+  cuda::StepArrays arrays(nullptr, [] {});
   std::vector<int32_t> slots{1, 2, 3};
   const int32_t* const first = arrays.of(cuda::StepArray::kSlots, slots);
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots), first);
@@ -76,7 +76,7 @@ TEST(StepArrays, WhatHasNotChangedIsNotSentAgain) {
 }
 
 TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
-  cuda::StepArrays arrays(nullptr);
+  cuda::StepArrays arrays(nullptr, [] {});
   std::vector<int32_t> slots{1, 2, 3};
   const std::vector<int32_t> others{4, 5, 6};
   arrays.begin_step();
@@ -99,7 +99,7 @@ TEST(StepArrays, AStepUnderWayKeepsItsOwn) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   {
-    cuda::StepArrays arrays(stream);
+    cuda::StepArrays arrays(stream, [] {});
     auto readbacks = std::array{cuda::PinnedReadback::make(stream, 4), cuda::PinnedReadback::make(stream, 4)};
     const auto launch = [&](int32_t value) {
       arrays.begin_step();

@@ -4,7 +4,7 @@
 
 namespace troupe::cuda {
 
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products(cudaStream_t) {
+StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
   return std::unique_ptr<LibraryProducts>();
 }
 

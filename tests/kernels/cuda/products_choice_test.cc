@@ -27,7 +27,7 @@ class FakeLibrary final : public cuda::LibraryProducts {
     }
     return -1;
   }
-  bool launch(const cuda::ProductOperands& operands, int algorithm) override {
+  bool launch(cudaStream_t, const cuda::ProductOperands& operands, int algorithm) override {
     if (algorithm == 2 && operands.x.shape[0] > 100) return false;
     launched_->push_back(algorithm);
     cuda::tile_product(nullptr, operands);
@@ -59,7 +59,7 @@ class ProductsChoice : public testing::Test {
     const auto x = OwnedTensor::random(DType::kBFloat16, {rows, 64}, random_);
     OwnedTensor out(DType::kFloat32, {rows, 48});
     for (int64_t i = 0; i < out.elements(); ++i) set_element(out.view(), i, 1.0f);
-    products.multiply({x.view(), weight_.view(), out.view(), accumulate});
+    products.multiply(nullptr, {x.view(), weight_.view(), out.view(), accumulate});
     double truth = accumulate ? 1 : 0;
     for (int64_t k = 0; k < 64; ++k) truth += x.at(k) * weight_.at(k);
     EXPECT_NEAR(out.at(0), truth, 1e-3);

@@ -208,9 +208,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (is_pageable(from)) {
     std::vector<char> staged(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-    enqueue(stream, [=, staged = std::move(staged)] { cudaMemcpy(to, staged.data(), bytes, kind); });
+    enqueue(stream, WorkKind::kCopy,
+            [=, staged = std::move(staged)] { cudaMemcpy(to, staged.data(), bytes, kind); });
   } else {
-    enqueue(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
+    enqueue(stream, WorkKind::kCopy, [=] { cudaMemcpy(to, from, bytes, kind); });
   }
   return is_pageable(to) ? cudaStreamSynchronize(stream) : cudaSuccess;
 }
@@ -221,6 +222,6 @@ cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
-  enqueue(stream, [=] { cudaMemset(to, byte, bytes); });
+  enqueue(stream, WorkKind::kCopy, [=] { cudaMemset(to, byte, bytes); });
   return cudaSuccess;
 }

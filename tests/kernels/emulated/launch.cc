@@ -74,7 +74,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     grid.order = launches().order;
     grid.seed = launches().seed;
   }
-  enqueue(config.stream, [grid, call = std::move(call)] {
+  enqueue(config.stream, WorkKind::kKernel, [grid, call = std::move(call)] {
     const uint64_t switches = Engine::of_this_thread().run(grid);
     const std::lock_guard lock(launches().mutex);
     launches().last = {grid.blocks, grid.threads, grid.dynamic_shared_bytes, launches().last.number + 1,

@@ -64,10 +64,22 @@ void set_late(bool late) {
 }  // namespace troupe::emulated
 
 using troupe::emulated::Queue;
+using troupe::emulated::WorkKind;
 
 // Opaque handles: their own allocations, so that the leak checker sees one that is not given back.
+struct CUgraph_st {
+  struct Node {
+    WorkKind kind;
+    std::function<void()> work;
+  };
+  std::vector<Node> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<CUgraph_st::Node> nodes;
+};
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  std::unique_ptr<CUgraph_st> captured;  // null: it is not capturing
 };
 struct CUevent_st {
   std::shared_ptr<Queue> queue;  // null: never recorded, or in the default stream
@@ -76,8 +88,9 @@ struct CUevent_st {
 
 namespace troupe::emulated {
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
+void enqueue(cudaStream_t stream, WorkKind kind, std::function<void()> work) {
   if (stream == nullptr) return work();
+  if (stream->captured != nullptr) return stream->captured->nodes.push_back({kind, std::move(work)});
   stream->queue->push(std::move(work));
   if (!is_late) stream->queue->run();
 }
@@ -128,6 +141,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream != nullptr && stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
   if (stream != nullptr) stream->queue->run();
   return cudaSuccess;
 }
@@ -157,6 +171,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return noted(cudaErrorInvalidResourceHandle);
+  if (stream != nullptr && stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
   event->queue = stream == nullptr ? nullptr : stream->queue;
   event->end = stream == nullptr ? 0 : stream->queue->end();
   return cudaSuccess;
@@ -174,4 +189,54 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = 0.0f;
   const cudaError_t error = wait_for(begin);
   return error == cudaSuccess ? wait_for(end) : error;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream == nullptr || stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
+  stream->captured = std::make_unique<CUgraph_st>();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (stream == nullptr || stream->captured == nullptr) return noted(cudaErrorInvalidValue);
+  *graph = stream->captured.release();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+  *count = graph->nodes.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new CUgraphExec_st{graph->nodes};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo*) {
+  const auto same_kind = [](const CUgraph_st::Node& a, const CUgraph_st::Node& b) {
+    return a.kind == b.kind;
+  };
+  if (!std::equal(executable->nodes.begin(), executable->nodes.end(), graph->nodes.begin(),
+                  graph->nodes.end(), same_kind)) {
+    return noted(cudaErrorGraphExecUpdateFailure);
+  }
+  executable->nodes = graph->nodes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  for (const CUgraph_st::Node& node : executable->nodes) enqueue(stream, node.kind, node.work);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
 }

@@ -9,8 +9,10 @@
 
 namespace troupe::emulated {
 
-// At once, or when somebody waits for the stream (set_late()).
-void enqueue(cudaStream_t stream, std::function<void()> work);
+enum class WorkKind : uint8_t { kKernel, kCopy };
+
+// At once, or when somebody waits for the stream (set_late()), or into the graph that it captures.
+void enqueue(cudaStream_t stream, WorkKind kind, std::function<void()> work);
 // All that is asked of every stream happens now.
 void run_all();
 

@@ -89,4 +89,29 @@ TEST_F(EmulatedStreams, FreeingMemoryWaitsForWhoUsesIt) {
   EXPECT_EQ(*device_, 2);
 }
 
+TEST_F(EmulatedStreams, AGraphIsReplayedAndTakesOverWhatAnotherCaptured) {
+  const auto capture = [&](const std::vector<int>& amounts) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    for (const int amount : amounts) add_later(amount);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    return graph;
+  };
+  const cudaGraph_t first = capture({1, 2}), other = capture({10, 20}), longer = capture({1, 1, 1});
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(*device_, 0) << "captured, not launched";
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, first, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+  cudaGraphExecUpdateResultInfo result = {};
+  EXPECT_EQ(cudaGraphExecUpdate(executable, longer, &result), cudaErrorGraphExecUpdateFailure);
+  EXPECT_EQ(cudaGraphExecUpdate(executable, other, &result), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(*device_, 33) << "what was launched before the update is not changed by it";
+  for (const cudaGraph_t graph : {first, other, longer}) EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
 }  // namespace troupe::emulated_streams_test

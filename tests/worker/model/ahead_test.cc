@@ -13,8 +13,9 @@ constexpr int kSteps = 6;
 constexpr int kLanes = 3;
 constexpr int32_t kBlocksEach = 32;
 
-std::unique_ptr<ModelRunner> load(const std::string& backend) {
+std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true) {
   RunnerOptions options = demo_options(backend);
+  options.graphs = graphs;
   if (backend == EMULATED_MODULE) options.dtype = DType::kBFloat16;
   auto runner = ModelRunner::load(options);
   EXPECT_TRUE(runner.ok()) << runner.status();
@@ -132,6 +133,10 @@ TEST(RunnerAhead, DrawsTheSameTokens) {
     EXPECT_EQ(runner->runs_ahead(), backend != "ref" && backend != "cpu");
     const auto waiting = Answers(*runner).waiting();
     EXPECT_EQ(Answers(*runner).ahead(), waiting) << backend;
+    if (!runner->runs_ahead()) continue;
+    const auto eager = load(backend, /*graphs=*/false);
+    ASSERT_NE(eager, nullptr);
+    EXPECT_EQ(Answers(*eager).ahead(), waiting) << backend << ", kernels launched one by one";
   }
 }
 

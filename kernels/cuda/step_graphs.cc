@@ -1,0 +1,69 @@
+#include "kernels/cuda/step_graphs.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/check_cuda.h"
+
+namespace troupe::cuda {
+
+namespace {
+
+constexpr const char* kOp = "step graph";
+// A few forms for each implementation that a number of rows or of keys brings with it.
+constexpr size_t kExecutablesMax = 32;
+
+}  // namespace
+
+StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {
+  check_cuda(kOp, cudaStreamCreateWithFlags(&captured_, cudaStreamNonBlocking));
+}
+
+StepGraphs::~StepGraphs() {
+  cudaStreamSynchronize(stream_);
+  for (const auto& [nodes, executable] : executables_) cudaGraphExecDestroy(executable.graph);
+  cudaStreamDestroy(captured_);
+}
+
+cudaStream_t StepGraphs::begin() {
+  // Relaxed: other streams of this thread, and memory, are used meanwhile.
+  check_cuda(kOp, cudaStreamBeginCapture(captured_, cudaStreamCaptureModeRelaxed));
+  capturing_ = true;
+  return captured_;
+}
+
+void StepGraphs::launch() {
+  cudaGraph_t graph = nullptr;
+  check_cuda(kOp, cudaStreamEndCapture(captured_, &graph));
+  capturing_ = false;
+  ++launched_count_;
+  check_cuda(kOp, cudaGraphLaunch(executable_of(graph), stream_));
+  check_cuda(kOp, cudaGraphDestroy(graph));
+}
+
+cudaGraphExec_t StepGraphs::executable_of(cudaGraph_t graph) {
+  size_t nodes = 0;
+  check_cuda(kOp, cudaGraphGetNodes(graph, nullptr, &nodes));
+  if (!executables_.contains(nodes) && executables_.size() == kExecutablesMax) drop_oldest();
+  Executable& executable = executables_[nodes];
+  executable.used_at = launched_count_;
+  if (executable.graph != nullptr) {
+    cudaGraphExecUpdateResultInfo result = {};
+    if (cudaGraphExecUpdate(executable.graph, graph, &result) == cudaSuccess) return executable.graph;
+    cudaGetLastError();  // it is forgotten: as many nodes, but of other kinds
+    check_cuda(kOp, cudaGraphExecDestroy(executable.graph));
+  }
+  check_cuda(kOp, cudaGraphInstantiate(&executable.graph, graph, 0));
+  ++instantiated_count_;
+  return executable.graph;
+}
+
+// A graph that is being computed may be destroyed: the driver waits for it.
+void StepGraphs::drop_oldest() {
+  const auto oldest =
+      std::min_element(executables_.begin(), executables_.end(),
+                       [](const auto& a, const auto& b) { return a.second.used_at < b.second.used_at; });
+  check_cuda(kOp, cudaGraphExecDestroy(oldest->second.graph));
+  executables_.erase(oldest);
+}
+
+}  // namespace troupe::cuda

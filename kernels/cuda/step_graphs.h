@@ -1,0 +1,54 @@
+#pragma once
+
+// A step of decodes as one launch. Its hundreds of kernels take some microseconds each; launched one by one
+// there is a pause of the GPU between any two, in a graph hardly any. Every step is captured anew, so
+// whatever it does is what is done, and nothing can be stale: grids, addresses and implementations may change
+// from step to step. What is kept are graphs made executable, which is what costs: one of the same number of
+// nodes takes over the captured parameters (cudaGraphExecUpdate). Capturing costs the host what launching
+// does, while the step before is computed.
+//
+// Tried by thought only: a graph for each padded size that is launched without capturing it again saves host
+// time, which nobody waits for where steps run ahead, and needs every grid fixed and every plan padded.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+
+namespace troupe::cuda {
+
+// Driven by the backend's one thread.
+class StepGraphs {
+ public:
+  // `stream`: where steps are launched, in order with all else there.
+  explicit StepGraphs(cudaStream_t stream);
+  ~StepGraphs();
+  StepGraphs(const StepGraphs&) = delete;
+  StepGraphs& operator=(const StepGraphs&) = delete;
+
+  // From now on what is launched in the stream that is returned is kept until launch().
+  cudaStream_t begin();
+  bool is_capturing() const { return capturing_; }
+  // REQUIRES: is_capturing()
+  void launch();
+
+  int64_t launched_count() const { return launched_count_; }
+  int64_t instantiated_count() const { return instantiated_count_; }
+
+ private:
+  struct Executable {
+    cudaGraphExec_t graph = nullptr;
+    int64_t used_at = 0;  // launched_count then
+  };
+  cudaGraphExec_t executable_of(cudaGraph_t graph);
+  void drop_oldest();
+
+  cudaStream_t stream_;
+  cudaStream_t captured_ = nullptr;
+  std::map<size_t, Executable> executables_;  // by their number of nodes
+  bool capturing_ = false;
+  int64_t launched_count_ = 0;
+  int64_t instantiated_count_ = 0;
+};
+
+}  // namespace troupe::cuda

@@ -1,0 +1,103 @@
+// A step launched whole: the same results, few graphs made, and what is asked for in its middle waits for it.
+
+#include "kernels/cuda/step_graphs.h"
+
+#include <vector>
+
+#include "kernels/cuda/ops.h"
+#include "tests/kernels/cuda/cuda_testing.h"
+
+namespace troupe::step_graphs_test {
+
+using namespace cuda_testing;
+
+class CudaGraphs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulated::set_late(true);
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+  }
+  void TearDown() override {
+    ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    emulated::set_late(false);
+  }
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST_F(CudaGraphs, AreMadeOncePerForm) {
+  std::mt19937 random(3);
+  const auto x = OwnedTensor::random(DType::kFloat32, {40}, random);
+  OwnedTensor out(DType::kBFloat16, {40});
+  cuda::StepGraphs graphs(stream_);
+  for (int step = 0; step < 12; ++step) {
+    const int launches = 1 + step % 3;
+    const cudaStream_t captured = graphs.begin();
+    for (int i = 0; i < launches; ++i) {
+      const int64_t count = 10 + step + i;  // another grid's worth each time
+      cuda::round_vector(captured, Tensor::make(x.view().data, DType::kFloat32, {count}),
+                         Tensor::make(out.view().data, DType::kBFloat16, {count}));
+    }
+    graphs.launch();
+  }
+  EXPECT_EQ(graphs.launched_count(), 12);
+  EXPECT_EQ(graphs.instantiated_count(), 3) << "one for each number of kernels";
+  EXPECT_EQ(out.at(0), 0) << "nobody waited for it yet";
+  cudaStreamSynchronize(stream_);
+  for (int64_t i = 0; i < 23; ++i) {
+    EXPECT_EQ(out.at(i), double{to_float(to_bfloat16(static_cast<float>(x.at(i))))}) << i;
+  }
+  EXPECT_EQ(out.at(23), 0) << "of no step";
+}
+
+TEST_F(CudaGraphs, ForgetTheOldestForm) {
+  OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
+  cuda::StepGraphs graphs(stream_);
+  const auto step = [&](int launches) {
+    const cudaStream_t captured = graphs.begin();
+    for (int i = 0; i < launches; ++i) cuda::round_vector(captured, x.view(), out.view());
+    graphs.launch();
+  };
+  for (int launches = 1; launches <= 40; ++launches) step(launches);
+  EXPECT_EQ(graphs.instantiated_count(), 40);
+  step(40);
+  EXPECT_EQ(graphs.instantiated_count(), 40);
+  step(1);
+  EXPECT_EQ(graphs.instantiated_count(), 41);
+}
+
+// What a caller asks for before the step's end is there, and what it changes is not mixed up.
+TEST_F(CudaGraphs, AReadInTheMiddleOfAStepWaitsForIt) {
+  const auto backend = make_cuda(DType::kFloat32);
+  const auto memory = [&](size_t bytes) {
+    auto made = backend->allocate(bytes);
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
+  };
+  const auto table = memory(4 * sizeof(float)), rows = memory(2 * sizeof(float));
+  const std::vector<float> values{10, 11, 12, 13};
+  backend->upload(table->data(), values.data(), 4 * sizeof(float));
+  const Tensor x = Tensor::make(table->data(), DType::kFloat32, {4, 1});
+  const Tensor out = Tensor::make(rows->data(), DType::kFloat32, {2, 1});
+  std::vector<float> read(2);
+  const auto downloaded = [&] {
+    backend->download(read.data(), rows->data(), 2 * sizeof(float));
+    return read;
+  };
+  const std::vector<int32_t> first{1, 3}, second{0, 2};
+  {
+    const StepScope scope(*backend, StepKind::kDecode);
+    backend->gather_rows({x, first, out});
+    EXPECT_EQ(downloaded(), (std::vector<float>{11, 13}));
+    backend->gather_rows({x, second, out});
+  }
+  EXPECT_EQ(downloaded(), (std::vector<float>{10, 12}));
+  const auto other = memory(2 * sizeof(float));
+  {
+    const StepScope scope(*backend, StepKind::kDecode);
+    backend->gather_rows({x, first, out});
+    backend->gather_rows({x, second, Tensor::make(other->data(), DType::kFloat32, {2, 1})});
+  }
+  EXPECT_EQ(downloaded(), (std::vector<float>{11, 13})) << "with the rows that were asked for first";
+}
+
+}  // namespace troupe::step_graphs_test
