@@ -10,7 +10,8 @@ usage: tests/gpu/run.sh [DIST]
 DIST: what deploy/pack.sh --gpu-tests made (default dist.tar.xz in the repository's root). Needs an NVIDIA GPU of sm_80 or newer, its
 driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
 
-  kernels   every kernel against ref on fresh random input, and broken input that must be noticed (bin/cuda_gpu_test)
+  kernels   every kernel against ref on fresh random input, and broken input that must be noticed; steps launched behind one
+            another, as graphs and kernel by kernel, draw the same tokens as steps that are waited for (bin/cuda_gpu_test)
   model     the demo model's log-probabilities, cuda against cpu in float32: float32, bfloat16, and both with --reference-ops
   memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 

@@ -1,22 +1,44 @@
 // Steps launched before the one before is collected: ids and penalties of tokens that only the device knows.
+// On random weights, so that it runs on a machine with a GPU and nothing else, too (tests/gpu/run.sh).
 
-#include <cstdlib>
+#include <gtest/gtest.h>
+
 #include <deque>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "tests/worker/model/demo_model.h"
+#include "tests/common/temp_dir.h"
 #include "worker/model/logit_adjuster.h"
+#include "worker/model/runner.h"
 
 namespace troupe {
 namespace ahead_test {
 
+#ifdef TROUPE_GPU_TEST
+const std::vector<std::string> kBackends{"cuda"};
+#else
+const std::vector<std::string> kBackends{"ref", "cpu", EMULATED_MODULE};
+#endif
+constexpr const char* kConfig = R"({
+  "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 256, "intermediate_size": 320,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "hidden_act": "silu",
+  "bos_token_id": 1, "eos_token_id": 2})";
 constexpr int kSteps = 6;
 constexpr int kLanes = 3;
-constexpr int32_t kBlocksEach = 32;
+constexpr int32_t kBlocksEach = 2;
 
 std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true) {
-  RunnerOptions options = demo_options(backend);
+  const TempDir dir;
+  dir.write("config.json", kConfig);
+  RunnerOptions options;
+  options.model_dir = dir.path();
+  options.load_format = LoadFormat::kDummy;
+  options.backend = backend;
+  options.dtype = DType::kBFloat16;
+  options.kv_cache_tokens = kLanes * kBlocksEach * options.block_size;
   options.graphs = graphs;
-  if (backend == EMULATED_MODULE) options.dtype = DType::kBFloat16;
   auto runner = ModelRunner::load(options);
   EXPECT_TRUE(runner.ok()) << runner.status();
   return runner.ok() ? std::move(*runner) : nullptr;
@@ -125,9 +147,7 @@ class Answers {
 };
 
 TEST(RunnerAhead, DrawsTheSameTokens) {
-  std::vector<std::string> backends{"ref", "cpu", EMULATED_MODULE};
-  if (std::getenv("TROUPE_TEST_CUDA") != nullptr) backends = {"cuda"};
-  for (const std::string& backend : backends) {
+  for (const std::string& backend : kBackends) {
     const auto runner = load(backend);
     ASSERT_NE(runner, nullptr);
     EXPECT_EQ(runner->runs_ahead(), backend != "ref" && backend != "cpu");
@@ -141,7 +161,7 @@ TEST(RunnerAhead, DrawsTheSameTokens) {
 }
 
 TEST(RunnerAhead, ANameOfNoTokenAndAThirdStepAreRefused) {
-  const auto runner = load("cpu");
+  const auto runner = load(kBackends.back());
   ASSERT_NE(runner, nullptr);
   const std::vector<TokenId> prompt{1, 2, 3}, unknown{-2};
   const std::vector<BlockId> blocks{0};
