@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/settings.h"
 #include "common/core/settings_yaml.h"
+#include "gateway/secret.h"
 #include "gateway/tenant.h"
 
 namespace troupe {
@@ -224,7 +225,7 @@ Status ApiKeys::load(const std::string& path, const std::string& tenant_secret_p
   TROUPE_ASSIGN_OR_RETURN(const std::vector<ApiKey> keys, read_api_keys(path));
   std::string secret;
   if (!tenant_secret_path.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(secret, read_tenant_secret(tenant_secret_path));
+    TROUPE_ASSIGN_OR_RETURN(secret, read_secret(tenant_secret_path));
   }
   TROUPE_RETURN_IF_ERROR(check_tenants(keys, secret));
   take(keys, secret, now);

@@ -51,7 +51,7 @@ struct ApiKey {
 // In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
 StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
 StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
-// The error names a key whose tenant would have no salt. `secret`: read_tenant_secret()'s, or empty.
+// The error names a key whose tenant would have no salt. `secret`: read_secret()'s, or empty.
 Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret);
 
 // One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.

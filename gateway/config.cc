@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/api_keys.h"
-#include "gateway/tenant.h"
+#include "gateway/secret.h"
+#include "gateway/traffic_record.h"
 
 namespace troupe {
 namespace {
@@ -198,7 +199,7 @@ Status check_keys(const GatewaySettings& s) {
   if (!keys.ok()) return annotate(keys.status(), "api_keys");
   std::string secret;
   if (!s.tenant_secret.empty()) {
-    auto read = read_tenant_secret(s.tenant_secret);
+    auto read = read_secret(s.tenant_secret);
     if (!read.ok()) return annotate(read.status(), "tenant_secret");
     secret = *std::move(read);
   }
@@ -250,6 +251,10 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
              "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
   schema.add("record", &s.record,
              "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
+  schema.add(
+      "record_secret", &s.record_secret,
+      "file of the secret that its hashes are salted with, the same for all gateways whose records are "
+      "to be joined; empty: every run has a salt of its own");
   describe_telemetry(s.telemetry, schema);
   schema.add("log_level", &s.log_level, "least severe lines logged")
       .choices({"debug", "info", "warn", "error"});
@@ -353,6 +358,11 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
   config.record = s.record;
+  if (!s.record_secret.empty()) {
+    const auto secret = read_secret(s.record_secret);
+    if (!secret.ok()) return annotate(secret.status(), "record_secret");
+    config.record_salt = record_salt(*secret);
+  }
   config.api_keys = s.api_keys;
   config.tenant_secret = s.tenant_secret;
   TROUPE_RETURN_IF_ERROR(check_keys(s));

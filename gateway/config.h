@@ -82,6 +82,7 @@ struct GatewaySettings {
   std::string api_keys;       // a file; empty: anybody may ask
   std::string tenant_secret;  // a file; needed where keys name tenants
   std::string record;         // empty: traffic is not recorded
+  std::string record_secret;  // a file; empty: each run salts its record alone
   std::string log_level = "info";
   TelemetrySettings telemetry;
 
@@ -161,6 +162,7 @@ struct GatewayConfig {
   route::RouterOptions router;
   std::chrono::seconds grace{180};
   std::string api_keys, tenant_secret, record;
+  std::optional<Hash128> record_salt;  // none: one of this run's own
   TelemetryOptions telemetry;
   LogLevel log_level = LogLevel::kInfo;
 };

@@ -43,7 +43,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       tenant_secret_path_(config.tenant_secret),
       record_path_(config.record),
       telemetry_(config.telemetry),
-      record_salt_(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed})),
+      record_salt_(
+          config.record_salt.value_or(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed}))),
       tls_(config.tls),
       grace_(config.grace),
       plan_tick_(config.router.planner.tick),

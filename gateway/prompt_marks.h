@@ -1,8 +1,8 @@
 #pragma once
 
 // What a record of traffic keeps of a prompt: hashes along its text, by which equal beginnings are known to
-// be equal, and lengths. No text can be read in them, and without the salt (which is kept nowhere) no guess
-// can be tried on them either.
+// be equal, and lengths. No text can be read in them, and without the salt (which is kept nowhere, or in
+// a secret's file) no guess can be tried on them either.
 
 #include <cstddef>
 #include <cstdint>

@@ -8,15 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/core/status.h"
-
 namespace troupe {
 
-inline constexpr size_t kTenantSecretBytesMin = 16, kTenantSecretBytesMax = 4096;
-
-// The secret in a file, without the line's end. Errors name the file.
-StatusOr<std::string> read_tenant_secret(const std::string& path);
-// 64 hex digits.
+// `secret`: as read_secret() (secret.h) gives it. 64 hex digits.
 std::string tenant_salt(std::string_view secret, std::string_view tenant);
 // For what a client of that tenant asks with this cache_salt (empty: with none).
 std::string salt_within(std::string_view tenant_salt, std::string_view client_salt);

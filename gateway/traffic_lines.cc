@@ -23,10 +23,24 @@ uint64_t block_id(uint64_t hash, IdKind kind, int64_t tokens) {
   return mix_hash(Hash128{hash, kind}, Hash128{kind, static_cast<uint64_t>(tokens)}) >> (64 - kIdBits);
 }
 
-void append_ids(std::string& out, const char* name, const std::vector<uint64_t>& ids) {
+template <typename Number>
+void append_numbers(std::string& out, const char* name, const std::vector<Number>& ids) {
   absl::StrAppend(&out, ",\"", name, "\":[");
   for (size_t i = 0; i < ids.size(); ++i) absl::StrAppend(&out, i > 0 ? "," : "", ids[i]);
   out += ']';
+}
+
+// What a reader needs to know messages by that another gateway has recorded too.
+void append_messages(std::string& out, const PromptMarks& marks, const std::vector<int64_t>& ends) {
+  std::vector<uint64_t> ids;
+  std::vector<size_t> answers;
+  for (const PromptMarks::Part& part : marks.parts) {
+    if (part.answer) answers.push_back(ids.size());
+    ids.push_back(part.end.lo >> (64 - kIdBits));
+  }
+  append_numbers(out, "message_ends", ends);
+  append_numbers(out, "message_ids", ids);
+  append_numbers(out, "message_answers", answers);
 }
 
 void append_text(std::string& out, const char* name, const std::string& text) {
@@ -103,7 +117,8 @@ int64_t TrafficLines::Spans::tokens_of(const PromptMarks& marks, size_t bytes) c
   return begin;
 }
 
-TrafficLines::TrafficLines(size_t held_bytes_max) : held_bytes_max_(held_bytes_max), places_(kPlacesMax) {}
+TrafficLines::TrafficLines(size_t held_bytes_max, std::string salt_name)
+    : held_bytes_max_(held_bytes_max), salt_name_(std::move(salt_name)), places_(kPlacesMax) {}
 
 void TrafficLines::arrived(TrafficArrival arrival) {
   const uint64_t number = arrival.number;
@@ -207,8 +222,10 @@ void TrafficLines::write(std::string& out, const Held& held) {
   absl::StrAppend(&out, ",\"turn\":", marks.turn);
   const int64_t prefix = arrival.set.is_zero() ? 0 : spans.tokens_of(marks, arrival.prefix_bytes);
   if (prefix > 0) absl::StrAppend(&out, ",\"prefix_length\":", prefix);
-  append_ids(out, "hash_ids", spans.ids(marks));
-  if (!output_ids.empty()) append_ids(out, "output_hash_ids", output_ids);
+  append_numbers(out, "hash_ids", spans.ids(marks));
+  if (!output_ids.empty()) append_numbers(out, "output_hash_ids", output_ids);
+  append_messages(out, marks, spans.ends);
+  if (!salt_name_.empty()) append_text(out, "salt", salt_name_);
   append_text(out, "model", arrival.model);
   if (held.outcome) append_outcome(out, outcome);
   if (!counts) out += ",\"estimated\":true";

@@ -5,10 +5,14 @@
 //
 //   {"timestamp":1763777777123.456,"input_length":412,"output_length":24,"block_size":16,
 //    "set":"…","session":"…","turn":2,"prefix_length":300,"hash_ids":[…],"output_hash_ids":[…],
+//    "message_ends":[300,412],"message_ids":[…],"message_answers":[],"salt":"…",
 //    "model":"…","node":"127.0.0.1:31000","branch":"session","attempts":1,"expected":384,
 //    "cached":384,"status":200,"ttft_ms":3.1,"duration_ms":41.0}
 //
 //   timestamp      ms since 1970, of the arrival; lines are in this order
+//   message_…      where each message of the prompt (or piece of text, and tools first) ends, in tokens; the
+//                  hash of all text up to there; and which ones, from 0, the assistant gave
+//   salt           names what the hashes are salted with: only of one salt they can be compared
 //   node …         up to expected: absent where nothing was sent
 //   cached         absent where the worker does not tell, ttft_ms where it did not begin to answer
 //   status         499: the client went away; 502 also where a stream broke off
@@ -19,6 +23,10 @@
 // given a length in tokens once, from the first answer's own count, and keeps it, so equal beginnings have
 // equal ids. What a worker answered has ids by its place (its text is not looked at), which the turn that
 // quotes it gets too. Of two different answers to one prompt the blocks have the same ids.
+//
+// Another gateway, which saw a persona first in another prompt, gives its card a length a little off this
+// one's, and ids of blocks elsewhere in the text. The messages' own hashes do not depend on that: by them
+// several records are joined (sim/trace_join.h).
 
 #include <cstdint>
 #include <map>
@@ -58,7 +66,7 @@ class TrafficLines {
   // Of requests whose line waits for them to end, or for an earlier one to; then the oldest is written as it
   // stands.
   static constexpr size_t kHeldBytesMax = size_t{64} << 20;
-  explicit TrafficLines(size_t held_bytes_max = kHeldBytesMax);
+  explicit TrafficLines(size_t held_bytes_max = kHeldBytesMax, std::string salt_name = {});
 
   void arrived(TrafficArrival arrival);
   // An end whose arrival is not known (any more) is passed over.
@@ -86,6 +94,7 @@ class TrafficLines {
   Spans place(const TrafficArrival& arrival, int64_t prompt_tokens);
 
   const size_t held_bytes_max_;
+  const std::string salt_name_;
   size_t held_bytes_ = 0;
   std::map<uint64_t, Held> held_;  // by number: in order of arrival
   route::LruMap<Place> places_;    // by the chain up to the part's end

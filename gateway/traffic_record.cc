@@ -4,6 +4,8 @@
 #include <csignal>
 #include <utility>
 
+#include "gateway/secret.h"
+
 namespace troupe {
 
 namespace {
@@ -22,7 +24,16 @@ int64_t us_of(TimePoint t) {
   return std::chrono::duration_cast<std::chrono::microseconds>(t.time_since_epoch()).count();
 }
 
+// Lines of one salt are known by it; it cannot be told from this.
+std::string name_of(Hash128 salt) {
+  return keyed_hash(salt.hex(), "name").substr(0, 16);
+}
+
 }  // namespace
+
+Hash128 record_salt(std::string_view secret) {
+  return hash_bytes(keyed_hash(secret, "record of traffic"));
+}
 
 StatusOr<std::unique_ptr<TrafficRecord>> TrafficRecord::open(const std::string& path, const Parts& parts,
                                                              Hash128 salt) {
@@ -95,7 +106,7 @@ void TrafficRecord::run() {
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
-  TrafficLines lines;
+  TrafficLines lines(TrafficLines::kHeldBytesMax, name_of(salt_));
   std::vector<Event> events;
   std::string text;
   for (bool more = true; more;) {

@@ -6,14 +6,16 @@
 //
 //   proxy ── arrival, outcome ──▶ queue (bounded) ──▶ TrafficLines ──▶ file
 //
-// The file is appended to (timestamps go on; ids of another run mean other text, for each run has its own
-// salt), and only its owner may read it.
+// The file is appended to (timestamps go on), and only its owner may read it. Without a secret that the
+// fleet's gateways share each run has a salt of its own, so ids of another run or gateway mean other text;
+// every line names its salt, so that nobody takes the one for the other.
 
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -26,6 +28,9 @@
 #include "gateway/traffic_lines.h"
 
 namespace troupe {
+
+// Gateways that are given the same secret write records that can be joined: equal text has equal hashes.
+Hash128 record_salt(std::string_view secret);
 
 class TrafficRecord {
  public:

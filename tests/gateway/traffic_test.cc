@@ -241,8 +241,8 @@ struct Recorded {
   Logger log{LogLevel::kError, -1};
   std::unique_ptr<TrafficRecord> record;
 
-  explicit Recorded(const std::string& path) {
-    auto opened = TrafficRecord::open(path, {metrics, clock, log}, kSalt);
+  explicit Recorded(const std::string& path, Hash128 salt = kSalt) {
+    auto opened = TrafficRecord::open(path, {metrics, clock, log}, salt);
     EXPECT_TRUE(opened.ok()) << opened.status();
     record = *std::move(opened);
   }
@@ -294,6 +294,32 @@ TEST(TrafficRecord, AppendsToWhatIsThere) {
   }
 }
 
+// What several records are joined by, whatever each gateway thinks of a message's length.
+TEST(TrafficLines, MessagesHaveTheSameIdsAtEveryGateway) {
+  Lines here, there;
+  const Message card{Role::kSystem, words("Newton", 2000)}, who{Role::kUser, "Who?"};
+  const Message answer{Role::kAssistant, words("answer", 200)}, next{Role::kUser, words("next", 90)};
+  there.ask(chat_of({card, {Role::kUser, words("another", 700)}}), 700, 20, 2000);
+  const auto a = here.ask(chat_of({card, who}), 512, 20, 2000);
+  const auto b = there.ask(chat_of({card, who, answer, next}), 580, 20, 2000);
+  EXPECT_EQ(common(ids(a, "message_ids"), ids(b, "message_ids")), 2u);
+  EXPECT_EQ(ids(a, "message_ends").back() + 68, ids(b, "message_ends").back());
+  EXPECT_NE(ids(a, "message_ends").at(0), ids(b, "message_ends").at(0));
+  EXPECT_EQ(ids(b, "message_answers"), std::vector<uint64_t>{2});
+  EXPECT_TRUE(ids(a, "message_answers").empty());
+}
+
+TEST(TrafficRecord, GatewaysWithOneSecretHaveOneSalt) {
+  EXPECT_EQ(record_salt("one secret of all"), record_salt("one secret of all"));
+  EXPECT_NE(record_salt("one secret of all"), record_salt("another secret"));
+  const TempFile file;
+  for (const Hash128 salt : {kSalt, kSalt, Hash128{1, 3}}) Recorded(file.path, salt).ask(1);
+  const auto lines = Lines::parse(file.text());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].at("salt"), lines[1].at("salt"));
+  EXPECT_NE(lines[0].at("salt"), lines[2].at("salt"));
+}
+
 TEST(TrafficRecord, AFullDiskDropsAndCounts) {
   Recorded recorded("/dev/full");
   recorded.ask(100);
@@ -308,8 +334,8 @@ TEST(TrafficRecord, AStuckReaderDropsAndCounts) {
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   const int reader = open(file.path.c_str(), O_RDWR | O_NONBLOCK);
   Recorded recorded(file.path);
-  recorded.ask(400,
-               1 << 20);  // 256 KB of hashes each, 100 MB: the queue's bound and what the writer took are 64
+  // 256 KB of hashes each, 100 MB: the queue's bound and what the writer took are 64.
+  recorded.ask(400, 1 << 20);
   EXPECT_GT(recorded.full(), 100);
   recorded.record.reset();  // and ends all the same
   close(reader);
