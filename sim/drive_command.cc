@@ -72,6 +72,7 @@ int drive_command(int argc, const char* const* argv) {
   auto result = drive(**source, options);
   if (!result.ok()) return fail(kProgram, result.status());
   result->skipped_lines = say_skipped(kProgram, **source, source_flags);
+  say_notes(kProgram, **source);
   result->seed = static_cast<uint64_t>(seed);
   const std::span<const Result> one(&*result, 1);
   if (report != "-") std::fputs(table_text(one).c_str(), stdout);

@@ -68,7 +68,8 @@ StatusOr<Burst> parse_burst(std::string_view text) {
 void describe_source(SettingsSchema& schema, SourceFlags& f) {
   schema.add(
       "trace", &f.trace,
-      "file of requests, JSON lines as Mooncake's, gzipped or not; without it: persona traffic, see below");
+      "files of requests, JSON lines as Mooncake's, gzipped or not; several, FILE,FILE or --trace again, are "
+      "joined by time: records of gateways with one record_secret; without any: persona traffic, see below");
   schema.add("rate_scale", &f.rate_scale, "requests come so many times as fast").range(1e-6, 1e6);
   schema
       .add("spread_ms", &f.spread_ms,
@@ -156,7 +157,7 @@ StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint6
     options.spread = Duration(std::llround(f.spread_ms * 1e6));
     options.skip_bad = f.skip_bad;
     options.model_tokens_max = model_tokens_max;
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> reader, TraceReader::open(f.trace, options));
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> reader, TraceReader::open_all(f.trace, options));
     return reader;
   }
   TROUPE_ASSIGN_OR_RETURN(PersonaWorkload w, workload_of(f));
@@ -228,16 +229,22 @@ std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& 
   return count;
 }
 
-void say_too_long(std::string_view label, const RequestSource& source, const SourceFlags& f,
-                  const NodeProfile& profile) {
+void say_notes(std::string_view label, const RequestSource& source) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
   if (reader == nullptr) return;
-  const TraceReader::TooLong found = reader->too_long();
+  for (const std::string& note : reader->notes())
+    std::fputs(absl::StrCat(to_absl(label), ": ", note, "\n").c_str(), stderr);
+}
+
+void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile) {
+  const auto* reader = dynamic_cast<const TraceReader*>(&source);
+  if (reader == nullptr) return;
+  const TraceReader::TooLong& found = reader->too_long();
   if (found.first_line == 0) return;
   const std::string text =
       absl::StrCat(to_absl(label), ": ", found.prompts, " prompts of the trace are too long for the ",
                    profile.max_model_len, " tokens of profile ", profile.name, " and lost, ", found.answers,
-                   " answers are cut short; the first: ", f.trace, ":", found.first_line, "\n");
+                   " answers are cut short; the first: ", found.first_path, ":", found.first_line, "\n");
   std::fputs(text.c_str(), stderr);
 }
 

@@ -18,9 +18,9 @@
 
 namespace troupe::sim {
 
-// Requests: a trace file, or persona traffic made up on the way.
+// Requests: a trace's files, or persona traffic made up on the way.
 struct SourceFlags {
-  std::string trace;
+  std::vector<std::string> trace;
   double rate_scale = 1;
   double spread_ms = 3000;
   bool skip_bad = false;
@@ -50,9 +50,10 @@ Status check_source(const SourceFlags& flags, int argc, const char* const* argv)
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
                                    const SourceFlags& flags);
 
+// Says on stderr what is to be known of the trace's files, if anything (see TraceReader::notes()).
+void say_notes(std::string_view label, const RequestSource& source);
 // Says on stderr how many requests of a trace are too long for the nodes, if any, and where the first is.
-void say_too_long(std::string_view label, const RequestSource& source, const SourceFlags& flags,
-                  const NodeProfile& profile);
+void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
 
 struct FleetFlags {
   route::RouteSettings route;

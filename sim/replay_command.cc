@@ -47,7 +47,8 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                result->wall_s > 0 ? static_cast<double>(result->simulated_requests) / result->wall_s : 0,
                result->decision_us);
   result->skipped_lines = say_skipped(label, *source, source_flags);
-  say_too_long(label, *source, source_flags, options.profile);
+  say_notes(label, *source);
+  say_too_long(label, *source, options.profile);
   if (result->faults_in_warmup > 0) {
     std::fprintf(stderr, "%s: %lld faults lie in the warm-up: they happen, but have no figures\n",
                  label.c_str(), static_cast<long long>(result->faults_in_warmup));

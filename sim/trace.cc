@@ -1,203 +1,155 @@
 #include "sim/trace.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "sim/trace_file.h"
+#include "sim/trace_join.h"
 
 namespace troupe::sim {
 
 namespace {
 
-// Lines read ahead under skip_bad, to tell one that lies far ahead from those behind it.
-constexpr size_t kLinesAhead = 16;
-
-Status bad_timestamp(std::string_view what) {
-  return invalid_argument(absl::StrCat("field 'timestamp': ", to_absl(what)));
+double seconds_of(Duration span) {
+  return static_cast<double>(span.count()) / 1e9;
 }
 
 }  // namespace
 
 struct TraceReader::Impl {
-  std::string path;
-  TraceOptions options;
-  gzFile file = nullptr;
-  TraceLineParser parser;
-  std::vector<char> chunk = std::vector<char>(1 << 18);
-  size_t chunk_at = 0, chunk_end = 0;
-  std::string line;
-  bool line_too_long = false;  // its rest was passed over
-  int64_t line_number = 0;
-  int64_t line_count = 0;  // but for empty ones
-  int64_t skipped = 0;
-  TooLong too_long;
-  std::string first_refusal;
-  struct Ahead {
-    TraceRequest request;
-    int64_t line_number = 0;
+  // One file and its next line.
+  struct Input {
+    std::unique_ptr<TraceFile> file;
+    TraceLine line;
+    bool has_line = false;
+    std::optional<Duration> begin;
+    Duration end{};  // of the last line given
   };
-  std::deque<Ahead> lines_ahead;
+
+  TraceOptions options;
+  std::vector<Input> inputs;
+  bool is_begun = false;
+  TraceJoin join;
+  std::string first_place;  // "<path>:<line>" of the first line given
+  uint64_t first_salt = 0;
+  int32_t first_block_tokens = 0;
+  int64_t retries = 0, salt_changes = 0;
+  uint64_t last_salt = 0;
+  TooLong too_long;
   int64_t given = 0;
-  Duration last_at{};
   std::optional<Duration> first_at;  // some traces count from 1970
   std::deque<TraceRequest> tick;     // requests of one timestamp, spread already
   std::vector<TraceRequest> spare;
   TraceRequest ahead;  // the first of the next tick
   bool has_ahead = false;
-  bool ended = false;       // nothing more to place
-  bool file_ended = false;  // nothing more to read ahead
+  bool ended = false;  // nothing more to place
 
-  ~Impl() {
-    if (file != nullptr) gzclose(file);
-  }
-  Status error(const Status& status, int64_t number) const {
-    return invalid_argument(absl::StrCat(path, ":", number, ": ", status.message()));
-  }
-  Status refuse(const Status& status, int64_t number);
-  StatusOr<bool> read_line();
-  StatusOr<bool> read_parsed(TraceRequest& out);
-  StatusOr<bool> take_ahead(TraceRequest& out, int64_t& number);
+  Status advance(Input& input);
+  Status begin();
+  Input* earliest();
+  Status check_alike(const Input& input);
   StatusOr<bool> read_request(TraceRequest& out);
-  void count_too_long(const TraceRequest& request, int64_t number);
-  Status check_time(Duration at) const;
-  Status check_enough() const;
+  void count_too_long(const Input& input);
   Status fill_tick();
 };
 
-// The next line without its newline, by length: a NUL byte in it is a byte like any other. False at the end
-// of the file.
-StatusOr<bool> TraceReader::Impl::read_line() {
-  line.clear();
-  line_number += 1;
-  line_too_long = false;
-  bool any = false;
-  while (true) {
-    if (chunk_at == chunk_end) {
-      const int got = gzread(file, chunk.data(), static_cast<unsigned>(chunk.size()));
-      if (got <= 0) break;
-      chunk_at = 0;
-      chunk_end = static_cast<size_t>(got);
-    }
-    any = true;
-    const std::string_view rest(chunk.data() + chunk_at, chunk_end - chunk_at);
-    const size_t end = rest.find('\n');
-    const std::string_view part = rest.substr(0, end);
-    line_too_long = line_too_long || line.size() + part.size() > kLineBytesMax;
-    if (!line_too_long) line += part;
-    chunk_at += end == std::string_view::npos ? part.size() : part.size() + 1;
-    if (end != std::string_view::npos) return true;
-  }
-  int code = Z_OK;
-  const char* message = gzerror(file, &code);
-  if (code != Z_OK && code != Z_STREAM_END)
-    return error(invalid_argument(absl::StrCat("cannot be read: ", message)), line_number);
-  return any;
-}
-
-// A line that cannot be used: an error, or one more that is counted.
-Status TraceReader::Impl::refuse(const Status& status, int64_t number) {
-  if (!options.skip_bad) return error(status, number);
-  if (skipped == 0) first_refusal = std::string(error(status, number).message());
-  skipped += 1;
+Status TraceReader::Impl::advance(Input& input) {
+  TROUPE_ASSIGN_OR_RETURN(input.has_line, input.file->next(input.line));
+  if (input.has_line && !input.begin) input.begin = input.line.request.at;
+  if (input.has_line) input.end = input.line.request.at;
   return absl::OkStatus();
 }
 
-// The next line that is a request, at whatever time.
-StatusOr<bool> TraceReader::Impl::read_parsed(TraceRequest& out) {
-  while (true) {
-    TROUPE_ASSIGN_OR_RETURN(const bool more, read_line());
-    if (!more) return false;
-    if (!line_too_long && line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    line_count += 1;
-    const Status status =
-        line_too_long ? invalid_argument(absl::StrCat("the line is longer than ", kLineBytesMax >> 20, " MB"))
-                      : parser.parse(line, out);
-    if (status.ok()) return true;
-    TROUPE_RETURN_IF_ERROR(refuse(status, line_number));
-  }
-}
-
-// The next of the lines read ahead, which are as many as the file has, up to kLinesAhead behind it.
-StatusOr<bool> TraceReader::Impl::take_ahead(TraceRequest& out, int64_t& number) {
-  while (lines_ahead.size() <= kLinesAhead && !file_ended) {
-    TraceRequest request;
-    TROUPE_ASSIGN_OR_RETURN(const bool more, read_parsed(request));
-    file_ended = !more;
-    if (more) lines_ahead.push_back({std::move(request), line_number});
-  }
-  if (lines_ahead.empty()) return false;
-  out = std::move(lines_ahead.front().request);
-  number = lines_ahead.front().line_number;
-  lines_ahead.pop_front();
-  return true;
-}
-
-Status TraceReader::Impl::check_time(Duration at) const {
-  if (at < last_at) {
-    return bad_timestamp(absl::StrCat("lies before the line above (",
-                                      std::chrono::nanoseconds(last_at).count() / 1e6,
-                                      " ms); lines must be in order of time"));
-  }
-  const auto span = first_at ? at - *first_at : Duration::zero();
-  if (static_cast<double>(span.count()) / options.rate_scale > static_cast<double>(kSpanMax.count())) {
-    return bad_timestamp(absl::StrCat("lies ", span / std::chrono::seconds(1),
-                                      " s after the trace's first; a run has at most ",
-                                      kSpanMax / std::chrono::seconds(1), " s"));
-  }
-  // Of one line behind another nobody can tell which is wrong; of two or more behind it, it is.
-  const auto behind = static_cast<size_t>(std::count_if(
-      lines_ahead.begin(), lines_ahead.end(),
-      [this, at](const Ahead& below) { return below.request.at >= last_at && below.request.at < at; }));
-  if (behind >= 2 && behind * 2 > lines_ahead.size()) {
-    return bad_timestamp(absl::StrCat("lies ahead of ", behind, " of the ", lines_ahead.size(),
-                                      " lines below; lines must be in order of time"));
+// All files' first lines, which say whether they can be of one time.
+Status TraceReader::Impl::begin() {
+  for (Input& input : inputs) TROUPE_RETURN_IF_ERROR(advance(input));
+  is_begun = true;
+  const Input* const first = earliest();
+  if (first == nullptr) return absl::OkStatus();
+  first_at = first->begin;
+  first_place = absl::StrCat(first->file->path(), ":", first->line.number);
+  first_salt = last_salt = first->line.facts.salt;
+  first_block_tokens = first->line.request.block_tokens;
+  for (const Input& input : inputs) {
+    if (!input.has_line || seconds_of(*input.begin - *first_at) / options.rate_scale <= seconds_of(kSpanMax))
+      continue;
+    return input.file->error(
+        invalid_argument(absl::StrCat(
+            "field 'timestamp': lies ", std::llround(seconds_of(*input.begin - *first_at)), " s after ",
+            first_place, "; files of one trace have one clock, as records do, and a run has at most ",
+            kSpanMax / std::chrono::seconds(1), " s")),
+        input.line.number);
   }
   return absl::OkStatus();
 }
 
-// What is left of a trace most of whose lines are skipped is not that trace.
-Status TraceReader::Impl::check_enough() const {
-  if (skipped * 2 <= line_count) return absl::OkStatus();
-  return invalid_argument(
-      absl::StrCat(path, ": ", skipped, " of its ", line_count, " lines cannot be used; ", first_refusal));
+// Of lines of one time the first file's; null: all are at their end.
+TraceReader::Impl::Input* TraceReader::Impl::earliest() {
+  Input* first = nullptr;
+  for (Input& input : inputs) {
+    if (input.has_line && (first == nullptr || input.line.request.at < first->line.request.at))
+      first = &input;
+  }
+  return first;
 }
 
-void TraceReader::Impl::count_too_long(const TraceRequest& request, int64_t number) {
+// Several files are one trace only where an id means the same text in all of them.
+Status TraceReader::Impl::check_alike(const Input& input) {
+  const TraceLine& line = input.line;
+  if (line.facts.salt != last_salt) salt_changes += 1;
+  last_salt = line.facts.salt;
+  if (inputs.size() == 1) return absl::OkStatus();
+  if (line.facts.salt != first_salt) {
+    return input.file->error(
+        invalid_argument(absl::StrCat(
+            "field 'salt': ", line.facts.salt == 0 ? "is missing, but told by " : "is not as in ",
+            first_place,
+            ", so equal text has other ids here, and what both could find cached would be lost; gateways "
+            "whose records are to be joined need the same record_secret (configs/gateway.yaml)")),
+        line.number);
+  }
+  if (line.request.block_tokens != first_block_tokens) {
+    return input.file->error(
+        invalid_argument(absl::StrCat("field 'block_size': is ", line.request.block_tokens, ", but ",
+                                      first_block_tokens, " in ", first_place,
+                                      "; files of one trace have one block size")),
+        line.number);
+  }
+  return absl::OkStatus();
+}
+
+void TraceReader::Impl::count_too_long(const Input& input) {
+  const TraceRequest& request = input.line.request;
   const int64_t room = options.model_tokens_max - request.input_tokens;
   if (options.model_tokens_max == 0 || (room > 0 && request.output_tokens <= room)) return;
   (room > 0 ? too_long.answers : too_long.prompts) += 1;
-  if (too_long.first_line == 0) too_long.first_line = number;
+  if (too_long.first_line > 0) return;
+  too_long.first_path = input.file->path();
+  too_long.first_line = input.line.number;
 }
 
 StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
-  while (true) {
-    int64_t number = 0;
-    bool more = false;
-    if (options.skip_bad) {
-      TROUPE_ASSIGN_OR_RETURN(more, take_ahead(out, number));
-    } else {
-      TROUPE_ASSIGN_OR_RETURN(more, read_parsed(out));
-      number = line_number;
+  if (!is_begun) TROUPE_RETURN_IF_ERROR(begin());
+  while (Input* const input = earliest()) {
+    TROUPE_RETURN_IF_ERROR(check_alike(*input));
+    TraceRequest& request = input->line.request;
+    const bool is_retry = join.is_retry(request, input->line.facts);
+    retries += is_retry ? 1 : 0;
+    if (!is_retry) {
+      count_too_long(*input);
+      join.rename(request, input->line.facts);
+      std::swap(out, request);
+      out.at -= *first_at;
     }
-    if (!more) {
-      TROUPE_RETURN_IF_ERROR(check_enough());
-      return false;
-    }
-    const Status status = check_time(out.at);
-    if (!status.ok()) {
-      TROUPE_RETURN_IF_ERROR(refuse(status, number));
-      continue;
-    }
-    count_too_long(out, number);
-    last_at = out.at;
-    if (!first_at) first_at = out.at;
-    out.at -= *first_at;
-    return true;
+    TROUPE_RETURN_IF_ERROR(advance(*input));
+    if (!is_retry) return true;
   }
+  return false;
 }
 
 // Takes all requests of the next timestamp and places them between it and the one after.
@@ -232,16 +184,28 @@ TraceReader::~TraceReader() = default;
 
 StatusOr<std::unique_ptr<TraceReader>> TraceReader::open(const std::string& path,
                                                          const TraceOptions& options) {
+  return open_all(std::vector<std::string>{path}, options);
+}
+
+StatusOr<std::unique_ptr<TraceReader>> TraceReader::open_all(const std::vector<std::string>& paths,
+                                                             const TraceOptions& options) {
   if (!(options.rate_scale > 0) || !std::isfinite(options.rate_scale)) {
     return invalid_argument("the rate scale must be a number > 0");
   }
   if (options.spread < Duration::zero()) return invalid_argument("the spread must be >= 0 ms");
+  if (paths.empty() || paths.size() > kFilesMax)
+    return invalid_argument(absl::StrCat("a trace has 1 to ", kFilesMax, " files, not ", paths.size()));
   auto impl = std::make_unique<Impl>();
-  impl->path = path;
   impl->options = options;
-  impl->file = gzopen(path.c_str(), "rb");
-  if (impl->file == nullptr) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
-  gzbuffer(impl->file, 1 << 18);
+  for (const std::string& path : paths) {
+    for (const Impl::Input& other : impl->inputs) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(path, other.file->path(), ignored))
+        return invalid_argument(absl::StrCat(path, ": is the same file as ", other.file->path()));
+    }
+    Impl::Input& input = impl->inputs.emplace_back();
+    TROUPE_ASSIGN_OR_RETURN(input.file, TraceFile::open(path, options));
+  }
   return std::unique_ptr<TraceReader>(new TraceReader(std::move(impl)));
 }
 
@@ -257,12 +221,45 @@ StatusOr<bool> TraceReader::next(TraceRequest& out) {
   return true;
 }
 
-TraceReader::TooLong TraceReader::too_long() const {
+const TraceReader::TooLong& TraceReader::too_long() const {
   return impl_->too_long;
 }
 
 int64_t TraceReader::skipped_count() const {
-  return impl_->skipped;
+  int64_t count = 0;
+  for (const Impl::Input& input : impl_->inputs) count += input.file->skipped_count();
+  return count;
+}
+
+std::vector<std::string> TraceReader::notes() const {
+  std::vector<std::string> out;
+  if (impl_->retries > 0) {
+    out.push_back(
+        absl::StrCat(impl_->retries, " lines repeat a request that had failed just before; it counts once"));
+  }
+  if (impl_->salt_changes > 0) {
+    out.push_back(
+        absl::StrCat("the salt changes ", impl_->salt_changes,
+                     " times, as at a gateway's restart without a record_secret: what was said before "
+                     "is not found cached after it"));
+  }
+  for (const Impl::Input& input : impl_->inputs) {
+    const std::string& path = input.file->path();
+    if (!input.begin) {
+      if (impl_->inputs.size() > 1) out.push_back(absl::StrCat(path, " has no requests"));
+      continue;
+    }
+    // Of gateways that served together each record overlaps with some other one's.
+    const Impl::Input* last = nullptr;  // to end, of those that begin before
+    for (const Impl::Input& other : impl_->inputs) {
+      if (&other == &input || !other.begin || *other.begin > *input.begin) continue;
+      if (last == nullptr || other.end > last->end) last = &other;
+    }
+    if (last == nullptr || last->end >= *input.begin) continue;
+    out.push_back(absl::StrCat(path, " begins ", seconds_of(*input.begin - last->end), " s after ",
+                               last->file->path(), " has ended: they are not of one time"));
+  }
+  return out;
 }
 
 }  // namespace troupe::sim

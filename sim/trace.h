@@ -1,6 +1,6 @@
 #pragma once
 
-// Requests to simulate, one after the other in order of time: from a trace file, or made up (workload.h). A
+// Requests to simulate, one after the other in order of time: from trace files, or made up (workload.h). A
 // source is read once, forwards, and holds no more than one tick of requests, so ten million of them cost no
 // memory.
 //
@@ -21,6 +21,13 @@
 //     prefix_length     tokens of the persona prefix, which the set names
 //     output_hash_ids   ids of the blocks that the answer completes: what a node holds afterwards beyond the
 //     prompt
+//   of records (gateway/traffic_lines.h says more), for records of several gateways to be joined:
+//     salt              what the ids are salted with: only of one salt they can be compared
+//     status            HTTP's, of the answer; a prompt that failed and comes again soon is one request
+//     unfinished        true: it was running when the gateway stopped
+//     message_ends, message_ids, message_answers
+//                       of every message of the prompt the token it ends with and an id of all text up to
+//                       there; which ones, from 0, the assistant gave
 //
 // Source of the form: Qin et al., "Mooncake", FAST '25, artifact FAST25-release/traces.
 
@@ -45,6 +52,16 @@ struct TraceRequest {
   uint64_t set = 0, session = 0;        // id_of() of what the trace says; 0: nothing
   std::vector<uint64_t> blocks;         // floor or ceil(input_tokens / block_tokens) cumulative ids
   std::vector<uint64_t> output_blocks;  // of the blocks after floor(input_tokens / block_tokens), in order
+};
+
+// What records tell besides.
+struct RecordedFacts {
+  uint64_t salt = 0;             // id_of() its name; 0: not told
+  bool answered = false;         // whole, as far as can be told
+  bool failed = false;           // not answered, and not because the client went away
+  std::vector<uint64_t> ids;     // a message each
+  std::vector<int32_t> ends;     // as many, not falling; the last is input_tokens
+  std::vector<int32_t> answers;  // rising
 };
 
 // A name (or the digits of a number) as an id, never 0.
@@ -72,8 +89,14 @@ class TraceReader final : public RequestSource {
   // From the first request to the last, rate-scaled: every second of a run is recorded.
   static constexpr Duration kSpanMax = std::chrono::hours(24 * 14);
 
+  static constexpr size_t kFilesMax = 256;
+
   // kNotFound / kInvalidArgument name the file.
   static StatusOr<std::unique_ptr<TraceReader>> open(const std::string& path, const TraceOptions& options);
+  // Several gateways' records of one time as one trace, by their timestamps. Errors, now or when they are
+  // read, where they cannot be one: a file twice, other blocks, another salt, or years apart.
+  static StatusOr<std::unique_ptr<TraceReader>> open_all(const std::vector<std::string>& paths,
+                                                         const TraceOptions& options);
   ~TraceReader() override;
   // Errors: "<path>:<line>: field 'x': …, and what would be right". A line far ahead is told from those
   // behind it under skip_bad alone.
@@ -81,11 +104,14 @@ class TraceReader final : public RequestSource {
   int64_t skipped_count() const;  // under skip_bad
   // Requests given that no model of model_tokens_max tokens can answer, or not to their end.
   struct TooLong {
-    int64_t prompts = 0;  // that leave no room for a token
-    int64_t answers = 0;  // others with more tokens than there is room for
+    int64_t prompts = 0;     // that leave no room for a token
+    int64_t answers = 0;     // others with more tokens than there is room for
+    std::string first_path;  // of either kind
     int64_t first_line = 0;
   };
-  TooLong too_long() const;
+  const TooLong& too_long() const;
+  // What whoever reads a report of these requests should know of the files, a sentence each.
+  std::vector<std::string> notes() const;
 
  private:
   struct Impl;
@@ -99,7 +125,7 @@ class TraceLineParser {
  public:
   TraceLineParser();
   ~TraceLineParser();
-  Status parse(std::string_view line, TraceRequest& out);
+  Status parse(std::string_view line, TraceRequest& out, RecordedFacts* facts = nullptr);
 
  private:
   struct Impl;

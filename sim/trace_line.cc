@@ -75,11 +75,18 @@ enum Field {
   kTurn,
   kPrefix,
   kOutputIds,
+  kSalt,
+  kStatus,
+  kUnfinished,
+  kMessageEnds,
+  kMessageIds,
+  kMessageAnswers,
   kFieldCount
 };
 constexpr std::array<std::string_view, kFieldCount> kNames{
-    "timestamp", "input_length", "output_length", "hash_ids",      "block_size",
-    "set",       "session",      "turn",          "prefix_length", "output_hash_ids"};
+    "timestamp",  "input_length", "output_length", "hash_ids",        "block_size", "set",
+    "session",    "turn",         "prefix_length", "output_hash_ids", "salt",       "status",
+    "unfinished", "message_ends", "message_ids",   "message_answers"};
 constexpr int kRequired = kIds + 1;
 
 Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) {
@@ -122,8 +129,67 @@ Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) 
       return read_ids(value, name, out.blocks);
     case kOutputIds:
       return read_ids(value, name, out.output_blocks);
-    case kFieldCount:
+    default:
       break;
+  }
+  return absl::OkStatus();
+}
+
+Status read_places(simdjson::dom::element value, std::string_view field, std::vector<int32_t>& out) {
+  out.clear();
+  simdjson::dom::array places;
+  if (value.get(places)) return bad_field(field, "must be a list of whole numbers");
+  for (const simdjson::dom::element place : places) {
+    int64_t number = -1;
+    if (place.get(number) || number < 0 || number > TraceReader::kTokensMax)
+      return bad_field(field, absl::StrCat("entry ", out.size(), " must be a whole number >= 0"));
+    out.push_back(static_cast<int32_t>(number));
+  }
+  return absl::OkStatus();
+}
+
+// What only records have; in other traces `status` may be anything.
+Status read_fact(Field field, simdjson::dom::element value, RecordedFacts& out) {
+  const std::string_view name = kNames[field];
+  switch (field) {
+    case kSalt:
+      return read_name(value, name, out.salt);
+    case kStatus: {
+      constexpr int64_t kAnswered = 200, kTooManyRequests = 429, kServerErrors = 500;
+      int64_t status = 0;
+      if (value.get(status)) return absl::OkStatus();
+      out.answered = status == kAnswered;
+      out.failed |= status == kTooManyRequests || status >= kServerErrors;
+      return absl::OkStatus();
+    }
+    case kUnfinished: {
+      bool unfinished = false;
+      if (!value.get(unfinished)) out.failed |= unfinished;
+      return absl::OkStatus();
+    }
+    case kMessageEnds:
+      return read_places(value, name, out.ends);
+    case kMessageIds:
+      return read_ids(value, name, out.ids);
+    default:
+      return read_places(value, name, out.answers);
+  }
+}
+
+Status check_messages(const TraceRequest& request, const RecordedFacts& facts) {
+  if (facts.ids.empty() && facts.ends.empty()) return absl::OkStatus();
+  if (facts.ids.size() != facts.ends.size()) {
+    return bad_field("message_ids", absl::StrCat("has ", facts.ids.size(), " ids, but there are ",
+                                                 facts.ends.size(), " message_ends"));
+  }
+  if (!std::is_sorted(facts.ends.begin(), facts.ends.end()) || facts.ends.back() != request.input_tokens) {
+    return bad_field("message_ends",
+                     absl::StrCat("must not fall, and end with input_length, ", request.input_tokens));
+  }
+  if (!std::is_sorted(facts.answers.begin(), facts.answers.end()) ||
+      (!facts.answers.empty() && static_cast<size_t>(facts.answers.back()) >= facts.ids.size())) {
+    return bad_field("message_answers",
+                     absl::StrCat("must rise, and stay below the number of messages, ", facts.ids.size()));
   }
   return absl::OkStatus();
 }
@@ -163,7 +229,7 @@ struct TraceLineParser::Impl {
 TraceLineParser::TraceLineParser() : impl_(std::make_unique<Impl>()) {}
 TraceLineParser::~TraceLineParser() = default;
 
-Status TraceLineParser::parse(std::string_view line, TraceRequest& out) {
+Status TraceLineParser::parse(std::string_view line, TraceRequest& out, RecordedFacts* facts) {
   impl_->padded.reserve(line.size() + simdjson::SIMDJSON_PADDING);
   impl_->padded.assign(line);
   if (impl_->parser.capacity() < line.size() || line.empty()) {
@@ -183,6 +249,13 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out) {
   out.set = out.session = 0;
   out.blocks.clear();
   out.output_blocks.clear();
+  if (facts != nullptr) {
+    facts->salt = 0;
+    facts->answered = facts->failed = false;
+    facts->ids.clear();
+    facts->ends.clear();
+    facts->answers.clear();
+  }
   uint32_t seen = 0;
   for (const auto [key, value] : object) {
     const auto found = std::find(kNames.begin(), kNames.end(), key);
@@ -190,12 +263,17 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out) {
     const auto field = static_cast<Field>(found - kNames.begin());
     if ((seen >> field & 1) != 0) return bad_field(key, "is there twice");
     seen |= 1u << field;
-    TROUPE_RETURN_IF_ERROR(read_field(field, value, out));
+    if (field < kSalt) {
+      TROUPE_RETURN_IF_ERROR(read_field(field, value, out));
+    } else if (facts != nullptr) {
+      TROUPE_RETURN_IF_ERROR(read_fact(field, value, *facts));
+    }
   }
   for (int field = 0; field < kRequired; ++field) {
     if ((seen >> field & 1) == 0) return bad_field(kNames[static_cast<size_t>(field)], "is missing");
   }
-  return check_blocks(out);
+  TROUPE_RETURN_IF_ERROR(check_blocks(out));
+  return facts != nullptr ? check_messages(out, *facts) : absl::OkStatus();
 }
 
 namespace {

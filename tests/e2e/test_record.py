@@ -7,7 +7,7 @@ import subprocess
 import httpx
 import pytest
 
-from fleet import BIN, SimWorker, chat_body, in_parallel, post_chat, wait_until, whole_chat
+from fleet import BIN, Gateway, SimWorker, chat_body, in_parallel, post_chat, wait_until, whole_chat
 from test_sim import FAST, cached, metric, persona
 
 
@@ -15,20 +15,22 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text("ascii").splitlines()]
 
 
-def replay(path, nodes, *flags):
-    command = [BIN / "troupe-sim", "replay", "--trace", path, "--nodes", nodes, "--spread-ms", 0, "--report", "-", *flags]
+def replay(paths, nodes, *flags):
+    traces = [part for path in paths for part in ("--trace", path)]
+    command = [BIN / "troupe-sim", "replay", *traces, "--nodes", nodes, "--spread-ms", 0, "--report", "-", *flags]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def talk(fleet, index, turns):
-    """One of three users of one of eight personas, each of whose turns quotes what was answered; every turn's usage."""
+def talk(urls, index, turns):
+    """One of three users of one of eight personas, each of whose turns quotes what was answered; every turn's usage. Turns
+    come to the gateways at these URLs by turns."""
     messages, usages = [persona(index % 8, 30)], []
     with httpx.Client(timeout=60) as client:
         for turn in range(turns):
             messages.append({"role": "user", "content": f"I am guest {index}. What happened in year {turn * 7 + index}?"})
-            answer = whole_chat(fleet.url, chat_body(messages, max_tokens=40), client)
+            answer = whole_chat(urls[(turn + index) % len(urls)], chat_body(messages, max_tokens=40), client)
             messages.append({"role": "assistant", "content": answer.text})
             usages.append(answer.usage)
     return usages
@@ -37,7 +39,7 @@ def talk(fleet, index, turns):
 def test_a_record_replays_as_it_happened(start, tmp_path):
     record = tmp_path / "traffic.jsonl"
     fleet = start(workers=4, worker_class=SimWorker, worker_flags=FAST, gateway_flags=("--record", record))
-    every = sum(in_parallel(lambda index: talk(fleet, index, turns=6), range(24), 6), [])
+    every = sum(in_parallel(lambda index: talk([fleet.url], index, turns=6), range(24), 6), [])
     live = sum(map(cached, every)) / sum(usage["prompt_tokens"] for usage in every)
     wait_until(lambda: record.exists() and len(record.read_bytes().splitlines()) == len(every), 30, "all requests are written")
 
@@ -56,12 +58,43 @@ def test_a_record_replays_as_it_happened(start, tmp_path):
     assert metric(fleet_metrics(fleet), "troupe_gateway_record_lines_total") == len(every)
 
     # The workers were FAST: as many times slower the arrivals come in the profile's own time.
-    simulated = replay(record, 4, "--rate-scale", 1 / FAST[1])
+    simulated = replay([record], 4, "--rate-scale", 1 / FAST[1])
     print(f"hit rate: live {live:.3f}, replayed {simulated['hit_tokens']:.3f}")
     assert simulated["requests"] == len(every) and simulated["lost"] == 0
     assert abs(simulated["hit_tokens"] - live) < 0.08  # .01 on a calm machine; a busy one answers later than its profile
     # The same arrivals under a policy that knows nothing of caches.
-    assert replay(record, 4, "--rate-scale", 1 / FAST[1], "--policy", "round-robin")["hit_tokens"] < live - 0.1
+    assert replay([record], 4, "--rate-scale", 1 / FAST[1], "--policy", "round-robin")["hit_tokens"] < live - 0.1
+
+
+def test_records_of_two_gateways_are_one_trace(start, tmp_path):
+    """Every conversation goes back and forth between two gateways, none of which sees all of it."""
+    secret, records = tmp_path / "record.secret", [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    secret.write_text("a secret of both gateways\n")
+    flags = [("--record-secret", secret, "--record", record) for record in records]
+    fleet = start(workers=4, worker_class=SimWorker, worker_flags=FAST, gateway_flags=flags[0])
+    other = Gateway([worker.url for worker in fleet.workers], tmp_path, flags[1])
+    try:
+        other.wait_ready()
+        every = sum(in_parallel(lambda index: talk([fleet.url, other.url], index, turns=6), range(24), 6), [])
+        written = lambda: sum(len(record.read_bytes().splitlines()) for record in records if record.exists())
+        wait_until(lambda: written() == len(every), 30, "all requests are written")
+    finally:
+        other.stop()
+    live = sum(map(cached, every)) / sum(usage["prompt_tokens"] for usage in every)
+    lines = [read_lines(record) for record in records]
+    assert len(lines[0]) == len(lines[1]) == len(every) // 2
+    assert len({line["salt"] for line in lines[0] + lines[1]}) == 1
+
+    simulated = replay(records, 4, "--rate-scale", 1 / FAST[1])
+    print(f"hit rate: live {live:.3f}, both records {simulated['hit_tokens']:.3f}")
+    assert simulated["requests"] == len(every) and simulated["lost"] == 0
+    assert abs(simulated["hit_tokens"] - live) < 0.08
+    # Without what says which messages are the same they are two fleets' traffic.
+    for record, own in zip(records, lines):
+        record.write_text("".join(json.dumps({key: line[key] for key in line if not key.startswith("message_")}) + "\n" for line in own))
+    apart = replay(records, 4, "--rate-scale", 1 / FAST[1])["hit_tokens"]
+    print(f"not joined {apart:.3f}")
+    assert apart < simulated["hit_tokens"] - 0.05
 
 
 class fleet_metrics:
@@ -89,14 +122,15 @@ def test_no_text_is_recorded(start, tmp_path):
     text = record.read_text("ascii")
     assert secret.lower() not in text.lower() and "stiltskin" not in text and answer.text.split()[-1] not in text
     # Only these fields, and of the strings only names that no client made up.
-    strings = {"set", "session", "model", "node", "branch"}
+    strings = {"set", "session", "model", "node", "branch", "salt"}
     known = strings | {"timestamp", "input_length", "output_length", "block_size", "turn", "prefix_length", "hash_ids",
-                       "output_hash_ids", "attempts", "expected", "cached", "status", "ttft_ms", "duration_ms", "estimated"}
+                       "output_hash_ids", "message_ends", "message_ids", "message_answers", "attempts", "expected", "cached", "status", "ttft_ms", "duration_ms", "estimated"}
     for line in read_lines(record):
         assert set(line) <= known, line.keys()
         assert {key for key, value in line.items() if isinstance(value, str)} <= strings
         assert line["model"] == "demo-model"
         assert all(re.fullmatch(r"[0-9a-f]{32}", line[key]) for key in ("set", "session") if key in line)
+        assert re.fullmatch(r"[0-9a-f]{16}", line["salt"])
 
 
 @pytest.mark.parametrize("kind", ["full disk", "pipe without a reader"])
