@@ -104,18 +104,4 @@ Resident::Here Resident::at(NodeIndex node) const {
   return count(node, set_tokens(node), session);
 }
 
-// A block of the set may be lacking: its last one, which holds what follows as well.
-bool Resident::whole(NodeIndex node, int64_t set_tokens) const {
-  return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
-}
-
-Resident::Here Resident::count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const {
-  Here here;
-  here.set_tokens = set_tokens;
-  // Whoever lost some of the persona lost what follows it.
-  here.session = session_tokens > set_tokens && whole(node, set_tokens);
-  here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
-  return here;
-}
-
 }  // namespace troupe::route

@@ -88,6 +88,20 @@ class Resident {
   absl::InlinedVector<Holder, 8> chain_;  // deepest first
 };
 
+// A block of the set may be lacking: its last one, which holds what follows as well.
+inline bool Resident::whole(NodeIndex node, int64_t set_tokens) const {
+  return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
+}
+
+inline Resident::Here Resident::count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const {
+  Here here;
+  here.set_tokens = set_tokens;
+  // Whoever lost some of the persona lost what follows it.
+  here.session = session_tokens > set_tokens && whole(node, set_tokens);
+  here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
+  return here;
+}
+
 // Tokens up to and including this anchor.
 int64_t anchor_tokens(const Anchor& anchor, const TokenRatio& ratio);
 // The anchors beyond the set's prefix, the shallowest first: what stands for a session where none is named.

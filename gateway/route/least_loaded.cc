@@ -14,18 +14,23 @@ struct Found {
 template <size_t kMax>
 class Best {
  public:
+  // REQUIRES: count > 0.
   explicit Best(size_t count) : limit_(std::min(count, kMax)) {}
   void offer(float key, uint32_t slot) {
-    if (limit_ == 0 || key == LeastLoaded::kAbsent) return;
-    if (count_ == limit_ && key >= items_[count_ - 1].key) return;
-    size_t at = count_ < limit_ ? count_++ : count_ - 1;
-    for (; at > 0 && items_[at - 1].key > key; --at) items_[at] = items_[at - 1];
-    items_[at] = Found{key, slot};
+    if (key < below_) insert(key, slot);
   }
   size_t size() const { return count_; }
   const Found& operator[](size_t i) const { return items_[i]; }
 
  private:
+  void insert(float key, uint32_t slot) {
+    size_t at = count_ < limit_ ? count_++ : count_ - 1;
+    for (; at > 0 && items_[at - 1].key > key; --at) items_[at] = items_[at - 1];
+    items_[at] = Found{key, slot};
+    if (count_ == limit_) below_ = items_[count_ - 1].key;
+  }
+
+  float below_ = LeastLoaded::kAbsent;  // what is no less is not among them
   size_t limit_;
   size_t count_ = 0;
   std::array<Found, kMax> items_{};

@@ -68,21 +68,14 @@ void LoadBook::adopt(const ClusterView& view) {
     groups_.emplace(model, std::move(made));
   }
   for (auto& [model, group] : groups_) {
-    for (size_t slot = 0; slot < group->nodes.size(); ++slot) rank(*group, slot);
+    const Means now = means(*group);
+    for (size_t slot = 0; slot < group->nodes.size(); ++slot) rank(*group, now, slot);
   }
 }
 
 const LoadBook::Group* LoadBook::group(std::string_view model) const {
   const auto it = groups_.find(to_absl(model));
   return it == groups_.end() || it->second->nodes.empty() ? nullptr : it->second.get();
-}
-
-bool LoadBook::in_group(const Group& group, NodeIndex node) const {
-  if (node >= places_.size()) return false;
-  for (const auto& [its, slot] : places_[node]) {
-    if (its == &group) return true;
-  }
-  return false;
 }
 
 LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoint now) {
@@ -235,10 +228,6 @@ void LoadBook::take_changes(std::vector<PeerLoad>& out, bool all) {
   changed_.clear();
 }
 
-double LoadBook::work_rate(NodeIndex node) const {
-  return cached_[node].reported_work + cached_[node].own_work * deflate_;
-}
-
 // Work against the mean says little on an idle fleet: whoever served the only request lately has all the work
 // there was, and is none the busier for it. So it counts fully only where nodes have requests at once.
 LoadBook::Means LoadBook::means(const Group& group) const {
@@ -250,18 +239,8 @@ LoadBook::Means LoadBook::means(const Group& group) const {
   const double squared = means.requests * means.requests;
   if (squared > 0) means.busy = squared / (squared + slack * slack);
   if (work > 1e-9) means.inverse_work = group.weight / work;
+  means.load_tokens = options_.load_tokens * scale();
   return means;
-}
-
-LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
-  const Cached& c = cached_[node];
-  double work = 1;
-  if (means.inverse_work > 0) work += means.busy * (work_rate(node) * c.per_weight * means.inverse_work - 1);
-  const double requests = (c.requests * c.per_weight + options_.requests_slack) * means.inverse;
-  const double load = options_.work_share * work + (1 - options_.work_share) * requests;
-  const double above = std::max(load - 1, 0.0);
-  const double relative = load + options_.load_convex * above * above + c.saturation;
-  return {pending_weight_ * c.pending * c.per_weight, options_.load_tokens * scale() * relative};
 }
 
 // A node's numbers have changed: the sums follow, and its ranks. Ranks of the others move with the means,
@@ -290,16 +269,17 @@ void LoadBook::touch(NodeIndex node) {
     changed_.push_back(node);
   }
   for (const auto& [group, slot] : places_[node]) {
-    rank(*group, slot);
+    const Means now = means(*group);
+    rank(*group, now, slot);
     group->refresh = group->refresh + 1 < group->nodes.size() ? group->refresh + 1 : 0;
-    rank(*group, group->refresh);
+    rank(*group, now, group->refresh);
   }
 }
 
-void LoadBook::rank(Group& group, size_t slot) {
+void LoadBook::rank(Group& group, const Means& means, size_t slot) {
   const NodeIndex node = group.nodes[slot];
   const Cached& c = cached_[node];
-  double key = cost(means(group), node).total();
+  double key = cost(means, node).total();
   if (c.full) key += kFull;
   if (c.held_back) key += kHeldBack;
   group.least.set(static_cast<uint32_t>(slot), static_cast<float>(key));

@@ -157,6 +157,7 @@ class LoadBook {
     double inverse = 1;       // of the mean requests with the slack
     double inverse_work = 0;  // of the mean work
     double busy = 0;          // 0 on an idle fleet, near 1 where nodes have many requests at once
+    double load_tokens = 0;   // the load term's weight, scaled
   };
   Means means(const Group& group) const;
   LoadCost cost(const Means& means, NodeIndex node) const;
@@ -189,7 +190,7 @@ class LoadBook {
 
   void resize(size_t nodes);
   void touch(NodeIndex node);
-  void rank(Group& group, size_t slot);
+  void rank(Group& group, const Means& means, size_t slot);
   static void account(NodeLoad& load, TimePoint now);
   void apply_peer(const PeerLoad& load, int64_t sign);
   void end_pending(const Ticket& ticket);
@@ -212,5 +213,30 @@ class LoadBook {
   TimePoint deflated_at_{};
   double deflate_ = 1;
 };
+
+// What every decision asks of each of its candidates.
+
+inline bool LoadBook::in_group(const Group& group, NodeIndex node) const {
+  if (node >= places_.size()) return false;
+  for (const auto& [its, slot] : places_[node]) {
+    if (its == &group) return true;
+  }
+  return false;
+}
+
+inline double LoadBook::work_rate(NodeIndex node) const {
+  return cached_[node].reported_work + cached_[node].own_work * deflate_;
+}
+
+inline LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
+  const Cached& c = cached_[node];
+  double work = 1;
+  if (means.inverse_work > 0) work += means.busy * (work_rate(node) * c.per_weight * means.inverse_work - 1);
+  const double requests = (c.requests * c.per_weight + options_.requests_slack) * means.inverse;
+  const double load = options_.work_share * work + (1 - options_.work_share) * requests;
+  const double above = std::max(load - 1, 0.0);
+  const double relative = load + options_.load_convex * above * above + c.saturation;
+  return {pending_weight_ * c.pending * c.per_weight, means.load_tokens * relative};
+}
 
 }  // namespace troupe::route

@@ -11,10 +11,15 @@ int last_resort(const Candidate& c) {
   return (c.suspect ? 2 : 0) + (c.overloaded ? 1 : 0);
 }
 
-bool before(const Candidate& a, const Candidate& b) {
-  const int class_a = last_resort(a);
-  const int class_b = last_resort(b);
-  return class_a != class_b ? class_a < class_b : a.cost < b.cost;
+// What is compared again and again, side by side.
+struct Ranked {
+  int last_resort = 0;
+  double cost = 0;
+  const Candidate* candidate = nullptr;
+};
+
+bool before(const Ranked& a, const Ranked& b) {
+  return a.last_resort != b.last_resort ? a.last_resort < b.last_resort : a.cost < b.cost;
 }
 
 }  // namespace
@@ -51,18 +56,20 @@ bool CandidateOrder::push_back(const Candidate& candidate) {
 }
 
 CandidateOrder order_of(std::span<const Candidate> ranked, size_t order_max) {
-  // The best few by insertion: pointers move, candidates are copied once.
-  std::array<const Candidate*, CandidateOrder::kMax> best{};
+  // The best few by insertion; candidates are copied once.
+  std::array<Ranked, CandidateOrder::kMax> best;
   const size_t limit = std::min(order_max, CandidateOrder::kMax);
   size_t count = 0;
-  for (const Candidate& c : ranked) {
-    if (limit == 0 || (count == limit && !before(c, *best[count - 1]))) continue;
+  for (const Candidate& candidate : ranked) {
+    const Ranked c{last_resort(candidate), candidate.cost, &candidate};
+    if (limit == 0 || (count == limit && !before(c, best[count - 1]))) continue;
     size_t at = count < limit ? count++ : count - 1;
-    for (; at > 0 && before(c, *best[at - 1]); --at) best[at] = best[at - 1];
-    best[at] = &c;
+    for (; at > 0 && before(c, best[at - 1]); --at) best[at] = best[at - 1];
+    best[at] = c;
   }
   CandidateOrder order;
-  for (size_t i = 0; i < count; ++i) order.push_back(*best[i]);
+  for (size_t i = 0; i < count; ++i) order.items_[i] = *best[i].candidate;
+  order.count_ = count;
   return order;
 }
 

@@ -50,6 +50,7 @@ class CandidateOrder {
   bool push_back(const Candidate& candidate);
 
  private:
+  friend CandidateOrder order_of(std::span<const Candidate> ranked, size_t order_max);
   std::array<Candidate, kMax> items_;
   size_t count_ = 0;
 };

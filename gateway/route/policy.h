@@ -68,6 +68,15 @@ Status check_policy(std::string_view name);
 std::unique_ptr<RoutePolicy> make_policy(std::string_view name, const AffinityOptions& options);
 
 // A candidate with what everybody fills in alike: suspicion, limits, the predicted hit.
-Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branch, int64_t cached);
+inline Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branch, int64_t cached) {
+  Candidate c;
+  c.node = node;
+  c.branch = branch;
+  c.suspect = input.known.loads.suspect(node) || input.known.handover.avoids(node, input.key.set);
+  c.overloaded = input.known.loads.full(node);
+  const int64_t block = input.known.loads.block_tokens(node);
+  c.expect_cached = cached / block * block;
+  return c;
+}
 
 }  // namespace troupe::route
