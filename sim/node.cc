@@ -50,16 +50,18 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   }
   counted_decodes_ = batch.counted_decodes;
   stepping_ = true;
-  load_ = step_load(batch);
-  ends_ = now + duration_of(load_);
+  StepLoad load = step_load(batch);
   uneventful_ = scheduler_->uneventful_steps();
-  TimePoint heard_of = ends_;
-  StepLoad load = load_;
+  step_ends_.clear();
+  next_end_ = 0;
+  TimePoint ends = now + duration_of(load);
   for (int64_t i = 0; i < uneventful_; ++i) {
+    step_ends_.push_back(ends);
     load.decode_context_tokens += counted_decodes_;
-    heard_of += duration_of(load);
+    ends += duration_of(load);
   }
-  return heard_of;
+  step_ends_.push_back(ends);
+  return ends;
 }
 
 RequestId SimNode::fetch_ahead() const {
@@ -77,11 +79,7 @@ Duration SimNode::duration_of(const StepLoad& load) const {
 
 void SimNode::catch_up(TimePoint now) {
   int64_t passed = 0;
-  for (; passed < uneventful_ && ends_ < now; ++passed) {
-    step_over(ends_);
-    load_.decode_context_tokens += counted_decodes_;
-    ends_ += duration_of(load_);
-  }
+  for (; passed < uneventful_ && step_ends_[next_end_] < now; ++passed) step_over(step_ends_[next_end_++]);
   if (passed == 0) return;
   uneventful_ -= passed;
   scheduler_->pass(passed);
@@ -91,7 +89,7 @@ std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
   catch_up(now);
   if (uneventful_ == 0) return std::nullopt;
   uneventful_ = 0;
-  return ends_;
+  return step_ends_[next_end_];
 }
 
 // Whoever decodes has another token.

@@ -117,9 +117,10 @@ class SimNode {
   std::vector<RequestId> finished_;
   bool stepping_ = false;
   int32_t counted_decodes_ = 0;  // of the step that runs
-  StepLoad load_;                // of it
-  TimePoint ends_{};             // when it does
   int64_t uneventful_ = 0;       // it and the next ones, of which nobody need hear
+  // When the step that ran when begin_step() told of it ends, and each behind it that it told of.
+  std::vector<TimePoint> step_ends_;
+  size_t next_end_ = 0;  // of the step that runs
   // Steps are numbered from 1. Whoever decodes has a token at the end of each, so its gaps are those between
   // the ends. Here are those that no later one exceeds, the longest first.
   int64_t step_ = 0;

@@ -91,7 +91,7 @@ class Simulation {
   void handle(const Event& event);
   Status start();
   StatusOr<bool> read(TraceRequest& next);
-  void fetch_ahead(const TraceRequest& next) const;
+  void look_ahead(const TraceRequest& next);
   void fetch_ahead(const Event& next) const;
   void arrive(TraceRequest& request);
   void make_key(Flight& flight);
@@ -169,6 +169,7 @@ class Simulation {
   int32_t seconds_done_ = 0;
 
   std::vector<Resident> changes_;
+  Hash128 next_set_, next_session_;  // of the next arrival
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;
   RecentSessions recent_sessions_;

@@ -110,7 +110,7 @@ StatusOr<Result> Simulation::run() {
                                          " KV tokens of profile ", options_.profile.name));
   }
   TROUPE_RETURN_IF_ERROR(start());
-  fetch_ahead(next);
+  look_ahead(next);
   TimePoint stop_at = TimePoint::max();
   while (true) {
     if (more && TimePoint{next.at} <= events_.top().at) {
@@ -122,7 +122,7 @@ StatusOr<Result> Simulation::run() {
       now_ = TimePoint{next.at};
       arrive(next);
       TROUPE_ASSIGN_OR_RETURN(more, read(next));
-      fetch_ahead(next);
+      look_ahead(next);
       if (!more) stop_at = now_ + millis(options_.drain_s * 1e3);
     } else {
       const Event event = events_.top();

@@ -22,11 +22,14 @@ Hash128 name_of(uint64_t id) {
 
 }  // namespace
 
-// What the next arrival will look up lies anywhere; it is on its way while earlier events are handled.
-void Simulation::fetch_ahead(const TraceRequest& next) const {
+// What the next arrival will look up lies anywhere; it is named now, and on its way while earlier events are
+// handled.
+void Simulation::look_ahead(const TraceRequest& next) {
   recent_sessions_.prefetch(next.session);
-  residency_->index.prefetch(name_of(next.session));
-  residency_->index.prefetch(name_of(next.set));
+  next_set_ = name_of(next.set);
+  next_session_ = name_of(next.session);
+  residency_->index.prefetch(next_session_);
+  residency_->index.prefetch(next_set_);
   if (!free_slots_.empty()) __builtin_prefetch(&flights_[free_slots_.back()]);
 }
 
@@ -66,8 +69,8 @@ void Simulation::arrive(TraceRequest& request) {
 void Simulation::make_key(Flight& flight) {
   const TraceRequest& trace = flight.trace;
   route::PrefixKey& key = flight.key;
-  key.set = name_of(trace.set);
-  key.session = name_of(trace.session);
+  key.set = next_set_;
+  key.session = next_session_;
   key.session_source = trace.session != 0 ? route::SessionSource::kHeader : route::SessionSource::kNone;
   key.prompt_tokens = trace.input_tokens;
   key.prompt_bytes = static_cast<size_t>(trace.input_tokens) * 4;

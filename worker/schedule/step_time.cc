@@ -10,6 +10,13 @@ namespace {
 // Dear pairs of a long prompt are more nanoseconds than a Duration holds.
 constexpr double kLongestNs = 24 * 3600e9;
 
+// As llround() does of what is not below zero, which is a call: a simulated fleet asks for ten steps a
+// request.
+Duration nearest_ns(double ns) {
+  const auto whole = static_cast<int64_t>(ns);
+  return Duration(whole + (ns - static_cast<double>(whole) >= 0.5 ? 1 : 0));
+}
+
 }  // namespace
 
 void StepLoad::add_decode(int64_t context_count) {
@@ -48,7 +55,7 @@ Duration step_duration(const StepCosts& costs, const StepLoad& load) {
                             us(costs.prefill_pair_ns, load.prefill_pairs) / 1000 +
                             us(costs.decode_token_us, load.decode_count);
   const double work_us = costs.overlaps ? std::max(memory_us, compute_us) : memory_us + compute_us;
-  return Duration(std::llround(std::min((costs.overhead_us + work_us) * 1000, kLongestNs)));
+  return nearest_ns(std::min((costs.overhead_us + work_us) * 1000, kLongestNs));
 }
 
 }  // namespace troupe
