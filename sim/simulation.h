@@ -143,7 +143,7 @@ class Simulation {
   void computed_ahead(RequestId id);
   void nothing_ahead_at(int32_t node);
 
-  NodeBooks books_of(size_t node) const;
+  std::vector<NodeBooks> books_of(size_t first_node, size_t count) const;
   void check_conservation(size_t first_node, size_t count) const;
   void check_all() const { check_conservation(0, nodes_.size()); }
 

@@ -325,14 +325,20 @@ void Simulation::break_stream(Flight& flight) {
   send_next(flight);
 }
 
-NodeBooks Simulation::books_of(size_t node) const {
-  NodeBooks books;
+// Of `count` nodes, in one walk along all requests.
+std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) const {
+  std::vector<NodeBooks> books(count);
   for (const Flight& flight : flights_) {
-    const bool there = flight.id != 0 && flight.at_node && static_cast<size_t>(flight.node) == node &&
-                       flight.node_life == nodes_[node].life;
-    books.sent += there ? 1 : 0;
+    if (flight.id == 0 || !flight.at_node) continue;
+    const auto node = static_cast<size_t>(flight.node);
+    if (node < first_node || node >= first_node + count || flight.node_life != nodes_[node].life) continue;
+    books[node - first_node].sent += 1;
   }
-  books.held = nodes_[node].engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
+  for (size_t i = 0; i < count; ++i) {
+    const SimNode* const engine = nodes_[first_node + i].engine.get();
+    if (engine == nullptr) continue;
+    books[i].held = engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
+  }
   return books;
 }
 
@@ -341,9 +347,10 @@ void Simulation::check_conservation(size_t first_node, size_t count) const {
   RequestBooks books = books_;
   books.on_their_way = static_cast<int64_t>(flights_.size() - free_slots_.size());
   if (const Status status = check(books); !status.ok()) broken(to_std(status.message()));
+  const std::vector<NodeBooks> of_nodes = books_of(first_node, count);
   for (size_t n = first_node; n < first_node + count; ++n) {
     if (nodes_[n].engine == nullptr) continue;
-    if (const Status status = check(books_of(n)); !status.ok()) broken(to_std(status.message()));
+    if (const Status status = check(of_nodes[n - first_node]); !status.ok()) broken(to_std(status.message()));
     if (const Status status = nodes_[n].engine->verify(); !status.ok()) broken(to_std(status.message()));
   }
 }

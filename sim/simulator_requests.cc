@@ -30,7 +30,9 @@ void Simulation::look_ahead(const TraceRequest& next) {
   next_session_ = name_of(next.session);
   residency_->index.prefetch(next_session_);
   residency_->index.prefetch(next_set_);
-  if (!free_slots_.empty()) __builtin_prefetch(&flights_[free_slots_.back()]);
+  if (free_slots_.empty()) return;
+  const auto* const flight = reinterpret_cast<const char*>(&flights_[free_slots_.back()]);
+  for (size_t line = 0; line < sizeof(Flight); line += 64) __builtin_prefetch(flight + line, 1);
 }
 
 // Takes what `request` holds and leaves memory for the next.
