@@ -107,7 +107,7 @@ void TraceJoin::rename(TraceRequest& request, const RecordedFacts& facts) {
   if (first < ends_.size()) go_on(request, facts, first);
   remember(request, facts, first);
   const auto prefix_end = std::find(facts.ends.begin(), facts.ends.end(), request.prefix_tokens);
-  if (prefix_end != facts.ends.end())
+  if (request.prefix_tokens > 0 && prefix_end != facts.ends.end())
     request.prefix_tokens = ends_[static_cast<size_t>(prefix_end - facts.ends.begin())];
   // A prompt that is known to its end may have counted its partial last block, or not.
   for (size_t block = ids_.size(); block < request.blocks.size(); ++block)

@@ -1,6 +1,6 @@
 // What capacity planners hand to the simulator: lines of a trace, and a file of faults. A line is refused, or
-// what it says is written again as a line that says the same; faults that parse can be checked against any
-// fleet.
+// what it says is written again as a line that says the same, and joined with all lines before it has as many
+// ids as it had; faults that parse can be checked against any fleet.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "sim/faults.h"
 #include "sim/trace.h"
+#include "sim/trace_join.h"
 
 namespace {
 
@@ -38,14 +39,28 @@ void check_line(troupe::sim::TraceLineParser& parser, std::string_view line) {
   require(again.blocks == request.blocks && again.output_blocks == request.output_blocks);
 }
 
+void check_join(troupe::sim::TraceLineParser& parser, troupe::sim::TraceJoin& join, std::string_view line) {
+  troupe::sim::TraceRequest request;
+  troupe::sim::RecordedFacts facts;
+  if (!parser.parse(line, request, &facts).ok()) return;
+  const troupe::sim::TraceRequest before = request;
+  if (join.is_retry(request, facts)) return;
+  join.rename(request, facts);
+  require(request.blocks.size() == before.blocks.size() && request.output_blocks == before.output_blocks);
+  require(request.input_tokens == before.input_tokens && request.prefix_tokens <= request.input_tokens);
+  require(before.prefix_tokens > 0 || request.prefix_tokens == 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   troupe::sim::TraceLineParser parser;
+  troupe::sim::TraceJoin join;
   for (size_t at = 0; at < size;) {
     const size_t end = std::min(text.find('\n', at), size);
     check_line(parser, text.substr(at, end - at));
+    check_join(parser, join, text.substr(at, end - at));
     at = end + 1;
   }
   const auto faults = troupe::sim::parse_faults(text, "faults.jsonl");
