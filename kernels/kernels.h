@@ -173,6 +173,14 @@ struct KvLayout {
   int64_t block_elements() const { return int64_t{2} * layers * kv_heads * head_dim * block_size; }
 };
 
+// What steps will come to at most.
+struct StepLimits {
+  int64_t tokens = 0;     // T
+  int64_t requests = 0;   // R
+  int64_t positions = 0;  // of a request
+  int64_t heads = 0;      // H
+};
+
 // Instruction sets the cpu backend can be held to; kAuto takes the best the machine has. Tests force each
 // one.
 enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
@@ -228,6 +236,10 @@ class Backend {
   // Where attention and rope_kv find the KV. `data` holds block_count · block_elements() of the activation
   // type.
   virtual void bind_kv(const KvLayout& layout, void* data, int64_t block_count) = 0;
+
+  // Takes what memory of its own the backend needs for steps within the limits, and returns its bytes: they
+  // take none then. (But for what grows with users' wishes: edits of logits.)
+  virtual StatusOr<int64_t> reserve(const KvLayout& /*layout*/, const StepLimits& /*limits*/) { return 0; }
 
   // Writes down what was measured (BackendOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }

@@ -2,12 +2,11 @@
 
 // Lines that several gateways have recorded (or one, in several runs), made lines of one trace:
 //
-// - Equal beginnings of prompts get equal ids. A gateway has no tokenizer: it learns how many tokens a
-// message
-//   has from the first answer's count and its ids go by that, so two gateways name the same card's blocks
-//   differently, and neither knows what the other has answered. But of every message a record has a hash of
-//   all text up to there: a beginning that was seen keeps the ids and lengths that it had then, and what was
-//   answered to it the ids of its blocks.
+// - Equal beginnings of prompts get equal ids. A gateway has no tokenizer: it learns a message's tokens from
+//   the first answer's count and its ids go by that, so two gateways name the same card's blocks differently,
+//   and neither knows what the other has answered. But of every message a record has a hash of all text up to
+//   there: a beginning that was seen keeps the ids and lengths that it had then, and what was answered to it
+//   the ids of its blocks.
 // - A request that failed, and comes again within half a minute to whatever gateway, is one request: it came
 //   when it came first. Clients of other fleets, where it does not fail, do not ask again.
 //

@@ -37,18 +37,18 @@ void add_tiles(const Request& r, int32_t group_heads, AttentionPlan& plan) {
 }
 
 // The pieces behind the `shared` keys of its cascade, and how all of them are merged.
-void add_pieces(const Request& r, int32_t shared, AttentionPlan& plan) {
-  const int32_t before = pieces_of(shared, kSharedPieceKeys);
-  const int32_t count = before + pieces_of(r.keys - shared, kPieceKeys);
-  const int32_t partial = count > 1 ? plan.partial_count : -1;
+void add_pieces(const AttentionShape& shape, const Request& r, int32_t shared, AttentionPlan& plan) {
+  const int32_t before = pieces_of(shared, kSharedPieces * shape.piece_keys);
+  const int32_t count = before + pieces_of(r.keys - shared, shape.piece_keys);
+  const int32_t partial = plan.partial_count;
   if (count > 1) {
     plan.merges.push_back({r.index, partial, count});
-    plan.partial_count += count;
+    plan.partial_count += count * r.rows;
   }
   for (int32_t i = before; i < count; ++i) {
-    const int32_t first = shared + (i - before) * kPieceKeys;
-    plan.pieces.push_back(
-        {r.index, 0, r.rows, first, std::min(first + kPieceKeys, r.keys), count > 1 ? partial + i : -1});
+    const int32_t first = shared + (i - before) * shape.piece_keys;
+    plan.pieces.push_back({r.index, 0, r.rows, first, std::min(first + shape.piece_keys, r.keys),
+                           count > 1 ? partial + i * r.rows : -1});
   }
 }
 
@@ -76,17 +76,18 @@ void add_cascade(const AttentionShape& shape, std::span<const Request> requests,
     for (int32_t row = 0; row < r.rows; ++row) {
       const int32_t query = row / shape.group_heads;
       plan.shared_rows.push_back({shape.query_starts[static_cast<size_t>(r.index)] + query,
-                                  row % shape.group_heads, r.keys - r.queries + query, plan.partial_count,
-                                  row});
+                                  row % shape.group_heads, r.keys - r.queries + query,
+                                  plan.partial_count + row, r.rows});
     }
-    add_pieces(r, shared, plan);
+    add_pieces(shape, r, shared, plan);
   }
   const auto end_row = static_cast<int32_t>(plan.shared_rows.size());
+  const int32_t keys = kSharedPieces * shape.piece_keys;
   for (int32_t row = first_row; row < end_row; row += kTileRows) {
-    for (int32_t piece = 0; piece < pieces_of(shared, kSharedPieceKeys); ++piece) {
-      const int32_t first = piece * kSharedPieceKeys;
+    for (int32_t piece = 0; piece < pieces_of(shared, keys); ++piece) {
+      const int32_t first = piece * keys;
       plan.shared.push_back({requests[0].index, row, std::min(row + kTileRows, end_row), first,
-                             std::min(first + kSharedPieceKeys, shared), piece});
+                             std::min(first + keys, shared), piece});
     }
   }
 }
@@ -125,7 +126,7 @@ void add_decodes(const AttentionShape& shape, std::vector<Request>& requests, At
     if (members.size() >= size_t{kCascadeRequestsMin}) {
       add_cascade(shape, members, run.shared, plan);
     } else {
-      for (const Request& r : members) add_pieces(r, 0, plan);
+      for (const Request& r : members) add_pieces(shape, r, 0, plan);
     }
     first = run.end;
   }
@@ -150,7 +151,7 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
     }
   }
   if (shape.block_tables.empty()) {
-    for (const Request& r : decoding) add_pieces(r, 0, plan);
+    for (const Request& r : decoding) add_pieces(shape, r, 0, plan);
   } else {
     add_decodes(shape, decoding, plan);
   }
@@ -158,6 +159,19 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(), [](const AttentionItem& a, const AttentionItem& b) {
     return a.end_key - a.first_key > b.end_key - b.first_key;
   });
+}
+
+// All rows are of requests that become pieces, and have as many keys as a request may. A cascade's last
+// shared piece and the first behind it may both be short: one more.
+int64_t most_partials(const AttentionLimits& limits, int32_t piece_keys) {
+  const int64_t rows = std::min(limits.requests * kDecodeRows, limits.tokens * limits.group_heads);
+  return rows * ((limits.keys + piece_keys - 1) / piece_keys + 1);
+}
+
+int32_t piece_keys_for(const AttentionLimits& limits, int64_t partials) {
+  int32_t piece_keys = kPieceKeys;
+  while (piece_keys < limits.keys && most_partials(limits, piece_keys) > partials) piece_keys *= 2;
+  return piece_keys;
 }
 
 void token_requests(std::span<const int32_t> query_starts, std::vector<int32_t>& out) {

@@ -17,14 +17,15 @@ inline constexpr int kDecodeRows = 16;
 // Keys of one piece of a decode. Its length is the same for every request and batch, so that what a request
 // gets does not depend on the others; pieces of one size also balance themselves. 256 keys of 128 dims are
 // 128 KB, some 5 µs of one multiprocessor's share of HBM: long against a launch's ramp, short against a step.
-inline constexpr int kPieceKeys = 256;
+inline constexpr int kPieceKeys =
+    256;  // the least; where the sums of so many pieces take too much memory, more
 
 // Cascade: where so many decoding requests have so many first keys in the same blocks, those are read once
 // for all of them. Guesses until they are measured on a device; what is saved is (requests - tiles) · keys.
 inline constexpr int kCascadeRequestsMin = 4;
 inline constexpr int kCascadeKeysMin = 256;
-// Keys of one item of a cascade.
-inline constexpr int kSharedPieceKeys = 512;
+// Keys of one item of a cascade, in pieces.
+inline constexpr int kSharedPieces = 2;
 
 // One block's work for each key/value head.
 struct AttentionItem {
@@ -33,8 +34,8 @@ struct AttentionItem {
   int32_t end_row = 0;
   int32_t first_key = 0;
   int32_t end_key = 0;
-  // Where the piece's sums go; -1: the rows have one piece, out gets the result. In a cascade: behind a row's
-  // own.
+  // Where the sums of its first row go, the others' behind it; -1: the rows have one piece, out gets the
+  // result. In a cascade: which of a row's pieces it is.
   int32_t partial = -1;
 };
 
@@ -43,15 +44,15 @@ struct SharedRow {
   int32_t token = 0;
   int32_t head = 0;  // of the group
   int32_t position = 0;
-  int32_t partial = 0;     // its request's first
-  int32_t of_partial = 0;  // its row there
+  int32_t partial = 0;       // where the sums of its first piece go
+  int32_t request_rows = 0;  // and those of each further one behind that
 };
 
 // The pieces of one request's rows, to be merged.
 struct MergeItem {
   int32_t request = 0;
-  int32_t first_partial = 0;
-  int32_t count = 0;
+  int32_t first_partial = 0;  // of its first row and piece; a piece has one for each of its rows
+  int32_t count = 0;          // pieces
 };
 
 struct AttentionPlan {
@@ -60,7 +61,7 @@ struct AttentionPlan {
   std::vector<AttentionItem> pieces;  // of kDecodeRows
   std::vector<SharedRow> shared_rows;
   std::vector<MergeItem> merges;
-  int32_t partial_count = 0;
+  int32_t partial_count = 0;  // sums of a row over a piece, for each key/value head
 };
 
 struct AttentionShape {
@@ -71,7 +72,20 @@ struct AttentionShape {
   std::span<const int32_t> block_tables = {};  // (R, block_table_stride)
   int32_t block_table_stride = 0;
   int32_t block_size = 16;
+  int32_t piece_keys = kPieceKeys;  // a multiple of that
 };
+
+// What any step may come to.
+struct AttentionLimits {
+  int64_t tokens = 0;
+  int64_t requests = 0;
+  int64_t keys = 0;  // of a request
+  int32_t group_heads = 1;
+};
+// Plans of steps within the limits have no more partials than this.
+int64_t most_partials(const AttentionLimits& limits, int32_t piece_keys);
+// The least length of pieces with which they have no more than `partials`.
+int32_t piece_keys_for(const AttentionLimits& limits, int64_t partials);
 
 // Requests of at most kDecodeRows rows become pieces, others tiles. Requests of pieces whose tables begin
 // alike are a cascade: their pieces begin behind what they share. `plan` is overwritten; its memory is kept.

@@ -12,6 +12,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
+#include "kernels/cuda/step_array_bytes.h"
 #include "kernels/cuda/step_arrays.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/weight_upload.h"
@@ -54,6 +55,9 @@ class CudaBuffer final : public DeviceBuffer {
   void* data_;
   size_t bytes_;
 };
+
+// Of the sums of decodes' pieces; from there on the pieces are longer.
+constexpr int64_t kPartialBytesMax = int64_t{512} << 20;
 
 // Some read a mapped file faster than one; more than these wait for memory.
 int upload_threads() {
@@ -133,6 +137,8 @@ class CudaBackend final : public Backend {
     upload_.reset();  // the weights are there
   }
 
+  StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
+
   Status save_tuning() override { return products_.save(); }
 
   void begin_step(StepKind kind) override {
@@ -195,8 +201,8 @@ class CudaBackend final : public Backend {
     graphs_.launch();
   }
 
-  // Room for the sums of a decode's pieces. Grows to its largest in the first steps.
-  float* partials(int64_t count);
+  // Room for the sums of a decode's pieces.
+  StatusOr<float*> partials(int64_t count);
 
   BackendOptions options_;
   Parts parts_;
@@ -206,6 +212,7 @@ class CudaBackend final : public Backend {
   Products products_;
   StepArrays arrays_;
   BoundKv kv_;
+  int32_t piece_keys_ = kPieceKeys;
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
@@ -237,6 +244,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   if (planned_ == wanted) return;
   if (arrays_.in_step()) planned_ = wanted;
   AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
+  shape.piece_keys = piece_keys_;
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
@@ -255,13 +263,15 @@ void CudaBackend::attention(const AttentionParams& params) {
       params.alibi_slopes.empty() ? nullptr : arrays_.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
+    const auto sums = partials(partial_floats(plan_, kv_));
+    if (!sums.ok()) check_failed("attention", std::string(sums.status().message()));
     const PlannedAttention planned{plan_,
                                    arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
                                    arrays_.of(StepArray::kAttentionShared, plan_.shared),
                                    arrays_.of(StepArray::kAttentionSharedRows, plan_.shared_rows),
                                    arrays_.of(StepArray::kAttentionPieces, plan_.pieces),
                                    arrays_.of(StepArray::kAttentionMerges, plan_.merges),
-                                   partials(partial_floats(plan_, kv_))};
+                                   *sums};
     return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
@@ -269,15 +279,30 @@ void CudaBackend::attention(const AttentionParams& params) {
   plain_attention(launch_stream_, params, kv_, indices);
 }
 
-float* CudaBackend::partials(int64_t count) {
+StatusOr<float*> CudaBackend::partials(int64_t count) {
   const auto bytes = static_cast<size_t>(count) * sizeof(float);
   if (partials_ == nullptr || bytes > partials_->bytes()) {
     check_cuda("attention", cudaStreamSynchronize(stream_));
-    auto larger = CudaBuffer::allocate(std::max(bytes, 2 * (partials_ == nullptr ? 0 : partials_->bytes())));
-    if (!larger.ok()) check_failed("attention", std::string(larger.status().message()));
-    partials_ = *std::move(larger);
+    TROUPE_ASSIGN_OR_RETURN(partials_, CudaBuffer::allocate(bytes));
   }
   return static_cast<float*>(partials_->data());
+}
+
+StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits& limits) {
+  const AttentionLimits of_attention{limits.tokens, limits.requests, limits.positions,
+                                     static_cast<int32_t>(limits.heads / layout.kv_heads)};
+  int64_t bytes = 0;
+  if (!options_.reference_ops && tile_attention_takes(options_.dtype, layout)) {
+    const auto floats = floats_of_partial(layout);
+    piece_keys_ =
+        piece_keys_for(of_attention, kPartialBytesMax / static_cast<int64_t>(sizeof(float)) / floats);
+    TROUPE_RETURN_IF_ERROR(partials(most_partials(of_attention, piece_keys_) * floats).status());
+    bytes += static_cast<int64_t>(partials_->bytes());
+  }
+  for (const auto& [which, size] : step_array_bytes(of_attention, piece_keys_, layout.block_size)) {
+    bytes += arrays_.reserve(which, size);
+  }
+  return bytes;
 }
 
 void CudaBackend::sample(const SampleParams& params) {

@@ -1,10 +1,9 @@
 // out = Σ_pieces sums · 2^(largest - of all) / Σ_pieces total · 2^(largest - of all): the pieces of a decode
 // that tile_attention.cu left behind, in order.
 //
-// partials (pieces, G, kDecodeRows, C + 2) float32: sums, largest (a power of two's), total · out (T, H·C)
-// bfloat16 A block a request and key/value head; a thread a row and dimension at a time, neighbours
-// neighbouring ones. Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind them at a group
-// of four.
+// partials (pieces · rows, G, C + 2) float32: sums, largest (a power of two's), total · out (T, H·C) bfloat16
+// A block a request and key/value head; a thread a row and dimension at a time, neighbours neighbouring ones.
+// Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind them at a group of four.
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
@@ -30,12 +29,12 @@ __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
   const int first_token = p.query_starts[merge.request];
   const int rows = (p.query_starts[merge.request + 1] - first_token) * group;
   const int64_t width = p.head_dim + 2;
-  const int64_t to_next_piece = int64_t{p.kv_heads} * kDecodeRows * width;
+  const int64_t to_next_row = p.kv_heads * width;
+  const int64_t to_next_piece = rows * to_next_row;
   for (int i = static_cast<int>(threadIdx.x); i < rows * p.head_dim; i += kThreads) {
     const int row = i / p.head_dim;
     const int dim = i % p.head_dim;
-    const float* const first =
-        p.partials + ((int64_t{merge.first_partial} * p.kv_heads + kv_head) * kDecodeRows + row) * width;
+    const float* const first = p.partials + (merge.first_partial + row) * to_next_row + kv_head * width;
     float largest = -INFINITY;
     for (int n = 0; n < merge.count; ++n) largest = fmaxf(largest, first[n * to_next_piece + p.head_dim]);
     // A row may see nothing of a piece, and of none where all its scores are -inf.

@@ -90,6 +90,13 @@ struct PlannedAttention {
   float* partials;  // partial_floats() of them
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
+// As far as a model decides.
+inline bool tile_attention_takes(DType activation, const KvLayout& layout) {
+  return activation == DType::kBFloat16 && (layout.head_dim == 64 || layout.head_dim == 128);
+}
+inline int64_t floats_of_partial(const KvLayout& layout) {
+  return int64_t{layout.kv_heads} * (layout.head_dim + 2);
+}
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
 void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
                     const AttentionIndices& indices, const PlannedAttention& planned);

@@ -60,10 +60,17 @@ const void* StepArrays::bytes_of(StepArray which, const void* values, size_t byt
   return slot.device;
 }
 
+int64_t StepArrays::reserve(StepArray which, int64_t bytes) {
+  Slot& slot = slots_[static_cast<size_t>(which)];
+  if (static_cast<size_t>(bytes) > slot.capacity) grow(slot, static_cast<size_t>(bytes));
+  return static_cast<int64_t>(slot.capacity);
+}
+
 void StepArrays::grow(Slot& slot, size_t bytes) {
   // Kernels under way may still read the old memory.
   check_cuda(kOp, cudaStreamSynchronize(stream_));
   release(slot);
+  slot.bytes = 0;
   slot.capacity = std::max(bytes, 2 * slot.capacity);
   check_cuda(kOp, cudaMalloc(&slot.device, slot.capacity));
   for (Pinned& turn : slot.turns) {

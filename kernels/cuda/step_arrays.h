@@ -63,6 +63,9 @@ class StepArrays {
     return of(which, std::span<const T>(values));
   }
 
+  // Memory for arrays of so many bytes, at once. Returns what was taken of the device's.
+  int64_t reserve(StepArray which, int64_t bytes);
+
   bool in_step() const { return in_step_; }
   void begin_step();
   void end_step();

@@ -259,12 +259,11 @@ bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv) {
   const bool whole = reinterpret_cast<uintptr_t>(params.q.data) % 16 == 0 &&
                      reinterpret_cast<uintptr_t>(params.out.data) % 4 == 0 &&
                      reinterpret_cast<uintptr_t>(kv.data) % 16 == 0;
-  return params.q.dtype == DType::kBFloat16 && (kv.layout.head_dim == 64 || kv.layout.head_dim == 128) &&
-         whole;
+  return whole && tile_attention_takes(params.q.dtype, kv.layout);
 }
 
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
-  return int64_t{plan.partial_count} * kv.layout.kv_heads * kDecodeRows * (kv.layout.head_dim + 2);
+  return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
 }
 
 void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,

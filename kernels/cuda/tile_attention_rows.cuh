@@ -17,7 +17,7 @@ struct TileAttention {
   __nv_bfloat16* out;
   const AttentionItem* items;
   const SharedRow* shared_rows;
-  float* partials;  // (partials, G, kDecodeRows, C + 2): sums, largest, total
+  float* partials;  // (partials, G, C + 2): sums, largest, total
   AttentionIndices indices;
   int block_table_stride;
   int heads;
@@ -53,7 +53,6 @@ struct Row {
   int head;  // of H
   int position;
   int partial;  // where its sums go; -1: out gets the result
-  int of_partial;
 };
 
 // REQUIRES: row < w.item.end_row.
@@ -63,12 +62,12 @@ __device__ __forceinline__ Row row_of(const TileAttention& p, const Work& w, int
   if constexpr (kCascade) {
     const SharedRow r = p.shared_rows[row];
     return {int64_t{r.token} * p.heads + first_head + r.head, first_head + r.head, r.position,
-            r.partial + w.item.partial, r.of_partial};
+            r.partial + w.item.partial * r.request_rows};
   } else {
     const int head = first_head + row % w.group;
     const int query = row / w.group;
-    return {int64_t{w.first_token + query} * p.heads + head, head, w.first_position + query, w.item.partial,
-            row};
+    const int partial = w.item.partial < 0 ? -1 : w.item.partial + row;
+    return {int64_t{w.first_token + query} * p.heads + head, head, w.first_position + query, partial};
   }
 }
 
@@ -110,7 +109,7 @@ __device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w
         pack_pair(s.sums.x / s.total, s.sums.y / s.total);
     return;
   }
-  const int64_t place = (int64_t{row.partial} * p.places.kv_heads + w.kv_head) * kDecodeRows + row.of_partial;
+  const int64_t place = int64_t{row.partial} * p.places.kv_heads + w.kv_head;
   float* const to = p.partials + place * (kHeadDim + 2);
   to[dim] = s.sums.x;
   to[dim + 1] = s.sums.y;

@@ -107,6 +107,10 @@ Status ModelRunner::Impl::allocate_memory() {
                         .kv_heads = static_cast<int>(config.kv_heads),
                         .head_dim = static_cast<int>(config.head_dim),
                         .block_size = options.block_size};
+  TROUPE_ASSIGN_OR_RETURN(step_bytes, backend->reserve(layout, {.tokens = options.max_batched_tokens,
+                                                                .requests = options.max_num_seqs,
+                                                                .positions = max_model_len,
+                                                                .heads = config.heads}));
   const auto element_bytes = static_cast<int64_t>(dtype_size(backend->activation_dtype()));
   if (options.kv_cache_tokens == 0)
     TROUPE_RETURN_IF_ERROR(take_what_fits(layout.block_elements() * element_bytes));
@@ -177,7 +181,7 @@ int32_t ModelRunner::max_model_len() const {
 }
 
 RunnerMemory ModelRunner::memory() const {
-  return {impl_->weight_bytes, impl_->workspace.byte_count(), impl_->kv_bytes};
+  return {impl_->weight_bytes, impl_->workspace.byte_count() + impl_->step_bytes, impl_->kv_bytes};
 }
 
 std::string ModelRunner::description() const {

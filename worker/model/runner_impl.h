@@ -21,6 +21,7 @@ struct ModelRunner::Impl {
   int64_t parameter_count = 0;
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;
+  int64_t step_bytes = 0;  // of the backend's own
   // The backend outlives what it made: members are destroyed in reverse order.
   std::unique_ptr<Backend> backend;
   std::unique_ptr<DeviceBuffer> kv;

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/step_array_bytes.h"
 
 namespace troupe::cuda {
 namespace {
@@ -18,12 +19,37 @@ struct Step {
     starts.push_back(starts.back() + queries);
     contexts.push_back(keys);
   }
-  AttentionPlan plan(int32_t group_heads) const {
+  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys) const {
     AttentionPlan plan;
-    plan_attention({starts, contexts, group_heads}, plan);
+    plan_attention({.query_starts = starts,
+                    .context_counts = contexts,
+                    .group_heads = group_heads,
+                    .piece_keys = piece_keys},
+                   plan);
     return plan;
   }
+  AttentionLimits limits(int32_t group_heads) const {
+    return {starts.back(), static_cast<int64_t>(contexts.size()),
+            contexts.empty() ? 0 : *std::max_element(contexts.begin(), contexts.end()), group_heads};
+  }
 };
+
+// What was reserved for steps like this one is enough.
+void expect_within_limits(const AttentionPlan& plan, const AttentionLimits& limits, int32_t piece_keys) {
+  EXPECT_LE(plan.partial_count, most_partials(limits, piece_keys));
+  const auto bytes_of = [](const auto& array) {
+    return static_cast<int64_t>(array.size() * sizeof(array[0]));
+  };
+  const std::map<StepArray, int64_t> needed{{StepArray::kAttentionTiles, bytes_of(plan.tiles)},
+                                            {StepArray::kAttentionShared, bytes_of(plan.shared)},
+                                            {StepArray::kAttentionSharedRows, bytes_of(plan.shared_rows)},
+                                            {StepArray::kAttentionPieces, bytes_of(plan.pieces)},
+                                            {StepArray::kAttentionMerges, bytes_of(plan.merges)}};
+  for (const auto& [which, bytes] : step_array_bytes(limits, piece_keys, 16)) {
+    const auto found = needed.find(which);
+    EXPECT_LE(found == needed.end() ? 0 : found->second, bytes) << static_cast<int>(which);
+  }
+}
 
 TEST(AttentionPlan, ADecodeIsPiecesOfOneSizeWhateverTheBatch) {
   Step step;
@@ -73,7 +99,9 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
       const int32_t queries = random() % 4 == 0 ? 0 : up_to(random() % 2 == 0 ? 2 : 90);
       step.add(queries + up_to(700) - 1 + (queries == 0 ? 1 : 0), queries);
     }
-    const AttentionPlan plan = step.plan(group);
+    const int32_t piece_keys = random() % 2 == 0 ? kPieceKeys : 2 * kPieceKeys;
+    const AttentionPlan plan = step.plan(group, piece_keys);
+    expect_within_limits(plan, step.limits(group), piece_keys);
     std::map<std::pair<int32_t, int32_t>, int32_t> seen;  // (request, row) → keys up to here, in order
     const auto cover = [&](const AttentionItem& item, int32_t rows) {
       const auto r = static_cast<size_t>(item.request);
@@ -97,7 +125,8 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
     int32_t partials = 0;
     for (const MergeItem& merge : plan.merges) {
       EXPECT_EQ(merge.first_partial, partials);
-      partials += merge.count;
+      const auto r = static_cast<size_t>(merge.request);
+      partials += merge.count * (step.starts[r + 1] - step.starts[r]) * group;
     }
     EXPECT_EQ(partials, plan.partial_count);
   }
@@ -122,12 +151,20 @@ struct Sharing {
       }
     }
   }
-  AttentionPlan plan(int32_t group_heads) const {
+  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys) const {
     AttentionPlan plan;
-    plan_attention({step.starts, step.contexts, group_heads, tables, stride, 16}, plan);
+    plan_attention({step.starts, step.contexts, group_heads, tables, stride, 16, piece_keys}, plan);
     return plan;
   }
 };
+
+TEST(AttentionPlan, PiecesAreLongerWhereTheirSumsTakeTooMuch) {
+  const AttentionLimits limits{512, 64, 8192, 4};
+  EXPECT_EQ(piece_keys_for(limits, most_partials(limits, kPieceKeys)), kPieceKeys);
+  EXPECT_EQ(piece_keys_for(limits, most_partials(limits, kPieceKeys) - 1), 2 * kPieceKeys);
+  EXPECT_EQ(piece_keys_for(limits, most_partials(limits, 8 * kPieceKeys)), 8 * kPieceKeys);
+  EXPECT_GE(piece_keys_for(limits, 0), limits.keys);
+}
 
 TEST(Cascade, APersonasRequestsReadItOnce) {
   const Sharing sharing({{0, 40, 900}, {1, 40, 800}, {0, 40, 700}, {0, 40, 641}, {0, 40, 1000}}, 0);
@@ -174,7 +211,9 @@ TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
     }
     const Sharing sharing(requests, static_cast<int32_t>(random() % 20));
     const int32_t group = 1 << (random() % 5);
-    const AttentionPlan plan = sharing.plan(group);
+    const int32_t piece_keys = random() % 2 == 0 ? kPieceKeys : 2 * kPieceKeys;
+    const AttentionPlan plan = sharing.plan(group, piece_keys);
+    expect_within_limits(plan, sharing.step.limits(group), piece_keys);
     // Keys of each partial: of each row, where a request has but one piece.
     std::map<std::pair<int32_t, int32_t>, int32_t> keys;  // (request, row) → how many
     for (const AttentionItem& item : plan.shared) {
@@ -184,8 +223,7 @@ TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
         ASSERT_EQ(
             sharing.tables[static_cast<size_t>(row.token * sharing.stride + (item.end_key - 1) / 16)],
             sharing.tables[static_cast<size_t>(item.request * sharing.stride + (item.end_key - 1) / 16)]);
-        keys[{row.token, row.of_partial}] +=
-            item.end_key - item.first_key;  // a query a request: token is request
+        keys[{row.token, row.head}] += item.end_key - item.first_key;  // a query a request: token is request
       }
     }
     for (const AttentionItem& item : plan.pieces) {
@@ -198,10 +236,21 @@ TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
         ASSERT_EQ((keys[{static_cast<int32_t>(r), row}]), requests[r].keys) << "round " << round;
       }
     }
-    std::map<int32_t, int32_t> partials;  // each is one piece's of one request
+    std::map<int32_t, int32_t> partials;  // each is one row's over one piece
     for (const MergeItem& merge : plan.merges) {
-      for (int32_t i = 0; i < merge.count; ++i) ++partials[merge.first_partial + i];
+      for (int32_t i = 0; i < merge.count * group; ++i) ++partials[merge.first_partial + i];
     }
+    std::map<int32_t, int32_t> written;
+    for (const AttentionItem& item : plan.pieces) {
+      for (int32_t row = 0; item.partial >= 0 && row < item.end_row; ++row) ++written[item.partial + row];
+    }
+    for (const AttentionItem& item : plan.shared) {
+      for (int32_t at = item.first_row; at < item.end_row; ++at) {
+        const SharedRow& row = plan.shared_rows[static_cast<size_t>(at)];
+        ++written[row.partial + item.partial * row.request_rows];
+      }
+    }
+    EXPECT_EQ(written, partials) << "what is merged is what was written, once";
     for (const auto& [partial, count] : partials) ASSERT_EQ(count, 1);
     EXPECT_EQ(static_cast<int32_t>(partials.size()), plan.partial_count);
   }

@@ -253,6 +253,23 @@ TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
   }
 }
 
+#ifndef TROUPE_GPU_TEST
+TEST(CudaCascade, AStepWithinTheLimitsTakesNoMemory) {
+  const Geometry g{8, 2, 64, 16};
+  const auto cuda = make_cuda(DType::kBFloat16);
+  const auto reserved = cuda->reserve({kLayers, g.kv_heads, g.head_dim, g.block_size},
+                                      {.tokens = 12, .requests = 11, .positions = 700, .heads = g.heads});
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  const int64_t before = cuda->device_memory()->free_bytes;
+  EXPECT_GT(*reserved, 0);
+  for (uint32_t seed = 40; seed < 43; ++seed) {
+    const Step step(g, DType::kBFloat16, kPersonas, seed);
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+  }
+  EXPECT_EQ(cuda->device_memory()->free_bytes, before);
+}
+#endif
+
 TEST(CudaCascade, ABrokenSharedKeyIsNoticed) {
   Step step({8, 2, 64, 16}, DType::kBFloat16, kPersonas, 31);
   const auto cuda = make_cuda(DType::kBFloat16);

@@ -1,0 +1,37 @@
+#include "kernels/cuda/step_array_bytes.h"
+
+#include "kernels/cuda/ops.h"
+
+namespace troupe::cuda {
+
+std::vector<std::pair<StepArray, int64_t>> step_array_bytes(const AttentionLimits& limits, int32_t piece_keys,
+                                                            int64_t block_size) {
+  constexpr int64_t kIndex = sizeof(int32_t);
+  constexpr int64_t kItem = sizeof(AttentionItem);
+  const int64_t blocks = (limits.keys + block_size - 1) / block_size;
+  const int64_t pieces = (limits.keys + piece_keys - 1) / piece_keys;
+  const int64_t shared_pieces = (pieces + kSharedPieces - 1) / kSharedPieces;
+  const int64_t rows = limits.requests * kDecodeRows;
+  // Each cascade, of kCascadeRequestsMin requests and more, has a tile that is not full.
+  const int64_t shared_tiles = rows / kTileRows + limits.requests / kCascadeRequestsMin;
+  const int64_t tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
+  return {
+      {StepArray::kIds, limits.tokens * kIndex},
+      {StepArray::kPositions, limits.tokens * kIndex},
+      {StepArray::kSlots, limits.tokens * kIndex},
+      {StepArray::kTokenRequests, limits.tokens * kIndex},
+      {StepArray::kRows, limits.requests * kIndex},
+      {StepArray::kQueryStarts, (limits.requests + 1) * kIndex},
+      {StepArray::kContextCounts, limits.requests * kIndex},
+      {StepArray::kBlockTables, limits.requests * blocks * kIndex},
+      {StepArray::kCopies, 2 * limits.requests * kIndex},
+      {StepArray::kAttentionTiles, tiles * kItem},
+      {StepArray::kAttentionShared, shared_tiles * shared_pieces * kItem},
+      {StepArray::kAttentionSharedRows, rows * static_cast<int64_t>(sizeof(SharedRow))},
+      {StepArray::kAttentionPieces, limits.requests * pieces * kItem},
+      {StepArray::kAttentionMerges, limits.requests * static_cast<int64_t>(sizeof(MergeItem))},
+      {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
+  };
+}
+
+}  // namespace troupe::cuda
