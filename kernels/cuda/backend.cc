@@ -142,8 +142,9 @@ class CudaBackend final : public Backend {
   Status save_tuning() override { return products_.save(); }
 
   void begin_step(StepKind kind) override {
-    arrays_.begin_step();
-    if (kind == StepKind::kDecode && options_.graphs) launch_stream_ = graphs_.begin();
+    const bool whole = kind == StepKind::kDecode && options_.graphs;
+    arrays_.begin_step(whole);
+    if (whole) launch_stream_ = graphs_.begin();
   }
   void end_step() override {
     launch_captured();
@@ -198,6 +199,7 @@ class CudaBackend final : public Backend {
   void launch_captured() {
     if (!graphs_.is_capturing()) return;
     launch_stream_ = stream_;
+    arrays_.send();
     graphs_.launch();
   }
 
@@ -299,10 +301,9 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
     TROUPE_RETURN_IF_ERROR(partials(most_partials(of_attention, piece_keys_) * floats).status());
     bytes += static_cast<int64_t>(partials_->bytes());
   }
-  for (const auto& [which, size] : step_array_bytes(of_attention, piece_keys_, layout.block_size)) {
-    bytes += arrays_.reserve(which, size);
-  }
-  return bytes;
+  const auto arrays = step_array_bytes(of_attention, piece_keys_, layout.block_size);
+  for (const auto& [which, size] : arrays) bytes += arrays_.reserve(which, size);
+  return bytes + arrays_.reserve_whole(whole_step_bytes(arrays));
 }
 
 void CudaBackend::sample(const SampleParams& params) {

@@ -4,8 +4,14 @@
 
 namespace troupe::cuda {
 
-std::vector<std::pair<StepArray, int64_t>> step_array_bytes(const AttentionLimits& limits, int32_t piece_keys,
-                                                            int64_t block_size) {
+namespace {
+
+// A request with penalties has one for each different token of prompt and answer.
+constexpr int64_t kEditsOfMost = 500;
+
+}  // namespace
+
+ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, int64_t block_size) {
   constexpr int64_t kIndex = sizeof(int32_t);
   constexpr int64_t kItem = sizeof(AttentionItem);
   const int64_t blocks = (limits.keys + block_size - 1) / block_size;
@@ -31,7 +37,14 @@ std::vector<std::pair<StepArray, int64_t>> step_array_bytes(const AttentionLimit
       {StepArray::kAttentionPieces, limits.requests * pieces * kItem},
       {StepArray::kAttentionMerges, limits.requests * static_cast<int64_t>(sizeof(MergeItem))},
       {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
+      {StepArray::kLogitEdits, limits.requests * kEditsOfMost * static_cast<int64_t>(sizeof(LogitEdit))},
   };
+}
+
+int64_t whole_step_bytes(const ArrayBytes& arrays) {
+  int64_t bytes = 0;
+  for (const auto& [which, size] : arrays) bytes += size + StepArrays::kAlignment;
+  return bytes;
 }
 
 }  // namespace troupe::cuda

@@ -22,13 +22,25 @@ StepArrays::StepArrays(cudaStream_t stream, std::function<void()> before_change)
 StepArrays::~StepArrays() {
   cudaStreamSynchronize(stream_);
   for (const Slot& slot : slots_) release(slot);
+  release_whole();
   for (cudaEvent_t end : ends_) cudaEventDestroy(end);
 }
 
-void StepArrays::begin_step() {
+void StepArrays::begin_step(bool whole) {
   in_step_ = true;
+  is_whole_ = whole && whole_capacity_ > 0;
+  whole_bytes_ = 0;
   ++step_;
   check_cuda(kOp, cudaEventSynchronize(ends_[step_ % 2]));  // at once where it was never recorded
+}
+
+void StepArrays::send() {
+  is_whole_ = false;
+  if (whole_bytes_ == 0) return;
+  check_cuda(kOp,
+             cudaMemcpyAsync(whole_, whole_turns_[step_ % 2], whole_bytes_, cudaMemcpyHostToDevice, stream_));
+  whole_bytes_ = 0;
+  ++sent_count_;
 }
 
 void StepArrays::end_step() {
@@ -39,13 +51,33 @@ void StepArrays::end_step() {
 
 const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
   Slot& slot = slots_[static_cast<size_t>(which)];
-  const bool is_known = slot.bytes == bytes && slot.looked_at == values && values != nullptr;
-  if (in_step_) slot.looked_at = values;
-  if (bytes == 0 || is_known) return slot.device;
-  const uint64_t asked = std::exchange(slot.asked, step_);
+  if (bytes == 0) return slot.device;
+  if (in_step_ && slot.looked_at == values && slot.looked_bytes == bytes) return slot.found;
+  const bool is_other = in_step_ && std::exchange(slot.asked, step_) == step_;
+  const void* found = is_whole_ ? add_to_whole(values, bytes) : nullptr;
+  if (found == nullptr) {
+    if (is_other) before_change_();
+    found = send_own(slot, values, bytes);
+  }
+  if (!in_step_) return found;
+  slot.looked_at = values;
+  slot.looked_bytes = bytes;
+  return slot.found = found;
+}
+
+// Null: there is no more room.
+const void* StepArrays::add_to_whole(const void* values, size_t bytes) {
+  const size_t begin = (whole_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+  if (bytes > whole_capacity_ || begin > whole_capacity_ - bytes) return nullptr;
+  std::memcpy(whole_turns_[step_ % 2] + begin, values, bytes);
+  whole_bytes_ = begin + bytes;
+  return whole_ + begin;
+}
+
+// In the array's own memory, unless it holds just that.
+const void* StepArrays::send_own(Slot& slot, const void* values, size_t bytes) {
   if (slot.bytes == bytes && std::memcmp(slot.turns[slot.last].memory, values, bytes) == 0)
     return slot.device;
-  if (in_step_ && asked == step_) before_change_();
   if (bytes > slot.capacity) grow(slot, bytes);
   slot.last = 1 - slot.last;
   slot.bytes = bytes;
@@ -58,6 +90,22 @@ const void* StepArrays::bytes_of(StepArray which, const void* values, size_t byt
   if (!in_step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
   ++sent_count_;
   return slot.device;
+}
+
+int64_t StepArrays::reserve_whole(int64_t bytes) {
+  if (static_cast<size_t>(bytes) > whole_capacity_) {
+    check_cuda(kOp, cudaStreamSynchronize(stream_));
+    release_whole();
+    whole_capacity_ = static_cast<size_t>(bytes);
+    check_cuda(kOp, cudaMalloc(&whole_, whole_capacity_));
+    for (char*& turn : whole_turns_) check_cuda(kOp, cudaMallocHost(&turn, whole_capacity_));
+  }
+  return static_cast<int64_t>(whole_capacity_);
+}
+
+void StepArrays::release_whole() {
+  cudaFree(whole_);
+  for (char* turn : whole_turns_) cudaFreeHost(turn);
 }
 
 int64_t StepArrays::reserve(StepArray which, int64_t bytes) {

@@ -7,7 +7,9 @@
 //
 // They are sent from pinned memory, two turns of it: from any other the driver may wait for the stream first,
 // and a step could not be launched while the one before it is computed. A turn is written again when the step
-// that read it is done, which begin_step() waits for: the one before the last.
+// that read it is done, which begin_step() waits for: the one before the last. A step that is launched whole
+// (step_graphs.h) has all of them in one piece of memory, sent by one copy: a dozen small ones would be as
+// many pauses of the device before every step.
 
 #include <cuda_runtime.h>
 
@@ -45,6 +47,8 @@ inline constexpr size_t kStepArrayCount = size_t{static_cast<uint8_t>(StepArray:
 // kilobytes only where the device is broken, and it grows to its largest in the first steps.
 class StepArrays {
  public:
+  static constexpr size_t kAlignment = 256;  // of each array, as cudaMalloc's
+
   // `before_change` is called before an array that was asked for in this step is asked for with others: what
   // was to be launched with it must be on its way.
   StepArrays(cudaStream_t stream, std::function<void()> before_change);
@@ -65,9 +69,13 @@ class StepArrays {
 
   // Memory for arrays of so many bytes, at once. Returns what was taken of the device's.
   int64_t reserve(StepArray which, int64_t bytes);
+  // And for those of one step, all together.
+  int64_t reserve_whole(int64_t bytes);
 
   bool in_step() const { return in_step_; }
-  void begin_step();
+  // `whole`: arrays are on the device when send() was called, as far as there is memory for all together.
+  void begin_step(bool whole);
+  void send();  // nothing where there is nothing to send
   void end_step();
 
   int64_t sent_count() const { return sent_count_; }  // of copies to the device so far
@@ -79,20 +87,32 @@ class StepArrays {
   };
   struct Slot {
     std::array<Pinned, 2> turns;
-    size_t last = 0;                  // of turns: what the device holds
-    size_t bytes = 0;                 // of that
-    uint64_t asked = 0;               // the step in which it was last asked for
-    const void* looked_at = nullptr;  // in this step: the array that it is
+    size_t last = 0;   // of turns: what the device holds
+    size_t bytes = 0;  // of that
     void* device = nullptr;
     size_t capacity = 0;
+    uint64_t asked = 0;  // the step in which it was last asked for
+    // In this step: the array that was asked for, and where it is.
+    const void* looked_at = nullptr;
+    size_t looked_bytes = 0;
+    const void* found = nullptr;
   };
   const void* bytes_of(StepArray which, const void* values, size_t bytes);
+  const void* add_to_whole(const void* values, size_t bytes);
+  const void* send_own(Slot& slot, const void* values, size_t bytes);
   void grow(Slot& slot, size_t bytes);
   void release(const Slot& slot);
+  void release_whole();
 
   cudaStream_t stream_;
   const std::function<void()> before_change_;
   std::array<Slot, kStepArrayCount> slots_;
+  // Of a step launched whole.
+  std::array<char*, 2> whole_turns_{};
+  char* whole_ = nullptr;
+  size_t whole_capacity_ = 0;
+  size_t whole_bytes_ = 0;             // that send() has to send
+  bool is_whole_ = false;              // until then
   std::array<cudaEvent_t, 2> ends_{};  // of the last two steps
   uint64_t step_ = 1;
   bool in_step_ = false;

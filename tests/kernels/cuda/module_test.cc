@@ -79,7 +79,7 @@ TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
   cuda::StepArrays arrays(nullptr, [] {});
   std::vector<int32_t> slots{1, 2, 3};
   const std::vector<int32_t> others{4, 5, 6};
-  arrays.begin_step();
+  arrays.begin_step(/*whole=*/false);
   arrays.of(cuda::StepArray::kSlots, slots);
   slots[1] = 7;  // which nobody does within a step
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 2);
@@ -88,7 +88,7 @@ TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
   slots[1] = 8;
   arrays.end_step();
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 8);
-  arrays.begin_step();
+  arrays.begin_step(/*whole=*/false);
   slots[1] = 9;
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 9) << "another step";
 }
@@ -102,7 +102,7 @@ TEST(StepArrays, AStepUnderWayKeepsItsOwn) {
     cuda::StepArrays arrays(stream, [] {});
     auto readbacks = std::array{cuda::PinnedReadback::make(stream, 4), cuda::PinnedReadback::make(stream, 4)};
     const auto launch = [&](int32_t value) {
-      arrays.begin_step();
+      arrays.begin_step(/*whole=*/false);
       readbacks[static_cast<size_t>(value % 2)]->start(
           arrays.of(cuda::StepArray::kSlots, std::vector<int32_t>{value}), 4);
       arrays.end_step();
@@ -116,13 +116,46 @@ TEST(StepArrays, AStepUnderWayKeepsItsOwn) {
     // Outside of a step, and several times within one.
     const int32_t* const slots = arrays.of(cuda::StepArray::kSlots, std::vector<int32_t>{5});
     EXPECT_EQ(*slots, 5);
-    arrays.begin_step();
+    arrays.begin_step(/*whole=*/false);
     std::vector<std::vector<int32_t>> values;
     for (int32_t value = 6; value < 12; ++value) {
       readbacks[0]->start(arrays.of(cuda::StepArray::kSlots, values.emplace_back(1, value)), 4);
       EXPECT_EQ(*static_cast<const int32_t*>(readbacks[0]->wait()), value);
     }
     arrays.end_step();
+  }
+  cudaStreamDestroy(stream);
+  emulated::set_late(false);
+}
+
+// A step launched whole has its arrays side by side, sent by one copy; what does not fit goes by itself.
+TEST(StepArrays, AWholeStepsArraysGoTogether) {
+  emulated::set_late(true);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    cuda::StepArrays arrays(stream, [] { FAIL() << "nothing changes"; });
+    arrays.reserve_whole(3 * static_cast<int64_t>(cuda::StepArrays::kAlignment));
+    const std::vector<int32_t> slots{1, 2}, positions{3, 4, 5}, rows{6}, ids{7};
+    for (int step = 0; step < 3; ++step) {
+      const int64_t before = arrays.sent_count();
+      arrays.begin_step(/*whole=*/true);
+      const int32_t* const a = arrays.of(cuda::StepArray::kSlots, slots);
+      const int32_t* const b = arrays.of(cuda::StepArray::kPositions, positions);
+      EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots), a) << "once";
+      const int32_t* const c = arrays.of(cuda::StepArray::kSlots, rows);
+      EXPECT_NE(c, a) << "others of the same kind have a place of their own";
+      const int32_t* const d = arrays.of(cuda::StepArray::kIds, ids);
+      EXPECT_EQ(arrays.sent_count(), before + (step == 0)) << "there is no room for the fourth";
+      arrays.send();
+      EXPECT_EQ(arrays.sent_count(), before + 1 + (step == 0));
+      arrays.end_step();
+      cudaStreamSynchronize(stream);
+      EXPECT_EQ(a[1], 2);
+      EXPECT_EQ(b[2], 5);
+      EXPECT_EQ(c[0], 6);
+      EXPECT_EQ(d[0], 7);
+    }
   }
   cudaStreamDestroy(stream);
   emulated::set_late(false);

@@ -65,9 +65,17 @@ TEST_F(CudaGraphs, ForgetTheOldestForm) {
   EXPECT_EQ(graphs.instantiated_count(), 41);
 }
 
+// Whether memory for a whole step's arrays was reserved.
+class CudaGraphsArrays : public CudaGraphs, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Reserved, CudaGraphsArrays, ::testing::Bool());
+
 // What a caller asks for before the step's end is there, and what it changes is not mixed up.
-TEST_F(CudaGraphs, AReadInTheMiddleOfAStepWaitsForIt) {
+TEST_P(CudaGraphsArrays, AReadInTheMiddleOfAStepWaitsForIt) {
   const auto backend = make_cuda(DType::kFloat32);
+  if (GetParam()) {
+    const auto reserved = backend->reserve({1, 1, 64, 16}, {4, 4, 64, 1});
+    ASSERT_TRUE(reserved.ok()) << reserved.status();
+  }
   const auto memory = [&](size_t bytes) {
     auto made = backend->allocate(bytes);
     EXPECT_TRUE(made.ok()) << made.status();
