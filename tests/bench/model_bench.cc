@@ -1,16 +1,20 @@
 // Steps of a whole model beside what the machine can do, for engines.py and tests/gpu/bench.sh to ask in
 // turns.
 //
-//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE]  MODEL_DIR needs config.json alone: weights are
-//   made up build/bin/model_bench MODEL_DIR write                  writes those weights there, for others
+//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain]]
+//                                          MODEL_DIR needs config.json alone: weights are made up
+//   build/bin/model_bench MODEL_DIR write  writes those weights there, for others
 //
-// DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path.
+// DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path. plain: without cascades.
 //
 // A question a line on stdin, an answer a line on stdout:
 //   prefill N               seconds of a step of N new tokens
 //   hit CACHED N            seconds of a step of N new tokens behind CACHED ones
 //   decode BATCH KEYS N     seconds of one of N steps of BATCH requests with KEYS tokens each; greedy
 //                           sampling included
+//   personas P BATCH KEYS OWN N
+//                           the same, of requests that share their first KEYS tokens with those of their
+//                           persona, one of P, and have OWN tokens behind them
 //   read BYTES              seconds of reading as many bytes with all threads
 //   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:
@@ -32,6 +36,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "common/core/json.h"
@@ -67,7 +72,7 @@ T value_or_fail(StatusOr<T> result) {
   return *std::move(result);
 }
 
-// Names and shapes of a Llama's tensors.
+// Names and shapes of a Llama's or a Qwen2's tensors.
 std::vector<std::pair<std::string, std::vector<int64_t>>> tensors_of(const ModelConfig& c) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
   const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
@@ -80,6 +85,11 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> tensors_of(const Model
     add(layer + "self_attn.q_proj.weight", {c.heads * c.head_dim, c.hidden_size});
     add(layer + "self_attn.k_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
     add(layer + "self_attn.v_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
+    if (c.architecture == "Qwen2ForCausalLM") {
+      add(layer + "self_attn.q_proj.bias", {c.heads * c.head_dim});
+      add(layer + "self_attn.k_proj.bias", {c.kv_heads * c.head_dim});
+      add(layer + "self_attn.v_proj.bias", {c.kv_heads * c.head_dim});
+    }
     add(layer + "self_attn.o_proj.weight", {c.hidden_size, c.heads * c.head_dim});
     add(layer + "post_attention_layernorm.weight", {c.hidden_size});
     add(layer + "mlp.gate_proj.weight", {c.intermediate_size, c.hidden_size});
@@ -87,12 +97,12 @@ std::vector<std::pair<std::string, std::vector<int64_t>>> tensors_of(const Model
     add(layer + "mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
   }
   add("model.norm.weight", {c.hidden_size});
+  if (!c.tie_word_embeddings) add("lm_head.weight", {c.vocab_size, c.hidden_size});
   return tensors;
 }
 
 void write_checkpoint(const std::string& dir) {
   const ModelConfig config = value_or_fail(load_model_config(dir));
-  if (!config.tie_word_embeddings) fail("write knows models with tied embeddings");
   bj::object header;
   uint64_t offset = 0;
   for (const auto& [name, shape] : tensors_of(config)) {
@@ -114,7 +124,7 @@ void write_checkpoint(const std::string& dir) {
                                       : Tensor::make(nullptr, DType::kBFloat16, {shape[0], shape[1]});
     values.resize(static_cast<size_t>(tensor.elements()));
     tensor.data = values.data();
-    fill_random_weight(name, tensor, 1);
+    fill_random_weight(name, tensor, static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)));
     file.write(reinterpret_cast<const char*>(values.data()), static_cast<int64_t>(tensor.bytes()));
   }
   if (!file.flush()) fail("cannot write " + dir + "/model.safetensors");
@@ -144,10 +154,18 @@ class Bench {
       words >> bytes;
       return read(bytes);
     }
+    if (what == "personas") {
+      int32_t count = 0;
+      Work work{.fresh = 1};
+      words >> work.personas >> work.batch >> work.shared >> work.cached >> count;
+      work.cached += work.shared;
+      work.count = count;
+      return steps(work);
+    }
     words >> a >> b >> c;
-    if (what == "prefill") return steps({1, 0, a, 1});
-    if (what == "hit") return steps({1, a, b, 1});
-    if (what == "decode") return steps({a, b, 1, c});
+    if (what == "prefill") return steps({.batch = 1, .fresh = a});
+    if (what == "hit") return steps({.batch = 1, .cached = a, .fresh = b});
+    if (what == "decode") return steps({.batch = a, .cached = b, .fresh = 1, .count = c});
     if (what == "copy") return device_copy(int64_t{a} << 20);
     if (what == "bytes") return static_cast<double>(step_weight_bytes());
     if (what == "product") return a > 0 ? device_product(a) : product();
@@ -156,26 +174,23 @@ class Bench {
 
  private:
   struct Work {
-    int32_t batch;
-    int32_t cached;
-    int32_t fresh;  // new tokens of each request in a step
-    int32_t count;  // of steps
+    int32_t batch = 0;
+    int32_t cached = 0;
+    int32_t fresh = 0;     // new tokens of each request in a step
+    int32_t count = 1;     // of steps
+    int32_t personas = 1;  // request r has the (r mod personas)th
+    int32_t shared = 0;    // leading tokens that a persona's requests have in the same blocks
   };
 
   // Seconds a step, launched as the engine does: where the device computes by itself behind the one before,
   // whose tokens only the device knows. What the cache holds is whatever earlier steps left: the same work as
   // any other.
   double steps(const Work& work) {
-    const int32_t length = work.cached + work.fresh * work.count;
-    const int32_t blocks_each = (length + kBlockSize - 1) / kBlockSize;
-    if (blocks_each * work.batch > runner_->block_count())
-      fail("the KV memory is too small for this question");
+    const std::vector<std::vector<BlockId>> tables = tables_of(work);
     std::vector<TokenId> ids(static_cast<size_t>(work.fresh));
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 7919 % 32000);
     std::vector<TokenId> names(static_cast<size_t>(work.batch));
     for (size_t r = 0; r < names.size(); ++r) names[r] = -1 - static_cast<TokenId>(r);
-    std::vector<BlockId> blocks(static_cast<size_t>(blocks_each * work.batch));
-    std::iota(blocks.begin(), blocks.end(), 0);
     const std::vector<SampleRow> draws(static_cast<size_t>(work.batch), {.draw = {.temperature = 0}});
     const auto collect = [&] {
       for (const TokenId token : runner_->collect().tokens) sampled_ += token;
@@ -191,8 +206,7 @@ class Bench {
         item.count = static_cast<int32_t>(ids.size());
         item.start = work.cached + step * work.fresh;
         item.samples = true;
-        item.blocks =
-            std::span(blocks).subspan(static_cast<size_t>(r * blocks_each), static_cast<size_t>(blocks_each));
+        item.blocks = tables[static_cast<size_t>(r)];
         batch.items.push_back(item);
       }
       const Status status = runner_->launch(batch, {draws, {}});
@@ -201,6 +215,23 @@ class Bench {
     }
     if (runner_->runs_ahead()) collect();
     return (now() - start) / work.count;
+  }
+
+  std::vector<std::vector<BlockId>> tables_of(const Work& work) {
+    const auto blocks_of = [](int32_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
+    const int32_t shared = work.shared / kBlockSize;  // blocks
+    const int32_t own = blocks_of(work.cached + work.fresh * work.count) - shared;
+    if (work.personas * shared + work.batch * own > runner_->block_count())
+      fail("the KV memory is too small for this question");
+    std::vector<std::vector<BlockId>> tables(static_cast<size_t>(work.batch));
+    for (int32_t r = 0; r < work.batch; ++r) {
+      std::vector<BlockId>& table = tables[static_cast<size_t>(r)];
+      table.resize(static_cast<size_t>(shared + own));
+      const auto first_own = table.begin() + shared;
+      std::iota(table.begin(), first_own, r % work.personas * shared);
+      std::iota(first_own, table.end(), work.personas * shared + r * own);
+    }
+    return tables;
   }
 
   double read(int64_t bytes) {
@@ -319,12 +350,13 @@ int main_of(int argc, char** argv) {
     return 0;
   }
   const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
-  if (threads < 1 || argc > 4) {
-    std::fprintf(stderr,
-                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE] | model_bench MODEL_DIR write\n");
+  const bool plain = argc == 5 && std::string_view(argv[4]) == "plain";
+  if (threads < 1 || argc > (plain ? 5 : 4)) {
+    std::fprintf(
+        stderr, "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain]] | model_bench MODEL_DIR write\n");
     return 2;
   }
-  const std::string_view how = argc == 4 ? argv[3] : "cpu";
+  const std::string_view how = argc > 3 ? argv[3] : "cpu";
   RunnerOptions options;
   options.model_dir = argv[1];
   options.load_format = LoadFormat::kDummy;
@@ -336,6 +368,7 @@ int main_of(int argc, char** argv) {
   options.max_batched_tokens = 1024;
   if (how != "int8" && how != "cpu") {
     options.backend = how;
+    options.cascade = !plain;
     options.kv_cache_tokens = 0;       // what fits
     options.memory_utilization = 0.8;  // beside it: the copy and the product
     options.max_batched_tokens = 2048;

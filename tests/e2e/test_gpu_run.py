@@ -32,7 +32,9 @@ def run(folder, *command, gpu=True):
     tools.mkdir(exist_ok=True)
     (tools / "nvidia-smi").write_text("#!/bin/sh\n" + ("echo 'GPU 0: emulated'\n" if gpu else "exit 9\n"))
     (tools / "nvidia-smi").chmod(0o755)
-    return subprocess.run(["bash", *command], env={**os.environ, "PATH": f"{tools}:/usr/bin:/bin"}, capture_output=True, text=True,
+    if gpu:
+        shutil.copy(EMULATED, tools / "libcuda.so.1")  # the worker asks whether there is a driver
+    return subprocess.run(["bash", *command], env={**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools)}, capture_output=True, text=True,
                           timeout=240)
 
 
@@ -67,8 +69,24 @@ def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
     rows = json.loads(rows.read_text())
     assert [row["bench"] for row in rows] == ["decode", "decode", "prefill", "ttft"]
     assert all(row["seconds"] > 0 and row["floor_seconds"] > 0 and "cuda emulated" in row["runner"] for row in rows), rows
+    assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")
+
+
+def test_ops_are_measured_on_the_emulated_module():
     ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=240)
     assert ops.returncode == 0, ops
     for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "decode", "prefill", "cascade"):
         assert f"| {op} |" in ops.stdout, ops.stdout
-    assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")
+
+
+def test_the_bench_starts_and_asks_a_worker_on_the_emulated_module(tmp_path):
+    rows, lengths = tmp_path / "rows.json", tmp_path / "lengths.csv"
+    lengths.write_text("id,in_llama_spm,out_llama_spm\n" + "".join(f"{i},{5 + i},{2 + i % 4}\n" for i in range(10)))
+    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "cascade", "coldstart", "offline", "--models", "tiny", "--threads", "2", "--lengths", lengths,
+                "--output", rows)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    rows = {(row["bench"], row["work"]): row for row in json.loads(rows.read_text())}
+    assert [bench for bench, _ in rows] == ["cascade", "cascade", "coldstart", "coldstart", "offline"]
+    assert all(row["seconds"] > 0 for row in rows.values()), rows
+    assert "× as fast as with a read each" in rows["cascade", "8 requests, 2 personas of 256, 20 own"]["more"]
+    assert "requests/s" in rows["offline", "10 requests, 8 at once"]["more"]

@@ -1,18 +1,27 @@
 #!/usr/bin/env python3
 """Whole models of real shapes (weights made up) on a GPU, each time beside the floor that the same run's copy and product rates
-give. Called by bench.sh, which says how; needs nothing but Python's own library.
+give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, prefill, ttft and cascade are steps of the model
+by itself; coldstart and offline are of troupe-worker, started and asked over HTTP.
 
 Floors: a decode step reads every weight once, and the keys and values of its requests, at the rate of a device copy; a prefill's
 products (2 · weights · tokens) and its attention (half of 4 · layers · heads · dim · tokens²) run at the rate of a large product.
 """
 import argparse
+import concurrent.futures
+import csv
+import http.client
 import json
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2,
          "tie_word_embeddings": False, "max_position_embeddings": 4096, "rope_theta": 10000.0, "hidden_act": "silu"}
 MODELS = {
@@ -29,22 +38,41 @@ MODELS = {
     "tiny": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
              "vocab_size": 32000},
 }
-BENCHES = ("decode", "prefill", "ttft")
+BENCHES = ("decode", "prefill", "ttft", "cascade", "coldstart", "offline")
 
 
 class Model:
-    def __init__(self, program, name, threads, device):
-        self.config = MODELS[name]
+    """model_bench on made-up weights, loaded when it is first asked. One at a time has the GPU's memory."""
+
+    def __init__(self, args, name):
+        self.args, self.name, self.config = args, name, MODELS[name]
+        self.small = name == "tiny"
         self.folder = tempfile.TemporaryDirectory()
-        (pathlib.Path(self.folder.name) / "config.json").write_text(json.dumps(self.config))
+        self.path = pathlib.Path(self.folder.name)
+        (self.path / "config.json").write_text(json.dumps(self.config))
+        self.process, self.plain, self.description = None, False, ""
+
+    def load(self, plain=False):
+        if self.process and self.plain == plain:
+            return
+        self.unload()
+        self.plain = plain
         begin = time.monotonic()
-        self.process = subprocess.Popen([program, self.folder.name, str(threads), device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([self.args.program, self.path, str(self.args.threads), self.args.device, *(["plain"] if plain else [])],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.description = self.process.stdout.readline().strip()
         if not self.description:
-            sys.exit(f"{name}: model_bench ended with {self.process.wait()} (above)")
-        print(f"{name}: {self.description}; loaded in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+            sys.exit(f"{self.name}: model_bench ended with {self.process.wait()} (above)")
+        print(f"{self.name}: {self.description}; loaded in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
 
-    def ask(self, question):
+    def unload(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait(60)
+            self.process = None
+
+    def ask(self, question, plain=False):
+        self.load(plain)
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -52,12 +80,11 @@ class Model:
             sys.exit(f"'{question}': model_bench ended with {self.process.wait()} (above)")
         return float(answer)
 
-    def best(self, question, times):
-        return min(self.ask(question) for _ in range(times))
+    def best(self, question, times, plain=False):
+        return min(self.ask(question, plain) for _ in range(times))
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait(60)
+        self.unload()
         self.folder.cleanup()
 
     def kv_bytes_per_token(self):
@@ -69,7 +96,8 @@ class Model:
         return 4 * self.config["num_hidden_layers"] * self.config["hidden_size"] * pairs
 
 
-def decode(model, small):
+def decode(model):
+    small = model.small
     copy, weights = model.best("copy 64" if small else "copy 4096", 3), model.ask("bytes")
     for batch, keys in ((1, 1024), (64, 1024), (128, 1024), (256, 1024)) if not small else ((1, 40), (3, 40)):
         seconds = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3)
@@ -77,7 +105,8 @@ def decode(model, small):
         yield f"batch {batch} at {keys}", seconds, floor, f"{batch / seconds:.0f} tokens/s; copy {copy / 1e12:.2f} TB/s"
 
 
-def prefill(model, small):
+def prefill(model):
+    small = model.small
     rate, weights = model.best("product 256" if small else "product 8192", 3), model.ask("bytes")
     for tokens in (70,) if small else (512, 1024, 2048):
         seconds = model.best(f"prefill {tokens}", 1 if small else 5)
@@ -85,12 +114,106 @@ def prefill(model, small):
         yield f"{tokens} tokens", seconds, floor, f"{floor * rate / seconds / 1e12:.0f} of {rate / 1e12:.0f} TFLOP/s"
 
 
-def ttft(model, small):
+def ttft(model):
+    small = model.small
     copy, weights = model.best("copy 64" if small else "copy 4096", 3), model.ask("bytes")
     cached, fresh = (100, 20) if small else (2048, 64)
     hit, cold = model.best(f"hit {cached} {fresh}", 1 if small else 5), model.best(f"prefill {min(cached + fresh, 2048)}", 1 if small else 5)
     floor = (weights + cached * model.kv_bytes_per_token()) / copy
     yield f"{cached} cached and {fresh} new", hit, floor, f"{hit / floor:.2f} × its floor; cold {cold * 1e3:.2f} ms, {cold / hit:.1f} ×"
+
+
+def cascade(model):
+    """Steps of requests that share their persona's tokens, with one read of them for all and with one each. The floor is of the former."""
+    copy, weights = model.best("copy 64" if model.small else "copy 4096", 3), model.ask("bytes")
+    works = ([(1, 128, 2048, 256), (8, 128, 2048, 256), (1, 128, 128, 256), (128, 128, 2048, 256), (1, 1, 2048, 256)] if not model.small
+             else [(1, 5, 272, 20), (2, 8, 256, 20)])
+    times, steps = (1, 2) if model.small else (3, 16)
+    fast = {work: model.best("personas " + " ".join(map(str, (*work, steps))), times) for work in works}
+    for work in works:
+        personas, batch, shared, own = work
+        plain = model.best("personas " + " ".join(map(str, (*work, steps))), times, plain=True)
+        floor = (weights + (personas * shared + batch * own) * model.kv_bytes_per_token()) / copy
+        yield (f"{batch} requests, {personas} persona{'s' * (personas > 1)} of {shared}, {own} own", fast[work], floor,
+               f"{plain / fast[work]:.2f} × as fast as with a read each ({plain * 1e3:.2f} ms)")
+
+
+class Worker:
+    """troupe-worker on a model's folder, from its start on."""
+
+    def __init__(self, model, *options):
+        program = pathlib.Path(model.args.program).parent / "troupe-worker"
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen([program, "--model", model.path, "--device", model.args.device, "--dtype", "bfloat16", "--port", "0",
+                                         "--served-model-name", "m", "--threads", str(model.args.threads), *options], stderr=subprocess.PIPE, text=True)
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            if listening := re.search(r"event=listening .*port=(\d+)", line):
+                self.port = int(listening[1])
+                break
+        else:
+            sys.exit(f"{model.name}: troupe-worker ended with {self.process.wait()}: {''.join(lines[-3:])}")
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+
+    def ask(self, seed, prompt_tokens, new_tokens):
+        body = {"model": "m", "prompt": [3 + (seed * 7919 + i * 31) % 29000 for i in range(prompt_tokens)], "max_tokens": new_tokens, "ignore_eos": True,
+                "temperature": 0}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        if answer.get("usage", {}).get("completion_tokens") != new_tokens:
+            sys.exit(f"a request for {new_tokens} tokens behind {prompt_tokens} was answered {answer}")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def coldstart(model):
+    """From the start of the process to the first token, the weights in a file that the system has read already."""
+    model.unload()
+    subprocess.run([model.args.program, model.path, "write"], check=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(pathlib.Path(model.args.program).parent.parent / "share/troupe/configs/demo-model" / name, model.path)
+    weights = model.path / "model.safetensors"
+    subprocess.run(["cat", weights], stdout=subprocess.DEVNULL, check=True)
+    for start in ("the first", "another, what is measured kept"):
+        worker = Worker(model, "--tune-file", str(model.path / "tuning"), "--kv-cache-tokens", "2048")
+        worker.ask(1, 8, 1)
+        seconds = time.monotonic() - worker.begin
+        worker.close()
+        yield start, seconds, None, f"{weights.stat().st_size / 2**30:.1f} GiB of weights"
+    weights.unlink()
+
+
+def offline(model):
+    """The requests of a published sample, all at once, over HTTP; each answer as long as there."""
+    path = pathlib.Path(model.args.lengths)
+    if not path.exists():
+        print(f"{model.name}: offline SKIPPED: there is no {path} (--lengths, TROUPE_DATA)", file=sys.stderr)
+        return
+    with open(path, newline="") as file:
+        lengths = [(int(row["in_llama_spm"]), int(row["out_llama_spm"])) for row in csv.DictReader(file)]
+    if model.small:
+        lengths = [(min(a, 40), min(b, 6)) for a, b in lengths[:12]]
+    copy, rate = (model.best("copy 64", 2), model.best("product 256", 2)) if model.small else (model.best("copy 4096", 3), model.best("product 8192", 3))
+    weights, seqs = model.ask("bytes"), 8 if model.small else 256
+    model.unload()
+    worker = Worker(model, "--load-format", "dummy", "--max-num-seqs", str(seqs), "--max-num-batched-tokens", "256" if model.small else "2048",
+                    *(["--kv-cache-tokens", "2048"] if model.small else []))
+    worker.ask(0, 8, 2)
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(len(lengths)) as pool:
+        list(pool.map(lambda i: worker.ask(i + 1, *lengths[i]), range(len(lengths))))
+    seconds = time.monotonic() - begin
+    worker.close()
+    prompts, answers = sum(a for a, _ in lengths), sum(b for _, b in lengths)
+    kv = sum(a * b + b * (b + 1) / 2 for a, b in lengths) * model.kv_bytes_per_token()
+    floor = weights * prompts / rate + (answers / seqs * weights + kv) / copy
+    yield (f"{len(lengths)} requests, {seqs} at once", seconds, floor,
+           f"{answers / seconds:.0f} tokens/s, {len(lengths) / seconds:.1f} requests/s, with prompts {(prompts + answers) / seconds:.0f} tokens/s")
 
 
 def main():
@@ -100,6 +223,8 @@ def main():
     parser.add_argument("--models", default="llama-2-7b,llama-3.1-8b,qwen2.5-7b,llama-2-13b", help=", ".join(MODELS))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--threads", type=int, default=8, help="that make up the weights")
+    parser.add_argument("--lengths", default=pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data")) / "ppl_llm_serving/samples_1024_token_lengths.csv",
+                        help="of prompts and answers, for offline: in_llama_spm and out_llama_spm of a CSV file")
     parser.add_argument("--output", help="a JSON file for the rows, too")
     args = parser.parse_args()
     names = args.models.split(",")
@@ -108,12 +233,13 @@ def main():
     rows = []
     print("| model | bench | work | ms | floor ms | share of floor | |\n| --- | --- | --- | --- | --- | --- | --- |")
     for name in names:
-        model = Model(args.program, name, args.threads, args.device)
+        model = Model(args, name)
         for bench in args.benches:
-            for work, seconds, floor, more in globals()[bench](model, small=name == "tiny"):
+            for work, seconds, floor, more in globals()[bench](model):
                 rows.append({"model": name, "bench": bench, "work": work, "seconds": seconds, "floor_seconds": floor, "more": more,
-                             "runner": model.description})
-                print(f"| {name} | {bench} | {work} | {seconds * 1e3:.2f} | {floor * 1e3:.2f} | {floor / seconds:.2f} | {more} |", flush=True)
+                             "runner": model.description or args.device})
+                of_floor = ("–", "–") if floor is None else (f"{floor * 1e3:.2f}", f"{floor / seconds:.2f}")
+                print(f"| {name} | {bench} | {work} | {seconds * 1e3:.2f} | {' | '.join(of_floor)} | {more} |", flush=True)
         model.close()
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + "\n")
