@@ -129,8 +129,8 @@ class Router {
   // first.
   std::vector<Hash128> sets_of(NodeIndex node) const;
   // Of `sets` of `model` those that the node is to have and has not: it is their home; and where not the
-  // table alone decides (modes plan and strict), it would be by rendezvous or they are hot. The hottest
-  // first, within half the node's KV. REQUIRES: the node is in the view.
+  // table alone decides (modes plan and strict), it would be by rendezvous, or they are hot, or many nodes
+  // have them. The hottest first, within half the node's KV. REQUIRES: the node is in the view.
   std::vector<Hash128> sets_for(NodeIndex node, std::string_view model, std::span<const Hash128> sets) const;
   // Where a set's prefix is to be computed before its traffic leaves `from`; kNoNode: somebody else has it,
   // or there is nobody else.

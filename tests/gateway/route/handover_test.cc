@@ -221,6 +221,30 @@ TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
   EXPECT_TRUE(router_.sets_for(3, "demo", wanted).empty()) << "it has them";
 }
 
+// What many hold it is sent soon, too.
+TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveWhatManyHold) {
+  nodes_[3].state = NodeState::kDead;
+  adopt();
+  std::vector<Hash128> sets;
+  for (int set = 0; set < 40; ++set) {
+    sets.push_back(numbered_set(set));
+    ask(set);
+  }
+  nodes_[3].state = NodeState::kAlive;
+  adopt();
+  const auto few = router_.sets_for(3, "demo", sets).size();
+  for (int set = 0; set < 40; ++set) {
+    for (const NodeIndex node : {0, 1}) router_.computed(numbered_set(set), node, 1000, at_ms(now_));
+  }
+  const auto many = router_.sets_for(3, "demo", sets).size();
+  EXPECT_LT(few, 25u);
+  if (GetParam() == Mode::kPlan) {
+    EXPECT_EQ(many, few) << "the table decides";
+  } else {
+    EXPECT_EQ(many, 40u);
+  }
+}
+
 // What the table does not send to it would be computed there for nobody.
 TEST(HandoverByTable, ANodeThatJoinsIsToHaveWhatTheTableGivesIt) {
   for (const Mode mode : {Mode::kPlan, Mode::kStrict}) {
