@@ -226,7 +226,7 @@ class Backend {
   virtual void upload(void* to, const void* from, size_t bytes);
   // The other way: waits for what was launched before.
   virtual void download(void* to, const void* from, size_t bytes);
-  // For copies of up to `bytes`. It may outlive none of its backend's memory.
+  // For copies of up to `bytes`. Not to outlive this backend.
   virtual StatusOr<std::unique_ptr<Readback>> make_readback(size_t bytes);
   // `weight` (N, K) in float32, bfloat16 or float16, host memory; it may be unmapped afterwards.
   virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) = 0;
