@@ -6,7 +6,7 @@ cd "$(dirname "$script")/../.."
 source deploy/packages.sh
 default_signals "$script" "$@"
 
-SHORT=(gateway_vs_nginx ttft kernels route sim_speed policies engines)
+SHORT=(gateway_vs_nginx telemetry ttft kernels route sim_speed policies engines)
 LONG=(gateway_vs_peers tls chaos soak)
 
 usage() {
@@ -17,6 +17,7 @@ Installs the Debian packages (as root) and Python packages that the named benche
 tests/bench/RESULTS.md from all results there are. Without a name: ${SHORT[*]}.
 
   gateway_vs_nginx  the gateway beside nginx as a plain proxy
+  telemetry         what an access log, spans and a record of the traffic cost the gateway
   ttft              first tokens, hit against cold
   kernels           products and attention against the machine's peaks
   route             a routing decision
