@@ -27,6 +27,20 @@ def chat_body(size):
     return json.dumps(body)
 
 
+def rounds_parser(doc, rounds, seconds):
+    """Of a bench whose sides take turns, each pinned to a core."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=type(seconds), default=seconds, help="of each measurement")
+    parser.add_argument("--connections", type=int, default=32)
+    return parser
+
+
+def need_two_cores():
+    if os.cpu_count() < 2:
+        raise SystemExit("error: needs two cores, one for the proxy and one for load and stub")
+
+
 def load(port, connections, seconds, body):
     command = ["taskset", "-c", str(LOAD_CORE), BIN / "proxy_bench", "load", "--port", str(port), "--connections", str(connections),
                "--seconds", str(seconds), "--body", body]
@@ -49,14 +63,10 @@ def measure(process, port, args, body):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
-    parser.add_argument("--connections", type=int, default=32)
+    parser = rounds_parser(__doc__, rounds=5, seconds=3.0)
     parser.add_argument("--body-bytes", type=int, default=8192)
     args = parser.parse_args()
-    if os.cpu_count() < 2:
-        raise SystemExit("error: needs two cores, one for the proxy and one for load and stub")
+    need_two_cores()
 
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory())

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 from common import BIN, ROOT, cpu_seconds, free_ports, machine, running, save, wait_http
-from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body, load
+from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body, load, need_two_cores
 
 UNARY = [(kilobytes, connections) for kilobytes in (1, 8, 200) for connections in (1, 32, 256)]
 STREAMS = (1, 32, 256)
@@ -136,8 +136,7 @@ def main():
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "build/peers", help="where the peers are, or are installed")
     parser.add_argument("--no-save", action="store_true")
     args = parser.parse_args()
-    if os.cpu_count() < 2:
-        raise SystemExit("error: needs two cores, one for the proxy and one for load and stub")
+    need_two_cores()
     names = ("nginx", "troupe-gateway") + (PEERS if args.peers == "all" else ())
     bin_dir = installed(args.venv.absolute()) if args.peers == "all" else None
     table = Table(names)

@@ -2,25 +2,18 @@
 """What it costs the gateway to tell: an access log, spans to a collector (of every request, of a tenth), a record of the traffic, all
 of it; each beside a gateway that tells nothing but metrics. 8 KB chat bodies to the same stub upstream, one process and one core
 each (its writing threads included), in turns; the logs on this machine's disk, the collector a stub beside the load."""
-import argparse
 import contextlib
-import os
 import pathlib
 import statistics
 import tempfile
 
 from common import BIN, free_ports, running, save, wait_http
-from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body, load, measure
+from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body, load, measure, need_two_cores, rounds_parser
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="of each measurement")
-    parser.add_argument("--connections", type=int, default=32)
-    args = parser.parse_args()
-    if os.cpu_count() < 2:
-        raise SystemExit("error: needs two cores, one for the gateway and one for load, stub and collector")
+    args = rounds_parser(__doc__, rounds=5, seconds=2.0).parse_args()
+    need_two_cores()
 
     with contextlib.ExitStack() as stack:
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))

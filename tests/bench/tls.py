@@ -2,7 +2,6 @@
 """What TLS costs the gateway's clients, beside nginx as a plain proxy that speaks TLS, too: the same certificate (ECDSA P-256), the
 same stub upstream (without TLS), one process and one core each, in turns. Handshakes are openssl's s_time, whole ones and resumed
 ones; requests are wrk's, 8 KB chat bodies over connections that are kept, with TLS and without. Needs nginx, openssl and wrk."""
-import argparse
 import contextlib
 import json
 import os
@@ -14,7 +13,7 @@ import sys
 import tempfile
 
 from common import BIN, ROOT, cpu_seconds, free_ports, running, save, wait_http
-from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body
+from gateway_vs_nginx import LOAD_CORE, PROXY_CORE, chat_body, need_two_cores, rounds_parser
 
 sys.path.append(str(ROOT / "tests/e2e"))
 from certificates import Authority  # noqa: E402
@@ -54,13 +53,8 @@ def cpu_us(process, count_of):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
-    parser.add_argument("--connections", type=int, default=32)
-    args = parser.parse_args()
-    if os.cpu_count() < 2:
-        raise SystemExit("error: needs two cores, one for the proxy and one for load and stub")
+    args = rounds_parser(__doc__, rounds=3, seconds=3).parse_args()
+    need_two_cores()
 
     with contextlib.ExitStack() as stack:
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))

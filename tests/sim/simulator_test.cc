@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/workload.h"
+#include "tests/sim/simulator_testing.h"
 
 namespace troupe::sim {
 namespace simulator_test {
@@ -38,29 +38,6 @@ TraceRequest request(double at_s, int32_t input, int32_t output, uint64_t conten
   r.prefix_tokens = input;
   return r;
 }
-
-SimulationOptions options_of(int32_t nodes, int32_t gateways = 1) {
-  SimulationOptions options;
-  options.profile = *load_node_profile("study");
-  options.nodes = nodes;
-  options.gateways = gateways;
-  return options;
-}
-
-Result run(RequestSource& source, const SimulationOptions& options) {
-  auto result = simulate(source, options);
-  EXPECT_TRUE(result.ok()) << result.status();
-  return result.ok() ? *result : Result{};
-}
-
-Result run_personas(const PersonaWorkload& workload, const SimulationOptions& options) {
-  auto source = PersonaSource::make(workload, options.seed);
-  EXPECT_TRUE(source.ok()) << source.status();
-  return run(**source, options);
-}
-
-const PersonaWorkload kSmall{
-    .personas = 50, .card_tokens = 500, .turns = 4, .think_s = 5, .rate = 40, .duration_s = 60};
 
 // The study's node: step = max(4.2 ms + 30 ns a KV token of the decodes, prompt tokens / 30,000 per s) + 0.3
 // ms.
@@ -252,101 +229,6 @@ TEST(Simulator, HitIsNotAboveThePooledBoundWhereNodesJoin) {
   EXPECT_GT(result.hit_tokens, 0.6);
   EXPECT_LE(result.hit_tokens, result.pooled_lru_hit + 0.02);
   EXPECT_LE(result.pooled_lru_hit, result.infinite_hit);
-}
-
-// Share of the prompt tokens first admitted in these seconds that were found cached.
-double hit_in(const Result& result, size_t from, size_t seconds) {
-  int64_t prompts = 0, hits = 0;
-  for (size_t i = from; i < from + seconds; ++i) {
-    prompts += result.seconds.at(i).prompt_tokens;
-    hits += result.seconds.at(i).hit_tokens;
-  }
-  return static_cast<double>(hits) / static_cast<double>(prompts);
-}
-
-// Its personas are computed there before their requests come: what a node that joins costs is not paid by who
-// asks.
-TEST(Simulator, ANodeThatJoinsHasItsPersonasComputedAhead) {
-  PersonaWorkload workload;
-  workload.personas = 400;
-  workload.zipf = 0.9;
-  workload.rate = 100;
-  workload.duration_s = 90;
-  for (const int gateways : {1, 2}) {
-    SimulationOptions options = options_of(4, gateways);
-    options.conservation_every = 4096;
-    options.faults = *parse_faults("{\"at_s\": 60, \"join\": 2}", "f");
-    const Result ahead = run_personas(workload, options);
-    options.handover_s = 0;
-    const Result ramped = run_personas(workload, options);
-    options.join_ramp_s = 0;
-    const Result at_once = run_personas(workload, options);
-    const auto hits = [](const Result& result) { return hit_in(result, 60, 15); };
-    const auto early = [](const Result& result) { return result.node_series[4].work_per_s.at(60); };
-    std::printf(
-        "%d gateways: hits of the 15 s after a join: computed ahead %.3f, only a rising share %.3f, neither "
-        "%.3f; first second's work there: %.0f, %.0f, %.0f tokens\n",
-        gateways, hits(ahead), hits(ramped), hits(at_once), early(ahead), early(ramped), early(at_once));
-    EXPECT_EQ(ahead.lost + ramped.lost + at_once.lost, 0);
-    EXPECT_GT(hits(ahead), hits(at_once));
-    EXPECT_GT(early(ahead), 2 * early(ramped));
-    EXPECT_GT(ahead.node_series[4].requests, 0);
-    options.router.policy = "lmetric";
-    const Result rival = run_personas(workload, options);
-    options.join_ramp_s = options.handover_s = 20;
-    EXPECT_EQ(run_personas(workload, options).hit_tokens, rival.hit_tokens) << "others are as they are";
-  }
-}
-
-// Busy nodes whose memory has room for everything come to hold everything. One that is restarted is not sent
-// what it has lost before it has it again.
-TEST(Simulator, ARollingRestartCostsLittleWhereAllHoldEverything) {
-  PersonaWorkload workload;
-  workload.personas = 48;
-  workload.card_tokens = 900;
-  workload.turns = 5;
-  workload.think_s = 3;
-  workload.output_tokens = 50;
-  workload.context_tokens = 4096;
-  workload.rate = 53;
-  workload.duration_s = 90;
-  SimulationOptions options = options_of(8, 2);
-  options.profile.max_num_seqs = 3;
-  options.profile.costs.overhead_us *= 3;
-  options.profile.costs.weights_us *= 3;
-  options.profile.costs.prefill_token_us *= 3;
-  double calm = 0, ahead = 0, cold = 0;
-  for (options.seed = 1; options.seed <= 4; ++options.seed) {
-    const auto hits = [&] { return hit_in(run_personas(workload, options), 30, 56) / 4; };
-    options.faults.clear();
-    calm += hits();
-    for (int32_t node = 0; node < 8; ++node) {
-      const double at = 30 + 7.0 * node;
-      options.faults.push_back({.kind = Fault::Kind::kKill, .at_s = at, .target = node});
-      options.faults.push_back({.kind = Fault::Kind::kReturn, .at_s = at + 1, .target = node});
-    }
-    ahead += hits();
-    options.handover_s = 0;
-    cold += hits();
-    options.handover_s = 20;
-  }
-  std::printf("hits: calm %.3f, while every node is restarted %.3f, without computing ahead %.3f\n", calm,
-              ahead, cold);
-  EXPECT_LT(calm - ahead, 0.025);
-  EXPECT_LT(calm - ahead, 0.6 * (calm - cold));
-}
-
-// Whoever was computing for others dies, comes back and has it done again.
-TEST(Simulator, WhatWasBeingComputedAheadDiesWithItsNode) {
-  SimulationOptions options = options_of(3, 2);
-  options.conservation_every = 512;
-  options.faults = *parse_faults(
-      "{\"at_s\": 20, \"join\": 2}\n{\"at_s\": 20.1, \"kill\": 3}\n{\"at_s\": 21, \"restart_gateway\": 1}\n"
-      "{\"at_s\": 25, \"return\": 3}\n{\"at_s\": 26.05, \"kill\": 3}\n{\"at_s\": 30, \"return\": 3}",
-      "f");
-  const Result result = run_personas(kSmall, options);
-  EXPECT_EQ(result.lost, 0);
-  EXPECT_GT(result.node_series[3].work_per_s.at(50), 0);
 }
 
 TEST(Simulator, EveryOtherFaultIsSurvivedToo) {

@@ -149,4 +149,17 @@ struct EngineHarness {
   std::unique_ptr<Engine> engine;
 };
 
+// With a runner whose steps are waited for, and with one that runs ahead.
+class WaitsOrRunsAhead : public ::testing::TestWithParam<bool> {
+ public:
+  static std::string name(const ::testing::TestParamInfo<bool>& param) {
+    return param.param ? "runs_ahead" : "waits";
+  }
+
+ protected:
+  static EngineHarness::Model model(FakeRunner::Hook before_step = {}) {
+    return {.runs_ahead = GetParam(), .before_step = std::move(before_step)};
+  }
+};
+
 }  // namespace troupe::testing

@@ -34,17 +34,8 @@ void vary(SamplingParams& sampling, int i, const std::vector<TokenId>& alphabet)
   if (i % 6 == 5) sampling.min_p = 0.2f;
 }
 
-// With a runner whose steps are waited for, and with one that runs ahead.
-class EngineSampling : public ::testing::TestWithParam<bool> {
- protected:
-  static EngineHarness::Model model(testing::FakeRunner::Hook before_step = {}) {
-    return {.runs_ahead = GetParam(), .before_step = std::move(before_step)};
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Runner, EngineSampling, ::testing::Bool(),
-                         [](const ::testing::TestParamInfo<bool>& param) {
-                           return std::string(param.param ? "runs_ahead" : "waits");
-                         });
+using EngineSampling = testing::WaitsOrRunsAhead;
+INSTANTIATE_TEST_SUITE_P(Runner, EngineSampling, ::testing::Bool(), EngineSampling::name);
 
 TEST_P(EngineSampling, PenaltiesDoNotDependOnBatchCacheOrPreemption) {
   EngineHarness h(tight_config(), model());

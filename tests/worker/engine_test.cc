@@ -50,17 +50,8 @@ class Gate {
   bool open_ = false;
 };
 
-// With a runner whose steps are waited for, and with one that runs ahead.
-class EngineSteps : public ::testing::TestWithParam<bool> {
- protected:
-  static EngineHarness::Model model(testing::FakeRunner::Hook before_step = {}) {
-    return {.runs_ahead = GetParam(), .before_step = std::move(before_step)};
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Runner, EngineSteps, ::testing::Bool(),
-                         [](const ::testing::TestParamInfo<bool>& param) {
-                           return std::string(param.param ? "runs_ahead" : "waits");
-                         });
+using EngineSteps = testing::WaitsOrRunsAhead;
+INSTANTIATE_TEST_SUITE_P(Runner, EngineSteps, ::testing::Bool(), EngineSteps::name);
 
 TEST_P(EngineSteps, AnswersOneRequest) {
   EngineHarness h(model());
