@@ -66,6 +66,7 @@ bool TextOut::cancel(RequestId id) {
     std::lock_guard lock(mutex_);
     if (open_.erase(id) == 0) return false;
     inbox_.cancelled.push_back(id);
+    ++closing_count_;
   }
   changed_.notify_one();
   return true;
@@ -92,7 +93,7 @@ void TextOut::fail(const std::vector<RequestId>& ids, const Status& error) {
 
 size_t TextOut::open_count() const {
   std::lock_guard lock(mutex_);
-  return open_.size();
+  return open_.size() + closing_count_;
 }
 
 void TextOut::loop() {
@@ -107,6 +108,10 @@ void TextOut::loop() {
     }
     drained_.notify_all();
     process(inbox);
+    {
+      std::lock_guard lock(mutex_);
+      closing_count_ -= inbox.cancelled.size();
+    }
     inbox.clear();
   }
   while (!streams_.empty()) fail_stream(streams_.begin()->first, stop_error_);
@@ -163,10 +168,11 @@ void TextOut::process_token(TokenEvent& event) {
   output.prompt_logprobs = std::exchange(stream.prompt_logprobs, {});
   output.logprobs = take_told(stream.logprobs, stream.detokenizer.take_offsets());
   output.usage = stream.usage;
-  const FinishReason finish = output.finish;
-  const bool delivered = deliver(stream, std::move(output), last);
-  if (!last || !delivered) return;
-  options_.metrics->finished(finish, event.at - stream.request.submitted);
+  if (!is_open(event.id)) return;  // cancelled meanwhile
+  // Counted first: who has the last piece finds it counted.
+  if (last) options_.metrics->finished(output.finish, event.at - stream.request.submitted);
+  deliver(stream, std::move(output), last);
+  if (!last) return;
   streams_.erase(it);
   if (event.finish == FinishReason::kNone) options_.on_stop_string(event.id);
 }
@@ -215,18 +221,17 @@ void TextOut::take_scores(Stream& stream, const TokenEvent& event) const {
   }
 }
 
-// False: cancelled meanwhile. A stream counts as open until its last piece was handed over.
-bool TextOut::deliver(Stream& stream, EngineOutput output, bool last) {
-  const RequestId id = stream.request.id;
-  {
-    std::lock_guard lock(mutex_);
-    if (!open_.contains(id)) return false;
-  }
-  stream.request.sink(std::move(output));
-  if (!last) return true;
+bool TextOut::is_open(RequestId id) const {
   std::lock_guard lock(mutex_);
-  open_.erase(id);
-  return true;
+  return open_.contains(id);
+}
+
+// A stream counts as open until its last piece was handed over.
+void TextOut::deliver(Stream& stream, EngineOutput output, bool last) {
+  stream.request.sink(std::move(output));
+  if (!last) return;
+  std::lock_guard lock(mutex_);
+  open_.erase(stream.request.id);
 }
 
 void TextOut::fail_stream(RequestId id, const Status& error) {
@@ -235,7 +240,7 @@ void TextOut::fail_stream(RequestId id, const Status& error) {
   EngineOutput output;
   output.error = error;
   output.usage = it->second->usage;
-  deliver(*it->second, std::move(output), /*last=*/true);
+  if (is_open(id)) deliver(*it->second, std::move(output), /*last=*/true);
   streams_.erase(it);
 }
 

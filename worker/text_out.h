@@ -71,6 +71,7 @@ class TextOut {
   // Takes the events (leaves `events` empty, with memory to fill again). Blocks while too many are pending.
   void push(std::vector<TokenEvent>& events);
   void fail(const std::vector<RequestId>& ids, const Status& error);
+  // Streams whose sink may still be called.
   size_t open_count() const;
 
  private:
@@ -102,14 +103,16 @@ class TextOut {
   void take_scores(Stream& stream, const TokenEvent& event) const;
   // False: the token was told already.
   bool count_token(Stream& stream, const TokenEvent& event);
-  bool deliver(Stream& stream, EngineOutput output, bool last);
+  bool is_open(RequestId id) const;
+  void deliver(Stream& stream, EngineOutput output, bool last);
   void fail_stream(RequestId id, const Status& error);
 
   const Options options_;
-  mutable std::mutex mutex_;  // guards the four below; never held while a sink or callback runs
+  mutable std::mutex mutex_;  // guards the five below; never held while a sink or callback runs
   std::condition_variable changed_;
   Inbox inbox_;
   absl::flat_hash_set<RequestId> open_;  // streams that may still get a piece
+  size_t closing_count_ = 0;             // cancelled ones of which this thread does not know yet
   bool stopping_ = false;
 
   std::condition_variable drained_;  // with mutex_: the pending tokens were taken

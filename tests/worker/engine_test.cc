@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <future>
 #include <random>
 
 #include "tests/worker/engine_harness.h"
@@ -202,6 +203,39 @@ TEST_P(EngineSteps, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
   ASSERT_TRUE(h.wait_idle());
   EXPECT_FALSE(cancelled.ended());
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
+}
+
+// The one who cancelled may do away with what the sink writes to once the engine is idle.
+TEST_P(EngineSteps, IsNotIdleWhileAPieceOfACancelledRequestIsOnItsWay) {
+  EngineHarness h(model());
+  std::promise<void> open;
+  auto opened = open.get_future().share();
+  std::atomic<bool> in_sink{false}, through{false};
+  const auto id = h.engine->submit(h.request(h.prompt(1, 20), 30), [&, opened](EngineOutput) {
+    in_sink = true;
+    opened.wait_for(std::chrono::seconds(20));
+    through = true;
+  });
+  ASSERT_TRUE(id.ok());
+  while (!in_sink) std::this_thread::yield();
+  h.engine->cancel(*id);
+  while (h.engine->load().running > 0) std::this_thread::yield();
+  EXPECT_FALSE(h.engine->idle());
+  open.set_value();
+  ASSERT_TRUE(h.wait_idle());
+  EXPECT_TRUE(through);
+}
+
+TEST_P(EngineSteps, WhoHasTheLastPieceFindsItCounted) {
+  EngineHarness h(model());
+  std::promise<std::string> counted;
+  ASSERT_TRUE(
+      h.engine
+          ->submit(h.request(h.prompt(1, 20), 1), [&](EngineOutput) { counted.set_value(h.metrics.text()); })
+          .ok());
+  const std::string finished =
+      "vllm:request_success_total{engine=\"0\",finished_reason=\"length\",model_name=\"fake\"} 1\n";
+  EXPECT_THAT(counted.get_future().get(), HasSubstr(finished));
 }
 
 TEST_P(EngineSteps, AFailedStepFailsItsRequestsAndNoOthers) {

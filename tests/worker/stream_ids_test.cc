@@ -133,12 +133,12 @@ TEST(Heartbeats, ComeOnlyWhereTheyAreAskedFor) {
 TEST(Heartbeats, StopWhenAStepNeverEnds) {
   StepGate gate;
   Generator::Options options;
-  options.stuck_after = milliseconds(500);
+  options.stuck_after = milliseconds(1500);  // a busy machine's first heartbeat comes late
   HarnessServer server(gate.hook(), options);
   Connection connection(server.port());
   connection.send(request_bytes("POST", kPath, HarnessServer::body(5, true), {kTellIds}));
   while (count_of(connection.buffer(), kSseHeartbeat) < 1) ASSERT_TRUE(connection.fill());
-  while (server.engine().turn_age() < milliseconds(2500)) std::this_thread::sleep_for(milliseconds(10));
+  while (server.engine().turn_age() < milliseconds(3500)) std::this_thread::sleep_for(milliseconds(10));
   while (connection.readable_within(milliseconds(0))) ASSERT_TRUE(connection.fill());
   EXPECT_FALSE(connection.readable_within(milliseconds(500)));
   gate.open();
@@ -150,7 +150,7 @@ TEST(Heartbeats, AnErrorAfterTheHeadIsAnEvent) {
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
   connection.send(
-      request_bytes("POST", kPath, HarnessServer::body(5, true), {kTellIds, "x-troupe-timeout-ms: 500"}));
+      request_bytes("POST", kPath, HarnessServer::body(5, true), {kTellIds, "x-troupe-timeout-ms: 2000"}));
   ASSERT_TRUE(wait_readable(connection));
   const auto reply = connection.read_reply();
   gate.open();
@@ -184,8 +184,8 @@ TEST(Heartbeats, AreNoWritesOfAnAnswer) {
   settings.log_level = "error";
   ASSERT_TRUE(resolve_worker_settings(settings).ok());
   const worker_fixture::Worker worker(settings);
-  for (int seed = 0; seed < 4; ++seed) {
-    const std::string faults = R"({"stall_s":1,"drop_rate":1,"seed":)" + std::to_string(seed) + "}";
+  for (int seed = 0; seed < 3; ++seed) {
+    const std::string faults = R"({"stall_s":2,"drop_rate":1,"seed":)" + std::to_string(seed) + "}";
     ASSERT_EQ(raw_http::ask(worker.port(), "POST", "/sim/faults", faults).status, 200);
     Connection connection(worker.port());
     const std::string body = R"({"model":"study","prompt":"Once","max_tokens":30,"stream":true})";
