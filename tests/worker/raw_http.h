@@ -41,7 +41,7 @@ class Connection {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     timeval limit{60, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    if (TEMP_FAILURE_RETRY(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address)) != 0) {
       throw std::runtime_error("cannot connect");
     }
   }
@@ -55,7 +55,7 @@ class Connection {
   }
   void send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = TEMP_FAILURE_RETRY(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
       if (sent <= 0) return;  // the peer has closed: what it said is still there to be read
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -63,7 +63,7 @@ class Connection {
   // More bytes into buffer(); false at the end of the stream.
   bool fill() {
     char chunk[4096];
-    const ssize_t got = ::recv(fd_, chunk, sizeof chunk, 0);
+    const ssize_t got = TEMP_FAILURE_RETRY(::recv(fd_, chunk, sizeof chunk, 0));
     if (got < 0) throw std::runtime_error("nothing came for 60 s");
     buffer_.append(chunk, static_cast<size_t>(got));
     return got > 0;
@@ -71,7 +71,7 @@ class Connection {
   // Whether there are more bytes, or the end, by then.
   bool readable_within(std::chrono::milliseconds time) {
     pollfd waited{fd_, POLLIN, 0};
-    return ::poll(&waited, 1, static_cast<int>(time.count())) > 0;
+    return TEMP_FAILURE_RETRY(::poll(&waited, 1, static_cast<int>(time.count()))) > 0;
   }
   bool read_until(std::string_view mark) {
     while (buffer_.find(mark) == std::string::npos) {

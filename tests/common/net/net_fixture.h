@@ -156,7 +156,7 @@ class RawPeer {
   int descriptor() const { return fd_; }
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t n = TEMP_FAILURE_RETRY(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
       if (n <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(n));
     }
@@ -202,9 +202,9 @@ class RawPeer {
  private:
   bool fill(std::chrono::milliseconds limit) {
     pollfd item{fd_, POLLIN, 0};
-    if (fd_ < 0 || ::poll(&item, 1, static_cast<int>(limit.count())) <= 0) return false;
+    if (fd_ < 0 || TEMP_FAILURE_RETRY(::poll(&item, 1, static_cast<int>(limit.count()))) <= 0) return false;
     char buffer[65536];
-    const ssize_t n = ::recv(fd_, buffer, sizeof buffer, 0);
+    const ssize_t n = TEMP_FAILURE_RETRY(::recv(fd_, buffer, sizeof buffer, 0));
     if (n <= 0) {
       ended_ = true;
       return false;
@@ -245,7 +245,7 @@ class RawListener {
   }
   RawPeer accept() {
     pollfd item{fd_, POLLIN, 0};
-    EXPECT_EQ(::poll(&item, 1, 5000), 1) << "nobody connects";
+    EXPECT_EQ(TEMP_FAILURE_RETRY(::poll(&item, 1, 5000)), 1) << "nobody connects";
     return RawPeer(::accept(fd_, nullptr, nullptr));
   }
 
