@@ -36,6 +36,8 @@ void Engine::stop() {
   // TextOut first told to stop would drop tokens; a compute thread that waits for it still finds it at work.
   if (impl_->thread.joinable()) impl_->thread.join();
   impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
+  // Of an engine that was never started. Nobody adds any more.
+  for (Question& question : std::exchange(impl_->pending.questions, {})) std::move(question)(nullptr);
 }
 
 StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest request,
@@ -127,6 +129,22 @@ void Engine::unpin(Hash128 name) {
     impl_->pending.unpins.push_back(name);
   }
   impl_->wake.notify_one();
+}
+
+bool Engine::ask(Question question) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (!impl_->stopping) {
+      if (impl_->pending.questions.size() >= kQuestionsMax) return false;
+      impl_->pending.questions.push_back(std::move(question));
+    }
+  }
+  if (question) {
+    std::move(question)(nullptr);
+  } else {
+    impl_->wake.notify_one();
+  }
+  return true;
 }
 
 LoadReport Engine::load() const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "common/core/api.h"
 #include "common/core/log.h"
 #include "common/core/metrics.h"
@@ -92,6 +93,11 @@ class Engine {
   // What was pinned under this name may be evicted again; a pin in the making is not meant. Thread-safe.
   void unpin(Hash128 name);
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
+  // Asks the scheduler between two steps, on the compute thread; nullptr: the engine stops, and it is gone.
+  // Is called exactly once, unless this is false: kQuestionsMax wait already. Thread-safe.
+  using Question = absl::AnyInvocable<void(const Scheduler*) &&>;
+  static constexpr size_t kQuestionsMax = 64;
+  bool ask(Question question);
   // Thread-safe snapshot. kv_blocks_free: what can be taken without preempting anybody, cached blocks
   // included.
   LoadReport load() const;

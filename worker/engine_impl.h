@@ -34,8 +34,9 @@ struct Engine::Impl {
     std::vector<Submission> submissions;
     std::vector<RequestId> drops;
     std::vector<Hash128> unpins;
+    std::vector<Question> questions;
     int64_t prompt_tokens = 0;  // of the submissions
-    bool empty() const { return submissions.empty() && drops.empty() && unpins.empty(); }
+    bool empty() const { return submissions.empty() && drops.empty() && unpins.empty() && questions.empty(); }
   };
 
   Impl(std::unique_ptr<StepRunner> r, const Tokenizer* t, Options o, Metrics& m, const Logger& l)

@@ -17,6 +17,7 @@ void Engine::Impl::loop() {
     publish({});
     turn_began.store(TimePoint::max(), std::memory_order_relaxed);
   }
+  for (Question& question : commands.questions) std::move(question)(nullptr);
 }
 
 // Waits while there is nothing to do; false: stop.
@@ -24,6 +25,7 @@ bool Engine::Impl::take_commands(Commands& commands) {
   commands.submissions.clear();
   commands.drops.clear();
   commands.unpins.clear();
+  commands.questions.clear();
   commands.prompt_tokens = 0;
   const auto called = [this] { return stopping || nudged || !pending.empty(); };
   std::unique_lock lock(mutex);
@@ -54,6 +56,7 @@ void Engine::Impl::apply(Commands& commands) {
     sequences.erase(id);
   }
   for (const Hash128& name : commands.unpins) scheduler.unpin(name);
+  for (Question& question : commands.questions) std::move(question)(&scheduler);
 }
 
 // `applied`: commands that the scheduler's numbers contain from now on.

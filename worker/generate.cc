@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker/engine_errors.h"
+#include "worker/tails.h"
 
 namespace troupe {
 
@@ -245,16 +246,17 @@ Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline de
   }
 }
 
-Task<ApiResult<PreparedPrefix>> Generator::prepare_prefix(const HttpRequest& request, Deadline deadline) {
-  auto job = [this, &request, deadline]() -> ApiResult<PreparedPrefix> {
+template <typename Prepared, typename Prepare>
+Task<ApiResult<Prepared>> Generator::prepare_on_text_in(Deadline deadline, Prepare prepare) {
+  auto job = [deadline, prepare]() -> ApiResult<Prepared> {
     if (deadline.expired(now())) return deadline_error();
     try {
-      return troupe::prepare_prefix(model_, request.body, hints_of(request));
+      return prepare();
     } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
       return ApiError::internal(std::string("text in: ") + e.what());
     }
   };
-  return run_on<ApiResult<PreparedPrefix>>(text_in_, std::move(job));
+  return run_on<ApiResult<Prepared>>(text_in_, std::move(job));
 }
 
 Task<ApiResult<Usage>> Generator::compute(EngineRequest request, Deadline deadline) {
@@ -280,7 +282,9 @@ Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
     co_return;
   }
   const RunningScope running(*this);
-  auto prepared = co_await prepare_prefix(call.request(), deadline.value());
+  auto prepared = co_await prepare_on_text_in<PreparedPrefix>(deadline.value(), [this, &call] {
+    return prepare_prefix(model_, call.request().body, hints_of(call.request()));
+  });
   if (!prepared.ok()) {
     co_await call.fail(prepared.error());
     co_return;
@@ -298,6 +302,29 @@ Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
   std::string body = making.value()->finish(usage->cached_tokens);
   if (refusing_) call.exchange().close_after();
   co_await call.answer_json(200, std::move(body));
+}
+
+Task<void> Generator::handle_tail(Call& call) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto prepared = co_await prepare_on_text_in<EngineRequest>(
+      deadline.value(), [this, &call] { return prepare_tail(model_, call.request().body); });
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  const auto count = static_cast<int64_t>(prepared->prompt.size());
+  auto usage = co_await compute(*std::move(prepared), deadline.value());
+  if (!usage.ok()) {
+    co_await call.fail(usage.error());
+    co_return;
+  }
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, tail_made_json(count, usage->cached_tokens));
 }
 
 Task<void> Generator::wait_quiet(Deadline deadline) {

@@ -46,6 +46,8 @@ class Generator {
   Task<void> handle(Call& call, GenerateRequest::Kind kind);
   // POST /v1/prefixes: computed behind all that is answered, and kept in `prefixes`.
   Task<void> handle_prefix(Call& call, Prefixes& prefixes);
+  // POST /v1/tails: likewise, and kept as long as anything cached.
+  Task<void> handle_tail(Call& call);
   // What is all text in and no generation: `answer` makes the whole answer of a body, on the text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
   Task<void> handle_text(Call& call, TextAnswer answer);
@@ -75,7 +77,9 @@ class Generator {
   Task<ApiResult<PreparedRequest>> prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                            Deadline deadline);
   Task<ApiResult<std::string>> answer_text(const HttpRequest& request, TextAnswer answer, Deadline deadline);
-  Task<ApiResult<PreparedPrefix>> prepare_prefix(const HttpRequest& request, Deadline deadline);
+  // A body by `prepare`, on the text-in thread.
+  template <typename Prepared, typename Prepare>
+  Task<ApiResult<Prepared>> prepare_on_text_in(Deadline deadline, Prepare prepare);
   // Of a prompt that is not answered.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(Call& call, PreparedRequest prepared, Deadline deadline);

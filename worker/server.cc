@@ -11,6 +11,7 @@
 #include "worker/prefixes.h"
 #include "worker/residency_stream.h"
 #include "worker/sim_cut.h"
+#include "worker/tails.h"
 #include "worker/tokenize.h"
 
 namespace troupe {
@@ -18,6 +19,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
+constexpr std::string_view kTailRoute = "/v1/tails/{session}";
 
 // Is `method` one of a list like "GET, HEAD"?
 bool allows(std::string_view methods, std::string_view method) {
@@ -65,6 +67,8 @@ struct WorkerServer::Impl {
   Task<void> load(Call& call);
   Task<void> all_prefixes(Call& call);
   Task<void> one_prefix(Call& call);
+  Task<void> all_tails(Call& call);
+  Task<void> one_tail(Call& call);
   Task<void> residency_events(Call& call) { return residency.serve(call); }
   Task<void> metrics_text(Call& call);
   Task<void> no_such_path(Call& call);
@@ -81,7 +85,7 @@ struct WorkerServer::Impl {
     std::string_view methods, path;
     Task<void> (Impl::*handler)(Call&);
   };
-  static const std::array<Route, 14> kRoutes;
+  static const std::array<Route, 16> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -105,7 +109,7 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 14> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 16> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat},
     {"POST", "/v1/completions", &Impl::completions},
     {"POST", "/tokenize", &Impl::tokenize},
@@ -113,6 +117,8 @@ constexpr std::array<WorkerServer::Impl::Route, 14> WorkerServer::Impl::kRoutes{
     {"GET, HEAD", "/v1/models", &Impl::models},
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
+    {"GET, HEAD, POST", kTailsPath, &Impl::all_tails},
+    {"GET, HEAD", kTailRoute, &Impl::one_tail},
     {"GET, HEAD", "/v1/load", &Impl::load},
     {"GET, HEAD", "/v1/residency", &Impl::residency_events},
     {"GET, HEAD", "/livez", &Impl::livez},
@@ -124,6 +130,7 @@ constexpr std::array<WorkerServer::Impl::Route, 14> WorkerServer::Impl::kRoutes{
 
 const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
   if (!prefix_id_of(path).empty()) path = kPrefixRoute;
+  if (!tail_session_of(path).empty()) path = kTailRoute;
   for (const auto& route : kRoutes) {
     if (route.path == path) return &route;
   }
@@ -205,6 +212,29 @@ Task<void> WorkerServer::Impl::all_prefixes(Call& call) {
 
 Task<void> WorkerServer::Impl::one_prefix(Call& call) {
   return prefixes.one(call);
+}
+
+Task<void> WorkerServer::Impl::all_tails(Call& call) {
+  if (call.request().method == "POST") {
+    co_await generator.handle_tail(call);
+    co_return;
+  }
+  const auto tails = co_await list_tails(engine, model.name);
+  if (tails.ok()) {
+    co_await call.answer_json(200, tail_list_json(tails.value()));
+  } else {
+    co_await call.fail(tails.error());
+  }
+}
+
+Task<void> WorkerServer::Impl::one_tail(Call& call) {
+  const std::string session(tail_session_of(call.request().path));
+  const auto tail = co_await find_tail(engine, model.name, session);
+  if (tail.ok()) {
+    co_await call.answer_json(200, tail_json(tail.value()));
+  } else {
+    co_await call.fail(tail.error());
+  }
 }
 
 Task<void> WorkerServer::Impl::generate_with_faults(Call& call, GenerateRequest::Kind kind) {

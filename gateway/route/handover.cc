@@ -47,13 +47,26 @@ void Handover::forget_node(NodeIndex node) {
   if (found != books_.end() && !found->second.leaves) books_.erase(found);
 }
 
+void Handover::hold(NodeIndex node) {
+  if (const auto found = books_.find(node); found != books_.end()) found->second.held = true;
+}
+
+void Handover::release(NodeIndex node) {
+  if (const auto found = books_.find(node); found != books_.end()) found->second.held = false;
+}
+
+bool Handover::held(NodeIndex node) const {
+  const auto found = books_.find(node);
+  return found != books_.end() && found->second.held;
+}
+
 std::optional<Handover::Move> Handover::next() {
   if (under_way_ >= at_once_) return std::nullopt;
   // Whose time is over first.
   Book* first = nullptr;
   NodeIndex node = kNoNode;
   for (auto& [n, book] : books_) {
-    if (book.todo.empty() || (first != nullptr && first->until <= book.until)) continue;
+    if (book.todo.empty() || book.held || (first != nullptr && first->until <= book.until)) continue;
     first = &book;
     node = n;
   }
@@ -89,6 +102,7 @@ void Handover::advance(TimePoint now) {
     if (now >= book.until) {
       book.todo.clear();
       book.open.clear();
+      book.held = false;
     }
     const bool over = now >= book.until && !book.leaves;
     it = over ? books_.erase(it) : std::next(it);

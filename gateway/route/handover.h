@@ -49,6 +49,10 @@ class Handover {
   // It died: nothing can be computed there. What it was leaving is still to be.
   void forget_node(NodeIndex node);
 
+  // Of a node that leaves: its sets wait for its conversations, and none of them moves until release().
+  void hold(NodeIndex node);
+  void release(NodeIndex node);
+  bool held(NodeIndex node) const;
   // The next set to move; none while as many as may are under way. Every move taken ends with done().
   std::optional<Move> next();
   // It is computed at `to`, which is avoided for it until done().
@@ -71,6 +75,7 @@ class Handover {
  private:
   struct Book {
     bool leaves = false;
+    bool held = false;
     uint64_t turn = 0;
     std::vector<Hash128> todo;  // the hottest last
     absl::flat_hash_set<Hash128> open;

@@ -132,11 +132,21 @@ class Router {
   // table alone decides (modes plan and strict), it would be by rendezvous, or they are hot, or many nodes
   // have them. The hottest first, within half the node's KV. REQUIRES: the node is in the view.
   std::vector<Hash128> sets_for(NodeIndex node, std::string_view model, std::span<const Hash128> sets) const;
-  // Where a set's prefix is to be computed before its traffic leaves `from`; kNoNode: somebody else has it,
-  // or there is nobody else.
+  // Where a set's prefix is to be computed before its traffic leaves `from`; kNoNode: enough others have it,
+  // or there is nobody else. As many are to have it as had it, where one more would come to be asked for it.
   NodeIndex next_home(const Hash128& set, std::string_view model, NodeIndex from) const;
   // The node has computed so much of the set's prefix, without a request.
   void computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now);
+  // A conversation as a worker that leaves tells of it.
+  struct Tail {
+    Hash128 session, set;
+    int64_t tokens = 0;      // from its first one on
+    int64_t set_tokens = 0;  // of them
+  };
+  // Where it is to go on: one of those that have its set, or are to have it; spread evenly. kNoNode: it has
+  // gone on elsewhere already, or there is nobody.
+  NodeIndex next_home(const Tail& tail, std::string_view model, NodeIndex from) const;
+  void computed(const Tail& tail, NodeIndex node, TimePoint now);
 
   // Own placements since the last call, the oldest first; empty with one gateway, which has nobody to tell.
   std::vector<Placement> take_placements();
@@ -198,6 +208,12 @@ class Router {
   void place(const PrefixKey& key, const Sent& sent, TimePoint now);
   void remember_own(Placement placed, TimePoint now);
   void forget_untold();
+  bool takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIndex from) const;
+  bool table_decides() const {
+    return options_.affinity.mode == Mode::kPlan || options_.affinity.mode == Mode::kStrict;
+  }
+  bool spreads(const Hash128& set, size_t holders, size_t nodes) const;
+  std::vector<NodeIndex> others_with(const Hash128& set, std::string_view model, NodeIndex from) const;
   void place_chain(const PrefixKey& key, NodeIndex node);
   void remember(const Placement& placement);
   void tell(const Placement& placement);

@@ -57,9 +57,6 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
                                       std::span<const Hash128> sets) const {
   const auto homes = known_.view->homes_for(model);
   if (!std::binary_search(homes.begin(), homes.end(), node)) return {};
-  const auto nodes = static_cast<double>(homes.size());
-  const Mode mode = options_.affinity.mode;
-  const bool table_decides = mode == Mode::kPlan || mode == Mode::kStrict;
   std::vector<Hash128> wanted;
   for (const Hash128& set : sets) {
     const auto exact = known_.exact->index.holders(set);
@@ -68,12 +65,10 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
       continue;
     const Homes* planned = known_.table->find(set, model);
     const bool home = planned != nullptr && planned->contains(node);
-    if (home) wanted.push_back(set);
-    if (home || table_decides) continue;
-    const auto holders = static_cast<double>(std::max(exact.size(), shadow.size()));
-    const bool hot = known_.sets.share(set) * nodes * options_.affinity.hot_factor > holders;
-    const bool common = holders >= kCommonShare * nodes;
-    if (hot || common || is_first(set, node, *known_.view, homes)) wanted.push_back(set);
+    if (home || spreads(set, std::max(exact.size(), shadow.size()), homes.size()) ||
+        (!table_decides() && is_first(set, node, *known_.view, homes))) {
+      wanted.push_back(set);
+    }
   }
   keep_hottest(known_.sets, wanted);
   const int64_t told = known_.loads.at(node).report.kv_tokens_total;
@@ -87,19 +82,40 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
   return wanted;
 }
 
-NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeIndex from) const {
+bool Router::takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIndex from) const {
+  return node != from && std::binary_search(homes.begin(), homes.end(), node) &&
+         !known_.handover.leaving(node);
+}
+
+// All of it, but perhaps the last block.
+std::vector<NodeIndex> Router::others_with(const Hash128& set, std::string_view model, NodeIndex from) const {
   const auto homes = known_.view->homes_for(model);
-  const auto fit = [&](NodeIndex node) {
-    return node != from && std::binary_search(homes.begin(), homes.end(), node) &&
-           !known_.handover.leaving(node);
-  };
   const int64_t tokens = known_.sets.tokens(set);
-  const auto has_it = [&](const Holder& h) {
-    return fit(h.node) && h.tokens + known_.loads.block_tokens(h.node) > tokens;
-  };
+  std::vector<NodeIndex> nodes;
   for (const auto& holders : {known_.exact->index.holders(set), known_.shadow.holders(set)}) {
-    if (std::any_of(holders.begin(), holders.end(), has_it)) return kNoNode;
+    for (const Holder& h : holders) {
+      if (takes_over(h.node, homes, from) && h.tokens + known_.loads.block_tokens(h.node) > tokens)
+        nodes.push_back(h.node);
+    }
   }
+  return nodes;
+}
+
+// With so many nodes that hold it, requests for it come to be sent to one more, if only when those are busy.
+bool Router::spreads(const Hash128& set, size_t holders, size_t nodes) const {
+  if (table_decides()) return false;
+  const auto held = static_cast<double>(holders), all = static_cast<double>(nodes);
+  return known_.sets.share(set) * all * options_.affinity.hot_factor > held || held >= kCommonShare * all;
+}
+
+NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeIndex from) const {
+  const std::vector<NodeIndex> known_there = others_with(set, model, from);
+  const auto homes = known_.view->homes_for(model);
+  if (!known_there.empty() && !spreads(set, known_there.size(), homes.size())) return kNoNode;
+  const auto fit = [&](NodeIndex node) {
+    return takes_over(node, homes, from) &&
+           std::find(known_there.begin(), known_there.end(), node) == known_there.end();
+  };
   if (const Homes* planned = known_.table->find(set, model); planned != nullptr) {
     const auto found = std::find_if(planned->nodes().begin(), planned->nodes().end(), fit);
     if (found != planned->nodes().end()) return *found;
@@ -109,6 +125,22 @@ NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeInde
   return rendezvous_best(set, *known_.view, others);
 }
 
+NodeIndex Router::next_home(const Tail& tail, std::string_view model, NodeIndex from) const {
+  // It may have gone on there since.
+  for (const auto& holders :
+       {known_.exact->index.holders(tail.session), known_.shadow.holders(tail.session)}) {
+    const auto has_it = [&](const Holder& h) { return h.node != from && h.tokens >= tail.tokens; };
+    if (std::any_of(holders.begin(), holders.end(), has_it)) return kNoNode;
+  }
+  std::vector<NodeIndex> among = others_with(tail.set, model, from);
+  const Homes* planned = known_.table->find(tail.set, model);
+  if (table_decides() && planned != nullptr) {
+    std::erase_if(among, [planned](NodeIndex node) { return !planned->contains(node); });
+  }
+  if (among.empty()) return next_home(tail.set.is_zero() ? tail.session : tail.set, model, from);
+  return rendezvous_best(tail.session, *known_.view, among);
+}
+
 void Router::computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now) {
   known_.sets.learn_tokens(set, tokens);
   Placement placed;
@@ -116,6 +148,18 @@ void Router::computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePo
   placed.set = set;
   placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(tokens, 0));
   remember_own(placed, now);
+}
+
+void Router::computed(const Tail& tail, NodeIndex node, TimePoint now) {
+  Placement placed;
+  placed.node = node;
+  placed.set = tail.set;
+  placed.session = tail.session;
+  placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(tail.set_tokens, 0));
+  placed.session_tokens = static_cast<uint32_t>(std::max<int64_t>(tail.tokens, 0));
+  placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tail.tokens - tail.set_tokens, 0));
+  remember_own(placed, now);
+  if (relies_on_shadow(node)) tell(placed);
 }
 
 }  // namespace troupe::route

@@ -269,7 +269,8 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   co_return result;
 }
 
-Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline) {
+Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
+                             size_t bytes_max) {
   ForwardResult result;
   auto sent = co_await client.send(request, deadline);
   if (!sent.ok()) {
@@ -278,7 +279,7 @@ Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, D
   }
   ClientAnswer& answer = **sent;
   result.status = answer.status();
-  auto body = co_await answer.read_all(kHeldBodyMax);
+  auto body = co_await answer.read_all(bytes_max);
   if (!body.ok()) {
     fail(result, FailureKind::kBody, body.status());
     co_return result;

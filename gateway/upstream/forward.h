@@ -64,7 +64,8 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
 
 // A question whose answer the gateway itself reads: whatever the worker answered is held, in `failure` as a
 // status unless that is 2xx (kAnswered).
-Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline);
+Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
+                             size_t bytes_max = size_t{64} << 10);
 
 // How much of `bytes` is whole events (up to and including the last blank line).
 size_t whole_events(std::string_view bytes);

@@ -1,6 +1,7 @@
 #include "gateway/upstream/mover.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/core/api_prefix.h"
 #include "common/core/json.h"
@@ -48,14 +49,16 @@ Mover::Mover(const MoverOptions& options, const Parts& parts)
       texts_kept_(parts.metrics.gauge("troupe_gateway_prefix_texts",
                                       "Personas whose text is kept, to have it computed ahead.")),
       text_bytes_(parts.metrics.gauge("troupe_gateway_prefix_text_bytes", "Memory of these texts.")),
-      computed_tokens_(parts.metrics.counter("troupe_gateway_moved_tokens_total",
-                                             "Tokens of sets that were on their way to a worker.",
-                                             {{"how", "computed"}})),
-      cached_tokens_(parts.metrics.counter("troupe_gateway_moved_tokens_total",
-                                           "Tokens of sets that were on their way to a worker.",
-                                           {{"how", "cached"}})),
+      computed_tokens_(parts.metrics.counter(
+          "troupe_gateway_moved_tokens_total",
+          "Tokens of sets and conversations that were on their way to a worker.", {{"how", "computed"}})),
+      cached_tokens_(parts.metrics.counter(
+          "troupe_gateway_moved_tokens_total",
+          "Tokens of sets and conversations that were on their way to a worker.", {{"how", "cached"}})),
       failed_(parts.metrics.counter("troupe_gateway_moves_failed_total",
-                                    "Sets that moved without having been computed, for a worker refused.")) {
+                                    "Sets that moved without having been computed, for a worker refused.")),
+      conversations_(parts.metrics.counter("troupe_gateway_moved_conversations_total",
+                                           "Conversations of workers that left, computed elsewhere.")) {
   if (!options_.enabled) return;
   fleet_.on_leaving = [this](NodeIndex node, TimePoint until) { leave(node, until); };
   fleet_.on_begins_empty = [this](NodeIndex node) { join(node); };
@@ -74,6 +77,7 @@ Task<void> Mover::run(TaskGroup& group) {
   while (true) {
     Handover& handover = router_.handover();
     handover.advance(clock_.now());
+    for (auto& leaving : std::exchange(to_ask_, {})) group.spawn(ask_for_tails(std::move(leaving), group));
     while (const auto move = handover.next()) begin(*move, group);
     end_leaving();
     const bool ramps = fleet_.ramp();
@@ -88,7 +92,9 @@ void Mover::leave(NodeIndex node, TimePoint until) {
   const TimePoint now = clock_.now();
   const std::vector<Hash128> sets = router_.sets_of(node);
   log_.info("sets_leave", {{"worker", fleet_.id(node)}, {"sets", sets.size()}});
-  router_.handover().leave(node, sets, std::min(until, now + options_.deadline));
+  const TimePoint by = std::min(until, now + options_.deadline);
+  router_.handover().leave(node, sets, by);
+  if (fleet_.ours(node)) hold_for_tails(node, now, by);
   look_again_.wake();
 }
 
@@ -132,16 +138,22 @@ Task<void> Mover::compute(Handover::Move move, PrefixTexts::Text text) {
     log_.debug("set_not_computed", {{"worker", fleet_.id(move.to)}, {"status", result.status}});
     co_return;
   }
-  const int64_t tokens = integer_at(answer->as_object(), "tokens");
-  const int64_t cached = std::clamp<int64_t>(integer_at(answer->as_object(), "cached_tokens"), 0, tokens);
+  count(answer->as_object());
+  router_.computed(move.set, move.to, integer_at(answer->as_object(), "tokens"), clock_.now());
+}
+
+// What a worker says of what it computed ahead.
+void Mover::count(const bj::object& answer) {
+  const int64_t tokens = integer_at(answer, "tokens");
+  const int64_t cached = std::clamp<int64_t>(integer_at(answer, "cached_tokens"), 0, tokens);
   computed_tokens_.Increment(static_cast<double>(tokens - cached));
   cached_tokens_.Increment(static_cast<double>(cached));
-  router_.computed(move.set, move.to, tokens, clock_.now());
 }
 
 void Mover::end_leaving() {
   for (NodeIndex node = 0; node < fleet_.size(); ++node) {
-    if (fleet_.leaving(node) && router_.handover().open_sets(node) == 0) fleet_.left(node);
+    const route::Handover& handover = router_.handover();
+    if (fleet_.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0) fleet_.left(node);
   }
 }
 

@@ -3,10 +3,18 @@
 // Computes sets' prefixes where their requests are going to be, before they are: when a worker drains, and
 // when one begins with an empty cache (route/handover.h says which and when, the texts are those of requests
 // that passed by). Workers that cannot compute ahead, or sets whose text is not kept, move at once.
+//
+// Before the sets of a worker that drains go its conversations, those used last first, by the ids that it
+// tells of them (common/core/api_tails.h): each is computed where its set is, or is going to be, and goes on
+// there.
 
 #include <chrono>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "common/core/api_tails.h"
+#include "common/core/json.h"
 #include "common/core/log.h"
 #include "common/core/metrics.h"
 #include "common/core/time.h"
@@ -51,6 +59,14 @@ class Mover {
   void begin(route::Handover::Move move, TaskGroup& group);
   Task<void> compute(route::Handover::Move move, PrefixTexts::Text text);
   void end_leaving();
+  void count(const bj::object& answer);
+  // mover_tails.cc
+  void hold_for_tails(route::NodeIndex node, TimePoint now, TimePoint by);
+  struct Leaving;
+  class Carrier;
+  Task<void> ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& group);
+  Task<void> carry_tails(std::unique_ptr<Carrier> carrier);
+  Task<void> carry(const Leaving& leaving, const ConversationTail& tail);
 
   MoverOptions options_;
   WakeTimer look_again_;
@@ -64,6 +80,8 @@ class Mover {
   Counter& computed_tokens_;
   Counter& cached_tokens_;
   Counter& failed_;
+  Counter& conversations_;
+  std::vector<std::shared_ptr<Leaving>> to_ask_;  // for their conversations
 };
 
 }  // namespace troupe

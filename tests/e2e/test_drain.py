@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from fleet import Fleet, SimWorker, wait_until
+from fleet import Fleet, SimWorker, chat_body, post_chat, route_decision, wait_until
 from persona_load import PersonaLoad
 
 WORKERS = 5
@@ -87,3 +87,31 @@ def test_a_worker_is_drained_by_an_operator(logs, ahead):
     assert (computed > 0) == ahead
     if ahead:
         assert during >= before - 0.05
+
+
+def test_a_conversation_goes_on_where_its_worker_handed_it(logs):
+    """Its tokens are computed by another worker while it is quiet, so its next turn finds them."""
+    with Fleet(logs, workers=3, worker_class=SimWorker, worker_flags=WORKER_FLAGS, gateway_flags=GATEWAY_FLAGS) as fleet:
+        system = {"role": "system", "content": "You are the keeper of the lighthouse. " + "He likes long nights and the sea. " * 40}
+        turns = [f"Tell me of night number {n}, as you told the boy of the storm and of the ship that came too near." for n in range(8)]
+
+        def talk(session, messages, turn):
+            messages.append({"role": "user", "content": turn})
+            answer = post_chat(fleet.url, chat_body(messages, max_tokens=60), headers={"x-session-id": session})
+            assert answer.status_code == 200, answer.text
+            messages.append(answer.json()["choices"][0]["message"])
+            usage = answer.json()["usage"]
+            return route_decision(answer)["node"], usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+
+        messages, others = [system], [system]
+        for turn in turns[:6]:
+            node, prompt_tokens, _ = talk("ours", messages, turn)
+            talk("theirs", others, turn)
+        index = fleet.workers.index(fleet.worker_of_node(node))
+        httpx.post(f"{fleet.gateway.metrics_url}/admin/workers/{node}/drain", timeout=5).raise_for_status()
+        wait_until(lambda: states(fleet)[index] == "draining", 20, "what it had has moved")
+        assert metric(fleet, "troupe_gateway_moved_conversations_total") >= 1
+        next_node, _, cached = talk("ours", messages, turns[6])
+    print(f"\na conversation of {prompt_tokens} tokens and an answer, its worker drained: its next turn found {cached} computed elsewhere")
+    assert next_node != node
+    assert cached >= prompt_tokens, "no more than what was there before the last answer"

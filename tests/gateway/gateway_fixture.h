@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/api_tails.h"
 #include "common/core/json.h"
 #include "gateway/gateway.h"
 #include "tests/common/net/net_fixture.h"
@@ -118,7 +119,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
       co_await tell_residency(stub, exchange);
       co_return;
     }
-  } else if (exchange.request().method == "POST") {
+  } else if (exchange.request().method == "POST" || path.starts_with(kTailsPath)) {
     stub.seen.push_back(exchange.request());
     const Presence presence(stub);
     co_await stub.answer(stub, exchange);

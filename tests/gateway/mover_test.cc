@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/core/api_prefix.h"
+#include "common/core/api_tails.h"
 #include "gateway/upstream/prefix_texts.h"
 #include "tests/gateway/gateway_fixture.h"
 
@@ -83,13 +84,47 @@ TEST(PrefixTexts, APromptIsCutBetweenCharacters) {
   }
 }
 
-// A prefix that is asked for is computed when the test lets it.
+// A prefix or a conversation that is asked for is computed when the test lets it.
 struct Ahead {
   bool open = true;
-  std::vector<std::string> asked;  // bodies
+  std::vector<std::string> asked;       // bodies
+  std::vector<ConversationTail> tails;  // that it tells of
+  std::vector<std::string> made;        // bodies of others' tails
 };
 
+Task<void> answer_tails(Ahead& ahead, Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  if (request.method == "POST") {
+    ahead.made.push_back(request.body);
+    Timer timer(exchange.executor());
+    while (!ahead.open) {
+      timer.expires_after(1ms);
+      co_await timer.async_wait(use_task);
+    }
+    co_await exchange.respond(200, headers, tail_made_json(500, 100));
+    co_return;
+  }
+  const std::string_view session = tail_session_of(request.path);
+  if (session.empty()) {
+    co_await exchange.respond(200, headers, tail_list_json(ahead.tails));
+    co_return;
+  }
+  for (ConversationTail tail : ahead.tails) {
+    if (tail.session.hex() != session) continue;
+    tail.ids = {1, 2, static_cast<int32_t>(tail.session.lo)};
+    co_await exchange.respond(200, headers, tail_json(tail));
+    co_return;
+  }
+  co_await exchange.respond(404, headers, "{}");
+}
+
 Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
+  if (exchange.request().path.starts_with(kTailsPath)) {
+    co_await answer_tails(ahead, exchange);
+    co_return;
+  }
   if (exchange.request().path != kPrefixesPath) {
     co_await answer_whole(stub, exchange);
     co_return;
@@ -105,6 +140,15 @@ Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
   co_await exchange.respond(200, headers, prefix_json(state));
+}
+
+ConversationTail tail_of(const std::string& model, Hash128 session) {
+  ConversationTail tail;
+  tail.model = model;
+  tail.session = session;
+  tail.prefix_tokens = 2;
+  tail.tokens = 500;
+  return tail;
 }
 
 class MoverTest : public ::testing::Test {
@@ -172,6 +216,51 @@ TEST_F(MoverTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
   EXPECT_GT(gateway.metric("troupe_gateway_moved_tokens_total{how=\"computed\"}"), 0);
   EXPECT_EQ(gateway.metric("troupe_gateway_prefix_texts"), kPersonas);
   for (const std::string& body : at_a_.asked) EXPECT_NE(body.find("Persona "), std::string::npos);
+}
+
+TEST_F(MoverTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  warm_up(gateway);
+  const std::vector<std::string> before = places(gateway);
+  loop_.call([this] {
+    at_a_.open = false;
+    for (uint64_t s = 1; s <= 9; ++s) {
+      at_b_.tails.push_back(tail_of("demo", {5, s}));
+    }
+  });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  const auto made_count = [this] { return loop_.call([this] { return at_a_.made.size(); }); };
+  EXPECT_TRUE(loop_.eventually([this] { return at_a_.made.size() == 4; })) << "so many at once";
+  EXPECT_EQ(places(gateway), before) << "their sets wait";
+  EXPECT_EQ(made_count(), 4u);
+  EXPECT_TRUE(loop_.call([this] { return at_a_.asked.empty(); }));
+  loop_.call([this] { at_a_.open = true; });
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(made_count(), 9u);
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_EQ(gateway.metric("troupe_gateway_moved_conversations_total"), 9);
+  auto first = parse_tail(at_a_.made.at(0));
+  ASSERT_TRUE(first.ok());
+  EXPECT_LE(first->session.lo, 4u);
+  EXPECT_EQ(first->ids.size(), 3u) << "as the worker told them";
+}
+
+// The worker tells of conversations that it lost since, and hangs at others.
+TEST_F(MoverTest, ConversationsThatCannotBeMovedHoldNothingUp) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.mover.deadline = 600ms;
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
+  warm_up(gateway);
+  loop_.call([this] {
+    at_a_.open = false;
+    for (uint64_t s = 1; s <= 9; ++s) at_b_.tails.push_back(tail_of("demo", {5, s}));
+    at_b_.tails.push_back(tail_of("other", {6, 1}));
+  });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_EQ(gateway.metric("troupe_gateway_moved_conversations_total"), 0);
+  loop_.call([this] { at_a_.open = true; });
 }
 
 TEST_F(MoverTest, AtTheDeadlineTheyMoveAllTheSame) {

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "tests/worker/engine_harness.h"
+#include "tests/worker/step_gate.h"
 
 namespace troupe {
 namespace engine_test {
@@ -19,37 +20,7 @@ namespace engine_test {
 using testing::Collector;
 using testing::EngineHarness;
 using ::testing::HasSubstr;
-
-// Lets some steps through, then holds the compute thread inside one until opened.
-class Gate {
- public:
-  explicit Gate(int free_step_count = 0) : free_step_count_(free_step_count) {}
-  testing::FakeRunner::Hook hook() {
-    return [this](const Batch&) -> Status {
-      std::unique_lock lock(mutex_);
-      ++arrived_count_;
-      changed_.notify_all();
-      changed_.wait(lock, [this] { return open_ || arrived_count_ <= free_step_count_; });
-      return absl::OkStatus();
-    };
-  }
-  void open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void wait_arrival() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return arrived_count_ > 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const int free_step_count_;
-  int arrived_count_ = 0;
-  bool open_ = false;
-};
+using testing::StepGate;
 
 using EngineSteps = testing::WaitsOrRunsAhead;
 INSTANTIATE_TEST_SUITE_P(Runner, EngineSteps, ::testing::Bool(), EngineSteps::name);
@@ -186,7 +157,7 @@ TEST_P(EngineSteps, AStopTokenIdEndsTheAnswerAndIsNotShown) {
 }
 
 TEST_P(EngineSteps, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
-  Gate gate(5);
+  StepGate gate(5);
   EngineHarness h(model(gate.hook()));
   Collector cancelled, neighbour;
   const auto prompt = h.prompt(2, 20);
@@ -296,7 +267,7 @@ TEST_P(EngineSteps, AFullQueueRefusesAtOnceAndLoadTellsIt) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 2;
   config.max_waiting = 3;
-  Gate gate;
+  StepGate gate;
   EngineHarness h(config, model(gate.hook()));
   std::deque<Collector> outs;
   ASSERT_TRUE(h.engine->submit(h.request(h.prompt(0, 10), 5), outs.emplace_back().sink()).ok());

@@ -1,11 +1,11 @@
 #pragma once
 
-// A hook of the fake runner that holds every step until it is opened; for 20 s, so that a test that fails
-// ends.
+// A hook of the fake runner that lets some steps through and holds all others until it is opened; for 20 s,
+// so that a test that fails ends.
 
 #include <chrono>
-#include <future>
-#include <utility>
+#include <condition_variable>
+#include <mutex>
 
 #include "tests/worker/fake_runner.h"
 
@@ -13,20 +13,34 @@ namespace troupe::testing {
 
 class StepGate {
  public:
+  explicit StepGate(int free_steps = 0) : free_steps_(free_steps) {}
   FakeRunner::Hook hook() {
-    return [opened = opened_](const Batch&) {
-      opened.wait_for(std::chrono::seconds(20));
+    return [this](const Batch&) -> Status {
+      std::unique_lock lock(mutex_);
+      ++arrived_;
+      changed_.notify_all();
+      changed_.wait_for(lock, kPatience, [this] { return open_ || arrived_ <= free_steps_; });
       return absl::OkStatus();
     };
   }
   void open() {
-    if (!std::exchange(is_open_, true)) open_.set_value();
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  // For a step, free or not.
+  void wait_arrival() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [this] { return arrived_ > 0; });
   }
 
  private:
-  std::promise<void> open_;
-  std::shared_future<void> opened_ = open_.get_future().share();
-  bool is_open_ = false;
+  static constexpr std::chrono::seconds kPatience{20};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const int free_steps_;
+  int arrived_ = 0;
+  bool open_ = false;
 };
 
 }  // namespace troupe::testing

@@ -38,6 +38,7 @@ class BlockTables {
   // What can be taken without preempting anybody: free blocks and unreferenced cached ones.
   int32_t available_count() const { return pool_.free_count() + pool_.cached_count(); }
   const BlockPool& pool() const { return pool_; }
+  const PrefixCache& cache() const { return cache_; }
   const PrefixCache::Counts& cache_counts() const { return cache_.counts(); }
   Residency& residency() { return residency_; }
   const Residency& residency() const { return residency_; }

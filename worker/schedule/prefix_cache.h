@@ -9,12 +9,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/core/block_hash.h"
 #include "common/core/status.h"
 #include "worker/schedule/block_pool.h"
+#include "worker/schedule/conversations.h"
 #include "worker/schedule/residency.h"
 
 namespace troupe {
@@ -107,6 +109,12 @@ class PrefixCache {
   void announce(Hash128 hash, RequestId owner);
   void withdraw(Hash128 hash, RequestId owner);
   bool is_announced_by_other(Hash128 hash, RequestId self) const;
+
+  // Of sessions whose tokens are known, so many as were used last, the last one first: of each the branch
+  // that was used last, and no ids.
+  std::vector<Conversation> conversations(size_t max_count) const;
+  // The same of one, with its ids; none where nothing behind its set is cached.
+  std::optional<Conversation> conversation(const Hash128& session) const;
 
   int32_t size() const;  // blocks held: under a hash, and tails
   int32_t announced_count() const;

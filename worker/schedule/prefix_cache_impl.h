@@ -3,6 +3,7 @@
 // What prefix_cache.cc (who holds what, and what comes in) and prefix_cache_leaves.cc (what goes) share.
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "absl/container/btree_set.h"
@@ -71,6 +72,12 @@ struct PrefixCache::Impl {
     return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
   }
   Status verify_leaves() const;
+  // conversations.cc
+  struct Branch;
+  std::optional<Branch> branch_of(RunId id) const;  // of a run that is a conversation's
+  RunId tail_behind(RunId id) const;
+  Conversation describe(const Branch& branch) const;
+  bool collect_ids(const Branch& branch, std::vector<TokenId>& ids) const;
 
   size_t block_size;  // tokens
   BlockPool* pool;

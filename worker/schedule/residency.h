@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +73,17 @@ class Residency {
   // A request of `set` found its whole prefix cached, whoever holds it; `block` is the index-th and last of
   // it.
   void found(BlockId block, int32_t index, Hash128 set);
+
+  // Whose blocks are that were cached with this extent, and still are; nobody's, or each its own: none.
+  struct Owner {
+    HolderKind kind = HolderKind::kSet;
+    Hash128 name;
+  };
+  std::optional<Owner> owner(Extent extent) const {
+    if (extent.holder < 0) return std::nullopt;
+    const Key& key = holders_[static_cast<size_t>(extent.holder)].key;
+    return Owner{key.kind, key.name};
+  }
 
   // Fetches the memory that found() and cached() will look at first.
   void prefetch(HolderKind kind, Hash128 name) const { by_name_.prefetch(Key{kind, name}); }

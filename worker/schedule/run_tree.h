@@ -93,6 +93,8 @@ class RunTree {
   RunId find_child(RunId parent, Hash128 hash) const;
   // The youngest child of `parent`; where that is below zero, of the root of this name.
   RunId first_child_of(RunId parent, Hash128 root) const;
+  // Of the root that a run hangs on. REQUIRES: it has no parent.
+  const Hash128& root_name(RunId id) const { return roots_[static_cast<size_t>(-1 - run(id).parent)].name; }
   int32_t block_count() const { return block_count_; }
 
   struct Blocks {

@@ -169,6 +169,14 @@ int32_t Scheduler::cached_count(RequestId id) const {
   return it == impl_->requests.end() ? -1 : it->second->first_cached_count;
 }
 
+std::vector<Conversation> Scheduler::conversations(size_t max_count) const {
+  return impl_->tables.cache().conversations(max_count);
+}
+
+std::optional<Conversation> Scheduler::conversation(const Hash128& session) const {
+  return impl_->tables.cache().conversation(session);
+}
+
 Residency& Scheduler::residency() {
   return impl_->tables.residency();
 }

@@ -21,11 +21,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/core/status.h"
 #include "worker/schedule/batch.h"
+#include "worker/schedule/conversations.h"
 #include "worker/schedule/request.h"
 #include "worker/schedule/residency.h"
 #include "worker/schedule/set_work.h"
@@ -136,6 +138,9 @@ class Scheduler {
   const SchedulerStats& stats() const;
   // What the cache holds of each set and session; its changes are the caller's to take.
   Residency& residency();
+  // What the cache holds of conversations (PrefixCache).
+  std::vector<Conversation> conversations(size_t max_count) const;
+  std::optional<Conversation> conversation(const Hash128& session) const;
   // What was computed for each set, but for decodes that are only counted.
   const SetWork& set_work() const;
   // Walks everything and asserts the invariants (block conservation, tables, references). For tests and idle

@@ -116,6 +116,27 @@ TEST(Handover, WeightRisesInSteps) {
   EXPECT_DOUBLE_EQ(ramp_weight(0s, 0s), 1);
 }
 
+TEST(Handover, SetsOfANodeThatIsHeldWaitAndOthersDoNot) {
+  Handover handover(4);
+  const Hash128 sets[] = {numbered_set(1), numbered_set(2)};
+  handover.leave(1, sets, at_ms(10'000));
+  handover.hold(1);
+  EXPECT_TRUE(handover.held(1));
+  EXPECT_FALSE(handover.next().has_value());
+  EXPECT_EQ(handover.keeper(sets[0]), 1u) << "it keeps them meanwhile";
+  handover.join(2, std::span(sets).first(1), at_ms(20'000));
+  EXPECT_EQ(handover.next()->to, 2u);
+  handover.release(1);
+  EXPECT_EQ(handover.next()->from, 1u);
+  handover.leave(3, sets, at_ms(10'000));
+  handover.hold(3);
+  handover.advance(at_ms(10'000));
+  EXPECT_FALSE(handover.held(3)) << "not beyond its time";
+  EXPECT_EQ(handover.open_sets(3), 0u);
+  handover.hold(7);  // of which nothing is known
+  EXPECT_FALSE(handover.held(7));
+}
+
 // By a router, in every mode that knows sets.
 class HandoverRouting : public ::testing::TestWithParam<Mode> {
  protected:
@@ -178,8 +199,75 @@ TEST_P(HandoverRouting, ASetGoesOnWhereItIsUntilItHasMovedAndThenWhereItWasCompu
   EXPECT_EQ(first_for(7), next);
   const auto candidate = router_.preview(key(7, 2'000'000), "demo", at_ms(now_)).order[0];
   EXPECT_GE(candidate.expect_cached, 900) << "its first request pays for nothing";
-  EXPECT_EQ(router_.next_home(move->set, "demo", old), kNoNode) << "nobody need compute it again";
+  EXPECT_NE(router_.next_home(move->set, "demo", old), next) << "it need not compute it again";
   for (int set = 100; set < 130; ++set) EXPECT_NE(ask(set), old) << "and nothing new goes there";
+}
+
+// One holder fewer, and the requests that the others have no room for would go to nodes without it.
+TEST_P(HandoverRouting, ASetThatManyHaveIsToBeHeldByAsManyAsBefore) {
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  leave(old);
+  std::vector<NodeIndex> have;
+  for (NodeIndex next; (next = router_.next_home(numbered_set(7), "demo", old)) != kNoNode;) {
+    ASSERT_NE(next, old);
+    ASSERT_EQ(std::count(have.begin(), have.end(), next), 0) << "it has it";
+    have.push_back(next);
+    router_.computed(numbered_set(7), next, 1000, at_ms(now_));
+  }
+  EXPECT_EQ(have.size(), GetParam() == Mode::kPlan ? 1u : nodes_.size() - 1) << "of four, a third is two";
+}
+
+TEST_P(HandoverRouting, ASetOfFewNodesMovesToOneOfThem) {
+  nodes_ = nodes(12);
+  adopt();
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  for (int set = 300; set < 900; ++set) ask(set);  // cold, beside so many
+  now_ += 10'000;
+  leave(old);
+  const NodeIndex next = router_.next_home(numbered_set(7), "demo", old);
+  ASSERT_NE(next, kNoNode);
+  router_.computed(numbered_set(7), next, 1000, at_ms(now_));
+  EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode) << "nobody else is asked for it";
+}
+
+TEST_P(HandoverRouting, AConversationGoesOnWhereItWasComputed) {
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  const int session = sessions_;
+  const Router::Tail tail{key(7, session).session, numbered_set(7), 3000, 1000};
+  leave(old);
+  const NodeIndex next = router_.next_home(tail, "demo", old);
+  ASSERT_NE(next, kNoNode);
+  ASSERT_NE(next, old);
+  router_.computed(tail, next, at_ms(now_));
+  router_.handover().come_back(old);
+  router_.handover().leave(old, {}, at_ms(now_ + 60'000));  // its sets have moved
+  const auto candidate = router_.preview(key(7, session), "demo", at_ms(now_)).order[0];
+  EXPECT_EQ(candidate.node, next);
+  EXPECT_GT(candidate.expect_cached, 1000) << "more than its set";
+  EXPECT_EQ(router_.next_home(tail, "demo", old), kNoNode) << "it is there";
+}
+
+TEST_P(HandoverRouting, ConversationsOfOneSetAreSpreadOverAllWhoHaveIt) {
+  if (GetParam() == Mode::kPlan) GTEST_SKIP() << "there it has the homes of the table";
+  others_are_asked_for();
+  const NodeIndex old = ask(7);
+  leave(old);
+  for (NodeIndex n = 0; n < nodes_.size(); ++n) {
+    if (n != old) router_.computed(numbered_set(7), n, 1000, at_ms(now_));
+  }
+  std::vector<int> taken(nodes_.size());
+  for (uint64_t s = 0; s < 300; ++s) {
+    taken.at(router_.next_home(Router::Tail{{99, s}, numbered_set(7), 2000, 1000}, "demo", old)) += 1;
+  }
+  EXPECT_EQ(taken[old], 0);
+  for (NodeIndex n = 0; n < nodes_.size(); ++n) {
+    if (n != old) {
+      EXPECT_GT(taken[n], 60);
+    }
+  }
 }
 
 TEST_P(HandoverRouting, TheLastNodeIsAskedEvenIfItLeaves) {
