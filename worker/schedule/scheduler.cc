@@ -121,6 +121,7 @@ RequestId Scheduler::fetch_ahead() const {
 void Scheduler::abandon() {
   impl_->in_flight = false;
   impl_->erase_stopped();
+  impl_->refresh_stats();
 }
 
 int64_t Scheduler::uneventful_steps() const {
