@@ -30,12 +30,20 @@ void Scheduler::Impl::serve_background() {
   for (auto it = first; it != prefilling.end() && budget > 0; ++it) give_chunk(**it);
 }
 
+// Where prompts and decodes take turns, prompts of the background take no turn from decodes.
+bool Scheduler::Impl::has_place_for_background() const {
+  return config.batching == Batching::kMerged || !batch.empty() || prefilling.size() == running.size();
+}
+
 // Those in the background who hold what another waits for leave it at the next step: in this one they may
-// have a part.
+// have a part. A batch gives way when nobody else is left in it.
 void Scheduler::Impl::claim_room() {
-  const bool somebody_waits = !waiting.empty() && !waiting.front()->in_background();
+  makes_way = false;
+  if (waiting.empty() || waiting.front()->in_background()) return;
+  if (running.empty() || !running.back()->in_background()) return;
   const bool full = running.size() >= running_limit() || tables.available_count() == 0;
-  makes_way = somebody_waits && (no_room || full) && !running.empty() && running.back()->in_background();
+  const bool in_batches = config.batching == Batching::kStatic;
+  makes_way = in_batches ? running.front()->in_background() : no_room || full;
 }
 
 void Scheduler::Impl::make_way() {

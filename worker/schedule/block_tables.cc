@@ -118,8 +118,8 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   if (partial.count > 0 && spare_count == 0 && !cache_.is_referenced(partial.run)) partial = {};
   take_blocks(request, match, needed);
   const int32_t named_count = count_of(request.block_hashes.size());
-  request.announce_end =
-      request.in_background() ? 0 : std::min(request.known_count / options_.block_size, named_count);
+  const bool announces = options_.announces && !request.in_background();
+  request.announce_end = announces ? std::min(request.known_count / options_.block_size, named_count) : 0;
   announce_from(request, match.count);
   return true;
 }

@@ -2,6 +2,9 @@
 // chunks with the tokens that are left. Of those the oldest prefill has half for sure. The other half it has
 // too where nobody needs fewer tokens than it does: so a prompt of 8,000 tokens is not slowed down by others
 // of its kind, and one that misses five tokens of a cached persona does not wait for it.
+//
+// Where steps are not merged it is the other way round: prompts first, decodes where there is none. So
+// whoever asks is answered soon, and whoever is answered waits for all who ask.
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +31,22 @@ constexpr int32_t kUnknownLength = 64;
 }  // namespace
 
 void Scheduler::Impl::plan_step(TimePoint now) {
+  begin_plan(now);
+  bool leaves_some = true;  // for prompts in the background
+  if (config.batching == Batching::kMerged) {
+    plan_merged();
+  } else {
+    leaves_some = plan_prompts();
+  }
+  if (background_count > 0) {
+    if (leaves_some) serve_background();
+    claim_room();
+  }
+  finish_oldest();
+  stats.budget_limited_steps_total += time_cuts;
+}
+
+void Scheduler::Impl::begin_plan(TimePoint now) {
   batch.items.clear();
   batch.copies.clear();
   batch.token_count = 0;
@@ -47,24 +66,36 @@ void Scheduler::Impl::plan_step(TimePoint now) {
   preempted_now = false;
   no_room = false;
   background_served = false;
-  if (config.itemize_decodes) {
-    plan_decodes();
-  } else {
-    count_decodes();
-  }
+}
+
+void Scheduler::Impl::plan_merged() {
+  plan_decodes();
   limit_prefill();
   plan_prefills();
   // What preemption freed is for those who run; admitting now would only preempt again.
   if (!preempted_now) admit_waiting();
-  if (background_count > 0) {
-    serve_background();
-    claim_room();
-  }
-  finish_oldest();
-  stats.budget_limited_steps_total += time_cuts;
+}
+
+// Prompts, or decodes if there is none; true: no decodes.
+bool Scheduler::Impl::plan_prompts() {
+  const bool in_batches = config.batching == Batching::kStatic;
+  if (in_batches && running.empty()) admit_waiting();
+  plan_prefills();
+  if (!in_batches) admit_waiting();
+  if (!batch.empty()) return true;
+  plan_decodes();
+  return batch.empty();
 }
 
 void Scheduler::Impl::plan_decodes() {
+  if (config.itemize_decodes) {
+    list_decodes();
+  } else {
+    count_decodes();
+  }
+}
+
+void Scheduler::Impl::list_decodes() {
   // `running` shrinks at its end while older requests take their blocks.
   for (size_t i = 0; i < running.size(); ++i) {
     Request& r = *running[i];
@@ -190,10 +221,12 @@ void Scheduler::Impl::finish_oldest() {
 }
 
 // Oldest first. Those whose prefix is in the making are left where they are; those that do not fit may be
-// passed, the oldest of them `max_passes` times.
+// passed, the oldest of them `max_passes` times. A batch is admitted whole, whatever of its prompts this step
+// will hold.
 void Scheduler::Impl::admit_waiting() {
   const size_t limit = running_limit();
   if (waiting.empty() || budget == 0 || running.size() >= limit) return;
+  const bool in_batches = config.batching == Batching::kStatic;
   has_forecast = false;
   Request* passed = nullptr;  // the oldest that does not fit
   size_t kept = 0, next = 0;
@@ -201,7 +234,10 @@ void Scheduler::Impl::admit_waiting() {
     if (budget == 0 || running.size() >= limit || tables.available_count() == 0) break;
     Request* r = waiting[next];
     const bool urgent = !r->in_background();
-    if (!urgent) serve_background();
+    if (!urgent && !in_batches) {
+      if (!has_place_for_background()) break;
+      serve_background();
+    }
     if (tables.look_is_stale(*r)) look_up(*r);
     const bool has_tokens =
         oldest == nullptr || budget > held || (urgent && r->pending_tokens * price_of(*r) < oldest_work);
@@ -229,7 +265,7 @@ void Scheduler::Impl::admit_waiting() {
                 waiting.begin() + static_cast<ptrdiff_t>(next));
 }
 
-// REQUIRES: it was admitted, and there are tokens for it.
+// REQUIRES: it was admitted, and there are tokens for it, or it is of a batch.
 void Scheduler::Impl::start_running(Request& request) {
   request.phase = RequestPhase::kPrefill;
   set_pending(request, rest_of(request));
@@ -244,7 +280,7 @@ void Scheduler::Impl::start_running(Request& request) {
   insert_by_arrival(running, &request);
   running_new_count += request.max_new_count;
   insert_by_arrival(prefilling, &request);
-  give_chunk(request);
+  if (config.batching != Batching::kStatic) give_chunk(request);
   if (has_forecast) forecast.add(forecast_of(request));
 }
 
@@ -301,11 +337,12 @@ int32_t Scheduler::Impl::remaining_of(Request& request) {
 
 KvForecast::Request Scheduler::Impl::forecast_of(Request& request) {
   const int32_t known = request.known_count;
-  const int32_t held_blocks = request.on_clock ? tables.blocks_for(known) : count_of(request.blocks.size());
+  // One that decodes has the block for its last id, or takes it with the next decodes.
+  const int32_t blocks = tables.blocks_for(known);
   // The blocks it found are others' too, more often than not.
   return {.remaining_count = remaining_of(request),
-          .room_count = tables.blocks_for(known) * config.block_size - known,
-          .own_count = (held_blocks - request.cached_count / config.block_size) * config.block_size};
+          .room_count = blocks * config.block_size - known,
+          .own_count = (blocks - request.cached_count / config.block_size) * config.block_size};
 }
 
 void Scheduler::Impl::forecast_running() {

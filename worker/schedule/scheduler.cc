@@ -45,6 +45,12 @@ Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64
   return absl::OkStatus();
 }
 
+Batching batching_of(std::string_view name) {
+  if (name == "separate") return Batching::kSeparate;
+  if (name == "static") return Batching::kStatic;
+  return Batching::kMerged;
+}
+
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {
   Impl::require(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
                     config.max_num_batched_tokens > 0 && config.max_waiting > 0 && config.max_model_len > 1,
@@ -126,8 +132,10 @@ void Scheduler::abandon() {
 
 int64_t Scheduler::uneventful_steps() const {
   const Impl& s = *impl_;
-  const bool alone = s.in_flight && s.batch.items.empty() && s.clock.count() > 0 && s.waiting.empty() &&
-                     s.prefilling.empty();
+  // Nobody joins a batch, and only those in the background would leave it for somebody who waits.
+  const bool closed = s.config.batching == Batching::kStatic && s.background_count == 0;
+  const bool alone = s.in_flight && s.batch.items.empty() && s.clock.count() > 0 &&
+                     (s.waiting.empty() || closed) && s.prefilling.empty();
   // What a step costs is learned of each of them.
   if (!alone || s.config.tpot_budget > Duration::zero() || s.tables.residency().has_changes()) return 0;
   const int64_t most = s.clock.steps_before_end();

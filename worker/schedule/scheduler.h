@@ -17,12 +17,14 @@
 // requests are refused by add(). What is computed ahead of use, in the background, gets what all others leave
 // (background.cc). Where a cached block begins as a request's next block does, the request goes
 // on in a copy of it (Batch::copies). The last id of a prompt is always computed (its logits are needed), so
-// cached_count <= ids.size() - 1.
+// cached_count <= ids.size() - 1. So it is with merged steps; the other ways to form them (Batching) are
+// there to be compared with.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/core/status.h"
@@ -41,6 +43,18 @@ enum class OutputReserve : uint8_t {
   kMax,        // what their max_new_count allows
 };
 
+// What a step is formed of.
+enum class Batching : uint8_t {
+  kMerged,    // decodes and prompt chunks side by side
+  kSeparate,  // either: prompt chunks as long as there is a prompt to compute, a token for each decode then
+  // The same, and nobody joins those who run before all of them have ended: their places stay empty. Whoever
+  // waits when the last has ended is admitted at once, as far as there is room, and what several of them
+  // share without its being cached each computes. One that is preempted comes with the next batch.
+  kStatic,
+};
+// REQUIRES: "merged", "separate" or "static".
+Batching batching_of(std::string_view name);
+
 struct SchedulerConfig {
   int32_t block_size = 16;               // tokens
   int32_t block_count = 0;               // KV budget
@@ -53,7 +67,9 @@ struct SchedulerConfig {
   // Blocks of requests without a session are told of under their own hashes: how a simulator follows a trace
   // that names no conversations. Else they are nobody's.
   bool name_blocks = false;
-  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes.
+  Batching batching = Batching::kMerged;
+  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes. Only merged
+  // steps are such.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
   int32_t max_sets = 256;      // whose answers' lengths and whose work are told apart

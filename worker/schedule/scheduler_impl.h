@@ -26,7 +26,8 @@ struct Scheduler::Impl {
 
   explicit Impl(const SchedulerConfig& c)
       : config(c),
-        tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks}),
+        tables({c.block_size, c.block_count, c.enable_prefix_caching, c.name_blocks,
+                c.batching != Batching::kStatic}),
         lengths(c.max_sets),
         set_work(c.count_set_work ? std::min(c.max_sets, kSetsToldMax) : 0),
         forecast(c.block_size),
@@ -53,7 +54,11 @@ struct Scheduler::Impl {
 
   // plan.cc: the phases of a plan.
   void plan_step(TimePoint now);
+  void begin_plan(TimePoint now);
+  void plan_merged();
+  bool plan_prompts();
   void plan_decodes();
+  void list_decodes();
   void count_decodes();
   void limit_prefill();
   void plan_prefills();
@@ -73,6 +78,7 @@ struct Scheduler::Impl {
 
   // background.cc: what is computed ahead of use, and kept.
   size_t running_limit() const;
+  bool has_place_for_background() const;
   void serve_background();
   void claim_room();
   void make_way();

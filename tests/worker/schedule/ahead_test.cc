@@ -33,6 +33,36 @@ class SchedulerAhead : public ::testing::Test {
   Scheduler scheduler_{config_of(20)};
 };
 
+// A prompt's step lies between a token and the step that goes on from it: by then it is known.
+TEST(SchedulerAheadApart, ATokenIsKnownWhenItsTurnComes) {
+  SchedulerConfig config = config_of(20);
+  config.batching = Batching::kSeparate;
+  Scheduler scheduler(config);
+  const auto add = [&](RequestId id) {
+    NewRequest request;
+    request.id = id;
+    request.prompt = tokens_from(static_cast<TokenId>(id) * 10, 4);
+    request.max_new_count = 4;
+    ASSERT_TRUE(scheduler.add(std::move(request), TimePoint{}).ok());
+  };
+  std::vector<RequestId> finished;
+  add(1);
+  ASSERT_EQ(scheduler.plan(TimePoint{}).items.size(), 1u);
+  scheduler.advance();
+  add(2);
+  ASSERT_EQ(scheduler.plan(TimePoint{}).items.front().id, 2u);
+  scheduler.resolve(std::vector<StepToken>{{1, 70, false}}, TimePoint{}, finished);
+  scheduler.advance();
+  const Batch& batch = scheduler.plan(TimePoint{});
+  ASSERT_EQ(batch.items.size(), 2u);
+  EXPECT_EQ(batch.items[0].ids.back(), 70);
+  EXPECT_EQ(batch.items[1].ids.back(), -1);
+  scheduler.resolve(std::vector<StepToken>{{2, 80, false}}, TimePoint{}, finished);
+  scheduler.advance();
+  EXPECT_TRUE(finished.empty());
+  EXPECT_TRUE(scheduler.verify().ok()) << scheduler.verify();
+}
+
 TEST_F(SchedulerAhead, TheNextStepNamesATokenByItsPlace) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 4).ok());
   ASSERT_TRUE(add(2, tokens_from(10, 5), 4).ok());

@@ -13,7 +13,8 @@ namespace counted_decodes {
 
 class Twins {
  public:
-  explicit Twins(uint64_t seed) : random_(seed), config_(random_config()), listed_(config_) {
+  Twins(uint64_t seed, Batching batching)
+      : random_(seed), config_(random_config(batching)), listed_(config_) {
     config_.itemize_decodes = false;
     counted_ = std::make_unique<Scheduler>(config_);
   }
@@ -42,9 +43,10 @@ class Twins {
  private:
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-  SchedulerConfig random_config() {
+  SchedulerConfig random_config(Batching batching) {
     const int32_t block_sizes[] = {1, 2, 4, 16};
     SchedulerConfig config;
+    config.batching = batching;
     config.block_size = block_sizes[pick(0, 3)];
     config.block_count = pick(4, 60);
     config.max_num_seqs = pick(1, 12);
@@ -205,7 +207,7 @@ TEST(CountedDecodes, ComeToTheSameAsListedOnes) {
   int64_t steps = 0, passed = 0, finished = 0, preempted = 0, evicted = 0, limited = 0;
   for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Twins twins(seed);
+    Twins twins(seed, Batching::kMerged);
     twins.run(300);
     steps += twins.counted_steps;
     passed += twins.passed_steps;
@@ -221,6 +223,23 @@ TEST(CountedDecodes, ComeToTheSameAsListedOnes) {
   EXPECT_GT(preempted, 100);
   EXPECT_GT(evicted, 1'000);
   EXPECT_GT(limited, 10);
+}
+
+TEST(CountedDecodes, DoSoWhateverStepsAreFormedOf) {
+  for (const Batching batching : {Batching::kSeparate, Batching::kStatic}) {
+    int64_t passed = 0, preempted = 0, finished = 0;
+    for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      Twins twins(seed, batching);
+      twins.run(300);
+      passed += twins.passed_steps;
+      finished += twins.finished_count;
+      preempted += twins.stats().preemptions_total;
+    }
+    EXPECT_GT(passed, 3'000);
+    EXPECT_GT(finished, 1'000);
+    EXPECT_GT(preempted, 100);
+  }
 }
 
 }  // namespace counted_decodes

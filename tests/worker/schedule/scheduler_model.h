@@ -1,0 +1,383 @@
+#pragma once
+
+// Random operations against a naive model. The model keeps, per request, its salt, ids and answer as plain
+// vectors; the KV is a FakeKv. At every step each item must continue where its request stands, every position
+// of its context must hold, in the block the table names, exactly the KV of that request's own ids, and what
+// is sampled is a function of the context as read back from the KV: a mix-up of prefixes, an eviction of a
+// block in use, a double free or a lost token shows as a wrong context or a wrong answer. Seeds are printed.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "tests/worker/schedule/fake_kv.h"
+#include "worker/schedule/scheduler.h"
+
+namespace troupe {
+namespace scheduler_model {
+
+inline constexpr TokenId kStopToken = 0;
+
+inline TokenId next_token(Hash128 context) {
+  return static_cast<TokenId>(context.lo % 24);  // few tokens: answers of equal prompts share blocks
+}
+
+struct ModelRequest {
+  Hash128 salt;
+  std::vector<TokenId> ids;
+  int32_t prompt_count = 0;
+  int32_t max_new_count = 0;
+  int32_t computed_count = -1;  // -1: not running as far as the model knows
+  bool admitted = false;
+  bool finished = false;
+  bool decoding = false;
+  bool cut_to_fit = false;  // max_new_count is the most
+  int32_t pin_blocks = 0;   // that it may pin
+  int32_t unresolved = -1;  // the scheduler does not know the last of `ids`, but its place in the step
+
+  Hash128 context(int32_t count) const {
+    Hash128 hash = salt;
+    for (int32_t i = 0; i < count; ++i) hash = testing::FakeKv::extend(hash, ids[static_cast<size_t>(i)]);
+    return hash;
+  }
+};
+
+class Machine {
+ public:
+  Machine(uint64_t seed, Batching batching)
+      : random_(seed),
+        config_(random_config(batching)),
+        ahead_(pick(0, 1) == 1),
+        scheduler_(config_),
+        kv_(config_.block_size, config_.block_count) {
+    for (auto& prefix : prefixes_) prefix = random_ids(pick(1, 60));
+  }
+
+  void run(int operation_count) {
+    for (int i = 0; i < operation_count && !::testing::Test::HasFailure(); ++i) {
+      const int choice = pick(0, 99);
+      if (choice < 25) {
+        add();
+      } else if (choice < 30) {
+        remove();
+      } else if (choice < 32) {
+        scheduler_.unpin(random_pin());
+      } else {
+        step(choice < 35);
+      }
+      const Status status = scheduler_.verify();
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    drain();
+  }
+
+  const SchedulerStats& stats() const { return scheduler_.stats(); }
+  int64_t partial_hits() const { return partial_hits_; }
+  int64_t pins() const { return pins_; }
+  int64_t refused_beside_pins() const { return refused_beside_pins_; }
+  int64_t cut_short() const { return cut_short_; }
+  int64_t computed_in_vain() const { return computed_in_vain_; }
+  int64_t prompts_before_decodes() const { return prompts_before_decodes_; }
+  int64_t batches() const { return batches_; }
+
+ private:
+  struct Sampled {
+    RequestId id;
+    TokenId token;
+    bool ends = false;     // for sure
+    bool may_end = false;  // or it was told to say less
+  };
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  SchedulerConfig random_config(Batching batching) {
+    const int32_t block_sizes[] = {1, 2, 4, 16};
+    SchedulerConfig config;
+    config.batching = batching;
+    config.block_size = block_sizes[pick(0, 3)];
+    config.block_count = pick(2, 40);
+    config.max_num_seqs = pick(1, 12);
+    config.max_num_batched_tokens = pick(1, 80);
+    config.max_waiting = pick(1, 30);
+    config.max_model_len = pick(8, 200);
+    config.max_passes = pick(0, 4);
+    config.enable_prefix_caching = pick(0, 9) > 0;
+    config.output_reserve = static_cast<OutputReserve>(pick(0, 2));
+    config.tpot_budget = std::chrono::milliseconds(pick(0, 2) * 20);
+    config.max_sets = pick(0, 3);
+    return config;
+  }
+
+  std::vector<TokenId> random_ids(int count) {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(pick(0, 23));
+    return ids;
+  }
+
+  void add() {
+    ModelRequest request;
+    request.salt = {1, static_cast<uint64_t>(pick(0, 5) == 0)};
+    request.ids = prefixes_[static_cast<size_t>(pick(0, 3))];
+    // A shared prefix, sometimes cut short, an earlier conversation continued, and something of its own.
+    if (pick(0, 3) == 0)
+      request.ids.resize(static_cast<size_t>(pick(1, static_cast<int>(request.ids.size()))));
+    if (!requests_.empty() && pick(0, 3) == 0) {
+      const auto earlier = std::next(requests_.begin(), pick(0, static_cast<int>(requests_.size()) - 1));
+      request.ids = earlier->second.ids;
+      request.salt = earlier->second.salt;
+    }
+    for (TokenId id : random_ids(pick(0, 20))) request.ids.push_back(id);
+    request.prompt_count = static_cast<int32_t>(request.ids.size());
+    request.max_new_count = pick(1, 20);
+
+    NewRequest added;
+    added.id = next_id_++;
+    added.prompt = request.ids;
+    added.max_new_count = request.max_new_count;
+    added.salt = request.salt;
+    keep_some(added, request);
+    added.set = {9, static_cast<uint64_t>(pick(0, 2))};
+    added.prefix_count = pick(0, request.prompt_count);
+    added.planned = pick(0, 1) == 0;
+    const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - request.prompt_count);
+    const int32_t kv_count = request.prompt_count + new_count - 1;
+    const bool possible = new_count >= 1 && kv_count <= config_.block_count * config_.block_size;
+    const bool room = scheduler_.stats().waiting < config_.max_waiting;
+    const int32_t needed_blocks = (kv_count + config_.block_size - 1) / config_.block_size;
+    const bool roomy = needed_blocks <= config_.block_count - kept_blocks() && added.pin.is_zero();
+    const Status status = scheduler_.add(std::move(added), TimePoint{});
+    if (roomy || !possible || !room) {
+      ASSERT_EQ(status.ok(), possible && room) << status;
+    }
+    refused_beside_pins_ += possible && room && !status.ok();
+    if (!status.ok()) return;
+    request.max_new_count = new_count;
+    requests_.emplace(next_id_ - 1, std::move(request));
+    ++live_count_;
+  }
+
+  Hash128 random_pin() { return {7, static_cast<uint64_t>(pick(1, 3))}; }
+
+  // Some are computed in the background, and what is cached of some of those is pinned.
+  void keep_some(NewRequest& added, ModelRequest& request) {
+    added.cut_to_fit = request.cut_to_fit = pick(0, 2) == 0;
+    added.background = pick(0, 7) == 0;
+    if (!added.background || pick(0, 2) == 0) return;
+    added.pin = random_pin();
+    added.max_new_count = request.max_new_count = 1;
+    request.pin_blocks = (request.prompt_count + config_.block_size - 1) / config_.block_size;
+  }
+
+  int32_t kept_blocks() const {
+    int32_t count = scheduler_.stats().blocks_pinned;
+    for (const auto& [id, request] : requests_) count += request.finished ? 0 : request.pin_blocks;
+    return count;
+  }
+
+  void remove() {
+    if (requests_.empty()) return;
+    const auto it = std::next(requests_.begin(), pick(0, static_cast<int>(requests_.size()) - 1));
+    scheduler_.remove(it->first);
+    if (!it->second.finished) --live_count_;
+    it->second.finished = true;
+  }
+
+  // Ahead: the step before it is resolved when this one is under way.
+  void step(bool fail) {
+    const int64_t preemptions_before = scheduler_.stats().preemptions_total;
+    const int32_t running_before = scheduler_.stats().running;
+    const Batch& batch = scheduler_.plan(now_);
+    if (last_.empty()) {
+      ASSERT_EQ(batch.empty(), live_count_ == 0) << "an empty step while requests are there";
+    }
+    if (batch.empty()) return resolve();
+    ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
+    ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
+    const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
+    // One in the background that made way may be in the step again.
+    for (const RequestId id : batch.preempted) {
+      requests_.at(id).computed_count = -1;
+      requests_.at(id).decoding = false;
+      requests_.at(id).admitted = true;  // if only to a batch, of which no step was about it
+    }
+    check_batching(batch, running_before);
+    kv_.copy(batch.copies);
+    int32_t token_count = 0;
+    for (const BatchItem& item : batch.items) {
+      check_item(item);
+      token_count += static_cast<int32_t>(item.ids.size());
+    }
+    ASSERT_EQ(token_count, batch.token_count);
+    // All contexts were right before any is written; now compute (even a failing step scribbles).
+    std::vector<Sampled> sampled;
+    for (const BatchItem& item : batch.items) compute(item, sampled);
+    if (::testing::Test::HasFailure()) return;
+    if (preempted) forget_positions(batch);
+    if (ahead_) resolve();
+    if (fail) {
+      scheduler_.abandon();
+      return;
+    }
+    for (const BatchItem& item : batch.items) {
+      ModelRequest& r = requests_.at(item.id);
+      if (!r.finished) r.computed_count = item.start + static_cast<int32_t>(item.ids.size());
+    }
+    if (ahead_) scheduler_.advance();
+    take(std::move(sampled));
+    if (!ahead_) resolve();
+  }
+
+  // Who may be in a step with whom.
+  void check_batching(const Batch& batch, int32_t running_before) {
+    if (config_.batching == Batching::kMerged) return;
+    int decodes = 0, live_decodes = 0;
+    for (const BatchItem& item : batch.items) decodes += requests_.at(item.id).decoding;
+    ASSERT_TRUE(decodes == 0 || decodes == static_cast<int>(batch.items.size())) << "prompts beside decodes";
+    for (const auto& [id, request] : requests_) live_decodes += request.decoding && !request.finished;
+    // Ahead, some may have ended of which the model does not know yet.
+    if (decodes > 0 && !ahead_) {
+      ASSERT_EQ(decodes, live_decodes) << "a decode without its token";
+    }
+    prompts_before_decodes_ += decodes == 0 && live_decodes > 0;
+    if (config_.batching != Batching::kStatic) return;
+    const int32_t stayed = running_before - static_cast<int32_t>(batch.preempted.size());
+    const int32_t joined = scheduler_.stats().running - stayed;
+    ASSERT_TRUE(joined == 0 || stayed == 0) << "somebody joined a batch";
+    batches_ += joined > 1;
+  }
+
+  void check_item(const BatchItem& item) {
+    ASSERT_TRUE(requests_.contains(item.id));
+    ModelRequest& r = requests_.at(item.id);
+    ASSERT_FALSE(r.finished);
+    ASSERT_FALSE(item.ids.empty());
+    const int32_t end = item.start + static_cast<int32_t>(item.ids.size());
+    const int32_t known_count = static_cast<int32_t>(r.ids.size());
+    ASSERT_LE(end, known_count);
+    ASSERT_EQ(item.samples, end == known_count);
+    ASSERT_EQ(item.sample_position, known_count - r.prompt_count);
+    ASSERT_GE(static_cast<int32_t>(item.blocks.size()) * config_.block_size, end);
+    if (item.start != r.computed_count) {  // admitted now, or again after a preemption
+      ASSERT_TRUE(r.computed_count < 0) << "a running request jumped";
+    }
+    partial_hits_ += item.start % config_.block_size != 0 && item.start != r.computed_count;
+    if (!r.admitted) {
+      ASSERT_EQ(scheduler_.cached_count(item.id), item.start);
+    }
+    r.admitted = true;
+    Hash128 context = r.salt;
+    for (int32_t p = 0; p < item.start; ++p) {
+      context = testing::FakeKv::extend(context, r.ids[static_cast<size_t>(p)]);
+      ASSERT_EQ(kv_.read(item.blocks, p).hex(), context.hex())
+          << "request " << item.id << " would read another context at position " << p;
+    }
+    for (size_t i = 0; i < item.ids.size(); ++i) {
+      const bool unknown = r.unresolved >= 0 && item.start + static_cast<int32_t>(i) + 1 == known_count;
+      ASSERT_EQ(item.ids[i], unknown ? -1 - r.unresolved : r.ids[static_cast<size_t>(item.start) + i]);
+    }
+  }
+
+  void compute(BatchItem item, std::vector<Sampled>& sampled) {
+    const ModelRequest& r = requests_.at(item.id);
+    item.ids = std::span(r.ids).subspan(static_cast<size_t>(item.start), item.ids.size());
+    const Hash128 context = kv_.compute(item, r.salt);
+    if (!item.samples) return;
+    const TokenId token = next_token(context);
+    ASSERT_EQ(token, next_token(r.context(static_cast<int32_t>(r.ids.size()))));
+    sampled.push_back({item.id, token});
+  }
+
+  // Whoever is not in a step with a preemption may be the victim: where it stands is unknown until it is
+  // planned again.
+  void forget_positions(const Batch& batch) {
+    for (auto& [id, request] : requests_) {
+      bool planned = false;
+      for (const BatchItem& item : batch.items) planned = planned || item.id == id;
+      if (!planned) request.computed_count = -1;
+    }
+  }
+
+  // The step's tokens are in the requests from now on, if not known to the scheduler yet.
+  void take(std::vector<Sampled> sampled) {
+    last_ = std::move(sampled);
+    has_last_ = true;
+    for (size_t i = 0; i < last_.size(); ++i) {
+      ModelRequest& r = requests_.at(last_[i].id);
+      computed_in_vain_ += r.finished;
+      if (r.finished) continue;
+      r.ids.push_back(last_[i].token);
+      r.decoding = true;
+      if (ahead_) r.unresolved = static_cast<int32_t>(i);
+      const int32_t emitted_count = static_cast<int32_t>(r.ids.size()) - r.prompt_count;
+      last_[i].ends = last_[i].token == kStopToken || emitted_count >= r.max_new_count;
+      last_[i].may_end = last_[i].ends || r.cut_to_fit;
+    }
+  }
+
+  void resolve() {
+    if (!has_last_) return;
+    has_last_ = false;
+    std::vector<StepToken> tokens;
+    for (const Sampled& s : last_) tokens.push_back({s.id, s.token, s.token == kStopToken});
+    now_ += std::chrono::microseconds(pick(1, 30'000) * (pick(0, 20) == 0 ? 100 : 1));
+    std::vector<RequestId> finished;
+    if (ahead_) {
+      scheduler_.resolve(tokens, now_, finished);
+    } else {
+      scheduler_.commit(tokens, now_, finished);
+    }
+    size_t next = 0;
+    for (const Sampled& s : last_) {
+      ModelRequest& r = requests_.at(s.id);
+      r.unresolved = -1;
+      const bool ended = next < finished.size() && finished[next] == s.id;
+      next += ended;
+      if (r.finished) continue;  // removed meanwhile
+      ASSERT_LE(s.ends, ended);
+      ASSERT_LE(ended, s.may_end);
+      if (!ended) continue;
+      cut_short_ += !s.ends;
+      pins_ += r.pin_blocks > 0;
+      r.finished = true;
+      --live_count_;
+    }
+    ASSERT_EQ(next, finished.size());
+    last_.clear();
+  }
+
+  void drain() {
+    // Every step computes at least one token; preemption recomputes, so the bound is generous, not tight.
+    for (int limit = 20'000; live_count_ > 0 || has_last_; --limit) {
+      ASSERT_GT(limit, 0) << "requests never finish";
+      step(false);
+      if (::testing::Test::HasFailure()) return;
+    }
+    const SchedulerStats& stats = scheduler_.stats();
+    EXPECT_EQ(stats.blocks_used, stats.blocks_pinned);
+    for (uint64_t name = 1; name <= 3; ++name) scheduler_.unpin({7, name});
+    EXPECT_EQ(stats.blocks_free + stats.blocks_cached, stats.blocks_total);
+    EXPECT_EQ(stats.blocks_used + stats.running + stats.waiting, 0);
+    EXPECT_EQ(stats.pending_prefill_tokens, 0);
+    EXPECT_TRUE(scheduler_.verify().ok()) << scheduler_.verify();
+    EXPECT_TRUE(config_.enable_prefix_caching || stats.blocks_cached == 0);
+  }
+
+  std::mt19937_64 random_;
+  SchedulerConfig config_;
+  const bool ahead_;  // steps are planned before the tokens of the one before are known
+  Scheduler scheduler_;
+  testing::FakeKv kv_;
+  std::map<RequestId, ModelRequest> requests_;
+  std::vector<TokenId> prefixes_[4];
+  RequestId next_id_ = 1;
+  int live_count_ = 0;
+  std::vector<Sampled> last_;  // of the step whose tokens the scheduler does not know yet
+  bool has_last_ = false;
+  int64_t partial_hits_ = 0, pins_ = 0, refused_beside_pins_ = 0, cut_short_ = 0, computed_in_vain_ = 0;
+  int64_t prompts_before_decodes_ = 0, batches_ = 0;  // of more than one request
+  TimePoint now_{};
+};
+
+}  // namespace scheduler_model
+}  // namespace troupe
