@@ -6,19 +6,20 @@ namespace troupe::sim {
 
 namespace {
 
-SchedulerConfig config_of(const NodeProfile& profile, Duration tpot_budget) {
+SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& options) {
   SchedulerConfig config = scheduler_config(profile);
   config.name_blocks = true;
   config.itemize_decodes = false;
   config.count_set_work = false;  // set_counters() counts when answers begin
-  config.tpot_budget = tpot_budget;
+  config.tpot_budget = options.tpot_budget;
+  config.batching = options.batching;
   return config;
 }
 
 }  // namespace
 
-SimNode::SimNode(const NodeProfile& profile, Duration tpot_budget)
-    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, tpot_budget))) {}
+SimNode::SimNode(const NodeProfile& profile, const Options& options)
+    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
 
 Status SimNode::add(NewFlight flight, TimePoint now) {
   NewRequest request;
@@ -92,17 +93,24 @@ std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
   return step_ends_[next_end_];
 }
 
-// Whoever decodes has another token.
+// Whoever decodes has another token, or waits for it.
 void SimNode::step_over(TimePoint now) {
   step_ += 1;
   if (counted_decodes_ > 0) {
-    const Duration gap = now - step_end_;
-    while (!gaps_.empty() && gaps_.back().length <= gap) gaps_.pop_back();
-    gaps_.push_back({step_, gap});
-  } else {
+    decode_steps_ += 1;
+    // The gap of those whose last token came at the end of this or that step since the last decodes.
+    int64_t step = step_ - static_cast<int64_t>(ends_.size());
+    for (const TimePoint end : ends_) {
+      const Duration gap = now - end;
+      while (!gaps_.empty() && gaps_.back().length <= gap) gaps_.pop_back();
+      gaps_.push_back({++step, gap});
+    }
+    ends_.clear();
+  } else if (decoding_ == 0) {
     gaps_.clear();
+    ends_.clear();
   }
-  step_end_ = now;
+  ends_.push_back(now);
   work_tokens_ += counted_decodes_;
 }
 
@@ -140,12 +148,15 @@ void SimNode::sampled(RequestId id, TimePoint now) {
     flight.longest_gap = std::max(flight.longest_gap, now - flight.last);
   }
   flight.step = step_;
+  flight.decode_steps = decode_steps_;
   flight.last = now;
   out.last = flight.emitted == flight.new_tokens;
   if (out.last) {
     out.tokens = flight.emitted;
     out.longest_gap = flight.longest_gap;
     flights_.erase(id);
+  } else {
+    decoding_ += 1;
   }
   if (out.first || out.last) tokens_.push_back(out);
 }
@@ -156,26 +167,28 @@ void SimNode::ended(RequestId id) {
   if (found == flights_.end()) return;
   const Progress progress = progress_of(found->second);
   tokens_.push_back({.id = id, .last = true, .tokens = progress.tokens, .longest_gap = progress.longest_gap});
+  decoding_ -= found->second.step > 0;
   flights_.erase(found);
 }
 
-// It was preempted; where it decoded, it had a token at the end of the last step.
+// It was preempted; where it decoded, it had a token at the end of the last step in which anybody did.
 void SimNode::pause(RequestId id) {
   Flight& flight = flights_.find(id)->second;
   const Progress progress = progress_of(flight);
   flight.emitted = progress.tokens;
   flight.last = progress.last;
   flight.longest_gap = progress.longest_gap;
+  decoding_ -= flight.step > 0;
   flight.step = 0;
 }
 
 SimNode::Progress SimNode::progress_of(const Flight& flight) const {
-  if (flight.step == 0) return {flight.emitted, flight.last, flight.longest_gap};
+  const auto decoded = static_cast<int32_t>(decode_steps_ - flight.decode_steps);
+  if (flight.step == 0 || decoded == 0) return {flight.emitted, flight.last, flight.longest_gap};
   const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), flight.step,
                                       [](int64_t step, const Gap& gap) { return step < gap.step; });
   const Duration longest = first == gaps_.end() ? Duration{} : first->length;
-  return {flight.emitted + static_cast<int32_t>(step_ - flight.step), step_end_,
-          std::max(flight.longest_gap, longest)};
+  return {flight.emitted + decoded, ends_.front(), std::max(flight.longest_gap, longest)};
 }
 
 SimNode::Progress SimNode::progress(RequestId id) const {

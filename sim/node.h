@@ -26,8 +26,11 @@ namespace troupe::sim {
 
 class SimNode {
  public:
-  // `tpot_budget`: SchedulerConfig's.
-  SimNode(const NodeProfile& profile, Duration tpot_budget);
+  struct Options {  // SchedulerConfig's
+    Duration tpot_budget{};
+    Batching batching = Batching::kMerged;
+  };
+  SimNode(const NodeProfile& profile, const Options& options);
 
   struct NewFlight {
     RequestId id = 0;
@@ -91,9 +94,10 @@ class SimNode {
   struct Flight {
     int32_t new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
     Hash128 set;
-    int32_t emitted = 0;  // before it began to decode without a break
-    int64_t step = 0;     // at whose end it did; 0: it does not now
-    TimePoint last{};     // token before the break
+    int32_t emitted = 0;       // before it began to decode without a break
+    int64_t step = 0;          // at whose end it did; 0: it does not now
+    int64_t decode_steps = 0;  // that there were by then
+    TimePoint last{};          // token before the break
     Duration longest_gap{};
   };
   struct SetWork {
@@ -121,12 +125,14 @@ class SimNode {
   // When the step that ran when begin_step() told of it ends, and each behind it that it told of.
   std::vector<TimePoint> step_ends_;
   size_t next_end_ = 0;  // of the step that runs
-  // Steps are numbered from 1. Whoever decodes has a token at the end of each, so its gaps are those between
-  // the ends. Here are those that no later one exceeds, the longest first.
-  int64_t step_ = 0;
-  TimePoint step_end_{};
+  // Steps are numbered from 1. Whoever decodes has a token at the end of each in which anybody does, so its
+  // gaps are those between their ends; the first begins where its prompt was done. Here are those that no
+  // later one exceeds, the longest first.
+  int64_t step_ = 0, decode_steps_ = 0;
+  int64_t decoding_ = 0;         // flights
+  std::vector<TimePoint> ends_;  // of the last step with decodes, and of those since
   struct Gap {
-    int64_t step = 0;  // that ended it
+    int64_t step = 0;  // who decodes since an earlier one had it
     Duration length{};
   };
   std::vector<Gap> gaps_;

@@ -265,6 +265,11 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
            "how long prefill may make a step in which others decode; 0: as long as it takes")
       .range(0, 1e6)
       .unit("ms");
+  schema
+      .add("batching", &f.batching,
+           "a node's steps: decodes and prompt chunks together; prompts first, decodes apart; or that of "
+           "batches which nobody joins before all of them have ended")
+      .choices({"merged", "separate", "static"});
   schema.add("drain_s", &f.drain_s, "after the last arrival; what has no token then is lost")
       .range(0, 1e6)
       .unit("s");
@@ -311,6 +316,7 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   o.slo_ttft_ms = f.slo_ttft_ms;
   o.slo_tpot_ms = f.slo_tpot_ms;
   o.tpot_budget_ms = f.tpot_budget_ms;
+  o.batching = batching_of(f.batching);
   o.drain_s = f.drain_s;
   o.network_ms = f.network_ms;
   o.report_ms = f.report_ms;

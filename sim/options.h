@@ -57,7 +57,7 @@ void say_too_long(std::string_view label, const RequestSource& source, const Nod
 
 struct FleetFlags {
   route::RouteSettings route;
-  std::string profile = "study", faults;
+  std::string profile = "study", batching = "merged", faults;
   int64_t nodes = 16, gateways = 1, seed = 1;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
   double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 20, detect_ms = 50,

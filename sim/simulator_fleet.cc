@@ -20,7 +20,9 @@ namespace {
 }  // namespace
 
 std::unique_ptr<SimNode> Simulation::new_engine() const {
-  return std::make_unique<SimNode>(options_.profile, millis(options_.tpot_budget_ms));
+  return std::make_unique<SimNode>(
+      options_.profile,
+      SimNode::Options{.tpot_budget = millis(options_.tpot_budget_ms), .batching = options_.batching});
 }
 
 void Simulation::add_node() {

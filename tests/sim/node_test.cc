@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <random>
 
 #include "sim/block_names.h"
@@ -30,8 +32,8 @@ NodeProfile small_node() {
 // One node with its clock.
 class DrivenNode {
  public:
-  explicit DrivenNode(bool looks_at_every_step)
-      : node(small_node(), Duration::zero()), looks_at_every_step_(looks_at_every_step) {}
+  DrivenNode(bool looks_at_every_step, Batching batching, const NodeProfile& profile = small_node())
+      : node(profile, {.batching = batching}), looks_at_every_step_(looks_at_every_step) {}
 
   void add(const SimNode::NewFlight& flight, TimePoint now) {
     go_to(now);
@@ -51,7 +53,9 @@ class DrivenNode {
       const TimePoint now = end_;
       end_ = TimePoint::max();
       steps_heard_of += 1;
-      for (const SimNode::Token& token : node.end_step(now)) tokens.emplace_back(now, token);
+      const std::vector<SimNode::Token>& told = node.end_step(now);
+      for (const SimNode::Token& token : told) tokens.emplace_back(now, token);
+      if (on_step) on_step(now, told);
       node.take_changes(changes);
       begin(now);
     }
@@ -62,6 +66,7 @@ class DrivenNode {
   std::vector<std::pair<TimePoint, SimNode::Token>> tokens;
   std::vector<Resident> changes;
   int64_t steps_heard_of = 0;
+  std::function<void(TimePoint, const std::vector<SimNode::Token>&)> on_step;
 
  private:
   void begin(TimePoint now) {
@@ -119,12 +124,17 @@ SimNode::NewFlight random_flight(RequestId id, std::mt19937_64& random) {
   return flight;
 }
 
-TEST(SimNode, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
+class SimNodes : public ::testing::TestWithParam<Batching> {};
+
+INSTANTIATE_TEST_SUITE_P(SimNode, SimNodes,
+                         ::testing::Values(Batching::kMerged, Batching::kSeparate, Batching::kStatic));
+
+TEST_P(SimNodes, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
   int64_t heard_of = 0, heard_of_every = 0, evicted = 0;
   for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    DrivenNode at_once(false), one_by_one(true);
+    DrivenNode at_once(false, GetParam()), one_by_one(true, GetParam());
     TimePoint now{};
     for (RequestId id = 1; id <= 60 && !HasFailure(); ++id) {
       now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 600'000)(random));
@@ -155,6 +165,48 @@ TEST(SimNode, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
   }
   EXPECT_LT(heard_of * 2, heard_of_every);
   EXPECT_GT(evicted, 1'000);
+}
+
+// What is told of each request with its last token, against what was to be seen of it after every step.
+TEST_P(SimNodes, TokensAndTheGapsBetweenThemAreThoseOfTheSteps) {
+  struct Seen {
+    int32_t new_tokens = 0, tokens = 0;
+    TimePoint last{};
+    Duration longest_gap{};
+  };
+  std::map<RequestId, Seen> seen;
+  std::mt19937_64 random(3);
+  NodeProfile tight = small_node();
+  tight.kv_cache_tokens = 2000;
+  DrivenNode node(true, GetParam(), tight);
+  const auto see = [&](RequestId id, int32_t tokens, TimePoint at) {
+    Seen& s = seen.at(id);
+    ASSERT_LE(tokens - s.tokens, 1) << "of one step";
+    if (tokens == s.tokens) return;
+    if (s.tokens > 0) s.longest_gap = std::max(s.longest_gap, at - s.last);
+    s.tokens = tokens;
+    s.last = at;
+  };
+  node.on_step = [&](TimePoint at, const std::vector<SimNode::Token>& told) {
+    for (const SimNode::Token& token : told) {
+      if (!token.last) continue;
+      see(token.id, token.tokens, at);
+      EXPECT_EQ(token.tokens, seen.at(token.id).new_tokens);
+      EXPECT_EQ(token.longest_gap, seen.at(token.id).longest_gap) << token.id;
+      seen.erase(token.id);
+    }
+    for (const auto& [id, unused] : seen) see(id, node.node.progress(id).tokens, at);
+  };
+  TimePoint now{};
+  for (RequestId id = 1; id <= 200; ++id) {
+    now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 150'000)(random));
+    const SimNode::NewFlight flight = random_flight(id, random);
+    node.add(flight, now);
+    seen[id].new_tokens = flight.new_tokens;
+  }
+  node.go_to(now + std::chrono::hours(1));
+  EXPECT_TRUE(seen.empty());
+  EXPECT_GT(node.node.stats().preemptions_total, 0);
 }
 
 }  // namespace node_test

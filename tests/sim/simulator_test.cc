@@ -122,6 +122,30 @@ TEST(Simulator, ATpotBudgetKeepsALongPromptFromHoldingUpStreams) {
   EXPECT_LT(longest_gap_ms(15), 25);
 }
 
+// The highest of some rates, each a quarter above the one before, at which one node still keeps the limits.
+double sustained_rate(Batching batching) {
+  SimulationOptions options = options_of(1);
+  options.batching = batching;
+  options.slo_ttft_ms = 2000;
+  options.slo_tpot_ms = 50;
+  PersonaWorkload workload = kSmall;
+  for (workload.rate = 2; workload.rate < 1000; workload.rate *= 1.25) {
+    if (run_personas(workload, options).goodput < 0.99) break;
+  }
+  return workload.rate / 1.25;
+}
+
+TEST(Simulator, MergedStepsSustainMoreThanSeparateOnesAndFarMoreThanBatches) {
+  const double merged = sustained_rate(Batching::kMerged);
+  const double separate = sustained_rate(Batching::kSeparate);
+  const double batches = sustained_rate(Batching::kStatic);
+  std::printf("requests/s: merged %.1f, separate %.1f, static %.1f\n", merged, separate, batches);
+  EXPECT_LT(merged, 500) << "none of the rates is too high";
+  EXPECT_GT(batches, 2) << "nor all";
+  EXPECT_GE(merged, separate);
+  EXPECT_GT(separate, 3 * batches);
+}
+
 TEST(Simulator, TheSecondAskOfAPrefixHitsAllFullBlocksButTheLastToken) {
   ListSource source({request(0, 1500, 3), request(1, 1500, 3)});
   const Result result = run(source, options_of(1));
