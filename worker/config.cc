@@ -95,6 +95,11 @@ void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
   schema.add("max_sets", &s.max_sets, "most sets whose answers' lengths and whose work are told apart")
       .range(1, 1 << 20);
   schema
+      .add("batching", &s.batching,
+           "what a step holds: decodes and prompt chunks together; prompts first, decodes apart; or that of "
+           "batches which nobody joins before all of them have ended; for comparisons")
+      .choices({"merged", "separate", "static"});
+  schema
       .add("tpot_budget_ms", &s.tpot_budget_ms,
            "how long a step may take because of the prefill beside its decodes; 0: as long as it takes")
       .range(0, 60'000)

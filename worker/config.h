@@ -45,6 +45,7 @@ struct WorkerSettings {
   bool enable_prefix_caching = true;
   double max_pinned_share = 0.25;
   int64_t max_sets = 256;
+  std::string batching = "merged";
   int64_t tpot_budget_ms = 200;  // 0: none
   std::string reserve_output = "predicted";
 

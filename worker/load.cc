@@ -166,6 +166,7 @@ Engine::Options engine_options(const WorkerSettings& settings, const LoadedModel
   options.scheduler.max_waiting = static_cast<int32_t>(settings.max_waiting);
   options.scheduler.max_model_len = model.max_model_len;
   options.scheduler.enable_prefix_caching = settings.enable_prefix_caching;
+  options.scheduler.batching = batching_of(settings.batching);
   options.scheduler.tpot_budget = std::chrono::milliseconds(settings.tpot_budget_ms);
   options.scheduler.output_reserve = output_reserve_of(settings.reserve_output);
   options.scheduler.max_sets = static_cast<int32_t>(settings.max_sets);

@@ -81,6 +81,8 @@ TEST(WorkerConfig, FlagsAreVllmsNames) {
                                 "--no-enable-prefix-caching",
                                 "--max-sets",
                                 "9",
+                                "--batching",
+                                "separate",
                                 "--threads",
                                 "2",
                                 "--port",
@@ -99,6 +101,7 @@ TEST(WorkerConfig, FlagsAreVllmsNames) {
   EXPECT_EQ(s.block_size, 8);
   EXPECT_FALSE(s.enable_prefix_caching);
   EXPECT_EQ(s.max_sets, 9);
+  EXPECT_EQ(s.batching, "separate");
   EXPECT_EQ(s.threads, 2);
   EXPECT_EQ(s.port, 0);
 }
@@ -108,7 +111,7 @@ TEST(WorkerConfig, BadFlagsAreRefusedByName) {
       {"--port", "65536"},          {"--port", "x"},          {"--dtype", "int8"},
       {"--quantization", "int4"},   {"--max-num-seqs", "-1"}, {"--threads", "-1"},
       {"--no-such-flag", "1"},      {"--block-size", "1.5"},  {"--log-level", "loud"},
-      {"--limits.body-bytes", "0"}, {"--sim-speed", "0"}};
+      {"--limits.body-bytes", "0"}, {"--sim-speed", "0"},     {"--batching", "both"}};
   for (const auto& args : cases) {
     WorkerSettings settings;
     const auto status = parse(settings, args);
