@@ -71,6 +71,7 @@ class Twins {
     request.prompt_count = pick(1, 120);
     request.prefix_count = pick(0, request.prompt_count);
     request.max_new_count = pick(1, 60);
+    request.background = config_.batching != Batching::kMerged && pick(0, 7) == 0;
     if (pick(0, 3) > 0) request.set = {persona, 1};
     if (pick(0, 3) > 0) request.session = {session, 2};
     const int32_t own = pick(0, request.prompt_count) / config_.block_size;
