@@ -63,7 +63,7 @@ ApiError unknown_session(std::string_view session) {
 }  // namespace
 
 Task<ApiResult<std::vector<ConversationTail>>> list_tails(Engine& engine, const std::string& model) {
-  const auto most = static_cast<size_t>(kTailsPerPlace * engine.load().max_num_seqs);
+  const auto most = static_cast<size_t>(kConversationsPerPlace * engine.load().max_num_seqs);
   auto found = co_await ask<std::vector<Conversation>>(
       engine, [most](const Scheduler& scheduler) { return scheduler.conversations(most); });
   if (!found) co_return cannot_ask();
@@ -79,7 +79,7 @@ Task<ApiResult<ConversationTail>> find_tail(Engine& engine, const std::string& m
   auto found = co_await ask<std::optional<Conversation>>(
       engine, [name](const Scheduler& scheduler) { return scheduler.conversation(*name); });
   if (!found) co_return cannot_ask();
-  if (!*found) co_return unknown_session(session);
+  if (!*found || (*found)->ids.empty()) co_return unknown_session(session);
   co_return told(**std::move(found), model);
 }
 

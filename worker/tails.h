@@ -13,9 +13,6 @@
 
 namespace troupe {
 
-// Those that may come back soon: of so many times the requests that run at once, those used last.
-inline constexpr int64_t kTailsPerPlace = 16;
-
 // 429 where too many ask, 503 where the engine stops.
 Task<ApiResult<std::vector<ConversationTail>>> list_tails(Engine& engine, const std::string& model);
 // 404 where nothing of it is cached.

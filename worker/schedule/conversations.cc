@@ -23,7 +23,7 @@ struct PrefixCache::Impl::Branch {
 
 std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RunId id) const {
   const BlockRun& r = tree.run(id);
-  if (r.blocks.empty() || r.is_tail() || !r.has_ids || residency == nullptr) return std::nullopt;
+  if (r.blocks.empty() || r.is_tail() || residency == nullptr) return std::nullopt;
   const auto owner = residency->owner(r.extent);
   if (!owner || owner->kind != HolderKind::kSession) return std::nullopt;
   return Branch{owner->name, id, r.use.used_at, r.depth + r.count()};
@@ -34,7 +34,7 @@ RunId PrefixCache::Impl::tail_behind(RunId id) const {
   RunId tail = -1;
   for (RunId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {
     const BlockRun& r = tree.run(child);
-    if (!r.is_tail() || !r.has_ids) continue;
+    if (!r.is_tail()) continue;
     if (tail < 0 || r.use.used_at > tree.run(tail).use.used_at) tail = child;
   }
   return tail;
@@ -58,20 +58,22 @@ Conversation PrefixCache::Impl::describe(const Branch& branch) const {
   return c;
 }
 
-// False: of some nothing is known but their hashes.
-bool PrefixCache::Impl::collect_ids(const Branch& branch, std::vector<TokenId>& ids) const {
+void PrefixCache::Impl::collect_blocks(const Branch& branch, Conversation& out) const {
   std::vector<RunId> way;
   for (RunId id = branch.last; id >= 0; id = tree.run(id).parent) way.push_back(id);
   std::reverse(way.begin(), way.end());
   if (const RunId tail = tail_behind(branch.last); tail >= 0) way.push_back(tail);
+  bool all_told = true;
   for (const RunId id : way) {
-    if (!tree.run(id).has_ids) return false;
-    for (int32_t i = 0; i < tree.run(id).count(); ++i) {
-      const auto block = tree.ids_of(id, i);
-      ids.insert(ids.end(), block.begin(), block.end());
+    const BlockRun& r = tree.run(id);
+    all_told = all_told && r.has_ids;
+    for (int32_t i = 0; i < r.count(); ++i) {
+      if (!r.is_tail()) out.block_hashes.push_back(tree.hash_of(r, static_cast<size_t>(i)));
+      const auto ids = tree.ids_of(id, i);
+      out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     }
   }
-  return true;
+  if (!all_told) out.ids.clear();
 }
 
 std::vector<Conversation> PrefixCache::conversations(size_t max_count) const {
@@ -103,7 +105,7 @@ std::optional<Conversation> PrefixCache::conversation(const Hash128& session) co
   }
   if (!last) return std::nullopt;
   Conversation c = impl_->describe(*last);
-  if (!impl_->collect_ids(*last, c.ids)) return std::nullopt;
+  impl_->collect_blocks(*last, c);
   return c;
 }
 

@@ -110,10 +110,10 @@ class PrefixCache {
   void withdraw(Hash128 hash, RequestId owner);
   bool is_announced_by_other(Hash128 hash, RequestId self) const;
 
-  // Of sessions whose tokens are known, so many as were used last, the last one first: of each the branch
-  // that was used last, and no ids.
+  // So many sessions as were used last, the last one first: of each the branch that was used last, without
+  // ids and hashes.
   std::vector<Conversation> conversations(size_t max_count) const;
-  // The same of one, with its ids; none where nothing behind its set is cached.
+  // The same of one, with them; none where nothing behind its set is cached.
   std::optional<Conversation> conversation(const Hash128& session) const;
 
   int32_t size() const;  // blocks held: under a hash, and tails

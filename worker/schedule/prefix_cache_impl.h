@@ -77,7 +77,7 @@ struct PrefixCache::Impl {
   std::optional<Branch> branch_of(RunId id) const;  // of a run that is a conversation's
   RunId tail_behind(RunId id) const;
   Conversation describe(const Branch& branch) const;
-  bool collect_ids(const Branch& branch, std::vector<TokenId>& ids) const;
+  void collect_blocks(const Branch& branch, Conversation& out) const;
 
   size_t block_size;  // tokens
   BlockPool* pool;
