@@ -29,6 +29,7 @@ Status SimNode::add(NewFlight flight, TimePoint now) {
   request.max_new_count = flight.new_tokens;
   request.set = flight.set;
   request.planned = flight.planned;
+  request.background = flight.background;
   request.session = flight.session;
   request.block_hashes = std::move(flight.blocks);
   TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
@@ -207,9 +208,9 @@ void SimNode::snapshot(std::vector<Resident>& out) const {
 route::NodeReport SimNode::report() const {
   const SchedulerStats& stats = scheduler_->stats();
   route::NodeReport report;
-  report.running = stats.running;
-  report.queued = stats.waiting;
-  report.pending_prefill_tokens = stats.pending_prefill_tokens;
+  report.running = stats.running - stats.background_running;
+  report.queued = stats.waiting - stats.background_waiting;
+  report.pending_prefill_tokens = stats.pending_prefill_tokens - stats.background_pending_tokens;
   report.work_tokens_total = work_tokens_;
   report.max_num_seqs = profile_.max_num_seqs;
   report.block_tokens = profile_.block_size;

@@ -39,6 +39,7 @@ class SimNode {
     int32_t new_tokens = 1;     // to answer
     Hash128 set, session;
     bool planned = false;         // the set is at home here
+    bool background = false;      // behind all that is answered
     std::vector<Hash128> blocks;  // one a full block of prompt and answer
   };
   // Errors as Scheduler::add(). REQUIRES: interrupt() at `now`.
@@ -77,6 +78,13 @@ class SimNode {
   void take_changes(std::vector<Resident>& out);
   void snapshot(std::vector<Resident>& out) const;
   route::NodeReport report() const;
+  // What a worker of ours tells of its conversations, as Scheduler's.
+  std::vector<Conversation> conversations() const {
+    return scheduler_->conversations(static_cast<size_t>(kConversationsPerPlace * profile_.max_num_seqs));
+  }
+  std::optional<Conversation> conversation(const Hash128& session) const {
+    return scheduler_->conversation(session);
+  }
   // Work done for each set since the node's start.
   void set_counters(std::vector<route::SetLoadMerger::Counter>& out) const;
 

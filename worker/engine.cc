@@ -100,17 +100,20 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
     std::lock_guard lock(e.mutex);
     if (e.stopping) return absl::UnavailableError("the worker is shutting down");
     const SchedulerConfig& limits = e.options.scheduler;
-    const int64_t held_count = e.published.running + e.published.waiting + e.queued_count;
+    const int64_t held_count = e.published.running + e.published.waiting + e.queued.count;
     if (held_count + static_cast<int64_t>(group.size()) > limits.max_num_seqs + limits.max_waiting) {
       return absl::ResourceExhaustedError("too many requests are waiting already; try again later");
     }
     for (Impl::Submission& submission : submissions) {
       ids.push_back(e.next_id++);
       submission.stream.id = submission.request.id = ids.back();
-      const auto prompt_count = static_cast<int64_t>(submission.request.prompt.size());
-      ++e.queued_count;
-      e.queued_tokens += prompt_count;
-      e.pending.prompt_tokens += prompt_count;
+      const Impl::Queued one{1, static_cast<int64_t>(submission.request.prompt.size())};
+      e.queued += one;
+      e.pending.all += one;
+      if (submission.request.background) {
+        e.queued_background += one;
+        e.pending.background += one;
+      }
       e.text_out.open(std::move(submission.stream));
       e.pending.submissions.push_back(std::move(submission));
     }
@@ -156,9 +159,11 @@ LoadReport Engine::load() const {
   std::lock_guard lock(e.mutex);
   const SchedulerStats& stats = e.published;
   report.ready = !e.stopping;
-  report.running = stats.running;
-  report.waiting = stats.waiting + e.queued_count;
-  report.pending_prefill_tokens = stats.pending_prefill_tokens + e.queued_tokens;
+  // What gives way to whoever comes is nothing that anybody waits for.
+  report.running = stats.running - stats.background_running;
+  report.waiting = stats.waiting - stats.background_waiting + e.queued.count - e.queued_background.count;
+  report.pending_prefill_tokens = stats.pending_prefill_tokens - stats.background_pending_tokens +
+                                  e.queued.tokens - e.queued_background.tokens;
   report.work_tokens_total = stats.computed_tokens_total;
   report.kv_blocks_total = stats.blocks_total;
   report.kv_blocks_pinned = stats.blocks_pinned;
@@ -174,7 +179,7 @@ bool Engine::idle() const {
   const Impl& e = *impl_;
   if (e.text_out.open_count() > 0) return false;
   std::lock_guard lock(e.mutex);
-  return e.pending.empty() && e.queued_count == 0 && e.published.running + e.published.waiting == 0;
+  return e.pending.empty() && e.queued.count == 0 && e.published.running + e.published.waiting == 0;
 }
 
 Duration Engine::turn_age() const {

@@ -30,12 +30,17 @@ struct Engine::Impl {
     Sequence sequence;
     NewStream stream;
   };
+  struct Queued {
+    int64_t count = 0, tokens = 0;  // requests, and their prompts'
+    void operator+=(const Queued& more) { count += more.count, tokens += more.tokens; }
+    void operator-=(const Queued& less) { count -= less.count, tokens -= less.tokens; }
+  };
   struct Commands {
     std::vector<Submission> submissions;
     std::vector<RequestId> drops;
     std::vector<Hash128> unpins;
     std::vector<Question> questions;
-    int64_t prompt_tokens = 0;  // of the submissions
+    Queued all, background;  // of the submissions
     bool empty() const { return submissions.empty() && drops.empty() && unpins.empty() && questions.empty(); }
   };
 
@@ -119,8 +124,7 @@ struct Engine::Impl {
   std::condition_variable wake;
   Commands pending;
   SchedulerStats published;
-  int64_t queued_count = 0;   // submitted, not in `published` yet
-  int64_t queued_tokens = 0;  // their prompts
+  Queued queued, queued_background;  // submitted, not in `published` yet; and those of them
   RequestId next_id = 1;
   bool nudged = false;  // the compute thread is wanted, if only to publish
   bool stopping = false;

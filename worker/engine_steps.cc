@@ -26,7 +26,7 @@ bool Engine::Impl::take_commands(Commands& commands) {
   commands.drops.clear();
   commands.unpins.clear();
   commands.questions.clear();
-  commands.prompt_tokens = 0;
+  commands.all = commands.background = {};
   const auto called = [this] { return stopping || nudged || !pending.empty(); };
   std::unique_lock lock(mutex);
   if (!has_work() && !wake.wait_for(lock, options.idle_check, called)) {
@@ -65,8 +65,8 @@ void Engine::Impl::publish(const Commands& applied) {
   news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
   std::lock_guard lock(mutex);
   published = scheduler.stats();
-  queued_count -= static_cast<int64_t>(applied.submissions.size());
-  queued_tokens -= applied.prompt_tokens;
+  queued -= applied.all;
+  queued_background -= applied.background;
 }
 
 // Where the runner runs ahead: plans and launches a step, and then takes in what the one before it gave,

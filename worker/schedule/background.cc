@@ -1,7 +1,7 @@
 // What is computed ahead of use, and what stays of it. A request in the background is younger than every
-// other, whenever it came: so it is admitted last, gets what prefill tokens the others leave, and is
-// preempted first. And it makes way where another finds no place beside it: what it has computed so far stays
-// cached, so little is lost.
+// other, whenever it came: so it is admitted last, gets a few of the prefill tokens that the others leave,
+// and is preempted first. And it makes way where another finds no place beside it: what it has computed so
+// far stays cached, so little is lost.
 //
 // Pins take memory from everybody, but never so much that a request that was accepted could not run: a
 // request is accepted if it fits beside all that is pinned or may be when those that are here end, and a pin
@@ -16,9 +16,35 @@
 
 namespace troupe {
 
+namespace {
+
+// What the background may have of a step's tokens. Beside others it makes a step that decodes half as long
+// again (on the GPUs and CPUs of configs/sim; all that the others leave made theirs five times as long, and
+// whoever came meanwhile went elsewhere, where its conversation was not cached); and where nobody is, whoever
+// comes waits for what is under way.
+constexpr int32_t kShareBeside = 32;
+constexpr int32_t kShareAlone = 4;
+
+}  // namespace
+
 // At least one token a step for each that runs: decodes can't starve a prefill.
 size_t Scheduler::Impl::running_limit() const {
   return static_cast<size_t>(std::min(config.max_num_seqs, config.max_num_batched_tokens));
+}
+
+// They are the last in both queues.
+void Scheduler::Impl::count_background() {
+  stats.background_running = stats.background_waiting = 0;
+  stats.background_pending_tokens = 0;
+  const auto count = [this](const std::vector<Request*>& queue, int32_t& in_background) {
+    for (auto it = queue.rbegin(); it != queue.rend() && (*it)->in_background(); ++it) {
+      in_background += 1;
+      stats.background_pending_tokens += (*it)->pending_tokens;
+    }
+  };
+  if (background_count == 0) return;
+  count(running, stats.background_running);
+  count(waiting, stats.background_waiting);
 }
 
 // Those who run, behind all others and before those of their kind who wait.
@@ -27,6 +53,8 @@ void Scheduler::Impl::serve_background() {
   background_served = true;
   const auto first =
       std::find_if(prefilling.begin(), prefilling.end(), [](const Request* r) { return r->in_background(); });
+  const int32_t share = config.max_num_batched_tokens / (batch.empty() ? kShareAlone : kShareBeside);
+  budget = std::min(budget, held + std::max(share, config.block_size));
   for (auto it = first; it != prefilling.end() && budget > 0; ++it) give_chunk(**it);
 }
 

@@ -241,6 +241,7 @@ void Scheduler::Impl::stop_running(Request& request) {
 void Scheduler::Impl::refresh_stats() {
   stats.running = count_of(running.size());
   stats.waiting = count_of(waiting.size());
+  count_background();
   stats.blocks_total = tables.pool().total_count();
   stats.blocks_free = tables.pool().free_count();
   stats.blocks_cached = tables.pool().cached_count();

@@ -93,6 +93,9 @@ struct StepToken {
 struct SchedulerStats {
   int32_t running = 0, waiting = 0;
   int64_t pending_prefill_tokens = 0;  // uncached prompt tokens not computed yet, waiting ones included
+  // Of these, what is in the background: it gives way to whoever comes.
+  int32_t background_running = 0, background_waiting = 0;
+  int64_t background_pending_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_used = 0;
   int32_t blocks_pinned = 0;  // of those that are used
   int64_t preemptions_total = 0;

@@ -79,6 +79,7 @@ struct Scheduler::Impl {
   // background.cc: what is computed ahead of use, and kept.
   size_t running_limit() const;
   bool has_place_for_background() const;
+  void count_background();
   void serve_background();
   void claim_room();
   void make_way();

@@ -64,7 +64,7 @@ void Scheduler::Impl::advance_item(Request& request, const BatchItem& item) {
   stats.computed_tokens_total += item.count;
   set_work.add(request.set, request.prefix_count, item.count);
   if (request.stopped) {  // before this step: what it computed of the request is nobody's
-    sampled.push_back({request.id, nullptr, false});
+    if (item.samples) sampled.push_back({request.id, nullptr, false});
     return;
   }
   request.computed_count += item.count;
