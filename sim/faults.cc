@@ -21,10 +21,11 @@ struct KindSpec {
   Fault::Kind kind;
   bool lasts;  // needs for_s
 };
-constexpr std::array<KindSpec, 8> kKinds{{
+constexpr std::array<KindSpec, 9> kKinds{{
     {"kill", Fault::Kind::kKill, false},
     {"return", Fault::Kind::kReturn, false},
     {"join", Fault::Kind::kJoin, false},
+    {"drain", Fault::Kind::kDrain, true},
     {"slow", Fault::Kind::kSlow, true},
     {"stall", Fault::Kind::kStall, true},
     {"lose_reports", Fault::Kind::kLoseReports, true},
@@ -82,12 +83,12 @@ StatusOr<Fault> read_fault(std::string_view line) {
     } else {
       return bad_key(
           key,
-          "is not known; there are at_s, for_s, factor and one of kill, return, join, slow, stall, "
+          "is not known; there are at_s, for_s, factor and one of kill, return, join, drain, slow, stall, "
           "lose_reports, lose_residency, restart_gateway");
     }
   }
   if (kind == nullptr)
-    return invalid_argument("says no fault: one of kill, return, join, slow, stall, lose_reports, …");
+    return invalid_argument("says no fault: one of kill, return, join, drain, slow, stall, lose_reports, …");
   if (!has_at) return bad_key("at_s", "is missing");
   if (kind->lasts != has_for)
     return bad_key("for_s", kind->lasts ? "is missing: how long" : "this fault has no end of its own");
@@ -127,30 +128,38 @@ StatusOr<std::vector<Fault>> parse_faults(std::string_view lines, std::string_vi
 }
 
 Status check_faults(const std::vector<Fault>& faults, int32_t nodes, int32_t gateways) {
-  std::vector<bool> alive(static_cast<size_t>(nodes), true);
+  constexpr double kNever = -1;
+  // When each went, or is to have gone; kNever: it is up.
+  std::vector<double> gone_at(static_cast<size_t>(nodes), kNever);
   for (const Fault& fault : faults) {
     const std::string where = absl::StrCat(fault.said_at, fault.said_at.empty() ? "" : ": ", "fault '",
                                            to_absl(fault_name(fault.kind)), "' at ", fault.at_s, " s");
     if (fault.kind == Fault::Kind::kJoin) {
-      alive.insert(alive.end(), static_cast<size_t>(fault.target), true);
-      if (alive.size() > kNodesMax)
+      gone_at.insert(gone_at.end(), static_cast<size_t>(fault.target), kNever);
+      if (gone_at.size() > kNodesMax)
         return invalid_argument(absl::StrCat(where, ": more than ", kNodesMax, " nodes"));
       continue;
     }
     const bool of_gateway = fault.kind == Fault::Kind::kRestartGateway;
-    const auto count = of_gateway ? gateways : static_cast<int32_t>(alive.size());
+    const auto count = of_gateway ? gateways : static_cast<int32_t>(gone_at.size());
     if (fault.target >= count) {
       return invalid_argument(absl::StrCat(where, ": there is no ", of_gateway ? "gateway " : "node ",
                                            fault.target, ", only ", count));
     }
     if (of_gateway) continue;
-    auto up = alive[static_cast<size_t>(fault.target)];
+    double& gone = gone_at[static_cast<size_t>(fault.target)];
+    const bool up = gone == kNever;
     if ((fault.kind == Fault::Kind::kReturn) == up) {
       return invalid_argument(
           absl::StrCat(where, ": node ", fault.target, up ? " is up" : " is down", " then"));
     }
-    if (fault.kind == Fault::Kind::kKill) up = false;
-    if (fault.kind == Fault::Kind::kReturn) up = true;
+    if (!up && gone >= fault.at_s) {
+      return invalid_argument(
+          absl::StrCat(where, ": node ", fault.target, " may be draining until ", gone, " s"));
+    }
+    if (fault.kind == Fault::Kind::kKill) gone = fault.at_s;
+    if (fault.kind == Fault::Kind::kDrain) gone = fault.at_s + fault.for_s;
+    if (fault.kind == Fault::Kind::kReturn) gone = kNever;
   }
   return absl::OkStatus();
 }

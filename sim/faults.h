@@ -5,6 +5,9 @@
 //   {"at_s": 60, "kill": 3}                            node 3 dies; its cache with it
 //   {"at_s": 90, "return": 3}                          and comes back, empty
 //   {"at_s": 100, "join": 2}                           two more nodes
+//   {"at_s": 60, "drain": 3, "for_s": 30}              node 3 is asked to go: its conversations and sets are
+//                                                      computed elsewhere, its streams end, and it is gone;
+//                                                      after 30 s at the latest
 //   {"at_s": 60, "slow": 5, "factor": 2, "for_s": 30}  node 5 takes twice as long
 //   {"at_s": 60, "stall": 5, "for_s": 2}               node 5 stands still, its connections open
 //   {"at_s": 60, "lose_reports": 5, "for_s": 10}       no load reports from it
@@ -28,6 +31,7 @@ struct Fault {
     kKill,
     kReturn,
     kJoin,
+    kDrain,
     kSlow,
     kStall,
     kLoseReports,
@@ -38,7 +42,7 @@ struct Fault {
   double at_s = 0;
   int32_t target = 0;     // node or gateway; kJoin: how many
   double factor = 1;      // kSlow: >= 1
-  double for_s = 0;       // kSlow, kStall, kLoseReports: > 0
+  double for_s = 0;       // kDrain, kSlow, kStall, kLoseReports: > 0
   std::string said_at{};  // "faults.jsonl:3"; empty: not in a file
 };
 std::string_view fault_name(Fault::Kind kind);

@@ -19,10 +19,12 @@ void SimGateway::begin_life() {
 void SimGateway::add_nodes(int32_t count, TimePoint now) {
   for (int32_t i = 0; i < count; ++i) health_.emplace_back().on_event(route::HealthEvent::kProbeOk, now);
   weights_.resize(health_.size(), 1);
+  leaving_.resize(health_.size(), false);
   publish();
 }
 
 void SimGateway::begins_empty(route::NodeIndex node, TimePoint now) {
+  leaving_[node] = false;
   if (options_.ramp == Duration::zero() || router_->known().sets.size() == 0) return;
   ramps_[node] = now;
   weights_[node] = route::ramp_weight(Duration::zero(), options_.ramp);
@@ -41,19 +43,38 @@ bool SimGateway::ramp(TimePoint now) {
   return !ramps_.empty();
 }
 
+void SimGateway::begin_leaving(route::NodeIndex node) {
+  leaving_[node] = true;
+  publish();
+}
+
+void SimGateway::left(route::NodeIndex node, TimePoint now) {
+  leaving_[node] = false;
+  health_[node].on_event(route::HealthEvent::kProbeNotReady, now);
+  publish();
+}
+
 void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) {
   if (!health_[node].on_event(event, now)) return;
-  if (health_[node].state() == route::NodeState::kDead) router_->forget_node(node);
+  if (health_[node].state() == route::NodeState::kDead) {
+    leaving_[node] = false;
+    router_->forget_node(node);
+  }
   publish();
 }
 
 void SimGateway::restart(TimePoint now) {
   lives_ += 1;
   begin_life();
-  for (route::NodeHealth& health : health_) {
-    const bool alive = health.state() != route::NodeState::kDead;
-    health = route::NodeHealth();
-    health.on_event(alive ? route::HealthEvent::kProbeOk : route::HealthEvent::kProbeFail, now);
+  for (size_t i = 0; i < health_.size(); ++i) {
+    const route::NodeState state = health_[i].state();
+    const bool drains = leaving_[i] || state == route::NodeState::kDraining;
+    leaving_[i] = false;
+    health_[i] = route::NodeHealth();
+    health_[i].on_event(drains                             ? route::HealthEvent::kProbeNotReady
+                        : state == route::NodeState::kDead ? route::HealthEvent::kProbeFail
+                                                           : route::HealthEvent::kProbeOk,
+                        now);
   }
   publish();
 }
@@ -65,6 +86,7 @@ void SimGateway::publish() {
     nodes[i].state = health_[i].state();
     nodes[i].models = {kModel};
     nodes[i].weight = weights_[i];
+    nodes[i].leaving = leaving_[i];
   }
   router_->adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
 }

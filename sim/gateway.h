@@ -36,6 +36,11 @@ class SimGateway {
   void begins_empty(route::NodeIndex node, TimePoint now);
   // Some node's share still rises. Asked now and then while so.
   bool ramp(TimePoint now);
+  // The node is asked to go: what it has moves, while it is not asked for more (route/handover.h). Then
+  // left().
+  void begin_leaving(route::NodeIndex node);
+  bool leaving(route::NodeIndex node) const { return leaving_[node]; }
+  void left(route::NodeIndex node, TimePoint now);
   // What a probe or a request saw.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now);
   // Forgets all it knew but the nodes.
@@ -50,6 +55,7 @@ class SimGateway {
   route::RetryBudget retry_budget_;
   std::vector<route::NodeHealth> health_;
   std::vector<double> weights_;                  // by node
+  std::vector<bool> leaving_;                    // by node
   std::map<route::NodeIndex, TimePoint> ramps_;  // since when
   uint64_t view_epoch_ = 0;
   uint64_t lives_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What each gateway has computed ahead at nodes whose cache begins empty (gateway/route/handover.h), and the
-// prefixes that it would have the texts of. Private to simulator*.cc.
+// What each gateway has computed ahead at nodes whose cache begins empty, and elsewhere when one leaves
+// (gateway/route/handover.h), and the prefixes that it would have the texts of. Private to simulator*.cc.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gateway/route/handover.h"
+#include "gateway/route/router.h"
 #include "worker/schedule/request.h"
 
 namespace troupe::sim {
@@ -26,6 +27,16 @@ class Handovers {
     uint64_t gateway_life = 0;
     route::Handover::Move move;
     int32_t tokens = 0;
+    std::optional<route::Router::Tail> tail{};  // a conversation: of `move`, only who takes it to whom
+  };
+  // The conversations of a node that leaves, at one gateway.
+  struct Leaving {
+    size_t gateway = 0;
+    uint64_t gateway_life = 0;
+    route::NodeIndex node = route::kNoNode;
+    TimePoint until{};
+    std::vector<route::Router::Tail> tails;
+    size_t next = 0, under_way = 0;
   };
   // Nodes know requests by ids in which this bit is not set.
   static constexpr RequestId kBit = RequestId{1} << 63;

@@ -273,7 +273,9 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   schema.add("drain_s", &f.drain_s, "after the last arrival; what has no token then is lost")
       .range(0, 1e6)
       .unit("s");
-  schema.add("faults", &f.faults, "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}");
+  schema.add("faults", &f.faults,
+             "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}; also return, join, drain, "
+             "slow, stall, lose_reports, lose_residency and restart_gateway");
   schema.add("network_ms", &f.network_ms, "one way between gateway and worker").range(0, 1e5).unit("ms");
   schema.add("report_ms", &f.report_ms, "between two load reports of a node").range(1, 1e6).unit("ms");
   schema.add("residency_delay_ms", &f.residency_delay_ms, "until a worker's residency event is known")

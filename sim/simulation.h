@@ -39,7 +39,7 @@ class Simulation {
     kSeen,    // node `index` is seen alive again (or for the first time)
     kFault,   // faults[index]
     kFaultEnd,
-    kHandover,  // nodes that began empty have their sets computed, and take more
+    kHandover,  // what moves between nodes that join or leave
   };
   struct Event {
     TimePoint at;
@@ -80,6 +80,7 @@ class Simulation {
     uint64_t life = 1;
     uint64_t residency_seq = 0;
     bool lose_next_residency = false;
+    bool drains = false;  // it is gone once it has answered all
     TimePoint stalled_until{}, reports_lost_until{};
     TimePoint step_end{};  // that is expected
     std::deque<ResidencyBatch> on_the_way;
@@ -139,9 +140,18 @@ class Simulation {
   void keep_prefix(const Flight& flight);
   void begins_empty(SimGateway& gateway, int32_t node);
   void hand_over();
-  void compute_ahead(size_t gateway, const route::Handover::Move& move);
+  void compute_ahead(size_t gateway, route::Handover::Move move);
   void computed_ahead(RequestId id);
   void nothing_ahead_at(int32_t node);
+  SimNode::NewFlight begin_ahead(const Handovers::Ahead& ahead);
+  bool send_ahead(route::NodeIndex node, SimNode::NewFlight flight);
+  void keep_handing_over();
+  // simulator_drain.cc
+  void drain(int32_t node, TimePoint until);
+  void carry_conversations();
+  bool carry(Handovers::Leaving& leaving, const route::Router::Tail& tail);
+  void carried(const Handovers::Ahead& ahead);
+  void end_leaving();
 
   std::vector<NodeBooks> books_of(size_t first_node, size_t count) const;
   void check_conservation(size_t first_node, size_t count) const;
@@ -173,8 +183,9 @@ class Simulation {
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;
   RecentSessions recent_sessions_;
-  bool keeps_prefixes_ = false;  // some fault is about to make a node begin empty
+  bool keeps_prefixes_ = false;  // some fault is about to make a node begin empty, or leave
   Handovers handovers_;
+  std::vector<Handovers::Leaving> leaving_;
   bool handing_over_ = false;  // kHandover is posted
   int64_t decisions_timed_ = 0;
   double decision_ns_ = 0;

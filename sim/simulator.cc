@@ -66,7 +66,8 @@ Status Simulation::start() {
   if (options_.router.policy != "affinity") options_.join_ramp_s = options_.handover_s = 0;
   keeps_prefixes_ = options_.handover_s > 0 && nodes_tell() &&
                     std::any_of(options_.faults.begin(), options_.faults.end(), [](const Fault& fault) {
-                      return fault.kind == Fault::Kind::kReturn || fault.kind == Fault::Kind::kJoin;
+                      return fault.kind == Fault::Kind::kReturn || fault.kind == Fault::Kind::kJoin ||
+                             fault.kind == Fault::Kind::kDrain;
                     });
   for (int32_t i = 0; i < options_.nodes; ++i) add_node();
   for (int32_t g = 0; g < options_.gateways; ++g) {

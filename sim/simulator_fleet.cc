@@ -206,6 +206,9 @@ void Simulation::begin_fault(const Fault& fault) {
           begins_empty(*gateway, static_cast<int32_t>(n));
       }
       return;
+    case Fault::Kind::kDrain:
+      drain(fault.target, until);
+      return;
     case Fault::Kind::kSlow:
       if (nodes_[target].engine == nullptr) return;
       interrupt(fault.target);
@@ -231,6 +234,7 @@ void Simulation::begin_fault(const Fault& fault) {
 void Simulation::end_fault(const Fault& fault) {
   Node& node = nodes_[static_cast<size_t>(fault.target)];
   if (node.engine == nullptr) return;
+  if (fault.kind == Fault::Kind::kDrain) return kill(fault.target);
   interrupt(fault.target);
   if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
   if (fault.kind == Fault::Kind::kStall) kick(fault.target);
@@ -262,6 +266,7 @@ void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   hear_last_words(index);
   node.engine = nullptr;
+  node.drains = false;
   nothing_ahead_at(index);
   pool_changed();
   node.on_the_way.clear();

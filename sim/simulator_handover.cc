@@ -1,5 +1,6 @@
 // Nodes whose cache begins empty: each gateway has the sets they are to have computed there before their
-// requests come, and their share rises, as the live gateway does (gateway/upstream/mover.h, Fleet::ramp).
+// requests come, and their share rises, as the live gateway does (gateway/upstream/mover.h, Fleet::ramp). And
+// what it has computed elsewhere of those that leave (simulator_drain.cc).
 
 #include <algorithm>
 #include <utility>
@@ -32,33 +33,39 @@ void Simulation::begins_empty(SimGateway& gateway, int32_t index) {
   const auto node = static_cast<route::NodeIndex>(index);
   gateway.router().handover().join(node, gateway.router().sets_for(node, kModel, known),
                                    now_ + millis(options_.handover_s * 1e3));
-  if (std::exchange(handing_over_, true)) return;
-  post(now_ + kTick, EventKind::kHandover);
+  keep_handing_over();
+}
+
+void Simulation::keep_handing_over() {
+  if (!std::exchange(handing_over_, true)) post(now_ + kTick, EventKind::kHandover);
 }
 
 void Simulation::hand_over() {
   handing_over_ = false;
+  bool goes_on = false;
+  carry_conversations();
   for (size_t g = 0; g < gateways_.size(); ++g) {
     SimGateway& gateway = *gateways_[g];
     route::Handover& handover = gateway.router().handover();
     handover.advance(now_);
     while (const auto move = handover.next()) compute_ahead(g, *move);
-    handing_over_ = gateway.ramp(now_) || !handover.empty() || handing_over_;
+    goes_on = gateway.ramp(now_) || !handover.empty() || goes_on;
   }
-  if (handing_over_) post(now_ + kTick, EventKind::kHandover);
+  end_leaving();
+  if (goes_on) keep_handing_over();
 }
 
-void Simulation::compute_ahead(size_t gateway, const route::Handover::Move& move) {
+void Simulation::compute_ahead(size_t gateway, route::Handover::Move move) {
   route::Router& router = gateways_[gateway]->router();
   const Handovers::Prefix* prefix = handovers_.find(move.set);
-  const auto index = static_cast<int32_t>(move.to);
-  const bool can = prefix != nullptr && move.to != route::kNoNode && router.view().routable(move.to) &&
-                   nodes_[static_cast<size_t>(index)].engine != nullptr;
+  if (prefix != nullptr && move.from != route::kNoNode) {
+    const route::NodeIndex to = router.next_home(move.set, kModel, move.from);
+    if (to != route::kNoNode) router.handover().go_to(move, to);
+  }
+  const bool can = prefix != nullptr && move.to != route::kNoNode && router.view().routable(move.to);
   if (!can) return router.handover().done(move);
-  SimNode::NewFlight flight;
-  flight.id = handovers_.begin({gateway, gateway_lives_[gateway], move, prefix->tokens});
-  flight.prompt_tokens = flight.prefix_tokens = prefix->tokens;
-  flight.new_tokens = 1;
+  SimNode::NewFlight flight = begin_ahead({gateway, gateway_lives_[gateway], move, prefix->tokens});
+  flight.prefix_tokens = prefix->tokens;
   flight.set = move.set;
   route::PrefixKey key;
   key.set = move.set;
@@ -66,19 +73,40 @@ void Simulation::compute_ahead(size_t gateway, const route::Handover::Move& move
   flight.planned = router.at_home(key, kModel, move.to);
   flight.blocks.resize(prefix->blocks.size());
   name_blocks(prefix->blocks, flight.blocks.data());
-  interrupt(index);
+  if (!send_ahead(move.to, std::move(flight))) router.handover().done(move);
+}
+
+SimNode::NewFlight Simulation::begin_ahead(const Handovers::Ahead& ahead) {
+  SimNode::NewFlight flight;
+  flight.id = handovers_.begin(ahead);
+  flight.prompt_tokens = ahead.tokens;
+  flight.new_tokens = 1;
+  flight.background = true;
+  return flight;
+}
+
+// False: the node refuses, or has died unnoticed.
+bool Simulation::send_ahead(route::NodeIndex node, SimNode::NewFlight flight) {
+  const auto index = static_cast<int32_t>(node);
+  SimNode* const engine = nodes_[node].engine.get();
   const RequestId id = flight.id;
-  if (!nodes_[static_cast<size_t>(index)].engine->add(std::move(flight), now_).ok()) {
+  if (engine != nullptr) interrupt(index);
+  if (engine == nullptr || !engine->add(std::move(flight), now_).ok()) {
     handovers_.end(id);
-    return router.handover().done(move);
+    return false;
   }
   kick(index);
+  return true;
 }
 
 void Simulation::computed_ahead(RequestId id) {
   const std::optional<Handovers::Ahead> ahead = handovers_.end(id);
   if (!ahead || gateway_lives_[ahead->gateway] != ahead->gateway_life) return;
   route::Router& router = gateways_[ahead->gateway]->router();
+  if (ahead->tail) {
+    router.computed(*ahead->tail, ahead->move.to, now_);
+    return carried(*ahead);
+  }
   router.computed(ahead->move.set, ahead->move.to, ahead->tokens, now_);
   router.handover().done(ahead->move);
 }
@@ -86,8 +114,12 @@ void Simulation::computed_ahead(RequestId id) {
 // It had not computed these yet.
 void Simulation::nothing_ahead_at(int32_t index) {
   for (const Handovers::Ahead& ahead : handovers_.end_all_at(static_cast<route::NodeIndex>(index))) {
-    if (gateway_lives_[ahead.gateway] == ahead.gateway_life)
+    if (gateway_lives_[ahead.gateway] != ahead.gateway_life) continue;
+    if (ahead.tail) {
+      carried(ahead);
+    } else {
       gateways_[ahead.gateway]->router().handover().done(ahead.move);
+    }
   }
 }
 

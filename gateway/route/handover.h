@@ -29,6 +29,9 @@ namespace troupe::route {
 // a new view of the cluster.
 double ramp_weight(Duration joined_for, Duration ramp);
 
+// So many conversations of a node that leaves are computed at once, in the first half of its time.
+inline constexpr size_t kConversationsAtOnce = 4;
+
 // Not thread-safe.
 class Handover {
  public:

@@ -13,7 +13,6 @@ using route::NodeIndex;
 
 namespace {
 
-constexpr size_t kTailsAtOnce = 4;
 constexpr size_t kTailListBytesMax = 4u << 20;  // some 20,000 conversations
 constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
 
@@ -71,7 +70,7 @@ Task<void> Mover::ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& gro
   leaving->tails = std::move(tails.value());
   log_.info("conversations_leave",
             {{"worker", fleet_.id(leaving->node)}, {"conversations", leaving->tails.size()}});
-  for (size_t i = 0; i < kTailsAtOnce; ++i) {
+  for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
     group.spawn(carry_tails(std::make_unique<Carrier>(*this, leaving)));
   }
 }

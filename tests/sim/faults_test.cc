@@ -58,5 +58,19 @@ TEST(Faults, MustMakeSenseForTheFleet) {
   EXPECT_TRUE(check_faults(*joined, 4, 1).ok());
 }
 
+TEST(Faults, WhoeverDrainsHasAnEnd) {
+  const auto checked = [](std::string_view then) {
+    const auto faults = parse_faults("{\"at_s\": 5, \"drain\": 2, \"for_s\": 10}\n" + std::string(then), "f");
+    EXPECT_TRUE(faults.ok()) << faults.status();
+    return std::string(check_faults(*faults, 4, 1).message());
+  };
+  EXPECT_EQ(checked("{\"at_s\": 15.1, \"return\": 2}"), "");
+  EXPECT_THAT(checked("{\"at_s\": 15, \"return\": 2}"),
+              ::testing::HasSubstr("f:2: fault 'return' at 15 s: node 2 may be draining until 15 s"));
+  EXPECT_THAT(checked("{\"at_s\": 8, \"kill\": 2}"), ::testing::HasSubstr("node 2 is down then"));
+  EXPECT_THAT(std::string(parse_faults("{\"at_s\": 1, \"drain\": 1}", "f").status().message()),
+              ::testing::HasSubstr("'for_s': is missing"));
+}
+
 }  // namespace
 }  // namespace troupe::sim

@@ -67,23 +67,34 @@ TEST(Simulator, ARollingRestartCostsLittleWhereAllHoldEverything) {
   options.profile.costs.overhead_us *= 3;
   options.profile.costs.weights_us *= 3;
   options.profile.costs.prefill_token_us *= 3;
-  double calm = 0, ahead = 0, cold = 0;
+  double calm = 0, drained = 0, ahead = 0, cold = 0;
   for (options.seed = 1; options.seed <= 4; ++options.seed) {
     const auto hits = [&] { return hit_in(run_personas(workload, options), 30, 56) / 4; };
+    const auto restart_all = [&](Fault leaves, double back_after_s) {
+      options.faults.clear();
+      for (int32_t node = 0; node < 8; ++node) {
+        leaves.at_s = 30 + 7.0 * node;
+        leaves.target = node;
+        options.faults.push_back(leaves);
+        options.faults.push_back(
+            {.kind = Fault::Kind::kReturn, .at_s = leaves.at_s + back_after_s, .target = node});
+      }
+    };
     options.faults.clear();
     calm += hits();
-    for (int32_t node = 0; node < 8; ++node) {
-      const double at = 30 + 7.0 * node;
-      options.faults.push_back({.kind = Fault::Kind::kKill, .at_s = at, .target = node});
-      options.faults.push_back({.kind = Fault::Kind::kReturn, .at_s = at + 1, .target = node});
-    }
+    restart_all({.kind = Fault::Kind::kDrain, .for_s = 4.9}, 5);
+    drained += hits();
+    restart_all({.kind = Fault::Kind::kKill}, 1);
     ahead += hits();
     options.handover_s = 0;
     cold += hits();
     options.handover_s = 20;
   }
-  std::printf("hits: calm %.3f, while every node is restarted %.3f, without computing ahead %.3f\n", calm,
-              ahead, cold);
+  std::printf(
+      "hits: calm %.3f; while every node is restarted: drained %.3f, stopped %.3f, and without computing "
+      "ahead %.3f\n",
+      calm, drained, ahead, cold);
+  EXPECT_LT(calm - drained, 0.015);
   EXPECT_LT(calm - ahead, 0.025);
   EXPECT_LT(calm - ahead, 0.6 * (calm - cold));
 }
