@@ -12,7 +12,6 @@ namespace {
 
 using route::FailureKind;
 
-constexpr size_t kHeldBodyMax = 64u << 10;  // of an answer that may yet be replaced by another worker's
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
 
 void fail(ForwardResult& result, FailureKind kind, Status error) {

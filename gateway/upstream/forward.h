@@ -62,10 +62,13 @@ struct ForwardResult {
 // Throws only what Exchange does: the client is gone, or this task was cancelled.
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input);
 
+inline constexpr size_t kHeldBodyMax = size_t{64}
+                                       << 10;  // of an answer that is kept to be passed on, or read
+
 // A question whose answer the gateway itself reads: whatever the worker answered is held, in `failure` as a
 // status unless that is 2xx (kAnswered).
 Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
-                             size_t bytes_max = size_t{64} << 10);
+                             size_t bytes_max = kHeldBodyMax);
 
 // How much of `bytes` is whole events (up to and including the last blank line).
 size_t whole_events(std::string_view bytes);
