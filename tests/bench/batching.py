@@ -4,16 +4,15 @@ within 2 s and 50 ms a token for 99 % of the requests) with merged steps, with s
 conversations with personas, whose cards and turns are found in the cache; and single questions that share nothing, with the
 lengths of the 1,024 that ppl.llm.serving measures itself with ($TROUPE_DATA/ppl_llm_serving; skipped where they are absent).
 Nothing is timed: the same seeds give the same figures anywhere."""
-import csv
 import dataclasses
 import json
 import os
 import pathlib
-import random
 import subprocess
 import tempfile
 
 from common import BIN, ROOT, save
+from question_trace import read_lengths, write_questions
 
 DATA = pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data"))
 LENGTHS = DATA / "ppl_llm_serving/samples_1024_token_lengths.csv"
@@ -40,23 +39,6 @@ READING = [
     "there. What such batches can do shows where 60 s are allowed: then little more is asked than that the queue of 1,024 does not overflow.",
     "Each rate of the persona traffic draws its own conversations, and a cache that begins to thrash tips over at once: differences of a "
     "tenth between persona rows say nothing."]
-
-
-def write_questions(path, seed):
-    """A trace of questions that share nothing, at exponential gaps."""
-    draw = random.Random(seed)
-    with open(LENGTHS, encoding="utf-8") as file:
-        lengths = [(int(row["in_llama_spm"]), int(row["out_llama_spm"])) for row in csv.DictReader(file)]
-    at, block = 0.0, 0
-    with open(path, "w", encoding="utf-8") as file:
-        for _ in range(QUESTIONS):
-            prompt, answer = draw.choice(lengths)
-            blocks = -(-max(prompt, 1) // 512)
-            line = dict(timestamp=round(at * 1000, 3), input_length=max(prompt, 1), output_length=max(answer, 1),
-                        hash_ids=list(range(block, block + blocks)))
-            file.write(json.dumps(line) + "\n")
-            block += blocks
-            at += draw.expovariate(RATE)
 
 
 def simulate(command, flags, folder):
@@ -107,7 +89,7 @@ def traffics(folder):
         print(f"SKIPPED questions: {LENGTHS} is not there (TROUPE_DATA names its folder)", flush=True)
         return
     for seed in SEEDS:
-        write_questions(folder / f"questions{seed}.jsonl", seed)
+        write_questions(folder / f"questions{seed}.jsonl", read_lengths(LENGTHS), QUESTIONS, RATE, seed)
 
     def of_seed(seed):
         return ["--trace", folder / f"questions{seed}.jsonl", "--spread-ms", 0]

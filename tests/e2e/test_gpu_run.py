@@ -82,11 +82,13 @@ def test_ops_are_measured_on_the_emulated_module():
 def test_the_bench_starts_and_asks_a_worker_on_the_emulated_module(tmp_path):
     rows, lengths = tmp_path / "rows.json", tmp_path / "lengths.csv"
     lengths.write_text("id,in_llama_spm,out_llama_spm\n" + "".join(f"{i},{5 + i},{2 + i % 4}\n" for i in range(10)))
-    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "cascade", "coldstart", "offline", "--models", "tiny", "--threads", "2", "--lengths", lengths,
+    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "cascade", "coldstart", "offline", "batching", "--models", "tiny", "--threads", "2", "--lengths", lengths,
                 "--output", rows)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = {(row["bench"], row["work"]): row for row in json.loads(rows.read_text())}
-    assert [bench for bench, _ in rows] == ["cascade", "cascade", "coldstart", "coldstart", "offline"]
+    assert [bench for bench, _ in rows] == ["cascade", "cascade", "coldstart", "coldstart", "offline"] + ["batching"] * 3
     assert all(row["seconds"] > 0 for row in rows.values()), rows
     assert "× as fast as with a read each" in rows["cascade", "8 requests, 2 personas of 256, 20 own"]["more"]
     assert "requests/s" in rows["offline", "10 requests, 8 at once"]["more"]
+    for steps in ("merged", "separate", "static"):
+        assert "p99 of TTFT and a token" in rows["batching", f"{steps} steps"]["more"], rows

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Whole models of real shapes (weights made up) on a GPU, each time beside the floor that the same run's copy and product rates
 give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, prefill, ttft and cascade are steps of the model
-by itself; coldstart and offline are of troupe-worker, started and asked over HTTP.
+by itself; coldstart, offline and batching are of troupe-worker, started and asked over HTTP.
 
 Floors: a decode step reads every weight once, and the keys and values of its requests, at the rate of a device copy; a prefill's
 products (2 · weights · tokens) and its attention (half of 4 · layers · heads · dim · tokens²) run at the rate of a large product.
 """
 import argparse
+import asyncio
 import concurrent.futures
-import csv
 import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/bench"))
+from question_trace import read_lengths  # noqa: E402
+
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2,
          "tie_word_embeddings": False, "max_position_embeddings": 4096, "rope_theta": 10000.0, "hidden_act": "silu"}
 MODELS = {
@@ -38,7 +42,7 @@ MODELS = {
     "tiny": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
              "vocab_size": 32000},
 }
-BENCHES = ("decode", "prefill", "ttft", "cascade", "coldstart", "offline")
+BENCHES = ("decode", "prefill", "ttft", "cascade", "coldstart", "offline", "batching")
 
 
 class Model:
@@ -138,6 +142,11 @@ def cascade(model):
                f"{plain / fast[work]:.2f} × as fast as with a read each ({plain * 1e3:.2f} ms)")
 
 
+def completion(seed, prompt_tokens, new_tokens):
+    return {"model": "m", "prompt": [3 + (seed * 7919 + i * 31) % 29000 for i in range(prompt_tokens)], "max_tokens": new_tokens, "ignore_eos": True,
+            "temperature": 0}
+
+
 class Worker:
     """troupe-worker on a model's folder, from its start on."""
 
@@ -157,8 +166,7 @@ class Worker:
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
     def ask(self, seed, prompt_tokens, new_tokens):
-        body = {"model": "m", "prompt": [3 + (seed * 7919 + i * 31) % 29000 for i in range(prompt_tokens)], "max_tokens": new_tokens, "ignore_eos": True,
-                "temperature": 0}
+        body = completion(seed, prompt_tokens, new_tokens)
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
         answer = json.loads(connection.getresponse().read())
@@ -188,21 +196,30 @@ def coldstart(model):
     weights.unlink()
 
 
-def offline(model):
-    """The requests of a published sample, all at once, over HTTP; each answer as long as there."""
+def sample_lengths(model, bench):
     path = pathlib.Path(model.args.lengths)
     if not path.exists():
-        print(f"{model.name}: offline SKIPPED: there is no {path} (--lengths, TROUPE_DATA)", file=sys.stderr)
+        print(f"{model.name}: {bench} SKIPPED: there is no {path} (--lengths, TROUPE_DATA)", file=sys.stderr)
+        return None
+    lengths = read_lengths(path)
+    return [(min(a, 40), min(b, 6)) for a, b in lengths[:12]] if model.small else lengths
+
+
+def busy_worker(model, *options):
+    small = model.small
+    model.unload()
+    return Worker(model, "--load-format", "dummy", "--max-num-seqs", "8" if small else "256", "--max-num-batched-tokens", "256" if small else "2048",
+                  *(["--kv-cache-tokens", "2048"] if small else []), *options)
+
+
+def offline(model):
+    """The requests of a published sample, all at once, over HTTP; each answer as long as there."""
+    lengths = sample_lengths(model, "offline")
+    if lengths is None:
         return
-    with open(path, newline="") as file:
-        lengths = [(int(row["in_llama_spm"]), int(row["out_llama_spm"])) for row in csv.DictReader(file)]
-    if model.small:
-        lengths = [(min(a, 40), min(b, 6)) for a, b in lengths[:12]]
     copy, rate = (model.best("copy 64", 2), model.best("product 256", 2)) if model.small else (model.best("copy 4096", 3), model.best("product 8192", 3))
     weights, seqs = model.ask("bytes"), 8 if model.small else 256
-    model.unload()
-    worker = Worker(model, "--load-format", "dummy", "--max-num-seqs", str(seqs), "--max-num-batched-tokens", "256" if model.small else "2048",
-                    *(["--kv-cache-tokens", "2048"] if model.small else []))
+    worker = busy_worker(model)
     worker.ask(0, 8, 2)
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(len(lengths)) as pool:
@@ -216,6 +233,64 @@ def offline(model):
            f"{answers / seconds:.0f} tokens/s, {len(lengths) / seconds:.1f} requests/s, with prompts {(prompts + answers) / seconds:.0f} tokens/s")
 
 
+async def streamed(port, seed, prompt_tokens, new_tokens):
+    """(seconds to the first token, a token after it); None: it was not answered in full."""
+    body = json.dumps(completion(seed, prompt_tokens, new_tokens) | {"stream": True})
+    begin, first, last, tail = time.monotonic(), None, None, b""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-troupe-ids: 1\r\ncontent-type: application/json\r\n"
+                 f"content-length: {len(body)}\r\n\r\n{body}".encode())
+    while piece := await reader.read(1 << 16):
+        if b'"ids"' in piece:
+            last = time.monotonic()
+            first = first or last
+        tail = (tail + piece)[-64:]
+    writer.close()
+    return (first - begin, (last - first) / max(new_tokens - 1, 1)) if first and b"[DONE]" in tail else None
+
+
+async def driven(model, port, lengths, rate):
+    """A quarter of a minute of the sample's requests at a rate, in an open loop: (do 99 % keep the limits, figures in words)."""
+    draw, loop = random.Random(1), asyncio.get_running_loop()
+    count = max(int(rate * (2 if model.small else 15)), 4)
+    begin, due, tasks = loop.time(), 0.0, []
+    for seed in range(count):
+        await asyncio.sleep(max(begin + due - loop.time(), 0))
+        tasks.append(asyncio.create_task(streamed(port, seed, *draw.choice(lengths))))
+        due += draw.expovariate(rate)
+    times = await asyncio.gather(*tasks)
+    good = sum(t is not None and t[0] <= 2 and t[1] <= 0.05 for t in times)
+    whole = [t for t in times if t] or [(float("nan"),) * 2]
+    p99 = [sorted(figures)[len(whole) * 99 // 100] * 1e3 for figures in zip(*whole)]
+    return good >= 0.99 * count, f"{p99[0]:.0f} ms, {p99[1]:.0f} ms"
+
+
+def batching(model):
+    """The rate that steps of a kind sustain: 99 % of a published sample's requests with TTFT within 2 s and 50 ms a token. Found by
+    doubling or halving, then in the gap."""
+    lengths = sample_lengths(model, "batching")
+    if lengths is None:
+        return
+    least, most, finer = (1, 4, 0) if model.small else (0.5, 256, 3)
+    for steps in model.args.batching.split(","):
+        worker = busy_worker(model, "--batching", steps)
+        worker.ask(0, 8, 2)
+        kept, broken, rate = None, None, 2 if model.small else 16
+        said = {}
+        while (kept is None or broken is None) and least <= rate <= most:
+            keeps, said[rate] = asyncio.run(driven(model, worker.port, lengths, rate))
+            kept, broken = (rate, broken) if keeps else (kept, rate)
+            rate = rate * 2 if keeps else rate / 2
+        for _ in range(finer if kept and broken else 0):
+            rate = (kept + broken) / 2
+            keeps, said[rate] = asyncio.run(driven(model, worker.port, lengths, rate))
+            kept, broken = (rate, broken) if keeps else (kept, rate)
+        worker.close()
+        above = f"; p99 of TTFT and a token at {broken:g}/s {said[broken]}" if broken else ""
+        yield (f"{steps} steps", 1 / (kept or least), None,
+               (f"{kept:g} requests/s, p99 of TTFT and a token {said[kept]}" if kept else f"not {least:g} requests/s") + above)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benches", nargs="+", metavar="NAME", choices=BENCHES, help=", ".join(BENCHES))
@@ -225,6 +300,7 @@ def main():
     parser.add_argument("--threads", type=int, default=8, help="that make up the weights")
     parser.add_argument("--lengths", default=pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data")) / "ppl_llm_serving/samples_1024_token_lengths.csv",
                         help="of prompts and answers, for offline: in_llama_spm and out_llama_spm of a CSV file")
+    parser.add_argument("--batching", default="merged,separate,static", help="kinds of steps, for batching; some three minutes each")
     parser.add_argument("--output", help="a JSON file for the rows, too")
     args = parser.parse_args()
     names = args.models.split(",")
