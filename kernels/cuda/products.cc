@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/launch_timer.h"
 
 namespace troupe::cuda {
 
@@ -19,45 +19,6 @@ constexpr const char* kLibraryName = "library ";
 // Of the library's guesses. Its first is within a few percent of the best for most shapes; those where it is
 // not are why one measures.
 constexpr int kAlgorithmsMax = 6;
-constexpr int kTimedLaunches = 5;
-
-// Memory of the device for the time of a measurement; null where there is none to be had.
-class Scratch {
- public:
-  explicit Scratch(size_t bytes) {
-    if (cudaMalloc(&data_, std::max<size_t>(bytes, 1)) == cudaSuccess) return;
-    data_ = nullptr;
-    cudaGetLastError();  // it is forgotten
-  }
-  ~Scratch() { cudaFree(data_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
-// Whose last level holds a weight only until the next layers' come by: between two launches it is written
-// over, as they do.
-size_t cache_bytes() {
-  int device = 0, bytes = 0;
-  check_cuda("matmul", cudaGetDevice(&device));
-  check_cuda("matmul", cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device));
-  return static_cast<size_t>(bytes);
-}
-
-class Event {
- public:
-  Event() { check_cuda("matmul", cudaEventCreate(&event_)); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 }  // namespace
 
@@ -140,7 +101,7 @@ ProductCandidate Products::fastest(const ProductOperands& o, const std::string& 
   const std::vector<ProductCandidate> candidates = candidates_for(o);
   if (candidates.size() == 1) return candidates.front();
   // Of its own: a sum must not be added to several times.
-  const Scratch out(o.out.bytes());
+  const DeviceScratch out(o.out.bytes());
   if (out.data() == nullptr) return candidates.front();
   ProductOperands operands = o;
   operands.out.data = out.data();
@@ -151,7 +112,7 @@ ProductCandidate Products::fastest(const ProductOperands& o, const std::string& 
   for (const ProductCandidate& candidate : candidates) {
     bool taken = true;
     const auto once = [&] { taken = launch(stream_, candidate, operands); };
-    const double seconds = options_.timer ? options_.timer(once) : seconds_of(once);
+    const double seconds = options_.timer ? options_.timer(once) : seconds_of_launch("matmul", stream_, once);
     if (!taken || seconds >= best_seconds) continue;
     best = candidate;
     best_seconds = seconds;
@@ -173,26 +134,6 @@ bool Products::read_name(const std::string& name, ProductCandidate& candidate) c
   if (library_ == nullptr || !absl::ConsumePrefix(&algorithm, kLibraryName)) return false;
   candidate.algorithm = library_->algorithm_of(std::string(algorithm));
   return candidate.algorithm >= 0;
-}
-
-// The median of a few, each behind a cache that holds nothing of the operands.
-double Products::seconds_of(const std::function<void()>& launch) const {
-  const size_t flushed = 2 * cache_bytes();
-  const Scratch cache(flushed);
-  const Event begin, end;
-  launch();  // whatever the first one loads
-  float milliseconds[kTimedLaunches] = {};
-  for (float& time : milliseconds) {
-    if (cache.data() != nullptr) check_cuda("matmul", cudaMemsetAsync(cache.data(), 0, flushed, stream_));
-    check_cuda("matmul", cudaEventRecord(begin.get(), stream_));
-    launch();
-    check_cuda("matmul", cudaEventRecord(end.get(), stream_));
-    check_cuda("matmul", cudaEventSynchronize(end.get()));
-    check_cuda("matmul", cudaEventElapsedTime(&time, begin.get(), end.get()));
-  }
-  std::nth_element(std::begin(milliseconds), std::begin(milliseconds) + kTimedLaunches / 2,
-                   std::end(milliseconds));
-  return milliseconds[kTimedLaunches / 2] * 1e-3;
 }
 
 }  // namespace troupe::cuda

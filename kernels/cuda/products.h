@@ -64,7 +64,6 @@ class Products {
   // Of what can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
-  double seconds_of(const std::function<void()>& launch) const;
 
   cudaStream_t stream_;
   std::unique_ptr<LibraryProducts> library_;
