@@ -104,7 +104,7 @@ Run run_from(const AttentionShape& shape, std::span<const Request> requests, siz
   Run run{first + 1, 0};
   for (; run.end < requests.size(); ++run.end) {
     const int32_t common = common_keys(shape, requests[first], requests[run.end]);
-    if (common < kCascadeKeysMin) break;
+    if (common < shape.gate.keys_min()) break;
     const auto others = static_cast<int64_t>(run.end - first);  // of one request so far
     const int32_t shared = run.shared == 0 ? common : std::min(run.shared, common);
     if (others * shared < (others - 1) * run.shared) break;
@@ -123,7 +123,7 @@ void add_decodes(const AttentionShape& shape, std::vector<Request>& requests, At
   for (size_t first = 0; first < requests.size();) {
     const Run run = run_from(shape, requests, first);
     const auto members = std::span(requests).subspan(first, run.end - first);
-    if (members.size() >= size_t{kCascadeRequestsMin}) {
+    if (run.shared > 0 && shape.gate.takes(static_cast<int32_t>(members.size()), run.shared)) {
       add_cascade(shape, members, run.shared, plan);
     } else {
       for (const Request& r : members) add_pieces(shape, r, 0, plan);

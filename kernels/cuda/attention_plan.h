@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/cascade_gate.h"
+
 namespace troupe::cuda {
 
 // Rows of a tile of many queries (prefill), and of a tile of few (decode).
@@ -20,11 +22,8 @@ inline constexpr int kDecodeRows = 16;
 inline constexpr int kPieceKeys =
     256;  // the least; where the sums of so many pieces take too much memory, more
 
-// Cascade: where so many decoding requests have so many first keys in the same blocks, those are read once
-// for all of them. Guesses until they are measured on a device; what is saved is (requests - tiles) · keys.
-inline constexpr int kCascadeRequestsMin = 4;
-inline constexpr int kCascadeKeysMin = 256;
-// Keys of one item of a cascade, in pieces.
+// Cascade: where decoding requests have first keys in the same blocks, and that is faster, those are read
+// once for all of them. What is saved is (requests - tiles) · keys. Keys of one item of a cascade, in pieces.
 inline constexpr int kSharedPieces = 2;
 
 // One block's work for each key/value head.
@@ -73,6 +72,7 @@ struct AttentionShape {
   int32_t block_table_stride = 0;
   int32_t block_size = 16;
   int32_t piece_keys = kPieceKeys;  // a multiple of that
+  CascadeGate gate = CascadeGate::guessed();
 };
 
 // What any step may come to.

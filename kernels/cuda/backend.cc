@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/cascade_timing.h"
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
@@ -135,6 +136,7 @@ class CudaBackend final : public Backend {
     check_kv(kv_);
     planned_.reset();
     upload_.reset();  // the weights are there
+    choose_gate();
   }
 
   StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
@@ -194,6 +196,7 @@ class CudaBackend final : public Backend {
     bool operator==(const PlannedFor&) const = default;
   };
   void plan(const AttentionParams& params);
+  void choose_gate();
 
   // What is kept for a graph goes to the stream; what follows in this step is launched at once.
   void launch_captured() {
@@ -205,6 +208,7 @@ class CudaBackend final : public Backend {
 
   // Room for the sums of a decode's pieces.
   StatusOr<float*> partials(int64_t count);
+  float* partials_for(int64_t count);  // of a step within the limits
 
   BackendOptions options_;
   Parts parts_;
@@ -214,7 +218,9 @@ class CudaBackend final : public Backend {
   Products products_;
   StepArrays arrays_;
   BoundKv kv_;
+  StepLimits limits_;
   int32_t piece_keys_ = kPieceKeys;
+  CascadeGate gate_ = CascadeGate::guessed();
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
@@ -247,6 +253,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   if (arrays_.in_step()) planned_ = wanted;
   AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
   shape.piece_keys = piece_keys_;
+  shape.gate = gate_;
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
@@ -258,27 +265,35 @@ void CudaBackend::plan(const AttentionParams& params) {
 void CudaBackend::attention(const AttentionParams& params) {
   check_params(params, options_.dtype, kv_);
   if (params.out.elements() == 0) return;
-  AttentionIndices indices{
-      nullptr, arrays_.of(StepArray::kQueryStarts, params.query_starts),
-      arrays_.of(StepArray::kContextCounts, params.context_counts),
-      arrays_.of(StepArray::kBlockTables, params.block_tables),
-      params.alibi_slopes.empty() ? nullptr : arrays_.of(StepArray::kAlibiSlopes, params.alibi_slopes)};
+  AttentionIndices indices = indices_on_device(arrays_, params);
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
-    const auto sums = partials(partial_floats(plan_, kv_));
-    if (!sums.ok()) check_failed("attention", std::string(sums.status().message()));
-    const PlannedAttention planned{plan_,
-                                   arrays_.of(StepArray::kAttentionTiles, plan_.tiles),
-                                   arrays_.of(StepArray::kAttentionShared, plan_.shared),
-                                   arrays_.of(StepArray::kAttentionSharedRows, plan_.shared_rows),
-                                   arrays_.of(StepArray::kAttentionPieces, plan_.pieces),
-                                   arrays_.of(StepArray::kAttentionMerges, plan_.merges),
-                                   *sums};
+    const PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
   indices.token_requests = arrays_.of(StepArray::kTokenRequests, token_requests_);
   plain_attention(launch_stream_, params, kv_, indices);
+}
+
+// Before anything is in the memory.
+void CudaBackend::choose_gate() {
+  const bool chooses = options_.measures && options_.cascade && !options_.reference_ops &&
+                       limits_.requests > 0 && tile_attention_takes(options_.dtype, kv_.layout);
+  if (!chooses) return;
+  const DecodeTiming timing{.stream = stream_,
+                            .arrays = arrays_,
+                            .kv = kv_,
+                            .limits = limits_,
+                            .piece_keys = piece_keys_,
+                            .partials = [this](int64_t count) { return partials_for(count); }};
+  gate_ = cuda::choose_gate(timing, parts_.device, products_.tuning());
+}
+
+float* CudaBackend::partials_for(int64_t count) {
+  const auto sums = partials(count);
+  if (!sums.ok()) check_failed("attention", std::string(sums.status().message()));
+  return *sums;
 }
 
 StatusOr<float*> CudaBackend::partials(int64_t count) {
@@ -291,6 +306,7 @@ StatusOr<float*> CudaBackend::partials(int64_t count) {
 }
 
 StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits& limits) {
+  limits_ = limits;
   const AttentionLimits of_attention{limits.tokens, limits.requests, limits.positions,
                                      static_cast<int32_t>(limits.heads / layout.kv_heads)};
   int64_t bytes = 0;

@@ -51,6 +51,8 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   void multiply(cudaStream_t stream, const ProductOperands& operands);
+  // What is measured, of others too.
+  Tuning& tuning() { return tuning_; }
   Status save() { return tuning_.save(); }
   int64_t measured_count() const { return measured_count_; }
 

@@ -18,8 +18,8 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
   const int64_t pieces = (limits.keys + piece_keys - 1) / piece_keys;
   const int64_t shared_pieces = (pieces + kSharedPieces - 1) / kSharedPieces;
   const int64_t rows = limits.requests * kDecodeRows;
-  // Each cascade, of kCascadeRequestsMin requests and more, has a tile that is not full.
-  const int64_t shared_tiles = rows / kTileRows + limits.requests / kCascadeRequestsMin;
+  // Each cascade has a tile that is not full.
+  const int64_t shared_tiles = rows / kTileRows + limits.requests / CascadeGate::kRequestsMin;
   const int64_t tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
   return {
       {StepArray::kIds, limits.tokens * kIndex},

@@ -151,9 +151,10 @@ struct Sharing {
       }
     }
   }
-  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys) const {
+  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys,
+                     const CascadeGate& gate = CascadeGate::guessed()) const {
     AttentionPlan plan;
-    plan_attention({step.starts, step.contexts, group_heads, tables, stride, 16, piece_keys}, plan);
+    plan_attention({step.starts, step.contexts, group_heads, tables, stride, 16, piece_keys, gate}, plan);
     return plan;
   }
 };
@@ -194,6 +195,18 @@ TEST(Cascade, TooFewRequestsOrKeysAreNone) {
   EXPECT_FALSE(Sharing({{0, 16, 900}, {0, 16, 900}, {0, 16, 900}, {0, 16, 900}}, 0).plan(4).shared.empty());
 }
 
+TEST(Cascade, WhoIsServedIsTheGatesToSay) {
+  const Sharing two({{0, 4, 900}, {0, 4, 900}, {1, 9, 900}}, 0);
+  EXPECT_TRUE(two.plan(4).shared.empty());
+  const AttentionPlan plan = two.plan(4, kPieceKeys, CascadeGate::always());
+  ASSERT_EQ(plan.shared.size(), 1u);
+  EXPECT_EQ(plan.shared[0].end_key, 64);
+  EXPECT_EQ(plan.shared_rows.size(), 8u) << "nobody shares anything with the third";
+  CascadeGate gate = CascadeGate::always();
+  gate.keys_min(0) = 65;
+  EXPECT_TRUE(two.plan(4, kPieceKeys, gate).shared.empty());
+}
+
 TEST(Cascade, ARequestAtTheEndOfWhatIsSharedKeepsItsOwnKey) {
   // All 640 keys in shared blocks, the last of them the query's own: a block less is shared.
   const AttentionPlan plan = Sharing({{0, 40, 640}, {0, 40, 900}, {0, 40, 900}, {0, 40, 900}}, 0).plan(2);
@@ -212,7 +225,8 @@ TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
     const Sharing sharing(requests, static_cast<int32_t>(random() % 20));
     const int32_t group = 1 << (random() % 5);
     const int32_t piece_keys = random() % 2 == 0 ? kPieceKeys : 2 * kPieceKeys;
-    const AttentionPlan plan = sharing.plan(group, piece_keys);
+    const AttentionPlan plan =
+        sharing.plan(group, piece_keys, random() % 2 == 0 ? CascadeGate::guessed() : CascadeGate::always());
     expect_within_limits(plan, sharing.step.limits(group), piece_keys);
     // Keys of each partial: of each row, where a request has but one piece.
     std::map<std::pair<int32_t, int32_t>, int32_t> keys;  // (request, row) → how many

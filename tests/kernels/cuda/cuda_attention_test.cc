@@ -1,8 +1,11 @@
 // Attention of the emulated GPU. The truth is ref in float32, on the same (rounded) numbers.
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
+#include "tests/common/temp_dir.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
 namespace troupe::cuda_attention_test {
@@ -267,6 +270,28 @@ TEST(CudaCascade, AStepWithinTheLimitsTakesNoMemory) {
     EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
   }
   EXPECT_EQ(cuda->device_memory()->free_bytes, before);
+}
+
+// On the emulator no time means anything; that it is taken and kept does.
+TEST(CudaCascade, ItsGateIsMeasuredOnceAndKept) {
+  const TempDir dir;
+  const BackendOptions options{
+      .dtype = DType::kBFloat16, .measures = true, .tune_file = dir.path() + "/tuning"};
+  const Geometry g{2, 1, 64, 16};
+  const Step step(g, DType::kBFloat16, kPersonas, 29);
+  const auto start = [&] {
+    auto cuda = make_cuda_with(options);
+    const StepLimits limits{.tokens = 12, .requests = 11, .positions = 700, .heads = g.heads};
+    EXPECT_TRUE(cuda->reserve({kLayers, g.kv_heads, g.head_dim, g.block_size}, limits).ok());
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+    EXPECT_TRUE(cuda->save_tuning().ok());
+    std::ifstream file(options.tune_file);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string kept = start();
+  EXPECT_NE(kept.find("cascade, 2 heads of 64, 1 of keys"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("\t2:"), std::string::npos) << kept;
+  EXPECT_EQ(start(), kept);
 }
 #endif
 
