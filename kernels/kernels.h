@@ -185,6 +185,10 @@ struct StepLimits {
 // one.
 enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
+// Whose kernel computes decodes: that which is measured to be faster, or this one wherever it takes the
+// model.
+enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
+
 struct BackendOptions {
   DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16
   int threads = 1;                // cpu only
@@ -193,6 +197,8 @@ struct BackendOptions {
   bool reference_ops = false;
   // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
   bool cascade = true;
+  // cuda only: tensor cores (tile_attention.cu) or not (lane_attention.cu). Unmeasured, tensor cores.
+  DecodeKernel decode = DecodeKernel::kMeasured;
   // cuda only: a step of decodes is launched as one graph (step_graphs.h).
   bool graphs = true;
   // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,

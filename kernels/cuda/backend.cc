@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/cascade_timing.h"
 #include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/decode_timing.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
@@ -136,7 +136,7 @@ class CudaBackend final : public Backend {
     check_kv(kv_);
     planned_.reset();
     upload_.reset();  // the weights are there
-    choose_gate();
+    choose_decodes();
   }
 
   StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
@@ -196,7 +196,7 @@ class CudaBackend final : public Backend {
     bool operator==(const PlannedFor&) const = default;
   };
   void plan(const AttentionParams& params);
-  void choose_gate();
+  void choose_decodes();
 
   // What is kept for a graph goes to the stream; what follows in this step is launched at once.
   void launch_captured() {
@@ -220,6 +220,7 @@ class CudaBackend final : public Backend {
   BoundKv kv_;
   StepLimits limits_;
   int32_t piece_keys_ = kPieceKeys;
+  bool lanes_ = false;
   CascadeGate gate_ = CascadeGate::guessed();
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
@@ -268,7 +269,8 @@ void CudaBackend::attention(const AttentionParams& params) {
   AttentionIndices indices = indices_on_device(arrays_, params);
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
-    const PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
+    PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
+    planned.lanes = lanes_ && lane_attention_takes(params.q.shape[1], kv_.layout);
     return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
@@ -277,17 +279,20 @@ void CudaBackend::attention(const AttentionParams& params) {
 }
 
 // Before anything is in the memory.
-void CudaBackend::choose_gate() {
-  const bool chooses = options_.measures && options_.cascade && !options_.reference_ops &&
-                       limits_.requests > 0 && tile_attention_takes(options_.dtype, kv_.layout);
-  if (!chooses) return;
+void CudaBackend::choose_decodes() {
+  lanes_ = options_.decode == DecodeKernel::kLanes;
+  const bool measures = options_.measures && !options_.reference_ops && limits_.requests > 0 &&
+                        tile_attention_takes(options_.dtype, kv_.layout);
+  if (!measures) return;
   const DecodeTiming timing{.stream = stream_,
                             .arrays = arrays_,
                             .kv = kv_,
                             .limits = limits_,
                             .piece_keys = piece_keys_,
                             .partials = [this](int64_t count) { return partials_for(count); }};
-  gate_ = cuda::choose_gate(timing, parts_.device, products_.tuning());
+  Tuning& tuning = products_.tuning();
+  if (options_.decode == DecodeKernel::kMeasured) lanes_ = choose_lanes(timing, parts_.device, tuning);
+  if (options_.cascade) gate_ = choose_gate(timing, lanes_, parts_.device, tuning);
 }
 
 float* CudaBackend::partials_for(int64_t count) {

@@ -87,9 +87,15 @@ struct PlannedAttention {
   const SharedRow* shared_rows;
   const AttentionItem* pieces;
   const MergeItem* merges;
-  float* partials;  // partial_floats() of them
+  float* partials;     // partial_floats() of them
+  bool lanes = false;  // pieces without tensor cores (lane_attention.cu); REQUIRES: lane_attention_takes()
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
+// Groups of few heads: a row of them is a register's.
+inline constexpr int kLaneHeadsMax = 4;
+inline bool lane_attention_takes(int64_t heads, const KvLayout& layout) {
+  return heads <= int64_t{kLaneHeadsMax} * layout.kv_heads;
+}
 // As far as a model decides.
 inline bool tile_attention_takes(DType activation, const KvLayout& layout) {
   return activation == DType::kBFloat16 && (layout.head_dim == 64 || layout.head_dim == 128);

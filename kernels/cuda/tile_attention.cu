@@ -19,7 +19,8 @@
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
 // the diagonal. Decode wastes the rows of the 16 that a group does not fill; at 64 bytes a clock and
-// multiprocessor its products still keep pace with memory. Not yet measured on a GPU.
+// multiprocessor its products still keep pace with memory; lane_attention.cu wastes none, and has the pieces
+// of models where it is measured to be faster. Not yet measured on a GPU.
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
@@ -250,7 +251,11 @@ template <int kHeadDim>
 void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAttention& planned) {
   launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
   launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
-  launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
+  if (planned.lanes) {
+    lane_attention(stream, p, planned.pieces, planned.plan.pieces.size());
+  } else {
+    launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
+  }
 }
 
 }  // namespace

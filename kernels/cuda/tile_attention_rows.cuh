@@ -25,6 +25,9 @@ struct TileAttention {
   float scale_log2;  // scale · log2(e)
 };
 
+// A part of tile_attention, launched by it where PlannedAttention::lanes says so.
+void lane_attention(cudaStream_t stream, TileAttention p, const AttentionItem* pieces, size_t count);
+
 // What the block works on.
 struct Work {
   AttentionItem item;

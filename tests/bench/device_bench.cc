@@ -43,7 +43,9 @@ struct Work {
 
 class Bench {
  public:
-  Bench(std::unique_ptr<Backend> backend, bool small) : backend_(std::move(backend)), small_(small) {
+  // `lanes`: another on the same device, whose decodes do without tensor cores.
+  Bench(std::unique_ptr<Backend> backend, std::unique_ptr<Backend> lanes, bool small)
+      : backend_(std::move(backend)), lanes_(std::move(lanes)), asked_(backend_.get()), small_(small) {
     waiter_ = value_or_fail(backend_->allocate(64));
     std::printf("%s\n", backend_->description().c_str());
   }
@@ -102,7 +104,7 @@ class Bench {
   }
   void wait() {
     char byte = 0;
-    backend_->download(&byte, waiter_->data(), 1);
+    asked_->download(&byte, waiter_->data(), 1);
   }
 
   void row(const char* op, const std::string& shape, const Work& work, const std::function<void()>& call,
@@ -284,16 +286,23 @@ class Bench {
                               (s.shared > 0 ? ", " + std::to_string(s.shared) + " shared, " +
                                                   std::to_string(s.personas) + " personas"
                                             : "");
-    row(op, shape, work, [&] {
-      backend_->attention({.q = q,
-                           .query_starts = starts,
-                           .context_counts = contexts,
-                           .block_tables = tables,
-                           .block_table_stride = blocks_each,
-                           .layer = 0,
-                           .scale = 0.1f,
-                           .out = out});
-    });
+    const auto ask = [&] {
+      asked_->attention({.q = q,
+                         .query_starts = starts,
+                         .context_counts = contexts,
+                         .block_tables = tables,
+                         .block_table_stride = blocks_each,
+                         .layer = 0,
+                         .scale = 0.1f,
+                         .out = out});
+    };
+    row(op, shape, work, ask);
+    if (std::string_view(op) == "decode" && s.heads <= 4 * s.kv_heads) {
+      asked_ = lanes_.get();
+      lanes_->bind_kv(layout, memory.data, blocks);
+      row("decode, lanes", shape, work, ask);
+      asked_ = backend_.get();
+    }
     buffers_.clear();
     return last_seconds_;
   }
@@ -326,7 +335,8 @@ class Bench {
     }
   }
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_, lanes_;
+  Backend* asked_;  // one of them
   bool small_;
   std::mt19937 random_{1};
   std::unique_ptr<DeviceBuffer> waiter_;
@@ -343,8 +353,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: device_bench [DEVICE [small]]\n");
     return 2;
   }
-  troupe::Bench(troupe::value_or_fail(
-                    troupe::make_backend(argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation})),
-                how == "small")
-      .run();
+  const auto make = [&](troupe::DecodeKernel decode) {
+    return troupe::value_or_fail(
+        troupe::make_backend(argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation, .decode = decode}));
+  };
+  troupe::Bench(make(troupe::DecodeKernel::kTiles), make(troupe::DecodeKernel::kLanes), how == "small").run();
 }

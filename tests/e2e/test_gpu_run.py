@@ -75,7 +75,7 @@ def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
 def test_ops_are_measured_on_the_emulated_module():
     ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=240)
     assert ops.returncode == 0, ops
-    for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "decode", "prefill", "cascade"):
+    for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "decode", "decode, lanes", "prefill", "cascade"):
         assert f"| {op} |" in ops.stdout, ops.stdout
 
 

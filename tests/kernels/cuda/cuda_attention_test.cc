@@ -186,25 +186,32 @@ const std::vector<std::vector<Request>> kSteps = {
 struct Kind {
   DType dtype;
   bool reference;
+  bool lanes = false;  // decodes without tensor cores, where there are few heads in a group
 };
 
 class CudaAttention : public testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<Backend> cuda_ = make_cuda(GetParam().dtype, GetParam().reference);
+  std::unique_ptr<Backend> cuda_ =
+      make_cuda_with({.dtype = GetParam().dtype,
+                      .reference_ops = GetParam().reference,
+                      .decode = GetParam().lanes ? DecodeKernel::kLanes : DecodeKernel::kTiles});
   DType dtype_ = GetParam().dtype;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaAttention,
                          testing::Values(Kind{DType::kBFloat16, false}, Kind{DType::kBFloat16, true},
-                                         Kind{DType::kFloat32, false}),
+                                         Kind{DType::kFloat32, false},
+                                         Kind{DType::kBFloat16, false, /*lanes=*/true}),
                          [](const auto& param) {
-                           return std::string(dtype_name(param.param.dtype)) +
-                                  (param.param.reference ? "_reference" : "");
+                           return std::string(dtype_name(param.param.dtype)) + (param.param.reference
+                                                                                    ? "_reference"
+                                                                                : param.param.lanes ? "_lanes"
+                                                                                                    : "");
                          });
 
 TEST_P(CudaAttention, IsItsFormulaInEveryShapeOfStep) {
   const bool fast = dtype_ == DType::kBFloat16 && !GetParam().reference;
-  const Geometry geometries[] = {
-      {4, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 32}, {16, 1, 64, 8}, {3, 1, 80, 16}};
+  const Geometry geometries[] = {{4, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 32},
+                                 {16, 1, 64, 8}, {3, 1, 80, 16},        {3, 1, 64, 8}};
   for (const Geometry& g : geometries) {
     for (size_t s = 0; s < kSteps.size(); ++s) {
       // The reference op reads every key for every query: the heaviest steps for one geometry only.
@@ -245,15 +252,26 @@ TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
   const Geometry geometries[] = {{8, 2, 64, 16}, {4, 1, 128, 16, true}, {2, 2, 128, 8}};
   for (const Geometry& g : geometries) {
     const Step step(g, DType::kBFloat16, kPersonas, 29);
-    const auto cascade = make_cuda(DType::kBFloat16);
-    const auto plain = make_cuda_without_cascade(DType::kBFloat16);
-    const OwnedTensor out = step.on(*cascade);
-    const OwnedTensor alone = step.on(*plain);
-    EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
-    EXPECT_EQ(off_by(step, alone), std::nullopt) << g.head_dim;
-    EXPECT_FALSE(same_bits(out.view(), alone.view())) << "the same sums: was there no cascade?";
-    EXPECT_TRUE(same_bits(out.rows(10, 1), alone.rows(10, 1))) << "who shares nothing is not touched";
+    for (const DecodeKernel kernel : {DecodeKernel::kTiles, DecodeKernel::kLanes}) {
+      const auto cascade = make_cuda_with({.dtype = DType::kBFloat16, .decode = kernel});
+      const auto plain = make_cuda_with({.dtype = DType::kBFloat16, .cascade = false, .decode = kernel});
+      const OwnedTensor out = step.on(*cascade);
+      const OwnedTensor alone = step.on(*plain);
+      EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
+      EXPECT_EQ(off_by(step, alone), std::nullopt) << g.head_dim;
+      EXPECT_FALSE(same_bits(out.view(), alone.view())) << "the same sums: was there no cascade?";
+      EXPECT_TRUE(same_bits(out.rows(10, 1), alone.rows(10, 1))) << "who shares nothing is not touched";
+    }
   }
+}
+
+TEST(CudaDecode, LanesAndTilesSumInOtherOrders) {
+  const Step step({4, 2, 64, 16}, DType::kBFloat16, {{600, 1}, {90, 1}}, 29);
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .decode = DecodeKernel::kTiles});
+  const auto lanes = make_cuda_with({.dtype = DType::kBFloat16, .decode = DecodeKernel::kLanes});
+  EXPECT_FALSE(same_bits(step.on(*tiles).view(), step.on(*lanes).view())) << "is it another kernel at all?";
+  const auto unmeasured = make_cuda(DType::kBFloat16);
+  EXPECT_TRUE(same_bits(step.on(*tiles).view(), step.on(*unmeasured).view()));
 }
 
 #ifndef TROUPE_GPU_TEST
@@ -273,7 +291,7 @@ TEST(CudaCascade, AStepWithinTheLimitsTakesNoMemory) {
 }
 
 // On the emulator no time means anything; that it is taken and kept does.
-TEST(CudaCascade, ItsGateIsMeasuredOnceAndKept) {
+TEST(CudaDecode, WhatIsFasterIsMeasuredOnceAndKept) {
   const TempDir dir;
   const BackendOptions options{
       .dtype = DType::kBFloat16, .measures = true, .tune_file = dir.path() + "/tuning"};
@@ -291,6 +309,7 @@ TEST(CudaCascade, ItsGateIsMeasuredOnceAndKept) {
   const std::string kept = start();
   EXPECT_NE(kept.find("cascade, 2 heads of 64, 1 of keys"), std::string::npos) << kept;
   EXPECT_NE(kept.find("\t2:"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("decode, 2 heads of 64, 1 of keys"), std::string::npos) << kept;
   EXPECT_EQ(start(), kept);
 }
 #endif

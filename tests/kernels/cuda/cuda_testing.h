@@ -44,10 +44,6 @@ inline void set_thread_order(int order) {
 inline std::unique_ptr<Backend> make_cuda(DType dtype, bool reference_ops = false) {
   return make_cuda_with({.dtype = dtype, .reference_ops = reference_ops});
 }
-inline std::unique_ptr<Backend> make_cuda_without_cascade(DType dtype) {
-  return make_cuda_with({.dtype = dtype, .cascade = false});
-}
-
 inline std::unique_ptr<Backend> make_ref(DType dtype) {
   return make({"ref", {.dtype = dtype}});
 }

@@ -1,0 +1,123 @@
+#include "kernels/cuda/decode_timing.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/launch_timer.h"
+
+namespace troupe::cuda {
+
+namespace {
+
+constexpr const char* kOp = "attention";
+constexpr const char* kLanesName = "lanes";
+constexpr const char* kTilesName = "tiles";
+constexpr int32_t kOwnKeys = 256;  // of each request of a cascade
+
+// Whose tables begin alike and go on apart.
+struct Tables {
+  std::vector<int32_t> starts, contexts, tables;
+  int32_t stride = 0;
+
+  Tables(int32_t requests, int32_t shared_blocks, int32_t own_blocks, int32_t block_size)
+      : starts(static_cast<size_t>(requests) + 1), stride(shared_blocks + own_blocks) {
+    std::iota(starts.begin(), starts.end(), 0);
+    contexts.assign(static_cast<size_t>(requests), stride * block_size);
+    for (int32_t r = 0; r < requests; ++r) {
+      for (int32_t b = 0; b < stride; ++b) tables.push_back(b < shared_blocks ? b : b + r * own_blocks);
+    }
+  }
+};
+
+std::string key_of(const char* what, const DecodeTiming& timing, const std::string& device) {
+  const KvLayout& layout = timing.kv.layout;
+  return absl::StrCat(device, ", ", what, ", ", timing.limits.heads, " heads of ", layout.head_dim, ", ",
+                      layout.kv_heads, " of keys, blocks of ", layout.block_size, ", pieces of ",
+                      timing.piece_keys, ", up to ", timing.limits.requests, " requests of ",
+                      timing.limits.positions);
+}
+
+}  // namespace
+
+std::optional<double> seconds_of(const DecodeTiming& timing, const Decodes& d) {
+  const KvLayout& layout = timing.kv.layout;
+  const int32_t block_size = layout.block_size;
+  const int32_t shared = d.shared_keys / block_size, own = (d.own_keys + block_size - 1) / block_size;
+  const bool fits = d.shared_keys % block_size == 0 && d.requests <= timing.limits.requests &&
+                    (shared + own) * int64_t{block_size} <= timing.limits.positions &&
+                    shared + int64_t{d.requests} * own <= timing.kv.block_count;
+  if (!fits) return std::nullopt;
+  const Tables tables(d.requests, shared, own, block_size);
+  AttentionShape shape{tables.starts, tables.contexts,
+                       static_cast<int32_t>(timing.limits.heads / layout.kv_heads)};
+  shape.piece_keys = timing.piece_keys;
+  shape.gate = CascadeGate::always();
+  shape.block_size = block_size;
+  shape.block_table_stride = tables.stride;
+  if (d.cascade) shape.block_tables = tables.tables;
+  AttentionPlan plan;
+  plan_attention(shape, plan);
+
+  const int64_t heads = timing.limits.heads;
+  const auto bytes = static_cast<size_t>(d.requests * heads * layout.head_dim) * dtype_size(DType::kBFloat16);
+  const DeviceScratch q(bytes), out(bytes);
+  if (q.data() == nullptr || out.data() == nullptr) return std::nullopt;
+  check_cuda(kOp, cudaMemsetAsync(q.data(), 0, bytes, timing.stream));
+  AttentionParams params;
+  params.q = Tensor::make(q.data(), DType::kBFloat16, {d.requests, heads, layout.head_dim});
+  params.query_starts = tables.starts;
+  params.context_counts = tables.contexts;
+  params.block_tables = tables.tables;
+  params.block_table_stride = tables.stride;
+  params.out = Tensor::make(out.data(), DType::kBFloat16, {d.requests, heads * layout.head_dim});
+  const AttentionIndices indices = indices_on_device(timing.arrays, params);
+  float* const partials = timing.partials(partial_floats(plan, timing.kv));
+  PlannedAttention planned = plan_on_device(timing.arrays, plan, partials);
+  planned.lanes = d.lanes;
+  return seconds_of_launch(kOp, timing.stream,
+                           [&] { tile_attention(timing.stream, params, timing.kv, indices, planned); });
+}
+
+bool choose_lanes(const DecodeTiming& timing, const std::string& device, Tuning& tuning) {
+  if (!lane_attention_takes(timing.limits.heads, timing.kv.layout)) return false;
+  const std::string key = key_of("decode", timing, device);
+  if (const std::string* name = tuning.find(key); name != nullptr) return *name == kLanesName;
+  double lanes = 1, tiles = 1, last = 0;
+  for (const Decodes& d : {Decodes{.requests = 1, .own_keys = 2048}, Decodes{.requests = 8, .own_keys = 1024},
+                           Decodes{.requests = 64, .own_keys = 1024}}) {
+    Decodes by_lanes = d;
+    by_lanes.lanes = true;
+    const auto with = seconds_of(timing, by_lanes), without = seconds_of(timing, d);
+    if (!with || !without) continue;
+    lanes *= *with;
+    tiles *= *without;
+    last = std::min(*with, *without);
+  }
+  const bool faster = lanes < tiles;
+  tuning.put(key, faster ? kLanesName : kTilesName, last * 1e6);
+  return faster;
+}
+
+CascadeGate choose_gate(const DecodeTiming& timing, bool lanes, const std::string& device, Tuning& tuning) {
+  const std::string key = key_of("cascade", timing, device);
+  if (const std::string* text = tuning.find(key); text != nullptr) {
+    if (const auto known = CascadeGate::parse(*text)) return *known;
+  }
+  double last = 0;
+  const CascadeGate gate = measure_cascade_gate([&](int32_t requests, int32_t keys, bool cascade) {
+    const auto seconds = seconds_of(timing, {.requests = requests,
+                                             .shared_keys = keys,
+                                             .own_keys = kOwnKeys,
+                                             .cascade = cascade,
+                                             .lanes = lanes});
+    last = seconds.value_or(last);
+    return seconds;
+  });
+  tuning.put(key, gate.text(), last * 1e6);
+  return gate;
+}
+
+}  // namespace troupe::cuda
