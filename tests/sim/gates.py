@@ -189,8 +189,6 @@ MISSES = {
                 "plan lets sets stay on a node up to 1.10 of the mean and come up to 1.05. With 1.05 and 1.02: .063, and hits "
                 "the same within .001; but the study's P2000 at 450 and 550/s loses 1.2 points of hit with eight gateways (.866 to .855, .816 to .804), so "
                 "they stay. With pending tokens at exact mode's weight .101",
-    "join 8+4 exact": "sixteen gateways: the worst ten seconds' p99 of three seeds moves by as much with any change (1.28 where a joining node is not given "
-                      "what a third of the nodes hold, 1.35 where it is what half of them do)",
     "join 8+4 plan": "four to sixteen gateways: a node that joins rises for ten seconds, as the live gateway has it, and so long the plan counts it "
                      "for less, homes move onto it twice. At once, means of seeds 1 to 3 are .057 with four gateways and .059 with eight (for .067 and "
                      ".076), and single ones .047 to .070",
