@@ -205,6 +205,8 @@ struct BackendOptions {
   // and kept in this file across starts ("": not kept).
   bool measures = false;
   std::string tune_file = {};
+  // cuda only: take_gaps() has something to tell.
+  bool times_gaps = false;
 };
 
 // kDecode: a token of each request, a step like thousands before and behind it.
@@ -246,6 +248,10 @@ class Backend {
   // Takes what memory of its own the backend needs for steps within the limits, and returns its bytes: they
   // take none then. (But for what grows with users' wishes: edits of logits.)
   virtual StatusOr<int64_t> reserve(const KvLayout& /*layout*/, const StepLimits& /*limits*/) { return 0; }
+
+  // Seconds that the device stood still between each two steps since the last call (BackendOptions::
+  // times_gaps). Waits for them.
+  virtual std::vector<double> take_gaps() { return {}; }
 
   // Writes down what was measured (BackendOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }

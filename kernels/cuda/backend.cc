@@ -10,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/decode_timing.h"
+#include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
 #include "kernels/cuda/step_array_bytes.h"
 #include "kernels/cuda/step_arrays.h"
+#include "kernels/cuda/step_gaps.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/device/dense_weight.h"
@@ -22,40 +24,6 @@
 
 namespace troupe::cuda {
 namespace {
-
-Status cuda_status(std::string_view what, cudaError_t error) {
-  const std::string message =
-      absl::StrCat(absl::string_view(what.data(), what.size()), ": ", cudaGetErrorString(error));
-  if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(message);
-  return absl::UnavailableError(message);
-}
-
-Status no_pinned_memory(size_t bytes) {
-  return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of pinned host memory are not to be had"));
-}
-
-class CudaBuffer final : public DeviceBuffer {
- public:
-  // Not cleared: a wait for that would keep weights from being filled while others are fetched.
-  static StatusOr<std::unique_ptr<CudaBuffer>> allocate(size_t bytes) {
-    void* data = nullptr;
-    if (const cudaError_t error = cudaMalloc(&data, std::max<size_t>(bytes, 1)); error != cudaSuccess) {
-      return cuda_status(absl::StrCat(bytes, " bytes of device memory"), error);
-    }
-    return std::unique_ptr<CudaBuffer>(new CudaBuffer(data, bytes));
-  }
-  ~CudaBuffer() override { cudaFree(data_); }
-  CudaBuffer(const CudaBuffer&) = delete;
-  CudaBuffer& operator=(const CudaBuffer&) = delete;
-
-  void* data() const override { return data_; }
-  size_t bytes() const override { return bytes_; }
-
- private:
-  CudaBuffer(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
-  void* data_;
-  size_t bytes_;
-};
 
 // Of the sums of decodes' pieces; from there on the pieces are longer.
 constexpr int64_t kPartialBytesMax = int64_t{512} << 20;
@@ -88,7 +56,9 @@ class CudaBackend final : public Backend {
                    .measures = options.measures,
                    .tune_file = options.tune_file,
                    .before_measuring = [this] { launch_captured(); }}),
-        arrays_(stream_, [this] { launch_captured(); }) {}
+        arrays_(stream_, [this] { launch_captured(); }) {
+    if (options.times_gaps) gaps_.emplace(stream_);
+  }
   ~CudaBackend() override { cudaStreamSynchronize(stream_); }
 
   std::string_view name() const override { return "cuda"; }
@@ -142,14 +112,20 @@ class CudaBackend final : public Backend {
   StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
 
   Status save_tuning() override { return products_.save(); }
+  std::vector<double> take_gaps() override { return gaps_ ? gaps_->take() : std::vector<double>(); }
 
   void begin_step(StepKind kind) override {
     const bool whole = kind == StepKind::kDecode && options_.graphs;
     arrays_.begin_step(whole);
-    if (whole) launch_stream_ = graphs_.begin();
+    if (whole) {
+      launch_stream_ = graphs_.begin();
+    } else if (gaps_) {
+      gaps_->begin_step();
+    }
   }
   void end_step() override {
     launch_captured();
+    if (gaps_) gaps_->end_step();
     arrays_.end_step();
     planned_.reset();
   }
@@ -202,6 +178,7 @@ class CudaBackend final : public Backend {
   void launch_captured() {
     if (!graphs_.is_capturing()) return;
     launch_stream_ = stream_;
+    if (gaps_) gaps_->begin_step();
     arrays_.send();
     graphs_.launch();
   }
@@ -215,6 +192,7 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_;         // all work, in its order
   cudaStream_t launch_stream_;  // that one, or a graph's that becomes one launch in it
   StepGraphs graphs_;
+  std::optional<StepGaps> gaps_;
   Products products_;
   StepArrays arrays_;
   BoundKv kv_;

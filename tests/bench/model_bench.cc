@@ -1,11 +1,12 @@
 // Steps of a whole model beside what the machine can do, for engines.py and tests/gpu/bench.sh to ask in
 // turns.
 //
-//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain]]
+//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [gaps] [measured]]
 //                                          MODEL_DIR needs config.json alone: weights are made up
 //   build/bin/model_bench MODEL_DIR write  writes those weights there, for others
 //
-// DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path. plain: without cascades.
+// DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path. plain: without cascades;
+// measured: implementations chosen by measuring, as the worker does; gaps: for the question of that name.
 //
 // A question a line on stdin, an answer a line on stdout:
 //   prefill N               seconds of a step of N new tokens
@@ -15,6 +16,8 @@
 //   personas P BATCH KEYS OWN N
 //                           the same, of requests that share their first KEYS tokens with those of their
 //                           persona, one of P, and have OWN tokens behind them
+//   gaps BATCH KEYS N       the same as decode, but seconds that the device stood still between two of these
+//                           steps, the median; `worst gap` after it, the longest; cuda, with the word gaps
 //   read BYTES              seconds of reading as many bytes with all threads
 //   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:
@@ -28,7 +31,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <numeric>
@@ -39,12 +41,11 @@
 #include <thread>
 #include <vector>
 
-#include "common/core/json.h"
 #include "kernels/device/host_buffer.h"
 #include "kernels/device/openmp.h"
 #include "kernels/device/thread_pool.h"
+#include "tests/bench/made_up_checkpoint.h"
 #include "tests/bench/read_loop.h"
-#include "worker/model/dummy_weights.h"
 #include "worker/model/runner.h"
 #include "worker/model/sampler.h"
 
@@ -72,64 +73,6 @@ T value_or_fail(StatusOr<T> result) {
   return *std::move(result);
 }
 
-// Names and shapes of a Llama's or a Qwen2's tensors.
-std::vector<std::pair<std::string, std::vector<int64_t>>> tensors_of(const ModelConfig& c) {
-  std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
-    tensors.emplace_back(name, shape);
-  };
-  add("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    add(layer + "input_layernorm.weight", {c.hidden_size});
-    add(layer + "self_attn.q_proj.weight", {c.heads * c.head_dim, c.hidden_size});
-    add(layer + "self_attn.k_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
-    add(layer + "self_attn.v_proj.weight", {c.kv_heads * c.head_dim, c.hidden_size});
-    if (c.architecture == "Qwen2ForCausalLM") {
-      add(layer + "self_attn.q_proj.bias", {c.heads * c.head_dim});
-      add(layer + "self_attn.k_proj.bias", {c.kv_heads * c.head_dim});
-      add(layer + "self_attn.v_proj.bias", {c.kv_heads * c.head_dim});
-    }
-    add(layer + "self_attn.o_proj.weight", {c.hidden_size, c.heads * c.head_dim});
-    add(layer + "post_attention_layernorm.weight", {c.hidden_size});
-    add(layer + "mlp.gate_proj.weight", {c.intermediate_size, c.hidden_size});
-    add(layer + "mlp.up_proj.weight", {c.intermediate_size, c.hidden_size});
-    add(layer + "mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
-  }
-  add("model.norm.weight", {c.hidden_size});
-  if (!c.tie_word_embeddings) add("lm_head.weight", {c.vocab_size, c.hidden_size});
-  return tensors;
-}
-
-void write_checkpoint(const std::string& dir) {
-  const ModelConfig config = value_or_fail(load_model_config(dir));
-  bj::object header;
-  uint64_t offset = 0;
-  for (const auto& [name, shape] : tensors_of(config)) {
-    const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    const uint64_t end = offset + static_cast<uint64_t>(count) * 2;
-    bj::array sizes;
-    for (const int64_t size : shape) sizes.push_back(size);
-    header[name] = bj::object{{"dtype", "BF16"}, {"shape", sizes}, {"data_offsets", bj::array{offset, end}}};
-    offset = end;
-  }
-  std::string text = to_json(header);
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  std::ofstream file(dir + "/model.safetensors", std::ios::binary);
-  const uint64_t length = text.size();
-  file.write(reinterpret_cast<const char*>(&length), 8).write(text.data(), static_cast<int64_t>(length));
-  std::vector<uint16_t> values;
-  for (const auto& [name, shape] : tensors_of(config)) {
-    Tensor tensor = shape.size() == 1 ? Tensor::make(nullptr, DType::kBFloat16, {shape[0]})
-                                      : Tensor::make(nullptr, DType::kBFloat16, {shape[0], shape[1]});
-    values.resize(static_cast<size_t>(tensor.elements()));
-    tensor.data = values.data();
-    fill_random_weight(name, tensor, static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)));
-    file.write(reinterpret_cast<const char*>(values.data()), static_cast<int64_t>(tensor.bytes()));
-  }
-  if (!file.flush()) fail("cannot write " + dir + "/model.safetensors");
-}
-
 class Bench {
  public:
   Bench(const RunnerOptions& options, int threads)
@@ -154,6 +97,7 @@ class Bench {
       words >> bytes;
       return read(bytes);
     }
+    if (what == "worst") return gaps_.empty() ? 0 : gaps_.back();
     if (what == "personas") {
       int32_t count = 0;
       Work work{.fresh = 1};
@@ -166,6 +110,7 @@ class Bench {
     if (what == "prefill") return steps({.batch = 1, .fresh = a});
     if (what == "hit") return steps({.batch = 1, .cached = a, .fresh = b});
     if (what == "decode") return steps({.batch = a, .cached = b, .fresh = 1, .count = c});
+    if (what == "gaps") return median_gap({.batch = a, .cached = b, .fresh = 1, .count = c});
     if (what == "copy") return device_copy(int64_t{a} << 20);
     if (what == "bytes") return static_cast<double>(step_weight_bytes());
     if (what == "product") return a > 0 ? device_product(a) : product();
@@ -215,6 +160,17 @@ class Bench {
     }
     if (runner_->runs_ahead()) collect();
     return (now() - start) / work.count;
+  }
+
+  // Of all but the first few steps, which may be made for the first time.
+  double median_gap(const Work& work) {
+    constexpr std::ptrdiff_t kFirst = 4;
+    steps(work);
+    gaps_ = runner_->take_gaps();
+    if (gaps_.size() <= size_t{kFirst}) fail("no gaps were told: model_bench MODEL_DIR THREADS cuda gaps");
+    gaps_.erase(gaps_.begin(), gaps_.begin() + kFirst);
+    std::sort(gaps_.begin(), gaps_.end());
+    return gaps_[gaps_.size() / 2];
   }
 
   std::vector<std::vector<BlockId>> tables_of(const Work& work) {
@@ -342,18 +298,29 @@ class Bench {
   std::unique_ptr<HostBuffer> read_memory_;
   std::array<std::unique_ptr<HostBuffer>, 3> product_memory_;
   int64_t sampled_ = 0;
+  std::vector<double> gaps_;  // sorted
 };
 
 int main_of(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[2]) == "write") {
-    write_checkpoint(argv[1]);
+    const ModelConfig config = value_or_fail(load_model_config(argv[1]));
+    if (!write_checkpoint(argv[1], config))
+      fail(std::string("cannot write ") + argv[1] + "/model.safetensors");
     return 0;
   }
   const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
-  const bool plain = argc == 5 && std::string_view(argv[4]) == "plain";
-  if (threads < 1 || argc > (plain ? 5 : 4)) {
-    std::fprintf(
-        stderr, "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain]] | model_bench MODEL_DIR write\n");
+  bool plain = false, gaps = false, measured = false, known = true;
+  for (int i = 4; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    plain |= word == "plain";
+    gaps |= word == "gaps";
+    measured |= word == "measured";
+    known &= word == "plain" || word == "gaps" || word == "measured";
+  }
+  if (threads < 1 || !known) {
+    std::fprintf(stderr,
+                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [gaps] [measured]] | model_bench "
+                 "MODEL_DIR write\n");
     return 2;
   }
   const std::string_view how = argc > 3 ? argv[3] : "cpu";
@@ -369,6 +336,8 @@ int main_of(int argc, char** argv) {
   if (how != "int8" && how != "cpu") {
     options.backend = how;
     options.cascade = !plain;
+    options.times_gaps = gaps;
+    options.measures = measured;
     options.kv_cache_tokens = 0;       // what fits
     options.memory_utilization = 0.8;  // beside it: the copy and the product
     options.max_batched_tokens = 2048;

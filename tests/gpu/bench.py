@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whole models of real shapes (weights made up) on a GPU, each time beside the floor that the same run's copy and product rates
-give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, prefill, ttft and cascade are steps of the model
+give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, gaps, prefill, ttft and cascade are steps of the model
 by itself; coldstart, offline and batching are of troupe-worker, started and asked over HTTP.
 
 Floors: a decode step reads every weight once, and the keys and values of its requests, at the rate of a device copy; a prefill's
@@ -42,7 +42,7 @@ MODELS = {
     "tiny": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
              "vocab_size": 32000},
 }
-BENCHES = ("decode", "prefill", "ttft", "cascade", "coldstart", "offline", "batching")
+BENCHES = ("decode", "gaps", "prefill", "ttft", "cascade", "coldstart", "offline", "batching")
 
 
 class Model:
@@ -54,15 +54,15 @@ class Model:
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         (self.path / "config.json").write_text(json.dumps(self.config))
-        self.process, self.plain, self.description = None, False, ""
+        self.process, self.mode, self.description = None, None, ""
 
-    def load(self, plain=False):
-        if self.process and self.plain == plain:
+    def load(self, mode=None):
+        if self.process and self.mode == mode:
             return
         self.unload()
-        self.plain = plain
+        self.mode = mode
         begin = time.monotonic()
-        self.process = subprocess.Popen([self.args.program, self.path, str(self.args.threads), self.args.device, *(["plain"] if plain else [])],
+        self.process = subprocess.Popen([self.args.program, self.path, str(self.args.threads), self.args.device, *([mode] if mode else []), *([] if self.small else ["measured"])],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.description = self.process.stdout.readline().strip()
         if not self.description:
@@ -75,8 +75,8 @@ class Model:
             self.process.wait(60)
             self.process = None
 
-    def ask(self, question, plain=False):
-        self.load(plain)
+    def ask(self, question, mode=None):
+        self.load(mode)
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -84,8 +84,8 @@ class Model:
             sys.exit(f"'{question}': model_bench ended with {self.process.wait()} (above)")
         return float(answer)
 
-    def best(self, question, times, plain=False):
-        return min(self.ask(question, plain) for _ in range(times))
+    def best(self, question, times, mode=None):
+        return min(self.ask(question, mode) for _ in range(times))
 
     def close(self):
         self.unload()
@@ -107,6 +107,14 @@ def decode(model):
         seconds = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3)
         floor = (weights + batch * keys * model.kv_bytes_per_token()) / copy
         yield f"batch {batch} at {keys}", seconds, floor, f"{batch / seconds:.0f} tokens/s; copy {copy / 1e12:.2f} TB/s"
+
+
+def gaps(model):
+    """How long the device stands still between two steps of decodes; the goal is 20 µs."""
+    for batch, keys in ((1, 1024), (64, 1024), (256, 1024)) if not model.small else ((3, 40),):
+        median = model.ask(f"gaps {batch} {keys} {12 if model.small else 64}", mode="gaps")
+        worst = model.ask("worst gap", mode="gaps")
+        yield f"between two steps, batch {batch} at {keys}", median, None, f"the median; the longest {worst * 1e6:.0f} µs"
 
 
 def prefill(model):
@@ -136,7 +144,7 @@ def cascade(model):
     fast = {work: model.best("personas " + " ".join(map(str, (*work, steps))), times) for work in works}
     for work in works:
         personas, batch, shared, own = work
-        plain = model.best("personas " + " ".join(map(str, (*work, steps))), times, plain=True)
+        plain = model.best("personas " + " ".join(map(str, (*work, steps))), times, mode="plain")
         floor = (weights + (personas * shared + batch * own) * model.kv_bytes_per_token()) / copy
         yield (f"{batch} requests, {personas} persona{'s' * (personas > 1)} of {shared}, {own} own", fast[work], floor,
                f"{plain / fast[work]:.2f} × as fast as with a read each ({plain * 1e3:.2f} ms)")

@@ -7,7 +7,7 @@ usage() {
   cat <<'H'
 usage: tests/gpu/bench.sh [--dist FILE] NAME… [option of bench.py …]
 
-NAME: ops (every op by itself), or of whole models decode, prefill, ttft, cascade, coldstart, offline, batching. FILE: what deploy/pack.sh
+NAME: ops (every op by itself), or of whole models decode, gaps, prefill, ttft, cascade, coldstart, offline, batching. FILE: what deploy/pack.sh
 --gpu-tests made (default dist.tar.xz in the repository's root). Needs an NVIDIA GPU, its driver, CUDA 13's cuBLASLt and python3;
 builds and installs nothing. Prints a table, the model as it comes; options:
 

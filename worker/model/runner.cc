@@ -162,7 +162,8 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                                                          .cascade = options.cascade,
                                                          .graphs = options.graphs,
                                                          .measures = options.measures,
-                                                         .tune_file = options.tune_file}));
+                                                         .tune_file = options.tune_file,
+                                                         .times_gaps = options.times_gaps}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
@@ -191,6 +192,10 @@ std::string ModelRunner::description() const {
       m.options.weight_format == WeightFormat::kInt8 ? " MiB of int8, " : " MiB, ", m.backend->description(),
       ", ", to_absl(dtype_name(m.backend->activation_dtype())), ", KV ", m.block_count, " blocks of ",
       m.options.block_size, " tokens in ", m.kv_bytes >> 20, " MiB");
+}
+
+std::vector<double> ModelRunner::take_gaps() {
+  return impl_->backend->take_gaps();
 }
 
 Status ModelRunner::save_tuning() {

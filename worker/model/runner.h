@@ -35,6 +35,7 @@ struct RunnerOptions {
   bool graphs = true;          // likewise
   bool measures = false;       // likewise
   std::string tune_file;       // likewise
+  bool times_gaps = false;     // likewise
   int32_t block_size = 16;
   // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory; only where
   // the backend has memory of its own.
@@ -90,7 +91,8 @@ class ModelRunner {
   StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
   // Whether launch() returns while the step is computed.
   bool runs_ahead() const;
-  Status save_tuning();  // BackendOptions::tune_file
+  Status save_tuning();             // BackendOptions::tune_file
+  std::vector<double> take_gaps();  // Backend's
   // Shows the logits (V) after each of the last launch()'s ids [first, first + count), counted through its
   // items in order; a bounded number at a time. Overwrites the logits that collect() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;
