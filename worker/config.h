@@ -44,6 +44,7 @@ struct WorkerSettings {
   int64_t block_size = 0;  // 0: 16, or the sim profile's
   bool enable_prefix_caching = true;
   double max_pinned_share = 0.25;
+  bool hand_on_conversations = true;
   int64_t max_sets = 256;
   std::string batching = "merged";
   int64_t tpot_budget_ms = 200;  // 0: none

@@ -187,6 +187,7 @@ WorkerServer::Options server_options(const WorkerSettings& settings) {
   options.http.idle_timeout = std::chrono::milliseconds(limits.idle_timeout_ms);
   options.http.write_timeout = std::chrono::milliseconds(limits.write_timeout_ms);
   options.max_pinned_share = settings.max_pinned_share;
+  options.hand_on_conversations = settings.hand_on_conversations;
   options.notice = std::chrono::seconds(settings.shutdown_notice_secs);
   options.generator.requests_max = settings.max_num_seqs + settings.max_waiting;
   options.generator.request_timeout = std::chrono::milliseconds(limits.request_timeout_ms);

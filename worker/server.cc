@@ -30,6 +30,14 @@ bool allows(std::string_view methods, std::string_view method) {
   return false;
 }
 
+ApiError keeps_conversations() {
+  ApiError error = ApiError::unsupported(
+      "",
+      "this worker tells nobody of its conversations (hand_on_conversations: false in its configuration)");
+  error.http_status = 403;
+  return error;
+}
+
 PrefixBook::Options book_options(const LoadReport& report, double max_pinned_share) {
   PrefixBook::Options options;
   options.block_size = static_cast<int32_t>(report.block_size);
@@ -69,6 +77,8 @@ struct WorkerServer::Impl {
   Task<void> one_prefix(Call& call);
   Task<void> all_tails(Call& call);
   Task<void> one_tail(Call& call);
+  Task<void> list_all_tails(Call& call);
+  Task<void> find_one_tail(Call& call);
   Task<void> residency_events(Call& call) { return residency.serve(call); }
   Task<void> metrics_text(Call& call);
   Task<void> no_such_path(Call& call);
@@ -94,6 +104,7 @@ struct WorkerServer::Impl {
   const Logger& log;
   SimFaults* const faults;  // null: a worker with a model
   const Duration notice;
+  const bool hands_on_conversations;
   Generator generator;
   Prefixes prefixes;
   ResidencyStream residency;
@@ -144,6 +155,7 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
       log(parts.log),
       faults(parts.faults),
       notice(options.notice),
+      hands_on_conversations(options.hand_on_conversations),
       generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
       prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
                parts.model.name, parts.engine),
@@ -215,10 +227,15 @@ Task<void> WorkerServer::Impl::one_prefix(Call& call) {
 }
 
 Task<void> WorkerServer::Impl::all_tails(Call& call) {
-  if (call.request().method == "POST") {
-    co_await generator.handle_tail(call);
-    co_return;
-  }
+  if (call.request().method == "POST") return generator.handle_tail(call);
+  return hands_on_conversations ? list_all_tails(call) : call.fail(keeps_conversations());
+}
+
+Task<void> WorkerServer::Impl::one_tail(Call& call) {
+  return hands_on_conversations ? find_one_tail(call) : call.fail(keeps_conversations());
+}
+
+Task<void> WorkerServer::Impl::list_all_tails(Call& call) {
   const auto tails = co_await list_tails(engine, model.name);
   if (tails.ok()) {
     co_await call.answer_json(200, tail_list_json(tails.value()));
@@ -227,7 +244,7 @@ Task<void> WorkerServer::Impl::all_tails(Call& call) {
   }
 }
 
-Task<void> WorkerServer::Impl::one_tail(Call& call) {
+Task<void> WorkerServer::Impl::find_one_tail(Call& call) {
   const std::string session(tail_session_of(call.request().path));
   const auto tail = co_await find_tail(engine, model.name, session);
   if (tail.ok()) {

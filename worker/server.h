@@ -21,8 +21,9 @@ class WorkerServer {
   struct Options {
     HttpServerOptions http;
     Generator::Options generator;
-    double max_pinned_share = 0.25;  // of the KV memory
-    Duration notice{};               // see drain()
+    double max_pinned_share = 0.25;     // of the KV memory
+    bool hand_on_conversations = true;  // GET /v1/tails
+    Duration notice{};                  // see drain()
   };
   // What the server stands on; all of it outlives the server. `engine` is started.
   struct Parts {

@@ -19,7 +19,8 @@ namespace troupe::testing {
 
 class HarnessServer {
  public:
-  explicit HarnessServer(FakeRunner::Hook before_step = {}, const Generator::Options& generator = {})
+  explicit HarnessServer(FakeRunner::Hook before_step = {}, const Generator::Options& generator = {},
+                         bool hand_on_conversations = true)
       : harness_({.before_step = std::move(before_step)}) {
     model_.name = "fake";
     model_.tokenizer = harness_.tokenizer.get();
@@ -30,6 +31,7 @@ class HarnessServer {
     options.http.host = "127.0.0.1";
     options.http.port = 0;
     options.generator = generator;
+    options.hand_on_conversations = hand_on_conversations;
     const WorkerServer::Parts parts{io_, model_, *harness_.engine, harness_.metrics, harness_.log};
     server_ = std::make_unique<WorkerServer>(parts, options);
     const auto status = server_->listen();

@@ -78,6 +78,17 @@ TEST(Tails, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
   EXPECT_EQ(object_of(there).at("choices"), object_of(here).at("choices"));
 }
 
+TEST(Tails, AreNobodysWhereTheWorkerKeepsThem) {
+  const HarnessServer server({}, {}, /*hand_on_conversations=*/false);
+  ASSERT_EQ(complete(server, ids_text(300, 41), 2).status, 200);
+  for (const Reply& reply : {ask(server.port(), "GET", "/v1/tails"), tail_of(server, kSession.hex())}) {
+    EXPECT_EQ(reply.status, 403);
+    EXPECT_NE(reply.body.find("hand_on_conversations"), std::string::npos) << reply.body;
+  }
+  const std::string foreign = R"({"model":"fake","session":")" + Hash128{1, 2}.hex() + R"(","ids":[5,6,7]})";
+  EXPECT_EQ(ask(server.port(), "POST", "/v1/tails", foreign).status, 200) << "what comes is taken";
+}
+
 TEST(Tails, KeepTheirSaltAndTheirSet) {
   const HarnessServer old_home, new_home;
   const std::string salted = R"(,"cache_salt":"theirs")";
