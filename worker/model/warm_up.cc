@@ -26,21 +26,43 @@ Shape shape_of(int64_t tokens, const ModelRunner& runner, const RunnerOptions& o
   return shape;
 }
 
-Status run(const Shape& shape, ModelRunner& runner) {
+// Tokens before a step's own, and the blocks they lie in.
+struct Cached {
+  int64_t tokens = 0;
+  int64_t shared_blocks = 0;  // the same ones for all requests
+};
+
+Status run(const Shape& shape, const Cached& cached, ModelRunner& runner) {
   const std::vector<TokenId> ids(static_cast<size_t>(shape.tokens_each), 0);
-  std::vector<BlockId> blocks(static_cast<size_t>(shape.blocks_each * shape.requests));
-  std::iota(blocks.begin(), blocks.end(), 0);
+  const int64_t table_blocks = cached.shared_blocks + shape.blocks_each;
+  std::vector<BlockId> tables(static_cast<size_t>(table_blocks * shape.requests));
   Batch batch;
   for (int64_t i = 0; i < shape.requests; ++i) {
+    const auto table =
+        std::span(tables).subspan(static_cast<size_t>(i * table_blocks), static_cast<size_t>(table_blocks));
+    const auto own = table.begin() + cached.shared_blocks;
+    std::iota(table.begin(), own, 0);
+    std::iota(own, table.end(), static_cast<BlockId>(cached.shared_blocks + i * shape.blocks_each));
     BatchItem& item = batch.items.emplace_back();
     item.ids = ids;
     item.count = static_cast<int32_t>(ids.size());
+    item.start = static_cast<int32_t>(cached.tokens);
     item.samples = true;
-    item.blocks = std::span(blocks).subspan(static_cast<size_t>(i * shape.blocks_each),
-                                            static_cast<size_t>(shape.blocks_each));
+    item.blocks = table;
   }
   const std::vector<SampleRow> draws(batch.items.size(), {.draw = {.top_k = 40, .top_p = 0.9f}});
   return runner.run(batch, {draws, {}}).status();
+}
+
+// A device keeps a graph for each number of launches that a step of decodes may have, and those depend on how
+// much each reads, and whether some of it is read for several at once.
+Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions& o) {
+  const int64_t last = std::min<int64_t>(shape.blocks_each * o.block_size, runner.max_model_len()) - 1;
+  TROUPE_RETURN_IF_ERROR(run(shape, {.tokens = last}, runner));
+  const int64_t shared =
+      std::min<int64_t>(runner.block_count() - shape.requests, (runner.max_model_len() - 1) / o.block_size);
+  if (shape.requests < 2 || shared < 1) return absl::OkStatus();
+  return run({shape.requests, shape.tokens_each, 1}, {shared * o.block_size, shared}, runner);
 }
 
 }  // namespace
@@ -49,7 +71,9 @@ Status warm_up(ModelRunner& runner, const RunnerOptions& options) {
   const int64_t largest =
       std::min<int64_t>(options.max_batched_tokens, int64_t{runner.block_count()} * options.block_size);
   for (int64_t tokens = 1;; tokens = std::min(2 * tokens, largest)) {
-    TROUPE_RETURN_IF_ERROR(run(shape_of(tokens, runner, options), runner));
+    const Shape shape = shape_of(tokens, runner, options);
+    TROUPE_RETURN_IF_ERROR(run(shape, {}, runner));
+    if (shape.tokens_each == 1) TROUPE_RETURN_IF_ERROR(run_decodes(shape, runner, options));
     if (tokens == largest) return absl::OkStatus();
   }
 }

@@ -55,6 +55,16 @@ void* allocate(size_t bytes) {
 
 }  // namespace
 
+void take_graph_memory() {
+  const std::lock_guard lock(device_state().mutex);
+  device_state().memory_used += kGraphBytes;
+}
+
+void give_graph_memory() {
+  const std::lock_guard lock(device_state().mutex);
+  device_state().memory_used -= kGraphBytes;
+}
+
 void set_device_size(const DeviceSize& size) {
   const std::lock_guard lock(device_state().mutex);
   device_state().size = size;

@@ -12,6 +12,11 @@ inline constexpr int kSharedBytesOfBlockMax = 232448;
 inline constexpr int kSharedBytesOfProcessor = 233472;
 inline constexpr int kThreadsMax = 1024;
 
+// A graph made executable takes some of the device's memory, as it does there; how much, nobody tells.
+inline constexpr size_t kGraphBytes = 64 << 10;
+void take_graph_memory();
+void give_graph_memory();
+
 // `error`, which cudaGetLastError of this thread will tell of.
 cudaError_t noted(cudaError_t error);
 

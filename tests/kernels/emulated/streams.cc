@@ -210,6 +210,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   *executable = new CUgraphExec_st{graph->nodes};
+  take_graph_memory();
   return cudaSuccess;
 }
 
@@ -232,6 +233,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  if (executable != nullptr) give_graph_memory();
   delete executable;
   return cudaSuccess;
 }

@@ -1,0 +1,90 @@
+// What a device meets for the first time it meets before the first request. That no answer changes by it is
+// in runner_test.cc.
+
+#include "worker/model/warm_up.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "kernels/kernels.h"
+#include "tests/common/temp_dir.h"
+
+namespace troupe {
+namespace warm_up_test {
+
+constexpr const char* kConfig = R"({
+  "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 256, "intermediate_size": 320,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "hidden_act": "silu",
+  "bos_token_id": 1, "eos_token_id": 2})";
+constexpr int kLanes = 6;
+constexpr BlockId kBlocksEach = 20;
+
+class WarmUp : public testing::Test {
+ protected:
+  void SetUp() override {
+    const TempDir dir;
+    dir.write("config.json", kConfig);
+    options_.model_dir = dir.path();
+    options_.load_format = LoadFormat::kDummy;
+    options_.backend = EMULATED_MODULE;
+    options_.dtype = DType::kBFloat16;
+    options_.max_num_seqs = kLanes;
+    options_.max_batched_tokens = 64;
+    options_.kv_cache_tokens = kLanes * kBlocksEach * options_.block_size;
+    auto runner = ModelRunner::load(options_);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    runner_ = std::move(*runner);
+    auto device = make_backend(EMULATED_MODULE, {.dtype = DType::kBFloat16});
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = std::move(*device);
+  }
+  int64_t free_bytes() const { return device_->device_memory()->free_bytes; }
+
+  // A step of decodes with so many tokens before, of which the first `shared` blocks are the same ones.
+  void decode(int lanes, int32_t start, BlockId shared, float temperature) {
+    const std::vector<TokenId> ids{7};
+    std::vector<std::vector<BlockId>> tables;
+    for (BlockId lane = 0; lane < lanes; ++lane) {
+      auto& table = tables.emplace_back(static_cast<size_t>(kBlocksEach));
+      std::iota(table.begin(), table.end(), lane * kBlocksEach);
+      std::iota(table.begin(), table.begin() + shared, 0);
+    }
+    Batch batch;
+    for (const auto& table : tables) {
+      BatchItem& item = batch.items.emplace_back();
+      item.ids = ids;
+      item.count = 1;
+      item.start = start;
+      item.samples = true;
+      item.blocks = table;
+    }
+    const std::vector<SampleRow> draws(tables.size(), {.draw = {.temperature = temperature}});
+    const auto output = runner_->run(batch, {draws, {}});
+    ASSERT_TRUE(output.ok()) << output.status();
+  }
+
+  RunnerOptions options_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<Backend> device_;  // the same one
+};
+
+TEST_F(WarmUp, NoStepOfDecodesTakesMemoryLater) {
+  const int64_t cold = free_bytes();
+  const Status warmed = warm_up(*runner_, options_);
+  ASSERT_TRUE(warmed.ok()) << warmed;
+  const int64_t warm = free_bytes();
+  EXPECT_LT(warm, cold) << "graphs take memory: the comparison can fail";
+  for (const int lanes : {1, 2, 3, 4, 6}) {
+    for (const float temperature : {0.0f, 1.0f}) {
+      decode(lanes, 0, 0, temperature);
+      decode(lanes, 300, 0, temperature);
+      decode(lanes, 300, 18, temperature);
+      EXPECT_EQ(free_bytes(), warm) << lanes;
+    }
+  }
+}
+
+}  // namespace warm_up_test
+}  // namespace troupe
