@@ -60,7 +60,7 @@ struct DeviceSize {
 };
 void set_device_size(const DeviceSize& size);
 
-// The running block's: aligned to 128 bytes, exactly as long as launched with. REQUIRES: called by a kernel.
+// The running block's: aligned to 1024 bytes, exactly as long as launched with. REQUIRES: called by a kernel.
 unsigned char* dynamic_shared();
 
 }  // namespace troupe::emulated

@@ -18,7 +18,7 @@ thread_local constinit dim3 gridDim{};
 namespace troupe::emulated {
 namespace {
 
-constexpr size_t kSharedAlignment = 128;
+constexpr size_t kSharedAlignment = 1024;  // of tiles that are swizzled
 
 thread_local constinit Engine* running_engine = nullptr;
 
@@ -106,11 +106,13 @@ uint3 Engine::block_at(uint64_t position) const {
 }
 
 void Engine::run_block() {
+  ++block_serial_;
   std::memset(dynamic_shared_, 0xFF, grid_.dynamic_shared_bytes);
   if (grid_.order == Order::kShuffled) shuffle_threads();
   for (size_t i = 0; i < thread_count_; ++i) {
     Thread& thread = threads_[i];
     thread.fiber = nullptr;
+    thread.awaits = nullptr;
     thread.copies.clear();
     thread.copies_begin = 0;
     thread.groups = 0;
@@ -264,6 +266,27 @@ void Engine::warp_collective(const Collective& collective, uint32_t mask, void* 
   wait_or_go_on();
 }
 
+void Engine::wait_for(const void* what, const Collective& kind, const Place& where) {
+  current_->collective = &kind;
+  current_->mask = 0;
+  current_->where = where;
+  current_->awaits = what;
+  wait_or_go_on();
+}
+
+void Engine::wake(const void* what) {
+  for (size_t i = 0; i < thread_count_; ++i) {
+    if (threads_[i].awaits != what) continue;
+    threads_[i].awaits = nullptr;
+    ready_.set(positions_[i]);
+  }
+}
+
+bool Engine::is_awaited(const void* what) const {
+  const auto end = threads_.begin() + static_cast<std::ptrdiff_t>(thread_count_);
+  return std::any_of(threads_.begin(), end, [&](const Thread& thread) { return thread.awaits == what; });
+}
+
 // --- messages
 
 void Engine::fail_deadlock() const {
@@ -280,7 +303,8 @@ void Engine::fail_deadlock() const {
     const Thread& thread = threads_[i];
     if ((live_.words[positions_[i] / 64] >> positions_[i] % 64 & 1) == 0) continue;
     char mask[32] = "";
-    if (thread.collective != nullptr) std::snprintf(mask, sizeof(mask), ", mask %08x", thread.mask);
+    if (thread.collective != nullptr && thread.mask != 0)
+      std::snprintf(mask, sizeof(mask), ", mask %08x", thread.mask);
     const std::string text =
         std::string(thread.collective == nullptr ? "__syncthreads" : thread.collective->name) + mask + ", " +
         text_of(thread.where);

@@ -44,10 +44,11 @@ struct Copy {
 struct Thread {
   uint3 index{};
   Fiber* fiber = nullptr;  // null before it begins
-  // Where it waits, if it does: at the block's barrier (no collective) or in one of its warp.
+  // Where it waits, if it does: at the block's barrier (no collective), in one of its warp, or for `awaits`.
   const Collective* collective = nullptr;
   uint32_t mask = 0;
   Place where;
+  const void* awaits = nullptr;  // wait_for()'s
   // Oldest first; those before `copies_begin` have landed.
   std::vector<Copy> copies;
   size_t copies_begin = 0;
@@ -69,8 +70,15 @@ class Engine {
   void block_barrier(const Place& where);
   void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where);
 
+  // Until another thread says wake(what). `kind` names it in messages.
+  void wait_for(const void* what, const Collective& kind, const Place& where);
+  void wake(const void* what);
+  bool is_awaited(const void* what) const;
+
   Thread& thread() { return *current_; }
   int lane() const { return static_cast<int>(current_index() % kLanes); }
+  int warp() const { return static_cast<int>(current_index() / kLanes); }
+  uint64_t block_serial() const { return block_serial_; }  // counts the blocks that ran, from 1
   uint32_t live_lanes() const { return warps_[current_index() / kLanes].live; }
   unsigned char* dynamic_shared() const { return dynamic_shared_; }
 
@@ -126,6 +134,7 @@ class Engine {
   uint64_t block_stride_ = 1;
   std::minstd_rand random_;
   uint64_t switches_ = 0;
+  uint64_t block_serial_ = 0;
   unsigned char* dynamic_shared_ = nullptr;
 
   std::vector<Thread> threads_;

@@ -1,5 +1,9 @@
 #include "tests/kernels/emulated/host_api.h"
 
+#include <cuda.h>
+
+#include <string_view>
+
 #include "tests/kernels/emulated/host.h"
 
 namespace troupe::emulated {
@@ -70,4 +74,14 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaPeekAtLastError() {
   return troupe::emulated::last_error;
+}
+
+// --- the driver's functions
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* result) {
+  const bool known = std::string_view(symbol) == "cuTensorMapEncodeTiled";
+  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
 }

@@ -1,0 +1,50 @@
+#pragma once
+
+// What kernels/cuda/hopper.cuh stands on here. As elsewhere, what the device leaves open is made to differ:
+//   - boxes land when somebody waits for their barrier; until then their place is full of 0xFF;
+//   - the sums of a product are NaN until it is waited for, and the tiles it reads must stay what they were.
+// Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not
+// aligned, registers or tiles touched while a product has them, a product without a fence behind the last
+// wait.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "tests/kernels/emulated/collectives.h"
+
+namespace troupe::emulated {
+
+struct alignas(8) PhaseBarrier {
+  uint32_t arrivals : 16;  // of a phase
+  uint32_t missing : 15;
+  uint32_t parity : 1;  // of the phase under way
+  int32_t bytes;        // announced and not yet there
+};
+
+// From the begin of the block's dynamic shared memory.
+uint32_t shared_offset(const void* pointer);
+
+void named_barrier(int id, int threads, const Place& where);
+void init_phases(PhaseBarrier& barrier, int arrivals);
+void arrive_at(PhaseBarrier& barrier, int bytes, const Place& where);
+void wait_for_phase(PhaseBarrier& barrier, int parity, const Place& where);
+void copy_to_tile(void* shared, const CUtensorMap& map, int column, int row, PhaseBarrier& barrier,
+                  const Place& where);
+
+void fence_products(const Place& where);
+void commit_products(const Place& where);
+void wait_products(int groups_left, const Place& where);
+
+// One lane's of a product of 64 rows by `columns`, 16 deep.
+struct TileProduct {
+  float* sums;  // the lane's: (columns / 8, 4)
+  int columns;
+  const uint32_t* a_registers = nullptr;  // or, where null, `a`
+  uint64_t a = 0;                         // (64, 16) by rows of the depth
+  uint64_t b = 0;                         // (columns, 16) so, too; (16, columns) where a is in registers
+  bool adds = false;
+};
+void multiply_tiles(const TileProduct& product, const Place& where);
+
+}  // namespace troupe::emulated

@@ -1,0 +1,210 @@
+// Barriers of phases, boxes and products of warpgroups, put together as our attention does.
+
+#include "kernels/cuda/hopper.cuh"
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/kernels/emulated/emulator_testing.h"
+
+namespace troupe::emulated_hopper_test {
+
+using namespace emulator_testing;
+using namespace cuda;
+
+constexpr int kRows = 64, kColumns = 128, kDepth = 64;
+
+std::vector<__nv_bfloat16> random_values(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<__nv_bfloat16> values(count);
+  for (auto& value : values) value = __float2bfloat16(normal(random));
+  return values;
+}
+
+CUtensorMap map_of(const std::vector<__nv_bfloat16>& values, uint64_t columns, uint32_t box_rows) {
+  CUtensorMap map;
+  const uint64_t sizes[] = {columns, values.size() / columns};
+  const uint64_t strides[] = {columns * 2};
+  const uint32_t box[] = {kSwizzled, box_rows}, steps[] = {1, 1};
+  EXPECT_EQ(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                                   const_cast<__nv_bfloat16*>(values.data()), sizes, strides, box, steps,
+                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            CUDA_SUCCESS);
+  return map;
+}
+
+enum class Mistake { kNone, kNoBoxWait, kNoWait, kNoFence, kTouchedTile, kTouchedSums };
+
+// One warpgroup: d [64, 128] = a [64, 64] · b, with b as [n][k] or, kFromRegisters, as [k][n] behind an `a`
+// in registers, with halves of 64 columns.
+template <bool kFromRegisters, Mistake kMistake = Mistake::kNone>
+__global__ void multiply(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                         float* d) {
+  TROUPE_DYNAMIC_SHARED(memory);
+  auto* const a_tile = reinterpret_cast<__nv_bfloat16*>(memory);
+  __nv_bfloat16* const b_tile = a_tile + kRows * kDepth;
+  auto& full = *reinterpret_cast<PhaseBarrier*>(b_tile + kColumns * kDepth);
+  if (threadIdx.x == 0) {
+    init_barrier(full, 1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    copy_box(a_tile, a, 0, 0, full);
+    copy_box(b_tile, b, 0, 0, full);
+    if (kFromRegisters) copy_box(b_tile + kDepth * kSwizzled, b, kSwizzled, 0, full);
+    arrive_and_expect(full, (kRows + kColumns) * kDepth * 2);
+  }
+  if (kMistake != Mistake::kNoBoxWait) wait(full, 0);
+  __syncthreads();
+  float sums[kColumns / 8][4] = {};
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int row = warp * 16 + lane / 4, column = lane % 4 * 2;
+  if (kMistake != Mistake::kNoFence) fence_products();
+  for (int k = 0; k < kDepth / 16; ++k) {
+    if (kFromRegisters) {
+      uint32_t registers[4];
+      for (int i = 0; i < 4; ++i) {
+        const int at = swizzled_at(row + i % 2 * 8, k * 2 + i / 2) + column;
+        registers[i] = *reinterpret_cast<const uint32_t*>(a_tile + at);
+      }
+      const uint64_t tile = tile_descriptor(b_tile, 1024, kDepth * 128);
+      add_products(sums, registers, advanced(tile, k * 2048));
+    } else {
+      multiply_tiles(sums, advanced(tile_descriptor(a_tile, 1024), k * 32),
+                     advanced(tile_descriptor(b_tile, 1024), k * 32), k > 0);
+    }
+  }
+  commit_products();
+  if (kMistake == Mistake::kTouchedTile) b_tile[threadIdx.x] = __float2bfloat16(0.5f);
+  if (kMistake == Mistake::kTouchedSums) sums[3][1] *= 2.0f;
+  if (kMistake == Mistake::kTouchedSums) sums[3][2] = 2.0f;
+  if (kMistake != Mistake::kNoWait) wait_products<0>();
+  for (int n = 0; n < kColumns / 8; ++n) {
+    for (int i = 0; i < 4; ++i) d[(row + i / 2 * 8) * kColumns + n * 8 + column + i % 2] = sums[n][i];
+  }
+}
+
+template <bool kFromRegisters, Mistake kMistake = Mistake::kNone>
+void product(std::vector<float>& d, unsigned seed) {
+  const auto a = random_values(kRows * kDepth, seed), b = random_values(kColumns * kDepth, seed + 1);
+  const CUtensorMap a_map = map_of(a, kDepth, kRows);
+  const CUtensorMap b_map = kFromRegisters ? map_of(b, kColumns, kDepth) : map_of(b, kDepth, kColumns);
+  d.assign(kRows * kColumns, 0);
+  run(1, kWarpgroup, (kRows + kColumns) * kDepth * 2 + 8, multiply<kFromRegisters, kMistake>, a_map, b_map,
+      d.data());
+  if (kMistake != Mistake::kNone) return;
+  for (size_t m = 0; m < kRows; ++m) {
+    for (size_t n = 0; n < kColumns; ++n) {
+      float sum = 0;
+      for (size_t k = 0; k < kDepth; ++k) {
+        sum += __bfloat162float(a[m * kDepth + k]) *
+               __bfloat162float(b[kFromRegisters ? k * kColumns + n : n * kDepth + k]);
+      }
+      ASSERT_EQ(d[m * kColumns + n], sum) << m << " " << n;
+    }
+  }
+}
+
+using EmulatedHopper = EmulatorTest;
+
+TEST_F(EmulatedHopper, AWarpgroupMultipliesTilesThatTheCopyEngineBrought) {
+  std::vector<float> d;
+  for (const OrderCase& order : kOrders) {
+    set_order(order.order, order.seed);
+    product<false>(d, 3);
+    product<true>(d, 5);
+  }
+}
+
+TEST_F(EmulatedHopper, SumsAreNaNUntilTheyAreWaitedFor) {
+  std::vector<float> d;
+  product<false, Mistake::kNoWait>(d, 3);
+  for (const float value : d) ASSERT_TRUE(std::isnan(value));
+  product<false, Mistake::kNoBoxWait>(d, 3);
+  for (const float value : d) ASSERT_TRUE(std::isnan(value));
+}
+
+TEST_F(EmulatedHopper, MistakesEndTheProcess) {
+  std::vector<float> d;
+  EXPECT_DEATH((product<true, Mistake::kNoFence>(d, 3)), "a product without fence_products");
+  EXPECT_DEATH((product<true, Mistake::kTouchedTile>(d, 3)), "a tile that changed while a product read it");
+  EXPECT_DEATH((product<false, Mistake::kTouchedSums>(d, 3)), "registers that were written while a product");
+}
+
+// A ring of two places, that one warp fills and two others empty; a box outside of the map is zeros.
+__global__ void stream_through_ring(const __grid_constant__ CUtensorMap map, float* out, int count,
+                                    int arrivals) {
+  TROUPE_DYNAMIC_SHARED(memory);
+  auto* const ring = reinterpret_cast<__nv_bfloat16*>(memory);
+  auto* const full = reinterpret_cast<PhaseBarrier*>(ring + 2 * 8 * kSwizzled);
+  PhaseBarrier* const empty = full + 2;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; ++i) {
+      init_barrier(full[i], 1);
+      init_barrier(empty[i], arrivals);
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    for (int i = 0; i < count; ++i) {
+      wait(empty[i % 2], (i / 2 + 1) % 2);
+      __syncwarp();  // a lane that comes to it two phases late would take one for the other
+      if (threadIdx.x == 0) copy_box(ring + i % 2 * 8 * kSwizzled, map, 0, i * 8, full[i % 2]);
+      if (threadIdx.x == 0) arrive_and_expect(full[i % 2], 8 * 128);
+    }
+    return;
+  }
+  float sum = 0;
+  for (int i = 0; i < count; ++i) {
+    wait(full[i % 2], i / 2 % 2);
+    sum += __bfloat162float(ring[i % 2 * 8 * kSwizzled + swizzled_at(3, static_cast<int>(threadIdx.x) % 8)]);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(empty[i % 2]);
+  }
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(EmulatedHopper, ARingOfBoxesStreams) {
+  constexpr int kBoxes = 50;
+  const auto values = random_values(kBoxes * 8 * kSwizzled, 7);
+  const CUtensorMap map = map_of(values, kSwizzled, 8);
+  for (const OrderCase& order : kOrders) {
+    set_order(order.order, order.seed);
+    std::vector<float> out(96);
+    run(1, 96, 2 * 8 * 128 + 32, stream_through_ring, map, out.data(), kBoxes + 1, 2);
+    for (size_t thread = 32; thread < 96; ++thread) {
+      float sum = 0;
+      for (size_t i = 0; i < kBoxes; ++i) {
+        sum += __bfloat162float(values[(i * 8 + 3) * kSwizzled + thread % 8 * 8]);
+      }
+      ASSERT_EQ(out[thread], sum);
+    }
+  }
+}
+
+TEST_F(EmulatedHopper, ABarrierThatOthersNeverComeToIsNamed) {
+  const auto values = random_values(8 * kSwizzled, 7);
+  const CUtensorMap map = map_of(values, kSwizzled, 8);
+  std::vector<float> out(96);
+  EXPECT_DEATH(run(1, 96, 2 * 8 * 128 + 32, stream_through_ring, map, out.data(), 3, 3), "deadlock");
+}
+
+__global__ void wait_for_nobody() {
+  TROUPE_DYNAMIC_SHARED(memory);
+  wait(*reinterpret_cast<PhaseBarrier*>(memory), 1);
+}
+
+TEST_F(EmulatedHopper, ABarrierThatWasNotMadeEndsTheProcess) {
+  EXPECT_DEATH(run(1, 32, 8, wait_for_nobody), "a barrier that was not made");
+}
+
+}  // namespace troupe::emulated_hopper_test
