@@ -188,6 +188,8 @@ enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 // Whose kernel computes decodes: that which is measured to be faster, or this one wherever it takes the
 // model.
 enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
+// And prompts.
+enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups };
 
 struct BackendOptions {
   DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16
@@ -199,6 +201,9 @@ struct BackendOptions {
   bool cascade = true;
   // cuda only: tensor cores (tile_attention.cu) or not (lane_attention.cu). Unmeasured, tensor cores.
   DecodeKernel decode = DecodeKernel::kMeasured;
+  // cuda only: products of a warp (tile_attention.cu) or Hopper's of four (warpgroup_attention.cu).
+  // Unmeasured, the former.
+  PrefillKernel prefill = PrefillKernel::kMeasured;
   // cuda only: a step of decodes is launched as one graph (step_graphs.h).
   bool graphs = true;
   // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,

@@ -28,10 +28,10 @@ bool decodes(const Request& r) {
   return r.queries > 0 && r.rows <= kDecodeRows;
 }
 
-void add_tiles(const Request& r, int32_t group_heads, AttentionPlan& plan) {
-  for (int32_t row = 0; row < r.rows; row += kTileRows) {
-    const int32_t end_row = std::min(row + kTileRows, r.rows);
-    const int32_t last_query = (end_row - 1) / group_heads;
+void add_tiles(const AttentionShape& shape, const Request& r, AttentionPlan& plan) {
+  for (int32_t row = 0; row < r.rows; row += shape.tile_rows) {
+    const int32_t end_row = std::min(row + shape.tile_rows, r.rows);
+    const int32_t last_query = (end_row - 1) / shape.group_heads;
     plan.tiles.push_back({r.index, row, end_row, 0, r.keys - r.queries + last_query + 1, -1});
   }
 }
@@ -147,7 +147,7 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
     if (decodes(request)) {
       decoding.push_back(request);
     } else if (request.queries > 0) {
-      add_tiles(request, shape.group_heads, plan);
+      add_tiles(shape, request, plan);
     }
   }
   if (shape.block_tables.empty()) {

@@ -16,6 +16,7 @@ namespace troupe::cuda {
 // Rows of a tile of many queries (prefill), and of a tile of few (decode).
 inline constexpr int kTileRows = 64;
 inline constexpr int kDecodeRows = 16;
+inline constexpr int kWarpgroupRows = 128;  // of a tile that warpgroups compute (warpgroup_attention.cu)
 // Keys of one piece of a decode. Its length is the same for every request and batch, so that what a request
 // gets does not depend on the others; pieces of one size also balance themselves. 256 keys of 128 dims are
 // 128 KB, some 5 µs of one multiprocessor's share of HBM: long against a launch's ramp, short against a step.
@@ -55,7 +56,7 @@ struct MergeItem {
 };
 
 struct AttentionPlan {
-  std::vector<AttentionItem> tiles;   // of kTileRows, longest first
+  std::vector<AttentionItem> tiles;   // of tile_rows, longest first
   std::vector<AttentionItem> shared;  // of kTileRows of shared_rows
   std::vector<AttentionItem> pieces;  // of kDecodeRows
   std::vector<SharedRow> shared_rows;
@@ -73,6 +74,7 @@ struct AttentionShape {
   int32_t block_size = 16;
   int32_t piece_keys = kPieceKeys;  // a multiple of that
   CascadeGate gate = CascadeGate::guessed();
+  int32_t tile_rows = kTileRows;
 };
 
 // What any step may come to.

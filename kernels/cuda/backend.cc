@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/attention_timing.h"
 #include "kernels/cuda/check_cuda.h"
-#include "kernels/cuda/decode_timing.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/kv_map.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
@@ -106,7 +107,7 @@ class CudaBackend final : public Backend {
     check_kv(kv_);
     planned_.reset();
     upload_.reset();  // the weights are there
-    choose_decodes();
+    choose_attention();
   }
 
   StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
@@ -172,7 +173,7 @@ class CudaBackend final : public Backend {
     bool operator==(const PlannedFor&) const = default;
   };
   void plan(const AttentionParams& params);
-  void choose_decodes();
+  void choose_attention();
 
   // What is kept for a graph goes to the stream; what follows in this step is launched at once.
   void launch_captured() {
@@ -199,6 +200,7 @@ class CudaBackend final : public Backend {
   StepLimits limits_;
   int32_t piece_keys_ = kPieceKeys;
   bool lanes_ = false;
+  std::optional<CUtensorMap> kv_map_;  // where tiles are computed by warpgroups
   CascadeGate gate_ = CascadeGate::guessed();
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
@@ -233,6 +235,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
   shape.piece_keys = piece_keys_;
   shape.gate = gate_;
+  if (kv_map_) shape.tile_rows = kWarpgroupRows;
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
@@ -249,6 +252,7 @@ void CudaBackend::attention(const AttentionParams& params) {
     plan(params);
     PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     planned.lanes = lanes_ && lane_attention_takes(params.q.shape[1], kv_.layout);
+    planned.kv_map = kv_map_ ? &*kv_map_ : nullptr;
     return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
@@ -257,19 +261,25 @@ void CudaBackend::attention(const AttentionParams& params) {
 }
 
 // Before anything is in the memory.
-void CudaBackend::choose_decodes() {
+void CudaBackend::choose_attention() {
+  kv_map_.reset();
+  if (options_.reference_ops || !tile_attention_takes(options_.dtype, kv_.layout)) return;
   lanes_ = options_.decode == DecodeKernel::kLanes;
-  const bool measures = options_.measures && !options_.reference_ops && limits_.requests > 0 &&
-                        tile_attention_takes(options_.dtype, kv_.layout);
+  const bool measures = options_.measures && limits_.requests > 0;
+  const bool has_tiles = options_.prefill == PrefillKernel::kTiles ||
+                         (options_.prefill == PrefillKernel::kMeasured && !measures);
+  if (!has_tiles) kv_map_ = make_kv_map(kv_);
   if (!measures) return;
-  const DecodeTiming timing{.stream = stream_,
-                            .arrays = arrays_,
-                            .kv = kv_,
-                            .limits = limits_,
-                            .piece_keys = piece_keys_,
-                            .partials = [this](int64_t count) { return partials_for(count); }};
+  const AttentionTiming timing{.stream = stream_,
+                               .arrays = arrays_,
+                               .kv = kv_,
+                               .limits = limits_,
+                               .piece_keys = piece_keys_,
+                               .partials = [this](int64_t count) { return partials_for(count); }};
   Tuning& tuning = products_.tuning();
   if (options_.decode == DecodeKernel::kMeasured) lanes_ = choose_lanes(timing, parts_.device, tuning);
+  const bool measures_tiles = kv_map_ && options_.prefill == PrefillKernel::kMeasured;
+  if (measures_tiles && !choose_warpgroups(timing, *kv_map_, parts_.device, tuning)) kv_map_.reset();
   if (options_.cascade) gate_ = choose_gate(timing, lanes_, parts_.device, tuning);
 }
 

@@ -8,7 +8,7 @@
 //
 // Bytes: 4 · keys · C a key/value head, once for kRows rows of the group. Nothing passes through shared
 // memory on its way: what limits is loads in flight. Not yet measured on a GPU; whether a model's pieces are
-// these or tiles is measured when it starts (decode_timing.h).
+// these or tiles is measured when it starts (attention_timing.h).
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"

@@ -5,6 +5,7 @@
 // themselves are not read, except where it says so). They return at once; the stream keeps their order.
 // Parameters have been checked (check_params.h). Errors end the process (device.cuh).
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -89,6 +90,8 @@ struct PlannedAttention {
   const MergeItem* merges;
   float* partials;     // partial_floats() of them
   bool lanes = false;  // pieces without tensor cores (lane_attention.cu); REQUIRES: lane_attention_takes()
+  // Tiles by warpgroups (warpgroup_attention.cu), planned with kWarpgroupRows: of the KV memory; or null.
+  const CUtensorMap* kv_map = nullptr;
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
 // Groups of few heads: a row of them is a register's.

@@ -18,9 +18,10 @@
 // cut, as long as its chunks are tiles.
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
-// the diagonal. Decode wastes the rows of the 16 that a group does not fill; at 64 bytes a clock and
-// multiprocessor its products still keep pace with memory; lane_attention.cu wastes none, and has the pieces
-// of models where it is measured to be faster. Not yet measured on a GPU.
+// the diagonal; on Hopper warpgroup_attention.cu may have the tiles. Decode wastes the rows of the 16 that a
+// group does not fill; at 64 bytes a clock and multiprocessor its products still keep pace with memory;
+// lane_attention.cu wastes none, and has the pieces of models where it is measured to be faster. Not yet
+// measured on a GPU.
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
@@ -250,7 +251,11 @@ void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* ite
 template <int kHeadDim>
 void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAttention& planned) {
   launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
-  launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
+  if (planned.kv_map != nullptr) {
+    warpgroup_attention(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
+  } else {
+    launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
+  }
   if (planned.lanes) {
     lane_attention(stream, p, planned.pieces, planned.plan.pieces.size());
   } else {
@@ -262,7 +267,7 @@ void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAtten
 
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv) {
   const bool whole = reinterpret_cast<uintptr_t>(params.q.data) % 16 == 0 &&
-                     reinterpret_cast<uintptr_t>(params.out.data) % 4 == 0 &&
+                     reinterpret_cast<uintptr_t>(params.out.data) % 16 == 0 &&
                      reinterpret_cast<uintptr_t>(kv.data) % 16 == 0;
   return whole && tile_attention_takes(params.q.dtype, kv.layout);
 }

@@ -25,8 +25,10 @@ struct TileAttention {
   float scale_log2;  // scale · log2(e)
 };
 
-// A part of tile_attention, launched by it where PlannedAttention::lanes says so.
+// Parts of tile_attention, launched by it where PlannedAttention::lanes or kv_map says so.
 void lane_attention(cudaStream_t stream, TileAttention p, const AttentionItem* pieces, size_t count);
+void warpgroup_attention(cudaStream_t stream, TileAttention p, const CUtensorMap& map,
+                         const AttentionItem* tiles, size_t count);
 
 // What the block works on.
 struct Work {

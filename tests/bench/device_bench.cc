@@ -43,9 +43,9 @@ struct Work {
 
 class Bench {
  public:
-  // `lanes`: another on the same device, whose decodes do without tensor cores.
-  Bench(std::unique_ptr<Backend> backend, std::unique_ptr<Backend> lanes, bool small)
-      : backend_(std::move(backend)), lanes_(std::move(lanes)), asked_(backend_.get()), small_(small) {
+  // `other`: on the same device, with the other kernels for attention.
+  Bench(std::unique_ptr<Backend> backend, std::unique_ptr<Backend> other, bool small)
+      : backend_(std::move(backend)), other_(std::move(other)), asked_(backend_.get()), small_(small) {
     waiter_ = value_or_fail(backend_->allocate(64));
     std::printf("%s\n", backend_->description().c_str());
   }
@@ -297,14 +297,22 @@ class Bench {
                          .out = out});
     };
     row(op, shape, work, ask);
-    if (std::string_view(op) == "decode" && s.heads <= 4 * s.kv_heads) {
-      asked_ = lanes_.get();
-      lanes_->bind_kv(layout, memory.data, blocks);
-      row("decode, lanes", shape, work, ask);
+    const char* const by_other = name_by_other(op, s.heads / s.kv_heads);
+    if (by_other != nullptr) {
+      asked_ = other_.get();
+      other_->bind_kv(layout, memory.data, blocks);
+      row(by_other, shape, work, ask);
       asked_ = backend_.get();
     }
     buffers_.clear();
     return last_seconds_;
+  }
+
+  // Null where the other has no other kernel.
+  const char* name_by_other(std::string_view op, int group_heads) const {
+    if (op == "decode" && group_heads <= 4) return "decode, lanes";
+    const bool hopper = backend_->description().find("sm_90") != std::string::npos;
+    return op == "prefill" && hopper ? "prefill, warpgroups" : nullptr;
   }
 
   void attentions() {
@@ -335,7 +343,7 @@ class Bench {
     }
   }
 
-  std::unique_ptr<Backend> backend_, lanes_;
+  std::unique_ptr<Backend> backend_, other_;
   Backend* asked_;  // one of them
   bool small_;
   std::mt19937 random_{1};
@@ -353,9 +361,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: device_bench [DEVICE [small]]\n");
     return 2;
   }
-  const auto make = [&](troupe::DecodeKernel decode) {
-    return troupe::value_or_fail(
-        troupe::make_backend(argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation, .decode = decode}));
+  const auto make = [&](troupe::DecodeKernel decode, troupe::PrefillKernel prefill) {
+    return troupe::value_or_fail(troupe::make_backend(
+        argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation, .decode = decode, .prefill = prefill}));
   };
-  troupe::Bench(make(troupe::DecodeKernel::kTiles), make(troupe::DecodeKernel::kLanes), how == "small").run();
+  troupe::Bench(make(troupe::DecodeKernel::kTiles, troupe::PrefillKernel::kTiles),
+                make(troupe::DecodeKernel::kLanes, troupe::PrefillKernel::kWarpgroups), how == "small")
+      .run();
 }

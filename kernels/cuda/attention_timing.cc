@@ -1,7 +1,6 @@
-#include "kernels/cuda/decode_timing.h"
+#include "kernels/cuda/attention_timing.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +14,8 @@ namespace {
 constexpr const char* kOp = "attention";
 constexpr const char* kLanesName = "lanes";
 constexpr const char* kTilesName = "tiles";
+constexpr const char* kWarpgroupsName = "warpgroups";
+constexpr int32_t kPromptKeys = 2048;
 constexpr int32_t kOwnKeys = 256;  // of each request of a cascade
 
 // Whose tables begin alike and go on apart.
@@ -22,17 +23,17 @@ struct Tables {
   std::vector<int32_t> starts, contexts, tables;
   int32_t stride = 0;
 
-  Tables(int32_t requests, int32_t shared_blocks, int32_t own_blocks, int32_t block_size)
-      : starts(static_cast<size_t>(requests) + 1), stride(shared_blocks + own_blocks) {
-    std::iota(starts.begin(), starts.end(), 0);
+  Tables(int32_t requests, int32_t queries, int32_t shared_blocks, int32_t own_blocks, int32_t block_size)
+      : stride(shared_blocks + own_blocks) {
     contexts.assign(static_cast<size_t>(requests), stride * block_size);
+    for (int32_t r = 0; r <= requests; ++r) starts.push_back(r * queries);
     for (int32_t r = 0; r < requests; ++r) {
       for (int32_t b = 0; b < stride; ++b) tables.push_back(b < shared_blocks ? b : b + r * own_blocks);
     }
   }
 };
 
-std::string key_of(const char* what, const DecodeTiming& timing, const std::string& device) {
+std::string key_of(const char* what, const AttentionTiming& timing, const std::string& device) {
   const KvLayout& layout = timing.kv.layout;
   return absl::StrCat(device, ", ", what, ", ", timing.limits.heads, " heads of ", layout.head_dim, ", ",
                       layout.kv_heads, " of keys, blocks of ", layout.block_size, ", pieces of ",
@@ -42,55 +43,61 @@ std::string key_of(const char* what, const DecodeTiming& timing, const std::stri
 
 }  // namespace
 
-std::optional<double> seconds_of(const DecodeTiming& timing, const Decodes& d) {
+std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAttention& what) {
   const KvLayout& layout = timing.kv.layout;
   const int32_t block_size = layout.block_size;
-  const int32_t shared = d.shared_keys / block_size, own = (d.own_keys + block_size - 1) / block_size;
-  const bool fits = d.shared_keys % block_size == 0 && d.requests <= timing.limits.requests &&
-                    (shared + own) * int64_t{block_size} <= timing.limits.positions &&
-                    shared + int64_t{d.requests} * own <= timing.kv.block_count;
+  const int32_t shared = what.shared_keys / block_size, own = (what.own_keys + block_size - 1) / block_size;
+  const int64_t tokens = int64_t{what.requests} * what.queries;
+  const int64_t keys = (shared + own) * int64_t{block_size};
+  const bool fits = what.shared_keys % block_size == 0 && what.requests <= timing.limits.requests &&
+                    tokens <= timing.limits.tokens && what.queries <= keys &&
+                    keys <= timing.limits.positions &&
+                    shared + int64_t{what.requests} * own <= timing.kv.block_count;
   if (!fits) return std::nullopt;
-  const Tables tables(d.requests, shared, own, block_size);
+  const Tables tables(what.requests, what.queries, shared, own, block_size);
   AttentionShape shape{tables.starts, tables.contexts,
                        static_cast<int32_t>(timing.limits.heads / layout.kv_heads)};
   shape.piece_keys = timing.piece_keys;
   shape.gate = CascadeGate::always();
   shape.block_size = block_size;
   shape.block_table_stride = tables.stride;
-  if (d.cascade) shape.block_tables = tables.tables;
+  if (what.cascade) shape.block_tables = tables.tables;
+  if (what.kv_map != nullptr) shape.tile_rows = kWarpgroupRows;
   AttentionPlan plan;
   plan_attention(shape, plan);
 
   const int64_t heads = timing.limits.heads;
-  const auto bytes = static_cast<size_t>(d.requests * heads * layout.head_dim) * dtype_size(DType::kBFloat16);
+  const auto bytes = static_cast<size_t>(tokens * heads * layout.head_dim) * dtype_size(DType::kBFloat16);
   const DeviceScratch q(bytes), out(bytes);
   if (q.data() == nullptr || out.data() == nullptr) return std::nullopt;
   check_cuda(kOp, cudaMemsetAsync(q.data(), 0, bytes, timing.stream));
   AttentionParams params;
-  params.q = Tensor::make(q.data(), DType::kBFloat16, {d.requests, heads, layout.head_dim});
+  params.q = Tensor::make(q.data(), DType::kBFloat16, {tokens, heads, layout.head_dim});
   params.query_starts = tables.starts;
   params.context_counts = tables.contexts;
   params.block_tables = tables.tables;
   params.block_table_stride = tables.stride;
-  params.out = Tensor::make(out.data(), DType::kBFloat16, {d.requests, heads * layout.head_dim});
+  params.out = Tensor::make(out.data(), DType::kBFloat16, {tokens, heads * layout.head_dim});
   const AttentionIndices indices = indices_on_device(timing.arrays, params);
   float* const partials = timing.partials(partial_floats(plan, timing.kv));
   PlannedAttention planned = plan_on_device(timing.arrays, plan, partials);
-  planned.lanes = d.lanes;
+  planned.lanes = what.lanes;
+  planned.kv_map = what.kv_map;
   return seconds_of_launch(kOp, timing.stream,
                            [&] { tile_attention(timing.stream, params, timing.kv, indices, planned); });
 }
 
-bool choose_lanes(const DecodeTiming& timing, const std::string& device, Tuning& tuning) {
+bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuning& tuning) {
   if (!lane_attention_takes(timing.limits.heads, timing.kv.layout)) return false;
   const std::string key = key_of("decode", timing, device);
   if (const std::string* name = tuning.find(key); name != nullptr) return *name == kLanesName;
   double lanes = 1, tiles = 1, last = 0;
-  for (const Decodes& d : {Decodes{.requests = 1, .own_keys = 2048}, Decodes{.requests = 8, .own_keys = 1024},
-                           Decodes{.requests = 64, .own_keys = 1024}}) {
-    Decodes by_lanes = d;
+  for (const TimedAttention& decodes :
+       {TimedAttention{.requests = 1, .own_keys = 2048}, TimedAttention{.requests = 8, .own_keys = 1024},
+        TimedAttention{.requests = 64, .own_keys = 1024}}) {
+    TimedAttention by_lanes = decodes;
     by_lanes.lanes = true;
-    const auto with = seconds_of(timing, by_lanes), without = seconds_of(timing, d);
+    const auto with = seconds_of(timing, by_lanes), without = seconds_of(timing, decodes);
     if (!with || !without) continue;
     lanes *= *with;
     tiles *= *without;
@@ -101,7 +108,33 @@ bool choose_lanes(const DecodeTiming& timing, const std::string& device, Tuning&
   return faster;
 }
 
-CascadeGate choose_gate(const DecodeTiming& timing, bool lanes, const std::string& device, Tuning& tuning) {
+bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
+                       Tuning& tuning) {
+  const std::string key = key_of("prefill", timing, device);
+  if (const std::string* name = tuning.find(key); name != nullptr) return *name == kWarpgroupsName;
+  const int64_t block_size = timing.kv.layout.block_size;
+  const int64_t room =
+      std::min<int64_t>({kPromptKeys, timing.limits.positions, timing.kv.block_count * block_size});
+  const auto keys = static_cast<int32_t>(room / block_size * block_size);
+  const auto queries = static_cast<int32_t>(std::min<int64_t>(keys, timing.limits.tokens));
+  double warpgroups = 1, tiles = 1, last = 0;
+  for (const int32_t part : {1, 4}) {
+    TimedAttention prompt{.queries = std::max(queries / part, 1), .own_keys = keys};
+    const auto without = seconds_of(timing, prompt);
+    prompt.kv_map = &kv_map;
+    const auto with = seconds_of(timing, prompt);
+    if (!with || !without) continue;
+    warpgroups *= *with;
+    tiles *= *without;
+    last = std::min(*with, *without);
+  }
+  const bool faster = warpgroups < tiles;
+  tuning.put(key, faster ? kWarpgroupsName : kTilesName, last * 1e6);
+  return faster;
+}
+
+CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::string& device,
+                        Tuning& tuning) {
   const std::string key = key_of("cascade", timing, device);
   if (const std::string* text = tuning.find(key); text != nullptr) {
     if (const auto known = CascadeGate::parse(*text)) return *known;

@@ -1,0 +1,23 @@
+#pragma once
+
+// The KV memory as the tensor copy engine sees it: rows of a key's or value's head dims, in boxes of 64 dims
+// (128 bytes, swizzled) of the keys of one block (kernels.h: those lie one behind the other).
+
+#include <cuda.h>
+
+#include <limits>
+#include <optional>
+
+#include "kernels/check_params.h"
+
+namespace troupe::cuda {
+
+// A row that is outside of every map: what is read there is 0.
+inline constexpr int kNoKvRow = std::numeric_limits<int>::max() - 127;
+
+// Nothing where tiles cannot be computed by warpgroups (warpgroup_attention.cu): the device is no Hopper,
+// heads are of other than 64 or 128 dims, blocks do not divide a turn of keys, or the memory has too many
+// rows. `kv` is of bfloat16.
+std::optional<CUtensorMap> make_kv_map(const BoundKv& kv);
+
+}  // namespace troupe::cuda
