@@ -170,7 +170,7 @@ class Driver {
       timer_.expires_at(begin_ + request.at);
       co_await timer_.async_wait(use_task);
       if (in_flight_ >= options_.connections) {
-        lose(request.at, "not sent: more than --connections in flight");
+        lose(request, "not sent: more than --connections in flight");
         continue;
       }
       in_flight_ += 1;
@@ -225,7 +225,7 @@ class Driver {
     }
     in_flight_ -= 1;
     if (sent.ok() && stream.done) conversations_.answered(trace, number, std::move(stream.text));
-    finish(trace.at, sent, stream, node);
+    finish(trace, sent, stream, node);
   }
 
   // `answered`: there is a whole answer, good or bad.
@@ -257,11 +257,12 @@ class Driver {
     return std::string(decision.substr(at + 5, decision.find(';', at) - at - 5));
   }
 
-  void finish(Duration arrived, const Status& sent, const Stream& stream, const std::string& name) {
-    if (!sent.ok()) return lose(arrived, std::string(sent.message()));
-    if (!stream.error.empty()) return lose(arrived, stream.error);
+  void finish(const TraceRequest& trace, const Status& sent, const Stream& stream, const std::string& name) {
+    const Duration arrived = trace.at;
+    if (!sent.ok()) return lose(trace, std::string(sent.message()));
+    if (!stream.error.empty()) return lose(trace, stream.error);
     if (!stream.done || !stream.has_usage || stream.first == TimePoint{})
-      return lose(arrived, "a stream without text, usage or [DONE]");
+      return lose(trace, "a stream without text, usage or [DONE]");
     Node& node = nodes_.try_emplace(name, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
     const Duration first = stream.first - begin_, last = stream.last - begin_;
     recorder_.first_token({arrived, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
@@ -272,8 +273,9 @@ class Driver {
         stream.prompt_tokens - stream.cached_tokens + stream.completion_tokens;
   }
 
-  void lose(Duration arrived, std::string reason) {
-    recorder_.lost(arrived, clock_.now() - begin_);
+  // Of a stream that broke off nothing was told, so its prompt found nothing.
+  void lose(const TraceRequest& trace, std::string reason) {
+    recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens});
     note_reason(std::move(reason));
   }
   void note_reason(std::string reason) {

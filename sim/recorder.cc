@@ -75,7 +75,7 @@ void Recorder::first_token(const First& first) {
   node.hit_tokens += first.cached_tokens;
   if (options_.crowd_set != 0) note_crowd(first, ttft);
   if (!measures(first.arrived)) return;
-  admitted_tokens_ += first.prompt_tokens;
+  asked_tokens_ += first.prompt_tokens;
   hit_tokens_ += first.cached_tokens;
   ttft_ms_.push_back(ttft);
 }
@@ -103,9 +103,13 @@ void Recorder::finished(const Finished& finished) {
   stall_max_ = std::max(stall_max_, finished.longest_gap);
 }
 
-void Recorder::lost(Duration arrived, Duration at) {
-  second_at(at).lost += 1;
-  if (measures(arrived)) lost_ += 1;
+// What was never admitted found nothing, and the bounds have it too: leaving it out would flatter who serves
+// few.
+void Recorder::lost(const Lost& lost) {
+  second_at(lost.at).lost += 1;
+  if (!measures(lost.arrived)) return;
+  lost_ += 1;
+  asked_tokens_ += lost.prompt_tokens;
 }
 
 void Recorder::fault(Duration at) {
@@ -222,7 +226,7 @@ void Recorder::fill(Result& result) const {
   result.requests = requests_;
   result.lost = lost_;
   result.prompt_tokens = prompt_tokens_;
-  result.hit_tokens = share(hit_tokens_, admitted_tokens_);
+  result.hit_tokens = share(hit_tokens_, asked_tokens_);
   result.pooled_lru_hit = share(pooled_hit_, prompt_tokens_);
   result.infinite_hit = share(infinite_hit_, prompt_tokens_);
   result.work_cov = work_cov(100);

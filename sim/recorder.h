@@ -41,7 +41,11 @@ class Recorder {
     Duration longest_gap{};  // between two of them
   };
   void finished(const Finished& finished);
-  void lost(Duration arrived, Duration at);
+  struct Lost {
+    Duration arrived{}, at{};
+    int32_t prompt_tokens = 0;  // of one that had no first token; 0 of a stream that broke off
+  };
+  void lost(const Lost& lost);
   void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
   void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
   // One in the warm-up has no figures; those are of the first behind it.
@@ -72,7 +76,7 @@ class Recorder {
   Options options_;
   PooledLru bounds_;
   int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
-  int64_t admitted_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
+  int64_t asked_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
   std::vector<float> ttft_ms_, tpot_ms_;
   std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
   double tpot_sum_ms_ = 0;

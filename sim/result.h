@@ -64,7 +64,9 @@ struct Result {
   int64_t requests = 0;  // arrived
   int64_t lost = 0;      // answered by an error, or never admitted by the end
   int64_t prompt_tokens = 0;
-  double hit_tokens = 0;      // share of prompt tokens found cached at first admission
+  // Shares of one whole, the prompt tokens of all requests: what was never admitted found nothing, and is in
+  // all three. (Of a live run the whole is as the server counts, the bounds' is as the trace says.)
+  double hit_tokens = 0;      // found cached at first admission
   double pooled_lru_hit = 0;  // bounds.h
   double infinite_hit = 0;
   double work_cov = 0;   // std/mean over nodes of work in windows of 100 s, mean of the windows

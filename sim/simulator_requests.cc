@@ -198,7 +198,8 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
 void Simulation::end_flight(Flight& flight, bool lost) {
   if (lost) {
     books_.lost += 1;
-    recorder_.lost(flight.arrived.time_since_epoch(), now_.time_since_epoch());
+    recorder_.lost({flight.arrived.time_since_epoch(), now_.time_since_epoch(),
+                    flight.emitted == 0 ? flight.trace.input_tokens : 0});
   } else {
     books_.finished += 1;
   }

@@ -39,7 +39,7 @@ TEST(Recorder, CountsOnlyWhatArrivedAfterTheWarmUp) {
   recorder.finished({seconds(12), seconds(12) + milliseconds(50), seconds(12) + milliseconds(150), 0, 11,
                      milliseconds(30)});
   recorder.finished({seconds(13), seconds(13) + milliseconds(150), seconds(14), 0, 100, milliseconds(10)});
-  recorder.lost(seconds(14), seconds(20));
+  recorder.lost({seconds(14), seconds(20)});
   Result result;
   recorder.fill(result);
   EXPECT_EQ(result.requests, 3);
@@ -53,6 +53,29 @@ TEST(Recorder, CountsOnlyWhatArrivedAfterTheWarmUp) {
   EXPECT_FALSE(result.has_faults);
   ASSERT_EQ(result.seconds.size(), 21u);
   EXPECT_EQ(result.seconds[5].arrived, 1) << "series have the warm-up too";
+}
+
+// Of two asks of the same prompt the first is never admitted, the second found half of it.
+TEST(Recorder, WhatWasNeverAdmittedFoundNothing) {
+  Recorder recorder({.warmup = seconds(10), .pooled_kv_tokens = 1000});
+  const auto ask = [&recorder](int at) {
+    TraceRequest r = request_at(seconds(at), 32);
+    r.block_tokens = 16;
+    r.blocks = {1, 2};
+    recorder.arrived(r);
+  };
+  ask(9);
+  recorder.lost({seconds(9), seconds(9), 32});
+  ask(12);
+  recorder.lost({seconds(12), seconds(13), 32});
+  ask(14);
+  recorder.first_token({seconds(14), seconds(15), 0, 32, 16});
+  recorder.lost({seconds(14), seconds(16)});  // the stream broke off: its tokens count once
+  Result result;
+  recorder.fill(result);
+  EXPECT_EQ(result.lost, 2);
+  EXPECT_DOUBLE_EQ(result.hit_tokens, 16.0 / 64);
+  EXPECT_DOUBLE_EQ(result.pooled_lru_hit, 1) << "of the same 64, which the warm-up had";
 }
 
 std::vector<Recorder::NodeStand> stands(std::initializer_list<int64_t> work, bool last_alive = true) {
