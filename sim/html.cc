@@ -157,6 +157,19 @@ void append_table(std::string& out, std::span<const Result> results) {
   out += "</dl></details>\n";
 }
 
+std::string fault_words(const FaultFigures& f) {
+  std::string hit = "there is nothing to compare hits with, for no answer began in the 10 s before, or after";
+  if (f.hit_dip && f.t95_s) {
+    hit = absl::StrFormat("hit fell by %.1f points at worst and ", *f.hit_dip * 100);
+    hit += *f.t95_s < 0 ? "was not back at 95 % of before by the end"
+                        : absl::StrFormat("was back at 95 %% of before after %.0f s", *f.t95_s);
+  }
+  const auto ms = [](const std::optional<double>& value) { return value ? ms_text(*value) : "none"; };
+  return absl::StrCat(hit, "; worst second's TTFT p99 ", ms(f.p99_peak_ms), " (before: ", ms(f.p99_before_ms),
+                      "); longest pause in a running answer ", ms_text(f.stall_max_ms), "; ", f.resumed,
+                      " answers went on at another node");
+}
+
 void append_faults(std::string& out, std::span<const Result> results, const PageFacts& facts) {
   if (facts.faults.empty()) return;
   out += "<h2>What went wrong on purpose</h2>\n<ol>\n";
@@ -166,14 +179,7 @@ void append_faults(std::string& out, std::span<const Result> results, const Page
   out += "</ol>\n<p class=\"dim\">⚡ in the plots. Measured around the first one:</p>\n<ul>\n";
   for (const Result& r : results) {
     if (!r.has_faults) continue;
-    const FaultFigures& f = r.faults;
-    absl::StrAppend(&out, "<li><b>", escape(run_name(r)), "</b>: hit fell by ",
-                    absl::StrFormat("%.1f points", std::max(0.0, f.hit_dip) * 100), " at worst and ",
-                    f.t95_s < 0 ? "was not back at 95 % of before by the end"
-                                : absl::StrFormat("was back at 95 %% of before after %.0f s", f.t95_s),
-                    "; worst second's TTFT p99 ", ms_text(f.p99_peak_ms),
-                    " (before: ", ms_text(f.p99_before_ms), "); longest pause in a running answer ",
-                    ms_text(f.stall_max_ms), "; ", f.resumed, " answers went on at another node</li>\n");
+    absl::StrAppend(&out, "<li><b>", escape(run_name(r)), "</b>: ", fault_words(r.faults), "</li>\n");
   }
   out += "</ul>\n";
 }

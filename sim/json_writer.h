@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -58,6 +59,10 @@ class JsonWriter {
   void count(std::string_view name, int64_t value) {
     key(name);
     integer(value);
+  }
+  void field_or_null(std::string_view name, const std::optional<double>& value) {
+    key(name);
+    number_or_null(value.value_or(std::nan("")));
   }
   template <typename Range, typename Of>
   void column(std::string_view name, const Range& rows, Of&& of) {

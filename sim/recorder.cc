@@ -100,7 +100,8 @@ void Recorder::finished(const Finished& finished) {
     tpot_sum_ms_ += tpot;
   }
   good_ += ttft <= options_.slo_ttft_ms && tpot <= options_.slo_tpot_ms ? 1 : 0;
-  stall_max_ = std::max(stall_max_, finished.longest_gap);
+  // What was over before the fault was not held up by it.
+  if (finished.at >= first_fault_) stall_max_ = std::max(stall_max_, finished.longest_gap);
 }
 
 // What was never admitted found nothing, and the bounds have it too: leaving it out would flatter who serves
@@ -186,38 +187,55 @@ double Recorder::work_cov(int32_t window_s) const {
   return windows > 0 ? sum / windows : 0;
 }
 
+double Recorder::hit_in(const Span& span) const {
+  int64_t prompt = 0, hit = 0;
+  for (size_t s = span.begin; s < span.end; ++s) {
+    prompt += seconds_[s].prompt_tokens;
+    hit += seconds_[s].hit_tokens;
+  }
+  return prompt > 0 ? share(hit, prompt) : -1;
+}
+
+// Of the seconds that had first tokens.
+std::optional<double> Recorder::p99_mean_in(const Span& span) const {
+  double sum = 0;
+  int count = 0;
+  for (size_t s = span.begin; s < span.end; ++s) {
+    if (seconds_[s].prompt_tokens == 0) continue;
+    sum += static_cast<double>(seconds_[s].ttft_p99_ms);
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / count;
+}
+
 FaultFigures Recorder::fault_figures() const {
   FaultFigures out;
   out.resumed = resumed_;
   out.stall_max_ms = static_cast<double>(ms_of(stall_max_));
-  const auto fault = static_cast<size_t>(first_fault_ / std::chrono::seconds(1));
   // Afterwards only stragglers get their first tokens: their hit says nothing of the fault.
   const size_t last =
       std::min(seconds_.size(), static_cast<size_t>(last_arrival_ / std::chrono::seconds(1)) + 1);
-  const auto hit_between = [this, last](size_t begin, size_t end) {
-    int64_t prompt = 0, hit = 0;
-    for (size_t s = begin; s < std::min(end, last); ++s) {
-      prompt += seconds_[s].prompt_tokens;
-      hit += seconds_[s].hit_tokens;
-    }
-    return prompt > 0 ? share(hit, prompt) : -1;
-  };
-  const size_t before = fault >= 10 ? fault - 10 : 0;
-  const double hit_before = hit_between(before, fault);
-  for (size_t s = before; s < std::min(fault, seconds_.size()); ++s) {
-    out.p99_before_ms += static_cast<double>(seconds_[s].ttft_p99_ms) / static_cast<double>(fault - before);
-  }
-  out.t95_s = -1;
-  out.p99_settled_s = -1;
+  const size_t fault = std::min(static_cast<size_t>(first_fault_ / std::chrono::seconds(1)), last);
+  const Span before{fault >= 10 ? fault - 10 : 0, fault};
+  const double hit_before = hit_in(before);
+  out.p99_before_ms = p99_mean_in(before);
+  if (hit_in({fault, last}) < 0) return out;
+  const bool known = hit_before >= 0;
+  if (known) out.hit_dip = 0;
+  if (known) out.t95_s = out.p99_settled_s = -1;
+  out.p99_peak_ms = 0;
   for (size_t s = fault; s < last; ++s) {
-    const double two = hit_between(s, s + 2), three = hit_between(s, s + 3);
-    if (two >= 0) out.hit_dip = std::max(out.hit_dip, hit_before - two);
     const auto since = static_cast<double>(s - fault);
-    if (three >= 0.95 * hit_before && out.t95_s < 0) out.t95_s = since;
     const auto p99 = static_cast<double>(seconds_[s].ttft_p99_ms);
-    out.p99_peak_ms = std::max(out.p99_peak_ms, p99);
-    if (p99 >= 1.5 * out.p99_before_ms) out.p99_settled_s = -1;
-    if (p99 < 1.5 * out.p99_before_ms && out.p99_settled_s < 0) out.p99_settled_s = since;
+    out.p99_peak_ms = std::max(*out.p99_peak_ms, p99);
+    if (!known) continue;
+    const double two = hit_in({s, std::min(s + 2, last)}), three = hit_in({s, std::min(s + 3, last)});
+    if (two >= 0) out.hit_dip = std::max(*out.hit_dip, hit_before - two);
+    if (three >= 0.95 * hit_before && *out.t95_s < 0) out.t95_s = since;
+    const bool settled = p99 < 1.5 * *out.p99_before_ms;
+    if (!settled) out.p99_settled_s = -1;
+    if (settled && *out.p99_settled_s < 0) out.p99_settled_s = since;
   }
   return out;
 }

@@ -4,6 +4,7 @@
 // Result. Requests that arrived before the warm-up count in the series only.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,8 @@ class Recorder {
   void lost(const Lost& lost);
   void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
   void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
-  // One in the warm-up has no figures; those are of the first behind it.
+  // One in the warm-up has no figures; those are of the first behind it. REQUIRES: told before requests that
+  // finish at that time or later.
   void fault(Duration at);
   // Nodes came or went: all that are up have so much together.
   void pool_changed(int64_t kv_tokens) { bounds_.set_capacity(kv_tokens); }
@@ -70,6 +72,11 @@ class Recorder {
   SecondSeries& second_at(Duration at);
   NodeSeries& node_at(size_t node);  // added where it is new, its series empty up to now
   double work_cov(int32_t window_s) const;
+  struct Span {  // of seconds
+    size_t begin = 0, end = 0;
+  };
+  double hit_in(const Span& span) const;  // -1: of nothing
+  std::optional<double> p99_mean_in(const Span& span) const;
   FaultFigures fault_figures() const;
   void note_crowd(const First& first, float ttft_ms);
 

@@ -54,11 +54,11 @@ void write_figures(JsonWriter& w, const Result& r) {
 void write_faults(JsonWriter& w, const FaultFigures& f) {
   w.key("faults");
   w.open('{');
-  w.field("hit_dip", f.hit_dip);
-  w.field("t95_s", f.t95_s);
-  w.field("p99_before_ms", f.p99_before_ms);
-  w.field("p99_peak_ms", f.p99_peak_ms);
-  w.field("p99_settled_s", f.p99_settled_s);
+  w.field_or_null("hit_dip", f.hit_dip);
+  w.field_or_null("t95_s", f.t95_s);
+  w.field_or_null("p99_before_ms", f.p99_before_ms);
+  w.field_or_null("p99_peak_ms", f.p99_peak_ms);
+  w.field_or_null("p99_settled_s", f.p99_settled_s);
   w.field("stall_max_ms", f.stall_max_ms);
   w.count("resumed", f.resumed);
   w.close('}');
@@ -194,6 +194,23 @@ std::string timing_json(std::span<const Result> results) {
   return out;
 }
 
+namespace {
+
+std::string faults_text(const FaultFigures& f) {
+  std::string hit = "no traffic before the fault (or none after it) to compare hits with";
+  if (f.hit_dip && f.t95_s) {
+    hit = absl::StrFormat("hit dip %.3f, ", *f.hit_dip);
+    hit += *f.t95_s < 0 ? "never back to 95 %" : absl::StrFormat("back to 95 %% after %.0f s", *f.t95_s);
+  }
+  const auto ms = [](const std::optional<double>& value) {
+    return value ? absl::StrFormat("%.0f", *value) : std::string("–");
+  };
+  return absl::StrFormat("  faults: %s, p99 %s → %s ms, longest stall %.0f ms, %d resumed\n", hit,
+                         ms(f.p99_before_ms), ms(f.p99_peak_ms), f.stall_max_ms, f.resumed);
+}
+
+}  // namespace
+
 std::string table_text(std::span<const Result> results) {
   std::string out =
       absl::StrFormat("%-22s %9s %6s %7s %7s %6s %6s %9s %9s %9s %8s %7s\n", "policy", "requests", "lost",
@@ -205,13 +222,7 @@ std::string table_text(std::span<const Result> results) {
                               r.requests, r.lost, r.hit_tokens, r.pooled_lru_hit, r.work_cov, r.work_cov5,
                               r.ttft_ms.p50, r.ttft_ms.p90, r.ttft_ms.p99, r.tpot_mean_ms, r.goodput));
     if (!r.has_faults) continue;
-    const FaultFigures& f = r.faults;
-    absl::StrAppend(
-        &out,
-        absl::StrFormat(
-            "  faults: hit dip %.3f, back to 95 %% after %.0f s, p99 %.0f → %.0f ms, longest stall %.0f ms, "
-            "%d resumed\n",
-            f.hit_dip, f.t95_s, f.p99_before_ms, f.p99_peak_ms, f.stall_max_ms, f.resumed));
+    absl::StrAppend(&out, faults_text(r.faults));
   }
   return out;
 }

@@ -36,15 +36,17 @@ struct NodeSeries {
 };
 
 // What a fault did, seen from the seconds around it (present where there were faults after the warm-up; the
-// first of them counts).
+// first of them counts). None: nothing to compare with, no request had its first token in the 10 s before the
+// fault, or none afterwards.
 struct FaultFigures {
-  double hit_dip = 0;  // points: hit of the 10 s before minus the worst 2 s mean after
-  double t95_s = 0;    // until a 3 s mean of hit is >= 95 % of before; -1: never within the run
-  double p99_before_ms = 0;
-  double p99_peak_ms = 0;    // worst second's TTFT p99 after
-  double p99_settled_s = 0;  // until a second's p99 is < 1.5 × before again
-  double stall_max_ms = 0;   // longest gap between two tokens of a started stream
-  int64_t resumed = 0;       // streams that went on elsewhere
+  std::optional<double> hit_dip;  // points: hit of the 10 s before minus the worst 2 s mean after
+  std::optional<double> t95_s;    // until a 3 s mean of hit is >= 95 % of before; -1: never within the run
+  std::optional<double> p99_before_ms;  // mean of the 10 s before
+  std::optional<double> p99_peak_ms;    // worst second's TTFT p99 after
+  // Until a second's p99 is < 1.5 × before again; -1: never within the run.
+  std::optional<double> p99_settled_s;
+  double stall_max_ms = 0;  // longest gap between two tokens of a stream that ran at the fault or later
+  int64_t resumed = 0;      // streams that went on elsewhere
 };
 
 // A flash crowd, seen by itself and by everybody else. TTFT p99.

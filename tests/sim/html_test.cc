@@ -97,10 +97,13 @@ TEST(HtmlPage, HoldsTheNumbersAndWhatTheyMean) {
   std::vector<Result> results{result_of("affinity", 4, 100), result_of("round-robin", 4, 100)};
   results[0].has_faults = results[1].has_faults = true;
   results[0].faults.t95_s = -1;
+  results[0].faults.hit_dip = 0.05;
   const std::string page = html_page(results, facts);
   expect_well_formed(page);
-  for (const char* word : {"affinity (exact)", "12345", "87.6 %", "97.3 %", "33.0 ms", "99.50 %", "321.5",
-                           "slow: node 5, 2 times as slow, for 30 s", "was not back at 95 %", "hit"})
+  for (const char* word :
+       {"affinity (exact)", "12345", "87.6 %", "97.3 %", "33.0 ms", "99.50 %", "321.5",
+        "slow: node 5, 2 times as slow, for 30 s", "hit fell by 5.0 points at worst and was not back at 95 %",
+        "<b>round-robin</b>: there is nothing to compare hits with", "hit"})
     EXPECT_NE(page.find(word), std::string::npos) << word;
   const bj::object data = data_of(page);
   EXPECT_EQ(data.at("step_s").as_int64(), 1);

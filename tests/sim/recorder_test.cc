@@ -119,19 +119,54 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   }
   // A straggler after the last arrival is no dip.
   recorder.first_token({seconds(39), seconds(45), 0, 100, 0});
+  recorder.finished({seconds(1), seconds(1), seconds(2), 0, 5, milliseconds(900)});
   recorder.fault(seconds(20));
   recorder.resumed(seconds(1));
-  recorder.finished({seconds(1), seconds(1), seconds(2), 0, 5, milliseconds(400)});
+  recorder.finished({seconds(19), seconds(19), seconds(21), 0, 5, milliseconds(400)});
   Result result;
   recorder.fill(result);
   ASSERT_TRUE(result.has_faults);
-  EXPECT_NEAR(result.faults.hit_dip, 0.4, 1e-9);
+  EXPECT_NEAR(result.faults.hit_dip.value(), 0.4, 1e-9);
   EXPECT_EQ(result.faults.t95_s, 4) << "the first three seconds that are whole again";
   EXPECT_EQ(result.faults.p99_before_ms, 30);
   EXPECT_EQ(result.faults.p99_peak_ms, 90);
   EXPECT_EQ(result.faults.p99_settled_s, 4);
-  EXPECT_EQ(result.faults.stall_max_ms, 400);
+  EXPECT_EQ(result.faults.stall_max_ms, 400) << "of what was over before nothing can be blamed on it";
   EXPECT_EQ(result.faults.resumed, 1);
+}
+
+// A thing cannot fall, nor come back, of which nothing is known from before.
+TEST(Recorder, AFaultWithNothingBeforeOrAfterItHasNoFiguresOfThat) {
+  const auto run = [](int fault, int traffic_from, int traffic_to) {
+    Recorder recorder({.pooled_kv_tokens = 1});
+    recorder.fault(seconds(fault));
+    for (int second = 0; second < 40; ++second) {
+      if (second >= traffic_from && second < traffic_to) {
+        recorder.arrived(request_at(seconds(second), 100));
+        recorder.first_token({seconds(second), seconds(second) + milliseconds(30), 0, 100, 80});
+      }
+      recorder.second_over(second, stands({1}));
+    }
+    Result result;
+    recorder.fill(result);
+    EXPECT_TRUE(result.has_faults);
+    return result.faults;
+  };
+  for (const FaultFigures& early : {run(0, 0, 40), run(20, 25, 40)}) {
+    EXPECT_EQ(early.hit_dip, std::nullopt);
+    EXPECT_EQ(early.t95_s, std::nullopt);
+    EXPECT_EQ(early.p99_before_ms, std::nullopt);
+    EXPECT_EQ(early.p99_settled_s, std::nullopt);
+    EXPECT_EQ(early.p99_peak_ms, 30);
+  }
+  const FaultFigures late = run(30, 0, 30);
+  EXPECT_EQ(late.p99_before_ms, 30);
+  for (const auto& none : {late.hit_dip, late.t95_s, late.p99_peak_ms, late.p99_settled_s})
+    EXPECT_EQ(none, std::nullopt) << "not 'never': nobody asked";
+  const FaultFigures sparse = run(20, 15, 40);
+  EXPECT_EQ(sparse.p99_before_ms, 30) << "of the five seconds that had any";
+  EXPECT_EQ(sparse.hit_dip, 0);
+  EXPECT_EQ(sparse.t95_s, 0);
 }
 
 TEST(Recorder, RetriesPreemptionsAndResumesAreThoseAfterTheWarmUpToo) {

@@ -14,6 +14,7 @@ namespace troupe::sim {
 namespace report_test {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
 bj::object parsed(const std::string& json) {
@@ -157,6 +158,27 @@ TEST(Report, HasTheFiguresOfFaultsAndOfACrowd) {
   EXPECT_THAT(values, ElementsAre(0.04, 2, 100, 220, 3, 60.5, 12));
   EXPECT_EQ(number(report.at("faults_in_warmup")), 2);
   EXPECT_EQ(report.at("crowd_ttft_p99_ms"), bj::value({{"before", 21}, {"crowd", 31}, {"others", 41}}));
+}
+
+TEST(Report, SaysNullWhereAFaultHasNothingToBeComparedWith) {
+  Result r = by_hand();
+  r.has_faults = true;
+  r.faults.p99_peak_ms = 220;
+  r.faults.stall_max_ms = 60.5;
+  r.faults.resumed = 12;
+  const bj::object report = parsed(report_json(r));
+  const bj::object& faults = report.at("faults").as_object();
+  EXPECT_EQ(faults, bj::value({{"hit_dip", nullptr},
+                               {"t95_s", nullptr},
+                               {"p99_before_ms", nullptr},
+                               {"p99_peak_ms", 220},
+                               {"p99_settled_s", nullptr},
+                               {"stall_max_ms", 60.5},
+                               {"resumed", 12}}));
+  EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr("to compare hits with, p99 – → 220 ms"));
+  r.faults.hit_dip = 0.04;
+  r.faults.t95_s = -1;
+  EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr("hit dip 0.040, never back to 95 %"));
 }
 
 TEST(Report, ComparisonsAndTimingsHaveOneEntryARun) {
