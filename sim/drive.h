@@ -30,7 +30,7 @@ struct DriveOptions {
   int64_t connections = 512;  // requests in flight; what is due beyond is not sent and counts as lost
   double timeout_s = 120;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30;
-  int64_t pooled_kv_tokens = -1;  // of all workers, for pooled_lru_hit; -1: without bound
+  int64_t pooled_kv_tokens = -1;  // of all workers, for pooled_lru_hit; -1: not known, and there is none
 };
 
 // Sends all of `source` and waits for the answers. Errors: the source's, or a server without a model; what

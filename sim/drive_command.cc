@@ -44,7 +44,9 @@ int drive_command(int argc, const char* const* argv) {
   schema.add("slo_tpot_ms", &options.slo_tpot_ms, "good: mean time between tokens within")
       .range(0, 1e9)
       .unit("ms");
-  schema.add("kv_cache_tokens", &kv_cache_tokens, "of all workers, for pooled_lru_hit; 0: without bound")
+  schema
+      .add("kv_cache_tokens", &kv_cache_tokens,
+           "of all workers, for pooled_lru_hit; 0: not known, and there is none")
       .range(0, 1e12);
   schema.add("seed", &seed, "of the persona traffic").range(0, 1e15);
   schema.add("report", &report, "write the report here, as JSON; -: stdout");

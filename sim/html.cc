@@ -99,7 +99,8 @@ std::vector<Column> columns() {
        "that hit against what one single cache as large as all nodes' together would have reached; a router "
        "can come near 100 %, hardly above",
        [](const Result& r) {
-         return r.pooled_lru_hit > 0 ? percent(r.hit_tokens / r.pooled_lru_hit) : std::string("–");
+         return r.has_pool && r.pooled_lru_hit > 0 ? percent(r.hit_tokens / r.pooled_lru_hit)
+                                                   : std::string("–");
        },
        {}},
       {"imbalance",
@@ -198,6 +199,13 @@ void append_steps(std::string& out, const PageFacts& facts) {
   out += "</tbody></table></div>\n";
 }
 
+// What hits are held against. Where nobody said how much memory the fleet has, that is a cache without end.
+std::string possible(const Result& r) {
+  if (r.has_pool)
+    return absl::StrCat("one cache of the fleet's whole size would have found ", percent(r.pooled_lru_hit));
+  return absl::StrCat("one that forgets nothing would have found ", percent(r.infinite_hit));
+}
+
 // The conclusion in a sentence or two.
 void append_summary(std::string& out, std::span<const Result> results) {
   const auto by_hit = [](const Result& a, const Result& b) { return a.hit_tokens < b.hit_tokens; };
@@ -205,15 +213,13 @@ void append_summary(std::string& out, std::span<const Result> results) {
   const Result& hit = *std::max_element(results.begin(), results.end(), by_hit);
   const Result& good = *std::max_element(results.begin(), results.end(), by_good);
   if (results.size() == 1) {
-    absl::StrAppend(
-        &out, "<p><b>", escape(run_name(hit)), "</b> found <b>", percent(hit.hit_tokens),
-        "</b> of all prompt tokens in a cache; one cache of the fleet's whole size would have found ",
-        percent(hit.pooled_lru_hit), ". <b>", percent(hit.goodput),
-        "</b> of the requests were answered inside the limits.</p>\n");
+    absl::StrAppend(&out, "<p><b>", escape(run_name(hit)), "</b> found <b>", percent(hit.hit_tokens),
+                    "</b> of all prompt tokens in a cache; ", possible(hit), ". <b>", percent(hit.goodput),
+                    "</b> of the requests were answered inside the limits.</p>\n");
     return;
   }
   absl::StrAppend(&out, "<p>Most prompt tokens were found in a cache by <b>", escape(run_name(hit)), "</b> (",
-                  percent(hit.hit_tokens), "; possible: ", percent(hit.pooled_lru_hit),
+                  percent(hit.hit_tokens), "; ", possible(hit),
                   "); most requests were answered inside the limits by <b>", escape(run_name(good)), "</b> (",
                   percent(good.goodput), ").</p>\n");
 }

@@ -245,7 +245,8 @@ void Recorder::fill(Result& result) const {
   result.lost = lost_;
   result.prompt_tokens = prompt_tokens_;
   result.hit_tokens = share(hit_tokens_, asked_tokens_);
-  result.pooled_lru_hit = share(pooled_hit_, prompt_tokens_);
+  result.has_pool = options_.pooled_kv_tokens >= 0;
+  if (result.has_pool) result.pooled_lru_hit = share(pooled_hit_, prompt_tokens_);
   result.infinite_hit = share(infinite_hit_, prompt_tokens_);
   result.work_cov = work_cov(100);
   result.work_cov5 = work_cov(5);

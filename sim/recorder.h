@@ -20,7 +20,7 @@ class Recorder {
   struct Options {
     Duration warmup{};
     double slo_ttft_ms = 0, slo_tpot_ms = 0;
-    int64_t pooled_kv_tokens = 0;  // all nodes' together, at the begin
+    int64_t pooled_kv_tokens = 0;  // all nodes' together, at the begin; -1: not known
     uint64_t crowd_set = 0;        // 0: no flash crowd
     Duration crowd_begin{};
   };

@@ -29,7 +29,7 @@ void write_figures(JsonWriter& w, const Result& r) {
   w.count("lost", r.lost);
   w.count("prompt_tokens", r.prompt_tokens);
   w.field("hit_tokens", r.hit_tokens);
-  w.field("pooled_lru_hit", r.pooled_lru_hit);
+  w.field_or_null("pooled_lru_hit", r.has_pool ? std::optional(r.pooled_lru_hit) : std::nullopt);
   w.field("infinite_hit", r.infinite_hit);
   w.field("work_cov", r.work_cov);
   w.field("work_cov5", r.work_cov5);
@@ -216,10 +216,11 @@ std::string table_text(std::span<const Result> results) {
       absl::StrFormat("%-22s %9s %6s %7s %7s %6s %6s %9s %9s %9s %8s %7s\n", "policy", "requests", "lost",
                       "hit", "pooled", "cov", "cov5", "ttft p50", "p90", "p99 ms", "tpot ms", "good");
   for (const Result& r : results) {
+    const std::string pooled = r.has_pool ? absl::StrFormat("%.4f", r.pooled_lru_hit) : "-";
     const std::string name = r.policy == "affinity" ? absl::StrCat(r.policy, " (", r.mode, ")") : r.policy;
     absl::StrAppend(
-        &out, absl::StrFormat("%-22s %9d %6d %7.4f %7.4f %6.3f %6.3f %9.1f %9.1f %9.1f %8.2f %7.4f\n", name,
-                              r.requests, r.lost, r.hit_tokens, r.pooled_lru_hit, r.work_cov, r.work_cov5,
+        &out, absl::StrFormat("%-22s %9d %6d %7.4f %7s %6.3f %6.3f %9.1f %9.1f %9.1f %8.2f %7.4f\n", name,
+                              r.requests, r.lost, r.hit_tokens, pooled, r.work_cov, r.work_cov5,
                               r.ttft_ms.p50, r.ttft_ms.p90, r.ttft_ms.p99, r.tpot_mean_ms, r.goodput));
     if (!r.has_faults) continue;
     absl::StrAppend(&out, faults_text(r.faults));

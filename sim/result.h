@@ -69,10 +69,11 @@ struct Result {
   // Shares of one whole, the prompt tokens of all requests: what was never admitted found nothing, and is in
   // all three. (Of a live run the whole is as the server counts, the bounds' is as the trace says.)
   double hit_tokens = 0;      // found cached at first admission
-  double pooled_lru_hit = 0;  // bounds.h
+  double pooled_lru_hit = 0;  // bounds.h; none (null) unless has_pool
   double infinite_hit = 0;
   double work_cov = 0;   // std/mean over nodes of work in windows of 100 s, mean of the windows
   double work_cov5 = 0;  // the same of 5 s
+  bool has_pool = true;  // it is known how much memory all nodes have
   Percentiles ttft_ms;
   double tpot_mean_ms = 0, tpot_p99_ms = 0;  // a request's mean gap between its tokens
   double goodput = 0;                        // share of requests inside both limits

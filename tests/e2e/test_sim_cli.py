@@ -285,7 +285,9 @@ def test_drive_asks_a_live_fleet_the_same(start, tmp_path, api):
     assert abs(live["hit_tokens"] - simulated["hit_tokens"]) < (0.2 if late else 0.06) and live["nodes"] == len(live["per_node"])
     assert sum(node["requests"] for node in live["per_node"]) == live["requests"]
     assert 0 < live["ttft_ms"]["p50"] <= live["ttft_ms"]["p99"] < 5000 and live["tpot_ms"]["mean"] > 0
-    assert "Measured at" in page.read_text("utf-8")
+    assert live["pooled_lru_hit"] is None, "nobody said how much memory the workers have"
+    text = page.read_text("utf-8")
+    assert "Measured at" in text and "one that forgets nothing would have found" in text
 
 
 def test_drive_counts_what_gets_no_answer(start):

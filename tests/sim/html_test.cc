@@ -118,6 +118,19 @@ TEST(HtmlPage, HoldsTheNumbersAndWhatTheyMean) {
   EXPECT_EQ(run.at("rows").at(3).as_string(), std::string(100, '0'));
 }
 
+TEST(HtmlPage, HoldsHitsAgainstACacheWithoutEndWhereThePoolsSizeIsNotKnown) {
+  Result r = result_of("live", 2, 3);
+  r.infinite_hit = 0.95;
+  const std::string known = html_page(std::span(&r, 1), titled("t"));
+  EXPECT_NE(known.find("one cache of the fleet's whole size would have found 90.0 %"), std::string::npos);
+  EXPECT_NE(known.find("<td>97.3 %</td>"), std::string::npos);
+  r.has_pool = false;
+  const std::string page = html_page(std::span(&r, 1), titled("t"));
+  EXPECT_NE(page.find("one that forgets nothing would have found 95.0 %"), std::string::npos);
+  EXPECT_EQ(page.find("whole size would have"), std::string::npos);
+  EXPECT_NE(page.find("<td>–</td>"), std::string::npos) << "of possible";
+}
+
 TEST(HtmlPage, NamesStayText) {
   Result r = result_of("<b>&\"'", 2, 3);
   r.profile = "</title><script>alert(1)</script>";

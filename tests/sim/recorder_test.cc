@@ -239,6 +239,21 @@ TEST(Recorder, ThePooledBoundHasAsMuchMemoryAsTheNodesThatAreUp) {
   EXPECT_NEAR(hit(), 32, 1e-9) << "a node died, and what was used longest ago with it";
 }
 
+TEST(Recorder, OfAPoolOfUnknownSizeThereIsNoBound) {
+  Recorder recorder({.pooled_kv_tokens = -1});
+  for (const int at : {1, 2}) {
+    TraceRequest r = request_at(seconds(at), 32);
+    r.block_tokens = 16;
+    r.blocks = {1, 2};
+    recorder.arrived(r);
+  }
+  Result result;
+  recorder.fill(result);
+  EXPECT_FALSE(result.has_pool);
+  EXPECT_EQ(result.pooled_lru_hit, 0);
+  EXPECT_EQ(result.infinite_hit, 0.5);
+}
+
 TEST(Recorder, AFlashCrowdIsSeenBesideTheOthersAndTheMinuteBefore) {
   Recorder recorder(
       {.warmup = seconds(100), .pooled_kv_tokens = 1, .crowd_set = 7, .crowd_begin = seconds(100)});

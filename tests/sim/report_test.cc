@@ -160,6 +160,14 @@ TEST(Report, HasTheFiguresOfFaultsAndOfACrowd) {
   EXPECT_EQ(report.at("crowd_ttft_p99_ms"), bj::value({{"before", 21}, {"crowd", 31}, {"others", 41}}));
 }
 
+TEST(Report, SaysNullForABoundOfAPoolOfUnknownSize) {
+  Result r = by_hand();
+  EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr(" 0.8100  0.8200 "));
+  r.has_pool = false;
+  EXPECT_TRUE(parsed(report_json(r)).at("pooled_lru_hit").is_null());
+  EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr(" 0.8100       - "));
+}
+
 TEST(Report, SaysNullWhereAFaultHasNothingToBeComparedWith) {
   Result r = by_hand();
   r.has_faults = true;
