@@ -216,21 +216,23 @@ FAULT_FIGURES = ("hit_before", "hit_dip", "t95_s", "hit_end", "p99_before_ms", "
 
 
 def reason_of(name, row):
-    """Empty where nothing is worse by more than 10 % (of a hit rate: two points), or a rate more than sustained for no known reason."""
+    """What was found out comes first. Empty where nothing is worse by more than 10 % (of a hit rate: two points), or a rate more than
+    sustained for no known reason."""
+    known = next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
     if name.startswith("rate "):
-        if row["sustains"] == "more":
-            return next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
-        if row["sustains"] != "less":
+        if row["sustains"] == "as in the study":
             return ""
+        if known or row["sustains"] == "more":
+            return known
         if round(row["at_0.9"]["goodput"], 3) >= 0.975:
             return "short of 99 % by little"
     elif name.startswith("fault "):
-        return next((why for begin, why in REASONS.items() if name.startswith(begin)), "")
+        return known
     elif not isinstance(row.get("study"), dict) or not any(
             row["figures"][key] < study - 0.02 if key == "hit" else key.startswith("ttft") and row["figures"][key] > 1.1 * study
             for key, study in row["study"].items()):
         return ""
-    return next((why for begin, why in REASONS.items() if name.startswith(begin)), "not looked into yet")
+    return known or "not looked into yet"
 
 
 def figures_text(figures):
