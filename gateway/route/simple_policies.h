@@ -1,6 +1,12 @@
 #pragma once
 
 // The two policies that know nothing of caches: what a load balancer does by default.
+//
+// Sources: nginx. Round-robin is its upstream module's default (src/http/ngx_http_upstream_round_robin.c;
+// here all have the same turn, whatever their weight). Least requests is its `least_conn`
+// (src/http/modules/ngx_http_upstream_least_conn_module.c): the server with the fewest active connections by
+// weight, of those that this balancer itself has open. Of equals nginx takes one after the other; here they
+// are drawn, so that several gateways do not take the same.
 
 #include "gateway/route/policy.h"
 
