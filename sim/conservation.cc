@@ -21,4 +21,10 @@ Status check(const NodeBooks& b) {
   return absl::InternalError(absl::StrCat(b.sent, " requests are at a node whose scheduler has ", b.held));
 }
 
+Status check(const PromptBooks& b) {
+  if (b.sent == b.cached + b.computed) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("prompts of ", b.sent, " tokens were ", b.cached, " cached and ",
+                                          b.computed, " computed at a node"));
+}
+
 }  // namespace troupe::sim

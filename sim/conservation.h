@@ -24,4 +24,12 @@ struct NodeBooks {
 };
 Status check(const NodeBooks& books);
 
+// Tokens of the prompts that a node has computed to their end: what was sent, what the scheduler told to be
+// cached, and what its steps were told to compute. (Without those that gave way on the way: of these only the
+// first admission's share is told.)
+struct PromptBooks {
+  int64_t sent = 0, cached = 0, computed = 0;
+};
+Status check(const PromptBooks& books);
+
 }  // namespace troupe::sim

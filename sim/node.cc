@@ -47,8 +47,14 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   for (const RequestId id : batch.preempted) pause(id);
   if (batch.empty()) return std::nullopt;
   step_tokens_.clear();
+  step_computed_.clear();
   for (const BatchItem& item : batch.items) {
-    if (item.samples) step_tokens_.push_back({item.id, 0, false});
+    if (item.samples) {
+      step_tokens_.push_back({item.id, 0, false});
+      step_computed_.push_back(item.count);
+    } else if (Flight& flight = flights_.find(item.id)->second; flight.computed >= 0) {
+      flight.computed += item.count;
+    }
   }
   counted_decodes_ = batch.counted_decodes;
   stepping_ = true;
@@ -121,7 +127,7 @@ const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
   tokens_.clear();
   finished_.clear();
   work_tokens_ += static_cast<int64_t>(step_tokens_.size());
-  for (const StepToken& token : step_tokens_) sampled(token.id, now);
+  for (size_t i = 0; i < step_tokens_.size(); ++i) sampled(step_tokens_[i].id, step_computed_[i], now);
   const size_t sampled_count = tokens_.size();
   scheduler_->commit(step_tokens_, now, finished_);
   for (const RequestId id : finished_) ended(id);
@@ -132,7 +138,7 @@ const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
 }
 
 // A token of a prompt that was computed to its end: the first, or the next one after a preemption.
-void SimNode::sampled(RequestId id, TimePoint now) {
+void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
   Flight& flight = flights_.find(id)->second;
   Token out{.id = id, .first = flight.emitted == 0};
   flight.emitted += 1;
@@ -140,6 +146,11 @@ void SimNode::sampled(RequestId id, TimePoint now) {
     out.cached_tokens = scheduler_->cached_count(id);
     const int64_t computed = flight.prompt_tokens - out.cached_tokens;
     work_tokens_ += computed;
+    if (flight.computed >= 0) {
+      prompt_books_.sent += flight.prompt_tokens;
+      prompt_books_.cached += out.cached_tokens;
+      prompt_books_.computed += flight.computed + last_computed;
+    }
     if (!flight.set.is_zero()) {
       SetWork& work = set_work_[flight.set];
       work.work_tokens += computed + flight.new_tokens;
@@ -181,6 +192,7 @@ void SimNode::pause(RequestId id) {
   flight.longest_gap = progress.longest_gap;
   decoding_ -= flight.step > 0;
   flight.step = 0;
+  flight.computed = -1;
 }
 
 SimNode::Progress SimNode::progress_of(const Flight& flight) const {

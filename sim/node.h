@@ -18,6 +18,7 @@
 #include "common/core/time.h"
 #include "gateway/route/loads.h"
 #include "gateway/route/set_book.h"
+#include "sim/conservation.h"
 #include "worker/schedule/node_profile.h"
 #include "worker/schedule/residency.h"
 #include "worker/schedule/scheduler.h"
@@ -92,6 +93,7 @@ class SimNode {
   const SchedulerStats& stats() const { return scheduler_->stats(); }
   int64_t work_tokens() const { return work_tokens_; }
   Status verify() const { return scheduler_->verify(); }
+  const PromptBooks& prompt_books() const { return prompt_books_; }
   // Requests here whose id is one to count.
   int64_t count_of(bool (*is_one)(RequestId)) const {
     return std::count_if(flights_.begin(), flights_.end(),
@@ -101,6 +103,7 @@ class SimNode {
  private:
   struct Flight {
     int32_t new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
+    int32_t computed = 0;  // of its prompt, by steps before the one that ends it; -1: it has given way
     Hash128 set;
     int32_t emitted = 0;       // before it began to decode without a break
     int64_t step = 0;          // at whose end it did; 0: it does not now
@@ -116,7 +119,7 @@ class SimNode {
   Duration duration_of(const StepLoad& load) const;
   void step_over(TimePoint at);
   void pause(RequestId id);
-  void sampled(RequestId id, TimePoint now);
+  void sampled(RequestId id, int32_t last_computed, TimePoint now);
   void ended(RequestId id);
   Progress progress_of(const Flight& flight) const;
 
@@ -126,6 +129,7 @@ class SimNode {
   absl::flat_hash_map<Hash128, SetWork> set_work_;
   std::vector<Token> tokens_;
   std::vector<StepToken> step_tokens_;
+  std::vector<int32_t> step_computed_;  // by the same index: tokens that the step computes for it
   std::vector<RequestId> finished_;
   bool stepping_ = false;
   int32_t counted_decodes_ = 0;  // of the step that runs
@@ -146,6 +150,7 @@ class SimNode {
   std::vector<Gap> gaps_;
   double slowdown_ = 1;
   int64_t work_tokens_ = 0;
+  PromptBooks prompt_books_;
 };
 
 }  // namespace troupe::sim

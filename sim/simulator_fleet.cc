@@ -358,7 +358,9 @@ void Simulation::check_conservation(size_t first_node, size_t count) const {
   for (size_t n = first_node; n < first_node + count; ++n) {
     if (nodes_[n].engine == nullptr) continue;
     if (const Status status = check(of_nodes[n - first_node]); !status.ok()) broken(to_std(status.message()));
-    if (const Status status = nodes_[n].engine->verify(); !status.ok()) broken(to_std(status.message()));
+    const SimNode& engine = *nodes_[n].engine;
+    if (const Status status = check(engine.prompt_books()); !status.ok()) broken(to_std(status.message()));
+    if (const Status status = engine.verify(); !status.ok()) broken(to_std(status.message()));
   }
 }
 

@@ -30,5 +30,12 @@ TEST(Conservation, ANodeHasWhatWasSentThere) {
   EXPECT_EQ(to_std(twice.message()), "3 requests are at a node whose scheduler has 4");
 }
 
+TEST(Conservation, EveryTokenOfAPromptIsCachedOrComputed) {
+  EXPECT_TRUE(check(PromptBooks{100, 60, 40}).ok());
+  EXPECT_FALSE(check(PromptBooks{100, 60, 41}).ok()) << "one was computed twice";
+  const Status none = check(PromptBooks{100, 59, 40});
+  EXPECT_EQ(to_std(none.message()), "prompts of 100 tokens were 59 cached and 40 computed at a node");
+}
+
 }  // namespace
 }  // namespace troupe::sim

@@ -88,6 +88,9 @@ void same(const DrivenNode& a, const DrivenNode& b) {
   EXPECT_EQ(x.work_tokens_total, y.work_tokens_total);
   EXPECT_EQ(x.kv_tokens_free, y.kv_tokens_free);
   EXPECT_EQ(a.node.stats().computed_tokens_total, b.node.stats().computed_tokens_total);
+  const PromptBooks& books = b.node.prompt_books();
+  EXPECT_TRUE(check(books).ok()) << check(books);
+  EXPECT_EQ(a.node.prompt_books().computed, books.computed);
   EXPECT_EQ(a.node.stats().preemptions_total, b.node.stats().preemptions_total);
   EXPECT_TRUE(a.node.verify().ok()) << a.node.verify();
   ASSERT_EQ(a.changes.size(), b.changes.size());
