@@ -22,7 +22,8 @@ std::string name_of(NodeIndex node) {
 
 }  // namespace
 
-FaultGateway::FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint) : options_(options) {
+FaultGateway::FaultGateway(const RouterOptions& options, uint64_t seed, TimePoint)
+    : options_(options), others_(Duration::zero()) {
   begin_life(seed);
 }
 
@@ -30,6 +31,8 @@ void FaultGateway::begin_life(uint64_t seed) {
   options_.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<Router>(options_, seed);
   twin_ = std::make_unique<Router>(options_, seed + 1);
+  others_ = SharedLoads(3 * options_.planner.tick + Gateways::kSilence);
+  planned_at_ = {};
 }
 
 void FaultGateway::add_node(std::vector<std::string> models, TimePoint now) {
@@ -148,8 +151,23 @@ FeedResult FaultGateway::residency(NodeIndex node, const WireEvent& event) {
 }
 
 void FaultGateway::plan(TimePoint now) {
+  auto& sets = const_cast<SetBook&>(router_->known().sets);  // asking for its loads changes nothing
+  const bool due = (sets.size() > 0 || !others_.empty()) &&
+                   (planned_at_ == TimePoint{} || now >= planned_at_ + options_.planner.tick);
   router_->plan(now);
   check_table();
+  if (!due) return;
+  planned_at_ = now;
+  // (Sizes are known there only as far as answers have told them; others count for nothing.)
+  const SetLoads loads = others_.sum(sets.loads(), now);
+  if (router_->plans_table()) check_kv(loads);
+}
+
+Status FaultGateway::adopt_sample(const Hash128& gateway, const std::string& sample, TimePoint now) {
+  auto loads = decode_set_loads(sample);
+  if (!loads.ok()) return loads.status();
+  others_.heard(gateway, *std::move(loads), now);
+  return router_->adopt_sample(gateway, sample, now);
 }
 
 void FaultGateway::plan(TimePoint now, const SetLoads& loads) {

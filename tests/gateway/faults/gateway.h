@@ -12,6 +12,7 @@
 
 #include "gateway/route/health.h"
 #include "gateway/route/router.h"
+#include "gateway/route/shared_loads.h"
 #include "tests/gateway/faults/worker.h"
 
 namespace troupe::route::faults {
@@ -49,8 +50,10 @@ class FaultGateway {
   void report(NodeIndex node, const NodeReport& report, TimePoint now);
   FeedResult residency(NodeIndex node, const WireEvent& event);
   void residency_lost(NodeIndex node) { router_->residency_lost(node); }
+  // By what it and the others have sent, or by loads that somebody tells.
   void plan(TimePoint now);
   void plan(TimePoint now, const SetLoads& loads);
+  Status adopt_sample(const Hash128& gateway, const std::string& sample, TimePoint now);
   // What another gateway says of itself, and its table where it sent that.
   void heard(const GatewayNews& news, const std::string& table, TimePoint now);
 
@@ -83,6 +86,9 @@ class FaultGateway {
   // Is told of the same cluster, sizes, loads and gateways, and of nothing else: a table is to follow from
   // those alone.
   std::unique_ptr<Router> twin_;
+  // What its router plans by where gateways sample their loads themselves, and when it last did.
+  SharedLoads others_;
+  TimePoint planned_at_{};
   std::vector<NodeHealth> health_;
   std::vector<std::vector<std::string>> models_;
   uint64_t view_epoch_ = 0, lives_ = 1;
