@@ -19,18 +19,9 @@ Task<void> CutExchange::respond(int status, const HeaderList& headers, std::stri
 }
 
 // What says no more than that the worker is alive counts for nothing.
-void CutExchange::count(std::string_view written) {
-  if (written != kSseHeartbeat && (--writes_left_ <= 0 || written.ends_with(kSseDone))) break_off();
-}
-
 Task<void> CutExchange::write(std::string_view bytes) {
-  count(bytes);
+  if (bytes != kSseHeartbeat && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
   co_await inner_.write(bytes);
-}
-
-bool CutExchange::write_now(std::string_view bytes) {
-  count(bytes);
-  return inner_.write_now(bytes);
 }
 
 Task<void> CutExchange::finish() {

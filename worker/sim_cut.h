@@ -20,8 +20,6 @@ class CutExchange final : public Exchange {
   Task<void> respond(int status, const HeaderList& headers, std::string body) override;
   Task<void> start(int status, const HeaderList& headers) override { return inner_.start(status, headers); }
   Task<void> write(std::string_view bytes) override;
-  bool write_now(std::string_view bytes) override;
-  Task<void> rest() override { return inner_.rest(); }
   Task<void> finish() override;
   bool head_sent() const override { return inner_.head_sent(); }
   void close_after() override { inner_.close_after(); }
@@ -33,7 +31,6 @@ class CutExchange final : public Exchange {
 
  private:
   [[noreturn]] void break_off();
-  void count(std::string_view written);
 
   Exchange& inner_;
   int writes_left_;

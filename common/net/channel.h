@@ -36,6 +36,7 @@
 #include "common/net/task.h"
 #include "common/net/timer.h"
 #include "common/net/tls_session.h"
+#include "common/net/turn_end.h"
 
 namespace troupe {
 
@@ -126,6 +127,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Keeps a read outstanding, if there is room.
   void watch();
 
+  // Before a send, where others' may follow at once.
+  auto turn_end() { return turn_end_.reached(); }
   // What goes out without waiting; true when all did. A dead peer shows in ended().
   bool write_now(Pieces& pieces);
   // The rest, waiting for the socket. `pieces` and what it points to must live until it returns.
@@ -176,6 +179,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void note(TlsSession::State read);
 
   Socket socket_;
+  TurnEnd& turn_end_;
   Timer timer_;
   std::unique_ptr<TlsSession> tls_;
   const std::unique_ptr<char[]> buffer_;

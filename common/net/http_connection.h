@@ -56,8 +56,6 @@ class ServerExchange final : public Exchange {
   Task<void> respond(int status, const HeaderList& headers, std::string body) override;
   Task<void> start(int status, const HeaderList& headers) override;
   Task<void> write(std::string_view bytes) override;
-  bool write_now(std::string_view bytes) override;
-  Task<void> rest() override;
   Task<void> finish() override;
   bool head_sent() const override { return head_sent_; }
   void close_after() override { close_after_ = true; }
@@ -82,6 +80,7 @@ class ServerExchange final : public Exchange {
   enum class State { kFresh, kStreaming, kDone };
   void build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length);
   bool send_now();
+  Task<void> rest();  // of what send_now() left
 
   Channel& channel_;
   ServerContext& context_;

@@ -57,6 +57,7 @@ Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::s
   pieces_ = Pieces();
   pieces_.add(out_);
   if (!bodiless_) pieces_.add(body);
+  co_await channel_.turn_end();
   if (!send_now()) co_await rest();
   state_ = State::kDone;
 }
@@ -83,10 +84,6 @@ Task<void> ServerExchange::start(int status, const HeaderList& headers) {
 }
 
 Task<void> ServerExchange::write(std::string_view bytes) {
-  if (!write_now(bytes)) co_await rest();
-}
-
-bool ServerExchange::write_now(std::string_view bytes) {
   if (state_ != State::kStreaming) throw std::logic_error("write() without start()");
   const bool has_body = !bodiless_ && !bytes.empty();
   if (has_body && chunked_) append_chunk_head(out_, bytes.size());
@@ -94,7 +91,8 @@ bool ServerExchange::write_now(std::string_view bytes) {
   pieces_.add(out_);
   if (has_body) pieces_.add(bytes);
   if (has_body && chunked_) pieces_.add("\r\n");
-  return send_now();
+  co_await channel_.turn_end();
+  if (!send_now()) co_await rest();
 }
 
 Task<void> ServerExchange::finish() {

@@ -36,8 +36,9 @@
 namespace troupe {
 
 // One request's answer. Owned by the server, valid while the handler runs. Exactly one of respond() or
-// start() is called. A write suspends until the socket has taken the bytes (that is the backpressure); on a
-// dead client or cancellation it throws boost::system::system_error, which the handler lets pass.
+// start() is called. A write suspends until the socket has taken the bytes (that is the backpressure), and
+// at least to the end of the event loop's turn (turn_end.h); on a dead client or cancellation it throws
+// boost::system::system_error, which the handler lets pass.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -48,10 +49,6 @@ class Exchange {
   // together with the first write; a write of nothing sends it at once, alone.
   virtual Task<void> start(int status, const HeaderList& headers) = 0;
   virtual Task<void> write(std::string_view bytes) = 0;
-  // write() without a coroutine, where the socket takes all at once. False: rest() must follow before
-  // anything else, and `bytes` live until then.
-  virtual bool write_now(std::string_view bytes) = 0;
-  virtual Task<void> rest() = 0;
   virtual Task<void> finish() = 0;
   virtual bool head_sent() const = 0;  // the first byte went out: no retry, no other status
   virtual void close_after() = 0;      // send `Connection: close`; once the head is out: only close

@@ -95,7 +95,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
   while (more) {
     relay.passes(pending);
     const TimePoint before = steady_now();
-    if (!relay.exchange.write_now(pending)) co_await relay.exchange.rest();
+    co_await relay.exchange.write(pending);
     relay.wrote(before);
     auto next = co_await relay.answer.read(pending);
     if (!next.ok()) {
@@ -191,7 +191,7 @@ Task<void> relay_stream(Relay& relay) {
       }
       relay.passes(events);
       const TimePoint before = steady_now();
-      if (!relay.exchange.write_now(events)) co_await relay.exchange.rest();
+      co_await relay.exchange.write(events);
       relay.wrote(before);
     }
     if (error.empty()) continue;

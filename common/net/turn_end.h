@@ -1,0 +1,52 @@
+#pragma once
+
+// The end of a turn of the event loop, for whoever is about to send: what came together is sent together. A
+// send to a peer on this machine runs in the kernel as far as the peer's socket and wakes the peer; sends
+// with a request's work between them find it asleep again each time, those in a row once. The work, too, is
+// faster in a row than by turns with the kernel's. One event alone in its turn waits for one more look at
+// epoll, some .3 µs. Measured with 32 connections: see RESULTS.md, "Gateway against nginx".
+//
+// One an io_context (asio::use_service), on its thread. Private to common/net.
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/system/error_code.hpp>
+#include <vector>
+
+#include "common/net/task.h"
+
+namespace troupe {
+
+class TurnEnd : public asio::execution_context::service {
+  using Waiter = asio::detail::awaitable_async_op_handler<void(boost::system::error_code), Executor>;
+  struct Start {
+    TurnEnd* turn;
+    void operator()(Waiter&& waiter) const { turn->add(std::move(waiter)); }
+  };
+
+ public:
+  static inline asio::execution_context::id id;
+
+  explicit TurnEnd(asio::execution_context& context);
+
+  // co_await of it resumes when all that is ready now has been seen to, in the order of the calls. It cannot
+  // fail; a cancelled coroutine learns so at whatever it awaits next.
+  auto reached() {
+    return asio::async_initiate<const asio::deferred_t&, void(boost::system::error_code)>(Start{this},
+                                                                                          asio::deferred);
+  }
+
+ private:
+  struct Reached;
+  void add(Waiter&& waiter);
+  void resume_all();
+  void shutdown() override;
+
+  asio::io_context& io_;
+  std::vector<Waiter> waiting_;
+  std::vector<Waiter> resuming_;  // memory of the last turn's, kept
+};
+
+}  // namespace troupe
