@@ -106,7 +106,7 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   Flight flight;
   flight.timed = exchange.request().path.ends_with("/completions");
   const Running running(*this, exchange, flight);
-  ApiResult<bool> go = admit();
+  ApiResult<bool> go = admit(flight);
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse, flight);
   if (go.ok()) go = ask_in(flight);
@@ -126,13 +126,15 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   co_await forward(exchange, flight);
 }
 
-ApiResult<bool> Proxy::admit() const {
+ApiResult<bool> Proxy::admit(Flight& flight) {
   if (draining_)
     return ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
-  if (running_ > options_.requests_max) {
-    return ApiError::overloaded(
-        absl::StrCat("this gateway has ", options_.requests_max, " requests at once, its limit"), 1);
+  const auto most = static_cast<int64_t>(options_.requests_max);
+  if (!places_.enter(most, flight.started)) {
+    return ApiError::overloaded(absl::StrCat("this gateway has ", most, " requests at once, its limit"),
+                                route::retry_after_s(places_.turn_away(flight.started)));
   }
+  flight.inside.emplace(places_, clock_);
   return true;
 }
 

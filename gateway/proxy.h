@@ -31,6 +31,7 @@
 #include "gateway/frontend.h"
 #include "gateway/instruments.h"
 #include "gateway/request_trail.h"
+#include "gateway/route/places.h"
 #include "gateway/route/retry.h"
 #include "gateway/route/router.h"
 #include "gateway/route/tries.h"
@@ -100,15 +101,17 @@ class Proxy {
   std::string request_id(const HttpRequest& request);
 
  private:
-  class TextPlace {
+  // One of `places` that was entered, until this ends.
+  class Place {
    public:
-    explicit TextPlace(size_t& running) : running_(running) { running_ += 1; }
-    ~TextPlace() { running_ -= 1; }
-    TextPlace(const TextPlace&) = delete;
-    TextPlace& operator=(const TextPlace&) = delete;
+    Place(route::Places& places, const Clock& clock) : places_(places), clock_(clock) {}
+    ~Place() { places_.leave(clock_.now()); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
 
    private:
-    size_t& running_;
+    route::Places& places_;
+    const Clock& clock_;
   };
   // What is known of a request so far; grows as the phases go.
   struct Flight {
@@ -127,8 +130,9 @@ class Proxy {
     std::string body;                                // for the worker, where not as it came; else empty
     // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
     std::unique_ptr<WaitingRoom::Stay> stay;
-    std::unique_ptr<TextPlace> text;  // of one that asks for tokens only
-    size_t passed_bytes = 0;          // of answers, to the client
+    std::optional<Place> inside;  // the gateway, by its limit
+    std::optional<Place> text;    // of one that asks for tokens only
+    size_t passed_bytes = 0;      // of answers, to the client
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
@@ -156,7 +160,7 @@ class Proxy {
     flight.trail->status = status;
     flight.trail->end = end;
   }
-  ApiResult<bool> admit() const;
+  ApiResult<bool> admit(Flight& flight);
 
   // proxy_keys.cc
   ApiResult<bool> identify(const HttpRequest& request, Flight& flight) const;
@@ -234,8 +238,8 @@ class Proxy {
   route::RetryBudget retry_budget_;
   route::Random ids_;
   size_t running_ = 0;
-  size_t text_running_ = 0;
-  bool draining_ = false;
+  route::Places places_, text_places_;
+  bool leaving_ = false, draining_ = false;
   TrafficRecord* record_ = nullptr;
   PrefixTexts* texts_ = nullptr;
   const ApiKeys* keys_ = nullptr;

@@ -1,6 +1,6 @@
 // Who asks, and may he: API keys and their limits. Without keys anybody may.
 
-#include <chrono>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "gateway/proxy.h"
@@ -26,12 +26,12 @@ ApiError unauthorized(bool has_key) {
 }
 
 ApiError over(const Quota::Refusal& refusal) {
-  const auto seconds = std::max<int64_t>(std::chrono::ceil<std::chrono::seconds>(refusal.wait).count(), 1);
+  const int seconds = std::max(route::retry_after_s(refusal.wait), 1);
   const std::string_view what = refusal.limit == Quota::Limit::kRequestsAtOnce      ? "requests at once"
                                 : refusal.limit == Quota::Limit::kRequestsPerSecond ? "requests a second"
                                                                                     : "tokens a minute";
-  ApiError error = ApiError::overloaded(absl::StrCat("this API key is over its limit of ", to_absl(what)),
-                                        static_cast<int>(seconds));
+  ApiError error =
+      ApiError::overloaded(absl::StrCat("this API key is over its limit of ", to_absl(what)), seconds);
   error.code = "rate_limit_exceeded";
   return error;
 }

@@ -100,7 +100,7 @@ std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
 Task<void> Proxy::make_prefix(Exchange& exchange) {
   Flight flight;
   const Running running(*this, exchange, flight);
-  ApiResult<bool> go = admit();
+  ApiResult<bool> go = admit(flight);
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
   if (go.ok()) go = ask_in(flight);
@@ -200,7 +200,7 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   Flight flight;
   const Running running(*this, exchange, flight);
   const std::string id(prefix_id_of(request.path));
-  ApiResult<bool> go = admit();
+  ApiResult<bool> go = admit(flight);
   if (go.ok()) go = identify(request, flight);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const auto timeout = timeout_of(request, options_);

@@ -40,12 +40,14 @@ route::AdmissionRequest Proxy::admission_of(const RoutedRequest& routed, const r
 // Text in only (tokenize): the worker's batch has no part in it, but its threads do.
 ApiResult<bool> Proxy::ask_in(Flight& flight) {
   if (!flight.routed.generates && !flight.routed.prefills) {
-    if (text_running_ >= options_.text_requests_max) {
-      return ApiError::overloaded(absl::StrCat("this gateway has ", options_.text_requests_max,
-                                               " requests for tokens at once, its limit"),
-                                  1);
+    const TimePoint now = clock_.now();
+    const auto most = static_cast<int64_t>(options_.text_requests_max);
+    if (!text_places_.enter(most, now)) {
+      return ApiError::overloaded(
+          absl::StrCat("this gateway has ", most, " requests for tokens at once, its limit"),
+          route::retry_after_s(text_places_.turn_away(now)));
     }
-    flight.text = std::make_unique<TextPlace>(text_running_);
+    flight.text.emplace(text_places_, clock_);
     return true;
   }
   auto stay = waiting_room_.arrive(

@@ -6,13 +6,6 @@ namespace troupe::route {
 
 namespace {
 
-// What a client is told to wait, at least and at most.
-constexpr Duration kComeBackMin = std::chrono::seconds(1), kComeBackMax = std::chrono::minutes(2);
-
-Duration whole_seconds(Duration wait) {
-  return std::clamp<Duration>(std::chrono::ceil<std::chrono::seconds>(wait), kComeBackMin, kComeBackMax);
-}
-
 Hash128 flow_id(const Hash128& pool, const AdmissionRequest& request) {
   const uint64_t parts[] = {request.key.id.hi, request.key.id.lo, request.persona.hi, request.persona.lo,
                             FairQueue::band_of(request.priority)};
@@ -285,13 +278,12 @@ std::optional<Duration> Admission::wait_of(const Pool& pool, const Hash128& flow
   const auto rate = pool.drain.rate();
   if (!rate) return std::nullopt;
   const double ahead = pool.queue.tokens_ahead(flow, priority, per_token) + static_cast<double>(tokens);
-  const double seconds = std::min(ahead / *rate, 86'400.0);
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return seconds_at_most_a_day(ahead / *rate);
 }
 
 // Where nothing is known of how fast it goes: as long as nothing has gone.
 Duration Admission::come_back(const Pool& pool, const std::optional<Duration>& wait) {
-  return whole_seconds(wait ? *wait : pool.drain.stalled());
+  return come_back_after(wait ? *wait : pool.drain.stalled());
 }
 
 void Admission::pool_room(std::string_view pool, int64_t requests) {

@@ -4,12 +4,29 @@
 // which somebody waited. (Of a fleet that has little to do, what is let in says how little is asked.)
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "common/core/time.h"
 
 namespace troupe::route {
+
+// What a client is told to wait, at least and at most; in whole seconds, as Retry-After has them.
+inline constexpr Duration kComeBackMin = std::chrono::seconds(1), kComeBackMax = std::chrono::minutes(2);
+
+inline Duration come_back_after(Duration wait) {
+  return std::clamp<Duration>(std::chrono::ceil<std::chrono::seconds>(wait), kComeBackMin, kComeBackMax);
+}
+
+inline int retry_after_s(Duration wait) {
+  return static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
+}
+
+inline Duration seconds_at_most_a_day(double seconds) {
+  const std::chrono::duration<double> bounded(std::min(seconds, 86'400.0));
+  return std::chrono::duration_cast<Duration>(bounded);
+}
 
 class DrainRate {
  public:

@@ -55,20 +55,19 @@ void Quota::refill(TimePoint now) {
 
 std::optional<Quota::Refusal> Quota::begin(TimePoint now) {
   refill(now);
-  if (limits_.requests_at_once > 0 && running_ >= limits_.requests_at_once)
-    return Refusal{Limit::kRequestsAtOnce, Duration::zero()};
   if (const Duration wait = tokens_.wait_for(kTokenMin); wait > Duration::zero())
     return Refusal{Limit::kTokensPerMinute, wait};
   if (const Duration wait = requests_.wait_for(1); wait > Duration::zero())
     return Refusal{Limit::kRequestsPerSecond, wait};
+  if (!places_.enter(limits_.requests_at_once, now))
+    return Refusal{Limit::kRequestsAtOnce, places_.turn_away(now)};
   if (requests_.per_s > 0) requests_.level -= 1;
-  running_ += 1;
   return std::nullopt;
 }
 
 void Quota::end(int64_t tokens, TimePoint now) {
   refill(now);
-  running_ -= 1;
+  places_.leave(now);
   if (tokens_.per_s > 0) tokens_.level -= static_cast<double>(std::max<int64_t>(tokens, 0));
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/core/time.h"
+#include "gateway/route/places.h"
 
 namespace troupe::route {
 
@@ -25,7 +26,7 @@ class Quota {
   enum class Limit : uint8_t { kRequestsAtOnce, kRequestsPerSecond, kTokensPerMinute };
   struct Refusal {
     Limit limit;
-    Duration wait;  // until there is room again; of kRequestsAtOnce nobody knows, zero
+    Duration wait;  // until there is room again; of kRequestsAtOnce a guess (places.h)
   };
   // A request wants in. Nothing: it is, and end() must follow, once. A refused one has taken nothing.
   std::optional<Refusal> begin(TimePoint now);
@@ -33,7 +34,7 @@ class Quota {
 
   // Other limits from now on; what was used counts on.
   void change(const QuotaLimits& limits, TimePoint now);
-  int64_t running() const { return running_; }
+  int64_t running() const { return places_.taken(); }
 
  private:
   struct Bucket {
@@ -50,7 +51,7 @@ class Quota {
   QuotaLimits limits_;
   Bucket requests_, tokens_;
   TimePoint last_;
-  int64_t running_ = 0;
+  Places places_;
 };
 
 }  // namespace troupe::route

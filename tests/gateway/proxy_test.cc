@@ -264,7 +264,12 @@ TEST(Proxy, MoreRequestsThanTheLimitAreTurnedAway) {
   EXPECT_TRUE(loop.eventually([&] { return stub.running == 2; }));
   const Answer answer = gateway.ask(chat_body(kPersona, "3"));
   EXPECT_EQ(answer.status, 429);
-  EXPECT_FALSE(answer.header("retry-after").empty());
+  EXPECT_EQ(answer.header("retry-after"), "1");
+  EXPECT_NE(answer.body.find("this gateway has 2 requests at once, its limit"), std::string::npos);
+  std::this_thread::sleep_for(2100ms);
+  const int later = std::atoi(gateway.ask(chat_body(kPersona, "4")).header("retry-after").c_str());
+  EXPECT_GE(later, 3) << "for more than two seconds nobody has gone";
+  EXPECT_LE(later, 10);
 }
 
 void expect_cancelled_soon(Loop& loop, StubWorker& stub, RawPeer& peer) {

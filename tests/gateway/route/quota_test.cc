@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace troupe::route {
 namespace quota_test {
 
@@ -75,6 +78,22 @@ TEST(Quota, RequestsAtOnce) {
   quota.end(0, at(5));
   EXPECT_FALSE(quota.begin(at(5)).has_value());
   EXPECT_EQ(quota.running(), 2);
+}
+
+TEST(Quota, WhoIsOverHisRequestsAtOnceIsToldByHowFastTheyEnd) {
+  Quota quota({.requests_at_once = 4}, at(0));
+  for (int i = 0; i < 4; ++i) quota.begin(at(0));
+  // One ends every half a second, and the next takes its place.
+  double now = 0;
+  for (int i = 0; i < 40; ++i) {
+    quota.end(0, at(now += 0.5));
+    ASSERT_FALSE(quota.begin(at(now)).has_value());
+  }
+  std::vector<double> waits;
+  for (int i = 0; i < 12; ++i) waits.push_back(seconds(quota.begin(at(now)).value().wait));
+  EXPECT_EQ(waits.front(), 1);
+  EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end())) << "those who came before are ahead";
+  EXPECT_NEAR(waits.back(), 6, 1);
 }
 
 TEST(Quota, ARefusalTakesNothing) {
