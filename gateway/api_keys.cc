@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/settings.h"
 #include "common/core/settings_yaml.h"
+#include "gateway/route/limit_share.h"
 #include "gateway/secret.h"
 #include "gateway/tenant.h"
 
@@ -166,6 +167,7 @@ Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret) {
 
 ApiClient::ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now)
     : key_(key),
+      admission_(key.admission),
       salt_(std::move(salt)),
       quota_(key.limits, now),
       requests_(metrics.counter("troupe_gateway_key_requests_total", "Requests let in, by the key's name.",
@@ -186,7 +188,13 @@ bool ApiClient::may_use(std::string_view model) const {
 void ApiClient::change(const ApiKey& key, std::string salt, TimePoint now) {
   key_ = key;
   salt_ = std::move(salt);
-  quota_.change(key.limits, now);
+  share(gateways_, now);
+}
+
+void ApiClient::share(int64_t gateways, TimePoint now) {
+  gateways_ = gateways;
+  admission_ = route::share_of(key_.admission, gateways);
+  quota_.change(route::share_of(key_.limits, gateways), now);
 }
 
 std::optional<route::Quota::Refusal> ApiClient::begin(TimePoint now) {
@@ -217,6 +225,7 @@ void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secr
       clients.push_back(known->second);
       clients.back()->change(key, std::move(salt), now);
     }
+    clients.back()->share(gateways_, now);
   }
   clients_ = std::move(clients);
 }
@@ -230,6 +239,11 @@ Status ApiKeys::load(const std::string& path, const std::string& tenant_secret_p
   TROUPE_RETURN_IF_ERROR(check_tenants(keys, secret));
   take(keys, secret, now);
   return absl::OkStatus();
+}
+
+void ApiKeys::share(int64_t gateways, TimePoint now) {
+  gateways_ = gateways;
+  for (const auto& client : clients_) client->share(gateways, now);
 }
 
 std::shared_ptr<ApiClient> ApiKeys::find(std::string_view authorization) const {

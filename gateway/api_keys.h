@@ -61,10 +61,13 @@ class ApiClient {
   ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now);
   const std::string& name() const { return key_.name; }
   bool may_use(std::string_view model) const;
-  const route::AdmissionKey& admission() const { return key_.admission; }
+  // This gateway's part, as its limits are.
+  const route::AdmissionKey& admission() const { return admission_; }
   int32_t priority() const { return key_.priority; }
   const std::string& tenant_salt() const { return salt_; }
   void change(const ApiKey& key, std::string salt, TimePoint now);
+  // So many gateways enforce its limits, each a part (route/limit_share.h); one, until told otherwise.
+  void share(int64_t gateways, TimePoint now);
 
   std::optional<route::Quota::Refusal> begin(TimePoint now);
   void end(int64_t tokens, TimePoint now);
@@ -72,6 +75,8 @@ class ApiClient {
  private:
   friend class ApiKeys;
   ApiKey key_;
+  int64_t gateways_ = 1;
+  route::AdmissionKey admission_;
   std::string salt_;
   route::Quota quota_;
   Counter& requests_;
@@ -87,6 +92,8 @@ class ApiKeys {
   // Reads and takes files (that of the tenants' secret may be none, ""); where that fails everything stays as
   // it was.
   Status load(const std::string& path, const std::string& tenant_secret_path, TimePoint now);
+  // As ApiClient's, of all keys from now on.
+  void share(int64_t gateways, TimePoint now);
   // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
   // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;
@@ -94,6 +101,7 @@ class ApiKeys {
 
  private:
   Metrics& metrics_;
+  int64_t gateways_ = 1;
   std::vector<std::shared_ptr<ApiClient>> clients_;
 };
 

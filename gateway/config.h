@@ -178,6 +178,10 @@ Status make_state(const GatewaySettings& settings, GatewayConfig& config);
 void describe_telemetry(TelemetrySettings& telemetry, SettingsSchema& schema);
 Status make_telemetry(const GatewaySettings& settings, GatewayConfig& config);
 
+// config_admission.cc
+void describe_admission(GatewaySettings::Admission& admission, SettingsSchema& schema);
+StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& admission);
+
 // config_tls.cc
 void describe_tls(GatewaySettings& settings, SettingsSchema& schema);
 Status make_tls(const GatewaySettings& settings, GatewayConfig& config);

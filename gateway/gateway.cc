@@ -9,6 +9,7 @@ namespace troupe {
 namespace {
 
 constexpr Duration kFlushSpansWithin = std::chrono::seconds(5);
+constexpr Duration kShareLimitsEvery = std::chrono::milliseconds(100);
 
 // Other gateways tell this one's life from all others by its name.
 route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
@@ -48,6 +49,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       tls_(config.tls),
       grace_(config.grace),
       plan_tick_(config.router.planner.tick),
+      gateways_min_(config.gossip.gateways),
       instruments_(metrics_),
       api_keys_(metrics_),
       router_(named(config.router, seed), seed),
@@ -155,6 +157,7 @@ Status Gateway::start() {
   if (state_ != nullptr) state_->start(background_);
   if (exporter_ != nullptr) exporter_->start(background_);
   background_.spawn(plan_by_and_by());
+  background_.spawn(share_limits());
   waiting_room_.start(background_);
   main_server_.start();
   metrics_server_.start();
@@ -168,6 +171,29 @@ Task<void> Gateway::plan_by_and_by() {
     timer.expires_after(std::min<Duration>(plan_tick_, std::chrono::seconds(1)));
     co_await timer.async_wait(use_task);
     plan();
+  }
+}
+
+// Limits are the fleet's: each gateway that lives enforces its part. Who lives is known from etcd's leases,
+// or from what others tell; where they do neither, as many as are configured. (One that is cut off from the
+// others enforces the whole.)
+Task<void> Gateway::share_limits() {
+  Gauge& sharing = metrics_.gauge("troupe_gateway_limits_shared_by",
+                                  "Gateways, this one included, that enforce a part of each limit.");
+  Timer timer(io_.get_executor());
+  int64_t shared_by = 1;
+  while (true) {
+    const int64_t leased = state_ != nullptr ? state_->gateways() : 1;
+    const int64_t gateways = std::max({leased, router_.gateways().live(clock_.now()), gateways_min_});
+    sharing.Set(static_cast<double>(gateways));
+    if (gateways != shared_by) {
+      log_.info("limits_shared", {{"gateways", gateways}});
+      api_keys_.share(gateways, clock_.now());
+      waiting_room_.share(gateways);
+      shared_by = gateways;
+    }
+    timer.expires_after(kShareLimitsEvery);
+    co_await timer.async_wait(use_task);
   }
 }
 

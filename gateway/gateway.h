@@ -55,6 +55,7 @@ class Gateway {
 
  private:
   Task<void> plan_by_and_by();
+  Task<void> share_limits();
   void plan();
 
   HttpServerOptions listener(HttpServerOptions options, const char* name);
@@ -75,6 +76,7 @@ class Gateway {
   std::chrono::seconds grace_;
   Duration plan_tick_;
   TimePoint planned_at_{};  // from the fleet's loads
+  const int64_t gateways_min_;
   Metrics metrics_;
   Instruments instruments_;
   ApiKeys api_keys_;

@@ -3,6 +3,7 @@
 #include <boost/asio/redirect_error.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/route/limit_share.h"
 
 namespace troupe {
 
@@ -138,8 +139,13 @@ int64_t WaitingRoom::room_of(std::string_view model) {
 
 void WaitingRoom::change(const WaitingRoomOptions& options) {
   options_ = options;
-  admission_.change(options.admission);
+  share(gateways_);
   rooms_.clear();
+}
+
+void WaitingRoom::share(int64_t gateways) {
+  gateways_ = gateways;
+  admission_.change(route::share_of(options_.admission, gateways));
 }
 
 void WaitingRoom::drain(Duration within) {

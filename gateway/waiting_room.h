@@ -75,6 +75,8 @@ class WaitingRoom {
   // Who waits hears of workers' reports and of deadlines by this.
   void start(TaskGroup& background) { background.spawn(look_after()); }
   void change(const WaitingRoomOptions& options);
+  // So many gateways enforce the limits, each a part (route/limit_share.h); one, until told otherwise.
+  void share(int64_t gateways);
   // Nobody new comes, and who waits does so no longer than this.
   void drain(Duration within);
   const route::Admission& admission() const { return admission_; }
@@ -87,6 +89,7 @@ class WaitingRoom {
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 
   WaitingRoomOptions options_;
+  int64_t gateways_ = 1;
   const Executor executor_;
   WakeTimer look_again_;
   const route::Router& router_;

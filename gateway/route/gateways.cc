@@ -41,6 +41,11 @@ bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
   return true;
 }
 
+int64_t Gateways::live(TimePoint now) const {
+  return 1 + std::count_if(others_.begin(), others_.end(),
+                           [now](const auto& entry) { return now <= entry.second.heard_at + kSilence; });
+}
+
 bool Gateways::lacks(const Hash128& gateway, const GatewayNews& own) const {
   const auto it = others_.find(gateway);
   return it != others_.end() && same_kind(own, it->second.news) && it->second.news.table < own.table;

@@ -60,6 +60,8 @@ class Gateways {
     GatewayNews news;
     TimePoint heard_at{};
   };
+  // As many share the fleet now, this one included: those that are silent for kSilence do not.
+  int64_t live(TimePoint now) const;
   // Who was heard lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 

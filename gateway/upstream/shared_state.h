@@ -62,6 +62,8 @@ class SharedState {
   Task<void> leave();
 
   bool degraded() const { return !keeps_ || !watches_; }
+  // That have a lease, this one included, as when last heard: 1 until then.
+  int64_t gateways() const { return round_.gateways(); }
 
  private:
   // shared_state.cc: what is there.

@@ -124,6 +124,29 @@ TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
               HasSubstr("troupe_gateway_key_refused_total{key=\"writers\",limit=\"requests_at_once\"} 1"));
 }
 
+TEST_F(Ring, OfSeveralGatewaysEachEnforcesItsPart) {
+  std::vector<ApiKey> keys = {two()[0]};
+  keys[0].limits.requests_at_once = 4;
+  keys[0].admission.limits.requests = 9;
+  keys[0].admission.waiting_max = 1;
+  keys_.share(2, now_);
+  keys_.take(keys, "", now_);
+  const auto writers = keys_.find("Bearer k1");
+  const auto let_in = [&] {
+    int count = 0;
+    while (!writers->begin(now_)) count += 1;
+    return count;
+  };
+  EXPECT_EQ(let_in(), 2);
+  EXPECT_EQ(writers->admission().limits.requests, 4);
+  EXPECT_EQ(writers->admission().waiting_max, 1) << "none would be nobody";
+  keys_.take(keys, "", now_);
+  EXPECT_EQ(let_in(), 0) << "a reload makes it no less a part";
+  keys_.share(1, now_);
+  EXPECT_EQ(let_in(), 2);
+  EXPECT_EQ(writers->admission().limits.requests, 9);
+}
+
 TEST_F(Ring, AFileThatCannotBeTakenChangesNothing) {
   keys_.take(two(), "", now_);
   EXPECT_THAT(std::string(keys_.load("/nowhere/keys.yaml", "", now_).message()),

@@ -41,6 +41,18 @@ TEST(Gateways, TheSmallestNamePlansUntilSomebodyHas) {
   EXPECT_FALSE(gateways.plans(news_of(1, 4, {9, {0, 7}}), at_ms(1001)));
 }
 
+TEST(Gateways, ThoseThatAreSilentDoNotLive) {
+  Gateways gateways;
+  const GatewayNews own = news_of(5);
+  EXPECT_EQ(gateways.live(at_ms(0)), 1);
+  gateways.heard(own, own, at_ms(0));
+  gateways.heard(own, news_of(7), at_ms(0));
+  gateways.heard(own, news_of(8), at_ms(1000));
+  EXPECT_EQ(gateways.live(at_ms(1000)), 3);
+  EXPECT_EQ(gateways.live(at_ms(3500)), 2);
+  EXPECT_EQ(gateways.live(at_ms(4500)), 1);
+}
+
 TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
   Gateways gateways;
   const GatewayNews own = news_of(5, 10);
