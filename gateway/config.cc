@@ -53,6 +53,7 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
   schema.add("retry.budget_per_s", &s.retry.budget_per_s, "retries earned a second besides")
       .range(0, 1e6)
       .live();
+  schema.add("retry.budget_max", &s.retry.budget_max, "retries saved up, at most").range(0, 1e6).live();
 }
 
 StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
@@ -295,6 +296,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
+  config.proxy.retry.budget_max = s.retry.budget_max;
   config.record = s.record;
   if (!s.record_secret.empty()) {
     const auto secret = read_secret(s.record_secret);

@@ -102,6 +102,7 @@ struct GatewaySettings {
     int64_t attempts_max = 3;
     double budget_ratio = 0.2;
     double budget_per_s = 10;
+    double budget_max = 1000;
   } retry;
   struct Admission {
     double worker_fill = 1.25;

@@ -51,6 +51,10 @@ Instruments::Instruments(Metrics& metrics)
           "troupe_gateway_resume_pause_seconds",
           "From the last event of the worker that failed to the first of the one that went on.",
           kTtftBuckets)),
+      retries_refused(
+          metrics.counter("troupe_gateway_retries_refused_total",
+                          "Retries and resumes not made because the retry budget was used up. (Of a silent "
+                          "worker each time it is thought of.)")),
       metrics_(metrics),
       expected_tokens_(metrics.counter("troupe_gateway_cached_tokens_expected_total",
                                        "Predicted cached tokens of answers whose usage was seen.")),

@@ -33,10 +33,11 @@ class Instruments {
   Histogram& ttfb;      // from the request's arrival to the answer's first byte; request_took(): to its last
   Histogram& own_core;  // parse, key and choice: what the gateway itself computes
   Counter& client_gone;
-  Counter& broken_streams;  // started answers that a worker broke off, and whose client was told
-  Counter& resumed;         // started streams that another worker went on with
-  Counter& not_resumed;     // and those that could have been, where none did
-  Histogram& resume_pause;  // what the client saw of it
+  Counter& broken_streams;   // started answers that a worker broke off, and whose client was told
+  Counter& resumed;          // started streams that another worker went on with
+  Counter& not_resumed;      // and those that could have been, where none did
+  Histogram& resume_pause;   // what the client saw of it
+  Counter& retries_refused;  // by the budget
 
  private:
   Metrics& metrics_;

@@ -104,7 +104,10 @@ std::optional<route::NextTry> Proxy::next_try(const Exchange& exchange, const Fl
                               flight.began_at == TimePoint{} ? Duration::zero() : now - flight.began_at,
                               flight.deadline.remaining(now)};
   const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
-  return route::next_try(state, failure, ours, router_, retry_budget_, now);
+  const uint64_t refused = retry_budget_.refused();
+  auto next = route::next_try(state, failure, ours, router_, retry_budget_, now);
+  if (retry_budget_.refused() != refused) instruments_.retries_refused.Increment();
+  return next;
 }
 
 void Proxy::go_on(const Exchange& exchange, Flight& flight, route::NextTry next,

@@ -20,7 +20,10 @@ void RetryBudget::earn(TimePoint now) {
 
 bool RetryBudget::spend(TimePoint now) {
   refill(now);
-  if (tokens_ < 1) return false;
+  if (tokens_ < 1) {
+    refused_ += 1;
+    return false;
+  }
   tokens_ -= 1;
   return true;
 }

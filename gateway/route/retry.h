@@ -4,9 +4,12 @@
 // byte went to the client only to go on where the first worker stopped (resume), where that can be told. The
 // next place is always the next candidate of the order: the same node is not asked twice, and nobody waits
 // for a breaker to open. A budget keeps retries a small share of the traffic, so a fleet in trouble isn't
-// asked twice as much as before; it holds enough for all that one node's death ends. Source of the budget:
+// asked twice as much as before for long. What is not used of it is saved, enough for all that one node's
+// death ends; a gateway that has just begun has saved nothing yet and starts with a few, or else gateways
+// that are restarted because all is ill would begin with a thousand retries each. Source of the budget:
 // Finagle's RetryBudget.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/core/time.h"
@@ -47,6 +50,7 @@ struct RetryOptions {
   double budget_ratio = 0.2;  // retries a request earns
   double budget_per_s = 10;   // earned besides, so that little traffic can be retried at all
   double budget_max = 1000;   // and saved up at most
+  double budget_start = 32;   // saved up at the start: what ends with one small node's batch
   Duration afresh_after =
       std::chrono::seconds(5);  // a stream that one try carried on for so long: see tries.h
   Duration remaining_min = std::chrono::milliseconds(5);  // less time left than this is not worth a try
@@ -55,16 +59,23 @@ struct RetryOptions {
 // Not thread-safe.
 class RetryBudget {
  public:
-  explicit RetryBudget(const RetryOptions& options) : options_(options), tokens_(options.budget_max) {}
+  explicit RetryBudget(const RetryOptions& options)
+      : options_(options), tokens_(std::min(options.budget_start, options.budget_max)) {}
   void earn(TimePoint now);  // a request came
   bool spend(TimePoint now);
   const RetryOptions& options() const { return options_; }
-  void change(const RetryOptions& options) { options_ = options; }  // what is saved up stays
+  uint64_t refused() const { return refused_; }  // by spend()
+  // What is saved up stays, as far as it may be now.
+  void change(const RetryOptions& options) {
+    options_ = options;
+    tokens_ = std::min(tokens_, options.budget_max);
+  }
 
  private:
   void refill(TimePoint now);
   RetryOptions options_;
   double tokens_;
+  uint64_t refused_ = 0;
   TimePoint last_{};
   bool started_ = false;
 };

@@ -177,6 +177,18 @@ TEST(Failover, TokenizingGoesToTheNextCandidateLikeAnyRequest) {
   EXPECT_FALSE(ill.seen.empty());
 }
 
+TEST(Failover, RetriesThatTheBudgetRefusesAreCounted) {
+  Loop loop;
+  StubWorker a(loop, answer_status(503)), b(loop, answer_status(503));
+  GatewayConfig config = TestGateway::quick_config();
+  config.proxy.retry.budget_max = 3;
+  config.proxy.retry.budget_per_s = config.proxy.retry.budget_ratio = 0;
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(gateway.ask(chat_body(kCard, "x")).status, 503);
+  EXPECT_EQ(a.seen.size() + b.seen.size(), 5u + 3u);
+  EXPECT_EQ(gateway.metric("troupe_gateway_retries_refused_total"), 2);
+}
+
 TEST(Failover, WhenNobodyDoesBetterTheLastAnswerIsPassedOn) {
   for (const int status : {500, 503, 429}) {
     Loop loop;

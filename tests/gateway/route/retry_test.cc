@@ -58,11 +58,13 @@ TEST(RetryBudget, HoldsEnoughForAllStreamsOfOneNode) {
   RetryBudget budget({});
   AttemptState state = fresh();
   state.first_byte_sent = state.resumable = true;
+  budget.earn(at(0));
+  // It has saved up while nothing failed.
   for (int stream = 0; stream < 512; ++stream)
-    EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(0)), RetryAction::kNextCandidate);
-  for (int i = 0; i < 10'000; ++i) decide_retry({FailureKind::kBody}, state, budget, at(0));
-  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(0)), RetryAction::kPassOn);
-  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(0)), RetryAction::kPassOn);
+    EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kNextCandidate);
+  for (int i = 0; i < 10'000; ++i) decide_retry({FailureKind::kBody}, state, budget, at(100));
+  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(100)), RetryAction::kPassOn);
 }
 
 TEST(Retry, TheClientsOwnMistakesAreNotRetried) {
@@ -102,8 +104,28 @@ TEST(RetryBudget, KeepsRetriesASmallShareOfTraffic) {
     retried += decide_retry({FailureKind::kStatus, 503}, fresh(), budget, at(i * 0.001)) ==
                RetryAction::kNextCandidate;
   }
-  EXPECT_LE(retried, options.budget_max + 10'000 * options.budget_ratio + 1);
+  EXPECT_LE(retried, options.budget_start + 10'000 * options.budget_ratio + 1);
+  EXPECT_EQ(budget.refused(), 10'000u - static_cast<uint64_t>(retried));
   EXPECT_GE(retried, 10'000 * options.budget_ratio - 1);
+}
+
+TEST(RetryBudget, StartsWithAFewAndSavesNoMoreThanItMay) {
+  const auto spent = [](RetryBudget& budget, double seconds) {
+    int count = 0;
+    while (budget.spend(at(seconds))) count += 1;
+    return count;
+  };
+  RetryOptions options;
+  RetryBudget budget(options);
+  EXPECT_EQ(spent(budget, 0), 32);
+  EXPECT_EQ(spent(budget, 1'000), 1'000);
+  options.budget_max = 5;
+  budget.earn(at(2'000));
+  budget.change(options);
+  EXPECT_EQ(spent(budget, 2'000), 5) << "what was saved when it might be more";
+  EXPECT_EQ(spent(budget, 3'000), 5);
+  RetryBudget small(options);
+  EXPECT_EQ(spent(small, 0), 5);
 }
 
 TEST(RetryBudget, RefusedConnectionsAndFullNodesCostNothing) {
