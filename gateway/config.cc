@@ -179,6 +179,13 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .unit("ms")
       .live();
   schema
+      .add("foreign_worker_stall_timeout_ms", &s.foreign_worker_stall_timeout_ms,
+           "an answer that one has begun and brings nothing more of for this long ends with an error; 0: "
+           "never")
+      .range(0, 3.6e6)
+      .unit("ms")
+      .live();
+  schema
       .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
            "how long running requests may take after SIGTERM")
       .range(0, 86'400)
@@ -292,6 +299,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.request_timeout = std::chrono::seconds(s.request_timeout_secs);
   config.proxy.silence_max = std::chrono::milliseconds(s.stream_heartbeat_timeout_ms);
   config.proxy.foreign_silence_max = std::chrono::milliseconds(s.foreign_worker_silence_timeout_ms);
+  config.proxy.foreign_stall_max = std::chrono::milliseconds(s.foreign_worker_stall_timeout_ms);
   config.proxy.api.body_bytes_max = static_cast<size_t>(s.limits.body_bytes);
   config.proxy.retry.attempts_max = static_cast<int>(s.retry.attempts_max);
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;

@@ -78,6 +78,7 @@ struct GatewaySettings {
   int64_t request_timeout_secs = 1800;
   int64_t stream_heartbeat_timeout_ms = 400;
   int64_t foreign_worker_silence_timeout_ms = 60'000;
+  int64_t foreign_worker_stall_timeout_ms = 120'000;
   int64_t shutdown_grace_period_secs = 180;
   std::string api_keys;       // a file; empty: anybody may ask
   std::string tenant_secret;  // a file; needed where keys name tenants

@@ -309,7 +309,7 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
   input.answer_headers = own_headers(flight);
   input.passed_bytes = &flight.passed_bytes;
   ask_ids(exchange, flight, input);
-  input.request.patience = flight.ours ? options_.silence_max : options_.foreign_silence_max;
+  input.request.patience = patience_with(flight);
   return input;
 }
 

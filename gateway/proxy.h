@@ -56,6 +56,8 @@ struct ProxyOptions : FrontendOptions {
   // One of another kind that has sent nothing of an answer for this long (route/tries.h); 0: it is waited
   // for.
   Duration foreign_silence_max = std::chrono::seconds(60);
+  // Likewise, of one that has begun its answer; 0: for ever.
+  Duration foreign_stall_max = std::chrono::seconds(120);
 };
 
 class Proxy {
@@ -133,6 +135,8 @@ class Proxy {
     std::optional<Place> inside;  // the gateway, by its limit
     std::optional<Place> text;    // of one that asks for tokens only
     size_t passed_bytes = 0;      // of answers, to the client
+    size_t silent_after = 0;      // bytes passed when last the worker was asked after,
+    Duration silent{};            // and for how long it has sent none since
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
@@ -197,6 +201,8 @@ class Proxy {
 
   // proxy_resume.cc
   void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
+  Duration patience_with(const Flight& flight) const;
+  bool stalls(Flight& flight) const;
   bool gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next);
   std::optional<route::NextTry> next_try(const Exchange& exchange, const Flight& flight,
                                          const route::Failure& failure);

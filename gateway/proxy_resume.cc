@@ -5,6 +5,8 @@
 // generator at the same place. Who that is, is decided anew: the order of minutes ago knows nothing of what
 // has happened since. Nobody is asked twice.
 
+#include <algorithm>
+
 #include "common/core/sse.h"
 #include "gateway/proxy.h"
 #include "gateway/proxy_scopes.h"
@@ -70,6 +72,24 @@ void Proxy::began(Flight& flight, Booking& booking) {
     instruments_.ttfb.Observe(std::chrono::duration<double>(now - flight.started).count());
 }
 
+// After so long without a byte the worker is judged, and again as long after that. 0: never.
+Duration Proxy::patience_with(const Flight& flight) const {
+  if (flight.ours) return options_.silence_max;
+  const Duration silence = options_.foreign_silence_max, stall = options_.foreign_stall_max;
+  if (silence == Duration::zero() || stall == Duration::zero()) return std::max(silence, stall);
+  return std::min(silence, stall);
+}
+
+// Asked whenever the worker has been silent for patience_with(), so that is added up.
+bool Proxy::stalls(Flight& flight) const {
+  const bool more = flight.passed_bytes != flight.silent_after;
+  flight.silent_after = flight.passed_bytes;
+  flight.silent = (more ? Duration::zero() : flight.silent) + patience_with(flight);
+  const bool began = flight.began_at != TimePoint{};
+  return began && options_.foreign_stall_max > Duration::zero() &&
+         flight.silent >= options_.foreign_stall_max;
+}
+
 // Nothing has come from the worker for as long as is waited (see forward_input()).
 bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next) {
   const NodeIndex node = flight.chosen->node;
@@ -81,6 +101,11 @@ bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<rou
   silence.node_beats = fleet_.beats(node);
   silence.suspect = fleet_.state(node) == route::NodeState::kSuspect;
   silence.dead = fleet_.known_dead(node);
+  silence.stalled = !flight.ours && stalls(flight);
+  // The shorter of two bounds may be the one of an answer that has begun.
+  const bool heeded =
+      options_.foreign_silence_max > Duration::zero() && flight.silent >= options_.foreign_silence_max;
+  if (!flight.ours && !silence.stalled && !heeded) return false;
   const route::SilenceVerdict verdict = route::judge_silence(silence);
   if (verdict.blamed) fleet_.on_event(node, route::HealthEvent::kSilent);
   if (verdict.ask_after) fleet_.ask_after(node);
@@ -116,6 +141,7 @@ void Proxy::go_on(const Exchange& exchange, Flight& flight, route::NextTry next,
   flight.decision = next.decision;
   flight.place = next.place;
   flight.began_at = {};
+  flight.silent = {};
   if (next.afresh) flight.tried.erase(flight.tried.begin(), flight.tried.end() - 1);
   if (!exchange.head_sent()) return;
   flight.routed.key.prompt_tokens = next.prompt_tokens;

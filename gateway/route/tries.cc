@@ -70,7 +70,8 @@ std::optional<NextTry> next_try(const TryState& told, const Failure& failure, Ca
 //
 // Others may compute on the very thread that should answer probes, so probes alone do not end anything. But a
 // stream has something to say once in that time; a whole answer may take it to be computed, so there probes
-// must agree.
+// must agree. One that has begun its answer has read the prompt and has no more to wait for: where it stalls
+// for long its client is told, whatever the probes say, and nobody waits until the request's time is over.
 SilenceVerdict judge_silence(const Silence& silence) {
   SilenceVerdict verdict;
   if (silence.ours) {
@@ -84,9 +85,9 @@ SilenceVerdict judge_silence(const Silence& silence) {
     return verdict;
   }
   verdict.ask_after = true;
-  verdict.hangs = silence.stream || silence.suspect || silence.dead;
-  verdict.blamed = silence.stream;
-  verdict.hopeless = silence.dead;
+  verdict.hangs = silence.stream || silence.suspect || silence.dead || silence.stalled;
+  verdict.blamed = silence.stream || silence.stalled;
+  verdict.hopeless = silence.dead || silence.stalled;
   return verdict;
 }
 

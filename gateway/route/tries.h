@@ -60,6 +60,8 @@ struct Silence {
   bool beats_seen = false;             // have come in this stream,
   bool node_beats = false;             // or in another one of the worker's
   bool suspect = false, dead = false;  // the worker, as its probes have it
+  // Not ours: it has begun its answer, and has sent nothing of it for longer than any two tokens are apart.
+  bool stalled = false;
 };
 struct SilenceVerdict {
   bool hangs = false;      // to be given up for somebody else

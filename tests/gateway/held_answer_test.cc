@@ -330,6 +330,49 @@ TEST(ForeignSilence, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
   EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
 }
 
+TEST(ForeignSilence, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
+  Loop loop;
+  StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return say_little(exchange); });
+  for (const bool silence_bound : {true, false}) {
+    GatewayConfig config = TwoWorkers::config();
+    if (!silence_bound) config.proxy.foreign_silence_max = 0ms;
+    config.proxy.foreign_stall_max = 600ms;
+    TestGateway gateway(loop, {stub.endpoint()}, config);
+    const TimePoint asked = now();
+    const Answer answer = gateway.ask(chat_body(kPersonaCard, "x", true));
+    EXPECT_GT(now() - asked, 550ms);
+    EXPECT_LT(now() - asked, 5s);
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_THAT(answer.body, ::testing::StartsWith("data: {\"n\":0}\n\n"));
+    EXPECT_THAT(answer.body, ::testing::HasSubstr("fell silent"));
+    EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 1);
+  }
+}
+
+Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "text/event-stream");
+  co_await exchange.start(200, headers);
+  Timer timer(exchange.executor());
+  for (int i = 0; i < 5; ++i) {
+    co_await exchange.write("data: {\"n\":0}\n\n");
+    timer.expires_after(300ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.write("data: [DONE]\n\n");
+  co_await exchange.finish();
+}
+
+TEST(ForeignSilence, AStreamThatIsSlowHasNotStalled) {
+  Loop loop;
+  StubWorker stub(loop, speak_slowly);
+  GatewayConfig config = TwoWorkers::config();
+  config.proxy.foreign_stall_max = 600ms;
+  TestGateway gateway(loop, {stub.endpoint()}, config);
+  EXPECT_TRUE(gateway.ask(chat_body(kPersonaCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
+}
+
 TEST(ForeignSilence, WithNobodyElseAWorkerIsWaitedFor) {
   Loop loop;
   StubWorker only(loop, answer_late);
