@@ -191,6 +191,12 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .range(0, 86'400)
       .unit("seconds")
       .live();
+  schema
+      .add("shutdown_notice_secs", &s.shutdown_notice_secs,
+           "of that, how long new requests are still taken while /readyz says that none should come")
+      .range(0, 3600)
+      .unit("seconds")
+      .live();
   schema.add("api_keys", &s.api_keys,
              "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
   schema.add("tenant_secret", &s.tenant_secret,
@@ -315,6 +321,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.tenant_secret = s.tenant_secret;
   TROUPE_RETURN_IF_ERROR(check_keys(s));
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
+  config.notice = std::chrono::seconds(s.shutdown_notice_secs);
   return config;
 }
 

@@ -80,6 +80,7 @@ struct GatewaySettings {
   int64_t foreign_worker_silence_timeout_ms = 60'000;
   int64_t foreign_worker_stall_timeout_ms = 120'000;
   int64_t shutdown_grace_period_secs = 180;
+  int64_t shutdown_notice_secs = 0;
   std::string api_keys;       // a file; empty: anybody may ask
   std::string tenant_secret;  // a file; needed where keys name tenants
   std::string record;         // empty: traffic is not recorded
@@ -162,7 +163,7 @@ struct GatewayConfig {
   ProxyOptions proxy;
   WaitingRoomOptions waiting_room;
   route::RouterOptions router;
-  std::chrono::seconds grace{180};
+  std::chrono::seconds grace{180}, notice{0};
   std::string api_keys, tenant_secret, record;
   std::optional<Hash128> record_salt;  // none: one of this run's own
   TelemetryOptions telemetry;

@@ -31,7 +31,7 @@ bj::value hex_or_null(const Hash128& hash) {
 std::pair<int, std::string> Proxy::health() const {
   bj::object body;
   body["status"] = healthy() ? "ok" : "unavailable";
-  if (draining_) {
+  if (leaving_) {
     body["reason"] = "shutting down";
   } else if (!fleet_.probed()) {
     body["reason"] = "the workers have not been probed yet";

@@ -48,6 +48,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           config.record_salt.value_or(hash_bytes({reinterpret_cast<const char*>(&seed), sizeof seed}))),
       tls_(config.tls),
       grace_(config.grace),
+      notice_(config.notice),
       plan_tick_(config.router.planner.tick),
       gateways_min_(config.gossip.gateways),
       instruments_(metrics_),
@@ -123,6 +124,7 @@ void Gateway::reopen_logs() {
 Status Gateway::change(const GatewayConfig& config) {
   TROUPE_RETURN_IF_ERROR(load_keys());
   grace_ = config.grace;
+  notice_ = config.notice;
   plan_tick_ = config.router.planner.tick;
   main_server_.change(config.main_server);
   metrics_server_.change(config.metrics_server);
@@ -214,10 +216,21 @@ void Gateway::plan() {
   }
 }
 
+Task<void> Gateway::give_notice(TimePoint until) {
+  if (clock_.now() >= until) co_return;
+  Timer timer(io_.get_executor());
+  timer.expires_at(until);
+  co_await timer.async_wait(use_task);
+}
+
 Task<void> Gateway::drain() {
-  const TimePoint by = clock_.now() + grace_;
-  proxy_.start_drain(grace_);
-  co_await main_server_.drain(grace_);
+  const TimePoint begin = clock_.now(), by = begin + grace_;
+  proxy_.give_notice();
+  main_server_.close_after_answers();
+  co_await give_notice(begin + std::min(notice_, grace_));
+  const Duration left = std::max<Duration>(by - clock_.now(), Duration::zero());
+  proxy_.start_drain(left);
+  co_await main_server_.drain(left);
   // What is left of the grace; an ill collector does not keep a gateway that is done.
   const TimePoint spans_by = std::min<TimePoint>(by, clock_.now() + kFlushSpansWithin);
   if (exporter_ != nullptr) co_await exporter_->flush(spans_by);

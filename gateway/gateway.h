@@ -43,8 +43,9 @@ class Gateway {
   // Files that may have been moved away (a rotated access log) are opened anew.
   void reopen_logs();
   size_t api_key_count() const { return api_keys_.size(); }
-  // Not ready any more, new requests refused; returns when running ones are done or the grace is over and
-  // everything has stopped.
+  // Steps: not ready any more, and connections end with their next answer, so that whoever spreads requests
+  // over gateways sends no more of them here; after the notice, which may be none, new requests are refused.
+  // Returns when running ones are done or the grace, the notice included, is over and everything has stopped.
   Task<void> drain();
 
   Proxy& proxy() { return proxy_; }
@@ -60,6 +61,7 @@ class Gateway {
 
   HttpServerOptions listener(HttpServerOptions options, const char* name);
   void use(const GatewayTls& tls);
+  Task<void> give_notice(TimePoint until);
   Status load_keys();
   Status start_record();
   Status start_trails();
@@ -73,7 +75,7 @@ class Gateway {
   const TelemetryOptions telemetry_;
   const Hash128 record_salt_;
   const GatewayTls tls_;  // its sources are what the clients look at
-  std::chrono::seconds grace_;
+  std::chrono::seconds grace_, notice_;
   Duration plan_tick_;
   TimePoint planned_at_{};  // from the fleet's loads
   const int64_t gateways_min_;

@@ -85,14 +85,16 @@ class Proxy {
   void change(const ProxyOptions& options);
 
   Task<void> handle(Exchange& exchange);
+  // From now on it is not ready any more, so that nobody is sent here; who comes all the same is answered.
+  void give_notice() { leaving_ = true; }
   // From now on new requests are refused (503, Connection: close), running ones go on, and those that wait do
   // so for at most half of `grace`: there is to be time for their answers.
   void start_drain(Duration grace) {
-    draining_ = true;
+    leaving_ = draining_ = true;
     waiting_room_.drain(grace / 2);
   }
   bool draining() const { return draining_; }
-  bool healthy() const { return !draining_ && fleet_.ready(); }
+  bool healthy() const { return !leaving_ && fleet_.ready(); }
   size_t requests_running() const { return running_; }
 
   // GET /health: status and body.

@@ -33,6 +33,7 @@ struct ServerContext {
   HttpDate date;
   RequestIds request_ids;
   bool draining = false;
+  bool closes_after_answers = false;
   size_t requests_running = 0;
   uint64_t body_bytes_held = 0;  // of all requests being read or handled
 };

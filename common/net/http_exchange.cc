@@ -38,8 +38,8 @@ void ServerExchange::build_head(int status, const HeaderList& headers, BodyFrami
   bodiless_ = has_no_body(status) || head.request.method == "HEAD";
   if (has_no_body(status)) framing = BodyFraming::kNone;
   chunked_ = framing == BodyFraming::kChunked;
-  keeps_alive_ =
-      head.request.keep_alive && !close_after_ && !context_.draining && framing != BodyFraming::kUntilClose;
+  const bool leaves = context_.draining || context_.closes_after_answers;
+  keeps_alive_ = head.request.keep_alive && !close_after_ && !leaves && framing != BodyFraming::kUntilClose;
   AnswerHeadSpec spec;
   spec.status = status;
   spec.headers = &headers;

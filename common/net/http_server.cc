@@ -197,6 +197,10 @@ void HttpServer::start() {
   impl_->tasks.spawn(Impl::accept_loop(impl_));
 }
 
+void HttpServer::close_after_answers() {
+  impl_->context->closes_after_answers = true;
+}
+
 Task<void> HttpServer::drain(Duration grace) {
   const std::shared_ptr<Impl> impl = impl_;
   impl->context->draining = true;

@@ -99,6 +99,9 @@ class HttpServer {
   // what they were when accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers and
   // on_refused stay.
   void change(const HttpServerOptions& options);
+  // Before a drain: `Connection: close` on every answer from now on, so that clients go elsewhere by and by.
+  // All else goes on: connections are accepted, idle ones wait for their next request.
+  void close_after_answers();
   // Drain: no new connections, `Connection: close` on every answer, idle connections closed; returns when the
   // last running request is done or `grace` is over, whereupon the rest is cancelled (kShutdown).
   Task<void> drain(Duration grace);

@@ -1,8 +1,10 @@
 """SIGTERM: what runs is finished, what is new is refused, the exit code is 0. A second signal does not wait. And what a
 program says when it cannot start."""
+import itertools
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -10,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from fleet import BIN, MODEL_DIR, chat_body, free_port, wait_until
+from fleet import BIN, Gateway, MODEL_DIR, SimWorker, chat_body, free_port, wait_until
 
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 
@@ -99,23 +101,127 @@ def test_a_worker_gives_notice_and_takes_requests_as_long(start):
     assert time.monotonic() - begin < 20
 
 
+def half_a_request(port):
+    """A connection on which a request has begun to come, and what is left of it."""
+    peer = socket.create_connection(("127.0.0.1", port), timeout=20)
+    body = json.dumps(chat_body(MESSAGES)).encode()
+    peer.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n")
+    return peer, b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
 def test_a_gateway_that_drains_takes_nothing_new(start):
     fleet = start(workers=1)
-    with httpx.Client(timeout=20) as kept:
-        assert kept.get(f"{fleet.url}/v1/models").status_code == 200
+    with httpx.Client(timeout=20) as idle:
+        assert idle.get(f"{fleet.url}/v1/models").status_code == 200
+        peer, rest = half_a_request(fleet.gateway.port)
         thread, lines = start_stream(fleet.url, max_tokens=600)
         fleet.gateway.process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{fleet.gateway.metrics_url}/readyz").status_code == 503, 5, "readyz turns")
         assert httpx.get(f"{fleet.gateway.metrics_url}/livez").status_code == 200
-        for client in (kept, httpx):
-            try:
-                refused = client.post(f"{fleet.url}/v1/chat/completions", json=chat_body(MESSAGES), timeout=10)
-                assert refused.status_code == 503 and refused.headers["connection"] == "close"
-            except httpx.ConnectError:
-                pass  # it does not listen any more
+        # Nobody new gets a connection, idle ones are closed, and a request that was on its way is refused.
+        for client in (idle, httpx):
+            with pytest.raises(httpx.ConnectError):
+                client.post(f"{fleet.url}/v1/chat/completions", json=chat_body(MESSAGES), timeout=10)
+    with peer:
+        peer.sendall(rest)
+        answer = b""
+        while piece := peer.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nconnection: close\r\n" in answer, answer
     thread.join(40)
     assert lines[-2:].count("data: [DONE]") == 1 and finish_reason(lines) == "length"
     assert fleet.gateway.process.wait(20) == 0
+
+
+def test_a_gateway_gives_notice_and_takes_requests_as_long(start):
+    fleet = start(workers=1, gateway_flags=("--shutdown-notice-secs", 3))
+    ready = lambda: httpx.get(f"{fleet.gateway.metrics_url}/readyz").status_code
+    with httpx.Client(timeout=20) as kept:
+        assert kept.get(f"{fleet.url}/v1/models").headers.get("connection") != "close"
+        begin = time.monotonic()
+        fleet.gateway.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: ready() == 503, 2, "readyz turns")
+        for client in (kept, httpx, kept):
+            answer = client.post(f"{fleet.url}/v1/chat/completions", json=chat_body(MESSAGES, max_tokens=4), timeout=20)
+            assert answer.status_code == 200 and answer.headers["connection"] == "close", answer.text
+    assert fleet.gateway.process.wait(10) == 0
+    assert 3 <= time.monotonic() - begin < 8
+
+
+def test_a_second_signal_ends_a_gateways_notice(start):
+    fleet = start(workers=1, gateway_flags=("--shutdown-notice-secs", 60))
+    fleet.gateway.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: httpx.get(f"{fleet.gateway.metrics_url}/readyz").status_code == 503, 2, "readyz turns")
+    fleet.gateway.process.send_signal(signal.SIGTERM)
+    assert fleet.gateway.process.wait(3) == 0
+
+
+class Balancer:
+    """What stands before gateways: asks their readiness every 100 ms, sends each request to the next one that is ready, and
+    tries nothing twice."""
+
+    def __init__(self, gateways):
+        self.gateways, self.ready, self.over = gateways, dict.fromkeys(gateways, True), threading.Event()
+        self.watcher = threading.Thread(target=self.watch)
+        self.watcher.start()
+
+    def watch(self):
+        while not self.over.wait(0.1):
+            for gateway in self.gateways:
+                try:
+                    self.ready[gateway] = httpx.get(f"{gateway.metrics_url}/readyz", timeout=1).status_code == 200
+                except httpx.TransportError:
+                    self.ready[gateway] = False
+
+    def send(self, client, number):
+        up = [gateway for gateway in self.gateways if self.ready[gateway]]
+        body = chat_body(f"Hello {number}!", max_tokens=8)
+        return client.post(f"{up[number % len(up)].url}/v1/chat/completions", json=body, timeout=20)
+
+    def close(self):
+        self.over.set()
+        self.watcher.join()
+
+
+def test_a_gateway_is_restarted_and_no_request_is_lost(start):
+    flags = ("--shutdown-notice-secs", 1)
+    fleet = start(workers=1, gateway_flags=flags, worker_class=SimWorker, worker_flags=("--sim-speed", 20))
+    other = Gateway([fleet.workers[0].url], fleet.log_dir, flags)
+    stop, answers, failures = threading.Event(), [], []
+
+    def client_of(balancer, first):
+        with httpx.Client() as client:
+            for number in itertools.count(first):
+                if stop.is_set():
+                    return
+                try:
+                    answers.append(balancer.send(client, number).status_code)
+                except httpx.TransportError as error:
+                    failures.append(repr(error))
+    try:
+        other.wait_ready()
+        balancer = Balancer([fleet.gateway, other])
+        threads = [threading.Thread(target=client_of, args=(balancer, index)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        other.stop()
+        before = len(answers)
+        other = Gateway([fleet.workers[0].url], fleet.log_dir, flags, (other.port, other.metrics_port))
+        balancer.ready[other] = False
+        balancer.gateways[1] = other
+        wait_until(lambda: balancer.ready[other], 20, "it is ready again")
+        time.sleep(0.5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        balancer.close()
+        print(f"a gateway restarted: {len(answers)} answered ({before} until it was gone), {len(failures)} lost")
+        assert not failures and set(answers) == {200}, (failures[:3], set(answers))
+        assert len(answers) > before > 20
+    finally:
+        stop.set()
+        other.stop()
 
 
 def test_a_gateways_grace_ends(start):

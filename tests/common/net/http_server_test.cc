@@ -329,6 +329,24 @@ TEST(HttpServer, DrainLetsRunningRequestsEndAndClosesIdleOnes) {
   ::close(fd);
 }
 
+TEST(HttpServer, ConnectionsMayEndWithTheirNextAnswerWhileOthersAreAccepted) {
+  Loop loop;
+  TestServer server(loop, echo_handler);
+  RawPeer idle = RawPeer::connect(server.port());
+  idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(idle.read_answer().find("connection: close"), std::string::npos);
+  loop.call([&server] { server.server.close_after_answers(); });
+  EXPECT_FALSE(idle.closed_within(50ms)) << "its next request is still answered";
+  RawPeer later = RawPeer::connect(server.port());
+  for (RawPeer* peer : {&idle, &later}) {
+    peer->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const std::string answer = peer->read_answer();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+    EXPECT_NE(answer.find("connection: close\r\n"), std::string::npos) << answer;
+    EXPECT_TRUE(peer->closed_within(1s));
+  }
+}
+
 TEST(HttpServer, DrainClosesAConnectionThatHasSentOnlyHalfAnEmptyLine) {
   Loop loop;
   TestServer server(loop, echo_handler);
