@@ -54,6 +54,10 @@ void describe_routing(GatewaySettings& s, SettingsSchema& schema) {
       .range(0, 1e6)
       .live();
   schema.add("retry.budget_max", &s.retry.budget_max, "retries saved up, at most").range(0, 1e6).live();
+  schema
+      .add("retry.resend_to_foreign", &s.retry.resend_to_foreign,
+           "what a worker of another kind may have begun is sent again to the next; x-troupe-retry may say")
+      .live();
 }
 
 StatusOr<route::RouterOptions> make_router_options(const GatewaySettings& s) {
@@ -311,6 +315,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.proxy.retry.budget_ratio = s.retry.budget_ratio;
   config.proxy.retry.budget_per_s = s.retry.budget_per_s;
   config.proxy.retry.budget_max = s.retry.budget_max;
+  config.proxy.resend_to_foreign = s.retry.resend_to_foreign;
   config.record = s.record;
   if (!s.record_secret.empty()) {
     const auto secret = read_secret(s.record_secret);

@@ -105,6 +105,7 @@ struct GatewaySettings {
     double budget_ratio = 0.2;
     double budget_per_s = 10;
     double budget_max = 1000;
+    bool resend_to_foreign = true;
   } retry;
   struct Admission {
     double worker_fill = 1.25;

@@ -79,6 +79,17 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions
   return Duration(std::chrono::milliseconds(std::min(ms, most)));
 }
 
+ApiResult<Resend> resend_of(const HttpRequest& request) {
+  const std::string_view text = request.header("x-troupe-retry");
+  if (text.empty()) return Resend::kAsConfigured;
+  if (text == "always") return Resend::kAlways;
+  if (text == "connect") return Resend::kConnect;
+  return ApiError::bad_field(
+      "x-troupe-retry",
+      "x-troupe-retry must be 'always' or 'connect' (send it again only where no worker "
+      "has seen it)");
+}
+
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
                                         const FrontendInput& input) {
   const FrontendOptions& options = input.options;

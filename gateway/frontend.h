@@ -48,6 +48,11 @@ std::string_view request_id_of(const HttpRequest& request);
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
 ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
 
+// x-troupe-retry: may what a worker has perhaps begun to compute be sent to another one, when it fails before
+// its first byte? (Where it never saw the request, and where a stream goes on, nothing is done twice.)
+enum class Resend : uint8_t { kAsConfigured, kAlways, kConnect };
+ApiResult<Resend> resend_of(const HttpRequest& request);
+
 // What a request is parsed with, beside itself.
 struct FrontendInput {
   const FrontendOptions& options;

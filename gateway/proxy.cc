@@ -143,6 +143,9 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   auto timeout = timeout_of(request, options_);
   if (!timeout.ok()) return timeout.error();
   flight.deadline = Deadline::after(flight.started, *timeout);
+  auto resend = resend_of(request);
+  if (!resend.ok()) return resend.error();
+  flight.resend = *resend;
   auto routed = parse(request, parser_input(flight));
   if (!routed.ok()) return routed.error();
   flight.routed = std::move(*routed);

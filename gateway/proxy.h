@@ -58,6 +58,8 @@ struct ProxyOptions : FrontendOptions {
   Duration foreign_silence_max = std::chrono::seconds(60);
   // Likewise, of one that has begun its answer; 0: for ever.
   Duration foreign_stall_max = std::chrono::seconds(120);
+  // What a worker of another kind may have begun may be begun anew elsewhere, unless its client says.
+  bool resend_to_foreign = true;
 };
 
 class Proxy {
@@ -139,6 +141,7 @@ class Proxy {
     size_t passed_bytes = 0;      // of answers, to the client
     size_t silent_after = 0;      // bytes passed when last the worker was asked after,
     Duration silent{};            // and for how long it has sent none since
+    Resend resend = Resend::kAsConfigured;
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
@@ -205,6 +208,7 @@ class Proxy {
   void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
   Duration patience_with(const Flight& flight) const;
   bool stalls(Flight& flight) const;
+  bool may_resend(const Flight& flight) const;
   bool gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next);
   std::optional<route::NextTry> next_try(const Exchange& exchange, const Flight& flight,
                                          const route::Failure& failure);

@@ -90,6 +90,12 @@ bool Proxy::stalls(Flight& flight) const {
          flight.silent >= options_.foreign_stall_max;
 }
 
+// Of this try's worker, if it fails before the client has something.
+bool Proxy::may_resend(const Flight& flight) const {
+  if (flight.resend == Resend::kAsConfigured) return flight.ours || options_.resend_to_foreign;
+  return flight.resend == Resend::kAlways;
+}
+
 // Nothing has come from the worker for as long as is waited (see forward_input()).
 bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next) {
   const NodeIndex node = flight.chosen->node;
@@ -127,7 +133,8 @@ std::optional<route::NextTry> Proxy::next_try(const Exchange& exchange, const Fl
                               told && flight.tap->resumable(),
                               told ? static_cast<int64_t>(flight.tap->ids_told()) : 0,
                               flight.began_at == TimePoint{} ? Duration::zero() : now - flight.began_at,
-                              flight.deadline.remaining(now)};
+                              flight.deadline.remaining(now),
+                              may_resend(flight)};
   const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
   const uint64_t refused = retry_budget_.refused();
   auto next = route::next_try(state, failure, ours, router_, retry_budget_, now);

@@ -54,6 +54,11 @@ bool node_ill(const Failure& failure) {
   return node_failed(failure) && !busy;
 }
 
+bool may_have_begun(const Failure& failure) {
+  return failure.kind != FailureKind::kConnect && failure.kind != FailureKind::kLocal &&
+         !(failure.kind == FailureKind::kStatus && failure.http_status == 429);
+}
+
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now) {
   const RetryOptions& options = budget.options();
@@ -65,10 +70,10 @@ RetryAction decide_retry(const Failure& failure, const AttemptState& state, Retr
     return RetryAction::kPassOn;
   if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kPassOn;
   if (state.remaining < options.remaining_min) return RetryAction::kPassOn;
+  const bool begun = may_have_begun(failure);
+  if (begun && !state.first_byte_sent && !state.resend) return RetryAction::kPassOn;
   // A refused connection and a 429 cost the fleet nothing: they need no budget.
-  const bool free = failure.kind == FailureKind::kConnect ||
-                    (failure.kind == FailureKind::kStatus && failure.http_status == 429);
-  return free || budget.spend(now) ? RetryAction::kNextCandidate : RetryAction::kPassOn;
+  return !begun || budget.spend(now) ? RetryAction::kNextCandidate : RetryAction::kPassOn;
 }
 
 }  // namespace troupe::route

@@ -37,6 +37,7 @@ struct AttemptState {
   int candidates_left = 0;
   bool first_byte_sent = false;  // to the client
   bool resumable = false;        // another node can go on exactly there
+  bool resend = true;            // what the node may have begun may be begun anew elsewhere
   Duration remaining = Duration::max();
 };
 
@@ -92,9 +93,12 @@ bool node_failed(const Failure& failure);
 // would move its load to others that have as much.
 bool node_ill(const Failure& failure);
 
-// All that is forwarded may be sent twice: an answer has no effect but itself (of a foreign worker, its
-// price). Spends from the budget when it says kNextCandidate and the node may have begun to work on the
-// request.
+// The node may have begun to work on the request.
+bool may_have_begun(const Failure& failure);
+
+// To our own nodes all may be sent twice: an answer has no effect but itself. Of a foreign one it may have
+// its price, or be stored: see AttemptState::resend. Spends from the budget when it says kNextCandidate and
+// the node may have begun to work on the request.
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
                          TimePoint now);
 

@@ -56,6 +56,7 @@ std::optional<NextTry> next_try(const TryState& told, const Failure& failure, Ca
   attempt.first_byte_sent = state.started;
   attempt.resumable = state.resumable;
   attempt.remaining = state.remaining;
+  attempt.resend = state.resend;
   if (decide_retry(failure, attempt, budget, now) != RetryAction::kNextCandidate) return std::nullopt;
   if (!extends) return next;
   if (!router.extend(state.key, state.model, next.decision, now)) return std::nullopt;

@@ -36,6 +36,7 @@ struct TryState {
   int64_t tokens_told = 0;
   Duration streamed{};  // by the try that failed, from its first byte to its last; zero: nothing came
   Duration remaining = Duration::max();
+  bool resend = true;  // see AttemptState
 };
 
 struct NextTry {

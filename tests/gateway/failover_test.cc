@@ -177,6 +177,56 @@ TEST(Failover, TokenizingGoesToTheNextCandidateLikeAnyRequest) {
   EXPECT_FALSE(ill.seen.empty());
 }
 
+// How often the two workers were asked for one request of which both fail with 503, and the answer to it.
+std::pair<size_t, Answer> asked_of_two(bool resend_to_foreign, const std::string& header, bool ours = false) {
+  Loop loop;
+  StubWorker a(loop, answer_status(503)), b(loop, answer_status(503));
+  a.load_status = b.load_status = ours ? 200 : 404;
+  a.load.epoch = b.load.epoch = "life";
+  GatewayConfig config = TestGateway::quick_config();
+  config.proxy.resend_to_foreign = resend_to_foreign;
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
+  const Fleet& fleet = gateway.gateway->fleet();
+  EXPECT_TRUE(loop.eventually([&] { return fleet.ours(0) == ours && fleet.ours(1) == ours; }));
+  const Answer answer = gateway.ask(chat_body(kCard, "x"), header);
+  return {a.seen.size() + b.seen.size(), answer};
+}
+
+TEST(Failover, WhatAForeignWorkerMayHaveBegunIsSentAgainWhereConfigurationOrClientSaySo) {
+  EXPECT_EQ(asked_of_two(true, "").first, 2u);
+  const auto [asked, answer] = asked_of_two(false, "");
+  EXPECT_EQ(asked, 1u);
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(asked_of_two(false, "x-troupe-retry: always\r\n").first, 2u);
+  EXPECT_EQ(asked_of_two(true, "x-troupe-retry: connect\r\n").first, 1u);
+  EXPECT_EQ(asked_of_two(false, "", true).first, 2u) << "ours compute, and that is all";
+  EXPECT_EQ(asked_of_two(true, "x-troupe-retry: connect\r\n", true).first, 1u) << "as its client wants it";
+  const auto [nobody, wrong] = asked_of_two(true, "x-troupe-retry: perhaps\r\n");
+  EXPECT_EQ(nobody, 0u);
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_NE(wrong.body.find("x-troupe-retry must be 'always' or 'connect'"), std::string::npos) << wrong.body;
+}
+
+TEST(Failover, WhatNoWorkerSawGoesElsewhereWhateverIsSaid) {
+  for (const bool dies : {false, true}) {
+    Loop loop;
+    StubWorker failing(loop, answer_status(429)), healthy(loop, answer_whole);
+    GatewayConfig config = TestGateway::quick_config();
+    config.proxy.resend_to_foreign = false;
+    config.prober.interval = config.prober.suspicion_interval = 60s;  // the requests find out, not the probes
+    TestGateway gateway(loop, {failing.endpoint(), healthy.endpoint()}, config);
+    if (dies) failing.stop();
+    for (int i = 0; i < 30; ++i) {
+      const Answer answer =
+          gateway.ask(chat_body(kCard + std::to_string(i), "x"), "x-troupe-retry: connect\r\n");
+      EXPECT_EQ(answer.status, 200) << i;
+      EXPECT_EQ(healthy.seen.back().header("x-troupe-retry"), "") << "no worker's business";
+    }
+    const std::string kind = dies ? "connect" : "status";
+    EXPECT_GT(gateway.metric("troupe_gateway_retries_total{failure=\"" + kind + "\"}"), 0) << kind;
+  }
+}
+
 TEST(Failover, RetriesThatTheBudgetRefusesAreCounted) {
   Loop loop;
   StubWorker a(loop, answer_status(503)), b(loop, answer_status(503));

@@ -128,6 +128,21 @@ TEST(RetryBudget, StartsWithAFewAndSavesNoMoreThanItMay) {
   EXPECT_EQ(spent(small, 0), 5);
 }
 
+TEST(Retry, WhatMayNotBeSentTwiceGoesElsewhereOnlyWhereNobodyHasBegun) {
+  AttemptState state = fresh();
+  state.resend = false;
+  for (const FailureKind kind : {FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
+    EXPECT_EQ(decide({kind}, state), RetryAction::kPassOn);
+  for (const int status : {500, 502, 503}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, state), RetryAction::kPassOn) << status;
+  }
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 429}, state), RetryAction::kNextCandidate);
+  state.first_byte_sent = state.resumable = true;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kNextCandidate)
+      << "it goes on, nothing is twice";
+}
+
 TEST(RetryBudget, RefusedConnectionsAndFullNodesCostNothing) {
   RetryOptions options;
   options.budget_max = 0;
