@@ -158,13 +158,20 @@ Admin::Page Admin::explain(const HttpRequest& request) {
 std::string Admin::table_json() const {
   const route::SetTable& table = *parts_.router.table();
   bj::array sets;
-  for (const auto& [set, homes] : table.sets()) {
+  const auto id_of = [this](route::NodeIndex node) {
+    return node == route::kNoNode ? bj::value() : bj::value(parts_.fleet.id(node));
+  };
+  for (const route::Router::Way& way : parts_.router.ways(parts_.clock.now())) {
     bj::array nodes;
-    for (const route::NodeIndex node : homes.nodes()) nodes.emplace_back(parts_.fleet.id(node));
+    for (const route::NodeIndex node : table.sets().find(way.set)->second.nodes())
+      nodes.emplace_back(parts_.fleet.id(node));
     bj::object item;
-    item["set"] = set.hex();
+    item["set"] = way.set.hex();
     item["nodes"] = std::move(nodes);
-    item["prefix_tokens"] = parts_.router.known().sets.tokens(set);
+    // Of a new conversation now, whatever the table says: in modes exact and gossip it is for show.
+    item["first"] = id_of(way.first);
+    item["second"] = id_of(way.second);
+    item["prefix_tokens"] = parts_.router.known().sets.tokens(way.set);
     sets.emplace_back(std::move(item));
   }
   bj::object out;

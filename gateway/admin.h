@@ -5,6 +5,7 @@
 // port doesn't show the fleet.
 
 #include "common/core/metrics.h"
+#include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "gateway/proxy.h"
 #include "gateway/route/router.h"
@@ -23,6 +24,7 @@ class Admin {
     const Metrics& metrics;
     Gossip& gossip;
     const ResidencyReader& residency;
+    const Clock& clock;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
   Task<void> handle(Exchange& exchange);

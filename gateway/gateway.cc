@@ -64,7 +64,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
       proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
              seed ^ 0x5bd1e995),
-      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_}),
+      admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_, clock}),
       main_server_(
           io, listener(told(config.main_server, instruments_, trails_), "main"),
           [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),

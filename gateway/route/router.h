@@ -137,6 +137,13 @@ class Router {
   NodeIndex next_home(const Hash128& set, std::string_view model, NodeIndex from) const;
   // The node has computed so much of the set's prefix, without a request.
   void computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now);
+  // Of each set in the table: whom a new conversation of it would be sent to now, and whom if that one fails;
+  // kNoNode: nobody. The order of candidates is what names them, wherever the set has one home alone, too.
+  struct Way {
+    Hash128 set;
+    NodeIndex first = kNoNode, second = kNoNode;
+  };
+  std::vector<Way> ways(TimePoint now) const;
   // A conversation as a worker that leaves tells of it.
   struct Tail {
     Hash128 session, set;

@@ -38,6 +38,32 @@ bool is_first(const Hash128& set, NodeIndex node, const ClusterView& view, std::
 
 }  // namespace
 
+std::vector<Router::Way> Router::ways(TimePoint now) const {
+  absl::flat_hash_map<Hash128, std::string_view> models;
+  for (const SetLoad& load : planner_.common().loads.sets) models.emplace(load.set, load.model);
+  std::vector<Way> ways;
+  ways.reserve(known_.table->sets().size());
+  for (const auto& [set, homes] : known_.table->sets()) {
+    Way& way = ways.emplace_back();
+    way.set = set;
+    // Strict: many keys share the set, and its homes are all that may be asked.
+    std::vector<NodeIndex> nodes(homes.nodes().begin(), homes.nodes().end());
+    const auto model = models.find(set);
+    if (known_.table->origin().strict_sets == 0 && model != models.end()) {
+      PrefixKey key;
+      key.set = set;
+      key.prefix_tokens = key.prompt_tokens = std::max<int64_t>(known_.sets.tokens(set), 1);
+      Random same = random_;
+      nodes.clear();
+      const Decision decision = choose(key, model->second, now, same);
+      for (size_t i = 0; i < decision.order.size(); ++i) nodes.push_back(decision.order[i].node);
+    }
+    if (!nodes.empty()) way.first = nodes[0];
+    if (nodes.size() > 1) way.second = nodes[1];
+  }
+  return ways;
+}
+
 std::vector<Hash128> Router::sets_of(NodeIndex node) const {
   absl::flat_hash_set<Hash128> found;
   const auto note = [&found](const Hash128& key, Held kind, int64_t) {

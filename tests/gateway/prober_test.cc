@@ -1,5 +1,6 @@
 // What the gateway learns of its workers by asking them, and what it tells of them on its metrics port.
 
+#include <map>
 #include <set>
 
 #include "tests/gateway/gateway_fixture.h"
@@ -163,6 +164,38 @@ TEST(Admin, TableAndWorkersAreShown) {
   EXPECT_EQ(std::string(value->as_object().at("workers").as_array()[0].as_object().at("state").as_string()),
             "ready");
   EXPECT_EQ(gateway.admin("/v1/chat/completions").status, 404);
+}
+
+TEST(Admin, TheTableNamesWhoIsAskedWhereASetsFirstWorkerFails) {
+  Loop loop;
+  StubWorker a(loop, answer_whole), b(loop, answer_whole), c(loop, answer_whole);
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = config.prober.suspicion_interval = 60s;  // nobody but the request finds out
+  TestGateway gateway(loop, {a.endpoint(), b.endpoint(), c.endpoint()}, config);
+  std::map<std::string, std::string> cards;  // by their sets
+  for (int i = 0; i < 12; ++i) {
+    const std::string card = std::to_string(i) + kProbedCard;
+    cards[gateway.ask(chat_body(card, "x")).route("set")] = card;
+  }
+  ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->router().table()->sets().size() == 12; }));
+  const auto table = parse_json(gateway.admin("/admin/table").body);
+  ASSERT_TRUE(table.ok());
+  std::string set, first, second;
+  for (const bj::value& value : table->as_object().at("sets").as_array()) {
+    const bj::object& item = value.as_object();
+    ASSERT_EQ(item.at("nodes").as_array().size(), 1u) << "one home alone";
+    set = item.at("set").as_string();
+    first = item.at("first").as_string();
+    second = item.at("second").as_string();
+    EXPECT_NE(first, second);
+  }
+  for (StubWorker* stub : {&a, &b, &c}) {
+    if (stub->id() == first) stub->stop();
+  }
+  const Answer answer = gateway.ask(chat_body(cards.at(set), "another conversation"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("attempt"), "2");
+  EXPECT_EQ(answer.route("node"), second);
 }
 
 TEST(Admin, AWrongMethodIsNamedWithTheRightOnes) {
