@@ -133,7 +133,8 @@ class CudaBackend final : public Backend {
 
   void embed(const EmbedParams& params) override {
     check_params(params);
-    cuda::embed(launch_stream_, params, arrays_.of(StepArray::kIds, params.ids));
+    const int32_t* const ids = arrays_.of(StepArray::kIds, params.ids);
+    cuda::embed(launch_stream_, params, ids);
   }
   void rms_norm(const RmsNormParams& params) override {
     check_params(params, options_.dtype);
@@ -143,14 +144,15 @@ class CudaBackend final : public Backend {
     check_params(params, options_.dtype);
     if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
     const auto& weight = static_cast<const DenseWeight&>(*params.weight);
-    products_.multiply(launch_stream_,
-                       {params.x, weight.values(), params.out, params.accumulate, params.bias});
+    const ProductOperands operands{params.x, weight.values(), params.out, params.accumulate, params.bias};
+    const ProductCandidate chosen = products_.choose(operands);
+    products_.multiply(launch_stream_, chosen, operands);
   }
   void rope_kv(const RopeKvParams& params) override {
     check_params(params, options_.dtype, kv_);
-    cuda::rope_kv(
-        launch_stream_, params, kv_,
-        {arrays_.of(StepArray::kPositions, params.positions), arrays_.of(StepArray::kSlots, params.slots)});
+    const RopeKvIndices indices{arrays_.of(StepArray::kPositions, params.positions),
+                                arrays_.of(StepArray::kSlots, params.slots)};
+    cuda::rope_kv(launch_stream_, params, kv_, indices);
   }
   void attention(const AttentionParams& params) override;
   void silu_mul(const SiluMulParams& params) override {
@@ -159,7 +161,8 @@ class CudaBackend final : public Backend {
   }
   void gather_rows(const GatherRowsParams& params) override {
     check_params(params);
-    cuda::gather_rows(launch_stream_, params, arrays_.of(StepArray::kRows, params.rows));
+    const int32_t* const rows = arrays_.of(StepArray::kRows, params.rows);
+    cuda::gather_rows(launch_stream_, params, rows);
   }
   void sample(const SampleParams& params) override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
@@ -190,8 +193,10 @@ class CudaBackend final : public Backend {
 
   BackendOptions options_;
   Parts parts_;
-  cudaStream_t stream_;         // all work, in its order
-  cudaStream_t launch_stream_;  // that one, or a graph's that becomes one launch in it
+  cudaStream_t stream_;  // all work, in its order
+  // That one, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
+  // products_.choose() may call. So it is read behind those, never beside them.
+  cudaStream_t launch_stream_;
   StepGraphs graphs_;
   std::optional<StepGaps> gaps_;
   Products products_;
@@ -292,6 +297,7 @@ float* CudaBackend::partials_for(int64_t count) {
 StatusOr<float*> CudaBackend::partials(int64_t count) {
   const auto bytes = static_cast<size_t>(count) * sizeof(float);
   if (partials_ == nullptr || bytes > partials_->bytes()) {
+    launch_captured();  // with the memory that is given back
     check_cuda("attention", cudaStreamSynchronize(stream_));
     TROUPE_ASSIGN_OR_RETURN(partials_, CudaBuffer::allocate(bytes));
   }
@@ -333,16 +339,17 @@ void CudaBackend::sample(const SampleParams& params) {
                       .end_edit = static_cast<int32_t>(edits_.size()),
                       .last_drawn = row.last_drawn});
   }
-  cuda::sample(launch_stream_, params, arrays_.of(StepArray::kDraws, draws_),
-               arrays_.of(StepArray::kLogitEdits, edits_));
+  const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_);
+  const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, edits_);
+  cuda::sample(launch_stream_, params, draws, edits);
 }
 
 void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {
   check_copies(copies, kv_);
   copies_.clear();
   for (const BlockCopy& copy : copies) copies_.insert(copies_.end(), {copy.from, copy.to});
-  cuda::copy_blocks(launch_stream_, kv_, options_.dtype, arrays_.of(StepArray::kCopies, copies_),
-                    static_cast<int64_t>(copies.size()));
+  const int32_t* const pairs = arrays_.of(StepArray::kCopies, copies_);
+  cuda::copy_blocks(launch_stream_, kv_, options_.dtype, pairs, static_cast<int64_t>(copies.size()));
 }
 
 }  // namespace

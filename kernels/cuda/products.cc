@@ -39,15 +39,18 @@ Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library
       options_(std::move(options)),
       tuning_(options_.measures ? options_.tune_file : "") {}
 
-void Products::multiply(cudaStream_t stream, const ProductOperands& o) {
-  if (o.out.elements() == 0) return;
-  if (options_.reference) return tile_product(stream, o);
+ProductCandidate Products::choose(const ProductOperands& o) {
+  if (options_.reference || o.out.elements() == 0) return {Kind::kTiles};
   const Shape shape{o.out.dtype,       rows_bucket(o.x.shape[0]),
                     o.weight.shape[0], o.weight.shape[1],
                     o.accumulate,      !o.bias.empty()};
   const auto [entry, is_new] = chosen_.try_emplace(shape);
-  if (is_new) entry->second = choose(o);
-  if (launch(stream, entry->second, o)) return;
+  if (is_new) entry->second = known_or_fastest(o);
+  return entry->second;
+}
+
+void Products::multiply(cudaStream_t stream, const ProductCandidate& chosen, const ProductOperands& o) {
+  if (o.out.elements() == 0 || launch(stream, chosen, o)) return;
   // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
   for (const ProductCandidate& candidate :
        {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
@@ -88,7 +91,7 @@ std::vector<ProductCandidate> Products::candidates_for(const ProductOperands& o)
   return candidates;
 }
 
-ProductCandidate Products::choose(const ProductOperands& o) {
+ProductCandidate Products::known_or_fastest(const ProductOperands& o) {
   if (!options_.measures) return candidates_for(o).front();
   const std::string key =
       product_key(options_.device, library_ == nullptr ? "no library" : library_->version(), o);

@@ -50,7 +50,11 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  void multiply(cudaStream_t stream, const ProductOperands& operands);
+  // What multiplies these operands best. It is measured where it is not known yet, after before_measuring:
+  // where the product is launched is to be decided behind this.
+  ProductCandidate choose(const ProductOperands& operands);
+  // By `chosen`, or by another where that does not take these very operands.
+  void multiply(cudaStream_t stream, const ProductCandidate& chosen, const ProductOperands& operands);
   // What is measured, of others too.
   Tuning& tuning() { return tuning_; }
   Status save() { return tuning_.save(); }
@@ -61,7 +65,7 @@ class Products {
       std::tuple<DType, int64_t, int64_t, int64_t, bool, bool>;  // out's type, bucket, N, K, adds, bias
   bool launch(cudaStream_t stream, const ProductCandidate& candidate, const ProductOperands& operands);
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
-  ProductCandidate choose(const ProductOperands& operands);
+  ProductCandidate known_or_fastest(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
   // Of what can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;

@@ -4,8 +4,9 @@
 // there is a pause of the GPU between any two, in a graph hardly any. Every step is captured anew, so
 // whatever it does is what is done, and nothing can be stale: grids, addresses and implementations may change
 // from step to step. What is kept are graphs made executable, which is what costs: one of the same number of
-// nodes takes over the captured parameters (cudaGraphExecUpdate). Capturing costs the host what launching
-// does, while the step before is computed.
+// nodes takes over the captured parameters (cudaGraphExecUpdate); its last launch may still be under way,
+// which the update leaves as it was (CUDA programming guide, "Updating Instantiated Graphs"). Capturing costs
+// the host what launching does, while the step before is computed.
 //
 // Tried by thought only: a graph for each padded size that is launched without capturing it again saves host
 // time, which nobody waits for where steps run ahead, and needs every grid fixed and every plan padded.

@@ -67,15 +67,23 @@ Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions&
 
 }  // namespace
 
+std::vector<int64_t> warm_up_sizes(int64_t largest, int64_t max_num_seqs) {
+  std::vector<int64_t> sizes{std::min(max_num_seqs, largest), largest};
+  for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.push_back(tokens);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
 Status warm_up(ModelRunner& runner, const RunnerOptions& options) {
   const int64_t largest =
       std::min<int64_t>(options.max_batched_tokens, int64_t{runner.block_count()} * options.block_size);
-  for (int64_t tokens = 1;; tokens = std::min(2 * tokens, largest)) {
+  for (const int64_t tokens : warm_up_sizes(largest, options.max_num_seqs)) {
     const Shape shape = shape_of(tokens, runner, options);
     TROUPE_RETURN_IF_ERROR(run(shape, {}, runner));
     if (shape.tokens_each == 1) TROUPE_RETURN_IF_ERROR(run_decodes(shape, runner, options));
-    if (tokens == largest) return absl::OkStatus();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace troupe

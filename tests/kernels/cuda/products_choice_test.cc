@@ -5,38 +5,11 @@
 #include "kernels/cuda/products.h"
 #include "tests/common/temp_dir.h"
 #include "tests/kernels/cuda/cuda_testing.h"
+#include "tests/kernels/cuda/fake_library.h"
 
 namespace troupe::products_choice_test {
 
 using namespace cuda_testing;
-
-// Three algorithms, of which each multiplies as plain tiles do; the third takes no more than 100 rows.
-class FakeLibrary final : public cuda::LibraryProducts {
- public:
-  explicit FakeLibrary(std::vector<int>* launched) : launched_(launched) {}
-  std::string version() const override { return "fake 1"; }
-  std::vector<int> algorithms(const cuda::ProductOperands&, int count) override {
-    std::vector<int> all{0, 1, 2};
-    all.resize(std::min<size_t>(all.size(), static_cast<size_t>(count)));
-    return all;
-  }
-  std::string text_of(int algorithm) const override { return "number " + std::to_string(algorithm); }
-  int algorithm_of(const std::string& text) override {
-    for (int i = 0; i < 3; ++i) {
-      if (text_of(i) == text) return i;
-    }
-    return -1;
-  }
-  bool launch(cudaStream_t, const cuda::ProductOperands& operands, int algorithm) override {
-    if (algorithm == 2 && operands.x.shape[0] > 100) return false;
-    launched_->push_back(algorithm);
-    cuda::tile_product(nullptr, operands);
-    return true;
-  }
-
- private:
-  std::vector<int>* launched_;
-};
 
 class ProductsChoice : public testing::Test {
  protected:
@@ -59,7 +32,8 @@ class ProductsChoice : public testing::Test {
     const auto x = OwnedTensor::random(DType::kBFloat16, {rows, 64}, random_);
     OwnedTensor out(DType::kFloat32, {rows, 48});
     for (int64_t i = 0; i < out.elements(); ++i) set_element(out.view(), i, 1.0f);
-    products.multiply(nullptr, {x.view(), weight_.view(), out.view(), accumulate});
+    const cuda::ProductOperands operands{x.view(), weight_.view(), out.view(), accumulate};
+    products.multiply(nullptr, products.choose(operands), operands);
     double truth = accumulate ? 1 : 0;
     for (int64_t k = 0; k < 64; ++k) truth += x.at(k) * weight_.at(k);
     EXPECT_NEAR(out.at(0), truth, 1e-3);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/cuda_testing.h"
+#include "tests/kernels/cuda/fake_library.h"
 
 namespace troupe::step_graphs_test {
 
@@ -106,6 +107,38 @@ TEST_P(CudaGraphsArrays, AReadInTheMiddleOfAStepWaitsForIt) {
     backend->gather_rows({x, second, Tensor::make(other->data(), DType::kFloat32, {2, 1})});
   }
   EXPECT_EQ(downloaded(), (std::vector<float>{11, 13})) << "with the rows that were asked for first";
+}
+
+// The first product of a shape is measured: what is kept goes to the stream before that, and the product
+// after it, where what reads it comes, too.
+TEST_F(CudaGraphs, AMeasurementInTheMiddleOfAStepKeepsItsOrder) {
+  constexpr int64_t kRows = 40;  // over what the own kernel takes: the library's three are measured
+  std::mt19937 random(6);
+  const auto first = OwnedTensor::random(DType::kBFloat16, {kRows, 128}, random);
+  const auto weight = OwnedTensor::random(DType::kBFloat16, {128, 64}, random);
+  std::vector<int> launched;
+  set_library([&] { return std::make_unique<FakeLibrary>(&launched); });
+  const auto out_of = [&](bool measures) {
+    const auto backend = make_cuda_with({.dtype = DType::kBFloat16, .measures = measures});
+    const auto packed = pack(*backend, weight);
+    OwnedTensor x(DType::kBFloat16, {kRows, 64}), product(DType::kBFloat16, {kRows, 128});
+    OwnedTensor out(DType::kBFloat16, {kRows, 64});
+    {
+      const StepScope scope(*backend, StepKind::kDecode);
+      backend->silu_mul({first.view(), x.view()});
+      backend->matmul({.x = x.view(), .weight = packed.get(), .out = product.view()});
+      backend->silu_mul({product.view(), out.view()});
+    }
+    char waited;
+    backend->download(&waited, out.view().data, 1);
+    return out;
+  };
+  const auto plain = out_of(false);
+  launched.clear();
+  const auto measured = out_of(true);
+  set_library({});
+  EXPECT_GT(launched.size(), 6u) << "three, each several times";
+  EXPECT_TRUE(same_bits(measured.view(), plain.view()));
 }
 
 }  // namespace troupe::step_graphs_test

@@ -86,5 +86,12 @@ TEST_F(WarmUp, NoStepOfDecodesTakesMemoryLater) {
   }
 }
 
+TEST(WarmUpSizes, ArePowersOfTwoAndTheLargestAndAllDecodes) {
+  EXPECT_EQ(warm_up_sizes(200, 48), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 48, 64, 128, 200}));
+  EXPECT_EQ(warm_up_sizes(64, 64), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(warm_up_sizes(6, 100), (std::vector<int64_t>{1, 2, 4, 6}));
+  EXPECT_EQ(warm_up_sizes(1, 1), (std::vector<int64_t>{1}));
+}
+
 }  // namespace warm_up_test
 }  // namespace troupe
