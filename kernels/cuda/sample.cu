@@ -8,6 +8,10 @@
 // they see in shared memory; only tokens that can still be it are counted there, as thousands of threads
 // would meet in a few bins: for top_k those not below the k-th of the threads' own best ones, for top_p those
 // of the cutoff (nucleus_cutoff). A wide nucleus or k over the threads pays for all.
+//
+// Shared memory adds 32 bits at once, 64 only by trying until nobody came between: a bin is two words, the
+// carry is what the lower one's addition gives back, and counts have no upper one. The threads' own best
+// share a digit or two: a warp adds up those of one bin before it goes there. Not yet measured on a GPU.
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
@@ -25,7 +29,7 @@ constexpr int kBins = 1 << 11;
 using Sum64 = unsigned long long;  // as atomicAdd has it
 
 struct Scratch {
-  Sum64 bins[kBins];
+  uint32_t low[kBins], high[kBins];  // of each bin's sum
   Sum64 warps[kWarps];
   Sum64 found[3];
 };
@@ -61,7 +65,7 @@ __device__ void find_bin(Sum64 target, Scratch& scratch) {
   const int lane = static_cast<int>(threadIdx.x);
   Sum64 before = 0;
   for (int top = kBins - 1; top >= 0; top -= kWarp) {
-    const Sum64 own = scratch.bins[top - lane];
+    const Sum64 own = Sum64{scratch.high[top - lane]} << 32 | scratch.low[top - lane];
     Sum64 sum = own;  // of the lanes up to this one
 #pragma unroll
     for (int distance = 1; distance < kWarp; distance *= 2) {
@@ -82,8 +86,41 @@ __device__ void find_bin(Sum64 target, Scratch& scratch) {
   if (lane == 0) scratch.found[0] = kBins;
 }
 
-// The worst key of the smallest set of best tokens whose sum reaches `target` (> 0). `visit(f)` calls
-// f(key, amount) for each of the thread's tokens.
+// Adds to the bins of one digit what has the digits before it that are known.
+struct Tally {
+  Scratch& scratch;
+  uint32_t key;         // its bits from `known_bit` on
+  int known_bit;        // 32: none is known
+  int low, digit_bits;  // the digit
+
+  __device__ __forceinline__ bool takes(uint32_t of) const {
+    return known_bit == 32 || of >> known_bit == key >> known_bit;
+  }
+  __device__ __forceinline__ uint32_t bin_of(uint32_t of) const {
+    return (of >> low) & ((1u << digit_bits) - 1);
+  }
+  // Of all keys together below 2^32.
+  __device__ __forceinline__ void count(uint32_t of, uint32_t amount) const {
+    if (takes(of)) atomicAdd(&scratch.low[bin_of(of)], amount);
+  }
+  __device__ __forceinline__ void add(uint32_t of, Sum64 amount) const {
+    if (!takes(of)) return;
+    const auto lower = static_cast<uint32_t>(amount);
+    const uint32_t before = atomicAdd(&scratch.low[bin_of(of)], lower);
+    const uint32_t upper = static_cast<uint32_t>(amount >> 32) + (before + lower < before ? 1 : 0);
+    if (upper != 0) atomicAdd(&scratch.high[bin_of(of)], upper);
+  }
+  // One of each lane, all of the warp together.
+  __device__ __forceinline__ void count_lanes(uint32_t of) const {
+    const uint32_t bin = takes(of) ? bin_of(of) : kBins;
+    const unsigned same = __match_any_sync(kAllLanes, bin);
+    const bool speaks = static_cast<int>(threadIdx.x) % kWarp == __ffs(static_cast<int>(same)) - 1;
+    if (speaks && bin != kBins) atomicAdd(&scratch.low[bin], static_cast<uint32_t>(__popc(same)));
+  }
+};
+
+// The worst key of the smallest set of best tokens whose sum reaches `target` (> 0). `visit(tally)` tells
+// each of the thread's tokens.
 template <typename Visit>
 __device__ Worst find_worst(const Visit& visit, Sum64 target, Scratch& scratch) {
   Worst worst{0, target, 0, true};
@@ -91,12 +128,9 @@ __device__ Worst find_worst(const Visit& visit, Sum64 target, Scratch& scratch) 
   for (int digit = 0; digit < kDigits; ++digit) {
     const int digit_bits = digit + 1 < kDigits ? 11 : 10;
     const int low = bits - digit_bits;
-    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) scratch.bins[bin] = 0;
+    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) scratch.low[bin] = scratch.high[bin] = 0;
     __syncthreads();
-    visit([&](uint32_t key, Sum64 amount) {
-      const bool known = bits == 32 || key >> bits == worst.key >> bits;
-      if (known) atomicAdd(&scratch.bins[(key >> low) & ((1u << digit_bits) - 1)], amount);
-    });
+    visit(Tally{scratch, worst.key, bits, low, digit_bits});
     __syncthreads();
     find_bin(worst.missing, scratch);
     __syncthreads();
@@ -152,12 +186,12 @@ __device__ Cut cut_by_count(const Row& row, int k, Scratch& scratch) {
     uint32_t own_best = 0;
     for (int id = threadIdx.x; id < row.count; id += kThreads)
       own_best = max(own_best, logit_key(row.logit(id)));
-    floor = find_worst([&](const auto& count) { count(own_best, 1); }, k, scratch).key;
+    floor = find_worst([&](const Tally& tally) { tally.count_lanes(own_best); }, k, scratch).key;
   }
-  const auto visit = [&](const auto& count) {
+  const auto visit = [&](const Tally& tally) {
     for (int id = threadIdx.x; id < row.count; id += kThreads) {
       const uint32_t key = logit_key(row.logit(id));
-      if (key >= floor) count(key, 1);
+      if (key >= floor) tally.count(key, 1);
     }
   };
   return cut_at(find_worst(visit, k, scratch), 1, row, scratch);
@@ -171,12 +205,12 @@ __device__ Cut cut_by_mass(const Row& row, const Cut& cut, float top_p, Scratch&
   }
   total = block_reduce<kThreads>(total, Sum(), scratch.warps);
   const Sum64 cutoff = nucleus_cutoff(top_p, total, row.count);
-  const auto visit = [&](const auto& count) {
+  const auto visit = [&](const Tally& tally) {
     for (int id = threadIdx.x; id < row.count; id += kThreads) {
       const uint32_t key = logit_key(row.logit(id));
       if (!cut.keeps(key, id)) continue;
       const Sum64 weight = row.weight(id);
-      if (weight > 0 && weight >= cutoff) count(key, weight);
+      if (weight > 0 && weight >= cutoff) tally.add(key, weight);
     }
   };
   const Worst worst = find_worst(visit, nucleus_target(top_p, total), scratch);

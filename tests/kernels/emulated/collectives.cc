@@ -57,6 +57,16 @@ void ballot(const Operands& operands, uint32_t mask) {
   for_each_lane(mask, [&](int lane) { operand_of<Vote>(operands, lane).result = votes; });
 }
 
+void match(const Operands& operands, uint32_t mask) {
+  for_each_lane(mask, [&](int lane) {
+    Reduction& own = operand_of<Reduction>(operands, lane);
+    own.result = 0;
+    for_each_lane(mask, [&](int other) {
+      if (operand_of<Reduction>(operands, other).value == own.value) own.result |= 1u << other;
+    });
+  });
+}
+
 template <uint32_t (*combine)(uint32_t, uint32_t)>
 void combine_all(const Operands& operands, uint32_t mask) {
   uint32_t total = operand_of<Reduction>(operands, std::countr_zero(mask)).value;
@@ -91,6 +101,7 @@ const Collective kShuffleXor{"__shfl_xor_sync", exchange<from_xor, false>};
 const Collective kBallot{"__ballot_sync", ballot};
 const Collective kAny{"__any_sync", ballot};
 const Collective kAll{"__all_sync", ballot};
+const Collective kMatchAny{"__match_any_sync", match};
 const Collective kReduceAdd{"__reduce_add_sync", combine_all<add>};
 const Collective kReduceMax{"__reduce_max_sync", combine_all<larger>};
 const Collective kReduceMin{"__reduce_min_sync", combine_all<smaller>};

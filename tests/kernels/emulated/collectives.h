@@ -48,6 +48,7 @@ struct Reduction {
   uint32_t result;
 };
 extern const Collective kSyncWarp, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor, kBallot, kAny, kAll;
+extern const Collective kMatchAny;
 extern const Collective kReduceAdd, kReduceMax, kReduceMin, kReduceMaxSigned, kReduceMinSigned;
 
 }  // namespace troupe::emulated

@@ -105,6 +105,10 @@ inline int __all_sync(unsigned mask, int predicate,
   return troupe::emulated::vote(troupe::emulated::kAll, mask, predicate != 0, where) == mask;
 }
 
+inline unsigned __match_any_sync(unsigned mask, unsigned value,
+                                 const troupe::emulated::Place& where = troupe::emulated::Place::current()) {
+  return troupe::emulated::reduce(troupe::emulated::kMatchAny, mask, value, where);
+}
 inline unsigned __reduce_add_sync(unsigned mask, unsigned value,
                                   const troupe::emulated::Place& where = troupe::emulated::Place::current()) {
   return troupe::emulated::reduce(troupe::emulated::kReduceAdd, mask, value, where);

@@ -265,6 +265,7 @@ __global__ void vote_and_reduce(int* out) {
   int rounds = 0;
   for (int i = 0; i < (lane < 16 ? 2 : 5); ++i) rounds += __popc(__ballot_sync(half, 1));
   out[160 + lane] = rounds;
+  out[192 + lane] = static_cast<int>(__match_any_sync(half, static_cast<unsigned>(lane % 4)));
 }
 
 TEST_F(Emulator, VotesAndReductionsAreOfTheMask) {
@@ -275,7 +276,8 @@ TEST_F(Emulator, VotesAndReductionsAreOfTheMask) {
   expected.insert(expected.end(), 32, 31 * 16 - 16 * 32);
   expected.insert(expected.end(), 16, 32);
   expected.insert(expected.end(), 16, 80);
-  const auto seen = outcomes(192, [](int* out) { run(1, 32, 0, vote_and_reduce, out); });
+  for (int lane = 0; lane < 32; ++lane) expected.push_back(0x1111 << lane % 4 << lane / 16 * 16);
+  const auto seen = outcomes(224, [](int* out) { run(1, 32, 0, vote_and_reduce, out); });
   EXPECT_EQ(seen, std::set<std::vector<int>>{expected});
 }
 
