@@ -12,8 +12,6 @@ namespace troupe::cuda {
 namespace {
 
 constexpr int kBoxDims = 64;
-constexpr int kLargestBlock = 128,
-              kLeastBlock = 8;  // tokens: a turn's keys, and rows that are swizzled together
 
 bool is_hopper() {
   int device = 0, major = 0, minor = 0;
@@ -40,8 +38,8 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
   const KvLayout& layout = kv.layout;
   const auto dims = static_cast<cuuint64_t>(layout.head_dim);
   const auto rows = static_cast<cuuint64_t>(kv.block_count * layout.block_elements() / layout.head_dim);
-  const bool takes = (layout.head_dim == 64 || layout.head_dim == 128) && layout.block_size >= kLeastBlock &&
-                     layout.block_size <= kLargestBlock &&
+  const bool takes = (layout.head_dim == 64 || layout.head_dim == 128) &&
+                     layout.block_size >= kLeastKvBlock && layout.block_size <= kLargestKvBlock &&
                      std::has_single_bit(static_cast<unsigned>(layout.block_size)) && rows > 0 &&
                      rows < static_cast<cuuint64_t>(kNoKvRow) && is_hopper();
   const auto encode = takes ? find_encoder() : nullptr;

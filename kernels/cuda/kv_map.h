@@ -15,6 +15,9 @@ namespace troupe::cuda {
 // A row that is outside of every map: what is read there is 0.
 inline constexpr int kNoKvRow = std::numeric_limits<int>::max() - 127;
 
+// Tokens of a block: at least the rows that are swizzled together, at most a turn's keys.
+inline constexpr int kLeastKvBlock = 8, kLargestKvBlock = 128;
+
 // Nothing where tiles cannot be computed by warpgroups (warpgroup_attention.cu): the device is no Hopper,
 // heads are of other than 64 or 128 dims, blocks do not divide a turn of keys, or the memory has too many
 // rows. `kv` is of bfloat16.

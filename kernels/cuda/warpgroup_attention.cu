@@ -2,7 +2,7 @@
 // dims 64 and 128, by products of whole warpgroups.
 //
 // A block is three warpgroups and takes one item of the plan, kWarpgroupRows rows, for one key/value head.
-// One warp of the first has the copy engine bring keys and values, 128 a turn, two turns ahead; the two
+// Two warps of the first have the copy engine bring keys and values, 128 a turn, two turns ahead; the two
 // others have 64 rows each. Turn by turn such a one asks for the scores of the next turn and for the values
 // of this one, and while those are multiplied softens the scores (FlashAttention-3, Shah et al. 2024, §3.2);
 // what one of the two waits for, the other has the tensor cores meanwhile. Weights stay in registers: the
@@ -10,7 +10,12 @@
 //
 // The map (kv_map.h) has the KV memory as rows of one key's or value's dims, a box is 64 dims of a block's
 // keys. A block of the table that is filled in part is copied by hand, with zeros for the rest: a weight of 0
-// times what lay there before could be a NaN. Scores of such keys are masked whatever they are.
+// times what lay there before could be a NaN. Scores of such keys are masked whatever they are. The copy
+// engine is asked for a warp's boxes one after the other, so at 16 keys a block it takes long to ask: keys
+// and values each have a warp, which looks up the next turn's blocks before it waits for room.
+//
+// What is the same for a warp is told to the compiler by a shuffle: it then keeps where tiles lie in uniform
+// registers, which products want, and does not move it there before each (140 such moves were 15 after it).
 //
 // Turns begin at multiples of 128 from key 0, so a row's bits depend on its request alone, however it is cut.
 //
@@ -47,77 +52,100 @@ constexpr size_t kSharedBytes = sizeof(Shared<kHeadDim>) + kSwizzleAlignment;
 
 #if TROUPE_HAS_WARPGROUPS
 
+constexpr int kWarpsOfGroup = kWarpgroup / kWarp;
+
 template <int kHeadDim>
 __device__ __forceinline__ Shared<kHeadDim>& aligned(unsigned char* memory) {
   const uint32_t beyond = shared_address(memory) % kSwizzleAlignment;
   return *reinterpret_cast<Shared<kHeadDim>*>(memory + (kSwizzleAlignment - beyond) % kSwizzleAlignment);
 }
 
-// --- the warp that copies
+// --- the warps that copy
 
-// Of keys (which = 0) or values of a turn.
+// Of keys (which = 0) or values, a warp each: neither is held up by what the other waits for or copies by
+// hand. A lane has one box of every turn.
 template <int kHeadDim>
 struct Copies {
   using S = WarpgroupTiles<kHeadDim>;
+  using Tile = __nv_bfloat16[S::kHalves * S::kKeyHalf];
+  static_assert(kTurnKeys / kLeastKvBlock * S::kHalves <= kWarp && kLargestKvBlock <= kTurnKeys,
+                "a box a lane");
+
   const CUtensorMap& map;
   const TileAttention& p;
   const Work& w;
   int which;
+  int end_key;
+  int shift;          // from a key's number to its block's in the table
+  int half, row;      // of the lane's box: of the tile's halves, and of a turn's keys
+  bool has_box;       // else the lane has none
+  int filled;         // values' block from this key on is copied by hand
+  int rows_of_block;  // of the map, in a block of the table
+  int row_of_head;    // in it
 
-  // The block of keys from `key` on, filled in part: its rows by hand.
-  __device__ __forceinline__ void copy_by_hand(int key, __nv_bfloat16* to, int first_row) const {
+  __device__ __forceinline__ Copies(const CUtensorMap& map_, const TileAttention& p_, const Work& w_,
+                                    int which_)
+      : map(map_), p(p_), w(w_), which(which_), end_key(w_.item.end_key) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    shift = __ffs(p.places.block_size) - 1;
+    half = lane % S::kHalves;
+    row = lane / S::kHalves << shift;
+    has_box = row < kTurnKeys;
+    filled = end_key >> shift << shift;
+    rows_of_block = static_cast<int>(p.places.block_elements / kHeadDim);
+    row_of_head = ((p.places.layer * p.places.kv_heads + w.kv_head) * 2 + which) << shift;
+  }
+
+  // The block of the table that the lane's box of a turn is of; -1: behind the item's end.
+  __device__ __forceinline__ int block_of(int turn) const {
+    const int key = turn * kTurnKeys + row;
+    return has_box && key < end_key ? w.table[key >> shift] : -1;
+  }
+
+  // The block that is filled in part: its rows by hand.
+  __device__ __forceinline__ void copy_by_hand(__nv_bfloat16* to, int first_row) const {
     constexpr int kChunks = kHeadDim / 8;
-    const int64_t place = p.places.tile(w.table[key / p.places.block_size], which, w.kv_head);
+    const int64_t place = p.places.tile(w.table[filled >> shift], which, w.kv_head);
     const auto* const from = reinterpret_cast<const uint4*>(p.kv + place);
-    for (int i = static_cast<int>(threadIdx.x); i < p.places.block_size * kChunks; i += kWarp) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const uint4 value = key + row < w.item.end_key ? from[i] : make_uint4(0, 0, 0, 0);
-      const int at = chunk / 8 * S::kKeyHalf + swizzled_at(first_row + row, chunk % 8);
+    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < kChunks << shift; i += kWarp) {
+      const int of_block = i / kChunks, chunk = i % kChunks;
+      const uint4 value = filled + of_block < end_key ? from[i] : make_uint4(0, 0, 0, 0);
+      const int at = chunk / 8 * S::kKeyHalf + swizzled_at(first_row + of_block, chunk % 8);
       *reinterpret_cast<uint4*>(to + at) = value;
     }
   }
 
-  // Keys [first, first + kTurnKeys); zeros from the item's end on. `barrier` expects what was asked for.
-  __device__ __forceinline__ void ask_for(int first, __nv_bfloat16* to, PhaseBarrier& barrier) const {
-    const int block_size = p.places.block_size;
-    const int filled = w.item.end_key / block_size * block_size;  // values' blocks from there on: by hand
-    const bool by_hand =
-        which == 1 && filled < w.item.end_key && filled >= first && filled < first + kTurnKeys;
-    const int row_of_head = ((p.places.layer * p.places.kv_heads + w.kv_head) * 2 + which) *
-                            block_size;  // in a block of the table
-    const int rows_of_block = static_cast<int>(p.places.block_elements / kHeadDim);
-    for (int i = static_cast<int>(threadIdx.x); i < kTurnKeys / block_size * S::kHalves; i += kWarp) {
-      const int half = i % S::kHalves, row = i / S::kHalves * block_size;
-      const int key = first + row;
-      if (by_hand && key == filled) continue;
-      const int from =
-          key < w.item.end_key ? w.table[key / block_size] * rows_of_block + row_of_head : kNoKvRow;
+  // A turn's; zeros from the item's end on. `barrier` expects what was asked for.
+  __device__ __forceinline__ void ask_for(int turn, int block, __nv_bfloat16* to,
+                                          PhaseBarrier& barrier) const {
+    const int first = turn * kTurnKeys;
+    const bool by_hand = which == 1 && filled < end_key && filled >= first && filled < first + kTurnKeys;
+    if (has_box && !(by_hand && first + row == filled)) {
+      const int from = block < 0 ? kNoKvRow : block * rows_of_block + row_of_head;
       copy_box(to + half * S::kKeyHalf + row * kSwizzled, map, half * kSwizzled, from, barrier);
     }
     if (by_hand) {
-      copy_by_hand(filled, to, filled - first);
+      copy_by_hand(to, filled - first);
       fence_async_proxy();
     }
     // Also: all lanes have seen the phase before this one end, and none can take the next for it.
     __syncwarp();
-    const int bytes =
-        S::kHalves * kTurnKeys * kRowBytes - (by_hand ? S::kHalves * block_size * kRowBytes : 0);
-    if (threadIdx.x == 0) arrive_and_expect(barrier, bytes);
+    const int bytes = S::kHalves * kRowBytes * (kTurnKeys - (by_hand ? 1 << shift : 0));
+    if (threadIdx.x % kWarp == 0) arrive_and_expect(barrier, bytes);
+  }
+
+  __device__ __forceinline__ void run(Tile (&tiles)[kTurns], PhaseBarrier (&full)[kTurns],
+                                      PhaseBarrier (&free)[kTurns]) const {
+    int block = block_of(0);
+    for (int turn = 0; turn * kTurnKeys < end_key; ++turn) {
+      const int next_block = block_of(turn + 1);  // it comes while the turn is waited for
+      const int at = turn % kTurns;
+      wait(free[at], (turn / kTurns + 1) % 2);
+      ask_for(turn, block, tiles[at], full[at]);
+      block = next_block;
+    }
   }
 };
-
-template <int kHeadDim>
-__device__ __forceinline__ void copy_turns(const CUtensorMap& map, const TileAttention& p, const Work& w,
-                                           Shared<kHeadDim>& shared) {
-  const Copies<kHeadDim> keys{map, p, w, 0}, values{map, p, w, 1};
-  for (int turn = 0; turn * kTurnKeys < w.item.end_key; ++turn) {
-    const int at = turn % kTurns, before = (turn / kTurns + 1) % 2;
-    wait(shared.free_keys[at], before);
-    keys.ask_for(turn * kTurnKeys, shared.keys[at], shared.full_keys[at]);
-    wait(shared.free_values[at], before);
-    values.ask_for(turn * kTurnKeys, shared.values[at], shared.full_values[at]);
-  }
-}
 
 // --- the warpgroups that compute
 
@@ -223,7 +251,9 @@ template <int kHeadDim, bool kSlopes>
 __device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttention& p,
                                        unsigned char* memory) {
   Shared<kHeadDim>& shared = aligned<kHeadDim>(memory);
-  const Work w = work_of(p);
+  Work w = work_of(p);
+  w.item.first_row = __shfl_sync(kAllLanes, w.item.first_row, 0);
+  w.item.end_key = __shfl_sync(kAllLanes, w.item.end_key, 0);
   if (threadIdx.x == 0) {
     prefetch_map(map);
     for (int i = 0; i < kTurns; ++i) {
@@ -235,25 +265,28 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttenti
     fence_barrier_init();
   }
   __syncthreads();
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  // The same for a warp, and known to be: addresses of tiles are then computed once, not by every thread.
+  const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarp, 0);
+  const int warpgroup = warp / kWarpsOfGroup;
   if (warpgroup == 0) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x < kWarp) copy_turns(map, p, w, shared);
+    if (warp == 0) Copies<kHeadDim>(map, p, w, 0).run(shared.keys, shared.full_keys, shared.free_keys);
+    if (warp == 1) Copies<kHeadDim>(map, p, w, 1).run(shared.values, shared.full_values, shared.free_values);
   } else {
     take_registers<kConsumerRegisters>();
     const int first_row = (warpgroup - 1) * kGroupRows;
-    const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / kWarp;
     load_queries<kHeadDim>(p, w, first_row, shared.queries);
     named_barrier(warpgroup, kWarpgroup);
-    Consumer<kHeadDim, kSlopes> consumer{p,
-                                         w,
-                                         shared,
-                                         first_row,
-                                         rows_of<false>(p, w, w.item.first_row + first_row + warp * 16),
-                                         w.first_position + (w.item.first_row + first_row) / w.group,
-                                         {},
-                                         {},
-                                         {}};
+    Consumer<kHeadDim, kSlopes> consumer{
+        p,
+        w,
+        shared,
+        first_row,
+        rows_of<false>(p, w, w.item.first_row + first_row + warp % kWarpsOfGroup * 16),
+        w.first_position + (w.item.first_row + first_row) / w.group,
+        {},
+        {},
+        {}};
     consumer.run();
     consumer.write();
   }

@@ -309,6 +309,21 @@ TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
   }
 }
 
+TEST(CudaPrefill, AWarpgroupsKeysLieInBlocksOfEverySizeThatItTakes) {
+  const auto warpgroups = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+  const Geometry geometries[] = {{2, 1, 128, 8}, {2, 1, 128, 64}, {2, 1, 64, 128}, {2, 1, 64, 8}};
+  for (const Geometry& g : geometries) {
+    // Blocks that are filled in part, and the turn's first.
+    const Step step(g, DType::kBFloat16, {{261, 40}, {130, 130}, {256, 66}}, 43);
+    const OwnedTensor out = step.on(*warpgroups);
+    EXPECT_EQ(off_by(step, out), std::nullopt) << g.block_size;
+    if (kEmulated) {
+      EXPECT_FALSE(same_bits(out.view(), step.on(*tiles).view())) << "is it another kernel at all?";
+    }
+  }
+}
+
 #ifndef TROUPE_GPU_TEST
 TEST(CudaCascade, AStepWithinTheLimitsTakesNoMemory) {
   const Geometry g{8, 2, 64, 16};
