@@ -2,9 +2,10 @@
 // and 128, for groups of few heads, which fill few of the 16 rows of a product.
 //
 // A lane has 8 dims of a key, 16 bytes: 8 or 16 lanes have a whole one, and the block's four warps 16 or 8
-// keys at once, four of which are on their way together (kUnroll), keys and values. Dots are summed over the
-// lanes of a key by shuffles; maximum, total and weighted values stay with those lanes, each key's with its
-// own, and are merged at the end in shared memory, in order. So a row's bits depend on its item alone.
+// keys at once, four of which are on their way together (kUnroll), keys and values, once their blocks have
+// been looked up together. Dots are summed over the lanes of a key by shuffles; maximum, total and weighted
+// values stay with those lanes, each key's with its own, and are merged at the end in shared memory, in
+// order. So a row's bits depend on its item alone.
 //
 // Bytes: 4 · keys · C a key/value head, once for kRows rows of the group. Nothing passes through shared
 // memory on its way: what limits is loads in flight. Not yet measured on a GPU; whether a model's pieces are
@@ -55,14 +56,20 @@ __device__ __forceinline__ float sum_of_key(float x) {
   return x;
 }
 
-// Key and value number `key` of the item, this lane's dims; zeros past its end.
+// The block of a key of the item; none past its end.
+__device__ __forceinline__ int block_of(const TileAttention& p, const Work& w, int key) {
+  return key < w.item.end_key ? w.table[p.places.block_of(key)] : 0;
+}
+
+// Key and value number `key` of the item, in `block`, this lane's dims; zeros past its end.
 template <int kHeadDim>
-__device__ __forceinline__ void load_key(const TileAttention& p, const Work& w, int key, uint4& k, uint4& v) {
+__device__ __forceinline__ void load_key(const TileAttention& p, const Work& w, int key, int block, uint4& k,
+                                         uint4& v) {
   k = v = make_uint4(0, 0, 0, 0);
   if (key >= w.item.end_key) return;
   const int lane = static_cast<int>(threadIdx.x) % Lanes<kHeadDim>::kOfKey;
-  const __nv_bfloat16* const from = p.kv + p.places.tile(w.table[key / p.places.block_size], 0, w.kv_head) +
-                                    key % p.places.block_size * kHeadDim + lane * kDims;
+  const __nv_bfloat16* const from =
+      p.kv + p.places.tile(block, 0, w.kv_head) + p.places.in_block(key) * kHeadDim + lane * kDims;
   k = *reinterpret_cast<const uint4*>(from);
   v = *reinterpret_cast<const uint4*>(from + int64_t{p.places.block_size} * kHeadDim);
 }
@@ -157,9 +164,12 @@ __device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& 
   // The same turns for all lanes of a warp: they shuffle.
   for (int first = w.item.first_key; first < w.item.end_key; first += L::kSlots * kUnroll) {
     uint4 keys[kUnroll], values[kUnroll];
+    int blocks[kUnroll];  // first, so that none of the loads waits for an entry of the table alone
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) blocks[u] = block_of(p, w, first + u * L::kSlots + slot);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
-      load_key<kHeadDim>(p, w, first + u * L::kSlots + slot, keys[u], values[u]);
+      load_key<kHeadDim>(p, w, first + u * L::kSlots + slot, blocks[u], keys[u], values[u]);
     float scores[kRows][kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
     const int j = first + me;
     float score = -INFINITY;
     if (j < keys) {
-      const T* const key = p.kv + p.places.tile(table[j / p.places.block_size], 0, g) +
-                           j % p.places.block_size * p.places.head_dim;
+      const T* const key =
+          p.kv + p.places.tile(table[p.places.block_of(j)], 0, g) + p.places.in_block(j) * p.places.head_dim;
       float dot = 0;
       for (int c = 0; c < p.places.head_dim; ++c) dot = fmaf(q[c], to_f32(key[c]), dot);
       score = dot * p.scale;
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
       float sum = sums[i] * before;
       for (int n = 0; n < count; ++n) {
         const int at = first + n;
-        const T* const value = p.kv + p.places.tile(table[at / p.places.block_size], 1, g) +
-                               at % p.places.block_size * p.places.head_dim;
+        const T* const value = p.kv + p.places.tile(table[p.places.block_of(at)], 1, g) +
+                               p.places.in_block(at) * p.places.head_dim;
         sum = fmaf(weights[n], to_f32(value[c]), sum);
       }
       sums[i] = sum;

@@ -33,8 +33,8 @@ struct RopeHeads {
 // (C) of one token's `which` (0 k, 1 v) of head g.
 template <typename T>
 __device__ __forceinline__ T* slot_of(const RopeHeads<T>& p, int32_t slot, int which, int g) {
-  const int block_size = p.places.block_size;
-  return p.kv + p.places.tile(slot / block_size, which, g) + slot % block_size * p.places.head_dim;
+  return p.kv + p.places.tile(p.places.block_of(slot), which, g) +
+         p.places.in_block(slot) * p.places.head_dim;
 }
 
 template <typename T>

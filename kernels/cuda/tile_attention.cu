@@ -9,7 +9,9 @@
 //   pieces (decode)   16 rows; every warp has them, and keys 16w… of the 64; the warps' sums are merged at
 //   the end
 // Keys and values come to shared memory by cp.async, the next 64 while these are computed, rows padded by 16
-// bytes so that ldmatrix meets no bank twice. Scores stay in registers: the accumulators of q·kᵀ are, pair by
+// bytes so that ldmatrix meets no bank twice. A thread looks up the blocks of all its keys of a turn before
+// it asks for the first, else every copy waits for an entry of the table; at what that costs in registers, as
+// many blocks as before fit a multiprocessor. Scores stay in registers: the accumulators of q·kᵀ are, pair by
 // pair, the left operand of the product with v (FlashAttention-2, Dao 2023, §3). The running maximum is kept
 // in powers of two: exp2 is one instruction.
 //
@@ -46,6 +48,9 @@ struct Shape {
   static constexpr int kTileElements = kKeys * kStride;
   // q; two turns of keys and values.
   static constexpr size_t kSharedBytes = sizeof(__nv_bfloat16) * (kRows * kStride + 4 * kTileElements);
+  // Blocks that a multiprocessor has at once: for as many Hopper's shared memory has room, at 64 dims for one
+  // more, which registers do not have.
+  static constexpr int kBlocks = (kHeadDim == 128 ? 2 : 3) + (kKeyGroups == 1 ? 0 : 1);
   static_assert(kRows == (kKeyGroups == 1 ? kWarps * 16 : 16), "16 rows a warp");
   static_assert(kHeadDim % 16 == 0 && kWarpKeys % 16 == 0, "whole products");
   static_assert(kKeyGroups == 1 || sizeof(float) * kWarps * kRows * (kHeadDim + 2) <= kSharedBytes,
@@ -72,15 +77,22 @@ __device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w,
                                           __nv_bfloat16* keys, __nv_bfloat16* values) {
   using S = Shape<kHeadDim, kKeyGroups>;
   constexpr int kChunks = kHeadDim / 8;
+  constexpr int kCopies = kKeys * kChunks / kThreads;  // of a thread
   const int64_t to_values = int64_t{p.places.block_size} * kHeadDim;
+  // All of the table's entries first: a copy behind each would wait for it alone.
+  int blocks[kCopies];
 #pragma unroll
-  for (int i = 0; i < kKeys * kChunks / kThreads; ++i) {
+  for (int i = 0; i < kCopies; ++i) {
+    const int key = first + (i * kThreads + static_cast<int>(threadIdx.x)) / kChunks;
+    blocks[i] = key < w.item.end_key ? w.table[p.places.block_of(key)] : 0;
+  }
+#pragma unroll
+  for (int i = 0; i < kCopies; ++i) {
     const int at = i * kThreads + static_cast<int>(threadIdx.x);
     const int key = first + at / kChunks;
     const bool valid = key < w.item.end_key;
-    const int64_t block = valid ? w.table[key / p.places.block_size] : 0;
     const __nv_bfloat16* const from =
-        p.kv + p.places.tile(block, 0, w.kv_head) + key % p.places.block_size * kHeadDim + at % kChunks * 8;
+        p.kv + p.places.tile(blocks[i], 0, w.kv_head) + p.places.in_block(key) * kHeadDim + at % kChunks * 8;
     const int to = at / kChunks * S::kStride + at % kChunks * 8;
     cp_async_16(keys + to, from, valid);
     cp_async_16(values + to, from + to_values, valid);
@@ -176,7 +188,8 @@ __device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& 
 }
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-__global__ void __launch_bounds__(kThreads) attend_tiles(TileAttention p) {
+__global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
+    attend_tiles(TileAttention p) {
   using S = Shape<kHeadDim, kKeyGroups>;
   TROUPE_DYNAMIC_SHARED(shared);
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
