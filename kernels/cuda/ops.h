@@ -53,6 +53,9 @@ void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
 // out (N) bfloat16 = x (N) float32
 void round_vector(cudaStream_t stream, const Tensor& x, const Tensor& out);
 
+// sum (1) += the words of `memory`, aligned to 16 bytes, as far as they fill 16: for who wants it read.
+void read_memory(cudaStream_t stream, const void* memory, size_t bytes, uint32_t* sum);
+
 // A product's operands on the device: weight (N, K) row-major in the activation type.
 struct ProductOperands {
   Tensor x;       // (T, K) activation
