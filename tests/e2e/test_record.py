@@ -11,6 +11,13 @@ from fleet import BIN, Gateway, SimWorker, chat_body, in_parallel, post_chat, wa
 from test_sim import FAST, cached, metric, persona
 
 
+# The workers were FAST: as many times slower the arrivals come in the profile's own time. The gateway was not: what it does
+# every so often it does as much less often there, or the replay plans twenty times where it planned once and moves sets that
+# stayed, the more of them the longer a busy machine took.
+IN_PROFILE_TIME = ("--rate-scale", 1 / FAST[1], "--route.plan-interval-s", 4 * FAST[1], "--report-ms", 100 * FAST[1])
+OFF_MAX = 0.02  # .009 in 10 runs of 10 beside a load on both cores: the gateway only guesses what of a prompt is a block
+
+
 def read_lines(path):
     return [json.loads(line) for line in path.read_text("ascii").splitlines()]
 
@@ -57,13 +64,12 @@ def test_a_record_replays_as_it_happened(start, tmp_path):
         assert not line.get("estimated") and not line.get("unfinished")
     assert metric(fleet_metrics(fleet), "troupe_gateway_record_lines_total") == len(every)
 
-    # The workers were FAST: as many times slower the arrivals come in the profile's own time.
-    simulated = replay([record], 4, "--rate-scale", 1 / FAST[1])
+    simulated = replay([record], 4, *IN_PROFILE_TIME)
     print(f"hit rate: live {live:.3f}, replayed {simulated['hit_tokens']:.3f}")
     assert simulated["requests"] == len(every) and simulated["lost"] == 0
-    assert abs(simulated["hit_tokens"] - live) < 0.08  # .01 on a calm machine; a busy one answers later than its profile
+    assert abs(simulated["hit_tokens"] - live) < OFF_MAX
     # The same arrivals under a policy that knows nothing of caches.
-    assert replay([record], 4, "--rate-scale", 1 / FAST[1], "--policy", "round-robin")["hit_tokens"] < live - 0.1
+    assert replay([record], 4, *IN_PROFILE_TIME, "--policy", "round-robin")["hit_tokens"] < live - 0.1
 
 
 def test_records_of_two_gateways_are_one_trace(start, tmp_path):
@@ -85,14 +91,14 @@ def test_records_of_two_gateways_are_one_trace(start, tmp_path):
     assert len(lines[0]) == len(lines[1]) == len(every) // 2
     assert len({line["salt"] for line in lines[0] + lines[1]}) == 1
 
-    simulated = replay(records, 4, "--rate-scale", 1 / FAST[1])
+    simulated = replay(records, 4, *IN_PROFILE_TIME)
     print(f"hit rate: live {live:.3f}, both records {simulated['hit_tokens']:.3f}")
     assert simulated["requests"] == len(every) and simulated["lost"] == 0
-    assert abs(simulated["hit_tokens"] - live) < 0.08
+    assert abs(simulated["hit_tokens"] - live) < OFF_MAX
     # Without what says which messages are the same they are two fleets' traffic.
     for record, own in zip(records, lines):
         record.write_text("".join(json.dumps({key: line[key] for key in line if not key.startswith("message_")}) + "\n" for line in own))
-    apart = replay(records, 4, "--rate-scale", 1 / FAST[1])["hit_tokens"]
+    apart = replay(records, 4, *IN_PROFILE_TIME)["hit_tokens"]
     print(f"not joined {apart:.3f}")
     assert apart < simulated["hit_tokens"] - 0.05
 
