@@ -12,7 +12,8 @@ usage() {
 usage: tests/run.sh [--quick] [-R REGEX]
 
 Installs the Debian packages and (into .venv/) the Python packages the tests need, builds, and runs unit tests, end-to-end
-tests, unit tests under ASan+UBSan and TSan, a fuzz smoke and the tidy checks. Ends with ctest's summary; non-zero on any failure.
+tests, unit tests under ASan+UBSan and TSan, a fuzz smoke and the tidy checks. Ends with what tests measured and ctest's
+summary; non-zero on any failure.
 
   --quick    release build only: unit, end-to-end and tidy
   -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, tidy)
@@ -61,4 +62,8 @@ if [ -z "$QUICK" ]; then
 fi
 [ -d "$TROUPE_DATA" ] || say "TROUPE_DATA ($TROUPE_DATA) is absent: tests of published templates and vectors will SKIP; our own material is tested"
 say "running"
-step ctest --test-dir build -j "$(nproc)" --output-on-failure --timeout 900 "${FILTER[@]}"
+# What tests measured is told where they pass, too, before ctest's closing lines.
+export TROUPE_FIGURES=$PWD/build/figures.jsonl
+rm -f "$TROUPE_FIGURES"
+tested() { ctest --test-dir build -j "$(nproc)" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES"; }
+step tested "${FILTER[@]}"

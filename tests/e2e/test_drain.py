@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from figures import figure
 from fleet import Fleet, SimWorker, chat_body, post_chat, route_decision, wait_until
 from persona_load import PersonaLoad
 
@@ -56,9 +57,10 @@ def test_rolling_restart_costs_no_answer_and_few_hits(fleet):
             restart(fleet, index)
         end = load.runs_for(1)
     during, lowest = load.hit(begin, end), load.lowest_hit(begin, end, 2)
-    print(f"\nrolling restart of {WORKERS} workers in {end - begin:.1f} s, {len(load.between(begin, end))} requests: hits "
-          f"{before:.3f} before, {during:.3f} during (lowest 2 s: {lowest:.3f}), failed {len(load.failed())}, "
-          f"tokens computed ahead {metric(fleet, 'troupe_gateway_moved_tokens_total'):.0f}")
+    figure(f"rolling restart of {WORKERS} workers in {end - begin:.1f} s",
+           f"hits {before:.3f} before, {during:.3f} during (lowest 2 s: {lowest:.3f}); {len(load.failed())} of "
+           f"{len(load.between(begin, end))} requests failed; {metric(fleet, 'troupe_gateway_moved_tokens_total'):.0f} tokens computed ahead",
+           "5 points at most, 0 failed")
     assert load.failed() == []
     assert during >= before - 0.05
 
@@ -80,8 +82,9 @@ def test_a_worker_is_drained_by_an_operator(logs, ahead):
         last = max(asked.at for asked in load.asked if str(drained.port) in asked.node)
         computed = metric(fleet, 'troupe_gateway_moved_tokens_total{how="computed"}')
     during, lowest = load.hit(begin, end), load.lowest_hit(begin, end, 2)
-    print(f"\none of 3 drained, computed ahead: {ahead}: hits {before:.3f} before, {during:.3f} in the 4 s after (lowest 2 s: "
-          f"{lowest:.3f}), failed {len(load.failed())}, last request there after {last - begin:.2f} s, tokens ahead {computed:.0f}")
+    figure(f"one of 3 drained, {'' if ahead else 'not '}computed ahead",
+           f"hits {before:.3f} before, {during:.3f} in the 4 s after (lowest 2 s: {lowest:.3f}); {len(load.failed())} failed; last request "
+           f"there after {last - begin:.2f} s; {computed:.0f} tokens ahead", "5 points at most, 0 failed" if ahead else "0 failed")
     assert load.failed() == []
     assert last < end - 1, "requests still go there"
     assert (computed > 0) == ahead
@@ -112,6 +115,6 @@ def test_a_conversation_goes_on_where_its_worker_handed_it(logs):
         wait_until(lambda: states(fleet)[index] == "draining", 20, "what it had has moved")
         assert metric(fleet, "troupe_gateway_moved_conversations_total") >= 1
         next_node, _, cached = talk("ours", messages, turns[6])
-    print(f"\na conversation of {prompt_tokens} tokens and an answer, its worker drained: its next turn found {cached} computed elsewhere")
+    figure("tokens of a conversation found elsewhere, its worker drained", cached, f">= {prompt_tokens}")
     assert next_node != node
     assert cached >= prompt_tokens, "no more than what was there before the last answer"

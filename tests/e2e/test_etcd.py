@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from etcd import PREFIX, TTL_SECS, Load, Shared, StateGateway, ask_once, start_worker
+from figures import figure
 from fleet import wait_until
 
 # A lease runs out, etcd sees to it twice a second, and a busy machine is late with everything.
@@ -67,7 +68,7 @@ def test_one_plans_for_all_and_another_when_it_is_gone(shared):
         joined.wait_ready()
         wait_until(lambda: same_table(others, epoch + 1), SOON, "the epoch goes on")
         joined.stop()
-    print(f"another gateway led {took:.1f} s after the leader was killed (leases of {TTL_SECS} s)")
+    figure(f"another gateway leads after the leader's death (leases of {TTL_SECS} s)", f"{took:.1f} s", f"< {TTL_SECS + SOON} s")
     newcomer = replace_gateway(shared, leader)
     wait_until(lambda: same_table([newcomer, *others]), SOON, "a newcomer goes by the same table")
     assert not newcomer.leads()
@@ -148,8 +149,8 @@ def test_a_fresh_gateway_is_as_good_as_an_old_one(shared):
     wait_until(residency, SOON, "it knows what they hold")
     took = time.monotonic() - begin
     fresh_hit, old_hit = cached(ask(fresh, 2000)), cached(ask(old, 3000))
-    print(f"a fresh gateway knew workers, table and residency {took:.2f} s after its start; "
-          f"hit rate of its first {2 * personas} requests {fresh_hit:.3f}, of as many at the old one {old_hit:.3f}")
+    figure("a fresh gateway knows workers, table and residency", f"{took:.2f} s after its start", "< 2 s")
+    figure(f"hits of its first {2 * personas} requests", f"{fresh_hit:.3f}", f"> {old_hit:.3f} (at an old one) - .05")
     assert old_hit > 0.8 and fresh_hit > old_hit - 0.05
     assert took < 2, "measured: .2 s"
 

@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from figures import figure
 from fleet import Worker, chat_body, in_parallel, post_chat, route_decision, wait_until
 
 PERSONA = [{"role": "system", "content": "You are playing Bo.\nName: Bo\nHome: Lipora"}, {"role": "user", "content": "Hello!"}]
@@ -74,7 +75,7 @@ def test_worker_killed_under_load_costs_nobody_an_answer(start):
         thread.join(30)
     assert not any(thread.is_alive() for thread in threads), "a request hangs"
     counts = {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
-    print(counts)
+    figure("whole answers while a worker is killed", f"{counts.get('done', 0)} of {len(outcomes)}", "all")
     assert set(counts) == {"done"}, counts
 
 

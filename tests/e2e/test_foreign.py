@@ -7,6 +7,7 @@ import sys
 import httpx
 import pytest
 
+from figures import figure
 from fleet import (MODEL, MODEL_DIR, Gateway, Program, Worker, chat_body, free_port, in_parallel, post_chat, route_decision, stream_chat,
                    wait_until, whole_chat)
 
@@ -82,7 +83,7 @@ def test_theirs_answer_as_ours_and_personas_come_back_to_their_cache(foreign):
         f"what a worker computed brings the persona back to it: {[a.node for a in answers]}, then {[a.node for a in again]}"
     response = post_chat(fleet.url, chat_body(turn(0, 2), max_tokens=4))
     expect, actual = int(route_decision(response)["expect"]), cached(response.json()["usage"])
-    print(f"expected {expect} cached tokens, {actual} were")
+    figure("cached tokens at a foreign worker", f"{actual}, {expect} were expected", "within 2 x")
     assert expect > 0 and actual > 0 and 0.5 * actual <= expect <= 2 * actual
 
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from figures import figure
 from fleet import ROOT, wait_until
 
 WORKERS = 3
@@ -100,7 +101,7 @@ def test_up_ask_twice_ctrl_c_and_up_again(start):
 
     again = start()
     took = again.wait_said("Ctrl-C stops everything", 15)
-    print(f"up again in {took:.1f} s")
+    figure("run.sh is up again", f"in {took:.1f} s", "< 15 s")
     assert "one-eyed cat" in again.ask()[0]
     assert again.interrupt() == 0
 

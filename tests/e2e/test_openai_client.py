@@ -3,6 +3,7 @@ import httpx
 import openai
 import pytest
 
+from figures import figure
 from fleet import MODEL, Fleet, route_decision, wait_until
 
 CARD = ("You are playing Ruvo Tamek.\nName: Ruvo Tamek\nRole: clock maker\nAge: 47\nHome: Lipora\nCharacter: shy, brave\n"
@@ -141,7 +142,7 @@ def test_client_that_leaves_a_stream_frees_the_worker(client, fleet):
     stream.close()
     # 50 ms is the goal (unit tests of both programs hold them to it); polling over HTTP on a busy machine takes more.
     seconds = wait_until(lambda: fleet.running() == 0, 2, "the worker is free again")
-    print(f"free {1e3 * seconds:.0f} ms after the client left")
+    figure("a worker is free after its client left", f"{1e3 * seconds:.0f} ms", "50 ms; < 2 s on a busy machine")
 
 
 def test_every_answer_says_where_it_was_made(client, fleet):

@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from certificates import Authority
+from figures import figure
 from fleet import BIN, SimWorker, chat_body, free_port, in_parallel, post_chat, route_decision, wait_until
 from test_record import fleet_metrics
 from test_sim import FAST, metric, persona
@@ -267,8 +268,9 @@ def test_an_ill_collector_costs_no_request_and_no_memory(start, ill):
     wait_until(lambda: "event=spans_not_taken" in fleet.gateway.log_path.read_text() or ill == "silent", 20, "the log says so")
     begin = time.monotonic()
     fleet.gateway.stop(15)
-    print(f"\n{ill}: stopped within {time.monotonic() - begin:.1f} s")
-    assert time.monotonic() - begin < 9  # 5 at most for the collector, though the grace is longer
+    took = time.monotonic() - begin
+    figure(f"a gateway whose collector is ill ({ill}) stops", f"within {took:.1f} s", "< 9 s")
+    assert took < 9  # 5 at most for the collector, though the grace is longer
     if server:
         server.close()
 

@@ -8,6 +8,7 @@ import random
 import demo_dialogues as dialogues
 import httpx
 
+from figures import figure
 from fleet import Fleet, chat_body, in_parallel, post_chat, route_decision
 
 SEED, PERSONAS, QUESTIONS = 2, 40, 200
@@ -55,7 +56,7 @@ def test_personas_are_never_mixed_up(logs):
         assert len(set().union(*nodes.values())) == 3, "every worker had its share"
         cached = sum(r.json()["usage"]["prompt_tokens_details"]["cached_tokens"] for r in responses)
         prompt = sum(r.json()["usage"]["prompt_tokens"] for r in responses)
-        print(f"{cached} of {prompt} prompt tokens from the cache ({100 * cached / prompt:.0f} %)")
+        figure("prompt tokens from the cache", f"{100 * cached / prompt:.0f} % of {prompt}", "> 50 %")
         assert cached > prompt / 2
 
 

@@ -7,6 +7,7 @@ import subprocess
 import httpx
 import pytest
 
+from figures import figure
 from fleet import BIN, Gateway, SimWorker, chat_body, in_parallel, post_chat, wait_until, whole_chat
 from test_sim import FAST, cached, metric, persona
 
@@ -65,7 +66,7 @@ def test_a_record_replays_as_it_happened(start, tmp_path):
     assert metric(fleet_metrics(fleet), "troupe_gateway_record_lines_total") == len(every)
 
     simulated = replay([record], 4, *IN_PROFILE_TIME)
-    print(f"hit rate: live {live:.3f}, replayed {simulated['hit_tokens']:.3f}")
+    figure("hits of a record replayed", f"{simulated['hit_tokens']:.3f}", f"{live:.3f} (live) +- {OFF_MAX}")
     assert simulated["requests"] == len(every) and simulated["lost"] == 0
     assert abs(simulated["hit_tokens"] - live) < OFF_MAX
     # The same arrivals under a policy that knows nothing of caches.
@@ -92,14 +93,14 @@ def test_records_of_two_gateways_are_one_trace(start, tmp_path):
     assert len({line["salt"] for line in lines[0] + lines[1]}) == 1
 
     simulated = replay(records, 4, *IN_PROFILE_TIME)
-    print(f"hit rate: live {live:.3f}, both records {simulated['hit_tokens']:.3f}")
+    figure("hits of two gateways' records, joined and replayed", f"{simulated['hit_tokens']:.3f}", f"{live:.3f} (live) +- {OFF_MAX}")
     assert simulated["requests"] == len(every) and simulated["lost"] == 0
     assert abs(simulated["hit_tokens"] - live) < OFF_MAX
     # Without what says which messages are the same they are two fleets' traffic.
     for record, own in zip(records, lines):
         record.write_text("".join(json.dumps({key: line[key] for key in line if not key.startswith("message_")}) + "\n" for line in own))
     apart = replay(records, 4, *IN_PROFILE_TIME)["hit_tokens"]
-    print(f"not joined {apart:.3f}")
+    figure("hits of both, not joined", f"{apart:.3f}", "less by .05")
     assert apart < simulated["hit_tokens"] - 0.05
 
 

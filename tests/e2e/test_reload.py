@@ -4,6 +4,7 @@ import signal
 import httpx
 import yaml
 
+from figures import figure
 from fleet import Gateway, SimWorker, chat_body, post_chat, wait_until
 from persona_load import PersonaLoad
 
@@ -60,7 +61,7 @@ def test_a_gateway_changes_under_load(logs, tmp_path):
             assert "key=mode" in reload(gateway, "not_changed", 1)
             assert workers_of(gateway) == {w.url: "ready" for w in workers[1:]}
         assert load.failed() == []
-        print(f"\n{len(load.asked)} requests, none failed, while workers, limits and weights changed")
+        figure("requests that failed while workers, limits and weights changed", f"0 of {len(load.asked)}", "0")
     finally:
         for program in [*([gateway] if gateway else []), *workers]:
             program.stop()

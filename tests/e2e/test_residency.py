@@ -8,6 +8,7 @@ import time
 import httpx
 import pytest
 
+from figures import figure
 from fleet import Gateway, SimWorker, Worker, chat_body, free_port, wait_until, whole_chat
 
 FAST = ("--sim-speed", 20)
@@ -253,7 +254,7 @@ def test_subscribers_that_do_not_read_cost_the_engine_nothing(start):
         text = "troupe_residency_subscribers 24"
         wait_until(lambda: text in httpx.get(f"{worker.url}/metrics", timeout=5).text, 10, "all have subscribed")
         beside = seconds_for(60)
-        print(f"60 requests: {alone:.2f} s alone, {beside:.2f} s beside 24 subscribers that do not read")
+        figure("60 requests beside 24 subscribers that do not read", f"{beside:.2f} s", f"< 5 x {alone:.2f} s (alone) + 5 s")
         assert beside < 5 * alone + 5
     finally:
         for connection in stalled:

@@ -6,6 +6,7 @@ import time
 import httpx
 import pytest
 
+from figures import figure
 from fleet import SimWorker, chat_body, in_parallel, post_chat, route_decision, stream_chat, whole_chat
 
 FAST = ("--sim-speed", 20)  # 0.2 ms a token: what is tested here is the fleet, not the node
@@ -51,7 +52,7 @@ def test_personas_stay_where_they_are_cached(start):
     every = [usage for usages in results for _, usage in usages]
     hit = sum(map(cached, every)) / sum(usage["prompt_tokens"] for usage in every)
     nodes = {node for usages in results for node, _ in usages}
-    print(f"hit rate {hit:.3f} over {len(nodes)} nodes")
+    figure(f"hits over {len(nodes)} nodes", f"{hit:.3f}", "> .7")
     assert hit > 0.7, "only first turns miss"
     # Eight where they press; where the machine is too slow to press eight nodes, equal ones are chosen at random.
     assert len(nodes) >= 5, "24 personas are spread"
@@ -85,7 +86,7 @@ def test_no_request_is_lost_that_could_be_retried(start, fault):
     answers = in_parallel(ask, range(60), 12)
     codes = [answer.status_code for answer in answers]
     retried = sum(int(route_decision(answer)["attempt"]) > 1 for answer in answers if "x-route-decision" in answer.headers)
-    print(f"{fault}: {retried} of {len(codes)} retried")
+    figure(f"two of six workers ill ({fault})", f"{codes.count(200)} of {len(codes)} answered, {retried} of them retried", "all")
     assert codes == [200] * 60, [(a.status_code, a.text[:200]) for a in answers if a.status_code != 200][:5]
     assert all(answer.json()["usage"]["completion_tokens"] == 8 for answer in answers)
     for worker in fleet.workers[:2]:
@@ -113,7 +114,7 @@ def test_dropped_streams_end_at_once_and_others_go_on(start):
 
     outcomes = in_parallel(outcome, range(40), 8)
     counts = {kind: outcomes.count(kind) for kind in set(outcomes)}
-    print(counts)
+    figure("streams where one of two workers drops its own", ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts)), ">= 20 of 40 done")
     assert set(counts) <= {"done", "broken"}, counts
     assert counts["done"] >= 20, "the healthy worker's and the retried ones"
     assert counts.get("broken", 0) <= metric(fleet.workers[0], 'troupe_sim_faults_total{kind="drop"}')
@@ -134,7 +135,7 @@ def test_a_quiet_node_keeps_to_its_profile(start):
             expected_tpot = 4.5 + 3e-5 * (count + 50)
             ttfts.append(ttft / expected_ttft - 1)
             tpots.append(tpot / expected_tpot - 1)
-    print(f"TTFT {statistics.median(ttfts):+.1%}, TPOT {statistics.median(tpots):+.1%} of the profile's")
+    figure("a quiet node beside its profile", f"TTFT {statistics.median(ttfts):+.1%}, TPOT {statistics.median(tpots):+.1%}", "-1 to 15 %, 3 %")
     # The median of four: this machine may be busy with something else for a moment.
     assert abs(statistics.median(tpots)) < 0.03, tpots
     assert -0.01 < statistics.median(ttfts) < 0.15, ttfts  # HTTP and the tokenizer come on top
@@ -163,7 +164,7 @@ def test_thirty_two_workers_start_quickly_in_little_memory(start):
     took = time.monotonic() - begin
     answers = in_parallel(lambda index: conversation(fleet, index, turns=2), range(64), 16)
     rss = [resident_mb(worker.pid) for worker in fleet.workers]
-    print(f"32 workers and the gateway were ready in {took:.1f} s; RSS {statistics.median(rss):.0f} MB each (most {max(rss):.0f})")
+    figure("32 workers and a gateway are ready", f"in {took:.1f} s, with {statistics.median(rss):.0f} MB each (most {max(rss):.0f})", "< 30 s, < 150 MB")
     assert len({node for usages in answers for node, _ in usages}) > 16
     assert took < 30 and max(rss) < 150
 

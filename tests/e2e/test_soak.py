@@ -1,10 +1,13 @@
 """A minute of everything at once; ten of them: tests/bench/soak.py."""
 import soak_run
+from figures import figure
 
 
 def test_nothing_grows_and_every_request_is_accounted_for(logs):
     figures, reasons = soak_run.run(logs, seconds=50, rate=15)
     print(figures)
+    figure(f"soak of {figures.seconds:g} s, {figures.faults} faults", f"{figures.failed} of {figures.requests} failed, {figures.wrong} of "
+           f"{figures.texts} texts wrong, longest pause {figures.stall_s:.2f} s", "0 failed, 0 wrong")
     assert figures.faults >= 3 and figures.left > 20 and figures.refused > 10 and figures.requests > 300
     assert figures.failed == 0 and figures.wrong == 0, reasons
     assert set(figures.unaccounted.values()) == {0}

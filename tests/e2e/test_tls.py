@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from certificates import Authority, certificate_of
+from figures import figure
 from etcd import TTL_SECS
 from fleet import (BIN, MODEL, Gateway, Program, SimWorker, Worker, chat_body, free_port, in_parallel, post_chat, wait_until,
                    whole_chat)
@@ -220,7 +221,7 @@ def test_certificates_change_under_load(run, logs, tls):
         load.wait_warm(len(load.asked) + 10)
     fresh.stop()
     assert load.failed() == [] and fresh.failed == []
-    print(f"\n{len(load.asked)} requests and {fresh.count} new connections, none failed, while certificates changed")
+    figure("failed while certificates changed", f"0 of {len(load.asked)} requests, 0 of {fresh.count} new connections", "0")
 
 
 def test_clients_without_the_right_certificate_are_refused(run, logs, tls):
