@@ -4,6 +4,10 @@ traffic that takes some 70 % of the workers' places, and streams whose text is k
 
     tests/bench/chaos.py                      every fault, one minute each; writes tests/bench/results/chaos.json
     tests/bench/chaos.py kill hang --seed 7   these, with other victims and other traffic
+    tests/bench/chaos.py --schedule FILE      what the run did that printed FILE: each fault to the same victim, at the same time of the
+                                              same traffic
+
+A run prints what it did, to whom and when, in lines that begin with `schedule: `.
 
 Needs the tests' Python packages (.venv/bin/python, made by tests/run.sh) and etcd-server; `partition` needs root and the `ip` command.
 """
@@ -18,7 +22,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 import common  # noqa: E402
-from chaos_run import FAULTS, NODE, PREFILL_S, RATE, TAKES_S, Namespace, behind, run  # noqa: E402
+from chaos_run import FAULTS, RATE, TAKES_S, Namespace, behind, node_flags, prefill_s, run  # noqa: E402
+from chaos_faults import Schedule, read_schedules  # noqa: E402
 
 
 # How far hits fall in three seconds is mostly chance: 160 requests, and the same traffic twice differs by 4 points in the worst of a
@@ -57,8 +62,35 @@ def goals_missed(f, calm):
              ("streams went on elsewhere", f.resumed > 0 or f.fault not in ("kill", "hang", "partition")),
              hits,
              # (Nothing stalls on a node that is slow: it goes on, slowly.)
-             ("the longest pause is a prefill and half a second", f.stall_s <= PREFILL_S + 0.5 or f.fault == "slow")]
+             ("the longest pause is a prefill and half a second", f.stall_s <= prefill_s() + 0.5 or f.fault == "slow")]
     return [goal for goal, met in goals if not met]
+
+
+def planned(name, args):
+    return [Schedule(seed, args.rate, []) for seed in range(args.seed, args.seed + REPEATS.get(name, 1))]
+
+
+def written_down(path):
+    """Schedules by fault. Calm runs have nothing to be done again: they are made where something is held against them."""
+    by_fault = {}
+    for schedule in read_schedules(path, FAULTS):
+        if len(schedule.faults) != 1:
+            raise ValueError(f"{path}: field 'faults' has {len(schedule.faults)} entries; here a run has one fault (tests/bench/soak.py has many)")
+        if schedule.faults[0].fault != "calm":
+            by_fault.setdefault(schedule.faults[0].fault, []).append(schedule)
+    return by_fault
+
+
+def runs_of(what, as_long_as, plans):
+    figures = []
+    for plan in plans:
+        again = plan.faults[0] if plan.faults and what != "calm" else None
+        with tempfile.TemporaryDirectory() as folder:
+            one, why = run(what, pathlib.Path(folder), plan.seed, rate=plan.rate, as_long_as=as_long_as, again=again)
+        print(f"{what} (seed {plan.seed}): {one}", *why, sep="\n  ", flush=True)
+        print(one.schedule.line(), flush=True)
+        figures.append(one)
+    return mean_of(figures)
 
 
 def main():
@@ -67,35 +99,34 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the traffic and the choice of victims")
     parser.add_argument("--rate", type=float, default=RATE, help="requests a second")
     parser.add_argument("--no-save", action="store_true", help="print the table only")
+    parser.add_argument("--schedule", metavar="FILE", help="output of an earlier run, whose faults are brought about again")
     args = parser.parse_args()
+    if args.schedule and args.faults:
+        parser.error("--schedule says which faults: name none beside it")
+    try:
+        again = written_down(args.schedule) if args.schedule else {}
+    except (OSError, ValueError) as error:
+        parser.error(f"--schedule: {error}")
     if unknown := set(args.faults) - set(FAULTS):
         parser.error(f"no fault named {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
     rows, skipped, missed, calm = [], [], [], {}
-    for name in args.faults or FAULTS:
+    for name, plans in (again or {name: planned(name, args) for name in args.faults or FAULTS}).items():
         reason = Namespace.possible() if name == "partition" else None
         if reason is not None:
             skipped.append(f"{name} was not run: {reason}")
             print(f"SKIPPED {name}: {reason}", flush=True)
             continue
-        def runs_of(what):
-            figures = []
-            for seed in range(args.seed, args.seed + REPEATS.get(name, 1)):
-                with tempfile.TemporaryDirectory() as folder:
-                    one, why = run(what, pathlib.Path(folder), seed, rate=args.rate, as_long_as=name)
-                print(f"{what} (seed {seed}): {one}", *why, sep="\n  ", flush=True)
-                figures.append(one)
-            return mean_of(figures)
         length = TAKES_S.get(name, 0)
-        figures = runs_of(name)
+        figures = runs_of(name, name, plans)
         if name == "calm":
             calm[length] = figures
         elif length not in calm:
-            calm[length] = runs_of("calm")
+            calm[length] = runs_of("calm", name, plans)
         rows.append(row(figures, calm[length]))
         missed += [f"{name}: {what}" for what in goals_missed(figures, calm[length])]
-    notes = [f"8 workers {' '.join(map(str, NODE))} (profile study), 2 gateways that gossip, 3 members of etcd, {args.rate:g} requests a second in an open loop (`troupe-sim drive "
+    notes = [f"8 workers {' '.join(map(str, node_flags()))} (profile study), 2 gateways that gossip, 3 members of etcd, {args.rate:g} requests a second in an open loop (`troupe-sim drive "
              "--retries 1`: a client whose gateway breaks off asks the other one once), all on one machine; seed "
-             f"{args.seed}. Goals: 0 failed, hits back to 95 % within 30 s (rolling: worst 3 s behind calm ≤ 5 points), longest pause within a stream ≤ one prefill ({PREFILL_S:.2f} s for the longest "
+             f"{args.seed}. Goals: 0 failed, hits back to 95 % within 30 s (rolling: worst 3 s behind calm ≤ 5 points), longest pause within a stream ≤ one prefill ({prefill_s():.2f} s for the longest "
              "prompt here) + .5 s.",
              "texts: seeded streams read beside the load, compared to what the same request gave before the fault; at the real model: "
              "tests/e2e/test_resume.py. resumed: streams that went on at another worker.",

@@ -4,6 +4,7 @@ checked, clients that leave, bad requests, and a worker killed, held or slowed e
 
     tests/bench/soak.py                      ten minutes; writes tests/bench/results/soak.json
     tests/bench/soak.py --seconds 60 --no-save
+    tests/bench/soak.py --schedule FILE      the faults of the run that printed FILE, to the same workers at the same times of the same traffic
 
 Needs the tests' Python packages (.venv/bin/python, made by tests/run.sh) and etcd-server.
 """
@@ -16,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 import common  # noqa: E402
+from chaos_faults import read_schedules  # noqa: E402
 import soak_run  # noqa: E402
 
 
@@ -24,21 +26,29 @@ def main():
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--schedule", metavar="FILE", help="output of an earlier run, whose faults are brought about again")
     args = parser.parse_args()
+    again = None
+    if args.schedule:
+        try:
+            again = read_schedules(args.schedule, soak_run.FAULTS)[0]
+        except (OSError, ValueError) as error:
+            parser.error(f"--schedule: {error}")
     with tempfile.TemporaryDirectory() as folder:
-        f, reasons = soak_run.run(folder, args.seconds, args.seed)
+        f, reasons = soak_run.run(folder, args.seconds, again.seed if again else args.seed, again=again, **({"rate": again.rate} if again else {}))
     print(f, *reasons, sep="\n  ")
+    print(f.schedule.line())
     rows = [["requests of the open loop", f"{f.requests}", f"{f.failed} failed, {f.retried} asked again"],
             ["streams whose text is known", f"{f.texts}", f"{f.wrong} wrong"],
             ["answers whose client left", f"{f.left}", ""], ["bad requests", f"{f.refused}", "all refused with 400"],
-            ["faults (kill and restart, hang, ten times as slow)", f"{f.faults}", f"longest pause within a stream {f.stall_s:.2f} s"]]
+            ["faults (kill and restart, hang, ten times as slow)", f"{len(f.schedule.faults)}", f"longest pause within a stream {f.stall_s:.2f} s"]]
     for number, name in enumerate(f.memory_mb):
         memory = " · ".join(f"{mb:.1f}" for mb in f.memory_mb[name])
         before, after = f.descriptors[name]
         rows += [[f"gateway {number + 1}: memory of its own at each tenth of the way, MB", memory, ""],
                  [f"gateway {number + 1}: descriptors", f"{before} before the load", f"{after} after it"],
                  [f"gateway {number + 1}: received − answered − cancelled", f"{f.unaccounted[name]:.0f}", ""]]
-    notes = [f"{args.seconds:g} s, seed {args.seed}; what a gateway keeps afterwards are connections to workers, bounded by its pools.",
+    notes = [f"{args.seconds:g} s, seed {f.schedule.seed}; what a gateway keeps afterwards are connections to workers, bounded by its pools.",
              f"Gateways with `{' '.join(map(str, soak_run.BOOKS))}`: books that are full after a minute or two, so that anything else that grew would show."]
     if not args.no_save:
         common.save("soak", "Soak: everything at once, with faults", "tests/bench/soak.py", ["what", "", ""], rows, notes)

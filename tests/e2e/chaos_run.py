@@ -2,7 +2,8 @@
 other what they place, an etcd of three members where all find each other, an open loop of persona traffic, and streams whose text is
 known beforehand.
 
-`run(name, …)` brings one fault about and gives Figures. Everything drawn (victims, traffic) comes from the seed.
+`run(name, …)` brings one fault about and gives Figures, with the schedule of what was done (chaos_faults.py): given back, it is done
+again, to the same victim at the same time of the same traffic.
 """
 import contextlib
 import dataclasses
@@ -10,7 +11,6 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -18,18 +18,26 @@ import time
 
 import httpx
 
+from chaos_faults import FAULTS, Done, Schedule, choose
 from etcd import Etcd
-from fleet import BIN, Gateway, MODEL, Program, SimWorker, free_port, wait_until
+from fleet import BIN, Gateway, MODEL, SimWorker, free_port, wait_until
+from namespace import FarWorker, Namespace
 
 WORKERS, GATEWAYS = 8, 2
-# A worker answers three at a time.
-NODE = ("--sim-speed", 0.3, "--max-num-seqs", 3)
+SPEED = 0.3  # of a node, beside its profile
 TRAFFIC = {"personas": 48, "card_tokens": 900, "turns": 5, "think_s": 3, "output_tokens": 50, "context": 4096}
 # So that seven tenths of their places are taken (the calm run prints the share).
 RATE = 53
 PROBES = 4
-# A prompt of so many tokens is as long as any here; a node computes 9,000 a second.
-PREFILL_S = TRAFFIC["context"] / 9000
+
+
+def node_flags(speed=SPEED):
+    return "--sim-speed", speed, "--max-num-seqs", 3  # a worker answers three at a time
+
+
+def prefill_s(speed=SPEED):
+    """A prompt of so many tokens is as long as any here; a node computes 30,000 a second at its profile's speed."""
+    return TRAFFIC["context"] / (30000 * speed)
 
 
 @dataclasses.dataclass
@@ -50,73 +58,7 @@ class Figures:
     t95_s: float = 0        # from when on a 3 s mean of hit stayed >= 95 % of before; -1: not within the run
     busy: float = 0         # share of the fleet's places that were taken, before
     seconds: list = dataclasses.field(default_factory=list, repr=False)  # (requests, share of their tokens that hit)
-
-
-class Namespace:
-    """A network of its own, one cable to ours. `cut()` takes it out: whatever is sent is lost without a word."""
-
-    def __init__(self, number):
-        self.name, self.cable = f"troupe{os.getpid()}", f"tr{os.getpid() % 100000}"
-        net = f"10.231.{number}"
-        self.address, self.hosts = f"{net}.2", f"{net}.1"
-        # Neighbours are written down: nobody learns from a question unanswered that the cable is out.
-        near, far = "02:00:00:00:07:01", "02:00:00:00:07:02"
-        self._ip("netns", "add", self.name)
-        try:
-            self._ip("link", "add", self.cable, "address", near, "type", "veth", "peer", "name", "eth0", "address", far, "netns", self.name)
-            self._ip("addr", "add", f"{self.hosts}/30", "dev", self.cable)
-            self._ip("link", "set", self.cable, "up")
-            self._inside("addr", "add", f"{self.address}/30", "dev", "eth0")
-            self._inside("link", "set", "eth0", "up")
-            self._inside("link", "set", "lo", "up")
-            self._ip("neigh", "replace", self.address, "lladdr", far, "nud", "permanent", "dev", self.cable)
-            self._inside("neigh", "replace", self.hosts, "lladdr", near, "nud", "permanent", "dev", "eth0")
-        except BaseException:
-            self.remove()
-            raise
-
-    @staticmethod
-    def _ip(*arguments):
-        subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-    def _inside(self, *arguments):
-        self._ip("-n", self.name, *arguments)
-
-    def cut(self):
-        self._inside("link", "set", "eth0", "down")
-
-    def mend(self):
-        self._inside("link", "set", "eth0", "up")
-        self._inside("neigh", "replace", self.hosts, "lladdr", "02:00:00:00:07:01", "nud", "permanent", "dev", "eth0")
-
-    def remove(self):
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
-        subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
-
-    @staticmethod
-    def possible():
-        """None, or why not."""
-        if shutil.which("ip") is None:
-            return "no `ip` command (package iproute2)"
-        if os.geteuid() != 0:
-            return "needs root"
-        try:
-            Namespace(6).remove()
-        except subprocess.CalledProcessError as error:
-            return error.stderr.decode().strip()
-        return None
-
-
-class FarWorker(SimWorker):
-    """A worker inside a namespace."""
-
-    def __init__(self, index, log_dir, flags, namespace):
-        self.port = free_port()
-        self.url = f"http://{namespace.address}:{self.port}"
-        # Its etcd would be on this side of the cable, on loopback: gateways are told of it.
-        command = ["ip", "netns", "exec", namespace.name, BIN / "troupe-worker", "--host", namespace.address, "--port", self.port,
-                   *self.OWN_FLAGS, *flags]
-        Program.__init__(self, f"worker-{index}-{self.port}", command, log_dir, f"{self.url}/readyz")
+    schedule: Schedule | None = dataclasses.field(default=None, repr=False)
 
 
 class Probe(threading.Thread):
@@ -173,8 +115,8 @@ class Probe(threading.Thread):
 
 
 class ChaosFleet:
-    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=()):
-        self.gateway_flags = gateway_flags
+    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=(), speed=SPEED):
+        self.gateway_flags, self.node = gateway_flags, node_flags(speed)
         self.folder, self.random = pathlib.Path(folder), random.Random(seed)
         self.stack = contextlib.ExitStack()
         self.namespace, self.etcd = None, None
@@ -189,10 +131,10 @@ class ChaosFleet:
                 stack.callback(self.namespace.remove)
             self.etcd = Etcd(self.folder)
             self.etcd.wait_ready()
-            self.registers = (*NODE, "--etcd-endpoints", self.etcd.urls)
+            self.registers = (*self.node, "--etcd-endpoints", self.etcd.urls)
             for index in range(self.size):
                 far = self.far and index == self.size - 1
-                self.workers.append(FarWorker(index, self.folder, NODE, self.namespace) if far
+                self.workers.append(FarWorker(index, self.folder, self.node, self.namespace) if far
                                     else SimWorker(index, self.folder, self.registers))
             for worker in self.workers:
                 worker.wait_ready()
@@ -249,10 +191,9 @@ class ChaosFleet:
         self.gateways[index] = self._gateway(index, self.ports)
 
     def busiest(self):
-        """Whoever has the most streams that must go on elsewhere; the run says its name."""
-        running = {worker: worker.load()["running"] for worker in self.workers}
-        most = max(running.values())
-        return self.random.choice([worker for worker, count in running.items() if count == most])
+        """The number of whoever has the most streams that must go on elsewhere."""
+        running = [worker.load()["running"] for worker in self.workers]
+        return self.random.choice([index for index, count in enumerate(running) if count == max(running)])
 
     def busy(self):
         places = sum(worker.load()["max_num_seqs"] for worker in self.workers)
@@ -268,67 +209,6 @@ class ChaosFleet:
         return total
 
 
-def calm(fleet):
-    return "nothing", lambda: None
-
-
-def kill(fleet):
-    victim = fleet.busiest()
-    fleet.workers.remove(victim)
-    victim.kill()
-    return f"kill -9 of {victim.name}", lambda: None
-
-
-def hang(fleet):
-    victim = fleet.busiest()
-    os.kill(victim.pid, signal.SIGSTOP)
-    return f"SIGSTOP of {victim.name}, SIGCONT after {{for_s:.0f}} s", lambda: os.kill(victim.pid, signal.SIGCONT)
-
-
-def partition(fleet):
-    fleet.namespace.cut()
-    return f"no packet to or from {fleet.workers[-1].name} for {{for_s:.0f}} s", fleet.namespace.mend
-
-
-def slow(fleet):
-    victim = fleet.busiest()
-    victim.set_faults(slow_factor=10)
-    return f"{victim.name} ten times as slow for {{for_s:.0f}} s", lambda: victim.set_faults(slow_factor=1)
-
-
-def rolling(fleet):
-    """One after the other: SIGTERM, its end, a new one on the same port, until both gateways use it; and five seconds more, as with
-    Kubernetes' minReadySeconds."""
-    begin = time.monotonic()
-    for index, old in enumerate(fleet.workers):
-        old.process.send_signal(signal.SIGTERM)
-        assert old.process.wait(60) == 0, old.log_tail()
-        fleet.restart_worker(index)
-        for one in fleet.gateways:
-            wait_until(lambda: fleet.ready_count(one) == len(fleet.workers), 30, "a gateway uses it again")
-        time.sleep(5)
-    return f"every worker stopped (SIGTERM) and started anew, one after the other, in {time.monotonic() - begin:.0f} s", lambda: None
-
-
-def gateway(fleet):
-    index = 1 - fleet.leader()
-    fleet.gateways[index].kill()
-    return "kill -9 of the gateway that does not lead, started again after {for_s:.0f} s", lambda: fleet.restart_gateway(index)
-
-
-def leader(fleet):
-    index = fleet.leader()
-    fleet.gateways[index].kill()
-    return "kill -9 of the gateway that plans the table, started again after {for_s:.0f} s", lambda: fleet.restart_gateway(index)
-
-
-def etcd(fleet):
-    for member in fleet.etcd.members:
-        member.kill()
-    return "kill -9 of all three members of etcd, started again after {for_s:.0f} s", fleet.etcd.restart
-
-
-FAULTS = {fault.__name__: fault for fault in (calm, kill, hang, partition, slow, rolling, gateway, leader, etcd)}
 FAULT_S = 20
 TAKES_S = {"rolling": 90}  # longer than others
 
@@ -360,13 +240,12 @@ def behind(calm, fault, fault_s=FAULT_S):
     return max(worst, 0), _mean_hit(lacks, fault_s, len(lacks))
 
 
-def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rate=RATE, as_long_as=None):
-    """`as_long_as`: the run takes as long as that fault's, for a calm one to hold it against."""
-    fault = FAULTS[name]
+def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rate=RATE, speed=SPEED, as_long_as=None, again=None):
+    """`as_long_as`: the run takes as long as that fault's, for a calm one to hold it against. `again`: the Done that is done again."""
     end_s += TAKES_S.get(as_long_as or name, 0)
     figures = Figures(name, "")
     ended = threading.Event()
-    with ChaosFleet(folder, seed, far=name == "partition") as fleet:
+    with ChaosFleet(folder, seed, far=name == "partition", speed=speed) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
         report = pathlib.Path(folder) / "drive.json"
         flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
@@ -380,13 +259,17 @@ def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rat
             for probe in probes:
                 probe.start()
             shares = []
-            while time.monotonic() < begin + fault_s:
-                time.sleep(0.25)
-                if time.monotonic() > begin + warm_s:
+            at_s, for_s = (again.at_s, again.for_s) if again else (fault_s, for_s)
+            while (left_s := begin + at_s - time.monotonic()) > 0:
+                time.sleep(min(left_s, 0.25))
+                # (Asking takes time: not so shortly before that the fault would come late.)
+                if time.monotonic() > begin + warm_s and left_s > 1:
                     shares.append(fleet.busy())
             figures.busy = sum(shares) / max(len(shares), 1)
+            victim = again.victim if again else choose(name, fleet)
             hit_at = time.monotonic() - begin
-            what, end = fault(fleet)
+            what, end = FAULTS[name](fleet, victim)
+            figures.schedule = Schedule(seed, rate, [Done(name, victim, round(hit_at, 2), for_s)])
             figures.what = f"{hit_at:.1f} s: {what.format(for_s=for_s)}"
             time.sleep(for_s)
             lasted_s = round(time.monotonic() - begin - hit_at)

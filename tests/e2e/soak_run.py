@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import signal
 import socket
 import subprocess
 import threading
@@ -13,6 +12,7 @@ import time
 
 import httpx
 
+from chaos_faults import Done, Schedule, hang, slow
 from chaos_run import TRAFFIC, ChaosFleet, Probe
 from fleet import BIN, MODEL, wait_until
 
@@ -31,12 +31,12 @@ class Figures:
     wrong: int = 0
     left: int = 0      # answers that their client did not wait for
     refused: int = 0   # bad requests
-    faults: int = 0
     stall_s: float = 0
     # Of the gateways, by program: memory at each tenth of the way (MB); descriptors before the load and after it.
     memory_mb: dict = dataclasses.field(default_factory=dict)
     descriptors: dict = dataclasses.field(default_factory=dict)
     unaccounted: dict = dataclasses.field(default_factory=dict)
+    schedule: Schedule | None = None  # of the faults, as they were brought about
 
 
 def memory_mb(program):
@@ -91,29 +91,35 @@ class Leaver(threading.Thread):
             self.ended.wait(self.random.uniform(0.05, 0.4))
 
 
-def _faults(fleet, ended, over, seed, every_s):
-    """Kills and restarts, holds and slows workers until `ended`; their number. Stays until `over`: a program dies with the thread that
-    started it."""
-    draw, count = random.Random(seed), 0
-    while not ended.wait(every_s):
-        index = draw.randrange(len(fleet.workers))
-        victim = fleet.workers[index]
-        kind = draw.choice(("kill", "hang", "slow"))
-        if kind == "kill":
-            victim.kill()
-            ended.wait(2)
-            fleet.restart_worker(index)
-        elif kind == "hang":
-            os.kill(victim.pid, signal.SIGSTOP)
-            ended.wait(2)
-            os.kill(victim.pid, signal.SIGCONT)
-        else:
-            victim.set_faults(slow_factor=10)
-            ended.wait(3)
-            victim.set_faults(slow_factor=1)
-        count += 1
+def killed(fleet, victim):
+    """And started again at its end."""
+    fleet.workers[victim].kill()
+    return "", lambda: fleet.restart_worker(victim)
+
+
+FAULTS = {"kill": killed, "hang": hang, "slow": slow}
+FOR_S = {"kill": 2, "hang": 2, "slow": 3}
+
+
+def _drawn(seed, workers, every_s, elapsed):
+    """One fault after the other, each some time after the last one's end."""
+    draw = random.Random(seed)
+    while True:
+        victim, fault = draw.randrange(workers), draw.choice(tuple(FAULTS))
+        yield Done(fault, victim, elapsed() + every_s, FOR_S[fault])
+
+
+def _faults(fleet, ended, over, plan, elapsed, done):
+    """Brings about what is planned until `ended`, and appends to `done` what was done. Stays until `over`: a program dies with the
+    thread that started it."""
+    for one in plan:
+        if ended.wait(max(one.at_s - elapsed(), 0)):
+            break
+        done.append(Done(one.fault, one.victim, round(elapsed(), 2), one.for_s))
+        _, end = FAULTS[one.fault](fleet, one.victim)
+        ended.wait(one.for_s)
+        end()
     over.wait()
-    return count
 
 
 def _counters(gateway):
@@ -130,9 +136,10 @@ def _counters(gateway):
     return received, ended, flying
 
 
-def run(folder, seconds, seed=1, rate=24, every_s=8):
+def run(folder, seconds, seed=1, rate=24, every_s=8, again=None):
+    """`again`: a Schedule whose faults are brought about instead of drawn ones."""
     folder = pathlib.Path(folder)
-    figures = Figures(seconds)
+    figures = Figures(seconds, schedule=Schedule(seed, rate, []))
     ended, over = threading.Event(), threading.Event()
     with ChaosFleet(folder, seed, workers=5, gateway_flags=BOOKS) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
@@ -140,16 +147,18 @@ def run(folder, seconds, seed=1, rate=24, every_s=8):
         flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
         command = [BIN / "troupe-sim", "drive", "--url", ",".join(urls), "--retries", 1, *flags, "--rate", rate, "--duration-s", seconds,
                    "--fault-at-s", 0, "--seed", seed, "--report", folder / "drive.json"]
+        begin = time.monotonic()
         with open(folder / "drive.log", "w+") as log:
             driver = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=log)
         probes = [Probe(index, urls, ended) for index in range(2)]
         leavers = [Leaver(gateway.port, ended, seed + index) for index, gateway in enumerate(fleet.gateways)]
-        trouble = threading.Thread(target=lambda: setattr(figures, "faults", _faults(fleet, ended, over, seed, every_s)), daemon=True)
+        elapsed = lambda: time.monotonic() - begin
+        plan = again.faults if again else _drawn(seed, len(fleet.workers), every_s, elapsed)
+        trouble = threading.Thread(target=_faults, args=(fleet, ended, over, plan, elapsed, figures.schedule.faults), daemon=True)
         series = {gateway.name: [] for gateway in fleet.gateways}
         try:
             for thread in (*probes, *leavers, trouble):
                 thread.start()
-            begin = time.monotonic()
             while driver.poll() is None:
                 if time.monotonic() > begin + seconds / 10 * (1 + len(series[fleet.gateways[0].name])):
                     for gateway in fleet.gateways:
