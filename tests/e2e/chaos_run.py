@@ -115,8 +115,8 @@ class Probe(threading.Thread):
 
 
 class ChaosFleet:
-    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=(), speed=SPEED):
-        self.gateway_flags, self.node = gateway_flags, node_flags(speed)
+    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=(), worker_flags=(), speed=SPEED):
+        self.gateway_flags, self.node = gateway_flags, (*node_flags(speed), *worker_flags)
         self.folder, self.random = pathlib.Path(folder), random.Random(seed)
         self.stack = contextlib.ExitStack()
         self.namespace, self.etcd = None, None

@@ -1,5 +1,7 @@
 """Ten minutes (or one) of everything at once: persona traffic, streams that are read and checked, clients that leave in mid-answer, bad
-requests, and a fault every few seconds. Afterwards memory and descriptors must be what they were, and every request accounted for."""
+requests, and a fault every few seconds. Afterwards memory and descriptors, of gateways and workers, must be what they were, and every
+request accounted for."""
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,6 +21,10 @@ from fleet import BIN, MODEL, wait_until
 
 # What a gateway remembers of sets and conversations, at most: little enough for a minute's traffic to fill it.
 BOOKS = ("--route.sets-max", 32, "--route.placements-per-node", 64, "--route.anchors-max", 512)
+# And a worker's KV cache, likewise: its blocks are books, too.
+CACHE = ("--kv-cache-tokens", 32768)
+# Never killed, only held and slowed: whose memory is followed from the beginning to the end.
+SPARED = 0
 
 
 @dataclasses.dataclass
@@ -32,9 +38,11 @@ class Figures:
     left: int = 0      # answers that their client did not wait for
     refused: int = 0   # bad requests
     stall_s: float = 0
-    # Of the gateways, by program: memory at each tenth of the way (MB); descriptors before the load and after it.
+    # Of the gateways and the worker that is never killed, by program: memory at each tenth of the way (MB); descriptors before the load and after it.
     memory_mb: dict = dataclasses.field(default_factory=dict)
     descriptors: dict = dataclasses.field(default_factory=dict)
+    # MB, the most that any worker had at any tenth of the way: those that were killed begin anew.
+    worker_memory_mb_max: float = 0
     unaccounted: dict = dataclasses.field(default_factory=dict)
     schedule: Schedule | None = None  # of the faults, as they were brought about
 
@@ -45,6 +53,15 @@ def memory_mb(program):
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
     raise AssertionError("no RssAnon")
+
+
+def workers_mb(fleet):
+    """Of those that live now: one that is killed may be just about to be started again."""
+    found = [0]
+    for worker in fleet.workers:
+        with contextlib.suppress(OSError, AssertionError):  # (what has just ended has no memory)
+            found.append(memory_mb(worker))
+    return found
 
 
 def descriptors(program):
@@ -106,6 +123,8 @@ def _drawn(seed, workers, every_s, elapsed):
     draw = random.Random(seed)
     while True:
         victim, fault = draw.randrange(workers), draw.choice(tuple(FAULTS))
+        if victim == SPARED and fault == "kill":
+            victim = draw.choice([index for index in range(workers) if index != SPARED])
         yield Done(fault, victim, elapsed() + every_s, FOR_S[fault])
 
 
@@ -136,14 +155,15 @@ def _counters(gateway):
     return received, ended, flying
 
 
-def run(folder, seconds, seed=1, rate=24, every_s=8, again=None):
+def run(folder, seconds, seed=1, rate=24, every_s=8, again=None, books=BOOKS, cache=CACHE):
     """`again`: a Schedule whose faults are brought about instead of drawn ones."""
     folder = pathlib.Path(folder)
     figures = Figures(seconds, schedule=Schedule(seed, rate, []))
     ended, over = threading.Event(), threading.Event()
-    with ChaosFleet(folder, seed, workers=5, gateway_flags=BOOKS) as fleet:
+    with ChaosFleet(folder, seed, workers=5, gateway_flags=books, worker_flags=cache) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
-        before = {gateway.name: descriptors(gateway) for gateway in fleet.gateways}
+        followed = [*fleet.gateways, fleet.workers[SPARED]]
+        before = {program.name: descriptors(program) for program in followed}
         flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
         command = [BIN / "troupe-sim", "drive", "--url", ",".join(urls), "--retries", 1, *flags, "--rate", rate, "--duration-s", seconds,
                    "--fault-at-s", 0, "--seed", seed, "--report", folder / "drive.json"]
@@ -155,14 +175,15 @@ def run(folder, seconds, seed=1, rate=24, every_s=8, again=None):
         elapsed = lambda: time.monotonic() - begin
         plan = again.faults if again else _drawn(seed, len(fleet.workers), every_s, elapsed)
         trouble = threading.Thread(target=_faults, args=(fleet, ended, over, plan, elapsed, figures.schedule.faults), daemon=True)
-        series = {gateway.name: [] for gateway in fleet.gateways}
+        series = {program.name: [] for program in followed}
         try:
             for thread in (*probes, *leavers, trouble):
                 thread.start()
             while driver.poll() is None:
                 if time.monotonic() > begin + seconds / 10 * (1 + len(series[fleet.gateways[0].name])):
-                    for gateway in fleet.gateways:
-                        series[gateway.name].append(memory_mb(gateway))
+                    for program in followed:
+                        series[program.name].append(memory_mb(program))
+                    figures.worker_memory_mb_max = max(figures.worker_memory_mb_max, *workers_mb(fleet))
                 if time.monotonic() > begin + seconds + 120:
                     raise AssertionError("troupe-sim drive does not end")
                 time.sleep(0.2)
@@ -177,8 +198,10 @@ def run(folder, seconds, seed=1, rate=24, every_s=8, again=None):
             wait_until(lambda: _counters(gateway)[2] == 0, 60, "nothing is in flight")
             received, done, _ = _counters(gateway)
             figures.unaccounted[gateway.name] = received - done
-            figures.memory_mb[gateway.name] = [*series[gateway.name][:9], memory_mb(gateway)]
-            figures.descriptors[gateway.name] = (before[gateway.name], descriptors(gateway))
+        for program in followed:
+            figures.memory_mb[program.name] = [*series[program.name][:9], memory_mb(program)]
+            figures.descriptors[program.name] = (before[program.name], descriptors(program))
+        figures.worker_memory_mb_max = max(figures.worker_memory_mb_max, *workers_mb(fleet))
         over.set()
         trouble.join(90)
     said = (folder / "drive.log").read_text()

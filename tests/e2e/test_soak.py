@@ -15,6 +15,11 @@ def test_nothing_grows_and_every_request_is_accounted_for(logs):
     assert set(figures.unaccounted.values()) == {0}
     for name, memory in figures.memory_mb.items():
         assert len(memory) == 10 and memory[9] < memory[2] * 1.1 + 2, f"{name}: MB at each tenth of the way: {memory}"
+    # Of workers that were killed and began anew, too; and one that was not has no more than they.
+    spared = max(mb for name, memory in figures.memory_mb.items() if name.startswith("worker") for mb in memory)
+    figure("memory of any worker; of the one that lived on, at most", f"{figures.worker_memory_mb_max:.1f} MB; {spared:.1f} MB", "flat")
+    assert 0 < figures.worker_memory_mb_max < spared * 1.1 + 2
+    assert all(one.fault != "kill" or one.victim != soak_run.SPARED for one in figures.schedule.faults)
     # Connections to workers and the other gateway are kept (a dozen), those of the hundreds of clients that left are gone.
     for name, (before, after) in figures.descriptors.items():
         assert after < before + 40, f"{name}: {before} descriptors became {after}"
