@@ -36,4 +36,13 @@ StatusOr<std::vector<Placement>> decode_placements(std::string_view message, con
 std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view);
 StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view);
 
+// All of a message; news, table and sample are table_message.h's, and the last two may be empty. The parts
+// are somebody else's bytes: they live as long as those.
+struct GossipParts {
+  std::string_view placements, ledger, news, table, sample;
+  bool operator==(const GossipParts&) const = default;
+};
+std::string frame_gossip(const GossipParts& parts);
+StatusOr<GossipParts> unframe_gossip(std::string_view message);
+
 }  // namespace troupe::route

@@ -1,10 +1,8 @@
 #include "gateway/upstream/gossip.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,38 +20,6 @@ namespace {
 constexpr size_t kTableBytesMax = kGossipBytesMax / 8 * 7;
 constexpr size_t kNameDigits = 32;
 constexpr const char* kPeerUp = "troupe_gateway_gossip_peer_up";
-
-// The parts of a message.
-enum Part : size_t { kPlacements, kLedger, kNews, kTable, kSample, kPartCount };
-using Framed = std::array<std::string_view, kPartCount>;
-
-// Little-endian on every machine this is built for (x86-64 and AArch64).
-std::string frame(const Framed& parts) {
-  std::string message;
-  for (const std::string_view part : parts) {
-    const auto length = static_cast<uint32_t>(part.size());
-    char bytes[sizeof length];
-    std::memcpy(bytes, &length, sizeof length);
-    message.append(bytes, sizeof length);
-    message += part;
-  }
-  return message;
-}
-
-StatusOr<Framed> unframe(std::string_view message) {
-  Framed parts;
-  for (std::string_view& part : parts) {
-    uint32_t length = 0;
-    if (message.size() < sizeof length) return invalid_argument("gossip: the message is cut off");
-    std::memcpy(&length, message.data(), sizeof length);
-    message.remove_prefix(sizeof length);
-    if (length > message.size()) return invalid_argument("gossip: the message is cut off");
-    part = message.substr(0, length);
-    message.remove_prefix(length);
-  }
-  if (!message.empty()) return invalid_argument("gossip: more bytes than the message has parts");
-  return parts;
-}
 
 }  // namespace
 
@@ -236,17 +202,17 @@ std::string Gossip::message_for(Peer& peer, TimePoint now) {
     peer.sample_sent = router_.samples();
     sample = router_.sample_message();
   }
-  Framed parts{placements, ledger, news, {}, sample};
+  route::GossipParts parts{placements, ledger, news, {}, sample};
   if (lacks_table(peer, now)) {
     peer.table_sent = router_.table_version();
     peer.table_sent_at = now;
-    parts[kTable] = router_.table_message();
-    if (parts[kTable].size() > kTableBytesMax) {
-      log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", parts[kTable].size()}});
-      parts[kTable] = {};
+    parts.table = router_.table_message();
+    if (parts.table.size() > kTableBytesMax) {
+      log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", parts.table.size()}});
+      parts.table = {};
     }
   }
-  return frame(parts);
+  return route::frame_gossip(parts);
 }
 
 // True: the peer took it. Placements that it did not take wait on, before those that came meanwhile; of the
@@ -348,18 +314,17 @@ StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view 
   if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
   const auto answer = [this] { return name_.hex() + route::encode_news(router_.news()); };
   if (*name == name_) return answer();  // ourselves, in our own list of peers
-  TROUPE_ASSIGN_OR_RETURN(const Framed parts, unframe(message));
+  TROUPE_ASSIGN_OR_RETURN(const route::GossipParts parts, route::unframe_gossip(message));
   TROUPE_ASSIGN_OR_RETURN(const std::vector<Placement> placements,
-                          route::decode_placements(parts[kPlacements], router_.view()));
+                          route::decode_placements(parts.placements, router_.view()));
   TROUPE_ASSIGN_OR_RETURN(const std::vector<PeerLoad> ledger,
-                          route::decode_ledger(parts[kLedger], router_.view()));
-  TROUPE_ASSIGN_OR_RETURN(const route::GatewayNews news, route::decode_news(*name, parts[kNews]));
+                          route::decode_ledger(parts.ledger, router_.view()));
+  TROUPE_ASSIGN_OR_RETURN(const route::GatewayNews news, route::decode_news(*name, parts.news));
   if (senders_.size() >= options_.senders_max && !senders_.contains(to_absl(sender))) {
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
   }
-  if (!parts[kTable].empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(parts[kTable]));
-  if (!parts[kSample].empty())
-    TROUPE_RETURN_IF_ERROR(router_.adopt_sample(*name, parts[kSample], clock_.now()));
+  if (!parts.table.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(parts.table));
+  if (!parts.sample.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_sample(*name, parts.sample, clock_.now()));
   heard(news);
   router_.adopt_placements(placements);
   received_.Increment(static_cast<double>(placements.size()));
