@@ -66,7 +66,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
              seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_, clock}),
       main_server_(
-          io, listener(told(config.main_server, instruments_, trails_), "main"),
+          io, main_listener(config.main_server),
           [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
       metrics_server_(
           io, listener(config.metrics_server, "metrics"),
@@ -76,6 +76,12 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
+}
+
+// Who has no key sends no bodies.
+HttpServerOptions Gateway::main_listener(HttpServerOptions options) {
+  options.wants_body = [this](const HttpRequest& head) { return proxy_.wants_body(head); };
+  return listener(told(std::move(options), instruments_, trails_), "main");
 }
 
 HttpServerOptions Gateway::listener(HttpServerOptions options, const char* name) {

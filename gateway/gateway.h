@@ -59,6 +59,7 @@ class Gateway {
   Task<void> share_limits();
   void plan();
 
+  HttpServerOptions main_listener(HttpServerOptions options);
   HttpServerOptions listener(HttpServerOptions options, const char* name);
   void use(const GatewayTls& tls);
   Task<void> give_notice(TimePoint until);

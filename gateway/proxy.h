@@ -89,6 +89,9 @@ class Proxy {
   Task<void> handle(Exchange& exchange);
   // From now on it is not ready any more, so that nobody is sent here; who comes all the same is answered.
   void give_notice() { leaving_ = true; }
+  // A request with this head may come to be let in: its body is worth waiting for. False: it has no key, and
+  // handle() refuses it without its body.
+  bool wants_body(const HttpRequest& head) const;
   // From now on new requests are refused (503, Connection: close), running ones go on, and those that wait do
   // so for at most half of `grace`: there is to be time for their answers.
   void start_drain(Duration grace) {

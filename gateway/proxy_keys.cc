@@ -46,6 +46,10 @@ ApiResult<bool> Proxy::identify(const HttpRequest& request, Flight& flight) cons
   return true;
 }
 
+bool Proxy::wants_body(const HttpRequest& head) const {
+  return keys_ == nullptr || keys_->find(head.header("authorization")) != nullptr;
+}
+
 ApiResult<bool> Proxy::let_in(const HttpRequest& request, Flight& flight) const {
   if (const auto known = identify(request, flight); !known.ok() || flight.client == nullptr) return known;
   if (const auto refusal = flight.client->begin(flight.started)) return over(*refusal);

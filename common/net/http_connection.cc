@@ -111,7 +111,10 @@ Task<void> HttpConnection::run(std::shared_ptr<HttpConnection> self) {
 Task<bool> HttpConnection::serve_one() {
   const bool has_head = co_await read_head();
   if (!has_head) co_return false;
-  if (exchange_.head.framing != BodyFraming::kNone) {
+  const bool unread = !wants_body();
+  if (unread) {
+    exchange_.head.request.keep_alive = false;  // what follows is no request
+  } else if (exchange_.head.framing != BodyFraming::kNone) {
     const bool has_body = co_await read_body();
     if (!has_body) co_return false;
   }
@@ -121,8 +124,17 @@ Task<bool> HttpConnection::serve_one() {
   if (!answered) co_return false;
   if (exchange_.keeps_alive()) co_return true;
   // Closing with unread input resets the connection and may take the answer with it.
-  if (!channel_->input().empty()) co_await linger();
+  if (unread || !channel_->input().empty()) co_await linger();
   co_return false;
+}
+
+// Nobody is asked about a body that is here already, as most are.
+bool HttpConnection::wants_body() const {
+  const RequestHead& head = exchange_.head;
+  if (head.framing == BodyFraming::kNone || !context_->options.wants_body) return true;
+  const bool is_here =
+      head.framing == BodyFraming::kLength && head.content_length <= channel_->input().size();
+  return is_here || context_->options.wants_body(head.request);
 }
 
 void HttpConnection::start_deadline(std::chrono::milliseconds timeout) {

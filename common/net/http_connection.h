@@ -117,6 +117,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Task<bool> secure();     // false: there will be no TLS
   Task<bool> serve_one();  // true: the connection lives on
   Task<bool> read_head();
+  bool wants_body() const;
   Task<bool> read_body();
   Task<bool> read_sized_body();
   void read_straight_into(std::string& body, size_t size);

@@ -4,8 +4,8 @@
 // gets is a complete request (head and body read, checked and bounded); what it does is send one answer,
 // whole or streamed.
 //
-// Life of a connection:  accept → read head → check → read body → handler → write answer → keep-alive or
-// close. Refused (each a close, with a 4xx where that is safe): repeated or malformed
+// Life of a connection:  accept → read head → check → wants_body → read body → handler → write answer →
+// keep-alive or close. Refused (each a close, with a 4xx where that is safe): repeated or malformed
 // Content-Length, any Transfer-Encoding but `chunked`, both together, TE in HTTP/1.0, obs-fold, missing or
 // repeated Host, bare CR or LF, control characters in a value, header over the limit, body over the limit
 // (413), a head or body that comes slower than the time-outs. One deadline timer a connection, none an
@@ -85,6 +85,10 @@ struct HttpServerOptions {
   Counter* handshakes_failed = nullptr;              // of TLS; null: not counted
   HeaderList refusal_headers;  // sent besides x-request-id with what the server refuses (413, 408, 400, …)
   std::function<void(const HttpRefusal&)> on_refused;  // may be empty; must not throw
+  // Looks at a head whose body has not come yet. False: the body is not read, nor asked for (100 Continue):
+  // the handler gets the request without it and is to refuse it, and the connection ends. So who may not ask
+  // holds no memory. Empty: all bodies are read. Must not throw.
+  std::function<bool(const HttpRequest&)> wants_body;
 };
 
 class HttpServer {
@@ -96,8 +100,8 @@ class HttpServer {
   uint16_t port() const;
   void start();  // begins accepting
   // Sizes, numbers, time-outs and TLS as `options` has them, from the next use of each on: connections stay
-  // what they were when accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers and
-  // on_refused stay.
+  // what they were when accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers,
+  // on_refused and wants_body stay.
   void change(const HttpServerOptions& options);
   // Before a drain: `Connection: close` on every answer from now on, so that clients go elsewhere by and by.
   // All else goes on: connections are accepted, idle ones wait for their next request.

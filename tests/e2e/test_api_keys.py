@@ -3,6 +3,7 @@ the file is read again on SIGHUP."""
 import hashlib
 import pathlib
 import signal
+import socket
 import subprocess
 
 import httpx
@@ -105,6 +106,16 @@ def test_keys_change_without_a_restart(keyed):
     fleet.gateway.process.send_signal(signal.SIGHUP)
     wait_until(lambda: ask(fleet, "new").status_code == 200, 10, "the new key is taken")
     assert ask(fleet, "old").status_code == 401
+
+
+def test_who_has_no_key_is_told_before_his_body_is_asked_for(keyed):
+    fleet, _ = keyed(writers=("right", {}))
+    address = fleet.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=5) as stranger:
+        stranger.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-length: 9000000\r\nexpect: 100-continue\r\n\r\n")
+        assert stranger.recv(4096).startswith(b"HTTP/1.1 401 ")
+    assert ask(fleet, "right").status_code == 200
+    wait_until(lambda: metric(fleet_metrics(fleet), 'troupe_gateway_requests_total{code="401"}') == 1, 5, "it is counted, once")
 
 
 def test_the_example_loads_and_a_mistake_is_named_at_the_start(tmp_path):

@@ -213,5 +213,65 @@ TEST(HttpHostile, ManyLargeBodiesAtOnceAreBounded) {
   EXPECT_TRUE(third.read_answer().ends_with("ok"));
 }
 
+// Answers 401 with what it got of the body.
+Task<void> refuse_handler(Exchange& exchange, Count* count) {
+  ++count->handled;
+  const HeaderList headers;
+  std::string body = "got " + std::to_string(exchange.request().body.size());
+  co_await exchange.respond(401, headers, std::move(body));
+}
+
+TEST(HttpHostile, ABodyThatIsNotWantedIsNeitherReadNorAskedFor) {
+  Loop loop;
+  Count count;
+  std::atomic<int> asked{0};
+  HttpServerOptions options;
+  options.bodies_bytes_max = 1;  // none is held
+  options.body_bytes_max = 1u << 20;
+  options.wants_body = [&asked](const HttpRequest& head) {
+    ++asked;
+    return head.header("key") == "right";
+  };
+  const auto handler = [&count](Exchange& exchange) { return refuse_handler(exchange, &count); };
+  TestServer server(loop, handler, options);
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
+  const std::string rest = std::string(100'000, 'x') + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+  const std::string all[] = {head + "Content-Length: 200000\r\n\r\n" + rest,
+                             head + "Content-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+                             head + "Content-Length: 1073741824\r\n\r\n" + rest,
+                             head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + rest};
+  for (const std::string& bytes : all) {
+    RawPeer peer = RawPeer::connect(server.port());
+    peer.send(bytes);
+    const std::string answer = peer.read_answer();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 401 ")) << answer;
+    EXPECT_TRUE(answer.ends_with("got 0")) << answer;
+    EXPECT_NE(answer.find("connection: close\r\n"), std::string::npos) << answer;
+    peer.shutdown_send();
+    EXPECT_TRUE(peer.closed_within(2s)) << "what follows is no request";
+  }
+  EXPECT_EQ(count.handled, 4);
+  EXPECT_EQ(asked, 4);
+}
+
+TEST(HttpHostile, NobodyIsAskedAboutABodyThatIsThere) {
+  Loop loop;
+  Count count;
+  std::atomic<int> asked{0};
+  HttpServerOptions options;
+  options.wants_body = [&asked](const HttpRequest&) {
+    ++asked;
+    return false;
+  };
+  TestServer server(loop, counting(&count), options);
+  RawPeer peer = RawPeer::connect(server.port());
+  for (const std::string request : {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                                    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"}) {
+    peer.send(request);
+    EXPECT_TRUE(peer.read_answer().ends_with("ok"));
+  }
+  EXPECT_EQ(asked, 0);
+}
+
 }  // namespace
 }  // namespace troupe::net_test

@@ -1,0 +1,104 @@
+// A gateway with API keys: what those get who have none, or not the right one.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "tests/common/temp_dir.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string key_lines(const std::string& name, const std::string& settings = "") {
+  const Sha256 digest = sha256("key-" + name);
+  return absl::StrCat(name, ":\n  sha256: \"",
+                      absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()}),
+                      "\"\n", settings);
+}
+
+std::string bearer(const std::string& name) {
+  return "authorization: Bearer key-" + name + "\r\n";
+}
+
+class Locked : public ::testing::Test {
+ protected:
+  void start(std::vector<Endpoint> workers, GatewayConfig config = TestGateway::quick_config()) {
+    config.api_keys = folder_.write("keys.yaml", keys_);
+    gateway_ = std::make_unique<TestGateway>(loop_, std::move(workers), config);
+  }
+  Answer send(const std::string& method, const std::string& path, const std::string& headers) const {
+    RawPeer peer = gateway_->connect();
+    peer.send(method + " " + path + " HTTP/1.1\r\nhost: t\r\n" + headers + "\r\n");
+    return read_answer(peer);
+  }
+  double count(const std::string& name) const { return gateway_->metric("troupe_gateway_requests_" + name); }
+
+  std::string keys_ = key_lines("writer");
+  TempDir folder_;
+  Loop loop_;
+  StubWorker a_{loop_, answer_whole};
+  std::unique_ptr<TestGateway> gateway_;
+};
+
+constexpr size_t kLargeBytes = 200'000;
+
+std::string head_of_large(const std::string& path, const std::string& headers) {
+  return "POST " + path + " HTTP/1.1\r\nhost: t\r\ncontent-length: " + std::to_string(kLargeBytes) + "\r\n" +
+         headers + "\r\n";
+}
+
+TEST_F(Locked, WhoHasNoKeyHoldsNoMemory) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.main_server.bodies_bytes_max = 2 * kLargeBytes;
+  start({a_.endpoint()}, config);
+  std::vector<RawPeer> strangers;
+  for (const std::string path : {"/v1/chat/completions", "/v1/completions", "/v1/prefixes", "/tokenize"}) {
+    for (const std::string& headers : {std::string(), bearer("stranger")}) {
+      RawPeer& peer = strangers.emplace_back(gateway_->connect());
+      peer.send(head_of_large(path, headers) + std::string(kLargeBytes - 1, 'x'));
+      const Answer refused = read_answer(peer);
+      EXPECT_EQ(refused.status, 401) << path;
+      EXPECT_EQ(refused.header("www-authenticate"), "Bearer");
+      EXPECT_EQ(refused.header("connection"), "close");
+      EXPECT_NE(refused.header("x-request-id"), "");
+      EXPECT_THAT(refused.body, HasSubstr(R"("code":"invalid_api_key")"));
+    }
+  }
+  const std::string body = chat_body(std::string(kLargeBytes, 'p'), "Hi");
+  EXPECT_EQ(gateway_->ask(body, bearer("writer")).status, 200);
+  // Each is counted once, as any answer is.
+  EXPECT_EQ(count("received_total"), 9);
+  EXPECT_EQ(count("total{code=\"401\"}"), 8);
+  EXPECT_EQ(gateway_->metric("troupe_gateway_malformed_total{code=\"401\"}"), -1);
+}
+
+TEST_F(Locked, WhoWaitsToBeAskedForABodyIsNot) {
+  start({a_.endpoint()});
+  RawPeer stranger = gateway_->connect();
+  stranger.send(head_of_large("/v1/chat/completions", "expect: 100-continue\r\n"));
+  EXPECT_EQ(read_answer(stranger).status, 401);
+  RawPeer writer = gateway_->connect();
+  const std::string body = chat_body("p", "Hi");
+  writer.send("POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: " +
+              std::to_string(body.size()) + "\r\n" + bearer("writer") + "\r\n");
+  EXPECT_EQ(writer.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  writer.send(body);
+  EXPECT_EQ(read_answer(writer).status, 200);
+}
+
+// A client that sends a small body with a wrong key may send the right one on the same connection.
+TEST_F(Locked, AfterASmallBodyTheConnectionGoesOn) {
+  start({a_.endpoint()});
+  RawPeer peer = gateway_->connect();
+  peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi")));
+  EXPECT_EQ(read_answer(peer).status, 401);
+  peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi"), bearer("writer")));
+  EXPECT_EQ(read_answer(peer).status, 200);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
