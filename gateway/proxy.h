@@ -234,6 +234,7 @@ class Proxy {
   Task<void> answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks);
   Task<void> answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks);
   Task<void> known_prefix(Exchange& exchange);
+  Task<bool> ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask);
   Task<void> give_up(Exchange& exchange, Flight& flight, ForwardResult& result);
 
   Task<void> answer(Exchange& exchange, Flight& flight, int status, std::string body);

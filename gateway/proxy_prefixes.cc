@@ -50,6 +50,13 @@ bj::object object_of(std::string_view body) {
   return value.ok() && value->is_object() ? value->as_object() : bj::object();
 }
 
+// Whose a prefix is; empty where the worker does not say.
+std::string model_said(const ForwardResult& result) {
+  const bj::object body = object_of(result.held_body);
+  const bj::value* model = body.if_contains("model");
+  return model != nullptr && model->is_string() ? std::string(std::string_view(model->as_string())) : "";
+}
+
 // What a worker's answer says of that worker alone.
 bj::object said_by(const std::string& id, const ForwardResult& result, bool unknown_there) {
   bj::object said;
@@ -194,17 +201,41 @@ Task<void> Proxy::answer_not_made(Exchange& exchange, Flight& flight, std::vecto
   }
 }
 
+// What one worker says of it. False: it is not there, as far as this client may know. Where the worker has
+// models that are not the client's, it first tells whose the prefix is.
+Task<bool> Proxy::ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask) {
+  const auto may = [&flight](const std::string& model) { return may_use(flight, model); };
+  const std::vector<std::string>& models = router_.view().node(ask.node).models;
+  if (std::none_of(models.begin(), models.end(), may)) co_return false;
+  const bool sure = std::all_of(models.begin(), models.end(), may);
+  const bool deletes = request.method == "DELETE";
+  ClientRequest asked;
+  asked.method = deletes && sure ? "DELETE" : "GET";
+  asked.target = request.path;
+  asked.headers = worker_headers(request, flight);
+  const Deadline within{std::min(flight.deadline.at, clock_.now() + kAskWithin)};
+  ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+  if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
+  if (ask.ok() && deletes && !sure) {
+    asked.method = "DELETE";
+    ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+  }
+  co_return !ask.is_unknown_there();
+}
+
 // GET and DELETE /v1/prefixes/{id}: of every worker that has it.
 Task<void> Proxy::known_prefix(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   Flight flight;
+  flight.routed.generates = flight.routed.prefills = false;
   const Running running(*this, exchange, flight);
   const std::string id(prefix_id_of(request.path));
   ApiResult<bool> go = admit(flight);
-  if (go.ok()) go = identify(request, flight);
+  if (go.ok()) go = let_in(request, flight);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const auto timeout = timeout_of(request, options_);
   if (go.ok() && !timeout.ok()) go = timeout.error();
+  if (go.ok()) go = ask_in(flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
     co_return;
@@ -214,17 +245,12 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   bool found = false, unsure = false;
   for (route::NodeIndex node = 0; node < fleet_.size(); ++node) {
     if (!fleet_.member(node) || !router_.view().routable(node)) continue;
-    ClientRequest asked;
-    asked.method = request.method == "DELETE" ? "DELETE" : "GET";
-    asked.target = request.path;
-    asked.headers = worker_headers(request, flight);
-    const Deadline within{std::min(flight.deadline.at, clock_.now() + kAskWithin)};
     PrefixAsk ask;
     ask.node = node;
-    ask.result = co_await ask_once(fleet_.client(node), asked, within);
+    const bool there = co_await ask_of_known(request, flight, ask);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
+    if (!there) continue;
     found = found || ask.ok();
-    if (ask.is_unknown_there()) continue;
     unsure = unsure || !ask.ok();
     asks.push_back(std::move(ask));
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/api_prefix.h"
 #include "tests/common/temp_dir.h"
 #include "tests/gateway/gateway_fixture.h"
 
@@ -98,6 +99,104 @@ TEST_F(Locked, AfterASmallBodyTheConnectionGoesOn) {
   EXPECT_EQ(read_answer(peer).status, 401);
   peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi"), bearer("writer")));
   EXPECT_EQ(read_answer(peer).status, 200);
+}
+
+// Knows one prefix, of one model.
+struct PrefixKeeper {
+  std::string id = prefix_id(Hash128{1, 2});
+  std::string model = "demo";
+  bool kept = true;
+  bool waits = false;  // with its answers about it
+  int asked = 0;
+};
+
+Task<void> keep_prefix(PrefixKeeper* keeper, Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  std::string body = R"({"data":[]})";
+  int status = 200;
+  if (request.path == "/v1/models") {
+    body = R"({"object":"list","data":[{"id":"demo","object":"model"},{"id":"secret","object":"model"}]})";
+  } else if (request.path == std::string(kPrefixesPath) + "/" + keeper->id && keeper->kept) {
+    keeper->asked += 1;
+    Timer timer(exchange.executor());
+    while (keeper->waits) {
+      timer.expires_after(1ms);
+      co_await timer.async_wait(use_task);
+    }
+    PrefixState state;
+    state.hash = Hash128{1, 2};
+    state.model = keeper->model;
+    body = request.method == "DELETE" ? prefix_deleted_json(keeper->id) : prefix_json(state);
+    keeper->kept = request.method != "DELETE";
+  } else if (request.path != "/readyz") {
+    status = 404;
+  }
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+class LockedPrefixes : public Locked {
+ protected:
+  LockedPrefixes() { keys_ += key_lines("guest", "  models: [demo]\n"); }
+  std::string path() const { return std::string(kPrefixesPath) + "/" + keeper_.id; }
+
+  PrefixKeeper keeper_;
+  TestServer worker_{loop_, [this](Exchange& exchange) { return keep_prefix(&keeper_, exchange); }};
+};
+
+TEST_F(LockedPrefixes, AKeySeesAndDeletesThoseOfItsModelsAlone) {
+  keeper_.model = "secret";
+  start({worker_.endpoint()});
+  const Answer none =
+      send("GET", std::string(kPrefixesPath) + "/" + prefix_id(Hash128{3, 4}), bearer("guest"));
+  for (const std::string method : {"GET", "DELETE"}) {
+    const Answer hidden = send(method, path(), bearer("guest"));
+    EXPECT_EQ(hidden.status, 404) << method << hidden.body;
+    EXPECT_EQ(hidden.body.size(), none.body.size()) << "nothing tells that it is there";
+  }
+  EXPECT_TRUE(loop_.call([this] { return keeper_.kept; }));
+  EXPECT_EQ(send("GET", path(), bearer("writer")).status, 200);
+  EXPECT_EQ(send("DELETE", path(), bearer("writer")).status, 200);
+  EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
+}
+
+TEST_F(LockedPrefixes, AKeyDeletesThoseOfItsOwnModel) {
+  start({worker_.endpoint()});
+  EXPECT_EQ(send("GET", path(), bearer("guest")).status, 200);
+  EXPECT_EQ(send("DELETE", path(), bearer("guest")).status, 200);
+  EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
+}
+
+// A worker that is not asked tells nothing, not even that it does not answer.
+TEST_F(LockedPrefixes, WhoServesNoneOfAKeysModelsIsNotAsked) {
+  keys_ += key_lines("outsider", "  models: [another]\n");
+  start({worker_.endpoint()});
+  EXPECT_EQ(send("DELETE", path(), bearer("outsider")).status, 404);
+  EXPECT_EQ(loop_.call([this] { return keeper_.asked; }), 0);
+}
+
+TEST_F(LockedPrefixes, AskingForOneCountsAgainstTheKeysLimits) {
+  keys_ += key_lines("slow", "  requests_per_s: 0.01\n");
+  start({worker_.endpoint()});
+  EXPECT_EQ(send("GET", path(), bearer("slow")).status, 200);
+  const Answer over = send("GET", path(), bearer("slow"));
+  EXPECT_EQ(over.status, 429) << over.body;
+  EXPECT_NE(over.header("retry-after"), "");
+}
+
+TEST_F(LockedPrefixes, SoManyAtOnceAreAnsweredAndNoMore) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.proxy.text_requests_max = 1;
+  keeper_.waits = true;
+  start({worker_.endpoint()}, config);
+  RawPeer first = gateway_->connect();
+  first.send("GET " + path() + " HTTP/1.1\r\nhost: t\r\n" + bearer("writer") + "\r\n");
+  EXPECT_TRUE(loop_.eventually([this] { return keeper_.asked == 1; }));
+  EXPECT_EQ(send("GET", path(), bearer("writer")).status, 429);
+  loop_.call([this] { keeper_.waits = false; });
+  EXPECT_EQ(read_answer(first).status, 200);
+  EXPECT_EQ(send("GET", path(), bearer("writer")).status, 200);
 }
 
 }  // namespace
