@@ -235,7 +235,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
   retry_budget_.earn(flight.started);
   const GoneCharge gone(*this, exchange, flight);
   ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
-  const Candidate* full_node = nullptr;
+  std::optional<Candidate> full_node;  // a copy: the order it stands in may not be the last one
   while (true) {
     flight.chosen = &flight.decision.order[flight.place];
     flight.attempt += 1;
@@ -268,18 +268,17 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
       co_return;
     }
     if (!next) {
-      if (result.failure.kind == FailureKind::kConnect && full_node != nullptr) {
-        flight.chosen = full_node;
+      if (result.failure.kind == FailureKind::kConnect && full_node) {
+        flight.chosen = &*full_node;
         result = std::move(full);
       }
       co_await give_up(exchange, flight, result);
       co_return;
     }
+    const bool was_full = result.held && result.status == 429;
+    if (was_full) full_node = *flight.chosen;
     go_on(exchange, flight, *std::move(next), result);
-    if (result.held && result.status == 429) {
-      full = std::move(result);
-      full_node = flight.chosen;
-    }
+    if (was_full) full = std::move(result);
   }
 }
 

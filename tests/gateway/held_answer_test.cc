@@ -81,6 +81,34 @@ TEST(Held, AFullFleetSaysSoThoughOneOfItIsGone) {
   }
 }
 
+// Full, and says so once another worker can be routed to.
+Task<void> refuse_as_another_joins(Gateway& gateway, Exchange& exchange) {
+  ModelCard card;
+  card.id = "demo";
+  gateway.fleet().set_models(1, {card});
+  gateway.fleet().on_event(1, route::HealthEvent::kProbeOk);
+  co_await respond_status(429, exchange);
+}
+
+// At the order's end it is decided anew, and who is first then is another one.
+TEST(Held, AFullWorkersAnswerNamesItThoughTheOrderIsAnother) {
+  Loop loop;
+  StubWorker full(loop, answer_status(429));
+  GatewayConfig config = TestGateway::quick_config();
+  config.prober.interval = config.prober.suspicion_interval = 60s;
+  config.fleet.health.dead_after = 1;
+  TestGateway gateway(loop, {full.endpoint(), dead_endpoint(loop)}, config);
+  loop.call([&] {
+    full.answer = [&](StubWorker&, Exchange& exchange) {
+      return refuse_as_another_joins(*gateway.gateway, exchange);
+    };
+  });
+  const Answer answer = gateway.ask(chat_body(kPersonaCard, "x"));
+  EXPECT_EQ(answer.status, 429) << answer.body;
+  EXPECT_EQ(answer.route("attempt"), "2");
+  EXPECT_EQ(answer.route("node"), full.id()) << "not the node whose answer it is";
+}
+
 Task<void> stream_with_error(StubWorker&, Exchange& exchange) {
   HeaderList headers;
   headers.emplace_back("content-type", "text/event-stream");
