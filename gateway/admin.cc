@@ -60,6 +60,8 @@ Task<void> Admin::handle(Exchange& exchange) {
   headers.emplace_back("x-request-id", parts_.proxy.request_id(exchange.request()));
   headers.emplace_back("content-type", shown.content_type);
   if (!shown.allow.empty()) headers.emplace_back("allow", shown.allow);
+  if (!shown.seal.empty()) headers.emplace_back(kGossipSealHeader, shown.seal);
+  if (shown.status == 401) headers.emplace_back("www-authenticate", "Bearer");
   co_await exchange.respond(shown.status, headers, std::move(shown.body));
 }
 
@@ -68,6 +70,7 @@ Admin::Page Admin::page(const HttpRequest& request) {
   const std::string_view drained = drained_id(request.path);
   const std::string_view methods = drained.empty() ? methods_of(request.path) : "POST";
   if (get && methods.starts_with("GET")) return read(request);
+  if (const auto refused = refusal_of(request)) return failed(*refused);
   if (request.method == "POST" && !drained.empty()) return drain_worker(drained);
   if (request.method == "POST" && request.path == "/admin/explain") return explain(request);
   if (request.method == "POST" && request.path == kGossipPath) return gossip(request);
@@ -80,6 +83,27 @@ Admin::Page Admin::page(const HttpRequest& request) {
   Page page = failed(error);
   page.allow = methods;
   return page;
+}
+
+std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
+  const bool needs_key = request.path.starts_with("/admin/") && request.path != kGossipPath;
+  if (!needs_key || keys_ == nullptr || certified_) return std::nullopt;
+  const std::string_view authorization = request.header("authorization");
+  const auto client = keys_->find(authorization);
+  if (client == nullptr) return unknown_key(authorization);
+  if (client->admin()) return std::nullopt;
+  ApiError error = ApiError::bad_field(
+      "", absl::StrCat("the API key '", client->name(),
+                       "' may not do this: its lines in the file of keys must say `admin: true`"));
+  error.http_status = 403;
+  error.code = "not_an_admin";
+  return error;
+}
+
+// The few that take one, from whom may send it. (Of a seal more is not to be known before the message.)
+bool Admin::wants_body(const HttpRequest& head) const {
+  if (head.path == kGossipPath) return parts_.gossip.may_take(head.header(kGossipSealHeader));
+  return head.path.starts_with("/admin/") && !refusal_of(head);
 }
 
 Admin::Page Admin::read(const HttpRequest& request) {
@@ -134,17 +158,27 @@ Admin::Page Admin::drain_worker(std::string_view id) {
 }
 
 Admin::Page Admin::gossip(const HttpRequest& request) {
-  auto answer = parts_.gossip.receive(request.header(kGossipSenderHeader), request.body);
+  Gossip::Received received;
+  received.sender = request.header(kGossipSenderHeader);
+  received.seal = request.header(kGossipSealHeader);
+  received.message = request.body;
+  auto answer = parts_.gossip.receive(received);
   if (answer.ok()) {
     Page page;
     page.content_type = "application/octet-stream";
-    page.body = *std::move(answer);
+    page.body = std::move(answer->body);
+    page.seal = std::move(answer->seal);
     return page;
   }
   const std::string_view why = to_std(answer.status().message());
   if (answer.status().code() == absl::StatusCode::kResourceExhausted)
     return failed(ApiError::unavailable(why));
-  return failed(ApiError::bad_field("", why));
+  ApiError error = ApiError::bad_field("", why);
+  if (answer.status().code() == absl::StatusCode::kPermissionDenied) {
+    error.http_status = 403;
+    error.code = "gossip_not_sealed";
+  }
+  return failed(error);
 }
 
 Admin::Page Admin::explain(const HttpRequest& request) {

@@ -3,10 +3,19 @@
 // The metrics port: /metrics, the probes, what an operator asks and changes (/admin), and what other gateways
 // tell. On a listener of its own, so that a flood of requests doesn't starve the probes and a public main
 // port doesn't show the fleet.
+//
+// With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may
+// who brought a certificate where this port demands one. To read is open to all whom the port is open to:
+// /metrics tells as much. What other gateways tell has a seal of its own (upstream/gossip_seal.h).
+
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
+#include "gateway/api_keys.h"
 #include "gateway/proxy.h"
 #include "gateway/route/router.h"
 #include "gateway/upstream/fleet.h"
@@ -27,7 +36,14 @@ class Admin {
     const Clock& clock;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
+  // From now on only who has one of these that is marked so may change anything; they must outlive this.
+  void ask_for(const ApiKeys& keys) { keys_ = &keys; }
+  // Whoever comes has shown a certificate, which is enough.
+  void demands_certificates(bool demands) { certified_ = demands; }
+
   Task<void> handle(Exchange& exchange);
+  // See HttpServerOptions.
+  bool wants_body(const HttpRequest& head) const;
 
  private:
   struct Page {
@@ -35,7 +51,10 @@ class Admin {
     std::string content_type = "application/json";
     std::string body;
     std::string allow;  // of a 405
+    std::string seal;   // of what another gateway is answered
   };
+  // Why the request may not do what it asks for; none: it may.
+  std::optional<ApiError> refusal_of(const HttpRequest& request) const;
   Page page(const HttpRequest& request);
   Page read(const HttpRequest& request);
   static Page failed(const ApiError& error);
@@ -46,6 +65,8 @@ class Admin {
   std::string table_json() const;
 
   Parts parts_;
+  const ApiKeys* keys_ = nullptr;  // null: nobody is asked for one
+  bool certified_ = false;
 };
 
 }  // namespace troupe

@@ -56,7 +56,7 @@ StatusOr<std::vector<std::string>> names_in(std::string_view yaml, const std::st
                        "' must be a name (letters, digits, - and _, at most ", kNameMax,
                        ") with the settings of its key below it: sha256, models, "
                        "requests_per_s, tokens_per_min, requests_at_once, priority, weight, "
-                       "requests_running, tokens_running, requests_waiting, tenant"));
+                       "requests_running, tokens_running, requests_waiting, tenant, admin"));
     }
     if (seen.insert(name).second) names.push_back(name);
   }
@@ -124,6 +124,7 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
     schema.add(prefix + "tokens_running", &admission.limits.tokens, "").range(0, 1e12);
     schema.add(prefix + "requests_waiting", &admission.waiting_max, "").range(0, 1e6);
     schema.add(prefix + "tenant", &keys[i].tenant, "");
+    schema.add(prefix + "admin", &keys[i].admin, "");
   }
   TROUPE_RETURN_IF_ERROR(schema.load_yaml(yaml, file_name));
   for (size_t i = 0; i < names.size(); ++i) {
@@ -258,6 +259,21 @@ std::shared_ptr<ApiClient> ApiKeys::find(std::string_view authorization) const {
     if (CRYPTO_memcmp(client->key_.digest.data(), digest.data(), digest.size()) == 0) found = client;
   }
   return found;
+}
+
+std::shared_ptr<ApiClient> ApiKeys::named(std::string_view name) const {
+  const auto found = std::find_if(clients_.begin(), clients_.end(),
+                                  [name](const auto& client) { return client->name() == name; });
+  return found == clients_.end() ? nullptr : *found;
+}
+
+ApiError unknown_key(std::string_view authorization) {
+  ApiError error = ApiError::bad_field(
+      "", authorization.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY'"
+                                : "this API key is not known here; is it complete, and still in use?");
+  error.http_status = 401;
+  error.code = "invalid_api_key";
+  return error;
 }
 
 }  // namespace troupe

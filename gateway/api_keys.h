@@ -15,6 +15,7 @@
 //     tokens_running: 100000   # likewise, in tokens to compute
 //     requests_waiting: 16
 //     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
+//     admin: true              # may change the fleet at the metrics port, too (admin.h)
 //
 // The file can be read again at any time: whole, or not at all. Used from one thread.
 
@@ -26,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/core/api_error.h"
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
@@ -47,6 +49,7 @@ struct ApiKey {
   route::AdmissionKey admission;  // its id is the name's hash
   int32_t priority = 0;           // the earliest of its requests
   std::string tenant;             // empty: none
+  bool admin = false;
 };
 // In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
 StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
@@ -64,6 +67,7 @@ class ApiClient {
   // This gateway's part, as its limits are.
   const route::AdmissionKey& admission() const { return admission_; }
   int32_t priority() const { return key_.priority; }
+  bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
   void change(const ApiKey& key, std::string salt, TimePoint now);
   // So many gateways enforce its limits, each a part (route/limit_share.h); one, until told otherwise.
@@ -97,6 +101,8 @@ class ApiKeys {
   // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
   // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;
+  // Whose key has this name. Null: nobody's.
+  std::shared_ptr<ApiClient> named(std::string_view name) const;
   size_t size() const { return clients_.size(); }
 
  private:
@@ -104,6 +110,9 @@ class ApiKeys {
   int64_t gateways_ = 1;
   std::vector<std::shared_ptr<ApiClient>> clients_;
 };
+
+// 401: what find() does not know. `authorization`: the header's value, or empty.
+ApiError unknown_key(std::string_view authorization);
 
 // One request of a client: in from `begin` on, out with the tokens it cost when this ends.
 class ApiVisit {

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/api_keys.h"
 #include "gateway/secret.h"
 #include "gateway/traffic_record.h"
 
@@ -136,19 +135,6 @@ void describe_limits(GatewaySettings& s, SettingsSchema& schema) {
       .live();
 }
 
-Status check_keys(const GatewaySettings& s) {
-  if (s.api_keys.empty()) return absl::OkStatus();
-  const auto keys = read_api_keys(s.api_keys);
-  if (!keys.ok()) return annotate(keys.status(), "api_keys");
-  std::string secret;
-  if (!s.tenant_secret.empty()) {
-    auto read = read_secret(s.tenant_secret);
-    if (!read.ok()) return annotate(read.status(), "tenant_secret");
-    secret = *std::move(read);
-  }
-  return annotate(check_tenants(*keys, secret), "api_keys");
-}
-
 }  // namespace
 
 void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
@@ -201,10 +187,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .range(0, 3600)
       .unit("seconds")
       .live();
-  schema.add("api_keys", &s.api_keys,
-             "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
-  schema.add("tenant_secret", &s.tenant_secret,
-             "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
+  describe_access(s, schema);
   schema.add("record", &s.record,
              "append the traffic to this file as a trace for troupe-sim: hashes and lengths, no text");
   schema.add(
@@ -322,9 +305,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
     if (!secret.ok()) return annotate(secret.status(), "record_secret");
     config.record_salt = record_salt(*secret);
   }
-  config.api_keys = s.api_keys;
-  config.tenant_secret = s.tenant_secret;
-  TROUPE_RETURN_IF_ERROR(check_keys(s));
+  TROUPE_RETURN_IF_ERROR(make_access(s, config));
   config.grace = std::chrono::seconds(s.shutdown_grace_period_secs);
   config.notice = std::chrono::seconds(s.shutdown_notice_secs);
   return config;

@@ -97,6 +97,7 @@ struct GatewaySettings {
   struct Gossip {
     std::vector<std::string> peers;
     std::string advertise_url;
+    std::string secret;  // a file; empty: whatever comes is taken
     int64_t interval_ms = 20;
     bool ledger = true;
   } gossip;
@@ -166,7 +167,8 @@ struct GatewayConfig {
   route::RouterOptions router;
   std::chrono::seconds grace{180}, notice{0};
   std::string api_keys, tenant_secret, record;
-  std::optional<Hash128> record_salt;  // none: one of this run's own
+  bool metrics_demands_certificates = false;  // the metrics port, of whoever comes
+  std::optional<Hash128> record_salt;         // none: one of this run's own
   TelemetryOptions telemetry;
   LogLevel log_level = LogLevel::kInfo;
 };
@@ -185,6 +187,16 @@ Status make_telemetry(const GatewaySettings& settings, GatewayConfig& config);
 // config_admission.cc
 void describe_admission(GatewaySettings::Admission& admission, SettingsSchema& schema);
 StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& admission);
+
+// config_access.cc
+void describe_access(GatewaySettings& settings, SettingsSchema& schema);
+Status make_access(const GatewaySettings& settings, GatewayConfig& config);
+// What anybody who reaches the metrics port may do there, and the settings that end it; both empty: nothing,
+// or nobody reaches it from other machines.
+struct OpenDoors {
+  std::string open, close;
+};
+OpenDoors open_doors(const GatewayConfig& config);
 
 // config_tls.cc
 void describe_tls(GatewaySettings& settings, SettingsSchema& schema);

@@ -1,5 +1,6 @@
 // What the proxy tells about itself: its health, and where a request would go.
 
+#include "absl/strings/str_cat.h"
 #include "common/core/json.h"
 #include "gateway/proxy.h"
 
@@ -63,13 +64,25 @@ bj::object Proxy::explain_admission(const RoutedRequest& routed, const route::De
   return out;
 }
 
+// As whose the request is explained: of the key that a header names, or else of the one it brings.
+ApiResult<bool> Proxy::identify_explained(const HttpRequest& request, Flight& flight) const {
+  const std::string_view name = request.header(kExplainedKeyHeader);
+  if (keys_ != nullptr && !name.empty()) {
+    flight.client = keys_->named(name);
+    if (flight.client == nullptr)
+      return ApiError::bad_field(
+          "", absl::StrCat(to_absl(kExplainedKeyHeader), ": no API key has the name '", to_absl(name), "'"));
+    return true;
+  }
+  if (request.header("authorization").empty()) return true;
+  return identify(request, flight);
+}
+
 ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   const auto kind = kind_of_body(request.body);
   if (!kind.ok()) return kind.error();
   Flight flight;
-  if (!request.header("authorization").empty()) {
-    if (const auto known = identify(request, flight); !known.ok()) return known.error();
-  }
+  if (const auto known = identify_explained(request, flight); !known.ok()) return known.error();
   auto routed = parse_generate(request, kind.value(), parser_input(flight));
   if (!routed.ok()) return routed.error();
   router_.refine(routed.value().key);

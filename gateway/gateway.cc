@@ -69,10 +69,11 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           io, main_listener(config.main_server),
           [this](Exchange& exchange) { return proxy_.handle(exchange); }, log),
       metrics_server_(
-          io, listener(config.metrics_server, "metrics"),
+          io, metrics_listener(config.metrics_server),
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
   if (config.mover.enabled) proxy_.keep_texts(texts_);
+  admin_.demands_certificates(config.metrics_demands_certificates);
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
@@ -82,6 +83,11 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
 HttpServerOptions Gateway::main_listener(HttpServerOptions options) {
   options.wants_body = [this](const HttpRequest& head) { return proxy_.wants_body(head); };
   return listener(told(std::move(options), instruments_, trails_), "main");
+}
+
+HttpServerOptions Gateway::metrics_listener(HttpServerOptions options) {
+  options.wants_body = [this](const HttpRequest& head) { return admin_.wants_body(head); };
+  return listener(std::move(options), "metrics");
 }
 
 HttpServerOptions Gateway::listener(HttpServerOptions options, const char* name) {
@@ -134,6 +140,7 @@ Status Gateway::change(const GatewayConfig& config) {
   plan_tick_ = config.router.planner.tick;
   main_server_.change(config.main_server);
   metrics_server_.change(config.metrics_server);
+  admin_.demands_certificates(config.metrics_demands_certificates);
   waiting_room_.change(config.waiting_room);
   proxy_.change(config.proxy);
   trails_.sample(config.telemetry.sample_ratio);
@@ -153,7 +160,10 @@ Status Gateway::load_keys() {
 Status Gateway::start() {
   use(tls_);
   TROUPE_RETURN_IF_ERROR(load_keys());
-  if (!api_keys_path_.empty()) proxy_.ask_for(api_keys_);
+  if (!api_keys_path_.empty()) {
+    proxy_.ask_for(api_keys_);
+    admin_.ask_for(api_keys_);
+  }
   TROUPE_RETURN_IF_ERROR(start_record());
   TROUPE_RETURN_IF_ERROR(start_trails());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());

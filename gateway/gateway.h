@@ -60,6 +60,7 @@ class Gateway {
   void plan();
 
   HttpServerOptions main_listener(HttpServerOptions options);
+  HttpServerOptions metrics_listener(HttpServerOptions options);
   HttpServerOptions listener(HttpServerOptions options, const char* name);
   void use(const GatewayTls& tls);
   Task<void> give_notice(TimePoint until);

@@ -65,6 +65,12 @@ int run(const GatewayConfig& config, Reload& reload, const Logger& log) {
                          {"port", gateway.port()},
                          {"metrics_port", gateway.metrics_port()},
                          {"workers", config.fleet.workers.size()}});
+  if (const OpenDoors doors = open_doors(config); !doors.open.empty()) {
+    log.warn("open_to_all", {{"host", config.metrics_server.host},
+                             {"metrics_port", gateway.metrics_port()},
+                             {"open", doors.open},
+                             {"closed_by", doors.close}});
+  }
   TaskGroup tasks(io.get_executor());
   tasks.spawn(serve_until_signalled(gateway, signals, log, io));
   tasks.spawn(reload_when_signalled(gateway, hang_ups, reload));

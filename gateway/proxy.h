@@ -62,6 +62,9 @@ struct ProxyOptions : FrontendOptions {
   bool resend_to_foreign = true;
 };
 
+// Of a request that is only explained: the name of the API key it would come with.
+inline constexpr std::string_view kExplainedKeyHeader = "x-troupe-key";
+
 class Proxy {
  public:
   struct Parts {
@@ -176,6 +179,7 @@ class Proxy {
 
   // proxy_keys.cc
   ApiResult<bool> identify(const HttpRequest& request, Flight& flight) const;
+  ApiResult<bool> identify_explained(const HttpRequest& request, Flight& flight) const;
   ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
   static bool may_use(const Flight& flight, const std::string& model);
   static int64_t prompt_cost(const HttpRequest& request);

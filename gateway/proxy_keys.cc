@@ -16,15 +16,6 @@ namespace {
 constexpr size_t kBodyBytesAToken = 4;
 constexpr size_t kStreamBytesAToken = 160;
 
-ApiError unauthorized(bool has_key) {
-  ApiError error =
-      ApiError::bad_field("", has_key ? "this API key is not known here; is it complete, and still in use?"
-                                      : "an API key is needed: send it as 'Authorization: Bearer KEY'");
-  error.http_status = 401;
-  error.code = "invalid_api_key";
-  return error;
-}
-
 ApiError over(const Quota::Refusal& refusal) {
   const int seconds = std::max(route::retry_after_s(refusal.wait), 1);
   const std::string_view what = refusal.limit == Quota::Limit::kRequestsAtOnce      ? "requests at once"
@@ -42,7 +33,7 @@ ApiResult<bool> Proxy::identify(const HttpRequest& request, Flight& flight) cons
   if (keys_ == nullptr) return true;
   const std::string_view authorization = request.header("authorization");
   flight.client = keys_->find(authorization);
-  if (flight.client == nullptr) return unauthorized(!authorization.empty());
+  if (flight.client == nullptr) return unknown_key(authorization);
   return true;
 }
 

@@ -70,6 +70,8 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
       dropped_(
           parts.metrics.counter("troupe_gateway_gossip_dropped_total",
                                 "Placements not told, because a peer did not answer for long or was slow.")),
+      refused_(parts.metrics.counter("troupe_gateway_gossip_refused_total",
+                                     "Messages and answers without the seal of the fleet's secret.")),
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
                                       "Gateways heard that divide sets in another way.")) {
   for (const Endpoint& endpoint : options.peers) add_peer(endpoint, false);
@@ -225,6 +227,8 @@ Task<bool> Gossip::send(Peer& peer) {
   request.target = kGossipPath;
   request.headers.emplace_back(kGossipSenderHeader, name_.hex());
   request.headers.emplace_back("content-type", "application/octet-stream");
+  const std::string seal = options_.seal.of_message(name_.hex(), body);
+  if (!seal.empty()) request.headers.emplace_back(kGossipSealHeader, seal);
   request.body = body;
   const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
   bool taken = false;
@@ -232,7 +236,12 @@ Task<bool> Gossip::send(Peer& peer) {
   if (answer.ok()) {
     constexpr size_t kAnswerBytesMax = 64u << 10;
     const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
+    const std::string_view answer_seal = find_header((*answer)->headers(), kGossipSealHeader);
     taken = read.ok() && (*answer)->status() == 200;
+    if (taken && !options_.seal.fits(answer_seal, options_.seal.of_answer(seal, *read))) {
+      refused_.Increment();
+      taken = false;
+    }
     if (taken) hear_answer(peer, *read);
   }
   if (taken) {
@@ -309,7 +318,20 @@ void Gossip::leave_out(Peer& peer) {
   log_.info("gossip_peer_is_self", {{"peer", peer.url}, {"gateways", gateways}});
 }
 
-StatusOr<std::string> Gossip::receive(std::string_view sender, std::string_view message) {
+StatusOr<Gossip::Answer> Gossip::receive(const Received& received) {
+  const std::string wanted = options_.seal.of_message(received.sender, received.message);
+  if (!options_.seal.fits(received.seal, wanted)) {
+    refused_.Increment();
+    return absl::PermissionDeniedError(
+        absl::StrCat(to_absl(kGossipSealHeader), ": is not of this fleet's secret (gossip.secret)"));
+  }
+  Answer answer;
+  TROUPE_ASSIGN_OR_RETURN(answer.body, take_message(received.sender, received.message));
+  answer.seal = options_.seal.of_answer(wanted, answer.body);
+  return answer;
+}
+
+StatusOr<std::string> Gossip::take_message(std::string_view sender, std::string_view message) {
   const auto name = Hash128::from_hex(sender);
   if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
   const auto answer = [this] { return name_.hex() + route::encode_news(router_.news()); };

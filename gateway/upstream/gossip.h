@@ -14,6 +14,8 @@
 //            else empty. Each after its length, 4 bytes.       (route/gossip.h, route/table_message.h)
 //   answer:  name, 32 hex digits; news
 //
+// Where the fleet has a secret, both are sealed (gossip_seal.h), and what is not is refused.
+//
 // All calls on the io_context's thread.
 
 #include <absl/container/flat_hash_map.h>
@@ -31,6 +33,7 @@
 #include "common/net/http_client.h"
 #include "common/net/task_group.h"
 #include "gateway/route/router.h"
+#include "gateway/upstream/gossip_seal.h"
 
 namespace troupe {
 
@@ -43,6 +46,7 @@ struct GossipOptions {
   std::vector<Endpoint> peers;
   bool finds = false;                    // others, which found() names
   std::shared_ptr<const TlsSource> tls;  // for peers with https
+  GossipSeal seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
   int64_t gateways = 1;                  // share the fleet at least, whoever is told
   bool ledger = false;                   // tell and heed what is in flight
   Duration interval = std::chrono::milliseconds(20);
@@ -77,8 +81,22 @@ class Gossip {
   // nothing more. REQUIRES: GossipOptions::finds; start() was called.
   void found(const std::vector<Endpoint>& peers);
 
-  // What a peer sent. The answer to it, or an error that says what is malformed.
-  StatusOr<std::string> receive(std::string_view sender, std::string_view message);
+  // What a peer sent, with the values of its headers.
+  struct Received {
+    std::string_view sender;
+    std::string_view seal;
+    std::string_view message;
+  };
+  struct Answer {
+    std::string body;
+    std::string seal;  // empty: none is needed
+  };
+  // The answer to it, or an error that says what is malformed; kPermissionDenied: its seal is not the
+  // fleet's.
+  StatusOr<Answer> receive(const Received& received);
+  double refused() const { return refused_.Value(); }  // for want of a seal
+  // A message with this for a seal may turn out to be one of the fleet's.
+  bool may_take(std::string_view seal) const { return !options_.seal.is_needed() || !seal.empty(); }
 
  private:
   struct Peer;
@@ -93,6 +111,7 @@ class Gossip {
   std::string message_for(Peer& peer, TimePoint now);
   bool lacks_table(const Peer& peer, TimePoint now) const;
   void hear_answer(Peer& peer, std::string_view answer);
+  StatusOr<std::string> take_message(std::string_view sender, std::string_view message);
   void wake_paused();
   bool tells_newcomer(const Hash128& newcomer) const;
   void leave_out(Peer& peer);
@@ -112,6 +131,7 @@ class Gossip {
   Counter& sent_;
   Counter& received_;
   Counter& dropped_;
+  Counter& refused_;
   Gauge& other_sets_;
   absl::flat_hash_set<Hash128> differing_;  // gateways, told of in the log
   std::vector<std::shared_ptr<Peer>> peers_;

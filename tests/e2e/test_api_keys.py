@@ -108,6 +108,17 @@ def test_keys_change_without_a_restart(keyed):
     assert ask(fleet, "old").status_code == 401
 
 
+def test_only_an_admins_key_changes_the_fleet(keyed):
+    fleet, _ = keyed(writers=("right", {}), chiefs=("chief", {"admin": "true"}))
+    workers = f"{fleet.gateway.metrics_url}/admin/workers"
+    change = lambda method, key: httpx.request(method, workers, json={"url": "http://127.0.0.1:1"}, timeout=5,
+                                               headers={"authorization": f"Bearer {key}"} if key else {})
+    assert [change("POST", key).status_code for key in (None, "wrong", "right", "chief")] == [401, 401, 403, 200]
+    assert len(httpx.get(workers, timeout=5).json()["workers"]) == 2
+    assert [change("DELETE", key).status_code for key in (None, "right", "chief")] == [401, 403, 200]
+    assert ask(fleet, "right").status_code == 200
+
+
 def test_who_has_no_key_is_told_before_his_body_is_asked_for(keyed):
     fleet, _ = keyed(writers=("right", {}))
     address = fleet.url.removeprefix("http://").split(":")

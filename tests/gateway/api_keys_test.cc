@@ -33,7 +33,7 @@ TEST(ApiKeys, ReadsAFile) {
                    "\"\n  models: [demo, other]\n  requests_per_s: 2.5\n"
                    "  tokens_per_min: 600\n  requests_at_once: 3\n  priority: -2\n  weight: 2.5\n"
                    "  requests_running: 4\n  tokens_running: 9000\n  requests_waiting: 5\n"
-                   "  tenant: acme\nguests:\n  sha256: ",
+                   "  tenant: acme\n  admin: true\nguests:\n  sha256: ",
                    hex("k2"), "\n"),
       "keys.yaml");
   ASSERT_TRUE(keys.ok()) << keys.status();
@@ -51,6 +51,8 @@ TEST(ApiKeys, ReadsAFile) {
   EXPECT_EQ((*keys)[0].admission.waiting_max, 5);
   EXPECT_NE((*keys)[0].admission.id, (*keys)[1].admission.id);
   EXPECT_EQ((*keys)[0].tenant, "acme");
+  EXPECT_TRUE((*keys)[0].admin);
+  EXPECT_FALSE((*keys)[1].admin);
   EXPECT_TRUE((*keys)[1].models.empty());
   EXPECT_EQ((*keys)[1].priority, 0);
   EXPECT_EQ((*keys)[1].admission.weight, 1);
@@ -69,6 +71,7 @@ TEST(ApiKeys, WhatIsWrongIsNamed) {
   EXPECT_THAT(error_of(good + "  requests_per_s: -1\n"), HasSubstr("keys.yaml:3: "));
   EXPECT_THAT(error_of(good + "  priority: 6\n"), HasSubstr("keys.yaml:3: "));
   EXPECT_THAT(error_of(good + "  weight: 0\n"), HasSubstr("keys.yaml:3: "));
+  EXPECT_THAT(error_of(good + "  admin: perhaps\n"), HasSubstr("keys.yaml:3: "));
   EXPECT_THAT(error_of(good + "  tenant: a b\n"), HasSubstr("key 'a': tenant must be a name"));
   std::string many;
   for (size_t i = 0; i <= kApiKeysMax; ++i) absl::StrAppend(&many, "k", i, ":\n  sha256: x\n");

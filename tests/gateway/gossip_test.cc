@@ -11,6 +11,7 @@
 #include "common/core/api.h"
 #include "gateway/route/prefix_key.h"
 #include "gateway/route/table_message.h"
+#include "gateway/secret.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace troupe::gateway_test {
@@ -54,6 +55,7 @@ class GossipTest : public ::testing::Test {
     config.gossip.ledger = ledger;
     config.gossip.peers = peers;
     config.gossip.finds = finds_;
+    config.gossip.seal = seal_;
     config.gossip.interval = 5ms;
     config.gossip.refresh = 20ms;
     config.gossip.retry_max = retry_max_;
@@ -78,6 +80,7 @@ class GossipTest : public ::testing::Test {
   uint32_t lives_ = 0;
   size_t placements_max_ = 8192;
   bool finds_ = false;
+  GossipSeal seal_;
   std::chrono::milliseconds retry_max_ = 50ms;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
@@ -380,6 +383,55 @@ TEST_F(GossipTest, WhatIsMalformedIsRefused) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("table.epoch"), std::string::npos) << refused.body;
   EXPECT_EQ(one->admin("/admin/gossip").status, 405);
+}
+
+GossipSeal seal_of(const std::string& secret) {
+  return GossipSeal([secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
+}
+
+TEST_F(GossipTest, WhoKnowsTheSecretIsHeardAndNobodyElse) {
+  seal_ = seal_of("the fleet's own");
+  const auto one = start(first_, {second_}), two = start(second_, {first_});
+  ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
+  const std::string node = one->ask(persona_body(0)).route("node");
+  EXPECT_TRUE(knows(*two, 0, index_of(node)));
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 0);
+
+  const std::string name(32, 'a'), sender = "x-troupe-gateway: " + name + "\r\n";
+  const std::string message = framed({"TPG1", "TPL1", route::encode_news({}), "", ""});
+  const auto send = [&](const std::string& seal) {
+    const std::string header = seal.empty() ? "" : "x-troupe-gossip-seal: " + seal + "\r\n";
+    return one->admin_send("POST", "/admin/gossip", message, sender + header);
+  };
+  for (const std::string& seal :
+       {std::string(), std::string("guess"), std::string(64, '0'),
+        seal_of("another").of_message(name, message), seal_.of_message(std::string(32, 'b'), message),
+        seal_.of_message(name, message + "x")}) {
+    const Answer refused = send(seal);
+    EXPECT_EQ(refused.status, 403) << seal;
+    EXPECT_NE(refused.body.find("gossip.secret"), std::string::npos) << refused.body;
+  }
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 6);
+  EXPECT_EQ(loop_.call([&] { return one->gateway->router().gateways().others().size(); }), 1u);
+  const std::string seal = seal_.of_message(name, message);
+  const Answer taken = send(seal);
+  EXPECT_EQ(taken.status, 200);
+  EXPECT_EQ(taken.header("x-troupe-gossip-seal"), seal_.of_answer(seal, taken.body));
+}
+
+Task<void> claim_to_be_a_gateway(Exchange& exchange) {
+  const HeaderList headers;
+  std::string body = std::string(32, 'c') + route::encode_news({});
+  co_await exchange.respond(200, headers, std::move(body));
+}
+
+TEST_F(GossipTest, AnAnswerWithoutTheSecretIsNotHeeded) {
+  seal_ = seal_of("the fleet's own");
+  TestServer liar(loop_, claim_to_be_a_gateway);
+  const auto one = start(first_, {liar.endpoint()});
+  EXPECT_TRUE(loop_.eventually([&] { return one->gateway->gossip().refused() >= 2; }));
+  EXPECT_TRUE(loop_.call([&] { return one->gateway->router().gateways().others().empty(); }));
+  EXPECT_TRUE(answers(*one, liar.endpoint(), 0));
 }
 
 TEST_F(GossipTest, IsConfiguredByItsPeers) {

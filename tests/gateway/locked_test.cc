@@ -199,5 +199,88 @@ TEST_F(LockedPrefixes, SoManyAtOnceAreAnsweredAndNoMore) {
   EXPECT_EQ(send("GET", path(), bearer("writer")).status, 200);
 }
 
+class LockedAdmin : public Locked {
+ protected:
+  LockedAdmin() { keys_ += key_lines("chief", "  admin: true\n"); }
+  std::string url_of_b() const { return R"({"url":"http://)" + b_.id() + "\"}"; }
+  size_t members() {
+    return loop_.call([this] { return gateway_->gateway->fleet().member_count(); });
+  }
+
+  StubWorker b_{loop_, answer_whole};
+};
+
+TEST_F(LockedAdmin, OnlyAnAdminsKeyChangesTheFleet) {
+  start({a_.endpoint()});
+  const std::string drain = "/admin/workers/" + a_.id() + "/drain";
+  for (const std::string& headers : {std::string(), bearer("stranger"), bearer("writer")}) {
+    const int status = headers == bearer("writer") ? 403 : 401;
+    for (const std::string method : {"POST", "DELETE"})
+      EXPECT_EQ(gateway_->admin_send(method, "/admin/workers", url_of_b(), headers).status, status);
+    EXPECT_EQ(gateway_->admin_send("POST", drain, "", headers).status, status);
+    const Answer explained = gateway_->admin_send("POST", "/admin/explain", chat_body("p", "Hi"), headers);
+    EXPECT_EQ(explained.status, status);
+    EXPECT_EQ(explained.header("www-authenticate"), status == 401 ? "Bearer" : "");
+    EXPECT_THAT(explained.body, HasSubstr(status == 401 ? "API key" : "admin: true"));
+  }
+  EXPECT_EQ(members(), 1u);
+  EXPECT_EQ(gateway_->worker_state(0), "ready");
+  EXPECT_EQ(gateway_->admin_send("POST", "/admin/workers", url_of_b(), bearer("chief")).status, 200);
+  EXPECT_EQ(members(), 2u);
+  for (const char* open : {"/metrics", "/livez", "/readyz", "/admin/workers", "/admin/table"})
+    EXPECT_EQ(gateway_->admin(open).status, 200) << open;
+  const Answer other = gateway_->admin_send("POST", "/admin/explain", chat_body("p", "Hi"),
+                                            bearer("chief") + "x-troupe-key: writer\r\n");
+  EXPECT_THAT(other.body, HasSubstr(R"("api_key":"writer")"));
+  const Answer nobody = gateway_->admin_send("POST", "/admin/explain", chat_body("p", "Hi"),
+                                             bearer("chief") + "x-troupe-key: ghost\r\n");
+  EXPECT_EQ(nobody.status, 400);
+  EXPECT_THAT(nobody.body, HasSubstr("x-troupe-key"));
+}
+
+TEST_F(LockedAdmin, WhoHasNoKeyHoldsNoMemoryThereEither) {
+  start({a_.endpoint()});
+  for (const std::string path : {"/admin/explain", "/admin/workers", "/metrics", "/nowhere"}) {
+    RawPeer stranger = RawPeer::connect(gateway_->gateway->metrics_port());
+    stranger.send(head_of_large(path, ""));
+    const Answer refused = read_answer(stranger);
+    EXPECT_EQ(refused.header("connection"), "close") << path;
+    EXPECT_GE(refused.status, 400) << path;
+  }
+}
+
+TEST_F(LockedAdmin, ACertificateIsKeyEnough) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.metrics_demands_certificates = true;
+  start({a_.endpoint()}, config);
+  EXPECT_EQ(gateway_->admin_send("POST", "/admin/workers", url_of_b()).status, 200);
+}
+
+TEST(OpenDoors, WhatStrangersMayDoIsSaid) {
+  const TempDir folder;
+  GatewaySettings settings;
+  settings.worker_urls = {"http://127.0.0.1:1"};
+  const auto doors = [&settings] {
+    const auto config = make_config(settings);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return open_doors(*config);
+  };
+  EXPECT_EQ(doors().open + doors().close, "");
+  settings.host = "0.0.0.0";
+  EXPECT_THAT(doors().open, testing::AllOf(HasSubstr("/admin)"), HasSubstr("/admin/gossip")));
+  EXPECT_THAT(doors().close, testing::AllOf(HasSubstr("api_keys"), HasSubstr("gossip.secret"),
+                                            HasSubstr("metrics_host: 127.0.0.1")));
+  settings.api_keys = folder.write("keys.yaml", key_lines("writer"));
+  EXPECT_THAT(doors().open, testing::Not(HasSubstr("/admin)")));
+  EXPECT_THAT(doors().close, testing::Not(HasSubstr("api_keys")));
+  settings.gossip.secret = folder.write("secret", "short");
+  EXPECT_THAT(std::string(make_config(settings).status().message()), HasSubstr("gossip.secret: "));
+  settings.gossip.secret = folder.write("secret", "sixteen bytes or more");
+  EXPECT_EQ(doors().open + doors().close, "");
+  settings.gossip.secret = settings.api_keys = "";
+  settings.metrics_host = "127.0.0.1";
+  EXPECT_EQ(doors().open, "");
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test

@@ -258,8 +258,11 @@ class Tenants : public Queue {
     released = true;
     dir = testing::TempDir();
     std::string keys;
-    for (const auto& [name, settings] : std::map<std::string, std::string>{
-             {"a1", "tenant: a"}, {"a2", "tenant: a"}, {"b1", "tenant: b"}, {"none", "priority: 1"}}) {
+    for (const auto& [name, settings] : std::map<std::string, std::string>{{"a1", "tenant: a"},
+                                                                           {"a2", "tenant: a"},
+                                                                           {"b1", "tenant: b"},
+                                                                           {"none", "priority: 1"},
+                                                                           {"chief", "admin: true"}}) {
       const Sha256 digest = sha256("key-" + name);
       const std::string_view bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
       absl::StrAppend(&keys, name, ":\n  sha256: \"", absl::BytesToHexString(to_absl(bytes)), "\"\n  ",
@@ -311,7 +314,7 @@ TEST_F(Tenants, APriorityIsNoEarlierThanTheKeys) {
   EXPECT_EQ(ask("none", R"("priority":4)").body.at("priority"), 4);
   EXPECT_FALSE(ask("none").body.contains("priority"));
   const Answer explained = gateway->admin_send("POST", "/admin/explain", chat_body("A persona", "hello"),
-                                               "authorization: Bearer key-none\r\n");
+                                               "authorization: Bearer key-chief\r\nx-troupe-key: none\r\n");
   EXPECT_NE(explained.body.find(R"("api_key":"none","priority":1)"), std::string::npos) << explained.body;
 }
 

@@ -1,0 +1,71 @@
+// Who may do what: keys of clients and operators, the fleet's own secrets, and what is open where there are
+// none.
+
+#include "absl/strings/str_cat.h"
+#include "gateway/api_keys.h"
+#include "gateway/config.h"
+#include "gateway/secret.h"
+
+namespace troupe {
+
+namespace {
+
+Status check_keys(const GatewaySettings& s) {
+  if (s.api_keys.empty()) return absl::OkStatus();
+  const auto keys = read_api_keys(s.api_keys);
+  if (!keys.ok()) return annotate(keys.status(), "api_keys");
+  std::string secret;
+  if (!s.tenant_secret.empty()) {
+    auto read = read_secret(s.tenant_secret);
+    if (!read.ok()) return annotate(read.status(), "tenant_secret");
+    secret = *std::move(read);
+  }
+  return annotate(check_tenants(*keys, secret), "api_keys");
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+}  // namespace
+
+void describe_access(GatewaySettings& s, SettingsSchema& schema) {
+  schema.add("api_keys", &s.api_keys,
+             "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
+  schema.add("tenant_secret", &s.tenant_secret,
+             "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
+  schema.add("gossip.secret", &s.gossip.secret,
+             "file of the secret by which gateways know each other's messages; empty: all are taken");
+}
+
+Status make_access(const GatewaySettings& s, GatewayConfig& config) {
+  config.api_keys = s.api_keys;
+  config.tenant_secret = s.tenant_secret;
+  config.metrics_demands_certificates = s.metrics_tls && !s.tls.ca.empty();
+  TROUPE_RETURN_IF_ERROR(check_keys(s));
+  if (s.gossip.secret.empty()) return absl::OkStatus();
+  const auto secret = read_secret(s.gossip.secret);
+  if (!secret.ok()) return annotate(secret.status(), "gossip.secret");
+  config.gossip.seal =
+      GossipSeal([secret = *secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
+  return absl::OkStatus();
+}
+
+OpenDoors open_doors(const GatewayConfig& config) {
+  OpenDoors doors;
+  if (is_loopback(config.metrics_server.host) || config.metrics_demands_certificates) return doors;
+  const auto add = [&doors](const char* what, const char* key) {
+    absl::StrAppend(&doors.open, doors.open.empty() ? "" : "; ", what);
+    absl::StrAppend(&doors.close, key, ", ");
+  };
+  if (config.api_keys.empty())
+    add("anybody may change the workers (/admin)", "api_keys with a key marked admin: true");
+  if (!config.gossip.seal.is_needed())
+    add("anybody may tell this gateway what others do (/admin/gossip)", "gossip.secret");
+  if (!doors.open.empty())
+    absl::StrAppend(&doors.close,
+                    "or for all of it: metrics_host: 127.0.0.1, or metrics_tls with tls.client_ca");
+  return doors;
+}
+
+}  // namespace troupe
