@@ -254,6 +254,10 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
   TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
+  if (config.fleet.workers.size() > config.fleet.workers_max) {
+    return invalid_argument(absl::StrCat("worker_urls: ", config.fleet.workers.size(), " workers, and ",
+                                         config.fleet.workers_max, " at most are followed"));
+  }
   TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip.peers));
   TROUPE_ASSIGN_OR_RETURN(config.router, make_router_options(s));
   TROUPE_RETURN_IF_ERROR(make_state(s, config));

@@ -74,6 +74,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.mover.enabled) proxy_.keep_texts(texts_);
   admin_.demands_certificates(config.metrics_demands_certificates);
+  fleet_.on_replaced = [this](route::NodeIndex node) { gossip_.forget_node(node); };
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
   };
@@ -134,6 +135,7 @@ void Gateway::reopen_logs() {
 }
 
 Status Gateway::change(const GatewayConfig& config) {
+  TROUPE_RETURN_IF_ERROR(fleet_.can_change(config.fleet));
   TROUPE_RETURN_IF_ERROR(load_keys());
   grace_ = config.grace;
   notice_ = config.notice;

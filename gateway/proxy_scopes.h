@@ -17,7 +17,7 @@ inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, i
 class Proxy::Running {
  public:
   Running(Proxy& proxy, const Exchange& exchange, Flight& flight)
-      : proxy_(proxy), exchange_(exchange), flight_(flight) {
+      : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), flight_(flight) {
     flight.started = proxy_.clock_.now();
     flight.request_id = proxy_.request_id(exchange.request());
     if (proxy_.trails_ != nullptr) flight.trail = proxy_.trails_->begin(exchange, flight.started);
@@ -42,6 +42,7 @@ class Proxy::Running {
 
  private:
   Proxy& proxy_;
+  const Fleet::Hold hold_;
   const Exchange& exchange_;
   const Flight& flight_;
 };

@@ -69,6 +69,9 @@ class Planner {
   // Another gateway plans: its table, with homes that this one knows to be gone replaced for here and now.
   std::shared_ptr<const SetTable> patch(const Fleet& fleet);
 
+  // Slots that other nodes have from the next view on: nobody there is home to anything, nor was before.
+  void vacate(std::span<const NodeIndex> nodes);
+
   // What table() is made of: the same, unless patch() had to replace something.
   const Plan& common() const { return plan_; }
   const std::shared_ptr<const SetTable>& table() const { return table_; }

@@ -1,4 +1,5 @@
-// What becomes of a strict set whose home fails before the node is known to be dead.
+// What becomes of a strict set whose home fails before the node is known to be dead; and of all sets of a
+// node whose slot another one has now.
 
 #include <algorithm>
 
@@ -55,6 +56,30 @@ bool Planner::could_share(const Homeless& request) const {
     }
   }
   return false;
+}
+
+// As where another gateway's table names nodes that are not known here: the others know the table whole.
+void Planner::vacate(std::span<const NodeIndex> nodes) {
+  for (const NodeIndex n : nodes) {
+    if (n < plan_.known.size()) plan_.known[n] = false;
+  }
+  const auto vacant = [&](NodeIndex n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
+  const auto without = [&](const std::shared_ptr<const SetTable>& table) {
+    SetTable::Map sets;
+    for (const auto& [set, homes] : table->sets()) {
+      Homes left;
+      for (const NodeIndex n : homes.nodes()) {
+        if (!vacant(n)) left.push_back(n);
+      }
+      if (left.size() > 0) sets.emplace(set, std::move(left));
+    }
+    return sets == table->sets() ? table : std::make_shared<const SetTable>(table->origin(), std::move(sets));
+  };
+  const bool same = table_ == plan_.table;
+  std::shared_ptr<const SetTable> common = without(plan_.table);
+  plan_.partial |= common != plan_.table;
+  plan_.table = std::move(common);
+  table_ = same ? plan_.table : without(table_);
 }
 
 }  // namespace troupe::route

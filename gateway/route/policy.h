@@ -59,6 +59,8 @@ class RoutePolicy {
   virtual void finished(const PolicyRequest&, TimePoint) {}
   virtual void adopt(const ClusterView&) {}
   virtual void forget_node(NodeIndex) {}
+  // Another node has the slot from the next adopt() on.
+  virtual void replace_node(NodeIndex node) { forget_node(node); }
 };
 
 std::vector<std::string> policy_names();

@@ -38,6 +38,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
 
   void adopt(const ClusterView& view) override {
     sent_counts_.resize(view.size());
+    lives_.resize(view.size());
     routable_.assign(view.size(), false);
     first_routable_ = kNoNode;
     for (NodeIndex n = 0; n < view.size(); ++n) {
@@ -73,14 +74,24 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     // The longest first: what is forgotten first of a prompt is its end.
     const PromptLinks links = prompt_links(request.key, request.tokens);
     for (auto link = links.rbegin(); link != links.rend(); ++link)
-      tree_.touch(link->hash) = Tenant{request.node, link->tokens};
+      tree_.touch(link->hash) = Tenant{request.node, life_of(request.node), link->tokens};
+  }
+
+  // Ours: the original never meets it, for there a worker is its address.
+  void replace_node(NodeIndex node) override {
+    if (node >= lives_.size()) return;
+    lives_[node] += 1;
+    sent_counts_[node] = 0;
   }
 
  private:
   struct Tenant {
     NodeIndex node = kNoNode;
+    uint32_t life = 0;  // of the slot
     int64_t tokens = 0;
   };
+
+  uint32_t life_of(NodeIndex node) const { return node < lives_.size() ? lives_[node] : 0; }
 
   // The node of the longest match, where that is enough of the prompt; else none.
   NodeIndex match(const PrefixKey& key, const RequestTokens& tokens) const {
@@ -89,7 +100,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     int64_t matched = 0;
     for (const PromptLink& link : links) {
       const Tenant* found = tree_.find(link.hash);
-      if (found == nullptr) break;
+      if (found == nullptr || found->life != life_of(found->node)) break;
       tenant = found->node;
       matched = std::min(found->tokens, link.tokens);
     }
@@ -100,6 +111,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
   AffinityOptions options_;
   LruMap<Tenant> tree_;
   std::vector<int64_t> sent_counts_;  // by node
+  std::vector<uint32_t> lives_;       // likewise: nodes that had the slot before
   std::vector<bool> routable_;
   NodeIndex first_routable_ = kNoNode;
 };

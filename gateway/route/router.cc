@@ -57,7 +57,8 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       sketch_(options.sketch) {}
 
 void Router::adopt(std::shared_ptr<const ClusterView> view) {
-  const bool moved = view->memberships() != known_.view->memberships();
+  const bool replaced = forget_replaced(*view);
+  const bool moved = replaced || view->memberships() != known_.view->memberships();
   for (auto n = static_cast<NodeIndex>(known_.view->size()); n < view->size(); ++n)
     known_.shadow.set_budget(n, options_.memory.node_kv_tokens_guess);
   known_.view = std::move(view);

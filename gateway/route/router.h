@@ -5,7 +5,11 @@
 //
 // How a gateway or a simulator drives it (one Router a gateway; all of one run may share an ExactResidency):
 //
-//   router.adopt(view)                      at the start and whenever the cluster changes. Slots are stable.
+//   router.adopt(view)                      at the start and whenever the cluster changes. Slots are stable;
+//   one
+//                                           whose node is gone for good may be another's, once nothing that
+//                                           the owner holds (a Sent, a Candidate, a PeerLoad) means the first
+//                                           by it
 //   router.refine(key)                      names the key's set by what sent() has learned (anchor_sketch.h);
 //                                           left out where the caller knows its sets better
 //   d = router.decide(key, model, now)      looks. d.order: whom to ask first, then on failure; may be empty
@@ -209,6 +213,7 @@ class Router {
   uint64_t placements_dropped() const { return placements_dropped_; }  // the outbox was full
 
  private:
+  bool forget_replaced(const ClusterView& next);
   void advance(TimePoint now);
   Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
   RequestTokens tokens_of(const PrefixKey& key) const;

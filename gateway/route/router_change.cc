@@ -1,4 +1,6 @@
-// What of a router an operator may change while it runs.
+// What of a router an operator may change while it runs; and slots whose nodes are others from now on.
+
+#include <algorithm>
 
 #include "gateway/route/router.h"
 
@@ -19,6 +21,32 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   if (options_.policy != "affinity") return;  // the others have memories of their own
   policy_ = make_policy(options_.policy, now);
   policy_->adopt(*known_.view);
+}
+
+// Nothing of a slot's last node may be taken for the one that has it now. The common table stays what it is
+// for the other gateways: it is kept by names, which only the view that is about to go can tell.
+bool Router::forget_replaced(const ClusterView& next) {
+  std::vector<NodeIndex> replaced;
+  const size_t both = std::min(next.size(), known_.view->size());
+  for (NodeIndex n = 0; n < both; ++n) {
+    if (next.node(n).hash != known_.view->node(n).hash) replaced.push_back(n);
+  }
+  if (replaced.empty()) return false;
+  table_message();
+  planner_.vacate(replaced);
+  known_.table = planner_.table();
+  const auto is_replaced = [&](const auto& of) {
+    return std::binary_search(replaced.begin(), replaced.end(), of.node);
+  };
+  std::erase_if(outbox_, is_replaced);
+  std::erase_if(untold_, is_replaced);
+  for (const NodeIndex n : replaced) {
+    known_.handover.come_back(n);
+    forget_node(n);
+    policy_->replace_node(n);
+    known_.shadow.set_budget(n, options_.memory.node_kv_tokens_guess);
+  }
+  return true;
 }
 
 }  // namespace troupe::route

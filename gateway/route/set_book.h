@@ -75,6 +75,7 @@ class SetLoadMerger {
     int64_t tokens = 0;  // of the prefix, as the worker counts them
   };
   void report(uint32_t worker, uint64_t epoch, std::string_view model, std::span<const Counter> counters);
+  void forget(uint32_t worker) { workers_.erase(worker); }  // another one has its number now
   // The next epoch's loads: what came since the last call, added to the decayed rest.
   SetLoads take(TimePoint now);
 

@@ -16,7 +16,8 @@
 
 namespace troupe::route {
 
-// A node's slot: stable over all views of one gateway's life, never given to another node.
+// A node's slot: stable over all views for as long as the node is in them. Once it is gone for good another
+// one may have it; Router::adopt() then forgets all that it knew of the first.
 using NodeIndex = uint32_t;
 inline constexpr NodeIndex kNoNode = UINT32_MAX;
 

@@ -13,13 +13,7 @@ using route::NodeState;
 
 namespace {
 
-// Slots are never given back: this many different workers in a gateway's life.
-constexpr size_t kWorkersMax = 4096;
 constexpr std::string_view kFailing = "failing";
-const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
-                                          2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
-constexpr std::string_view kStates[] = {"unknown", "ready", "suspect", "dead", "draining", kFailing};
-
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
   out.running = report.running;
@@ -44,84 +38,11 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
       log_(parts.log),
       set_loads_(options.set_loads_half_life, options.sets_max) {
   for (const Endpoint& endpoint : options.workers) {
-    join(endpoint);
+    workers_.push_back(make_worker(endpoint));
     workers_.back().awaited = true;
   }
   unprobed_ = workers_.size();
   publish();
-}
-
-// The histograms are the registry's, which outlives every connection.
-std::unique_ptr<HttpClient> Fleet::make_client(const Endpoint& endpoint) {
-  const auto took = [this](const char* result) {
-    return &metrics_.histogram("troupe_gateway_connect_seconds",
-                               "New connections to workers, of probes too: name lookup, TCP and TLS "
-                               "handshakes, by whether they came to be.",
-                               kConnectBuckets, {{"result", result}});
-  };
-  HttpClientOptions client = options_.client;
-  client.on_connect = [connected = took("connected"), failed = took("failed")](Duration duration, bool ok) {
-    (ok ? connected : failed)->Observe(std::chrono::duration<double>(duration).count());
-  };
-  return std::make_unique<HttpClient>(executor_, endpoint, std::move(client));
-}
-
-void Fleet::join(const Endpoint& endpoint) {
-  Worker worker;
-  worker.id = endpoint.authority();
-  worker.url = endpoint.url();
-  worker.client = make_client(endpoint);
-  worker.health = route::NodeHealth(options_.health);
-  worker.up = &metrics_.gauge("troupe_gateway_worker_up", "1 while the worker may be sent requests.",
-                              {{"worker", worker.id}});
-  for (const std::string_view state : kStates) {
-    worker.states[state] = &metrics_.gauge(
-        "troupe_gateway_worker_state",
-        "1 for the state the worker is in; failing: it passes its probes, and its answers are errors.",
-        {{"worker", worker.id}, {"state", std::string(state)}});
-  }
-  workers_.push_back(std::move(worker));
-}
-
-size_t Fleet::member_count() const {
-  return static_cast<size_t>(
-      std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.removed; }));
-}
-
-std::optional<NodeIndex> Fleet::find(std::string_view id) const {
-  for (NodeIndex i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].id == id && member(i)) return i;
-  }
-  return std::nullopt;
-}
-
-StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
-  const std::string id = endpoint.authority();
-  const auto known =
-      std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == id; });
-  const auto node = static_cast<NodeIndex>(known - workers_.begin());
-  if (known != workers_.end()) {
-    if (known->client->endpoint() != endpoint) {  // it speaks TLS now, or does not any more
-      known->client = make_client(endpoint);
-      known->url = endpoint.url();
-    }
-    known->retired = false;
-    if (std::exchange(known->drained, false) && !known->notified) come_back(node);
-    if (std::exchange(known->removed, false)) {
-      known->health = route::NodeHealth(options_.health);
-      known->notified = false;
-    }
-  } else if (workers_.size() < kWorkersMax) {
-    join(endpoint);
-  } else {
-    return absl::ResourceExhaustedError(absl::StrCat(kWorkersMax,
-                                                     " workers have been here, the most that "
-                                                     "are told apart; restart the gateway"));
-  }
-  log_.info("worker_added", {{"worker", id}});
-  publish();
-  if (on_joined) on_joined(node);
-  return node;
 }
 
 void Fleet::drain(NodeIndex node) {
@@ -219,19 +140,6 @@ bool Fleet::ramp() {
   }
   if (changed) publish();
   return ramps;
-}
-
-void Fleet::remove(NodeIndex node) {
-  Worker& worker = workers_[node];
-  worker.removed = true;
-  come_back(node);
-  worker.models.clear();
-  worker.load.reset();
-  worker.client->close_idle();
-  await_no_more(worker);
-  router_.forget_node(node);
-  log_.info("worker_removed", {{"worker", worker.id}});
-  publish();
 }
 
 void Fleet::await_no_more(Worker& worker) {
@@ -357,9 +265,10 @@ void Fleet::publish() {
   router_.adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
   for (NodeIndex i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
+    if (worker.up == nullptr) continue;
     worker.up->Set(router_.view().routable(i) ? 1 : 0);
     const std::string_view now = worker.health.failing() ? kFailing : route::node_state_name(state(i));
-    for (const auto& [name, gauge] : worker.states) gauge->Set(!worker.removed && name == now ? 1 : 0);
+    for (const auto& [name, gauge] : worker.states) gauge->Set(name == now ? 1 : 0);
   }
   if (on_changed) on_changed();
 }

@@ -3,7 +3,12 @@
 // The workers this gateway knows, and an operator may change: for each its connections, its health, its
 // models and its last load report. When anything in that changes for routing, a new cluster view goes to the
 // router. All calls on the io_context's thread.
+//
+// A worker has a slot, which all others know it by. That of a removed worker is another's once nobody can
+// mean the first one by it: whoever keeps slots across a wait has a Hold, or says that he listens to the
+// worker.
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +30,8 @@ struct FleetOptions {
   HttpClientOptions client;
   route::HealthOptions health;
   int64_t in_flight_max = 0;  // a worker; 0: no bound
+  size_t workers_max =
+      4096;  // at once, those included that were removed while somebody still holds their slot
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
   Duration ramp = std::chrono::seconds(10);  // to full weight, of a worker that joins while others serve
@@ -44,15 +51,34 @@ class Fleet {
   // What health, bounds and ramp are from now on; and the workers: those that are in these options and were
   // not in the last ones join, those that are not any more leave and are removed then. Whoever an operator
   // has added or removed besides stays so.
+  // REQUIRES: can_change().
   void change(const FleetOptions& options);
+  // The error says why not all of these workers can be followed besides those that are.
+  Status can_change(const FleetOptions& options) const;
 
-  // Slots, those of removed workers included: a slot is never given to another worker.
+  // While one lives, the slot of a worker that is removed meanwhile is given to nobody. For as long as a
+  // request lasts, not for ever. The fleet outlives it.
+  class Hold {
+   public:
+    explicit Hold(Fleet& fleet) : fleet_(fleet), era_(fleet.begin_hold()) {}
+    ~Hold() { fleet_.end_hold(era_); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Fleet& fleet_;
+    const uint64_t era_;
+  };
+  // Somebody reads what this worker tells, for as long as it may last: its slot is given to nobody.
+  void listens(route::NodeIndex node, bool listens) { workers_[node].listened = listens; }
+
+  // Slots, those of removed workers included.
   size_t size() const { return workers_.size(); }
   size_t member_count() const;
   bool member(route::NodeIndex node) const { return !workers_[node].removed; }
   std::optional<route::NodeIndex> find(std::string_view id) const;  // of members
   // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
-  // now on. kResourceExhausted: more were here than are followed.
+  // now on. kResourceExhausted: more are here than are followed.
   StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
@@ -121,6 +147,8 @@ class Fleet {
   // Set by the residency reader. There is a new view, or it was forgotten what a worker holds. Called in the
   // midst of it: to be looked into later.
   std::function<void()> on_changed;
+  // Another worker has this slot from now on, and nothing that was kept of the last one is true of it.
+  std::function<void(route::NodeIndex)> on_replaced;
 
  private:
   struct Worker {
@@ -131,7 +159,7 @@ class Fleet {
     std::vector<ModelCard> models;
     std::optional<LoadReport> load;
     std::string epoch;
-    Gauge* up = nullptr;
+    Gauge* up = nullptr;                        // null: it is removed
     std::map<std::string_view, Gauge*> states;  // by name
     bool beats = false;
     bool probed = false;
@@ -141,11 +169,23 @@ class Fleet {
     bool leaving = false;
     bool retired = false;  // to be removed when it has left
     bool removed = false;
+    bool listened = false;
+    uint64_t removed_in = 0;  // the last era in which somebody may have meant it by its slot
     double weight = 1;
     std::optional<TimePoint> joined_at;  // while it ramps
   };
   std::unique_ptr<HttpClient> make_client(const Endpoint& endpoint);
-  void join(const Endpoint& endpoint);
+  Worker make_worker(const Endpoint& endpoint);
+  void give_gauges(Worker& worker);
+  void take_gauges(Worker& worker);
+  bool is_free(const Worker& worker) const {
+    return worker.removed && !worker.listened && worker.removed_in < first_era_;
+  }
+  std::optional<route::NodeIndex> longest_free() const;
+  StatusOr<route::NodeIndex> place(const Endpoint& endpoint);
+  uint64_t end_era();
+  uint64_t begin_hold();
+  void end_hold(uint64_t era);
   void await_no_more(Worker& worker);
   void publish();
   void tell_state(route::NodeIndex node, route::NodeState before, std::string_view why) const;
@@ -164,6 +204,10 @@ class Fleet {
   route::SetLoadMerger set_loads_;
   size_t unprobed_ = 0;
   uint64_t view_epoch_ = 0;
+  // Holds by the era in which they began: an era ends when a worker is removed and somebody may mean it. The
+  // first one has holds, or is the last.
+  std::deque<size_t> holds_{0};
+  uint64_t first_era_ = 1;
 };
 
 }  // namespace troupe

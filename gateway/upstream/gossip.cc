@@ -222,6 +222,7 @@ std::string Gossip::message_for(Peer& peer, TimePoint now) {
 Task<bool> Gossip::send(Peer& peer) {
   const std::string body = message_for(peer, clock_.now());
   std::vector<Placement> under_way = std::exchange(peer.placements, {});
+  const uint64_t replaced = replaced_;
   ClientRequest request;
   request.method = "POST";
   request.target = kGossipPath;
@@ -247,6 +248,7 @@ Task<bool> Gossip::send(Peer& peer) {
   if (taken) {
     sent_.Increment(static_cast<double>(under_way.size()));
   } else {
+    if (replaced != replaced_) under_way.clear();  // slots that they name may be other workers'
     under_way.insert(under_way.end(), peer.placements.begin(), peer.placements.end());
     peer.placements = std::move(under_way);
     peer.sample_sent = 0;
@@ -364,6 +366,14 @@ void Gossip::forget_silent(TimePoint now) {
     if (silent) router_.forget_gateway(entry.second.number);
     return silent;
   });
+}
+
+void Gossip::forget_node(NodeIndex node) {
+  replaced_ += 1;
+  for (const auto& peer : peers_) {
+    std::erase_if(peer->placements, [node](const Placement& placed) { return placed.node == node; });
+    peer->ledger.erase(node);
+  }
 }
 
 }  // namespace troupe

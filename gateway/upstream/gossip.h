@@ -95,6 +95,8 @@ class Gossip {
   // fleet's.
   StatusOr<Answer> receive(const Received& received);
   double refused() const { return refused_.Value(); }  // for want of a seal
+  // Another worker has the slot from now on: what was to be told of the last one is not told of it.
+  void forget_node(route::NodeIndex node);
   // A message with this for a seal may turn out to be one of the fleet's.
   bool may_take(std::string_view seal) const { return !options_.seal.is_needed() || !seal.empty(); }
 
@@ -139,6 +141,7 @@ class Gossip {
   TimePoint refreshed_at_{};
   absl::flat_hash_map<std::string, Sender> senders_;
   uint32_t sender_count_ = 0;
+  uint64_t replaced_ = 0;  // slots that other workers were given
 };
 
 }  // namespace troupe

@@ -28,13 +28,14 @@ int64_t integer_at(const bj::object& fields, const char* name) {
 // However it ends, the set has moved.
 class Mover::Moving {
  public:
-  Moving(Mover& mover, const Handover::Move& move) : mover_(mover), move_(move) {}
+  Moving(Mover& mover, const Handover::Move& move) : mover_(mover), hold_(mover.fleet_), move_(move) {}
   ~Moving() { mover_.router_.handover().done(move_); }
   Moving(const Moving&) = delete;
   Moving& operator=(const Moving&) = delete;
 
  private:
   Mover& mover_;
+  const Fleet::Hold hold_;
   const Handover::Move move_;
 };
 

@@ -19,6 +19,9 @@ constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
 }  // namespace
 
 struct Mover::Leaving {
+  explicit Leaving(Fleet& fleet) : hold(fleet) {}
+
+  const Fleet::Hold hold;
   NodeIndex node = kNoNode;
   TimePoint until;
   std::vector<ConversationTail> tails;
@@ -47,7 +50,7 @@ class Mover::Carrier {
 };
 
 void Mover::hold_for_tails(NodeIndex node, TimePoint now, TimePoint by) {
-  auto leaving = std::make_shared<Leaving>();
+  auto leaving = std::make_shared<Leaving>(fleet_);
   leaving->node = node;
   leaving->until = now + (by - now) / 2;
   router_.handover().hold(node);

@@ -80,7 +80,10 @@ Task<void> Prober::watch(Target& target) {
   while (fleet_.member(target.node)) {
     target.awaited = false;
     target.asked_at = clock_.now();
-    co_await probe(target);
+    {
+      const Fleet::Hold hold(fleet_);  // what it tells is told of this worker
+      co_await probe(target);
+    }
     const auto pause = target.awaited ? options_.suspicion_interval : options_.interval;
     target.timer.expires_at(target.asked_at + pause);
     boost::system::error_code error;

@@ -14,6 +14,7 @@ namespace {
 
 using Kind = ResidencyEvent::Kind;
 
+constexpr const char* kInStepGauge = "troupe_gateway_residency_in_step";
 constexpr auto kJustAfter = std::chrono::milliseconds(1);
 
 bool may_tell(NodeState state) {
@@ -52,6 +53,7 @@ std::vector<route::ResidencyItem> items_of(const ResidencyEvent& event) {
 }  // namespace
 
 struct ResidencyReader::Stream {
+  std::string worker;  // whose slot it was at the last look
   bool open = false;
   bool in_step = false;      // began with a snapshot that was taken
   bool never_tells = false;  // the program that listens there now
@@ -59,19 +61,22 @@ struct ResidencyReader::Stream {
   TimePoint heard_at{};
   TimePoint retry_at{};
   Duration pause{};
-  Gauge* in_step_gauge = nullptr;
-  std::string epoch;  // of the worker's cache, that `pinned` is of
+  Gauge* in_step_gauge = nullptr;  // null: the worker is removed
+  std::string epoch;               // of the worker's cache, that `pinned` is of
   absl::flat_hash_set<Hash128> pinned;
 };
 
 // However a stream ends, what it told is relied on no more.
 class ResidencyReader::Reading {
  public:
-  Reading(ResidencyReader& reader, NodeIndex node) : reader_(reader), node_(node) {}
+  Reading(ResidencyReader& reader, NodeIndex node) : reader_(reader), node_(node) {
+    reader_.fleet_.listens(node_, true);
+  }
   ~Reading() {
     Stream& stream = *reader_.streams_[node_];
+    reader_.fleet_.listens(node_, false);
     stream.open = stream.in_step = false;
-    stream.in_step_gauge->Set(0);
+    if (stream.in_step_gauge != nullptr) stream.in_step_gauge->Set(0);
     stream.retry_at = reader_.clock_.now() + stream.pause;
     stream.pause = std::min(2 * stream.pause, reader_.options_.retry_max);
     reader_.router_.residency_lost(node_);
@@ -120,14 +125,9 @@ Task<void> ResidencyReader::supervise(TaskGroup& group) {
 }
 
 TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
-  if (node == streams_.size()) {
-    streams_.push_back(std::make_unique<Stream>());
-    streams_[node]->pause = options_.retry_min;
-    streams_[node]->in_step_gauge =
-        &metrics_.gauge("troupe_gateway_residency_in_step", "1 while it is known what the worker holds.",
-                        {{"worker", fleet_.id(node)}});
-  }
+  if (node == streams_.size()) streams_.push_back(std::make_unique<Stream>());
   Stream& stream = *streams_[node];
+  know_worker(node, stream);
   const TimePoint now = clock_.now();
   const bool up = may_tell(fleet_.state(node));
   if (stream.open) {
@@ -149,6 +149,21 @@ TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
   stream.cancel = std::make_shared<asio::cancellation_signal>();
   group.spawn(read(node), stream.cancel);
   return now + options_.silence_max + kJustAfter;
+}
+
+// A slot may be another worker's than it was, and is told of in metrics while it is a member's.
+void ResidencyReader::know_worker(NodeIndex node, Stream& stream) {
+  const bool other = stream.worker != fleet_.id(node);
+  if (stream.in_step_gauge != nullptr && (other || !fleet_.member(node)))
+    metrics_.remove(kInStepGauge, *std::exchange(stream.in_step_gauge, nullptr));
+  if (other && !stream.open) {
+    stream = Stream{};
+    stream.worker = fleet_.id(node);
+    stream.pause = options_.retry_min;
+  }
+  if (stream.in_step_gauge != nullptr || !fleet_.member(node)) return;
+  stream.in_step_gauge = &metrics_.gauge(kInStepGauge, "1 while it is known what the worker holds.",
+                                         {{"worker", fleet_.id(node)}});
 }
 
 Task<void> ResidencyReader::read(NodeIndex node) {
@@ -206,7 +221,7 @@ bool ResidencyReader::apply(NodeIndex node, std::string_view name, std::string_v
   if (told.kind == Kind::kSnapshot) {
     stream.in_step = true;
     stream.pause = options_.retry_min;
-    stream.in_step_gauge->Set(1);
+    if (stream.in_step_gauge != nullptr) stream.in_step_gauge->Set(1);
     log_.info("residency_known", {{"worker", fleet_.id(node)}, {"seq", told.seq}, {"items", items.size()}});
   }
   return true;

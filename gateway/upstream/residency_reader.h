@@ -62,6 +62,7 @@ class ResidencyReader {
   Task<void> supervise(TaskGroup& group);
   // Until when nothing is to be done for this worker, if nothing happens.
   TimePoint look_after(route::NodeIndex node, TaskGroup& group);
+  void know_worker(route::NodeIndex node, Stream& stream);
   Task<void> read(route::NodeIndex node);
   Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
   // False: this stream is of no more use.

@@ -134,6 +134,68 @@ TEST_F(AdminWorkersTest, ADrainedWorkerIsSpared) {
   EXPECT_EQ(listed()[b_.id()], "ready");
 }
 
+// Pods come under new addresses all the time: what is kept of them is bounded by those that are there.
+TEST_F(AdminWorkersTest, ThousandsMayComeAndGo) {
+  change("POST", b_.endpoint());
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  Fleet& fleet = gateway_.gateway->fleet();
+  size_t most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    most = std::max(most, loop_.call([&] {
+      Endpoint endpoint;
+      endpoint.host = "127.0." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250);
+      endpoint.port = 1;
+      const auto node = fleet.add(endpoint);
+      EXPECT_TRUE(node.ok()) << node.status();
+      EXPECT_EQ(fleet.id(*node), endpoint.authority());
+      EXPECT_EQ(gateway_.gateway->router().view().node(*node).id, endpoint.authority());
+      if (i % 3 == 0) fleet.drain(*node);
+      fleet.remove(*node);
+      return fleet.size();
+    }));
+  }
+  EXPECT_LE(most, 200u) << "slots are given to the next";
+  EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
+  const std::string metrics = gateway_.admin("/metrics").body;
+  EXPECT_EQ(metrics.find("worker=\"127.0.3."), std::string::npos) << "of those that are gone nothing is told";
+  EXPECT_NE(metrics.find("worker=\"" + b_.id()), std::string::npos);
+}
+
+TEST_F(AdminWorkersTest, ASlotIsNobodysWhileARequestRunsThere) {
+  change("POST", b_.endpoint());
+  ASSERT_TRUE(lists(b_.id(), "ready"));
+  Fleet& fleet = gateway_.gateway->fleet();
+  Gate gate;
+  loop_.call([&] {
+    b_.answer = [&gate](StubWorker& stub, Exchange& e) { return answer_at_gate(gate, stub, e); };
+    fleet.drain(0);  // so that the request goes to the other one
+  });
+  RawPeer peer = gateway_.connect();
+  peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi")));
+  ASSERT_TRUE(loop_.eventually([&] { return b_.running == 1; }));
+  change("DELETE", b_.endpoint());
+  const auto slot_of_new = [&](int number) {
+    return loop_.call([&] {
+      Endpoint endpoint;
+      endpoint.host = "127.0.9." + std::to_string(number);
+      endpoint.port = 1;
+      return fleet.add(endpoint).value();
+    });
+  };
+  EXPECT_EQ(slot_of_new(1), 2u);
+  EXPECT_EQ(loop_.call([&] { return fleet.id(1); }), b_.id());
+  loop_.call([&] { gate.open = true; });
+  const Answer answer = read_answer(peer);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("node"), b_.id());
+  EXPECT_TRUE(loop_.eventually([&] { return gateway_.gateway->proxy().requests_running() == 0; }));
+  for (int number = 2; number < 100; ++number) {  // probes that were under way hold it, too
+    if (slot_of_new(number) == 1) return;
+    std::this_thread::sleep_for(10ms);
+  }
+  ADD_FAILURE() << "its slot was given to nobody";
+}
+
 TEST_F(AdminWorkersTest, WhatMakesNoSenseIsRefused) {
   for (const std::string body :
        {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})",

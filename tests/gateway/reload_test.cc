@@ -163,6 +163,21 @@ TEST_F(ReloadTest, OneMistakeRefusesTheWholeOfIt) {
   EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().member(0); }));
 }
 
+TEST_F(ReloadTest, MoreWorkersThanAreFollowedRefuseTheWholeOfIt) {
+  std::string many = settings({b_, c_});
+  for (int i = 1; i <= 4095; ++i) many += "  - http://127.0.0.2:" + std::to_string(i) + "\n";
+  const std::string said = reload(many + "request_timeout_secs: 5\n");
+  EXPECT_NE(said.find("event=not_reloaded"), std::string::npos) << said;
+  EXPECT_NE(said.find("worker_urls"), std::string::npos) << said;
+  EXPECT_EQ(members(), 2u);
+  many.resize(many.rfind("  - "));
+  const std::string beside = reload(many);
+  EXPECT_NE(beside.find("event=not_reloaded"), std::string::npos)
+      << "there is no room for them beside a's and b's";
+  EXPECT_EQ(members(), 2u);
+  EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().member(0); }));
+}
+
 TEST_F(ReloadTest, WhatTakesARestartIsSaid) {
   for (int i = 0; i < 2; ++i) {  // as long as it stands there
     const std::string said = reload(settings({a_, b_}, "port: 1234\nlimits: {requests: 9}\n"));
