@@ -15,7 +15,8 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
   model     the demo model's log-probabilities, cuda against cpu in float32: float32, bfloat16, and both with --reference-ops
   memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 
-Ends with a line a part; non-zero where one failed. Without a GPU: SKIPPED, and zero.
+Ends with a line a part; non-zero where one failed. Without a GPU: SKIPPED, and zero. TROUPE_GPU_KERNELS_S: longest that the kernels may
+take, 120 s if unset; an emulated device needs more.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
@@ -70,7 +71,7 @@ model_part() {
   return $result
 }
 
-part kernels timeout 120 "$bin/cuda_gpu_test" --gtest_brief=1
+part kernels timeout "${TROUPE_GPU_KERNELS_S:-120}" "$bin/cuda_gpu_test" --gtest_brief=1
 part model model_part
 if command -v compute-sanitizer > /dev/null; then
   part memcheck timeout 180 compute-sanitizer --tool memcheck --error-exitcode 1 "$bin/cuda_gpu_test" --gtest_brief=1 \
