@@ -13,7 +13,6 @@ using route::NodeState;
 
 namespace {
 
-constexpr std::string_view kFailing = "failing";
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
   out.running = report.running;

@@ -151,6 +151,8 @@ class Fleet {
   std::function<void(route::NodeIndex)> on_replaced;
 
  private:
+  // What a worker's state gauge says before route::node_state_name().
+  static constexpr std::string_view kFailing = "failing";
   struct Worker {
     std::string id;
     std::string url;

@@ -14,6 +14,7 @@
 namespace troupe {
 
 using route::NodeIndex;
+using route::NodeState;
 
 namespace {
 
@@ -21,7 +22,6 @@ constexpr const char* kUpGauge = "troupe_gateway_worker_up";
 constexpr const char* kStateGauge = "troupe_gateway_worker_state";
 const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
                                           2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
-constexpr std::string_view kStates[] = {"unknown", "ready", "suspect", "dead", "draining", "failing"};
 
 }  // namespace
 
@@ -52,12 +52,16 @@ Fleet::Worker Fleet::make_worker(const Endpoint& endpoint) {
 
 void Fleet::give_gauges(Worker& worker) {
   worker.up = &metrics_.gauge(kUpGauge, "1 while the worker may be sent requests.", {{"worker", worker.id}});
-  for (const std::string_view state : kStates) {
+  const auto give = [&](std::string_view state) {
     worker.states[state] = &metrics_.gauge(
         kStateGauge,
         "1 for the state the worker is in; failing: it passes its probes, and its answers are errors.",
         {{"worker", worker.id}, {"state", std::string(state)}});
-  }
+  };
+  for (const auto state :
+       {NodeState::kUnknown, NodeState::kAlive, NodeState::kSuspect, NodeState::kDead, NodeState::kDraining})
+    give(route::node_state_name(state));
+  give(kFailing);
 }
 
 void Fleet::take_gauges(Worker& worker) {
