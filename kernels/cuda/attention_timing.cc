@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention_timing.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -87,50 +88,61 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
                            [&] { tile_attention(timing.stream, params, timing.kv, indices, planned); });
 }
 
+namespace {
+
+// The same work by the kernel that is asked about, and by tiles.
+struct Compared {
+  TimedAttention asked, by_tiles;
+};
+
+// Whether the kernel of this name is faster than tiles, by the product of the times of all that has room
+// here; as `tuning` knows it, or measured now and put there.
+bool is_faster(const char* name, const std::string& key, const AttentionTiming& timing,
+               std::span<const Compared> works, Tuning& tuning) {
+  if (const std::string* known = tuning.find(key); known != nullptr) return *known == name;
+  double asked = 1, tiles = 1, last = 0;
+  for (const Compared& work : works) {
+    const auto by_tiles = seconds_of(timing, work.by_tiles), by_asked = seconds_of(timing, work.asked);
+    if (!by_tiles || !by_asked) continue;
+    asked *= *by_asked;
+    tiles *= *by_tiles;
+    last = std::min(*by_asked, *by_tiles);
+  }
+  const bool faster = asked < tiles;
+  tuning.put(key, faster ? name : kTilesName, last * 1e6);
+  return faster;
+}
+
+}  // namespace
+
 bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuning& tuning) {
   if (!lane_attention_takes(timing.limits.heads, timing.kv.layout)) return false;
-  const std::string key = key_of("decode", timing, device);
-  if (const std::string* name = tuning.find(key); name != nullptr) return *name == kLanesName;
-  double lanes = 1, tiles = 1, last = 0;
-  for (const TimedAttention& decodes :
+  std::vector<Compared> decodes;
+  for (const TimedAttention& by_tiles :
        {TimedAttention{.requests = 1, .own_keys = 2048}, TimedAttention{.requests = 8, .own_keys = 1024},
         TimedAttention{.requests = 64, .own_keys = 1024}}) {
-    TimedAttention by_lanes = decodes;
+    TimedAttention by_lanes = by_tiles;
     by_lanes.lanes = true;
-    const auto with = seconds_of(timing, by_lanes), without = seconds_of(timing, decodes);
-    if (!with || !without) continue;
-    lanes *= *with;
-    tiles *= *without;
-    last = std::min(*with, *without);
+    decodes.push_back({by_lanes, by_tiles});
   }
-  const bool faster = lanes < tiles;
-  tuning.put(key, faster ? kLanesName : kTilesName, last * 1e6);
-  return faster;
+  return is_faster(kLanesName, key_of("decode", timing, device), timing, decodes, tuning);
 }
 
 bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
                        Tuning& tuning) {
-  const std::string key = key_of("prefill", timing, device);
-  if (const std::string* name = tuning.find(key); name != nullptr) return *name == kWarpgroupsName;
   const int64_t block_size = timing.kv.layout.block_size;
   const int64_t room =
       std::min<int64_t>({kPromptKeys, timing.limits.positions, timing.kv.block_count * block_size});
   const auto keys = static_cast<int32_t>(room / block_size * block_size);
   const auto queries = static_cast<int32_t>(std::min<int64_t>(keys, timing.limits.tokens));
-  double warpgroups = 1, tiles = 1, last = 0;
+  std::vector<Compared> prompts;
   for (const int32_t part : {1, 4}) {
-    TimedAttention prompt{.queries = std::max(queries / part, 1), .own_keys = keys};
-    const auto without = seconds_of(timing, prompt);
-    prompt.kv_map = &kv_map;
-    const auto with = seconds_of(timing, prompt);
-    if (!with || !without) continue;
-    warpgroups *= *with;
-    tiles *= *without;
-    last = std::min(*with, *without);
+    const TimedAttention by_tiles{.queries = std::max(queries / part, 1), .own_keys = keys};
+    TimedAttention by_warpgroups = by_tiles;
+    by_warpgroups.kv_map = &kv_map;
+    prompts.push_back({by_warpgroups, by_tiles});
   }
-  const bool faster = warpgroups < tiles;
-  tuning.put(key, faster ? kWarpgroupsName : kTilesName, last * 1e6);
-  return faster;
+  return is_faster(kWarpgroupsName, key_of("prefill", timing, device), timing, prompts, tuning);
 }
 
 CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::string& device,
