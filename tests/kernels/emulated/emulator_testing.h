@@ -2,7 +2,11 @@
 
 // What the emulator's own tests share.
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
+
+#include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/kernels/emulated/emulator.h"
@@ -31,6 +35,14 @@ template <class... E, class... A>
 void run(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...), A... arguments) {
   const cudaLaunchConfig_t config{grid, block, shared_bytes, nullptr, nullptr, 0};
   ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
+}
+
+inline std::vector<__nv_bfloat16> random_values(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<__nv_bfloat16> values(count);
+  for (auto& value : values) value = __float2bfloat16(normal(random));
+  return values;
 }
 
 }  // namespace troupe::emulator_testing

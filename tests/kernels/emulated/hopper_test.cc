@@ -7,7 +7,6 @@
 #include <cuda_runtime.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "tests/kernels/emulated/emulator_testing.h"
@@ -18,14 +17,6 @@ using namespace emulator_testing;
 using namespace cuda;
 
 constexpr int kRows = 64, kColumns = 128, kDepth = 64;
-
-std::vector<__nv_bfloat16> random_values(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<__nv_bfloat16> values(count);
-  for (auto& value : values) value = __float2bfloat16(normal(random));
-  return values;
-}
 
 CUtensorMap map_of(const std::vector<__nv_bfloat16>& values, uint64_t columns, uint32_t box_rows) {
   CUtensorMap map;

@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <cmath>
-#include <random>
 #include <set>
 #include <vector>
 
@@ -28,14 +27,6 @@ class EmulatedMatrices : public testing::TestWithParam<Order> {
 };
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedMatrices,
                          testing::Values(Order::kForward, Order::kReverse, Order::kShuffled));
-
-std::vector<__nv_bfloat16> random_values(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<__nv_bfloat16> values(count);
-  for (auto& value : values) value = __float2bfloat16(normal(random));
-  return values;
-}
 
 // One warp: d [16, 8] += a [16, 16] b, with b as [n][k] or, `b_by_k`, as [k][n].
 template <bool b_by_k>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/common/temp_dir.h"
+#include "tests/worker/model/made_up_model.h"
 #include "worker/model/logit_adjuster.h"
 #include "worker/model/runner.h"
 
@@ -20,18 +21,13 @@ const std::vector<std::string> kBackends{"cuda"};
 #else
 const std::vector<std::string> kBackends{"ref", "cpu", EMULATED_MODULE};
 #endif
-constexpr const char* kConfig = R"({
-  "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 256, "intermediate_size": 320,
-  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "hidden_act": "silu",
-  "bos_token_id": 1, "eos_token_id": 2})";
 constexpr int kSteps = 6;
 constexpr int kLanes = 3;
 constexpr int32_t kBlocksEach = 2;
 
 std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true) {
   const TempDir dir;
-  dir.write("config.json", kConfig);
+  dir.write("config.json", kMadeUpModel);
   RunnerOptions options;
   options.model_dir = dir.path();
   options.load_format = LoadFormat::kDummy;

@@ -9,15 +9,11 @@
 
 #include "kernels/kernels.h"
 #include "tests/common/temp_dir.h"
+#include "tests/worker/model/made_up_model.h"
 
 namespace troupe {
 namespace warm_up_test {
 
-constexpr const char* kConfig = R"({
-  "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 256, "intermediate_size": 320,
-  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
-  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "hidden_act": "silu",
-  "bos_token_id": 1, "eos_token_id": 2})";
 constexpr int kLanes = 6;
 constexpr BlockId kBlocksEach = 20;
 
@@ -25,7 +21,7 @@ class WarmUp : public testing::Test {
  protected:
   void SetUp() override {
     const TempDir dir;
-    dir.write("config.json", kConfig);
+    dir.write("config.json", kMadeUpModel);
     options_.model_dir = dir.path();
     options_.load_format = LoadFormat::kDummy;
     options_.backend = EMULATED_MODULE;
