@@ -23,9 +23,7 @@ bool comes_to(const TestGateway& gateway, const std::string& metric, double valu
 
 // Its first byte at once, its last one after two steps.
 Task<void> answer_slowly(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   Timer timer(exchange.executor());
   for (int i = 0; i < 2; ++i) {
     co_await exchange.write("data: {}\n\n");
@@ -37,9 +35,7 @@ Task<void> answer_slowly(StubWorker&, Exchange& exchange) {
 }
 
 Task<void> break_off(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {}\n\n");
   // No end: the connection is closed.
 }

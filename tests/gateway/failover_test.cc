@@ -299,9 +299,7 @@ TEST(Failover, AWholeAnswerThatAlwaysBreaksOffIsABadGateway) {
 }
 
 Task<void> break_off_before_first_event(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {\"half");
 }
 
@@ -319,9 +317,7 @@ TEST(Failover, AStreamThatBreaksOffBeforeItsFirstEventIsRetried) {
 }
 
 Task<void> break_off_mid_stream(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {\"n\":0}\n\ndata: {\"n\":1}\n\ndata: {\"ha");
 }
 
@@ -447,9 +443,7 @@ TEST(Failover, NobodyReadyIs503AndHealthSaysSo) {
 }
 
 Task<void> answer_when_told(StubWorker& stub, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {}\n\n");
   Timer timer(exchange.executor());
   while (stub.bytes_written == 0) {

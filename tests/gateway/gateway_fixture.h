@@ -75,10 +75,14 @@ struct Presence {
   StubWorker& stub;
 };
 
-inline Task<void> tell_residency(StubWorker& stub, Exchange& exchange) {
+inline Task<void> begin_stream(Exchange& exchange) {
   HeaderList headers;
   headers.emplace_back("content-type", "text/event-stream");
   co_await exchange.start(200, headers);
+}
+
+inline Task<void> tell_residency(StubWorker& stub, Exchange& exchange) {
+  co_await begin_stream(exchange);
   Timer timer(exchange.executor());
   size_t sent = 0;
   for (const int hang_ups = stub.hang_ups; hang_ups == stub.hang_ups;) {
@@ -141,9 +145,7 @@ inline Task<void> answer_whole(StubWorker& stub, Exchange& exchange) {
 }
 
 inline Task<void> answer_stream(StubWorker& stub, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   for (int i = 0; i < 3; ++i) {
     const std::string event = "data: {\"n\":" + std::to_string(i) + "}\n\n";
     stub.bytes_written += event.size();

@@ -110,9 +110,7 @@ TEST(Held, AFullWorkersAnswerNamesItThoughTheOrderIsAnother) {
 }
 
 Task<void> stream_with_error(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {\"n\":\"data: {\\\"error\\\"\"}\n\n");
   co_await exchange.write("data: {\"n\":1}\n\ndata: {\"error\":{\"message\":\"out of blocks\"}}\n\n");
   co_await exchange.write("data: [DONE]\n\n");
@@ -241,9 +239,7 @@ TEST(Local, AGatewayOutOfDescriptorsBlamesNoWorker) {
 }
 
 Task<void> flood(StubWorker& stub, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   const std::string event = "data: " + std::string(65'536, 'f') + "\n\n";
   for (int i = 0; i < 10'000; ++i) {
     co_await exchange.write(event);
@@ -289,9 +285,7 @@ Task<void> say_nothing(Exchange& exchange) {
 }
 
 Task<void> say_little(Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   co_await exchange.write("data: {\"n\":0}\n\n");
   co_await say_nothing(exchange);
 }
@@ -379,9 +373,7 @@ TEST(ForeignSilence, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
 }
 
 Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   Timer timer(exchange.executor());
   for (int i = 0; i < 5; ++i) {
     co_await exchange.write("data: {\"n\":0}\n\n");

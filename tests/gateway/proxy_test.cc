@@ -298,9 +298,7 @@ TEST(Proxy, AClientThatLeavesBeforeTheAnswerCancelsTheWorkerWithin50Ms) {
 }
 
 Task<void> answer_drip(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   Timer timer(exchange.executor());
   for (int i = 0; i < 5000; ++i) {
     co_await exchange.write("data: {}\n\n");
@@ -321,9 +319,7 @@ TEST(Proxy, AClientThatLeavesMidStreamCancelsTheWorkerWithin50Ms) {
 }
 
 Task<void> answer_flood(StubWorker& stub, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   const std::string event = "data: " + std::string(8186, 'f') + "\n\n";
   for (int i = 0; i < 8192; ++i) {  // 64 MiB
     co_await exchange.write(event);

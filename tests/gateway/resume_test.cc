@@ -77,9 +77,7 @@ Task<void> tell(const Part& part, std::string id, Exchange& exchange) {
   const int from = resume != nullptr && part.resumes ? told_words(*resume, id) : 0;
   if (part.reads > Duration::zero()) co_await pause(exchange, part.reads);
   const bool tells = part.tells && exchange.request().header("x-troupe-ids") == "1";
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   if (tells) co_await exchange.write(": hb\n\n");
   const int end = std::min(from + part.words, kWords);
   for (int i = from; i < end; ++i) {

@@ -319,9 +319,7 @@ TEST_F(Tenants, APriorityIsNoEarlierThanTheKeys) {
 }
 
 Task<void> answer_twenty_events(StubWorker&, Exchange& exchange) {
-  HeaderList headers;
-  headers.emplace_back("content-type", "text/event-stream");
-  co_await exchange.start(200, headers);
+  co_await begin_stream(exchange);
   for (int i = 0; i < 20; ++i)
     co_await exchange.write("data: " + std::string(150, 'x') + " " + std::to_string(i) + "\n\n");
   Timer timer(exchange.executor());

@@ -26,43 +26,39 @@ Task<void> work_and_send(TurnEnd* turn, std::string name, int times, Notes* note
   }
 }
 
-TEST(TurnEnd, WhatIsReadyTogetherIsSentTogether) {
-  asio::io_context io(1);
-  TurnEnd& turn = asio::use_service<TurnEnd>(io);
-  TaskGroup group(io.get_executor());
-  Notes notes;
-  for (const char* name : {"a", "b", "c"}) group.spawn(work_and_send(&turn, name, 1, &notes));
-  io.run_for(1s);
-  EXPECT_THAT(notes, ElementsAre("a works", "b works", "c works", "a sends", "b sends", "c sends"));
+class TurnEnds : public testing::Test {
+ protected:
+  asio::io_context io_{1};
+  TurnEnd& turn_ = asio::use_service<TurnEnd>(io_);
+  TaskGroup group_{io_.get_executor()};
+  Notes notes_;
+};
+
+TEST_F(TurnEnds, WhatIsReadyTogetherIsSentTogether) {
+  for (const char* name : {"a", "b", "c"}) group_.spawn(work_and_send(&turn_, name, 1, &notes_));
+  io_.run_for(1s);
+  EXPECT_THAT(notes_, ElementsAre("a works", "b works", "c works", "a sends", "b sends", "c sends"));
 }
 
-TEST(TurnEnd, WhoWaitsAgainWaitsForTheNextOne) {
-  asio::io_context io(1);
-  TurnEnd& turn = asio::use_service<TurnEnd>(io);
-  TaskGroup group(io.get_executor());
-  Notes notes;
-  group.spawn(work_and_send(&turn, "a", 2, &notes));
-  group.spawn(work_and_send(&turn, "b", 1, &notes));
-  io.run_for(1s);
-  EXPECT_THAT(notes, ElementsAre("a works", "b works", "a sends", "a works", "b sends", "a sends"));
+TEST_F(TurnEnds, WhoWaitsAgainWaitsForTheNextOne) {
+  group_.spawn(work_and_send(&turn_, "a", 2, &notes_));
+  group_.spawn(work_and_send(&turn_, "b", 1, &notes_));
+  io_.run_for(1s);
+  EXPECT_THAT(notes_, ElementsAre("a works", "b works", "a sends", "a works", "b sends", "a sends"));
 }
 
 // Nobody waits for more than what is ready: a loop that is never idle has turns, too.
-TEST(TurnEnd, ComesInALoopThatIsNeverIdle) {
-  asio::io_context io(1);
-  TurnEnd& turn = asio::use_service<TurnEnd>(io);
-  TaskGroup group(io.get_executor());
-  Notes notes;
+TEST_F(TurnEnds, ComesInALoopThatIsNeverIdle) {
   int rounds = 0;
   std::function<void()> again = [&] {
-    if (++rounds < 1000) asio::post(io, again);
+    if (++rounds < 1000) asio::post(io_, again);
   };
-  asio::post(io, again);
-  group.spawn(work_and_send(&turn, "a", 3, &notes));
-  while (notes.size() < 6 && rounds < 1000) io.run_one();
-  EXPECT_EQ(notes.size(), 6u);
+  asio::post(io_, again);
+  group_.spawn(work_and_send(&turn_, "a", 3, &notes_));
+  while (notes_.size() < 6 && rounds < 1000) io_.run_one();
+  EXPECT_EQ(notes_.size(), 6u);
   EXPECT_LT(rounds, 100);
-  io.run_for(1s);
+  io_.run_for(1s);
 }
 
 Task<void> keep_while_waiting(TurnEnd* turn, std::shared_ptr<int> held) {
@@ -96,17 +92,13 @@ Task<void> wait_twice(TurnEnd* turn, Executor executor, Notes* notes) {
   }
 }
 
-TEST(TurnEnd, WhoIsCancelledMeanwhileLearnsSoNext) {
-  asio::io_context io(1);
-  TurnEnd& turn = asio::use_service<TurnEnd>(io);
-  TaskGroup group(io.get_executor());
-  Notes notes;
-  group.spawn(wait_twice(&turn, io.get_executor(), &notes));
-  io.run_one();
-  group.cancel();
-  io.run_for(1s);
-  EXPECT_THAT(notes, ElementsAre("reached", "cancelled"));
-  EXPECT_EQ(group.size(), 0u);
+TEST_F(TurnEnds, WhoIsCancelledMeanwhileLearnsSoNext) {
+  group_.spawn(wait_twice(&turn_, io_.get_executor(), &notes_));
+  io_.run_one();
+  group_.cancel();
+  io_.run_for(1s);
+  EXPECT_THAT(notes_, ElementsAre("reached", "cancelled"));
+  EXPECT_EQ(group_.size(), 0u);
 }
 
 }  // namespace
