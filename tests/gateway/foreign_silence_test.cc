@@ -1,0 +1,135 @@
+// Workers of other kinds that accept a request and say nothing, or nothing any more: they send no heartbeats.
+
+#include <gmock/gmock.h>
+
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+const std::string kSilentCard(1300, 'h');
+
+Task<void> say_nothing(Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(60s);
+  co_await timer.async_wait(use_task);
+}
+
+Task<void> say_little(Exchange& exchange) {
+  co_await begin_stream(exchange);
+  co_await exchange.write("data: {\"n\":0}\n\n");
+  co_await say_nothing(exchange);
+}
+
+Task<void> answer_late(StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(700ms);
+  co_await timer.async_wait(use_task);
+  co_await answer_whole(stub, exchange);
+}
+
+struct TwoWorkers {
+  explicit TwoWorkers(StubAnswer script)
+      : a(loop, script), b(loop, script), gateway(loop, {a.endpoint(), b.endpoint()}, config()) {}
+  static GatewayConfig config() {
+    GatewayConfig config = TestGateway::quick_config();
+    config.proxy.foreign_silence_max = 200ms;
+    return config;
+  }
+  Loop loop;
+  StubWorker a, b;
+  TestGateway gateway;
+};
+
+// Whoever is asked first says nothing (and, where told to, does not answer probes either); the other one
+// answers.
+StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins = false) {
+  auto asked = std::make_shared<int>(0);
+  return [=](StubWorker& stub, Exchange& exchange) {
+    if ((*asked)++ > 0) return other(stub, exchange);
+    stub.ready_status = ready_status;
+    return begins ? say_little(exchange) : say_nothing(exchange);
+  };
+}
+
+TEST(ForeignSilence, AStreamThatDoesNotBeginIsAskedForElsewhere) {
+  TwoWorkers workers(first_is_silent(answer_stream));
+  const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+  EXPECT_EQ(answer.route("attempt"), "2");
+}
+
+TEST(ForeignSilence, AWholeAnswerMayTakeItsTimeWhileProbesAreAnswered) {
+  TwoWorkers workers(answer_late);
+  const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("attempt"), "1");
+}
+
+TEST(ForeignSilence, AWholeAnswerIsAskedForElsewhereWhereProbesFailToo) {
+  TwoWorkers workers(first_is_silent(answer_whole, 500));
+  const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.route("attempt"), "2");
+}
+
+TEST(ForeignSilence, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
+  TwoWorkers workers(first_is_silent(answer_stream, 500, true));
+  const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.body, ::testing::StartsWith("data: {\"n\":0}\n\n"));
+  EXPECT_THAT(answer.body, ::testing::HasSubstr("fell silent"));
+  EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
+}
+
+TEST(ForeignSilence, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
+  Loop loop;
+  StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return say_little(exchange); });
+  for (const bool silence_bound : {true, false}) {
+    GatewayConfig config = TwoWorkers::config();
+    if (!silence_bound) config.proxy.foreign_silence_max = 0ms;
+    config.proxy.foreign_stall_max = 600ms;
+    TestGateway gateway(loop, {stub.endpoint()}, config);
+    const TimePoint asked = now();
+    const Answer answer = gateway.ask(chat_body(kSilentCard, "x", true));
+    EXPECT_GT(now() - asked, 550ms);
+    EXPECT_LT(now() - asked, 5s);
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_THAT(answer.body, ::testing::StartsWith("data: {\"n\":0}\n\n"));
+    EXPECT_THAT(answer.body, ::testing::HasSubstr("fell silent"));
+    EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
+    EXPECT_EQ(gateway.metric("troupe_gateway_broken_answers_total"), 1);
+  }
+}
+
+Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
+  co_await begin_stream(exchange);
+  Timer timer(exchange.executor());
+  for (int i = 0; i < 5; ++i) {
+    co_await exchange.write("data: {\"n\":0}\n\n");
+    timer.expires_after(300ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.write("data: [DONE]\n\n");
+  co_await exchange.finish();
+}
+
+TEST(ForeignSilence, AStreamThatIsSlowHasNotStalled) {
+  Loop loop;
+  StubWorker stub(loop, speak_slowly);
+  GatewayConfig config = TwoWorkers::config();
+  config.proxy.foreign_stall_max = 600ms;
+  TestGateway gateway(loop, {stub.endpoint()}, config);
+  EXPECT_TRUE(gateway.ask(chat_body(kSilentCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(ForeignSilence, WithNobodyElseAWorkerIsWaitedFor) {
+  Loop loop;
+  StubWorker only(loop, answer_late);
+  TestGateway gateway(loop, {only.endpoint()}, TwoWorkers::config());
+  EXPECT_EQ(gateway.ask(chat_body(kSilentCard, "x", true)).status, 200);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
