@@ -4,6 +4,7 @@ namespace troupe {
 namespace {
 const std::vector<double> kOwnCoreBuckets{5e-6,   1e-5,   2e-5, 4e-5, 6e-5, 1e-4,
                                           1.5e-4, 2.5e-4, 5e-4, 1e-3, 5e-3, 2e-2};
+const std::vector<double> kPhaseBuckets{5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2.5e-4, 1e-3, 1e-2};
 
 Counter& resumes(Metrics& metrics, std::string result) {
   return metrics.counter(
@@ -39,9 +40,6 @@ Instruments::Instruments(Metrics& metrics)
       in_flight(metrics.gauge("troupe_gateway_requests_in_flight", "Requests being answered now.")),
       ttfb(metrics.histogram("troupe_gateway_time_to_first_byte_seconds",
                              "From a request's arrival to the first byte of its answer.", kTtftBuckets)),
-      own_core(metrics.histogram("troupe_gateway_own_seconds",
-                                 "Time the gateway itself computes on a request: parse, prefix key, choice.",
-                                 kOwnCoreBuckets)),
       client_gone(metrics.counter("troupe_gateway_client_gone_total", "Requests whose client went away.")),
       broken_streams(metrics.counter("troupe_gateway_broken_answers_total",
                                      "Answers a worker broke off after their first byte.")),
@@ -56,6 +54,11 @@ Instruments::Instruments(Metrics& metrics)
                           "Retries and resumes not made because the retry budget was used up. (Of a silent "
                           "worker each time it is thought of.)")),
       metrics_(metrics),
+      own_core_(metrics.histogram(
+          "troupe_gateway_own_seconds",
+          "Time the gateway itself computes on a chat or completion, from its arrival to its end: all its "
+          "phases. (Not what the kernel does to send and receive.)",
+          kOwnCoreBuckets)),
       expected_tokens_(metrics.counter("troupe_gateway_cached_tokens_expected_total",
                                        "Predicted cached tokens of answers whose usage was seen.")),
       actual_tokens_(metrics.counter("troupe_gateway_cached_tokens_actual_total",
@@ -66,6 +69,14 @@ Instruments::Instruments(Metrics& metrics)
         "Chats and completions from their arrival to the last byte of the answer, or to their end without "
         "one, by how they end.",
         kTtftBuckets, {{"end", std::string(trail_end_name(static_cast<TrailEnd>(i)))}});
+  }
+  for (size_t i = 0; i < kPhaseCount; ++i) {
+    by_phase_[i] = &metrics.histogram(
+        "troupe_gateway_phase_seconds",
+        "The same by phase, of requests that came to it: admit (place, key, limits), parse (and prefix key), "
+        "choose (set, node, place at the workers), send (what the worker gets), relay (its answer, all "
+        "events), settle (what it taught, charges, own answers).",
+        kPhaseBuckets, {{"phase", std::string(phase_name(static_cast<Phase>(i)))}});
   }
   for (size_t i = 0; i < route::kBranchCount; ++i) {
     const auto branch = static_cast<route::Branch>(i);
@@ -104,6 +115,15 @@ void Instruments::request_cancelled(CancelReason reason) {
 
 void Instruments::request_took(Duration duration, TrailEnd end) {
   took_[static_cast<size_t>(end)]->Observe(std::chrono::duration<double>(duration).count());
+}
+
+void Instruments::request_computed(const PhaseTimes& phases) {
+  const auto seconds = [](Duration d) { return std::chrono::duration<double>(d).count(); };
+  for (size_t i = 0; i < kPhaseCount; ++i) {
+    const Duration took = phases.of(static_cast<Phase>(i));
+    if (took > Duration::zero()) by_phase_[i]->Observe(seconds(took));
+  }
+  own_core_.Observe(seconds(phases.total()));
 }
 
 void Instruments::malformed(int http_status) {

@@ -13,6 +13,7 @@
 #include "gateway/request_trail.h"
 #include "gateway/route/node_choice.h"
 #include "gateway/route/retry.h"
+#include "gateway/upstream/phase_times.h"
 
 namespace troupe {
 
@@ -23,6 +24,7 @@ class Instruments {
   void request_done(int http_status);
   void request_cancelled(CancelReason reason);  // without an answer
   void request_took(Duration duration, TrailEnd end);
+  void request_computed(const PhaseTimes& phases);
   void malformed(int http_status);  // refused before it was a request
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
@@ -30,8 +32,7 @@ class Instruments {
 
   Counter& received;
   Gauge& in_flight;
-  Histogram& ttfb;      // from the request's arrival to the answer's first byte; request_took(): to its last
-  Histogram& own_core;  // parse, key and choice: what the gateway itself computes
+  Histogram& ttfb;  // from the request's arrival to the answer's first byte; request_took(): to its last
   Counter& client_gone;
   Counter& broken_streams;   // started answers that a worker broke off, and whose client was told
   Counter& resumed;          // started streams that another worker went on with
@@ -44,6 +45,8 @@ class Instruments {
   std::map<int, Counter*> by_status_;
   std::map<int, Counter*> malformed_;
   std::array<Histogram*, static_cast<size_t>(TrailEnd::kBroken) + 1> took_{};
+  Histogram& own_core_;
+  std::array<Histogram*, kPhaseCount> by_phase_{};
   std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
   std::array<Counter*, route::kBranchCount> by_branch_{};
   std::map<route::FailureKind, Counter*> by_failure_;

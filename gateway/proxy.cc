@@ -140,6 +140,7 @@ ApiResult<bool> Proxy::admit(Flight& flight) {
 
 // parse, prefix_key, choose: all that the gateway computes itself.
 ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, Flight& flight) {
+  flight.phases.enter(Phase::kParse, clock_.now());
   auto timeout = timeout_of(request, options_);
   if (!timeout.ok()) return timeout.error();
   flight.deadline = Deadline::after(flight.started, *timeout);
@@ -156,13 +157,13 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
     flight.routed.model = std::move(*model);
   }
   if (!may_use(flight, flight.routed.model)) return ApiError::not_found_model(flight.routed.model);
-  if (flight.trail != nullptr) flight.trail->parsed = clock_.now();
+  const TimePoint parsed = clock_.now();
+  flight.phases.enter(Phase::kChoose, parsed);
+  if (flight.trail != nullptr) flight.trail->parsed = parsed;
   router_.refine(flight.routed.key);
   keep_text(flight.routed);
-  flight.decision = router_.decide(flight.routed.key, flight.routed.model, clock_.now());
-  const TimePoint chosen = clock_.now();
-  instruments_.own_core.Observe(std::chrono::duration<double>(chosen - flight.started).count());
-  if (flight.trail != nullptr) flight.trail->chosen = chosen;
+  flight.decision = router_.decide(flight.routed.key, flight.routed.model, parsed);
+  if (flight.trail != nullptr) flight.trail->chosen = clock_.now();
   record_arrival(flight);
   if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
   return true;
@@ -237,6 +238,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
   ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
   std::optional<Candidate> full_node;  // a copy: the order it stands in may not be the last one
   while (true) {
+    flight.phases.enter(Phase::kSend, clock_.now());
     flight.chosen = &flight.decision.order[flight.place];
     flight.attempt += 1;
     flight.tried.push_back(flight.chosen->node);
@@ -251,6 +253,7 @@ Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
     input.request.give_up = std::ref(judge);
     input.on_first_byte = std::ref(begin);
     ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
+    flight.phases.enter(Phase::kSettle, clock_.now());
     if (flight.trail != nullptr) trail_try_ended(flight, result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
     learn(flight, booking, result);
@@ -310,6 +313,7 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
   input.client_stall = options_.client_stall;
   input.answer_headers = own_headers(flight);
   input.passed_bytes = &flight.passed_bytes;
+  input.phases = &flight.phases;
   ask_ids(exchange, flight, input);
   input.request.patience = patience_with(flight);
   return input;

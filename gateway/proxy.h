@@ -39,6 +39,7 @@
 #include "gateway/trails.h"
 #include "gateway/upstream/fleet.h"
 #include "gateway/upstream/forward.h"
+#include "gateway/upstream/phase_times.h"
 #include "gateway/upstream/prefix_texts.h"
 #include "gateway/upstream/resume_tap.h"
 #include "gateway/waiting_room.h"
@@ -159,6 +160,7 @@ class Proxy {
     bool timed = false;                   // it is a chat or a completion: how long it takes is told
     TrailEnd end = TrailEnd::kCancelled;  // unless it has an answer
     std::unique_ptr<RequestTrail> trail;  // null: nobody is told
+    PhaseTimes phases;
   };
   class Running;
   class GoneCharge;

@@ -34,6 +34,7 @@ Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& res
     HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
     count_answer(flight, result.status, TrailEnd::kRefused);
     if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
+    flight.phases.pause(clock_.now());
     co_await exchange.respond(result.status, headers, std::move(result.held_body));
     co_return;
   }
@@ -67,6 +68,7 @@ Task<void> Proxy::answer(Exchange& exchange, Flight& flight, int status, std::st
   HeaderList headers = own_headers(flight);
   headers.emplace_back("content-type", "application/json");
   count_answer(flight, status, TrailEnd::kAnswered);
+  flight.phases.pause(clock_.now());
   co_await exchange.respond(status, headers, std::move(body));
 }
 
@@ -81,6 +83,7 @@ Task<void> Proxy::refuse(Exchange& exchange, Flight& flight, const ApiError& err
   if (flight.trail != nullptr) flight.trail->why = error.code.empty() ? error.type : error.code;
   if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
+  flight.phases.pause(clock_.now());
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }
 

@@ -59,9 +59,12 @@ ApiResult<bool> Proxy::ask_in(Flight& flight) {
 
 // What was decided on arrival knows nothing of what has happened since.
 Task<ApiResult<bool>> Proxy::wait_in_queue(Flight& flight) {
-  if (flight.trail != nullptr) flight.trail->queued = clock_.now();
+  const TimePoint arrived = clock_.now();
+  flight.phases.pause(arrived);
+  if (flight.trail != nullptr) flight.trail->queued = arrived;
   ApiResult<bool> go = co_await flight.stay->wait();
   const TimePoint now = clock_.now();
+  flight.phases.enter(Phase::kChoose, now);
   if (flight.trail != nullptr) flight.trail->let_in = now;
   if (!go.ok()) co_return go;
   flight.decision = router_.decide(flight.routed.key, flight.routed.model, now);

@@ -168,6 +168,7 @@ Task<void> Proxy::end_broken(Exchange& exchange, Flight& flight, ForwardResult& 
   std::string event;
   append_sse_data(event, said ? result.held_body : broken_error(result.failure, flight.attempt).to_json());
   exchange.close_after();
+  flight.phases.pause(clock_.now());
   co_await exchange.write(event);
   co_await exchange.finish();
 }

@@ -19,6 +19,7 @@ class Proxy::Running {
   Running(Proxy& proxy, const Exchange& exchange, Flight& flight)
       : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), flight_(flight) {
     flight.started = proxy_.clock_.now();
+    flight.phases.enter(Phase::kAdmit, flight.started);
     flight.request_id = proxy_.request_id(exchange.request());
     if (proxy_.trails_ != nullptr) flight.trail = proxy_.trails_->begin(exchange, flight.started);
     proxy_.running_ += 1;
@@ -33,7 +34,10 @@ class Proxy::Running {
     if (reason == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
     if (flight_.timed) {
       const TrailEnd end = reason == CancelReason::kNone ? flight_.end : TrailEnd::kCancelled;
-      proxy_.instruments_.request_took(proxy_.clock_.now() - flight_.started, end);
+      const TimePoint now = proxy_.clock_.now();
+      flight_.phases.pause(now);
+      proxy_.instruments_.request_took(now - flight_.started, end);
+      proxy_.instruments_.request_computed(flight_.phases);
     }
     if (flight_.trail != nullptr) proxy_.end_trail(exchange_, flight_);
   }
@@ -44,7 +48,7 @@ class Proxy::Running {
   Proxy& proxy_;
   const Fleet::Hold hold_;
   const Exchange& exchange_;
-  const Flight& flight_;
+  Flight& flight_;
 };
 
 // Whoever goes away is charged for what was computed for him until then.

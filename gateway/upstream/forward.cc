@@ -81,6 +81,15 @@ struct Relay {
     if (input.passed_bytes != nullptr) *input.passed_bytes += bytes.size();
   }
 
+  void came() {
+    if (input.phases != nullptr) input.phases->enter(Phase::kRelay, steady_now());
+  }
+  // Before whatever may wait: for the worker, or for a client that is slow to take it.
+  TimePoint rests() {
+    const TimePoint now = steady_now();
+    if (input.phases != nullptr) input.phases->pause(now);
+    return now;
+  }
   void wrote(TimePoint since) {
     result.sent_at = steady_now();
     if (result.sent_at - since > input.client_stall) result.client_stalled = true;
@@ -90,11 +99,12 @@ struct Relay {
 // Passes on what `pending` holds and all that follows. REQUIRES: nothing was sent yet.
 Task<void> relay_rest(Relay& relay, std::string pending) {
   HeaderList headers = relay.headers();
+  relay.rests();
   co_await relay.exchange.start(relay.result.status, headers);
   bool more = true;
   while (more) {
     relay.passes(pending);
-    const TimePoint before = steady_now();
+    const TimePoint before = relay.rests();
     co_await relay.exchange.write(pending);
     relay.wrote(before);
     auto next = co_await relay.answer.read(pending);
@@ -105,6 +115,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
       co_return;
     }
     more = *next;
+    if (more) relay.came();
   }
   co_await relay.exchange.finish();
   relay.result.end = ForwardResult::End::kAnswered;
@@ -119,6 +130,7 @@ Task<void> relay_whole(Relay& relay) {
       fail_to_read(relay.result, more.status());
       co_return;
     }
+    relay.came();
     if (!*more) break;
     relay.first_byte();
     if (body.empty()) {
@@ -130,9 +142,11 @@ Task<void> relay_whole(Relay& relay) {
       co_await relay_rest(relay, std::move(body));
       co_return;
     }
+    relay.rests();
   }
   relay.passes(body);
   HeaderList headers = relay.headers();
+  relay.rests();
   co_await relay.exchange.respond(relay.result.status, headers, std::move(body));
   relay.result.end = ForwardResult::End::kAnswered;
 }
@@ -170,6 +184,7 @@ Task<void> relay_stream(Relay& relay) {
       co_return;
     }
     if (!*more) break;
+    relay.came();
     if (tap == nullptr) relay.first_byte();
     hold_rest(piece, held);
     if (tap != nullptr) tap->cut(piece);
@@ -187,12 +202,15 @@ Task<void> relay_stream(Relay& relay) {
       if (tap != nullptr) relay.first_byte();
       if (!relay.exchange.head_sent()) {
         HeaderList headers = relay.headers();
+        relay.rests();
         co_await relay.exchange.start(relay.result.status, headers);
       }
       relay.passes(events);
-      const TimePoint before = steady_now();
+      const TimePoint before = relay.rests();
       co_await relay.exchange.write(events);
       relay.wrote(before);
+    } else {
+      relay.rests();
     }
     if (error.empty()) continue;
     if (status == 0) {
@@ -246,6 +264,7 @@ std::string_view error_event(std::string_view events) {
 
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
   ForwardResult result;
+  if (input.phases != nullptr) input.phases->pause(steady_now());
   auto sent = co_await client.send(input.request, input.deadline);
   if (!sent.ok()) {
     fail_to_send(result, sent.status());

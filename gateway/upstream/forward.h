@@ -19,6 +19,7 @@
 #include "common/net/http_client.h"
 #include "common/net/http_server.h"
 #include "gateway/route/retry.h"
+#include "gateway/upstream/phase_times.h"
 #include "gateway/upstream/resume_tap.h"
 #include "gateway/upstream/usage.h"
 
@@ -35,6 +36,8 @@ struct ForwardInput {
   size_t* passed_bytes = nullptr;       // of its answer, to the client: also where the client is gone then
   // The worker was asked for ids (x-troupe-ids), which are cut out here. null: it was not.
   ResumeTap* tap = nullptr;
+  // Whose kSend ends here and whose kRelay this is; paused when this ends. null: nobody asks.
+  PhaseTimes* phases = nullptr;
 };
 
 struct ForwardResult {

@@ -78,6 +78,36 @@ TEST(Durations, AreToldByHowRequestsEnd) {
   EXPECT_EQ(gateway.metric(took("refused")), 1);
 }
 
+std::string computes(const std::string& phase, const std::string& what = "count") {
+  return "troupe_gateway_phase_seconds_" + what + "{phase=\"" + phase + "\"}";
+}
+
+constexpr std::array kPhaseNames{"admit", "parse", "choose", "send", "relay", "settle"};
+
+TEST(Durations, OfPhasesAreWhatTheGatewayComputesAndNotWhatItWaitsFor) {
+  Loop loop;
+  StubWorker stub(loop, answer_slowly);
+  TestGateway gateway(loop, {stub.endpoint()});
+  for (const auto* phase : kPhaseNames) EXPECT_EQ(gateway.metric(computes(phase)), 0) << phase;
+  EXPECT_EQ(gateway.ask(chat_body("A persona", "x", true)).status, 200);
+  ASSERT_TRUE(comes_to(gateway, took("answered"), 1));
+  double sum = 0;
+  for (const auto* phase : kPhaseNames) {
+    EXPECT_EQ(gateway.metric(computes(phase)), 1) << phase;
+    EXPECT_GT(gateway.metric(computes(phase, "sum")), 0) << phase;
+    sum += gateway.metric(computes(phase, "sum"));
+  }
+  EXPECT_NEAR(gateway.metric("troupe_gateway_own_seconds_sum"), sum, 1e-6);
+  // Two steps of the stub's are waited for. (A machine that is busy may stop the gateway where it computes.)
+  EXPECT_LT(sum, std::chrono::duration<double>(kStep).count());
+  // What is refused for its body comes to no choice.
+  gateway.ask("{}");
+  ASSERT_TRUE(comes_to(gateway, took("refused"), 1));
+  EXPECT_EQ(gateway.metric(computes("parse")), 2);
+  EXPECT_EQ(gateway.metric(computes("choose")), 1);
+  EXPECT_EQ(gateway.metric("troupe_gateway_own_seconds_count"), 2);
+}
+
 TEST(Durations, OfNewConnectionsToWorkers) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
