@@ -80,7 +80,15 @@ constexpr std::array kPolicyWords{
 struct Column {
   std::string_view name, words;
   std::function<std::string(const Result&)> text;
-  std::function<double(const Result&)> rank;  // the highest is marked as the best; empty: none is
+  std::function<double(const Result&)> rank;  // the highest is the best; empty: none is
+
+  // What the best shows; empty where none is better than the rest by what a reader sees.
+  std::string best(std::span<const Result> results) const {
+    const auto alike = [&](const Result& r) { return text(r) == text(results.front()); };
+    if (!rank || std::all_of(results.begin(), results.end(), alike)) return {};
+    const auto worse = [&](const Result& a, const Result& b) { return rank(a) < rank(b); };
+    return text(*std::max_element(results.begin(), results.end(), worse));
+  }
 };
 
 std::vector<Column> columns() {
@@ -127,9 +135,9 @@ std::vector<Column> columns() {
 // REQUIRES: not empty.
 void append_table(std::string& out, std::span<const Result> results) {
   const std::vector<Column> all = columns();
-  absl::StrAppend(&out,
-                  "<div class=\"scroll\"><table><caption class=\"dim\">Green: the best of a column."
-                  "</caption><thead><tr><th scope=\"col\">policy</th>");
+  absl::StrAppend(&out, "<div class=\"scroll\"><table>",
+                  results.size() > 1 ? "<caption class=\"dim\">Green: the best of a column.</caption>" : "",
+                  "<thead><tr><th scope=\"col\">policy</th>");
   for (const Column& column : all) {
     absl::StrAppend(&out, "<th scope=\"col\" title=\"", escape(column.words), "\">", escape(column.name),
                     "</th>");
@@ -138,11 +146,8 @@ void append_table(std::string& out, std::span<const Result> results) {
   for (const Result& r : results) {
     absl::StrAppend(&out, "<tr><th scope=\"row\">", escape(run_name(r)), "</th>");
     for (const Column& column : all) {
-      const auto worse = [&](const Result& a, const Result& b) { return column.rank(a) < column.rank(b); };
-      const bool best =
-          results.size() > 1 && column.rank &&
-          column.rank(r) >= column.rank(*std::max_element(results.begin(), results.end(), worse));
-      absl::StrAppend(&out, best ? "<td class=\"best\">" : "<td>", column.text(r), "</td>");
+      const std::string text = column.text(r);
+      absl::StrAppend(&out, text == column.best(results) ? "<td class=\"best\">" : "<td>", text, "</td>");
     }
     out += "</tr>\n";
   }
@@ -219,9 +224,15 @@ void append_summary(std::string& out, std::span<const Result> results) {
     return;
   }
   absl::StrAppend(&out, "<p>Most prompt tokens were found in a cache by <b>", escape(run_name(hit)), "</b> (",
-                  percent(hit.hit_tokens), "; ", possible(hit),
-                  "); most requests were answered inside the limits by <b>", escape(run_name(good)), "</b> (",
-                  percent(good.goodput), ").</p>\n");
+                  percent(hit.hit_tokens), "; ", possible(hit), "); ");
+  const Result& least = *std::min_element(results.begin(), results.end(), by_good);
+  if (percent(least.goodput) == percent(good.goodput)) {
+    absl::StrAppend(&out, "inside the limits all of them answered the same share of requests, ",
+                    percent(good.goodput), ".</p>\n");
+    return;
+  }
+  absl::StrAppend(&out, "most requests were answered inside the limits by <b>", escape(run_name(good)),
+                  "</b> (", percent(good.goodput), ").</p>\n");
 }
 
 struct Plot {

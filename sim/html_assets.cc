@@ -1,6 +1,7 @@
 // The script draws what html.cc counted (its data block has a comment there). Kept to what every browser of
 // the last years has: no library, nothing fetched. Colours come from the style sheet's variables, so that
-// light and dark differ in one place.
+// light and dark differ in one place. Plots are drawn in the screen's own pixels, anew when the window's
+// width changes: labels scaled down with a picture of fixed width cannot be read on a phone.
 
 #include "sim/html_assets.h"
 
@@ -34,6 +35,8 @@ figure { margin: .5rem 0; padding: .6rem; background: var(--card); border: 1px s
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); font: 12px system-ui,
     sans-serif; }
 svg:focus, canvas:focus { outline: 2px solid var(--cold); }
+caption { text-align: left; }
+[hidden] { display: none !important; }
 .legend { display: flex; flex-wrap: wrap; gap: .35rem .6rem; margin: .6rem 0; }
 .legend button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
   border-radius: 99px; padding: .1rem .7rem; cursor: pointer; }
@@ -44,7 +47,7 @@ svg:focus, canvas:focus { outline: 2px solid var(--cold); }
 .heat canvas { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); grid-column: 2; }
 .heat span { display: flex; flex-direction: column; justify-content: space-between; align-items: flex-end;
   color: var(--dim); font-size: 12px; line-height: 1.1; }
-.heat svg { grid-column: 2; }
+.heat svg { grid-column: 2; overflow: visible; }
 .ramp { display: inline-block; width: 11rem; height: .8em; border: 1px solid var(--line);
     vertical-align: middle;
   background: linear-gradient(90deg, var(--cold), var(--mid), var(--hot)); margin: 0 .4em; }
@@ -64,9 +67,8 @@ const COLORS = ["#0b84d8", "#e07b00", "#2a9d4a", "#c23b3b", "#8b5cf6", "#a0662d"
   "#0fa3a3", "#5b6ee1", "#d08770"];
 const shown = D.runs.map(() => true), redraws = [];
 const tip = document.getElementById("tip");
-const NS = "http://www.w3.org/2000/svg", W = 1080, LEFT = 58, RIGHT = 24, TOP = 18, BOTTOM = 30;
+const NS = "http://www.w3.org/2000/svg", LEFT = 62, RIGHT = 24, TOP = 18, BOTTOM = 30, LABEL = 56;
 const span = Math.max(D.step_s * Math.max(...D.runs.map(r => r.arrived.length)), 1);
-const x = seconds => LEFT + (W - LEFT - RIGHT) * seconds / span;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 function add(parent, tag, attributes, text) {
   const e = document.createElementNS(NS, tag);
@@ -75,7 +77,7 @@ function add(parent, tag, attributes, text) {
   parent.appendChild(e);
   return e;
 }
-function steps(max, count) {  // round numbers from 0 to max
+function steps(max, count) {  // round numbers from 0 to max, about `count` of them
   const raw = max / count, ten = 10 ** Math.floor(Math.log10(raw));
   const step = ten * [1, 2, 5, 10].find(m => m * ten >= raw * 0.999);
   const out = [];
@@ -92,11 +94,13 @@ function showTip(event, text) {
   tip.style.left = Math.max(0, left) + "px";
   tip.style.top = Math.min(event.clientY + 12, innerHeight - tip.offsetHeight - 4) + "px";
 }
-function timeAxis(svg, height) {
-  for (const t of steps(span, 10)) add(svg, "text", {x: x(t), y: height - 10, "text-anchor": "middle"},
-      short(t) + " s");
+const labels = width => Math.max(Math.min(Math.floor(width / LABEL), 10), 1);  // that fit beside each other
+function timeAxis(svg, height, x) {
+  for (const t of steps(span, labels(x(span) - x(0)))) {
+    add(svg, "text", {class: "time", x: x(t), y: height - 10, "text-anchor": "middle"}, short(t) + " s");
+  }
 }
-function marks(svg, height) {
+function marks(svg, height, x) {
   if (D.warmup_s > 0) {
     add(svg, "rect", {x: LEFT, y: TOP, width: x(Math.min(D.warmup_s, span)) - LEFT,
         height: height - TOP - BOTTOM, fill: "var(--shade)"});
@@ -104,25 +108,36 @@ function marks(svg, height) {
   }
   D.faults.forEach((fault, i) => {
     if (fault.at_s > span) return;
-    add(svg, "line", {x1: x(fault.at_s), x2: x(fault.at_s), y1: TOP, y2: height - BOTTOM,
+    add(svg, "line", {class: "fault", x1: x(fault.at_s), x2: x(fault.at_s), y1: TOP, y2: height - BOTTOM,
         stroke: "var(--mark)", "stroke-dasharray": "4 3"});
     const label = add(svg, "text", {x: x(fault.at_s), y: TOP - 5, "text-anchor": "middle"}, "⚡" + (i + 1));
     label.style.fill = "var(--mark)";
-    add(label, "title", {}, fault.text);
   });
+}
+// What went wrong in the bucket that begins at that second, a line each.
+function faultLines(second) {
+  return D.faults.map((fault, i) => fault.at_s >= second && fault.at_s < second + D.step_s ?
+      "\n⚡" + (i + 1) + " " + fault.text : "").join("");
 }
 // o: {id, column, unit, log, max, limit: {at, text}}
 function chart(o) {
-  const H = 250, figure = document.getElementById(o.id), svg = add(figure, "svg", {viewBox: `0 0 ${W} ${H}`,
-      role: "img",
-    tabindex: 0, "aria-label": figure.dataset.label});
-  let at = -1;
+  const H = 250, figure = document.getElementById(o.id), svg = add(figure, "svg", {role: "img", tabindex: 0,
+    viewBox: `0 0 1000 ${H}`, "aria-label": figure.dataset.label});
+  let at = -1, W = 0;
+  const x = seconds => LEFT + (W - LEFT - RIGHT) * seconds / span;
+  const label = v => o.unit === "%" ? Math.round(v * 100) + " %" : o.unit !== "ms" ? short(v) :
+      v >= 1000 ? short(v / 1000) + " s" : short(v) + " ms";
   function draw() {
+    W = Math.max(Math.floor(svg.getBoundingClientRect().width), LEFT + RIGHT + LABEL);
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     svg.replaceChildren();
     const live = D.runs.filter((r, i) => shown[i]);
     const values = live.flatMap(r => r[o.column]).filter(v => v !== null && (!o.log || v > 0));
     let low = 0, high = o.max || Math.max(...values, 0) || 1;
-    if (o.log) {
+    if (!o.log) {  // up to a labelled line
+      const [, step] = steps(high, 5);
+      high = Math.ceil(high / step * 0.9999) * step;
+    } else {
       low = 10 ** Math.floor(Math.log10(Math.min(...values, o.limit ? o.limit.at : 1e9)));
       high = 10 ** Math.ceil(Math.log10(Math.max(...values, o.limit ? o.limit.at : 0, low * 10)));
     }
@@ -132,11 +147,11 @@ function chart(o) {
         i) => low * 10 ** i) : steps(high, 5);
     for (const v of ticks) {
       add(svg, "line", {x1: LEFT, x2: W - RIGHT, y1: y(v), y2: y(v), stroke: "var(--line)"});
-      add(svg, "text", {x: LEFT - 6, y: y(v) + 4, "text-anchor": "end"}, o.unit === "%" ?
-          Math.round(v * 100) + " %" : short(v));
+      add(svg, "text", {class: "tick", "data-at": y(v), x: LEFT - 6, y: y(v) + 4, "text-anchor": "end"},
+          label(v));
     }
-    timeAxis(svg, H);
-    marks(svg, H);
+    timeAxis(svg, H, x);
+    marks(svg, H, x);
     if (o.limit && o.limit.at > 0) {
       add(svg, "line", {x1: LEFT, x2: W - RIGHT, y1: y(o.limit.at), y2: y(o.limit.at),
           stroke: "var(--mark)", "stroke-width": 1});
@@ -150,8 +165,8 @@ function chart(o) {
         if (!pen) path += "h.01";  // a lone point shows, too
         pen = true;
       });
-      add(svg, "path", {d: path, fill: "none", stroke: COLORS[i % COLORS.length], "stroke-width": i ?
-          1.4 : 2.4,
+      add(svg, "path", {class: "run", "data-run": D.runs[i].name, d: path, fill: "none",
+        stroke: COLORS[i % COLORS.length], "stroke-width": i ? 1.4 : 2.4,
         "stroke-linejoin": "round", "stroke-linecap": "round", "stroke-dasharray": i >= COLORS.length ?
             "5 3" : "none"});
     });
@@ -162,10 +177,10 @@ function chart(o) {
     const value = v => v === null || v === undefined ? "–" : o.unit === "%" ? (v * 100).toFixed(1) +
         " %" : short(v) + " " + o.unit;
     return (at * D.step_s).toFixed(0) + " s\n" + D.runs.filter((r, i) => shown[i]).map(r => r.name + ": " +
-        value(r[o.column][at])).join("\n");
+        value(r[o.column][at])).join("\n") + faultLines(at * D.step_s);
   }
   function move(event) {
-    const box = svg.getBoundingClientRect(), px = (event.clientX - box.left) * W / box.width;
+    const box = svg.getBoundingClientRect(), px = event.clientX - box.left;
     const seconds = (px - LEFT) / (W - LEFT - RIGHT) * span;
     at = seconds < 0 || seconds >= span ? -1 : Math.floor(seconds / D.step_s);
     draw();
@@ -181,7 +196,7 @@ function chart(o) {
     at = Math.min(Math.max(at + step, 0), Math.floor(span / D.step_s) - 1);
     draw();
     const box = svg.getBoundingClientRect();
-    showTip({clientX: box.left + x(at * D.step_s) * box.width / W, clientY: box.top + 20}, text());
+    showTip({clientX: box.left + x(at * D.step_s), clientY: box.top + 20}, text());
     svg.setAttribute("aria-label", figure.dataset.label + " " + text());
   });
   redraws.push(draw);
@@ -208,19 +223,23 @@ function heat(run, i) {
   ends[0].textContent = run.row_names[0];
   ends[1].textContent = rows > 1 ? run.row_names[rows - 1] : "";
   document.getElementById("heat").appendChild(host);
-  const axis = add(host.querySelector(".heat"), "svg",
-      {viewBox: `0 0 1000 ${D.faults.length ? 34 : 20}`, "aria-hidden": "true"});
-  const end = columns * D.step_s;
-  for (const t of steps(end, 10)) {
-    if (t < end * 0.97) add(axis, "text", {x: 1000 * t / end, y: 14, "text-anchor": t ? "middle" : "start"},
-        short(t) + " s");
+  const axis = add(host.querySelector(".heat"), "svg", {"aria-hidden": "true"});
+  const end = columns * D.step_s, axisHeight = D.faults.length ? 34 : 20;
+  function drawAxis() {
+    const width = Math.max(Math.floor(canvas.getBoundingClientRect().width), LABEL);
+    axis.setAttribute("viewBox", `0 0 ${width} ${axisHeight}`);
+    axis.replaceChildren();
+    for (const t of steps(end, labels(width))) {
+      if (t < end - end * LABEL / 2 / width) add(axis, "text", {class: "time", x: width * t / end, y: 14,
+          "text-anchor": t ? "middle" : "start"}, short(t) + " s");
+    }
+    D.faults.forEach((fault, k) => {
+      if (fault.at_s > end) return;
+      const label = add(axis, "text", {x: width * fault.at_s / end, y: 29, "text-anchor": "middle"},
+        "⚡" + (k + 1));
+      label.style.fill = "var(--mark)";
+    });
   }
-  D.faults.forEach((fault, k) => {
-    if (fault.at_s > end) return;
-    const label = add(axis, "text", {x: 1000 * fault.at_s / end, y: 29, "text-anchor": "middle"},
-      "⚡" + (k + 1));
-    label.style.fill = "var(--mark)";
-  });
   canvas.addEventListener("pointermove", event => {
     const box = canvas.getBoundingClientRect();
     const c = Math.min(Math.floor((event.clientX - box.left) / box.width * columns), columns - 1);
@@ -228,11 +247,13 @@ function heat(run, i) {
     if (c < 0 || r < 0) return;
     const v = ratio(run.rows[r][c]);
     showTip(event, run.row_names[r] + ", " + c * D.step_s + " s: " + (v ? v.toFixed(2) +
-        " × the mean" : "no work"));
+        " × the mean" : "no work") + faultLines(c * D.step_s));
   });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   redraws.push(() => {
     host.hidden = !shown[i];
+    if (!shown[i]) return;
+    drawAxis();
     const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
     const cold = rgb("--cold"), mid = rgb("--mid"), hot = rgb("--hot"), none = rgb("--none");
     for (let r = 0; r < rows; ++r) for (let c = 0; c < columns; ++c) {
@@ -267,6 +288,7 @@ chart({id: "waiting", column: "waiting", unit: "requests"});
 chart({id: "arrived", column: "arrived", unit: "requests/s"});
 redraw();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+addEventListener("resize", redraw);
 )js";
 
 }  // namespace troupe::sim

@@ -37,7 +37,7 @@ trap stop_step EXIT
 trap 'exit 130' INT TERM
 export TROUPE_DATA=${TROUPE_DATA:-$(realpath -m ../shared/data)}
 
-need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 "${TEST_PACKAGES[@]}" python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 xz-utils \
+need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 "${TEST_PACKAGES[@]}" python3 python3-venv python3-yaml nginx-light procps prometheus etcd-server iproute2 xz-utils chromium \
   $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
 
 need_test_python

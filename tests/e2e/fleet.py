@@ -36,7 +36,7 @@ def wait_until(condition, seconds, what):
     return time.monotonic() - begin
 
 
-def _die_with_parent():
+def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
@@ -54,7 +54,7 @@ class Program:
         self.log_path = pathlib.Path(log_dir) / f"{name}.log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True, preexec_fn=_die_with_parent)
+                                            start_new_session=True, preexec_fn=die_with_parent)
 
     @property
     def pid(self):
