@@ -314,6 +314,8 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
   input.answer_headers = own_headers(flight);
   input.passed_bytes = &flight.passed_bytes;
   input.phases = &flight.phases;
+  flight.passed = {};
+  input.passed = &flight.passed;
   ask_ids(exchange, flight, input);
   input.request.patience = patience_with(flight);
   return input;

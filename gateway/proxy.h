@@ -146,6 +146,7 @@ class Proxy {
     std::optional<Place> inside;  // the gateway, by its limit
     std::optional<Place> text;    // of one that asks for tokens only
     size_t passed_bytes = 0;      // of answers, to the client
+    UsageTap passed;              // of this try's answer
     size_t silent_after = 0;      // bytes passed when last the worker was asked after,
     Duration silent{};            // and for how long it has sent none since
     Resend resend = Resend::kAsConfigured;
@@ -187,9 +188,11 @@ class Proxy {
   static int64_t prompt_cost(const HttpRequest& request);
   static std::string_view tenant_salt(const Flight& flight);
   static std::string_view body_for_worker(const HttpRequest& request, const Flight& flight);
+  static void charge_counted(const Flight& flight, const route::AnswerCounts& counts);
+  void charge_seen(const Exchange& exchange, const Flight& flight) const;
   void charge_gone(const Exchange& exchange, const Flight& flight) const;
-  static int64_t answered(const Flight& flight, size_t bytes);
-  static void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result);
+  void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) const;
+  static int64_t answered(const Flight& flight);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
   FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }

@@ -7,14 +7,13 @@
 
 namespace troupe {
 
+using route::FailureKind;
 using route::Quota;
 
 namespace {
 
-// Of answers that say no usage (a foreign worker's stream that nobody asked to, one that was not read to its
-// end): what a token is in a body, and in a stream, each of whose tokens comes in an event. About.
+// Of prompts and whole answers whose tokens nobody has counted. About. (In a stream each comes in an event.)
 constexpr size_t kBodyBytesAToken = 4;
-constexpr size_t kStreamBytesAToken = 160;
 
 ApiError over(const Quota::Refusal& refusal) {
   const int seconds = std::max(route::retry_after_s(refusal.wait), 1);
@@ -60,36 +59,45 @@ int64_t Proxy::prompt_cost(const HttpRequest& request) {
   return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
 }
 
-// Tokens of an answer, of which a client has so many bytes.
-int64_t Proxy::answered(const Flight& flight, size_t bytes) {
-  const size_t per_token = flight.routed.stream ? kStreamBytesAToken : kBodyBytesAToken;
-  const size_t told = flight.tap ? flight.tap->ids_told() : 0;
-  return static_cast<int64_t>(told > 0 ? told : bytes / per_token);
+// Tokens of an answer that the client has: those that a worker of ours told, or about as many as events.
+int64_t Proxy::answered(const Flight& flight) {
+  if (!flight.routed.stream) return static_cast<int64_t>(flight.passed.bytes() / kBodyBytesAToken);
+  const size_t told = flight.tap ? flight.tap->tokens_told() : 0;
+  return static_cast<int64_t>(told > 0 ? told : flight.passed.events());
 }
 
-void Proxy::charge_gone(const Exchange& exchange, const Flight& flight) const {
-  const int64_t told = answered(flight, flight.passed_bytes);
+void Proxy::charge_counted(const Flight& flight, const route::AnswerCounts& counts) {
+  if (flight.stay != nullptr)
+    flight.stay->cost(counts.prompt_tokens - counts.cached_tokens + counts.completion_tokens);
+  if (flight.visit != nullptr) flight.visit->cost(counts.prompt_tokens + counts.completion_tokens);
+}
+
+// Nobody has counted it.
+void Proxy::charge_seen(const Exchange& exchange, const Flight& flight) const {
+  const int64_t told = answered(flight);
   if (flight.visit != nullptr) flight.visit->cost(prompt_cost(exchange.request()) + told);
   if (flight.stay == nullptr || told == 0) return;  // else what was guessed stands
   const int64_t cached = flight.chosen == nullptr ? 0 : flight.chosen->expect_cached;
   flight.stay->cost(std::max<int64_t>(router_.prompt_tokens(flight.routed.key) - cached, 1) + told);
 }
 
+// Whoever leaves when the worker has told its counts, at the last event or before [DONE], knows them, too.
+void Proxy::charge_gone(const Exchange& exchange, const Flight& flight) const {
+  auto counts = flight.tap ? flight.tap->counts() : std::nullopt;
+  if (!counts) counts = flight.passed.counts();
+  if (counts) return charge_counted(flight, *counts);
+  charge_seen(exchange, flight);
+}
+
 // Of a request that was tried in vain nothing; else what the last worker counted, or about what was seen to
-// pass.
-void Proxy::charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) {
+// pass. One whose time was over has had its prompt computed like one whose client left: the time is the
+// client's to set.
+void Proxy::charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) const {
   const bool failed = result.end == ForwardResult::End::kFailed;
-  const auto& counts = result.counts;
-  if (flight.stay != nullptr && counts && !failed)
-    flight.stay->cost(counts->prompt_tokens - counts->cached_tokens + counts->completion_tokens);
-  if (flight.visit == nullptr) return;
-  if (counts && !failed) {
-    flight.visit->cost(counts->prompt_tokens + counts->completion_tokens);
-  } else if (failed ? !exchange.head_sent() : result.status != 200) {
-    flight.visit->cost(0);
-  } else {
-    flight.visit->cost(prompt_cost(exchange.request()) + answered(flight, result.usage.bytes()));
-  }
+  if (result.counts && !failed) return charge_counted(flight, *result.counts);
+  const bool late = result.failure.kind == FailureKind::kDeadline || result.failure.http_status == 504;
+  if (failed ? exchange.head_sent() || late : result.status == 200) return charge_seen(exchange, flight);
+  if (flight.visit != nullptr) flight.visit->cost(0);
 }
 
 }  // namespace troupe

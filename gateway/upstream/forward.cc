@@ -77,7 +77,7 @@ struct Relay {
   }
 
   void passes(std::string_view bytes) {
-    result.usage.feed(bytes);
+    if (input.passed != nullptr) input.passed->feed(bytes);
     if (input.passed_bytes != nullptr) *input.passed_bytes += bytes.size();
   }
 
@@ -231,7 +231,10 @@ Task<void> relay_stream(Relay& relay) {
     HeaderList headers = relay.headers();
     co_await relay.exchange.start(relay.result.status, headers);
   }
-  if (!held.empty()) co_await relay.exchange.write(held);
+  if (!held.empty()) {
+    relay.passes(held);
+    co_await relay.exchange.write(held);
+  }
   co_await relay.exchange.finish();
   relay.result.end = ForwardResult::End::kAnswered;
 }
@@ -283,7 +286,7 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
     co_await relay_whole(relay);
   }
   if (input.tap != nullptr) result.counts = input.tap->counts();
-  if (!result.counts) result.counts = result.usage.counts();
+  if (!result.counts && input.passed != nullptr) result.counts = input.passed->counts();
   co_return result;
 }
 

@@ -33,7 +33,9 @@ struct ForwardInput {
   // A write to the client that takes longer than this has stopped the worker, which may break off for it.
   Duration client_stall = std::chrono::seconds(5);
   std::function<void()> on_first_byte;  // the worker has begun to answer
-  size_t* passed_bytes = nullptr;       // of its answer, to the client: also where the client is gone then
+  // Of its answer, what went to the client: also where the client is gone then.
+  size_t* passed_bytes = nullptr;
+  UsageTap* passed = nullptr;  // null: nobody asks
   // The worker was asked for ids (x-troupe-ids), which are cut out here. null: it was not.
   ResumeTap* tap = nullptr;
   // Whose kSend ends here and whose kRelay this is; paused when this ends. null: nobody asks.
@@ -58,8 +60,7 @@ struct ForwardResult {
   bool held = false;
   HeaderList held_headers;
   std::string held_body;
-  UsageTap usage;
-  std::optional<route::AnswerCounts> counts;  // of the tap or of `usage`, once the answer has ended
+  std::optional<route::AnswerCounts> counts;  // of `tap` or `passed`, once the answer has ended
 };
 
 // Throws only what Exchange does: the client is gone, or this task was cancelled.

@@ -79,18 +79,21 @@ bool ResumeTap::read_counts(std::string_view& member, std::optional<route::Answe
 // nothing is kept, where it is anything else.
 bool ResumeTap::take_member(std::string_view member) {
   const size_t before = ids_.size();
+  size_t told = 0;
   std::optional<uint64_t> seed;
   std::optional<route::AnswerCounts> counts;
   bool good = skip(member, "{\"ids\":[");
   for (bool more = good && !member.starts_with(']'); more; more = good && skip(member, ",")) {
     int32_t id = 0;
     good = read_number(member, id) && id >= 0;
+    told += 1;
     if (good && !lost_) ids_.push_back(id);
   }
   good = good && skip(member, "]");
   if (good && skip(member, ",\"seed\":")) good = read_number(member, seed.emplace());
   good = good && read_counts(member, counts) && member == "}}";
   if (!good) ids_.resize(before);
+  if (good) tokens_told_ += told;
   if (good && seed && !seed_) seed_ = seed;
   if (good && counts) counts_ = counts;
   if (ids_.size() > kIdsMax) lose();
@@ -163,7 +166,7 @@ void ResumeTap::cut(std::string& events) {
       keep(begin, end);
       continue;
     }
-    const size_t at = member_of(data), ids_before = ids_.size();
+    const size_t at = member_of(data), ids_before = ids_.size(), told_before = tokens_told_;
     const bool told = at != std::string_view::npos && take_member(data.substr(at + kMember.size()));
     if (!told) {
       if (passes(data, false)) keep(begin, end);
@@ -176,6 +179,7 @@ void ResumeTap::cut(std::string& events) {
     if (!passes(std::string_view(events).substr(begin + kData.size(), at + 1), true)) {
       if (strayed_) {
         ids_.resize(std::min(ids_.size(), ids_before));
+        tokens_told_ = told_before;
         counts_.reset();
       }
       continue;

@@ -37,7 +37,9 @@ class ResumeTap {
   bool done() const { return done_; }  // [DONE] has come
   // Another worker can go on exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
-  size_t ids_told() const { return ids_.size(); }
+  size_t ids_told() const { return ids_.size(); }  // to go on after; none once it cannot be gone on with
+  // Of all workers' events that clients got.
+  size_t tokens_told() const { return tokens_told_; }
   // This worker's, of the whole answer: one that went on counts what others told before it, and the prompt
   // without that. None before its last chunk.
   const std::optional<route::AnswerCounts>& counts() const { return counts_; }
@@ -64,6 +66,7 @@ class ResumeTap {
   void lose();
 
   std::vector<int32_t> ids_;
+  size_t tokens_told_ = 0;
   std::optional<uint64_t> seed_;
   std::optional<Identity> identity_;
   bool lost_ = false;      // something was told that nobody could go on after

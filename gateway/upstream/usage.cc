@@ -44,10 +44,19 @@ size_t after_last_usage(std::string_view text) {
   return std::string_view::npos;
 }
 
+// Lines that begin with `data:`. An event's JSON has no line breaks, so of a chunk three bytes are found.
+size_t data_lines(std::string_view bytes) {
+  size_t count = bytes.starts_with("data:") ? 1 : 0;
+  for (size_t at = 0; (at = bytes.find('\n', at)) != std::string_view::npos;)
+    count += bytes.substr(++at).starts_with("data:") ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 void UsageTap::feed(std::string_view bytes) {
   bytes_ += bytes.size();
+  events_ += data_lines(bytes);
   if (bytes.size() >= kTailBytes) {
     tail_.assign(bytes.substr(bytes.size() - kTailBytes));
     return;

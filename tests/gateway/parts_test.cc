@@ -33,6 +33,16 @@ TEST(UsageTap, ReadsTheLastUsageWhateverThePieces) {
   }
 }
 
+TEST(UsageTap, CountsEventsThatHaveData) {
+  UsageTap tap;
+  tap.feed("data: {\"a\":\"data:\"}\n\n: hb\n\n");
+  EXPECT_EQ(tap.events(), 1U);
+  tap.feed("event: message\ndata: {}\n\ndata:{}\r\n\r\n");
+  EXPECT_EQ(tap.events(), 3U);
+  tap.feed("");
+  EXPECT_EQ(tap.events(), 3U);
+}
+
 // A token "usage" is a name among the alternatives of a completion, and the answer's own usage comes last.
 TEST(UsageTap, LooksAtTheSameBytesWhateverThePieces) {
   const std::string usage = "{\"usage\":{\"prompt_tokens\":5}}";

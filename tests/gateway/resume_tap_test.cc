@@ -118,6 +118,7 @@ TEST(ResumeTap, WhatOnlyLooksLikeAMemberIsText) {
     EXPECT_EQ(cut(tap, other), other);
     EXPECT_FALSE(tap.resumable()) << other;
     EXPECT_EQ(tap.ids_told(), 0u);
+    EXPECT_EQ(tap.tokens_told(), 1u);
     EXPECT_FALSE(tap.counts());
   }
   ResumeTap tap(true);
@@ -163,6 +164,7 @@ TEST(ResumeTap, TooLongAnAnswerIsNotKept) {
   EXPECT_FALSE(tap.resumable());
   EXPECT_EQ(cut(tap, chunk("z", told(ids))), chunk("z", ""));
   EXPECT_EQ(tap.ids_told(), 0u);
+  EXPECT_EQ(tap.tokens_told(), 1 + ResumeTap::kIdsMax + 1024) << "but counted";
 }
 
 TEST(ResumeTap, TheNextWorkerGoesOn) {
@@ -175,6 +177,7 @@ TEST(ResumeTap, TheNextWorkerGoesOn) {
   EXPECT_FALSE(tap.strayed());
   EXPECT_TRUE(tap.resumable());
   EXPECT_EQ(tap.ids_told(), 3u);
+  EXPECT_EQ(tap.tokens_told(), 3u);
 }
 
 TEST(ResumeTap, AWorkerThatBeginsAnewHasStrayed) {
@@ -187,6 +190,7 @@ TEST(ResumeTap, AWorkerThatBeginsAnewHasStrayed) {
     EXPECT_TRUE(tap.strayed()) << first;
     EXPECT_TRUE(tap.resumable()) << "by yet another";
     EXPECT_EQ(tap.ids_told(), 1u);
+    EXPECT_EQ(tap.tokens_told(), 1u);
     EXPECT_FALSE(tap.done());
   }
 }
