@@ -98,22 +98,23 @@ class StateGateway(Gateway):
         return {w["url"]: w["state"] for w in httpx.get(f"{self.metrics_url}/admin/workers", timeout=5).json()["workers"]}
 
 
-def start_worker(etcd, index, folder):
-    return SimWorker(index, folder, [*FAST, "--etcd-endpoints", etcd.urls, "--etcd-lease-ttl-secs", TTL_SECS])
+def start_worker(etcd, index, folder, flags=()):
+    return SimWorker(index, folder, [*FAST, "--etcd-endpoints", etcd.urls, "--etcd-lease-ttl-secs", TTL_SECS, *flags])
 
 
 class Shared:
     """etcd, workers and gateways; `with` stops them all, in the order in which nobody misses anybody."""
 
-    def __init__(self, folder, workers, gateways):
+    def __init__(self, folder, workers, gateways, worker_flags=(), gateway_flags=()):
         self.folder, self.counts, self.workers, self.gateways, self.etcd = folder, (workers, gateways), [], [], None
+        self.worker_flags, self.gateway_flags = worker_flags, gateway_flags
 
     def __enter__(self):
         try:
             self.etcd = Etcd(self.folder)
             self.etcd.wait_ready()
-            self.workers = [start_worker(self.etcd, index, self.folder) for index in range(self.counts[0])]
-            self.gateways = [StateGateway(self.etcd, self.folder) for _ in range(self.counts[1])]
+            self.workers = [start_worker(self.etcd, index, self.folder, self.worker_flags) for index in range(self.counts[0])]
+            self.gateways = [StateGateway(self.etcd, self.folder, self.gateway_flags) for _ in range(self.counts[1])]
             for gateway in self.gateways:
                 gateway.wait_ready()
                 wait_until(lambda: self.sees_all(gateway), 30, "the gateway has found all workers")
