@@ -9,7 +9,7 @@ traffic that takes some 70 % of the workers' places, and streams whose text is k
 
 A run prints what it did, to whom and when, in lines that begin with `schedule: `.
 
-Needs the tests' Python packages (.venv/bin/python, made by tests/run.sh) and etcd-server; `partition` needs root and the `ip` command.
+Needs the tests' Python packages (.venv/bin/python, made by tests/run.sh) and etcd-server; `partition` and `lease` need root and the `ip` command.
 """
 import argparse
 import dataclasses
@@ -22,8 +22,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 import common  # noqa: E402
-from chaos_run import FAULTS, RATE, TAKES_S, Namespace, behind, node_flags, prefill_s, run  # noqa: E402
-from chaos_faults import Schedule, read_schedules  # noqa: E402
+from chaos_run import FAR, FAULTS, RATE, TAKES_S, Namespace, behind, node_flags, prefill_s, run  # noqa: E402
+from chaos_faults import BACK_S, Schedule, read_schedules  # noqa: E402
 
 
 # How far hits fall in three seconds is mostly chance: 160 requests, and the same traffic twice differs by 4 points in the worst of a
@@ -49,7 +49,7 @@ def mean_of(runs):
 
 def row(f, calm):
     worst, mean = behind(calm.seconds, f.seconds) if f.fault != "calm" else (0, 0)
-    back = "not within the run" if f.t95_s < 0 else f"{f.t95_s} s"
+    back = ("not within the run" if f.t95_s < 0 else f"{f.t95_s} s") + (f" (the worker is used {f.back_s:.1f} s after its return)" if f.back_s else "")
     return [f.fault, f.what, f.requests, f"**{f.failed}**", f.retried, f"{f.wrong} of {f.texts}", f.resumed, f"{f.stall_s:.2f}", f"{f.ttft_p99_s:.2f}",
             f"{f.hit_before:.3f}", f"{f.hit_during:.3f}", f"{f.hit_dip * 100:.1f}", f"{worst * 100:.1f}", f"{mean * 100:.1f}", back, f"{f.busy:.2f}"]
 
@@ -59,7 +59,8 @@ def goals_missed(f, calm):
     hits = (("hits are back to 95 % within 30 s", 0 <= f.t95_s <= 30) if f.fault != "rolling" else
             ("the worst 3 s hit at most 5 points less than without it", behind(calm.seconds, f.seconds)[0] <= 0.05))
     goals = [("no request fails", f.failed == 0), ("no stream has another text", f.wrong == 0),
-             ("streams went on elsewhere", f.resumed > 0 or f.fault not in ("kill", "hang", "partition")),
+             ("streams went on elsewhere", f.resumed > 0 or f.fault not in ("kill", "hang", "partition", "lease")),
+             (f"a worker that was lost is used again within {BACK_S} s", f.back_s is None or f.back_s <= BACK_S),
              hits,
              # (Nothing stalls on a node that is slow: it goes on, slowly.)
              ("the longest pause is a prefill and half a second", f.stall_s <= prefill_s() + 0.5 or f.fault == "slow")]
@@ -111,7 +112,7 @@ def main():
         parser.error(f"no fault named {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
     rows, skipped, missed, calm = [], [], [], {}
     for name, plans in (again or {name: planned(name, args) for name in args.faults or FAULTS}).items():
-        reason = Namespace.possible() if name == "partition" else None
+        reason = Namespace.possible() if name in FAR else None
         if reason is not None:
             skipped.append(f"{name} was not run: {reason}")
             print(f"SKIPPED {name}: {reason}", flush=True)

@@ -11,6 +11,8 @@ import pathlib
 import signal
 import time
 
+import httpx
+
 from fleet import wait_until
 
 
@@ -71,6 +73,15 @@ def read_schedules(path, known):
     return schedules[:RUNS_MAX]
 
 
+BACK_S = 30  # in which whoever was lost is to be used again
+
+
+def hit_tokens(worker):
+    """Of prompts that were asked of it, those that it held."""
+    lines = httpx.get(f"{worker.url}/metrics", timeout=5).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:prefix_cache_hits_total"))
+
+
 # Each fault begins when it is called with the fleet and its victim's number, and returns what was done, in words, and how it ends.
 
 def calm(fleet, victim):
@@ -92,6 +103,23 @@ def hang(fleet, victim):
 def partition(fleet, victim):
     fleet.namespace.cut()
     return f"no packet to or from {fleet.workers[victim].name} for {{for_s:.0f}} s", fleet.namespace.mend
+
+
+def lease(fleet, victim):
+    """As a partition, but of a worker that has its place by a lease, and until that is lost: it is no member any more, and comes back
+    as one with all that its cache held."""
+    worker = fleet.workers[victim]
+    fleet.namespace.cut()
+
+    def end():
+        wait_until(lambda: not fleet.registered(worker) and fleet.states_of(worker) == [None, None], 30, "it is no member any more")
+        fleet.namespace.mend()
+        begin = time.monotonic()
+        wait_until(lambda: fleet.registered(worker), BACK_S, "it is a member again")
+        before = hit_tokens(worker)
+        wait_until(lambda: set(fleet.states_of(worker)) == {"ready"} and hit_tokens(worker) > before, BACK_S, "it is asked for what it holds")
+        fleet.back_s = time.monotonic() - begin
+    return f"no packet to or from {worker.name}, neither gateways' nor etcd's, for {{for_s:.0f}} s, longer than its lease", end
 
 
 def slow(fleet, victim):
@@ -131,12 +159,12 @@ def etcd(fleet, victim):
     return "kill -9 of all three members of etcd, started again after {for_s:.0f} s", fleet.etcd.restart
 
 
-FAULTS = {"calm": calm, "kill": kill, "hang": hang, "partition": partition, "slow": slow, "rolling": rolling, "gateway": gateway,
+FAULTS = {"calm": calm, "kill": kill, "hang": hang, "partition": partition, "lease": lease, "slow": slow, "rolling": rolling, "gateway": gateway,
           "leader": leader, "etcd": etcd}
 
 
 def choose(name, fleet):
     """The victim's number."""
-    chosen = {"kill": fleet.busiest, "hang": fleet.busiest, "slow": fleet.busiest, "partition": lambda: len(fleet.workers) - 1,
+    chosen = {"kill": fleet.busiest, "hang": fleet.busiest, "slow": fleet.busiest, "partition": lambda: len(fleet.workers) - 1, "lease": lambda: len(fleet.workers) - 1,
               "gateway": lambda: 1 - fleet.leader(), "leader": fleet.leader}
     return chosen[name]() if name in chosen else None

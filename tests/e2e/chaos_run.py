@@ -19,7 +19,7 @@ import time
 import httpx
 
 from chaos_faults import FAULTS, Done, Schedule, choose
-from etcd import Etcd
+from etcd import PREFIX, TTL_SECS, Etcd
 from fleet import BIN, Gateway, MODEL, SimWorker, free_port, wait_until
 from namespace import FarWorker, Namespace
 
@@ -55,6 +55,7 @@ class Figures:
     hit_before: float = 0
     hit_during: float = 0   # as long as it lasted
     hit_dip: float = 0      # before, minus the worst 3 s mean after
+    back_s: float | None = None  # until one that was lost is used again, where the fault says
     t95_s: float = 0        # from when on a 3 s mean of hit stayed >= 95 % of before; -1: not within the run
     busy: float = 0         # share of the fleet's places that were taken, before
     seconds: list = dataclasses.field(default_factory=list, repr=False)  # (requests, share of their tokens that hit)
@@ -115,13 +116,16 @@ class Probe(threading.Thread):
 
 
 class ChaosFleet:
-    def __init__(self, folder, seed, far=False, workers=WORKERS, gateway_flags=(), worker_flags=(), speed=SPEED):
+    """`far`: "told", one worker is behind a cable that can be cut, and gateways are told of it; "leased", it registers like the others."""
+
+    def __init__(self, folder, seed, far=None, workers=WORKERS, gateway_flags=(), worker_flags=(), speed=SPEED):
         self.gateway_flags, self.node = gateway_flags, (*node_flags(speed), *worker_flags)
         self.folder, self.random = pathlib.Path(folder), random.Random(seed)
         self.stack = contextlib.ExitStack()
         self.namespace, self.etcd = None, None
         self.workers, self.gateways = [], []
         self.size, self.far = workers, far
+        self.back_s = None
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -129,12 +133,14 @@ class ChaosFleet:
             if self.far:
                 self.namespace = Namespace(7)
                 stack.callback(self.namespace.remove)
-            self.etcd = Etcd(self.folder)
+            leased = self.far == "leased"
+            self.etcd = Etcd(self.folder, beside=[self.namespace.hosts] if leased else [])
             self.etcd.wait_ready()
             self.registers = (*self.node, "--etcd-endpoints", self.etcd.urls)
+            registers_far = ("--etcd-endpoints", self.etcd.urls_at(self.namespace.hosts), "--etcd-lease-ttl-secs", TTL_SECS) if leased else ()
             for index in range(self.size):
                 far = self.far and index == self.size - 1
-                self.workers.append(FarWorker(index, self.folder, self.node, self.namespace) if far
+                self.workers.append(FarWorker(index, self.folder, (*self.node, *registers_far), self.namespace) if far
                                     else SimWorker(index, self.folder, self.registers))
             for worker in self.workers:
                 worker.wait_ready()
@@ -152,7 +158,7 @@ class ChaosFleet:
 
     def _gateway(self, index, ports):
         peers = ",".join(f"http://127.0.0.1:{metrics}" for other, (_, metrics) in enumerate(ports) if other != index)
-        told = [worker.url for worker in self.workers if isinstance(worker, FarWorker)]
+        told = [worker.url for worker in self.workers if isinstance(worker, FarWorker) and self.far == "told"]
         flags = ("--gossip.peers", peers, "--state", "etcd", "--etcd-endpoints", self.etcd.urls, *self.gateway_flags)
         return Gateway(told, self.folder, flags, ports[index])
 
@@ -187,6 +193,14 @@ class ChaosFleet:
         known = httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
         return sum(worker["state"] == "ready" for worker in known)
 
+    def registered(self, worker):
+        return f"{PREFIX}/workers/{worker.url.removeprefix('http://')}" in self.etcd.keys("workers/")
+
+    def states_of(self, worker):
+        """By every gateway; None: one that does not know it."""
+        asked = [httpx.get(f"{gateway.metrics_url}/admin/workers", timeout=5).json()["workers"] for gateway in self.gateways]
+        return [next((one["state"] for one in known if one["url"] == worker.url), None) for known in asked]
+
     def restart_gateway(self, index):
         self.gateways[index] = self._gateway(index, self.ports)
 
@@ -211,6 +225,7 @@ class ChaosFleet:
 
 FAULT_S = 20
 TAKES_S = {"rolling": 90}  # longer than others
+FAR = {"partition": "told", "lease": "leased"}  # faults that need a worker behind a cable
 
 
 def _mean_hit(seconds, begin, end):
@@ -245,7 +260,7 @@ def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rat
     end_s += TAKES_S.get(as_long_as or name, 0)
     figures = Figures(name, "")
     ended = threading.Event()
-    with ChaosFleet(folder, seed, far=name == "partition", speed=speed) as fleet:
+    with ChaosFleet(folder, seed, far=FAR.get(name), speed=speed) as fleet:
         urls = [gateway.url for gateway in fleet.gateways]
         report = pathlib.Path(folder) / "drive.json"
         flags = [part for key, value in TRAFFIC.items() for part in (f"--{key.replace('_', '-')}", value)]
@@ -282,7 +297,7 @@ def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rat
                 driver.wait()
         for probe in probes:
             probe.join(90)
-        figures.resumed = fleet.resumed()
+        figures.resumed, figures.back_s = fleet.resumed(), fleet.back_s
     log.seek(0)
     said = log.read()
     if driver.returncode != 0:

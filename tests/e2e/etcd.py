@@ -16,12 +16,13 @@ FAST = ("--sim-speed", 20)
 
 
 class Member(Program):
-    def __init__(self, index, ports, folder):
+    def __init__(self, index, ports, folder, beside=()):
         self.index, self.url = index, f"http://127.0.0.1:{ports[index][0]}"
+        listens = ",".join([self.url, *(f"http://{address}:{ports[index][0]}" for address in beside)])
         peer = lambda i: f"http://127.0.0.1:{ports[i][1]}"
         super().__init__(f"etcd-{index}", [
             "etcd", "--name", f"m{index}", "--data-dir", folder / f"etcd-{index}", "--logger", "zap", "--log-level", "error",
-            "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
+            "--listen-client-urls", listens, "--advertise-client-urls", self.url,
             "--listen-peer-urls", peer(index), "--initial-advertise-peer-urls", peer(index),
             "--initial-cluster", ",".join(f"m{i}={peer(i)}" for i in range(len(ports))), "--initial-cluster-state", "new",
         ], folder, f"{self.url}/health")
@@ -34,10 +35,15 @@ class Member(Program):
 
 
 class Etcd:
-    def __init__(self, folder):
-        self.folder, self.ports = folder, [(free_port(), free_port()) for _ in range(3)]
-        self.members = [Member(index, self.ports, folder) for index in range(3)]
-        self.urls = ",".join(member.url for member in self.members)
+    """`beside`: other addresses of this machine at which it is asked, too."""
+
+    def __init__(self, folder, beside=()):
+        self.folder, self.beside, self.ports = folder, beside, [(free_port(), free_port()) for _ in range(3)]
+        self.restart()
+        self.urls = self.urls_at("127.0.0.1")
+
+    def urls_at(self, address):
+        return ",".join(f"http://{address}:{port}" for port, _ in self.ports)
 
     def wait_ready(self):
         for member in self.members:
@@ -45,7 +51,7 @@ class Etcd:
 
     def restart(self):
         """After all were killed, with what they had written."""
-        self.members = [Member(index, self.ports, self.folder) for index in range(3)]
+        self.members = [Member(index, self.ports, self.folder, self.beside) for index in range(3)]
 
     def keys(self, under):
         """Value by key, of those that begin with PREFIX/under."""

@@ -62,12 +62,12 @@ class Namespace:
 
 
 class FarWorker(SimWorker):
-    """A worker inside a namespace."""
+    """A worker inside a namespace. Of what is on this side of the cable it reaches nothing on loopback, so its etcd, if it is to have
+    one, must be asked at `namespace.hosts`; else gateways are told of it."""
 
     def __init__(self, index, log_dir, flags, namespace):
         self.port = free_port()
         self.url = f"http://{namespace.address}:{self.port}"
-        # Its etcd would be on this side of the cable, on loopback: gateways are told of it.
         command = ["ip", "netns", "exec", namespace.name, BIN / "troupe-worker", "--host", namespace.address, "--port", self.port,
                    *self.OWN_FLAGS, *flags]
         Program.__init__(self, f"worker-{index}-{self.port}", command, log_dir, f"{self.url}/readyz")

@@ -1,11 +1,11 @@
-"""A worker dies, and one that the network has lost, with seven tenths of all places taken: no request fails, no stream tells another text.
+"""A worker dies, one that the network has lost, and one that is lost for so long that its lease is: no request fails, no stream tells another text.
 All faults at full length, with the table: tests/bench/chaos.py."""
 import json
 
 import pytest
 
 import chaos_run
-from chaos_faults import FAULTS, Done, Schedule, read_schedules
+from chaos_faults import BACK_S, FAULTS, Done, Schedule, read_schedules
 from figures import figure
 
 # Nodes half as fast as the bench's and half its rate: as many places are taken, for half of the machine's work.
@@ -45,6 +45,16 @@ def test_the_network_loses_a_worker(logs):
     if reason is not None:
         pytest.skip(f"no network namespace: {reason}")
     check(*short("partition", logs, seed=2))
+
+
+def test_a_worker_loses_its_lease_and_comes_back(logs):
+    reason = chaos_run.Namespace.possible()
+    if reason is not None:
+        pytest.skip(f"no network namespace: {reason}")
+    figures, reasons = short("lease", logs, seed=4)
+    check(figures, reasons)
+    figure("lease: a worker that comes back is asked for what it holds", f"{figures.back_s:.1f} s", f"< {BACK_S} s")
+    assert figures.back_s < BACK_S
 
 
 def test_what_was_done_is_done_again(logs, tmp_path):
