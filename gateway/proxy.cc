@@ -109,6 +109,7 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   ApiResult<bool> go = admit(flight);
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse, flight);
+  if (awaits_first_look(go, flight)) go = co_await prepare_after_look(exchange, parse, flight);
   if (go.ok()) go = ask_in(flight);
   if (!go.ok()) {
     co_await refuse(exchange, flight, go.error());
@@ -167,6 +168,28 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   record_arrival(flight);
   if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
   return true;
+}
+
+// Nobody was found, and not everybody was looked at yet. Whoever comes to a gateway that has just started (or
+// was started again where one died) is no worse off for it than by the time that this takes.
+bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const {
+  const TimePoint now = clock_.now();
+  return !prepared.ok() && prepared.error().http_status == 503 && !fleet_.probed() &&
+         now < flight.started + kFirstLookMax && flight.deadline.remaining(now) > Duration::zero();
+}
+
+Task<ApiResult<bool>> Proxy::prepare_after_look(const Exchange& exchange, ForwardParser parse,
+                                                Flight& flight) {
+  constexpr Duration kLookAgain = std::chrono::milliseconds(5);
+  Timer timer(exchange.executor());
+  ApiResult<bool> go = true;
+  do {
+    flight.phases.pause(clock_.now());
+    timer.expires_after(kLookAgain);
+    co_await timer.async_wait(use_task);
+    go = prepare(exchange.request(), parse, flight);
+  } while (awaits_first_look(go, flight));
+  co_return go;
 }
 
 // Of a persona that was asked for before: of prompts that share nothing there are too many.

@@ -87,6 +87,9 @@ class Proxy {
   // From now on `trails`, which must outlive this, are told of requests.
   void tell(Trails& trails) { trails_ = &trails; }
 
+  // A gateway that has just started holds what it cannot send yet for so long at most.
+  static constexpr Duration kFirstLookMax = std::chrono::seconds(2);
+
   // Limits, time-outs and retries of requests from now on.
   void change(const ProxyOptions& options);
 
@@ -195,6 +198,8 @@ class Proxy {
   static int64_t answered(const Flight& flight);
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  bool awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const;
+  Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse, Flight& flight);
   FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }
   void keep_text(RoutedRequest& routed);
   void record_arrival(Flight& flight);

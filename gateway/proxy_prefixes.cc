@@ -110,6 +110,7 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   ApiResult<bool> go = admit(flight);
   if (go.ok()) go = let_in(exchange.request(), flight);
   if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
+  if (awaits_first_look(go, flight)) go = co_await prepare_after_look(exchange, parse_prefix, flight);
   if (go.ok()) go = ask_in(flight);
   if (go.ok() && flight.stay->waits()) go = co_await wait_in_queue(flight);
   if (!go.ok()) {

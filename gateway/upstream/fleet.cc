@@ -141,6 +141,14 @@ bool Fleet::ramp() {
   return ramps;
 }
 
+void Fleet::await_members() {
+  if (!std::exchange(awaits_members_, true)) unprobed_ += 1;
+}
+
+void Fleet::told_members() {
+  if (std::exchange(awaits_members_, false)) unprobed_ -= 1;
+}
+
 void Fleet::await_no_more(Worker& worker) {
   if (std::exchange(worker.awaited, false)) unprobed_ -= 1;
 }

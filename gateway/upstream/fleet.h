@@ -129,6 +129,10 @@ class Fleet {
   bool tells_set_loads() const;
   route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
 
+  // At the start, of a fleet whose members somebody else is to tell: until told_members() those that are
+  // added count as there at the start.
+  void await_members();
+  void told_members();  // all of them, or that there is nobody to tell
   // Everybody who was there at the start has been probed: from here on "no worker" is known, not guessed.
   bool probed() const { return unprobed_ == 0; }
   bool ready() const { return probed() && !router_.view().models().empty(); }
@@ -204,7 +208,8 @@ class Fleet {
   const Logger& log_;
   std::vector<Worker> workers_;
   route::SetLoadMerger set_loads_;
-  size_t unprobed_ = 0;
+  size_t unprobed_ = 0;  // those awaited, and one more while members are
+  bool awaits_members_ = false;
   uint64_t view_epoch_ = 0;
   // Holds by the era in which they began: an era ends when a worker is removed and somebody may mean it. The
   // first one has holds, or is the last.

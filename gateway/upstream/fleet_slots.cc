@@ -162,6 +162,10 @@ StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
     }
   } else {
     TROUPE_ASSIGN_OR_RETURN(node, place(endpoint));
+    if (awaits_members_) {
+      workers_[node].awaited = true;
+      unprobed_ += 1;
+    }
   }
   log_.info("worker_added", {{"worker", id}});
   publish();

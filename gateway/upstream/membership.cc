@@ -7,6 +7,7 @@ namespace troupe {
 Membership::Membership(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log)
     : fleet_(fleet), log_(log) {
   for (const Endpoint& endpoint : configured) configured_.insert(endpoint.authority());
+  if (configured_.empty()) fleet_.await_members();
 }
 
 void Membership::registered(const std::string& key, std::string_view record) {
@@ -54,6 +55,7 @@ void Membership::all(const std::vector<std::pair<std::string, std::string>>& rec
   }
   for (const std::string& key : missing) gone(key);
   for (const auto& [key, record] : records) registered(key, record);
+  fleet_.told_members();
 }
 
 void Membership::tend() {

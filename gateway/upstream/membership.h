@@ -19,7 +19,8 @@ namespace troupe {
 
 class Membership {
  public:
-  // Both outlive it. `configured`: workers known without etcd.
+  // Both outlive it. `configured`: workers known without etcd; where there are none, the fleet knows nothing
+  // before all() or untold().
   Membership(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log);
 
   // A worker's key and record as they are now. What is no record is logged and not heeded.
@@ -27,6 +28,8 @@ class Membership {
   void gone(const std::string& key);
   // All there are: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
+  // etcd cannot be asked: there may be some, and there may be none.
+  void untold() { fleet_.told_members(); }
   // Now and then: those that have gone and are dead leave.
   void tend();
 

@@ -116,8 +116,11 @@ Task<Status> SharedState::look_and_watch() {
   if (!options_.advertise_url.empty()) txn.reads.push_back(KeyRange::prefix(keys_.gateways));
   const int64_t known = round_.shared().revision();
   const auto all = co_await etcd_.txn(txn);
-  if (!all.ok()) tell_state();
-  if (!all.ok()) co_return all.status();
+  if (!all.ok()) {
+    membership_.untold();
+    tell_state();
+    co_return all.status();
+  }
   take(*all, known);
   const auto watch = co_await etcd_.watch(txn.reads, all->revision + 1);
   if (!watch.ok()) tell_state();

@@ -45,6 +45,7 @@ class StubWorker {
   std::vector<std::string> models{"demo"};
   int ready_status = 200;
   std::string ready_body = "{}";
+  Duration ready_after{};  // a probe has its answer
   int load_status = 404;
   LoadReport load;
   // GET /v1/residency: every stream is sent all that `told` holds, from its beginning on, until `hang_ups`
@@ -103,6 +104,11 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   int status = 404;
   if (path == "/readyz") {
     stub.probes += 1;
+    if (stub.ready_after > Duration::zero()) {
+      Timer timer(exchange.executor());
+      timer.expires_after(stub.ready_after);
+      co_await timer.async_wait(use_task);
+    }
     status = stub.ready_status;
     body = stub.ready_body;
   } else if (path == "/v1/models") {
@@ -253,8 +259,9 @@ class TestGateway {
     return config;
   }
 
+  // `looks`: false to ask it before it has looked at its workers.
   TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config(),
-              uint64_t seed = 42)
+              uint64_t seed = 42, bool looks = true)
       : loop_(loop) {
     config.fleet.workers = std::move(workers);
     loop_.call([&] {
@@ -262,7 +269,7 @@ class TestGateway {
       const Status status = gateway->start();
       EXPECT_TRUE(status.ok()) << status.ToString();
     });
-    EXPECT_TRUE(loop_.eventually([this] { return gateway->fleet().probed(); }));
+    EXPECT_TRUE(!looks || loop_.eventually([this] { return gateway->fleet().probed(); }));
   }
   ~TestGateway() {
     if (!drained_) drain();
