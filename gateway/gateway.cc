@@ -227,9 +227,6 @@ void Gateway::plan() {
     route::SetLoads loads = fleet_.take_set_loads(now);
     if (loads.sets.empty() && planned_at_ == TimePoint{}) return;  // the first sets are planned for at once
     planned_at_ = now;
-    // Where sets are by cost, the table does not tell: placements that a young gateway hears of from others
-    // are to count before it.
-    loads.epoch = 0;
     router_.plan(now, std::move(loads));
   }
 }

@@ -126,6 +126,7 @@ class Simulation {
   static constexpr int32_t kReportSlots = 16;  // of a report interval
   void reports(int32_t slot);
   void gossip();
+  void tell_newcomers();
   void tell_table(route::Router& from, route::Router& to);
   void plan();
   void second_over();
@@ -165,6 +166,7 @@ class Simulation {
 
   std::vector<std::unique_ptr<SimGateway>> gateways_;
   std::vector<uint64_t> gateway_lives_;
+  std::vector<size_t> newcomers_;  // gateways, since the last exchange
   std::shared_ptr<route::ExactResidency> residency_;
   std::vector<Node> nodes_;
   route::SetLoadMerger set_loads_;

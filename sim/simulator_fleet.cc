@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "gateway/route/gossip.h"
 #include "sim/checks.h"
 #include "sim/simulation.h"
 
@@ -131,6 +132,8 @@ void Simulation::reports(int32_t slot) {
 void Simulation::gossip() {
   const bool placements = options_.router.affinity.mode != route::Mode::kPlan &&
                           options_.router.affinity.mode != route::Mode::kExact;
+  if (placements) tell_newcomers();
+  newcomers_.clear();
   for (size_t g = 0; g < gateways_.size(); ++g) {
     const auto told = gateways_[g]->router().take_placements();
     std::vector<route::PeerLoad> ledger;
@@ -140,6 +143,18 @@ void Simulation::gossip() {
       tell_table(gateways_[g]->router(), gateways_[other]->router());
       if (placements && !told.empty()) gateways_[other]->router().adopt_placements(told);
       if (!ledger.empty()) gateways_[other]->router().adopt_ledger(static_cast<uint32_t>(g), ledger);
+    }
+  }
+}
+
+// Who has just begun is told by one of the others what it has missed.
+void Simulation::tell_newcomers() {
+  for (const size_t newcomer : newcomers_) {
+    for (size_t other = 0; other < gateways_.size(); ++other) {
+      if (other == newcomer) continue;
+      const auto all = gateways_[other]->router().all_placements(route::kPlacementsTold);
+      gateways_[newcomer]->router().adopt_placements(all);
+      break;
     }
   }
 }
@@ -227,6 +242,7 @@ void Simulation::begin_fault(const Fault& fault) {
     case Fault::Kind::kRestartGateway:
       gateways_[target]->restart(now_);
       gateway_lives_[target] += 1;
+      newcomers_.push_back(target);
       return;
   }
 }

@@ -218,11 +218,7 @@ class AffinityPolicy::Choice {
 AffinityPolicy::AffinityPolicy(const AffinityOptions& options) : options_(options) {}
 
 CandidateOrder AffinityPolicy::choose(const PolicyInput& input, Random& random) const {
-  const bool young = input.now < input.known.started + options_.plan_first;
-  const bool common_table = input.known.table->origin().loads_epoch != 0;
-  const bool by_plan =
-      options_.mode == Mode::kPlan || (options_.mode != Mode::kStrict && young && common_table);
-  return Choice(options_, input, scratch_, random).order(by_plan);
+  return Choice(options_, input, scratch_, random).order(options_.mode == Mode::kPlan);
 }
 
 }  // namespace troupe::route

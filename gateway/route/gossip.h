@@ -27,6 +27,11 @@ struct Placement {
   uint32_t session_charge = 0;  // what of them is the session's alone
 };
 
+// Of what waits for one that does not listen the newest so many are kept, and a gateway that has just begun
+// is told as many: 1.7 MB. (Measured with 16 nodes, each of four gateways restarted: hit .883 as without any
+// restart, and .881 with 8,192.)
+inline constexpr size_t kPlacementsTold = 32'768;
+
 // A message of placements. Nodes travel by the hash of their id: slots are each gateway's own.
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);
 // Placements of nodes that `view` does not know are left out. The error says what is malformed.

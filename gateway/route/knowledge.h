@@ -43,7 +43,6 @@ struct Knowledge {
   SetBook sets;
   TokenRatio ratio;
   int64_t gateways = 1;  // that share the fleet, as far as is known
-  TimePoint started{};   // the first decision
   Handover handover;
 };
 

@@ -26,7 +26,6 @@ Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactRes
           SetBook(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
           TokenRatio(),
           affinity.gateways,
-          TimePoint(),
           Handover(options.moves_at_once)};
 }
 
@@ -149,7 +148,6 @@ RequestTokens Router::tokens_of(const PrefixKey& key) const {
 }
 
 void Router::advance(TimePoint now) {
-  if (known_.started == TimePoint{}) known_.started = now;
   known_.loads.advance(now);
   while (!untold_.empty() && untold_.front().until <= now) forget_untold();
 }

@@ -54,7 +54,7 @@ struct GossipOptions {
   Duration timeout = std::chrono::milliseconds(500);
   Duration retry_max = std::chrono::seconds(5);
   Duration forget_after = std::chrono::seconds(3);
-  size_t placements_max = 8192;  // waiting for a peer; the oldest are dropped
+  size_t placements_max = route::kPlacementsTold;  // waiting for a peer; the oldest are dropped
   size_t senders_max = 1024;
 };
 // A message is no longer: an eighth for what is placed and in flight, the rest for the table.

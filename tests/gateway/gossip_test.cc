@@ -27,6 +27,10 @@ std::string persona_body(int index) {
   return chat_body(std::string(1600, static_cast<char>('a' + index)), "Who are you?");
 }
 
+Hash128 set_of(int persona) {
+  return route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+}
+
 std::string framed(const std::vector<std::string>& parts) {
   std::string message;
   for (const std::string& part : parts) {
@@ -66,7 +70,7 @@ class GossipTest : public ::testing::Test {
                                          own.port + (uint64_t{++lives_} << 16));
   }
   bool knows(TestGateway& gateway, int persona, route::NodeIndex node) {
-    const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+    const Hash128 set = set_of(persona);
     return loop_.eventually([&] { return gateway.gateway->router().known().shadow.tokens(set, node) > 0; });
   }
   static bool answers(TestGateway& gateway, const Endpoint& peer, double up = 1) {
@@ -224,7 +228,7 @@ TEST_F(GossipTest, OfWhatAPeerDidNotHearTheNewestIsKept) {
                 .status,
             200);
   for (int persona = 0; persona < kPersonas; ++persona) {
-    const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+    const Hash128 set = set_of(persona);
     const auto holders =
         loop_.call([&] { return two->gateway->router().known().shadow.holders(set).size(); });
     EXPECT_EQ(holders, persona < kPersonas - 3 ? 0u : 1u) << persona;
@@ -263,6 +267,36 @@ TEST_F(GossipTest, AGatewayThatWasAwayIsToldWhatItMissed) {
   }
 }
 
+// The workers' counts make a table at once; what one has placed counts before it for the other that begins.
+TEST_F(GossipTest, AGatewayThatHasJustBegunGoesByPlacementsAndNotByTheTable) {
+  loop_.call([&] {
+    for (StubWorker* stub : {&a_, &b_}) {
+      stub->load_status = 200;
+      stub->load.epoch = "first";
+      stub->load.ready = true;
+      for (int persona = 0; persona < kPersonas; ++persona)
+        stub->load.sets.push_back({set_of(persona), 1000, 400});
+    }
+    b_.ready_status = 503;
+  });
+  const auto one = start(first_, {second_});
+  ASSERT_TRUE(one->becomes(0, "ready") && one->becomes(1, "draining"));
+  for (int persona = 0; persona < kPersonas; ++persona)
+    ASSERT_EQ(one->ask(persona_body(persona)).route("node"), a_.id());
+  loop_.call([&] { b_.ready_status = 200; });
+  const auto two = start(second_, {first_});
+  const auto homes_of = [&](route::NodeIndex node) {
+    const auto& sets = two->gateway->router().table()->sets();
+    return std::count_if(sets.begin(), sets.end(),
+                         [&](const auto& its) { return its.second.contains(node); });
+  };
+  ASSERT_TRUE(loop_.eventually([&] { return homes_of(0) >= 2 && homes_of(1) >= 2; }));
+  for (int persona = 0; persona < kPersonas; ++persona) {
+    ASSERT_TRUE(knows(*two, persona, 0)) << persona;
+    EXPECT_EQ(two->ask(persona_body(persona)).route("node"), a_.id()) << persona;
+  }
+}
+
 TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
   loop_.call([&] { a_.answer = b_.answer = never_answer; });
   auto one = start(first_, {second_}, true);
@@ -290,7 +324,7 @@ TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
     loop_.call([&] {
       a_.load.sets.clear();
       for (int persona = 0; persona < kPersonas; ++persona) {
-        const Hash128 set = route::make_prefix_key(parse_chat_request(persona_body(persona)).value(), "").set;
+        const Hash128 set = set_of(persona);
         a_.load.sets.push_back({set, 1000 * (persona == 0 ? work : 1), 400});
       }
     });

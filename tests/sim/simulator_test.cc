@@ -3,6 +3,7 @@
 
 #include "sim/simulator.h"
 
+#include <absl/strings/str_format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -221,6 +222,24 @@ TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
   EXPECT_NEAR(run_personas(kSmall, options).hit_tokens, exact, 0.02);
   options.gossip_ms = 1e6;
   EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
+}
+
+// One of the others tells it what nodes hold, and workers tell it anew.
+TEST(Simulator, AGatewayThatRestartsGoesOnAlmostAsBefore) {
+  SimulationOptions options = options_of(4, 4);
+  options.profile.kv_cache_tokens = 40'000;
+  for (const route::Mode mode : {route::Mode::kExact, route::Mode::kGossip}) {
+    options.router.affinity.mode = mode;
+    options.faults.clear();
+    const double calm = run_personas(kSmall, options).hit_tokens;
+    std::string restarts;
+    for (int at_s = 20; at_s < 60; at_s += 5)
+      restarts += absl::StrFormat("{\"at_s\": %d, \"restart_gateway\": %d}\n", at_s, at_s / 5 % 4);
+    options.faults = *parse_faults(restarts, "f");
+    const double restarted = run_personas(kSmall, options).hit_tokens;
+    std::printf("%s: hit %.4f, restarted %.4f\n", route::mode_name(mode).data(), calm, restarted);
+    EXPECT_NEAR(restarted, calm, 0.005) << route::mode_name(mode);
+  }
 }
 
 // What was not started is sent again, what was goes on; without `resume` it is cut short.

@@ -371,7 +371,7 @@ TEST_F(OneTable, StrictTablesOfOtherSetsAreLeftAlone) {
   EXPECT_EQ(b.table_version().epoch, 0u);
 }
 
-TEST_F(OneTable, WhetherAYoungGatewayMayBelieveItTravels) {
+TEST_F(OneTable, TheEpochOfItsLoadsTravels) {
   const auto view = cluster(8);
   for (const uint64_t epoch : {0u, 7u}) {
     Router a = named(1, view, Mode::kGossip), b = named(2, view, Mode::kGossip);
