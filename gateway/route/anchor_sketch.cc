@@ -7,6 +7,8 @@ namespace troupe::route {
 namespace {
 
 constexpr uint32_t kSharedSessions = 3;
+constexpr uint16_t kLapseWindows = 6;
+constexpr uint32_t kBusy = 64;     // conversations
 constexpr uint32_t kEvidence = 8;  // conversations, to change what was judged
 constexpr double kFollow = 0.9, kFollowNoMore = 0.75;
 constexpr double kTrunkCovered = 0.1, kTrunkNoMore = 0.03;
@@ -87,10 +89,26 @@ AnchorSketch::Path AnchorSketch::path_of(const PrefixKey& key) const {
   return path;
 }
 
-size_t AnchorSketch::prefix_anchors(const PrefixKey& key, const Path& path) {
+// A conversation began.
+void AnchorSketch::began(TimePoint now) {
+  if (busy_since_ == TimePoint{}) busy_since_ = now;
+  if (busy_began_ >= kBusy && now >= busy_since_ + options_.window) {
+    busy_ += 1;
+    busy_began_ = 0;
+    busy_since_ = now;
+  }
+  busy_began_ += 1;
+}
+
+bool AnchorSketch::lapsed(const Entry& entry) const {
+  return static_cast<uint16_t>(busy_ - entry.used) > kLapseWindows;
+}
+
+size_t AnchorSketch::prefix_anchors(const PrefixKey& key, const Path& path) const {
   const auto guessed = static_cast<size_t>(key.guessed_anchors);
-  const auto private_from =
-      std::find_if(path.begin(), path.end(), [](const Step& step) { return !step.entry->shared; });
+  const auto private_from = std::find_if(path.begin(), path.end(), [this](const Step& step) {
+    return !step.entry->shared || lapsed(*step.entry);
+  });
   const auto shared = static_cast<size_t>(private_from - path.begin());
   if (shared == 0) return guessed;
   size_t end = 0;
@@ -132,6 +150,7 @@ void AnchorSketch::refine(PrefixKey& key) const {
 void AnchorSketch::learn(const PrefixKey& key, TimePoint now) {
   if (key.anchors.empty()) return;
   if (begins(key)) {
+    began(now);
     count(key, window_of(now));
   } else {
     see_again(key);
@@ -175,6 +194,8 @@ void AnchorSketch::count(const PrefixKey& key, uint32_t window) {
   std::vector<Entry*> entries;
   for (const Step& step : path) entries.push_back(entries_.find(key.anchors[step.anchor].hash));
   for (size_t i = 0; i < entries.size(); ++i) {
+    if (lapsed(*entries[i])) *entries[i] = Entry{};
+    entries[i]->used = busy_;
     const bool fresh = entries[i]->window == 0;
     bring_up(*entries[i], window);
     if (fresh && i > 0) entries[i]->not_seen = entries[i - 1]->sessions;
@@ -237,6 +258,8 @@ void AnchorSketch::see_again(const PrefixKey& key) {
   const bool lasts = !path.empty() && path.back().anchor + 1 >= guessed;
   for (size_t i = path.size(); i-- > 0;) {
     Entry& entry = entries_.touch(key.anchors[path[i].anchor].hash);
+    // Whoever goes on keeps the name: by another one it would be looked for where nobody has its set.
+    if (!lapsed(entry)) entry.used = busy_;
     if (!judged || path[i].anchor + 1 >= guessed) continue;
     const int kept_now = entry.guess_kept + (lasts ? 1 : -1);
     entry.guess_kept = static_cast<int8_t>(std::clamp(kept_now, -kGuessKeptMax, kGuessKeptMax));

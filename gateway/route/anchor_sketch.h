@@ -7,10 +7,12 @@
 //
 // A trie of anchors in bounded memory, the least recently used forgotten. Only the first request of a
 // conversation counts, once for each of its anchors, so an anchor's count is of conversations, and their
-// private histories are not even looked at. Counts are of two windows, this one and the last. From them each
-// anchor on a request's way down is
+// private histories are not even looked at. Counts are of two windows, this one and the last. (A busy window
+// lasts until 64 conversations began in it, too: by those is told what is used no more, so a quiet night
+// forgets nothing.) From them each anchor on a request's way down is
 //
-//   shared    3 conversations had it (and stays so while it is remembered)
+//   shared    3 conversations had it, and stays so until six busy windows have passed without a request that
+//             has it. Then all that was judged of it is forgotten; 3 conversations have to show it anew
 //   followed  nearly all conversations that had the anchor before it had this one too: .9 of them, and until
 //             it is fewer than .75. The end of such a run, not its beginning, is what a set is named by
 //   a trunk   those that go on from it share something large again, but at least two different things: a
@@ -72,6 +74,7 @@ class AnchorSketch {
     bool followed = false;
     bool trunk = false;
     bool slight = false;
+    uint16_t used = 0;  // in this busy window, counted modulo 2^16
   };
   struct Known {            // of a conversation's name, or of the last anchor of a prompt
     int64_t length = 0;     // of that prompt
@@ -85,6 +88,9 @@ class AnchorSketch {
   using Path = absl::InlinedVector<Step, 32>;
 
   uint32_t window_of(TimePoint now) const;
+  void began(TimePoint now);
+  // It may be remembered still, and is no ground to say anything.
+  bool lapsed(const Entry& entry) const;
   Path path_of(const PrefixKey& key) const;
   bool begins(const PrefixKey& key);
   void count(const PrefixKey& key, uint32_t window);
@@ -92,11 +98,14 @@ class AnchorSketch {
   static void judge_weight(Entry& entry, int64_t length);
   void see_again(const PrefixKey& key);
   // Anchors of the chain that are the set's prefix; 0: no set.
-  static size_t prefix_anchors(const PrefixKey& key, const Path& path);
+  size_t prefix_anchors(const PrefixKey& key, const Path& path) const;
 
   SketchOptions options_;
   LruMap<Entry> entries_;
   LruMap<Known> known_;
+  uint16_t busy_ = 0;        // busy windows so far, modulo 2^16
+  uint32_t busy_began_ = 0;  // conversations in this one
+  TimePoint busy_since_{};
 };
 
 }  // namespace troupe::route

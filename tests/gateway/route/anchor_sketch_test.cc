@@ -276,6 +276,82 @@ TEST(AnchorSketch, NamesDoNotFlap) {
   EXPECT_LE(switches, 10);
 }
 
+// An hour and more of others' traffic: each second a conversation of one of twenty.
+void pass(World& world, int seconds) {
+  for (int i = 0; i < seconds; ++i)
+    world.ask({{Role::kSystem, text_of("other " + std::to_string(world.requests % 20), 1200)}});
+}
+
+TEST(AnchorSketch, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
+  World world;
+  for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
+  ASSERT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 7);
+  pass(world, 3500);
+  EXPECT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 7);
+  pass(world, 800);
+  EXPECT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 1) << "the first guess";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(world.ask(with_examples("newton", 3)).prefix_messages, 1);
+  world.ask(with_examples("newton", 3));
+  EXPECT_EQ(world.ask(with_examples("newton", 3)).prefix_messages, 7) << "three have shown it anew";
+}
+
+// What was a trunk before personas is one persona's card's beginning now.
+TEST(AnchorSketch, WhatWasJudgedLapsesWithIt) {
+  World world;
+  const auto prompt = [](int persona) {
+    return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
+                    {Role::kUser, text_of("persona " + std::to_string(persona), 1500)},
+                    {Role::kAssistant, "Understood."}};
+  };
+  for (int i = 0; i < 40; ++i) world.ask(prompt(i % 5));
+  ASSERT_TRUE(world.key_of(prompt(77), "s").set.is_zero()) << "a trunk keys nobody";
+  pass(world, 5000);
+  const PrefixKey key = world.key_of(prompt(77), "s");
+  EXPECT_EQ(key.set, key.anchors[0].hash) << "the first guess";
+}
+
+// Nothing speaks against a persona where hardly anybody asks for any.
+TEST(AnchorSketch, AQuietNightForgetsNothing) {
+  World world;
+  for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
+  for (int i = 0; i < 100; ++i) {
+    world.requests += 300;
+    world.ask({{Role::kSystem, text_of("other", 1200)}});
+  }
+  EXPECT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 7)
+      << "after more than eight hours";
+}
+
+TEST(AnchorSketch, AConversationThatGoesOnKeepsItsName) {
+  World world;
+  for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
+  Messages messages = with_examples("newton", 3);
+  const Hash128 set = world.key_of(messages, "long").set;
+  for (int turn = 0; turn < 10; ++turn) {
+    messages.push_back({Role::kUser, "question " + std::to_string(turn)});
+    EXPECT_EQ(world.send(messages, "long").set, set) << turn;
+    messages.push_back({Role::kAssistant, "answer " + std::to_string(turn)});
+    pass(world, 1200);
+  }
+}
+
+// Often enough to be shared, then for ever about as rarely as lets it lapse: it changes with each lapse, no
+// more.
+TEST(AnchorSketch, WhatIsRarelyAskedForDoesNotFlap) {
+  World world;
+  Random random(7);
+  Hash128 last;
+  int switches = 0;
+  for (int i = 0; i < 20; ++i) last = world.ask(with_examples("newton", 3)).set;
+  for (int hour = 0; hour < 48; ++hour) {
+    pass(world, 3000 + static_cast<int>(random.below(2000)));
+    const Hash128 set = world.ask(with_examples("newton", 3)).set;
+    switches += set == last ? 0 : 1;
+    last = set;
+  }
+  EXPECT_LE(switches, 2);
+}
+
 TEST(AnchorSketch, MemoryIsBounded) {
   SketchOptions options;
   options.anchors_max = 1000;
