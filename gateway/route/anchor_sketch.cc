@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kSharedSessions = 3;
 constexpr uint16_t kLapseWindows = 6;
-constexpr uint32_t kBusy = 64;     // conversations
+constexpr uint32_t kBusy = 512;    // conversations
 constexpr uint32_t kEvidence = 8;  // conversations, to change what was judged
 constexpr double kFollow = 0.9, kFollowNoMore = 0.75;
 constexpr double kTrunkCovered = 0.1, kTrunkNoMore = 0.03;

@@ -8,7 +8,7 @@
 // A trie of anchors in bounded memory, the least recently used forgotten. Only the first request of a
 // conversation counts, once for each of its anchors, so an anchor's count is of conversations, and their
 // private histories are not even looked at. Counts are of two windows, this one and the last. (A busy window
-// lasts until 64 conversations began in it, too: by those is told what is used no more, so a quiet night
+// lasts until 512 conversations began in it, too: by those is told what is used no more, so a quiet night
 // forgets nothing.) From them each anchor on a request's way down is
 //
 //   shared    3 conversations had it, and stays so until six busy windows have passed without a request that
