@@ -173,9 +173,9 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
 // Nobody was found, and not everybody was looked at yet. Whoever comes to a gateway that has just started (or
 // was started again where one died) is no worse off for it than by the time that this takes.
 bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const {
+  if (prepared.ok() || prepared.error().http_status != 503 || fleet_.probed()) return false;
   const TimePoint now = clock_.now();
-  return !prepared.ok() && prepared.error().http_status == 503 && !fleet_.probed() &&
-         now < flight.started + kFirstLookMax && flight.deadline.remaining(now) > Duration::zero();
+  return now < flight.started + kFirstLookMax && flight.deadline.remaining(now) > Duration::zero();
 }
 
 Task<ApiResult<bool>> Proxy::prepare_after_look(const Exchange& exchange, ForwardParser parse,

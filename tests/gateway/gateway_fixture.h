@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -328,10 +331,23 @@ class TestGateway {
   bool drained_ = false;
 };
 
-// A port on which nobody listens.
+// A port on which nobody listens, but a gateway may: below those that the kernel gives to outgoing
+// connections, one of which would keep it from that. Never the same twice in this process.
 inline Endpoint dead_endpoint(Loop& loop) {
-  TestServer gone(loop, [](Exchange& e) { return respond_status(500, e); });
-  return gone.endpoint();
+  constexpr uint16_t kFirst = 10'000, kCount = 22'000;
+  static std::atomic<uint32_t> next{std::random_device()()};
+  const asio::ip::address_v4 here = asio::ip::address_v4::loopback();
+  while (true) {
+    const auto port = static_cast<uint16_t>(kFirst + next++ % kCount);
+    boost::system::error_code taken;
+    asio::ip::tcp::acceptor probe(loop.io, asio::ip::tcp::v4());
+    probe.bind({here, port}, taken);
+    if (taken) continue;
+    Endpoint endpoint;
+    endpoint.host = here.to_string();
+    endpoint.port = port;
+    return endpoint;
+  }
 }
 
 }  // namespace troupe::gateway_test

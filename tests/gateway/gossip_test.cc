@@ -124,8 +124,6 @@ TEST_F(GossipTest, APeerThatComesLaterIsFound) {
   EXPECT_TRUE(answers(*one, second_));
 }
 
-// It begins knowing nothing, long after everything was placed and told, and is asked ever more seldom
-// meanwhile.
 // As from etcd: whoever is found is told at once and hears all there is; who has left is told no more.
 TEST_F(GossipTest, WhoIsFoundIsToldAndWhoHasLeftIsNot) {
   finds_ = true;
@@ -251,6 +249,8 @@ TEST_F(GossipTest, WhatWasPlacedOnANodeThatDiedIsNotToldLater) {
   EXPECT_EQ(loop_.call([&] { return placements_told(peer); }), 1u);
 }
 
+// It begins knowing nothing, long after everything was placed and told, and is asked ever more seldom
+// meanwhile.
 TEST_F(GossipTest, AGatewayThatWasAwayIsToldWhatItMissed) {
   const auto one = start(first_, {second_});
   auto two = start(second_, {first_});
