@@ -213,6 +213,12 @@ class ChaosFleet:
         places = sum(worker.load()["max_num_seqs"] for worker in self.workers)
         return sum(worker.load()["running"] for worker in self.workers) / places
 
+    def wait_for_streams(self, number, within_s):
+        """Who is the victim whatever it does is lost when it has some: else nothing is cut, and that shows nothing."""
+        end = time.monotonic() + within_s
+        while self.workers[number].load()["running"] < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+
     def resumed(self):
         total = 0
         for gateway in self.gateways:
@@ -225,7 +231,7 @@ class ChaosFleet:
 
 FAULT_S = 20
 TAKES_S = {"rolling": 90}  # longer than others
-FAR = {"partition": "told", "lease": "leased"}  # faults that need a worker behind a cable
+FAR = {"partition": "told", "lease": "leased"}  # faults that need a worker behind a cable, which is their victim
 
 
 def _mean_hit(seconds, begin, end):
@@ -282,6 +288,8 @@ def run(name, folder, seed=1, warm_s=12, fault_s=FAULT_S, for_s=8, end_s=55, rat
                     shares.append(fleet.busy())
             figures.busy = sum(shares) / max(len(shares), 1)
             victim = again.victim if again else choose(name, fleet)
+            if name in FAR and not again:
+                fleet.wait_for_streams(victim, within_s=3)
             hit_at = time.monotonic() - begin
             what, end = FAULTS[name](fleet, victim)
             figures.schedule = Schedule(seed, rate, [Done(name, victim, round(hit_at, 2), for_s)])
