@@ -194,7 +194,8 @@ REASONS = {
                                        "tokens an answer .743 to .758, 30,000 prompt tokens/s .736 to .753), answers of one length (.753 to .767), "
                                        "a crowd that comes 40 s later (.748 to .768)",
     "detail flash 40 %, 1k G1 lmetric": "one seed: 64, 74, 80 and 73 ms, work CoV .18 to .21, with seeds 1 to 4",
-    "detail flash 40 %, 1k G8 lmetric": "one seed, as with one gateway",
+    "detail flash 40 %, 1k G8 lmetric": "work CoV .13 to .15, p99 74 to 84 ms with seeds 1 to 4. Every policy's balance through this crowd is worse "
+                                       "here (exact .073 and .085 for .030 and .036): what of the crowd differs is not known",
     "detail flash 40 %, 3k G1 lmetric": ALL_SOONER.format("9/15/22, 9/15/21, 10/14/21, 10/15/23"),
     "detail flash 40 %, 3k G8 lmetric": ALL_SOONER.format("9/15/25, 9/15/21, 9/13/17, 10/15/22"),
     "detail flash 40 %, 3k G1 preble": "chance, as at its rate with such cards: whether some node is the only one of a persona that many ask for (seeds 1 to 4 .992, .938, "
