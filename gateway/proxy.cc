@@ -335,9 +335,9 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
   input.deadline = flight.deadline;
   input.client_stall = options_.client_stall;
   input.answer_headers = own_headers(flight);
-  input.passed_bytes = &flight.passed_bytes;
   input.phases = &flight.phases;
   flight.passed = {};
+  flight.silent_after = 0;
   input.passed = &flight.passed;
   ask_ids(exchange, flight, input);
   input.request.patience = patience_with(flight);

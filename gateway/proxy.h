@@ -148,7 +148,6 @@ class Proxy {
     std::unique_ptr<WaitingRoom::Stay> stay;
     std::optional<Place> inside;  // the gateway, by its limit
     std::optional<Place> text;    // of one that asks for tokens only
-    size_t passed_bytes = 0;      // of answers, to the client
     UsageTap passed;              // of this try's answer
     size_t silent_after = 0;      // bytes passed when last the worker was asked after,
     Duration silent{};            // and for how long it has sent none since

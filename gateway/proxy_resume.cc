@@ -82,8 +82,8 @@ Duration Proxy::patience_with(const Flight& flight) const {
 
 // Asked whenever the worker has been silent for patience_with(), so that is added up.
 bool Proxy::stalls(Flight& flight) const {
-  const bool more = flight.passed_bytes != flight.silent_after;
-  flight.silent_after = flight.passed_bytes;
+  const bool more = flight.passed.bytes() != flight.silent_after;
+  flight.silent_after = flight.passed.bytes();
   flight.silent = (more ? Duration::zero() : flight.silent) + patience_with(flight);
   const bool began = flight.began_at != TimePoint{};
   return began && options_.foreign_stall_max > Duration::zero() &&

@@ -78,7 +78,6 @@ struct Relay {
 
   void passes(std::string_view bytes) {
     if (input.passed != nullptr) input.passed->feed(bytes);
-    if (input.passed_bytes != nullptr) *input.passed_bytes += bytes.size();
   }
 
   void came() {

@@ -33,9 +33,8 @@ struct ForwardInput {
   // A write to the client that takes longer than this has stopped the worker, which may break off for it.
   Duration client_stall = std::chrono::seconds(5);
   std::function<void()> on_first_byte;  // the worker has begun to answer
-  // Of its answer, what went to the client: also where the client is gone then.
-  size_t* passed_bytes = nullptr;
-  UsageTap* passed = nullptr;  // null: nobody asks
+  // Of its answer, what went to the client: also where the client is gone then. null: nobody asks.
+  UsageTap* passed = nullptr;
   // The worker was asked for ids (x-troupe-ids), which are cut out here. null: it was not.
   ResumeTap* tap = nullptr;
   // Whose kSend ends here and whose kRelay this is; paused when this ends. null: nobody asks.
