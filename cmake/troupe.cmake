@@ -55,7 +55,7 @@ find_package(Boost 1.81 REQUIRED COMPONENTS json url system)
 find_package(yaml-cpp REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(simdjson REQUIRED)
-find_library(TROUPE_XXHASH xxhash REQUIRED)
+find_path(TROUPE_XXHASH xxhash.h REQUIRED)  # its code is in its header
 find_library(TROUPE_PCRE2 pcre2-8 REQUIRED)
 find_library(TROUPE_UTF8PROC utf8proc REQUIRED)
 find_library(TROUPE_SENTENCEPIECE sentencepiece REQUIRED)

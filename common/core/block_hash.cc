@@ -5,15 +5,15 @@
 
 #include "common/core/block_hash.h"
 
-// XXH3 by the widest vectors this machine has: the same hashes, in half the instructions or a quarter.
-#include <immintrin.h>
-#include <xxh_x86dispatch.h>
+// Into this file: a call costs as much as hashing a short part.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <array>
 #include <bit>
 #include <cstring>
-#include <memory>
-#include <new>
+
+#include "common/core/xxh3_long.h"
 
 namespace troupe {
 
@@ -32,20 +32,22 @@ Hash128 from_xxh(XXH128_hash_t h) {
   return {h.high64, h.low64};
 }
 
-// libxxhash 0.8.1 comes back from AVX-512 with the upper halves of the registers in use; until they are
-// cleared, the next SSE instruction costs some 130 ns on a Xeon of today, as much as hashing 5 KB.
-[[gnu::target("avx")]] void zero_upper() {
-  _mm256_zeroupper();
+Xxh3Halves long_by_any(const void* bytes, size_t size) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes, size);
+  return {hash.high64, hash.low64};
 }
-void clear_upper_halves() {
-  static const bool has_avx = __builtin_cpu_supports("avx") != 0;
-  if (has_avx) zero_upper();
+
+Xxh3Long long_by_widest() {
+  if (__builtin_cpu_supports("avx512f")) return xxh3_long_avx512;
+  if (__builtin_cpu_supports("avx2")) return xxh3_long_avx2;
+  return long_by_any;
 }
 
 Hash128 xxh3(const void* bytes, size_t size) {
-  const Hash128 hash = from_xxh(XXH3_128bits(bytes, size));
-  if (size > kVectorBytes) clear_upper_halves();
-  return hash;
+  if (size <= kVectorBytes) return from_xxh(XXH3_128bits(bytes, size));
+  static const Xxh3Long by_widest = long_by_widest();
+  const Xxh3Halves hash = by_widest(bytes, size);
+  return {hash.high, hash.low};
 }
 
 // Two words, as XXH3 reads them: what is stored in two halves and loaded whole waits for the cache.
@@ -58,20 +60,12 @@ Digest canonical(Hash128 h) {
   return {__builtin_bswap64(h.hi), __builtin_bswap64(h.lo)};
 }
 
-struct StateDeleter {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 Hash128 chain_streamed(const Digest& parent, std::string_view bytes) {
-  // On the heap: the public header keeps the state (576 bytes, 64-aligned) incomplete.
-  const std::unique_ptr<XXH3_state_t, StateDeleter> state(XXH3_createState());
-  if (!state) throw std::bad_alloc();
-  XXH3_128bits_reset(state.get());
-  XXH3_128bits_update(state.get(), &parent, kDigestBytes);
-  XXH3_128bits_update(state.get(), bytes.data(), bytes.size());
-  const Hash128 hash = from_xxh(XXH3_128bits_digest(state.get()));
-  clear_upper_halves();
-  return hash;
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  XXH3_128bits_update(&state, &parent, kDigestBytes);
+  XXH3_128bits_update(&state, bytes.data(), bytes.size());
+  return from_xxh(XXH3_128bits_digest(&state));
 }
 
 int hex_digit(char c) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "common/core/xxh3_long.h"
+
 namespace troupe::block_hash_test {
 
 // Vectors of XXH3_128bits, seed 0, by the reference command line tool (xxhsum -H2).
@@ -34,6 +36,31 @@ TEST(BlockHash, ALinkByADigestIsThatOfItsBytes) {
     for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(half >> shift);
   }
   EXPECT_EQ(chain_hash(parent, part), chain_hash(parent, bytes));
+}
+
+TEST(BlockHash, VectorsOfAnyWidthGiveTheSame) {
+  std::string bytes;
+  for (size_t i = 0; i < 20'000; ++i) bytes += static_cast<char>(i * i * 31 >> 3);
+  int widths = 0;
+  const auto agrees = [&](Xxh3Long by_width) {
+    ++widths;
+    for (const size_t size : {241u, 255u, 256u, 257u, 511u, 512u, 1024u, 1025u, 4096u, 8192u, 19'999u}) {
+      for (const size_t begin : {0u, 1u, 7u}) {
+        const std::string_view part = std::string_view(bytes).substr(begin, size);
+        // What has a parent and is as long goes through the state, which knows no width.
+        const Hash128 parent{3, 4};
+        std::string behind_parent(16, '\0');
+        behind_parent[7] = 3;
+        behind_parent[15] = 4;
+        behind_parent += part;
+        const Xxh3Halves halves = by_width(behind_parent.data(), behind_parent.size());
+        EXPECT_EQ((Hash128{halves.high, halves.low}), chain_hash(parent, part)) << size << " from " << begin;
+      }
+    }
+  };
+  if (__builtin_cpu_supports("avx2")) agrees(xxh3_long_avx2);
+  if (__builtin_cpu_supports("avx512f")) agrees(xxh3_long_avx512);
+  if (widths == 0) GTEST_SKIP() << "this processor has neither AVX2 nor AVX-512";
 }
 
 // What else a thread does would be slow until somebody clears them (block_hash.cc).
