@@ -19,9 +19,9 @@ Hash128 link(Hash128 parent, uint8_t tag, std::string_view text) {
   return chain_hash(Hash128{parent.hi, parent.lo ^ tag ^ kDigestTag}, hash_bytes(text));
 }
 
+// What follows the model and the salt tells a chat, a prompt and a session apart.
 enum Tag : uint8_t {
-  kKind = 1,
-  kModel,
+  kModel = 1,
   kSalt,
   kTools,
   kMessage = 16,
@@ -31,12 +31,10 @@ enum Tag : uint8_t {
   kSession = 48
 };
 
+// Whose texts are compared at all.
 Hash128 root_of(const GenerateRequest& request) {
-  Hash128 root =
-      link({}, static_cast<uint8_t>(kKind), request.kind == GenerateRequest::Kind::kChat ? "c" : "p");
-  root = link(root, kModel, request.model);
-  root = link(root, kSalt, request.cache_salt);
-  return request.tools_json.empty() ? root : link(root, kTools, request.tools_json);
+  const Hash128 root = link({}, kModel, request.model);
+  return request.cache_salt.empty() ? root : link(root, kSalt, request.cache_salt);
 }
 
 Hash128 message_link(Hash128 parent, const ChatMessage& message) {
@@ -45,8 +43,15 @@ Hash128 message_link(Hash128 parent, const ChatMessage& message) {
   return message.extra_json.empty() ? text : link(text, kExtra, message.extra_json);
 }
 
-void key_of_messages(const GenerateRequest& request, PrefixKey& key) {
-  Hash128 chain = root_of(request);
+// In its place: a copy would read together what was just stored in parts, and wait for the cache.
+void add_anchor(PrefixKey& key, Hash128 chain, size_t bytes) {
+  Anchor& anchor = key.anchors.emplace_back();
+  anchor.hash = chain;
+  anchor.bytes = bytes;
+}
+
+void key_of_messages(const GenerateRequest& request, Hash128 root, PrefixKey& key) {
+  Hash128 chain = request.tools_json.empty() ? root : link(root, kTools, request.tools_json);
   size_t bytes = request.tools_json.size();
   bool in_prefix = true;
   const size_t links = std::min(request.messages.size(), kAnchorsMax);
@@ -58,15 +63,11 @@ void key_of_messages(const GenerateRequest& request, PrefixKey& key) {
       if (i > 0) key.set = chain;
       key.prefix_messages = static_cast<int32_t>(i);
       key.prefix_bytes = i > 0 ? bytes : 0;
-      chain = message_link(chain, message);
-      key.session = first_turn_session(chain);
       key.session_source = SessionSource::kFirstTurn;
-    } else {
-      chain = message_link(chain, message);
     }
+    chain = message_link(chain, message);
     bytes += message.content.size() + message.extra_json.size();
-    Anchor anchor{chain, bytes, 0};
-    key.anchors.push_back(anchor);
+    add_anchor(key, chain, bytes);
   }
   key.prompt_bytes = bytes;
   key.chat = true;
@@ -90,30 +91,22 @@ std::string_view prompt_bytes_of(const GenerateRequest& request) {
   return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)};
 }
 
-void key_of_prompt(const GenerateRequest& request, PrefixKey& key) {
+void key_of_prompt(const GenerateRequest& request, Hash128 root, PrefixKey& key) {
   const std::string_view prompt = prompt_bytes_of(request);
   key.prompt_bytes = prompt.size();
   // Text and token ids may spell the same bytes: they never share a chain.
-  Hash128 chain =
-      link(root_of(request), kChunk, std::holds_alternative<std::string>(request.prompt) ? "t" : "i");
+  Hash128 chain = link(root, kChunk, std::holds_alternative<std::string>(request.prompt) ? "t" : "i");
   const size_t chunks = std::min(prompt.size() / kPromptChunkBytes, kAnchorsMax);
   key.anchors.reserve(chunks);
   for (size_t i = 0; i < chunks; ++i) {
     chain = link(chain, kChunkText, prompt.substr(i * kPromptChunkBytes, kPromptChunkBytes));
-    Anchor anchor{chain, (i + 1) * kPromptChunkBytes, 0};
-    key.anchors.push_back(anchor);
+    add_anchor(key, chain, (i + 1) * kPromptChunkBytes);
   }
   if (chunks > 0) {
     key.set = key.anchors.front().hash;
     key.prefix_bytes = kPromptChunkBytes;
     key.guessed_anchors = 1;
   }
-}
-
-Hash128 named_session(const GenerateRequest& request, SessionSource source, std::string_view id) {
-  Hash128 root = link({}, kModel, request.model);
-  root = link(root, kSalt, request.cache_salt);
-  return link(root, static_cast<uint8_t>(kSession + static_cast<uint8_t>(source)), id);
 }
 
 }  // namespace
@@ -124,10 +117,11 @@ Hash128 first_turn_session(const Hash128& anchor) {
 
 PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id) {
   PrefixKey key;
+  const Hash128 root = root_of(request);
   if (request.kind == GenerateRequest::Kind::kChat) {
-    key_of_messages(request, key);
+    key_of_messages(request, root, key);
   } else {
-    key_of_prompt(request, key);
+    key_of_prompt(request, root, key);
   }
   const std::pair<SessionSource, std::string_view> names[] = {
       {SessionSource::kHeader, session_id},
@@ -136,9 +130,12 @@ PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view sessi
   };
   for (const auto& [source, id] : names) {
     if (id.empty()) continue;
-    key.session = named_session(request, source, id);
+    key.session = link(root, static_cast<uint8_t>(kSession + static_cast<uint8_t>(source)), id);
     key.session_source = source;
-    break;
+    return key;
+  }
+  if (key.session_source == SessionSource::kFirstTurn) {
+    key.session = first_turn_session(key.anchors[static_cast<size_t>(key.prefix_messages)].hash);
   }
   return key;
 }
