@@ -1,5 +1,8 @@
 #include "sim/conservation.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 
 namespace troupe::sim {
@@ -25,6 +28,11 @@ Status check(const PromptBooks& b) {
   if (b.sent == b.cached + b.computed) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("prompts of ", b.sent, " tokens were ", b.cached, " cached and ",
                                           b.computed, " computed at a node"));
+}
+
+void conservation_broken(std::string_view what) {
+  std::fprintf(stderr, "simulation: conservation broken: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::abort();
 }
 
 }  // namespace troupe::sim

@@ -4,6 +4,7 @@
 // a defect of the simulator, or of the scheduler that it runs.
 
 #include <cstdint>
+#include <string_view>
 
 #include "common/core/status.h"
 
@@ -31,5 +32,8 @@ struct PromptBooks {
   int64_t sent = 0, cached = 0, computed = 0;
 };
 Status check(const PromptBooks& books);
+
+// Ends the program: a simulation that does not add up has no result.
+[[noreturn]] void conservation_broken(std::string_view what);
 
 }  // namespace troupe::sim

@@ -14,6 +14,7 @@ void SimGateway::begin_life() {
   const uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * lives_;
   options_.router.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<route::Router>(options_.router, seed, options_.residency);
+  samples_taken_ = 0;
 }
 
 void SimGateway::add_nodes(int32_t count, TimePoint now) {
@@ -61,6 +62,12 @@ void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimeP
     router_->forget_node(node);
   }
   publish();
+}
+
+std::string SimGateway::take_sample() {
+  if (samples_taken_ == router_->samples()) return {};
+  samples_taken_ = router_->samples();
+  return router_->sample_message();
 }
 
 void SimGateway::restart(TimePoint now) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gateway/route/health.h"
@@ -43,6 +44,8 @@ class SimGateway {
   void left(route::NodeIndex node, TimePoint now);
   // What a probe or a request saw.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now);
+  // Its own sample of the sets' loads, for the others to plan from; empty: that was taken already.
+  std::string take_sample();
   // Forgets all it knew but the nodes.
   void restart(TimePoint now);
 
@@ -59,6 +62,7 @@ class SimGateway {
   std::map<route::NodeIndex, TimePoint> ramps_;  // since when
   uint64_t view_epoch_ = 0;
   uint64_t lives_ = 0;
+  uint64_t samples_taken_ = 0;
 };
 
 }  // namespace troupe::sim

@@ -128,6 +128,7 @@ class Simulation {
   void gossip();
   void tell_newcomers();
   void tell_table(route::Router& from, route::Router& to);
+  void tell_sample(const route::Router& from, std::string_view sample, route::Router& to);
   void plan();
   void second_over();
   void begin_fault(const Fault& fault);
@@ -167,6 +168,7 @@ class Simulation {
   std::vector<std::unique_ptr<SimGateway>> gateways_;
   std::vector<uint64_t> gateway_lives_;
   std::vector<size_t> newcomers_;  // gateways, since the last exchange
+  TimePoint ledgers_told_at_{};    // all of them, whether they changed or not
   std::shared_ptr<route::ExactResidency> residency_;
   std::vector<Node> nodes_;
   route::SetLoadMerger set_loads_;

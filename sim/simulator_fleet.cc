@@ -1,24 +1,12 @@
-// What nodes and gateways tell each other while a simulation runs, and what goes wrong.
+// What nodes tell gateways while a simulation runs, and what goes wrong.
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
-#include "gateway/route/gossip.h"
 #include "sim/checks.h"
 #include "sim/simulation.h"
 
 namespace troupe::sim {
-
-namespace {
-
-[[noreturn]] void broken(std::string_view what) {
-  std::fprintf(stderr, "simulation: conservation broken: %.*s\n", static_cast<int>(what.size()), what.data());
-  std::abort();
-}
-
-}  // namespace
 
 std::unique_ptr<SimNode> Simulation::new_engine() const {
   return std::make_unique<SimNode>(
@@ -127,55 +115,6 @@ void Simulation::reports(int32_t slot) {
       gateways_[g]->router().report(static_cast<route::NodeIndex>(n), node.engine->report(), now_);
     }
   }
-}
-
-void Simulation::gossip() {
-  const bool placements = options_.router.affinity.mode != route::Mode::kPlan &&
-                          options_.router.affinity.mode != route::Mode::kExact;
-  if (placements) tell_newcomers();
-  newcomers_.clear();
-  for (size_t g = 0; g < gateways_.size(); ++g) {
-    const auto told = gateways_[g]->router().take_placements();
-    std::vector<route::PeerLoad> ledger;
-    if (options_.router.affinity.peer_ledger) ledger = gateways_[g]->router().take_ledger(false);
-    for (size_t other = 0; other < gateways_.size(); ++other) {
-      if (other == g) continue;
-      tell_table(gateways_[g]->router(), gateways_[other]->router());
-      if (placements && !told.empty()) gateways_[other]->router().adopt_placements(told);
-      if (!ledger.empty()) gateways_[other]->router().adopt_ledger(static_cast<uint32_t>(g), ledger);
-    }
-  }
-}
-
-// Who has just begun is told by one of the others what it has missed.
-void Simulation::tell_newcomers() {
-  for (const size_t newcomer : newcomers_) {
-    for (size_t other = 0; other < gateways_.size(); ++other) {
-      if (other == newcomer) continue;
-      const auto all = gateways_[other]->router().all_placements(route::kPlacementsTold);
-      gateways_[newcomer]->router().adopt_placements(all);
-      break;
-    }
-  }
-}
-
-// One of the gateways plans for all.
-void Simulation::tell_table(route::Router& from, route::Router& to) {
-  to.heard(from.news(), now_);
-  if (!from.lacks_table(to.news().name)) return;
-  if (const Status adopted = to.adopt_table(from.table_message()); !adopted.ok())
-    broken(to_std(adopted.message()));
-}
-
-void Simulation::plan() {
-  for (size_t n = 0; n < nodes_.size(); ++n) {
-    if (nodes_[n].engine == nullptr) continue;
-    counters_.clear();
-    nodes_[n].engine->set_counters(counters_);
-    set_loads_.report(static_cast<uint32_t>(n), nodes_[n].life, kModel, counters_);
-  }
-  const route::SetLoads loads = set_loads_.take(now_);
-  for (auto& gateway : gateways_) gateway->router().plan(now_, loads);
 }
 
 void Simulation::second_over() {
@@ -369,14 +308,16 @@ std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) con
 void Simulation::check_conservation(size_t first_node, size_t count) const {
   RequestBooks books = books_;
   books.on_their_way = static_cast<int64_t>(flights_.size() - free_slots_.size());
-  if (const Status status = check(books); !status.ok()) broken(to_std(status.message()));
+  if (const Status status = check(books); !status.ok()) conservation_broken(to_std(status.message()));
   const std::vector<NodeBooks> of_nodes = books_of(first_node, count);
   for (size_t n = first_node; n < first_node + count; ++n) {
     if (nodes_[n].engine == nullptr) continue;
-    if (const Status status = check(of_nodes[n - first_node]); !status.ok()) broken(to_std(status.message()));
+    if (const Status status = check(of_nodes[n - first_node]); !status.ok())
+      conservation_broken(to_std(status.message()));
     const SimNode& engine = *nodes_[n].engine;
-    if (const Status status = check(engine.prompt_books()); !status.ok()) broken(to_std(status.message()));
-    if (const Status status = engine.verify(); !status.ok()) broken(to_std(status.message()));
+    if (const Status status = check(engine.prompt_books()); !status.ok())
+      conservation_broken(to_std(status.message()));
+    if (const Status status = engine.verify(); !status.ok()) conservation_broken(to_std(status.message()));
   }
 }
 

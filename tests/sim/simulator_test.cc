@@ -224,6 +224,22 @@ TEST(Simulator, InGossipModeOnlyPeersTellWhoHoldsWhat) {
   EXPECT_LT(run_personas(kSmall, options).hit_tokens, exact - 0.05) << "each knows its own eighth only";
 }
 
+// Whose nodes do not tell what they did, they plan from what all have sent. A sample that stays with its
+// gateway is an eighth of it.
+TEST(Simulator, WhereNodesDoNotTellGatewaysPlanFromWhatAllOfThemSend) {
+  SimulationOptions options = options_of(16, 1);
+  options.router.affinity.mode = route::Mode::kPlan;
+  const double one = run_personas(kSmall, options).hit_tokens;
+  options.gateways = 8;
+  const double eight = run_personas(kSmall, options).hit_tokens;
+  options.gossip_ms = 1e6;
+  const double untold = run_personas(kSmall, options).hit_tokens;
+  std::printf("hit: one %.4f, eight %.4f, untold %.4f\n", one, eight, untold);
+  // The first plans, of half a minute's traffic here, are each gateway's own.
+  EXPECT_GT(eight, one - 0.06);
+  EXPECT_LT(untold, eight - 0.1);
+}
+
 // One of the others tells it what nodes hold, and workers tell it anew.
 TEST(Simulator, AGatewayThatRestartsGoesOnAlmostAsBefore) {
   SimulationOptions options = options_of(4, 4);
@@ -238,7 +254,7 @@ TEST(Simulator, AGatewayThatRestartsGoesOnAlmostAsBefore) {
     options.faults = *parse_faults(restarts, "f");
     const double restarted = run_personas(kSmall, options).hit_tokens;
     std::printf("%s: hit %.4f, restarted %.4f\n", route::mode_name(mode).data(), calm, restarted);
-    EXPECT_NEAR(restarted, calm, 0.005) << route::mode_name(mode);
+    EXPECT_GT(restarted, calm - 0.005) << route::mode_name(mode);
   }
 }
 
