@@ -2,13 +2,13 @@
 
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "sim/commands.h"
 
 namespace troupe::sim {
@@ -91,20 +91,35 @@ Status write_file(const std::string& path, std::string_view text) {
   return absl::OkStatus();
 }
 
-std::function<void(double, int64_t)> progress_line(std::string label) {
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  auto last = std::make_shared<std::chrono::steady_clock::time_point>(std::chrono::steady_clock::now());
-  return [label = std::move(label), terminal, last](double seconds, int64_t requests) {
+std::function<void(double, int64_t)> ProgressLine::run(std::string name) {
+  return [this, name = std::move(name)](double seconds, int64_t requests) {
+    const std::lock_guard lock(mutex_);
+    running_[name] = {seconds, requests};
+    const bool terminal = isatty(STDERR_FILENO) != 0;
     const auto now = std::chrono::steady_clock::now();
-    if (!terminal && now - *last < std::chrono::seconds(10)) return;
-    *last = now;
-    std::fprintf(stderr, "%s%s: %.0f s simulated, %lld requests%s", terminal ? "\r" : "", label.c_str(),
-                 seconds, static_cast<long long>(requests), terminal ? "   " : "\n");
+    if (!terminal && now - told_at_ < std::chrono::seconds(10)) return;
+    told_at_ = now;
+    std::fputs((terminal ? "\r\033[K" + line() : line() + "\n").c_str(), stderr);
   };
 }
 
-void end_progress() {
+void ProgressLine::ended(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  running_.erase(name);
   if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+}
+
+// Of several runs no more than fits a terminal.
+std::string ProgressLine::line() const {
+  if (running_.size() == 1) {
+    const auto& [name, run] = *running_.begin();
+    return absl::StrFormat("%s: %.0f s simulated, %d requests", name, run.seconds, run.requests);
+  }
+  const auto [first, last] =
+      std::minmax_element(running_.begin(), running_.end(),
+                          [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
+  return absl::StrFormat("%d at once, %s at %.0f s, %s at %.0f s", running_.size(), first->first,
+                         first->second.seconds, last->first, last->second.seconds);
 }
 
 }  // namespace troupe::sim

@@ -3,7 +3,11 @@
 // What every command does before and after its work: flags, --help and --version, files written whole or not
 // at all, progress on stderr.
 
+#include <chrono>
+#include <functional>
 #include <initializer_list>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,9 +30,24 @@ Status check_outputs(std::initializer_list<std::string> paths);
 // Errors name the path. "-": stdout.
 Status write_file(const std::string& path, std::string_view text);
 
-// A SimulationOptions::progress that rewrites one line on stderr if that is a terminal, else says a line
-// every ten seconds.
-std::function<void(double, int64_t)> progress_line(std::string label);
-void end_progress();
+// How far the runs have come that go on at the moment: one line on stderr, rewritten if that is a terminal,
+// else said anew every ten seconds. Thread-safe; outlives what run() returns.
+class ProgressLine {
+ public:
+  // A SimulationOptions::progress of the run of this name, until ended().
+  std::function<void(double, int64_t)> run(std::string name);
+  void ended(const std::string& name);
+
+ private:
+  struct Run {
+    double seconds = 0;
+    int64_t requests = 0;
+  };
+  std::string line() const;
+
+  std::mutex mutex_;
+  std::map<std::string, Run> running_;
+  std::chrono::steady_clock::time_point told_at_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace troupe::sim

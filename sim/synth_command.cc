@@ -58,7 +58,8 @@ class TraceFile {
 Status synthesize(PersonaSource& source, TraceFile& file) {
   TraceRequest request;
   std::string text;
-  const auto progress = progress_line("synth");
+  ProgressLine line;
+  const auto progress = line.run("synth");
   for (int64_t count = 0;; ++count) {
     TROUPE_ASSIGN_OR_RETURN(const bool more, source.next(request));
     if (!more) break;
@@ -68,7 +69,7 @@ Status synthesize(PersonaSource& source, TraceFile& file) {
     text.clear();
     progress(static_cast<double>(request.at.count()) / 1e9, count);
   }
-  end_progress();
+  line.ended("synth");
   file.write(text);
   return file.close();
 }

@@ -57,6 +57,16 @@ def test_the_same_seed_gives_the_same_report_and_page(files, tmp_path, arguments
     assert len(written[0][0]) > 1000 and b"<!doctype html>" in written[0][1]
 
 
+@pytest.mark.parametrize("run", ["a capacity", "every policy"])
+def test_as_many_jobs_as_one_likes_give_the_same_report_and_page(tmp_path, run):
+    written = []
+    for jobs in (1, 3, 16):
+        report, page = tmp_path / f"{jobs}.json", tmp_path / f"{jobs}.html"
+        sim(*RUNS[run], "--jobs", jobs, "--report", report, "--html", page)
+        written.append((report.read_bytes(), page.read_bytes()))
+    assert written[0] == written[1] == written[2]
+
+
 @pytest.mark.parametrize("name", ["trace.jsonl", "trace.jsonl.gz"])
 def test_the_same_seed_makes_the_same_traffic(tmp_path, name):
     more = ("--flash", "0.4:5:5", "--drift", 2)
