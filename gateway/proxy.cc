@@ -24,6 +24,8 @@ std::string_view methods_of(std::string_view path) {
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
+constexpr Duration kLookAgain = std::chrono::milliseconds(5);
+
 bool reads(const HttpRequest& request) {
   return request.method == "GET" || request.method == "HEAD";
 }
@@ -84,6 +86,10 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
       co_return;
     }
     auto models = fleet_.models();
+    if (models.empty() && !fleet_.probed()) {
+      co_await first_look(exchange, flight);
+      models = fleet_.models();
+    }
     std::erase_if(models, [&flight](const ModelCard& model) { return !may_use(flight, model.id); });
     std::string body = models_json(models);
     co_await answer(exchange, flight, 200, std::move(body));
@@ -170,6 +176,16 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   return true;
 }
 
+// A list that is empty for want of a look would say what is not so.
+Task<void> Proxy::first_look(const Exchange& exchange, Flight& flight) {
+  Timer timer(exchange.executor());
+  while (!fleet_.probed() && clock_.now() < flight.started + kFirstLookMax) {
+    flight.phases.pause(clock_.now());
+    timer.expires_after(kLookAgain);
+    co_await timer.async_wait(use_task);
+  }
+}
+
 // Nobody was found, and not everybody was looked at yet. Whoever comes to a gateway that has just started (or
 // was started again where one died) is no worse off for it than by the time that this takes.
 bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const {
@@ -180,7 +196,6 @@ bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& fli
 
 Task<ApiResult<bool>> Proxy::prepare_after_look(const Exchange& exchange, ForwardParser parse,
                                                 Flight& flight) {
-  constexpr Duration kLookAgain = std::chrono::milliseconds(5);
   Timer timer(exchange.executor());
   ApiResult<bool> go = true;
   do {

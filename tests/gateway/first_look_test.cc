@@ -33,6 +33,15 @@ TEST_F(FirstLook, WhoComesBeforeItWaitsForIt) {
   EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
 }
 
+TEST_F(FirstLook, TheListOfModelsWaitsForIt) {
+  stub_.ready_after = 200ms;
+  const TestGateway gateway = start({stub_.endpoint()});
+  const Answer answer = gateway.get("/v1/models");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_NE(answer.body.find("\"demo\""), std::string::npos) << answer.body;
+  EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
+}
+
 TEST_F(FirstLook, WhatCannotBeIsRefusedAtOnceAndAModelThatNobodyHasAfterIt) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
