@@ -55,10 +55,11 @@ class Simulation {
     alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
     uint64_t gateway_life = 0;
     int32_t gateway = 0, node = -1;
-    int32_t emitted = 0;   // tokens, as far as the node was heard: its first, its last, all at its death
-    int32_t attempts = 0;  // of all orders
-    bool planned = false;  // its set is at home on the node
-    bool at_node = false;  // delivered, not only on its way
+    int32_t emitted = 0;        // tokens, as far as the node was heard: its first, its last, all at its death
+    int32_t attempts = 0;       // of all orders
+    int32_t cached_tokens = 0;  // that its node found
+    bool planned = false;       // its set is at home on the node
+    bool at_node = false;       // delivered, not only on its way
     TimePoint arrived{}, first{};
     TimePoint last{};  // token before the node died
     Duration longest_gap{};

@@ -246,6 +246,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   Flight& flight = *find(token.id);
   const TimePoint seen = now_ + millis(options_.network_ms);
   if (token.first) {
+    flight.cached_tokens = token.cached_tokens;
     if (flight.emitted == 0) {
       flight.first = seen;
       recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
@@ -265,7 +266,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   route::AnswerCounts counts;
   counts.prompt_tokens = flight.trace.input_tokens;
   counts.completion_tokens = flight.emitted;
-  counts.cached_tokens = token.cached_tokens;
+  counts.cached_tokens = flight.cached_tokens;
   counts.has_cached = true;
   if (gateway_knows(flight)) {
     gateway_of(flight).router().finished(flight.key, flight.sent, counts, now_);

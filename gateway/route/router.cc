@@ -52,6 +52,7 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
       policy_(make_policy(options.policy, options.affinity)),
       planner_(options.planner, options.affinity.mode, options.name),
       others_loads_(3 * options.planner.tick + Gateways::kSilence),
+      work_(options.memory.sets_max, options.planner.half_life, options.affinity.share_tick),
       plans_(!options.shared_table),
       sketch_(options.sketch) {}
 
@@ -82,9 +83,10 @@ Planner::Fleet Router::fleet() {
 }
 
 void Router::plan(TimePoint now) {
-  if (known_.sets.size() == 0 && others_loads_.empty()) return;  // the first sets are planned for at once
+  samples_work_ = true;
+  if (work_.size() == 0 && others_loads_.empty()) return;  // the first sets are planned for at once
   if (planned_at_ != TimePoint{} && now < planned_at_ + options_.planner.tick) return;
-  SetLoads loads = known_.sets.loads();
+  SetLoads loads = work_.loads();
   if (known_.gateways > 1 || options_.shared_table) {
     sample_ = loads;
     samples_ += 1;
@@ -92,10 +94,15 @@ void Router::plan(TimePoint now) {
   if (known_.gateways > 1) {
     loads = others_loads_.sum(std::move(loads), now);
   }
-  plan(now, std::move(loads));
+  plan_from(std::move(loads), now);
 }
 
 void Router::plan(TimePoint now, SetLoads loads) {
+  samples_work_ = false;
+  plan_from(std::move(loads), now);
+}
+
+void Router::plan_from(SetLoads loads, TimePoint now) {
   planned_at_ = now;
   has_loads_ = !loads.sets.empty();
   plans_ = !options_.shared_table && gateways_.plans(news(), now);
@@ -218,7 +225,12 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   booking.prompt_tokens = sent.tokens.prompt;
   sent.ticket = known_.loads.open(candidate.node, booking, now);
   sent.life = sent.ticket.life;
-  known_.sets.note(key.set, model, booking.work_tokens, now);
+  sent.work_tokens = booking.work_tokens;
+  known_.sets.note(key.set, model, sent.work_tokens, now);
+  if (samples_work_) {
+    work_.note(key.set, model, sent.work_tokens, now);
+    if (sent.tokens.prefix_known) work_.learn_tokens(key.set, sent.tokens.prefix);
+  }
   policy_->sent(request_of(key, sent), now);
   if (key.refined) sketch_.learn(key, now);
   return sent;
@@ -242,10 +254,18 @@ void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
   policy_->first_byte(request_of(key, sent), now);
 }
 
+// What it came to: nothing, where no answer began; a guess, where nobody counted.
+int64_t Router::work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const {
+  if (!counts) return sent.answered ? sent.work_tokens : 0;
+  const int64_t cached = counts->has_cached ? counts->cached_tokens : sent.expect_cached;
+  return std::max<int64_t>(counts->prompt_tokens - cached, 0) + counts->completion_tokens;
+}
+
 void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<AnswerCounts>& counts,
                       TimePoint now) {
   if (counts && !sent.answered) first_byte(key, sent, now);
   known_.loads.close(sent.ticket);
+  if (samples_work_) work_.correct(key.set, work_of(sent, counts) - sent.work_tokens, now);
   PolicyRequest request = request_of(key, sent);
   if (counts) {
     request.completion_tokens = counts->completion_tokens;

@@ -85,8 +85,9 @@ struct Sent {
   uint32_t life = 0;  // of the node: what another life answers says nothing of this one
   RequestTokens tokens;
   int64_t expect_cached = 0;
-  bool continued = false;  // the node held the session already
-  bool answered = false;   // a first byte came
+  int64_t work_tokens = 0;  // as far as it was guessed
+  bool continued = false;   // the node held the session already
+  bool answered = false;    // a first byte came
 };
 
 class Router {
@@ -215,8 +216,10 @@ class Router {
  private:
   bool forget_replaced(const ClusterView& next);
   void advance(TimePoint now);
+  void plan_from(SetLoads loads, TimePoint now);
   Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
   RequestTokens tokens_of(const PrefixKey& key) const;
+  int64_t work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const;
   void place(const PrefixKey& key, const Sent& sent, TimePoint now);
   void remember_own(Placement placed, TimePoint now);
   void forget_untold();
@@ -243,14 +246,18 @@ class Router {
   std::unique_ptr<RoutePolicy> policy_;
   Planner planner_;
   Gateways gateways_;
-  SetLoads sample_;  // this gateway's own, where there are others to tell
+  SetLoads sample_;  // of this gateway's own loads, where there are others to tell
   uint64_t samples_ = 0;
   SharedLoads others_loads_;
-  bool plans_ = true;        // the table that counts; never where it is shared
-  bool plans_here_ = false;  // where it is shared
-  bool has_loads_ = false;   // to plan from
-  std::string message_;      // of the table that counts, once it was asked for or told
-  TableVersion message_is_;  // of that version
+  // Work of what this gateway sent, by set, as answers tell it: what tables are planned from where workers
+  // do not. (Guesses do for what is hot, known_.sets, which has to know at once.)
+  SetBook work_;
+  bool samples_work_ = true;  // nobody has told it here
+  bool plans_ = true;         // the table that counts; never where it is shared
+  bool plans_here_ = false;   // where it is shared
+  bool has_loads_ = false;    // to plan from
+  std::string message_;       // of the table that counts, once it was asked for or told
+  TableVersion message_is_;   // of that version
   uint64_t tables_of_other_kind_ = 0;
   AnchorSketch sketch_;
   // Placed on nodes that tell what they hold, and not told of yet; the oldest first.

@@ -30,7 +30,7 @@ Status Router::adopt_loads_message(const Hash128& gateway, std::string_view mess
 
 std::string Router::draft_table(TimePoint now, bool there_is_one) {
   if (!there_is_one && table_version().epoch > 0) return table_message();
-  SetLoads loads = others_loads_.sum(known_.sets.loads(), now);
+  SetLoads loads = others_loads_.sum(work_.loads(), now);
   if (known_.view->routable_count() == 0) return {};  // seen from here; the others may see more
   for (size_t sets_max = kDraftSetsMax; sets_max > 0 && !loads.sets.empty(); sets_max /= 2) {
     keep_heaviest(loads, sets_max);

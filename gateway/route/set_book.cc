@@ -44,6 +44,15 @@ void SetBook::note(Hash128 set, std::string_view model, int64_t work_tokens, Tim
   entry.work += work;
 }
 
+void SetBook::correct(Hash128 set, int64_t work_tokens, TimePoint now) {
+  advance(now);
+  Entry* const entry = sets_.find(set);
+  if (entry == nullptr) return;
+  const double work = std::max(entry->work + static_cast<double>(work_tokens) * scale_, 0.0);
+  total_ = std::max(total_ + work - entry->work, 0.0);
+  entry->work = work;
+}
+
 void SetBook::learn_tokens(Hash128 set, int64_t tokens) {
   if (Entry* entry = sets_.find(set); entry != nullptr) entry->tokens = tokens;
 }

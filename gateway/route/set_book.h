@@ -38,6 +38,8 @@ class SetBook {
 
   // So much work of this set was sent off.
   void note(Hash128 set, std::string_view model, int64_t work_tokens, TimePoint now);
+  // It was so much more work than noted, or less. Does nothing for a set not known.
+  void correct(Hash128 set, int64_t work_tokens, TimePoint now);
   // A worker's own count of the prefix. Does nothing for a set not known.
   void learn_tokens(Hash128 set, int64_t tokens);
   int64_t tokens(Hash128 set) const;  // 0: not known

@@ -314,6 +314,20 @@ TEST(SetBook, SharesDecayAndForgottenSetsAreBounded) {
   EXPECT_NEAR(book.share(numbered_set(5)), 1, 1e-6);
 }
 
+TEST(SetBook, WorkIsCorrectedAndThereIsNeverLessThanNone) {
+  SetBook book(10, std::chrono::seconds(15), std::chrono::seconds(2));
+  book.note(numbered_set(1), "demo", 300, at_ms(0));
+  book.note(numbered_set(2), "demo", 300, at_ms(0));
+  book.correct(numbered_set(1), -200, at_ms(10));
+  EXPECT_NEAR(book.share(numbered_set(1)), 0.25, 1e-9);
+  book.correct(numbered_set(2), 600, at_ms(10));
+  EXPECT_NEAR(book.share(numbered_set(2)), 0.9, 1e-9);
+  book.correct(numbered_set(1), -1000, at_ms(10));
+  EXPECT_NEAR(book.share(numbered_set(2)), 1, 1e-9);
+  book.correct(numbered_set(3), 1000, at_ms(10));
+  EXPECT_EQ(book.size(), 2u) << "not known";
+}
+
 TEST(SetLoadMerger, AddsUpWorkersCountersAndTheirNewLives) {
   SetLoadMerger merger(std::chrono::seconds(20), 100);
   const auto report = [&](uint32_t worker, uint64_t epoch, int64_t total) {

@@ -234,6 +234,34 @@ TEST(Router, PlansOnceATick) {
   EXPECT_EQ(router.table()->epoch(), 2u);
 }
 
+// What is guessed when a request leaves is far from what it comes to: what its node has forgotten it
+// computes.
+TEST(Router, PlansFromTheWorkThatAnswersTellOf) {
+  Router router = router_over(cluster(4), options_of("affinity", Mode::kPlan, 2));
+  const auto served = [&](int set, bool answers, const std::optional<AnswerCounts>& counts) {
+    const PrefixKey k = key(set, -1);
+    Sent sent = router.sent(k, "demo", to(1), at_ms(1));
+    if (answers) router.first_byte(k, sent, at_ms(2));
+    router.finished(k, sent, counts, at_ms(3));
+  };
+  served(1, true, AnswerCounts{1100, 10, 1096, true});
+  served(2, true, AnswerCounts{1100, 500, 0, true});
+  served(3, false, std::nullopt);
+  served(4, true, std::nullopt);                       // it broke off
+  served(5, true, AnswerCounts{1100, 100, 0, false});  // by a worker that tells no hits
+  router.plan(at_ms(4));
+  const auto sample = decode_set_loads(router.sample_message());
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  std::map<Hash128, SetLoad> loads;
+  for (const SetLoad& load : sample->sets) loads[load.set] = load;
+  EXPECT_NEAR(loads[numbered_set(1)].work, 14, 1);
+  EXPECT_NEAR(loads[numbered_set(2)].work, 1600, 16);
+  EXPECT_FALSE(loads.contains(numbered_set(3))) << "nothing came of it";
+  EXPECT_GE(loads[numbered_set(4)].work, 1089);
+  EXPECT_NEAR(loads[numbered_set(5)].work, 1200, 12);
+  EXPECT_EQ(loads[numbered_set(1)].tokens, 1000);
+}
+
 TEST(Router, WhatOneGatewayPlacedAnotherKnows) {
   const auto view = cluster(8);
   Router a = router_over(view, options_of("affinity", Mode::kGossip, 2), 1);
