@@ -50,6 +50,33 @@ def simulate_large(sim):
                 notes=[f"{run[1]:,.0f} s of CPU time. The bounds of what any cache could hit remember every block that ever was."])
 
 
+def with_part(known, part):
+    """The parts of the table with this one for the last of its name."""
+    name = part["title"].split(":")[0]
+    return [other for other in known.get("parts", []) if other["title"].split(":")[0] != name] + [part]
+
+
+def side_by_side(sim, rounds):
+    """The part of the table on --jobs: what a user waits for, by the clock on the wall; the quicker of the rounds counts."""
+    asks = {"compare, twelve policies": ["compare", "--policies", "all"], "capacity": ["capacity", "--steps", "5"]}
+    jobs, rows = os.cpu_count(), []
+    for what, command in asks.items():
+        taken = {1: [], jobs: []}
+        for _ in range(rounds):
+            for count in taken:
+                begin = time.monotonic()
+                subprocess.run([str(part) for part in [sim, *command, *STUDY, "--nodes", 16, "--rate", 16 * RATE_OF_A_NODE, "--ramp-s", 20, "--warmup-s", 30,
+                                                       "--duration-s", 60, "--jobs", count]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+                taken[count].append(time.monotonic() - begin)
+        alone, together = (min(taken[count]) for count in (1, jobs))
+        rows.append([what, f"{alone:.1f}", jobs, f"{together:.1f}", f"{alone / together:.2f}"])
+        print(*rows[-1], sep="\t", flush=True)
+    return dict(title="Side by side: --jobs", command="tests/bench/sim_speed.py", date=time.strftime("%Y-%m-%d"), machine=machine(),
+                columns=["what", "s with one job", "jobs", "s with these", "times as fast"], rows=rows,
+                notes=["60 s of 16 nodes. A search for a rate runs what it may ask next beside what it asks, and half of that is in vain: with two jobs it "
+                       "gains what it guesses, with seven three steps at once."])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sim", default=BIN / "troupe-sim", type=pathlib.Path)
@@ -65,7 +92,7 @@ def main():
         large = simulate_large(args.sim)
         print(*large["rows"][0], *large["notes"], sep="\t", flush=True)
         if not args.no_save:
-            kept.write_text(json.dumps(known | {"parts": [large]}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            kept.write_text(json.dumps(known | {"parts": with_part(known, large)}, indent=1, ensure_ascii=False) + "\n", "utf-8")
         return
     rows = []
     for what, extra in [("16", ()), ("64", ("--block-size", 64)), ("256", ("--block-size", 256))]:
@@ -75,13 +102,14 @@ def main():
     if args.large_seconds > 0:
         rows.append(row_of(1000, "16", simulate(args.sim, 1000, args.large_seconds)))
         print(*rows[-1], sep="\t", flush=True)
+    beside = side_by_side(args.sim, args.rounds)
     if args.no_save:
         return
     save("sim_speed", "troupe-sim: simulated requests a CPU second, memory a node", "tests/bench/sim_speed.py",
          COLUMNS, rows,
          ["Profile study (50,000 blocks of 16 tokens a node), 2,000 personas, 28 requests/s a node; prompts of 2,100 tokens on average.",
           "Larger blocks are a coarser cache (hits end at their bounds), and for questions of capacity often near enough."],
-         parts=known.get("parts", []))
+         parts=with_part(known, beside))
 
 
 if __name__ == "__main__":
