@@ -11,7 +11,7 @@ prompt that is cached; the simulator gets it as --network-ms. The goals: share o
 TTFT p50 and p90 within 15 %. A machine busy with something else makes live times larger, not the simulator's; there, as root,
 `chrt -r 1 tests/sim/model_check.py` puts all of this before others' work (it takes a tenth of a core or two).
 
-    tests/sim/model_check.py --device cpu --calibrate
+    tests/sim/model_check.py --device cpu --calibrate [--workers 2]
 
 measures the CPU worker right before and right after (tests/bench/calibrate_profile.py), with rests between its prompts as the
 workload leaves them, and replays with the profile fitted to both instead of configs/sim/cpu-demo.yaml: where a machine's speed moves
@@ -75,8 +75,17 @@ def probe_workload(folder, rate):
     return "--trace", probe, "--spread-ms", 0, "--warmup-s", 1, "--report", "-"
 
 
-def check(device, duration_s, warmup_s, mode, seed, calibrate=False):
+def fleet_of(device, workers=None):
+    """That of FLEETS, or as much traffic for each of so many workers."""
     kind = FLEETS[device]
+    if workers is None:
+        return kind
+    load = {key: kind["workload"][key] * workers / kind["workers"] for key in ("personas", "rate")}
+    return {**kind, "workers": workers, "workload": {**kind["workload"], "personas": round(load["personas"]), "rate": load["rate"]}}
+
+
+def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=None):
+    kind = fleet_of(device, workers)
     profile = kind["profile"]
     with tempfile.TemporaryDirectory() as folder:
         samples = calibrate_profile.measure(3, REST_S) if calibrate else []
@@ -137,6 +146,7 @@ def main():
     parser.add_argument("--warmup-s", type=float, help="a tenth by default")
     parser.add_argument("--mode", default="exact")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, help="of one device: so many, with as much traffic for each; a table of its own")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--calibrate", action="store_true", help="of CPU workers: replay with a profile measured before and after")
     args = parser.parse_args()
@@ -144,10 +154,12 @@ def main():
     columns = ["fleet", "requests", "prompt tokens cached", "TTFT p50 ms", "TTFT p90 ms", "ms a token", "network ms", "load average"]
     missed = []
     for device in args.device or FLEETS:
-        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu")
+        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu", args.workers)
         missed += [f"{device}: {what}" for what in goals_missed(result)]
-        table = dict(title=f"Simulator against real processes, {device}: live / simulated",
-                     command=f"tests/sim/model_check.py --device {device}" + (" --calibrate" if args.calibrate and device == "cpu" else ""), columns=columns,
+        of_workers = f", {args.workers} workers" if args.workers else ""
+        table = dict(title=f"Simulator against real processes, {device}{of_workers}: live / simulated",
+                     command=f"tests/sim/model_check.py --device {device}" + (" --calibrate" if args.calibrate and device == "cpu" else "") +
+                     (f" --workers {args.workers}" if args.workers else ""), columns=columns,
                      rows=[row(result)], notes=[
                          f"{args.duration_s:.0f} s of persona traffic through a gateway that records it; the record replayed with as many nodes of "
                          "that profile. Goals: cached within 1 point, TTFT within 15 %.",
@@ -157,7 +169,7 @@ def main():
         if args.no_save:
             print(common.as_markdown(dict(date="not saved", machine=common.machine(), **table)))
         else:
-            common.save(f"model_check_{device}", **table)
+            common.save(f"model_check_{device}" + (f"_{args.workers}" if args.workers else ""), **table)
     for what in missed:
         print(f"MISSED {what}")
     return 1 if missed else 0

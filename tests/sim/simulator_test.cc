@@ -240,6 +240,30 @@ TEST(Simulator, WhereNodesDoNotTellGatewaysPlanFromWhatAllOfThemSend) {
   EXPECT_LT(untold, eight - 0.1);
 }
 
+// Of half of the sets every prompt is cached, of the others little is: nodes have as much to do only if the
+// plan goes by what answers tell of it.
+TEST(Simulator, AnswersTellGatewaysWhatWasCached) {
+  std::vector<TraceRequest> requests;
+  for (uint64_t i = 0; i < 2400; ++i) {
+    const uint64_t set = 1 + i % 40;
+    TraceRequest r = request(static_cast<double>(i) / 40, 2000, 16, set);
+    r.session = i + 1;
+    r.output_blocks.clear();
+    if (set % 2 == 0) {
+      r.prefix_tokens = 64;
+      for (size_t block = 4; block < r.blocks.size(); ++block) r.blocks[block] = 1'000'000 + i * 1000 + block;
+    }
+    requests.push_back(std::move(r));
+  }
+  SimulationOptions options = options_of(4);
+  options.router.affinity.mode = route::Mode::kPlan;
+  options.warmup_s = 20;
+  ListSource source(std::move(requests));
+  const auto result = simulate(source, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_LT(result->work_cov, 0.1);
+}
+
 // One of the others tells it what nodes hold, and workers tell it anew.
 TEST(Simulator, AGatewayThatRestartsGoesOnAlmostAsBefore) {
   SimulationOptions options = options_of(4, 4);
