@@ -206,6 +206,7 @@ class Router {
   void set_plans(bool plans) { plans_here_ = plans; }  // for show
 
   const Knowledge& known() const { return known_; }
+  const SetBook& work() const { return work_; }  // what plan(now) goes by
   const ClusterView& view() const { return *known_.view; }
   const std::shared_ptr<const SetTable>& table() const { return known_.table; }
   const LoadBook& loads() const { return known_.loads; }

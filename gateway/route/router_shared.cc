@@ -16,6 +16,47 @@ constexpr size_t kDraftSetsMax = 30'000;
 
 }  // namespace
 
+GatewayNews Router::news() const {
+  GatewayNews news;
+  news.name = options_.name;
+  news.table = table_version();
+  if (has_loads_ || options_.shared_table) news.nodes = static_cast<uint32_t>(known_.view->routable_count());
+  news.strict_sets = static_cast<uint32_t>(planner_.strict_sets());
+  return news;
+}
+
+void Router::heard(const GatewayNews& news, TimePoint now) {
+  gateways_.heard(this->news(), news, now);
+  plans_ = !options_.shared_table && gateways_.plans(this->news(), now);
+}
+
+const std::string& Router::table_message() {
+  if (message_is_ != table_version()) {
+    message_ = encode_plan(planner_.common(), *known_.view);
+    message_is_ = table_version();
+  }
+  return message_;
+}
+
+Status Router::adopt_table(std::string_view message) {
+  TROUPE_ASSIGN_OR_RETURN(Plan plan, decode_plan(message, *known_.view));
+  const SetTable::Origin& origin = plan.table->origin();
+  const bool same_kind = (origin.strict_sets == 0) == (planner_.strict_sets() == 0);
+  if (!same_kind) tables_of_other_kind_ += 1;
+  if (!same_kind || origin.version <= table_version()) return absl::OkStatus();
+  message_ = message;
+  message_is_ = origin.version;
+  plans_ = false;
+  known_.table = planner_.follow(fleet(), std::move(plan));
+  return absl::OkStatus();
+}
+
+Status Router::adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now) {
+  TROUPE_ASSIGN_OR_RETURN(SetLoads loads, decode_set_loads(message));
+  others_loads_.heard(gateway, std::move(loads), now);
+  return absl::OkStatus();
+}
+
 std::string Router::loads_message() const {
   return encode_news(news()) + encode_set_loads(sample_, kToldSetsMax);
 }

@@ -73,6 +73,7 @@ StoreAsk SharedRound::next(TimePoint now) {
 }
 
 void SharedRound::lease_kept(int64_t lease, TimePoint until) {
+  if (lease_ != 0 && lease != lease_) others_return_until_ = until;
   lease_ = lease;
   shared_.lease_holds_until(until);
   stage_ = Stage::kLoads;
@@ -167,7 +168,9 @@ void SharedRound::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now
   saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
   const StoreKey table = answer.table.value_or(StoreKey());
   looks_ = shared_.lacks(table.created, table.modified, answer.revision);
-  gateways_ = static_cast<int64_t>(answer.loads.size());
+  const auto there = static_cast<int64_t>(answer.loads.size());
+  // Where this gateway has lost its lease the others may have, too: who says so first is not alone.
+  gateways_ = now < others_return_until_ ? std::max(there, gateways_) : there;
   router_.set_gateways(std::max(options_.gateways, gateways_));
   if (!asked_.values) return;
   for (const auto& [gateway, told] : answer.loads) {

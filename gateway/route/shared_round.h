@@ -124,6 +124,7 @@ class SharedRound {
   bool behind_ = false;        // the store's table is older than the one that is gone by here
   TimePoint planned_at_{};
   int64_t gateways_ = 1;
+  TimePoint others_return_until_{};  // so long those who were there before count as there
   // Of the loads put last; lease 0: to be put.
   int64_t loads_lease_ = 0;
   uint64_t loads_sample_ = 0;

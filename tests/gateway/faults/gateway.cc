@@ -151,7 +151,7 @@ FeedResult FaultGateway::residency(NodeIndex node, const WireEvent& event) {
 }
 
 void FaultGateway::plan(TimePoint now) {
-  auto& sets = const_cast<SetBook&>(router_->known().sets);  // asking for its loads changes nothing
+  auto& sets = const_cast<SetBook&>(router_->work());  // asking for its loads changes nothing
   const bool due = (sets.size() > 0 || !others_.empty()) &&
                    (planned_at_ == TimePoint{} || now >= planned_at_ + options_.planner.tick);
   router_->plan(now);

@@ -52,6 +52,38 @@ class SharedRounds : public ::testing::Test {
   SharedRound round_{SharedRound::Options{}, router_};
 };
 
+// After a fault of the store every gateway's lease is lost, and one is the first to have another.
+TEST_F(SharedRounds, WhoHasLostItsLeaseCountsTheOthersUntilTheyHadTimeToComeBack) {
+  const auto hears = [this](int64_t lease, int gateways, TimePoint now) {
+    round_.begin();
+    EXPECT_EQ(round_.next(now).kind, Kind::kKeepLease);
+    round_.lease_kept(lease, now + std::chrono::seconds(5));
+    StoreAsk ask = round_.next(now);
+    if (ask.kind == Kind::kPutLoads) {
+      round_.answered({}, now);
+      ask = round_.next(now);
+    }
+    ASSERT_EQ(ask.kind, Kind::kHear);
+    StoreAnswer answer = at(6);
+    for (int i = 0; i < gateways; ++i)
+      answer.loads.emplace_back(hash_bytes("gateway " + std::to_string(i)).hex(), "");
+    round_.answered(answer, now);
+    round_.failed();
+  };
+  sees_nothing(round_);
+  hears(7, 1, at_ms(0));
+  EXPECT_EQ(round_.gateways(), 1) << "nobody was there before";
+  hears(7, 3, at_ms(1000));
+  hears(7, 2, at_ms(2000));
+  EXPECT_EQ(round_.gateways(), 2) << "one has gone";
+  hears(8, 1, at_ms(9000));
+  EXPECT_EQ(round_.gateways(), 2);
+  hears(8, 1, at_ms(13'999));
+  EXPECT_EQ(round_.gateways(), 2);
+  hears(8, 1, at_ms(14'000));
+  EXPECT_EQ(round_.gateways(), 1);
+}
+
 TEST_F(SharedRounds, WhoFindsNoLeaderMakesItsKeyLooksAndWrites) {
   serve_at(router_, key(1, -1), 0, at_ms(0));
   router_.plan(at_ms(0));
