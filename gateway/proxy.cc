@@ -24,8 +24,6 @@ std::string_view methods_of(std::string_view path) {
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
-constexpr Duration kLookAgain = std::chrono::milliseconds(5);
-
 bool reads(const HttpRequest& request) {
   return request.method == "GET" || request.method == "HEAD";
 }
@@ -178,12 +176,15 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
 
 // A list that is empty for want of a look would say what is not so.
 Task<void> Proxy::first_look(const Exchange& exchange, Flight& flight) {
+  while (!fleet_.probed() && clock_.now() < flight.started + kFirstLookMax)
+    co_await before_looking_again(exchange, flight);
+}
+
+Task<void> Proxy::before_looking_again(const Exchange& exchange, Flight& flight) {
+  flight.phases.pause(clock_.now());
   Timer timer(exchange.executor());
-  while (!fleet_.probed() && clock_.now() < flight.started + kFirstLookMax) {
-    flight.phases.pause(clock_.now());
-    timer.expires_after(kLookAgain);
-    co_await timer.async_wait(use_task);
-  }
+  timer.expires_after(std::chrono::milliseconds(5));
+  co_await timer.async_wait(use_task);
 }
 
 // Nobody was found, and not everybody was looked at yet. Whoever comes to a gateway that has just started (or
@@ -196,12 +197,9 @@ bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& fli
 
 Task<ApiResult<bool>> Proxy::prepare_after_look(const Exchange& exchange, ForwardParser parse,
                                                 Flight& flight) {
-  Timer timer(exchange.executor());
   ApiResult<bool> go = true;
   do {
-    flight.phases.pause(clock_.now());
-    timer.expires_after(kLookAgain);
-    co_await timer.async_wait(use_task);
+    co_await before_looking_again(exchange, flight);
     go = prepare(exchange.request(), parse, flight);
   } while (awaits_first_look(go, flight));
   co_return go;

@@ -198,6 +198,7 @@ class Proxy {
 
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
   Task<void> first_look(const Exchange& exchange, Flight& flight);
+  Task<void> before_looking_again(const Exchange& exchange, Flight& flight);
   bool awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const;
   Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse, Flight& flight);
   FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }

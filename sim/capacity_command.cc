@@ -164,33 +164,23 @@ StatusOr<Probe> sustainable(Prober& prober, const SimulationOptions& options, co
 
 int capacity_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim capacity";
-  SourceFlags source;
-  FleetFlags fleet;
-  OutputFlags output;
+  RunFlags run;
   CapacityFlags flags;
   SettingsSchema schema(kProgram, "the highest rate at which requests are still answered inside the limits");
   schema.add("goodput", &flags.goodput, "share of requests that must be inside both limits").range(0.01, 1);
   schema.add("steps", &flags.steps, "bisections, after a good and a bad rate are known").range(1, 30);
   describe_jobs(schema, flags.jobs, "rates (the one asked for, and those that may be asked for next)");
-  describe_source(schema, source);
-  describe_fleet(schema, fleet);
-  describe_output(schema, output);
-  describe_workload(schema, source);
-  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
-  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
-    return fail(kProgram, checked);
-  const auto options = simulation_of(fleet);
-  if (!options.ok()) return fail(kProgram, options.status());
-  PageFacts facts = page_facts("capacity", *options);
-  std::FILE* const told = output.report == "-" ? stderr : stdout;
-  Prober prober(source, *options, flags);
-  const auto best = sustainable(prober, *options, flags, told, facts.steps);
+  if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
+  PageFacts facts = page_facts("capacity", run.options);
+  std::FILE* const told = run.output.report == "-" ? stderr : stdout;
+  Prober prober(run.source, run.options, flags);
+  const auto best = sustainable(prober, run.options, flags, told, facts.steps);
   if (!best.ok()) return fail(kProgram, best.status());
   std::fprintf(told, "sustainable: %.1f requests/s (load %.4g)\n", best->step.rate, best->step.load);
   const std::span<const Result> one(&best->result, 1);
-  if (output.report != "-") std::fputs(table_text(one).c_str(), stdout);
+  if (run.output.report != "-") std::fputs(table_text(one).c_str(), stdout);
   const CapacityAnswer answer{best->step.rate, best->step.load, facts.steps};
-  const Status written = write_outputs(output, capacity_json(answer, best->result), one, facts);
+  const Status written = write_outputs(run.output, capacity_json(answer, best->result), one, facts);
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 

@@ -14,25 +14,16 @@ namespace troupe::sim {
 
 int replay_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim replay";
-  SourceFlags source;
-  FleetFlags fleet;
-  OutputFlags output;
+  RunFlags run;
   SettingsSchema schema(kProgram, "what would this fleet do with these requests?");
-  describe_source(schema, source);
-  describe_fleet(schema, fleet);
-  describe_output(schema, output);
-  describe_workload(schema, source);
-  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
-  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
-    return fail(kProgram, checked);
-  const auto options = simulation_of(fleet);
-  if (!options.ok()) return fail(kProgram, options.status());
+  if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
   ProgressLine progress;
-  const auto result = run_once(source, *options, 1, fleet.route.policy, progress);
+  const auto result = run_once(run.source, run.options, 1, run.fleet.route.policy, progress);
   if (!result.ok()) return fail(kProgram, result.status());
   const std::span<const Result> one(&*result, 1);
-  if (output.report != "-") std::fputs(table_text(one).c_str(), stdout);
-  const Status written = write_outputs(output, report_json(*result), one, page_facts("replay", *options));
+  if (run.output.report != "-") std::fputs(table_text(one).c_str(), stdout);
+  const Status written =
+      write_outputs(run.output, report_json(*result), one, page_facts("replay", run.options));
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 
@@ -51,9 +42,7 @@ StatusOr<std::vector<std::string>> policies_of(const std::vector<std::string>& a
 
 int compare_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim compare";
-  SourceFlags source;
-  FleetFlags fleet;
-  OutputFlags output;
+  RunFlags run;
   std::vector<std::string> asked{"all"};
   int64_t jobs = 0;
   SettingsSchema schema(kProgram, "what would each policy do with the same requests?");
@@ -63,29 +52,21 @@ int compare_command(int argc, const char* const* argv) {
     return names;
   }());
   describe_jobs(schema, jobs, "policies");
-  describe_source(schema, source);
-  describe_fleet(schema, fleet);
-  describe_output(schema, output);
-  describe_workload(schema, source);
-  if (const auto code = read_source_flags(schema, source, kProgram, argc, argv)) return *code;
-  if (const Status checked = check_flags(source, output, argc, argv); !checked.ok())
-    return fail(kProgram, checked);
+  if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
   const auto policies = policies_of(asked);
   if (!policies.ok()) return fail(kProgram, policies.status());
-  const auto options = simulation_of(fleet);
-  if (!options.ok()) return fail(kProgram, options.status());
   std::vector<Result> results(policies->size());
   ProgressLine progress;
   const Status ran = side_by_side(results.size(), jobs_of(jobs), [&](size_t i) -> Status {
-    SimulationOptions run = *options;
-    run.router.policy = (*policies)[i];
-    TROUPE_ASSIGN_OR_RETURN(results[i], run_once(source, run, 1, run.router.policy, progress));
+    SimulationOptions options = run.options;
+    options.router.policy = (*policies)[i];
+    TROUPE_ASSIGN_OR_RETURN(results[i], run_once(run.source, options, 1, options.router.policy, progress));
     return absl::OkStatus();
   });
   if (!ran.ok()) return fail(kProgram, ran);
-  if (output.report != "-") std::fputs(table_text(results).c_str(), stdout);
+  if (run.output.report != "-") std::fputs(table_text(results).c_str(), stdout);
   const Status written =
-      write_outputs(output, comparison_json(results), results, page_facts("compare", *options));
+      write_outputs(run.output, comparison_json(results), results, page_facts("compare", run.options));
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 

@@ -8,10 +8,34 @@
 
 namespace troupe::sim {
 
+namespace {
+
 void describe_output(SettingsSchema& schema, OutputFlags& flags) {
   schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
   schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
   schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
+}
+
+Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv) {
+  TROUPE_RETURN_IF_ERROR(check_source(source, argc, argv));
+  return check_outputs({output.report, output.html, output.timing});
+}
+
+}  // namespace
+
+std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::string_view program, int argc,
+                                  const char* const* argv) {
+  describe_source(schema, flags.source);
+  describe_fleet(schema, flags.fleet);
+  describe_output(schema, flags.output);
+  describe_workload(schema, flags.source);
+  if (const auto code = read_source_flags(schema, flags.source, program, argc, argv)) return code;
+  if (const Status checked = check_flags(flags.source, flags.output, argc, argv); !checked.ok())
+    return fail(program, checked);
+  auto options = simulation_of(flags.fleet);
+  if (!options.ok()) return fail(program, options.status());
+  flags.options = *std::move(options);
+  return std::nullopt;
 }
 
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what) {
@@ -52,11 +76,6 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                  label.c_str(), static_cast<long long>(result->faults_in_warmup));
   }
   return result;
-}
-
-Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv) {
-  TROUPE_RETURN_IF_ERROR(check_source(source, argc, argv));
-  return check_outputs({output.report, output.html, output.timing});
 }
 
 PageFacts page_facts(std::string_view command, const SimulationOptions& options) {

@@ -2,6 +2,7 @@
 
 // What replay, compare and capacity have in common: where results go, and one run with what is said of it.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,11 +18,17 @@ namespace troupe::sim {
 struct OutputFlags {
   std::string report, timing, html;
 };
-void describe_output(SettingsSchema& schema, OutputFlags& flags);
+struct RunFlags {
+  SourceFlags source;
+  FleetFlags fleet;
+  OutputFlags output;
+  SimulationOptions options;  // what `fleet` comes to
+};
+// Adds these to the command's own, reads all and checks what no run is needed to see; the exit code where
+// there is nothing more to do, as read_flags().
+std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::string_view program, int argc,
+                                  const char* const* argv);
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what);
-
-// What no run is needed to see.
-Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv);
 
 // `load`: times the rate of the source. What there is to say is said on stderr under the label, and how far
 // it is by `progress`. Thread-safe.
