@@ -4,34 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/commands.h"
 
 namespace troupe::sim {
-
-namespace {
-
-// Where a file grows before it is given its name.
-std::string temporary_of(const std::string& path) {
-  return path + ".tmp";
-}
-
-// A device or a pipe: written to as it is, for a file with its name in its place would be its end.
-bool is_special(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored) &&
-         !std::filesystem::is_directory(path, ignored);
-}
-
-Status cannot_write(const std::string& path) {
-  return absl::UnknownError(absl::StrCat(path, ": cannot be written"));
-}
-
-}  // namespace
 
 std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, int argc,
                               const char* const* argv) {
@@ -59,36 +37,6 @@ int fail(std::string_view program, const Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument || status.code() == absl::StatusCode::kNotFound
              ? kExitUsage
              : kExitFailed;
-}
-
-Status check_outputs(std::initializer_list<std::string> paths) {
-  for (const std::string& path : paths) {
-    if (path.empty() || path == "-") continue;
-    if (is_special(path)) continue;
-    const std::string temporary = temporary_of(path);
-    const bool opens = std::ofstream(temporary, std::ios::binary).is_open();
-    std::remove(temporary.c_str());
-    if (!opens || std::filesystem::is_directory(path)) return cannot_write(path);
-  }
-  return absl::OkStatus();
-}
-
-Status write_file(const std::string& path, std::string_view text) {
-  if (path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0 ? absl::OkStatus() : absl::UnknownError("stdout: cannot be written");
-  }
-  const bool special = is_special(path);
-  const std::string temporary = special ? path : temporary_of(path);
-  std::ofstream file(temporary, std::ios::binary);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (special) return file ? absl::OkStatus() : cannot_write(path);
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return cannot_write(path);
-  }
-  return absl::OkStatus();
 }
 
 std::function<void(double, int64_t)> ProgressLine::run(std::string name) {

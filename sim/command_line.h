@@ -1,11 +1,9 @@
 #pragma once
 
-// What every command does before and after its work: flags, --help and --version, files written whole or not
-// at all, progress on stderr.
+// What every command does around its work: flags, --help and --version, progress on stderr.
 
 #include <chrono>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,11 +22,6 @@ std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, 
 
 // "troupe-sim replay: …" on stderr; kExitUsage for what the user asked wrongly, else kExitFailed.
 int fail(std::string_view program, const Status& status);
-
-// Can these be written? Said before a long run, not after it. Empty paths and "-" can.
-Status check_outputs(std::initializer_list<std::string> paths);
-// Errors name the path. "-": stdout.
-Status write_file(const std::string& path, std::string_view text);
 
 // How far the runs have come that go on at the moment: one line on stderr, rewritten if that is a terminal,
 // else said anew every ten seconds. Thread-safe; outlives what run() returns.

@@ -35,6 +35,15 @@ struct Stream {
   std::string text, error;
 };
 
+// A request that was sent, or should have been.
+struct Asked {
+  uint64_t number = 0;
+  int64_t attempts = 0;
+  Status sent;       // else why there is no answer
+  std::string node;  // empty: nothing was heard of it
+  Stream stream;
+};
+
 int64_t count_at(const bj::object& object, std::string_view key) {
   const bj::value* value = object.if_contains(key);
   return value != nullptr && value->is_int64() && value->get_int64() > 0 ? value->get_int64() : 0;
@@ -170,7 +179,8 @@ class Driver {
       timer_.expires_at(begin_ + request.at);
       co_await timer_.async_wait(use_task);
       if (in_flight_ >= options_.connections) {
-        lose(request, "not sent: more than --connections in flight");
+        finish(request,
+               {number, 0, absl::UnknownError("not sent: more than --connections in flight"), {}, {}});
         continue;
       }
       in_flight_ += 1;
@@ -212,30 +222,31 @@ class Driver {
     if (trace.session != 0) request.headers.emplace_back("x-session-id", absl::StrCat("s", trace.session));
     const Duration timeout(static_cast<int64_t>(options_.timeout_s * 1e9));
     const Deadline deadline = Deadline::after(begin_ + trace.at, timeout);
-    Stream stream;
-    std::string node;
-    Status sent;
-    for (int64_t attempt = 0; attempt <= options_.retries; ++attempt) {
-      if (attempt > 0) recorder_.retried(trace.at);
-      stream = {};
+    Asked asked;
+    asked.number = number;
+    while (asked.attempts <= options_.retries) {
+      if (asked.attempts > 0) recorder_.retried(trace.at);
+      asked.stream = {};
       bool answered = false;
-      HttpClient& client = *clients_[(number + static_cast<uint64_t>(attempt)) % clients_.size()];
-      sent = co_await exchange(client, request, deadline, stream, node, answered);
+      HttpClient& client = *clients_[(number + static_cast<uint64_t>(asked.attempts)) % clients_.size()];
+      asked.attempts += 1;
+      asked.sent = co_await exchange(client, request, deadline, asked, answered);
       if (answered || clock_.now() >= deadline.at) break;
     }
     in_flight_ -= 1;
-    if (sent.ok() && stream.done) conversations_.answered(trace, number, std::move(stream.text));
-    finish(trace, sent, stream, node);
+    if (asked.sent.ok() && asked.stream.done)
+      conversations_.answered(trace, number, std::move(asked.stream.text));
+    finish(trace, asked);
   }
 
   // `answered`: there is a whole answer, good or bad.
-  Task<Status> exchange(HttpClient& client, const ClientRequest& request, Deadline deadline, Stream& stream,
-                        std::string& node, bool& answered) {
+  Task<Status> exchange(HttpClient& client, const ClientRequest& request, Deadline deadline, Asked& asked,
+                        bool& answered) {
     auto answer = co_await client.send(request, deadline);
     if (!answer.ok()) co_return answer.status();
     answered = (*answer)->status() != 200;
     if (answered) co_return absl::UnknownError(absl::StrCat("HTTP status ", (*answer)->status()));
-    node = node_of((*answer)->header("x-route-decision"));
+    asked.node = node_of((*answer)->header("x-route-decision"));
     SseParser parser;
     std::string piece;
     while (true) {
@@ -244,7 +255,7 @@ class Driver {
       if (!*more) break;
       const TimePoint now = clock_.now();
       const Status fed =
-          parser.feed(piece, [&](const SseEvent& event) { read_event(event.data, now, stream); });
+          parser.feed(piece, [&](const SseEvent& event) { read_event(event.data, now, asked.stream); });
       if (!fed.ok()) co_return fed;
     }
     answered = true;
@@ -257,27 +268,57 @@ class Driver {
     return std::string(decision.substr(at + 5, decision.find(';', at) - at - 5));
   }
 
-  void finish(const TraceRequest& trace, const Status& sent, const Stream& stream, const std::string& name) {
-    const Duration arrived = trace.at;
-    if (!sent.ok()) return lose(trace, std::string(sent.message()));
-    if (!stream.error.empty()) return lose(trace, stream.error);
+  void finish(const TraceRequest& trace, const Asked& asked) {
+    const std::string why = why_lost(asked);
+    if (why.empty()) {
+      answered(trace, asked);
+    } else {
+      // Of a stream that broke off nothing was told, so its prompt found nothing.
+      recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens});
+      note_reason(why);
+    }
+    if (options_.on_request) tell(trace, asked, why.empty());
+  }
+
+  // Empty: it was not.
+  static std::string why_lost(const Asked& asked) {
+    const Stream& stream = asked.stream;
+    if (!asked.sent.ok()) return std::string(asked.sent.message());
+    if (!stream.error.empty()) return stream.error;
     if (!stream.done || !stream.has_usage || stream.first == TimePoint{})
-      return lose(trace, "a stream without text, usage or [DONE]");
-    Node& node = nodes_.try_emplace(name, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
+      return "a stream without text, usage or [DONE]";
+    return {};
+  }
+
+  void answered(const TraceRequest& trace, const Asked& asked) {
+    const Stream& stream = asked.stream;
+    Node& node = nodes_.try_emplace(asked.node, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
     const Duration first = stream.first - begin_, last = stream.last - begin_;
-    recorder_.first_token({arrived, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
+    recorder_.first_token({trace.at, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
                            static_cast<int32_t>(stream.cached_tokens), 0});
-    recorder_.finished({arrived, first, last, node.index, static_cast<int32_t>(stream.completion_tokens),
+    recorder_.finished({trace.at, first, last, node.index, static_cast<int32_t>(stream.completion_tokens),
                         stream.longest_gap});
     node.work[last / std::chrono::seconds(1)] +=
         stream.prompt_tokens - stream.cached_tokens + stream.completion_tokens;
   }
 
-  // Of a stream that broke off nothing was told, so its prompt found nothing.
-  void lose(const TraceRequest& trace, std::string reason) {
-    recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens});
-    note_reason(std::move(reason));
+  void tell(const TraceRequest& trace, const Asked& asked, bool whole) {
+    const Stream& stream = asked.stream;
+    RequestLine line;
+    line.number = static_cast<int64_t>(asked.number);
+    line.arrived = trace.at;
+    if (stream.first != TimePoint{}) line.first = stream.first - begin_;
+    line.ended = (whole ? stream.last : clock_.now()) - begin_;
+    line.turn = trace.turn;
+    line.prompt_tokens = stream.has_usage ? stream.prompt_tokens : trace.input_tokens;
+    if (stream.has_usage) line.cached_tokens = stream.cached_tokens;
+    line.tokens = stream.completion_tokens;
+    line.attempts = asked.attempts;
+    line.live_node = asked.node;
+    if (!whole) line.end = RequestEnd::kLost;
+    options_.on_request(line);
   }
+
   void note_reason(std::string reason) {
     if (reasons_.size() >= kReasonsMax && !reasons_.contains(reason)) reason = "other reasons";
     reasons_[reason] += 1;

@@ -13,6 +13,7 @@
 
 #include "common/core/status.h"
 #include "common/net/http_client.h"
+#include "sim/request_lines.h"
 #include "sim/result.h"
 #include "sim/trace.h"
 
@@ -31,6 +32,7 @@ struct DriveOptions {
   double timeout_s = 120;
   double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30;
   int64_t pooled_kv_tokens = -1;  // of all workers, for pooled_lru_hit; -1: not known, and there is none
+  OnRequest on_request;           // warm-up included
 };
 
 // Sends all of `source` and waits for the answers. Errors: the source's, or a server without a model; what

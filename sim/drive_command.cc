@@ -7,7 +7,9 @@
 #include "sim/drive.h"
 #include "sim/html.h"
 #include "sim/options.h"
+#include "sim/output_file.h"
 #include "sim/report.h"
+#include "sim/requests_file.h"
 
 namespace troupe::sim {
 
@@ -16,7 +18,7 @@ int drive_command(int argc, const char* const* argv) {
   SourceFlags source_flags;
   DriveOptions options;
   std::vector<std::string> urls;
-  std::string report, html, api = "chat";
+  std::string report, html, requests_path, api = "chat";
   int64_t seed = 1, kv_cache_tokens = 0;
   SettingsSchema schema(kProgram, "the same requests against a live gateway: what does it really do?");
   schema.add("url", &urls,
@@ -51,6 +53,7 @@ int drive_command(int argc, const char* const* argv) {
   schema.add("seed", &seed, "of the persona traffic").range(0, 1e15);
   schema.add("report", &report, "write the report here, as JSON; -: stdout");
   schema.add("html", &html, "write a page with the table and plots here, for a browser");
+  describe_requests(schema, requests_path);
   describe_source(schema, source_flags);
   describe_workload(schema, source_flags);
   if (const auto code = read_source_flags(schema, source_flags, kProgram, argc, argv)) return *code;
@@ -71,8 +74,12 @@ int drive_command(int argc, const char* const* argv) {
   options.pooled_kv_tokens = kv_cache_tokens > 0 ? kv_cache_tokens : -1;
   auto source = open_source(source_flags, static_cast<uint64_t>(seed), 1, 0);
   if (!source.ok()) return fail(kProgram, source.status());
+  auto requests = RequestsFile::open(requests_path);
+  if (!requests.ok()) return fail(kProgram, requests.status());
+  options.on_request = requests->on_request();
   auto result = drive(**source, options);
   if (!result.ok()) return fail(kProgram, result.status());
+  if (const Status written = requests->close(); !written.ok()) return fail(kProgram, written);
   result->skipped_lines = say_skipped(kProgram, **source, source_flags);
   say_notes(kProgram, **source);
   result->seed = static_cast<uint64_t>(seed);

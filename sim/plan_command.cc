@@ -9,6 +9,7 @@
 #include "sim/command_line.h"
 #include "sim/commands.h"
 #include "sim/json_writer.h"
+#include "sim/output_file.h"
 #include "sim/sizing.h"
 #include "sim/sizing_profile.h"
 

@@ -7,6 +7,7 @@
 #include "sim/commands.h"
 #include "sim/options.h"
 #include "sim/report.h"
+#include "sim/requests_file.h"
 #include "sim/run_once.h"
 #include "sim/side_by_side.h"
 
@@ -15,11 +16,17 @@ namespace troupe::sim {
 int replay_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim replay";
   RunFlags run;
+  std::string requests_path;
   SettingsSchema schema(kProgram, "what would this fleet do with these requests?");
+  describe_requests(schema, requests_path);
   if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
+  auto requests = RequestsFile::open(requests_path);
+  if (!requests.ok()) return fail(kProgram, requests.status());
+  run.options.on_request = requests->on_request();
   ProgressLine progress;
   const auto result = run_once(run.source, run.options, 1, run.fleet.route.policy, progress);
   if (!result.ok()) return fail(kProgram, result.status());
+  if (const Status written = requests->close(); !written.ok()) return fail(kProgram, written);
   const std::span<const Result> one(&*result, 1);
   if (run.output.report != "-") std::fputs(table_text(one).c_str(), stdout);
   const Status written =

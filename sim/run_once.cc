@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "sim/output_file.h"
 #include "sim/report.h"
 #include "sim/side_by_side.h"
 

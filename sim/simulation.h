@@ -67,7 +67,8 @@ class Simulation {
     route::Sent sent;
     route::PrefixKey key;
     TraceRequest trace;
-    size_t tried = 0;  // candidates of the order
+    size_t tried = 0;    // candidates of the order
+    int64_t number = 0;  // of all arrivals, from 1
     route::Decision decision;
   };
   static constexpr size_t kTokenBytes = 384;
@@ -101,7 +102,8 @@ class Simulation {
   void send_next(Flight& flight);
   void deliver(uint64_t id);
   void fail(Flight& flight, const route::Failure& failure);
-  void end_flight(Flight& flight, bool lost);
+  void end_flight(Flight& flight, TimePoint at, RequestEnd end);
+  void tell_end(const Flight& flight, TimePoint at, RequestEnd end) const;
   Flight* find(uint64_t id);
   void kick(int32_t node);
   void expect_step_end(int32_t node, TimePoint at);

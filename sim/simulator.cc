@@ -145,7 +145,9 @@ StatusOr<Result> Simulation::run() {
   }
   check_all();
   for (Flight& flight : flights_) {
-    if (flight.id != 0) end_flight(flight, flight.emitted == 0);  // never admitted within the drain
+    if (flight.id == 0) continue;
+    // Never admitted within the drain, or still being answered.
+    end_flight(flight, now_, flight.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   }
   second_over();
 

@@ -16,6 +16,7 @@
 #include "gateway/route/options.h"
 #include "gateway/route/retry.h"
 #include "sim/faults.h"
+#include "sim/request_lines.h"
 #include "sim/result.h"
 #include "sim/trace.h"
 #include "worker/schedule/node_profile.h"
@@ -60,6 +61,7 @@ struct SimulationOptions {
   int64_t conservation_every = 1 << 15;
   // Called about twice a wall-clock second with simulated seconds and requests so far.
   std::function<void(double, int64_t)> progress;
+  OnRequest on_request;  // warm-up included
 };
 
 // Errors: options that cannot be (named), or the source's own. A conservation check that fails aborts: it is

@@ -272,7 +272,7 @@ void Simulation::break_stream(Flight& flight) {
   state.candidates_left = 1;  // who, is decided anew
   if (route::decide_retry({route::FailureKind::kBody, 0}, state, gateway.retry_budget(), now_) !=
       route::RetryAction::kNextCandidate) {
-    end_flight(flight, true);
+    end_flight(flight, now_, RequestEnd::kLost);
     return;
   }
   recorder_.resumed(flight.arrived.time_since_epoch());

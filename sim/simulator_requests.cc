@@ -48,6 +48,7 @@ void Simulation::arrive(TraceRequest& request) {
   free_slots_.pop_back();
   Flight& flight = flights_[slot];
   flight.id = (++tries_ << kSlotBits) | slot;
+  flight.number = books_.arrived;
   std::swap(flight.trace, request);
   flight.node = -1;
   flight.emitted = flight.attempts = 0;
@@ -107,7 +108,7 @@ void Simulation::decide(Flight& flight) {
 
 void Simulation::send_next(Flight& flight) {
   if (flight.tried >= flight.decision.order.size()) {
-    end_flight(flight, true);
+    end_flight(flight, now_, RequestEnd::kLost);
     return;
   }
   const route::Candidate& candidate = flight.decision.order[flight.tried++];
@@ -186,7 +187,7 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
   const bool again =
       route::decide_retry(failure, state, gateway.retry_budget(), now_) == route::RetryAction::kNextCandidate;
   if (!again || (extends && !gateway.router().extend(flight.key, kModel, flight.decision, now_))) {
-    end_flight(flight, true);
+    end_flight(flight, now_, RequestEnd::kLost);
     return;
   }
   recorder_.retried(flight.arrived.time_since_epoch());
@@ -195,8 +196,10 @@ void Simulation::fail(Flight& flight, const route::Failure& failure) {
   send_next(flight);
 }
 
-void Simulation::end_flight(Flight& flight, bool lost) {
-  if (lost) {
+// `at`: when its client knows.
+void Simulation::end_flight(Flight& flight, TimePoint at, RequestEnd end) {
+  if (options_.on_request) tell_end(flight, at, end);
+  if (end == RequestEnd::kLost) {
     books_.lost += 1;
     recorder_.lost({flight.arrived.time_since_epoch(), now_.time_since_epoch(),
                     flight.emitted == 0 ? flight.trace.input_tokens : 0});
@@ -206,6 +209,30 @@ void Simulation::end_flight(Flight& flight, bool lost) {
   live_ -= 1;
   free_slots_.push_back(static_cast<uint32_t>(flight.id & 0xffffffff));
   flight.id = 0;
+}
+
+void Simulation::tell_end(const Flight& flight, TimePoint at, RequestEnd end) const {
+  RequestLine line;
+  line.number = flight.number;
+  line.arrived = flight.arrived.time_since_epoch();
+  if (flight.emitted > 0) {
+    line.first = flight.first.time_since_epoch();
+    line.cached_tokens = flight.cached_tokens;
+  }
+  line.ended = at.time_since_epoch();
+  line.turn = flight.trace.turn;
+  line.prompt_tokens = flight.trace.input_tokens;
+  line.tokens = flight.emitted;
+  line.attempts = flight.attempts;
+  line.end = end;
+  line.simulated_node = flight.node;
+  // Of a stream that broke off the order may be another already.
+  for (const route::Candidate& candidate : flight.decision.order.all()) {
+    if (static_cast<int32_t>(candidate.node) != flight.node) continue;
+    line.branch = route::branch_name(candidate.branch);
+    line.expected_tokens = candidate.expect_cached;
+  }
+  options_.on_request(line);
 }
 
 void Simulation::kick(int32_t index) {
@@ -277,7 +304,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   }
   recorder_.finished({flight.arrived.time_since_epoch(), flight.first.time_since_epoch(),
                       seen.time_since_epoch(), node, flight.emitted, flight.longest_gap});
-  end_flight(flight, false);
+  end_flight(flight, seen, RequestEnd::kAnswered);
 }
 
 }  // namespace troupe::sim

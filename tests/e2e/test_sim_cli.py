@@ -190,7 +190,7 @@ def test_workload_flags_beside_a_trace_are_refused(tmp_path):
 
 
 def test_an_output_that_cannot_be_written_is_found_first(tmp_path):
-    for flag in ("--report", "--html", "--timing"):
+    for flag in ("--report", "--html", "--timing", "--requests"):
         for path in ("/nonexistent/out", tmp_path):
             done = sim("replay", "--duration-s", 1e6, "--rate", 1e5, flag, path, code=1)
             assert f"{path}: cannot be written" in done.stderr
@@ -229,6 +229,25 @@ def test_timings_are_in_a_file_of_their_own(tmp_path):
     (run,) = json.loads(timing.read_text())["runs"]
     assert run["policy"] == "round-robin" and run["simulated_requests"] == report["requests"]
     assert run["decision_us"] > 0 and run["simulated_requests_per_s"] > 0
+
+
+def test_what_became_of_each_request_is_in_a_file(tmp_path):
+    requests = tmp_path / "requests.jsonl"
+    told = sim("replay", *SMALL, "--requests", requests, "--report", "-").stdout
+    report, lines = json.loads(told), [json.loads(line) for line in requests.read_text().splitlines()]
+    assert sorted(line["number"] for line in lines) == list(range(1, report["requests"] + 1))
+    assert sum(line["cached"] for line in lines) / sum(line["input_length"] for line in lines) == \
+        pytest.approx(report["hit_tokens"], rel=1e-5)
+    assert {line["node"] for line in lines} == {node["id"] for node in report["per_node"]}
+    again = tmp_path / "again.jsonl"
+    assert sim("replay", *SMALL, "--requests", again, "--report", "-").stdout == told
+    assert again.read_bytes() == requests.read_bytes(), "same seed, same bytes"
+    assert "--requests: must be a file" in sim("replay", *SMALL, "--requests", "-", code=2).stderr
+    # Nothing stands there before the run is over, nor after one that failed.
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(LINE % 0 + "no line\n")
+    sim("replay", "--trace", bad, "--requests", tmp_path / "never.jsonl", code=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.jsonl", "bad.jsonl", "requests.jsonl"]
 
 
 def test_plan_compares_gpus():
