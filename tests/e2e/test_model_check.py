@@ -1,7 +1,10 @@
 """The simulator against real processes, for some seconds and with bounds that a busy machine keeps. The measurement is
 tests/sim/model_check.py, ten minutes a fleet; its figures are in tests/bench/RESULTS.md."""
+import json
 import pathlib
 import sys
+
+import pytest
 
 from figures import figure
 
@@ -10,11 +13,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
 from model_check import check  # noqa: E402
 
 
-def test_the_simulator_tells_what_real_processes_do():
-    result = check("sim", duration_s=20, warmup_s=8, mode="exact", seed=1)
+def of_file(path, warmup_s):
+    """Of --requests' lines: how many count, and the share of their prompts that was cached."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    counted = [line for line in lines if line["timestamp"] >= 1000 * warmup_s]
+    return len(counted), sum(line["cached"] for line in counted) / sum(line["input_length"] for line in counted)
+
+
+def test_the_simulator_tells_what_real_processes_do(tmp_path):
+    result = check("sim", duration_s=20, warmup_s=8, mode="exact", seed=1, keep=tmp_path)
     told = {name: "{:.3g}, {:.3g}".format(*result[name]) for name in ("hit", "ttft_p50_ms", "tpot_ms")}
     figure("live and simulated", "; ".join(f"{name} {both}" for name, both in told.items()), "hits .05 apart at most")
     assert result["requests"] > 100 and result["lost"] == 0
+    for file, hit in zip(("live.jsonl", "simulated.jsonl"), result["hit"]):
+        counted, cached = of_file(tmp_path / file, 8)
+        assert cached == pytest.approx(hit, rel=1e-5), file
+        assert counted == pytest.approx(result["requests"], abs=2), "the record begins with its first request, not before it"
     live, simulated = result["hit"]
     assert abs(live - simulated) < 0.05, "measured on a calm machine: .003"
     # Live times grow with the machine's load. Nothing real is faster than its profile, and a node is no ten times slower.

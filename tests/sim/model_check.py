@@ -18,6 +18,7 @@ workload leaves them, and replays with the profile fitted to both instead of con
 from minute to minute, and one that rested is slower than one that is busy, that tells the model from the machine.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -72,7 +73,24 @@ def probe_workload(folder, rate):
         for i in range(60):
             print(json.dumps({"timestamp": round(1000 * i / rate), "input_length": 400, "output_length": 2, "block_size": 16, "set": "probe",
                               "session": f"probe{i}", "prefix_length": 384, "hash_ids": blocks}), file=out)
-    return "--trace", probe, "--spread-ms", 0, "--warmup-s", 1, "--report", "-"
+    return probe_flags(probe)
+
+
+def probe_flags(path):
+    return "--trace", path, "--spread-ms", 0, "--warmup-s", 1, "--report", "-"
+
+
+def as_it_was(folder, requests):
+    """The probe in the tokens that the model made of its text, to be replayed: in blocks of one token, so that as few are computed
+    as were (a prompt's last token, where in blocks of sixteen it could be as many)."""
+    probe = pathlib.Path(folder) / "probe_as_it_was.jsonl"
+    with open(probe, "w") as out:
+        for line in sorted(map(json.loads, open(requests)), key=lambda line: line["number"]):
+            length = line["input_length"]
+            print(json.dumps({"timestamp": line["timestamp"], "input_length": length, "output_length": line["output_length"],
+                              "block_size": 1, "set": "probe", "session": f"probe{line['number']}", "prefix_length": length - 1,
+                              "hash_ids": list(range(1, length + 1))}), file=out)
+    return probe_flags(probe)
 
 
 def fleet_of(device, workers=None):
@@ -84,28 +102,31 @@ def fleet_of(device, workers=None):
     return {**kind, "workers": workers, "workload": {**kind["workload"], "personas": round(load["personas"]), "rate": load["rate"]}}
 
 
-def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=None):
+def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=None, keep=None):
     kind = fleet_of(device, workers)
     profile = kind["profile"]
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = keep or stack.enter_context(tempfile.TemporaryDirectory())
         samples = calibrate_profile.measure(3, REST_S) if calibrate else []
         record = pathlib.Path(folder) / "traffic.jsonl"
         probe = probe_workload(folder, kind["workload"]["rate"])
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--mode", mode)) as fleet:
-            probed, _ = sim("drive", "--url", fleet.url, *probe)
+            probed, _ = sim("drive", "--url", fleet.url, *probe, "--requests", pathlib.Path(folder) / "probed.jsonl")
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"],
                    gateway_flags=("--mode", mode, "--record", record)) as fleet:
             load = os.getloadavg()[0]
             live, said = sim("drive", "--url", fleet.url, *flags_of(kind["workload"]), "--duration-s", duration_s,
-                             "--warmup-s", warmup_s, "--seed", seed, "--report", "-")
+                             "--warmup-s", warmup_s, "--seed", seed, "--report", "-",
+                             "--requests", pathlib.Path(folder) / "live.jsonl")
             load = max(load, os.getloadavg()[0])
         if calibrate:
             profile = pathlib.Path(folder) / "calibrated.yaml"
             profile.write_text(calibrate_profile.fitted_profile(samples + calibrate_profile.measure(3, REST_S)))
-        simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *probe)
+        simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *as_it_was(folder, pathlib.Path(folder) / "probed.jsonl"))
         one_way = max(0.0, (probed["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
         simulated, _ = sim("replay", "--trace", record, "--spread-ms", 0, "--profile", profile, "--nodes", kind["workers"],
-                           "--mode", mode, "--network-ms", f"{one_way:.3f}", "--warmup-s", warmup_s, "--seed", seed, "--report", "-")
+                           "--mode", mode, "--network-ms", f"{one_way:.3f}", "--warmup-s", warmup_s, "--seed", seed, "--report", "-",
+                           "--requests", pathlib.Path(folder) / "simulated.jsonl")
     print(said, file=sys.stderr, end="")
     return {"device": device, "profile": "calibrated" if calibrate else profile, "workers": kind["workers"], "requests": live["requests"],
             "lost": live["lost"], "hit": [live["hit_tokens"], simulated["hit_tokens"]],
@@ -148,13 +169,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, help="of one device: so many, with as much traffic for each; a table of its own")
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument("--keep", type=pathlib.Path, help="an empty folder for the record, the requests of both sides and the profile")
     parser.add_argument("--calibrate", action="store_true", help="of CPU workers: replay with a profile measured before and after")
     args = parser.parse_args()
     warmup_s = args.duration_s / 10 if args.warmup_s is None else args.warmup_s
     columns = ["fleet", "requests", "prompt tokens cached", "TTFT p50 ms", "TTFT p90 ms", "ms a token", "network ms", "load average"]
     missed = []
     for device in args.device or FLEETS:
-        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu", args.workers)
+        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu", args.workers, args.keep)
         missed += [f"{device}: {what}" for what in goals_missed(result)]
         of_workers = f", {args.workers} workers" if args.workers else ""
         table = dict(title=f"Simulator against real processes, {device}{of_workers}: live / simulated",
