@@ -189,13 +189,13 @@ bool ApiClient::may_use(std::string_view model) const {
 void ApiClient::change(const ApiKey& key, std::string salt, TimePoint now) {
   key_ = key;
   salt_ = std::move(salt);
-  share(gateways_, now);
+  share(place_, now);
 }
 
-void ApiClient::share(int64_t gateways, TimePoint now) {
-  gateways_ = gateways;
-  admission_ = route::share_of(key_.admission, gateways);
-  quota_.change(route::share_of(key_.limits, gateways), now);
+void ApiClient::share(const route::GatewayPlace& place, TimePoint now) {
+  place_ = place;
+  admission_ = route::share_of(key_.admission, place);
+  quota_.change(route::share_of(key_.limits, place), now);
 }
 
 std::optional<route::Quota::Refusal> ApiClient::begin(TimePoint now) {
@@ -226,7 +226,7 @@ void ApiKeys::take(const std::vector<ApiKey>& keys, std::string_view tenant_secr
       clients.push_back(known->second);
       clients.back()->change(key, std::move(salt), now);
     }
-    clients.back()->share(gateways_, now);
+    clients.back()->share(place_, now);
   }
   clients_ = std::move(clients);
 }
@@ -242,9 +242,9 @@ Status ApiKeys::load(const std::string& path, const std::string& tenant_secret_p
   return absl::OkStatus();
 }
 
-void ApiKeys::share(int64_t gateways, TimePoint now) {
-  gateways_ = gateways;
-  for (const auto& client : clients_) client->share(gateways, now);
+void ApiKeys::share(const route::GatewayPlace& place, TimePoint now) {
+  place_ = place;
+  for (const auto& client : clients_) client->share(place, now);
 }
 
 std::shared_ptr<ApiClient> ApiKeys::find(std::string_view authorization) const {

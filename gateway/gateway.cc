@@ -201,16 +201,17 @@ Task<void> Gateway::share_limits() {
   Gauge& sharing = metrics_.gauge("troupe_gateway_limits_shared_by",
                                   "Gateways, this one included, that enforce a part of each limit.");
   Timer timer(io_.get_executor());
-  int64_t shared_by = 1;
+  route::GatewayPlace shared;
   while (true) {
-    const int64_t leased = state_ != nullptr ? state_->gateways() : 1;
-    const int64_t gateways = std::max({leased, router_.gateways().live(clock_.now()), gateways_min_});
-    sharing.Set(static_cast<double>(gateways));
-    if (gateways != shared_by) {
-      log_.info("limits_shared", {{"gateways", gateways}});
-      api_keys_.share(gateways, clock_.now());
-      waiting_room_.share(gateways);
-      shared_by = gateways;
+    route::GatewayPlace place = router_.gateways().place(router_.options().name, clock_.now());
+    if (state_ != nullptr && state_->place().of >= place.of) place = state_->place();
+    place.of = std::max(place.of, gateways_min_);
+    sharing.Set(static_cast<double>(place.of));
+    if (place != shared) {
+      if (place.of != shared.of) log_.info("limits_shared", {{"gateways", place.of}});
+      api_keys_.share(place, clock_.now());
+      waiting_room_.share(place);
+      shared = place;
     }
     timer.expires_after(kShareLimitsEvery);
     co_await timer.async_wait(use_task);

@@ -139,13 +139,13 @@ int64_t WaitingRoom::room_of(std::string_view model) {
 
 void WaitingRoom::change(const WaitingRoomOptions& options) {
   options_ = options;
-  share(gateways_);
+  share(place_);
   rooms_.clear();
 }
 
-void WaitingRoom::share(int64_t gateways) {
-  gateways_ = gateways;
-  admission_.change(route::share_of(options_.admission, gateways));
+void WaitingRoom::share(const route::GatewayPlace& place) {
+  place_ = place;
+  admission_.change(route::share_of(options_.admission, place));
 }
 
 void WaitingRoom::drain(Duration within) {

@@ -19,6 +19,7 @@
 #include "common/net/timer.h"
 #include "common/net/wake_timer.h"
 #include "gateway/route/admission.h"
+#include "gateway/route/gateway_place.h"
 #include "gateway/route/pool_room.h"
 #include "gateway/route/router.h"
 
@@ -75,8 +76,8 @@ class WaitingRoom {
   // Who waits hears of workers' reports and of deadlines by this.
   void start(TaskGroup& background) { background.spawn(look_after()); }
   void change(const WaitingRoomOptions& options);
-  // So many gateways enforce the limits, each a part (route/limit_share.h); one, until told otherwise.
-  void share(int64_t gateways);
+  // Several gateways enforce the limits, each a part; one, until told otherwise.
+  void share(const route::GatewayPlace& place);
   // Nobody new comes, and who waits does so no longer than this.
   void drain(Duration within);
   const route::Admission& admission() const { return admission_; }
@@ -89,7 +90,7 @@ class WaitingRoom {
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 
   WaitingRoomOptions options_;
-  int64_t gateways_ = 1;
+  route::GatewayPlace place_;
   const Executor executor_;
   WakeTimer look_again_;
   const route::Router& router_;

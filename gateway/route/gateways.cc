@@ -41,9 +41,14 @@ bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
   return true;
 }
 
-int64_t Gateways::live(TimePoint now) const {
-  return 1 + std::count_if(others_.begin(), others_.end(),
-                           [now](const auto& entry) { return now <= entry.second.heard_at + kSilence; });
+GatewayPlace Gateways::place(const Hash128& own, TimePoint now) const {
+  GatewayPlace place;
+  for (const auto& [name, other] : others_) {
+    if (now > other.heard_at + kSilence) continue;
+    place.of += 1;
+    place.index += name < own ? 1 : 0;
+  }
+  return place;
 }
 
 bool Gateways::lacks(const Hash128& gateway, const GatewayNews& own) const {

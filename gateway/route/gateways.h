@@ -26,6 +26,7 @@
 
 #include "common/core/block_hash.h"
 #include "common/core/time.h"
+#include "gateway/route/gateway_place.h"
 #include "gateway/route/table.h"
 
 namespace troupe::route {
@@ -60,8 +61,8 @@ class Gateways {
     GatewayNews news;
     TimePoint heard_at{};
   };
-  // As many share the fleet now, this one included: those that are silent for kSilence do not.
-  int64_t live(TimePoint now) const;
+  // Among those that share the fleet now, this one included: those that are silent for kSilence do not.
+  GatewayPlace place(const Hash128& own, TimePoint now) const;
   // Who was heard lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 

@@ -168,10 +168,13 @@ void SharedRound::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now
   saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
   const StoreKey table = answer.table.value_or(StoreKey());
   looks_ = shared_.lacks(table.created, table.modified, answer.revision);
-  const auto there = static_cast<int64_t>(answer.loads.size());
+  GatewayPlace there{0, static_cast<int64_t>(answer.loads.size())};
+  const std::string own = router_.options().name.hex();
+  there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
+                              [&own](const auto& loads) { return loads.first < own; });
   // Where this gateway has lost its lease the others may have, too: who says so first is not alone.
-  gateways_ = now < others_return_until_ ? std::max(there, gateways_) : there;
-  router_.set_gateways(std::max(options_.gateways, gateways_));
+  if (there.of >= place_.of || now >= others_return_until_) place_ = there;
+  router_.set_gateways(std::max(options_.gateways, place_.of));
   if (!asked_.values) return;
   for (const auto& [gateway, told] : answer.loads) {
     const auto name = Hash128::from_hex(gateway);

@@ -22,6 +22,7 @@
 
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "gateway/route/gateway_place.h"
 #include "gateway/route/router.h"
 #include "gateway/route/shared_table.h"
 
@@ -100,8 +101,8 @@ class SharedRound {
   // A round now would be of use, rather than in a second or two.
   bool wants_round(TimePoint now) const { return shared_.may_campaign(now); }
   const SharedTable& shared() const { return shared_; }
-  // Heard at the last round.
-  int64_t gateways() const { return gateways_; }
+  // Among those that were heard at the last round.
+  const GatewayPlace& place() const { return place_; }
 
  private:
   enum class Stage : uint8_t { kLease, kLoads, kHear, kLook, kLead, kWrite, kOver };
@@ -123,7 +124,7 @@ class SharedRound {
   bool leads_or_may_ = false;  // in this round: then all loads are of use
   bool behind_ = false;        // the store's table is older than the one that is gone by here
   TimePoint planned_at_{};
-  int64_t gateways_ = 1;
+  GatewayPlace place_;
   TimePoint others_return_until_{};  // so long those who were there before count as there
   // Of the loads put last; lease 0: to be put.
   int64_t loads_lease_ = 0;

@@ -63,7 +63,7 @@ class SharedState {
 
   bool degraded() const { return !keeps_ || !watches_; }
   // That have a lease, this one included, as when last heard: 1 until then.
-  int64_t gateways() const { return round_.gateways(); }
+  const route::GatewayPlace& place() const { return round_.place(); }
 
  private:
   // shared_state.cc: what is there.

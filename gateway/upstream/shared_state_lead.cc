@@ -57,7 +57,7 @@ Task<Status> SharedState::do_ask(const StoreAsk& ask) {
     answer = answer_of(*said);
   }
   heed(round_.answered(answer, clock_.now()));
-  gateways_gauge_.Set(static_cast<double>(round_.gateways()));
+  gateways_gauge_.Set(static_cast<double>(round_.place().of));
   co_return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@ from fleet import Gateway, SimWorker, chat_body, in_parallel, post_chat, wait_un
 from ports import free_port
 from test_api_keys import keys_file
 
-KEYS = {"crowd": ("crowd", {"requests_at_once": 8}), "steady": ("steady", {"requests_per_s": 20}),
+KEYS = {"crowd": ("crowd", {"requests_at_once": 11}), "steady": ("steady", {"requests_per_s": 20}),
         "wordy": ("wordy", {"tokens_per_min": 1200})}
 
 
@@ -86,12 +86,12 @@ def let_in(gateways, count, key="crowd"):
 
 
 def test_requests_at_once(two_gateways):
-    assert let_in(two_gateways, 8) == 8, "four at each"
+    assert let_in(two_gateways, 8) == 11, "six at one, five at the other"
     first, second = two_gateways
     second.kill()
     seconds = wait_until(lambda: shared_by(first) == 1, GONE_S, "the other one is gone")
     figure("a dead gateway's part of the limits is the other's", f"{seconds:.1f} s", f"< {GONE_S} s")
-    assert let_in([first], 12) == 8, "the whole"
+    assert let_in([first], 12) == 11, "the whole"
 
 
 def test_requests_a_second(two_gateways):
@@ -134,13 +134,13 @@ def test_limits_stay_divided_without_etcd(by_etcd):
         member.hold()
     wait_until(lambda: all(gateway.degraded() for gateway in by_etcd.gateways), 30, "they say that etcd is gone")
     time.sleep(2 * etcd.TTL_SECS)  # every lease would have run out
-    assert let_in(by_etcd.gateways, 8) == 8
+    assert let_in(by_etcd.gateways, 8) == 11
     for member in by_etcd.etcd.members:
         member.go_on()
     wait_until(lambda: not any(gateway.degraded() for gateway in by_etcd.gateways), 30, "they have it back")
     for gateway in by_etcd.gateways:
         wait_until(lambda: shared_by(gateway) == 2, 10, "and have heard of each other again")
-    assert let_in(by_etcd.gateways, 8) == 8
+    assert let_in(by_etcd.gateways, 8) == 11
 
 
 def test_a_gateway_that_joins_gets_its_part(by_etcd, tmp_path, keyed):
@@ -150,7 +150,7 @@ def test_a_gateway_that_joins_gets_its_part(by_etcd, tmp_path, keyed):
     for gateway in by_etcd.gateways:
         wait_until(lambda: shared_by(gateway) == 3, 10, "all know of three")
     wait_until(lambda: by_etcd.sees_all(third), 30, "the gateway has found the worker")
-    assert let_in(by_etcd.gateways, 8) == 6, "two at each: parts are whole requests"
+    assert let_in(by_etcd.gateways, 8) == 11, "four, four and three"
     by_etcd.gateways.pop().stop()
     for gateway in by_etcd.gateways:
         wait_until(lambda: shared_by(gateway) == 2, GONE_S, "it has left")

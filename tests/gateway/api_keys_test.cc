@@ -132,7 +132,7 @@ TEST_F(Ring, OfSeveralGatewaysEachEnforcesItsPart) {
   keys[0].limits.requests_at_once = 4;
   keys[0].admission.limits.requests = 9;
   keys[0].admission.waiting_max = 1;
-  keys_.share(2, now_);
+  keys_.share({1, 2}, now_);
   keys_.take(keys, "", now_);
   const auto writers = keys_.find("Bearer k1");
   const auto let_in = [&] {
@@ -145,7 +145,7 @@ TEST_F(Ring, OfSeveralGatewaysEachEnforcesItsPart) {
   EXPECT_EQ(writers->admission().waiting_max, 1) << "none would be nobody";
   keys_.take(keys, "", now_);
   EXPECT_EQ(let_in(), 0) << "a reload makes it no less a part";
-  keys_.share(1, now_);
+  keys_.share({}, now_);
   EXPECT_EQ(let_in(), 2);
   EXPECT_EQ(writers->admission().limits.requests, 9);
 }

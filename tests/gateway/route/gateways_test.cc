@@ -44,13 +44,16 @@ TEST(Gateways, TheSmallestNamePlansUntilSomebodyHas) {
 TEST(Gateways, ThoseThatAreSilentDoNotLive) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
-  EXPECT_EQ(gateways.live(at_ms(0)), 1);
+  const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
+  EXPECT_EQ(place(0), (GatewayPlace{0, 1}));
   gateways.heard(own, own, at_ms(0));
   gateways.heard(own, news_of(7), at_ms(0));
   gateways.heard(own, news_of(8), at_ms(1000));
-  EXPECT_EQ(gateways.live(at_ms(1000)), 3);
-  EXPECT_EQ(gateways.live(at_ms(3500)), 2);
-  EXPECT_EQ(gateways.live(at_ms(4500)), 1);
+  gateways.heard(own, news_of(3), at_ms(500));
+  EXPECT_EQ(place(1000), (GatewayPlace{1, 4})) << "3 stands before it";
+  EXPECT_EQ(place(3250), (GatewayPlace{1, 3}));
+  EXPECT_EQ(place(3750), (GatewayPlace{0, 2}));
+  EXPECT_EQ(place(4500), (GatewayPlace{0, 1}));
 }
 
 TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
