@@ -144,6 +144,17 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+// Behind wait_products(), of all that a product gave, or that its left operand is to be made of: to the
+// compiler these registers have their values from here on, so it moves no arithmetic with them before it.
+// Costs no instruction.
+template <int kEights>
+__device__ __forceinline__ void fence_operand(float (&sums)[kEights][4]) {
+#pragma unroll
+  for (int i = 0; i < kEights; ++i) {
+    asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
+  }
+}
+
 #define TROUPE_SUMS_4(d, i)                                                                          \
   "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]), "+f"(d[i + 1][0]), "+f"(d[i + 1][1]),  \
       "+f"(d[i + 1][2]), "+f"(d[i + 1][3]), "+f"(d[i + 2][0]), "+f"(d[i + 2][1]), "+f"(d[i + 2][2]), \

@@ -3,8 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <bit>
+#include <limits>
 
 #include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/tensor.h"
 
 namespace troupe::cuda {
@@ -41,7 +43,7 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
   const bool takes = (layout.head_dim == 64 || layout.head_dim == 128) &&
                      layout.block_size >= kLeastKvBlock && layout.block_size <= kLargestKvBlock &&
                      std::has_single_bit(static_cast<unsigned>(layout.block_size)) && rows > 0 &&
-                     rows < static_cast<cuuint64_t>(kNoKvRow) && is_hopper();
+                     rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_warpgroups();
   const auto encode = takes ? find_encoder() : nullptr;
   if (encode == nullptr) return std::nullopt;
   CUtensorMap map;

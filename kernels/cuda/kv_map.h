@@ -5,22 +5,21 @@
 
 #include <cuda.h>
 
-#include <limits>
 #include <optional>
 
 #include "kernels/check_params.h"
 
 namespace troupe::cuda {
 
-// A row that is outside of every map: what is read there is 0.
-inline constexpr int kNoKvRow = std::numeric_limits<int>::max() - 127;
-
 // Tokens of a block: at least the rows that are swizzled together, at most a turn's keys.
 inline constexpr int kLeastKvBlock = 8, kLargestKvBlock = 128;
 
-// Nothing where tiles cannot be computed by warpgroups (warpgroup_attention.cu): the device is no Hopper,
-// heads are of other than 64 or 128 dims, blocks do not divide a turn of keys, or the memory has too many
-// rows. `kv` is of bfloat16.
+// Where a box is wholly outside of every map: what is read there is 0.
+inline constexpr int kNoKvRow = -kLargestKvBlock;
+
+// Nothing where tiles cannot be computed by warpgroups (warpgroup_attention.cu): the device is no Hopper, or
+// runs code made for another (CUDA_FORCE_PTX_JIT), heads are of other than 64 or 128 dims, blocks do not
+// divide a turn of keys, or the memory has too many rows. `kv` is of bfloat16.
 std::optional<CUtensorMap> make_kv_map(const BoundKv& kv);
 
 }  // namespace troupe::cuda

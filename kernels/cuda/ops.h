@@ -97,6 +97,8 @@ struct PlannedAttention {
   const CUtensorMap* kv_map = nullptr;
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
+// What the device has loaded of warpgroup_attention.cu was made for it: of any other its body is empty.
+bool has_warpgroups();
 // Groups of few heads: a row of them is a register's.
 inline constexpr int kLaneHeadsMax = 4;
 inline bool lane_attention_takes(int64_t heads, const KvLayout& layout) {

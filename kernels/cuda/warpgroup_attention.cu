@@ -200,6 +200,7 @@ struct Consumer {
     const int turns = (w.item.end_key + kTurnKeys - 1) / kTurnKeys;
     ask_for_scores_of(0);
     wait_products<0>();
+    fence_operand(scores);
     release(shared.free_keys[0]);
     soften_turn(0);
     pack(scores, weights);
@@ -207,15 +208,19 @@ struct Consumer {
       ask_for_scores_of(turn);
       ask_for_values_of(turn - 1);
       wait_products<1>();
+      fence_operand(scores);
       release(shared.free_keys[turn % kTurns]);
       const float2 factors = soften_turn(turn);
       wait_products<0>();
+      fence_operand(running.sums);
+      fence_operand(scores);  // weights, which the values were multiplied by until now, are made of them
       release(shared.free_values[(turn - 1) % kTurns]);
       rescale(running, factors);
       pack(scores, weights);
     }
     ask_for_values_of(turns - 1);
     wait_products<0>();
+    fence_operand(running.sums);
   }
 
   // Into out by way of the queries' memory, so that rows are written 16 bytes a lane.
@@ -300,6 +305,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #if TROUPE_HAS_WARPGROUPS
   TROUPE_DYNAMIC_SHARED(memory);
   attend<kHeadDim, kSlopes>(map, p, memory);
+#else
+  __trap();  // has_warpgroups() was not asked
 #endif
 }
 
@@ -313,6 +320,12 @@ void launch_tiles(cudaStream_t stream, const TileAttention& p, const CUtensorMap
 }
 
 }  // namespace
+
+bool has_warpgroups() {
+  cudaFuncAttributes attributes{};
+  check_cuda("kv_map", cudaFuncGetAttributes(&attributes, attend_warpgroups<128, false>));
+  return attributes.ptxVersion >= 90;
+}
 
 void warpgroup_attention(cudaStream_t stream, TileAttention p, const CUtensorMap& map,
                          const AttentionItem* tiles, size_t count) {

@@ -79,8 +79,9 @@ __device__ __forceinline__ float2 soften(const TileAttention& p, const Rows& row
       for (int c = 0; c < 2; ++c) {
         const int key = first + n * 8 + 2 * q + c;
         float& score = scores[n][2 * i + c];
+        // In so many words, that a masked turn rounds as any other: a row may meet a key in either.
         if (kSlopes)
-          score = score * p.scale_log2 + rows.slope[i] * static_cast<float>(key - rows.position[i]);
+          score = fmaf(score, p.scale_log2, rows.slope[i] * static_cast<float>(key - rows.position[i]));
         if (kMasked && key > rows.position[i]) score = -INFINITY;
         largest = fmaxf(largest, score);
       }

@@ -170,6 +170,17 @@ enum cudaFuncAttribute {
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
 
+// Of those that are asked for. Every kernel here is as if compiled for the emulated device.
+struct cudaFuncAttributes {
+  int ptxVersion;
+  int binaryVersion;
+};
+template <class T>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T*) {
+  *attributes = {90, 90};
+  return cudaSuccess;
+}
+
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0,
   cudaLaunchAttributeCooperative = 2,       // refused: blocks run one after another

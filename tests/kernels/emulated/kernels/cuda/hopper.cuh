@@ -78,6 +78,9 @@ void wait_products(const Place& where = Place::current()) {
   emulated::wait_products(N, where);
 }
 
+template <int kEights>
+void fence_operand(float (&)[kEights][4]) {}
+
 inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool adds,
                            const Place& where = Place::current()) {
   emulated::multiply_tiles({.sums = &d[0][0], .columns = 128, .a = a, .b = b, .adds = adds}, where);
