@@ -75,6 +75,7 @@ class CudaBackend final : public Backend {
   }
 
   StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
+    launch_captured();  // the device may not be waited for meanwhile
     TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));
     // The default stream's memset returns before it is done, and our own stream does not wait for it.
     cudaError_t error = cudaMemset(buffer->data(), 0, bytes);
@@ -182,8 +183,9 @@ class CudaBackend final : public Backend {
   void launch_captured() {
     if (!graphs_.is_capturing()) return;
     launch_stream_ = stream_;
-    if (gaps_) gaps_->begin_step();
+    graphs_.end();
     arrays_.send();
+    if (gaps_) gaps_->begin_step();  // else the host's work above would look like the device's
     graphs_.launch();
   }
 

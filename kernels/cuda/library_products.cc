@@ -85,7 +85,9 @@ class CublasProducts final : public LibraryProducts {
   CublasProducts(const CublasProducts&) = delete;
   CublasProducts& operator=(const CublasProducts&) = delete;
 
-  std::string version() const override { return "cuBLASLt " + std::to_string(cublasLtGetVersion()); }
+  std::string version() const override {
+    return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + " float32 sums";
+  }
 
   std::vector<int> algorithms(const ProductOperands& o, int count) override {
     if (!takes(o)) return {};
@@ -203,6 +205,8 @@ class CublasProducts final : public LibraryProducts {
       check_blas(cublasLtMatmulPreferenceSetAttribute(made, name, &value, sizeof(value)));
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    // Sums that are split over the depth may else be added in the output's type.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kOp = "step graph";
 // A few forms for each implementation that a number of rows or of keys brings with it.
-constexpr size_t kExecutablesMax = 32;
+constexpr size_t kExecutablesMax = 16;
 
 }  // namespace
 
@@ -31,13 +31,17 @@ cudaStream_t StepGraphs::begin() {
   return captured_;
 }
 
-void StepGraphs::launch() {
+void StepGraphs::end() {
   cudaGraph_t graph = nullptr;
   check_cuda(kOp, cudaStreamEndCapture(captured_, &graph));
   capturing_ = false;
-  ++launched_count_;
-  check_cuda(kOp, cudaGraphLaunch(executable_of(graph), stream_));
+  ended_ = executable_of(graph);
   check_cuda(kOp, cudaGraphDestroy(graph));
+}
+
+void StepGraphs::launch() {
+  ++launched_count_;
+  check_cuda(kOp, cudaGraphLaunch(ended_, stream_));
 }
 
 cudaGraphExec_t StepGraphs::executable_of(cudaGraph_t graph) {

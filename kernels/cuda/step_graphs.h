@@ -27,10 +27,12 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // From now on what is launched in the stream that is returned is kept until launch().
+  // From now on what is launched in the stream that is returned is kept until end().
   cudaStream_t begin();
   bool is_capturing() const { return capturing_; }
-  // REQUIRES: is_capturing()
+  // What was kept is a graph that can be launched: all that costs the host. REQUIRES: is_capturing()
+  void end();
+  // REQUIRES: end() since the last begin(), once.
   void launch();
 
   int64_t launched_count() const { return launched_count_; }
@@ -48,6 +50,7 @@ class StepGraphs {
   cudaStream_t captured_ = nullptr;
   std::map<size_t, Executable> executables_;  // by their number of nodes
   bool capturing_ = false;
+  cudaGraphExec_t ended_ = nullptr;
   int64_t launched_count_ = 0;
   int64_t instantiated_count_ = 0;
 };

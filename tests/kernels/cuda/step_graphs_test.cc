@@ -38,6 +38,7 @@ TEST_F(CudaGraphs, AreMadeOncePerForm) {
       cuda::round_vector(captured, Tensor::make(x.view().data, DType::kFloat32, {count}),
                          Tensor::make(out.view().data, DType::kBFloat16, {count}));
     }
+    graphs.end();
     graphs.launch();
   }
   EXPECT_EQ(graphs.launched_count(), 12);
@@ -56,6 +57,7 @@ TEST_F(CudaGraphs, ForgetTheOldestForm) {
   const auto step = [&](int launches) {
     const cudaStream_t captured = graphs.begin();
     for (int i = 0; i < launches; ++i) cuda::round_vector(captured, x.view(), out.view());
+    graphs.end();
     graphs.launch();
   };
   for (int launches = 1; launches <= 40; ++launches) step(launches);
@@ -100,7 +102,14 @@ TEST_P(CudaGraphsArrays, AReadInTheMiddleOfAStepWaitsForIt) {
     backend->gather_rows({x, second, out});
   }
   EXPECT_EQ(downloaded(), (std::vector<float>{10, 12}));
-  const auto other = memory(2 * sizeof(float));
+  std::unique_ptr<DeviceBuffer> other;
+  {
+    const StepScope scope(*backend, StepKind::kDecode);
+    backend->gather_rows({x, first, out});
+    other = memory(2 * sizeof(float));  // the device is waited for
+    backend->gather_rows({x, second, out});
+  }
+  EXPECT_EQ(downloaded(), (std::vector<float>{10, 12}));
   {
     const StepScope scope(*backend, StepKind::kDecode);
     backend->gather_rows({x, first, out});

@@ -150,6 +150,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (any_captures()) return noted(cudaErrorStreamCaptureUnsupported);
   run_all();
   return cudaSuccess;
 }

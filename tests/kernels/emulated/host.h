@@ -12,8 +12,9 @@ inline constexpr int kSharedBytesOfBlockMax = 232448;
 inline constexpr int kSharedBytesOfProcessor = 233472;
 inline constexpr int kThreadsMax = 1024;
 
-// A graph made executable takes some of the device's memory, as it does there; how much, nobody tells.
-inline constexpr size_t kGraphBytes = 64 << 10;
+// A graph made executable takes some of the device's memory, as it does there; how much, nobody tells:
+// serving engines report up to 28 MiB.
+inline constexpr size_t kGraphBytes = size_t{8} << 20;
 void take_graph_memory();
 void give_graph_memory();
 

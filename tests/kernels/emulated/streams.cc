@@ -15,6 +15,7 @@ namespace troupe::emulated {
 namespace {
 
 std::atomic<bool> is_late = false;
+std::atomic<int> capturing_count = 0;
 
 // A stream's work. An event may outlive the stream it was recorded in.
 class Queue {
@@ -104,6 +105,10 @@ void run_all() {
   for (const auto& queue : all) queue->run();
 }
 
+bool any_captures() {
+  return capturing_count > 0;
+}
+
 }  // namespace troupe::emulated
 
 using namespace troupe::emulated;
@@ -132,6 +137,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (stream == nullptr) return noted(cudaErrorInvalidResourceHandle);
   stream->queue->run();
+  if (stream->captured != nullptr) --capturing_count;
   {
     const std::lock_guard lock(queues().mutex);
     std::erase(queues().all, stream->queue);
@@ -194,12 +200,14 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->captured != nullptr) return noted(cudaErrorStreamCaptureUnsupported);
   stream->captured = std::make_unique<CUgraph_st>();
+  ++capturing_count;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (stream == nullptr || stream->captured == nullptr) return noted(cudaErrorInvalidValue);
   *graph = stream->captured.release();
+  --capturing_count;
   return cudaSuccess;
 }
 

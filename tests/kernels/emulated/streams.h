@@ -15,5 +15,6 @@ enum class WorkKind : uint8_t { kKernel, kCopy };
 void enqueue(cudaStream_t stream, WorkKind kind, std::function<void()> work);
 // All that is asked of every stream happens now.
 void run_all();
+bool any_captures();
 
 }  // namespace troupe::emulated

@@ -94,6 +94,7 @@ TEST_F(EmulatedStreams, AGraphIsReplayedAndTakesOverWhatAnotherCaptured) {
     EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
     for (const int amount : amounts) add_later(amount);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
     return graph;
