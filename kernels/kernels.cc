@@ -29,8 +29,8 @@ StatusOr<std::string> find_cuda_device() {
   void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) {
     const char* const reason = dlerror();
-    return absl::UnavailableError(std::string("no NVIDIA driver: ") +
-                                  (reason == nullptr ? "libcuda.so.1" : reason));
+    return absl::NotFoundError(std::string("no NVIDIA driver: ") +
+                               (reason == nullptr ? "libcuda.so.1" : reason));
   }
   dlclose(driver);
   return find_device(module_path("cuda"));

@@ -296,7 +296,8 @@ class StepScope {
 // `name`: "ref", "cpu", "cuda", or the path of a backend module (device/module.h; has a slash), which cuda is
 // one of. kInvalidArgument names what exists; kUnavailable says why a module cannot be had.
 StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
-// The device a "cuda" backend would compute on, in words; kUnavailable says why there is none.
+// The device a "cuda" backend would compute on, in words; kUnavailable says why there is none, kNotFound
+// where the machine has no driver for one.
 StatusOr<std::string> find_cuda_device();
 
 }  // namespace troupe

@@ -275,6 +275,8 @@ Status choose_device(WorkerSettings& s) {
     return invalid_argument("--device cuda: " + std::string(to_std(device.status().message())));
   }
   s.device = device.ok() ? "cuda" : "cpu";
+  if (!device.ok() && device.status().code() != absl::StatusCode::kNotFound)
+    s.device_unusable = to_std(device.status().message());
   if (s.device == "cuda" && s.quantization == "int8") {
     return invalid_argument("--quantization int8: only --device cpu has it, and the device is cuda");
   }

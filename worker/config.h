@@ -24,6 +24,7 @@ struct WorkerSettings {
   std::string model;
   std::string served_model_name;  // empty: the model directory's own name
   std::string device = "auto";
+  std::string device_unusable;  // resolved: why "auto" is cpu although the machine has a driver for more
   std::string dtype = "auto";
   std::string quantization = "none";
   std::string load_format = "auto";

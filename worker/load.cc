@@ -98,6 +98,11 @@ void tell_memory(const RunnerMemory& memory, Metrics& metrics, const Logger& log
   log.info("memory", {{"weights_mib", memory.weight_bytes >> 20},
                       {"activations_mib", memory.activation_bytes >> 20},
                       {"kv_mib", memory.kv_bytes >> 20}});
+  if (memory.device) {
+    log.info("device_memory",
+             {{"total_mib", memory.device->total_bytes >> 20},
+              {"in_use_mib", (memory.device->total_bytes - memory.device->free_bytes) >> 20}});
+  }
   const auto tell = [&](const char* part, int64_t bytes) {
     metrics
         .gauge("troupe_worker_memory_bytes", "Memory the model holds on its device, for good.",
@@ -109,12 +114,14 @@ void tell_memory(const RunnerMemory& memory, Metrics& metrics, const Logger& log
   tell("kv", memory.kv_bytes);
 }
 
-// A device's first steps are slower than any later one: they are not to be a user's.
+// A device's first steps are slower than any later one: they are not to be a user's. Behind them it is known
+// how much memory is left.
 Status warm_up(ModelRunner& runner, const RunnerOptions& options, const Logger& log) {
   const auto begin = std::chrono::steady_clock::now();
   TROUPE_RETURN_IF_ERROR(warm_up(runner, options));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   log.info("warmed_up", {{"seconds", took.count()}});
+  TROUPE_RETURN_IF_ERROR(runner.fit_kv());
   const Status saved = runner.save_tuning();
   if (!saved.ok()) {
     log.warn("tuning_not_kept",
@@ -125,10 +132,15 @@ Status warm_up(ModelRunner& runner, const RunnerOptions& options, const Logger& 
 
 StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& metrics, const Logger& log) {
   LoadedModel model;
+  if (!settings.device_unusable.empty()) {
+    log.warn("device_unusable",
+             {{"reason", settings.device_unusable}, {"effect", "the CPU computes, many times slower"}});
+  }
   TROUPE_ASSIGN_OR_RETURN(auto config, load_model_config(settings.model));
   TROUPE_RETURN_IF_ERROR(load_words(settings, config, model));
   const RunnerOptions options = runner_options(settings, config);
   TROUPE_ASSIGN_OR_RETURN(auto runner, ModelRunner::load(options));
+  if (settings.device == "cuda") TROUPE_RETURN_IF_ERROR(warm_up(*runner, options, log));
   model.block_count = runner->block_count();
   model.max_model_len = runner->max_model_len();
   model.served.config = runner->config();
@@ -142,7 +154,6 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   log.info("model_loaded",
            {{"model", settings.model}, {"name", model.served.name}, {"runner", runner->description()}});
   tell_memory(runner->memory(), metrics, log);
-  if (settings.device == "cuda") TROUPE_RETURN_IF_ERROR(warm_up(*runner, options, log));
   const bool runs_ahead = settings.async_scheduling && runner->runs_ahead();
   model.runner = std::make_unique<ModelStepRunner>(std::move(runner), runs_ahead);
   return model;

@@ -9,8 +9,9 @@
 
 namespace troupe {
 
-// What is left beside the KV for what grows in the first steps: the sums of a decode's pieces, step arrays.
-inline constexpr int64_t kStepReserveBytes = int64_t{64} << 20;
+// What is left beside the KV for what comes with steps of a kind that the warm-up had not: graphs, kernels
+// that the driver loads when they are first launched.
+inline constexpr int64_t kStepReserveBytes = int64_t{256} << 20;
 
 struct MemoryAsk {
   DeviceMemory device;       // now, with weights and activations in it

@@ -24,6 +24,9 @@ bool is_ignorable(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
+// Of the KV memory that fits, until the first steps have shown what else the device holds (fit_kv()).
+constexpr double kFirstKvShare = 7.0 / 8;
+
 // Slots are 32-bit.
 constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max() / 2;
 
@@ -103,22 +106,12 @@ Status ModelRunner::Impl::allocate_memory() {
                                       .rows = std::min(options.max_num_seqs, options.max_batched_tokens),
                                       .positions = max_model_len},
                                      *backend));
-  const KvLayout layout{.layers = static_cast<int>(config.layers),
-                        .kv_heads = static_cast<int>(config.kv_heads),
-                        .head_dim = static_cast<int>(config.head_dim),
-                        .block_size = options.block_size};
+  const KvLayout layout = kv_layout();
   TROUPE_ASSIGN_OR_RETURN(step_bytes, backend->reserve(layout, {.tokens = options.max_batched_tokens,
                                                                 .requests = options.max_num_seqs,
                                                                 .positions = max_model_len,
                                                                 .heads = config.heads}));
-  const auto element_bytes = static_cast<int64_t>(dtype_size(backend->activation_dtype()));
-  if (options.kv_cache_tokens == 0)
-    TROUPE_RETURN_IF_ERROR(take_what_fits(layout.block_elements() * element_bytes));
-  if (__builtin_mul_overflow(layout.block_elements() * element_bytes, int64_t{block_count}, &kv_bytes)) {
-    return invalid_argument(absl::StrCat("kv_cache_tokens ", options.kv_cache_tokens, " overflows 64 bits"));
-  }
-  TROUPE_ASSIGN_OR_RETURN(kv, backend->allocate(static_cast<size_t>(kv_bytes)));
-  backend->bind_kv(layout, kv->data(), block_count);
+  TROUPE_RETURN_IF_ERROR(allocate_kv(kFirstKvShare));
   const auto rows_max = static_cast<size_t>(options.max_num_seqs);
   for (Draws& step : draws) {
     TROUPE_ASSIGN_OR_RETURN(step.tokens, backend->allocate(rows_max * sizeof(TokenId)));
@@ -130,8 +123,29 @@ Status ModelRunner::Impl::allocate_memory() {
   return absl::OkStatus();
 }
 
+KvLayout ModelRunner::Impl::kv_layout() const {
+  return {.layers = static_cast<int>(config.layers),
+          .kv_heads = static_cast<int>(config.kv_heads),
+          .head_dim = static_cast<int>(config.head_dim),
+          .block_size = options.block_size};
+}
+
+// `share`: of what fits, where that is what is wanted.
+Status ModelRunner::Impl::allocate_kv(double share) {
+  const KvLayout layout = kv_layout();
+  const auto element_bytes = static_cast<int64_t>(dtype_size(backend->activation_dtype()));
+  if (options.kv_cache_tokens == 0)
+    TROUPE_RETURN_IF_ERROR(take_what_fits(layout.block_elements() * element_bytes, share));
+  if (__builtin_mul_overflow(layout.block_elements() * element_bytes, int64_t{block_count}, &kv_bytes)) {
+    return invalid_argument(absl::StrCat("kv_cache_tokens ", options.kv_cache_tokens, " overflows 64 bits"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(kv, backend->allocate(static_cast<size_t>(kv_bytes)));
+  backend->bind_kv(layout, kv->data(), block_count);
+  return absl::OkStatus();
+}
+
 // REQUIRES: weights and activations are on the device.
-Status ModelRunner::Impl::take_what_fits(int64_t block_bytes) {
+Status ModelRunner::Impl::take_what_fits(int64_t block_bytes, double share) {
   const std::optional<DeviceMemory> device = backend->device_memory();
   if (!device.has_value()) {
     return invalid_argument(absl::StrCat("kv_cache_tokens 0 is not supported on ", to_absl(backend->name()),
@@ -140,7 +154,8 @@ Status ModelRunner::Impl::take_what_fits(int64_t block_bytes) {
   TROUPE_ASSIGN_OR_RETURN(const int64_t blocks, kv_blocks_that_fit({.device = *device,
                                                                     .utilization = options.memory_utilization,
                                                                     .block_bytes = block_bytes}));
-  block_count = static_cast<int32_t>(std::min(blocks, kTokensMax / options.block_size));
+  const auto taken = std::max(static_cast<int64_t>(static_cast<double>(blocks) * share), int64_t{1});
+  block_count = static_cast<int32_t>(std::min(taken, kTokensMax / options.block_size));
   return absl::OkStatus();
 }
 
@@ -182,7 +197,14 @@ int32_t ModelRunner::max_model_len() const {
 }
 
 RunnerMemory ModelRunner::memory() const {
-  return {impl_->weight_bytes, impl_->workspace.byte_count() + impl_->step_bytes, impl_->kv_bytes};
+  return {impl_->weight_bytes, impl_->workspace.byte_count() + impl_->step_bytes, impl_->kv_bytes,
+          impl_->backend->device_memory()};
+}
+
+Status ModelRunner::fit_kv() {
+  if (impl_->options.kv_cache_tokens != 0) return absl::OkStatus();
+  impl_->kv.reset();
+  return impl_->allocate_kv(1);
 }
 
 std::string ModelRunner::description() const {

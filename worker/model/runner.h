@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,8 +38,8 @@ struct RunnerOptions {
   std::string tune_file;       // likewise
   bool times_gaps = false;     // likewise
   int32_t block_size = 16;
-  // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory; only where
-  // the backend has memory of its own.
+  // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory, most of it
+  // until fit_kv(); only where the backend has memory of its own.
   int64_t kv_cache_tokens = 0;
   double memory_utilization = 0.9;  // (0, 1]
   int32_t max_batched_tokens =
@@ -47,11 +48,12 @@ struct RunnerOptions {
   int32_t max_model_len = 0;  // 0: the model's max_position_embeddings
 };
 
-// What a loaded model holds, for good: nothing is allocated after load.
+// What a loaded model holds, for good: nothing is allocated after load and fit_kv().
 struct RunnerMemory {
   int64_t weight_bytes = 0;
   int64_t activation_bytes = 0;
   int64_t kv_bytes = 0;
+  std::optional<DeviceMemory> device;  // as it is now, where the backend has memory of its own
 };
 
 // How the S items of a batch with `samples` draw their tokens, in order.
@@ -77,6 +79,10 @@ class ModelRunner {
   int32_t block_count() const;
   int32_t max_model_len() const;
   RunnerMemory memory() const;
+  // Where kv_cache_tokens is 0: the KV memory anew, all that fits beside what the first steps have made the
+  // device hold (kernels, graphs, the library's own), which nobody can tell before. REQUIRES: no batch in
+  // flight and nothing cached. After an error there is none, and the runner is of no use.
+  Status fit_kv();
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
   // Begins the step: first its copies, then its items, then its draws. Where the device has memory of its own

@@ -41,7 +41,9 @@ struct ModelRunner::Impl {
 
   Status load_weights();
   Status allocate_memory();
-  Status take_what_fits(int64_t block_bytes);
+  KvLayout kv_layout() const;
+  Status allocate_kv(double share);
+  Status take_what_fits(int64_t block_bytes, double share);
   Status check_ids(std::span<const TokenId> ids, int64_t drawn_count) const;
   Status check_batch(const Batch& batch, const StepDraws& draws) const;
   Draws& draws_of(uint64_t step) { return draws[step % 2]; }
