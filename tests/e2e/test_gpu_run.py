@@ -4,9 +4,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 
+import pytest
+
 from fleet import BIN, ROOT
+
+sys.path.insert(0, str(ROOT / "tests/gpu"))
+import bench  # noqa: E402
 
 SCRIPT, BENCH = ROOT / "tests/gpu/run.sh", ROOT / "tests/gpu/bench.sh"
 EMULATED = BIN.parent / "lib/libtroupe-cuda-emulated.so"
@@ -26,16 +32,20 @@ def packed(folder, module):
     return folder / "dist.tar"
 
 
-def run(folder, *command, gpu=True):
-    """With an nvidia-smi that lists a GPU or none, and no compute-sanitizer."""
+def machine(folder, gpu=True):
+    """One with an nvidia-smi that lists a GPU or none, and no compute-sanitizer: its environment."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "nvidia-smi").write_text("#!/bin/sh\n" + ("echo 'GPU 0: emulated'\n" if gpu else "exit 9\n"))
     (tools / "nvidia-smi").chmod(0o755)
     if gpu:
         shutil.copy(EMULATED, tools / "libcuda.so.1")  # the worker asks whether there is a driver
-    env = {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "300"}  # a minute where nothing else runs
-    return subprocess.run(["bash", *command], env=env, capture_output=True, text=True, timeout=400)
+    return {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "300",  # a minute where nothing else runs
+           "TROUPE_GPU_SERVED": "--personas 2 --users 2 --sentences 5 --tokens 8 --max-num-seqs 4 --max-num-batched-tokens 32 --gpu-memory-utilization 0.2"}
+
+
+def run(folder, *command, gpu=True):
+    return subprocess.run(["bash", *command], env=machine(folder, gpu), capture_output=True, text=True, timeout=400)
 
 
 def test_without_a_gpu_it_skips_and_says_so(tmp_path):
@@ -47,14 +57,34 @@ def test_with_the_emulated_module_every_part_passes(tmp_path):
     ended = run(tmp_path, SCRIPT, packed(tmp_path, EMULATED))
     print(ended.stdout)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for part in ("kernels: passed", "model: passed", "memcheck: SKIPPED"):
+    for part in ("kernels: passed", "model: passed", "served: passed", "memcheck: SKIPPED"):
         assert part in ended.stdout, ended.stdout + ended.stderr
     assert ended.stdout.count("log-probabilities, worst difference") == 4, ended.stdout
+    assert "device memory in use" in ended.stdout and "4 of 4 answers as of the CPU" in ended.stdout, ended.stdout
 
 
 def test_without_a_module_that_opens_it_fails(tmp_path):
     ended = run(tmp_path, SCRIPT, packed(tmp_path, BIN / "troupe-sim"))
-    assert ended.returncode == 1 and "model: FAILED" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    for part in ("kernels", "model", "served"):
+        assert f"{part}: FAILED" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_where_there_is_a_driver_but_no_module_the_cpu_serves_and_it_is_said(tmp_path, gpu):
+    packed(tmp_path, BIN / "troupe-sim")
+    tree = tmp_path / "troupe"
+    worker = subprocess.Popen([tree / "bin/troupe-worker", "--model", tree / "share/troupe/configs/demo-model", "--port", "0", "--kv-cache-tokens", "2048"],
+                              env=machine(tmp_path, gpu), stderr=subprocess.PIPE, text=True)
+    lines = []
+    for line in worker.stderr:
+        lines.append(line)
+        if "event=listening" in line:
+            break
+    worker.terminate()
+    assert worker.wait(60) == 0, lines
+    said = [line for line in lines if "event=device_unusable" in line]
+    assert len(said) == gpu and all("libtroupe-cuda.so" in line and "WARN" in line.upper() for line in said), lines
 
 
 def test_a_missing_archive_is_named(tmp_path):
@@ -72,6 +102,16 @@ def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
     # (The emulator's events tell no time.)
     assert all(row["seconds"] > 0 and row["floor_seconds"] > 0 for row in rows if row["bench"] != "gaps"), rows
     assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")
+
+
+def test_what_the_bench_has_no_room_or_no_sample_for_is_said(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(bench.MODELS["tiny"]))
+    asked = subprocess.run([BIN / "model_bench", folder, "1", "cpu"], input="decode 256 4000 2\ndecode 2 20 1\n", capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0 and asked.stdout.splitlines()[1] == "nan" and float(asked.stdout.splitlines()[2]) > 0, asked
+    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "offline", "--models", "tiny", "--lengths", tmp_path / "nowhere.csv")
+    assert ended.returncode == 2 and "offline: there is no" in ended.stderr and "nowhere.csv" in ended.stderr, ended
 
 
 def test_ops_are_measured_on_the_emulated_module():

@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -42,6 +43,8 @@ MODELS = {
     "tiny": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
              "vocab_size": 32000},
 }
+DATA = os.environ.get("TROUPE_DATA") or next((folder for folder in (ROOT / "shared/data", ROOT.parent / "shared/data") if folder.exists()), "shared/data")
+LENGTHS = pathlib.Path(DATA) / "ppl_llm_serving/samples_1024_token_lengths.csv"
 BENCHES = ("decode", "gaps", "prefill", "ttft", "cascade", "coldstart", "offline", "batching")
 
 
@@ -204,12 +207,8 @@ def coldstart(model):
     weights.unlink()
 
 
-def sample_lengths(model, bench):
-    path = pathlib.Path(model.args.lengths)
-    if not path.exists():
-        print(f"{model.name}: {bench} SKIPPED: there is no {path} (--lengths, TROUPE_DATA)", file=sys.stderr)
-        return None
-    lengths = read_lengths(path)
+def sample_lengths(model):
+    lengths = read_lengths(model.args.lengths)
     return [(min(a, 40), min(b, 6)) for a, b in lengths[:12]] if model.small else lengths
 
 
@@ -222,9 +221,7 @@ def busy_worker(model, *options):
 
 def offline(model):
     """The requests of a published sample, all at once, over HTTP; each answer as long as there."""
-    lengths = sample_lengths(model, "offline")
-    if lengths is None:
-        return
+    lengths = sample_lengths(model)
     copy, rate = (model.best("copy 64", 2), model.best("product 256", 2)) if model.small else (model.best("copy 4096", 3), model.best("product 8192", 3))
     weights, seqs = model.ask("bytes"), 8 if model.small else 256
     worker = busy_worker(model)
@@ -276,9 +273,7 @@ async def driven(model, port, lengths, rate):
 def batching(model):
     """The rate that steps of a kind sustain: 99 % of a published sample's requests with TTFT within 2 s and 50 ms a token. Found by
     doubling or halving, then in the gap."""
-    lengths = sample_lengths(model, "batching")
-    if lengths is None:
-        return
+    lengths = sample_lengths(model)
     least, most, finer = (1, 4, 0) if model.small else (0.5, 256, 3)
     for steps in model.args.batching.split(","):
         worker = busy_worker(model, "--batching", steps)
@@ -303,23 +298,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benches", nargs="+", metavar="NAME", choices=BENCHES, help=", ".join(BENCHES))
     parser.add_argument("--program", required=True, help="model_bench")
-    parser.add_argument("--models", default="llama-2-7b,llama-3.1-8b,qwen2.5-7b,llama-2-13b", help=", ".join(MODELS))
+    parser.add_argument("--models", default="llama-3.1-8b,llama-2-7b,qwen2.5-7b,llama-2-13b", help=", ".join(MODELS))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--threads", type=int, default=8, help="that make up the weights")
-    parser.add_argument("--lengths", default=pathlib.Path(os.environ.get("TROUPE_DATA", ROOT.parent / "shared/data")) / "ppl_llm_serving/samples_1024_token_lengths.csv",
-                        help="of prompts and answers, for offline: in_llama_spm and out_llama_spm of a CSV file")
+    parser.add_argument("--lengths", type=pathlib.Path, default=LENGTHS,
+                        help="of prompts and answers, for offline and batching: in_llama_spm and out_llama_spm of a CSV file")
     parser.add_argument("--batching", default="merged,separate,static", help="kinds of steps, for batching; some three minutes each")
     parser.add_argument("--output", help="a JSON file for the rows, too")
     args = parser.parse_args()
     names = args.models.split(",")
     if unknown := set(names) - set(MODELS):
         parser.error(f"no model named {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    if not args.lengths.exists() and (asked := [bench for bench in ("offline", "batching") if bench in args.benches]):
+        parser.error(f"{' and '.join(asked)}: there is no {args.lengths} (--lengths, or TROUPE_DATA names the folder)")
     rows = []
     print("| model | bench | work | ms | floor ms | share of floor | |\n| --- | --- | --- | --- | --- | --- | --- |")
     for name in names:
         model = Model(args, name)
         for bench in args.benches:
             for work, seconds, floor, more in globals()[bench](model):
+                if math.isnan(seconds):  # the model has not as much KV memory here
+                    print(f"| {name} | {bench} | {work} | no room | – | – | |", flush=True)
+                    continue
                 rows.append({"model": name, "bench": bench, "work": work, "seconds": seconds, "floor_seconds": floor, "more": more,
                              "runner": model.description or args.device})
                 of_floor = ("–", "–") if floor is None else (f"{floor * 1e3:.2f}", f"{floor / seconds:.2f}")

@@ -2,6 +2,7 @@
 # Ops and whole models on this machine's GPU, beside their floors. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/machine.sh"
 
 usage() {
   cat <<'H'
@@ -20,14 +21,15 @@ case "${1:-}" in
   --dist) dist=${2:?--dist needs a file}; shift 2 ;;
 esac
 [ $# -gt 0 ] || { usage >&2; exit 2; }
-if ! nvidia-smi -L 2> /dev/null | grep -q GPU; then
+if ! has_gpu; then
   echo "SKIPPED: no GPU here (nvidia-smi -L lists none); nothing was measured"
   exit 0
 fi
 [ -f "$dist" ] || { echo "error: there is no $dist: deploy/pack.sh --gpu-tests makes it" >&2; exit 2; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-tar -C "$folder" -xf "$dist"
+unpack "$dist" "$folder"
+find_cublas
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 if [ "$1" = ops ]; then
   shift

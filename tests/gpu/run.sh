@@ -2,6 +2,7 @@
 # Every CUDA kernel on this machine's GPU, from a packed dist. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/machine.sh"
 
 usage() {
   cat <<'H'
@@ -13,24 +14,28 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
   kernels   every kernel against ref on fresh random input, and broken input that must be noticed; steps launched behind one
             another, as graphs and kernel by kernel, draw the same tokens as steps that are waited for (bin/cuda_gpu_test)
   model     the demo model's log-probabilities, cuda against cpu in float32: float32, bfloat16, and both with --reference-ops
+  served    troupe-worker as it is started for users (implementations measured, graphs, running ahead, memory by its share of the
+            device's): asked by many at once it answers as on the CPU, and so it does with what was measured kept, and
+            with every step launched kernel by kernel and waited for (served.py; needs python3)
   memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 
-Ends with a line a part; non-zero where one failed. Without a GPU: SKIPPED, and zero. TROUPE_GPU_KERNELS_S: longest that the kernels may
-take, 120 s if unset; an emulated device needs more.
+A line a part as it ends, and all of them at the end; non-zero where one failed. Without a GPU: SKIPPED, and zero. An emulated device needs
+more time: TROUPE_GPU_KERNELS_S, longest that the kernels may take, 120 s if unset; TROUPE_GPU_SERVED, options for served.py.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
 dist=${1:-$here/../../dist.tar.xz}
 say() { printf '==> %s\n' "$*" >&2; }
 
-if ! nvidia-smi -L 2> /dev/null | grep -q GPU; then
+if ! has_gpu; then
   echo "SKIPPED: no GPU here (nvidia-smi -L lists none); nothing was tested"
   exit 0
 fi
 [ -f "$dist" ] || { echo "error: there is no $dist: deploy/pack.sh --gpu-tests makes it" >&2; exit 2; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-tar -C "$folder" -xf "$dist"
+unpack "$dist" "$folder"
+find_cublas
 bin=$folder/troupe/bin model=$folder/troupe/share/troupe/configs/demo-model
 [ -x "$bin/cuda_gpu_test" ] || { echo "error: $dist has no bin/cuda_gpu_test: pack with --gpu-tests" >&2; exit 2; }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
@@ -40,6 +45,22 @@ part() {  # part NAME COMMAND…
   local name=$1 begin=$SECONDS; shift
   say "$name"
   if "$@"; then said+=("$name: passed in $((SECONDS - begin)) s"); else said+=("$name: FAILED after $((SECONDS - begin)) s"); failed+=("$name"); fi
+  say "${said[-1]}"
+}
+
+# A process for each suite: a device that has failed once, or stands still, takes no other suite's results along.
+kernels_part() {
+  local end=$((SECONDS + ${TROUPE_GPU_KERNELS_S:-120})) suite suites left result=0
+  suites=$("$bin/cuda_gpu_test" --gtest_list_tests | sed -n 's/^\([A-Za-z0-9_/]*\.\)\( .*\)\{0,1\}$/\1/p')
+  [ -n "$suites" ] || { echo "cuda_gpu_test lists no suites"; return 1; }
+  for suite in $suites; do
+    left=$((end - SECONDS))
+    if [ $left -lt 1 ]; then echo "$suite: no time left (TROUPE_GPU_KERNELS_S)"; result=1; continue; fi
+    if timeout "$left" "$bin/cuda_gpu_test" --gtest_filter="$suite*" > "$folder/suite" 2>&1; then echo "$suite $(grep -c '\[       OK' "$folder/suite") passed"; else
+      echo "$suite: FAILED with $?"; tail -n 40 "$folder/suite"; result=1
+    fi
+  done
+  return $result
 }
 
 logprobs() { timeout 60 "$bin/troupe-worker" logprobs --model "$model" "$@" < "$here/prompts.txt"; }
@@ -71,10 +92,17 @@ model_part() {
   return $result
 }
 
-part kernels timeout "${TROUPE_GPU_KERNELS_S:-120}" "$bin/cuda_gpu_test" --gtest_brief=1
+part kernels kernels_part
 part model model_part
-if command -v compute-sanitizer > /dev/null; then
-  part memcheck timeout 180 compute-sanitizer --tool memcheck --error-exitcode 1 "$bin/cuda_gpu_test" --gtest_brief=1 \
+if command -v python3 > /dev/null; then
+  part served timeout 180 python3 "$here/served.py" --program "$bin/troupe-worker" --model "$model" ${TROUPE_GPU_SERVED:-}
+else
+  said+=("served: SKIPPED, no python3 here")
+fi
+sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
+if [ -n "$sanitizer" ]; then
+  # (Libraries of CUDA's own may ask for what they can do without.)
+  part memcheck timeout 150 "$sanitizer" --tool memcheck --report-api-errors no --error-exitcode 1 "$bin/cuda_gpu_test" --gtest_brief=1 \
     --gtest_filter='*Rows.*:*ABroken*:*WarpsWithoutKeys*'
 else
   said+=("memcheck: SKIPPED, no compute-sanitizer here")
