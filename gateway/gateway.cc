@@ -205,7 +205,7 @@ Task<void> Gateway::share_limits() {
   while (true) {
     route::GatewayPlace place = router_.gateways().place(router_.options().name, clock_.now());
     if (state_ != nullptr && state_->place().of >= place.of) place = state_->place();
-    place.of = std::max(place.of, gateways_min_);
+    place = route::of_at_least(place, gateways_min_);
     sharing.Set(static_cast<double>(place.of));
     if (place != shared) {
       if (place.of != shared.of) log_.info("limits_shared", {{"gateways", place.of}});

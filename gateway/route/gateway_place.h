@@ -11,4 +11,9 @@ struct GatewayPlace {
   bool operator==(const GatewayPlace&) const = default;
 };
 
+// Where more are said to share the fleet than are known, nobody knows its place among them: it is behind all.
+inline GatewayPlace of_at_least(const GatewayPlace& place, int64_t gateways) {
+  return place.of < gateways ? GatewayPlace{gateways, gateways} : place;
+}
+
 }  // namespace troupe::route

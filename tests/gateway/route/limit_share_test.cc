@@ -26,6 +26,14 @@ TEST(LimitShare, NoTwoPartsAreMoreThanOneApart) {
   EXPECT_EQ(share_of(int64_t{8}, {0, 4}), share_of(int64_t{8}, {3, 4}));
 }
 
+// Told only how many there are (route.gateways), each may be any of them: what is left over is nobody's.
+TEST(LimitShare, WhoDoesNotKnowItsPlaceHasNoneOfWhatIsLeftOver) {
+  EXPECT_EQ(of_at_least({0, 1}, 1), (GatewayPlace{0, 1}));
+  EXPECT_EQ(of_at_least({1, 3}, 2), (GatewayPlace{1, 3}));
+  for (int64_t limit = 4; limit < 50; ++limit)
+    EXPECT_LE(4 * share_of(limit, of_at_least({0, 1}, 4)), limit);
+}
+
 TEST(LimitShare, NoLimitStaysNoneAndASmallOneStaysOne) {
   EXPECT_EQ(share_of(int64_t{0}, {0, 4}), 0);
   EXPECT_EQ(share_of(int64_t{1}, {3, 4}), 1);
