@@ -114,6 +114,14 @@ def test_what_the_bench_has_no_room_or_no_sample_for_is_said(tmp_path):
     assert ended.returncode == 2 and "offline: there is no" in ended.stderr and "nowhere.csv" in ended.stderr, ended
 
 
+def test_other_engines_are_left_out_where_there_are_none(tmp_path):
+    """(With them: `bench.sh peers … --peers-python PYTHON --peers-device cpu`.)"""
+    empty = tmp_path / "empty"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", empty], check=True)
+    ended = run(tmp_path, BENCH, "--dist", packed(tmp_path, EMULATED), "peers", "--models", "tiny", "--peers-python", empty / "bin/python")
+    assert ended.returncode == 0 and "peers SKIPPED" in ended.stderr and "No module named 'torch'" in ended.stderr, ended
+
+
 def test_ops_are_measured_on_the_emulated_module():
     ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=240)
     assert ops.returncode == 0, ops

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole models of real shapes (weights made up) on a GPU, each time beside the floor that the same run's copy and product rates
 give. Called by bench.sh, which says how; needs nothing but Python's own library. decode, gaps, prefill, ttft and cascade are steps of the model
-by itself; coldstart, offline and batching are of troupe-worker, started and asked over HTTP.
+by itself; coldstart, offline and batching are of troupe-worker, started and asked over HTTP; peers are PyTorch and Transformers beside it.
 
 Floors: a decode step reads every weight once, and the keys and values of its requests, at the rate of a device copy; a prefill's
 products (2 · weights · tokens) and its attention (half of 4 · layers · heads · dim · tokens²) run at the rate of a large product.
@@ -45,7 +45,7 @@ MODELS = {
 }
 DATA = os.environ.get("TROUPE_DATA") or next((folder for folder in (ROOT / "shared/data", ROOT.parent / "shared/data") if folder.exists()), "shared/data")
 LENGTHS = pathlib.Path(DATA) / "ppl_llm_serving/samples_1024_token_lengths.csv"
-BENCHES = ("decode", "gaps", "prefill", "ttft", "cascade", "coldstart", "offline", "batching")
+BENCHES = ("decode", "gaps", "prefill", "ttft", "cascade", "coldstart", "offline", "batching", "peers")
 
 
 class Model:
@@ -294,6 +294,44 @@ def batching(model):
                (f"{kept:g} requests/s, p99 of TTFT and a token {said[kept]}" if kept else f"not {least:g} requests/s") + above)
 
 
+def peers(model):
+    """The same shapes by PyTorch and Transformers, where this machine's Python has them, and how long this engine takes in this run."""
+    small = model.small
+    copy, rate, weights = (model.best("copy 64" if small else "copy 4096", 3), model.best("product 256" if small else "product 8192", 3),
+                           model.ask("bytes"))
+    keys, steps, tokens = (20, 2, 30) if small else (1024, 32, 2048)
+    questions = {f"decode 1 {keys} {steps}": (weights + keys * model.kv_bytes_per_token()) / copy,
+                 f"prefill {tokens}": (weights * tokens + model.attention_flops(0, tokens)) / rate}
+    ours = {question: model.best(question, 1 if small else 3) for question in questions}
+    model.unload()
+    c = model.config
+    process = subprocess.Popen([model.args.peers_python, ROOT / "tests/gpu/peers.py", model.path, model.args.peers_device], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    name = process.stdout.readline().strip()
+    if not name:
+        print(f"{model.name}: peers SKIPPED: {model.args.peers_python} ended with {process.wait()} (above); 3: it lacks a package", file=sys.stderr)
+        return
+
+    def ask(question, times=1 if small else 3):
+        process.stdin.write((question + "\n") * times)
+        process.stdin.flush()
+        answers = [process.stdout.readline() for _ in range(times)]
+        return min(map(float, answers)) if all(answers) else float("nan")
+    decode, prefill = questions
+    for asked, of in ((decode.replace("decode", "generate"), decode), (decode, decode), (prefill, prefill)):
+        seconds = ask(asked)
+        yield f"{asked} by {name}", seconds, questions[of], f"{seconds / ours[of]:.2f} × this engine's {ours[of] * 1e3:.2f} ms"
+    heads, dim = c["num_attention_heads"], c["hidden_size"] // c["num_attention_heads"]
+    long, size = (40, 64) if small else (8192, 8192)
+    flops = 4 * heads * dim * long * (long + 1) / 2
+    seconds = ask(f"attention {long} {heads} {c['num_key_value_heads']} {dim}")
+    yield f"attention alone, {long} tokens, by {name}", seconds, flops / rate, f"{flops / seconds / 1e12:.1f} TFLOP/s"
+    seconds = ask(f"product {size}")
+    yield f"product {size}, by {name}", seconds, 2 * size**3 / rate, f"{2 * size**3 / seconds / 1e12:.1f} TFLOP/s"
+    process.stdin.close()
+    process.wait(60)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benches", nargs="+", metavar="NAME", choices=BENCHES, help=", ".join(BENCHES))
@@ -304,6 +342,8 @@ def main():
     parser.add_argument("--lengths", type=pathlib.Path, default=LENGTHS,
                         help="of prompts and answers, for offline and batching: in_llama_spm and out_llama_spm of a CSV file")
     parser.add_argument("--batching", default="merged,separate,static", help="kinds of steps, for batching; some three minutes each")
+    parser.add_argument("--peers-python", default=sys.executable, help="that has torch and transformers, for peers")
+    parser.add_argument("--peers-device", default="cuda", help="where torch computes")
     parser.add_argument("--output", help="a JSON file for the rows, too")
     args = parser.parse_args()
     names = args.models.split(",")

@@ -8,9 +8,9 @@ usage() {
   cat <<'H'
 usage: tests/gpu/bench.sh [--dist FILE] NAME… [option of bench.py …]
 
-NAME: ops (every op by itself), or of whole models decode, gaps, prefill, ttft, cascade, coldstart, offline, batching. FILE: what deploy/pack.sh
---gpu-tests made (default dist.tar.xz in the repository's root). Needs an NVIDIA GPU, its driver, CUDA 13's cuBLASLt and python3;
-builds and installs nothing. Prints a table, the model as it comes; options:
+NAME: ops (every op by itself), or of whole models decode, gaps, prefill, ttft, cascade, coldstart, offline, batching, peers (PyTorch and
+Transformers in the same run, where python3 has them). FILE: what deploy/pack.sh --gpu-tests made (default dist.tar.xz in the repository's
+root). Needs an NVIDIA GPU, its driver, CUDA 13's cuBLASLt and python3; builds and installs nothing. Prints a table, the model as it comes; options:
 
 H
   python3 "$here/bench.py" --help | sed -n '/^options:/,$p'
