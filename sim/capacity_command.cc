@@ -171,6 +171,7 @@ int capacity_command(int argc, const char* const* argv) {
   schema.add("steps", &flags.steps, "bisections, after a good and a bad rate are known").range(1, 30);
   describe_jobs(schema, flags.jobs, "rates (the one asked for, and those that may be asked for next)");
   if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_no_requests(run.output); !checked.ok()) return fail(kProgram, checked);
   PageFacts facts = page_facts("capacity", run.options);
   std::FILE* const told = run.output.report == "-" ? stderr : stdout;
   Prober prober(run.source, run.options, flags);

@@ -16,11 +16,9 @@ namespace troupe::sim {
 int replay_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim replay";
   RunFlags run;
-  std::string requests_path;
   SettingsSchema schema(kProgram, "what would this fleet do with these requests?");
-  describe_requests(schema, requests_path);
   if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
-  auto requests = RequestsFile::open(requests_path);
+  auto requests = RequestsFile::open(run.output.requests);
   if (!requests.ok()) return fail(kProgram, requests.status());
   run.options.on_request = requests->on_request();
   ProgressLine progress;
@@ -60,6 +58,7 @@ int compare_command(int argc, const char* const* argv) {
   }());
   describe_jobs(schema, jobs, "policies");
   if (const auto code = read_run_flags(schema, run, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_no_requests(run.output); !checked.ok()) return fail(kProgram, checked);
   const auto policies = policies_of(asked);
   if (!policies.ok()) return fail(kProgram, policies.status());
   std::vector<Result> results(policies->size());

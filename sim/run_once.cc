@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/output_file.h"
 #include "sim/report.h"
+#include "sim/requests_file.h"
 #include "sim/side_by_side.h"
 
 namespace troupe::sim {
@@ -15,6 +16,7 @@ void describe_output(SettingsSchema& schema, OutputFlags& flags) {
   schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
   schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
   schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
+  describe_requests(schema, flags.requests);
 }
 
 Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv) {
@@ -37,6 +39,11 @@ std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::
   if (!options.ok()) return fail(program, options.status());
   flags.options = *std::move(options);
   return std::nullopt;
+}
+
+Status check_no_requests(const OutputFlags& flags) {
+  if (flags.requests.empty()) return absl::OkStatus();
+  return invalid_argument("--requests: only replay and drive, which are one run, write it");
 }
 
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what) {

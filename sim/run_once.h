@@ -16,7 +16,7 @@
 namespace troupe::sim {
 
 struct OutputFlags {
-  std::string report, timing, html;
+  std::string report, timing, html, requests;
 };
 struct RunFlags {
   SourceFlags source;
@@ -28,6 +28,8 @@ struct RunFlags {
 // there is nothing more to do, as read_flags().
 std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::string_view program, int argc,
                                   const char* const* argv);
+// Of a command that is several runs: lines of requests would be of all of them.
+Status check_no_requests(const OutputFlags& flags);
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what);
 
 // `load`: times the rate of the source. What there is to say is said on stderr under the label, and how far

@@ -242,6 +242,8 @@ def test_what_became_of_each_request_is_in_a_file(tmp_path):
     again = tmp_path / "again.jsonl"
     assert sim("replay", *SMALL, "--requests", again, "--report", "-").stdout == told
     assert again.read_bytes() == requests.read_bytes(), "same seed, same bytes"
+    for command in ("compare", "capacity"):
+        assert "--requests: only replay and drive" in sim(command, *SMALL, "--requests", again, code=2).stderr
     assert "--requests: must be a file" in sim("replay", *SMALL, "--requests", "-", code=2).stderr
     # Nothing stands there before the run is over, nor after one that failed.
     bad = tmp_path / "bad.jsonl"

@@ -30,8 +30,7 @@ TEST(LimitShare, NoTwoPartsAreMoreThanOneApart) {
 TEST(LimitShare, WhoDoesNotKnowItsPlaceHasNoneOfWhatIsLeftOver) {
   EXPECT_EQ(of_at_least({0, 1}, 1), (GatewayPlace{0, 1}));
   EXPECT_EQ(of_at_least({1, 3}, 2), (GatewayPlace{1, 3}));
-  for (int64_t limit = 4; limit < 50; ++limit)
-    EXPECT_LE(4 * share_of(limit, of_at_least({0, 1}, 4)), limit);
+  for (int64_t limit = 4; limit < 50; ++limit) EXPECT_LE(4 * share_of(limit, of_at_least({0, 1}, 4)), limit);
 }
 
 TEST(LimitShare, NoLimitStaysNoneAndASmallOneStaysOne) {
