@@ -40,12 +40,12 @@ def machine(folder, gpu=True):
     (tools / "nvidia-smi").chmod(0o755)
     if gpu:
         shutil.copy(EMULATED, tools / "libcuda.so.1")  # the worker asks whether there is a driver
-    return {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "300",  # a minute where nothing else runs
+    return {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "300", "TROUPE_GPU_SERVED_S": "350",  # a minute each where nothing else runs
            "TROUPE_GPU_SERVED": "--personas 2 --users 2 --sentences 5 --tokens 8 --max-num-seqs 4 --max-num-batched-tokens 32 --gpu-memory-utilization 0.2"}
 
 
 def run(folder, *command, gpu=True):
-    return subprocess.run(["bash", *command], env=machine(folder, gpu), capture_output=True, text=True, timeout=400)
+    return subprocess.run(["bash", *command], env=machine(folder, gpu), capture_output=True, text=True, timeout=800)
 
 
 def test_without_a_gpu_it_skips_and_says_so(tmp_path):

@@ -20,7 +20,8 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
   memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 
 A line a part as it ends, and all of them at the end; non-zero where one failed. Without a GPU: SKIPPED, and zero. An emulated device needs
-more time: TROUPE_GPU_KERNELS_S, longest that the kernels may take, 120 s if unset; TROUPE_GPU_SERVED, options for served.py.
+more time: TROUPE_GPU_KERNELS_S and TROUPE_GPU_SERVED_S, longest that these parts may take (120 and 180 s if unset), and TROUPE_GPU_SERVED,
+options for served.py.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
@@ -95,7 +96,7 @@ model_part() {
 part kernels kernels_part
 part model model_part
 if command -v python3 > /dev/null; then
-  part served timeout 180 python3 "$here/served.py" --program "$bin/troupe-worker" --model "$model" ${TROUPE_GPU_SERVED:-}
+  part served timeout "${TROUPE_GPU_SERVED_S:-180}" python3 "$here/served.py" --program "$bin/troupe-worker" --model "$model" ${TROUPE_GPU_SERVED:-}
 else
   said+=("served: SKIPPED, no python3 here")
 fi

@@ -104,7 +104,11 @@ def main():
         texts = {}
         for name, options in runs.items():
             worker = Worker(args, *options)
-            texts[name] = answers(worker, args)
+            try:
+                texts[name] = answers(worker, args)
+            except Exception:
+                worker.process.kill()
+                raise
             if name == "the GPU" and not memory_is_as_asked(worker, args.gpu_memory_utilization):
                 wrong.append("the device's memory is not used as asked")
             worker.close()
