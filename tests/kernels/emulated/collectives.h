@@ -25,6 +25,9 @@ void block_barrier(const Place& where);
 // All lanes of `mask`, which holds the caller's.
 void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where);
 
+// What the launches before this one wrote is there (emulator.h).
+void await_launch(const Place& where);
+
 int lane_index();
 // The lanes of the caller's warp that have not ended.
 uint32_t live_lanes();

@@ -214,15 +214,18 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   return cudaSuccess;
 }
 
+static void enqueue_copy(cudaStream_t stream, std::function<void()> run) {
+  enqueue(stream, {WorkKind::kCopy, nullptr, std::move(run), nullptr});
+}
+
 // From pageable memory: read when it is called. To pageable memory: there when it returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (is_pageable(from)) {
     std::vector<char> staged(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-    enqueue(stream, WorkKind::kCopy,
-            [=, staged = std::move(staged)] { cudaMemcpy(to, staged.data(), bytes, kind); });
+    enqueue_copy(stream, [=, staged = std::move(staged)] { cudaMemcpy(to, staged.data(), bytes, kind); });
   } else {
-    enqueue(stream, WorkKind::kCopy, [=] { cudaMemcpy(to, from, bytes, kind); });
+    enqueue_copy(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
   }
   return is_pageable(to) ? cudaStreamSynchronize(stream) : cudaSuccess;
 }
@@ -233,6 +236,6 @@ cudaError_t cudaMemset(void* to, int byte, size_t bytes) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t stream) {
-  enqueue(stream, WorkKind::kCopy, [=] { cudaMemset(to, byte, bytes); });
+  enqueue_copy(stream, [=] { cudaMemset(to, byte, bytes); });
   return cudaSuccess;
 }

@@ -17,8 +17,12 @@
 //   - a shuffle from a lane that is not in the mask: all bits set.
 //   - when what was asked of a stream happens, and pinned memory is read or written: at once, or when
 //     somebody waits for it: set_late().
+//   - when a dependent launch begins (programmatic stream serialization): its first block goes as far as it
+//     gets before the launch before it runs at all, where both are known together (in a graph, or late).
+//     Before it awaits that, it may use no barrier of hopper.h's.
 // Wrong use ends the process with a message that names thread, block and place: a barrier or collective that
-// others never come to, a lane named in a mask that has ended, rows and copies that are not aligned.
+// others never come to, a lane named in a mask that has ended, rows and copies that are not aligned, a thread
+// of a dependent launch that ends without having awaited the launch before it.
 //
 // Not seen: `__shared__` arrays of fixed size keep what the block before left in them, and only
 // -fsanitize=bounds checks their indices; fences do nothing; a thread that spins on memory (for another

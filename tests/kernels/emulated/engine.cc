@@ -36,9 +36,9 @@ std::string text_of(const uint3& index) {
 
 }  // namespace
 
-Engine& Engine::of_this_thread() {
-  static thread_local Engine engine;
-  return engine;
+Engine& Engine::idle_of_this_thread() {
+  static thread_local Engine first, second;
+  return first.has_begun_ ? second : first;
 }
 
 Engine& Engine::running() {
@@ -55,24 +55,51 @@ Engine::~Engine() = default;
 // --- the grid
 
 uint64_t Engine::run(const Grid& grid) {
-  if (running_engine != nullptr) fail_kernel("a launch from within a kernel");
-  prepare(grid);
-  running_engine = this;
-  for (uint64_t position = 0; position < block_count_; ++position) {
-    blockIdx = block_at(position);
-    run_block();
+  uint64_t position = 0;
+  if (!has_begun_) prepare(grid);
+  enter();
+  if (std::exchange(has_begun_, false)) {
+    blockIdx = begun_block_;
+    wake(&is_early_);
+    run_threads_until_end();
+    ++position;
   }
-  running_engine = nullptr;
+  for (; position < block_count_; ++position) {
+    blockIdx = block_at(position);
+    begin_block();
+    run_threads_until_end();
+  }
+  leave();
   std::free(dynamic_shared_);
   dynamic_shared_ = nullptr;
   return switches_;
 }
 
+void Engine::begin(const Grid& grid) {
+  prepare(grid);
+  enter();
+  has_begun_ = is_early_ = true;
+  begun_block_ = blockIdx = block_at(0);
+  begin_block();
+  run_threads_until_end();
+  is_early_ = false;
+  leave();
+}
+
+void Engine::enter() {
+  if (running_engine != nullptr) fail_kernel("a launch from within a kernel");
+  running_engine = this;
+  gridDim = grid_.blocks;
+  blockDim = grid_.threads;
+}
+
+void Engine::leave() {
+  running_engine = nullptr;
+}
+
 void Engine::prepare(const Grid& grid) {
   grid_ = grid;
   switches_ = 0;
-  gridDim = grid.blocks;
-  blockDim = grid.threads;
   thread_count_ = size_t{grid.threads.x} * grid.threads.y * grid.threads.z;
   for (size_t i = 0; i < thread_count_; ++i) {
     const auto linear = static_cast<unsigned>(i);
@@ -105,14 +132,16 @@ uint3 Engine::block_at(uint64_t position) const {
           static_cast<unsigned>(block / blocks.x / blocks.y)};
 }
 
-void Engine::run_block() {
-  ++block_serial_;
+void Engine::begin_block() {
+  static thread_local uint64_t serials = 0;
+  block_serial_ = ++serials;
   std::memset(dynamic_shared_, 0xFF, grid_.dynamic_shared_bytes);
   if (grid_.order == Order::kShuffled) shuffle_threads();
   for (size_t i = 0; i < thread_count_; ++i) {
     Thread& thread = threads_[i];
     thread.fiber = nullptr;
     thread.awaits = nullptr;
+    thread.awaited_launch = false;
     thread.copies.clear();
     thread.copies_begin = 0;
     thread.groups = 0;
@@ -127,10 +156,16 @@ void Engine::run_block() {
   live_count_ = thread_count_;
   at_barrier_ = 0;
   ready_ = live_;
+}
+
+// Or, in begin(), until all that have not ended wait.
+void Engine::run_threads_until_end() {
+  Thread* next = take_next();
+  if (next == nullptr) return;
   fiber_ = &host_;
-  make_current(*take_next());
-  current_->fiber = idle_fiber();
-  switch_over(*current_->fiber);  // back when all threads have ended
+  make_current(*next);
+  if (next->fiber == nullptr) next->fiber = idle_fiber();
+  switch_over(*next->fiber);
 }
 
 void Engine::shuffle_threads() {
@@ -162,6 +197,9 @@ void Engine::run_threads() {
 }
 
 void Engine::end_current() {
+  if (grid_.dependent && !current_->awaited_launch) {
+    fail_kernel("a dependent launch whose thread ended without awaiting the launch before it");
+  }
   const size_t index = current_index();
   live_.clear(positions_[index]);
   warps_[index / kLanes].live &= ~(1u << index % kLanes);
@@ -170,10 +208,10 @@ void Engine::end_current() {
   if (live_count_ > 0 && at_barrier_ == live_count_) release_barrier();
 }
 
-// Null when all threads have ended.
+// Null when all threads have ended, or go on in run().
 Thread* Engine::take_next() {
   if (ready_.filled == 0) {
-    if (live_count_ > 0) fail_deadlock();
+    if (live_count_ > 0 && !(is_early_ && is_awaited(&is_early_))) fail_deadlock();
     return nullptr;
   }
   const auto word = static_cast<size_t>(std::countr_zero(ready_.filled));
@@ -186,6 +224,7 @@ Thread* Engine::take_next() {
 void Engine::wait_or_go_on() {
   Thread* next = take_next();
   if (next == current_) return;
+  if (next == nullptr) return switch_over(host_);
   make_current(*next);
   if (next->fiber == nullptr) next->fiber = idle_fiber();
   switch_over(*next->fiber);
@@ -274,6 +313,12 @@ void Engine::wait_for(const void* what, const Collective& kind, const Place& whe
   wait_or_go_on();
 }
 
+void Engine::await_launch(const Place& where) {
+  static constexpr Collective kLaunch{"await_launch_before", nullptr};
+  current_->awaited_launch = true;
+  if (is_early_) wait_for(&is_early_, kLaunch, where);
+}
+
 void Engine::wake(const void* what) {
   for (size_t i = 0; i < thread_count_; ++i) {
     if (threads_[i].awaits != what) continue;
@@ -341,6 +386,10 @@ void block_barrier(const Place& where) {
 
 void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where) {
   Engine::running().warp_collective(collective, mask, operand, where);
+}
+
+void await_launch(const Place& where) {
+  Engine::running().await_launch(where);
 }
 
 int lane_index() {

@@ -32,6 +32,7 @@ struct Grid {
   const void* call;
   Order order;
   uint32_t seed;
+  bool dependent = false;  // each of its threads has to await the launch before it
 };
 
 // One cp.async on its way.
@@ -49,6 +50,7 @@ struct Thread {
   uint32_t mask = 0;
   Place where;
   const void* awaits = nullptr;  // wait_for()'s
+  bool awaited_launch = false;
   // Oldest first; those before `copies_begin` have landed.
   std::vector<Copy> copies;
   size_t copies_begin = 0;
@@ -57,15 +59,22 @@ struct Thread {
 
 class Engine {
  public:
-  static Engine& of_this_thread();
+  // One that nothing is begun on. Of two: a launch may run between another's begin() and its run().
+  static Engine& idle_of_this_thread();
   // That of the kernel which runs. REQUIRES: called by a kernel.
   static Engine& running();
 
   Engine();
   ~Engine();
 
-  // Runs every block. Returns how often it switched between fibers.
+  // Runs every block, or what is left of them since begin(). Returns how often it switched between fibers.
   uint64_t run(const Grid& grid);
+  // A dependent launch's first block, as far as it gets before what comes before the launch has run.
+  // REQUIRES: run() follows, on the same system thread, with the same grid.
+  void begin(const Grid& grid);
+
+  // Until what comes before this launch has run.
+  void await_launch(const Place& where);
 
   void block_barrier(const Place& where);
   void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where);
@@ -78,7 +87,7 @@ class Engine {
   Thread& thread() { return *current_; }
   int lane() const { return static_cast<int>(current_index() % kLanes); }
   int warp() const { return static_cast<int>(current_index() / kLanes); }
-  uint64_t block_serial() const { return block_serial_; }  // counts the blocks that ran, from 1
+  uint64_t block_serial() const { return block_serial_; }  // counts the system thread's blocks, from 1
   uint32_t live_lanes() const { return warps_[current_index() / kLanes].live; }
   unsigned char* dynamic_shared() const { return dynamic_shared_; }
 
@@ -111,9 +120,12 @@ class Engine {
     uint32_t filled = 0;  // which words are not 0
   };
 
+  void enter();
+  void leave();
   void prepare(const Grid& grid);
   uint3 block_at(uint64_t position) const;
-  void run_block();
+  void begin_block();
+  void run_threads_until_end();
   void shuffle_threads();
   static void fiber_body();
   void run_threads();
@@ -128,6 +140,9 @@ class Engine {
   [[noreturn]] void fail_deadlock() const;
 
   Grid grid_{};
+  bool has_begun_ = false;  // between begin() and run()
+  bool is_early_ = false;   // within begin()
+  uint3 begun_block_{};
   size_t thread_count_ = 0;
   uint64_t block_count_ = 0;
   uint64_t block_start_ = 0;  // the shuffled blocks: start + i stride, modulo their count

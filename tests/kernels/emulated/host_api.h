@@ -239,7 +239,3 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   };
   return troupe::emulated::launch(*config, reinterpret_cast<const void*>(kernel), entry, std::move(call));
 }
-
-// Launches of a stream follow each other here as without programmatic dependent launch.
-inline void cudaGridDependencySynchronize() {}
-inline void cudaTriggerProgrammaticLaunchCompletion() {}

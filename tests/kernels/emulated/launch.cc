@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <mutex>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "tests/kernels/emulated/engine.h"
 #include "tests/kernels/emulated/host.h"
@@ -28,6 +31,14 @@ Launches& launches() {
 
 bool is_within(const dim3& size, const dim3& max) {
   return size.x >= 1 && size.y >= 1 && size.z >= 1 && size.x <= max.x && size.y <= max.y && size.z <= max.z;
+}
+
+bool is_dependent(const cudaLaunchConfig_t& config) {
+  const std::span attributes(config.attrs, config.numAttrs);
+  return std::any_of(attributes.begin(), attributes.end(), [](const cudaLaunchAttribute& attribute) {
+    return attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+           attribute.val.programmaticStreamSerializationAllowed != 0;
+  });
 }
 
 cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
@@ -67,6 +78,7 @@ LaunchRecord last_launch() {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry entry,
                    std::shared_ptr<const void> call) {
   Grid grid{config.gridDim, config.blockDim, config.dynamicSmemBytes, entry, call.get(), Order::kForward, 0};
+  grid.dependent = is_dependent(config);
   {
     const std::lock_guard lock(launches().mutex);
     const cudaError_t error = check_launch(config, kernel);
@@ -74,12 +86,22 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     grid.order = launches().order;
     grid.seed = launches().seed;
   }
-  enqueue(config.stream, WorkKind::kKernel, [grid, call = std::move(call)] {
-    const uint64_t switches = Engine::of_this_thread().run(grid);
+  Work work{WorkKind::kKernel, kernel, nullptr, nullptr};
+  const auto begun_on = std::make_shared<Engine*>(nullptr);
+  if (grid.dependent) {
+    work.begin = [grid, call, begun_on] {
+      *begun_on = &Engine::idle_of_this_thread();
+      (*begun_on)->begin(grid);
+    };
+  }
+  work.run = [grid, call = std::move(call), begun_on] {
+    Engine* const begun = std::exchange(*begun_on, nullptr);
+    const uint64_t switches = (begun != nullptr ? *begun : Engine::idle_of_this_thread()).run(grid);
     const std::lock_guard lock(launches().mutex);
     launches().last = {grid.blocks, grid.threads, grid.dynamic_shared_bytes, launches().last.number + 1,
                        switches};
-  });
+  };
+  enqueue(config.stream, std::move(work));
   return cudaSuccess;
 }
 

@@ -20,7 +20,7 @@ std::atomic<int> capturing_count = 0;
 // A stream's work. An event may outlive the stream it was recorded in.
 class Queue {
  public:
-  void push(std::function<void()> work) {
+  void push(Work work) {
     const std::lock_guard lock(mutex_);
     work_.push_back(std::move(work));
   }
@@ -32,16 +32,22 @@ class Queue {
   void run_to(uint64_t end) {
     const std::lock_guard lock(mutex_);
     for (; done_ < end && !work_.empty(); ++done_) {
-      const std::function<void()> work = std::move(work_.front());
+      const Work work = std::move(work_.front());
       work_.pop_front();
-      work();
+      if (done_ + 1 < end && !work_.empty() && may_begin_within(work, work_.front())) work_.front().begin();
+      work.run();
     }
   }
   void run() { run_to(~uint64_t{0}); }
 
  private:
+  // Of one kernel two launches would share its `__shared__` arrays of fixed size.
+  static bool may_begin_within(const Work& work, const Work& next) {
+    return next.begin != nullptr && work.kernel != nullptr && work.kernel != next.kernel;
+  }
+
   mutable std::mutex mutex_;
-  std::deque<std::function<void()>> work_;
+  std::deque<Work> work_;
   uint64_t done_ = 0;
 };
 
@@ -65,18 +71,14 @@ void set_late(bool late) {
 }  // namespace troupe::emulated
 
 using troupe::emulated::Queue;
-using troupe::emulated::WorkKind;
+using troupe::emulated::Work;
 
 // Opaque handles: their own allocations, so that the leak checker sees one that is not given back.
 struct CUgraph_st {
-  struct Node {
-    WorkKind kind;
-    std::function<void()> work;
-  };
-  std::vector<Node> nodes;
+  std::vector<Work> nodes;
 };
 struct CUgraphExec_st {
-  std::vector<CUgraph_st::Node> nodes;
+  std::vector<Work> nodes;
 };
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
@@ -89,9 +91,9 @@ struct CUevent_st {
 
 namespace troupe::emulated {
 
-void enqueue(cudaStream_t stream, WorkKind kind, std::function<void()> work) {
-  if (stream == nullptr) return work();
-  if (stream->captured != nullptr) return stream->captured->nodes.push_back({kind, std::move(work)});
+void enqueue(cudaStream_t stream, Work work) {
+  if (stream == nullptr) return work.run();
+  if (stream->captured != nullptr) return stream->captured->nodes.push_back(std::move(work));
   stream->queue->push(std::move(work));
   if (!is_late) stream->queue->run();
 }
@@ -224,9 +226,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo*) {
-  const auto same_kind = [](const CUgraph_st::Node& a, const CUgraph_st::Node& b) {
-    return a.kind == b.kind;
-  };
+  const auto same_kind = [](const Work& a, const Work& b) { return a.kind == b.kind; };
   if (!std::equal(executable->nodes.begin(), executable->nodes.end(), graph->nodes.begin(),
                   graph->nodes.end(), same_kind)) {
     return noted(cudaErrorGraphExecUpdateFailure);
@@ -236,7 +236,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const CUgraph_st::Node& node : executable->nodes) enqueue(stream, node.kind, node.work);
+  for (const Work& node : executable->nodes) stream->queue->push(node);
+  if (!is_late) stream->queue->run();
   return cudaSuccess;
 }
 

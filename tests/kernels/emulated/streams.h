@@ -11,8 +11,17 @@ namespace troupe::emulated {
 
 enum class WorkKind : uint8_t { kKernel, kCopy };
 
+struct Work {
+  WorkKind kind;
+  const void* kernel;  // null: none
+  std::function<void()> run;
+  // A dependent launch's part that needs nothing of what is before it, which has not run; or null. Whoever
+  // calls it calls run() on the same thread, with one other kernel's at most between.
+  std::function<void()> begin;
+};
+
 // At once, or when somebody waits for the stream (set_late()), or into the graph that it captures.
-void enqueue(cudaStream_t stream, WorkKind kind, std::function<void()> work);
+void enqueue(cudaStream_t stream, Work work);
 // All that is asked of every stream happens now.
 void run_all();
 bool any_captures();

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/cuda/ptx.cuh"
 #include "tests/kernels/emulated/emulator_testing.h"
 
 namespace troupe::emulated_streams_test {
@@ -113,6 +114,93 @@ TEST_F(EmulatedStreams, AGraphIsReplayedAndTakesOverWhatAnotherCaptured) {
   EXPECT_EQ(*device_, 33) << "what was launched before the update is not changed by it";
   for (const cudaGraph_t graph : {first, other, longer}) EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+}
+
+constexpr int kThreads = 64;
+
+struct Seen {
+  int before[2 * kThreads], after[2 * kThreads];
+};
+
+// What each thread finds before and after it awaits the launch before.
+__global__ void look(const int* at, Seen* seen) {
+  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  seen->before[i] = *at;
+  cuda::await_launch_before();
+  __syncthreads();
+  seen->after[i] = *at;
+}
+
+__global__ void add_and_await(int* to, int amount) {
+  cuda::await_launch_before();
+  *to += amount;
+}
+
+// Every second thread ends at once.
+__global__ void await_by_halves() {
+  if (threadIdx.x % 2 == 0) cuda::await_launch_before();
+}
+
+template <class... P, class... A>
+void launch_dependent(cudaStream_t stream, int blocks, int threads, void (*kernel)(P...), A... arguments) {
+  cudaLaunchAttribute overlaps{cudaLaunchAttributeProgrammaticStreamSerialization, {0, {1, 1, 1}, 1}};
+  const cudaLaunchConfig_t config{blocks, threads, 0, stream, &overlaps, 1};
+  ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, ADependentLaunchBeginsBeforeTheLaunchBeforeItHasRun) {
+  Seen* seen = nullptr;
+  ASSERT_EQ(cudaMalloc(&seen, sizeof(Seen)), cudaSuccess);
+  add_later(3);
+  launch_dependent(stream_, 2, kThreads, look, device_, seen);
+  launch_dependent(stream_, 1, 1, add_and_await, device_, 4);
+  launch_dependent(stream_, 1, 1, add_and_await, device_, 5);  // of one kernel two launches do not overlap
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(*device_, 12);
+  for (int i = 0; i < 2 * kThreads; ++i) {
+    EXPECT_EQ(seen->before[i], i < kThreads ? 0 : 3) << i;  // the first block's came early
+    EXPECT_EQ(seen->after[i], 3) << i;
+  }
+  // Behind an event that is waited for alone, it begins when it is known to follow.
+  add_later(1);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  launch_dependent(stream_, 2, kThreads, look, device_, seen);
+  cudaEventSynchronize(event_);
+  EXPECT_EQ(*device_, 13);
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(seen->before[0], 13);
+  EXPECT_EQ(cudaFree(seen), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, ADependentLaunchInAGraphBeginsEarlyToo) {
+  Seen* seen = nullptr;
+  ASSERT_EQ(cudaMalloc(&seen, sizeof(Seen)), cudaSuccess);
+  set_late(false);
+  EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  add_later(3);
+  launch_dependent(stream_, 2, kThreads, look, device_, seen);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (const int sum : {3, 6}) {
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+    EXPECT_EQ(seen->before[0], sum - 3);
+    EXPECT_EQ(seen->before[kThreads], sum);
+    EXPECT_EQ(seen->after[0], sum);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaFree(seen), cudaSuccess);
+}
+
+TEST_F(EmulatedStreams, WhoEndsWithoutAwaitingTheLaunchBeforeIsToldOf) {
+  set_late(false);
+  const cudaLaunchConfig_t config{1, 2, 0, stream_, nullptr, 0};
+  ASSERT_EQ(cudaLaunchKernelEx(&config, await_by_halves), cudaSuccess)
+      << "nothing is asked of other launches";
+  EXPECT_DEATH(launch_dependent(stream_, 1, 2, await_by_halves),
+               "thread ended without awaiting the launch before it");
 }
 
 }  // namespace troupe::emulated_streams_test

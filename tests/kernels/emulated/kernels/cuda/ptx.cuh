@@ -62,6 +62,10 @@ inline uint4 load_streaming(const uint4* p) {
   return *emulated::aligned(p);
 }
 
+inline void await_launch_before(const emulated::Place& where = emulated::Place::current()) {
+  emulated::await_launch(where);
+}
+
 // ex2.approx.ftz: what is too small for a normal float is zero, on the way in and out.
 inline float exp2_approx(float x) {
   if (fabsf(x) < 0x1p-126f) x = 0.0f;
