@@ -206,6 +206,9 @@ struct BackendOptions {
   PrefillKernel prefill = PrefillKernel::kMeasured;
   // cuda only: a step of decodes is launched as one graph (step_graphs.h).
   bool graphs = true;
+  // cuda only: a kernel comes to the device while the one before it still runs, and a product of few rows
+  // reads its weights meanwhile (ptx.cuh's await_launch_before()); from sm_90 on. Not with reference_ops.
+  bool overlaps = true;
   // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,
   // and kept in this file across starts ("": not kept).
   bool measures = false;

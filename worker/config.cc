@@ -42,8 +42,12 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
              "device cuda: the plainest implementation of every op, for accuracy work");
   schema.add("disable_cascade_attn", &s.disable_cascade_attn,
              "device cuda: every request of a step reads a prefix that several share by itself");
-  schema.add("enforce_eager", &s.enforce_eager,
-             "device cuda: kernels are launched one by one, also those of decodes; for finding errors");
+  schema.add(
+      "enforce_eager", &s.enforce_eager,
+      "device cuda: kernels are launched one by one, also those of decodes, and none begins before the one "
+      "before it has ended; for finding errors");
+  schema.add("launch_overlap", &s.launch_overlap,
+             "device cuda: a kernel comes to the device while the one before it still runs; from sm_90 on");
   schema.add("async_scheduling", &s.async_scheduling,
              "device cuda: a step is planned and launched while the one before it is computed");
   schema.add(

@@ -32,6 +32,7 @@ struct WorkerSettings {
   bool disable_cascade_attn = false;
   bool async_scheduling = true;
   bool enforce_eager = false;
+  bool launch_overlap = true;
   std::string tune_file = "/var/cache/troupe/tuning";
   int64_t threads = 0;  // 0: all cores
 

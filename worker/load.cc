@@ -23,6 +23,7 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   options.reference_ops = settings.reference_ops;
   options.cascade = !settings.disable_cascade_attn;
   options.graphs = !settings.enforce_eager;
+  options.overlaps = settings.launch_overlap && !settings.enforce_eager;
   options.measures = settings.device == "cuda" && !settings.reference_ops;
   options.tune_file = settings.tune_file;
   options.weight_format = weight_format_of(settings.quantization);

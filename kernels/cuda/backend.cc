@@ -49,9 +49,10 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
-        launch_stream_(stream_),
+        overlaps_(options.overlaps && !options.reference_ops && launches_overlap()),
+        launch_stream_(stream_, overlaps_),
         graphs_(stream_),
-        products_(stream_, std::move(parts_.library),
+        products_(launch_stream_, std::move(parts_.library),
                   {.device = parts_.device,
                    .reference = options.reference_ops,
                    .measures = options.measures,
@@ -120,7 +121,7 @@ class CudaBackend final : public Backend {
     const bool whole = kind == StepKind::kDecode && options_.graphs;
     arrays_.begin_step(whole);
     if (whole) {
-      launch_stream_ = graphs_.begin();
+      launch_stream_.handle = graphs_.begin();
     } else if (gaps_) {
       gaps_->begin_step();
     }
@@ -182,7 +183,7 @@ class CudaBackend final : public Backend {
   // What is kept for a graph goes to the stream; what follows in this step is launched at once.
   void launch_captured() {
     if (!graphs_.is_capturing()) return;
-    launch_stream_ = stream_;
+    launch_stream_.handle = stream_;
     graphs_.end();
     arrays_.send();
     if (gaps_) gaps_->begin_step();  // else the host's work above would look like the device's
@@ -196,9 +197,10 @@ class CudaBackend final : public Backend {
   BackendOptions options_;
   Parts parts_;
   cudaStream_t stream_;  // all work, in its order
+  const bool overlaps_;
   // That one, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
   // products_.choose() may call. So it is read behind those, never beside them.
-  cudaStream_t launch_stream_;
+  LaunchStream launch_stream_;
   StepGraphs graphs_;
   std::optional<StepGaps> gaps_;
   Products products_;

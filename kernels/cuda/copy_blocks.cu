@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -17,6 +18,7 @@ constexpr int kUnitsPerThread = 4;
 template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
     copy_units(Unit* kv, const int32_t* copies, int64_t units_per_block) {
+  await_launch_before();
   const Unit* const from = kv + int64_t{copies[2 * blockIdx.y]} * units_per_block;
   Unit* const to = kv + int64_t{copies[2 * blockIdx.y + 1]} * units_per_block;
   const int64_t first = int64_t{blockIdx.x} * kThreads * kUnitsPerThread + threadIdx.x;
@@ -32,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Unit>
-void launch_copies(cudaStream_t stream, const BoundKv& kv, int64_t block_bytes, const int32_t* copies,
+void launch_copies(const LaunchStream& stream, const BoundKv& kv, int64_t block_bytes, const int32_t* copies,
                    int64_t count) {
   const int64_t units = block_bytes / static_cast<int64_t>(sizeof(Unit));
   constexpr int64_t kPairsMax = 65535;  // the grid's second dimension
@@ -46,7 +48,8 @@ void launch_copies(cudaStream_t stream, const BoundKv& kv, int64_t block_bytes, 
 
 }  // namespace
 
-void copy_blocks(cudaStream_t stream, const BoundKv& kv, DType dtype, const int32_t* copies, int64_t count) {
+void copy_blocks(const LaunchStream& stream, const BoundKv& kv, DType dtype, const int32_t* copies,
+                 int64_t count) {
   if (count == 0) return;
   const int64_t bytes = kv.layout.block_elements() * static_cast<int64_t>(dtype_size(dtype));
   if (bytes % 16 == 0) return launch_copies<uint4>(stream, kv, bytes, copies, count);

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/dynamic_shared.cuh"
+#include "kernels/cuda/ops.h"
 #include "kernels/kernels.h"
 #include "kernels/tensor.h"
 
@@ -132,13 +133,18 @@ struct Grid {
 };
 
 template <typename... Params, typename... Args>
-void launch(const char* op, void (*kernel)(Params...), const Grid& grid, cudaStream_t stream,
+void launch(const char* op, void (*kernel)(Params...), const Grid& grid, const LaunchStream& stream,
             const Args&... args) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid.blocks;
   config.blockDim = dim3(grid.threads);
   config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = stream;
+  config.stream = stream.handle;
+  cudaLaunchAttribute overlaps = {};
+  overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlaps.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlaps;
+  config.numAttrs = stream.overlaps ? 1 : 0;
   check_cuda(op, cudaLaunchKernelEx(&config, kernel, Params(args)...));
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -16,6 +17,7 @@ constexpr int kColumnsPerThread = 4;
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     take_rows(const T* table, const int32_t* rows, const int32_t* drawn, float* out, int64_t columns) {
+  await_launch_before();
   int32_t row = rows[blockIdx.x];
   if (row < 0) row = drawn[-1 - row];
   const T* const from = table + int64_t{row} * columns;
@@ -36,7 +38,7 @@ struct Rows {
 };
 
 template <typename T>
-void launch_rows(const char* op, cudaStream_t stream, const Rows& rows) {
+void launch_rows(const char* op, const LaunchStream& stream, const Rows& rows) {
   const int64_t columns = rows.out.shape[1];
   const dim3 blocks(static_cast<unsigned>(rows.out.shape[0]),
                     blocks_for(columns, kThreads * kColumnsPerThread));
@@ -46,7 +48,7 @@ void launch_rows(const char* op, cudaStream_t stream, const Rows& rows) {
 
 }  // namespace
 
-void embed(cudaStream_t stream, const EmbedParams& params, const int32_t* ids) {
+void embed(const LaunchStream& stream, const EmbedParams& params, const int32_t* ids) {
   if (params.out.elements() == 0) return;
   const Rows rows{params.table, ids, params.drawn.as<const int32_t>(), params.out};
   switch (params.table.dtype) {
@@ -62,7 +64,7 @@ void embed(cudaStream_t stream, const EmbedParams& params, const int32_t* ids) {
   check_failed("embed", "table is " + params.table.shape_text());
 }
 
-void gather_rows(cudaStream_t stream, const GatherRowsParams& params, const int32_t* rows) {
+void gather_rows(const LaunchStream& stream, const GatherRowsParams& params, const int32_t* rows) {
   if (params.out.elements() == 0) return;
   launch_rows<float>("gather_rows", stream, {params.x, rows, nullptr, params.out});
 }

@@ -195,6 +195,7 @@ __device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& 
 template <int kHeadDim, int kRows>
 __global__ void __launch_bounds__(kThreads) attend_lanes(TileAttention p) {
   __shared__ float shared[Lanes<kHeadDim>::kSlots * kRows * (kHeadDim + 2)];
+  await_launch_before();
   const Work w = work_of(p);
   // More than kRows only where a request has several queries.
   for (int row = w.item.first_row; row < w.item.end_row; row += kRows)
@@ -202,7 +203,7 @@ __global__ void __launch_bounds__(kThreads) attend_lanes(TileAttention p) {
 }
 
 template <int kHeadDim>
-void launch_rows(cudaStream_t stream, const TileAttention& p, unsigned count) {
+void launch_rows(const LaunchStream& stream, const TileAttention& p, unsigned count) {
   const dim3 blocks(count, static_cast<unsigned>(p.places.kv_heads));
   const int group = p.heads / p.places.kv_heads;
   const auto kernel = group == 1   ? attend_lanes<kHeadDim, 1>
@@ -213,7 +214,7 @@ void launch_rows(cudaStream_t stream, const TileAttention& p, unsigned count) {
 
 }  // namespace
 
-void lane_attention(cudaStream_t stream, TileAttention p, const AttentionItem* pieces, size_t count) {
+void lane_attention(const LaunchStream& stream, TileAttention p, const AttentionItem* pieces, size_t count) {
   if (count == 0) return;
   p.items = pieces;
   if (p.places.head_dim == 64) {

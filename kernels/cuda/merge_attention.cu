@@ -23,6 +23,7 @@ struct MergePieces {
 };
 
 __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
+  await_launch_before();
   const MergeItem merge = p.merges[blockIdx.x];
   const int kv_head = static_cast<int>(blockIdx.y);
   const int group = p.heads / p.kv_heads;
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
 
 }  // namespace
 
-void merge_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void merge_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices, const PlannedAttention& planned) {
   if (planned.plan.merges.empty()) return;
   const MergePieces p{planned.merges,

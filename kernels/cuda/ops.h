@@ -18,12 +18,25 @@
 
 namespace troupe::cuda {
 
-void embed(cudaStream_t stream, const EmbedParams& params, const int32_t* ids);
-void gather_rows(cudaStream_t stream, const GatherRowsParams& params, const int32_t* rows);
-void rms_norm(cudaStream_t stream, const RmsNormParams& params);
-void silu_mul(cudaStream_t stream, const SiluMulParams& params);
+// Where an op is launched. `overlaps`: its blocks may come to the device while the launch before it still
+// runs, and get as far as await_launch_before() (ptx.cuh): programmatic dependent launch, CUDA programming
+// guide. What is not launched by launch() (copies, the library's products) waits and is waited for as ever.
+// REQUIRES of overlaps: launches_overlap().
+struct LaunchStream {
+  LaunchStream(cudaStream_t of, bool overlapping = false) : handle(of), overlaps(overlapping) {}  // NOLINT
+  cudaStream_t handle;
+  bool overlaps;
+};
+// What the device has loaded of the kernels awaits the launch before: sm_90 and later.
+bool launches_overlap();
+
+void embed(const LaunchStream& stream, const EmbedParams& params, const int32_t* ids);
+void gather_rows(const LaunchStream& stream, const GatherRowsParams& params, const int32_t* rows);
+void rms_norm(const LaunchStream& stream, const RmsNormParams& params);
+void silu_mul(const LaunchStream& stream, const SiluMulParams& params);
 // `copies`: (from, to) pairs.
-void copy_blocks(cudaStream_t stream, const BoundKv& kv, DType dtype, const int32_t* copies, int64_t count);
+void copy_blocks(const LaunchStream& stream, const BoundKv& kv, DType dtype, const int32_t* copies,
+                 int64_t count);
 
 // Head dims that rope_kv and plain_attention hold in registers.
 inline constexpr int kHeadDimMax = 256;
@@ -41,20 +54,21 @@ struct DeviceDraw {
   int32_t first_edit, end_edit;
   int32_t last_drawn;  // SampleRow's
 };
-void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits);
+void sample(const LaunchStream& stream, const SampleParams& params, const DeviceDraw* rows,
+            const LogitEdit* edits);
 
 struct RopeKvIndices {
   const int32_t* positions;
   const int32_t* slots;
 };
-void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
+void rope_kv(const LaunchStream& stream, const RopeKvParams& params, const BoundKv& kv,
              const RopeKvIndices& indices);
 
 // out (N) bfloat16 = x (N) float32
-void round_vector(cudaStream_t stream, const Tensor& x, const Tensor& out);
+void round_vector(const LaunchStream& stream, const Tensor& x, const Tensor& out);
 
 // sum (1) += the words of `memory`, aligned to 16 bytes, as far as they fill 16: for who wants it read.
-void read_memory(cudaStream_t stream, const void* memory, size_t bytes, uint32_t* sum);
+void read_memory(const LaunchStream& stream, const void* memory, size_t bytes, uint32_t* sum);
 
 // A product's operands on the device: weight (N, K) row-major in the activation type.
 struct ProductOperands {
@@ -65,11 +79,11 @@ struct ProductOperands {
   Tensor bias = {};  // (N) float32, or empty
 };
 // Any shape and type, in plain tiles: the reference op, and the product of shapes that no other takes.
-void tile_product(cudaStream_t stream, const ProductOperands& operands);
+void tile_product(const LaunchStream& stream, const ProductOperands& operands);
 // Few rows by a weight that is read once, at memory speed (row_products.cu).
 inline constexpr int64_t kRowProductRowsMax = 32;
 bool row_product_takes(const ProductOperands& operands);
-void row_product(cudaStream_t stream, const ProductOperands& operands);
+void row_product(const LaunchStream& stream, const ProductOperands& operands);
 
 struct AttentionIndices {
   const int32_t* token_requests;  // (T): the request of each query
@@ -79,7 +93,7 @@ struct AttentionIndices {
   const float* alibi_slopes;  // or null
 };
 // Any head dim and type, a block a query and head: the reference op.
-void plain_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void plain_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices);
 
 // bfloat16 with head dims 64 and 128, by tensor cores (tile_attention.cu).
@@ -112,10 +126,10 @@ inline int64_t floats_of_partial(const KvLayout& layout) {
   return int64_t{layout.kv_heads} * (layout.head_dim + 2);
 }
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
-void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void tile_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                     const AttentionIndices& indices, const PlannedAttention& planned);
 // What its pieces left in `planned.partials`; a part of it, launched by it.
-void merge_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void merge_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices, const PlannedAttention& planned);
 
 }  // namespace troupe::cuda

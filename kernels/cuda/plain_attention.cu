@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
   __shared__ float q[kHeadDimMax];
   __shared__ float weights[kThreads];
   __shared__ float scratch[kThreads / kWarp];
+  await_launch_before();
   const int64_t t = blockIdx.x;
   const int h = static_cast<int>(blockIdx.y);
   const int g = h / (p.heads / p.places.kv_heads);
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) attend_plainly(PlainAttention<T> p) 
 
 }  // namespace
 
-void plain_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void plain_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices) {
   if (params.out.elements() == 0) return;
   check_head_dim("attention", kv.layout);

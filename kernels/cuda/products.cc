@@ -33,7 +33,7 @@ std::string product_key(const std::string& device, const std::string& library, c
                       ", rows ", rows_bucket(o.x.shape[0]));
 }
 
-Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options)
+Products::Products(const LaunchStream& stream, std::unique_ptr<LibraryProducts> library, Options options)
     : stream_(stream),
       library_(std::move(library)),
       options_(std::move(options)),
@@ -49,7 +49,8 @@ ProductCandidate Products::choose(const ProductOperands& o) {
   return entry->second;
 }
 
-void Products::multiply(cudaStream_t stream, const ProductCandidate& chosen, const ProductOperands& o) {
+void Products::multiply(const LaunchStream& stream, const ProductCandidate& chosen,
+                        const ProductOperands& o) {
   if (o.out.elements() == 0 || launch(stream, chosen, o)) return;
   // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
   for (const ProductCandidate& candidate :
@@ -60,14 +61,15 @@ void Products::multiply(cudaStream_t stream, const ProductCandidate& chosen, con
 }
 
 // False: it does not take the operands; nothing was launched.
-bool Products::launch(cudaStream_t stream, const ProductCandidate& candidate, const ProductOperands& o) {
+bool Products::launch(const LaunchStream& stream, const ProductCandidate& candidate,
+                      const ProductOperands& o) {
   switch (candidate.kind) {
     case Kind::kRows:
       if (!row_product_takes(o)) return false;
       row_product(stream, o);
       return true;
     case Kind::kLibrary:
-      return library_ != nullptr && library_->launch(stream, o, candidate.algorithm);
+      return library_ != nullptr && library_->launch(stream.handle, o, candidate.algorithm);
     case Kind::kTiles:
       tile_product(stream, o);
       return true;
@@ -115,7 +117,8 @@ ProductCandidate Products::fastest(const ProductOperands& o, const std::string& 
   for (const ProductCandidate& candidate : candidates) {
     bool taken = true;
     const auto once = [&] { taken = launch(stream_, candidate, operands); };
-    const double seconds = options_.timer ? options_.timer(once) : seconds_of_launch("matmul", stream_, once);
+    const double seconds =
+        options_.timer ? options_.timer(once) : seconds_of_launch("matmul", stream_.handle, once);
     if (!taken || seconds >= best_seconds) continue;
     best = candidate;
     best_seconds = seconds;

@@ -46,7 +46,7 @@ class Products {
     std::function<void()> before_measuring = {};
   };
   // `library` may be null. `stream`: where measurements run.
-  Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options);
+  Products(const LaunchStream& stream, std::unique_ptr<LibraryProducts> library, Options options);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
@@ -54,7 +54,7 @@ class Products {
   // where the product is launched is to be decided behind this.
   ProductCandidate choose(const ProductOperands& operands);
   // By `chosen`, or by another where that does not take these very operands.
-  void multiply(cudaStream_t stream, const ProductCandidate& chosen, const ProductOperands& operands);
+  void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands);
   // What is measured, of others too.
   Tuning& tuning() { return tuning_; }
   Status save() { return tuning_.save(); }
@@ -63,7 +63,7 @@ class Products {
  private:
   using Shape =
       std::tuple<DType, int64_t, int64_t, int64_t, bool, bool>;  // out's type, bucket, N, K, adds, bias
-  bool launch(cudaStream_t stream, const ProductCandidate& candidate, const ProductOperands& operands);
+  bool launch(const LaunchStream& stream, const ProductCandidate& candidate, const ProductOperands& operands);
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
@@ -71,7 +71,7 @@ class Products {
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 
-  cudaStream_t stream_;
+  LaunchStream stream_;
   std::unique_ptr<LibraryProducts> library_;
   const Options options_;
   Tuning tuning_;

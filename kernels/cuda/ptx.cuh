@@ -70,6 +70,17 @@ __device__ __forceinline__ uint4 load_streaming(const uint4* pointer) {
   return value;
 }
 
+// Until the launch before this one in the stream has ended and what it wrote is there; the launch behind this
+// one may begin from now on. Both are so from the start unless the launch overlaps (LaunchStream). Every
+// thread calls it, before it reads or writes any memory that is not constant while steps are computed, and
+// before it returns.
+__device__ __forceinline__ void await_launch_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // 2^x within 2 ulp; results below 2^-126 are 0.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

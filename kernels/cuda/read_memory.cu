@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -13,6 +14,7 @@ constexpr int kThreads = 256;
 constexpr int kBlocksOfProcessor = 4;
 
 __global__ void __launch_bounds__(kThreads) add_words(const uint4* memory, int64_t count, unsigned* sum) {
+  await_launch_before();
   unsigned own = 0;
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += step) {
@@ -25,7 +27,13 @@ __global__ void __launch_bounds__(kThreads) add_words(const uint4* memory, int64
 
 }  // namespace
 
-void read_memory(cudaStream_t stream, const void* memory, size_t bytes, uint32_t* sum) {
+bool launches_overlap() {
+  cudaFuncAttributes attributes{};
+  check_cuda("overlapping launches", cudaFuncGetAttributes(&attributes, add_words));
+  return attributes.ptxVersion >= 90;
+}
+
+void read_memory(const LaunchStream& stream, const void* memory, size_t bytes, uint32_t* sum) {
   const auto count = static_cast<int64_t>(bytes / sizeof(uint4));
   if (count == 0) return;
   int device = 0, processors = 0;

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -25,6 +26,7 @@ struct NormRows {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) norm_rows(NormRows<T> p) {
   __shared__ float scratch[kThreads / kWarp];
+  await_launch_before();
   const float* const x = p.x + int64_t{blockIdx.x} * p.columns;
   T* const out = p.out + int64_t{blockIdx.x} * p.columns;
   float squares = 0;
@@ -38,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) norm_rows(NormRows<T> p) {
 
 }  // namespace
 
-void rms_norm(cudaStream_t stream, const RmsNormParams& params) {
+void rms_norm(const LaunchStream& stream, const RmsNormParams& params) {
   if (params.out.elements() == 0) return;
   with_activation("rms_norm", params.out.dtype, [&](auto type) {
     using T = decltype(type);

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -39,6 +40,7 @@ __device__ __forceinline__ T* slot_of(const RopeHeads<T>& p, int32_t slot, int w
 
 template <typename T>
 __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
+  await_launch_before();
   const int64_t t = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int half = p.places.head_dim / 2;
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
 
 }  // namespace
 
-void rope_kv(cudaStream_t stream, const RopeKvParams& params, const BoundKv& kv,
+void rope_kv(const LaunchStream& stream, const RopeKvParams& params, const BoundKv& kv,
              const RopeKvIndices& indices) {
   if (params.q_out.elements() == 0) return;
   check_head_dim("rope_kv", kv.layout);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -14,13 +15,14 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
     round_elements(const float* x, __nv_bfloat16* out, int64_t count) {
+  await_launch_before();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < count) out[i] = from_f32<__nv_bfloat16>(x[i]);
 }
 
 }  // namespace
 
-void round_vector(cudaStream_t stream, const Tensor& x, const Tensor& out) {
+void round_vector(const LaunchStream& stream, const Tensor& x, const Tensor& out) {
   const int64_t count = x.elements();
   if (count == 0) return;
   const Grid grid{dim3(blocks_for(count, kThreads)), kThreads};

@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 #include "kernels/draw_weights.h"
 
 namespace troupe::cuda {
@@ -256,6 +257,7 @@ __device__ void edit_row(float* logits, const DeviceDraw& draw, const Rows& p) {
 
 __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   __shared__ Scratch scratch;
+  await_launch_before();
   float* const logits = p.logits + int64_t{blockIdx.x} * p.count;
   const DeviceDraw draw = p.draws[blockIdx.x];
   edit_row(logits, draw, p);
@@ -290,7 +292,8 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
 
 }  // namespace
 
-void sample(cudaStream_t stream, const SampleParams& params, const DeviceDraw* rows, const LogitEdit* edits) {
+void sample(const LaunchStream& stream, const SampleParams& params, const DeviceDraw* rows,
+            const LogitEdit* edits) {
   if (params.rows.empty()) return;
   const Rows p{params.logits.as<float>(),
                params.out.as<int32_t>(),

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -26,6 +27,7 @@ __device__ __forceinline__ float silu_times(float gate, float up) {
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     silu_pieces(const Piece<T, kCount>* gate_up, Piece<T, kCount>* out, int64_t columns, int64_t pieces) {
+  await_launch_before();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= pieces) return;
   const int64_t row = i / columns;
@@ -40,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, int kCount>
-void launch_pieces(cudaStream_t stream, const SiluMulParams& params) {
+void launch_pieces(const LaunchStream& stream, const SiluMulParams& params) {
   using P = Piece<T, kCount>;
   const int64_t columns = params.out.shape[1] / kCount;
   const int64_t pieces = params.out.shape[0] * columns;
@@ -51,7 +53,7 @@ void launch_pieces(cudaStream_t stream, const SiluMulParams& params) {
 
 }  // namespace
 
-void silu_mul(cudaStream_t stream, const SiluMulParams& params) {
+void silu_mul(const LaunchStream& stream, const SiluMulParams& params) {
   if (params.out.elements() == 0) return;
   with_activation("silu_mul", params.out.dtype, [&](auto type) {
     using T = decltype(type);

@@ -195,6 +195,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
   __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
   __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
+  await_launch_before();
   const Work w = work_of(p);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -250,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
 }
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* items, size_t count) {
+void launch_items(const LaunchStream& stream, TileAttention p, const AttentionItem* items, size_t count) {
   if (count == 0) return;
   using S = Shape<kHeadDim, kKeyGroups>;
   p.items = items;
@@ -262,7 +263,7 @@ void launch_items(cudaStream_t stream, TileAttention p, const AttentionItem* ite
 }
 
 template <int kHeadDim>
-void launch_plan(cudaStream_t stream, const TileAttention& p, const PlannedAttention& planned) {
+void launch_plan(const LaunchStream& stream, const TileAttention& p, const PlannedAttention& planned) {
   launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
   if (planned.kv_map != nullptr) {
     warpgroup_attention(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
@@ -289,7 +290,7 @@ int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
   return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
 }
 
-void tile_attention(cudaStream_t stream, const AttentionParams& params, const BoundKv& kv,
+void tile_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                     const AttentionIndices& indices, const PlannedAttention& planned) {
   if (!tile_attention_takes(params, kv)) check_failed("attention", "q is " + params.q.shape_text());
   TileAttention p{};

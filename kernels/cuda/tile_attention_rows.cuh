@@ -26,8 +26,8 @@ struct TileAttention {
 };
 
 // Parts of tile_attention, launched by it where PlannedAttention::lanes or kv_map says so.
-void lane_attention(cudaStream_t stream, TileAttention p, const AttentionItem* pieces, size_t count);
-void warpgroup_attention(cudaStream_t stream, TileAttention p, const CUtensorMap& map,
+void lane_attention(const LaunchStream& stream, TileAttention p, const AttentionItem* pieces, size_t count);
+void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUtensorMap& map,
                          const AttentionItem* tiles, size_t count);
 
 // What the block works on.

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -46,6 +47,7 @@ template <typename T, typename Out>
 __global__ void __launch_bounds__(kThreads) multiply_tiles(Product<T, Out> p) {
   __shared__ float x[kTile][kDepth + 1];
   __shared__ float w[kTile][kDepth + 1];
+  await_launch_before();
   const int64_t first_token = int64_t{blockIdx.y} * kTile;
   const int64_t first_feature = int64_t{blockIdx.x} * kTile;
   // A warp's threads are neighbouring features of one token.
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) multiply_tiles(Product<T, Out> p) {
 }
 
 template <typename T, typename Out>
-void launch_tiles(cudaStream_t stream, const ProductOperands& o) {
+void launch_tiles(const LaunchStream& stream, const ProductOperands& o) {
   const Product<T, Out> p{
       o.x.as<const T>(), o.weight.as<const T>(), o.out.as<Out>(),   o.bias.as<const float>(),
       o.x.shape[0],      o.weight.shape[0],      o.weight.shape[1], o.accumulate};
@@ -89,7 +91,7 @@ void launch_tiles(cudaStream_t stream, const ProductOperands& o) {
 
 }  // namespace
 
-void tile_product(cudaStream_t stream, const ProductOperands& operands) {
+void tile_product(const LaunchStream& stream, const ProductOperands& operands) {
   if (operands.out.elements() == 0) return;
   with_activation("tile_product", operands.x.dtype, [&](auto type) {
     using T = decltype(type);

@@ -28,6 +28,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/kv_map.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/tile_attention_rows.cuh"
 #include "kernels/cuda/warpgroup_attention.cuh"
 
@@ -303,6 +304,7 @@ template <int kHeadDim, bool kSlopes>
 __global__ void __launch_bounds__(kThreads, 1)
     attend_warpgroups(const __grid_constant__ CUtensorMap map, const TileAttention p) {
 #if TROUPE_HAS_WARPGROUPS
+  await_launch_before();
   TROUPE_DYNAMIC_SHARED(memory);
   attend<kHeadDim, kSlopes>(map, p, memory);
 #else
@@ -311,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kHeadDim, bool kSlopes>
-void launch_tiles(cudaStream_t stream, const TileAttention& p, const CUtensorMap& map, size_t count) {
+void launch_tiles(const LaunchStream& stream, const TileAttention& p, const CUtensorMap& map, size_t count) {
   const auto kernel = attend_warpgroups<kHeadDim, kSlopes>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(kSharedBytes<kHeadDim>)));
@@ -327,7 +329,7 @@ bool has_warpgroups() {
   return attributes.ptxVersion >= 90;
 }
 
-void warpgroup_attention(cudaStream_t stream, TileAttention p, const CUtensorMap& map,
+void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUtensorMap& map,
                          const AttentionItem* tiles, size_t count) {
   if (count == 0) return;
   p.items = tiles;

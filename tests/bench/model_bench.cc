@@ -1,12 +1,13 @@
 // Steps of a whole model beside what the machine can do, for engines.py and tests/gpu/bench.sh to ask in
 // turns.
 //
-//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [gaps] [measured]]
+//   build/bin/model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [gaps] [measured]]
 //                                          MODEL_DIR needs config.json alone: weights are made up
 //   build/bin/model_bench MODEL_DIR write  writes those weights there, for others
 //
 // DEVICE: a backend's name (kernels.h) other than cpu: cuda, or a module's path. plain: without cascades;
-// measured: implementations chosen by measuring, as the worker does; gaps: for the question of that name.
+// apart: no kernel begins before the one before it has ended; measured: implementations chosen by measuring,
+// as the worker does; gaps: for the question of that name.
 //
 // A question a line on stdin, an answer a line on stdout:
 //   prefill N               seconds of a step of N new tokens
@@ -312,18 +313,19 @@ int main_of(int argc, char** argv) {
     return 0;
   }
   const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
-  bool plain = false, gaps = false, measured = false, known = true;
+  bool plain = false, apart = false, gaps = false, measured = false, known = true;
   for (int i = 4; i < argc; ++i) {
     const std::string_view word = argv[i];
     plain |= word == "plain";
+    apart |= word == "apart";
     gaps |= word == "gaps";
     measured |= word == "measured";
-    known &= word == "plain" || word == "gaps" || word == "measured";
+    known &= word == "plain" || word == "apart" || word == "gaps" || word == "measured";
   }
   if (threads < 1 || !known) {
     std::fprintf(stderr,
-                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [gaps] [measured]] | model_bench "
-                 "MODEL_DIR write\n");
+                 "usage: model_bench MODEL_DIR THREADS [int8|DEVICE [plain] [apart] [gaps] [measured]] | "
+                 "model_bench MODEL_DIR write\n");
     return 2;
   }
   const std::string_view how = argc > 3 ? argv[3] : "cpu";
@@ -339,6 +341,7 @@ int main_of(int argc, char** argv) {
   if (how != "int8" && how != "cpu") {
     options.backend = how;
     options.cascade = !plain;
+    options.overlaps = !apart;
     options.times_gaps = gaps;
     options.measures = measured;
     options.kv_cache_tokens = 0;       // what fits

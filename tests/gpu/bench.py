@@ -110,6 +110,9 @@ def decode(model):
         seconds = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3)
         floor = (weights + batch * keys * model.kv_bytes_per_token()) / copy
         yield f"batch {batch} at {keys}", seconds, floor, f"{batch / seconds:.0f} tokens/s; copy {copy / 1e12:.2f} TB/s"
+    batch, keys = (1, 1024) if not small else (1, 40)
+    apart = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3, mode="apart")
+    yield f"batch {batch} at {keys}, launches that do not overlap", apart, None, "each kernel begins when the one before it has ended"
 
 
 def gaps(model):

@@ -176,6 +176,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                                                          .reference_ops = options.reference_ops,
                                                          .cascade = options.cascade,
                                                          .graphs = options.graphs,
+                                                         .overlaps = options.overlaps,
                                                          .measures = options.measures,
                                                          .tune_file = options.tune_file,
                                                          .times_gaps = options.times_gaps}));

@@ -34,6 +34,7 @@ struct RunnerOptions {
   bool reference_ops = false;  // cuda only (kernels.h)
   bool cascade = true;         // likewise
   bool graphs = true;          // likewise
+  bool overlaps = true;        // likewise
   bool measures = false;       // likewise
   std::string tune_file;       // likewise
   bool times_gaps = false;     // likewise

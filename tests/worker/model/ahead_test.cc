@@ -25,7 +25,7 @@ constexpr int kSteps = 6;
 constexpr int kLanes = 3;
 constexpr int32_t kBlocksEach = 2;
 
-std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true) {
+std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true, bool overlaps = true) {
   const TempDir dir;
   dir.write("config.json", kMadeUpModel);
   RunnerOptions options;
@@ -35,6 +35,7 @@ std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true
   options.dtype = DType::kBFloat16;
   options.kv_cache_tokens = kLanes * kBlocksEach * options.block_size;
   options.graphs = graphs;
+  options.overlaps = overlaps;
   auto runner = ModelRunner::load(options);
   EXPECT_TRUE(runner.ok()) << runner.status();
   return runner.ok() ? std::move(*runner) : nullptr;
@@ -153,6 +154,9 @@ TEST(RunnerAhead, DrawsTheSameTokens) {
     const auto eager = load(backend, /*graphs=*/false);
     ASSERT_NE(eager, nullptr);
     EXPECT_EQ(Answers(*eager).ahead(), waiting) << backend << ", kernels launched one by one";
+    const auto apart = load(backend, /*graphs=*/true, /*overlaps=*/false);
+    ASSERT_NE(apart, nullptr);
+    EXPECT_EQ(Answers(*apart).ahead(), waiting) << backend << ", each when the one before it has ended";
   }
 }
 
