@@ -30,7 +30,8 @@ constexpr size_t kErrorBodyMax = 1 << 16, kReasonsMax = 16;
 struct Stream {
   TimePoint first{}, last{};
   Duration longest_gap{};
-  int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  int64_t prompt_tokens = 0, completion_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // servers need not tell
   bool has_usage = false, done = false;
   std::string text, error;
 };
@@ -85,7 +86,7 @@ void read_event(std::string_view data, TimePoint now, Stream& stream) {
   stream.prompt_tokens = count_at(usage->get_object(), "prompt_tokens");
   stream.completion_tokens = count_at(usage->get_object(), "completion_tokens");
   const bj::value* details = usage->get_object().if_contains("prompt_tokens_details");
-  if (details != nullptr && details->is_object())
+  if (details != nullptr && details->is_object() && details->get_object().contains("cached_tokens"))
     stream.cached_tokens = count_at(details->get_object(), "cached_tokens");
 }
 
@@ -295,11 +296,11 @@ class Driver {
     Node& node = nodes_.try_emplace(asked.node, Node{static_cast<int32_t>(nodes_.size()), {}}).first->second;
     const Duration first = stream.first - begin_, last = stream.last - begin_;
     recorder_.first_token({trace.at, first, node.index, static_cast<int32_t>(stream.prompt_tokens),
-                           static_cast<int32_t>(stream.cached_tokens), 0});
+                           static_cast<int32_t>(stream.cached_tokens.value_or(0)), 0});
     recorder_.finished({trace.at, first, last, node.index, static_cast<int32_t>(stream.completion_tokens),
                         stream.longest_gap});
     node.work[last / std::chrono::seconds(1)] +=
-        stream.prompt_tokens - stream.cached_tokens + stream.completion_tokens;
+        stream.prompt_tokens - stream.cached_tokens.value_or(0) + stream.completion_tokens;
   }
 
   void tell(const TraceRequest& trace, const Asked& asked, bool whole) {
@@ -311,8 +312,9 @@ class Driver {
     line.ended = (whole ? stream.last : clock_.now()) - begin_;
     line.turn = trace.turn;
     line.prompt_tokens = stream.has_usage ? stream.prompt_tokens : trace.input_tokens;
-    if (stream.has_usage) line.cached_tokens = stream.cached_tokens;
-    line.tokens = stream.completion_tokens;
+    line.cached_tokens = stream.cached_tokens.value_or(-1);
+    // An answer that broke off told no count.
+    line.tokens = stream.has_usage || stream.first == TimePoint{} ? stream.completion_tokens : -1;
     line.attempts = asked.attempts;
     line.live_node = asked.node;
     if (!whole) line.end = RequestEnd::kLost;

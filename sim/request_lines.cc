@@ -25,7 +25,8 @@ void append_request_line(std::string& out, const RequestLine& line) {
   absl::StrAppend(&out, "{\"number\":", line.number);
   append_ms(out, "timestamp", line.arrived);
   if (line.turn > 0) absl::StrAppend(&out, ",\"turn\":", line.turn);
-  absl::StrAppend(&out, ",\"input_length\":", line.prompt_tokens, ",\"output_length\":", line.tokens);
+  absl::StrAppend(&out, ",\"input_length\":", line.prompt_tokens);
+  if (line.tokens >= 0) absl::StrAppend(&out, ",\"output_length\":", line.tokens);
   if (line.simulated_node >= 0) absl::StrAppend(&out, ",\"node\":\"n", line.simulated_node, "\"");
   if (!line.live_node.empty()) append_text(out, "node", line.live_node);
   if (!line.branch.empty()) append_text(out, "branch", line.branch);

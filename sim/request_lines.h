@@ -8,9 +8,9 @@
 //
 //   number         its place in the trace, from 1
 //   timestamp      ms since the run began
-//   output_length  tokens it was answered
+//   output_length  tokens it was answered, absent where that was not told (a live answer that broke off)
 //   node …         the last that had it; branch and expected are the gateway's, absent where it told none
-//   cached         tokens found there, absent where that was not told
+//   cached         tokens found where its first token came from, absent where that was not told
 //   ttft_ms        absent where no token came
 //   lost           true: no answer, or not a whole one
 //   unfinished     true: it was being answered when the run ended
@@ -33,7 +33,8 @@ struct RequestLine {
   std::optional<Duration> first;
   Duration ended{};
   int32_t turn = 0;  // 0: not told
-  int64_t prompt_tokens = 0, tokens = 0;
+  int64_t prompt_tokens = 0;
+  int64_t tokens = 0;          // -1: not told
   int64_t cached_tokens = -1;  // -1: not told
   int64_t attempts = 0;
   int32_t simulated_node = -1;

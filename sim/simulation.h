@@ -58,6 +58,7 @@ class Simulation {
     int32_t emitted = 0;        // tokens, as far as the node was heard: its first, its last, all at its death
     int32_t attempts = 0;       // of all orders
     int32_t cached_tokens = 0;  // that its node found
+    int32_t found_first = 0;    // that the node of its first token found
     bool planned = false;       // its set is at home on the node
     bool at_node = false;       // delivered, not only on its way
     TimePoint arrived{}, first{};

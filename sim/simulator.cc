@@ -144,6 +144,9 @@ StatusOr<Result> Simulation::run() {
     if (!more && live_ == 0) break;
   }
   check_all();
+  // Of those that are still being answered only the first token was heard.
+  for (size_t node = 0; options_.on_request && node < nodes_.size(); ++node)
+    hear_last_words(static_cast<int32_t>(node));
   for (Flight& flight : flights_) {
     if (flight.id == 0) continue;
     // Never admitted within the drain, or still being answered.

@@ -217,7 +217,7 @@ void Simulation::tell_end(const Flight& flight, TimePoint at, RequestEnd end) co
   line.arrived = flight.arrived.time_since_epoch();
   if (flight.emitted > 0) {
     line.first = flight.first.time_since_epoch();
-    line.cached_tokens = flight.cached_tokens;
+    line.cached_tokens = flight.found_first;
   }
   line.ended = at.time_since_epoch();
   line.turn = flight.trace.turn;
@@ -276,6 +276,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     flight.cached_tokens = token.cached_tokens;
     if (flight.emitted == 0) {
       flight.first = seen;
+      flight.found_first = token.cached_tokens;
       recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
                              flight.trace.input_tokens, token.cached_tokens, flight.trace.set});
     } else {

@@ -85,7 +85,8 @@ def as_it_was(folder, requests):
     as were (a prompt's last token, where in blocks of sixteen it could be as many)."""
     probe = pathlib.Path(folder) / "probe_as_it_was.jsonl"
     with open(probe, "w") as out:
-        for line in sorted(map(json.loads, open(requests)), key=lambda line: line["number"]):
+        answered = [line for line in map(json.loads, open(requests)) if "lost" not in line]
+        for line in sorted(answered, key=lambda line: line["number"]):
             length = line["input_length"]
             print(json.dumps({"timestamp": line["timestamp"], "input_length": length, "output_length": line["output_length"],
                               "block_size": 1, "set": "probe", "session": f"probe{line['number']}", "prefix_length": length - 1,
@@ -169,14 +170,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, help="of one device: so many, with as much traffic for each; a table of its own")
     parser.add_argument("--no-save", action="store_true", help="print only")
-    parser.add_argument("--keep", type=pathlib.Path, help="an empty folder for the record, the requests of both sides and the profile")
+    parser.add_argument("--keep", type=pathlib.Path, help="a new folder: the record, the requests of both sides and the profile of each device")
     parser.add_argument("--calibrate", action="store_true", help="of CPU workers: replay with a profile measured before and after")
     args = parser.parse_args()
+    if args.keep and args.keep.exists():
+        parser.error(f"--keep: {args.keep} exists; records are added to, and this one's would be replayed with another's")
     warmup_s = args.duration_s / 10 if args.warmup_s is None else args.warmup_s
     columns = ["fleet", "requests", "prompt tokens cached", "TTFT p50 ms", "TTFT p90 ms", "ms a token", "network ms", "load average"]
     missed = []
     for device in args.device or FLEETS:
-        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu", args.workers, args.keep)
+        keep = args.keep and args.keep / device
+        if keep:
+            keep.mkdir(parents=True)
+        result = check(device, args.duration_s, warmup_s, args.mode, args.seed, args.calibrate and device == "cpu", args.workers, keep)
         missed += [f"{device}: {what}" for what in goals_missed(result)]
         of_workers = f", {args.workers} workers" if args.workers else ""
         table = dict(title=f"Simulator against real processes, {device}{of_workers}: live / simulated",

@@ -52,6 +52,8 @@ TEST(RequestLines, WhatWasNotToldIsAbsent) {
             R"({"number":1,"timestamp":0.000,"input_length":20,"output_length":0,"attempts":0,)"
             R"("duration_ms":0.050,"lost":true})"
             "\n");
+  line.tokens = -1;
+  EXPECT_THAT(line_of(line), testing::Not(testing::HasSubstr("output_length")));
   line.live_node = "a\"b";
   line.end = RequestEnd::kUnfinished;
   EXPECT_THAT(line_of(line), testing::HasSubstr(R"("node":"a\"b")"));
@@ -108,6 +110,20 @@ TEST(RequestLines, AFaultsLostAndRetriedOnesAreAmongThem) {
   EXPECT_LE(sums.retried, result.retries);
 }
 
+// They go on at another node, whose cache is not what the report's hits are of.
+TEST(RequestLines, ResumedOnesAddUpToo) {
+  PersonaWorkload workload = kSmall;
+  workload.output_tokens = 1500;
+  workload.rate = 6;
+  SimulationOptions options = options_of(3);
+  options.faults = {{.kind = Fault::Kind::kKill, .at_s = 30, .target = 0}};
+  Result result;
+  const Sums sums = sums_of(workload, options, result);
+  EXPECT_GT(result.faults.resumed, 0);
+  EXPECT_EQ(sums.prompt, result.prompt_tokens);
+  EXPECT_NEAR(static_cast<double>(sums.cached) / static_cast<double>(sums.prompt), result.hit_tokens, 1e-9);
+}
+
 // Told or not, the run is the same.
 TEST(RequestLines, DoNotChangeTheRun) {
   Result told;
@@ -123,14 +139,17 @@ TEST(RequestLines, TheDrainsEndLeavesSomeUnfinished) {
   workload.output_tokens = 2000;
   SimulationOptions options = options_of(1);
   options.drain_s = 0.5;
-  int64_t unfinished = 0, lines = 0;
+  int64_t unfinished = 0, lines = 0, tokens = 0;
   options.on_request = [&](const RequestLine& line) {
     lines += 1;
-    unfinished += line.end == RequestEnd::kUnfinished ? 1 : 0;
+    if (line.end != RequestEnd::kUnfinished) return;
+    unfinished += 1;
+    tokens += line.tokens;
   };
   const Result result = run_personas(workload, options);
   EXPECT_EQ(lines, result.requests);
   EXPECT_GT(unfinished, 0);
+  EXPECT_GT(tokens, 10 * unfinished) << "what they were answered so far";
 }
 
 }  // namespace
