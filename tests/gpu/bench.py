@@ -110,9 +110,10 @@ def decode(model):
         seconds = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3)
         floor = (weights + batch * keys * model.kv_bytes_per_token()) / copy
         yield f"batch {batch} at {keys}", seconds, floor, f"{batch / seconds:.0f} tokens/s; copy {copy / 1e12:.2f} TB/s"
-    batch, keys = (1, 1024) if not small else (1, 40)
-    apart = model.best(f"decode {batch} {keys} {2 if small else 16}", 1 if small else 3, mode="apart")
-    yield f"batch {batch} at {keys}, launches that do not overlap", apart, None, "each kernel begins when the one before it has ended"
+    keys = 40 if small else 1024
+    seconds = model.best(f"decode 1 {keys} {2 if small else 16}", 1 if small else 3, mode="apart")
+    floor = (weights + keys * model.kv_bytes_per_token()) / copy
+    yield f"batch 1 at {keys}, apart", seconds, floor, f"{1 / seconds:.0f} tokens/s where no kernel begins before the one before it has ended"
 
 
 def gaps(model):
@@ -316,8 +317,11 @@ def peers(model):
         return
 
     def ask(question, times=1 if small else 3):
-        process.stdin.write((question + "\n") * times)
-        process.stdin.flush()
+        try:
+            process.stdin.write((question + "\n") * times)
+            process.stdin.flush()
+        except BrokenPipeError:
+            return float("nan")  # it ended with an earlier question
         answers = [process.stdout.readline() for _ in range(times)]
         return min(map(float, answers)) if all(answers) else float("nan")
     decode, prefill = questions
@@ -331,7 +335,10 @@ def peers(model):
     yield f"attention alone, {long} tokens, by {name}", seconds, flops / rate, f"{flops / seconds / 1e12:.1f} TFLOP/s"
     seconds = ask(f"product {size}")
     yield f"product {size}, by {name}", seconds, 2 * size**3 / rate, f"{2 * size**3 / seconds / 1e12:.1f} TFLOP/s"
-    process.stdin.close()
+    try:
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
     process.wait(60)
 
 
@@ -360,16 +367,16 @@ def main():
         model = Model(args, name)
         for bench in args.benches:
             for work, seconds, floor, more in globals()[bench](model):
-                if math.isnan(seconds):  # the model has not as much KV memory here
-                    print(f"| {name} | {bench} | {work} | no room | – | – | |", flush=True)
+                if math.isnan(seconds):  # the model has not as much KV memory here; what became of a peer is on stderr
+                    print(f"| {name} | {bench} | {work} | {'failed' if bench == 'peers' else 'no room'} | – | – | |", flush=True)
                     continue
                 rows.append({"model": name, "bench": bench, "work": work, "seconds": seconds, "floor_seconds": floor, "more": more,
                              "runner": model.description or args.device})
                 of_floor = ("–", "–") if floor is None else (f"{floor * 1e3:.2f}", f"{floor / seconds:.2f}")
                 print(f"| {name} | {bench} | {work} | {seconds * 1e3:.2f} | {' | '.join(of_floor)} | {more} |", flush=True)
+                if args.output:  # at once: what comes later may end this
+                    pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + "\n")
         model.close()
-    if args.output:
-        pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ driver, and CUDA 13's cuBLASLt; builds and installs nothing. Runs
             another, as graphs and kernel by kernel, draw the same tokens as steps that are waited for (bin/cuda_gpu_test)
   model     the demo model's log-probabilities, cuda against cpu in float32: float32, bfloat16, and both with --reference-ops
   served    troupe-worker as it is started for users (implementations measured, graphs, running ahead, memory by its share of the
-            device's): asked by many at once it answers as on the CPU, and so it does with what was measured kept, and
-            with every step launched kernel by kernel and waited for (served.py; needs python3)
+            device's), in float32 and in bfloat16: asked by many at once it answers as on the CPU, and so it does with what was
+            measured kept, and with every step launched kernel by kernel and waited for (served.py; needs python3)
   memcheck  the kernels again, the smallest sizes, under compute-sanitizer, where that is installed
 
 A line a part as it ends, and all of them at the end; non-zero where one failed. Without a GPU: SKIPPED, and zero. An emulated device needs
-more time: TROUPE_GPU_KERNELS_S and TROUPE_GPU_SERVED_S, longest that these parts may take (120 and 180 s if unset), and TROUPE_GPU_SERVED,
-options for served.py.
+more time: TROUPE_GPU_KERNELS_S and TROUPE_GPU_SERVED_S, longest that these parts may take (120 and 180 s if unset), TROUPE_GPU_SUITE_S, longest
+that one suite of kernels may (30 s), and TROUPE_GPU_SERVED, options for served.py.
 H
 }
 case "${1:-}" in -h|--help) usage; exit 0 ;; esac
@@ -57,7 +57,8 @@ kernels_part() {
   for suite in $suites; do
     left=$((end - SECONDS))
     if [ $left -lt 1 ]; then echo "$suite: no time left (TROUPE_GPU_KERNELS_S)"; result=1; continue; fi
-    if timeout "$left" "$bin/cuda_gpu_test" --gtest_filter="$suite*" > "$folder/suite" 2>&1; then echo "$suite $(grep -c '\[       OK' "$folder/suite") passed"; else
+    [ $left -le "${TROUPE_GPU_SUITE_S:-30}" ] || left=${TROUPE_GPU_SUITE_S:-30}
+    if timeout -k 5 "$left" "$bin/cuda_gpu_test" --gtest_filter="$suite*" > "$folder/suite" 2>&1; then echo "$suite $(grep -c '\[       OK' "$folder/suite") passed"; else
       echo "$suite: FAILED with $?"; tail -n 40 "$folder/suite"; result=1
     fi
   done
