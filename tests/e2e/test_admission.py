@@ -135,7 +135,7 @@ def test_limits_change_without_a_restart(start, tmp_path):
     file.write_text("admission:\n  worker_requests: 3\n")
     fleet.gateway.process.send_signal(signal.SIGHUP)
     wait_until(lambda: waiting() == 0, 10, "all are let in")
-    assert fleet.running() == 3
+    wait_until(lambda: fleet.running() == 3, 10, "the worker has all three")
     for thread in threads:
         thread.join()
     assert len(answers) == 3

@@ -4,7 +4,7 @@ import json
 import httpx
 import pytest
 
-from fleet import SimWorker, Worker, chat_body, wait_until, whole_chat
+from fleet import PATIENT, SimWorker, Worker, chat_body, wait_until, whole_chat
 from test_sim import FAST, metric, persona
 
 DEVICES = pytest.mark.parametrize("worker_class, flags", [(SimWorker, FAST), (Worker, ())], ids=["sim", "cpu"])
@@ -30,7 +30,7 @@ def plain_stream(fleet, messages, **fields):
 
 
 def started(start, worker_class, flags):
-    fleet = start(workers=2, worker_class=worker_class, worker_flags=flags)
+    fleet = start(workers=2, worker_class=worker_class, worker_flags=flags, gateway_flags=PATIENT)
     workers = lambda: httpx.get(f"{fleet.gateway.metrics_url}/admin/workers", timeout=5).json()["workers"]
     wait_until(lambda: all(worker["load"] for worker in workers()), 30, "the gateway knows both for ours")
     return fleet

@@ -76,7 +76,6 @@ def test_theirs_answer_as_ours_and_personas_come_back_to_their_cache(foreign):
         assert all(answer.text for answer in answers)
         assert sum(answer.text == text for answer, text in zip(answers, wanted)) >= 4, (answers, wanted)
     nodes = {answer.node for answer in answers}
-    assert len(nodes) > 1, "six personas are spread over three workers"
     again = [whole_chat(fleet.url, chat_body(turn(index, 1), max_tokens=4)) for index in range(6)]
     # (A probe that a busy machine answers late may send one of them elsewhere.)
     assert sum(later.node == answer.node for later, answer in zip(again, answers)) >= 5, \
@@ -85,6 +84,9 @@ def test_theirs_answer_as_ours_and_personas_come_back_to_their_cache(foreign):
     expect, actual = int(route_decision(response)["expect"]), cached(response.json()["usage"])
     figure("cached tokens at a foreign worker", f"{actual}, {expect} were expected", "within 2 x")
     assert expect > 0 and actual > 0 and 0.5 * actual <= expect <= 2 * actual
+    # Idle workers are equals, of which chance chooses: of six personas all may lie on one, of eighteen hardly.
+    more = {whole_chat(fleet.url, chat_body(turn(index), max_tokens=1)).node for index in range(6, 18)}
+    assert len(nodes | more) > 1, "personas are spread over three workers"
 
 
 def test_one_of_theirs_dies_and_no_request_fails(foreign):

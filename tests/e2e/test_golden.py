@@ -3,7 +3,7 @@ and not. Different cache salts make the same prompts cold again."""
 import httpx
 import pytest
 
-from fleet import Fleet, chat_body, in_parallel, stream_chat, whole_chat
+from fleet import PATIENT, Fleet, chat_body, in_parallel, stream_chat, whole_chat
 from golden import load_goldens
 
 GOLDENS = load_goldens()
@@ -12,7 +12,7 @@ GOLDENS = load_goldens()
 @pytest.fixture(scope="module")
 def fleet(logs):
     # One node may come to hold both salts' 60 prompts and answers, and all of them are to stay.
-    with Fleet(logs, workers=2, worker_flags=["--kv-cache-tokens", 114688]) as running:
+    with Fleet(logs, workers=2, worker_flags=["--kv-cache-tokens", 114688], gateway_flags=PATIENT) as running:
         yield running
 
 

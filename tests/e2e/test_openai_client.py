@@ -4,7 +4,7 @@ import openai
 import pytest
 
 from figures import figure
-from fleet import MODEL, Fleet, route_decision, wait_until
+from fleet import MODEL, PATIENT, Fleet, route_decision, wait_until
 
 CARD = ("You are playing Ruvo Tamek.\nName: Ruvo Tamek\nRole: clock maker\nAge: 47\nHome: Lipora\nCharacter: shy, brave\n"
         "Likes: plum wine\nDislikes: wet boots\nBest friend: Dazin\nCompanion: a tame fox\nDream: to open a small inn\n"
@@ -18,7 +18,7 @@ def messages(question):
 
 @pytest.fixture(scope="module")
 def fleet(logs):
-    with Fleet(logs, workers=2) as running:
+    with Fleet(logs, workers=2, gateway_flags=PATIENT) as running:
         yield running
 
 
@@ -131,7 +131,7 @@ def test_client_that_times_out_leaves_nothing_behind(client, fleet):
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.3).chat.completions.create(
             model=MODEL, messages=messages("Tell me a story."), extra_body={"ignore_eos": True})
-    wait_until(lambda: fleet.running() == 0, 1, "the worker is free again")
+    wait_until(lambda: fleet.running() == 0, 10, "the worker is free again")
 
 
 def test_client_that_leaves_a_stream_frees_the_worker(client, fleet):

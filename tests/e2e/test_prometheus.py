@@ -104,9 +104,9 @@ def test_every_series_and_panel_has_values(watched):
 def test_a_dead_worker_is_an_alert(watched):
     fleet, prometheus = watched
     some_traffic(fleet)
-    fleet.workers[0].kill()
     state = lambda: {rule["name"]: rule["state"] for rule in prometheus.rules() if rule["type"] == "alerting"}
     assert state()["TroupeWorkerDown"] == "inactive"
+    fleet.workers[0].kill()
     wait_until(lambda: state()["TroupeWorkerDown"] == "firing", 60, "the alert about the worker fires")
     some_traffic(fleet)
     assert state()["TroupeGatewayDown"] == "inactive" and state()["TroupeRequestsFail"] == "inactive"

@@ -99,16 +99,17 @@ def check(fleet, streams, wanted):
 
 
 def most_running(fleet):
-    return max(fleet.workers, key=lambda worker: worker.load()["running"])
+    with httpx.Client(timeout=5) as client:  # a client for each would take as long as some of the streams
+        return max(fleet.workers, key=lambda worker: client.get(f"{worker.url}/v1/load").json()["running"])
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 def test_streams_go_on_where_their_worker_stops(start, end):
     fleet = started(start)
-    bodies = [body_of(index) for index in range(STREAMS)]
+    bodies = [body_of(index, max_tokens=640) for index in range(STREAMS)]  # of 160 most are over before one is chosen
     wanted = uncut(fleet, bodies)
     streams = [Stream(fleet.url, body) for body in bodies]
-    wait_until(lambda: sum(len(stream.times) > 4 for stream in streams) > STREAMS // 2, 60, "streams are under way")
+    wait_until(lambda: sum(len(stream.times) > 4 for stream in streams) > 4, 60, "streams are under way")
     victim = most_running(fleet)
     os.kill(victim.pid, end)
     try:

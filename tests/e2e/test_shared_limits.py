@@ -132,11 +132,13 @@ def test_limits_stay_divided_without_etcd(by_etcd):
     """Whether the other one lives, nobody can say then; that a fault of etcd's doubles what clients may would be worse."""
     for member in by_etcd.etcd.members:
         member.hold()
-    wait_until(lambda: all(gateway.degraded() for gateway in by_etcd.gateways), 30, "they say that etcd is gone")
-    time.sleep(2 * etcd.TTL_SECS)  # every lease would have run out
-    assert let_in(by_etcd.gateways, 8) == 11
-    for member in by_etcd.etcd.members:
-        member.go_on()
+    try:
+        wait_until(lambda: all(gateway.degraded() for gateway in by_etcd.gateways), 30, "they say that etcd is gone")
+        time.sleep(2 * etcd.TTL_SECS)  # every lease would have run out
+        assert let_in(by_etcd.gateways, 8) == 11
+    finally:
+        for member in by_etcd.etcd.members:
+            member.go_on()
     wait_until(lambda: not any(gateway.degraded() for gateway in by_etcd.gateways), 30, "they have it back")
     for gateway in by_etcd.gateways:
         wait_until(lambda: shared_by(gateway) == 2, 10, "and have heard of each other again")

@@ -155,7 +155,7 @@ def test_streams_go_on_when_their_worker_dies(run, logs, tls):
     flags = [*tls.upstream, *tls.upstream_client, "--stream-heartbeat-timeout-ms", 1500]
     gateway = run(SecureGateway(workers, logs, tls, flags))
     gateway.wait_workers(workers)
-    bodies = [body_of(index) for index in range(8)]
+    bodies = [body_of(index, max_tokens=640) for index in range(8)]
     wanted = in_parallel(lambda body: whole_chat(workers[0].url, body, workers[0].client), bodies, 4)
     streams = [Stream(gateway.url, body) for body in bodies]
     wait_until(lambda: sum(len(stream.times) > 4 for stream in streams) > 4, 60, "streams are under way")
@@ -268,14 +268,14 @@ def test_who_disturbs_is_closed_and_disturbs_nobody(run, logs, tls):
     gateway = run(SecureGateway([worker], logs, tls, ["--limits.header-timeout-ms", 1500]))
     worker.wait_ready()
     gateway.wait_workers([worker])
+    begin = time.monotonic()
     silent = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(20)]
     for half in silent[:10]:
         half.sendall(b"\x16\x03\x01\x02\x00")  # a record's head, and nothing more
-    begin = time.monotonic()
     assert post_chat(gateway.url, chat_body("hi", max_tokens=2)).status_code == 200
     for peer in silent:
         peer.settimeout(20)
-        assert peer.recv(1000) == b"" and time.monotonic() - begin > 1
+        assert peer.recv(1000) == b"" and time.monotonic() - begin > 1.4
         peer.close()
     plain = httpx.get(gateway.url.replace("https", "http") + "/v1/models", timeout=10)
     assert plain.status_code == 400 and "https://" in plain.json()["error"]["message"]

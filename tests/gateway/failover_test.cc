@@ -465,7 +465,7 @@ TEST(Drain, LetsRunningRequestsFinishAndRefusesNewOnes) {
   ASSERT_NE(running.read_until("data: {}\n\n\r\n"), "");
   const std::string second = http_post("/v1/chat/completions", chat_body(kCard, "y", true));
   waiting.send(second.substr(0, 30));  // a request that is half sent when the drain begins
-  std::this_thread::sleep_for(30ms);
+  std::this_thread::sleep_for(300ms);  // until it has come
   std::thread drain([&] { gateway.drain(); });
   EXPECT_TRUE(loop.eventually([&] { return gateway.gateway->proxy().draining(); }));
   EXPECT_EQ(gateway.admin("/readyz").status, 503);

@@ -229,7 +229,7 @@ TEST_F(Prefixes, AWorkerThatDrainsDoesNotWaitForThemToExpire) {
   Connection late(worker.port());
   late.send("DELETE /v1/prefixes/" + text_at(made, "id") + " HTTP/1.1\r\nHost: localhost\r\n");
   auto drained = worker.start_drain(0s);
-  std::this_thread::sleep_for(100ms);
+  std::this_thread::sleep_for(300ms);
   late.send("\r\n");
   ASSERT_EQ(drained.wait_for(30s), std::future_status::ready);
   EXPECT_TRUE(drained.get());

@@ -289,13 +289,13 @@ TEST(HttpServer, ASlowReaderIsNotClosedWhileItReads) {
   Loop loop;
   Watched watched;
   HttpServerOptions options;
-  options.write_timeout = 400ms;
+  options.write_timeout = 2s;
   TestServer server(loop, with(flood_watched, &watched), options);
   RawPeer peer = RawPeer::connect(server.port(), 64 << 10);
   peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 10; ++i) {  // longer than the time-out in all
     EXPECT_EQ(peer.read_some(2u << 20).size(), 2u << 20);
-    std::this_thread::sleep_for(100ms);
+    std::this_thread::sleep_for(300ms);
   }
   EXPECT_EQ(watched.reason, -1);
 }
