@@ -12,8 +12,6 @@
 
 namespace troupe {
 
-namespace {
-
 RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& config) {
   RunnerOptions options;
   options.model_dir = settings.model;
@@ -36,8 +34,6 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   options.max_model_len = static_cast<int32_t>(settings.max_model_len);
   return options;
 }
-
-}  // namespace
 
 Status load_text(const std::string& model_dir, LoadedModel& model) {
   TROUPE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(model_dir));

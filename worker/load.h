@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 #include "worker/config.h"
 #include "worker/engine.h"
+#include "worker/model/runner.h"
 #include "worker/server.h"
 #include "worker/sim_faults.h"
 #include "worker/step_runner.h"
@@ -42,6 +43,8 @@ Status load_text(const std::string& model_dir, LoadedModel& model);
 Status load_built_in_text(LoadedModel& model);
 void describe_served(const WorkerSettings& settings, LoadedModel& model);
 
+// Of a model that is computed (any device but sim).
+RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& config);
 Engine::Options engine_options(const WorkerSettings& settings, const LoadedModel& model);
 WorkerServer::Options server_options(const WorkerSettings& settings);
 

@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
         overlaps_(options.overlaps && !options.reference_ops && launches_overlap()),
         launch_stream_(stream_, overlaps_),
         graphs_(stream_),
-        products_(launch_stream_, std::move(parts_.library),
+        products_(stream_, std::move(parts_.library),
                   {.device = parts_.device,
                    .reference = options.reference_ops,
                    .measures = options.measures,

@@ -46,7 +46,7 @@ class Products {
     std::function<void()> before_measuring = {};
   };
   // `library` may be null. `stream`: where measurements run.
-  Products(const LaunchStream& stream, std::unique_ptr<LibraryProducts> library, Options options);
+  Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
@@ -71,7 +71,7 @@ class Products {
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 
-  LaunchStream stream_;
+  cudaStream_t stream_;
   std::unique_ptr<LibraryProducts> library_;
   const Options options_;
   Tuning tuning_;

@@ -1,6 +1,7 @@
 #include "kernels/cuda/step_graphs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cuda/check_cuda.h"
 
@@ -20,7 +21,7 @@ StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {
 
 StepGraphs::~StepGraphs() {
   cudaStreamSynchronize(stream_);
-  for (const auto& [nodes, executable] : executables_) cudaGraphExecDestroy(executable.graph);
+  for (const auto& [form, executable] : executables_) cudaGraphExecDestroy(executable.graph);
   cudaStreamDestroy(captured_);
 }
 
@@ -44,11 +45,22 @@ void StepGraphs::launch() {
   check_cuda(kOp, cudaGraphLaunch(ended_, stream_));
 }
 
+StepGraphs::Form StepGraphs::form_of(cudaGraph_t graph) {
+  Form form;
+  check_cuda(kOp, cudaGraphGetNodes(graph, nullptr, &form.nodes));
+  size_t count = 0;
+  check_cuda(kOp, cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  std::vector<cudaGraphNode_t> from(count), to(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  if (count > 0) check_cuda(kOp, cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count));
+  for (const cudaGraphEdgeData& edge : edges) form.edges.push_back(edge.type);
+  return form;
+}
+
 cudaGraphExec_t StepGraphs::executable_of(cudaGraph_t graph) {
-  size_t nodes = 0;
-  check_cuda(kOp, cudaGraphGetNodes(graph, nullptr, &nodes));
-  if (!executables_.contains(nodes) && executables_.size() == kExecutablesMax) drop_oldest();
-  Executable& executable = executables_[nodes];
+  Form form = form_of(graph);
+  if (!executables_.contains(form) && executables_.size() == kExecutablesMax) drop_oldest();
+  Executable& executable = executables_[std::move(form)];
   executable.used_at = launched_count_;
   if (executable.graph != nullptr) {
     cudaGraphExecUpdateResultInfo result = {};

@@ -3,18 +3,25 @@
 // A step of decodes as one launch. Its hundreds of kernels take some microseconds each; launched one by one
 // there is a pause of the GPU between any two, in a graph hardly any. Every step is captured anew, so
 // whatever it does is what is done, and nothing can be stale: grids, addresses and implementations may change
-// from step to step. What is kept are graphs made executable, which is what costs: one of the same number of
-// nodes takes over the captured parameters (cudaGraphExecUpdate); its last launch may still be under way,
-// which the update leaves as it was (CUDA programming guide, "Updating Instantiated Graphs"). Capturing costs
-// the host what launching does, while the step before is computed.
+// from step to step. What is kept are graphs made executable, which is what costs: one of the same form takes
+// over the captured parameters (cudaGraphExecUpdate); its last launch may still be under way, which the
+// update leaves as it was (CUDA programming guide, "Updating Instantiated Graphs"). Capturing costs the host
+// what launching does, while the step before is computed.
+//
+// A form is the number of nodes and which edges are programmatic (launches that overlap, ops.h). Of edges the
+// conditions of an update say nothing: were their types left as they were, a library's kernel that took an
+// own one's place would begin before its operands are there.
 //
 // Tried by thought only: a graph for each padded size that is launched without capturing it again saves host
 // time, which nobody waits for where steps run ahead, and needs every grid fixed and every plan padded.
 
 #include <cuda_runtime.h>
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace troupe::cuda {
 
@@ -43,12 +50,18 @@ class StepGraphs {
     cudaGraphExec_t graph = nullptr;
     int64_t used_at = 0;  // launched_count then
   };
+  struct Form {
+    size_t nodes = 0;
+    std::vector<unsigned char> edges;  // cudaGraphDependencyType of each, in the graph's order
+    auto operator<=>(const Form&) const = default;
+  };
+  static Form form_of(cudaGraph_t graph);
   cudaGraphExec_t executable_of(cudaGraph_t graph);
   void drop_oldest();
 
   cudaStream_t stream_;
   cudaStream_t captured_ = nullptr;
-  std::map<size_t, Executable> executables_;  // by their number of nodes
+  std::map<Form, Executable> executables_;
   bool capturing_ = false;
   cudaGraphExec_t ended_ = nullptr;
   int64_t launched_count_ = 0;

@@ -5,6 +5,7 @@ import pytest
 
 from figures import figure
 from fleet import MODEL, PATIENT, Fleet, route_decision, wait_until
+from test_resume import metric
 
 CARD = ("You are playing Ruvo Tamek.\nName: Ruvo Tamek\nRole: clock maker\nAge: 47\nHome: Lipora\nCharacter: shy, brave\n"
         "Likes: plum wine\nDislikes: wet boots\nBest friend: Dazin\nCompanion: a tame fox\nDream: to open a small inn\n"
@@ -128,10 +129,13 @@ def test_deadline_of_the_request_is_kept(client):
 
 
 def test_client_that_times_out_leaves_nothing_behind(client, fleet):
+    cancelled = lambda: metric(fleet, 'troupe_gateway_requests_cancelled_total{reason="client_gone"}')
+    before = cancelled()
     with pytest.raises(openai.APITimeoutError):
         client.with_options(timeout=0.3).chat.completions.create(
             model=MODEL, messages=messages("Tell me a story."), extra_body={"ignore_eos": True})
     wait_until(lambda: fleet.running() == 0, 10, "the worker is free again")
+    wait_until(lambda: cancelled() == before + 1, 10, "it did not end by itself")
 
 
 def test_client_that_leaves_a_stream_frees_the_worker(client, fleet):

@@ -51,6 +51,40 @@ TEST_F(CudaGraphs, AreMadeOncePerForm) {
   EXPECT_EQ(out.at(23), 0) << "of no step";
 }
 
+// As where a library's kernel takes the place of an own one: as many nodes, another edge.
+TEST_F(CudaGraphs, KeepOverlappingLaunchesApartFromOthers) {
+  OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
+  cuda::StepGraphs graphs(stream_);
+  for (int step = 0; step < 12; ++step) {
+    const cudaStream_t captured = graphs.begin();
+    for (int i = 0; i < 3; ++i)
+      cuda::round_vector(cuda::LaunchStream(captured, i == 1 + step % 2), x.view(), out.view());
+    graphs.end();
+    graphs.launch();
+  }
+  EXPECT_EQ(graphs.instantiated_count(), 2);
+}
+
+TEST_F(CudaGraphs, LaunchesOverlapUnlessAskedNotTo) {
+  const auto overlaps = [](const BackendOptions& options) {
+    const auto backend = make_cuda_with(options);
+    OwnedTensor gate_up(DType::kBFloat16, {1, 16}), out(DType::kBFloat16, {1, 8});
+    for (const StepKind kind : {StepKind::kDecode, StepKind::kMixed}) {
+      {
+        const StepScope scope(*backend, kind);
+        backend->silu_mul({gate_up.view(), out.view()});
+      }
+      char waited;
+      backend->download(&waited, out.view().data, 1);
+      if (!emulated::last_launch().dependent) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(overlaps({.dtype = DType::kBFloat16}));
+  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .overlaps = false}));
+  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .reference_ops = true}));
+}
+
 TEST_F(CudaGraphs, ForgetTheOldestForm) {
   OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
   cuda::StepGraphs graphs(stream_);

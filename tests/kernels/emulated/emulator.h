@@ -26,7 +26,8 @@
 //
 // Not seen: `__shared__` arrays of fixed size keep what the block before left in them, and only
 // -fsanitize=bounds checks their indices; fences do nothing; a thread that spins on memory (for another
-// thread or block) hangs.
+// thread or block) hangs; a dependent launch begins before one launch, on a device before several where those
+// let it.
 
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,7 @@ struct LaunchRecord {
   size_t dynamic_shared_bytes = 0;
   uint64_t number = 0;    // counts the process's launches, from 1; 0: there was none
   uint64_t switches = 0;  // between fibers
+  bool dependent = false;
 };
 // The launch, of any thread, that ended last.
 LaunchRecord last_launch();

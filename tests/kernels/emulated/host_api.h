@@ -102,7 +102,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);  // always 0
 
-// --- graphs: what a stream captures, replayed; kernels and copies are what tells two apart
+// --- graphs: what a stream captures, replayed; kernels, dependent or not, and copies are what tells two
+// apart
 
 struct CUgraph_st;
 struct CUgraphExec_st;
@@ -120,7 +121,17 @@ struct cudaGraphExecUpdateResultInfo {
 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+enum cudaGraphDependencyType {
+  cudaGraphDependencyTypeDefault,
+  cudaGraphDependencyTypeProgrammatic,  // a dependent launch behind another kernel
+};
+struct cudaGraphEdgeData {
+  unsigned char from_port, to_port, type;
+};
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);  // the number alone
+// From each node to the one behind it; which they are is not written.
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              cudaGraphEdgeData* edges, size_t* count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* result);

@@ -98,8 +98,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     Engine* const begun = std::exchange(*begun_on, nullptr);
     const uint64_t switches = (begun != nullptr ? *begun : Engine::idle_of_this_thread()).run(grid);
     const std::lock_guard lock(launches().mutex);
-    launches().last = {grid.blocks, grid.threads, grid.dynamic_shared_bytes, launches().last.number + 1,
-                       switches};
+    launches().last = {grid.blocks, grid.threads,  grid.dynamic_shared_bytes, launches().last.number + 1,
+                       switches,    grid.dependent};
   };
   enqueue(config.stream, std::move(work));
   return cudaSuccess;

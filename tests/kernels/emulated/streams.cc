@@ -218,6 +218,18 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count
   return cudaSuccess;
 }
 
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t*, cudaGraphNode_t*, cudaGraphEdgeData* edges,
+                              size_t* count) {
+  const std::vector<Work>& nodes = graph->nodes;
+  *count = nodes.empty() ? 0 : nodes.size() - 1;
+  for (size_t i = 0; edges != nullptr && i < *count; ++i) {
+    const bool programmatic = nodes[i].kernel != nullptr && nodes[i + 1].begin != nullptr;
+    const auto type = programmatic ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
+    edges[i] = {0, 0, static_cast<unsigned char>(type)};
+  }
+  return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   *executable = new CUgraphExec_st{graph->nodes};
   take_graph_memory();
@@ -226,7 +238,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo*) {
-  const auto same_kind = [](const Work& a, const Work& b) { return a.kind == b.kind; };
+  const auto same_kind = [](const Work& a, const Work& b) {
+    return a.kind == b.kind && (a.begin == nullptr) == (b.begin == nullptr);
+  };
   if (!std::equal(executable->nodes.begin(), executable->nodes.end(), graph->nodes.begin(),
                   graph->nodes.end(), same_kind)) {
     return noted(cudaErrorGraphExecUpdateFailure);

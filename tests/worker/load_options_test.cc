@@ -1,0 +1,23 @@
+// What settings make of a runner's options.
+
+#include <gtest/gtest.h>
+
+#include "worker/load.h"
+
+namespace troupe::load_options_test {
+
+TEST(RunnerOptions, StepsAreGraphsAndLaunchesOverlapUnlessAskedNotTo) {
+  WorkerSettings settings;
+  settings.device = "cuda";
+  EXPECT_TRUE(runner_options(settings, {}).graphs);
+  EXPECT_TRUE(runner_options(settings, {}).overlaps);
+  settings.launch_overlap = false;
+  EXPECT_TRUE(runner_options(settings, {}).graphs);
+  EXPECT_FALSE(runner_options(settings, {}).overlaps);
+  settings.launch_overlap = true;
+  settings.enforce_eager = true;
+  EXPECT_FALSE(runner_options(settings, {}).graphs);
+  EXPECT_FALSE(runner_options(settings, {}).overlaps);
+}
+
+}  // namespace troupe::load_options_test
