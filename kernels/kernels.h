@@ -261,6 +261,10 @@ class Backend {
   // times_gaps). Waits for them.
   virtual std::vector<double> take_gaps() { return {}; }
 
+  // Steps that were made executable graphs, as far as none that was kept could take them over: of thousands a
+  // few, since each costs the host milliseconds.
+  virtual int64_t graphs_made() const { return 0; }
+
   // Writes down what was measured (BackendOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }
 

@@ -117,6 +117,8 @@ class CudaBackend final : public Backend {
   Status save_tuning() override { return products_.save(); }
   std::vector<double> take_gaps() override { return gaps_ ? gaps_->take() : std::vector<double>(); }
 
+  int64_t graphs_made() const override { return graphs_.instantiated_count(); }
+
   void begin_step(StepKind kind) override {
     const bool whole = kind == StepKind::kDecode && options_.graphs;
     arrays_.begin_step(whole);

@@ -19,8 +19,9 @@
 //                           persona, one of P, and have OWN tokens behind them
 //   gaps BATCH KEYS N       the same as decode, but seconds that the device stood still between two of these
 //                           steps, the median; `worst gap` after it, the longest; cuda, with the word gaps
-//   read BYTES              seconds of reading as many bytes with all threads
-//   product                 FLOP/s of oneDNN's own 2048 × 2048 × 2048 bfloat16 product with as many threads
+//   graphs                  steps so far that were made executable graphs, as no kept one could take them
+//   over read BYTES              seconds of reading as many bytes with all threads product FLOP/s of oneDNN's
+//   own 2048 × 2048 × 2048 bfloat16 product with as many threads
 // and of a device, by its own ops:
 //   copy MIB                bytes read and written a second by a copy of so many MiB
 //   product N               FLOP/s of an N × N × N bfloat16 product
@@ -99,6 +100,7 @@ class Bench {
       words >> bytes;
       return read(bytes);
     }
+    if (what == "graphs") return static_cast<double>(runner_->graphs_made());
     if (what == "worst") return gaps_.empty() ? 0 : gaps_.back();
     if (what == "personas") {
       int32_t count = 0;

@@ -102,6 +102,8 @@ def test_the_bench_measures_a_small_model_on_the_emulated_module(tmp_path):
     assert all("cuda emulated" in row["runner"] for row in rows), rows
     # (The emulator's events tell no time.)
     assert all(row["seconds"] > 0 and row["floor_seconds"] > 0 for row in rows if row["bench"] != "gaps"), rows
+    made = next(int(row["more"].split("graphs made anew: ")[1]) for row in rows if row["bench"] == "gaps")
+    assert 1 <= made <= 4, rows  # of more steps
     assert run(tmp_path, BENCH, "decode", gpu=False).stdout.startswith("SKIPPED: no GPU here")
 
 

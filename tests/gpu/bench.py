@@ -119,9 +119,10 @@ def decode(model):
 def gaps(model):
     """How long the device stands still between two steps of decodes; the goal is 20 µs."""
     for batch, keys in ((1, 1024), (64, 1024), (256, 1024)) if not model.small else ((3, 40),):
+        before = model.ask("graphs", mode="gaps")
         median = model.ask(f"gaps {batch} {keys} {12 if model.small else 64}", mode="gaps")
-        worst = model.ask("worst gap", mode="gaps")
-        yield f"between two steps, batch {batch} at {keys}", median, None, f"the median; the longest {worst * 1e6:.0f} µs"
+        worst, made = model.ask("worst gap", mode="gaps"), model.ask("graphs", mode="gaps") - before
+        yield f"between two steps, batch {batch} at {keys}", median, None, f"the median; the longest {worst * 1e6:.0f} µs; graphs made anew: {made:.0f}"
 
 
 def prefill(model):

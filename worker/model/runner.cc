@@ -217,6 +217,10 @@ std::string ModelRunner::description() const {
       m.options.block_size, " tokens in ", m.kv_bytes >> 20, " MiB");
 }
 
+int64_t ModelRunner::graphs_made() const {
+  return impl_->backend->graphs_made();
+}
+
 std::vector<double> ModelRunner::take_gaps() {
   return impl_->backend->take_gaps();
 }
