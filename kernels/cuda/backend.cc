@@ -49,8 +49,7 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
-        overlaps_(options.overlaps && !options.reference_ops && launches_overlap()),
-        launch_stream_(stream_, overlaps_),
+        launch_stream_(stream_, options.overlaps && !options.reference_ops && has_hopper_code()),
         graphs_(stream_),
         products_(stream_, std::move(parts_.library),
                   {.device = parts_.device,
@@ -199,7 +198,6 @@ class CudaBackend final : public Backend {
   BackendOptions options_;
   Parts parts_;
   cudaStream_t stream_;  // all work, in its order
-  const bool overlaps_;
   // That one, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
   // products_.choose() may call. So it is read behind those, never beside them.
   LaunchStream launch_stream_;

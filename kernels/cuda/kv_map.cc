@@ -43,7 +43,7 @@ std::optional<CUtensorMap> make_kv_map(const BoundKv& kv) {
   const bool takes = (layout.head_dim == 64 || layout.head_dim == 128) &&
                      layout.block_size >= kLeastKvBlock && layout.block_size <= kLargestKvBlock &&
                      std::has_single_bit(static_cast<unsigned>(layout.block_size)) && rows > 0 &&
-                     rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_warpgroups();
+                     rows <= cuuint64_t{std::numeric_limits<int>::max()} && is_hopper() && has_hopper_code();
   const auto encode = takes ? find_encoder() : nullptr;
   if (encode == nullptr) return std::nullopt;
   CUtensorMap map;

@@ -21,14 +21,15 @@ namespace troupe::cuda {
 // Where an op is launched. `overlaps`: its blocks may come to the device while the launch before it still
 // runs, and get as far as await_launch_before() (ptx.cuh): programmatic dependent launch, CUDA programming
 // guide. What is not launched by launch() (copies, the library's products) waits and is waited for as ever.
-// REQUIRES of overlaps: launches_overlap().
+// REQUIRES of overlaps: has_hopper_code().
 struct LaunchStream {
   LaunchStream(cudaStream_t of, bool overlapping = false) : handle(of), overlaps(overlapping) {}  // NOLINT
   cudaStream_t handle;
   bool overlaps;
 };
-// What the device has loaded of the kernels awaits the launch before: sm_90 and later.
-bool launches_overlap();
+// What the device has loaded of the kernels, which are all compiled for the same architectures, was made for
+// sm_90 or later: launches are awaited, and warpgroup_attention.cu has a body.
+bool has_hopper_code();
 
 void embed(const LaunchStream& stream, const EmbedParams& params, const int32_t* ids);
 void gather_rows(const LaunchStream& stream, const GatherRowsParams& params, const int32_t* rows);
@@ -111,8 +112,6 @@ struct PlannedAttention {
   const CUtensorMap* kv_map = nullptr;
 };
 bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv);
-// What the device has loaded of warpgroup_attention.cu was made for it: of any other its body is empty.
-bool has_warpgroups();
 // Groups of few heads: a row of them is a register's.
 inline constexpr int kLaneHeadsMax = 4;
 inline bool lane_attention_takes(int64_t heads, const KvLayout& layout) {

@@ -27,12 +27,6 @@ __global__ void __launch_bounds__(kThreads) add_words(const uint4* memory, int64
 
 }  // namespace
 
-bool launches_overlap() {
-  cudaFuncAttributes attributes{};
-  check_cuda("overlapping launches", cudaFuncGetAttributes(&attributes, add_words));
-  return attributes.ptxVersion >= 90;
-}
-
 void read_memory(const LaunchStream& stream, const void* memory, size_t bytes, uint32_t* sum) {
   const auto count = static_cast<int64_t>(bytes / sizeof(uint4));
   if (count == 0) return;

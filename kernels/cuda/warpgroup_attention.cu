@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   TROUPE_DYNAMIC_SHARED(memory);
   attend<kHeadDim, kSlopes>(map, p, memory);
 #else
-  __trap();  // has_warpgroups() was not asked
+  __trap();  // has_hopper_code() was not asked
 #endif
 }
 
@@ -323,9 +323,9 @@ void launch_tiles(const LaunchStream& stream, const TileAttention& p, const CUte
 
 }  // namespace
 
-bool has_warpgroups() {
+bool has_hopper_code() {
   cudaFuncAttributes attributes{};
-  check_cuda("kv_map", cudaFuncGetAttributes(&attributes, attend_warpgroups<128, false>));
+  check_cuda("loaded code", cudaFuncGetAttributes(&attributes, attend_warpgroups<128, false>));
   return attributes.ptxVersion >= 90;
 }
 

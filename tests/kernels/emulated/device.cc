@@ -215,7 +215,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 }
 
 static void enqueue_copy(cudaStream_t stream, std::function<void()> run) {
-  enqueue(stream, {WorkKind::kCopy, nullptr, std::move(run), nullptr});
+  enqueue(stream, {nullptr, std::move(run), nullptr});
 }
 
 // From pageable memory: read when it is called. To pageable memory: there when it returns.

@@ -55,18 +55,16 @@ Engine::~Engine() = default;
 // --- the grid
 
 uint64_t Engine::run(const Grid& grid) {
-  uint64_t position = 0;
-  if (!has_begun_) prepare(grid);
+  const bool has_begun = std::exchange(has_begun_, false);
+  if (!has_begun) prepare(grid);
   enter();
-  if (std::exchange(has_begun_, false)) {
-    blockIdx = begun_block_;
-    wake(&is_early_);
-    run_threads_until_end();
-    ++position;
-  }
-  for (; position < block_count_; ++position) {
+  for (uint64_t position = 0; position < block_count_; ++position) {
     blockIdx = block_at(position);
-    begin_block();
+    if (has_begun && position == 0) {
+      wake(&is_early_);
+    } else {
+      begin_block();
+    }
     run_threads_until_end();
   }
   leave();
@@ -79,7 +77,7 @@ void Engine::begin(const Grid& grid) {
   prepare(grid);
   enter();
   has_begun_ = is_early_ = true;
-  begun_block_ = blockIdx = block_at(0);
+  blockIdx = block_at(0);
   begin_block();
   run_threads_until_end();
   is_early_ = false;

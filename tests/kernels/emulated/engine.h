@@ -142,7 +142,6 @@ class Engine {
   Grid grid_{};
   bool has_begun_ = false;  // between begin() and run()
   bool is_early_ = false;   // within begin()
-  uint3 begun_block_{};
   size_t thread_count_ = 0;
   uint64_t block_count_ = 0;
   uint64_t block_start_ = 0;  // the shuffled blocks: start + i stride, modulo their count

@@ -86,7 +86,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Entry e
     grid.order = launches().order;
     grid.seed = launches().seed;
   }
-  Work work{WorkKind::kKernel, kernel, nullptr, nullptr};
+  Work work{kernel, nullptr, nullptr};
   const auto begun_on = std::make_shared<Engine*>(nullptr);
   if (grid.dependent) {
     work.begin = [grid, call, begun_on] {

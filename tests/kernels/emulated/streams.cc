@@ -239,7 +239,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo*) {
   const auto same_kind = [](const Work& a, const Work& b) {
-    return a.kind == b.kind && (a.begin == nullptr) == (b.begin == nullptr);
+    return (a.kernel == nullptr) == (b.kernel == nullptr) && (a.begin == nullptr) == (b.begin == nullptr);
   };
   if (!std::equal(executable->nodes.begin(), executable->nodes.end(), graph->nodes.begin(),
                   graph->nodes.end(), same_kind)) {

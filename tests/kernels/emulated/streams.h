@@ -9,11 +9,8 @@
 
 namespace troupe::emulated {
 
-enum class WorkKind : uint8_t { kKernel, kCopy };
-
 struct Work {
-  WorkKind kind;
-  const void* kernel;  // null: none
+  const void* kernel;  // null: a copy
   std::function<void()> run;
   // A dependent launch's part that needs nothing of what is before it, which has not run; or null. Whoever
   // calls it calls run() on the same thread, with one other kernel's at most between.
