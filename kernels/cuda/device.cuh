@@ -43,6 +43,16 @@ __device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// kCount neighbouring elements, moved as one.
+template <typename T, int kCount>
+struct __align__(sizeof(T) * kCount) Piece {
+  T values[kCount];
+};
+
+__device__ __forceinline__ float silu_times(float gate, float up) {
+  return gate / (1.0f + expf(-gate)) * up;
+}
+
 struct Sum {
   template <typename T>
   __device__ __forceinline__ T operator()(T a, T b) const {

@@ -72,8 +72,9 @@ __device__ __forceinline__ uint4 load_streaming(const uint4* pointer) {
 
 // Until the launch before this one in the stream has ended and what it wrote is there; the launch behind this
 // one may begin from now on. Both are so from the start unless the launch overlaps (LaunchStream). Every
-// thread calls it, before it reads or writes any memory that is not constant while steps are computed, and
-// before it returns.
+// thread calls it, before it reads or writes any memory that a kernel writes, and before it returns. What
+// copies alone write (weights, a step's arrays) may be read before it, and what a short kernel waits longest
+// for is to be: a copy does not overlap, so all launches behind it come to the device when it has ended.
 __device__ __forceinline__ void await_launch_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

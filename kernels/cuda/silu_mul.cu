@@ -13,16 +13,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// kCount neighbouring elements, moved as one.
-template <typename T, int kCount>
-struct __align__(sizeof(T) * kCount) Piece {
-  T values[kCount];
-};
-
-__device__ __forceinline__ float silu_times(float gate, float up) {
-  return gate / (1.0f + expf(-gate)) * up;
-}
-
 // `columns`: pieces of a row of out.
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)

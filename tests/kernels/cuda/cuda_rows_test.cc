@@ -24,7 +24,10 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaRows, testing::Values(DType::kFloat32, DType
 constexpr int64_t kColumns[] = {1, 31, 72, 256, 1500};
 
 TEST_P(CudaRows, RmsNormIsRefs) {
-  for (const int64_t columns : kColumns) {
+  std::vector<int64_t> widths(std::begin(kColumns), std::end(kColumns));
+  // Whole pieces, as many as registers are made for, and rows longer than they hold.
+  widths.insert(widths.end(), {4096, 4100, 8192, 8196});
+  for (const int64_t columns : widths) {
     const auto x = OwnedTensor::random(DType::kFloat32, {3, columns}, random_, 3.0f);
     const auto weight = OwnedTensor::random(DType::kFloat32, {columns}, random_);
     OwnedTensor truth(dtype_, {3, columns});
