@@ -162,6 +162,22 @@ class CudaBackend final : public Backend {
     check_params(params, options_.dtype);
     cuda::silu_mul(launch_stream_, params);
   }
+  // Where rows of gate and up are few, the kernel that computes them multiplies them too.
+  void gated_mlp(const GatedMlpParams& params) override {
+    check_params(params, options_.dtype);
+    const auto& gate_up = static_cast<const DenseWeight&>(*params.gate_up);
+    ProductOperands operands{params.x, gate_up.values(), params.mixed, false, params.gate_up_bias};
+    if (products_.choose(operands).kind != ProductCandidate::Kind::kRows || !row_product_takes(operands)) {
+      return Backend::gated_mlp(params);
+    }
+    operands.out = params.gated;
+    gated_row_product(launch_stream_, operands);
+    matmul({.x = params.gated,
+            .weight = params.down,
+            .out = params.sum,
+            .accumulate = true,
+            .bias = params.down_bias});
+  }
   void gather_rows(const GatherRowsParams& params) override {
     check_params(params);
     const int32_t* const rows = arrays_.of(StepArray::kRows, params.rows);
@@ -357,23 +373,6 @@ void CudaBackend::copy_blocks(std::span<const BlockCopy> copies) {
 }
 
 }  // namespace
-
-StatusOr<std::string> find_device() {
-  int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return cuda_status("CUDA finds no device", error);
-  }
-  if (count == 0) return absl::UnavailableError("CUDA finds no device");
-  cudaDeviceProp properties{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
-    return cuda_status("CUDA device 0", error);
-  }
-  std::string device = absl::StrCat(properties.name, " (sm_", properties.major, properties.minor, ")");
-  if (properties.major < 8) {
-    return absl::UnavailableError(absl::StrCat("CUDA device 0 is ", device, "; sm_80 or newer is needed"));
-  }
-  return device;
-}
 
 StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const std::string device, find_device());

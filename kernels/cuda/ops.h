@@ -81,10 +81,13 @@ struct ProductOperands {
 };
 // Any shape and type, in plain tiles: the reference op, and the product of shapes that no other takes.
 void tile_product(const LaunchStream& stream, const ProductOperands& operands);
-// Few rows by a weight that is read once, at memory speed (row_products.cu).
+// Few rows by a weight that is read once, at memory speed (row_product.cu).
 inline constexpr int64_t kRowProductRowsMax = 32;
 bool row_product_takes(const ProductOperands& operands);
 void row_product(const LaunchStream& stream, const ProductOperands& operands);
+// out (T, F) bfloat16 = silu(gate) * up, where row_product would give gate over up of a weight (2F, K): its
+// bits, rounded and multiplied as silu_mul would. What row_product takes; `accumulate` is not looked at.
+void gated_row_product(const LaunchStream& stream, const ProductOperands& operands);
 
 struct AttentionIndices {
   const int32_t* token_requests;  // (T): the request of each query

@@ -113,6 +113,17 @@ class MirroredBackend final : public Backend {
     p.out = m.output(p.out);
     device_->silu_mul(p);
   }
+  void gated_mlp(const GatedMlpParams& params) override {
+    Mirrors m(*device_);
+    GatedMlpParams p = params;
+    p.x = m.input(p.x);
+    p.gate_up_bias = m.input(p.gate_up_bias);
+    p.down_bias = m.input(p.down_bias);
+    p.sum = m.output(p.sum);
+    p.mixed = m.output(p.mixed);
+    p.gated = m.output(p.gated);
+    device_->gated_mlp(p);
+  }
   void gather_rows(const GatherRowsParams& params) override {
     Mirrors m(*device_);
     GatherRowsParams p = params;

@@ -107,6 +107,43 @@ TEST_P(CudaProducts, ADecodingRowsBitsDoNotDependOnTheBatch) {
   }
 }
 
+// By the kernel that multiplies gate and up as it computes them, and, with more rows, by three ops.
+TEST_P(CudaProducts, AGatedMlpHasTheBitsOfItsThreeOps) {
+  for (const auto& [tokens, width, depth] : {std::tuple<int64_t, int64_t, int64_t>{1, 40, 1056},
+                                             {3, 37, 96},
+                                             {8, 64, 2336},
+                                             {13, 8, 32},
+                                             {32, 33, 160},
+                                             {33, 24, 64},
+                                             {2, 20, 48}}) {
+    const Operands up = random_operands({tokens, 2 * width, depth}, dtype_, random_);
+    const auto gate_up = pack(*cuda_, up.weight);
+    const auto down = pack(*cuda_, OwnedTensor::random(dtype_, {depth, width}, random_, 0.1f));
+    const auto before = OwnedTensor::random(DType::kFloat32, {tokens, depth}, random_);
+    for (const bool biased : {false, true}) {
+      const Tensor bias = biased ? up.bias.view() : Tensor{};
+      OwnedTensor mixed(dtype_, {tokens, 2 * width}), gated(dtype_, {tokens, width});
+      OwnedTensor expected = before;
+      cuda_->matmul({.x = up.x.view(), .weight = gate_up.get(), .out = mixed.view(), .bias = bias});
+      cuda_->silu_mul({.gate_up = mixed.view(), .out = gated.view()});
+      cuda_->matmul({.x = gated.view(), .weight = down.get(), .out = expected.view(), .accumulate = true});
+      const auto sum = in_every_order(DType::kFloat32, {tokens, depth}, [&](const Tensor& out) {
+        std::memcpy(out.data, before.view().data, out.bytes());
+        OwnedTensor scratch(dtype_, {tokens, 2 * width}), products(dtype_, {tokens, width});
+        cuda_->gated_mlp({.x = up.x.view(),
+                          .gate_up = gate_up.get(),
+                          .down = down.get(),
+                          .sum = out,
+                          .mixed = scratch.view(),
+                          .gated = products.view(),
+                          .gate_up_bias = bias});
+      });
+      EXPECT_TRUE(same_bits(sum.view(), expected.view()))
+          << tokens << " × " << width << " × " << depth << (biased ? ", biased" : "");
+    }
+  }
+}
+
 TEST_P(CudaProducts, ABrokenWeightIsNoticed) {
   const Case c{4, 32, 64};
   const Operands o = random_operands(c, dtype_, random_);
