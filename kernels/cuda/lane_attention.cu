@@ -2,10 +2,11 @@
 // and 128, for groups of few heads, which fill few of the 16 rows of a product.
 //
 // A lane has 8 dims of a key, 16 bytes: 8 or 16 lanes have a whole one, and the block's four warps 16 or 8
-// keys at once, four of which are on their way together (kUnroll), keys and values, once their blocks have
-// been looked up together. Dots are summed over the lanes of a key by shuffles; maximum, total and weighted
-// values stay with those lanes, each key's with its own, and are merged at the end in shared memory, in
-// order. So a row's bits depend on its item alone.
+// keys at once, four of which are on their way together (kUnroll), keys and values. The blocks of a turn's
+// keys are looked up in the turn before it, those of the first while the launch before still runs. Dots are
+// summed over the lanes of a key by shuffles; maximum, total and weighted values stay with those lanes, each
+// key's with its own, and are merged at the end in shared memory, in order. So a row's bits depend on its
+// item alone.
 //
 // Bytes: 4 · keys · C a key/value head, once for kRows rows of the group. Nothing passes through shared
 // memory on its way: what limits is loads in flight. Not yet measured on a GPU; whether a model's pieces are
@@ -59,6 +60,16 @@ __device__ __forceinline__ float sum_of_key(float x) {
 // The block of a key of the item; none past its end.
 __device__ __forceinline__ int block_of(const TileAttention& p, const Work& w, int key) {
   return key < w.item.end_key ? w.table[p.places.block_of(key)] : 0;
+}
+
+// Of one turn: the keys first, first + kSlots, …, as far as they are this lane's.
+template <int kHeadDim>
+__device__ __forceinline__ void look_up(const TileAttention& p, const Work& w, int first,
+                                        int (&blocks)[kUnroll]) {
+  using L = Lanes<kHeadDim>;
+  const int slot = static_cast<int>(threadIdx.x) / L::kOfKey;
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) blocks[u] = block_of(p, w, first + u * L::kSlots + slot);
 }
 
 // Key and value number `key` of the item, in `block`, this lane's dims; zeros past its end.
@@ -140,10 +151,10 @@ __device__ __forceinline__ void merge_slots(const TileAttention& p, const Work& 
   __syncthreads();  // the memory is the next rows'
 }
 
-// Rows [first_row, first_row + kRows) of the item.
+// Rows [first_row, first_row + kRows) of the item. `blocks`: of its first turn.
 template <int kHeadDim, int kRows>
 __device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& w, int first_row,
-                                            float* shared) {
+                                            int (&blocks)[kUnroll], float* shared) {
   using L = Lanes<kHeadDim>;
   const int lane = static_cast<int>(threadIdx.x) % L::kOfKey;
   const int slot = static_cast<int>(threadIdx.x) / L::kOfKey;
@@ -164,12 +175,10 @@ __device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& 
   // The same turns for all lanes of a warp: they shuffle.
   for (int first = w.item.first_key; first < w.item.end_key; first += L::kSlots * kUnroll) {
     uint4 keys[kUnroll], values[kUnroll];
-    int blocks[kUnroll];  // first, so that none of the loads waits for an entry of the table alone
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) blocks[u] = block_of(p, w, first + u * L::kSlots + slot);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
       load_key<kHeadDim>(p, w, first + u * L::kSlots + slot, blocks[u], keys[u], values[u]);
+    look_up<kHeadDim>(p, w, first + L::kSlots * kUnroll, blocks);
     float scores[kRows][kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -192,14 +201,23 @@ __device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& 
   merge_slots<kHeadDim, kRows>(p, w, first_row, rows, shared);
 }
 
+// Blocks of a multiprocessor, as many as registers allow without spills: loads in flight.
+constexpr int blocks_of(int rows) {
+  return rows == 1 ? 6 : rows == 2 ? 4 : 3;
+}
+
 template <int kHeadDim, int kRows>
-__global__ void __launch_bounds__(kThreads) attend_lanes(TileAttention p) {
+__global__ void __launch_bounds__(kThreads, blocks_of(kRows)) attend_lanes(TileAttention p) {
   __shared__ float shared[Lanes<kHeadDim>::kSlots * kRows * (kHeadDim + 2)];
-  await_launch_before();
   const Work w = work_of(p);
+  int blocks[kUnroll];
+  look_up<kHeadDim>(p, w, w.item.first_key, blocks);
+  await_launch_before();
   // More than kRows only where a request has several queries.
-  for (int row = w.item.first_row; row < w.item.end_row; row += kRows)
-    attend_rows<kHeadDim, kRows>(p, w, row, shared);
+  for (int row = w.item.first_row; row < w.item.end_row; row += kRows) {
+    if (row > w.item.first_row) look_up<kHeadDim>(p, w, w.item.first_key, blocks);
+    attend_rows<kHeadDim, kRows>(p, w, row, blocks, shared);
+  }
 }
 
 template <int kHeadDim>

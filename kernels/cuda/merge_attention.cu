@@ -23,12 +23,12 @@ struct MergePieces {
 };
 
 __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
-  await_launch_before();
   const MergeItem merge = p.merges[blockIdx.x];
   const int kv_head = static_cast<int>(blockIdx.y);
   const int group = p.heads / p.kv_heads;
   const int first_token = p.query_starts[merge.request];
   const int rows = (p.query_starts[merge.request + 1] - first_token) * group;
+  await_launch_before();
   const int64_t width = p.head_dim + 2;
   const int64_t to_next_row = p.kv_heads * width;
   const int64_t to_next_piece = rows * to_next_row;

@@ -195,13 +195,13 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
   __nv_bfloat16* const keys = queries + S::kRows * S::kStride;  // two turns
   __nv_bfloat16* const values = keys + 2 * S::kTileElements;    // two turns
-  await_launch_before();
   const Work w = work_of(p);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first_row = kKeyGroups == 1 ? warp * 16 : 0;            // of the tile
   const int first_key = kKeyGroups == 1 ? 0 : warp * S::kWarpKeys;  // of a turn
 
+  await_launch_before();
   load_queries<kHeadDim, kKeyGroups, kCascade>(p, w, queries);
   load_keys<kHeadDim, kKeyGroups>(p, w, w.item.first_key, keys, values);
   cp_async_commit();
