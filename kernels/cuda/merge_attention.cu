@@ -2,7 +2,8 @@
 // that tile_attention.cu left behind, in order.
 //
 // partials (pieces · rows, G, C + 2) float32: sums, largest (a power of two's), total · out (T, H·C) bfloat16
-// A block a request and key/value head; a thread a row and dimension at a time, neighbours neighbouring ones.
+// A block a request and key/value head; a thread a row and dimension at a time, neighbours neighbouring ones,
+// and eight pieces at a time, all of which are on their way together.
 // Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind them at a group of four.
 
 #include "kernels/cuda/device.cuh"
@@ -13,6 +14,7 @@ namespace troupe::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kPieces = 8;  // at a time
 
 struct MergePieces {
   const MergeItem* merges;
@@ -20,6 +22,39 @@ struct MergePieces {
   const int32_t* query_starts;
   __nv_bfloat16* out;
   int heads, kv_heads, head_dim;
+};
+
+// What the pieces so far come to, of one dimension of a row.
+struct Merged {
+  float largest = -INFINITY;
+  float sum = 0, total = 0;
+
+  // Adds the first `count` pieces, kPieces at most, of one row; they are `to_next` apart.
+  __device__ __forceinline__ void add(const float* of_row, int64_t to_next, int count, int dim,
+                                      int head_dim) {
+    float largests[kPieces], sums[kPieces], totals[kPieces];
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) {
+      const float* const from = of_row + n * to_next;
+      largests[n] = n < count ? from[head_dim] : -INFINITY;
+      totals[n] = n < count ? from[head_dim + 1] : 0.0f;
+      sums[n] = n < count ? from[dim] : 0.0f;
+    }
+    const float before = largest;
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) largest = fmaxf(largest, largests[n]);
+    // A row may see nothing of a piece, and of none where all its scores are -inf.
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    const float factor = exp2_approx(before - base);
+    sum *= factor;
+    total *= factor;
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) {
+      const float weight = exp2_approx(largests[n] - base);
+      sum += sums[n] * weight;
+      total += totals[n] * weight;
+    }
+  }
 };
 
 __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
@@ -36,20 +71,12 @@ __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
     const int row = i / p.head_dim;
     const int dim = i % p.head_dim;
     const float* const first = p.partials + (merge.first_partial + row) * to_next_row + kv_head * width;
-    float largest = -INFINITY;
-    for (int n = 0; n < merge.count; ++n) largest = fmaxf(largest, first[n * to_next_piece + p.head_dim]);
-    // A row may see nothing of a piece, and of none where all its scores are -inf.
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    float sum = 0, total = 0;
-    for (int n = 0; n < merge.count; ++n) {
-      const float* const from = first + n * to_next_piece;
-      const float factor = exp2_approx(from[p.head_dim] - base);
-      sum += from[dim] * factor;
-      total += from[p.head_dim + 1] * factor;
-    }
+    Merged merged;
+    for (int n = 0; n < merge.count; n += kPieces)
+      merged.add(first + n * to_next_piece, to_next_piece, merge.count - n, dim, p.head_dim);
     const int64_t token = first_token + row / group;
     const int64_t to = (token * p.heads + kv_head * group + row % group) * p.head_dim + dim;
-    p.out[to] = from_f32<__nv_bfloat16>(sum / total);
+    p.out[to] = from_f32<__nv_bfloat16>(merged.sum / merged.total);
   }
 }
 

@@ -182,7 +182,7 @@ std::optional<std::string> off_by(const Step& step, const OwnedTensor& out) {
 const std::vector<std::vector<Request>> kSteps = {
     {{1, 1}},
     {{17, 1}, {256, 1}, {257, 1}},
-    {{600, 1}, {3, 3}},
+    {{600, 1}, {3, 3}, {2500, 1}},  // pieces for more than one round of a merge
     {{64, 64}},
     {{65, 65}, {1, 1}},
     {{150, 40}},
