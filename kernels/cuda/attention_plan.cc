@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention_plan.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace troupe::cuda {
@@ -36,13 +37,60 @@ void add_tiles(const AttentionShape& shape, const Request& r, AttentionPlan& pla
   }
 }
 
+// As one item would say it, a block's work each.
+void add_merges(const MergeItem& rows, AttentionPlan& plan) {
+  for (int32_t row = rows.first_row; row < rows.end_row; row += kMergeRows) {
+    MergeItem item = rows;
+    item.first_row = row;
+    item.end_row = std::min(row + kMergeRows, rows.end_row);
+    item.first_partial += row - rows.first_row;
+    plan.merges.push_back(item);
+  }
+}
+
+// How many keys a piece of a tile has: the least with which all pieces are computed at once; 0: tiles stay
+// whole.
+int32_t tile_piece_keys(const AttentionShape& shape, const std::vector<AttentionItem>& tiles) {
+  const auto at_once = static_cast<size_t>(shape.tiles_at_once);
+  if (tiles.size() >= at_once) return 0;
+  int32_t longest = 0;
+  for (const AttentionItem& tile : tiles) longest = std::max(longest, tile.end_key);
+  for (int32_t keys = kTilePieceKeys; longest - keys >= kTileGainKeys; keys += kTileKeysStep) {
+    size_t count = 0;
+    for (const AttentionItem& tile : tiles) count += static_cast<size_t>(pieces_of(tile.end_key, keys));
+    if (count <= at_once) return keys;
+  }
+  return 0;
+}
+
+void cut_tiles(const AttentionShape& shape, AttentionPlan& plan) {
+  const int32_t keys = tile_piece_keys(shape, plan.tiles);
+  if (keys == 0) return;
+  const std::vector<AttentionItem> whole = std::move(plan.tiles);
+  plan.tiles.clear();
+  for (const AttentionItem& tile : whole) {
+    const int32_t count = pieces_of(tile.end_key, keys);
+    const int32_t rows = tile.end_row - tile.first_row;
+    for (int32_t i = 0; i < count; ++i) {
+      AttentionItem piece = tile;
+      piece.first_key = i * keys;
+      piece.end_key = std::min(piece.first_key + keys, tile.end_key);
+      if (count > 1) piece.partial = plan.partial_count + i * rows;
+      plan.tiles.push_back(piece);
+    }
+    if (count == 1) continue;
+    add_merges({tile.request, tile.first_row, tile.end_row, plan.partial_count, rows, count}, plan);
+    plan.partial_count += count * rows;
+  }
+}
+
 // The pieces behind the `shared` keys of its cascade, and how all of them are merged.
 void add_pieces(const AttentionShape& shape, const Request& r, int32_t shared, AttentionPlan& plan) {
   const int32_t before = pieces_of(shared, kSharedPieces * shape.piece_keys);
   const int32_t count = before + pieces_of(r.keys - shared, shape.piece_keys);
   const int32_t partial = plan.partial_count;
   if (count > 1) {
-    plan.merges.push_back({r.index, partial, count});
+    add_merges({r.index, 0, r.rows, partial, r.rows, count}, plan);
     plan.partial_count += count * r.rows;
   }
   for (int32_t i = before; i < count; ++i) {
@@ -155,6 +203,7 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   } else {
     add_decodes(shape, decoding, plan);
   }
+  cut_tiles(shape, plan);
   // Blocks start in order: the last to start should be short.
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(), [](const AttentionItem& a, const AttentionItem& b) {
     return a.end_key - a.first_key > b.end_key - b.first_key;
@@ -162,10 +211,12 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
 }
 
 // All rows are of requests that become pieces, and have as many keys as a request may. A cascade's last
-// shared piece and the first behind it may both be short: one more.
+// shared piece and the first behind it may both be short: one more. Beside them all pieces of tiles that
+// there may be.
 int64_t most_partials(const AttentionLimits& limits, int32_t piece_keys) {
   const int64_t rows = std::min(limits.requests * kDecodeRows, limits.tokens * limits.group_heads);
-  return rows * ((limits.keys + piece_keys - 1) / piece_keys + 1);
+  return rows * ((limits.keys + piece_keys - 1) / piece_keys + 1) +
+         int64_t{limits.tiles_at_once} * kWarpgroupRows;
 }
 
 int32_t piece_keys_for(const AttentionLimits& limits, int64_t partials) {

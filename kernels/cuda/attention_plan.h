@@ -23,6 +23,15 @@ inline constexpr int kWarpgroupRows = 128;  // of a tile that warpgroups compute
 inline constexpr int kPieceKeys =
     256;  // the least; where the sums of so many pieces take too much memory, more
 
+// Where a step's tiles are fewer than a device computes at once, as behind a cached prefix, each is cut into
+// pieces of at least so many keys, in whole kTileKeysStep, if the longest gets shorter by kTileGainKeys: 64
+// queries of 2,112 keys would else be computed by as many blocks as a model has key/value heads. What a merge
+// costs was taken for what some 512 keys do; not measured.
+inline constexpr int kTilePieceKeys = 256;
+inline constexpr int kTileKeysStep = 128;
+inline constexpr int kTileGainKeys = 512;
+inline constexpr int kMergeRows = 4;  // of one item of a merge: a block's work
+
 // Cascade: where decoding requests have first keys in the same blocks, and that is faster, those are read
 // once for all of them. What is saved is (requests - tiles) · keys. Keys of one item of a cascade, in pieces.
 inline constexpr int kSharedPieces = 2;
@@ -35,7 +44,7 @@ struct AttentionItem {
   int32_t first_key = 0;
   int32_t end_key = 0;
   // Where the sums of its first row go, the others' behind it; -1: the rows have one piece, out gets the
-  // result. In a cascade: which of a row's pieces it is.
+  // result. In a cascade: which of a row's pieces it is. See MergeItem.
   int32_t partial = -1;
 };
 
@@ -48,15 +57,19 @@ struct SharedRow {
   int32_t request_rows = 0;  // and those of each further one behind that
 };
 
-// The pieces of one request's rows, to be merged.
+// The pieces of some of one request's rows, to be merged: of row r the sums of piece i are partial
+// first_partial + i · piece_rows + r - first_row.
 struct MergeItem {
   int32_t request = 0;
-  int32_t first_partial = 0;  // of its first row and piece; a piece has one for each of its rows
-  int32_t count = 0;          // pieces
+  int32_t first_row = 0;
+  int32_t end_row = 0;
+  int32_t first_partial = 0;
+  int32_t piece_rows = 0;
+  int32_t count = 0;  // pieces
 };
 
 struct AttentionPlan {
-  std::vector<AttentionItem> tiles;   // of tile_rows, longest first
+  std::vector<AttentionItem> tiles;   // of tile_rows, or pieces of them, longest first
   std::vector<AttentionItem> shared;  // of kTileRows of shared_rows
   std::vector<AttentionItem> pieces;  // of kDecodeRows
   std::vector<SharedRow> shared_rows;
@@ -75,6 +88,7 @@ struct AttentionShape {
   int32_t piece_keys = kPieceKeys;  // a multiple of that
   CascadeGate gate = CascadeGate::guessed();
   int32_t tile_rows = kTileRows;
+  int32_t tiles_at_once = 0;  // of a key/value head, that a device computes; 0: tiles stay whole
 };
 
 // What any step may come to.
@@ -83,6 +97,7 @@ struct AttentionLimits {
   int64_t requests = 0;
   int64_t keys = 0;  // of a request
   int32_t group_heads = 1;
+  int32_t tiles_at_once = 0;  // AttentionShape's
 };
 // Plans of steps within the limits have no more partials than this.
 int64_t most_partials(const AttentionLimits& limits, int32_t piece_keys);

@@ -63,7 +63,11 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
   shape.block_size = block_size;
   shape.block_table_stride = tables.stride;
   if (what.cascade) shape.block_tables = tables.tables;
-  if (what.kv_map != nullptr) shape.tile_rows = kWarpgroupRows;
+  if (what.kv_map != nullptr) {
+    shape.tile_rows = kWarpgroupRows;
+  } else {
+    shape.tiles_at_once = tiles_at_once(layout, false);
+  }
   AttentionPlan plan;
   plan_attention(shape, plan);
 

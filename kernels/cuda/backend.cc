@@ -261,6 +261,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   shape.piece_keys = piece_keys_;
   shape.gate = gate_;
   if (kv_map_) shape.tile_rows = kWarpgroupRows;
+  shape.tiles_at_once = kv_map_ ? 0 : tiles_at_once(kv_.layout, false);
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
@@ -327,7 +328,8 @@ StatusOr<float*> CudaBackend::partials(int64_t count) {
 StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits& limits) {
   limits_ = limits;
   const AttentionLimits of_attention{limits.tokens, limits.requests, limits.positions,
-                                     static_cast<int32_t>(limits.heads / layout.kv_heads)};
+                                     static_cast<int32_t>(limits.heads / layout.kv_heads),
+                                     tiles_at_once(layout, /*warpgroups=*/false)};
   int64_t bytes = 0;
   if (!options_.reference_ops && tile_attention_takes(options_.dtype, layout)) {
     const auto floats = floats_of_partial(layout);

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/ops.h"
 
 namespace troupe::cuda {
 
@@ -23,6 +25,13 @@ StatusOr<std::string> find_device() {
     return absl::UnavailableError(absl::StrCat("CUDA device 0 is ", device, "; sm_80 or newer is needed"));
   }
   return device;
+}
+
+int processor_count() {
+  int device = 0, count = 0;
+  check_cuda("device", cudaGetDevice(&device));
+  check_cuda("device", cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
 }
 
 }  // namespace troupe::cuda

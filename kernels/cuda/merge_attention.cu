@@ -1,14 +1,15 @@
-// out = Σ_pieces sums · 2^(largest - of all) / Σ_pieces total · 2^(largest - of all): the pieces of a decode
-// that tile_attention.cu left behind, in order.
+// out = Σ_pieces sums · 2^(largest - of all) / Σ_pieces total · 2^(largest - of all): what the pieces of
+// decodes, and of tiles that were cut, left behind, in order.
 //
 // partials (pieces · rows, G, C + 2) float32: sums, largest (a power of two's), total · out (T, H·C) bfloat16
-// A block a request and key/value head; a thread a row and dimension at a time, neighbours neighbouring ones,
+// A block an item of the plan and key/value head: some rows, a thread two neighbouring dims of one at a time,
 // and eight pieces at a time, all of which are on their way together.
-// Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind them at a group of four.
+// Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind a decode's at a group of four.
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/warp_attention.cuh"
 
 namespace troupe::cuda {
 namespace {
@@ -24,35 +25,38 @@ struct MergePieces {
   int heads, kv_heads, head_dim;
 };
 
-// What the pieces so far come to, of one dimension of a row.
+// What the pieces so far come to, of two neighbouring dims of a row.
 struct Merged {
   float largest = -INFINITY;
-  float sum = 0, total = 0;
+  float2 sums = {0.0f, 0.0f};
+  float total = 0;
 
   // Adds the first `count` pieces, kPieces at most, of one row; they are `to_next` apart.
   __device__ __forceinline__ void add(const float* of_row, int64_t to_next, int count, int dim,
                                       int head_dim) {
-    float largests[kPieces], sums[kPieces], totals[kPieces];
+    float2 sums_of[kPieces], ends[kPieces];
 #pragma unroll
     for (int n = 0; n < kPieces; ++n) {
       const float* const from = of_row + n * to_next;
-      largests[n] = n < count ? from[head_dim] : -INFINITY;
-      totals[n] = n < count ? from[head_dim + 1] : 0.0f;
-      sums[n] = n < count ? from[dim] : 0.0f;
+      const bool is_there = n < count;
+      ends[n] = is_there ? *reinterpret_cast<const float2*>(from + head_dim) : make_float2(-INFINITY, 0.0f);
+      sums_of[n] = is_there ? *reinterpret_cast<const float2*>(from + dim) : make_float2(0.0f, 0.0f);
     }
     const float before = largest;
 #pragma unroll
-    for (int n = 0; n < kPieces; ++n) largest = fmaxf(largest, largests[n]);
+    for (int n = 0; n < kPieces; ++n) largest = fmaxf(largest, ends[n].x);
     // A row may see nothing of a piece, and of none where all its scores are -inf.
     const float base = largest == -INFINITY ? 0.0f : largest;
     const float factor = exp2_approx(before - base);
-    sum *= factor;
+    sums.x *= factor;
+    sums.y *= factor;
     total *= factor;
 #pragma unroll
     for (int n = 0; n < kPieces; ++n) {
-      const float weight = exp2_approx(largests[n] - base);
-      sum += sums[n] * weight;
-      total += totals[n] * weight;
+      const float weight = exp2_approx(ends[n].x - base);
+      sums.x += sums_of[n].x * weight;
+      sums.y += sums_of[n].y * weight;
+      total += ends[n].y * weight;
     }
   }
 };
@@ -62,21 +66,23 @@ __global__ void __launch_bounds__(kThreads) merge_pieces(MergePieces p) {
   const int kv_head = static_cast<int>(blockIdx.y);
   const int group = p.heads / p.kv_heads;
   const int first_token = p.query_starts[merge.request];
-  const int rows = (p.query_starts[merge.request + 1] - first_token) * group;
   await_launch_before();
   const int64_t width = p.head_dim + 2;
   const int64_t to_next_row = p.kv_heads * width;
-  const int64_t to_next_piece = rows * to_next_row;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * p.head_dim; i += kThreads) {
-    const int row = i / p.head_dim;
-    const int dim = i % p.head_dim;
-    const float* const first = p.partials + (merge.first_partial + row) * to_next_row + kv_head * width;
+  const int64_t to_next_piece = merge.piece_rows * to_next_row;
+  const int pairs = p.head_dim / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < (merge.end_row - merge.first_row) * pairs; i += kThreads) {
+    const int of_item = i / pairs;
+    const int dim = i % pairs * 2;
+    const float* const first = p.partials + (merge.first_partial + of_item) * to_next_row + kv_head * width;
     Merged merged;
     for (int n = 0; n < merge.count; n += kPieces)
       merged.add(first + n * to_next_piece, to_next_piece, merge.count - n, dim, p.head_dim);
+    const int row = merge.first_row + of_item;
     const int64_t token = first_token + row / group;
     const int64_t to = (token * p.heads + kv_head * group + row % group) * p.head_dim + dim;
-    p.out[to] = from_f32<__nv_bfloat16>(merged.sum / merged.total);
+    *reinterpret_cast<uint32_t*>(p.out + to) =
+        pack_pair(merged.sums.x / merged.total, merged.sums.y / merged.total);
   }
 }
 

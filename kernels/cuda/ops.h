@@ -30,6 +30,8 @@ struct LaunchStream {
 // What the device has loaded of the kernels, which are all compiled for the same architectures, was made for
 // sm_90 or later: launches are awaited, and warpgroup_attention.cu has a body.
 bool has_hopper_code();
+// Multiprocessors of the device.
+int processor_count();
 
 void embed(const LaunchStream& stream, const EmbedParams& params, const int32_t* ids);
 void gather_rows(const LaunchStream& stream, const GatherRowsParams& params, const int32_t* rows);
@@ -127,6 +129,9 @@ inline bool tile_attention_takes(DType activation, const KvLayout& layout) {
 inline int64_t floats_of_partial(const KvLayout& layout) {
   return int64_t{layout.kv_heads} * (layout.head_dim + 2);
 }
+// Tiles of a key/value head that the device has under way at once (AttentionShape). A multiprocessor has room
+// for one of warpgroups', for two of the others (Shape::kBlocks of 128 dims).
+int32_t tiles_at_once(const KvLayout& layout, bool warpgroups);
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
 void tile_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                     const AttentionIndices& indices, const PlannedAttention& planned);

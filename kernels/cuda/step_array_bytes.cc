@@ -1,5 +1,7 @@
 #include "kernels/cuda/step_array_bytes.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/ops.h"
 
 namespace troupe::cuda {
@@ -20,7 +22,11 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
   const int64_t rows = limits.requests * kDecodeRows;
   // Each cascade has a tile that is not full.
   const int64_t shared_tiles = rows / kTileRows + limits.requests / CascadeGate::kRequestsMin;
-  const int64_t tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
+  const int64_t whole_tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
+  const int64_t tiles = std::max<int64_t>(whole_tiles, limits.tiles_at_once);
+  // Of requests in pieces; and of tiles, each of which is in two at least.
+  const int64_t merges =
+      limits.requests * (kDecodeRows / kMergeRows) + limits.tiles_at_once / 2 * (kWarpgroupRows / kMergeRows);
   return {
       {StepArray::kIds, limits.tokens * kIndex},
       {StepArray::kPositions, limits.tokens * kIndex},
@@ -35,7 +41,7 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
       {StepArray::kAttentionShared, shared_tiles * shared_pieces * kItem},
       {StepArray::kAttentionSharedRows, rows * static_cast<int64_t>(sizeof(SharedRow))},
       {StepArray::kAttentionPieces, limits.requests * pieces * kItem},
-      {StepArray::kAttentionMerges, limits.requests * static_cast<int64_t>(sizeof(MergeItem))},
+      {StepArray::kAttentionMerges, merges * static_cast<int64_t>(sizeof(MergeItem))},
       {StepArray::kDraws, limits.requests * static_cast<int64_t>(sizeof(DeviceDraw))},
       {StepArray::kLogitEdits, limits.requests * kEditsOfMost * static_cast<int64_t>(sizeof(LogitEdit))},
   };

@@ -4,7 +4,7 @@
 // q (T, H, C) · keys and values in the blocks of t's request (kernels.h) · out (T, H·C)
 // Rows are (query, head of the group): a key/value head's keys are read once for its whole group. A block is
 // 4 warps and takes one item of the plan (attention_plan.h) for one key/value head, 64 keys at a time:
-//   tiles (prefill)   64 rows; warp w has rows 16w… and all 64 keys
+//   tiles (prefill)   64 rows; warp w has rows 16w… and all 64 keys; a piece of one has some keys
 //   shared (cascade)  64 rows of several decoding requests behind one prefix, and some of its keys
 //   pieces (decode)   16 rows; every warp has them, and keys 16w… of the 64; the warps' sums are merged at
 //   the end
@@ -17,7 +17,7 @@
 //
 // Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
 // 0. So a decoding request gets the same bits whatever else is in the batch; a prompt gets them however it is
-// cut, as long as its chunks are tiles.
+// cut, as long as its chunks are tiles and those are not cut in their turn.
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
 // the diagonal; on Hopper warpgroup_attention.cu may have the tiles. Decode wastes the rows of the 16 that a
@@ -286,6 +286,10 @@ bool tile_attention_takes(const AttentionParams& params, const BoundKv& kv) {
   return whole && tile_attention_takes(params.q.dtype, kv.layout);
 }
 
+int32_t tiles_at_once(const KvLayout& layout, bool warpgroups) {
+  return processor_count() * (warpgroups ? 1 : Shape<128, 1>::kBlocks) / layout.kv_heads;
+}
+
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
   return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
 }
@@ -302,6 +306,7 @@ void tile_attention(const LaunchStream& stream, const AttentionParams& params, c
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;
   p.heads = static_cast<int>(params.q.shape[1]);
+  p.by_group = Divisor(p.heads / kv.layout.kv_heads);
   p.places = KvPlaces(kv.layout, params.layer);
   p.scale_log2 = params.scale * kLog2e;
   if (kv.layout.head_dim == 64) {

@@ -21,6 +21,7 @@ struct TileAttention {
   AttentionIndices indices;
   int block_table_stride;
   int heads;
+  Divisor by_group;  // H/G
   KvPlaces places;
   float scale_log2;  // scale · log2(e)
 };
@@ -34,22 +35,24 @@ void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUte
 struct Work {
   AttentionItem item;
   int kv_head;
-  int group;           // H/G
   int first_token;     // of the request
   int first_position;  // of the request's first query
   const int32_t* table;
 };
 
-__device__ __forceinline__ Work work_of(const TileAttention& p) {
+__device__ __forceinline__ Work work_of(const TileAttention& p, int item, int kv_head) {
   Work w;
-  w.item = p.items[blockIdx.x];
-  w.kv_head = static_cast<int>(blockIdx.y);
-  w.group = p.heads / p.places.kv_heads;
+  w.item = p.items[item];
+  w.kv_head = kv_head;
   w.first_token = p.indices.query_starts[w.item.request];
   const int queries = p.indices.query_starts[w.item.request + 1] - w.first_token;
   w.first_position = p.indices.context_counts[w.item.request] - queries;
   w.table = p.indices.block_tables + int64_t{w.item.request} * p.block_table_stride;
   return w;
+}
+
+__device__ __forceinline__ Work work_of(const TileAttention& p) {
+  return work_of(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
 }
 
 // One row. `place`: of its head dims in q and out, in units of them.
@@ -63,15 +66,16 @@ struct Row {
 // REQUIRES: row < w.item.end_row.
 template <bool kCascade>
 __device__ __forceinline__ Row row_of(const TileAttention& p, const Work& w, int row) {
-  const int first_head = w.kv_head * w.group;
+  const int group = p.heads / p.places.kv_heads;
+  const int first_head = w.kv_head * group;
   if constexpr (kCascade) {
     const SharedRow r = p.shared_rows[row];
     return {int64_t{r.token} * p.heads + first_head + r.head, first_head + r.head, r.position,
             r.partial + w.item.partial * r.request_rows};
   } else {
-    const int head = first_head + row % w.group;
-    const int query = row / w.group;
-    const int partial = w.item.partial < 0 ? -1 : w.item.partial + row;
+    const int query = p.by_group.quotient(row);
+    const int head = first_head + row - query * group;
+    const int partial = w.item.partial < 0 ? -1 : w.item.partial + row - w.item.first_row;
     return {int64_t{w.first_token + query} * p.heads + head, head, w.first_position + query, partial};
   }
 }
@@ -116,12 +120,8 @@ __device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w
   }
   const int64_t place = int64_t{row.partial} * p.places.kv_heads + w.kv_head;
   float* const to = p.partials + place * (kHeadDim + 2);
-  to[dim] = s.sums.x;
-  to[dim + 1] = s.sums.y;
-  if (dim == 0) {
-    to[kHeadDim] = s.largest;
-    to[kHeadDim + 1] = s.total;
-  }
+  *reinterpret_cast<float2*>(to + dim) = s.sums;
+  if (dim == 0) *reinterpret_cast<float2*>(to + kHeadDim) = make_float2(s.largest, s.total);
 }
 
 }  // namespace troupe::cuda

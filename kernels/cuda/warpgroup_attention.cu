@@ -289,7 +289,7 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttenti
         shared,
         first_row,
         rows_of<false>(p, w, w.item.first_row + first_row + warp % kWarpsOfGroup * 16),
-        w.first_position + (w.item.first_row + first_row) / w.group,
+        w.first_position + p.by_group.quotient(w.item.first_row + first_row),
         {},
         {},
         {}};

@@ -19,20 +19,49 @@ struct Step {
     starts.push_back(starts.back() + queries);
     contexts.push_back(keys);
   }
-  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys) const {
+  AttentionPlan plan(int32_t group_heads, int32_t piece_keys = kPieceKeys, int32_t tiles_at_once = 0) const {
     AttentionPlan plan;
     plan_attention({.query_starts = starts,
                     .context_counts = contexts,
                     .group_heads = group_heads,
-                    .piece_keys = piece_keys},
+                    .piece_keys = piece_keys,
+                    .tiles_at_once = tiles_at_once},
                    plan);
     return plan;
   }
-  AttentionLimits limits(int32_t group_heads) const {
+  AttentionLimits limits(int32_t group_heads, int32_t tiles_at_once = 0) const {
     return {starts.back(), static_cast<int64_t>(contexts.size()),
-            contexts.empty() ? 0 : *std::max_element(contexts.begin(), contexts.end()), group_heads};
+            contexts.empty() ? 0 : *std::max_element(contexts.begin(), contexts.end()), group_heads,
+            tiles_at_once};
   }
 };
+
+// What is merged is what was written, each sum once.
+void expect_sums_are_merged(const AttentionPlan& plan) {
+  std::map<int32_t, int32_t> written, merged;
+  for (const auto* items : {&plan.tiles, &plan.pieces}) {
+    for (const AttentionItem& item : *items) {
+      for (int32_t i = 0; item.partial >= 0 && i < item.end_row - item.first_row; ++i) {
+        ++written[item.partial + i];
+      }
+    }
+  }
+  for (const AttentionItem& item : plan.shared) {
+    for (int32_t at = item.first_row; at < item.end_row; ++at) {
+      const SharedRow& row = plan.shared_rows[static_cast<size_t>(at)];
+      ++written[row.partial + item.partial * row.request_rows];
+    }
+  }
+  for (const MergeItem& merge : plan.merges) {
+    EXPECT_LE(merge.end_row - merge.first_row, kMergeRows);
+    for (int32_t row = 0; row < merge.end_row - merge.first_row; ++row) {
+      for (int32_t i = 0; i < merge.count; ++i) ++merged[merge.first_partial + i * merge.piece_rows + row];
+    }
+  }
+  EXPECT_EQ(written, merged);
+  for (const auto& [partial, count] : merged) ASSERT_EQ(count, 1) << partial;
+  EXPECT_EQ(static_cast<int32_t>(merged.size()), plan.partial_count);
+}
 
 // What was reserved for steps like this one is enough.
 void expect_within_limits(const AttentionPlan& plan, const AttentionLimits& limits, int32_t piece_keys) {
@@ -87,6 +116,34 @@ TEST(AttentionPlan, LongTilesComeFirst) {
   EXPECT_EQ(plan.tiles[4].request, 0);
 }
 
+TEST(AttentionPlan, TilesBehindACachedPrefixAreCutUntilTheDeviceIsFull) {
+  Step step;
+  step.add(2112, 64);
+  EXPECT_EQ(step.plan(1).tiles.size(), 1u);
+  const AttentionPlan plan = step.plan(1, kPieceKeys, 4);
+  ASSERT_EQ(plan.tiles.size(), 4u);
+  EXPECT_EQ(plan.tiles[0].end_key, 640) << "a quarter is 528, in whole steps";
+  EXPECT_EQ(plan.tiles[3].first_key, 1920);
+  EXPECT_EQ(plan.tiles[3].partial, 3 * 64);
+  EXPECT_EQ(plan.merges.size(), 16u);
+  EXPECT_EQ(step.plan(1, kPieceKeys, 100).tiles.size(), 9u) << "pieces of 256 are the shortest";
+  // Two tiles of each, and room for two more pieces: the longest decides.
+  step.add(128, 128);
+  const AttentionPlan both = step.plan(1, kPieceKeys, 5);
+  ASSERT_EQ(both.tiles.size(), 5u);
+  EXPECT_EQ(both.tiles[0].end_key, 768);
+  EXPECT_EQ(both.tiles[3].partial, -1) << "short tiles stay whole";
+}
+
+TEST(AttentionPlan, TilesStayWholeWhereCuttingGainsLittle) {
+  Step step;
+  step.add(kTilePieceKeys + kTileGainKeys - 1, 60);
+  EXPECT_EQ(step.plan(1, kPieceKeys, 100).tiles.size(), 1u);
+  step.add(3000, 130);
+  EXPECT_GT(step.plan(1, kPieceKeys, 100).tiles.size(), 4u);
+  EXPECT_EQ(step.plan(1, kPieceKeys, 4).tiles.size(), 4u) << "the device is full of them";
+}
+
 TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
   std::mt19937 random(3);
   const auto up_to = [&](int32_t most) {
@@ -97,11 +154,13 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
     const int32_t group = 1 << (random() % 5);
     for (int32_t r = up_to(6); r > 0; --r) {
       const int32_t queries = random() % 4 == 0 ? 0 : up_to(random() % 2 == 0 ? 2 : 90);
-      step.add(queries + up_to(700) - 1 + (queries == 0 ? 1 : 0), queries);
+      step.add(queries + up_to(1500) - 1 + (queries == 0 ? 1 : 0), queries);
     }
     const int32_t piece_keys = random() % 2 == 0 ? kPieceKeys : 2 * kPieceKeys;
-    const AttentionPlan plan = step.plan(group, piece_keys);
-    expect_within_limits(plan, step.limits(group), piece_keys);
+    const int32_t tiles_at_once = random() % 2 == 0 ? 0 : up_to(80);
+    const AttentionPlan plan = step.plan(group, piece_keys, tiles_at_once);
+    expect_within_limits(plan, step.limits(group, tiles_at_once), piece_keys);
+    expect_sums_are_merged(plan);
     std::map<std::pair<int32_t, int32_t>, int32_t> seen;  // (request, row) → keys up to here, in order
     const auto cover = [&](const AttentionItem& item, int32_t rows) {
       const auto r = static_cast<size_t>(item.request);
@@ -122,13 +181,6 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
         EXPECT_LE((seen[{static_cast<int32_t>(r), row}]), step.contexts[r]);
       }
     }
-    int32_t partials = 0;
-    for (const MergeItem& merge : plan.merges) {
-      EXPECT_EQ(merge.first_partial, partials);
-      const auto r = static_cast<size_t>(merge.request);
-      partials += merge.count * (step.starts[r + 1] - step.starts[r]) * group;
-    }
-    EXPECT_EQ(partials, plan.partial_count);
   }
 }
 
@@ -250,23 +302,7 @@ TEST(Cascade, EveryRowStillMeetsEachOfItsKeysOnce) {
         ASSERT_EQ((keys[{static_cast<int32_t>(r), row}]), requests[r].keys) << "round " << round;
       }
     }
-    std::map<int32_t, int32_t> partials;  // each is one row's over one piece
-    for (const MergeItem& merge : plan.merges) {
-      for (int32_t i = 0; i < merge.count * group; ++i) ++partials[merge.first_partial + i];
-    }
-    std::map<int32_t, int32_t> written;
-    for (const AttentionItem& item : plan.pieces) {
-      for (int32_t row = 0; item.partial >= 0 && row < item.end_row; ++row) ++written[item.partial + row];
-    }
-    for (const AttentionItem& item : plan.shared) {
-      for (int32_t at = item.first_row; at < item.end_row; ++at) {
-        const SharedRow& row = plan.shared_rows[static_cast<size_t>(at)];
-        ++written[row.partial + item.partial * row.request_rows];
-      }
-    }
-    EXPECT_EQ(written, partials) << "what is merged is what was written, once";
-    for (const auto& [partial, count] : partials) ASSERT_EQ(count, 1);
-    EXPECT_EQ(static_cast<int32_t>(partials.size()), plan.partial_count);
+    expect_sums_are_merged(plan);
   }
 }
 

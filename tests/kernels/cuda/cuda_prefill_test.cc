@@ -1,0 +1,74 @@
+// Prompts' attention of the emulated GPU: tiles that are cut, and Hopper's warpgroups.
+
+#include "tests/kernels/cuda/attention_step.h"
+
+namespace troupe::cuda_prefill_test {
+
+using namespace cuda_testing;
+
+// On a device with room for many more tiles than a step has.
+TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
+#ifndef TROUPE_GPU_TEST
+  emulated::set_device_size({.processors = 64});
+#endif
+  for (const Geometry& g : {Geometry{4, 2, 64, 16, true}, Geometry{4, 1, 128, 16}}) {
+    // Behind a prefix, of queries that fill no tile and several; one that is too short to be cut.
+    const Step step(g, DType::kBFloat16, {{1300, 20}, {1100, 70}, {90, 70}, {900, 1}}, 47);
+    const auto cut = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+    const OwnedTensor out = step.on(*cut);
+    EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
+#ifndef TROUPE_GPU_TEST
+    emulated::set_device_size({.processors = 1});
+    EXPECT_FALSE(same_bits(step.on(*cut).view(), out.view())) << "the same sums: was it cut?";
+    emulated::set_device_size({.processors = 64});
+#endif
+  }
+#ifndef TROUPE_GPU_TEST
+  emulated::set_device_size({});
+#endif
+}
+
+// On another GPU it is tiles that are computed.
+bool takes_warpgroups(const Backend& backend) {
+  return kEmulated || backend.description().find("(sm_90)") != std::string::npos;
+}
+
+TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
+  const Geometry geometries[] = {{4, 2, 64, 16, true}, {2, 2, 128, 32}};
+  for (const Geometry& g : geometries) {
+    const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+    const auto warpgroups =
+        make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+    const Step whole(g, DType::kBFloat16, {{333, 333}}, 41);
+    const OwnedTensor out = whole.on(*warpgroups);
+    EXPECT_EQ(off_by(whole, out), std::nullopt) << g.head_dim;
+    if (takes_warpgroups(*warpgroups)) {
+      EXPECT_FALSE(same_bits(out.view(), whole.on(*tiles).view())) << "is it another kernel at all?";
+    }
+    const auto unmeasured = make_cuda(DType::kBFloat16);
+    EXPECT_TRUE(same_bits(whole.on(*tiles).view(), whole.on(*unmeasured).view()));
+    for (const int32_t queries : {20, 100, 133}) {
+      Step end(g, DType::kBFloat16, {{40, 40}, {333, queries}}, 42);
+      end.take(1, whole, 0, 333 - queries);
+      EXPECT_TRUE(same_bits(end.on(*warpgroups).rows(40, queries), out.rows(333 - queries, queries)))
+          << queries;
+    }
+  }
+}
+
+TEST(CudaPrefill, AWarpgroupsKeysLieInBlocksOfEverySizeThatItTakes) {
+  const auto warpgroups = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+  const Geometry geometries[] = {{2, 1, 128, 8}, {2, 1, 128, 64}, {2, 1, 64, 128}, {2, 1, 64, 8}};
+  for (const Geometry& g : geometries) {
+    // Blocks that are filled in part, and the turn's first.
+    const Step step(g, DType::kBFloat16, {{261, 40}, {130, 130}, {256, 66}}, 43);
+    const OwnedTensor out = step.on(*warpgroups);
+    EXPECT_EQ(off_by(step, out), std::nullopt) << g.block_size;
+    if (takes_warpgroups(*warpgroups)) {
+      EXPECT_FALSE(same_bits(out.view(), step.on(*tiles).view())) << "is it another kernel at all?";
+    }
+  }
+}
+
+}  // namespace troupe::cuda_prefill_test
