@@ -63,11 +63,8 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
   shape.block_size = block_size;
   shape.block_table_stride = tables.stride;
   if (what.cascade) shape.block_tables = tables.tables;
-  if (what.kv_map != nullptr) {
-    shape.tile_rows = kWarpgroupRows;
-  } else {
-    shape.tiles_at_once = tiles_at_once(layout, false);
-  }
+  if (what.kv_map != nullptr) shape.tile_rows = kWarpgroupRows;
+  shape.tiles_at_once = tiles_at_once(layout, what.kv_map != nullptr);
   AttentionPlan plan;
   plan_attention(shape, plan);
 
@@ -140,7 +137,7 @@ bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map,
   const auto keys = static_cast<int32_t>(room / block_size * block_size);
   const auto queries = static_cast<int32_t>(std::min<int64_t>(keys, timing.limits.tokens));
   std::vector<Compared> prompts;
-  for (const int32_t part : {1, 4}) {
+  for (const int32_t part : {1, 4, 32}) {
     const TimedAttention by_tiles{.queries = std::max(queries / part, 1), .own_keys = keys};
     TimedAttention by_warpgroups = by_tiles;
     by_warpgroups.kv_map = &kv_map;

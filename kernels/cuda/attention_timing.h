@@ -41,8 +41,8 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
 // Are pieces faster without tensor cores (lane_attention.cu)? One answer for all batches, so that a request's
 // bits hang on none: of a lone request, a few and many, the product of the times counts.
 bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuning& tuning);
-// Are tiles faster by warpgroups (warpgroup_attention.cu)? Of a whole prompt and of the end of one, the
-// product of the times counts.
+// Are tiles faster by warpgroups (warpgroup_attention.cu)? Of a whole prompt, of the end of one and of what is
+// new behind a cached persona, the product of the times counts.
 bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
                        Tuning& tuning);
 CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::string& device, Tuning& tuning);

@@ -261,7 +261,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   shape.piece_keys = piece_keys_;
   shape.gate = gate_;
   if (kv_map_) shape.tile_rows = kWarpgroupRows;
-  shape.tiles_at_once = kv_map_ ? 0 : tiles_at_once(kv_.layout, false);
+  shape.tiles_at_once = tiles_at_once(kv_.layout, kv_map_.has_value());
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;

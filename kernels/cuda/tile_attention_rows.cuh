@@ -107,6 +107,12 @@ struct RowSums {
   float total;
 };
 
+// Of one row and head over a piece: kHeadDim sums, the largest, the total.
+template <int kHeadDim>
+__device__ __forceinline__ float* partial_at(const TileAttention& p, const Work& w, int partial) {
+  return p.partials + (int64_t{partial} * p.places.kv_heads + w.kv_head) * (kHeadDim + 2);
+}
+
 // Where they belong: divided into out, or as they are to the row's partial.
 template <int kHeadDim, bool kCascade>
 __device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w, int at, int dim,
@@ -118,8 +124,7 @@ __device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w
         pack_pair(s.sums.x / s.total, s.sums.y / s.total);
     return;
   }
-  const int64_t place = int64_t{row.partial} * p.places.kv_heads + w.kv_head;
-  float* const to = p.partials + place * (kHeadDim + 2);
+  float* const to = partial_at<kHeadDim>(p, w, row.partial);
   *reinterpret_cast<float2*>(to + dim) = s.sums;
   if (dim == 0) *reinterpret_cast<float2*>(to + kHeadDim) = make_float2(s.largest, s.total);
 }

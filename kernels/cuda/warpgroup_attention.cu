@@ -1,12 +1,14 @@
 // The tiles of prompts (tile_attention.cu) as Hopper computes fastest: out[t][h] as there, bfloat16, head
 // dims 64 and 128, by products of whole warpgroups.
 //
-// A block is three warpgroups and takes one item of the plan, kWarpgroupRows rows, for one key/value head.
-// Two warps of the first have the copy engine bring keys and values, 128 a turn, two turns ahead; the two
-// others have 64 rows each. Turn by turn such a one asks for the scores of the next turn and for the values
-// of this one, and while those are multiplied softens the scores (FlashAttention-3, Shah et al. 2024, §3.2);
-// what one of the two waits for, the other has the tensor cores meanwhile. Weights stay in registers: the
-// accumulators of q·kᵀ are the left operand of the product with v.
+// A block is three warpgroups. There are as many blocks as processors: each takes some of the works, a work
+// being an item of the plan, kWarpgroupRows rows, for one key/value head. Two warps of the first warpgroup
+// have the copy engine bring keys and values, 128 a turn, two turns ahead, over the end of a work into the
+// next one; two bring the next work's queries. The two other warpgroups have 64 rows each. Turn by turn such
+// a one asks for the scores of the next turn and for the values of this one, and while those are multiplied
+// softens the scores (FlashAttention-3, Shah et al. 2024, §3.2); what one of the two waits for, the other has
+// the tensor cores meanwhile. Weights stay in registers: the accumulators of q·kᵀ are the left operand of the
+// product with v.
 //
 // The map (kv_map.h) has the KV memory as rows of one key's or value's dims, a box is 64 dims of a block's
 // keys. A block of the table that is filled in part is copied by hand, with zeros for the rest: a weight of 0
@@ -17,12 +19,17 @@
 // What is the same for a warp is told to the compiler by a shuffle: it then keeps where tiles lie in uniform
 // registers, which products want, and does not move it there before each (140 such moves were 15 after it).
 //
-// Turns begin at multiples of 128 from key 0, so a row's bits depend on its request alone, however it is cut.
+// Turns begin at multiples of 128 from key 0, so a row's bits depend on its request alone, however it is cut,
+// unless its keys are cut into pieces (attention_plan.h).
 //
 // Flops: 4 · rows · keys · C, half of it masked at the diagonal; a turn is 2 · 2 · 128 · 128 · C of them,
 // 2,048 clocks of the tensor cores at C = 128, beside which its 16,384 powers are 1,024 clocks of the four
-// units for them. 160 KB of shared memory, a block a multiprocessor. Not yet measured on a GPU; whether a
-// model's tiles are these is measured when it starts (attention_timing.h).
+// units for them. 193 KB of shared memory, a block a multiprocessor. Before blocks kept their processor, each
+// work began with some 4 µs without a product (what its item is, barriers, first queries and keys) and ended
+// with one: a tenth of 8,192 tokens' 36 µs a work, counted, not measured. Not yet measured on a GPU; whether
+// a model's tiles are these is measured when it starts (attention_timing.h).
+
+#include <algorithm>
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/hopper.cuh"
@@ -31,213 +38,132 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/tile_attention_rows.cuh"
 #include "kernels/cuda/warpgroup_attention.cuh"
+#include "kernels/cuda/warpgroup_shared.cuh"
 
 namespace troupe::cuda {
 namespace {
 
 constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
-constexpr int kTurns = 2;  // in shared memory
 
 template <int kHeadDim>
-struct Shared {
-  using T = WarpgroupTiles<kHeadDim>;
-
-  __nv_bfloat16 queries[T::kHalves * T::kQueryHalf];
-  __nv_bfloat16 keys[kTurns][T::kHalves * T::kKeyHalf];
-  __nv_bfloat16 values[kTurns][T::kHalves * T::kKeyHalf];
-  PhaseBarrier full_keys[kTurns], full_values[kTurns];  // there they are
-  PhaseBarrier free_keys[kTurns], free_values[kTurns];  // nobody reads them any more
-};
-template <int kHeadDim>
-constexpr size_t kSharedBytes = sizeof(Shared<kHeadDim>) + kSwizzleAlignment;
+constexpr size_t kSharedBytes = sizeof(WarpgroupShared<kHeadDim>) + kSwizzleAlignment;
 
 #if TROUPE_HAS_WARPGROUPS
 
-constexpr int kWarpsOfGroup = kWarpgroup / kWarp;
-
 template <int kHeadDim>
-__device__ __forceinline__ Shared<kHeadDim>& aligned(unsigned char* memory) {
+__device__ __forceinline__ WarpgroupShared<kHeadDim>& aligned(unsigned char* memory) {
   const uint32_t beyond = shared_address(memory) % kSwizzleAlignment;
-  return *reinterpret_cast<Shared<kHeadDim>*>(memory + (kSwizzleAlignment - beyond) % kSwizzleAlignment);
+  return *reinterpret_cast<WarpgroupShared<kHeadDim>*>(memory +
+                                                       (kSwizzleAlignment - beyond) % kSwizzleAlignment);
 }
 
-// --- the warps that copy
-
-// Of keys (which = 0) or values, a warp each: neither is held up by what the other waits for or copies by
-// hand. A lane has one box of every turn.
-template <int kHeadDim>
-struct Copies {
-  using S = WarpgroupTiles<kHeadDim>;
-  using Tile = __nv_bfloat16[S::kHalves * S::kKeyHalf];
-  static_assert(kTurnKeys / kLeastKvBlock * S::kHalves <= kWarp && kLargestKvBlock <= kTurnKeys,
-                "a box a lane");
-
-  const CUtensorMap& map;
-  const TileAttention& p;
-  const Work& w;
-  int which;
-  int end_key;
-  int shift;          // from a key's number to its block's in the table
-  int half, row;      // of the lane's box: of the tile's halves, and of a turn's keys
-  bool has_box;       // else the lane has none
-  int filled;         // values' block from this key on is copied by hand
-  int rows_of_block;  // of the map, in a block of the table
-  int row_of_head;    // in it
-
-  __device__ __forceinline__ Copies(const CUtensorMap& map_, const TileAttention& p_, const Work& w_,
-                                    int which_)
-      : map(map_), p(p_), w(w_), which(which_), end_key(w_.item.end_key) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    shift = __ffs(p.places.block_size) - 1;
-    half = lane % S::kHalves;
-    row = lane / S::kHalves << shift;
-    has_box = row < kTurnKeys;
-    filled = end_key >> shift << shift;
-    rows_of_block = static_cast<int>(p.places.block_elements / kHeadDim);
-    row_of_head = ((p.places.layer * p.places.kv_heads + w.kv_head) * 2 + which) << shift;
-  }
-
-  // The block of the table that the lane's box of a turn is of; -1: behind the item's end.
-  __device__ __forceinline__ int block_of(int turn) const {
-    const int key = turn * kTurnKeys + row;
-    return has_box && key < end_key ? w.table[key >> shift] : -1;
-  }
-
-  // The block that is filled in part: its rows by hand.
-  __device__ __forceinline__ void copy_by_hand(__nv_bfloat16* to, int first_row) const {
-    constexpr int kChunks = kHeadDim / 8;
-    const int64_t place = p.places.tile(w.table[filled >> shift], which, w.kv_head);
-    const auto* const from = reinterpret_cast<const uint4*>(p.kv + place);
-    for (int i = static_cast<int>(threadIdx.x) % kWarp; i < kChunks << shift; i += kWarp) {
-      const int of_block = i / kChunks, chunk = i % kChunks;
-      const uint4 value = filled + of_block < end_key ? from[i] : make_uint4(0, 0, 0, 0);
-      const int at = chunk / 8 * S::kKeyHalf + swizzled_at(first_row + of_block, chunk % 8);
-      *reinterpret_cast<uint4*>(to + at) = value;
-    }
-  }
-
-  // A turn's; zeros from the item's end on. `barrier` expects what was asked for.
-  __device__ __forceinline__ void ask_for(int turn, int block, __nv_bfloat16* to,
-                                          PhaseBarrier& barrier) const {
-    const int first = turn * kTurnKeys;
-    const bool by_hand = which == 1 && filled < end_key && filled >= first && filled < first + kTurnKeys;
-    if (has_box && !(by_hand && first + row == filled)) {
-      const int from = block < 0 ? kNoKvRow : block * rows_of_block + row_of_head;
-      copy_box(to + half * S::kKeyHalf + row * kSwizzled, map, half * kSwizzled, from, barrier);
-    }
-    if (by_hand) {
-      copy_by_hand(to, filled - first);
-      fence_async_proxy();
-    }
-    // Also: all lanes have seen the phase before this one end, and none can take the next for it.
-    __syncwarp();
-    const int bytes = S::kHalves * kRowBytes * (kTurnKeys - (by_hand ? 1 << shift : 0));
-    if (threadIdx.x % kWarp == 0) arrive_and_expect(barrier, bytes);
-  }
-
-  __device__ __forceinline__ void run(Tile (&tiles)[kTurns], PhaseBarrier (&full)[kTurns],
-                                      PhaseBarrier (&free)[kTurns]) const {
-    int block = block_of(0);
-    for (int turn = 0; turn * kTurnKeys < end_key; ++turn) {
-      const int next_block = block_of(turn + 1);  // it comes while the turn is waited for
-      const int at = turn % kTurns;
-      wait(free[at], (turn / kTurns + 1) % 2);
-      ask_for(turn, block, tiles[at], full[at]);
-      block = next_block;
-    }
-  }
-};
-
-// --- the warpgroups that compute
-
-// Rows of the tile that this warpgroup has; past the item's end zeros.
-template <int kHeadDim>
-__device__ __forceinline__ void load_queries(const TileAttention& p, const Work& w, int first_row,
-                                             __nv_bfloat16* queries) {
-  constexpr int kChunks = kHeadDim / 8;
-  for (int i = static_cast<int>(threadIdx.x) % kWarpgroup; i < kGroupRows * kChunks; i += kWarpgroup) {
-    const int tile_row = first_row + i / kChunks, chunk = i % kChunks;
-    const int row = w.item.first_row + tile_row;
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < w.item.end_row) {
-      const int64_t place = row_of<false>(p, w, row).place * kHeadDim + chunk * 8;
-      value = *reinterpret_cast<const uint4*>(p.q + place);
-    }
-    const int at = chunk / 8 * WarpgroupTiles<kHeadDim>::kQueryHalf + swizzled_at(tile_row, chunk % 8);
-    *reinterpret_cast<uint4*>(queries + at) = value;
-  }
-  fence_async_proxy();
-}
-
-// What a warpgroup's 64 rows come to.
+// What a warpgroup's 64 rows of a work come to.
 template <int kHeadDim, bool kSlopes>
 struct Consumer {
   const TileAttention& p;
   const Work& w;
-  Shared<kHeadDim>& shared;
-  int first_row;  // of the tile
+  WarpgroupShared<kHeadDim>& shared;
+  __nv_bfloat16* queries;  // the work's
+  int first_row;           // of the tile
+  int first_key;
+  int before;  // turns of the works before
   Rows rows;
   int first_position;  // of the warpgroup's rows
   Running<kHeadDim> running;
   Scores scores;
   Weights weights;
 
-  __device__ __forceinline__ void ask_for_scores_of(int turn) {
-    wait(shared.full_keys[turn % kTurns], turn / kTurns % 2);
-    ask_for_scores<kHeadDim>(shared.queries + first_row * kSwizzled, shared.keys[turn % kTurns], scores);
+  // Of the work's turn number i.
+  __device__ __forceinline__ void ask_for_scores_of(int i) {
+    const int number = before + i;
+    wait(shared.full_keys[number % kTurns], number / kTurns % 2);
+    ask_for_scores<kHeadDim>(queries + first_row * kSwizzled, shared.keys[number % kTurns], scores);
   }
-  __device__ __forceinline__ void ask_for_values_of(int turn) {
-    wait(shared.full_values[turn % kTurns], turn / kTurns % 2);
-    ask_for_values<kHeadDim>(weights, shared.values[turn % kTurns], running.sums);
+  __device__ __forceinline__ void ask_for_values_of(int i) {
+    const int number = before + i;
+    wait(shared.full_values[number % kTurns], number / kTurns % 2);
+    ask_for_values<kHeadDim>(weights, shared.values[number % kTurns], running.sums);
   }
   // Keys behind a query, and those behind the item's end, are in its last turns.
-  __device__ __forceinline__ float2 soften_turn(int turn) {
-    const int first = turn * kTurnKeys;
+  __device__ __forceinline__ float2 soften_turn(int i) {
+    const int first = first_key + i * kTurnKeys;
     if (first + kTurnKeys - 1 > first_position) return soften<true, kSlopes>(p, rows, first, scores, running);
     return soften<false, kSlopes>(p, rows, first, scores, running);
   }
 
-  __device__ __forceinline__ void run() {
-    const int turns = (w.item.end_key + kTurnKeys - 1) / kTurnKeys;
+  // Of `turns`, one at least.
+  __device__ __forceinline__ void run(int turns) {
     ask_for_scores_of(0);
     wait_products<0>();
     fence_operand(scores);
-    release(shared.free_keys[0]);
+    release(shared.free_keys[before % kTurns]);
     soften_turn(0);
     pack(scores, weights);
-    for (int turn = 1; turn < turns; ++turn) {
-      ask_for_scores_of(turn);
-      ask_for_values_of(turn - 1);
+    for (int i = 1; i < turns; ++i) {
+      ask_for_scores_of(i);
+      ask_for_values_of(i - 1);
       wait_products<1>();
       fence_operand(scores);
-      release(shared.free_keys[turn % kTurns]);
-      const float2 factors = soften_turn(turn);
+      release(shared.free_keys[(before + i) % kTurns]);
+      const float2 factors = soften_turn(i);
       wait_products<0>();
       fence_operand(running.sums);
       fence_operand(scores);  // weights, which the values were multiplied by until now, are made of them
-      release(shared.free_values[(turn - 1) % kTurns]);
+      release(shared.free_values[(before + i - 1) % kTurns]);
       rescale(running, factors);
       pack(scores, weights);
     }
     ask_for_values_of(turns - 1);
     wait_products<0>();
     fence_operand(running.sums);
+    release(shared.free_values[(before + turns - 1) % kTurns]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) running.total[i] = quad_sum(running.total[i]);
   }
 
-  // Into out by way of the queries' memory, so that rows are written 16 bytes a lane.
   __device__ __forceinline__ void write() {
+    if (w.item.partial >= 0) return write_sums();
+    write_out();
+  }
+
+ private:
+  // Of the tile, the warp's.
+  __device__ __forceinline__ int first_of_warp() const {
+    return first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
+  }
+
+  // A piece's.
+  __device__ __forceinline__ void write_sums() const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = w.item.first_row + first_of_warp() + lane / 4 + 8 * i;
+      if (row >= w.item.end_row) continue;
+      float* const to = partial_at<kHeadDim>(p, w, row_of<false>(p, w, row).partial);
+#pragma unroll
+      for (int d = 0; d < kHeadDim / 8; ++d) {
+        const float2 sums = make_float2(running.sums[d][2 * i], running.sums[d][2 * i + 1]);
+        *reinterpret_cast<float2*>(to + d * 8 + lane % 4 * 2) = sums;
+      }
+      if (lane % 4 != 0) continue;
+      *reinterpret_cast<float2*>(to + kHeadDim) = make_float2(running.largest[i], running.total[i]);
+    }
+  }
+
+  // By way of the queries' memory, so that rows are written 16 bytes a lane.
+  __device__ __forceinline__ void write_out() const {
     constexpr int kChunks = kHeadDim / 8;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp_row = first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;  // of the tile
+    const int warp_row = first_of_warp();
     named_barrier(1 + first_row / kGroupRows, kWarpgroup);  // nobody multiplies the queries any more
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = warp_row + lane / 4 + 8 * i;
-      const float scale = 1.0f / quad_sum(running.total[i]);
+      const float scale = 1.0f / running.total[i];
 #pragma unroll
       for (int d = 0; d < kChunks; ++d) {
         const int at = d / 8 * WarpgroupTiles<kHeadDim>::kQueryHalf + swizzled_at(row, d % 8) + lane % 4 * 2;
-        *reinterpret_cast<uint32_t*>(shared.queries + at) =
+        *reinterpret_cast<uint32_t*>(queries + at) =
             pack_pair(running.sums[d][2 * i] * scale, running.sums[d][2 * i + 1] * scale);
       }
     }
@@ -248,77 +174,96 @@ struct Consumer {
       if (row >= w.item.end_row) continue;
       const int at = chunk / 8 * WarpgroupTiles<kHeadDim>::kQueryHalf + swizzled_at(tile_row, chunk % 8);
       const int64_t place = row_of<false>(p, w, row).place * kHeadDim + chunk * 8;
-      *reinterpret_cast<uint4*>(p.out + place) = *reinterpret_cast<const uint4*>(shared.queries + at);
+      *reinterpret_cast<uint4*>(p.out + place) = *reinterpret_cast<const uint4*>(queries + at);
     }
   }
 };
 
+// The rows from first_row on of all of the block's works.
 template <int kHeadDim, bool kSlopes>
-__device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttention& p,
-                                       unsigned char* memory) {
-  Shared<kHeadDim>& shared = aligned<kHeadDim>(memory);
-  Work w = work_of(p);
-  w.item.first_row = __shfl_sync(kAllLanes, w.item.first_row, 0);
-  w.item.end_key = __shfl_sync(kAllLanes, w.item.end_key, 0);
-  if (threadIdx.x == 0) {
-    prefetch_map(map);
-    for (int i = 0; i < kTurns; ++i) {
-      init_barrier(shared.full_keys[i], 1);
-      init_barrier(shared.full_values[i], 1);
-      init_barrier(shared.free_keys[i], kConsumers * kWarpgroup / kWarp);
-      init_barrier(shared.free_values[i], kConsumers * kWarpgroup / kWarp);
-    }
-    fence_barrier_init();
+__device__ __forceinline__ void consume(const TileAttention& p, const BlocksWorks& works, int first_row,
+                                        WarpgroupShared<kHeadDim>& shared) {
+  const int warp_row = first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
+  int turns = 0;
+  for (int n = 0; works.has(n); ++n) {
+    const int at = n % kWorks;
+    wait(shared.full_queries[at], n / kWorks % 2);
+    const Work& w = shared.works[at];
+    // The same for a warp, and known to be.
+    const int first = __shfl_sync(kAllLanes, w.item.first_row, 0);
+    const int first_turn = __shfl_sync(kAllLanes, first_turn_of(w), 0);
+    const int of_work = __shfl_sync(kAllLanes, end_turn_of(w), 0) - first_turn;
+    const int first_position =
+        __shfl_sync(kAllLanes, w.first_position + p.by_group.quotient(first + first_row), 0);
+    Consumer<kHeadDim, kSlopes> consumer{p,
+                                         w,
+                                         shared,
+                                         shared.queries[at],
+                                         first_row,
+                                         first_turn * kTurnKeys,
+                                         turns,
+                                         rows_of<false>(p, w, first + warp_row),
+                                         first_position,
+                                         {},
+                                         {},
+                                         {}};
+    consumer.run(of_work);
+    consumer.write();
+    release(shared.free_works[at]);
+    turns += of_work;
   }
-  __syncthreads();
+}
+
+template <int kHeadDim, bool kSlopes>
+__device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttention& p, int items,
+                                       unsigned char* memory) {
+  WarpgroupShared<kHeadDim>& shared = aligned<kHeadDim>(memory);
+  const BlocksWorks works{items, p.places.kv_heads};
   // The same for a warp, and known to be: addresses of tiles are then computed once, not by every thread.
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarp, 0);
   const int warpgroup = warp / kWarpsOfGroup;
+  if (threadIdx.x == 0) {
+    prefetch_map(map);
+    shared.init_barriers();
+  }
+  Work first;
+  if (warpgroup == 0 && warp >= kCopyWarps) first = works.at(p, 0);
+  await_launch_before();
+  __syncthreads();
   if (warpgroup == 0) {
     give_registers<kProducerRegisters>();
-    if (warp == 0) Copies<kHeadDim>(map, p, w, 0).run(shared.keys, shared.full_keys, shared.free_keys);
-    if (warp == 1) Copies<kHeadDim>(map, p, w, 1).run(shared.values, shared.full_values, shared.free_values);
+    if (warp < kCopyWarps) {
+      bring_keys<kHeadDim>(map, p, works, warp, shared);
+    } else {
+      bring_queries<kHeadDim>(p, works, warp - kCopyWarps, first, shared);
+    }
   } else {
     take_registers<kConsumerRegisters>();
-    const int first_row = (warpgroup - 1) * kGroupRows;
-    load_queries<kHeadDim>(p, w, first_row, shared.queries);
-    named_barrier(warpgroup, kWarpgroup);
-    Consumer<kHeadDim, kSlopes> consumer{
-        p,
-        w,
-        shared,
-        first_row,
-        rows_of<false>(p, w, w.item.first_row + first_row + warp % kWarpsOfGroup * 16),
-        w.first_position + p.by_group.quotient(w.item.first_row + first_row),
-        {},
-        {},
-        {}};
-    consumer.run();
-    consumer.write();
+    consume<kHeadDim, kSlopes>(p, works, (warpgroup - 1) * kGroupRows, shared);
   }
 }
 
 #endif
 
+// `items`: of the plan.
 template <int kHeadDim, bool kSlopes>
 __global__ void __launch_bounds__(kThreads, 1)
-    attend_warpgroups(const __grid_constant__ CUtensorMap map, const TileAttention p) {
+    attend_warpgroups(const __grid_constant__ CUtensorMap map, const TileAttention p, int items) {
 #if TROUPE_HAS_WARPGROUPS
-  await_launch_before();
   TROUPE_DYNAMIC_SHARED(memory);
-  attend<kHeadDim, kSlopes>(map, p, memory);
+  attend<kHeadDim, kSlopes>(map, p, items, memory);
 #else
   __trap();  // has_hopper_code() was not asked
 #endif
 }
 
 template <int kHeadDim, bool kSlopes>
-void launch_tiles(const LaunchStream& stream, const TileAttention& p, const CUtensorMap& map, size_t count) {
+void launch_tiles(const LaunchStream& stream, const TileAttention& p, const CUtensorMap& map, int items) {
   const auto kernel = attend_warpgroups<kHeadDim, kSlopes>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(kSharedBytes<kHeadDim>)));
-  const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(p.places.kv_heads));
-  launch("attention", kernel, {blocks, kThreads, kSharedBytes<kHeadDim>}, stream, map, p);
+  const dim3 blocks(static_cast<unsigned>(std::min(items * p.places.kv_heads, processor_count())));
+  launch("attention", kernel, {blocks, kThreads, kSharedBytes<kHeadDim>}, stream, map, p, items);
 }
 
 }  // namespace
@@ -333,11 +278,12 @@ void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUte
                          const AttentionItem* tiles, size_t count) {
   if (count == 0) return;
   p.items = tiles;
+  const auto items = static_cast<int>(count);
   const bool slopes = p.indices.alibi_slopes != nullptr;
   if (p.places.head_dim == 64) {
-    slopes ? launch_tiles<64, true>(stream, p, map, count) : launch_tiles<64, false>(stream, p, map, count);
+    slopes ? launch_tiles<64, true>(stream, p, map, items) : launch_tiles<64, false>(stream, p, map, items);
   } else {
-    slopes ? launch_tiles<128, true>(stream, p, map, count) : launch_tiles<128, false>(stream, p, map, count);
+    slopes ? launch_tiles<128, true>(stream, p, map, items) : launch_tiles<128, false>(stream, p, map, items);
   }
 }
 

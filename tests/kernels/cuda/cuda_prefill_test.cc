@@ -14,14 +14,16 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
   for (const Geometry& g : {Geometry{4, 2, 64, 16, true}, Geometry{4, 1, 128, 16}}) {
     // Behind a prefix, of queries that fill no tile and several; one that is too short to be cut.
     const Step step(g, DType::kBFloat16, {{1300, 20}, {1100, 70}, {90, 70}, {900, 1}}, 47);
-    const auto cut = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
-    const OwnedTensor out = step.on(*cut);
-    EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
+    for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
+      const auto cut = make_cuda_with({.dtype = DType::kBFloat16, .prefill = kernel});
+      const OwnedTensor out = step.on(*cut);
+      EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
 #ifndef TROUPE_GPU_TEST
-    emulated::set_device_size({.processors = 1});
-    EXPECT_FALSE(same_bits(step.on(*cut).view(), out.view())) << "the same sums: was it cut?";
-    emulated::set_device_size({.processors = 64});
+      emulated::set_device_size({.processors = 1});
+      EXPECT_FALSE(same_bits(step.on(*cut).view(), out.view())) << "the same sums: was it cut?";
+      emulated::set_device_size({.processors = 64});
 #endif
+    }
   }
 #ifndef TROUPE_GPU_TEST
   emulated::set_device_size({});
