@@ -3,11 +3,12 @@
 // logits (S, V) float32, edited in place · out (S) int32
 // A block a row, whatever the batch. Weights are integers (draw_weights.h), so sums may be added up in any
 // order, by atomics too. A pass over a row is 4 · V bytes, which L2 has: some 6 µs at V = 150,000 for one
-// multiprocessor. Passes: the best logit; the sum of weights; where the sum passes the draw. top_k and top_p
-// look for the worst token that stays, three digits of its logit in turn, by counts and by masses of what
-// they see in shared memory; only tokens that can still be it are counted there, as thousands of threads
-// would meet in a few bins: for top_k those not below the k-th of the threads' own best ones, for top_p those
-// of the cutoff (nucleus_cutoff). A wide nucleus or k over the threads pays for all.
+// multiprocessor, if enough of it is on its way: a thread asks for 64 bytes at once. Passes: the best logit;
+// the sum of weights; where the sum passes the draw. top_k and top_p look for the worst token that stays,
+// three digits of its logit in turn, by counts and by masses of what they see in shared memory; only tokens
+// that can still be it are counted there, as thousands of threads would meet in a few bins: for top_k those
+// not below the k-th of the threads' own best ones, for top_p those of the cutoff (nucleus_cutoff). A wide
+// nucleus or k over the threads pays for all.
 //
 // Shared memory adds 32 bits at once, 64 only by trying until nobody came between: a bin is two words, the
 // carry is what the lower one's addition gives back, and counts have no upper one. The threads' own best
@@ -49,8 +50,35 @@ struct Row {
   float best, scale;
 
   __device__ __forceinline__ float logit(int id) const { return clean_logit(logits[id]); }
-  __device__ __forceinline__ Sum64 weight(int id) const { return draw_weight(logit(id), best, scale); }
+  __device__ __forceinline__ Sum64 weight_of(float logit) const { return draw_weight(logit, best, scale); }
 };
+
+// visit(id, logit) of each of a row's tokens, by one thread or another.
+template <typename Visit>
+__device__ __forceinline__ void visit_tokens(const float* logits, int count, const Visit& visit) {
+  constexpr int kWide = 4;
+  constexpr int kUnroll = 4;
+  using Logits = Piece<float, kWide>;
+  const bool whole = count % kWide == 0 && reinterpret_cast<uintptr_t>(logits) % sizeof(Logits) == 0;
+  const int pieces = whole ? count / kWide : 0;
+  for (int first = threadIdx.x; first < pieces; first += kUnroll * kThreads) {
+    Logits of[kUnroll] = {};
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int at = first + u * kThreads;
+      if (at < pieces) of[u] = reinterpret_cast<const Logits*>(logits)[at];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int at = first + u * kThreads;
+      if (at >= pieces) break;
+#pragma unroll
+      for (int c = 0; c < kWide; ++c) visit(at * kWide + c, clean_logit(of[u].values[c]));
+    }
+  }
+  for (int id = pieces * kWide + static_cast<int>(threadIdx.x); id < count; id += kThreads)
+    visit(id, clean_logit(logits[id]));
+}
 
 struct Worst {
   uint32_t key;       // of the worst that stays
@@ -185,15 +213,15 @@ __device__ Cut cut_by_count(const Row& row, int k, Scratch& scratch) {
   uint32_t floor = 0;
   if (k <= kThreads && row.count >= 4 * kThreads) {
     uint32_t own_best = 0;
-    for (int id = threadIdx.x; id < row.count; id += kThreads)
-      own_best = max(own_best, logit_key(row.logit(id)));
+    visit_tokens(row.logits, row.count,
+                 [&](int, float logit) { own_best = max(own_best, logit_key(logit)); });
     floor = find_worst([&](const Tally& tally) { tally.count_lanes(own_best); }, k, scratch).key;
   }
   const auto visit = [&](const Tally& tally) {
-    for (int id = threadIdx.x; id < row.count; id += kThreads) {
-      const uint32_t key = logit_key(row.logit(id));
+    visit_tokens(row.logits, row.count, [&](int, float logit) {
+      const uint32_t key = logit_key(logit);
       if (key >= floor) tally.count(key, 1);
-    }
+    });
   };
   return cut_at(find_worst(visit, k, scratch), 1, row, scratch);
 }
@@ -201,18 +229,18 @@ __device__ Cut cut_by_count(const Row& row, int k, Scratch& scratch) {
 // The nucleus of what `cut` keeps.
 __device__ Cut cut_by_mass(const Row& row, const Cut& cut, float top_p, Scratch& scratch) {
   Sum64 total = 0;
-  for (int id = threadIdx.x; id < row.count; id += kThreads) {
-    if (cut.keeps(logit_key(row.logit(id)), id)) total += row.weight(id);
-  }
+  visit_tokens(row.logits, row.count, [&](int id, float logit) {
+    if (cut.keeps(logit_key(logit), id)) total += row.weight_of(logit);
+  });
   total = block_reduce<kThreads>(total, Sum(), scratch.warps);
   const Sum64 cutoff = nucleus_cutoff(top_p, total, row.count);
   const auto visit = [&](const Tally& tally) {
-    for (int id = threadIdx.x; id < row.count; id += kThreads) {
-      const uint32_t key = logit_key(row.logit(id));
-      if (!cut.keeps(key, id)) continue;
-      const Sum64 weight = row.weight(id);
+    visit_tokens(row.logits, row.count, [&](int id, float logit) {
+      const uint32_t key = logit_key(logit);
+      if (!cut.keeps(key, id)) return;
+      const Sum64 weight = row.weight_of(logit);
       if (weight > 0 && weight >= cutoff) tally.add(key, weight);
-    }
+    });
   };
   const Worst worst = find_worst(visit, nucleus_target(top_p, total), scratch);
   if (!worst.found) return cut;
@@ -263,10 +291,9 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   edit_row(logits, draw, p);
 
   Sum64 first = 0;
-  for (int id = threadIdx.x; id < p.count; id += kThreads) {
-    const Sum64 rank = draw_rank(logit_key(clean_logit(logits[id])), static_cast<uint32_t>(id));
-    first = Max()(first, rank);
-  }
+  visit_tokens(logits, p.count, [&](int id, float logit) {
+    first = Max()(first, draw_rank(logit_key(logit), static_cast<uint32_t>(id)));
+  });
   first = block_reduce<kThreads>(first, Max(), scratch.warps);
   const auto best_id = static_cast<int32_t>(id_of_rank(first));
   Row row{logits, p.count, clean_logit(logits[best_id]), draw.scale};
@@ -279,12 +306,13 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Rows p) {
   if (draw.top_k > 0 && draw.top_k < p.count) cut = cut_by_count(row, draw.top_k, scratch);
   if (draw.top_p < 1.0f) cut = cut_by_mass(row, cut, draw.top_p, scratch);
   const Sum64 least = least_weight(draw.min_p);
-  const auto mass = [&](int id) -> Sum64 {
-    const Sum64 weight = row.weight(id);
-    return weight >= least && cut.keeps(logit_key(row.logit(id)), id) ? weight : 0;
+  const auto mass_of = [&](int id, float logit) -> Sum64 {
+    const Sum64 weight = row.weight_of(logit);
+    return weight >= least && cut.keeps(logit_key(logit), id) ? weight : 0;
   };
+  const auto mass = [&](int id) { return mass_of(id, row.logit(id)); };
   Sum64 total = 0;
-  for (int id = threadIdx.x; id < p.count; id += kThreads) total += mass(id);
+  visit_tokens(logits, p.count, [&](int id, float logit) { total += mass_of(id, logit); });
   total = block_reduce<kThreads>(total, Sum(), scratch.warps);
   const int id = find_passing(p.count, draw_target(total, draw.random), mass, scratch);
   if (threadIdx.x == 0) p.out[blockIdx.x] = id;

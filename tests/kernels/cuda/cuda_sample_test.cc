@@ -11,8 +11,8 @@ TEST(CudaSample, DrawsWhatAFullSortDraws) {
   const auto ref = make_ref(DType::kFloat32);
   const auto cuda = make_cuda(DType::kFloat32);
   std::mt19937 random(9);
-  // Over 2,048 tokens top_k looks first among the threads' own best ones.
-  for (const int64_t vocab : {1, 2, 31, 33, 511, 1000, 2048, 5003}) {
+  // 9,000: more than all threads ask for at once. Over 2,048 top_k looks first among the threads' own best ones.
+  for (const int64_t vocab : {1, 2, 31, 33, 511, 1000, 2048, 5003, 9000}) {
     for (int round = 0; round < (kEmulated ? (kSanitized ? 1 : 6) : 40); ++round) {
       const SampleCases cases(12, vocab, random);
       const std::vector<int32_t> truth = cases.drawn_by(*ref);
