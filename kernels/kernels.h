@@ -98,7 +98,7 @@ struct MatmulParams {
   const PackedWeight* weight = nullptr;  // (N, K)
   Tensor out;                            // (T, N): activation, or float32
   bool accumulate = false;               // out float32 only: the residual add
-  Tensor bias = {};                      // (N) float32, added to every row; or empty
+  Tensor bias = {};  // (N) float32, added to every row; or empty. What upload() wrote, no op.
 };
 
 // Splits qkv, norms and rotates q and k (half-split pairs, as Transformers' rotate_half), writes k and v into

@@ -77,6 +77,7 @@ class CudaBackend final : public Backend {
   StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
     launch_captured();  // the device may not be waited for meanwhile
     TROUPE_ASSIGN_OR_RETURN(auto buffer, CudaBuffer::allocate(bytes));
+    products_.forget_biases(buffer->data(), bytes);
     // The default stream's memset returns before it is done, and our own stream does not wait for it.
     cudaError_t error = cudaMemset(buffer->data(), 0, bytes);
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
@@ -86,6 +87,7 @@ class CudaBackend final : public Backend {
 
   void upload(void* to, const void* from, size_t bytes) override {
     launch_captured();
+    products_.forget_biases(to, bytes);
     check_cuda("upload", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
     check_cuda("upload", cudaStreamSynchronize(stream_));
   }

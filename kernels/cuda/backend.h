@@ -11,7 +11,7 @@ namespace troupe::cuda {
 // kUnavailable with the reason where there is none or it is too old.
 StatusOr<std::string> find_device();
 
-// The "cuda" backend on it. kResourceExhausted where its own 32 MiB do not fit.
+// The "cuda" backend on it. kResourceExhausted where its own 34 MiB do not fit.
 StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options);
 
 }  // namespace troupe::cuda

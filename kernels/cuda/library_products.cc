@@ -17,15 +17,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/rounded_biases.h"
 
 namespace troupe::cuda {
 namespace {
 
 // What NVIDIA's documentation advises for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-// Features of a product with a bias: the library wants it in out's type, so it is rounded here for each
-// launch.
-constexpr int64_t kBiasFeaturesMax = int64_t{1} << 18;
+// Of all biases that are kept in out's type, as the library wants them (2 MiB): of a product more are not
+// taken.
+constexpr int64_t kBiasFeaturesMax = int64_t{1} << 20;
 
 void check_blas(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -77,7 +78,10 @@ struct Problem {
 
 class CublasProducts final : public LibraryProducts {
  public:
-  CublasProducts(cublasLtHandle_t handle, void* workspace) : handle_(handle), workspace_(workspace) {}
+  CublasProducts(cublasLtHandle_t handle, void* workspace)
+      : handle_(handle),
+        workspace_(workspace),
+        biases_(static_cast<char*>(workspace) + kWorkspaceBytes, kBiasFeaturesMax) {}
   ~CublasProducts() override {
     cudaFree(workspace_);
     cublasLtDestroy(handle_);
@@ -89,10 +93,12 @@ class CublasProducts final : public LibraryProducts {
     return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + " float32 sums";
   }
 
+  void forget_biases(const void* memory, size_t bytes) override { biases_.forget(memory, bytes); }
+
   std::vector<int> algorithms(const ProductOperands& o, int count) override {
     if (!takes(o)) return {};
     std::vector<int> numbers;
-    for (const cublasLtMatmulAlgo_t& algorithm : guesses(describe(o), alignment_of(o), count)) {
+    for (const cublasLtMatmulAlgo_t& algorithm : guesses(describe_any(o), alignment_of(o), count)) {
       numbers.push_back(number_of(algorithm));
     }
     return numbers;
@@ -118,13 +124,12 @@ class CublasProducts final : public LibraryProducts {
 
   bool launch(cudaStream_t stream, const ProductOperands& o, int algorithm) override {
     if (!takes(o)) return false;
-    const Problem problem = describe(o);
+    const Problem problem = describe(o, rounds_bias(o) ? biases_.of(stream, o.bias) : o.bias);
     const Shape shape{o.x.dtype,    o.out.dtype,     o.x.shape[0],    o.weight.shape[0],
                       o.x.shape[1], !o.bias.empty(), alignment_of(o), algorithm};
     const auto [entry, is_new] = usable_.try_emplace(shape, -1);
     if (is_new) entry->second = usable(problem, shape);
     if (entry->second < 0) return false;
-    if (rounds_bias(o)) round_vector(stream, o.bias, bias_of(o));
     const float one = 1.0f;
     const float beta = o.accumulate ? 1.0f : 0.0f;
     check_blas(cublasLtMatmul(handle_, problem.desc.get(), &one, o.weight.data, problem.weight.get(),
@@ -141,11 +146,6 @@ class CublasProducts final : public LibraryProducts {
   static bool takes(const ProductOperands& o) {
     return !rounds_bias(o) || o.weight.shape[0] <= kBiasFeaturesMax;
   }
-  Tensor bias_of(const ProductOperands& o) const {
-    if (!rounds_bias(o)) return o.bias;
-    return Tensor::make(static_cast<char*>(workspace_) + kWorkspaceBytes, DType::kBFloat16,
-                        {o.weight.shape[0]});
-  }
   static uint32_t alignment_of(const ProductOperands& o) {
     return std::min(
         {cuda::alignment_of(o.x.data), cuda::alignment_of(o.weight.data), cuda::alignment_of(o.out.data)});
@@ -160,8 +160,14 @@ class CublasProducts final : public LibraryProducts {
     return static_cast<int>(found - algorithms_.begin());
   }
 
-  Problem describe(const ProductOperands& o) const {
-    const Tensor bias = bias_of(o);
+  // With a bias of some values.
+  Problem describe_any(const ProductOperands& o) const {
+    if (!rounds_bias(o)) return describe(o, o.bias);
+    void* const biases = static_cast<char*>(workspace_) + kWorkspaceBytes;
+    return describe(o, Tensor::make(biases, DType::kBFloat16, {o.weight.shape[0]}));
+  }
+
+  static Problem describe(const ProductOperands& o, const Tensor& bias) {
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     Problem problem{Desc(desc), make_layout(o.weight.dtype, o.weight.shape[1], o.weight.shape[0]),
@@ -226,7 +232,8 @@ class CublasProducts final : public LibraryProducts {
   }
 
   cublasLtHandle_t handle_;
-  void* workspace_;
+  void* workspace_;  // and the biases
+  RoundedBiases biases_;
   std::vector<cublasLtMatmulAlgo_t> algorithms_;  // by their numbers
   // A step has any number of tokens: bounded by max_num_batched_tokens times the products of a layer.
   std::map<Shape, int> usable_;
@@ -244,7 +251,7 @@ StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
   if (const cudaError_t error = cudaMalloc(&workspace, kWorkspaceBytes + kBiasFeaturesMax * 2);
       error != cudaSuccess) {
     cublasLtDestroy(handle);
-    return absl::ResourceExhaustedError(std::string("cuBLASLt's workspace of 32 MiB: ") +
+    return absl::ResourceExhaustedError(std::string("cuBLASLt's workspace of 34 MiB: ") +
                                         cudaGetErrorString(error));
   }
   return std::make_unique<CublasProducts>(handle, workspace);

@@ -26,6 +26,8 @@ class LibraryProducts {
   // Sums in float32; float32 operands are multiplied as they are (no tf32). -1: by the library's best guess.
   // False where the algorithm does not take the operands: nothing was launched.
   virtual bool launch(cudaStream_t stream, const ProductOperands& operands, int algorithm) = 0;
+  // Biases in this memory will be others.
+  virtual void forget_biases(const void* /*memory*/, size_t /*bytes*/) {}
 };
 
 // kUnavailable with cuBLASLt's reason. Null where it is not linked in (the emulated build).

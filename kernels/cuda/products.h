@@ -55,6 +55,10 @@ class Products {
   ProductCandidate choose(const ProductOperands& operands);
   // By `chosen`, or by another where that does not take these very operands.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands);
+  // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.
+  void forget_biases(const void* memory, size_t bytes) {
+    if (library_ != nullptr) library_->forget_biases(memory, bytes);
+  }
   // What is measured, of others too.
   Tuning& tuning() { return tuning_; }
   Status save() { return tuning_.save(); }
