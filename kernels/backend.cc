@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/check_params.h"
 #include "kernels/kernels.h"
 
 namespace troupe {
@@ -42,6 +43,18 @@ void Backend::gated_mlp(const GatedMlpParams& params) {
           .out = params.sum,
           .accumulate = true,
           .bias = params.down_bias});
+}
+
+void Backend::normed_matmul(const RmsNormParams& norm, const MatmulParams& product) {
+  check_normed("matmul", norm, product.x);
+  rms_norm(norm);
+  matmul(product);
+}
+
+void Backend::normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& mlp) {
+  check_normed("gated_mlp", norm, mlp.x);
+  rms_norm(norm);
+  gated_mlp(mlp);
 }
 
 }  // namespace troupe

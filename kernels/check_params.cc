@@ -190,6 +190,11 @@ void check_params(const GatedMlpParams& params, DType activation) {
   expect_optional(kOp, "down_bias", params.down_bias, params.down->rows());
 }
 
+void check_normed(const char* op, const RmsNormParams& norm, const Tensor& x) {
+  if (x.data != norm.out.data) check_failed(op, "x is not the norm's out");
+  expect(op, "x", x, norm.out);
+}
+
 void check_params(const GatherRowsParams& params) {
   constexpr const char* kOp = "gather_rows";
   expect_rank2(kOp, "x", params.x);

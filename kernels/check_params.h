@@ -21,6 +21,8 @@ void check_params(const RopeKvParams& params, DType activation, const BoundKv& k
 void check_params(const AttentionParams& params, DType activation, const BoundKv& kv);
 void check_params(const SiluMulParams& params, DType activation);
 void check_params(const GatedMlpParams& params, DType activation);
+// That an op's x is what the norm before it gives.
+void check_normed(const char* op, const RmsNormParams& norm, const Tensor& x);
 void check_params(const GatherRowsParams& params);
 void check_params(const SampleParams& params);
 void check_copies(std::span<const BlockCopy> copies, const BoundKv& kv);

@@ -282,6 +282,10 @@ class Backend {
   virtual void silu_mul(const SiluMulParams& params) = 0;
   // As matmul, silu_mul and matmul one after the other, to the bit; a backend may do better than that.
   virtual void gated_mlp(const GatedMlpParams& params);
+  // As rms_norm and then an op on its out, to the bit; norm.out is of no meaning afterwards. REQUIRES: x of
+  // the op is norm.out.
+  virtual void normed_matmul(const RmsNormParams& norm, const MatmulParams& product);
+  virtual void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& mlp);
   virtual void gather_rows(const GatherRowsParams& params) = 0;
   // A token a row of logits (sampling.h), the same one on every backend.
   virtual void sample(const SampleParams& params) = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/check_cuda.h"
+#include "kernels/cuda/kv_map.h"
 #include "kernels/cuda/launch_timer.h"
 
 namespace troupe::cuda {
@@ -114,8 +115,6 @@ bool is_faster(const char* name, const std::string& key, const AttentionTiming& 
   return faster;
 }
 
-}  // namespace
-
 bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuning& tuning) {
   if (!lane_attention_takes(timing.limits.heads, timing.kv.layout)) return false;
   std::vector<Compared> decodes;
@@ -164,6 +163,25 @@ CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::st
   });
   tuning.put(key, gate.text(), last * 1e6);
   return gate;
+}
+
+}  // namespace
+
+AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOptions& options,
+                                  const std::string& device, Tuning& tuning) {
+  AttentionKernels kernels;
+  if (options.reference_ops || !tile_attention_takes(options.dtype, timing.kv.layout)) return kernels;
+  kernels.lanes = options.decode == DecodeKernel::kLanes;
+  const bool measures = options.measures && timing.limits.requests > 0;
+  const bool has_tiles =
+      options.prefill == PrefillKernel::kTiles || (options.prefill == PrefillKernel::kMeasured && !measures);
+  if (!has_tiles) kernels.kv_map = make_kv_map(timing.kv);
+  if (!measures) return kernels;
+  if (options.decode == DecodeKernel::kMeasured) kernels.lanes = choose_lanes(timing, device, tuning);
+  const bool measures_tiles = kernels.kv_map && options.prefill == PrefillKernel::kMeasured;
+  if (measures_tiles && !choose_warpgroups(timing, *kernels.kv_map, device, tuning)) kernels.kv_map.reset();
+  if (options.cascade) kernels.gate = choose_gate(timing, kernels.lanes, device, tuning);
+  return kernels;
 }
 
 }  // namespace troupe::cuda

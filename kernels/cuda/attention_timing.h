@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/attention_arrays.h"
@@ -36,15 +37,19 @@ struct TimedAttention {
 // None where a step or a request has no room for so many, or the memory no blocks for all of them.
 std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAttention& what);
 
-// All as `tuning` knows it of such a model on this device, or measured now and put there. `device` names it.
+// What computes attention on a model's KV memory.
+struct AttentionKernels {
+  bool lanes = false;                 // decodes without tensor cores, where it takes the groups
+  std::optional<CUtensorMap> kv_map;  // where tiles are computed by warpgroups
+  CascadeGate gate = CascadeGate::guessed();
+};
+// As the options say, or as `tuning` knows it of such a model on this device, or measured now and put there,
+// if steps have limits. `device` names it.
 //
-// Are pieces faster without tensor cores (lane_attention.cu)? One answer for all batches, so that a request's
-// bits hang on none: of a lone request, a few and many, the product of the times counts.
-bool choose_lanes(const AttentionTiming& timing, const std::string& device, Tuning& tuning);
-// Are tiles faster by warpgroups (warpgroup_attention.cu)? Of a whole prompt, of the end of one and of what is
-// new behind a cached persona, the product of the times counts.
-bool choose_warpgroups(const AttentionTiming& timing, const CUtensorMap& kv_map, const std::string& device,
-                       Tuning& tuning);
-CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::string& device, Tuning& tuning);
+// Decodes by lanes or tiles: one answer for all batches, so that a request's bits hang on none; of a lone
+// request, a few and many, the product of the times counts. Tiles by warpgroups: of a whole prompt, of the
+// end of one and of what is new behind a cached persona.
+AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOptions& options,
+                                  const std::string& device, Tuning& tuning);
 
 }  // namespace troupe::cuda

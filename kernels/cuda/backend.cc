@@ -11,7 +11,7 @@
 #include "kernels/cuda/attention_timing.h"
 #include "kernels/cuda/check_cuda.h"
 #include "kernels/cuda/device_buffer.h"
-#include "kernels/cuda/kv_map.h"
+#include "kernels/cuda/device_draws.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/readback.h"
@@ -21,7 +21,6 @@
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/device/dense_weight.h"
-#include "kernels/draw_weights.h"
 
 namespace troupe::cuda {
 namespace {
@@ -110,7 +109,13 @@ class CudaBackend final : public Backend {
     check_kv(kv_);
     planned_.reset();
     upload_.reset();  // the weights are there
-    choose_attention();
+    kernels_ = choose_attention({.stream = stream_,
+                                 .arrays = arrays_,
+                                 .kv = kv_,
+                                 .limits = limits_,
+                                 .piece_keys = piece_keys_,
+                                 .partials = [this](int64_t count) { return partials_for(count); }},
+                                options_, parts_.device, products_.tuning());
   }
 
   StatusOr<int64_t> reserve(const KvLayout& layout, const StepLimits& limits) override;
@@ -146,12 +151,16 @@ class CudaBackend final : public Backend {
     cuda::rms_norm(launch_stream_, params);
   }
   void matmul(const MatmulParams& params) override {
-    check_params(params, options_.dtype);
-    if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
-    const auto& weight = static_cast<const DenseWeight&>(*params.weight);
-    const ProductOperands operands{params.x, weight.values(), params.out, params.accumulate, params.bias};
+    const ProductOperands operands = operands_of(params);
     const ProductCandidate chosen = products_.choose(operands);
     products_.multiply(launch_stream_, chosen, operands);
+  }
+  void normed_matmul(const RmsNormParams& norm, const MatmulParams& params) override {
+    check_params(norm, options_.dtype);
+    check_normed("matmul", norm, params.x);
+    const ProductOperands operands = operands_of(params);
+    if (!products_.choose_rows(operands, &norm)) return Backend::normed_matmul(norm, params);
+    row_product(launch_stream_, operands, {.norm = &norm});
   }
   void rope_kv(const RopeKvParams& params) override {
     check_params(params, options_.dtype, kv_);
@@ -164,21 +173,17 @@ class CudaBackend final : public Backend {
     check_params(params, options_.dtype);
     cuda::silu_mul(launch_stream_, params);
   }
-  // Where rows of gate and up are few, the kernel that computes them multiplies them too.
   void gated_mlp(const GatedMlpParams& params) override {
     check_params(params, options_.dtype);
-    const auto& gate_up = static_cast<const DenseWeight&>(*params.gate_up);
-    ProductOperands operands{params.x, gate_up.values(), params.mixed, false, params.gate_up_bias};
-    if (products_.choose(operands).kind != ProductCandidate::Kind::kRows || !row_product_takes(operands)) {
-      return Backend::gated_mlp(params);
-    }
-    operands.out = params.gated;
-    gated_row_product(launch_stream_, operands);
-    matmul({.x = params.gated,
-            .weight = params.down,
-            .out = params.sum,
-            .accumulate = true,
-            .bias = params.down_bias});
+    if (!gate_by_rows(params, nullptr)) return Backend::gated_mlp(params);
+    add_down(params);
+  }
+  void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& params) override {
+    check_params(norm, options_.dtype);
+    check_params(params, options_.dtype);
+    check_normed("gated_mlp", norm, params.x);
+    if (!gate_by_rows(params, &norm)) return Backend::normed_gated_mlp(norm, params);
+    add_down(params);
   }
   void gather_rows(const GatherRowsParams& params) override {
     check_params(params);
@@ -197,7 +202,11 @@ class CudaBackend final : public Backend {
     bool operator==(const PlannedFor&) const = default;
   };
   void plan(const AttentionParams& params);
-  void choose_attention();
+
+  ProductOperands operands_of(const MatmulParams& params) const;
+  // gated = silu(gate) * up in one launch; false: nothing was launched.
+  bool gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm);
+  void add_down(const GatedMlpParams& params);
 
   // What is kept for a graph goes to the stream; what follows in this step is launched at once.
   void launch_captured() {
@@ -226,9 +235,7 @@ class CudaBackend final : public Backend {
   BoundKv kv_;
   StepLimits limits_;
   int32_t piece_keys_ = kPieceKeys;
-  bool lanes_ = false;
-  std::optional<CUtensorMap> kv_map_;  // where tiles are computed by warpgroups
-  CascadeGate gate_ = CascadeGate::guessed();
+  AttentionKernels kernels_;
   AttentionPlan plan_;                 // of the last attention
   std::optional<PlannedFor> planned_;  // within a step: what it is of
   std::vector<int32_t> token_requests_;
@@ -252,6 +259,30 @@ StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::pack(const Tensor& weight, 
   return std::make_unique<DenseWeight>(values, std::move(memory));
 }
 
+ProductOperands CudaBackend::operands_of(const MatmulParams& params) const {
+  check_params(params, options_.dtype);
+  if (params.weight->format() != WeightFormat::kActivation) check_failed("matmul", "weight is int8");
+  const auto& weight = static_cast<const DenseWeight&>(*params.weight);
+  return {params.x, weight.values(), params.out, params.accumulate, params.bias};
+}
+
+bool CudaBackend::gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm) {
+  ProductOperands operands = operands_of(
+      {.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
+  if (!products_.choose_rows(operands, norm)) return false;
+  operands.out = params.gated;
+  row_product(launch_stream_, operands, {.gated = true, .norm = norm});
+  return true;
+}
+
+void CudaBackend::add_down(const GatedMlpParams& params) {
+  matmul({.x = params.gated,
+          .weight = params.down,
+          .out = params.sum,
+          .accumulate = true,
+          .bias = params.down_bias});
+}
+
 // Once for all layers of a step.
 void CudaBackend::plan(const AttentionParams& params) {
   const auto heads = static_cast<int32_t>(params.q.shape[1]);
@@ -261,9 +292,9 @@ void CudaBackend::plan(const AttentionParams& params) {
   if (arrays_.in_step()) planned_ = wanted;
   AttentionShape shape{params.query_starts, params.context_counts, heads / kv_.layout.kv_heads};
   shape.piece_keys = piece_keys_;
-  shape.gate = gate_;
-  if (kv_map_) shape.tile_rows = kWarpgroupRows;
-  shape.tiles_at_once = tiles_at_once(kv_.layout, kv_map_.has_value());
+  shape.gate = kernels_.gate;
+  if (kernels_.kv_map) shape.tile_rows = kWarpgroupRows;
+  shape.tiles_at_once = tiles_at_once(kv_.layout, kernels_.kv_map.has_value());
   if (options_.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
@@ -279,36 +310,13 @@ void CudaBackend::attention(const AttentionParams& params) {
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
     PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
-    planned.lanes = lanes_ && lane_attention_takes(params.q.shape[1], kv_.layout);
-    planned.kv_map = kv_map_ ? &*kv_map_ : nullptr;
+    planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
+    planned.kv_map = kernels_.kv_map ? &*kernels_.kv_map : nullptr;
     return tile_attention(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
   indices.token_requests = arrays_.of(StepArray::kTokenRequests, token_requests_);
   plain_attention(launch_stream_, params, kv_, indices);
-}
-
-// Before anything is in the memory.
-void CudaBackend::choose_attention() {
-  kv_map_.reset();
-  if (options_.reference_ops || !tile_attention_takes(options_.dtype, kv_.layout)) return;
-  lanes_ = options_.decode == DecodeKernel::kLanes;
-  const bool measures = options_.measures && limits_.requests > 0;
-  const bool has_tiles = options_.prefill == PrefillKernel::kTiles ||
-                         (options_.prefill == PrefillKernel::kMeasured && !measures);
-  if (!has_tiles) kv_map_ = make_kv_map(kv_);
-  if (!measures) return;
-  const AttentionTiming timing{.stream = stream_,
-                               .arrays = arrays_,
-                               .kv = kv_,
-                               .limits = limits_,
-                               .piece_keys = piece_keys_,
-                               .partials = [this](int64_t count) { return partials_for(count); }};
-  Tuning& tuning = products_.tuning();
-  if (options_.decode == DecodeKernel::kMeasured) lanes_ = choose_lanes(timing, parts_.device, tuning);
-  const bool measures_tiles = kv_map_ && options_.prefill == PrefillKernel::kMeasured;
-  if (measures_tiles && !choose_warpgroups(timing, *kv_map_, parts_.device, tuning)) kv_map_.reset();
-  if (options_.cascade) gate_ = choose_gate(timing, lanes_, parts_.device, tuning);
 }
 
 float* CudaBackend::partials_for(int64_t count) {
@@ -347,22 +355,7 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
 
 void CudaBackend::sample(const SampleParams& params) {
   check_params(params);
-  draws_.clear();
-  edits_.clear();
-  for (const SampleRow& row : params.rows) {
-    const auto first_edit = static_cast<int32_t>(edits_.size());
-    edits_.insert(edits_.end(), row.edits.begin(), row.edits.end());
-    const DrawParams& draw = row.draw;
-    draws_.push_back({.random = counter_bits(draw.seed, draw.position),
-                      .scale = draw.temperature > 0 ? draw_scale(draw.temperature) : 0.0f,
-                      .top_k = draw.top_k,
-                      .top_p = draw.top_p,
-                      .min_p = draw.min_p,
-                      .penalties = row.penalties,
-                      .first_edit = first_edit,
-                      .end_edit = static_cast<int32_t>(edits_.size()),
-                      .last_drawn = row.last_drawn});
-  }
+  device_draws(params.rows, draws_, edits_);
   const DeviceDraw* const draws = arrays_.of(StepArray::kDraws, draws_);
   const LogitEdit* const edits = arrays_.of(StepArray::kLogitEdits, edits_);
   cuda::sample(launch_stream_, params, draws, edits);

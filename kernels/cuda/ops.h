@@ -85,11 +85,18 @@ struct ProductOperands {
 void tile_product(const LaunchStream& stream, const ProductOperands& operands);
 // Few rows by a weight that is read once, at memory speed (row_product.cu).
 inline constexpr int64_t kRowProductRowsMax = 32;
-bool row_product_takes(const ProductOperands& operands);
-void row_product(const LaunchStream& stream, const ProductOperands& operands);
-// out (T, F) bfloat16 = silu(gate) * up, where row_product would give gate over up of a weight (2F, K): its
-// bits, rounded and multiplied as silu_mul would. What row_product takes; `accumulate` is not looked at.
-void gated_row_product(const LaunchStream& stream, const ProductOperands& operands);
+// And up to so many rows that it norms itself.
+inline constexpr int64_t kNormedRowsMax = 4;
+// What else it does in the same launch, to the bits of the ops by themselves.
+struct RowProductForm {
+  // out (T, F) bfloat16 = silu(gate) * up, of gate over up of a weight (2F, K); `accumulate` is not looked
+  // at.
+  bool gated = false;
+  const RmsNormParams* norm = nullptr;  // x is its out, and not read: computed from its x. Or null.
+};
+bool row_product_takes(const ProductOperands& operands, const RmsNormParams* norm = nullptr);
+void row_product(const LaunchStream& stream, const ProductOperands& operands,
+                 const RowProductForm& form = {});
 
 struct AttentionIndices {
   const int32_t* token_requests;  // (T): the request of each query

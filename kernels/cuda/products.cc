@@ -49,6 +49,10 @@ ProductCandidate Products::choose(const ProductOperands& o) {
   return entry->second;
 }
 
+bool Products::choose_rows(const ProductOperands& o, const RmsNormParams* norm) {
+  return choose(o).kind == Kind::kRows && row_product_takes(o, norm);
+}
+
 void Products::multiply(const LaunchStream& stream, const ProductCandidate& chosen,
                         const ProductOperands& o) {
   if (o.out.elements() == 0 || launch(stream, chosen, o)) return;

@@ -53,6 +53,8 @@ class Products {
   // What multiplies these operands best. It is measured where it is not known yet, after before_measuring:
   // where the product is launched is to be decided behind this.
   ProductCandidate choose(const ProductOperands& operands);
+  // Whether that is the kernel for few rows, and it takes the norm of them as well (null: none).
+  bool choose_rows(const ProductOperands& operands, const RmsNormParams* norm);
   // By `chosen`, or by another where that does not take these very operands.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands);
   // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.

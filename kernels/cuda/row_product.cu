@@ -1,13 +1,16 @@
-// out[t][n] = Σ_k x[t][k] · weight[n][k] + bias[n] (+ out[t][n]) for up to 32 tokens: decode. And, in one
-// launch, out[t][f] = silu(gate) · up, of the products with rows f and F + f of a weight of 2F.
+// out[t][n] = Σ_k x[t][k] · weight[n][k] + bias[n] (+ out[t][n]) for up to 32 tokens: decode. And, in the
+// same launch, gated: out[t][f] = silu(gate) · up, of the products with rows f and F + f of a weight of 2F;
+// and of up to 4 tokens, normed: x[t] is the RMS norm of a float32 row.
 //
 // x (T, K) bfloat16 · weight (N, K) bfloat16 · out (T, N) bfloat16 or float32 · T ≤ 32, K a multiple of 32
 // A block of 8 warps takes 16 features, whatever T: its warps share K in turns of 128 columns and add up
 // through shared memory, always in the same order, so that a token's bits do not depend on the batch. Gated,
 // the 16 are 8 of the gate and the 8 of up that belong to them, so the block has both where it adds up; it
-// rounds where product and silu_mul would.
-// The weight is the tensor cores' left operand. A lane reads 16 bytes of row g = lane / 4 at column 8q,
-// q = lane % 4, as the memory has them, and calls its four pairs the registers of two m16n8k16 products:
+// rounds where product and silu_mul would. Normed, each block norms the rows for itself, to the bits of
+// rms_norm, while its first weights come; but for the first blocks they are in L1. What is saved is a launch
+// that waits for memory twice, some 2 of the 110 µs that a layer of 7B takes at one token; counted, not
+// measured. The weight is the tensor cores' left operand. A lane reads 16 bytes of row g = lane / 4 at column
+// 8q, q = lane % 4, as the memory has them, and calls its four pairs the registers of two m16n8k16 products:
 // which k a register stands for does not matter as long as both operands agree, and x is read the same way.
 // So nothing passes through shared memory and every access is a whole 16 bytes.
 //
@@ -18,6 +21,7 @@
 // tile, 2 of more (registers). Not yet measured on a GPU.
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/norm_row.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
 
@@ -42,6 +46,10 @@ struct RowProduct {
   int tokens;
   int64_t features, depth;
   bool accumulate;
+  // Normed; x is null then.
+  const float* normed;
+  const float* norm_weight;
+  float epsilon;
 };
 
 // What a lane reads, from its column of a turn on: its two rows of the weight, and of each tile its token's
@@ -151,9 +159,14 @@ struct Outputs {
   }
 };
 
-// kTiles: of 8 tokens each.
-template <typename Out, int kTiles, bool kGated>
-__global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) multiply_rows(RowProduct<Out> p) {
+// Rows in shared memory begin 64 bytes apart in its banks: eight lanes read two of them at once.
+constexpr int kNormPad = 32;
+
+// kTiles: of 8 tokens each. kNormPieces: 0, or normed by so many pieces a thread (norm_row.cuh).
+template <typename Out, int kTiles, bool kGated, int kNormPieces = 0>
+__global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 : 2)
+    multiply_rows(RowProduct<Out> p) {
+  TROUPE_DYNAMIC_SHARED(memory);
   __shared__ float parts[kWarps][kFeatures][kTiles * kTokens];
   using O = Outputs<Out, kTiles, kGated>;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -164,14 +177,16 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) multiply_rows(R
   const int64_t last = p.features - 1;
   const int64_t low = outputs.first + g, high = kGated ? low : low + kFeatures / 2;
   const int64_t to_high = kGated ? p.features : 0;
+  auto* const normed = reinterpret_cast<__nv_bfloat16*>(memory);
+  const int x_stride = static_cast<int>(p.depth) + (kNormPieces > 0 ? kNormPad : 0);
   LaneRows<kTiles> from;
-  from.x = p.x + 8 * q;
+  from.x = (kNormPieces > 0 ? normed : p.x) + 8 * q;
   from.low = p.weight + (low < last ? low : last) * p.depth + 8 * q;
   from.high = p.weight + (to_high + (high < last ? high : last)) * p.depth + 8 * q;
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const int t = tile * kTokens + g < p.tokens ? tile * kTokens + g : p.tokens - 1;
-    from.tokens[tile] = t * static_cast<int>(p.depth);
+    from.tokens[tile] = t * x_stride;
   }
 
   float sums[kTiles][4] = {};
@@ -179,15 +194,31 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) multiply_rows(R
   int left = static_cast<int>(p.depth) - warp * kTurnColumns;  // columns, from the warp's turn on
   from.advance(warp * kTurnColumns);
   const bool has_whole = left >= kTurnColumns;
+  constexpr int kAhead = kNormPieces > 0 ? kSteps - 1 : kSteps;  // norms need registers, too
   if (has_whole) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) load_step(from, s * kStep, rows[s]);
+    for (int s = 0; s < kAhead; ++s) load_step(from, s * kStep, rows[s]);
   }
   constexpr bool kEarly = kTiles <= 2;  // four have no registers to keep it in
   if (kEarly) outputs.load_bias(p);
-  await_launch_before();  // weights and biases are constant, x is not
+  if constexpr (kNormPieces > 0) {
+    using Norm = NormRow<kThreads, kNormPieces>;
+    const auto columns = static_cast<int>(p.depth);
+    __shared__ float scratch[Norm::kScratch];
+    Norm norm;
+    norm.load_weight(p.norm_weight, columns);
+    await_launch_before();
+#pragma unroll 1
+    for (int t = 0; t < p.tokens; ++t)
+      norm.normalize(p.normed + t * p.depth, columns, p.epsilon, normed + t * x_stride, scratch);
+    __syncthreads();
+  } else {
+    await_launch_before();  // weights and biases are constant, x is not
+  }
   if (kEarly) outputs.load_before(p);
   if (has_whole) {
+#pragma unroll
+    for (int s = kAhead; s < kSteps; ++s) load_step(from, s * kStep, rows[s]);
 #pragma unroll 1
     for (; left >= kToNextTurn + kTurnColumns; left -= kToNextTurn) multiply_turn<true>(from, rows, sums);
     multiply_turn<false>(from, rows, sums);
@@ -217,19 +248,33 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) multiply_rows(R
 }
 
 template <typename Out, bool kGated>
-void launch_rows(const LaunchStream& stream, const ProductOperands& o) {
-  const RowProduct<Out> p{o.x.as<const __nv_bfloat16>(),
-                          o.weight.as<const __nv_bfloat16>(),
-                          o.out.as<Out>(),
-                          o.bias.as<const float>(),
-                          static_cast<int>(o.x.shape[0]),
-                          o.out.shape[1],
-                          o.weight.shape[1],
-                          o.accumulate};
-  const Grid grid{dim3(blocks_for(p.features, Outputs<Out, 1, kGated>::kWide)), kThreads};
-  const auto kernel = p.tokens <= kTokens       ? multiply_rows<Out, 1, kGated>
-                      : p.tokens <= 2 * kTokens ? multiply_rows<Out, 2, kGated>
-                                                : multiply_rows<Out, 4, kGated>;
+void launch_rows(const LaunchStream& stream, const ProductOperands& o, const RmsNormParams* norm) {
+  const int64_t depth = o.weight.shape[1];
+  RowProduct<Out> p{o.x.as<const __nv_bfloat16>(),
+                    o.weight.as<const __nv_bfloat16>(),
+                    o.out.as<Out>(),
+                    o.bias.as<const float>(),
+                    static_cast<int>(o.x.shape[0]),
+                    o.out.shape[1],
+                    depth,
+                    o.accumulate,
+                    nullptr,
+                    nullptr,
+                    0.0f};
+  Grid grid{dim3(blocks_for(p.features, Outputs<Out, 1, kGated>::kWide)), kThreads};
+  auto* kernel = p.tokens <= kTokens       ? multiply_rows<Out, 1, kGated>
+                 : p.tokens <= 2 * kTokens ? multiply_rows<Out, 2, kGated>
+                                           : multiply_rows<Out, 4, kGated>;
+  if (norm != nullptr) {
+    p.x = nullptr;
+    p.normed = norm->x.as<const float>();
+    p.norm_weight = norm->weight.as<const float>();
+    p.epsilon = norm->epsilon;
+    kernel = norm_pieces(depth) == 2 ? multiply_rows<Out, 1, kGated, 2> : multiply_rows<Out, 1, kGated, 4>;
+    grid.shared_bytes = static_cast<size_t>(p.tokens * (depth + kNormPad)) * sizeof(__nv_bfloat16);
+    check_cuda("row_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(grid.shared_bytes)));
+  }
   launch("row_product", kernel, grid, stream, p);
 }
 
@@ -237,29 +282,25 @@ bool whole_pieces(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % sizeof(uint4) == 0;
 }
 
-void check_takes(const ProductOperands& operands) {
-  if (row_product_takes(operands)) return;
-  check_failed("row_product", "x is " + operands.x.shape_text() + ", weight " + operands.weight.shape_text());
-}
-
 }  // namespace
 
-bool row_product_takes(const ProductOperands& o) {
-  return o.x.dtype == DType::kBFloat16 && o.x.shape[0] <= kRowProductRowsMax &&
-         o.weight.shape[1] % kStep == 0 && whole_pieces(o.x) && whole_pieces(o.weight);
+bool row_product_takes(const ProductOperands& o, const RmsNormParams* norm) {
+  const bool takes = o.x.dtype == DType::kBFloat16 && o.x.shape[0] <= kRowProductRowsMax &&
+                     o.weight.shape[1] % kStep == 0 && whole_pieces(o.x) && whole_pieces(o.weight);
+  if (norm == nullptr) return takes;
+  return takes && o.x.shape[0] <= kNormedRowsMax && norm_pieces(norm->x.shape[1]) > 0 &&
+         norm_aligned(norm->x) && norm_aligned(norm->weight);
 }
 
-void row_product(const LaunchStream& stream, const ProductOperands& operands) {
-  check_takes(operands);
+void row_product(const LaunchStream& stream, const ProductOperands& operands, const RowProductForm& form) {
+  if (!row_product_takes(operands, form.norm)) {
+    check_failed("row_product",
+                 "x is " + operands.x.shape_text() + ", weight " + operands.weight.shape_text());
+  }
   if (operands.out.elements() == 0) return;
-  if (operands.out.dtype == DType::kFloat32) return launch_rows<float, false>(stream, operands);
-  launch_rows<__nv_bfloat16, false>(stream, operands);
-}
-
-void gated_row_product(const LaunchStream& stream, const ProductOperands& operands) {
-  check_takes(operands);
-  if (operands.out.elements() == 0) return;
-  launch_rows<__nv_bfloat16, true>(stream, operands);
+  if (form.gated) return launch_rows<__nv_bfloat16, true>(stream, operands, form.norm);
+  if (operands.out.dtype == DType::kFloat32) return launch_rows<float, false>(stream, operands, form.norm);
+  launch_rows<__nv_bfloat16, false>(stream, operands, form.norm);
 }
 
 }  // namespace troupe::cuda

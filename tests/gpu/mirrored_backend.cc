@@ -73,11 +73,7 @@ class MirroredBackend final : public Backend {
   }
   void rms_norm(const RmsNormParams& params) override {
     Mirrors m(*device_);
-    RmsNormParams p = params;
-    p.x = m.input(p.x);
-    p.weight = m.input(p.weight);
-    p.out = m.output(p.out);
-    device_->rms_norm(p);
+    device_->rms_norm(mirrored(m, params));
   }
   void matmul(const MatmulParams& params) override {
     Mirrors m(*device_);
@@ -115,14 +111,25 @@ class MirroredBackend final : public Backend {
   }
   void gated_mlp(const GatedMlpParams& params) override {
     Mirrors m(*device_);
-    GatedMlpParams p = params;
+    GatedMlpParams p = mirrored(m, params);
     p.x = m.input(p.x);
-    p.gate_up_bias = m.input(p.gate_up_bias);
-    p.down_bias = m.input(p.down_bias);
-    p.sum = m.output(p.sum);
-    p.mixed = m.output(p.mixed);
-    p.gated = m.output(p.gated);
     device_->gated_mlp(p);
+  }
+  void normed_matmul(const RmsNormParams& norm, const MatmulParams& params) override {
+    Mirrors m(*device_);
+    MatmulParams p = params;
+    const RmsNormParams n = mirrored(m, norm);
+    p.x = n.out;
+    p.bias = m.input(p.bias);
+    p.out = m.output(p.out);
+    device_->normed_matmul(n, p);
+  }
+  void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& params) override {
+    Mirrors m(*device_);
+    GatedMlpParams p = mirrored(m, params);
+    const RmsNormParams n = mirrored(m, norm);
+    p.x = n.out;
+    device_->normed_gated_mlp(n, p);
   }
   void gather_rows(const GatherRowsParams& params) override {
     Mirrors m(*device_);
@@ -146,6 +153,22 @@ class MirroredBackend final : public Backend {
   }
 
  private:
+  static RmsNormParams mirrored(Mirrors& m, RmsNormParams p) {
+    p.x = m.input(p.x);
+    p.weight = m.input(p.weight);
+    p.out = m.output(p.out);
+    return p;
+  }
+  // Without x.
+  static GatedMlpParams mirrored(Mirrors& m, GatedMlpParams p) {
+    p.gate_up_bias = m.input(p.gate_up_bias);
+    p.down_bias = m.input(p.down_bias);
+    p.sum = m.output(p.sum);
+    p.mixed = m.output(p.mixed);
+    p.gated = m.output(p.gated);
+    return p;
+  }
+
   void bind(const Tensor& kv) { device_->bind_kv(layout_, kv.data, blocks_); }
 
   std::unique_ptr<Backend> device_;

@@ -193,6 +193,17 @@ TEST_F(ShapeChecks, AMismatchPrintsBothShapes) {
   EXPECT_DEATH(backend_->silu_mul({a_.view(), half_.view()}), R"(silu_mul: out is \[3, 8\] bfloat16)");
 }
 
+TEST_F(ShapeChecks, ANormedOpIsOfWhatTheNormGives) {
+  const auto weight = pack(*backend_, OwnedTensor(DType::kFloat32, {5, 8}));
+  OwnedTensor norm_weight(DType::kFloat32, {8}), normed(DType::kFloat32, {3, 8}),
+      out(DType::kFloat32, {3, 5});
+  const RmsNormParams norm{a_.view(), norm_weight.view(), 1e-5f, normed.view()};
+  EXPECT_DEATH(backend_->normed_matmul(norm, {a_.view(), weight.get(), out.view()}),
+               "matmul: x is not the norm's out");
+  EXPECT_DEATH(backend_->normed_matmul(norm, {normed.rows(0, 2), weight.get(), out.view()}),
+               R"(matmul: x is \[2, 8\] float32, expected \[3, 8\] float32)");
+}
+
 TEST_F(ShapeChecks, AnIndexOutOfRangeIsNamed) {
   const std::vector<int32_t> ids{0, 1, 3};
   OwnedTensor out(DType::kFloat32, {3, 8});

@@ -54,8 +54,8 @@ class Decoder final : public Model {
     embedding_.to_residual(context);
     const Tensor residual = first_rows(context.workspace.residual, context.step.token_count());
     for (const DecoderLayer& layer : layers_) {
-      layer.attention.add_to_residual(context, layer.attention_norm.apply(context, residual));
-      layer.mlp.add_to_residual(context, layer.mlp_norm.apply(context, residual));
+      layer.attention.add_to_residual(context, layer.attention_norm.of(context, residual));
+      layer.mlp.add_to_residual(context, layer.mlp_norm.of(context, residual));
     }
   }
 
@@ -63,7 +63,7 @@ class Decoder final : public Model {
     const Tensor residual = first_rows(context.workspace.residual, context.step.token_count());
     const Tensor gathered = first_rows(context.workspace.gathered, static_cast<int64_t>(rows.size()));
     context.backend.gather_rows({.x = residual, .rows = rows, .out = gathered});
-    return head_.logits(context, norm_.apply(context, gathered));
+    return head_.logits(context, norm_.of(context, gathered));
   }
 
  private:

@@ -32,10 +32,9 @@ StatusOr<RmsNorm> RmsNorm::load(const ModelConfig& config, const std::string& na
   return result;
 }
 
-Tensor RmsNorm::apply(const Context& context, const Tensor& x) const {
+RmsNormParams RmsNorm::of(const Context& context, const Tensor& x) const {
   const Tensor out = first_rows(context.workspace.normed, x.shape[0]);
-  context.backend.rms_norm({.x = x, .weight = weight.tensor, .epsilon = epsilon, .out = out});
-  return out;
+  return {.x = x, .weight = weight.tensor, .epsilon = epsilon, .out = out};
 }
 
 StatusOr<Linear> Linear::load(std::span<const LinearPart> parts, const Options& options,
@@ -48,8 +47,9 @@ StatusOr<Linear> Linear::load(std::span<const LinearPart> parts, const Options& 
   return result;
 }
 
-void Linear::apply(const Context& context, const Tensor& x, const Tensor& out) const {
-  context.backend.matmul({.x = x, .weight = weight.get(), .out = out, .bias = bias.tensor});
+void Linear::apply(const Context& context, const RmsNormParams& norm, const Tensor& out) const {
+  context.backend.normed_matmul(norm,
+                                {.x = norm.out, .weight = weight.get(), .out = out, .bias = bias.tensor});
 }
 
 void Linear::add_to(const Context& context, const Tensor& x, const Tensor& sum) const {
@@ -81,14 +81,14 @@ StatusOr<Attention> Attention::load(const ModelConfig& config, int layer, const 
   return result;
 }
 
-void Attention::add_to_residual(const Context& context, const Tensor& x) const {
+void Attention::add_to_residual(const Context& context, const RmsNormParams& norm) const {
   const Step& step = context.step;
   const Workspace& w = context.workspace;
   const int64_t tokens = step.token_count();
   const Tensor mixed = first_rows(w.qkv, tokens);
   const Tensor q = first_rows(w.q, tokens);
   const Tensor attended = first_rows(w.attended, tokens);
-  qkv.apply(context, x, mixed);
+  qkv.apply(context, norm, mixed);
   context.backend.rope_kv({.qkv = mixed,
                            .cos_sin = w.cos_sin.tensor,
                            .positions = step.positions,
@@ -136,17 +136,17 @@ StatusOr<GatedMlp> GatedMlp::load(const ModelConfig& config, const std::string& 
   return result;
 }
 
-void GatedMlp::add_to_residual(const Context& context, const Tensor& x) const {
+void GatedMlp::add_to_residual(const Context& context, const RmsNormParams& norm) const {
   const Workspace& w = context.workspace;
   const int64_t tokens = context.step.token_count();
-  context.backend.gated_mlp({.x = x,
-                             .gate_up = gate_up.weight.get(),
-                             .down = down.weight.get(),
-                             .sum = first_rows(w.residual, tokens),
-                             .mixed = first_rows(w.gate_up, tokens),
-                             .gated = first_rows(w.gated, tokens),
-                             .gate_up_bias = gate_up.bias.tensor,
-                             .down_bias = down.bias.tensor});
+  context.backend.normed_gated_mlp(norm, {.x = norm.out,
+                                          .gate_up = gate_up.weight.get(),
+                                          .down = down.weight.get(),
+                                          .sum = first_rows(w.residual, tokens),
+                                          .mixed = first_rows(w.gate_up, tokens),
+                                          .gated = first_rows(w.gated, tokens),
+                                          .gate_up_bias = gate_up.bias.tensor,
+                                          .down_bias = down.bias.tensor});
 }
 
 StatusOr<LmHead> LmHead::load(const ModelConfig& config, const std::string& name, bool unit_rows,
@@ -161,9 +161,9 @@ StatusOr<LmHead> LmHead::load(const ModelConfig& config, const std::string& name
   return result;
 }
 
-Tensor LmHead::logits(const Context& context, const Tensor& x) const {
-  const Tensor out = first_rows(context.workspace.logits, x.shape[0]);
-  context.backend.matmul({.x = x, .weight = weight.get(), .out = out});
+Tensor LmHead::logits(const Context& context, const RmsNormParams& norm) const {
+  const Tensor out = first_rows(context.workspace.logits, norm.out.shape[0]);
+  context.backend.normed_matmul(norm, {.x = norm.out, .weight = weight.get(), .out = out});
   return out;
 }
 

@@ -33,8 +33,8 @@ struct RmsNorm {
   float epsilon = 0;
 
   static StatusOr<RmsNorm> load(const ModelConfig& config, const std::string& name, WeightLoader& weights);
-  // (n, D) float32 → the workspace's `normed`, which is returned: (n, D) activation
-  Tensor apply(const Context& context, const Tensor& x) const;
+  // x (n, D) float32, normed into the workspace's `normed` (n, D) activation
+  RmsNormParams of(const Context& context, const Tensor& x) const;
 };
 
 // y = weight · x + bias, of one or more modules stacked by rows.
@@ -48,8 +48,8 @@ struct Linear {
   };
   static StatusOr<Linear> load(std::span<const LinearPart> parts, const Options& options,
                                WeightLoader& weights);
-  void apply(const Context& context, const Tensor& x, const Tensor& out) const;
-  void add_to(const Context& context, const Tensor& x, const Tensor& sum) const;  // sum is float32
+  void apply(const Context& context, const RmsNormParams& norm, const Tensor& out) const;  // of norm.out
+  void add_to(const Context& context, const Tensor& x, const Tensor& sum) const;           // sum is float32
 };
 
 struct Attention {
@@ -71,8 +71,8 @@ struct Attention {
   };
   static StatusOr<Attention> load(const ModelConfig& config, int layer, const Parts& parts,
                                   WeightLoader& weights);
-  // residual += out · attention(rope(qkv · x))
-  void add_to_residual(const Context& context, const Tensor& x) const;
+  // residual += out · attention(rope(qkv · norm.out))
+  void add_to_residual(const Context& context, const RmsNormParams& norm) const;
 };
 
 // A slope a head (Press et al. 2022, "Train short, test long"): 2^(-8/n), 2^(-16/n), … for n heads where n is
@@ -85,8 +85,8 @@ struct GatedMlp {
 
   static StatusOr<GatedMlp> load(const ModelConfig& config, const std::string& prefix, bool bias,
                                  WeightLoader& weights);
-  // residual += down · (silu(gate · x) * (up · x))
-  void add_to_residual(const Context& context, const Tensor& x) const;
+  // residual += down · (silu(gate · x) * (up · x)), x = norm.out
+  void add_to_residual(const Context& context, const RmsNormParams& norm) const;
 };
 
 struct LmHead {
@@ -95,8 +95,8 @@ struct LmHead {
   // `unit_rows`: every row scaled to length 1.
   static StatusOr<LmHead> load(const ModelConfig& config, const std::string& name, bool unit_rows,
                                WeightLoader& weights);
-  // (n, D) activation → (n, V) float32
-  Tensor logits(const Context& context, const Tensor& x) const;
+  // norm.out (n, D) → (n, V) float32
+  Tensor logits(const Context& context, const RmsNormParams& norm) const;
 };
 
 }  // namespace troupe

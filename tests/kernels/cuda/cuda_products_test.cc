@@ -1,6 +1,9 @@
 // Products of the emulated GPU against the sum in float64.
 
 #include "tests/kernels/cuda/cuda_testing.h"
+#ifndef TROUPE_GPU_TEST
+#include "kernels/cuda/ops.h"
+#endif
 
 namespace troupe::cuda_products_test {
 
@@ -143,6 +146,78 @@ TEST_P(CudaProducts, AGatedMlpHasTheBitsOfItsThreeOps) {
     }
   }
 }
+
+// Rows that are normed where they are multiplied, and such as are not: too many, too long.
+TEST_P(CudaProducts, NormedOnesHaveTheBitsOfBothOps) {
+  for (const auto& [tokens, width, depth] : {std::tuple<int64_t, int64_t, int64_t>{1, 20, 64},
+                                             {1, 17, 4096},
+                                             {2, 16, 4128},
+                                             {4, 33, 1056},
+                                             {5, 8, 96},
+                                             {3, 9, 8192},
+                                             {1, 8, 8224},
+                                             {2, 12, 50}}) {
+    const Operands up = random_operands({tokens, 2 * width, depth}, dtype_, random_);
+    const auto gate_up = pack(*cuda_, up.weight);
+    const auto down = pack(*cuda_, OwnedTensor::random(dtype_, {depth, width}, random_, 0.1f));
+    const auto x = OwnedTensor::random(DType::kFloat32, {tokens, depth}, random_, 2.0f);
+    const auto norm_weight = OwnedTensor::random(DType::kFloat32, {depth}, random_);
+    OwnedTensor normed(dtype_, {tokens, depth}), mixed(dtype_, {tokens, 2 * width});
+    OwnedTensor gated(dtype_, {tokens, width}), sum = x;
+    const RmsNormParams norm{x.view(), norm_weight.view(), 1e-5f, normed.view()};
+    const std::string shape =
+        std::to_string(tokens) + " × " + std::to_string(width) + " × " + std::to_string(depth);
+    for (const DType type : {dtype_, DType::kFloat32}) {
+      const auto product = [&](const Tensor& out) {
+        return MatmulParams{normed.view(), gate_up.get(), out, false, up.bias.view()};
+      };
+      OwnedTensor expected(type, {tokens, 2 * width});
+      cuda_->rms_norm(norm);
+      cuda_->matmul(product(expected.view()));
+      const auto out = in_every_order(type, {tokens, 2 * width}, [&](const Tensor& to) {
+        std::memset(normed.view().data, 0xff, normed.view().bytes());
+        cuda_->normed_matmul(norm, product(to));
+      });
+      EXPECT_TRUE(same_bits(out.view(), expected.view())) << shape;
+    }
+    if (depth > 5000) continue;  // its down product's features, which take the emulator long
+    const auto mlp = [&](const Tensor& to) {
+      return GatedMlpParams{normed.view(), gate_up.get(), down.get(), to, mixed.view(), gated.view()};
+    };
+    cuda_->rms_norm(norm);
+    cuda_->gated_mlp(mlp(sum.view()));
+    const auto out = in_every_order(DType::kFloat32, {tokens, depth}, [&](const Tensor& to) {
+      std::memcpy(to.data, x.view().data, to.bytes());
+      std::memset(normed.view().data, 0xff, normed.view().bytes());
+      cuda_->normed_gated_mlp(norm, mlp(to));
+    });
+    EXPECT_TRUE(same_bits(out.view(), sum.view())) << shape;
+  }
+}
+
+#ifndef TROUPE_GPU_TEST
+TEST(CudaProductsOfFewRows, TakeNormAndGateWithThem) {
+  const auto cuda = make_cuda(DType::kBFloat16);
+  std::mt19937 random(4);
+  const auto weight = pack(*cuda, OwnedTensor::random(DType::kBFloat16, {32, 64}, random));
+  const auto down = pack(*cuda, OwnedTensor::random(DType::kBFloat16, {64, 16}, random));
+  const auto x = OwnedTensor::random(DType::kFloat32, {5, 64}, random), scale = x;
+  const auto launches = [&](int64_t tokens) {
+    OwnedTensor normed(DType::kBFloat16, {tokens, 64}), mixed(DType::kBFloat16, {tokens, 32});
+    OwnedTensor gated(DType::kBFloat16, {tokens, 16}), sum(DType::kFloat32, {tokens, 64});
+    const RmsNormParams norm{x.rows(0, tokens), Tensor::make(scale.view().data, DType::kFloat32, {64}), 1e-5f,
+                             normed.view()};
+    const uint64_t before = emulated::last_launch().number;
+    cuda->normed_matmul(norm, {.x = normed.view(), .weight = weight.get(), .out = mixed.view()});
+    const uint64_t middle = emulated::last_launch().number;
+    cuda->normed_gated_mlp(norm,
+                           {normed.view(), weight.get(), down.get(), sum.view(), mixed.view(), gated.view()});
+    return std::pair(middle - before, emulated::last_launch().number - middle);
+  };
+  EXPECT_EQ(launches(cuda::kNormedRowsMax), std::pair(uint64_t{1}, uint64_t{2}));
+  EXPECT_EQ(launches(cuda::kNormedRowsMax + 1), std::pair(uint64_t{2}, uint64_t{3})) << "normed apart";
+}
+#endif
 
 TEST_P(CudaProducts, ABrokenWeightIsNoticed) {
   const Case c{4, 32, 64};
