@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -153,7 +154,8 @@ class CudaBackend final : public Backend {
   void matmul(const MatmulParams& params) override {
     const ProductOperands operands = operands_of(params);
     const ProductCandidate chosen = products_.choose(operands);
-    products_.multiply(launch_stream_, chosen, operands);
+    products_.multiply(launch_stream_, chosen, operands,
+                       {.prefetches = std::exchange(behind_attention_, false)});
   }
   void normed_matmul(const RmsNormParams& norm, const MatmulParams& params) override {
     check_params(norm, options_.dtype);
@@ -228,6 +230,7 @@ class CudaBackend final : public Backend {
   // That one, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
   // products_.choose() may call. So it is read behind those, never beside them.
   LaunchStream launch_stream_;
+  bool behind_attention_ = false;  // the next product is
   StepGraphs graphs_;
   std::optional<StepGaps> gaps_;
   Products products_;
@@ -306,6 +309,7 @@ void CudaBackend::plan(const AttentionParams& params) {
 void CudaBackend::attention(const AttentionParams& params) {
   check_params(params, options_.dtype, kv_);
   if (params.out.elements() == 0) return;
+  behind_attention_ = true;
   AttentionIndices indices = indices_on_device(arrays_, params);
   if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);

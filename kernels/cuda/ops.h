@@ -93,6 +93,9 @@ struct RowProductForm {
   // at.
   bool gated = false;
   const RmsNormParams* norm = nullptr;  // x is its out, and not read: computed from its x. Or null.
+  // The launches before this one leave memory idle: as much of the weight as L2 keeps comes there while they
+  // run, if launches overlap. Of up to 16 rows, neither gated nor normed; else nothing does.
+  bool prefetches = false;
 };
 bool row_product_takes(const ProductOperands& operands, const RmsNormParams* norm = nullptr);
 void row_product(const LaunchStream& stream, const ProductOperands& operands,

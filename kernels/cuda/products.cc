@@ -53,24 +53,24 @@ bool Products::choose_rows(const ProductOperands& o, const RmsNormParams* norm) 
   return choose(o).kind == Kind::kRows && row_product_takes(o, norm);
 }
 
-void Products::multiply(const LaunchStream& stream, const ProductCandidate& chosen,
-                        const ProductOperands& o) {
-  if (o.out.elements() == 0 || launch(stream, chosen, o)) return;
+void Products::multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& o,
+                        const RowProductForm& form) {
+  if (o.out.elements() == 0 || launch(stream, chosen, o, form)) return;
   // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
   for (const ProductCandidate& candidate :
        {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
-    if (launch(stream, candidate, o)) return;
+    if (launch(stream, candidate, o, form)) return;
   }
   tile_product(stream, o);
 }
 
 // False: it does not take the operands; nothing was launched.
-bool Products::launch(const LaunchStream& stream, const ProductCandidate& candidate,
-                      const ProductOperands& o) {
+bool Products::launch(const LaunchStream& stream, const ProductCandidate& candidate, const ProductOperands& o,
+                      const RowProductForm& form) {
   switch (candidate.kind) {
     case Kind::kRows:
       if (!row_product_takes(o)) return false;
-      row_product(stream, o);
+      row_product(stream, o, form);
       return true;
     case Kind::kLibrary:
       return library_ != nullptr && library_->launch(stream.handle, o, candidate.algorithm);

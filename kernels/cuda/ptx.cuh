@@ -70,6 +70,13 @@ __device__ __forceinline__ uint4 load_streaming(const uint4* pointer) {
   return value;
 }
 
+// So many bytes, a multiple of 16, are on their way to L2, whoever reads them. Before sm_90 nothing happens.
+__device__ __forceinline__ void prefetch_to_l2(const void* pointer, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(pointer), "r"(bytes) : "memory");
+#endif
+}
+
 // Until the launch before this one in the stream has ended and what it wrote is there; the launch behind this
 // one may begin from now on. Both are so from the start unless the launch overlaps (LaunchStream). Every
 // thread calls it, before it reads or writes any memory that a kernel writes, and before it returns. What

@@ -18,7 +18,10 @@
 // blocks: a T-th/16 of the weight's bytes there. In flight: 8 loads of 16 bytes a lane, 32 KB a block, each
 // asked for anew as soon as its registers are multiplied, the first of them while the launch before still
 // runs; so is the bias, and what is added to comes while the sums are made. Blocks a processor: 3 of one
-// tile, 2 of more (registers). Not yet measured on a GPU.
+// tile, 2 of more (registers). Behind attention, which leaves memory idle where few decode, more of the
+// weight comes to L2 meanwhile (RowProductForm). Not yet measured on a GPU.
+
+#include <algorithm>
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/norm_row.cuh"
@@ -37,6 +40,9 @@ constexpr int kTokens = 8;  // the columns of an mma
 constexpr int kTurnColumns = kStep * kSteps;
 constexpr int kToNextTurn = kWarps * kTurnColumns;  // of a warp
 
+// Of a weight that comes to L2 ahead: half of Hopper's, so that what is there stays until it is read.
+constexpr int64_t kPrefetchedBytes = int64_t{24} << 20;
+
 template <typename Out>
 struct RowProduct {
   const __nv_bfloat16* x;
@@ -46,6 +52,7 @@ struct RowProduct {
   int tokens;
   int64_t features, depth;
   bool accumulate;
+  int prefetched;  // columns behind the first turns'
   // Normed; x is null then.
   const float* normed;
   const float* norm_weight;
@@ -200,6 +207,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 
     for (int s = 0; s < kAhead; ++s) load_step(from, s * kStep, rows[s]);
   }
   constexpr bool kEarly = kTiles <= 2;  // four have no registers to keep it in
+  constexpr bool kPrefetches = kTiles <= 2 && !kGated && kNormPieces == 0;
+  if (kPrefetches && p.prefetched > 0 && threadIdx.x < kFeatures) {
+    const int64_t row = outputs.first + threadIdx.x;
+    prefetch_to_l2(p.weight + (row < last ? row : last) * p.depth + kToNextTurn,
+                   static_cast<uint32_t>(p.prefetched * sizeof(__nv_bfloat16)));
+  }
   if (kEarly) outputs.load_bias(p);
   if constexpr (kNormPieces > 0) {
     using Norm = NormRow<kThreads, kNormPieces>;
@@ -248,7 +261,8 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 
 }
 
 template <typename Out, bool kGated>
-void launch_rows(const LaunchStream& stream, const ProductOperands& o, const RmsNormParams* norm) {
+void launch_rows(const LaunchStream& stream, const ProductOperands& o, const RowProductForm& form) {
+  const RmsNormParams* const norm = form.norm;
   const int64_t depth = o.weight.shape[1];
   RowProduct<Out> p{o.x.as<const __nv_bfloat16>(),
                     o.weight.as<const __nv_bfloat16>(),
@@ -258,10 +272,16 @@ void launch_rows(const LaunchStream& stream, const ProductOperands& o, const Rms
                     o.out.shape[1],
                     depth,
                     o.accumulate,
+                    0,
                     nullptr,
                     nullptr,
                     0.0f};
   Grid grid{dim3(blocks_for(p.features, Outputs<Out, 1, kGated>::kWide)), kThreads};
+  if (form.prefetches && stream.overlaps) {
+    const int64_t all = std::max<int64_t>(depth - kToNextTurn, 0);
+    const int64_t room = kPrefetchedBytes / (p.features * static_cast<int64_t>(sizeof(__nv_bfloat16)));
+    p.prefetched = static_cast<int>(std::min(all, room / kStep * kStep));
+  }
   auto* kernel = p.tokens <= kTokens       ? multiply_rows<Out, 1, kGated>
                  : p.tokens <= 2 * kTokens ? multiply_rows<Out, 2, kGated>
                                            : multiply_rows<Out, 4, kGated>;
@@ -298,9 +318,9 @@ void row_product(const LaunchStream& stream, const ProductOperands& operands, co
                  "x is " + operands.x.shape_text() + ", weight " + operands.weight.shape_text());
   }
   if (operands.out.elements() == 0) return;
-  if (form.gated) return launch_rows<__nv_bfloat16, true>(stream, operands, form.norm);
-  if (operands.out.dtype == DType::kFloat32) return launch_rows<float, false>(stream, operands, form.norm);
-  launch_rows<__nv_bfloat16, false>(stream, operands, form.norm);
+  if (form.gated) return launch_rows<__nv_bfloat16, true>(stream, operands, form);
+  if (operands.out.dtype == DType::kFloat32) return launch_rows<float, false>(stream, operands, form);
+  launch_rows<__nv_bfloat16, false>(stream, operands, form);
 }
 
 }  // namespace troupe::cuda

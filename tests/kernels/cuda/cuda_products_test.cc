@@ -217,6 +217,22 @@ TEST(CudaProductsOfFewRows, TakeNormAndGateWithThem) {
   EXPECT_EQ(launches(cuda::kNormedRowsMax), std::pair(uint64_t{1}, uint64_t{2}));
   EXPECT_EQ(launches(cuda::kNormedRowsMax + 1), std::pair(uint64_t{2}, uint64_t{3})) << "normed apart";
 }
+
+TEST(CudaProductsOfFewRows, FetchOnlyTheWeightAhead) {
+  std::mt19937 random(5);
+  for (const auto& [tokens, features, depth] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 37, 2080}, {9, 16, 1056}, {8, 5, 1024}, {2, 40, 96}}) {
+    const auto x = OwnedTensor::random(DType::kBFloat16, {tokens, depth}, random);
+    const auto weight = OwnedTensor::random(DType::kBFloat16, {features, depth}, random);
+    OwnedTensor plain(DType::kFloat32, {tokens, features}), fetched = plain;
+    const auto operands = [&](const OwnedTensor& out) {
+      return cuda::ProductOperands{x.view(), weight.view(), out.view()};
+    };
+    cuda::row_product(cudaStream_t{nullptr}, operands(plain));
+    cuda::row_product({nullptr, /*overlapping=*/true}, operands(fetched), {.prefetches = true});
+    EXPECT_TRUE(same_bits(fetched.view(), plain.view())) << tokens << " × " << features << " × " << depth;
+  }
+}
 #endif
 
 TEST_P(CudaProducts, ABrokenWeightIsNoticed) {
