@@ -87,7 +87,7 @@ struct EmbedParams {
 // LlamaRMSNorm)
 struct RmsNormParams {
   Tensor x;       // (T, D) float32
-  Tensor weight;  // (D) float32
+  Tensor weight;  // (D) float32, which upload() wrote, no op
   float epsilon = 1e-5f;
   Tensor out;  // (T, D) activation
 };
@@ -104,7 +104,8 @@ struct MatmulParams {
 // Splits qkv, norms and rotates q and k (half-split pairs, as Transformers' rotate_half), writes k and v into
 // their blocks. Norms: RmsNormParams' formula over each head, before the rotation (Qwen3).
 struct RopeKvParams {
-  Tensor qkv;                          // (T, (H + 2G)·C) activation
+  Tensor qkv;  // (T, (H + 2G)·C) activation
+  // This and the norms are what upload() wrote, no op.
   Tensor cos_sin;                      // (positions, C) float32: cos in [0, C/2), sin in [C/2, C); empty: no
                                        // rotation (ALiBi)
   std::span<const int32_t> positions;  // (T)

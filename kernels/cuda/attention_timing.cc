@@ -17,6 +17,8 @@ constexpr const char* kOp = "attention";
 constexpr const char* kLanesName = "lanes";
 constexpr const char* kTilesName = "tiles";
 constexpr const char* kWarpgroupsName = "warpgroups";
+// Counts up when the kernels change, or what is timed of them: what was measured of others is no answer.
+constexpr int kKernels = 2;
 constexpr int32_t kPromptKeys = 2048;
 constexpr int32_t kOwnKeys = 256;  // of each request of a cascade
 
@@ -40,7 +42,7 @@ std::string key_of(const char* what, const AttentionTiming& timing, const std::s
   return absl::StrCat(device, ", ", what, ", ", timing.limits.heads, " heads of ", layout.head_dim, ", ",
                       layout.kv_heads, " of keys, blocks of ", layout.block_size, ", pieces of ",
                       timing.piece_keys, ", up to ", timing.limits.requests, " requests of ",
-                      timing.limits.positions);
+                      timing.limits.positions, ", kernels ", kKernels);
 }
 
 }  // namespace

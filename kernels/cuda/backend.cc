@@ -26,7 +26,7 @@
 namespace troupe::cuda {
 namespace {
 
-// Of the sums of decodes' pieces; from there on the pieces are longer.
+// Of the sums of pieces; from there on those of decodes are longer.
 constexpr int64_t kPartialBytesMax = int64_t{512} << 20;
 
 // Some read a mapped file faster than one; more than these wait for memory.
@@ -220,7 +220,7 @@ class CudaBackend final : public Backend {
     graphs_.launch();
   }
 
-  // Room for the sums of a decode's pieces.
+  // Room for the sums of pieces, of decodes and of tiles.
   StatusOr<float*> partials(int64_t count);
   float* partials_for(int64_t count);  // of a step within the limits
 

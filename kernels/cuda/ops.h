@@ -86,7 +86,7 @@ void tile_product(const LaunchStream& stream, const ProductOperands& operands);
 // Few rows by a weight that is read once, at memory speed (row_product.cu).
 inline constexpr int64_t kRowProductRowsMax = 32;
 // And up to so many rows that it norms itself.
-inline constexpr int64_t kNormedRowsMax = 4;
+inline constexpr int64_t kNormedRowsMax = 2;
 // What else it does in the same launch, to the bits of the ops by themselves.
 struct RowProductForm {
   // out (T, F) bfloat16 = silu(gate) * up, of gate over up of a weight (2F, K); `accumulate` is not looked

@@ -16,6 +16,8 @@ namespace {
 using Kind = ProductCandidate::Kind;
 
 constexpr const char* kLibraryName = "library ";
+// Counts up when the own kernel for few rows changes.
+constexpr int kOwnKernels = 2;
 // Of the library's guesses. Its first is within a few percent of the best for most shapes; those where it is
 // not are why one measures.
 constexpr int kAlgorithmsMax = 6;
@@ -27,10 +29,10 @@ int64_t rows_bucket(int64_t rows) {
 }
 
 std::string product_key(const std::string& device, const std::string& library, const ProductOperands& o) {
-  return absl::StrCat(device, ", ", library, ", product ", to_absl(dtype_name(o.weight.dtype)), " to ",
-                      to_absl(dtype_name(o.out.dtype)), o.accumulate ? " added" : "",
-                      o.bias.empty() ? "" : " with bias", ", ", o.weight.shape[0], " x ", o.weight.shape[1],
-                      ", rows ", rows_bucket(o.x.shape[0]));
+  return absl::StrCat(device, ", ", library, ", own ", kOwnKernels, ", product ",
+                      to_absl(dtype_name(o.weight.dtype)), " to ", to_absl(dtype_name(o.out.dtype)),
+                      o.accumulate ? " added" : "", o.bias.empty() ? "" : " with bias", ", ",
+                      o.weight.shape[0], " x ", o.weight.shape[1], ", rows ", rows_bucket(o.x.shape[0]));
 }
 
 Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options)

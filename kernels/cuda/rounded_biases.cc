@@ -19,7 +19,7 @@ Tensor RoundedBiases::of(const LaunchStream& stream, const Tensor& bias) {
   void* const place = static_cast<char*>(memory_) + used_ * static_cast<int64_t>(sizeof(BFloat16));
   const Tensor rounded = Tensor::make(place, DType::kBFloat16, {count});
   round_vector(stream, bias, rounded);
-  used_ += count;
+  used_ += (count + kAlignment - 1) / kAlignment * kAlignment;
   known_.insert_or_assign(begin, rounded);
   return rounded;
 }

@@ -13,7 +13,11 @@ namespace troupe::cuda {
 
 class RoundedBiases {
  public:
-  // Room for `features` numbers of bfloat16 at `memory`, on the device.
+  // Each begins at a multiple of so many numbers: as device memory does, which kernels that read 16 bytes at
+  // once count on.
+  static constexpr int64_t kAlignment = 128;
+
+  // Room for `features` numbers of bfloat16, a multiple of kAlignment, at `memory` on the device.
   RoundedBiases(void* memory, int64_t features) : memory_(memory), features_(features) {}
 
   // (N) bfloat16, there for launches behind this one in the stream. Where there is no room left, those before

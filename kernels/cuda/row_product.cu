@@ -1,6 +1,6 @@
 // out[t][n] = Σ_k x[t][k] · weight[n][k] + bias[n] (+ out[t][n]) for up to 32 tokens: decode. And, in the
 // same launch, gated: out[t][f] = silu(gate) · up, of the products with rows f and F + f of a weight of 2F;
-// and of up to 4 tokens, normed: x[t] is the RMS norm of a float32 row.
+// and of one or two tokens, normed: x[t] is the RMS norm of a float32 row.
 //
 // x (T, K) bfloat16 · weight (N, K) bfloat16 · out (T, N) bfloat16 or float32 · T ≤ 32, K a multiple of 32
 // A block of 8 warps takes 16 features, whatever T: its warps share K in turns of 128 columns and add up
@@ -40,7 +40,7 @@ constexpr int kTokens = 8;  // the columns of an mma
 constexpr int kTurnColumns = kStep * kSteps;
 constexpr int kToNextTurn = kWarps * kTurnColumns;  // of a warp
 
-// Of a weight that comes to L2 ahead: half of Hopper's, so that what is there stays until it is read.
+// Of a weight that comes to L2 ahead: half of what Hopper has, so that it may stay until it is read.
 constexpr int64_t kPrefetchedBytes = int64_t{24} << 20;
 
 template <typename Out>
@@ -166,7 +166,8 @@ struct Outputs {
   }
 };
 
-// Rows in shared memory begin 64 bytes apart in its banks: eight lanes read two of them at once.
+// Rows in shared memory begin 64 bytes apart in its banks (where K is a multiple of 64): eight lanes read two
+// of them at once.
 constexpr int kNormPad = 32;
 
 // kTiles: of 8 tokens each. kNormPieces: 0, or normed by so many pieces a thread (norm_row.cuh).
@@ -292,8 +293,10 @@ void launch_rows(const LaunchStream& stream, const ProductOperands& o, const Row
     p.epsilon = norm->epsilon;
     kernel = norm_pieces(depth) == 2 ? multiply_rows<Out, 1, kGated, 2> : multiply_rows<Out, 1, kGated, 4>;
     grid.shared_bytes = static_cast<size_t>(p.tokens * (depth + kNormPad)) * sizeof(__nv_bfloat16);
+    // Of any launch: a graph may hold several.
+    constexpr auto kMost = kNormedRowsMax * (kNormColumnsMax + kNormPad) * int64_t{sizeof(__nv_bfloat16)};
     check_cuda("row_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(grid.shared_bytes)));
+                                                   static_cast<int>(kMost)));
   }
   launch("row_product", kernel, grid, stream, p);
 }

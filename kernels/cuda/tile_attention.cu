@@ -16,8 +16,9 @@
 // in powers of two: exp2 is one instruction.
 //
 // Pieces begin at multiples of kPieceKeys and are merged in order by merge_attention.cu; tiles begin at key
-// 0. So a decoding request gets the same bits whatever else is in the batch; a prompt gets them however it is
-// cut, as long as its chunks are tiles and those are not cut in their turn.
+// 0. So a decoding request of no more than kDecodeRows heads gets the same bits whatever else is in the
+// batch; a prompt gets them however it is cut, as long as its chunks are tiles and those are not cut in their
+// turn.
 //
 // Bytes: 4 · keys · C a key/value head, once a tile of rows. Flops: 4 · rows · keys · C, half of it masked at
 // the diagonal; on Hopper warpgroup_attention.cu may have the tiles. Decode wastes the rows of the 16 that a
@@ -306,7 +307,8 @@ void tile_attention(const LaunchStream& stream, const AttentionParams& params, c
   p.indices = indices;
   p.block_table_stride = params.block_table_stride;
   p.heads = static_cast<int>(params.q.shape[1]);
-  p.by_group = Divisor(p.heads / kv.layout.kv_heads);
+  p.group = p.heads / kv.layout.kv_heads;
+  p.by_group = Divisor(p.group);
   p.places = KvPlaces(kv.layout, params.layer);
   p.scale_log2 = params.scale * kLog2e;
   if (kv.layout.head_dim == 64) {

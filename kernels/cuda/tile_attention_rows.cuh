@@ -21,7 +21,8 @@ struct TileAttention {
   AttentionIndices indices;
   int block_table_stride;
   int heads;
-  Divisor by_group;  // H/G
+  int group;  // H/G, and to divide by it: no thread of a copy has time for that
+  Divisor by_group;
   KvPlaces places;
   float scale_log2;  // scale · log2(e)
 };
@@ -66,15 +67,14 @@ struct Row {
 // REQUIRES: row < w.item.end_row.
 template <bool kCascade>
 __device__ __forceinline__ Row row_of(const TileAttention& p, const Work& w, int row) {
-  const int group = p.heads / p.places.kv_heads;
-  const int first_head = w.kv_head * group;
+  const int first_head = w.kv_head * p.group;
   if constexpr (kCascade) {
     const SharedRow r = p.shared_rows[row];
     return {int64_t{r.token} * p.heads + first_head + r.head, first_head + r.head, r.position,
             r.partial + w.item.partial * r.request_rows};
   } else {
     const int query = p.by_group.quotient(row);
-    const int head = first_head + row - query * group;
+    const int head = first_head + row - query * p.group;
     const int partial = w.item.partial < 0 ? -1 : w.item.partial + row - w.item.first_row;
     return {int64_t{w.first_token + query} * p.heads + head, head, w.first_position + query, partial};
   }

@@ -86,6 +86,7 @@ struct Copies {
   const CUtensorMap& map;
   const TileAttention& p;
   const Work& w;
+  const int32_t* table;
   int which;
   int end_key;
   int shift;          // from a key's number to its block's in the table
@@ -97,7 +98,13 @@ struct Copies {
 
   __device__ __forceinline__ Copies(const CUtensorMap& map_, const TileAttention& p_, const Work& w_,
                                     int which_)
-      : map(map_), p(p_), w(w_), which(which_), end_key(w_.item.end_key) {
+      : map(map_),
+        p(p_),
+        w(w_),
+        // As w has it, but known to be no shared memory.
+        table(p.indices.block_tables + int64_t{w.item.request} * p.block_table_stride),
+        which(which_),
+        end_key(w_.item.end_key) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     shift = __ffs(p.places.block_size) - 1;
     half = lane % S::kHalves;
@@ -111,13 +118,13 @@ struct Copies {
   // The block of the table that the lane's box of a turn is of; -1: behind the item's end.
   __device__ __forceinline__ int block_of(int turn) const {
     const int key = turn * kTurnKeys + row;
-    return has_box && key < end_key ? w.table[key >> shift] : -1;
+    return has_box && key < end_key ? table[key >> shift] : -1;
   }
 
   // The block that is filled in part: its rows by hand.
   __device__ __forceinline__ void copy_by_hand(__nv_bfloat16* to, int first_row) const {
     constexpr int kChunks = kHeadDim / 8;
-    const int64_t place = p.places.tile(w.table[filled >> shift], which, w.kv_head);
+    const int64_t place = p.places.tile(table[filled >> shift], which, w.kv_head);
     const auto* const from = reinterpret_cast<const uint4*>(p.kv + place);
     for (int i = static_cast<int>(threadIdx.x) % kWarp; i < kChunks << shift; i += kWarp) {
       const int of_block = i / kChunks, chunk = i % kChunks;
@@ -185,13 +192,17 @@ template <int kHeadDim>
 __device__ __forceinline__ void copy_queries(const TileAttention& p, const Work& w, int consumer,
                                              __nv_bfloat16* queries) {
   constexpr int kChunks = kHeadDim / 8;
-  for (int i = static_cast<int>(threadIdx.x) % kWarp; i < kGroupRows * kChunks; i += kWarp) {
-    const int tile_row = consumer * kGroupRows + i / kChunks, chunk = i % kChunks;
+  constexpr int kRowsAtOnce = kWarp / kChunks;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, chunk = lane % kChunks;
+  const int last = w.item.end_row - 1;
+  // Where a block has one work, its first product waits for this.
+#pragma unroll 4
+  for (int i = lane / kChunks; i < kGroupRows; i += kRowsAtOnce) {
+    const int tile_row = consumer * kGroupRows + i;
     const int row = w.item.first_row + tile_row;
-    const bool valid = row < w.item.end_row;
-    const int64_t place = valid ? row_of<false>(p, w, row).place * kHeadDim + chunk * 8 : 0;
+    const int64_t place = row_of<false>(p, w, min(row, last)).place * kHeadDim + chunk * 8;
     const int to = chunk / 8 * WarpgroupTiles<kHeadDim>::kQueryHalf + swizzled_at(tile_row, chunk % 8);
-    cp_async_16(queries + to, p.q + place, valid);
+    cp_async_16(queries + to, p.q + place, row <= last);
   }
   cp_async_commit();
   cp_async_wait<0>();

@@ -258,7 +258,7 @@ class Bench {
       weights.push_back(packed(hidden, width));
     }
     size_t turn = 0;
-    for (const int64_t tokens : {int64_t{1}, int64_t{4}, int64_t{16}}) {
+    for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}}) {
       const Tensor x = tensor(DType::kFloat32, {tokens, hidden}), scale = tensor(DType::kFloat32, {hidden});
       const Tensor normed = tensor(kActivation, {tokens, hidden}),
                    sum = tensor(DType::kFloat32, {tokens, hidden});

@@ -30,6 +30,22 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
 #endif
 }
 
+#ifndef TROUPE_GPU_TEST
+TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
+  emulated::set_device_size({.processors = 64});
+  const Geometry g{4, 2, 64, 16};
+  const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+  const auto reserved = cuda->reserve({kLayers, g.kv_heads, g.head_dim, g.block_size},
+                                      {.tokens = 90, .requests = 3, .positions = 1300, .heads = g.heads});
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  const int64_t before = cuda->device_memory()->free_bytes;
+  const Step step(g, DType::kBFloat16, {{1300, 20}, {1100, 70}}, 51);
+  EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+  EXPECT_EQ(cuda->device_memory()->free_bytes, before);
+  emulated::set_device_size({});
+}
+#endif
+
 // On another GPU it is tiles that are computed.
 bool takes_warpgroups(const Backend& backend) {
   return kEmulated || backend.description().find("(sm_90)") != std::string::npos;

@@ -182,7 +182,8 @@ TEST_P(CudaProducts, NormedOnesHaveTheBitsOfBothOps) {
     }
     if (depth > 5000) continue;  // its down product's features, which take the emulator long
     const auto mlp = [&](const Tensor& to) {
-      return GatedMlpParams{normed.view(), gate_up.get(), down.get(), to, mixed.view(), gated.view()};
+      return GatedMlpParams{normed.view(), gate_up.get(), down.get(),    to,
+                            mixed.view(),  gated.view(),  up.bias.view()};
     };
     cuda_->rms_norm(norm);
     cuda_->gated_mlp(mlp(sum.view()));

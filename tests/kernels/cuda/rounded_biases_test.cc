@@ -25,8 +25,9 @@ class RoundedBiasesTest : public testing::Test {
   static uint64_t launches() { return emulated::last_launch().number; }
 
   std::vector<float> biases_{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  std::vector<BFloat16> memory_ = std::vector<BFloat16>(8);
-  RoundedBiases rounded_{memory_.data(), 8};
+  // Room for two.
+  alignas(256) BFloat16 memory_[2 * RoundedBiases::kAlignment] = {};
+  RoundedBiases rounded_{memory_, 2 * RoundedBiases::kAlignment};
   LaunchStream stream_{nullptr};
 };
 
@@ -34,6 +35,7 @@ TEST_F(RoundedBiasesTest, EachIsRoundedOnce) {
   const Tensor first = rounded_.of(stream_, bias(0, 3)), second = rounded_.of(stream_, bias(3, 4));
   EXPECT_THAT(values(first), testing::ElementsAre(1, 2, 3));
   EXPECT_THAT(values(second), testing::ElementsAre(4, 5, 6, 7));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(second.data) % 256, 0u) << "as memory of the device is";
   const uint64_t before = launches();
   EXPECT_EQ(rounded_.of(stream_, bias(0, 3)).data, first.data);
   EXPECT_EQ(rounded_.of(stream_, bias(3, 4)).data, second.data);
@@ -61,6 +63,7 @@ TEST_F(RoundedBiasesTest, AnotherLengthIsAnotherBias) {
 
 TEST_F(RoundedBiasesTest, WithoutRoomThoseBeforeAreGivenUp) {
   rounded_.of(stream_, bias(0, 5));
+  rounded_.of(stream_, bias(0, 4));
   EXPECT_THAT(values(rounded_.of(stream_, bias(5, 4))), testing::ElementsAre(6, 7, 8, 9));
   EXPECT_THAT(values(rounded_.of(stream_, bias(0, 5))), testing::ElementsAre(1, 2, 3, 4, 5));
 }
