@@ -91,6 +91,17 @@ struct Consumer {
     return soften<false, kSlopes>(p, rows, first, scores, running);
   }
 
+  // Where none of the rows is inside: the tensor cores are left to the other consumer.
+  __device__ __forceinline__ void pass(int turns) {
+    for (int number = before; number < before + turns; ++number) {
+      const int at = number % kTurns, parity = number / kTurns % 2;
+      wait(shared.full_keys[at], parity);
+      release(shared.free_keys[at]);
+      wait(shared.full_values[at], parity);
+      release(shared.free_values[at]);
+    }
+  }
+
   // Of `turns`, one at least.
   __device__ __forceinline__ void run(int turns) {
     ask_for_scores_of(0);
@@ -207,8 +218,12 @@ __device__ __forceinline__ void consume(const TileAttention& p, const BlocksWork
                                          {},
                                          {},
                                          {}};
-    consumer.run(of_work);
-    consumer.write();
+    if (first + first_row < __shfl_sync(kAllLanes, w.item.end_row, 0)) {
+      consumer.run(of_work);
+      consumer.write();
+    } else {
+      consumer.pass(of_work);
+    }
     release(shared.free_works[at]);
     turns += of_work;
   }
