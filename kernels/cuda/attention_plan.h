@@ -25,8 +25,8 @@ inline constexpr int kPieceKeys =
 
 // Where a step's tiles are fewer than a device computes at once, as behind a cached prefix, each is cut into
 // pieces of at least so many keys, in whole kTileKeysStep, if the longest gets shorter by kTileGainKeys: 64
-// queries of 2,112 keys would else be computed by as many blocks as a model has key/value heads. What a merge
-// costs was taken for what some 512 keys do; not measured.
+// queries of 2,112 keys would else be a block or two for each key/value head. What a merge costs was taken
+// for what some 512 keys do; not measured.
 inline constexpr int kTilePieceKeys = 256;
 inline constexpr int kTileKeysStep = 128;
 inline constexpr int kTileGainKeys = 512;
