@@ -154,8 +154,7 @@ class CudaBackend final : public Backend {
   void matmul(const MatmulParams& params) override {
     const ProductOperands operands = operands_of(params);
     const ProductCandidate chosen = products_.choose(operands);
-    products_.multiply(launch_stream_, chosen, operands,
-                       {.prefetches = std::exchange(behind_attention_, false)});
+    products_.multiply(launch_stream_, chosen, operands, std::exchange(behind_attention_, false));
   }
   void normed_matmul(const RmsNormParams& norm, const MatmulParams& params) override {
     check_params(norm, options_.dtype);

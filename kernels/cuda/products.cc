@@ -52,27 +52,27 @@ ProductCandidate Products::choose(const ProductOperands& o) {
 }
 
 bool Products::choose_rows(const ProductOperands& o, const RmsNormParams* norm) {
-  return choose(o).kind == Kind::kRows && row_product_takes(o, norm);
+  return row_product_takes(o, norm) && choose(o).kind == Kind::kRows;
 }
 
 void Products::multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& o,
-                        const RowProductForm& form) {
-  if (o.out.elements() == 0 || launch(stream, chosen, o, form)) return;
+                        bool prefetches) {
+  if (o.out.elements() == 0 || launch(stream, chosen, o, prefetches)) return;
   // Another number of rows of the bucket, or a place in memory, that what was chosen does not take.
   for (const ProductCandidate& candidate :
        {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
-    if (launch(stream, candidate, o, form)) return;
+    if (launch(stream, candidate, o, prefetches)) return;
   }
   tile_product(stream, o);
 }
 
 // False: it does not take the operands; nothing was launched.
 bool Products::launch(const LaunchStream& stream, const ProductCandidate& candidate, const ProductOperands& o,
-                      const RowProductForm& form) {
+                      bool prefetches) {
   switch (candidate.kind) {
     case Kind::kRows:
       if (!row_product_takes(o)) return false;
-      row_product(stream, o, form);
+      row_product(stream, o, {.prefetches = prefetches});
       return true;
     case Kind::kLibrary:
       return library_ != nullptr && library_->launch(stream.handle, o, candidate.algorithm);

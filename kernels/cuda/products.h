@@ -56,8 +56,9 @@ class Products {
   // Whether that is the kernel for few rows, and it takes the norm of them as well (null: none).
   bool choose_rows(const ProductOperands& operands, const RmsNormParams* norm);
   // By `chosen`, or by another where that does not take these very operands.
+  // `prefetches`: RowProductForm's.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands,
-                const RowProductForm& form = {});
+                bool prefetches = false);
   // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.
   void forget_biases(const void* memory, size_t bytes) {
     if (library_ != nullptr) library_->forget_biases(memory, bytes);
@@ -71,7 +72,7 @@ class Products {
   using Shape =
       std::tuple<DType, int64_t, int64_t, int64_t, bool, bool>;  // out's type, bucket, N, K, adds, bias
   bool launch(const LaunchStream& stream, const ProductCandidate& candidate, const ProductOperands& operands,
-              const RowProductForm& form = {});
+              bool prefetches = false);
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);

@@ -5,8 +5,9 @@
 // A warp a head of a token: of one token all heads are under way at once, as a decode of few has nothing else
 // to hide a wait behind. Lane i holds the pairs (x[c], x[c + C/2]) of columns c = 2i, 2i + 1, 2i + 64, …:
 // both halves of a pair meet in one register file, a row's half is read in one piece, and the head's norm is
-// a sum over the warp. Bytes: 2 · T · (H + 2G) · C · size and C floats of the table a head: one read, one
-// write.
+// a sum over the warp.
+//
+// Bytes: 2 · T · (H + 2G) · C · size and C floats of the table a head: one read, one write.
 
 #include <algorithm>
 #include <initializer_list>

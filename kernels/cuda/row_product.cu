@@ -9,8 +9,10 @@
 // rounds where product and silu_mul would. Normed, each block norms the rows for itself, to the bits of
 // rms_norm, while its first weights come; but for the first blocks they are in L1. What is saved is a launch
 // that waits for memory twice, some 2 of the 110 µs that a layer of 7B takes at one token; counted, not
-// measured. The weight is the tensor cores' left operand. A lane reads 16 bytes of row g = lane / 4 at column
-// 8q, q = lane % 4, as the memory has them, and calls its four pairs the registers of two m16n8k16 products:
+// measured.
+//
+// The weight is the tensor cores' left operand. A lane reads 16 bytes of row g = lane / 4 at column 8q,
+// q = lane % 4, as the memory has them, and calls its four pairs the registers of two m16n8k16 products:
 // which k a register stands for does not matter as long as both operands agree, and x is read the same way.
 // So nothing passes through shared memory and every access is a whole 16 bytes.
 //

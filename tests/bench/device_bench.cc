@@ -252,12 +252,7 @@ class Bench {
   // What a norm, or a norm and both products of an MLP, come to in fewer launches, and one by one.
   void mlps() {
     const int64_t hidden = pick(4096, 128), width = pick(14336, 256);
-    std::vector<std::unique_ptr<PackedWeight>> weights;  // in turns: gate over up, down
-    for (int i = 0; i < (small_ ? 1 : 2); ++i) {
-      weights.push_back(packed(2 * width, hidden));
-      weights.push_back(packed(hidden, width));
-    }
-    size_t turn = 0;
+    const auto gate_up = packed(2 * width, hidden), down = packed(hidden, width);  // larger than any cache
     for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{8}}) {
       const Tensor x = tensor(DType::kFloat32, {tokens, hidden}), scale = tensor(DType::kFloat32, {hidden});
       const Tensor normed = tensor(kActivation, {tokens, hidden}),
@@ -265,20 +260,16 @@ class Bench {
       const Tensor mixed = tensor(kActivation, {tokens, 2 * width}),
                    gated = tensor(kActivation, {tokens, width});
       const RmsNormParams norm{x, scale, 1e-5f, normed};
-      const auto mlp = [&] {
-        turn = (turn + 2) % weights.size();
-        return GatedMlpParams{normed, weights[turn].get(), weights[turn + 1].get(), sum, mixed, gated};
-      };
+      const GatedMlpParams mlp{normed, gate_up.get(), down.get(), sum, mixed, gated};
       const double count = static_cast<double>(hidden) * static_cast<double>(width);
       const Work work{6 * count, 6 * count * static_cast<double>(tokens)};
       const std::string shape = "of 8B, " + std::to_string(tokens) + " rows";
-      row("normed mlp", shape, work, [&] { backend_->normed_gated_mlp(norm, mlp()); });
+      row("normed mlp", shape, work, [&] { backend_->normed_gated_mlp(norm, mlp); });
       row("normed mlp, by ops", shape, work, [&] {
-        const GatedMlpParams p = mlp();
         backend_->rms_norm(norm);
-        backend_->matmul({.x = normed, .weight = p.gate_up, .out = mixed});
+        backend_->matmul({.x = normed, .weight = mlp.gate_up, .out = mixed});
         backend_->silu_mul({mixed, gated});
-        backend_->matmul({.x = gated, .weight = p.down, .out = sum, .accumulate = true});
+        backend_->matmul({.x = gated, .weight = mlp.down, .out = sum, .accumulate = true});
       });
       buffers_.clear();
     }
