@@ -109,6 +109,25 @@ TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
   }
 }
 
+// 64 requests behind 8,000 tokens, one of them, and as few keys as there can be.
+TEST(CudaCascade, GroupsOfManyBehindALongPrefixAreTheFormula) {
+  for (const int32_t others : {0, 1, 63}) {
+    std::vector<Request> requests{{8001, 1}, {1, 1}, {2, 1}};
+    for (int32_t i = 0; i < others; ++i) requests.push_back({8001 + i % 17, 1, 0, 8000});
+    const Step step({2, 1, 64, 16}, DType::kBFloat16, requests, 37);
+    const auto cascade = make_cuda(DType::kBFloat16);
+    EXPECT_EQ(off_by(step, step.on(*cascade)), std::nullopt) << others;
+  }
+}
+
+TEST(CudaDecode, GroupsOfUpTo64HeadsAreTheFormula) {
+  for (const int heads : {1, 7, 16, 17, 64}) {
+    const Step step({heads, 1, 64, 16}, DType::kBFloat16, {{300, 1}, {1, 1}, {40, 3}}, 38);
+    const auto cuda = make_cuda(DType::kBFloat16);
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt) << heads;
+  }
+}
+
 TEST(CudaDecode, LanesAndTilesSumInOtherOrders) {
   const Step step({4, 2, 64, 16}, DType::kBFloat16, {{600, 1}, {90, 1}}, 29);
   const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .decode = DecodeKernel::kTiles});

@@ -30,6 +30,15 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
 #endif
 }
 
+// Few tokens, at odd lengths and a block's edges, behind a prefix of one and of 8,000.
+TEST(CudaPrefill, BehindShortAndLongPrefixesItIsTheFormula) {
+  const Step step({2, 1, 64, 16}, DType::kBFloat16, {{8033, 33}, {8016, 16}, {34, 33}, {17, 16}}, 53);
+  for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
+    const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .prefill = kernel});
+    EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
+  }
+}
+
 #ifndef TROUPE_GPU_TEST
 TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
   emulated::set_device_size({.processors = 64});
