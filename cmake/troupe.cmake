@@ -62,11 +62,16 @@ find_library(TROUPE_SENTENCEPIECE sentencepiece REQUIRED)
 find_library(TROUPE_DNNL dnnl REQUIRED)
 find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
-# troupe_library(NAME deps...): all .cc files of the current folder (without main.cc) as a static library.
-# A folder that has only headers becomes an interface library.
+# troupe_library(NAME deps...): all .cc files of the current folder and of the folders below it (without main.cc) as a static
+# library, except those below that are libraries of their own. A folder that has only headers becomes an interface library.
 function(troupe_library name)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+  file(GLOB_RECURSE other_libraries RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(other ${other_libraries})
+    get_filename_component(folder ${other} DIRECTORY)
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+  endforeach()
   if(sources)
     add_library(${name} STATIC ${sources})
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})

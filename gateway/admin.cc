@@ -1,7 +1,7 @@
 #include "gateway/admin.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
+#include "common/json/json.h"
 
 namespace troupe {
 

@@ -15,12 +15,12 @@
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
-#include "gateway/api_keys.h"
-#include "gateway/proxy.h"
+#include "gateway/access/api_keys.h"
+#include "gateway/cluster/fleet.h"
+#include "gateway/cluster/gossip.h"
+#include "gateway/cluster/residency_reader.h"
+#include "gateway/proxy/proxy.h"
 #include "gateway/route/router.h"
-#include "gateway/upstream/fleet.h"
-#include "gateway/upstream/gossip.h"
-#include "gateway/upstream/residency_reader.h"
 
 namespace troupe {
 

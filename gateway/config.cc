@@ -4,8 +4,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/secret.h"
-#include "gateway/traffic_record.h"
+#include "gateway/access/secret.h"
+#include "gateway/telemetry/traffic_recorder.h"
 
 namespace troupe {
 namespace {

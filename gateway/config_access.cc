@@ -2,9 +2,9 @@
 // none.
 
 #include "absl/strings/str_cat.h"
-#include "gateway/api_keys.h"
+#include "gateway/access/api_keys.h"
+#include "gateway/access/secret.h"
 #include "gateway/config.h"
-#include "gateway/secret.h"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "common/net/file_limit.h"
-#include "common/net/late_signals.h"
+#include "common/net/final_signal_guard.h"
 #include "gateway/gateway.h"
 #include "gateway/reload.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/core/log.h"
-#include "common/core/settings.h"
+#include "common/settings/schema.h"
 #include "gateway/config.h"
 #include "gateway/gateway.h"
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "kernels/device/check.h"
 #include "kernels/draw_weights.h"
+#include "kernels/host/check.h"
 #include "kernels/int8.h"
 
 namespace troupe {

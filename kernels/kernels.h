@@ -200,9 +200,9 @@ struct BackendOptions {
   bool reference_ops = false;
   // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
   bool cascade = true;
-  // cuda only: tensor cores (tile_attention.cu) or not (lane_attention.cu). Unmeasured, tensor cores.
+  // cuda only: tensor cores (attention_mma.cu) or not (attention_simt.cu). Unmeasured, tensor cores.
   DecodeKernel decode = DecodeKernel::kMeasured;
-  // cuda only: products of a warp (tile_attention.cu) or Hopper's of four (warpgroup_attention.cu).
+  // cuda only: products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu).
   // Unmeasured, the former.
   PrefillKernel prefill = PrefillKernel::kMeasured;
   // cuda only: a step of decodes is launched as one graph (step_graphs.h).

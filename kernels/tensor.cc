@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/device/check.h"
+#include "kernels/host/check.h"
 
 namespace troupe {
 

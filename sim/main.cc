@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "sim/commands.h"
-#include "sim/large_pages.h"
+#include "sim/cli/commands.h"
+#include "sim/fleet/large_pages.h"
 
 namespace troupe::sim {
 namespace {

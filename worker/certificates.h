@@ -9,7 +9,7 @@
 #include "common/core/metrics.h"
 #include "common/net/tls_settings.h"
 #include "worker/config.h"
-#include "worker/server.h"
+#include "worker/http/server.h"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "common/net/etcd.h"
+#include "common/etcd/etcd.h"
 #include "common/net/tls_settings.h"
 #include "kernels/kernels.h"
 #include "worker/schedule/node_profile.h"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "common/core/log.h"
-#include "common/core/settings.h"
-#include "common/core/shared_state.h"
 #include "common/core/status.h"
+#include "common/etcd/keys.h"
 #include "common/net/tls.h"
+#include "common/settings/schema.h"
 #include "worker/model/config.h"
 #include "worker/schedule/scheduler.h"
 

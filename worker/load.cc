@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "worker/model/load/weights.h"
 #include "worker/model/warm_up.h"
-#include "worker/model/weights.h"
 #include "worker/sim_load.h"
-#include "worker/sim_text.h"
+#include "worker/sim_device/sim_text.h"
 
 namespace troupe {
 

@@ -8,14 +8,14 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "worker/config.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/step_runner.h"
+#include "worker/http/server.h"
+#include "worker/input/prompt_pipeline.h"
 #include "worker/model/runner.h"
-#include "worker/server.h"
-#include "worker/sim_faults.h"
-#include "worker/step_runner.h"
+#include "worker/sim_device/fault_injector.h"
 #include "worker/text/chat_template.h"
-#include "worker/text/tokenizer.h"
-#include "worker/text_in.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 namespace troupe {
 

@@ -8,8 +8,8 @@
 
 #include "common/core/log.h"
 #include "common/core/metrics.h"
-#include "common/core/shared_state.h"
-#include "common/net/etcd.h"
+#include "common/etcd/etcd.h"
+#include "common/etcd/keys.h"
 #include "common/net/task_group.h"
 #include "worker/config.h"
 

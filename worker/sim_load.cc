@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "worker/schedule/node_profile.h"
-#include "worker/sim_runner.h"
-#include "worker/sim_text.h"
+#include "worker/sim_device/sim_runner.h"
+#include "worker/sim_device/sim_text.h"
 
 namespace troupe {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// absl::Status is the one error type inside Troupe; ApiError (api_error.h) is the one that leaves over HTTP.
+// absl::Status is the one error type inside Troupe; ApiError (error.h) is the one that leaves over HTTP.
 // Exceptions and error_codes are translated to it once, at the edge where they arise.
 
 #include <string>

@@ -33,10 +33,10 @@
 #include <string_view>
 
 #include "common/core/time.h"
+#include "common/net/send_batcher.h"
 #include "common/net/task.h"
 #include "common/net/timer.h"
 #include "common/net/tls_session.h"
-#include "common/net/turn_end.h"
 
 namespace troupe {
 

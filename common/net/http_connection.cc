@@ -9,9 +9,9 @@
 #include <exception>
 #include <random>
 
-#include "common/core/api_error.h"
+#include "common/api/error.h"
 #include "common/core/append_by.h"
-#include "common/core/json_text.h"
+#include "common/json/text.h"
 #include "common/net/chunk_decoder.h"
 
 namespace troupe {

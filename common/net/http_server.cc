@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/api_error.h"
+#include "common/api/error.h"
 #include "common/net/http_connection.h"
 
 namespace troupe {

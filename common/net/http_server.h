@@ -37,7 +37,7 @@ namespace troupe {
 
 // One request's answer. Owned by the server, valid while the handler runs. Exactly one of respond() or
 // start() is called. A write suspends until the socket has taken the bytes (that is the backpressure), and
-// at least to the end of the event loop's turn (turn_end.h); on a dead client or cancellation it throws
+// at least to the end of the event loop's turn (send_batcher.h); on a dead client or cancellation it throws
 // boost::system::system_error, which the handler lets pass.
 class Exchange {
  public:

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "common/core/metrics.h"
-#include "common/core/settings.h"
 #include "common/net/tls.h"
+#include "common/settings/schema.h"
 
 namespace troupe {
 

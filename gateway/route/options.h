@@ -88,8 +88,8 @@ struct AffinityOptions {
 
   // Work of a node: its reports' work counter, or else what this gateway sent it.
   Duration work_time_constant = std::chrono::seconds(20);
-  // The other gateways' ledgers tell of their requests before the nodes' reports do (loads.h). For several
-  // gateways that gossip.
+  // The other gateways' ledgers tell of their requests before the nodes' reports do (load_tracker.h). For
+  // several gateways that gossip.
   bool peer_ledger = false;
 
   // Candidates: up to this many serving nodes all are looked at; in a larger fleet a request's holders, the
@@ -130,7 +130,7 @@ struct MemoryOptions {
   int64_t node_kv_tokens_guess = 1'000'000;
 };
 
-// What the learner of shared prefixes remembers (anchor_sketch.h): some 15 MB with these bounds.
+// What the learner of shared prefixes remembers (shared_prefix_detector.h): some 15 MB with these bounds.
 struct SketchOptions {
   size_t anchors_max = 65'536;
   size_t sessions_max = 65'536;  // conversations, and ends of prompts, known to have begun

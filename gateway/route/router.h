@@ -1,7 +1,8 @@
 #pragma once
 
-// The brain as one object: what is known of the fleet (knowledge.h), the way to choose (policy.h), the table
-// and its planner. Pure: time comes in as an argument and never runs backwards, randomness from the seed.
+// The brain as one object: what is known of the fleet (cluster_state.h), the way to choose (policy.h), the
+// table and its planner. Pure: time comes in as an argument and never runs backwards, randomness from the
+// seed.
 //
 // How a gateway or a simulator drives it (one Router a gateway; all of one run may share an ExactResidency):
 //
@@ -10,7 +11,8 @@
 //                                           whose node is gone for good may be another's, once nothing that
 //                                           the owner holds (a Sent, a Candidate, a PeerLoad) means the first
 //                                           by it
-//   router.refine(key)                      names the key's set by what sent() has learned (anchor_sketch.h);
+//   router.refine(key)                      names the key's set by what sent() has learned
+//   (shared_prefix_detector.h);
 //                                           left out where the caller knows its sets better
 //   d = router.decide(key, model, now)      looks. d.order: whom to ask first, then on failure; may be empty
 //   s = router.sent(key, model, c, now)     the request goes to candidate c of d.order: it is busier now
@@ -28,7 +30,7 @@
 //   Exact
 //                                           and gossip modes route without a table: there it is for show
 //   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads
-//                                           (SetLoadMerger, set_book.h)
+//                                           (SetLoadMerger, set_stats.h)
 //   router.sets_of(n) → handover().leave(…) a node drains: its sets move when they are computed elsewhere
 //   router.sets_for(n, …) → .join(…)        or begins with an empty cache (handover.h)
 //   router.take_placements() → others'      gossip mode, every 20..100 ms: adopt_placements(). A network uses
@@ -58,16 +60,16 @@
 #include <string_view>
 #include <vector>
 
-#include "gateway/route/anchor_sketch.h"
-#include "gateway/route/gateways.h"
-#include "gateway/route/gossip.h"
-#include "gateway/route/knowledge.h"
-#include "gateway/route/node_choice.h"
+#include "gateway/route/key/shared_prefix_detector.h"
+#include "gateway/route/placement/gateways.h"
+#include "gateway/route/placement/gossip.h"
+#include "gateway/route/placement/planner.h"
+#include "gateway/route/placement/shared_loads.h"
+#include "gateway/route/placement/table_codec.h"
+#include "gateway/route/policy/candidates.h"
+#include "gateway/route/policy/cluster_state.h"
 #include "gateway/route/options.h"
-#include "gateway/route/planner.h"
-#include "gateway/route/policy.h"
-#include "gateway/route/shared_loads.h"
-#include "gateway/route/table_message.h"
+#include "gateway/route/policy/policy.h"
 
 namespace troupe::route {
 

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "gateway/route/policy.h"
+#include "gateway/route/policy/policy.h"
 
 namespace troupe::route {
 

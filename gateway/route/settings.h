@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/core/settings.h"
 #include "common/core/status.h"
+#include "common/settings/schema.h"
 #include "gateway/route/options.h"
 
 namespace troupe::route {

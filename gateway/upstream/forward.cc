@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "common/core/api_error.h"
-#include "common/core/sse.h"
+#include "common/api/error.h"
+#include "common/api/sse.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {

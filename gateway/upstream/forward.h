@@ -18,9 +18,9 @@
 #include "common/core/time.h"
 #include "common/net/http_client.h"
 #include "common/net/http_server.h"
-#include "gateway/route/retry.h"
-#include "gateway/upstream/phase_times.h"
-#include "gateway/upstream/resume_tap.h"
+#include "gateway/route/request/retry.h"
+#include "gateway/telemetry/phase_times.h"
+#include "gateway/upstream/resume_filter.h"
 #include "gateway/upstream/usage.h"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/net/http_server.h"
-#include "gateway/route/prefix_key.h"
+#include "gateway/route/key/prefix_key.h"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/core/api.h"
+#include "common/api/api.h"
 
 namespace troupe {
 namespace {

@@ -2,13 +2,13 @@
 
 // The worker's own token counts, read off an answer as it passes, and how much of it has: only its last bytes
 // are kept, and nothing of it is altered. Works for whole answers and for streams with include_usage, of any
-// OpenAI-like server; workers of ours tell theirs in every stream, see resume_tap.h.
+// OpenAI-like server; workers of ours tell theirs in every stream, see resume_filter.h.
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "gateway/route/expect.h"
+#include "gateway/route/key/token_estimate.h"
 
 namespace troupe {
 

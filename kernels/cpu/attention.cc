@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/device/check.h"
-#include "kernels/device/host_buffer.h"
+#include "kernels/host/check.h"
+#include "kernels/host/host_buffer.h"
 
 namespace troupe::cpu {
 namespace {

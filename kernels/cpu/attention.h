@@ -10,7 +10,7 @@
 
 #include "kernels/check_params.h"
 #include "kernels/cpu/vector_ops.h"
-#include "kernels/device/thread_pool.h"
+#include "kernels/host/thread_pool.h"
 
 namespace troupe::cpu {
 

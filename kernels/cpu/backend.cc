@@ -13,8 +13,8 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/vector_ops.h"
-#include "kernels/device/host_buffer.h"
-#include "kernels/device/thread_pool.h"
+#include "kernels/host/host_buffer.h"
+#include "kernels/host/thread_pool.h"
 
 namespace troupe::cpu {
 namespace {

@@ -10,8 +10,8 @@
 #include "kernels/cpu/product_plan.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/vector_ops.h"
-#include "kernels/device/check.h"
-#include "kernels/device/host_buffer.h"
+#include "kernels/host/check.h"
+#include "kernels/host/host_buffer.h"
 #include "kernels/int8.h"
 
 namespace troupe::cpu {

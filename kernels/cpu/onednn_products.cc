@@ -23,9 +23,9 @@
 
 #include "kernels/cpu/product_plan.h"
 #include "kernels/cpu/products.h"
-#include "kernels/device/check.h"
-#include "kernels/device/host_buffer.h"
-#include "kernels/device/openmp.h"
+#include "kernels/host/check.h"
+#include "kernels/host/host_buffer.h"
+#include "kernels/host/openmp.h"
 
 namespace troupe::cpu {
 namespace {

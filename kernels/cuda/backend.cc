@@ -9,19 +9,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/attention_timing.h"
-#include "kernels/cuda/check_cuda.h"
-#include "kernels/cuda/device_buffer.h"
-#include "kernels/cuda/device_draws.h"
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/readback.h"
-#include "kernels/cuda/step_array_bytes.h"
-#include "kernels/cuda/step_arrays.h"
-#include "kernels/cuda/step_gaps.h"
-#include "kernels/cuda/step_graphs.h"
-#include "kernels/cuda/weight_upload.h"
-#include "kernels/device/dense_weight.h"
+#include "kernels/cuda/attention/attention_timing.h"
+#include "kernels/cuda/device/check_cuda.h"
+#include "kernels/cuda/device/device_buffer.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/weight_upload.h"
+#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/step/device_draws.h"
+#include "kernels/cuda/step/readback.h"
+#include "kernels/cuda/step/step_array_bytes.h"
+#include "kernels/cuda/step/step_arrays.h"
+#include "kernels/cuda/step/step_gaps.h"
+#include "kernels/cuda/step/step_graphs.h"
+#include "kernels/host/dense_weight.h"
 
 namespace troupe::cuda {
 namespace {

@@ -1,7 +1,7 @@
-// What libtroupe-cuda.so shows to who opens it (kernels/device/module.h): the interface it speaks, its device
+// What libtroupe-cuda.so shows to who opens it (kernels/host/module.h): the interface it speaks, its device
 // and its backend.
 
-#include "kernels/device/module.h"
+#include "kernels/host/module.h"
 
 #include "kernels/cuda/backend.h"
 

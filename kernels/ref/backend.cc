@@ -1,6 +1,6 @@
 #include "kernels/ref/backend.h"
 
-#include "kernels/device/host_buffer.h"
+#include "kernels/host/host_buffer.h"
 #include "kernels/ref/ref.h"
 
 namespace troupe::ref {

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/model/config.h"
-#include "worker/model/dummy_weights.h"
+#include "worker/model/load/dummy_weights.h"
 
 namespace troupe {
 

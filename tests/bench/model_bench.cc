@@ -44,9 +44,9 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/device/host_buffer.h"
-#include "kernels/device/openmp.h"
-#include "kernels/device/thread_pool.h"
+#include "kernels/host/host_buffer.h"
+#include "kernels/host/openmp.h"
+#include "kernels/host/thread_pool.h"
 #include "tests/bench/made_up_checkpoint.h"
 #include "tests/bench/read_loop.h"
 #include "worker/model/runner.h"

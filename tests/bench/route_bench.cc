@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/admission.h"
+#include "gateway/route/admission/admission.h"
 #include "gateway/route/router.h"
 
 namespace troupe::route {

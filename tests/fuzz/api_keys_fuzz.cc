@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include "gateway/api_keys.h"
+#include "gateway/access/api_keys.h"
 
 namespace {
 

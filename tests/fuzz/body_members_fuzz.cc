@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/core/json.h"
-#include "gateway/body_members.h"
+#include "common/json/json.h"
+#include "gateway/proxy/json_patch.h"
 
 namespace {
 

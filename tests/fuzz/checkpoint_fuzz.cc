@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/model/checkpoint.h"
+#include "worker/model/load/checkpoint.h"
 
 namespace {
 

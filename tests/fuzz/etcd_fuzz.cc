@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/core/base64.h"
-#include "common/core/shared_state.h"
-#include "common/net/etcd_wire.h"
+#include "common/etcd/etcd_wire.h"
+#include "common/etcd/keys.h"
 
 namespace {
 

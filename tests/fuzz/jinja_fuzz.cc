@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/text/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

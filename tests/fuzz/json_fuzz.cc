@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/model/config.h"
 #include "worker/model/rope.h"
 

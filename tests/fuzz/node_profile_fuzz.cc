@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/schedule/node_profile.h"
-#include "worker/sim_faults.h"
+#include "worker/sim_device/fault_injector.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gateway/route/gossip.h"
+#include "gateway/route/placement/gossip.h"
 
 namespace {
 

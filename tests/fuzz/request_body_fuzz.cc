@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <set>
 
-#include "common/core/api.h"
-#include "common/core/api_prefix.h"
-#include "common/core/api_tails.h"
-#include "common/core/api_tokenize.h"
-#include "common/core/json.h"
+#include "common/api/api.h"
+#include "common/api/conversations.h"
+#include "common/api/prefix.h"
+#include "common/api/tokenize.h"
+#include "common/json/json.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "worker/model/safetensors.h"
+#include "worker/model/load/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view file(reinterpret_cast<const char*>(data), size);

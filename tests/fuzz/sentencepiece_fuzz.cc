@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/core/json.h"
-#include "worker/text/detokenizer.h"
-#include "worker/text/tokenizer.h"
+#include "common/json/json.h"
+#include "worker/text/tokenizer/detokenizer.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

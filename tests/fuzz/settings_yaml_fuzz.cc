@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "common/core/json.h"
-#include "common/core/settings.h"
+#include "common/json/json.h"
+#include "common/settings/schema.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string host = "h", device = "auto";

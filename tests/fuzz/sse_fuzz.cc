@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/sse.h"
+#include "common/api/sse.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "gateway/upstream/forward.h"
-#include "gateway/upstream/resume_tap.h"
+#include "gateway/upstream/resume_filter.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gateway/route/gossip.h"
-#include "gateway/route/table_message.h"
+#include "gateway/route/placement/gossip.h"
+#include "gateway/route/placement/table_codec.h"
 
 namespace {
 

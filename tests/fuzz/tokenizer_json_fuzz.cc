@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "worker/text/detokenizer.h"
-#include "worker/text/tokenizer.h"
+#include "worker/text/tokenizer/detokenizer.h"
+#include "worker/text/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view json(reinterpret_cast<const char*>(data), size);

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "sim/faults.h"
-#include "sim/trace.h"
-#include "sim/trace_join.h"
+#include "sim/fleet/faults.h"
+#include "sim/trace/trace.h"
+#include "sim/trace/trace_join.h"
 
 namespace {
 

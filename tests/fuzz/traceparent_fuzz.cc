@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "gateway/trace_context.h"
+#include "gateway/telemetry/trace_context.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/core/api_residency.h"
-#include "common/core/json.h"
-#include "common/core/sse.h"
+#include "common/api/residency.h"
+#include "common/api/sse.h"
+#include "common/json/json.h"
 #include "gateway/upstream/usage.h"
 
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/core/api_tails.h"
-#include "common/core/json.h"
+#include "common/api/conversations.h"
+#include "common/json/json.h"
 #include "gateway/gateway.h"
 #include "tests/common/net/net_fixture.h"
 

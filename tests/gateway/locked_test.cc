@@ -5,7 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/core/api_prefix.h"
+#include "common/api/prefix.h"
 #include "tests/common/temp_dir.h"
 #include "tests/gateway/gateway_fixture.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/check_params.h"
-#include "kernels/device/check.h"
-#include "kernels/device/host_buffer.h"
+#include "kernels/host/check.h"
+#include "kernels/host/host_buffer.h"
 
 namespace troupe::gpu_testing {
 namespace {

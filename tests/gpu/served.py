@@ -90,7 +90,7 @@ def first_words(text):
 
 
 def memory_is_as_asked(worker, share):
-    """Within 2 % of the share, and what is held back for later steps (worker/model/memory_budget.h)."""
+    """Within 2 % of the share, and what is held back for later steps (worker/model/load/memory_budget.h)."""
     memory = worker.figures("device_memory")
     if not memory:
         print("the worker did not tell of the device's memory")

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
-#include "kernels/device/host_buffer.h"
-#include "kernels/device/openmp.h"
-#include "kernels/device/thread_pool.h"
+#include "kernels/host/host_buffer.h"
+#include "kernels/host/openmp.h"
+#include "kernels/host/thread_pool.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace troupe::device_test {

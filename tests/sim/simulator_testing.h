@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/simulator.h"
-#include "sim/workload.h"
+#include "sim/fleet/simulator.h"
+#include "sim/workload/workload.h"
 
 namespace troupe::sim {
 namespace simulator_test {

@@ -14,14 +14,14 @@ def found(check, *args):
 
 class Rules(unittest.TestCase):
     def test_dependency_rules(self):
-        bad = {"gateway/route/x.h": '#include "common/net/task.h"', "kernels/x.cc": '#include "worker/engine.h"',
+        bad = {"gateway/route/x.h": '#include "common/net/task.h"', "kernels/x.cc": '#include "worker/engine/engine.h"',
                "common/core/x.h": '#include "common/net/task.h"', "worker/model/x.cc": '#include "common/core/nowhere.h"',
-               "gateway/proxy.cc": '#include "worker/engine.h"', "common/core/y.h": "#include <boost/asio/post.hpp>",
-               "worker/server.cc": "#include <boost/beast/http.hpp>", "worker/model/y.cc": '#include "kernels/cpu/backend.h"',
+               "gateway/proxy/proxy.cc": '#include "worker/engine/engine.h"', "common/core/y.h": "#include <boost/asio/post.hpp>",
+               "worker/http/server.cc": "#include <boost/beast/http.hpp>", "worker/model/y.cc": '#include "kernels/cpu/backend.h"',
                "worker/z.cc": "#include <cuda_runtime.h>"}
         for path, text in bad.items():
             self.assertTrue(found(tidy.check_includes, path, text + "\n"), path)
-        good = {"gateway/proxy.cc": '#include "common/net/task.h"', "worker/model/x.cc": '#include "kernels/kernels.h"',
+        good = {"gateway/proxy/proxy.cc": '#include "common/net/task.h"', "worker/model/x.cc": '#include "kernels/kernels.h"',
                 "common/core/x.cc": '#include "absl/status/status.h"', "kernels/backend.cc": '#include "kernels/tensor.h"'}
         for path, text in good.items():
             self.assertEqual(found(tidy.check_includes, path, text + "\n"), [], path)

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "tests/worker/fake_runner.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace troupe::testing {
 

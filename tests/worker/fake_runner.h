@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "tests/worker/schedule/fake_kv.h"
+#include "worker/engine/step_runner.h"
 #include "worker/model/logit_adjuster.h"
 #include "worker/model/sampler.h"
-#include "worker/step_runner.h"
 
 namespace troupe::testing {
 

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "tests/worker/spawn.h"
+#include "worker/http/server.h"
 #include "worker/load.h"
-#include "worker/server.h"
 
 namespace troupe::worker_fixture {
 

@@ -13,7 +13,7 @@
 #include "tests/worker/engine_harness.h"
 #include "tests/worker/raw_http.h"
 #include "tests/worker/spawn.h"
-#include "worker/server.h"
+#include "worker/http/server.h"
 
 namespace troupe::testing {
 

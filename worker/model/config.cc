@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/model/config_keys.h"
-#include "worker/model/registry.h"
+#include "worker/model/families/registry.h"
 #include "worker/model/rope_config.h"
 
 namespace troupe {

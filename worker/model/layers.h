@@ -11,8 +11,8 @@
 #include "common/core/status.h"
 #include "kernels/kernels.h"
 #include "worker/model/config.h"
+#include "worker/model/load/weights.h"
 #include "worker/model/model.h"
-#include "worker/model/weights.h"
 
 namespace troupe {
 

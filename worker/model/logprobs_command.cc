@@ -8,10 +8,10 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
-#include "common/core/settings.h"
+#include "common/json/json.h"
+#include "common/settings/schema.h"
+#include "worker/model/load/weights.h"
 #include "worker/model/runner.h"
-#include "worker/model/weights.h"
 
 namespace troupe {
 

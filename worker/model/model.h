@@ -10,7 +10,7 @@
 #include "common/core/status.h"
 #include "kernels/kernels.h"
 #include "worker/model/config.h"
-#include "worker/model/weights.h"
+#include "worker/model/load/weights.h"
 
 namespace troupe {
 

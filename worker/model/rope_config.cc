@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
+#include "common/json/json.h"
 
 namespace troupe {
 

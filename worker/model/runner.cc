@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/model/checkpoint.h"
-#include "worker/model/dummy_weights.h"
-#include "worker/model/memory_budget.h"
-#include "worker/model/registry.h"
+#include "worker/model/families/registry.h"
+#include "worker/model/load/checkpoint.h"
+#include "worker/model/load/dummy_weights.h"
+#include "worker/model/load/memory_budget.h"
+#include "worker/model/load/weights.h"
 #include "worker/model/runner_impl.h"
-#include "worker/model/weights.h"
 
 namespace troupe {
 

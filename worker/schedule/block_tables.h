@@ -10,11 +10,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/core/status.h"
+#include "worker/kv/block_pool.h"
+#include "worker/kv/prefix_cache.h"
+#include "worker/kv/residency.h"
 #include "worker/schedule/batch.h"
-#include "worker/schedule/block_pool.h"
-#include "worker/schedule/prefix_cache.h"
 #include "worker/schedule/request.h"
-#include "worker/schedule/residency.h"
 
 namespace troupe {
 

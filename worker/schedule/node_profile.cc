@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/program_path.h"
-#include "common/core/settings.h"
+#include "common/settings/schema.h"
 
 namespace troupe {
 

@@ -17,13 +17,9 @@
 
 #include "common/core/block_hash.h"
 #include "common/core/time.h"
+#include "worker/kv/types.h"
 
 namespace troupe {
-
-using RequestId = uint64_t;
-using TokenId = int32_t;
-using BlockId = int32_t;
-using RunId = int32_t;  // of cached blocks that follow one another (run_tree.h)
 
 struct NewRequest {
   RequestId id = 0;
@@ -50,19 +46,6 @@ struct NewRequest {
   // as far as they are known; an answer's block beyond them is never found by anybody.
   int32_t prompt_count = 0;
   std::vector<Hash128> block_hashes;
-};
-
-// A block whose first `count` ids are those that a request needs next.
-struct PartialMatch {
-  BlockId block = -1;
-  int32_t count = 0;
-  RunId run = -1;  // that the block is of
-};
-
-// Cached blocks that a request holds: from the first of its prompt to the end of a run.
-struct HeldPath {
-  RunId run = -1;     // the last one; below zero: nothing is held
-  int32_t count = 0;  // blocks, of all the runs up to it
 };
 
 // Of a request in the background: it is younger than every other.

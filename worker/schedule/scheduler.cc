@@ -2,7 +2,7 @@
 // victim" are the ends of a list. Progress: the oldest running request always gets its block (everybody
 // younger gives way first), and what fits into all blocks together fits when it is alone. Costs: a step is
 // linear in running + waiting; a waiting request is looked up again only after the cache changed. The choice
-// itself is in plan.cc.
+// itself is in step_planner.cc.
 
 #include "worker/schedule/scheduler.h"
 

@@ -15,7 +15,7 @@
 // computing it again (one cold prefix, computed once); a request behind one that does not fit may pass it as
 // long as it fits itself, but the oldest waiting request cannot be passed for ever (ageing bound). Impossible
 // requests are refused by add(). What is computed ahead of use, in the background, gets what all others leave
-// (background.cc). Where a cached block begins as a request's next block does, the request goes
+// (background_prefill.cc). Where a cached block begins as a request's next block does, the request goes
 // on in a copy of it (Batch::copies). The last id of a prompt is always computed (its logits are needed), so
 // cached_count <= ids.size() - 1. So it is with merged steps; the other ways to form them (Batching) are
 // there to be compared with.
@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "worker/kv/conversations.h"
+#include "worker/kv/residency.h"
 #include "worker/schedule/batch.h"
-#include "worker/schedule/conversations.h"
 #include "worker/schedule/request.h"
-#include "worker/schedule/residency.h"
 #include "worker/schedule/set_work.h"
 
 namespace troupe {

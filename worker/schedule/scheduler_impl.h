@@ -1,6 +1,6 @@
 #pragma once
 
-// What plan.cc (who is computed next) and scheduler.cc (what comes in and what came of it) share.
+// What step_planner.cc (who is computed next) and scheduler.cc (what comes in and what came of it) share.
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include "worker/schedule/block_tables.h"
 #include "worker/schedule/decode_clock.h"
 #include "worker/schedule/kv_forecast.h"
-#include "worker/schedule/output_lengths.h"
+#include "worker/schedule/output_length_predictor.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/schedule/set_work.h"
 #include "worker/schedule/step_cost.h"
@@ -52,7 +52,7 @@ struct Scheduler::Impl {
   static int32_t rest_of(const Request& request) { return request.known_count - request.computed_count; }
   static int32_t emitted_by(const Request& request) { return request.known_count - request.prompt_count; }
 
-  // plan.cc: the phases of a plan.
+  // step_planner.cc: the phases of a plan.
   void plan_step(TimePoint now);
   void begin_plan(TimePoint now);
   void plan_merged();
@@ -76,7 +76,7 @@ struct Scheduler::Impl {
   void forecast_running();
   int32_t reserve_count(Request& newcomer);
 
-  // background.cc: what is computed ahead of use, and kept.
+  // background_prefill.cc: what is computed ahead of use, and kept.
   size_t running_limit() const;
   bool has_place_for_background() const;
   void count_background();
@@ -89,7 +89,7 @@ struct Scheduler::Impl {
   Status check_room(Request& request);
   Status check_others(const Request& newcomer, bool cut);
 
-  // step_end.cc: what came of a step.
+  // step_commit.cc: what came of a step.
   void advance_step(std::vector<RequestId>& finished);
   void advance_counted(std::vector<RequestId>& finished);
   void advance_item(Request& request, const BatchItem& item);

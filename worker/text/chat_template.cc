@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "worker/text/jinja_parser.h"
-#include "worker/text/jinja_runtime.h"
+#include "worker/text/jinja/parser.h"
+#include "worker/text/jinja/runtime.h"
 #include "worker/text/json_fields.h"
 
 namespace troupe {

@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/core/api.h"
-#include "common/core/json.h"
+#include "common/api/api.h"
 #include "common/core/status.h"
+#include "common/json/json.h"
 
 namespace troupe {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/core/json.h"
 #include "common/core/status.h"
+#include "common/json/json.h"
 
 namespace troupe {
 

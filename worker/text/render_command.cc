@@ -5,8 +5,8 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/json.h"
 #include "common/core/status.h"
+#include "common/json/json.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/subcommands.h"
 

@@ -4,14 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "common/core/api_error.h"
+#include "common/api/error.h"
 #include "common/core/append_by.h"
-#include "common/core/json.h"
 #include "common/core/log.h"
 #include "common/core/log_line.h"
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "common/json/json.h"
 
 namespace troupe::small_parts_test {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "common/core/json_text.h"
+#include "common/json/text.h"
 #include "tests/common/net/net_fixture.h"
 
 namespace troupe::net_test {

@@ -1,6 +1,6 @@
 #include "common/net/task_group.h"
 
-#include "common/net/wake_timer.h"
+#include "common/net/wakeable_timer.h"
 #include "tests/common/net/net_fixture.h"
 
 namespace troupe::net_test {

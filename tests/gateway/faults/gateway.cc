@@ -91,7 +91,7 @@ bool FaultGateway::begin(Ticket& ticket, TimePoint now) {
   return try_next(ticket, now);
 }
 
-// Candidates that have died since the decision are passed over, as a live gateway does (tries.cc).
+// Candidates that have died since the decision are passed over, as a live gateway does (failover.cc).
 bool FaultGateway::try_next(Ticket& ticket, TimePoint now) {
   if (ticket.gateway_life != lives_) return false;
   const CandidateOrder& order = ticket.decision.order;

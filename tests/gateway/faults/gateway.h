@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/health.h"
+#include "gateway/route/fleet/health.h"
+#include "gateway/route/placement/shared_loads.h"
 #include "gateway/route/router.h"
-#include "gateway/route/shared_loads.h"
 #include "tests/gateway/faults/worker.h"
 
 namespace troupe::route::faults {

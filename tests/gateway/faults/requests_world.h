@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gateway/route/health.h"
-#include "gateway/route/tries.h"
-#include "gateway/upstream/resume_tap.h"
+#include "gateway/route/fleet/health.h"
+#include "gateway/route/request/failover.h"
+#include "gateway/upstream/resume_filter.h"
 #include "tests/gateway/faults/timeline.h"
 
 namespace troupe::route::faults {

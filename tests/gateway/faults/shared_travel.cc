@@ -1,4 +1,4 @@
-// A gateway's two tasks at the store (gateway/upstream/shared_state*.cc), and all that can become of what
+// A gateway's two tasks at the store (gateway/cluster/shared_state*.cc), and all that can become of what
 // they ask.
 
 #include <algorithm>

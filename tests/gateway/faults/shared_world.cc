@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gateway/route/table_message.h"
+#include "gateway/route/placement/table_codec.h"
 
 namespace troupe::route::faults {
 

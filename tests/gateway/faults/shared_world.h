@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/shared_round.h"
+#include "gateway/route/leader_sync.h"
 #include "tests/gateway/faults/gateway.h"
 #include "tests/gateway/faults/store.h"
 #include "tests/gateway/faults/timeline.h"

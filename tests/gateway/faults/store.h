@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/shared_round.h"
+#include "gateway/route/leader_sync.h"
 
 namespace troupe::route::faults {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/core/random.h"
 #include "common/core/time.h"
-#include "gateway/route/random.h"
 #include "tests/gateway/faults/outcome.h"
 
 namespace troupe::route::faults {

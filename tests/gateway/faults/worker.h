@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/random.h"
-#include "gateway/route/residency_feed.h"
+#include "common/core/random.h"
+#include "gateway/route/fleet/residency_feed.h"
 #include "gateway/route/router.h"
 
 namespace troupe::route::faults {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "gateway/route/prefix_key.h"
+#include "gateway/route/fleet/view.h"
+#include "gateway/route/key/prefix_key.h"
 #include "gateway/route/router.h"
-#include "gateway/route/view.h"
 
 namespace troupe::route::testing_cluster {
 

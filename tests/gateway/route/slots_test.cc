@@ -7,7 +7,7 @@
 #include <array>
 #include <span>
 
-#include "gateway/route/table_message.h"
+#include "gateway/route/placement/table_codec.h"
 #include "tests/gateway/route/cluster.h"
 
 namespace troupe::route {

@@ -1,13 +1,13 @@
 // The work lists of attention: every row meets every key it may see, once.
 
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/attention/attention_plan.h"
 
 #include <map>
 #include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/step_array_bytes.h"
+#include "kernels/cuda/step/step_array_bytes.h"
 
 namespace troupe::cuda {
 namespace {

@@ -1,13 +1,13 @@
 // From how many shared keys on a cascade is taken: as times say, with times of the test's own.
 
-#include "kernels/cuda/cascade_gate.h"
+#include "kernels/cuda/attention/cascade_gate.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/attention/attention_plan.h"
 
 namespace troupe::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/device/device.cuh"
 
 namespace troupe::divisor_test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/library_products.h"
+#include "kernels/cuda/gemm/cublas_gemm.h"
 
 namespace troupe::cuda_testing {
 

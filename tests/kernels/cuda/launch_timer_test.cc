@@ -1,11 +1,11 @@
 // That a launch is timed behind a cache of other memory, which was read. (The emulator's events tell no
 // time.)
 
-#include "kernels/cuda/launch_timer.h"
+#include "kernels/cuda/step/launch_timer.h"
 
 #include <numeric>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ops/ops.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
 namespace troupe::launch_timer_test {

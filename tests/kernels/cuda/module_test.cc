@@ -1,12 +1,12 @@
 // A backend in a shared object: opened, refused with the reason, and the arrays of a step sent once.
 
-#include "kernels/device/module.h"
+#include "kernels/host/module.h"
 
 #include <array>
 
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/readback.h"
-#include "kernels/cuda/step_arrays.h"
+#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/step/readback.h"
+#include "kernels/cuda/step/step_arrays.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
 namespace troupe::module_test {

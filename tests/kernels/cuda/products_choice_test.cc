@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "tests/common/temp_dir.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 #include "tests/kernels/cuda/fake_library.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/rounded_biases.h"
+#include "kernels/cuda/gemm/rounded_biases.h"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Between which steps a device's pauses are told. (The emulator's events tell no time: how long, only a GPU
 // does.)
 
-#include "kernels/cuda/step_gaps.h"
+#include "kernels/cuda/step/step_gaps.h"
 
 #include "tests/kernels/cuda/cuda_testing.h"
 

@@ -1,10 +1,10 @@
 // A step launched whole: the same results, few graphs made, and what is asked for in its middle waits for it.
 
-#include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/step/step_graphs.h"
 
 #include <vector>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ops/ops.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 #include "tests/kernels/cuda/fake_library.h"
 

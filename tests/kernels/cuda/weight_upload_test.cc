@@ -1,6 +1,6 @@
 // Weights through pinned memory: every element arrives, as its type, whatever the pieces' size.
 
-#include "kernels/cuda/weight_upload.h"
+#include "kernels/cuda/gemm/weight_upload.h"
 
 #include "tests/kernels/cuda/cuda_testing.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// What kernels/cuda/hopper.cuh stands on here. As elsewhere, what the device leaves open is made to differ:
+// What kernels/cuda/device/hopper.cuh stands on here. As elsewhere, what the device leaves open is made to
+// differ:
 //   - boxes land when somebody waits for their barrier; until then their place is full of 0xFF;
 //   - the sums of a product are NaN until it is waited for, and the tiles it reads must stay what they were.
 // Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not

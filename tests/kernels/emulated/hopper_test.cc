@@ -1,6 +1,6 @@
 // Barriers of phases, boxes and products of warpgroups, put together as our attention does.
 
-#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/device/hopper.cuh"
 
 #include <cuda.h>
 #include <cuda_bf16.h>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/emulator_testing.h"
 

@@ -1,10 +1,10 @@
-// The instructions of kernels/cuda/ptx.cuh: matrix fragments and asynchronous copies.
+// The instructions of kernels/cuda/device/ptx.cuh: matrix fragments and asynchronous copies.
 
 #include <array>
 #include <bit>
 #include <cstring>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/engine.h"
 
 namespace troupe::emulated {

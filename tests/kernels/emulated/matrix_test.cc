@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/emulator.h"
 #include "tests/kernels/emulated/emulator_testing.h"
 

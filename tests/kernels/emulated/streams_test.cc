@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "tests/kernels/emulated/emulator_testing.h"
 
 namespace troupe::emulated_streams_test {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "tests/worker/model/tiny_model.h"
 
 namespace troupe {

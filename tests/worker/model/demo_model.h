@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/model/runner.h"
 
 namespace troupe {

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "tests/common/temp_dir.h"
 #include "tests/worker/model/tiny_model.h"
-#include "worker/model/dummy_weights.h"
+#include "worker/model/load/dummy_weights.h"
 #include "worker/model/sampler.h"
 
 namespace troupe {

@@ -12,8 +12,8 @@
 
 #include "tests/common/temp_dir.h"
 #include "tests/worker/model/demo_model.h"
+#include "worker/model/load/safetensors.h"
 #include "worker/model/log_softmax.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/sampler.h"
 
 namespace troupe {

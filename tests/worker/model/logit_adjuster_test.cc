@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "tests/worker/model/chi_squared.h"
 #include "worker/model/log_softmax.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "tests/worker/model/demo_model.h"
 #include "tests/worker/model/tiny_model.h"
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/schedule/prefix_cache.h"
+#include "worker/kv/prefix_cache.h"
 
 namespace troupe::testing {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "worker/schedule/residency.h"
+#include "worker/kv/residency.h"
 
 namespace troupe::testing {
 

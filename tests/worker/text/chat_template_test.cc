@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "common/core/json.h"
+#include "common/json/json.h"
 #include "worker/text/subcommands.h"
 
 namespace troupe {

@@ -1,0 +1,216 @@
+#pragma once
+
+// OpenAI's request and answer types ↔ JSON, for both programs. Parsing is strict and happens once a hop: the
+// gateway parses to route and to refuse early, and forwards the client's bytes unchanged; the worker parses
+// the same bytes with the same code.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/api/error.h"
+#include "common/core/block_hash.h"
+#include "common/json/text.h"
+
+namespace troupe {
+
+enum class Role : uint8_t { kSystem, kDeveloper, kUser, kAssistant, kTool };
+std::string_view role_name(Role role);
+
+struct ChatMessage {
+  Role role = Role::kUser;
+  std::string
+      content;  // text parts joined; empty where the field is null or absent (assistant with tool_calls)
+  // The message's other fields (name, tool_calls, tool_call_id, reasoning_content, …) as a JSON object's
+  // compact text in the order they came, without those that are null; or empty. Only the chat template reads
+  // them; the prefix key hashes them.
+  std::string extra_json;
+};
+
+// More answers to one prompt than anybody reads; OpenAI's 128 would let one request fill a worker.
+inline constexpr int32_t kChoicesMax = 16;
+
+// A streamed answer that is to be gone on with: what its chunks told (Choice::ids, seed), and what identifies
+// them.
+struct ResumedStream {
+  std::vector<int32_t> ids;
+  uint64_t seed = 0;
+  std::string id;                    // empty: a new one
+  std::optional<int64_t> created_s;  // none: now
+};
+
+// One parsed POST /v1/chat/completions or /v1/completions. Optional fields are those whose default the
+// model's generation_config.json may set.
+struct GenerateRequest {
+  enum class Kind : uint8_t { kChat, kCompletion };
+  Kind kind = Kind::kChat;
+  std::string model;
+  std::vector<ChatMessage> messages;                       // chat; never empty
+  std::variant<std::string, std::vector<int32_t>> prompt;  // completion; never empty
+
+  std::optional<double> temperature;  // [0, 2]; 0 is greedy
+  std::optional<double> top_p;        // (0, 1]
+  std::optional<int64_t> top_k;       // >= 1; -1 or 0: off
+  std::optional<double> min_p;        // [0, 1]
+  std::optional<uint64_t> seed;       // negative seeds are taken modulo 2^64
+  std::optional<int64_t> max_tokens;  // >= 1, or 0 with echo; max_completion_tokens wins over max_tokens
+  std::vector<std::string> stop;      // <= 16 strings, none empty
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  std::optional<double> repetition_penalty;           // [0.01, 10]; 1: off. Over prompt and answer
+  double presence_penalty = 0;                        // [-2, 2]. Over the answer
+  double frequency_penalty = 0;                       // [-2, 2]. Over the answer
+  std::vector<std::pair<int32_t, float>> logit_bias;  // by id, none twice; [-100, 100]
+  // Log-probabilities are told, with so many alternatives a token, [0, 20]: chat's top_logprobs, completions'
+  // logprobs.
+  std::optional<int32_t> logprobs;
+  int32_t n = 1;      // choices, [1, kChoicesMax]
+  bool echo = false;  // completions: the prompt comes before the answer
+  bool stream = false;
+  bool include_usage = false;
+  std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if it is there, is resume's
+
+  std::string user;
+  std::string prompt_cache_key;
+  std::string cache_salt;
+  int32_t priority = 0;                   // as vLLM's: lower is earlier
+  std::string tools_json;                 // JSON array's text, or empty
+  std::string chat_template_kwargs_json;  // JSON object's text, or empty
+};
+
+struct ApiLimits {
+  size_t body_bytes_max = 16u << 20;
+  size_t messages_max = 4096;
+};
+
+class StrictJson;
+
+// Parses one body after the other with buffers that it keeps, which is what makes a parse cheap: hold one a
+// thread. Not thread-safe; results own their memory.
+class ApiParser {
+ public:
+  explicit ApiParser(const ApiLimits& limits = {});
+  ~ApiParser();
+  ApiParser(ApiParser&&) noexcept;
+  ApiParser& operator=(ApiParser&&) noexcept;
+
+  // Errors are 400 naming `param` (e.g. "messages[2].content") and what would be right, 413 over
+  // body_bytes_max. Unknown fields are ignored, null means absent.
+  ApiResult<GenerateRequest> parse_chat(JsonText body);
+  ApiResult<GenerateRequest> parse_completion(JsonText body);
+
+ private:
+  ApiResult<GenerateRequest> parse(GenerateRequest::Kind kind, JsonText body);
+
+  ApiLimits limits_;
+  std::unique_ptr<StrictJson> json_;
+};
+
+// The same with a parser of their own each call; for tests and rare bodies.
+ApiResult<GenerateRequest> parse_chat_request(std::string_view body, const ApiLimits& limits = {});
+ApiResult<GenerateRequest> parse_completion_request(std::string_view body, const ApiLimits& limits = {});
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt, read from the prefix cache
+};
+
+enum class FinishReason : uint8_t { kNone, kStop, kLength };
+std::string_view finish_reason_name(FinishReason reason);  // "stop", "length"; kNone: ""
+
+// What identifies one answer: `id` is "chatcmpl-…" or "cmpl-…", created in Unix seconds.
+struct AnswerHeader {
+  GenerateRequest::Kind kind = GenerateRequest::Kind::kChat;
+  std::string id;
+  std::string model;
+  int64_t created_s = 0;
+};
+
+// A token with its log-probability: log softmax of the model's own logits, before bias, penalties,
+// temperature and cuts, as OpenAI and vLLM tell it by default.
+struct TokenLogprob {
+  struct Alternative {
+    std::string bytes;
+    float logprob = 0;
+  };
+  std::string bytes;             // what it stands for; may be part of a character
+  std::optional<float> logprob;  // none for the first token of a prompt: nothing comes before it
+  std::vector<Alternative> top;  // most probable first
+  int64_t text_offset = 0;       // where its text begins in the choice's, in characters
+};
+
+// One of the answers to a prompt, or a streamed piece of it. REQUIRES: text is valid UTF-8.
+struct Choice {
+  int32_t index = 0;
+  std::string_view text;
+  FinishReason finish = FinishReason::kNone;
+  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: none to tell
+  // Of a stream's piece, for who may have to go on with it elsewhere: the ids behind it, null: not told; and
+  // the seed that they are drawn by.
+  const std::vector<int32_t>* ids = nullptr;
+  std::optional<uint64_t> seed = std::nullopt;
+  const Usage* usage = nullptr;  // of the whole answer, beside the ids of its last piece; null: not told
+};
+
+// A whole answer.
+std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
+// One streamed chunk's JSON (without SSE framing). `first`: of its choice; in chat it carries the role. Where
+// ids are told it ends in `,"troupe":{"ids":[…]}}`; behind the ids may come `,"seed":n`, and
+// `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: who reads it looks for the one brace).
+std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
+// The last chunk of include_usage: no choices, the usage.
+std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
+
+// The usage that an OpenAI-like server tells with an answer.
+struct ToldUsage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // not every server tells
+};
+// Reads a `usage` object; nothing where it is none that makes sense.
+std::optional<ToldUsage> parse_usage(std::string_view json);
+
+struct ModelCard {
+  std::string id;
+  int64_t created_s = 0;
+  std::string owned_by = "troupe";
+  int64_t max_model_len = 0;  // 0: unknown
+};
+std::string models_json(const std::vector<ModelCard>& models);
+// Reads another server's /v1/models answer (ours or vLLM's).
+ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
+
+// What a worker tells of itself: GET /v1/load.
+struct LoadReport {
+  // A set's work since the epoch began: counters only rise.
+  struct SetWork {
+    Hash128 set;
+    int64_t work_tokens_total = 0;
+    int64_t prefix_tokens = 0;  // as the worker counts them; 0: not known
+    bool operator==(const SetWork&) const = default;
+  };
+
+  std::string epoch;  // changes when the cache starts empty
+  bool ready = false;
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t pending_prefill_tokens = 0;
+  int64_t work_tokens_total = 0;
+  int64_t kv_blocks_total = 0;
+  int64_t kv_blocks_free = 0;
+  int64_t kv_blocks_pinned = 0;  // of prefixes: of those that are not free
+  int64_t block_size = 0;        // tokens; 0: not told
+  int64_t max_num_seqs = 0;
+  std::vector<SetWork> sets = {};
+};
+std::string load_report_json(const LoadReport& report);
+ApiResult<LoadReport> parse_load_report(std::string_view body);
+
+}  // namespace troupe

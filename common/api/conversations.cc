@@ -1,0 +1,116 @@
+#include "common/api/conversations.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr size_t kHexBytes = 32;
+
+Fault read_hash(std::string_view param, dom::element value, Hash128& out) {
+  std::string text;
+  if (auto fault = read_string(param, value, kHexBytes, text)) return fault;
+  const auto hash = Hash128::from_hex(text);
+  if (!hash) return expected(param, "32 hex digits", value);
+  out = *hash;
+  return std::nullopt;
+}
+
+Fault read_ids(std::string_view param, dom::element value, std::vector<int32_t>& out) {
+  dom::array items;
+  if (value.get(items)) return expected(param, "an array of token ids", value);
+  return read_id_list(param, items, out);
+}
+
+Fault read_tail_field(std::string_view name, dom::element value, ConversationTail& tail) {
+  constexpr IntegerRange kCount{0, std::numeric_limits<int32_t>::max()};
+  if (name == "model") return read_string(name, value, std::numeric_limits<size_t>::max(), tail.model);
+  if (name == "session") return read_hash(name, value, tail.session);
+  if (name == "set") return read_hash(name, value, tail.set);
+  if (name == "salt") return read_hash(name, value, tail.salt);
+  if (name == "prefix_tokens") return read_integer(name, value, kCount, tail.prefix_tokens);
+  if (name == "tokens") return read_integer(name, value, kCount, tail.tokens);
+  if (name == "ids") return read_ids(name, value, tail.ids);
+  return std::nullopt;
+}
+
+Fault read_tail(dom::object fields, ConversationTail& tail) {
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    if (auto fault = read_tail_field(field.key, field.value, tail)) return fault;
+  }
+  if (tail.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
+  if (tail.session.is_zero()) return missing("session", "the conversation's name: 32 hex digits");
+  return std::nullopt;
+}
+
+std::string quoted_or_null(const Hash128& hash) {
+  return hash.is_zero() ? "null" : '"' + hash.hex() + '"';
+}
+
+}  // namespace
+
+std::string_view tail_session_of(std::string_view path) {
+  const size_t begin = kTailsPath.size() + 1;
+  if (!path.starts_with(kTailsPath) || path.size() <= begin || path[begin - 1] != '/') return "";
+  return path.substr(begin);
+}
+
+std::string tail_json(const ConversationTail& tail) {
+  std::string out = "{\"object\":\"tail\",\"model\":";
+  append_json_string(out, tail.model);
+  absl::StrAppend(&out, ",\"session\":\"", tail.session.hex(), "\",\"set\":", quoted_or_null(tail.set),
+                  ",\"salt\":", quoted_or_null(tail.salt), ",\"prefix_tokens\":", tail.prefix_tokens,
+                  ",\"tokens\":", tail.tokens);
+  if (!tail.ids.empty()) {
+    out += ",\"ids\":[";
+    for (const int32_t id : tail.ids) absl::StrAppend(&out, id, ",");
+    out.back() = ']';
+  }
+  return out + '}';
+}
+
+std::string tail_list_json(std::span<const ConversationTail> tails) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  for (const ConversationTail& tail : tails) {
+    if (out.back() != '[') out += ',';
+    out += tail_json(tail);
+  }
+  return out + "]}";
+}
+
+std::string tail_made_json(int64_t tokens, int64_t cached_tokens) {
+  return absl::StrCat("{\"object\":\"tail\",\"tokens\":", tokens, ",\"cached_tokens\":", cached_tokens, "}");
+}
+
+ApiResult<ConversationTail> parse_tail(std::string_view body, const ApiLimits& limits) {
+  StrictJson json;
+  auto fields = parse_body(json, body, limits);
+  if (!fields.ok()) return fields.error();
+  ConversationTail tail;
+  if (auto fault = read_tail(*fields, tail)) return *std::move(fault);
+  if (tail.ids.empty()) return missing("ids", "an array of at least one token id");
+  tail.tokens = static_cast<int64_t>(tail.ids.size());
+  if (tail.prefix_tokens <= tail.tokens) return tail;
+  return ApiError::bad_field("prefix_tokens", absl::StrCat("'prefix_tokens' is ", tail.prefix_tokens,
+                                                           ", but there are only ", tail.tokens, " ids"));
+}
+
+ApiResult<std::vector<ConversationTail>> parse_tail_list(std::string_view body) {
+  StrictJson json;
+  auto fields = parse_body(json, body, {});
+  if (!fields.ok()) return fields.error();
+  dom::array items;
+  if (fields->at_key("data").get(items)) return missing("data", "an array of tails");
+  std::vector<ConversationTail> tails;
+  for (const dom::element item : items) {
+    dom::object object;
+    if (item.get(object)) return expected("data", "an array of objects", item);
+    if (auto fault = read_tail(object, tails.emplace_back())) return *std::move(fault);
+  }
+  return tails;
+}
+
+}  // namespace troupe

@@ -1,0 +1,128 @@
+// One element of `messages` → ChatMessage: role, content in its three shapes (text, null, text parts), and
+// whatever else the chat template may read, as text.
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::pair<std::string_view, Role> kRoles[] = {{"system", Role::kSystem},
+                                                        {"developer", Role::kDeveloper},
+                                                        {"user", Role::kUser},
+                                                        {"assistant", Role::kAssistant},
+                                                        {"tool", Role::kTool}};
+
+std::string message_path(size_t index, std::string_view key) {
+  return absl::StrCat("messages[", index, "].", to_absl(key));
+}
+
+std::string part_path(size_t index, size_t part, std::string_view key) {
+  return absl::StrCat("messages[", index, "].content[", part, "]", to_absl(key));
+}
+
+Fault read_role(size_t index, dom::element value, Role& role) {
+  if (value.is_string()) {
+    const std::string_view name = value.get_string().value_unsafe();
+    for (const auto& [known, known_role] : kRoles) {
+      if (name != known) continue;
+      role = known_role;
+      return std::nullopt;
+    }
+  }
+  return expected(message_path(index, "role"), "one of system, developer, user, assistant, tool", value);
+}
+
+// One element of a content list: {"type": "text", "text": …}.
+Fault append_part(size_t index, size_t part, dom::element value, std::string& content) {
+  if (!value.is_object()) return expected(part_path(index, part, ""), "an object with type and text", value);
+  const dom::object fields = value.get_object().value_unsafe();
+  dom::element type, text;
+  if (fields.at_key("type").get(type)) return missing(part_path(index, part, ".type"), "\"text\"");
+  if (!type.is_string()) return expected(part_path(index, part, ".type"), "\"text\"", type);
+  if (type.get_string().value_unsafe() != "text") {
+    return ApiError::unsupported(
+        part_path(index, part, ".type"),
+        absl::StrCat("'", part_path(index, part, ".type"), "' must be \"text\"; content parts of type '",
+                     clip_text(type.get_string().value_unsafe()), "' are not supported."));
+  }
+  if (fields.at_key("text").get(text)) return missing(part_path(index, part, ".text"), "a string");
+  if (!text.is_string()) return expected(part_path(index, part, ".text"), "a string", text);
+  content += text.get_string().value_unsafe();
+  return std::nullopt;
+}
+
+Fault read_content(size_t index, dom::element value, std::string& content) {
+  if (value.is_string()) {
+    content = value.get_string().value_unsafe();
+    return std::nullopt;
+  }
+  if (!value.is_array()) {
+    return expected(message_path(index, "content"), "a string or a list of text parts", value);
+  }
+  const dom::array parts = value.get_array().value_unsafe();
+  if (parts.size() == 0) {
+    return ApiError::bad_field(
+        message_path(index, "content"),
+        absl::StrCat("'", message_path(index, "content"), "' must hold at least one part."));
+  }
+  size_t part = 0;
+  for (const dom::element item : parts) {
+    if (auto fault = append_part(index, part++, item, content)) return fault;
+  }
+  return std::nullopt;
+}
+
+// The fields that templates read beside role and content; the known ones must have their type.
+Fault append_extra(size_t index, std::string_view key, dom::element value, std::string& extra_json) {
+  const bool is_text =
+      key == "name" || key == "tool_call_id" || key == "reasoning_content" || key == "refusal";
+  if (is_text && !value.is_string()) return expected(message_path(index, key), "a string", value);
+  if (key == "tool_calls" && !value.is_array()) return expected(message_path(index, key), "an array", value);
+  extra_json += extra_json.empty() ? '{' : ',';
+  append_json_string(extra_json, key);
+  extra_json += ':';
+  append_element_json(extra_json, value);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view role_name(Role role) {
+  for (const auto& [name, known] : kRoles) {
+    if (known == role) return name;
+  }
+  return "unknown";
+}
+
+Fault read_message(size_t index, dom::element value, ChatMessage& message) {
+  if (!value.is_object()) {
+    return expected(absl::StrCat("messages[", index, "]"), "an object with role and content", value);
+  }
+  const dom::object fields = value.get_object().value_unsafe();
+  bool has_role = false, has_content = false;
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    Fault fault;
+    if (field.key == "role") {
+      fault = read_role(index, field.value, message.role);
+      has_role = true;
+    } else if (field.key == "content") {
+      fault = read_content(index, field.value, message.content);
+      has_content = true;
+    } else {
+      fault = append_extra(index, field.key, field.value, message.extra_json);
+    }
+    if (fault) return fault;
+  }
+  if (!message.extra_json.empty()) message.extra_json += '}';
+  if (!has_role)
+    return missing(message_path(index, "role"), "one of system, developer, user, assistant, tool");
+  if (!has_content && message.role != Role::kAssistant) {
+    return missing(message_path(index, "content"), "a string or a list of text parts");
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe

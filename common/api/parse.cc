@@ -1,0 +1,400 @@
+// A request's body → GenerateRequest, in one pass over simdjson's tape: no tree is built, a string is copied
+// once, a path is only spelled out for an error. One table row a field: name, kinds of request, reader. A
+// name that has no row is looked up among what isn't built (unsupported.cc) and else ignored. Messages:
+// message.cc.
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+using Kind = GenerateRequest::Kind;
+
+constexpr size_t kStopsMax = 16;
+constexpr size_t kStopTokenIdsMax = 1024;
+constexpr int64_t kLogprobsMax = 20;
+constexpr size_t kNameBytesMax = 1024;  // model, user, prompt_cache_key, cache_salt
+constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
+
+// A request while it is read: fields come in any order, so what depends on two waits until finish().
+struct Draft {
+  explicit Draft(const ApiLimits& l) : limits(l) {}
+  const ApiLimits& limits;
+  GenerateRequest request;
+  std::optional<int64_t> max_completion_tokens;
+  std::optional<int64_t> top_logprobs;
+  bool wants_logprobs = false;  // chat's flag
+  bool has_prompt = false;
+  bool has_stream_options = false;
+};
+
+Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
+  if (!value.is_array()) return expected(name, "an array of messages", value);
+  const dom::array items = value.get_array().value_unsafe();
+  const size_t count = items.size();
+  if (count == 0) return ApiError::bad_field(name, "'messages' must hold at least one message.");
+  if (count > draft.limits.messages_max) {
+    return ApiError::bad_field(name, absl::StrCat("'messages' must hold at most ", draft.limits.messages_max,
+                                                  " messages, not ", count, "."));
+  }
+  draft.request.messages.resize(count);
+  size_t index = 0;
+  for (const dom::element item : items) {
+    if (auto fault = read_message(index, item, draft.request.messages[index])) return fault;
+    ++index;
+  }
+  return std::nullopt;
+}
+
+// One prompt: text or ids, not empty.
+Fault read_one_prompt(Draft& draft, std::string_view param, dom::element value) {
+  if (value.is_string()) {
+    if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
+    draft.request.prompt = std::string(value.get_string().value_unsafe());
+    return std::nullopt;
+  }
+  if (!value.is_array() || value.get_array().value_unsafe().size() == 0)
+    return expected(param, kPromptRule, value);
+  std::vector<int32_t> ids;
+  if (auto fault = read_id_list(param, value.get_array().value_unsafe(), ids)) return fault;
+  draft.request.prompt = std::move(ids);
+  return std::nullopt;
+}
+
+Fault read_prompt(Draft& draft, std::string_view name, dom::element value) {
+  draft.has_prompt = true;
+  dom::element first;
+  if (!value.is_array() || value.get_array().value_unsafe().at(0).get(first)) {
+    return read_one_prompt(draft, name, value);
+  }
+  if (!first.is_string() && !first.is_array()) return read_one_prompt(draft, name, value);
+  if (value.get_array().value_unsafe().size() != 1) {
+    return ApiError::unsupported(name, "'prompt' must be one prompt; send several as several requests.");
+  }
+  return read_one_prompt(draft, "prompt[0]", first);
+}
+
+Fault read_stop(Draft& draft, std::string_view name, dom::element value) {
+  if (value.is_string() && !value.get_string().value_unsafe().empty()) {
+    draft.request.stop.emplace_back(value.get_string().value_unsafe());
+    return std::nullopt;
+  }
+  if (!value.is_array() || value.get_array().value_unsafe().size() > kStopsMax) {
+    return expected(name, absl::StrCat("a string or a list of at most ", kStopsMax, " strings, none empty"),
+                    value);
+  }
+  const dom::array items = value.get_array().value_unsafe();
+  for (const dom::element item : items) {
+    if (!item.is_string() || item.get_string().value_unsafe().empty()) {
+      return expected(absl::StrCat("stop[", draft.request.stop.size(), "]"), "a string that is not empty",
+                      item);
+    }
+    draft.request.stop.emplace_back(item.get_string().value_unsafe());
+  }
+  return std::nullopt;
+}
+
+Fault read_stop_token_ids(Draft& draft, std::string_view name, dom::element value) {
+  if (!value.is_array() || value.get_array().value_unsafe().size() > kStopTokenIdsMax) {
+    return expected(name, absl::StrCat("a list of at most ", kStopTokenIdsMax, " token ids"), value);
+  }
+  return read_id_list(name, value.get_array().value_unsafe(), draft.request.stop_token_ids);
+}
+
+Fault read_stream_options(Draft& draft, std::string_view name, dom::element value) {
+  if (!value.is_object()) return expected(name, "an object", value);
+  draft.has_stream_options = true;
+  const dom::object fields = value.get_object().value_unsafe();
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    if (field.key == "include_usage") {
+      if (auto f = read_bool("stream_options.include_usage", field.value, draft.request.include_usage))
+        return f;
+    } else if (field.key == "continuous_usage_stats" &&
+               !(field.value.is_bool() && !field.value.get_bool().value_unsafe())) {
+      return ApiError::unsupported(
+          "stream_options.continuous_usage_stats",
+          "'stream_options.continuous_usage_stats' is not supported here; leave it out "
+          "or set it to false.");
+    }
+  }
+  return std::nullopt;
+}
+
+Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_seed(name, value, draft.request.seed);
+}
+Fault read_resume_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_resume(name, value, draft.request.resume);
+}
+
+Fault read_tools(Draft& draft, std::string_view name, dom::element value) {
+  if (!value.is_array()) return expected(name, "an array of tools", value);
+  const dom::array items = value.get_array().value_unsafe();
+  size_t index = 0;
+  for (const dom::element item : items) {
+    if (!item.is_object()) return expected(absl::StrCat("tools[", index, "]"), "an object", item);
+    ++index;
+  }
+  if (index > 0) append_element_json(draft.request.tools_json, value);
+  return std::nullopt;
+}
+
+Fault read_template_kwargs(Draft& draft, std::string_view name, dom::element value) {
+  if (!value.is_object()) return expected(name, "an object", value);
+  const bool is_empty = value.get_object().value_unsafe().size() == 0;
+  if (!is_empty) append_element_json(draft.request.chat_template_kwargs_json, value);
+  return std::nullopt;
+}
+
+Fault read_model(Draft& draft, std::string_view name, dom::element value) {
+  if (value.is_string() && value.get_string().value_unsafe().empty()) {
+    return expected(name, "the name of a model that GET /v1/models lists", value);
+  }
+  return read_string(name, value, kNameBytesMax, draft.request.model);
+}
+
+template <std::string GenerateRequest::*member>
+Fault read_name_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_string(name, value, kNameBytesMax, draft.request.*member);
+}
+
+template <bool GenerateRequest::*member>
+Fault read_flag_field(Draft& draft, std::string_view name, dom::element value) {
+  return read_bool(name, value, draft.request.*member);
+}
+
+Fault read_optional_number(std::string_view name, dom::element value, NumberRange range,
+                           std::optional<double>& out) {
+  double number = 0;
+  if (auto fault = read_number(name, value, range, number)) return fault;
+  out = number;
+  return std::nullopt;
+}
+
+Fault read_optional_integer(std::string_view name, dom::element value, int64_t min,
+                            std::optional<int64_t>& out) {
+  int64_t number = 0;
+  if (auto fault = read_integer(name, value, {.min = min}, number)) return fault;
+  out = number;
+  return std::nullopt;
+}
+
+Fault read_temperature(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_number(name, value, {0, 2}, draft.request.temperature);
+}
+Fault read_top_p(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_number(name, value, {0, 1, true}, draft.request.top_p);
+}
+Fault read_min_p(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_number(name, value, {0, 1}, draft.request.min_p);
+}
+Fault read_top_k(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_integer(name, value, -1, draft.request.top_k);
+}
+// 0 is for finish() to judge: it is what prompt scoring asks for.
+Fault read_max_tokens(Draft& draft, std::string_view name, dom::element value) {
+  const bool may_be_zero = draft.request.kind == Kind::kCompletion;
+  return read_optional_integer(name, value, may_be_zero ? 0 : 1, draft.request.max_tokens);
+}
+Fault read_max_completion_tokens(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_integer(name, value, 1, draft.max_completion_tokens);
+}
+
+Fault read_repetition_penalty(Draft& draft, std::string_view name, dom::element value) {
+  return read_optional_number(name, value, {0.01, 10}, draft.request.repetition_penalty);
+}
+Fault read_presence_penalty(Draft& draft, std::string_view name, dom::element value) {
+  return read_number(name, value, {-2, 2}, draft.request.presence_penalty);
+}
+Fault read_frequency_penalty(Draft& draft, std::string_view name, dom::element value) {
+  return read_number(name, value, {-2, 2}, draft.request.frequency_penalty);
+}
+Fault read_bias(Draft& draft, std::string_view name, dom::element value) {
+  return read_logit_bias(name, value, draft.request.logit_bias);
+}
+
+template <int32_t GenerateRequest::*member, int64_t min, int64_t max>
+Fault read_int32_field(Draft& draft, std::string_view name, dom::element value) {
+  int64_t number = 0;
+  if (auto fault = read_integer(name, value, {min, max}, number)) return fault;
+  draft.request.*member = static_cast<int32_t>(number);
+  return std::nullopt;
+}
+
+// A flag in chat, a number of alternatives in completions (where clients send false for none, too).
+Fault read_logprobs(Draft& draft, std::string_view name, dom::element value) {
+  if (draft.request.kind == Kind::kChat) return read_bool(name, value, draft.wants_logprobs);
+  if (value.is_bool() && !value.get_bool().value_unsafe()) return std::nullopt;
+  int64_t count = 0;
+  if (auto fault = read_integer(name, value, {0, kLogprobsMax}, count)) return fault;
+  draft.request.logprobs = static_cast<int32_t>(count);
+  return std::nullopt;
+}
+
+Fault read_top_logprobs(Draft& draft, std::string_view name, dom::element value) {
+  int64_t count = 0;
+  if (auto fault = read_integer(name, value, {0, kLogprobsMax}, count)) return fault;
+  draft.top_logprobs = count;
+  return std::nullopt;
+}
+
+struct Row {
+  std::string_view name;
+  bool in_chat, in_completion;
+  Fault (*read)(Draft&, std::string_view name, dom::element value);
+};
+
+// Sorted by name.
+constexpr Row kRows[] = {
+    {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
+    {"chat_template_kwargs", true, false, read_template_kwargs},
+    {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
+    {"frequency_penalty", true, true, read_frequency_penalty},
+    {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
+    {"logit_bias", true, true, read_bias},
+    {"logprobs", true, true, read_logprobs},
+    {"max_completion_tokens", true, true, read_max_completion_tokens},
+    {"max_tokens", true, true, read_max_tokens},
+    {"messages", true, false, read_messages},
+    {"min_p", true, true, read_min_p},
+    {"model", true, true, read_model},
+    {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
+    {"presence_penalty", true, true, read_presence_penalty},
+    {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
+    {"prompt", false, true, read_prompt},
+    {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
+    {"repetition_penalty", true, true, read_repetition_penalty},
+    {"seed", true, true, read_seed_field},
+    {"stop", true, true, read_stop},
+    {"stop_token_ids", true, true, read_stop_token_ids},
+    {"stream", true, true, read_flag_field<&GenerateRequest::stream>},
+    {"stream_options", true, true, read_stream_options},
+    {"temperature", true, true, read_temperature},
+    {"tools", true, false, read_tools},
+    {"top_k", true, true, read_top_k},
+    {"top_logprobs", true, false, read_top_logprobs},
+    {"top_p", true, true, read_top_p},
+    {"troupe_resume", true, true, read_resume_field},
+    {"user", true, true, read_name_field<&GenerateRequest::user>},
+};
+static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
+                             [](const Row& a, const Row& b) { return a.name < b.name; }));
+
+Fault read_field(Draft& draft, std::string_view name, dom::element value) {
+  const Row* row = std::lower_bound(std::begin(kRows), std::end(kRows), name,
+                                    [](const Row& r, std::string_view n) { return r.name < n; });
+  const Kind kind = draft.request.kind;
+  const bool is_known = row != std::end(kRows) && row->name == name;
+  const bool applies = is_known && (kind == Kind::kChat ? row->in_chat : row->in_completion);
+  return applies ? row->read(draft, name, value) : check_unsupported(kind, name, value);
+}
+
+// What is required, and what depends on more than one field.
+Fault finish(Draft& draft) {
+  GenerateRequest& request = draft.request;
+  if (request.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
+  if (request.kind == Kind::kChat && request.messages.empty()) {
+    return missing("messages", "an array of at least one message");
+  }
+  if (request.kind == Kind::kCompletion && !draft.has_prompt) return missing("prompt", kPromptRule);
+  if (draft.has_stream_options && !request.stream) {
+    return ApiError::bad_field("stream_options", "'stream_options' is only allowed when 'stream' is true.");
+  }
+  if (draft.top_logprobs.value_or(0) > 0 && !draft.wants_logprobs) {
+    return ApiError::bad_field("top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true.");
+  }
+  if (draft.wants_logprobs) request.logprobs = static_cast<int32_t>(draft.top_logprobs.value_or(0));
+  if (request.max_tokens == 0 && !request.echo) {
+    return ApiError::bad_field("max_tokens",
+                               "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
+  }
+  if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
+  return check_resume(request);
+}
+
+Fault read_fields(Draft& draft, dom::object fields) {
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    if (auto fault = read_field(draft, field.key, field.value)) return fault;
+  }
+  return finish(draft);
+}
+
+}  // namespace
+
+Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids) {
+  // size() saturates; what is reserved is at most what the body can hold.
+  ids.reserve(items.size());
+  for (const dom::element item : items) {
+    int32_t id = 0;
+    if (read_token_id("", item, id)) {  // the path is only made for an error
+      return read_token_id(absl::StrCat(to_absl(param), "[", ids.size(), "]"), item, id);
+    }
+    ids.push_back(id);
+  }
+  return std::nullopt;
+}
+
+Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
+                         GenerateRequest& request) {
+  Draft draft(limits);
+  std::swap(draft.request, request);
+  Fault fault = read_field(draft, name, value);
+  std::swap(draft.request, request);
+  return fault;
+}
+
+ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits) {
+  const size_t bytes = body.text().size();
+  if (bytes > limits.body_bytes_max) {
+    return ApiError::too_large(
+        absl::StrCat("The body has ", bytes, " bytes; at most ", limits.body_bytes_max, " are allowed."));
+  }
+  const auto root = json.parse(body, limits.body_bytes_max);
+  if (absl::IsResourceExhausted(root.status())) return ApiError::unavailable(to_std(root.status().message()));
+  if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
+  if (!root->is_object()) {
+    return ApiError::bad_field("", absl::StrCat("The body must be a JSON object, not ",
+                                                root->is_array() ? "an array." : "a bare value."));
+  }
+  return root->get_object().value_unsafe();
+}
+
+ApiParser::ApiParser(const ApiLimits& limits) : limits_(limits), json_(std::make_unique<StrictJson>()) {}
+ApiParser::~ApiParser() = default;
+ApiParser::ApiParser(ApiParser&&) noexcept = default;
+ApiParser& ApiParser::operator=(ApiParser&&) noexcept = default;
+
+ApiResult<GenerateRequest> ApiParser::parse(Kind kind, JsonText body) {
+  Draft draft(limits_);
+  draft.request.kind = kind;
+  auto fields = parse_body(*json_, body, limits_);
+  Fault fault = fields.ok() ? read_fields(draft, *fields) : fields.error();
+  json_->release_large();
+  if (fault) return *std::move(fault);
+  return std::move(draft.request);
+}
+
+ApiResult<GenerateRequest> ApiParser::parse_chat(JsonText body) {
+  return parse(Kind::kChat, body);
+}
+
+ApiResult<GenerateRequest> ApiParser::parse_completion(JsonText body) {
+  return parse(Kind::kCompletion, body);
+}
+
+ApiResult<GenerateRequest> parse_chat_request(std::string_view body, const ApiLimits& limits) {
+  return ApiParser(limits).parse_chat(body);
+}
+
+ApiResult<GenerateRequest> parse_completion_request(std::string_view body, const ApiLimits& limits) {
+  return ApiParser(limits).parse_completion(body);
+}
+
+}  // namespace troupe

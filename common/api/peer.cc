@@ -1,0 +1,195 @@
+// What servers tell each other: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's
+// usage.
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr size_t kPeerBytesMax = 4u << 20;
+constexpr size_t kModelsMax = 4096;
+constexpr size_t kNameBytesMax = 1024;
+constexpr size_t kSetsMax = 65'536;
+
+// The integers of a load report, one row each for reader and writer.
+struct LoadRow {
+  std::string_view name;
+  int64_t LoadReport::*member;
+};
+constexpr LoadRow kLoadRows[] = {
+    {"running", &LoadReport::running},
+    {"waiting", &LoadReport::waiting},
+    {"pending_prefill_tokens", &LoadReport::pending_prefill_tokens},
+    {"work_tokens_total", &LoadReport::work_tokens_total},
+    {"kv_blocks_total", &LoadReport::kv_blocks_total},
+    {"kv_blocks_free", &LoadReport::kv_blocks_free},
+    {"kv_blocks_pinned", &LoadReport::kv_blocks_pinned},
+    {"block_size", &LoadReport::block_size},
+    {"max_num_seqs", &LoadReport::max_num_seqs},
+};
+
+ApiResult<dom::object> parse_object(StrictJson& json, std::string_view body) {
+  const auto root = json.parse(body, kPeerBytesMax);
+  if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
+  if (!root->is_object()) return ApiError::bad_field("", "The answer must be a JSON object.");
+  return dom::object(root->get_object().value_unsafe());
+}
+
+std::optional<int64_t> count_at(dom::object fields, std::string_view name) {
+  int64_t count = 0;
+  if (fields.at_key(name).get(count) || count < 0) return std::nullopt;
+  return count;
+}
+
+Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
+  const std::string path = absl::StrCat("data[", index, "]");
+  if (!value.is_object()) return expected(path, "an object with an id", value);
+  const dom::object fields = value.get_object().value_unsafe();
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    Fault fault;
+    if (field.key == "id") fault = read_string(path + ".id", field.value, kNameBytesMax, card.id);
+    if (field.key == "created") fault = read_integer(path + ".created", field.value, {}, card.created_s);
+    if (field.key == "owned_by")
+      fault = read_string(path + ".owned_by", field.value, kNameBytesMax, card.owned_by);
+    if (field.key == "max_model_len") {
+      fault = read_integer(path + ".max_model_len", field.value, {.min = 0}, card.max_model_len);
+    }
+    if (fault) return fault;
+  }
+  if (card.id.empty()) return missing(path + ".id", "a string that is not empty");
+  return std::nullopt;
+}
+
+Fault read_set_work(const std::string& path, dom::element value, LoadReport::SetWork& work) {
+  if (!value.is_object()) return expected(path, "an object with a set", value);
+  std::string name;
+  for (const auto field : dom::object(value.get_object().value_unsafe())) {
+    Fault fault;
+    if (field.key == "set") fault = read_string(path + ".set", field.value, kNameBytesMax, name);
+    if (field.key == "work_tokens_total") {
+      fault = read_integer(path + ".work_tokens_total", field.value, {.min = 0}, work.work_tokens_total);
+    }
+    if (field.key == "prefix_tokens")
+      fault = read_integer(path + ".prefix_tokens", field.value, {.min = 0}, work.prefix_tokens);
+    if (fault) return fault;
+  }
+  const auto set = Hash128::from_hex(name);
+  if (!set) return missing(path + ".set", "32 hex digits");
+  work.set = *set;
+  return std::nullopt;
+}
+
+Fault read_set_works(dom::element value, std::vector<LoadReport::SetWork>& sets) {
+  if (!value.is_array() || value.get_array().value_unsafe().size() > kSetsMax) {
+    return expected("sets", absl::StrCat("an array of at most ", kSetsMax, " sets"), value);
+  }
+  for (const dom::element item : dom::array(value.get_array().value_unsafe())) {
+    LoadReport::SetWork work;
+    if (auto fault = read_set_work(absl::StrCat("sets[", sets.size(), "]"), item, work)) return fault;
+    sets.push_back(work);
+  }
+  return std::nullopt;
+}
+
+Fault read_load_field(std::string_view name, dom::element value, LoadReport& report) {
+  if (name == "epoch") return read_string(name, value, kNameBytesMax, report.epoch);
+  if (name == "ready") return read_bool(name, value, report.ready);
+  if (name == "sets") return read_set_works(value, report.sets);
+  for (const LoadRow& row : kLoadRows) {
+    if (row.name == name) return read_integer(name, value, {.min = 0}, report.*row.member);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string models_json(const std::vector<ModelCard>& models) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  for (const ModelCard& card : models) {
+    if (&card != models.data()) out += ',';
+    out += "{\"id\":";
+    append_json_string(out, card.id);
+    absl::StrAppend(&out, ",\"object\":\"model\",\"created\":", card.created_s, ",\"owned_by\":");
+    append_json_string(out, card.owned_by);
+    if (card.max_model_len > 0) absl::StrAppend(&out, ",\"max_model_len\":", card.max_model_len);
+    out += '}';
+  }
+  out += "]}";
+  return out;
+}
+
+ApiResult<std::vector<ModelCard>> parse_models(std::string_view body) {
+  StrictJson json;
+  auto root = parse_object(json, body);
+  if (!root.ok()) return root.error();
+  dom::element data;
+  if (root->at_key("data").get(data)) return missing("data", "an array of models");
+  if (!data.is_array() || data.get_array().value_unsafe().size() > kModelsMax) {
+    return expected("data", absl::StrCat("an array of at most ", kModelsMax, " models"), data);
+  }
+  const dom::array items = data.get_array().value_unsafe();
+  std::vector<ModelCard> models;
+  for (const dom::element item : items) {
+    ModelCard card;
+    card.owned_by.clear();
+    if (auto fault = read_model_card(models.size(), item, card)) return *std::move(fault);
+    models.push_back(std::move(card));
+  }
+  return models;
+}
+
+std::string load_report_json(const LoadReport& report) {
+  std::string out = "{\"epoch\":";
+  append_json_string(out, report.epoch);
+  out += report.ready ? ",\"ready\":true" : ",\"ready\":false";
+  for (const LoadRow& row : kLoadRows) {
+    absl::StrAppend(&out, ",\"", to_absl(row.name), "\":", report.*row.member);
+  }
+  out += ",\"sets\":[";
+  for (const LoadReport::SetWork& work : report.sets) {
+    absl::StrAppend(&out, &work == report.sets.data() ? "" : ",", "{\"set\":\"", work.set.hex(),
+                    "\",\"work_tokens_total\":", work.work_tokens_total,
+                    ",\"prefix_tokens\":", work.prefix_tokens, "}");
+  }
+  out += "]}";
+  return out;
+}
+
+std::optional<ToldUsage> parse_usage(std::string_view json) {
+  const auto root = small_json().parse(json, kSmallJsonBytes);
+  if (!root.ok() || !root->is_object()) return std::nullopt;
+  const dom::object fields = root->get_object().value_unsafe();
+  const auto prompt = count_at(fields, "prompt_tokens");
+  if (!prompt) return std::nullopt;
+  ToldUsage usage;
+  usage.prompt_tokens = *prompt;
+  usage.completion_tokens = count_at(fields, "completion_tokens").value_or(0);
+  dom::object details;
+  if (!fields.at_key("prompt_tokens_details").get(details)) {
+    const auto cached = count_at(details, "cached_tokens");
+    if (cached && *cached <= usage.prompt_tokens) usage.cached_tokens = cached;
+  }
+  return usage;
+}
+
+ApiResult<LoadReport> parse_load_report(std::string_view body) {
+  StrictJson json;
+  auto root = parse_object(json, body);
+  if (!root.ok()) return root.error();
+  LoadReport report;
+  dom::element ready;
+  for (const auto field : *root) {
+    if (field.value.is_null()) continue;
+    if (auto fault = read_load_field(field.key, field.value, report)) return *std::move(fault);
+  }
+  if (report.epoch.empty()) return missing("epoch", "a string that is not empty");
+  if (root->at_key("ready").get(ready) || ready.is_null()) return missing("ready", "true or false");
+  return report;
+}
+
+}  // namespace troupe

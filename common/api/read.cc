@@ -1,0 +1,187 @@
+#include "common/api/read.h"
+
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe {
+
+namespace {
+
+void append_double(std::string& out, double number) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
+  const std::string_view digits(text, static_cast<size_t>(end - text));
+  out += digits;
+  if (digits.find_first_of(".e") == std::string_view::npos) out += ".0";
+}
+
+std::string describe(dom::element value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  std::string text;
+  if (value.is_string()) {
+    append_json_string(text, clip_text(value.get_string().value_unsafe()));
+  } else {
+    append_element_json(text, value);
+  }
+  return text;
+}
+
+constexpr size_t kLogitBiasMax = 4096;
+
+// A token id as an object's key: its decimal digits and nothing else, so that no id has two spellings.
+bool parse_id_key(std::string_view key, int32_t& id) {
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  return error == std::errc() && end == key.data() + key.size() && id >= 0 &&
+         (key.size() == 1 || key.front() != '0') && key.front() != '-';
+}
+
+std::string number_text(double number) {
+  return absl::StrCat(number);
+}
+
+}  // namespace
+
+ApiError expected(std::string_view param, std::string_view what, dom::element got) {
+  return ApiError::bad_field(
+      param, absl::StrCat("'", to_absl(param), "' must be ", to_absl(what), ", not ", describe(got), "."));
+}
+
+ApiError missing(std::string_view param, std::string_view what) {
+  return ApiError::bad_field(
+      param, absl::StrCat("'", to_absl(param), "' is required and must be ", to_absl(what), "."));
+}
+
+Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out) {
+  int64_t number = 0;
+  if (!value.is_int64() || value.get_int64().get(number) || number < range.min || number > range.max) {
+    std::string what = "an integer";
+    const bool has_min = range.min != IntegerRange{}.min, has_max = range.max != IntegerRange{}.max;
+    if (has_min && has_max) absl::StrAppend(&what, " from ", range.min, " to ", range.max);
+    if (has_min && !has_max) absl::StrAppend(&what, " of at least ", range.min);
+    return expected(param, what, value);
+  }
+  out = number;
+  return std::nullopt;
+}
+
+Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out) {
+  double number = 0;
+  const bool is_number = value.is_number() && !value.get_double().get(number);
+  if (!is_number || number < range.min || number > range.max || (range.excludes_min && number == range.min)) {
+    return expected(param,
+                    absl::StrCat("a number ", range.excludes_min ? "above " : "from ", number_text(range.min),
+                                 range.excludes_min ? " and at most " : " to ", number_text(range.max)),
+                    value);
+  }
+  out = number;
+  return std::nullopt;
+}
+
+Fault read_bool(std::string_view param, dom::element value, bool& out) {
+  if (!value.is_bool()) return expected(param, "true or false", value);
+  out = value.get_bool().value_unsafe();
+  return std::nullopt;
+}
+
+Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out) {
+  if (!value.is_string()) return expected(param, "a string", value);
+  const std::string_view text = value.get_string().value_unsafe();
+  if (text.size() > bytes_max) {
+    return ApiError::bad_field(param, absl::StrCat("'", to_absl(param), "' must be at most ", bytes_max,
+                                                   " bytes long, not ", text.size(), "."));
+  }
+  out = text;
+  return std::nullopt;
+}
+
+Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out) {
+  if (value.is_int64()) {
+    out = static_cast<uint64_t>(value.get_int64().value_unsafe());
+  } else if (value.is_uint64()) {
+    out = value.get_uint64().value_unsafe();
+  } else {
+    return expected(param, "an integer of at most 64 bits", value);
+  }
+  return std::nullopt;
+}
+
+Fault read_token_id(std::string_view param, dom::element value, int32_t& out) {
+  int64_t number = 0;
+  if (auto fault = read_integer(param, value, {0, std::numeric_limits<int32_t>::max()}, number)) return fault;
+  out = static_cast<int32_t>(number);
+  return std::nullopt;
+}
+
+Fault read_logit_bias(std::string_view param, dom::element value,
+                      std::vector<std::pair<int32_t, float>>& out) {
+  const std::string rule =
+      absl::StrCat("an object of at most ", kLogitBiasMax, " token ids, each with a bias from -100 to 100");
+  if (!value.is_object()) return expected(param, rule, value);
+  const dom::object fields = value.get_object().value_unsafe();
+  std::vector<std::pair<int32_t, float>> biases;
+  for (const auto field : fields) {
+    const std::string path = absl::StrCat(to_absl(param), ".", to_absl(clip_text(field.key)));
+    if (biases.size() == kLogitBiasMax) return expected(param, rule, value);
+    int32_t id = 0;
+    if (!parse_id_key(field.key, id)) {
+      return ApiError::bad_field(
+          path, absl::StrCat("'", path, "' must be named by a token id, such as \"50256\"."));
+    }
+    double bias = 0;
+    if (auto fault = read_number(path, field.value, {-100, 100}, bias)) return fault;
+    biases.emplace_back(id, static_cast<float>(bias));
+  }
+  out = std::move(biases);
+  return std::nullopt;
+}
+
+void append_element_json(std::string& out, dom::element value) {
+  switch (value.type()) {
+    case dom::element_type::OBJECT: {
+      const dom::object fields = value.get_object().value_unsafe();
+      char separator = '{';
+      for (const auto field : fields) {
+        out += separator;
+        separator = ',';
+        append_json_string(out, field.key);
+        out += ':';
+        append_element_json(out, field.value);
+      }
+      out += separator == '{' ? "{}" : "}";
+      return;
+    }
+    case dom::element_type::ARRAY: {
+      const dom::array items = value.get_array().value_unsafe();
+      char separator = '[';
+      for (const dom::element item : items) {
+        out += separator;
+        separator = ',';
+        append_element_json(out, item);
+      }
+      out += separator == '[' ? "[]" : "]";
+      return;
+    }
+    case dom::element_type::STRING:
+      append_json_string(out, value.get_string().value_unsafe());
+      return;
+    case dom::element_type::INT64:
+      absl::StrAppend(&out, value.get_int64().value_unsafe());
+      return;
+    case dom::element_type::UINT64:
+      absl::StrAppend(&out, value.get_uint64().value_unsafe());
+      return;
+    case dom::element_type::DOUBLE:
+      append_double(out, value.get_double().value_unsafe());
+      return;
+    case dom::element_type::BOOL:
+      out += value.get_bool().value_unsafe() ? "true" : "false";
+      return;
+    case dom::element_type::NULL_VALUE:
+      out += "null";
+      return;
+  }
+}
+
+}  // namespace troupe

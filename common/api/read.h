@@ -1,0 +1,68 @@
+#pragma once
+
+// Typed reading of JSON fields with errors that name the field and what would be right. Private to api_*.cc.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/api/api.h"
+#include "common/json/dom.h"
+
+namespace troupe {
+
+// Why a field is refused, or nothing.
+using Fault = std::optional<ApiError>;
+
+// "'temperature' must be a number from 0 to 2, not \"hot\"" with `param` set.
+ApiError expected(std::string_view param, std::string_view what, dom::element got);
+ApiError missing(std::string_view param, std::string_view what);
+
+struct IntegerRange {
+  int64_t min = std::numeric_limits<int64_t>::min();
+  int64_t max = std::numeric_limits<int64_t>::max();
+};
+struct NumberRange {
+  double min;
+  double max;
+  bool excludes_min = false;
+};
+
+// Each leaves `out` alone when it returns a fault. Booleans and 3.0 are not integers.
+Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out);
+Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out);
+Fault read_bool(std::string_view param, dom::element value, bool& out);
+Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out);
+// 64 bits, signed or not; negative ones are taken modulo 2^64.
+Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
+// A token id, 0 to 2^31 - 1.
+Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
+
+// {"token id": bias from -100 to 100, …}
+Fault read_logit_bias(std::string_view param, dom::element value,
+                      std::vector<std::pair<int32_t, float>>& out);
+
+// Appends a value as compact JSON text; numbers keep their kind (5.0 stays a float).
+void append_element_json(std::string& out, dom::element value);
+
+// `troupe_resume`, and what the rest of the request has to be for it.
+Fault read_resume(std::string_view param, dom::element value, std::optional<ResumedStream>& out);
+Fault check_resume(const GenerateRequest& request);
+
+// The `index`th element of `messages`.
+Fault read_message(size_t index, dom::element value, ChatMessage& message);
+
+// The body's object, strictly parsed into `json`, where it lives until the next parse. Errors as ApiParser's.
+ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits);
+// Reads one field of a body as a request of `request.kind` does; a name without meaning there is ignored.
+Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
+                         GenerateRequest& request);
+Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids);
+
+// What isn't built: a fault where `name` is a field of that kind of request that would change the answer's
+// meaning and isn't at its neutral value; nothing for any other name.
+Fault check_unsupported(GenerateRequest::Kind kind, std::string_view name, dom::element value);
+
+}  // namespace troupe

@@ -1,0 +1,52 @@
+#pragma once
+
+// What a worker tells of its KV cache, event by event: GET /v1/residency, both ways.
+//
+//   event: snapshot
+//   data: {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n, "pinned": bool}],
+//         "sessions": [{"session": hex, "tokens": n}]}
+//
+//   event: admitted, or evicted with the tokens that are left
+//   data: {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n, "pinned": bool (of a set)}
+//
+// Tokens are resident from the prompt's first one on; seq grows by one with every change of an epoch (the
+// first is 1), and a snapshot has that of the last change it includes.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/api/error.h"
+#include "common/core/block_hash.h"
+
+namespace troupe {
+
+struct ResidencyItem {
+  enum class Kind : uint8_t { kSet, kSession };
+  Kind kind = Kind::kSet;
+  Hash128 name;
+  int64_t tokens = 0;
+  bool pinned = false;  // of a set: some of it is not evicted, whatever comes
+  bool operator==(const ResidencyItem&) const = default;
+};
+
+struct ResidencyEvent {
+  enum class Kind : uint8_t { kSnapshot, kAdmitted, kEvicted };
+  Kind kind = Kind::kSnapshot;
+  std::string epoch;
+  uint64_t seq = 0;
+  std::vector<ResidencyItem> items;  // of a change: one
+};
+
+// Appends the event with its SSE framing. REQUIRES: an epoch without line breaks.
+void append_residency_event(std::string& out, ResidencyEvent::Kind kind, std::string_view epoch, uint64_t seq,
+                            std::span<const ResidencyItem> items);
+// `name` and `data` of one SSE event.
+ApiResult<ResidencyEvent> parse_residency_event(std::string_view name, std::string_view data);
+
+// Of an event's data: a worker of 65,536 blocks tells 4 MB at most.
+inline constexpr size_t kResidencyEventBytesMax = 32u << 20;
+
+}  // namespace troupe

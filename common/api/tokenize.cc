@@ -1,0 +1,146 @@
+// What the two have in common with a request to generate (messages, tools, model, …) is read by that
+// request's own rows, so that a chat which is counted here is the chat that is answered there.
+
+#include "common/api/tokenize.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+using Kind = GenerateRequest::Kind;
+
+struct TokenizeDraft {
+  TokenizeRequest request;
+  bool has_prompt = false;
+  std::optional<bool> add_special_tokens;
+};
+
+// A name that means something only here; `known` is false for any other.
+Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element value, bool& known) {
+  known = true;
+  if (name == "add_special_tokens") {
+    bool flag = false;
+    if (auto fault = read_bool(name, value, flag)) return fault;
+    draft.add_special_tokens = flag;
+    return std::nullopt;
+  }
+  if (name == "add_generation_prompt") return read_bool(name, value, draft.request.add_generation_prompt);
+  if (name == "return_token_strs") return read_bool(name, value, draft.request.return_token_strs);
+  if (name == "prompt") {
+    draft.has_prompt = true;
+    std::string text;
+    if (auto fault = read_string(name, value, std::numeric_limits<size_t>::max(), text)) return fault;
+    draft.request.source.prompt = std::move(text);
+    return std::nullopt;
+  }
+  known = false;
+  return std::nullopt;
+}
+
+bool is_shared_field(std::string_view name) {
+  for (const std::string_view shared :
+       {"model", "messages", "tools", "chat_template_kwargs", "chat_template", "continue_final_message"}) {
+    if (name == shared) return true;
+  }
+  return false;
+}
+
+Fault read_tokenize_field(TokenizeDraft& draft, const ApiLimits& limits, std::string_view name,
+                          dom::element value) {
+  bool known = false;
+  auto fault = read_own_field(draft, name, value, known);
+  if (known || !is_shared_field(name)) return fault;
+  return read_request_field(limits, name, value, draft.request.source);
+}
+
+Fault finish(TokenizeDraft& draft) {
+  GenerateRequest& source = draft.request.source;
+  const bool is_chat = !source.messages.empty();
+  if (is_chat && draft.has_prompt) {
+    return ApiError::bad_field("prompt", "'prompt' and 'messages' exclude each other; send one of them.");
+  }
+  if (!is_chat && !draft.has_prompt) {
+    return ApiError::bad_field("prompt", "'prompt' (a string) or 'messages' (an array) is required.");
+  }
+  source.kind = is_chat ? Kind::kChat : Kind::kCompletion;
+  draft.request.add_special_tokens = draft.add_special_tokens.value_or(!is_chat);
+  return std::nullopt;
+}
+
+Fault read_tokens(dom::element value, std::vector<int32_t>& tokens) {
+  if (!value.is_array()) return expected("tokens", "a list of token ids", value);
+  return read_id_list("tokens", value.get_array().value_unsafe(), tokens);
+}
+
+Fault read_detokenize_fields(DetokenizeRequest& request, const ApiLimits& limits, dom::object fields) {
+  GenerateRequest shared;
+  bool has_tokens = false;
+  for (const auto field : fields) {
+    if (field.value.is_null()) continue;
+    Fault fault;
+    if (field.key == "model") fault = read_request_field(limits, field.key, field.value, shared);
+    if (field.key == "tokens") {
+      has_tokens = true;
+      fault = read_tokens(field.value, request.tokens);
+    }
+    if (fault) return fault;
+  }
+  request.model = std::move(shared.model);
+  if (!has_tokens) return missing("tokens", "a list of token ids");
+  return std::nullopt;
+}
+
+}  // namespace
+
+ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const ApiLimits& limits) {
+  StrictJson json;
+  auto fields = parse_body(json, body, limits);
+  if (!fields.ok()) return fields.error();
+  TokenizeDraft draft;
+  for (const auto field : *fields) {
+    if (field.value.is_null()) continue;
+    if (auto fault = read_tokenize_field(draft, limits, field.key, field.value)) return *std::move(fault);
+  }
+  if (auto fault = finish(draft)) return *std::move(fault);
+  return std::move(draft.request);
+}
+
+ApiResult<DetokenizeRequest> parse_detokenize_request(std::string_view body, const ApiLimits& limits) {
+  StrictJson json;
+  auto fields = parse_body(json, body, limits);
+  if (!fields.ok()) return fields.error();
+  DetokenizeRequest request;
+  if (auto fault = read_detokenize_fields(request, limits, *fields)) return *std::move(fault);
+  return request;
+}
+
+std::string tokenize_json(const TokenizeAnswer& answer) {
+  std::string out;
+  out.reserve(answer.tokens.size() * 8 + 64);
+  absl::StrAppend(&out, "{\"count\":", answer.tokens.size(), ",\"max_model_len\":", answer.max_model_len,
+                  ",\"tokens\":[");
+  for (size_t i = 0; i < answer.tokens.size(); ++i) {
+    if (i > 0) out += ',';
+    absl::StrAppend(&out, answer.tokens[i]);
+  }
+  out += "],\"token_strs\":";
+  if (!answer.has_token_strs) return out + "null}";
+  char separator = '[';
+  for (const std::string& text : answer.token_strs) {
+    out += separator;
+    separator = ',';
+    append_json_string(out, text);
+  }
+  return out + (separator == '[' ? "[]}" : "]}");
+}
+
+std::string detokenize_json(std::string_view prompt) {
+  std::string out = "{\"prompt\":";
+  append_json_string(out, prompt);
+  return out + '}';
+}
+
+}  // namespace troupe

@@ -1,0 +1,124 @@
+// Fields of OpenAI's API (and vLLM's additions to it) that would change what an answer means and that Troupe
+// does not build. Ignoring one would answer another question than the one asked, so each is refused, unless
+// it has the value that means "as if absent", which clients like to send. To build one is to move its row to
+// parse.cc.
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+using Kind = GenerateRequest::Kind;
+
+constexpr uint8_t kChat = 1, kCompletion = 2, kBoth = kChat | kCompletion;
+
+bool never(dom::element) {
+  return false;
+}
+bool is_false(dom::element value) {
+  return value.is_bool() && !value.get_bool().value_unsafe();
+}
+bool is_true(dom::element value) {
+  return value.is_bool() && value.get_bool().value_unsafe();
+}
+bool is_integer_equal(dom::element value, int64_t want) {
+  int64_t number = 0;
+  return value.is_int64() && !value.get_int64().get(number) && number == want;
+}
+bool is_integer_zero(dom::element value) {
+  return is_integer_equal(value, 0);
+}
+bool is_integer_one(dom::element value) {
+  return is_integer_equal(value, 1);
+}
+bool is_number_one(dom::element value) {
+  double number = 0;
+  return !value.get_double().get(number) && number == 1;  // of integers, too
+}
+bool is_empty(dom::element value) {
+  if (value.is_object()) return value.get_object().value_unsafe().size() == 0;
+  if (value.is_array()) return value.get_array().value_unsafe().size() == 0;
+  return value.is_string() && value.get_string().value_unsafe().empty();
+}
+bool is_string_equal(dom::element value, std::string_view want) {
+  return value.is_string() && value.get_string().value_unsafe() == want;
+}
+bool is_none_or_auto(dom::element value) {
+  return is_string_equal(value, "none") || is_string_equal(value, "auto");
+}
+bool is_text_format(dom::element value) {
+  if (!value.is_object()) return false;
+  const dom::object fields = value.get_object().value_unsafe();
+  dom::element type;
+  return fields.size() == 1 && !fields.at_key("type").get(type) && is_string_equal(type, "text");
+}
+bool is_text_modality(dom::element value) {
+  if (!value.is_array()) return false;
+  const dom::array items = value.get_array().value_unsafe();
+  dom::element only;
+  return items.size() == 1 && !items.at(0).get(only) && is_string_equal(only, "text");
+}
+
+struct Row {
+  std::string_view name;
+  uint8_t kinds;
+  bool (*is_neutral)(dom::element);
+  std::string_view allowed;  // what is accepted, for the message
+};
+
+// Sorted by name; a name may have a row for each kind.
+constexpr Row kRows[] = {
+    {"add_generation_prompt", kChat, is_true, "true"},
+    {"add_special_tokens", kChat, is_false, "false"},
+    {"add_special_tokens", kCompletion, is_true, "true"},
+    {"allowed_token_ids", kBoth, is_empty, "an empty list"},
+    {"audio", kChat, never, "null"},
+    {"bad_words", kBoth, is_empty, "an empty list"},
+    {"best_of", kBoth, is_integer_one, "1"},
+    {"chat_template", kChat, never, "null"},
+    {"continue_final_message", kChat, is_false, "false"},
+    {"echo", kChat, is_false, "false"},
+    {"function_call", kChat, is_none_or_auto, "\"none\" or \"auto\""},
+    {"functions", kChat, is_empty, "an empty list (use 'tools')"},
+    {"guided_choice", kBoth, never, "null"},
+    {"guided_grammar", kBoth, never, "null"},
+    {"guided_json", kBoth, never, "null"},
+    {"guided_regex", kBoth, never, "null"},
+    {"include_stop_str_in_output", kBoth, is_false, "false"},
+    {"min_tokens", kBoth, is_integer_zero, "0"},
+    {"modalities", kChat, is_text_modality, "[\"text\"]"},
+    {"prompt_embeds", kBoth, never, "null"},
+    {"prompt_logprobs", kBoth, never, "null"},
+    {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
+    {"return_token_ids", kBoth, is_false, "false"},
+    {"skip_special_tokens", kBoth, is_true, "true"},
+    {"structured_outputs", kBoth, never, "null"},
+    {"suffix", kCompletion, is_empty, "an empty string or null"},
+    {"tool_choice", kChat, is_none_or_auto, "\"none\" or \"auto\""},
+    {"truncate_prompt_tokens", kBoth, never, "null"},
+    {"typical_p", kBoth, is_number_one, "1"},
+    {"use_beam_search", kBoth, is_false, "false"},
+    {"web_search_options", kChat, never, "null"},
+};
+static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
+                             [](const Row& a, const Row& b) { return a.name < b.name; }));
+
+}  // namespace
+
+Fault check_unsupported(Kind kind, std::string_view name, dom::element value) {
+  const uint8_t asked = kind == Kind::kChat ? kChat : kCompletion;
+  const Row* row = std::lower_bound(std::begin(kRows), std::end(kRows), name,
+                                    [](const Row& r, std::string_view n) { return r.name < n; });
+  while (row != std::end(kRows) && row->name == name && (row->kinds & asked) == 0) ++row;
+  if (row == std::end(kRows) || row->name != name || row->is_neutral(value)) return std::nullopt;
+  return ApiError::unsupported(
+      name, absl::StrCat("'", to_absl(name), "' is not supported here; leave it out or set it to ",
+                         to_absl(row->allowed), "."));
+}
+
+}  // namespace troupe

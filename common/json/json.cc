@@ -1,0 +1,169 @@
+#include "common/json/json.h"
+
+#include <array>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/json/dom.h"
+
+namespace troupe {
+
+namespace {
+
+bj::value to_value(dom::element element) {
+  switch (element.type()) {
+    case dom::element_type::OBJECT: {
+      const dom::object fields = element.get_object().value_unsafe();
+      bj::object out;
+      out.reserve(fields.size());
+      for (const auto field : fields) out.emplace(field.key, to_value(field.value));
+      return out;
+    }
+    case dom::element_type::ARRAY: {
+      const dom::array items = element.get_array().value_unsafe();
+      bj::array out;
+      out.reserve(items.size());
+      for (const dom::element item : items) out.push_back(to_value(item));
+      return out;
+    }
+    case dom::element_type::STRING: {
+      const std::string_view text = element.get_string().value_unsafe();
+      return bj::string(text.data(), text.size());
+    }
+    case dom::element_type::INT64:
+      return element.get_int64().value_unsafe();
+    case dom::element_type::UINT64:
+      return element.get_uint64().value_unsafe();
+    case dom::element_type::DOUBLE:
+      return element.get_double().value_unsafe();
+    case dom::element_type::BOOL:
+      return element.get_bool().value_unsafe();
+    case dom::element_type::NULL_VALUE:
+      break;
+  }
+  return nullptr;
+}
+
+// What a byte needs in a JSON string: 0 nothing, 'u' a \u escape, else the letter after the backslash.
+constexpr std::array<char, 256> make_escapes() {
+  std::array<char, 256> table{};
+  for (int c = 0; c < 0x20; ++c) table[c] = 'u';
+  table['\b'] = 'b';
+  table['\f'] = 'f';
+  table['\n'] = 'n';
+  table['\r'] = 'r';
+  table['\t'] = 't';
+  table['"'] = '"';
+  table['\\'] = '\\';
+  return table;
+}
+constexpr std::array<char, 256> kEscapes = make_escapes();
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// The text with an exponent after integers that 64 bits may not hold (twenty digits, or nineteen after a
+// minus), so that they are read as doubles.
+std::string with_wide_integers_as_doubles(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 64);
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const size_t begin = i;
+    if (in_string || !(is_digit(text[i]) || text[i] == '-')) {
+      if (in_string && text[i] == '\\' && i + 1 < text.size())
+        ++i;
+      else if (text[i] == '"')
+        in_string = !in_string;
+      ++i;
+      out += text.substr(begin, i - begin);
+      continue;
+    }
+    // A whole number token: an integer where it is digits only.
+    while (i < text.size() &&
+           (is_digit(text[i]) || std::string_view("+-.eE").find(text[i]) != std::string_view::npos))
+      ++i;
+    const std::string_view number = text.substr(begin, i - begin);
+    const size_t digits = number.size() - (number[0] == '-' ? 1 : 0);
+    const bool integer = number.find_first_of("+.eE", 0) == std::string_view::npos;
+    out += number;
+    if (integer && digits >= (number[0] == '-' ? 19u : 20u)) out += "e0";
+  }
+  return out;
+}
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+}  // namespace
+
+StatusOr<bj::value> parse_json(std::string_view text, const JsonLimits& limits) {
+  if (text.size() <= kSmallJsonBytes && limits.depth_max == JsonLimits{}.depth_max) {
+    TROUPE_ASSIGN_OR_RETURN(const dom::element root, small_json().parse(text, limits.bytes_max));
+    return to_value(root);
+  }
+  StrictJson json(limits.depth_max);
+  TROUPE_ASSIGN_OR_RETURN(const dom::element root, json.parse(text, limits.bytes_max));
+  return to_value(root);
+}
+
+StatusOr<bj::value> read_json_file(const std::string& path, const JsonLimits& limits) {
+  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  std::string text;
+  std::array<char, 1 << 16> chunk;
+  size_t got = 0;
+  while ((got = std::fread(chunk.data(), 1, chunk.size(), file.get())) > 0) {
+    text.append(chunk.data(), got);
+    if (text.size() > limits.bytes_max) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": larger than the ", limits.bytes_max, " bytes allowed"));
+    }
+  }
+  if (std::ferror(file.get())) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
+  }
+  auto value = parse_json(text, limits);
+  if (value.ok()) return value;
+  if (auto widened = parse_json(with_wide_integers_as_doubles(text), limits); widened.ok()) return widened;
+  return annotate(value.status(), path);
+}
+
+std::string to_json(const bj::value& value) {
+  return bj::serialize(value);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  out += '"';
+  size_t run_start = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const char escape = kEscapes[byte];
+    if (escape == 0) continue;
+    out.append(text.data() + run_start, i - run_start);
+    run_start = i + 1;
+    out += '\\';
+    out += escape;
+    if (escape == 'u') {
+      out += "00";
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
+    }
+  }
+  out.append(text.data() + run_start, text.size() - run_start);
+  out += '"';
+}
+
+bool is_valid_utf8(std::string_view text) {
+  return simdjson::validate_utf8(text.data(), text.size());
+}
+
+}  // namespace troupe

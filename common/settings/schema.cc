@@ -1,0 +1,233 @@
+#include "common/settings/schema.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/settings/text.h"
+#include "common/settings/yaml.h"
+
+namespace troupe {
+
+namespace {
+
+template <typename T>
+bool parse_whole(std::string_view text, T& out) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, out);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
+}  // namespace
+
+SettingsSchema::SettingsSchema(std::string_view program, std::string_view summary)
+    : program_(program), summary_(summary) {}
+SettingsSchema::~SettingsSchema() = default;
+
+SettingsSchema::Field& SettingsSchema::Field::range(double min_value, double max_value) {
+  has_range = true;
+  min = min_value;
+  max = max_value;
+  return *this;
+}
+SettingsSchema::Field& SettingsSchema::Field::choices(std::vector<std::string> choices) {
+  allowed = std::move(choices);
+  return *this;
+}
+SettingsSchema::Field& SettingsSchema::Field::unit(std::string_view unit) {
+  unit_text = unit;
+  return *this;
+}
+SettingsSchema::Field& SettingsSchema::Field::positional() {
+  yaml_only = true;
+  return *this;
+}
+
+SettingsSchema::Field& SettingsSchema::Field::live() {
+  is_live = true;
+  return *this;
+}
+
+std::string SettingsSchema::Field::expectation() const {
+  if (is_bool()) return "true or false";
+  if (!allowed.empty()) return absl::StrCat("one of ", absl::StrJoin(allowed, ", "));
+  if (is_list()) return "a list of strings";
+  if (is_string()) return "a string";
+  std::string text = std::holds_alternative<int64_t*>(target) ? "an integer" : "a number";
+  if (has_range) absl::StrAppend(&text, " from ", number_text(min), " to ", number_text(max));
+  return text;
+}
+
+std::string SettingsSchema::Field::value_text() const {
+  if (is_bool()) return *std::get<bool*>(target) ? "true" : "false";
+  if (is_list()) return absl::StrJoin(*std::get<std::vector<std::string>*>(target), ",");
+  if (is_string()) return *std::get<std::string*>(target);
+  if (const auto* integer = std::get_if<int64_t*>(&target)) return absl::StrCat(**integer);
+  return number_text(*std::get<double*>(target));
+}
+
+Status SettingsSchema::Field::refuse(std::string_view got) const {
+  return absl::InvalidArgumentError(absl::StrCat("must be ", expectation(), ", not ", to_absl(got)));
+}
+
+Status SettingsSchema::Field::set_scalar(std::string_view text) {
+  const auto in_range = [this](double value) { return !has_range || (value >= min && value <= max); };
+  bool is_set = false;
+  if (auto* flag = std::get_if<bool*>(&target)) {
+    is_set = text == "true" || text == "false";
+    if (is_set) **flag = text == "true";
+  } else if (auto* integer = std::get_if<int64_t*>(&target)) {
+    int64_t value = 0;
+    is_set = parse_whole(text, value) && in_range(static_cast<double>(value));
+    if (is_set) **integer = value;
+  } else if (auto* number = std::get_if<double*>(&target)) {
+    double value = 0;
+    is_set = parse_whole(text, value) && std::isfinite(value) && in_range(value);
+    if (is_set) **number = value;
+  } else if (auto* string = std::get_if<std::string*>(&target)) {
+    is_set = allowed.empty() || std::find(allowed.begin(), allowed.end(), text) != allowed.end();
+    if (is_set) **string = text;
+  }
+  return is_set ? absl::OkStatus() : refuse(quoted(text));
+}
+
+Status SettingsSchema::Field::set_list(std::vector<std::string> items) {
+  for (const std::string& item : items) {
+    if (item.empty()) return invalid_argument("has an empty item");
+    if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), item) == allowed.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("items must be ", expectation(), ", not ", quoted(item)));
+    }
+  }
+  *std::get<std::vector<std::string>*>(target) = std::move(items);
+  return absl::OkStatus();
+}
+
+SettingsSchema::Field& SettingsSchema::add_field(std::string_view key, Field::Target target,
+                                                 std::string_view doc) {
+  assert(find(key) == nullptr);
+  auto& field = *fields_.emplace_back(std::make_unique<Field>());
+  field.key = key;
+  field.doc = doc;
+  field.target = target;
+  return field;
+}
+
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::string* target, std::string_view doc) {
+  return add_field(key, target, doc);
+}
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, int64_t* target, std::string_view doc) {
+  return add_field(key, target, doc);
+}
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, double* target, std::string_view doc) {
+  return add_field(key, target, doc);
+}
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, bool* target, std::string_view doc) {
+  return add_field(key, target, doc);
+}
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::vector<std::string>* target,
+                                           std::string_view doc) {
+  return add_field(key, target, doc);
+}
+
+SettingsSchema::Field* SettingsSchema::find(std::string_view key) {
+  for (const auto& field : fields_) {
+    if (field->key == key) return field.get();
+  }
+  return nullptr;
+}
+
+bool SettingsSchema::is_group(std::string_view key) const {
+  return std::any_of(fields_.begin(), fields_.end(), [key](const auto& field) {
+    return field->key.size() > key.size() && field->key.starts_with(key) && field->key[key.size()] == '.';
+  });
+}
+
+std::vector<SettingsSchema::Value> SettingsSchema::values() const {
+  std::vector<Value> values;
+  for (const auto& field : fields_) values.push_back({field->key, field->value_text(), field->is_live});
+  return values;
+}
+
+std::vector<std::string> SettingsSchema::keys() const {
+  std::vector<std::string> out;
+  for (const auto& field : fields_) out.push_back(field->key);
+  return out;
+}
+
+Status SettingsSchema::load_yaml_file(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  }
+  std::string text(kYamlBytesMax + 1, '\0');  // one more than allowed tells "too large"
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  const bool has_failed = std::ferror(file) != 0;
+  const int error = errno;
+  std::fclose(file);
+  if (has_failed)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot read: ", std::strerror(error)));
+  return load_yaml(text, path);
+}
+
+Status SettingsSchema::load_yaml(std::string_view text, std::string_view file_name) {
+  TROUPE_ASSIGN_OR_RETURN(const auto entries, flatten_yaml(text, file_name));
+  for (const YamlEntry& entry : entries) {
+    const Status status = apply_yaml(entry);
+    if (!status.ok()) return annotate(status, to_std(absl::StrCat(to_absl(file_name), ":", entry.line)));
+  }
+  return absl::OkStatus();
+}
+
+Status SettingsSchema::apply_yaml(const YamlEntry& entry) {
+  using Kind = YamlEntry::Kind;
+  Field* field = find(entry.key);
+  if (field == nullptr) return unknown_yaml_key(entry);
+  Status status;
+  switch (entry.kind) {
+    case Kind::kNull:
+      status = field->refuse("empty (leave the line out for the default)");
+      break;
+    case Kind::kEmptyMap:
+      status = field->refuse("a map");
+      break;
+    case Kind::kList:
+      status = field->is_list() ? field->set_list(entry.items) : field->refuse("a list");
+      break;
+    case Kind::kQuoted:
+      // "31000" in quotes is a string; a number must be written as one.
+      status = field->is_string() ? field->set_scalar(entry.text) : field->refuse("a quoted string");
+      break;
+    case Kind::kPlain:
+      status = field->is_list() ? field->refuse(quoted(entry.text)) : field->set_scalar(entry.text);
+      break;
+  }
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("'", entry.key, "' ", status.message()));
+}
+
+Status SettingsSchema::unknown_yaml_key(const YamlEntry& entry) {
+  if (is_group(entry.key)) {
+    // "limits:" with every line under it commented out is an empty group.
+    if (entry.kind == YamlEntry::Kind::kNull || entry.kind == YamlEntry::Kind::kEmptyMap)
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", entry.key, "' must be a map of settings, not a value"));
+  }
+  for (size_t dot = entry.key.find('.'); dot != std::string::npos; dot = entry.key.find('.', dot + 1)) {
+    const Field* parent = find(std::string_view(entry.key).substr(0, dot));
+    if (parent == nullptr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", parent->key, "' ", parent->refuse("a map").message()));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown key '", clip_key(entry.key), "'", did_you_mean(entry.key, keys(), "")));
+}
+
+}  // namespace troupe

@@ -1,0 +1,134 @@
+#pragma once
+
+// Who may ask, and how much. A file names the keys; of a key it has the SHA-256 alone, so whoever reads the
+// file cannot ask:
+//
+//   writers:                   # the name: in metrics and logs, no secret
+//     sha256: "9f86d0…"        # printf %s "$KEY" | sha256sum
+//     models: [demo-model]     # empty or absent: all
+//     requests_per_s: 20       # 0 or absent: no limit
+//     tokens_per_min: 600000   # of prompts and answers
+//     requests_at_once: 64     # at the workers or waiting for them
+//     priority: 0              # lower is earlier; requests may ask for a later one
+//     weight: 1                # its share where not all can be served at once
+//     requests_running: 32     # at the workers; more wait
+//     tokens_running: 100000   # likewise, in tokens to compute
+//     requests_waiting: 16
+//     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
+//     admin: true              # may change the fleet at the metrics port, too (admin.h)
+//
+// The file can be read again at any time: whole, or not at all. Used from one thread.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/api/error.h"
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/admission/admission.h"
+#include "gateway/route/fleet/gateway_shard.h"
+#include "gateway/route/admission/quota.h"
+
+namespace troupe {
+
+inline constexpr size_t kApiKeysMax = 1000;
+
+using Sha256 = std::array<uint8_t, 32>;
+Sha256 sha256(std::string_view bytes);
+
+struct ApiKey {
+  std::string name;
+  Sha256 digest{};
+  std::vector<std::string> models;  // empty: all
+  route::QuotaLimits limits;
+  route::AdmissionKey admission;  // its id is the name's hash
+  int32_t priority = 0;           // the earliest of its requests
+  std::string tenant;             // empty: none
+  bool admin = false;
+};
+// In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
+StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
+StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
+// The error names a key whose tenant would have no salt. `secret`: read_secret()'s, or empty.
+Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret);
+
+// One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.
+class ApiClient {
+ public:
+  // `salt`: of its tenant, empty where it has none.
+  ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now);
+  const std::string& name() const { return key_.name; }
+  bool may_use(std::string_view model) const;
+  // This gateway's part, as its limits are.
+  const route::AdmissionKey& admission() const { return admission_; }
+  int32_t priority() const { return key_.priority; }
+  bool admin() const { return key_.admin; }
+  const std::string& tenant_salt() const { return salt_; }
+  void change(const ApiKey& key, std::string salt, TimePoint now);
+  // Several gateways enforce its limits, each a part; one, until told otherwise.
+  void share(const route::GatewayPlace& place, TimePoint now);
+
+  std::optional<route::Quota::Refusal> begin(TimePoint now);
+  void end(int64_t tokens, TimePoint now);
+
+ private:
+  friend class ApiKeys;
+  ApiKey key_;
+  route::GatewayPlace place_;
+  route::AdmissionKey admission_;
+  std::string salt_;
+  route::Quota quota_;
+  Counter& requests_;
+  Counter& tokens_;
+  std::array<Counter*, 3> refused_{};  // by Quota::Limit
+};
+
+class ApiKeys {
+ public:
+  explicit ApiKeys(Metrics& metrics) : metrics_(metrics) {}
+  // Takes these instead of what there was; clients whose names stay keep what they have used.
+  void take(const std::vector<ApiKey>& keys, std::string_view tenant_secret, TimePoint now);
+  // Reads and takes files (that of the tenants' secret may be none, ""); where that fails everything stays as
+  // it was.
+  Status load(const std::string& path, const std::string& tenant_secret_path, TimePoint now);
+  // As ApiClient's, of all keys from now on.
+  void share(const route::GatewayPlace& place, TimePoint now);
+  // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
+  // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
+  std::shared_ptr<ApiClient> find(std::string_view authorization) const;
+  // Whose key has this name. Null: nobody's.
+  std::shared_ptr<ApiClient> named(std::string_view name) const;
+  size_t size() const { return clients_.size(); }
+
+ private:
+  Metrics& metrics_;
+  route::GatewayPlace place_;
+  std::vector<std::shared_ptr<ApiClient>> clients_;
+};
+
+// 401: what find() does not know. `authorization`: the header's value, or empty.
+ApiError unknown_key(std::string_view authorization);
+
+// One request of a client: in from `begin` on, out with the tokens it cost when this ends.
+class ApiVisit {
+ public:
+  ApiVisit(std::shared_ptr<ApiClient> client, const Clock& clock)
+      : client_(std::move(client)), clock_(clock) {}
+  ~ApiVisit() { client_->end(tokens_, clock_.now()); }
+  ApiVisit(const ApiVisit&) = delete;
+  ApiVisit& operator=(const ApiVisit&) = delete;
+  void cost(int64_t tokens) { tokens_ = tokens; }
+
+ private:
+  const std::shared_ptr<ApiClient> client_;
+  const Clock& clock_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace troupe

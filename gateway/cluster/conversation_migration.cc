@@ -1,0 +1,114 @@
+// Conversations of a worker that drains: asked for, computed elsewhere, and known to be there. Several at
+// once, in the order of their use, as long as half of the worker's time lasts; the other half is its sets'.
+
+#include <utility>
+
+#include "gateway/cluster/prefix_migrator.h"
+#include "gateway/upstream/forward.h"
+
+namespace troupe {
+
+using route::kNoNode;
+using route::NodeIndex;
+
+namespace {
+
+constexpr size_t kTailListBytesMax = 4u << 20;  // some 20,000 conversations
+constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
+
+}  // namespace
+
+struct Mover::Leaving {
+  explicit Leaving(Fleet& fleet) : hold(fleet) {}
+
+  const Fleet::Hold hold;
+  NodeIndex node = kNoNode;
+  TimePoint until;
+  std::vector<ConversationTail> tails;
+  size_t next = 0;
+  size_t carriers = 0;
+};
+
+// Held by whoever is at it. When the last one is gone, in whatever way, the worker's sets may go.
+class Mover::Carrier {
+ public:
+  Carrier(Mover& mover, std::shared_ptr<Leaving> leaving) : mover_(mover), leaving_(std::move(leaving)) {
+    ++leaving_->carriers;
+  }
+  ~Carrier() {
+    if (--leaving_->carriers > 0) return;
+    mover_.router_.handover().release(leaving_->node);
+    mover_.look_again_.wake();
+  }
+  Leaving& leaving() { return *leaving_; }
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+
+ private:
+  Mover& mover_;
+  const std::shared_ptr<Leaving> leaving_;
+};
+
+void Mover::hold_for_tails(NodeIndex node, TimePoint now, TimePoint by) {
+  auto leaving = std::make_shared<Leaving>(fleet_);
+  leaving->node = node;
+  leaving->until = now + (by - now) / 2;
+  router_.handover().hold(node);
+  to_ask_.push_back(std::move(leaving));
+}
+
+Task<void> Mover::ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& group) {
+  const Carrier asking(*this, leaving);
+  ClientRequest request;
+  request.method = "GET";
+  request.target = kTailsPath;
+  const Deadline within{leaving->until};
+  const ForwardResult result =
+      co_await ask_once(fleet_.client(leaving->node), request, within, kTailListBytesMax);
+  auto tails = parse_tail_list(result.held_body);
+  if (result.end != ForwardResult::End::kAnswered || !tails.ok()) {
+    log_.debug("conversations_not_told", {{"worker", fleet_.id(leaving->node)}, {"status", result.status}});
+    co_return;
+  }
+  leaving->tails = std::move(tails.value());
+  log_.info("conversations_leave",
+            {{"worker", fleet_.id(leaving->node)}, {"conversations", leaving->tails.size()}});
+  for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
+    group.spawn(carry_tails(std::make_unique<Carrier>(*this, leaving)));
+  }
+}
+
+Task<void> Mover::carry_tails(std::unique_ptr<Carrier> carrier) {
+  Leaving& leaving = carrier->leaving();
+  while (leaving.next < leaving.tails.size() && clock_.now() < leaving.until) {
+    co_await carry(leaving, leaving.tails[leaving.next++]);
+  }
+}
+
+// The ids pass through here as they are.
+Task<void> Mover::carry(const Leaving& leaving, const ConversationTail& tail) {
+  const route::Router::Tail known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
+  const NodeIndex to = router_.next_home(known, tail.model, leaving.node);
+  if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
+  const Deadline within{leaving.until};
+  ClientRequest request;
+  request.method = "GET";
+  request.target = std::string(kTailsPath) + "/" + tail.session.hex();
+  const ForwardResult told = co_await ask_once(fleet_.client(leaving.node), request, within, kTailBytesMax);
+  if (told.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
+  request.method = "POST";
+  request.target = kTailsPath;
+  request.headers.emplace_back("content-type", "application/json");
+  request.body = told.held_body;
+  const ForwardResult made = co_await ask_once(fleet_.client(to), request, within);
+  const auto answer = parse_json(made.held_body);
+  if (made.end != ForwardResult::End::kAnswered || !answer.ok() || !answer->is_object()) {
+    log_.debug("conversation_not_computed", {{"worker", fleet_.id(to)}, {"status", made.status}});
+    co_return;
+  }
+  count(answer->as_object());
+  conversations_.Increment();
+  router_.computed(known, to, clock_.now());
+}
+
+}  // namespace troupe

@@ -1,0 +1,220 @@
+#pragma once
+
+// The workers this gateway knows, and an operator may change: for each its connections, its health, its
+// models and its last load report. When anything in that changes for routing, a new cluster view goes to the
+// router. All calls on the io_context's thread.
+//
+// A worker has a slot, which all others know it by. That of a removed worker is another's once nobody can
+// mean the first one by it: whoever keeps slots across a wait has a Hold, or says that he listens to the
+// worker.
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/api/api.h"
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/http_client.h"
+#include "gateway/route/fleet/health.h"
+#include "gateway/route/router.h"
+
+namespace troupe {
+
+struct FleetOptions {
+  std::vector<Endpoint> workers;
+  HttpClientOptions client;
+  route::HealthOptions health;
+  int64_t in_flight_max = 0;  // a worker; 0: no bound
+  size_t workers_max =
+      4096;  // at once, those included that were removed while somebody still holds their slot
+  Duration set_loads_half_life = std::chrono::seconds(20);
+  size_t sets_max = 16'384;
+  Duration ramp = std::chrono::seconds(10);  // to full weight, of a worker that joins while others serve
+};
+
+class Fleet {
+ public:
+  struct Parts {
+    Executor executor;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Fleet(const FleetOptions& options, const Parts& parts);
+
+  // What health, bounds and ramp are from now on; and the workers: those that are in these options and were
+  // not in the last ones join, those that are not any more leave and are removed then. Whoever an operator
+  // has added or removed besides stays so.
+  // REQUIRES: can_change().
+  void change(const FleetOptions& options);
+  // The error says why not all of these workers can be followed besides those that are.
+  Status can_change(const FleetOptions& options) const;
+
+  // While one lives, the slot of a worker that is removed meanwhile is given to nobody. For as long as a
+  // request lasts, not for ever. The fleet outlives it.
+  class Hold {
+   public:
+    explicit Hold(Fleet& fleet) : fleet_(fleet), era_(fleet.begin_hold()) {}
+    ~Hold() { fleet_.end_hold(era_); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Fleet& fleet_;
+    const uint64_t era_;
+  };
+  // Somebody reads what this worker tells, for as long as it may last: its slot is given to nobody.
+  void listens(route::NodeIndex node, bool listens) { workers_[node].listened = listens; }
+
+  // Slots, those of removed workers included.
+  size_t size() const { return workers_.size(); }
+  size_t member_count() const;
+  bool member(route::NodeIndex node) const { return !workers_[node].removed; }
+  std::optional<route::NodeIndex> find(std::string_view id) const;  // of members
+  // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
+  // now on. kResourceExhausted: more are here than are followed.
+  StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
+  // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
+  // add().
+  void drain(route::NodeIndex node);
+  // The same, and then remove().
+  void retire(route::NodeIndex node);
+  // At once and for good: it is probed no more, and what it held is forgotten.
+  void remove(route::NodeIndex node);
+
+  HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
+  const std::string& id(route::NodeIndex node) const { return workers_[node].id; }
+  // As the view has it: a removed worker counts as dead.
+  route::NodeState state(route::NodeIndex node) const;
+
+  // What probes and requests saw, and for the log why it failed. A change of state makes a new view; death
+  // also forgets what the node held.
+  void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
+  void set_models(route::NodeIndex node, std::vector<ModelCard> models);
+  void set_load(route::NodeIndex node, LoadReport report);
+  // It is not ready any more and says that it takes requests for so long still.
+  void saw_notice(route::NodeIndex node, Duration takes_requests_for);
+  // Names the life of the worker's cache, as a load report or a residency event told it: a new one means that
+  // it began empty.
+  void saw_epoch(route::NodeIndex node, std::string_view epoch);
+
+  // Its sets are on their way to others: requests of those that have not moved still go there.
+  bool leaving(route::NodeIndex node) const { return workers_[node].leaving; }
+  void left(route::NodeIndex node);  // they have moved
+  // By and by, workers that joined weigh more. False: none does.
+  bool ramp();
+
+  // It is a worker of ours: it answers GET /v1/load.
+  bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
+  // Its streams bring heartbeats, from their head on: one that falls silent hangs.
+  bool beats(route::NodeIndex node) const { return workers_[node].beats; }
+  void saw_beat(route::NodeIndex node) { workers_[node].beats = true; }
+  // By its probes, not by an operator's word.
+  bool known_dead(route::NodeIndex node) const {
+    return member(node) && workers_[node].health.state() == route::NodeState::kDead;
+  }
+  // Somebody waits to know whether it lives: it is probed at once, if it has not just been.
+  void ask_after(route::NodeIndex node) {
+    if (on_suspicion) on_suspicion(node);
+  }
+
+  // All workers that can be routed to tell what each set costs them: the planner may go by the whole fleet's
+  // loads, which are the same at every gateway.
+  bool tells_set_loads() const;
+  route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
+
+  // At the start, of a fleet whose members somebody else is to tell: until told_members() those that are
+  // added count as there at the start.
+  void await_members();
+  void told_members();  // all of them, or that there is nobody to tell
+  // Everybody who was there at the start has been probed: from here on "no worker" is known, not guessed.
+  bool probed() const { return unprobed_ == 0; }
+  bool ready() const { return probed() && !router_.view().models().empty(); }
+  // Union over the workers that can be routed to, by id.
+  std::vector<ModelCard> models() const;
+  // GET /admin/workers.
+  std::string workers_json() const;
+
+  // Called when a failure asks for a probe at once, and when a worker has joined; set by the prober.
+  std::function<void(route::NodeIndex)> on_suspicion;
+  std::function<void(route::NodeIndex)> on_joined;
+  // Set by the mover; without it there is nothing to wait for. A worker drains, and its sets have until then
+  // to move, then left(). A worker can be routed to that holds nothing.
+  std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
+  std::function<void(route::NodeIndex)> on_begins_empty;
+  // Set by the residency reader. There is a new view, or it was forgotten what a worker holds. Called in the
+  // midst of it: to be looked into later.
+  std::function<void()> on_changed;
+  // Another worker has this slot from now on, and nothing that was kept of the last one is true of it.
+  std::function<void(route::NodeIndex)> on_replaced;
+
+ private:
+  // What a worker's state gauge says before route::node_state_name().
+  static constexpr std::string_view kFailing = "failing";
+  struct Worker {
+    std::string id;
+    std::string url;
+    std::unique_ptr<HttpClient> client;
+    route::NodeHealth health;
+    std::vector<ModelCard> models;
+    std::optional<LoadReport> load;
+    std::string epoch;
+    Gauge* up = nullptr;                        // null: it is removed
+    std::map<std::string_view, Gauge*> states;  // by name
+    bool beats = false;
+    bool probed = false;
+    bool awaited = false;   // by probed()
+    bool drained = false;   // by an operator
+    bool notified = false;  // its own notice
+    bool leaving = false;
+    bool retired = false;  // to be removed when it has left
+    bool removed = false;
+    bool listened = false;
+    uint64_t removed_in = 0;  // the last era in which somebody may have meant it by its slot
+    double weight = 1;
+    std::optional<TimePoint> joined_at;  // while it ramps
+  };
+  std::unique_ptr<HttpClient> make_client(const Endpoint& endpoint);
+  Worker make_worker(const Endpoint& endpoint);
+  void give_gauges(Worker& worker);
+  void take_gauges(Worker& worker);
+  bool is_free(const Worker& worker) const {
+    return worker.removed && !worker.listened && worker.removed_in < first_era_;
+  }
+  std::optional<route::NodeIndex> longest_free() const;
+  StatusOr<route::NodeIndex> place(const Endpoint& endpoint);
+  uint64_t end_era();
+  uint64_t begin_hold();
+  void end_hold(uint64_t era);
+  void await_no_more(Worker& worker);
+  void publish();
+  void tell_state(route::NodeIndex node, route::NodeState before, std::string_view why) const;
+  void begin_leaving(route::NodeIndex node, TimePoint until);
+  void come_back(route::NodeIndex node);
+  void begins_empty(route::NodeIndex node);
+  bool healthy(const Worker& worker) const;
+
+  FleetOptions options_;
+  const Executor executor_;
+  Metrics& metrics_;
+  route::Router& router_;
+  const Clock& clock_;
+  const Logger& log_;
+  std::vector<Worker> workers_;
+  route::SetLoadMerger set_loads_;
+  size_t unprobed_ = 0;  // those awaited, and one more while members are
+  bool awaits_members_ = false;
+  uint64_t view_epoch_ = 0;
+  // Holds by the era in which they began: an era ends when a worker is removed and somebody may mean it. The
+  // first one has holds, or is the last.
+  std::deque<size_t> holds_{0};
+  uint64_t first_era_ = 1;
+};
+
+}  // namespace troupe

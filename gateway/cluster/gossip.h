@@ -1,0 +1,147 @@
+#pragma once
+
+// What gateways of one fleet tell each other, at the metrics port (POST /admin/gossip): placements, from
+// which a gateway knows what the others' requests left on nodes that do not tell themselves; the table, which
+// one of them plans for all (route/gateways.h), and what each saw of the sets' loads where workers do not
+// tell them; and, where asked for, their ledgers of what they have in flight. Values, sent when they change
+// and again every second, so a lost message heals; it costs a hit, never correctness. A peer that does not
+// answer is asked ever more seldom, and the newest placements wait until it does; one that is silent is
+// forgotten with its ledger. A gateway that has just begun says so by speaking to all: they ask it at once,
+// and one of them tells it all placements there are, so that it is as good as the others before it has many
+// requests.
+//
+//   message: placements; ledger; news; the table, to whom lacks it, else empty; loads of the sets, where new,
+//            else empty. Each after its length, 4 bytes.       (route/gossip.h, route/table_message.h)
+//   answer:  name, 32 hex digits; news
+//
+// Where the fleet has a secret, both are sealed (gossip_auth.h), and what is not is refused.
+//
+// All calls on the io_context's thread.
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "common/net/http_client.h"
+#include "common/net/task_group.h"
+#include "gateway/cluster/gossip_auth.h"
+#include "gateway/route/router.h"
+
+namespace troupe {
+
+inline constexpr std::string_view kGossipPath = "/admin/gossip";
+inline constexpr std::string_view kGossipSenderHeader = "x-troupe-gateway";
+
+struct GossipOptions {
+  // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: it
+  // is told by its answer, and left out.
+  std::vector<Endpoint> peers;
+  bool finds = false;                    // others, which found() names
+  std::shared_ptr<const TlsSource> tls;  // for peers with https
+  GossipSeal seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
+  int64_t gateways = 1;                  // share the fleet at least, whoever is told
+  bool ledger = false;                   // tell and heed what is in flight
+  Duration interval = std::chrono::milliseconds(20);
+  Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
+  Duration timeout = std::chrono::milliseconds(500);
+  Duration retry_max = std::chrono::seconds(5);
+  Duration forget_after = std::chrono::seconds(3);
+  size_t placements_max = route::kPlacementsTold;  // waiting for a peer; the oldest are dropped
+  size_t senders_max = 1024;
+};
+// A message is no longer: an eighth for what is placed and in flight, the rest for the table.
+inline constexpr size_t kGossipBytesMax = 16u << 20;
+
+class Gossip {
+ public:
+  struct Parts {
+    Executor executor;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Gossip(const GossipOptions& options, const Parts& parts);
+  ~Gossip();
+  Gossip(const Gossip&) = delete;
+  Gossip& operator=(const Gossip&) = delete;
+
+  // Endless tasks in `group`, which outlives this: cancel the group to stop them. None without peers, where
+  // none are found either.
+  void start(TaskGroup& group);
+  // Gateways there are besides those of the options, all of them: any other one that was found before is told
+  // nothing more. REQUIRES: GossipOptions::finds; start() was called.
+  void found(const std::vector<Endpoint>& peers);
+
+  // What a peer sent, with the values of its headers.
+  struct Received {
+    std::string_view sender;
+    std::string_view seal;
+    std::string_view message;
+  };
+  struct Answer {
+    std::string body;
+    std::string seal;  // empty: none is needed
+  };
+  // The answer to it, or an error that says what is malformed; kPermissionDenied: its seal is not the
+  // fleet's.
+  StatusOr<Answer> receive(const Received& received);
+  double refused() const { return refused_.Value(); }  // for want of a seal
+  // Another worker has the slot from now on: what was to be told of the last one is not told of it.
+  void forget_node(route::NodeIndex node);
+  // A message with this for a seal may turn out to be one of the fleet's.
+  bool may_take(std::string_view seal) const { return !options_.seal.is_needed() || !seal.empty(); }
+
+ private:
+  struct Peer;
+  struct Sender {
+    uint32_t number = 0;
+    TimePoint heard_at{};
+  };
+  Task<void> collect();
+  void add_peer(const Endpoint& endpoint, bool was_found);
+  Task<void> tell(std::shared_ptr<Peer> of);
+  Task<bool> send(Peer& peer);
+  std::string message_for(Peer& peer, TimePoint now);
+  bool lacks_table(const Peer& peer, TimePoint now) const;
+  void hear_answer(Peer& peer, std::string_view answer);
+  StatusOr<std::string> take_message(std::string_view sender, std::string_view message);
+  void wake_paused();
+  bool tells_newcomer(const Hash128& newcomer) const;
+  void leave_out(Peer& peer);
+  void take(TimePoint now);
+  void drop_oldest(Peer& peer);
+  void drop_untrue(Peer& peer);
+  void heard(const route::GatewayNews& news);
+  void forget_silent(TimePoint now);
+
+  const GossipOptions options_;
+  Executor executor_;
+  route::Router& router_;
+  Metrics& metrics_;
+  const Clock& clock_;
+  const Logger& log_;
+  const Hash128 name_;  // of this life, that the router has
+  Counter& sent_;
+  Counter& received_;
+  Counter& dropped_;
+  Counter& refused_;
+  Gauge& other_sets_;
+  absl::flat_hash_set<Hash128> differing_;  // gateways, told of in the log
+  std::vector<std::shared_ptr<Peer>> peers_;
+  TaskGroup* group_ = nullptr;
+  TimePoint refreshed_at_{};
+  absl::flat_hash_map<std::string, Sender> senders_;
+  uint32_t sender_count_ = 0;
+  uint64_t replaced_ = 0;  // slots that other workers were given
+};
+
+}  // namespace troupe

@@ -1,0 +1,87 @@
+#pragma once
+
+// Computes sets' prefixes where their requests are going to be, before they are: when a worker drains, and
+// when one begins with an empty cache (route/handover.h says which and when, the texts are those of requests
+// that passed by). Workers that cannot compute ahead, or sets whose text is not kept, move at once.
+//
+// Before the sets of a worker that drains go its conversations, those used last first, by the ids that it
+// tells of them (common/api/conversations.h): each is computed where its set is, or is going to be, and goes
+// on there.
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/api/conversations.h"
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/json/json.h"
+#include "common/net/task_group.h"
+#include "common/net/wakeable_timer.h"
+#include "gateway/cluster/fleet.h"
+#include "gateway/cluster/prefix_text_cache.h"
+
+namespace troupe {
+
+struct MoverOptions {
+  bool enabled = true;
+  Duration deadline = std::chrono::seconds(20);   // of one worker's sets; then they move all the same
+  Duration tick = std::chrono::milliseconds(20);  // while something is on its way
+};
+
+class Mover {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    const PrefixTexts& texts;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Mover(const MoverOptions& options, const Parts& parts);
+  ~Mover();
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  // One endless task, and one a set on its way, in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+  void change(Duration deadline) { options_.deadline = deadline; }
+
+ private:
+  class Moving;
+  Task<void> run(TaskGroup& group);
+  void leave(route::NodeIndex node, TimePoint until);
+  void join(route::NodeIndex node);
+  void begin(route::Handover::Move move, TaskGroup& group);
+  Task<void> compute(route::Handover::Move move, PrefixTexts::Text text);
+  void end_leaving();
+  void count(const bj::object& answer);
+  // conversation_migration.cc
+  void hold_for_tails(route::NodeIndex node, TimePoint now, TimePoint by);
+  struct Leaving;
+  class Carrier;
+  Task<void> ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& group);
+  Task<void> carry_tails(std::unique_ptr<Carrier> carrier);
+  Task<void> carry(const Leaving& leaving, const ConversationTail& tail);
+
+  MoverOptions options_;
+  WakeTimer look_again_;
+  Fleet& fleet_;
+  route::Router& router_;
+  const PrefixTexts& texts_;
+  const Clock& clock_;
+  const Logger& log_;
+  Gauge& texts_kept_;
+  Gauge& text_bytes_;
+  Counter& computed_tokens_;
+  Counter& cached_tokens_;
+  Counter& failed_;
+  Counter& conversations_;
+  std::vector<std::shared_ptr<Leaving>> to_ask_;  // for their conversations
+};
+
+}  // namespace troupe

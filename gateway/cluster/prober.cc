@@ -1,0 +1,179 @@
+#include "gateway/cluster/prober.h"
+
+#include <algorithm>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <optional>
+
+#include "common/json/json.h"
+#include "common/net/timer.h"
+
+namespace troupe {
+
+using route::HealthEvent;
+using route::NodeState;
+
+namespace {
+constexpr std::string_view kFirstReadyPath = "/readyz";
+
+// Of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
+std::optional<Duration> notice_in(std::string_view body) {
+  const auto value = parse_json(body);
+  const bj::object* fields = value.ok() ? value->if_object() : nullptr;
+  const bj::value* left = fields == nullptr ? nullptr : fields->if_contains("takes_requests_for_ms");
+  if (left == nullptr || !left->is_int64() || left->as_int64() < 1) return std::nullopt;
+  constexpr int64_t kNoticeMaxMs = 3'600'000;
+  return std::chrono::milliseconds(std::min(left->as_int64(), kNoticeMaxMs));
+}
+
+bool not_there(int http_status) {
+  return http_status == 404 || http_status == 405;
+}
+}  // namespace
+
+struct Prober::Target {
+  Target(Executor executor, route::NodeIndex index) : node(index), timer(executor) {}
+
+  route::NodeIndex node;
+  Timer timer;
+  std::string ready_path{kFirstReadyPath};
+  bool has_load = true;  // until it is seen not to be there
+  bool awaited = false;  // a suspicion came while it was being probed
+  bool watched = false;
+  TimePoint asked_at{};
+};
+
+Prober::Prober(Executor executor, Fleet& fleet, const Clock& clock, const ProberOptions& options)
+    : executor_(executor), fleet_(fleet), clock_(clock), options_(options) {
+  fleet_.on_suspicion = [this](route::NodeIndex node) {
+    if (node >= targets_.size()) return;
+    targets_[node]->awaited = true;
+    targets_[node]->timer.cancel();
+  };
+  fleet_.on_joined = [this](route::NodeIndex node) { begin(node); };
+}
+
+Prober::~Prober() {
+  fleet_.on_suspicion = nullptr;
+  fleet_.on_joined = nullptr;
+}
+
+void Prober::start(TaskGroup& group) {
+  group_ = &group;
+  for (route::NodeIndex node = 0; node < fleet_.size(); ++node) begin(node);
+}
+
+void Prober::begin(route::NodeIndex node) {
+  if (group_ == nullptr) return;
+  while (targets_.size() <= node)
+    targets_.push_back(std::make_unique<Target>(executor_, static_cast<route::NodeIndex>(targets_.size())));
+  Target& target = *targets_[node];
+  if (target.watched) {  // it came back before its task had seen that it was gone
+    target.timer.cancel();
+  } else {
+    target.watched = group_->spawn(watch(target));
+  }
+}
+
+Task<void> Prober::watch(Target& target) {
+  while (fleet_.member(target.node)) {
+    target.awaited = false;
+    target.asked_at = clock_.now();
+    {
+      const Fleet::Hold hold(fleet_);  // what it tells is told of this worker
+      co_await probe(target);
+    }
+    const auto pause = target.awaited ? options_.suspicion_interval : options_.interval;
+    target.timer.expires_at(target.asked_at + pause);
+    boost::system::error_code error;
+    co_await target.timer.async_wait(asio::redirect_error(use_task, error));
+    // Cancelled by a suspicion: probe now, but no more often than the suspicion interval. (Cancellation of
+    // this task itself throws from the next co_await.)
+    if (error && clock_.now() < target.asked_at + options_.suspicion_interval) {
+      target.timer.expires_at(target.asked_at + options_.suspicion_interval);
+      co_await target.timer.async_wait(asio::redirect_error(use_task, error));
+    }
+  }
+  target.watched = false;
+}
+
+Task<void> Prober::probe(Target& target) {
+  // What comes back from the dead may be another program, which has what the last one had not.
+  const NodeState state = fleet_.state(target.node);
+  if (state == NodeState::kDead || state == NodeState::kUnknown) {
+    target.ready_path = kFirstReadyPath;
+    target.has_load = true;
+  }
+  const bool ready = co_await ask_ready(target);
+  if (!ready) co_return;
+  const bool models = co_await ask_models(target);
+  if (!models) co_return;
+  // Models and load first, state last: a worker is never routable with nothing to serve, and what it may be
+  // given to hold is known.
+  if (target.has_load) co_await ask_load(target);
+  fleet_.on_event(target.node, HealthEvent::kProbeOk);
+}
+
+// False when the worker isn't ready (the event has been told then) or could not be asked.
+Task<bool> Prober::ask_ready(Target& target) {
+  while (!target.ready_path.empty()) {
+    const Reply reply = co_await get(target, target.ready_path);
+    if (not_there(reply.status)) {  // the next path, for as long as the worker lives
+      target.ready_path = target.ready_path == kFirstReadyPath ? "/health" : "";
+      continue;
+    }
+    if (reply.status == 200) co_return true;
+    if (reply.local) co_return false;  // says nothing of the worker
+    if (const auto left = notice_in(reply.body); reply.status == 503 && left) {
+      fleet_.saw_notice(target.node, *left);
+      co_return false;
+    }
+    const HealthEvent event = reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail;
+    fleet_.on_event(target.node, event, reply.why);
+    co_return false;
+  }
+  co_return true;
+}
+
+Task<bool> Prober::ask_models(Target& target) {
+  const Reply reply = co_await get(target, "/v1/models");
+  if (reply.status == 200) {
+    auto models = parse_models(reply.body);
+    if (models.ok()) {
+      fleet_.set_models(target.node, std::move(models.value()));
+      co_return true;
+    }
+  }
+  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
+  co_return false;
+}
+
+Task<void> Prober::ask_load(Target& target) {
+  const Reply reply = co_await get(target, "/v1/load");
+  // One bad answer is no reason to stop: a new epoch (an empty cache) is seen only here.
+  if (not_there(reply.status)) target.has_load = false;
+  if (reply.status != 200) co_return;
+  auto report = parse_load_report(reply.body);
+  if (report.ok()) fleet_.set_load(target.node, std::move(report.value()));
+}
+
+Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
+  ClientRequest request;
+  request.target = path;
+  const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
+  Reply reply;
+  auto answer = co_await fleet_.client(target.node).send(request, deadline);
+  if (!answer.ok()) {
+    reply.local = answer.status().code() == absl::StatusCode::kResourceExhausted;
+    reply.why = to_std(answer.status().message());
+    co_return reply;
+  }
+  auto body = co_await (*answer)->read_all(options_.body_bytes_max);
+  if (!body.ok()) co_return reply;
+  reply.status = (*answer)->status();
+  reply.body = *std::move(body);
+  co_return reply;
+}
+
+}  // namespace troupe

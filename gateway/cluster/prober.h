@@ -1,0 +1,64 @@
+#pragma once
+
+// Asks every worker, every interval and each on its own, whether it is ready, which models it serves and how
+// busy it is. A worker of ours has /readyz and /v1/load; another OpenAI-like server may have /health or
+// nothing but /v1/models: the first that exists is used. A worker just seen to fail is asked again at once.
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/time.h"
+#include "common/net/task.h"
+#include "common/net/task_group.h"
+#include "gateway/cluster/fleet.h"
+
+namespace troupe {
+
+struct ProberOptions {
+  std::chrono::milliseconds interval{1000};
+  std::chrono::milliseconds timeout{1000};
+  std::chrono::milliseconds suspicion_interval{100};  // at most this often, whatever fails
+  size_t body_bytes_max = 1u << 20;
+};
+
+class Prober {
+ public:
+  Prober(Executor executor, Fleet& fleet, const Clock& clock, const ProberOptions& options);
+  ~Prober();
+  Prober(const Prober&) = delete;
+  Prober& operator=(const Prober&) = delete;
+
+  void change(const ProberOptions& options) { options_ = options; }
+  // One task a worker, in `group`, as long as it is a member: also for those that join later. Cancel the
+  // group to stop them.
+  void start(TaskGroup& group);
+
+ private:
+  struct Target;
+  void begin(route::NodeIndex node);
+  Task<void> watch(Target& target);
+  Task<void> probe(Target& target);
+  Task<bool> ask_ready(Target& target);
+  Task<bool> ask_models(Target& target);
+  Task<void> ask_load(Target& target);
+  // Status and body; status 0: no answer.
+  struct Reply {
+    int status = 0;
+    bool local = false;  // could not be asked, for want of something this gateway lacks
+    std::string body;
+    std::string why;  // nothing came; for the log
+  };
+  Task<Reply> get(Target& target, std::string_view path);  // `path` outlives the call
+
+  Executor executor_;
+  Fleet& fleet_;
+  const Clock& clock_;
+  ProberOptions options_;
+  TaskGroup* group_ = nullptr;
+  std::vector<std::unique_ptr<Target>> targets_;  // by node
+};
+
+}  // namespace troupe

@@ -1,0 +1,86 @@
+#pragma once
+
+// Subscribes to every worker's GET /v1/residency, so that the router knows what nodes really hold instead of
+// guessing from its own placements.
+//
+//   no stream ──connect──▶ snapshot ──▶ in step with the worker ──▶ changes …
+//       ▲                                      │
+//       └── pause ◀── a gap; the stream ends or falls silent; the worker dies or is removed
+//
+// Without a stream a worker counts as in gossip mode. One that does not tell (404: a vLLM behind us) is left
+// alone until it has been dead, for what comes back may be another program. Pauses double from retry_min to
+// retry_max while nothing comes of it; after a gap there is only the shortest.
+
+#include <absl/container/flat_hash_set.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/api/residency.h"
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/task_group.h"
+#include "common/net/wakeable_timer.h"
+#include "gateway/cluster/fleet.h"
+
+namespace troupe {
+
+struct ResidencyReaderOptions {
+  bool enabled = true;
+  Duration retry_min = std::chrono::milliseconds(100);
+  Duration retry_max = std::chrono::seconds(5);
+  Duration silence_max = std::chrono::seconds(10);  // workers say something every two seconds
+};
+
+class ResidencyReader {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  ResidencyReader(const ResidencyReaderOptions& options, const Parts& parts);
+  ~ResidencyReader();
+  ResidencyReader(const ResidencyReader&) = delete;
+  ResidencyReader& operator=(const ResidencyReader&) = delete;
+
+  // One endless task and one a stream, in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+
+  // Sets that workers keep whatever comes, as they tell it, and who does; as of when their stream was last in
+  // step.
+  std::map<Hash128, std::vector<route::NodeIndex>> pinned() const;
+
+ private:
+  struct Stream;
+  class Reading;
+  Task<void> supervise(TaskGroup& group);
+  // Until when nothing is to be done for this worker, if nothing happens.
+  TimePoint look_after(route::NodeIndex node, TaskGroup& group);
+  void know_worker(route::NodeIndex node, Stream& stream);
+  Task<void> read(route::NodeIndex node);
+  Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
+  // False: this stream is of no more use.
+  bool apply(route::NodeIndex node, std::string_view name, std::string_view data);
+  static void note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned);
+  bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }
+
+  const ResidencyReaderOptions options_;
+  WakeTimer look_again_;
+  Fleet& fleet_;
+  route::Router& router_;
+  Metrics& metrics_;
+  const Clock& clock_;
+  const Logger& log_;
+  Counter& events_;
+  Counter& gaps_;
+  Counter& malformed_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by node
+};
+
+}  // namespace troupe

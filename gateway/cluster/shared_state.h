@@ -1,0 +1,125 @@
+#pragma once
+
+// What gateways of a fleet share through etcd: the workers and gateways there are, who plans the table, and
+// the table (worker_discovery.h, peer_discovery.h, route/shared_table.h). Two tasks of which no request
+// knows: one keeps this gateway's lease and loads there and plans where it leads, the other looks and
+// watches. What is asked and what follows from the answers is route/shared_round.h's; here are etcd's keys
+// and words for it. While etcd is silent, slow or gone, both try on, the gateway is degraded by its own word
+// (troupe_gateway_state_degraded, the log), and all goes on as it was: the last table, the workers that are
+// known, as their probes say. All calls on the io_context's thread.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/etcd/etcd.h"
+#include "common/etcd/keys.h"
+#include "common/net/task_group.h"
+#include "common/net/wakeable_timer.h"
+#include "gateway/cluster/peer_discovery.h"
+#include "gateway/cluster/worker_discovery.h"
+#include "gateway/route/leader_sync.h"
+#include "gateway/route/router.h"
+
+namespace troupe {
+
+struct SharedStateOptions {
+  EtcdOptions etcd;  // no members: nothing is shared
+  std::string prefix{kStatePrefix};
+  std::chrono::seconds lease_ttl{5};
+  Duration plan_tick = std::chrono::seconds(4);
+  int64_t gateways = 1;           // share the fleet at least, whoever is there
+  std::vector<Endpoint> workers;  // known without etcd
+  // Where the others reach this gateway to gossip, the url of its metrics port; empty: nowhere, and it looks
+  // for nobody. GossipOptions::finds where it is not.
+  std::string advertise_url;
+};
+
+class SharedState {
+ public:
+  struct Parts {
+    Executor executor;
+    Fleet& fleet;
+    route::Router& router;
+    Gossip& gossip;
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  // REQUIRES: etcd has members. The router has RouterOptions::shared_table.
+  SharedState(const SharedStateOptions& options, const Parts& parts);
+  ~SharedState();
+  SharedState(const SharedState&) = delete;
+  SharedState& operator=(const SharedState&) = delete;
+
+  // Endless tasks in `group`: cancel the group to stop them.
+  void start(TaskGroup& group);
+  // Its tasks have ended: gives back what is this gateway's, so that nobody waits for its lease to run out.
+  Task<void> leave();
+
+  bool degraded() const { return !keeps_ || !watches_; }
+  // That have a lease, this one included, as when last heard: 1 until then.
+  const route::GatewayPlace& place() const { return round_.place(); }
+
+ private:
+  // shared_state.cc: what is there.
+  Task<void> follow();
+  Task<Status> look_and_watch();
+  void take(const etcd::TxnAnswer& all, int64_t known);
+  void take(const etcd::WatchMessage& news);
+  void take_gateway(const etcd::WatchEvent& event);
+  void heed(const route::StoreNews& news);
+  void hurry();
+  void tell_other_sets();
+  void tell_state();
+
+  // shared_state_lead.cc: what is this gateway's.
+  Task<void> keep();
+  Task<Status> keep_once();
+  Task<Status> do_ask(const route::StoreAsk& ask);
+  Task<Status> put_loads(const route::StoreAsk& ask);
+  etcd::Txn txn_of(const route::StoreAsk& ask) const;
+  route::StoreAnswer answer_of(const etcd::TxnAnswer& answer) const;
+
+  const SharedStateOptions options_;
+  const StateKeys keys_;
+  const Executor executor_;
+  route::Router& router_;
+  const Clock& clock_;
+  const Logger& log_;
+  const std::string name_;
+  EtcdClient etcd_;
+  EtcdLease lease_;
+  Membership membership_;
+  FoundPeers peers_;
+  route::SharedRound round_;
+  WakeTimer pause_;           // of keep(); cut short where there is something to do
+  bool keeps_ = false;        // the last round of keep() did all it had to
+  bool watches_ = false;      // and changes are watched
+  std::optional<bool> told_;  // degraded, in the log
+  std::string why_;           // it is
+  bool led_ = false;
+  bool table_other_kind_ = false;  // the one in etcd says nothing to this gateway
+  bool told_other_sets_ = false;   // in the log
+
+  Gauge& degraded_gauge_;
+  Gauge& leads_gauge_;
+  Gauge& workers_gauge_;
+  Gauge& gateways_gauge_;
+  Gauge& other_sets_gauge_;
+  Counter& written_;
+  Counter& refused_;
+  Counter& adopted_;
+  Counter& ignored_;
+  Counter& failed_;
+};
+
+// The gauges that say so; 0 for a gateway that shares nothing.
+Gauge& state_degraded_gauge(Metrics& metrics);
+Gauge& state_other_sets_gauge(Metrics& metrics);
+
+}  // namespace troupe

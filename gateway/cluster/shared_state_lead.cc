@@ -1,0 +1,120 @@
+// A gateway's own keys in etcd: its loads and address, the leader's where it leads, and then the table.
+
+#include <algorithm>
+
+#include "gateway/cluster/shared_state.h"
+
+namespace troupe {
+
+using etcd::KeyRange;
+using etcd::KeyValue;
+using etcd::Txn;
+using route::StoreAnswer;
+using route::StoreAsk;
+
+Task<void> SharedState::keep() {
+  const Duration every = std::min<Duration>(Duration(options_.lease_ttl) / 3, options_.plan_tick);
+  constexpr Duration kLeast = std::chrono::milliseconds(50);
+  while (true) {
+    const Status kept = co_await keep_once();
+    keeps_ = kept.ok();
+    if (!kept.ok()) {
+      why_ = kept.ToString();
+      failed_.Increment();
+    }
+    membership_.tend();
+    tell_state();
+    co_await pause_.rest(kLeast, every);
+  }
+}
+
+Task<Status> SharedState::keep_once() {
+  round_.begin();
+  while (true) {
+    const StoreAsk ask = round_.next(clock_.now());
+    if (ask.kind == StoreAsk::Kind::kNothing) co_return absl::OkStatus();
+    const Status done = co_await do_ask(ask);
+    if (!done.ok()) round_.failed();
+    if (!done.ok()) co_return done;
+    tell_state();
+  }
+}
+
+Task<Status> SharedState::do_ask(const StoreAsk& ask) {
+  StoreAnswer answer;
+  if (ask.kind == StoreAsk::Kind::kKeepLease) {
+    const Status kept = co_await lease_.keep();
+    if (kept.ok()) round_.lease_kept(lease_.id(), lease_.holds_until());
+    co_return kept;
+  }
+  if (ask.kind == StoreAsk::Kind::kPutLoads) {
+    const Status told = co_await put_loads(ask);
+    if (!told.ok()) co_return told;
+  } else {
+    const Txn txn = txn_of(ask);
+    const auto said = co_await etcd_.txn(txn);
+    if (!said.ok()) co_return said.status();
+    answer = answer_of(*said);
+  }
+  heed(round_.answered(answer, clock_.now()));
+  gateways_gauge_.Set(static_cast<double>(round_.place().of));
+  co_return absl::OkStatus();
+}
+
+// And where this gateway is reached, if it is: whoever begins under this lease is found by both or neither.
+Task<Status> SharedState::put_loads(const StoreAsk& ask) {
+  Txn txn;
+  txn.puts = {{keys_.loads + name_, ask.value, ask.lease}};
+  if (!options_.advertise_url.empty())
+    txn.puts.push_back({keys_.gateways + name_, gateway_record_json({options_.advertise_url}), ask.lease});
+  const auto done = co_await etcd_.txn(txn);
+  co_return done.status();
+}
+
+Txn SharedState::txn_of(const StoreAsk& ask) const {
+  Txn txn;
+  if (ask.leader_created)
+    txn.compares.push_back({keys_.leader, Txn::Compare::Of::kCreateRevision, *ask.leader_created});
+  if (ask.table_modified)
+    txn.compares.push_back({keys_.table, Txn::Compare::Of::kModRevision, *ask.table_modified});
+  if (!txn.compares.empty()) txn.else_reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+  switch (ask.kind) {
+    case StoreAsk::Kind::kNothing:
+    case StoreAsk::Kind::kKeepLease:
+    case StoreAsk::Kind::kPutLoads:
+      break;
+    case StoreAsk::Kind::kHear:
+      txn.reads = {KeyRange::prefix(keys_.loads), KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+      txn.reads.front().keys_only = !ask.values;
+      txn.reads.back().keys_only = true;
+      break;
+    case StoreAsk::Kind::kLook:
+      txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
+      break;
+    case StoreAsk::Kind::kCampaign:
+      txn.puts = {{keys_.leader, ask.value, ask.lease}};
+      break;
+    case StoreAsk::Kind::kResign:
+      txn.deletes = {keys_.leader};
+      break;
+    case StoreAsk::Kind::kWrite:
+      txn.puts = {{keys_.table, ask.value, 0}};
+      break;
+  }
+  return txn;
+}
+
+StoreAnswer SharedState::answer_of(const etcd::TxnAnswer& said) const {
+  StoreAnswer answer;
+  answer.revision = said.revision;
+  answer.done = said.succeeded;
+  for (const KeyValue& kv : said.found) {
+    if (kv.key == keys_.leader) answer.leader = {kv.value, kv.create_revision, kv.mod_revision};
+    if (kv.key == keys_.table) answer.table = {kv.value, kv.create_revision, kv.mod_revision};
+    if (kv.key.starts_with(keys_.loads))
+      answer.loads.emplace_back(kv.key.substr(keys_.loads.size()), kv.value);
+  }
+  return answer;
+}
+
+}  // namespace troupe

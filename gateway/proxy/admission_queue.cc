@@ -1,0 +1,193 @@
+#include "gateway/proxy/admission_queue.h"
+
+#include <boost/asio/redirect_error.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "gateway/route/admission/shard_limit.h"
+
+namespace troupe {
+
+using route::AdmissionOutcome;
+
+namespace {
+
+// How often workers' reports and the clock are looked at while somebody waits; ends of requests count at
+// once.
+constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr size_t kRoomsMax = 1024;
+
+}  // namespace
+
+WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, const Parts& parts)
+    : options_(options),
+      executor_(parts.executor),
+      look_again_(parts.executor),
+      router_(parts.router),
+      metrics_(parts.metrics),
+      clock_(parts.clock),
+      admission_(options.admission),
+      queued_(parts.metrics.histogram("troupe_gateway_queue_seconds",
+                                      "Time in the queue of requests that waited, let in or not.",
+                                      kTtftBuckets)),
+      tokens_(
+          parts.metrics.gauge("troupe_gateway_tokens_in_flight",
+                              "Tokens to compute, as guessed, of requests let in and not answered yet.")) {
+  for (size_t i = 0; i < length_.size(); ++i) {
+    length_[i] =
+        &metrics_.gauge("troupe_gateway_queue_length", "Requests that wait, by priority (lower is earlier).",
+                        {{"priority", std::to_string(route::kPriorityMin + static_cast<int>(i))}});
+  }
+  for (size_t i = static_cast<size_t>(AdmissionOutcome::kQueueFull); i < refused_.size(); ++i) {
+    const auto reason = route::admission_outcome_name(static_cast<AdmissionOutcome>(i));
+    refused_[i] =
+        &metrics_.counter("troupe_gateway_queue_refused_total", "Requests not let in to the workers, by why.",
+                          {{"reason", std::string(reason)}});
+  }
+}
+
+WaitingRoom::Stay::~Stay() {
+  if (timer_) room_.waiting_.erase(ticket_);
+  room_.admission_.leave(ticket_, tokens_, room_.clock_.now());
+  room_.tell();
+}
+
+ApiResult<std::unique_ptr<WaitingRoom::Stay>> WaitingRoom::arrive(route::AdmissionRequest request) {
+  request.pool_room = room_of(request.pool);
+  const auto answer = admission_.arrive(request, clock_.now());
+  if (answer.ticket == 0) return refusal(answer.outcome, answer.wait);
+  std::unique_ptr<Stay> stay(new Stay(*this, answer.ticket, request.deadline));
+  if (answer.outcome == AdmissionOutcome::kWaiting) {
+    stay->outcome_ = answer.outcome;
+    stay->timer_.emplace(executor_);
+    waiting_.emplace(answer.ticket, stay.get());
+    if (admission_.waiting() == 1) look_again_.wake();
+  }
+  tell();
+  return stay;
+}
+
+WaitingRoom::Preview WaitingRoom::preview(route::AdmissionRequest request) {
+  request.pool_room = room_of(request.pool);
+  Preview preview;
+  preview.answer = admission_.preview(request, clock_.now());
+  preview.room = request.pool_room;
+  return preview;
+}
+
+Task<ApiResult<bool>> WaitingRoom::Stay::wait() {
+  // Told something, its timer is cancelled; until then the tick tells of other ends.
+  while (waits()) {
+    timer_->expires_at(deadline_);
+    boost::system::error_code error;
+    co_await timer_->async_wait(asio::redirect_error(use_task, error));
+    const auto cancelled = co_await asio::this_coro::cancellation_state;
+    if (cancelled.cancelled() != asio::cancellation_type::none)
+      throw boost::system::system_error(asio::error::operation_aborted);
+    room_.tell();
+  }
+  if (outcome_ != AdmissionOutcome::kAdmitted) co_return room_.refusal(outcome_, come_back_);
+  co_return true;
+}
+
+Task<void> WaitingRoom::look_after() {
+  while (true) {
+    const TimePoint soon = std::chrono::steady_clock::now() + kTick;
+    const TimePoint next_look = admission_.waiting() > 0 ? soon : TimePoint::max();
+    co_await look_again_.sleep_until(next_look);
+    for (const std::string& model : admission_.waiting_pools()) admission_.pool_room(model, room_of(model));
+    tell();
+  }
+}
+
+void WaitingRoom::tell() {
+  for (const auto& event : admission_.advance(clock_.now())) {
+    queued_.Observe(std::chrono::duration<double>(event.waited).count());
+    const auto found = waiting_.find(event.ticket);
+    if (found == waiting_.end()) continue;
+    Stay& stay = *found->second;
+    stay.outcome_ = event.outcome;
+    stay.come_back_ = event.wait;
+    stay.timer_->cancel();
+  }
+  show();
+}
+
+void WaitingRoom::show() {
+  tokens_.Set(static_cast<double>(admission_.running_tokens()));
+  const bool waits = admission_.waiting() > 0;
+  if (!waits && !length_shown_) return;
+  length_shown_ = waits;
+  for (size_t i = 0; i < length_.size(); ++i) {
+    const size_t waiting = admission_.waiting(route::kPriorityMin + static_cast<int32_t>(i));
+    length_[i]->Set(static_cast<double>(waiting));
+  }
+}
+
+int64_t WaitingRoom::room_of(std::string_view model) {
+  const TimePoint now = clock_.now();
+  const route::ClusterView& view = router_.view();
+  if (rooms_epoch_ != view.epoch() || rooms_.size() > kRoomsMax) rooms_.clear();
+  rooms_epoch_ = view.epoch();
+  const auto known = rooms_.find(to_absl(model));
+  if (known != rooms_.end() && now < known->second.until) return known->second.requests;
+  const int64_t gateways = router_.known().gateways;
+  Room& room = known != rooms_.end() ? known->second : rooms_[std::string(model)];
+  room.requests = route::pool_room(options_.room, view, router_.loads(), model, gateways);
+  room.until = now + kTick;
+  return room.requests;
+}
+
+void WaitingRoom::change(const WaitingRoomOptions& options) {
+  options_ = options;
+  share(place_);
+  rooms_.clear();
+}
+
+void WaitingRoom::share(const route::GatewayPlace& place) {
+  place_ = place;
+  admission_.change(route::share_of(options_.admission, place));
+}
+
+void WaitingRoom::drain(Duration within) {
+  admission_.drain(clock_.now() + within);
+  tell();
+}
+
+ApiError WaitingRoom::refusal(AdmissionOutcome outcome, Duration come_back) {
+  refused_[static_cast<size_t>(outcome)]->Increment();
+  const auto seconds = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(come_back).count());
+  ApiError error = ApiError::overloaded("", seconds);
+  switch (outcome) {
+    case AdmissionOutcome::kAdmitted:
+    case AdmissionOutcome::kWaiting:
+      break;
+    case AdmissionOutcome::kQueueFull:
+    case AdmissionOutcome::kPushedOut:
+      error.message = absl::StrCat("all workers are busy, and ", admission_.waiting(),
+                                   " requests wait already; ask again in ", seconds, " s");
+      break;
+    case AdmissionOutcome::kKeyQueueFull:
+      error.code = "rate_limit_exceeded";
+      error.message =
+          "this API key has as many requests waiting as it may have; ask again when one is answered";
+      break;
+    case AdmissionOutcome::kWouldBeLate:
+      error.message = absl::StrCat("all workers are busy, and this request's turn would come in some ",
+                                   seconds, " s, after its time is over");
+      break;
+    case AdmissionOutcome::kTimedOut:
+      error = ApiError::unavailable(
+          "no worker had room for this request for as long as one may wait; ask again later");
+      error.retry_after_s = seconds;
+      break;
+    case AdmissionOutcome::kDeadline:
+      error = ApiError::deadline("the request's time was over before a worker had room for it");
+      break;
+    case AdmissionOutcome::kDrained:
+      error = ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
+      break;
+  }
+  return error;
+}
+
+}  // namespace troupe

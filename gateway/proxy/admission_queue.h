@@ -1,0 +1,114 @@
+#pragma once
+
+// The queue in front of the workers, as requests of this process meet it: who need not wait passes through a
+// plain call, who must waits in a coroutine of its own. The rules are route/admission.h's; here are the
+// clock, the timers, the workers' reports and the words a client is told. All calls on the io_context's
+// thread.
+
+#include <absl/container/flat_hash_map.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/api/api.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+#include "common/net/task_group.h"
+#include "common/net/timer.h"
+#include "common/net/wakeable_timer.h"
+#include "gateway/route/admission/admission.h"
+#include "gateway/route/fleet/gateway_shard.h"
+#include "gateway/route/admission/pool_capacity.h"
+#include "gateway/route/router.h"
+
+namespace troupe {
+
+struct WaitingRoomOptions {
+  route::AdmissionOptions admission;
+  route::PoolRoomOptions room;
+};
+
+class WaitingRoom {
+ public:
+  struct Parts {
+    Executor executor;
+    const route::Router& router;
+    Metrics& metrics;
+    const Clock& clock;
+  };
+  WaitingRoom(const WaitingRoomOptions& options, const Parts& parts);
+
+  // One request, waiting or let in, until this ends.
+  class Stay {
+   public:
+    ~Stay();
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+    bool waits() const { return outcome_ == route::AdmissionOutcome::kWaiting; }
+    // Until it is let in, or the error that the client gets. REQUIRES: waits().
+    Task<ApiResult<bool>> wait();
+    // What it came to, in tokens.
+    void cost(int64_t tokens) { tokens_ = tokens; }
+
+   private:
+    friend class WaitingRoom;
+    Stay(WaitingRoom& room, uint64_t ticket, TimePoint deadline)
+        : room_(room), ticket_(ticket), deadline_(deadline) {}
+    WaitingRoom& room_;
+    const uint64_t ticket_;
+    const TimePoint deadline_;
+    std::optional<Timer> timer_;  // of one that waits
+    route::AdmissionOutcome outcome_ = route::AdmissionOutcome::kAdmitted;
+    Duration come_back_{};
+    std::optional<int64_t> tokens_;
+  };
+
+  // `pool_room` of the request is filled in here. The error is what the client gets.
+  ApiResult<std::unique_ptr<Stay>> arrive(route::AdmissionRequest request);
+  struct Preview {
+    route::Admission::Answer answer;
+    int64_t room = 0;  // route::kEndlessRoom: no worker is ever full
+  };
+  Preview preview(route::AdmissionRequest request);
+
+  // Who waits hears of workers' reports and of deadlines by this.
+  void start(TaskGroup& background) { background.spawn(look_after()); }
+  void change(const WaitingRoomOptions& options);
+  // Several gateways enforce the limits, each a part; one, until told otherwise.
+  void share(const route::GatewayPlace& place);
+  // Nobody new comes, and who waits does so no longer than this.
+  void drain(Duration within);
+  const route::Admission& admission() const { return admission_; }
+
+ private:
+  Task<void> look_after();
+  int64_t room_of(std::string_view model);
+  void tell();  // who waited what became of it
+  void show();
+  ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
+
+  WaitingRoomOptions options_;
+  route::GatewayPlace place_;
+  const Executor executor_;
+  WakeTimer look_again_;
+  const route::Router& router_;
+  Metrics& metrics_;
+  const Clock& clock_;
+  route::Admission admission_;
+  absl::flat_hash_map<uint64_t, Stay*> waiting_;  // by ticket
+  struct Room {
+    int64_t requests = 0;
+    TimePoint until{};
+  };
+  absl::flat_hash_map<std::string, Room> rooms_;  // by model
+  uint64_t rooms_epoch_ = 0;                      // of the view they are of
+  Histogram& queued_;
+  Gauge& tokens_;
+  std::array<Gauge*, route::kPriorityMax - route::kPriorityMin + 1> length_{};
+  bool length_shown_ = false;  // other than zero
+  std::array<Counter*, route::kAdmissionOutcomeCount> refused_{};
+};
+
+}  // namespace troupe

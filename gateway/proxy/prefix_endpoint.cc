@@ -1,0 +1,267 @@
+// Prefixes kept ahead of use, through a gateway. A prefix is computed by every home that the table has for
+// its set, one after the other, because that is where its requests will go; where the set is new, by whoever
+// the policy would choose, and on failure by the next of that order. The answer says what every worker said.
+// A worker that does not know the endpoint is a server of another kind, and not ill.
+//
+// The gateway keeps no books: every worker of a model gives a prefix the same id, so any gateway asks all
+// workers who has it.
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/api/prefix.h"
+#include "common/json/json.h"
+#include "gateway/proxy/proxy_scopes.h"
+#include "gateway/upstream/headers.h"
+
+namespace troupe {
+
+using route::Candidate;
+using route::FailureKind;
+using route::HealthEvent;
+
+// Who was asked, and what came of it.
+struct Proxy::PrefixAsk {
+  route::NodeIndex node = route::kNoNode;
+  ForwardResult result;
+
+  bool ok() const { return result.end == ForwardResult::End::kAnswered; }
+  bool is_unknown_there() const {
+    if (result.failure.kind != FailureKind::kStatus || !result.held) return false;
+    return result.status == 404 || result.status == 405 || result.status == 501;
+  }
+};
+
+namespace {
+
+constexpr std::string_view kIdsRemedy =
+    "ids are 'prefix-' and 32 hex digits, as the answer of POST /v1/prefixes tells them";
+constexpr std::string_view kUnknownRemedy =
+    "no worker that is ready has it (it may have been evicted); POST /v1/prefixes with its messages computes "
+    "it";
+// A worker that hangs keeps a question about a prefix no longer than this.
+constexpr auto kAskWithin = std::chrono::seconds(5);
+
+bj::object object_of(std::string_view body) {
+  auto value = parse_json(body);
+  return value.ok() && value->is_object() ? value->as_object() : bj::object();
+}
+
+// Whose a prefix is; empty where the worker does not say.
+std::string model_said(const ForwardResult& result) {
+  const bj::object body = object_of(result.held_body);
+  const bj::value* model = body.if_contains("model");
+  return model != nullptr && model->is_string() ? std::string(std::string_view(model->as_string())) : "";
+}
+
+// What a worker's answer says of that worker alone.
+bj::object said_by(const std::string& id, const ForwardResult& result, bool unknown_there) {
+  bj::object said;
+  said["node"] = id;
+  if (result.status > 0) said["status"] = result.status;
+  if (unknown_there) {
+    said["supported"] = false;
+    return said;
+  }
+  if (!result.held) {
+    said["error"] = to_std(result.error.message());
+    return said;
+  }
+  const bj::object body = object_of(result.held_body);
+  for (const char* key : {"tokens", "cached_tokens", "pinned", "ttl_s", "expires_at", "deleted", "error"}) {
+    if (const bj::value* value = body.if_contains(key)) said[key] = *value;
+  }
+  return said;
+}
+
+ApiError not_supported(const std::string& model) {
+  ApiError error = ApiError::unsupported(
+      "",
+      absl::StrCat("no worker that serves '", model, "' computes prefixes ahead of use (POST /v1/prefixes)"));
+  error.http_status = 501;
+  return error;
+}
+
+}  // namespace
+
+// As the table has them, those that can be asked.
+std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
+  std::vector<Candidate> homes;
+  const route::PrefixKey& key = flight.routed.key;
+  const route::Homes* planned =
+      key.set.is_zero() ? nullptr : router_.table()->find(key.set, flight.routed.model);
+  if (planned == nullptr) return homes;
+  const auto serving = router_.view().nodes_for(flight.routed.model);
+  for (const route::NodeIndex node : planned->nodes()) {
+    if (std::find(serving.begin(), serving.end(), node) == serving.end()) continue;
+    Candidate& home = homes.emplace_back();
+    home.node = node;
+    home.branch = route::Branch::kHome;
+  }
+  return homes;
+}
+
+Task<void> Proxy::make_prefix(Exchange& exchange) {
+  Flight flight;
+  const Running running(*this, exchange, flight);
+  ApiResult<bool> go = admit(flight);
+  if (go.ok()) go = let_in(exchange.request(), flight);
+  if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
+  if (awaits_first_look(go, flight)) go = co_await prepare_after_look(exchange, parse_prefix, flight);
+  if (go.ok()) go = ask_in(flight);
+  if (go.ok() && flight.stay->waits()) go = co_await wait_in_queue(flight);
+  if (!go.ok()) {
+    co_await refuse(exchange, flight, go.error());
+    co_return;
+  }
+  if (flight.visit != nullptr) flight.visit->cost(prompt_cost(exchange.request()));
+  retry_budget_.earn(flight.started);
+  std::vector<Candidate> targets = homes_of(flight);
+  const size_t home_count = targets.size();
+  for (const Candidate& candidate : flight.decision.order.all()) {
+    const auto same = [&candidate](const Candidate& t) { return t.node == candidate.node; };
+    if (std::none_of(targets.begin(), targets.end(), same)) targets.push_back(candidate);
+  }
+  std::vector<PrefixAsk> asks;
+  bool made = false;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (i >= home_count && (made || (i > 0 && !asks_another(flight, asks.back().result)))) break;
+    flight.chosen = &targets[i];
+    flight.attempt += 1;
+    PrefixAsk ask;
+    ask.node = targets[i].node;
+    if (flight.trail != nullptr) trail_try(exchange, flight);
+    ask.result = co_await ask_to_make(exchange.request(), flight);
+    if (flight.trail != nullptr) trail_try_ended(flight, ask.result);
+    if (exchange.cancel_reason() != CancelReason::kNone) co_return;
+    made = made || ask.ok();
+    asks.push_back(std::move(ask));
+  }
+  if (made) {
+    co_await answer_made(exchange, flight, asks);
+  } else {
+    co_await answer_not_made(exchange, flight, asks);
+  }
+}
+
+Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const Flight& flight) {
+  const route::NodeIndex node = flight.chosen->node;
+  Booking booking(*this, flight.routed, *flight.chosen);
+  ClientRequest asked;
+  asked.method = "POST";
+  asked.target = kPrefixesPath;
+  asked.headers = worker_headers(request, flight);
+  asked.body = body_for_worker(request, flight);
+  ForwardResult result = co_await ask_once(fleet_.client(node), asked, flight.deadline);
+  if (result.end == ForwardResult::End::kAnswered) booking.first_byte();
+  booking.finish(std::nullopt);
+  if (result.held && !route::retryable_status(result.status)) {
+    fleet_.on_event(node, HealthEvent::kAnswered);
+  } else {
+    learn_failure(node, result);
+  }
+  co_return result;
+}
+
+// REQUIRES: nobody has done it. By the rules of every request, but that a server of another kind is no try.
+bool Proxy::asks_another(const Flight& flight, const ForwardResult& last) {
+  if (PrefixAsk{.node = 0, .result = last}.is_unknown_there()) return true;
+  route::AttemptState state;
+  state.attempts = static_cast<int>(flight.attempt);
+  state.candidates_left = 1;
+  const TimePoint now = clock_.now();
+  state.remaining = flight.deadline.remaining(now);
+  return route::decide_retry(last.failure, state, retry_budget_, now) == route::RetryAction::kNextCandidate;
+}
+
+// {"id": …, "object": "prefix", …, "nodes": [{"node": …, "status": 200, …}, …]}
+Task<void> Proxy::answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks) {
+  bj::object body;
+  bj::array nodes;
+  for (const PrefixAsk& ask : asks) {
+    if (ask.ok() && body.empty()) body = object_of(ask.result.held_body);
+    nodes.emplace_back(said_by(fleet_.id(ask.node), ask.result, ask.is_unknown_there()));
+  }
+  body["nodes"] = std::move(nodes);
+  std::string text = to_json(body);
+  co_await answer(exchange, flight, 200, std::move(text));
+}
+
+// The last failure of a worker that could have done it.
+Task<void> Proxy::answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks) {
+  const auto could = [](const PrefixAsk& ask) { return !ask.is_unknown_there(); };
+  const auto last = std::find_if(asks.rbegin(), asks.rend(), could);
+  if (last == asks.rend()) {
+    const ApiError error = not_supported(flight.routed.model);
+    co_await refuse(exchange, flight, error);
+  } else {
+    co_await give_up(exchange, flight, last->result);
+  }
+}
+
+// What one worker says of it. False: it is not there, as far as this client may know. Where the worker has
+// models that are not the client's, it first tells whose the prefix is.
+Task<bool> Proxy::ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask) {
+  const auto may = [&flight](const std::string& model) { return may_use(flight, model); };
+  const std::vector<std::string>& models = router_.view().node(ask.node).models;
+  if (std::none_of(models.begin(), models.end(), may)) co_return false;
+  const bool sure = std::all_of(models.begin(), models.end(), may);
+  const bool deletes = request.method == "DELETE";
+  ClientRequest asked;
+  asked.method = deletes && sure ? "DELETE" : "GET";
+  asked.target = request.path;
+  asked.headers = worker_headers(request, flight);
+  const Deadline within{std::min(flight.deadline.at, clock_.now() + kAskWithin)};
+  ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+  if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
+  if (ask.ok() && deletes && !sure) {
+    asked.method = "DELETE";
+    ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+  }
+  co_return !ask.is_unknown_there();
+}
+
+// GET and DELETE /v1/prefixes/{id}: of every worker that has it.
+Task<void> Proxy::known_prefix(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  Flight flight;
+  flight.routed.generates = flight.routed.prefills = false;
+  const Running running(*this, exchange, flight);
+  const std::string id(prefix_id_of(request.path));
+  ApiResult<bool> go = admit(flight);
+  if (go.ok()) go = let_in(request, flight);
+  if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
+  const auto timeout = timeout_of(request, options_);
+  if (go.ok() && !timeout.ok()) go = timeout.error();
+  if (go.ok()) go = ask_in(flight);
+  if (!go.ok()) {
+    co_await refuse(exchange, flight, go.error());
+    co_return;
+  }
+  flight.deadline = Deadline::after(flight.started, timeout.value());
+  std::vector<PrefixAsk> asks;
+  bool found = false, unsure = false;
+  for (route::NodeIndex node = 0; node < fleet_.size(); ++node) {
+    if (!fleet_.member(node) || !router_.view().routable(node)) continue;
+    PrefixAsk ask;
+    ask.node = node;
+    const bool there = co_await ask_of_known(request, flight, ask);
+    if (exchange.cancel_reason() != CancelReason::kNone) co_return;
+    if (!there) continue;
+    found = found || ask.ok();
+    unsure = unsure || !ask.ok();
+    asks.push_back(std::move(ask));
+  }
+  if (found) {
+    co_await answer_made(exchange, flight, asks);
+  } else {
+    const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")
+                                  : unknown_prefix(id, kUnknownRemedy);
+    co_await refuse(exchange, flight, error);
+  }
+}
+
+}  // namespace troupe

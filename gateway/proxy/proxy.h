@@ -1,0 +1,281 @@
+#pragma once
+
+// The gateway's main port, and the life of a request in it:
+//
+// POST /v1/prefixes has phases of its own (prefix_endpoint.cc): it goes to all homes of its set.
+//
+//   parse → prefix_key → choose → wait → forward   (parse and prefix_key: request_parser.h; choose:
+//   route/router.h;
+//                                                    wait: admission_queue.h, where all workers are full, and
+//                                                    choose again; forward: upstream/forward.h, once a
+//                                                    candidate)
+//
+// A stream that has begun and whose worker fails goes on at another (proxy_resume.cc). The head was the first
+// one's: x-route-decision names where the answer began.
+//
+// Every answer, errors too, carries x-request-id and x-route-decision, by which an operator sees where a
+// request went and why. The client going away cancels the handler, and with it the request at the worker.
+
+#include <absl/container/inlined_vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/log.h"
+#include "common/core/time.h"
+#include "common/json/json.h"
+#include "common/net/http_server.h"
+#include "gateway/access/api_keys.h"
+#include "gateway/cluster/fleet.h"
+#include "gateway/cluster/prefix_text_cache.h"
+#include "gateway/proxy/admission_queue.h"
+#include "gateway/proxy/request_parser.h"
+#include "gateway/route/admission/concurrency_limit.h"
+#include "gateway/route/request/failover.h"
+#include "gateway/route/request/retry.h"
+#include "gateway/route/router.h"
+#include "gateway/telemetry/instruments.h"
+#include "gateway/telemetry/request_observers.h"
+#include "gateway/telemetry/request_record.h"
+#include "gateway/telemetry/traffic_recorder.h"
+#include "gateway/upstream/forward.h"
+#include "gateway/telemetry/phase_times.h"
+#include "gateway/upstream/resume_filter.h"
+
+namespace troupe {
+
+struct ProxyOptions : FrontendOptions {
+  size_t requests_max = 4096;      // at once; more are answered 429
+  size_t text_requests_max = 256;  // of them, at once, that ask for tokens only; more are answered 429
+  route::RetryOptions retry;
+  Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
+  // A worker of ours that is silent for this long in mid-stream hangs, but not before somebody else can
+  // answer.
+  Duration silence_max = std::chrono::milliseconds(400);
+  // One of another kind that has sent nothing of an answer for this long (route/tries.h); 0: it is waited
+  // for.
+  Duration foreign_silence_max = std::chrono::seconds(60);
+  // Likewise, of one that has begun its answer; 0: for ever.
+  Duration foreign_stall_max = std::chrono::seconds(120);
+  // What a worker of another kind may have begun may be begun anew elsewhere, unless its client says.
+  bool resend_to_foreign = true;
+};
+
+// Of a request that is only explained: the name of the API key it would come with.
+inline constexpr std::string_view kExplainedKeyHeader = "x-troupe-key";
+
+class Proxy {
+ public:
+  struct Parts {
+    Fleet& fleet;
+    route::Router& router;
+    Instruments& instruments;
+    WaitingRoom& waiting_room;
+    const Clock& clock;
+    const Logger& log;
+  };
+  Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed);
+
+  // From now on requests are written to `record`, which must outlive this.
+  void record_to(TrafficRecord& record);
+  // From now on the texts of personas that are asked for are kept in `texts`, which must outlive this.
+  void keep_texts(PrefixTexts& texts);
+  // From now on only who has one of these may ask; they must outlive this.
+  void ask_for(const ApiKeys& keys) { keys_ = &keys; }
+  // From now on `trails`, which must outlive this, are told of requests.
+  void tell(Trails& trails) { trails_ = &trails; }
+
+  // A gateway that has just started holds what it cannot send yet for so long at most.
+  static constexpr Duration kFirstLookMax = std::chrono::seconds(2);
+
+  // Limits, time-outs and retries of requests from now on.
+  void change(const ProxyOptions& options);
+
+  Task<void> handle(Exchange& exchange);
+  // From now on it is not ready any more, so that nobody is sent here; who comes all the same is answered.
+  void give_notice() { leaving_ = true; }
+  // A request with this head may come to be let in: its body is worth waiting for. False: it has no key, and
+  // handle() refuses it without its body.
+  bool wants_body(const HttpRequest& head) const;
+  // From now on new requests are refused (503, Connection: close), running ones go on, and those that wait do
+  // so for at most half of `grace`: there is to be time for their answers.
+  void start_drain(Duration grace) {
+    leaving_ = draining_ = true;
+    waiting_room_.drain(grace / 2);
+  }
+  bool draining() const { return draining_; }
+  bool healthy() const { return !leaving_ && fleet_.ready(); }
+  size_t requests_running() const { return running_; }
+
+  // GET /health: status and body.
+  std::pair<int, std::string> health() const;
+  // Where would this body go? Nothing is sent. JSON, or the error the body would get.
+  ApiResult<std::string> explain(const HttpRequest& request);
+  // The client's own, or a new one.
+  std::string request_id(const HttpRequest& request);
+
+ private:
+  // One of `places` that was entered, until this ends.
+  class Place {
+   public:
+    Place(route::Places& places, const Clock& clock) : places_(places), clock_(clock) {}
+    ~Place() { places_.leave(clock_.now()); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    route::Places& places_;
+    const Clock& clock_;
+  };
+  // What is known of a request so far; grows as the phases go.
+  struct Flight {
+    TimePoint started;
+    std::string request_id;
+    Deadline deadline;
+    RoutedRequest routed;
+    route::Decision decision;
+    size_t place = 0;    // in decision.order, of whom to ask (next)
+    size_t attempt = 0;  // tries, this one included; 0: nothing was sent
+    const route::Candidate* chosen = nullptr;
+    absl::InlinedVector<route::NodeIndex, 4> tried;  // those that count (failover.h)
+    std::unique_ptr<TrafficEntry> entry;             // null: not recorded
+    std::shared_ptr<ApiClient> client;               // who asks; null: anybody may
+    std::unique_ptr<ApiVisit> visit;                 // likewise
+    std::string body;                                // for the worker, where not as it came; else empty
+    // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
+    std::unique_ptr<WaitingRoom::Stay> stay;
+    std::optional<Place> inside;  // the gateway, by its limit
+    std::optional<Place> text;    // of one that asks for tokens only
+    UsageTap passed;              // of this try's answer
+    size_t silent_after = 0;      // bytes passed when last the worker was asked after,
+    Duration silent{};            // and for how long it has sent none since
+    Resend resend = Resend::kAsConfigured;
+    // Of streams.
+    std::optional<ResumeTap> tap;
+    bool ours = false;      // the worker of this try
+    bool asks_ids = false;  // likewise
+    std::string resume_body;
+    TimePoint began_at{};                 // this try's first byte
+    TimePoint paused_at{};                // the last event before the failure that a resume mends
+    bool counted = false;                 // by count_answer()
+    bool timed = false;                   // it is a chat or a completion: how long it takes is told
+    TrailEnd end = TrailEnd::kCancelled;  // unless it has an answer
+    std::unique_ptr<RequestTrail> trail;  // null: nobody is told
+    PhaseTimes phases;
+  };
+  class Running;
+  class GoneCharge;
+  class Booking;
+
+  Task<void> answer_own(Exchange& exchange);
+  Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
+  // The request has its answer, whatever becomes of it on its way to the client.
+  void count_answer(Flight& flight, int status, TrailEnd end) {
+    instruments_.request_done(status);
+    flight.counted = true;
+    flight.end = end;
+    if (flight.trail == nullptr) return;
+    flight.trail->status = status;
+    flight.trail->end = end;
+  }
+  ApiResult<bool> admit(Flight& flight);
+
+  // access_gate.cc
+  ApiResult<bool> identify(const HttpRequest& request, Flight& flight) const;
+  ApiResult<bool> identify_explained(const HttpRequest& request, Flight& flight) const;
+  ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
+  static bool may_use(const Flight& flight, const std::string& model);
+  static int64_t prompt_cost(const HttpRequest& request);
+  static std::string_view tenant_salt(const Flight& flight);
+  static std::string_view body_for_worker(const HttpRequest& request, const Flight& flight);
+  static void charge_counted(const Flight& flight, const route::AnswerCounts& counts);
+  void charge_seen(const Exchange& exchange, const Flight& flight) const;
+  void charge_gone(const Exchange& exchange, const Flight& flight) const;
+  void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) const;
+  static int64_t answered(const Flight& flight);
+
+  ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
+  Task<void> first_look(const Exchange& exchange, Flight& flight);
+  Task<void> before_looking_again(const Exchange& exchange, Flight& flight);
+  bool awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const;
+  Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse, Flight& flight);
+  FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }
+  void keep_text(RoutedRequest& routed);
+  void record_arrival(Flight& flight);
+  void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
+  ApiResult<std::string> only_model(const Flight& flight) const;
+  ApiError no_candidate(const std::string& model) const;
+  Task<void> forward(Exchange& exchange, Flight& flight);
+  HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
+  ForwardInput forward_input(const Exchange& exchange, Flight& flight);
+  void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
+  void learn_failure(route::NodeIndex node, const ForwardResult& result);
+
+  // admission_wait.cc
+  route::AdmissionRequest admission_of(const RoutedRequest& routed, const route::Decision& decision,
+                                       const ApiClient* client, TimePoint deadline) const;
+  ApiResult<bool> ask_in(Flight& flight);
+  bj::object explain_admission(const RoutedRequest& routed, const route::Decision& decision,
+                               const Flight& flight) const;
+  Task<ApiResult<bool>> wait_in_queue(Flight& flight);
+  static void rewrite(const HttpRequest& request, Flight& flight);
+
+  // proxy_resume.cc
+  void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
+  Duration patience_with(const Flight& flight) const;
+  bool stalls(Flight& flight) const;
+  bool may_resend(const Flight& flight) const;
+  bool gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next);
+  std::optional<route::NextTry> next_try(const Exchange& exchange, const Flight& flight,
+                                         const route::Failure& failure);
+  void go_on(const Exchange& exchange, Flight& flight, route::NextTry next, const ForwardResult& failed);
+  void began(Flight& flight, Booking& booking);
+  Task<void> end_broken(Exchange& exchange, Flight& flight, ForwardResult& result);
+
+  // request_tracing.cc; REQUIRES: flight.trail
+  void trail_try(const Exchange& exchange, Flight& flight);
+  static void trail_headers(const RequestTrail& trail, HeaderList& headers);
+  void trail_try_ended(Flight& flight, const ForwardResult& result);
+  void end_trail(const Exchange& exchange, const Flight& flight);
+
+  // prefix_endpoint.cc
+  struct PrefixAsk;
+  Task<void> make_prefix(Exchange& exchange);
+  std::vector<route::Candidate> homes_of(const Flight& flight) const;
+  Task<ForwardResult> ask_to_make(const HttpRequest& request, const Flight& flight);
+  bool asks_another(const Flight& flight, const ForwardResult& last);
+  Task<void> answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks);
+  Task<void> answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks);
+  Task<void> known_prefix(Exchange& exchange);
+  Task<bool> ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask);
+  Task<void> give_up(Exchange& exchange, Flight& flight, ForwardResult& result);
+
+  Task<void> answer(Exchange& exchange, Flight& flight, int status, std::string body);
+  // `allow`: of a 405.
+  Task<void> refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow = {});
+  HeaderList own_headers(const Flight& flight) const;
+  std::string route_decision(const Flight& flight) const;
+
+  ProxyOptions options_;
+  ApiParser parser_;
+  Fleet& fleet_;
+  route::Router& router_;
+  Instruments& instruments_;
+  WaitingRoom& waiting_room_;
+  const Clock& clock_;
+  const Logger& log_;
+  route::RetryBudget retry_budget_;
+  route::Random ids_;
+  size_t running_ = 0;
+  route::Places places_, text_places_;
+  bool leaving_ = false, draining_ = false;
+  TrafficRecord* record_ = nullptr;
+  PrefixTexts* texts_ = nullptr;
+  const ApiKeys* keys_ = nullptr;
+  Trails* trails_ = nullptr;
+};
+
+}  // namespace troupe

@@ -1,0 +1,117 @@
+// What the proxy itself says: refusals, failures, and the headers that every answer carries.
+
+#include "absl/strings/str_cat.h"
+#include "gateway/proxy/proxy.h"
+#include "gateway/upstream/headers.h"
+
+namespace troupe {
+
+using route::Candidate;
+using route::FailureKind;
+
+namespace {
+
+// The worker's status is worth passing on (with its Retry-After), its body was not: say it in the API's
+// shape.
+void give_body(ForwardResult& result) {
+  const std::string message = absl::StrCat("the worker answered ", result.status, " and said no more");
+  ApiError error = result.status == 429   ? ApiError::overloaded(message, 0)
+                   : result.status == 503 ? ApiError::unavailable(message)
+                                          : ApiError::internal(message);
+  error.http_status = result.status;
+  std::erase_if(result.held_headers, [](const auto& header) {
+    return header.first == "content-type" || header.first == "content-encoding";
+  });
+  result.held_headers.emplace_back("content-type", "application/json");
+  result.held_body = error.to_json();
+}
+
+}  // namespace
+
+Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& result) {
+  if (result.held && result.failure.kind == FailureKind::kStatus) {
+    if (result.held_body.empty()) give_body(result);
+    HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
+    count_answer(flight, result.status, TrailEnd::kRefused);
+    if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
+    flight.phases.pause(clock_.now());
+    co_await exchange.respond(result.status, headers, std::move(result.held_body));
+    co_return;
+  }
+  ApiError error =
+      ApiError::unavailable(absl::StrCat("no worker could be reached (", flight.attempt, " tried)"));
+  switch (result.failure.kind) {
+    case FailureKind::kConnect:
+      break;
+    case FailureKind::kLocal:
+      error = ApiError::overloaded("this gateway has no connection left to ask a worker with", 1);
+      error.http_status = 503;  // nobody asked too much: the gateway is short of descriptors
+      error.type = "server_error";
+      break;
+    case FailureKind::kDeadline:
+      error = ApiError::deadline("the request's time was over before a worker answered");
+      break;
+    case FailureKind::kStatus:
+    case FailureKind::kTransport:
+    case FailureKind::kBody:
+    case FailureKind::kSilent:
+      error.http_status = 502;
+      error.code = "bad_gateway";
+      error.message =
+          absl::StrCat("the worker broke off before its answer was complete (", flight.attempt, " tried)");
+      break;
+  }
+  co_await refuse(exchange, flight, error);
+}
+
+Task<void> Proxy::answer(Exchange& exchange, Flight& flight, int status, std::string body) {
+  HeaderList headers = own_headers(flight);
+  headers.emplace_back("content-type", "application/json");
+  count_answer(flight, status, TrailEnd::kAnswered);
+  flight.phases.pause(clock_.now());
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+Task<void> Proxy::refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow) {
+  HeaderList headers = own_headers(flight);
+  headers.emplace_back("content-type", "application/json");
+  if (!allow.empty()) headers.emplace_back("allow", allow);
+  if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
+  if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
+  if (draining_) exchange.close_after();
+  count_answer(flight, error.http_status, TrailEnd::kRefused);
+  if (flight.trail != nullptr) flight.trail->why = error.code.empty() ? error.type : error.code;
+  if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
+  std::string body = error.to_json();
+  flight.phases.pause(clock_.now());
+  co_await exchange.respond(error.http_status, headers, std::move(body));
+}
+
+HeaderList Proxy::own_headers(const Flight& flight) const {
+  HeaderList headers;
+  headers.reserve(8);
+  headers.emplace_back("x-request-id", flight.request_id);
+  headers.emplace_back("x-route-decision", route_decision(flight));
+  return headers;
+}
+
+// set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
+std::string Proxy::route_decision(const Flight& flight) const {
+  const Hash128& set = flight.routed.key.set;
+  const Candidate* c = flight.chosen;
+  return absl::StrCat("set=", set.is_zero() ? "-" : set.hex(),
+                      ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
+                      ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
+                      ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached,
+                      ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
+}
+
+std::string Proxy::request_id(const HttpRequest& request) {
+  if (const std::string_view own = request_id_of(request); !own.empty()) return std::string(own);
+  Hash128 id;
+  id.hi = ids_.next();
+  id.lo = ids_.next();
+  return absl::StrCat("req-", id.hex());
+}
+
+}  // namespace troupe

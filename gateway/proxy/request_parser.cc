@@ -1,0 +1,140 @@
+#include "gateway/proxy/request_parser.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/api/prefix.h"
+#include "common/api/tokenize.h"
+#include "common/json/json.h"
+#include "gateway/access/tenant.h"
+
+namespace troupe {
+namespace {
+
+constexpr size_t kRequestIdMax = 128;
+
+// A tenant's request is keyed with a salt that is not the client's to choose.
+std::string salt_as(std::string_view tenant_salt, GenerateRequest& request) {
+  if (tenant_salt.empty()) return "";
+  request.cache_salt = salt_within(tenant_salt, request.cache_salt);
+  return request.cache_salt;
+}
+
+ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendInput& input) {
+  return parse_generate(request, GenerateRequest::Kind::kChat, input);
+}
+
+ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendInput& input) {
+  return parse_generate(request, GenerateRequest::Kind::kCompletion, input);
+}
+
+// Any worker of the model counts the same: no prefix key, so the load decides.
+RoutedRequest text_only(std::string model) {
+  RoutedRequest routed;
+  routed.model = std::move(model);
+  routed.generates = false;
+  return routed;
+}
+
+ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_tokenize_request(request.body, input.options.api);
+  if (!parsed.ok()) return parsed.error();
+  return text_only(std::move(parsed->source.model));
+}
+
+ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_detokenize_request(request.body, input.options.api);
+  if (!parsed.ok()) return parsed.error();
+  return text_only(std::move(parsed->model));
+}
+
+}  // namespace
+
+ForwardParser forward_parser(std::string_view path) {
+  if (path == "/v1/chat/completions") return parse_chat;
+  if (path == "/v1/completions") return parse_completion;
+  if (path == "/tokenize") return parse_tokenize;
+  if (path == "/detokenize") return parse_detokenize;
+  return nullptr;
+}
+
+std::string_view request_id_of(const HttpRequest& request) {
+  const std::string_view id = request.header("x-request-id");
+  const bool fit = !id.empty() && id.size() <= kRequestIdMax &&
+                   std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return fit ? id : std::string_view();
+}
+
+ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options) {
+  const std::string_view text = request.header("x-request-timeout-ms");
+  if (text.empty()) return options.request_timeout;
+  int64_t ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (error == std::errc::result_out_of_range && text.front() != '-') return options.request_timeout;
+  if (error != std::errc() || end != text.data() + text.size() || ms < 1) {
+    return ApiError::bad_field("x-request-timeout-ms",
+                               "x-request-timeout-ms must be a whole number of milliseconds, at least 1");
+  }
+  const int64_t most = std::chrono::duration_cast<std::chrono::milliseconds>(options.request_timeout).count();
+  return Duration(std::chrono::milliseconds(std::min(ms, most)));
+}
+
+ApiResult<Resend> resend_of(const HttpRequest& request) {
+  const std::string_view text = request.header("x-troupe-retry");
+  if (text.empty()) return Resend::kAsConfigured;
+  if (text == "always") return Resend::kAlways;
+  if (text == "connect") return Resend::kConnect;
+  return ApiError::bad_field(
+      "x-troupe-retry",
+      "x-troupe-retry must be 'always' or 'connect' (send it again only where no worker "
+      "has seen it)");
+}
+
+ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
+                                        const FrontendInput& input) {
+  const FrontendOptions& options = input.options;
+  auto parsed = kind == GenerateRequest::Kind::kChat ? input.parser.parse_chat(request.body)
+                                                     : input.parser.parse_completion(request.body);
+  if (!parsed.ok()) return parsed.error();
+  if (parsed->resume)
+    return ApiError::unsupported("troupe_resume", "'troupe_resume' is what this gateway tells its workers");
+  const std::string_view session = request.header("x-session-id");
+  RoutedRequest routed;
+  routed.salt = salt_as(input.tenant_salt, *parsed);
+  routed.key = route::make_prefix_key(*parsed, session);
+  if (options.mark_salt) routed.marks = prompt_marks(*parsed, *options.mark_salt);
+  routed.stream = parsed->stream;
+  routed.choices = parsed->n;
+  routed.priority = parsed->priority;
+  routed.answer_tokens_max = parsed->max_tokens;
+  routed.model = std::move(parsed->model);
+  if (options.keep_parsed) routed.parsed = std::make_unique<GenerateRequest>(*std::move(parsed));
+  return routed;
+}
+
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input) {
+  auto parsed = parse_prefix_request(request.body, input.options.api);
+  if (!parsed.ok()) return parsed.error();
+  RoutedRequest routed;
+  routed.salt = salt_as(input.tenant_salt, parsed->source);
+  routed.key = route::make_prefix_key(parsed->source, "");
+  routed.key.session = {};
+  routed.key.session_source = route::SessionSource::kNone;
+  routed.model = std::move(parsed->source.model);
+  routed.generates = false;
+  routed.prefills = true;
+  routed.answer_tokens_max = 0;
+  return routed;
+}
+
+ApiResult<GenerateRequest::Kind> kind_of_body(std::string_view body) {
+  const auto value = parse_json(body);
+  if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
+  const bj::object* object = value->if_object();
+  if (object == nullptr) return ApiError::bad_field("", "the body must be a JSON object");
+  if (object->contains("messages")) return GenerateRequest::Kind::kChat;
+  if (object->contains("prompt")) return GenerateRequest::Kind::kCompletion;
+  return ApiError::bad_field("messages", "the body has neither 'messages' (chat) nor 'prompt' (completion)");
+}
+
+}  // namespace troupe

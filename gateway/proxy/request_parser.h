@@ -1,0 +1,76 @@
+#pragma once
+
+// The first two phases: bytes → request, or an error in the API's shape; request → what routing needs of it.
+// Plain functions, no sockets. What the gateway does not route by is parsed all the same, by the parser the
+// worker uses: a body that is wrong is refused here, before a node is bothered.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/api/api.h"
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+#include "gateway/route/key/prefix_key.h"
+#include "gateway/telemetry/prompt_fingerprint.h"
+
+namespace troupe {
+
+// What is kept of a request once it is parsed: its text stays in the body, which is forwarded as it came.
+struct RoutedRequest {
+  std::string model;  // empty where the body may leave it out, and does
+  bool stream = false;
+  int32_t choices = 1;
+  bool generates = true;  // false: text in only, no answer to wait for and no cache to find
+  bool prefills = false;  // a prefix to be computed, without an answer: takes room at a worker all the same
+  int32_t priority = 0;   // the client's wish
+  std::optional<int64_t> answer_tokens_max;
+  std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
+  route::PrefixKey key;
+  PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them
+  // What it was made of, `model` left out; only where FrontendOptions::keep_parsed asks for it.
+  std::unique_ptr<GenerateRequest> parsed;
+};
+
+struct FrontendOptions {
+  ApiLimits api;
+  Duration request_timeout = std::chrono::seconds(1800);
+  std::optional<Hash128> mark_salt;  // traffic is recorded
+  bool keep_parsed = false;
+};
+
+// The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible
+// characters), else empty.
+std::string_view request_id_of(const HttpRequest& request);
+
+// x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
+ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
+
+// x-troupe-retry: may what a worker has perhaps begun to compute be sent to another one, when it fails before
+// its first byte? (Where it never saw the request, and where a stream goes on, nothing is done twice.)
+enum class Resend : uint8_t { kAsConfigured, kAlways, kConnect };
+ApiResult<Resend> resend_of(const HttpRequest& request);
+
+// What a request is parsed with, beside itself.
+struct FrontendInput {
+  const FrontendOptions& options;
+  ApiParser& parser;             // of `options.api`; its buffers are used again for the next request
+  std::string_view tenant_salt;  // of whom it comes from, see tenant.h; empty: of no tenant
+};
+
+ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
+                                        const FrontendInput& input);
+
+// POST /v1/prefixes: keyed as the requests are that will begin so.
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input);
+
+// The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
+using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request, const FrontendInput& input);
+ForwardParser forward_parser(std::string_view path);
+
+// Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.
+ApiResult<GenerateRequest::Kind> kind_of_body(std::string_view body);
+
+}  // namespace troupe

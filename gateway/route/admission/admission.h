@@ -1,0 +1,197 @@
+#pragma once
+
+// Who may go to the workers now, who waits, and who is told to come back later.
+//
+// Workers that are full queue in the order of arrival, so the one persona everybody asks for would hold up
+// all others there. The queue is therefore kept here, in front of them, where it can be fair (fair_queue.h)
+// and where a request whose client has gone costs nothing. One is let in while the pool (the workers of its
+// model) has room and neither the gateway, its API key nor its persona is at a limit. A limit in tokens holds
+// back whoever comes when it is reached; the last one let in may go over it by its own cost, else the large
+// would wait for ever behind the small. So it is with the pool's room for a request of several answers.
+//
+// A request is in from arrive() or advance() on until leave(), however often it is sent to workers meanwhile.
+// Time is an argument: sans-io, deterministic. Not thread-safe.
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/node_hash_map.h>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/core/block_hash.h"
+#include "common/core/time.h"
+#include "gateway/route/admission/drain_rate.h"
+#include "gateway/route/admission/fair_queue.h"
+
+namespace troupe::route {
+
+struct AdmissionLimits {  // at the workers at once; 0: no limit
+  int64_t requests = 0;
+  int64_t tokens = 0;
+};
+
+struct AdmissionOptions {
+  AdmissionLimits total, persona;  // of all, and of each persona
+  size_t queue_max = 1024;         // that wait, of each pool
+  Duration wait_max = std::chrono::seconds(60);
+  bool fair = true;  // false: in order of arrival
+  // Flows that have had more than others and now rest; the one used longest ago is forgotten.
+  size_t flows_max = 16'384;
+};
+
+// What an API key is granted.
+struct AdmissionKey {
+  Hash128 id;  // zero: anybody
+  double weight = 1;
+  AdmissionLimits limits;
+  int64_t waiting_max = 0;  // 0: no limit
+};
+
+struct AdmissionRequest {
+  std::string_view pool;  // its model
+  int64_t pool_room = 0;  // answers at once that fill the pool
+  int64_t answers = 1;    // of this request (n): so many places in a worker's batch
+  AdmissionKey key;
+  Hash128 persona;  // zero: none, and no limit of one
+  int32_t priority = 0;
+  int64_t tokens = 1;  // to compute, as far as can be guessed
+  TimePoint deadline{};
+};
+
+enum class AdmissionOutcome : uint8_t {
+  kAdmitted,
+  kWaiting,
+  kQueueFull,     // and others have a better claim to a place in it
+  kKeyQueueFull,  // of its key as many wait as may
+  kWouldBeLate,   // by what drains, its turn comes after its deadline
+  kPushedOut,     // waited, and made room for one of a flow with fewer waiting
+  kTimedOut,      // waited for wait_max
+  kDeadline,      // waited until its own deadline
+  kDrained,       // waited when the gateway was told to stop, for too long
+};
+inline constexpr size_t kAdmissionOutcomeCount = 9;
+std::string_view admission_outcome_name(AdmissionOutcome outcome);
+
+class Admission {
+ public:
+  explicit Admission(const AdmissionOptions& options);
+
+  struct Answer {
+    AdmissionOutcome outcome = AdmissionOutcome::kAdmitted;
+    uint64_t ticket = 0;  // of kAdmitted and kWaiting
+    Duration wait{};      // until its turn, or until asking again makes sense; a guess, in whole seconds
+  };
+  Answer arrive(const AdmissionRequest& request, TimePoint now);
+  // What arrive() would say.
+  Answer preview(const AdmissionRequest& request, TimePoint now) const { return judge(request, now); }
+  // Ends the request, or its waiting: its ticket is void. `tokens`: what it cost, where that is known.
+  void leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint now);
+
+  // What became of those who waited, each once. (Of one that left, nothing.)
+  struct Event {
+    uint64_t ticket = 0;
+    AdmissionOutcome outcome = AdmissionOutcome::kAdmitted;
+    Duration waited{};
+    Duration wait{};  // as Answer's
+  };
+  // To be called after leave(), arrive() and pool_room(), and at next_deadline().
+  std::vector<Event> advance(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  void pool_room(std::string_view pool, int64_t requests);
+  // The pools where somebody waits.
+  std::vector<std::string> waiting_pools() const;
+  // Other limits from now on (`flows_max` stays). Nobody who is in or waits is sent away.
+  void change(const AdmissionOptions& options);
+  // Nobody new will come; who is not let in by `until` is kDrained.
+  void drain(TimePoint until);
+
+  size_t waiting() const { return waiting_; }
+  size_t waiting(int32_t priority) const;
+  int64_t running() const { return inside_.requests; }
+  int64_t running_tokens() const { return inside_.tokens; }
+  size_t flows() const;
+  size_t flows_remembered() const { return memory_.size(); }
+  bool consistent() const;  // for tests: looks at everything
+
+ private:
+  struct Count {  // at the workers
+    int64_t requests = 0;
+    int64_t tokens = 0;
+    void add(int64_t count, int64_t of_tokens);
+    bool below(const AdmissionLimits& limits) const;
+  };
+  struct Key {
+    AdmissionKey terms;
+    FairQueue::Share share;
+    Count inside;
+    int64_t waiting = 0;
+  };
+  struct Persona {
+    Hash128 id;
+    Count inside;
+    int64_t entries = 0;
+  };
+  struct Pool {
+    Pool(std::string_view model, const Hash128& hashed, LruMap<double>& memory, bool fair, double base);
+    std::string name;
+    Hash128 hash;
+    FairQueue queue;
+    DrainRate drain;
+    int64_t room = 0;
+    int64_t running = 0;  // answers
+    int64_t entries = 0;
+  };
+  struct Entry {
+    Pool* pool = nullptr;
+    Key* key = nullptr;
+    Persona* persona = nullptr;  // null: none
+    FairQueue::Flow* flow = nullptr;
+    std::list<FairQueue::Item>::iterator item;  // while it waits
+    bool waits = false;
+    int64_t tokens = 0;
+    int64_t answers = 1;
+    TimePoint arrived{};
+    TimePoint deadline{};  // of its waiting
+    AdmissionOutcome late = AdmissionOutcome::kDeadline;
+  };
+
+  bool may_enter(const Pool& pool, const Key* key, const Persona* persona) const;
+  Answer judge(const AdmissionRequest& request, TimePoint now) const;
+  Entry& make_entry(const AdmissionRequest& request, uint64_t ticket, TimePoint now);
+  void enqueue(uint64_t ticket, Entry& entry, TimePoint now);
+  void push_out(const Entry& entry, TimePoint now);
+  void count_in(Entry& entry);
+  void count_waiting(Entry& entry, int change);
+  void erase(uint64_t ticket);
+  void tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);
+  void send_away(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);
+  void expire(TimePoint now);
+  void fill(TimePoint now);
+  bool let_next_in(Pool& pool, TimePoint now);
+  static std::optional<Duration> wait_of(const Pool& pool, const Hash128& flow, int32_t priority,
+                                         double per_token, int64_t tokens);
+  static Duration come_back(const Pool& pool, const std::optional<Duration>& wait);
+
+  AdmissionOptions options_;
+  LruMap<double> memory_;
+  absl::flat_hash_map<Hash128, std::unique_ptr<Pool>> pools_;  // by the hash of its name
+  absl::flat_hash_map<Hash128, std::unique_ptr<Key>> keys_;
+  absl::flat_hash_map<Hash128, std::unique_ptr<Persona>> personas_;
+  absl::node_hash_map<uint64_t, Entry> entries_;
+  std::set<std::pair<TimePoint, uint64_t>> deadlines_;  // of those that wait
+  std::vector<Event> events_;
+  uint64_t tickets_ = 0;
+  double base_ = 0;  // virtual time of the pools that were
+  size_t waiting_ = 0;
+  Count inside_;
+};
+
+}  // namespace troupe::route

@@ -1,0 +1,57 @@
+#pragma once
+
+// How much one client may ask: requests a second, tokens a minute, requests at once. Token buckets (the first
+// holds a second's requests, at least one; the other a minute's tokens). What an answer costs in tokens is
+// known only when it ends, so tokens are taken then and may leave a debt, which is waited for before the next
+// request. Not thread-safe.
+
+#include <cstdint>
+#include <optional>
+
+#include "common/core/time.h"
+#include "gateway/route/admission/concurrency_limit.h"
+
+namespace troupe::route {
+
+struct QuotaLimits {  // 0: no limit
+  double requests_per_s = 0;
+  int64_t tokens_per_min = 0;
+  int64_t requests_at_once = 0;
+};
+
+class Quota {
+ public:
+  Quota(const QuotaLimits& limits, TimePoint now);
+
+  enum class Limit : uint8_t { kRequestsAtOnce, kRequestsPerSecond, kTokensPerMinute };
+  struct Refusal {
+    Limit limit;
+    Duration wait;  // until there is room again; of kRequestsAtOnce a guess (concurrency_limit.h)
+  };
+  // A request wants in. Nothing: it is, and end() must follow, once. A refused one has taken nothing.
+  std::optional<Refusal> begin(TimePoint now);
+  void end(int64_t tokens, TimePoint now);
+
+  // Other limits from now on; what was used counts on.
+  void change(const QuotaLimits& limits, TimePoint now);
+  int64_t running() const { return places_.taken(); }
+
+ private:
+  struct Bucket {
+    double per_s = 0;  // 0: no limit
+    double capacity = 0;
+    double level = 0;
+
+    void refill(double seconds);
+    void resize(double new_per_s, double new_capacity);
+    Duration wait_for(double amount) const;
+  };
+  void refill(TimePoint now);
+
+  QuotaLimits limits_;
+  Bucket requests_, tokens_;
+  TimePoint last_;
+  Places places_;
+};
+
+}  // namespace troupe::route

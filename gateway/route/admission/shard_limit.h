@@ -1,0 +1,56 @@
+#pragma once
+
+// Limits are the fleet's, and every gateway counts what goes through itself alone. So each of those that live
+// enforces its part, and as gateways come and go the parts change (gateways.h): together they let through
+// what one alone would.
+//
+// Parts are equal, but for what whole numbers leave over: of that the first few gateways have one more each.
+// By where the traffic is they would fit better, but a gateway that nothing was heard of for a moment would
+// then have to be told apart from one that nobody asks. So a client whose requests all go to one of several
+// gateways has that one's part.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gateway/route/admission/admission.h"
+#include "gateway/route/fleet/gateway_shard.h"
+#include "gateway/route/admission/quota.h"
+
+namespace troupe::route {
+
+// 0 stays 0: no limit. Any other one stays at least 1, as what may never be used is no limit but a ban;
+// gateways in greater number than the limit let through one each.
+inline int64_t share_of(int64_t limit, const GatewayPlace& place) {
+  if (limit <= 0) return 0;
+  const int64_t of = std::max<int64_t>(place.of, 1);
+  return std::max<int64_t>(limit / of + (place.index < limit % of ? 1 : 0), 1);
+}
+
+inline AdmissionLimits share_of(const AdmissionLimits& limits, const GatewayPlace& place) {
+  return {share_of(limits.requests, place), share_of(limits.tokens, place)};
+}
+
+// (Of requests a second any part will do: it is waited for.)
+inline QuotaLimits share_of(const QuotaLimits& limits, const GatewayPlace& place) {
+  QuotaLimits share = limits;
+  share.requests_per_s = limits.requests_per_s / static_cast<double>(std::max<int64_t>(place.of, 1));
+  share.tokens_per_min = share_of(limits.tokens_per_min, place);
+  share.requests_at_once = share_of(limits.requests_at_once, place);
+  return share;
+}
+
+inline AdmissionKey share_of(const AdmissionKey& key, const GatewayPlace& place) {
+  AdmissionKey share = key;
+  share.limits = share_of(key.limits, place);
+  share.waiting_max = share_of(key.waiting_max, place);
+  return share;
+}
+
+inline AdmissionOptions share_of(const AdmissionOptions& options, const GatewayPlace& place) {
+  AdmissionOptions share = options;
+  share.total = share_of(options.total, place);
+  share.persona = share_of(options.persona, place);
+  return share;
+}
+
+}  // namespace troupe::route

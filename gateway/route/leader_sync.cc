@@ -1,0 +1,217 @@
+#include "gateway/route/leader_sync.h"
+
+#include <algorithm>
+
+namespace troupe::route {
+
+using Kind = StoreAsk::Kind;
+
+SharedRound::SharedRound(const Options& options, Router& router)
+    : options_(options), router_(router), shared_(router.options().name.hex()) {}
+
+StoreNews SharedRound::saw_all(int64_t revision, int64_t asked, const StoreKey* leader,
+                               const StoreKey* table) {
+  shared_.begun_anew(revision, asked);
+  saw_leader(leader, revision);
+  return saw_table(table, revision);
+}
+
+void SharedRound::saw_leader(const StoreKey* key, int64_t revision) {
+  if (key != nullptr) {
+    shared_.leader_is(key->value, key->created, revision);
+  } else {
+    shared_.leader_is("", 0, revision);
+  }
+}
+
+StoreNews SharedRound::saw_table(const StoreKey* key, int64_t revision) {
+  StoreNews news;
+  const bool heeded = key == nullptr ? shared_.table_is(0, 0, revision)
+                                     : shared_.table_is(key->created, key->modified, revision);
+  if (!heeded) return news;
+  const TableVersion before = router_.table_version();
+  const uint64_t others = router_.tables_of_other_kind();
+  news.table = router_.adopt_table(key->value);
+  news.other_kind = router_.tables_of_other_kind() != others;
+  news.adopted = router_.table_version() != before;
+  behind_ = news.table.ok() && !news.other_kind && router_.table_message() != key->value;
+  return news;
+}
+
+StoreAsk SharedRound::next(TimePoint now) {
+  std::optional<StoreAsk> ask;
+  while (!ask && stage_ != Stage::kOver) {
+    switch (stage_) {
+      case Stage::kLease:
+        ask.emplace().kind = Kind::kKeepLease;
+        break;
+      case Stage::kLoads:
+        ask = loads_ask();
+        break;
+      case Stage::kHear:
+        leads_or_may_ = shared_.holds_key() || shared_.may_campaign(now);
+        ask.emplace().kind = Kind::kHear;
+        ask->values = leads_or_may_;
+        break;
+      case Stage::kLook:
+        if (looks_) ask.emplace().kind = Kind::kLook;
+        break;
+      case Stage::kLead:
+        ask = lead_ask(now);
+        break;
+      case Stage::kWrite:
+        ask = write_ask(now);
+        break;
+      case Stage::kOver:
+        break;
+    }
+    if (!ask) stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
+  }
+  asked_ = ask.value_or(StoreAsk());
+  asked_at_ = shared_.revision();
+  return asked_;
+}
+
+void SharedRound::lease_kept(int64_t lease, TimePoint until) {
+  if (lease_ != 0 && lease != lease_) others_return_until_ = until;
+  lease_ = lease;
+  shared_.lease_holds_until(until);
+  stage_ = Stage::kLoads;
+}
+
+// Under the lease: so its key also says that this gateway is there.
+std::optional<StoreAsk> SharedRound::loads_ask() {
+  const uint32_t nodes = router_.news().nodes;
+  if (loads_lease_ == lease_ && loads_sample_ == router_.samples() && loads_nodes_ == nodes)
+    return std::nullopt;
+  loads_lease_ = lease_;
+  loads_sample_ = router_.samples();
+  loads_nodes_ = nodes;
+  StoreAsk ask;
+  ask.kind = Kind::kPutLoads;
+  ask.lease = lease_;
+  ask.value = router_.loads_message();
+  return ask;
+}
+
+std::optional<StoreAsk> SharedRound::lead_ask(TimePoint now) const {
+  if (!leads_or_may_) return std::nullopt;
+  const bool may_plan = router_.may_plan(now);
+  StoreAsk ask;
+  if (shared_.holds_key() && !may_plan) {  // somebody sees more of the fleet: the key is free for them
+    ask.kind = Kind::kResign;
+    ask.leader_created = shared_.guard().leader_created;
+    return ask;
+  }
+  if (!may_plan || !shared_.may_campaign(now)) return std::nullopt;
+  ask.kind = Kind::kCampaign;
+  ask.leader_created = 0;
+  ask.lease = lease_;
+  ask.value = router_.options().name.hex();
+  return ask;
+}
+
+// The first table at once; then one every tick. A store that was begun anew may have been given an older
+// table than some gateway has: who leads goes by the latest there is (Gateways::may_plan), and gives it to
+// the others.
+std::optional<StoreAsk> SharedRound::write_ask(TimePoint now) {
+  if (!leads_or_may_ || !shared_.leads(now)) return std::nullopt;
+  const SharedTable::Guard guard = shared_.guard();
+  const bool first = guard.table_modified == 0 || behind_;
+  if (!first && planned_at_ != TimePoint{} && now < planned_at_ + options_.plan_tick) return std::nullopt;
+  planned_at_ = now;
+  StoreAsk ask;
+  ask.kind = Kind::kWrite;
+  ask.value = router_.draft_table(now, !first);
+  if (ask.value.empty()) return std::nullopt;
+  ask.leader_created = guard.leader_created;
+  ask.table_modified = guard.table_modified;
+  return ask;
+}
+
+StoreNews SharedRound::answered(const StoreAnswer& answer, TimePoint now) {
+  StoreNews news;
+  switch (asked_.kind) {
+    case Kind::kNothing:
+    case Kind::kKeepLease:
+      return news;
+    case Kind::kPutLoads:
+      break;
+    case Kind::kHear:
+      hear(answer, news, now);
+      break;
+    case Kind::kLook:
+      news = look(answer);
+      break;
+    case Kind::kCampaign:
+    case Kind::kResign:
+    case Kind::kWrite:
+      news = settle(answer);
+      break;
+  }
+  stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
+  // Who begins to lead plans from what is there, whatever it has seen before.
+  if (asked_.kind == Kind::kCampaign && answer.done) {
+    looks_ = true;
+    stage_ = Stage::kLook;
+  }
+  return news;
+}
+
+void SharedRound::failed() {
+  if (asked_.kind == Kind::kPutLoads) loads_lease_ = 0;
+  stage_ = Stage::kOver;
+}
+
+void SharedRound::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
+  shared_.begun_anew(answer.revision, asked_at_);
+  saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
+  const StoreKey table = answer.table.value_or(StoreKey());
+  looks_ = shared_.lacks(table.created, table.modified, answer.revision);
+  GatewayPlace there{0, static_cast<int64_t>(answer.loads.size())};
+  const std::string own = router_.options().name.hex();
+  there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
+                              [&own](const auto& loads) { return loads.first < own; });
+  // Where this gateway has lost its lease the others may have, too: who says so first is not alone.
+  if (there.of >= place_.of || now >= others_return_until_) place_ = there;
+  router_.set_gateways(std::max(options_.gateways, place_.of));
+  if (!asked_.values) return;
+  for (const auto& [gateway, told] : answer.loads) {
+    const auto name = Hash128::from_hex(gateway);
+    Status heard = name ? router_.adopt_loads_message(*name, told, now)
+                        : invalid_argument("the key ends in a gateway's name, 32 hex digits");
+    if (!heard.ok()) news.loads.emplace_back(gateway, std::move(heard));
+  }
+}
+
+StoreNews SharedRound::look(const StoreAnswer& answer) {
+  const auto seen = [](const std::optional<StoreKey>& key) { return key ? &*key : nullptr; };
+  return saw_all(answer.revision, asked_at_, seen(answer.leader), seen(answer.table));
+}
+
+// Done, the store has it; not done, it has something else.
+StoreNews SharedRound::settle(const StoreAnswer& answer) {
+  StoreNews news;
+  if (!answer.done) {
+    news = look(answer);
+    news.refused = asked_.kind == Kind::kWrite;
+    return news;
+  }
+  shared_.begun_anew(answer.revision, asked_at_);
+  StoreKey key;
+  key.value = std::move(asked_.value);
+  const int64_t table_created =
+      shared_.guard().table_modified == 0 ? answer.revision : shared_.table_created();
+  key.created = asked_.kind == Kind::kWrite ? table_created : answer.revision;
+  key.modified = answer.revision;
+  if (asked_.kind == Kind::kWrite) {
+    news = saw_table(&key, answer.revision);
+    news.written = true;
+  } else {
+    news.resigned = asked_.kind == Kind::kResign;
+    saw_leader(news.resigned ? nullptr : &key, answer.revision);
+  }
+  return news;
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,135 @@
+#pragma once
+
+// What a gateway does at the store that all of them share (etcd), one question after the other, and what it
+// makes of the answers. Pure: the caller asks the store, with whatever delays, losses and repetitions, and
+// brings back what it said; a simulation does so without one.
+//
+//   a round    keep the lease → tell the own loads → hear who is there → give the leader's key back, or make
+//   it,
+//              where that is due → write the next table, where this gateway leads
+//   meanwhile  what the store tells of the leader's key and of the table, at any time between two questions
+//
+// A question may have been done though nobody answered, late, or twice. So everything that must not happen
+// twice, or after its time, says in the same step what the store has to look like for it (StoreAsk's
+// compares), and where it does not, the store says how it looks instead.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/fleet/gateway_shard.h"
+#include "gateway/route/placement/shared_table.h"
+#include "gateway/route/router.h"
+
+namespace troupe::route {
+
+struct StoreKey {
+  std::string value;
+  int64_t created = 0, modified = 0;  // revisions of the store
+};
+
+struct StoreAsk {
+  enum class Kind : uint8_t {
+    kNothing,    // the round is over
+    kKeepLease,  // have one, the old one if there is
+    kPutLoads,   // `value` as this gateway's loads, under `lease`
+    kHear,  // all gateways' loads (without `values` only whose they are), the leader's key, and the table's
+            // without its value
+    kLook,  // the leader's key and the table
+    kCampaign,  // make the leader's key with `value`, under `lease`
+    kResign,    // delete the leader's key
+    kWrite,     // `value` as the table
+  };
+  Kind kind = Kind::kNothing;
+  // Done only where the key was last made, or changed, at this revision (0: there is none), else answered
+  // with both keys. Of the last three kinds.
+  std::optional<int64_t> leader_created, table_modified;
+  int64_t lease = 0;
+  std::string value;
+  bool values = false;
+};
+
+struct StoreAnswer {
+  int64_t revision = 0;
+  bool done = false;  // else the compares did not hold
+  // As they are, of kHear, kLook, and of what was not done; none: there is no such key.
+  std::optional<StoreKey> leader, table;
+  std::vector<std::pair<std::string, std::string>> loads;  // kHear: gateways' names and what they told
+};
+
+// For the log and the metrics.
+struct StoreNews {
+  bool written = false, refused = false, resigned = false;
+  bool adopted = false;
+  bool other_kind = false;  // a table that says nothing to this gateway (gateways.h)
+  Status table;             // malformed
+  std::vector<std::pair<std::string, Status>> loads;  // malformed, of whom
+};
+
+// Not thread-safe.
+class SharedRound {
+ public:
+  struct Options {
+    Duration plan_tick = std::chrono::seconds(4);
+    int64_t gateways = 1;  // share the fleet at least, whoever is there
+  };
+  // `router` outlives it, and has RouterOptions::shared_table.
+  SharedRound(const Options& options, Router& router);
+
+  // What the store has, all as of one revision, asked for when shared().revision() was `asked`; null: there
+  // is no such key.
+  StoreNews saw_all(int64_t revision, int64_t asked, const StoreKey* leader, const StoreKey* table);
+  // A key changed, or was seen.
+  void saw_leader(const StoreKey* key, int64_t revision);
+  StoreNews saw_table(const StoreKey* key, int64_t revision);
+
+  void begin() { stage_ = Stage::kLease; }
+  // The next question. REQUIRES: the last one was answered by one of the next three; or begin().
+  StoreAsk next(TimePoint now);
+  // kKeepLease: it holds until then by the clock here, counted from before it was asked for.
+  void lease_kept(int64_t lease, TimePoint until);
+  // Any other kind.
+  StoreNews answered(const StoreAnswer& answer, TimePoint now);
+  // Nobody knows whether it was done. The round is over.
+  void failed();
+
+  // A round now would be of use, rather than in a second or two.
+  bool wants_round(TimePoint now) const { return shared_.may_campaign(now); }
+  const SharedTable& shared() const { return shared_; }
+  // Among those that were heard at the last round.
+  const GatewayPlace& place() const { return place_; }
+
+ private:
+  enum class Stage : uint8_t { kLease, kLoads, kHear, kLook, kLead, kWrite, kOver };
+  std::optional<StoreAsk> loads_ask();
+  std::optional<StoreAsk> lead_ask(TimePoint now) const;
+  std::optional<StoreAsk> write_ask(TimePoint now);
+  void hear(const StoreAnswer& answer, StoreNews& news, TimePoint now);
+  StoreNews look(const StoreAnswer& answer);
+  StoreNews settle(const StoreAnswer& answer);
+
+  const Options options_;
+  Router& router_;
+  SharedTable shared_;
+  Stage stage_ = Stage::kOver;
+  StoreAsk asked_;
+  int64_t asked_at_ = 0;  // revision known then
+  bool looks_ = false;    // in this round
+  int64_t lease_ = 0;
+  bool leads_or_may_ = false;  // in this round: then all loads are of use
+  bool behind_ = false;        // the store's table is older than the one that is gone by here
+  TimePoint planned_at_{};
+  GatewayPlace place_;
+  TimePoint others_return_until_{};  // so long those who were there before count as there
+  // Of the loads put last; lease 0: to be put.
+  int64_t loads_lease_ = 0;
+  uint64_t loads_sample_ = 0;
+  uint32_t loads_nodes_ = 0;
+};
+
+}  // namespace troupe::route

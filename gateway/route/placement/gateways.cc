@@ -1,0 +1,59 @@
+#include "gateway/route/placement/gateways.h"
+
+#include <algorithm>
+
+namespace troupe::route {
+namespace {
+// As many as settings allow.
+constexpr size_t kOthersMax = 1024;
+}  // namespace
+
+void Gateways::heard(const GatewayNews& own, const GatewayNews& news, TimePoint now) {
+  if (news.name == own.name) return;
+  absl::erase_if(others_, [&](const auto& entry) { return now > entry.second.heard_at + kSilence; });
+  if (others_.size() >= kOthersMax && !others_.contains(news.name)) return;
+  others_.insert_or_assign(news.name, Other{news, now});
+}
+
+bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
+  uint64_t most = own.nodes;
+  for (const auto& [name, other] : others_) {
+    if (now <= other.heard_at + kSilence && same_kind(own, other.news))
+      most = std::max<uint64_t>(most, other.news.nodes);
+  }
+  const auto fit = [most](const GatewayNews& news) { return uint64_t{2} * news.nodes > most; };
+  if (most == 0) return true;  // there is nothing to plan but what all do alike
+  if (!fit(own)) return false;
+  if (own.table.planner == own.name) return true;
+  for (const auto& [name, other] : others_) {
+    if (now > other.heard_at + kSilence || !same_kind(own, other.news) || !fit(other.news)) continue;
+    if (name == own.table.planner || name < own.name) return false;
+  }
+  return true;
+}
+
+bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
+  for (const auto& [name, other] : others_) {
+    if (now > other.heard_at + kSilence || !same_kind(own, other.news)) continue;
+    if (other.news.nodes > 0 && uint64_t{2} * own.nodes <= other.news.nodes) return false;
+    if (other.news.table > own.table) return false;
+  }
+  return true;
+}
+
+GatewayPlace Gateways::place(const Hash128& own, TimePoint now) const {
+  GatewayPlace place;
+  for (const auto& [name, other] : others_) {
+    if (now > other.heard_at + kSilence) continue;
+    place.of += 1;
+    place.index += name < own ? 1 : 0;
+  }
+  return place;
+}
+
+bool Gateways::lacks(const Hash128& gateway, const GatewayNews& own) const {
+  const auto it = others_.find(gateway);
+  return it != others_.end() && same_kind(own, it->second.news) && it->second.news.table < own.table;
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,224 @@
+#include "gateway/route/policy/affinity.h"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe::route {
+namespace {
+
+// Of a table's entry with more homes than this, a request looks at so many.
+constexpr size_t kHomesLooked = 32;
+constexpr size_t kCandidatesMax = 80;
+constexpr size_t kHoldersNoted = 64;
+
+}  // namespace
+
+// One decision.
+class AffinityPolicy::Choice {
+ public:
+  Choice(const AffinityOptions& options, const PolicyInput& input, Scratch& scratch, Random& random)
+      : options_(options),
+        in_(input),
+        resident_(input.known, input.key, input.tokens),
+        means_(input.known.loads.means(input.group)),
+        scratch_(scratch),
+        random_(random) {
+    const auto nodes = static_cast<double>(in_.group.nodes.size());
+    const auto holders = static_cast<double>(std::max<size_t>(resident_.set_holders(), 1));
+    nothing_ = options_.noise_common_tokens;
+    if (!in_.key.set.is_zero()) {
+      const auto own = static_cast<double>(in_.tokens.prefix);
+      nothing_ = std::min(nothing_, static_cast<int64_t>(options_.noise_common_share * own));
+    }
+    hot_ =
+        !in_.key.set.is_zero() && in_.known.sets.share(in_.key.set) * nodes * options_.hot_factor > holders;
+    if (scratch_.nodes.size() < in_.known.view->size()) scratch_.nodes.resize(in_.known.view->size());
+    if (++scratch_.decision == 0) {
+      std::fill(scratch_.nodes.begin(), scratch_.nodes.end(), Noted{});
+      scratch_.decision = 1;
+    }
+    note_resident();
+  }
+
+  CandidateOrder order(bool by_plan) {
+    by_plan_ = by_plan;
+    if (options_.mode == Mode::kStrict && !in_.key.set.is_zero()) {
+      look_up_homes();
+      for (const NodeIndex n : homes_) add(n);
+    } else {
+      if (by_plan_) look_up_homes();
+      gather();
+    }
+    // Equal costs fall at random: the order they stand in is a random one.
+    for (size_t i = count_; i > 1; --i)
+      std::swap(nodes_[i - 1], nodes_[random_.below(static_cast<uint32_t>(i))]);
+    for (size_t i = 0; i < count_; ++i) candidates_.push_back(weighed(nodes_[i]));
+    return order_of(candidates_, options_.order_max);
+  }
+
+ private:
+  void gather() {
+    const auto& nodes = in_.group.nodes;
+    if (nodes.size() <= options_.scan_max) {
+      for (const NodeIndex n : nodes) add(n);
+      return;
+    }
+    for (const auto& holders : {resident_.session_exact(), resident_.session_shadow(), resident_.chain()})
+      add_some(holders, [](const Holder&) {});
+    for (const auto& holders : {resident_.set_exact(), resident_.set_shadow()}) {
+      add_some(holders, [this](const Holder& h) {
+        noted(h.node).set_tokens = h.tokens;
+        noted(h.node).set_known = true;
+      });
+    }
+    if (by_plan_)
+      for (const NodeIndex n : homes_) add(n);
+    std::array<uint32_t, 16> least{};
+    const size_t wanted = std::min(options_.least_loaded, least.size());
+    const size_t found = in_.group.least.find({least.data(), wanted}, random_);
+    for (size_t i = 0; i < found; ++i) add(nodes[least[i]]);
+    for (size_t i = 0; i < options_.sampled; ++i)
+      add(nodes[random_.below(static_cast<uint32_t>(nodes.size()))]);
+  }
+
+  // All of a short list; of a long one a random stretch.
+  template <typename Tell>
+  void add_some(std::span<const Holder> holders, Tell&& tell) {
+    const size_t size = holders.size();
+    const size_t most = options_.holders_max;
+    const size_t start = size <= most ? 0 : random_.below(static_cast<uint32_t>(size));
+    for (size_t i = 0; i < std::min(size, most); ++i) {
+      const Holder& h = holders[start + i < size ? start + i : start + i - size];
+      if (add(h.node)) tell(h);
+    }
+  }
+
+  Noted& noted(NodeIndex node) {
+    Noted& noted = scratch_.nodes[node];
+    if (noted.decision != scratch_.decision) {
+      noted = Noted{};
+      noted.decision = scratch_.decision;
+    }
+    return noted;
+  }
+
+  // Short lists of holders are gone through once, instead of being searched for every candidate.
+  void note_resident() {
+    for (const auto& holders : {resident_.set_exact(), resident_.set_shadow()})
+      sets_noted_ &= note(holders, &Noted::set_tokens);
+    for (const auto& holders : {resident_.session_exact(), resident_.session_shadow(), resident_.chain()})
+      sessions_noted_ &= note(holders, &Noted::session_tokens);
+  }
+
+  bool note(std::span<const Holder> holders, uint32_t Noted::*tokens) {
+    if (holders.size() > kHoldersNoted) return false;
+    for (const Holder& h : holders) {
+      if (h.node >= scratch_.nodes.size()) continue;  // not in the view yet
+      Noted& its = noted(h.node);
+      its.*tokens = std::max(its.*tokens, h.tokens);
+    }
+    return true;
+  }
+
+  // True when it is a candidate now and was none before.
+  bool add(NodeIndex node) {
+    // It may not serve the model, or not any more.
+    if (count_ == kCandidatesMax || !in_.known.loads.in_group(in_.group, node)) return false;
+    Noted& its = noted(node);
+    if (its.taken) return false;
+    its.taken = true;
+    nodes_[count_++] = node;
+    return true;
+  }
+
+  Resident::Here here_at(NodeIndex node) {
+    if (!sessions_noted_) return resident_.at(node);
+    const Noted& its = noted(node);
+    const bool known = sets_noted_ || its.set_known;
+    return resident_.count(node, known ? its.set_tokens : resident_.set_tokens(node), its.session_tokens);
+  }
+
+  // The set's homes that can be sent to, and this conversation's own among them. Of very many a window, which
+  // the conversation picks: so it finds its home again.
+  void look_up_homes() {
+    homes_.clear();
+    if (in_.key.set.is_zero()) return;
+    if (const Homes* planned = in_.known.table->find(in_.key.set, in_.model); planned != nullptr) {
+      std::span<const NodeIndex> window = planned->nodes();
+      if (window.size() > kHomesLooked)
+        window = window.subspan(in_.key.session.hi % (window.size() - kHomesLooked + 1), kHomesLooked);
+      // A set on its way has only homes that have it.
+      const NodeIndex keeper = in_.known.handover.keeper(in_.key.set);
+      for (const NodeIndex n : window) {
+        const bool has_it = keeper == kNoNode || resident_.set_tokens(n) > 0;
+        if (has_it && in_.known.loads.in_group(in_.group, n)) homes_.push_back(n);
+      }
+      if (keeper != kNoNode && in_.known.loads.in_group(in_.group, keeper)) homes_.push_back(keeper);
+    }
+    // Not planned for yet: the rule it will be placed by.
+    if (homes_.empty() && options_.mode != Mode::kStrict)
+      homes_.push_back(rendezvous_best(in_.key.set, *in_.known.view, in_.group.nodes));
+    if (!in_.key.session.is_zero()) session_home_ = rendezvous_best(in_.key.session, *in_.known.view, homes_);
+  }
+
+  Candidate weighed(NodeIndex node) {
+    Resident::Here here = here_at(node);
+    const bool home = by_plan_ && std::find(homes_.begin(), homes_.end(), node) != homes_.end();
+    if (home) believe_plan(node, here);
+    Branch branch = hot_ ? Branch::kCopy : Branch::kLeast;
+    if (home || here.set_tokens > 0) branch = Branch::kHome;
+    if (here.session) branch = Branch::kSession;
+    Candidate c = plain_candidate(in_, node, branch, here.cached);
+    // Nothing is moved of a conversation without a set: it ends where it is.
+    if (here.session && in_.key.set.is_zero()) c.suspect = in_.known.loads.suspect(node);
+    c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
+    const int64_t lacking = in_.tokens.prefix - here.set_tokens;
+    if (hot_ && lacking > in_.known.loads.block_tokens(node))
+      c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
+    c.load = in_.known.loads.cost(means_, node);
+    // A worker lets a short prompt pass long ones: who lacks little there waits little.
+    c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
+    if (!by_plan_ && in_.known.gateways > 1 && here.cached <= nothing_)
+      c.noise = (in_.key.displaced ? options_.displaced_noise : 1) * options_.noise_tokens *
+                in_.known.loads.scale() * random_.unit();
+    c.cost = c.miss + c.load.total() + c.noise;
+    if (by_plan_ && node == session_home_) c.cost -= options_.plan_home_tokens;
+    return c;
+  }
+
+  // The plan says what is there; what was placed there ourselves is known better where it is more.
+  void believe_plan(NodeIndex node, Resident::Here& here) const {
+    here.set_tokens = std::max(here.set_tokens, in_.tokens.prefix);
+    here.cached = std::max(here.cached, in_.tokens.prefix);
+    if (node == session_home_ && in_.tokens.history > 0 && !resident_.session_known()) {
+      here.cached = std::max(here.cached, in_.tokens.history);
+      here.session = true;
+    }
+    here.cached = std::min(here.cached, in_.tokens.prompt - 1);
+  }
+
+  const AffinityOptions& options_;
+  const PolicyInput& in_;
+  const Resident resident_;
+  const LoadBook::Means means_;
+  Scratch& scratch_;
+  Random& random_;
+  int64_t nothing_ = 0;  // whoever holds no more than this holds nothing of the request's own
+  bool hot_ = false;
+  bool by_plan_ = false;
+  bool sets_noted_ = true;
+  bool sessions_noted_ = true;
+  absl::InlinedVector<NodeIndex, 16> homes_;
+  NodeIndex session_home_ = kNoNode;
+  std::array<NodeIndex, kCandidatesMax> nodes_;
+  size_t count_ = 0;
+  absl::InlinedVector<Candidate, 24> candidates_;
+};
+
+AffinityPolicy::AffinityPolicy(const AffinityOptions& options) : options_(options) {}
+
+CandidateOrder AffinityPolicy::choose(const PolicyInput& input, Random& random) const {
+  return Choice(options_, input, scratch_, random).order(options_.mode == Mode::kPlan);
+}
+
+}  // namespace troupe::route

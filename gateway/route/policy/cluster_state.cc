@@ -1,0 +1,107 @@
+#include "gateway/route/policy/cluster_state.h"
+
+#include <algorithm>
+
+namespace troupe::route {
+namespace {
+
+// Of a chain so many nodes are looked for, at so many depths: beyond them a deeper prefix was found already.
+constexpr size_t kChainHoldersMax = 16;
+constexpr size_t kChainLevelsMax = 16;
+// A set's length guessed from bytes may be wrong by so much; one counted only by a block.
+constexpr double kGuessedWhole = 0.75;
+
+int64_t held_by(std::span<const Holder> holders, NodeIndex node) {
+  if (holders.empty()) return 0;
+  const Holder* holder = ResidencyIndex::find(holders, node);
+  return holder == nullptr ? 0 : holder->tokens;
+}
+
+}  // namespace
+
+int64_t anchor_tokens(const Anchor& anchor, const TokenRatio& ratio) {
+  return anchor.tokens > 0 ? anchor.tokens : ratio.tokens(anchor.bytes);
+}
+
+std::span<const Anchor> chain_of(const PrefixKey& key) {
+  const auto beyond = [&](const Anchor& a) {
+    return a.hash != key.set && (a.tokens > 0 ? a.tokens > key.prefix_tokens : a.bytes > key.prefix_bytes);
+  };
+  const auto first = std::find_if(key.anchors.begin(), key.anchors.end(), beyond);
+  return {first, key.anchors.end()};
+}
+
+Resident::Resident(const Knowledge& knowledge, const PrefixKey& key, const RequestTokens& tokens)
+    : loads_(knowledge.loads), tokens_(tokens) {
+  const auto guessed = static_cast<int64_t>(kGuessedWhole * static_cast<double>(tokens.prefix));
+  whole_prefix_ = tokens.prefix_known ? tokens.prefix : guessed;
+  const ResidencyIndex& exact = knowledge.exact->index;
+  const ResidencyIndex& shadow = knowledge.shadow;
+  if (!key.set.is_zero()) {
+    if (!exact.empty()) set_exact_ = exact.holders(key.set);
+    if (!shadow.empty()) set_shadow_ = shadow.holders(key.set);
+    if (!tokens.prefix_known && !set_exact_.empty()) {  // a worker has counted it
+      whole_prefix_ = 0;
+      for (const Holder& h : set_exact_) whole_prefix_ = std::max<int64_t>(whole_prefix_, h.tokens);
+    }
+  }
+  if (key.session.is_zero()) {
+    look_up_chain(knowledge, key);
+  } else {
+    if (!exact.empty()) session_exact_ = exact.holders(key.session);
+    if (!shadow.empty()) session_shadow_ = shadow.holders(key.session);
+  }
+}
+
+// Who holds a link holds (nearly always) all before it: so the deepest held one is found by halving, and from
+// there on upwards come nodes that hold less.
+void Resident::look_up_chain(const Knowledge& knowledge, const PrefixKey& key) {
+  const std::span<const Anchor> chain = chain_of(key);
+  size_t held = 0;  // links known to be held
+  size_t open = chain.size();
+  while (held < open) {
+    const size_t middle = held + (open - held + 1) / 2;
+    const Anchor& anchor = chain[middle - 1];
+    if (hold_anchor(knowledge, anchor.hash, anchor_tokens(anchor, knowledge.ratio))) {
+      held = middle;
+    } else {
+      open = middle - 1;
+    }
+  }
+  chain_.clear();  // halving went from shallow to deep
+  const size_t last = held > kChainLevelsMax ? held - kChainLevelsMax : 0;
+  for (size_t i = held; i > last && chain_.size() < kChainHoldersMax; --i) {
+    hold_anchor(knowledge, chain[i - 1].hash, anchor_tokens(chain[i - 1], knowledge.ratio));
+  }
+}
+
+bool Resident::hold_anchor(const Knowledge& knowledge, const Hash128& anchor, int64_t tokens) {
+  bool any = false;
+  const ResidencyIndex& exact = knowledge.exact->index;
+  for (const ResidencyIndex* index : {&exact, &knowledge.shadow}) {
+    if (index->empty()) continue;
+    for (const Holder& holder : index->holders(anchor)) {
+      any = true;
+      if (chain_.size() >= kChainHoldersMax) break;
+      const auto same = [&](const Holder& h) { return h.node == holder.node; };
+      if (std::any_of(chain_.begin(), chain_.end(), same)) continue;
+      Holder found{holder.node, static_cast<uint32_t>(tokens), 0};
+      chain_.push_back(found);
+    }
+  }
+  return any;
+}
+
+int64_t Resident::set_tokens(NodeIndex node) const {
+  return std::max(held_by(set_exact_, node), held_by(set_shadow_, node));
+}
+
+Resident::Here Resident::at(NodeIndex node) const {
+  int64_t session = std::max(held_by(session_exact_, node), held_by(session_shadow_, node));
+  for (const Holder& h : chain_) {
+    if (h.node == node) session = std::max<int64_t>(session, h.tokens);
+  }
+  return count(node, set_tokens(node), session);
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,109 @@
+#pragma once
+
+// All that a router knows, as policies see it (const), and the question they all ask of it: how much of this
+// request does that node hold?
+
+#include <absl/container/inlined_vector.h>
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "gateway/route/fleet/load_tracker.h"
+#include "gateway/route/fleet/residency.h"
+#include "gateway/route/fleet/residency_feed.h"
+#include "gateway/route/fleet/set_stats.h"
+#include "gateway/route/fleet/view.h"
+#include "gateway/route/key/prefix_key.h"
+#include "gateway/route/key/token_estimate.h"
+#include "gateway/route/placement/handover.h"
+#include "gateway/route/placement/table.h"
+#include "gateway/route/options.h"
+
+namespace troupe::route {
+
+// Residency as the workers tell it. Shared by the routers of a simulator, where each would hold the same.
+struct ExactResidency {
+  explicit ExactResidency(size_t items_per_node_max) : index(items_per_node_max) {}
+  FeedResult apply(NodeIndex node, const ResidencyEvent& event) { return feeds.apply(node, event, index); }
+  void forget_node(NodeIndex node) {
+    feeds.forget_node(node);
+    index.drop_node(node);
+  }
+  ResidencyIndex index;
+  ResidencyFeeds feeds;
+};
+
+struct Knowledge {
+  std::shared_ptr<const ClusterView> view;
+  std::shared_ptr<const SetTable> table;
+  LoadBook loads;
+  std::shared_ptr<ExactResidency> exact;
+  ResidencyIndex shadow;
+  SetBook sets;
+  TokenRatio ratio;
+  int64_t gateways = 1;  // that share the fleet, as far as is known
+  Handover handover;
+};
+
+// What is resident of one request, node by node. A few look-ups when made, a binary search a node after.
+// A request without a session is looked for by its chain: the deepest anchors that somebody holds.
+class Resident {
+ public:
+  Resident(const Knowledge& knowledge, const PrefixKey& key, const RequestTokens& tokens);
+
+  struct Here {
+    int64_t set_tokens = 0;  // of the set's prefix, resident
+    int64_t cached = 0;      // of the prompt: what need not be computed. Always less than the prompt
+    bool session = false;    // more than the set: some of the conversation
+  };
+  Here at(NodeIndex node) const;
+  int64_t set_tokens(NodeIndex node) const;
+  // The rule of at(): what counts of so much of the set and so much of the session.
+  Here count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const;
+
+  // Nodes said to hold the set, or something of the session: by exact residency and by placements. A node may
+  // be in both: it has told of an earlier prompt, and not yet of the last one.
+  std::span<const Holder> set_exact() const { return set_exact_; }
+  std::span<const Holder> set_shadow() const { return set_shadow_; }
+  std::span<const Holder> session_exact() const { return session_exact_; }
+  std::span<const Holder> session_shadow() const { return session_shadow_; }
+  std::span<const Holder> chain() const { return chain_; }
+  size_t set_holders() const { return set_exact_.size() + set_shadow_.size(); }
+  bool session_known() const {
+    return !session_exact_.empty() || !session_shadow_.empty() || !chain_.empty();
+  }
+
+ private:
+  void look_up_chain(const Knowledge& knowledge, const PrefixKey& key);
+  bool hold_anchor(const Knowledge& knowledge, const Hash128& anchor, int64_t tokens);
+
+  bool whole(NodeIndex node, int64_t set_tokens) const;
+
+  const LoadBook& loads_;
+  RequestTokens tokens_;
+  int64_t whole_prefix_;  // tokens of the set, all there, less than one block of a node
+  std::span<const Holder> set_exact_, set_shadow_, session_exact_, session_shadow_;
+  absl::InlinedVector<Holder, 8> chain_;  // deepest first
+};
+
+// A block of the set may be lacking: its last one, which holds what follows as well.
+inline bool Resident::whole(NodeIndex node, int64_t set_tokens) const {
+  return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
+}
+
+inline Resident::Here Resident::count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const {
+  Here here;
+  here.set_tokens = set_tokens;
+  // Whoever lost some of the persona lost what follows it.
+  here.session = session_tokens > set_tokens && whole(node, set_tokens);
+  here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
+  return here;
+}
+
+// Tokens up to and including this anchor.
+int64_t anchor_tokens(const Anchor& anchor, const TokenRatio& ratio);
+// The anchors beyond the set's prefix, the shallowest first: what stands for a session where none is named.
+std::span<const Anchor> chain_of(const PrefixKey& key);
+
+}  // namespace troupe::route

@@ -1,0 +1,84 @@
+#pragma once
+
+// The seam between a router and the way it chooses. A policy sees all that the router knows, read only, and
+// answers with an order of nodes. What a policy wants to remember besides, it learns from the same events as
+// the router. `affinity` is ours (affinity.h); the others are there for comparison, selectable all the same.
+//
+// A new one: a class below RoutePolicy in a rival_*.cc that cites its source, its maker in baselines.h, its
+// name in the list of policy.cc.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/policy/candidates.h"
+#include "gateway/route/policy/cluster_state.h"
+#include "gateway/route/options.h"
+
+namespace troupe::route {
+
+struct PolicyInput {
+  const Knowledge& known;
+  const PrefixKey& key;
+  const RequestTokens& tokens;
+  std::string_view model;
+  const LoadBook::Group& group;  // the routable nodes that serve the model, never empty
+  TimePoint now;
+  uint64_t turn = 0;  // of this decision
+};
+
+// A policy is told of every request that is sent, exactly once each: sent, first_byte (perhaps), finished.
+struct PolicyRequest {
+  uint64_t id = 0;  // the same in all three, never again within a router's life
+  const PrefixKey& key;
+  NodeIndex node = kNoNode;
+  RequestTokens tokens;
+  int64_t expect_cached = 0;
+  int64_t completion_tokens = 0;  // when finished, where the answer told
+};
+
+// Not thread-safe.
+class RoutePolicy {
+ public:
+  RoutePolicy() = default;
+  RoutePolicy(const RoutePolicy&) = delete;
+  RoutePolicy& operator=(const RoutePolicy&) = delete;
+  virtual ~RoutePolicy() = default;
+
+  // Changes nothing that shows: the same again for the same input and draw (so that explain can ask).
+  virtual CandidateOrder choose(const PolicyInput& input, Random& random) const = 0;
+
+  virtual void sent(const PolicyRequest&, TimePoint) {}
+  virtual void first_byte(const PolicyRequest&, TimePoint) {}
+  virtual void finished(const PolicyRequest&, TimePoint) {}
+  virtual void adopt(const ClusterView&) {}
+  virtual void forget_node(NodeIndex) {}
+  // Another node has the slot from the next adopt() on.
+  virtual void replace_node(NodeIndex node) { forget_node(node); }
+};
+
+std::vector<std::string> policy_names();
+// The error lists the names there are.
+Status check_policy(std::string_view name);
+// REQUIRES: check_policy(name).ok().
+std::unique_ptr<RoutePolicy> make_policy(std::string_view name, const AffinityOptions& options);
+
+// A candidate with what everybody fills in alike: suspicion, limits, the predicted hit.
+inline Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branch, int64_t cached) {
+  Candidate c;
+  c.node = node;
+  c.branch = branch;
+  c.suspect = input.known.loads.suspect(node) || input.known.handover.avoids(node, input.key.set);
+  c.overloaded = input.known.loads.full(node);
+  const int64_t block = input.known.loads.block_tokens(node);
+  c.expect_cached = cached / block * block;
+  return c;
+}
+
+}  // namespace troupe::route

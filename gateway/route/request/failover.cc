@@ -1,0 +1,95 @@
+#include "gateway/route/request/failover.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::route {
+namespace {
+
+using CanResume = absl::FunctionRef<bool(NodeIndex)>;
+
+bool may_be_asked(const TryState& state, NodeIndex node, const Router& router, CanResume can_resume) {
+  if (!router.view().routable(node)) return false;  // not any more
+  const bool tried = std::find(state.tried.begin(), state.tried.end(), node) != state.tried.end();
+  return !tried && (!state.started || can_resume(node));
+}
+
+// The first place from `place` on whom this request may be sent to; the order's end: nobody.
+size_t next_place(const TryState& state, const Decision& decision, size_t place, const Router& router,
+                  CanResume can_resume) {
+  while (place < decision.order.size() &&
+         !may_be_asked(state, decision.order[place].node, router, can_resume))
+    place += 1;
+  return place;
+}
+
+}  // namespace
+
+std::optional<NextTry> next_try(const TryState& told, const Failure& failure, CanResume can_resume,
+                                Router& router, RetryBudget& budget, TimePoint now) {
+  TryState state = told;
+  NextTry next;
+  next.afresh = state.started && state.streamed >= budget.options().afresh_after;
+  if (next.afresh && !state.tried.empty()) state.tried = state.tried.last(1);
+  if (state.started && state.resumable) {
+    PrefixKey longer = state.key;
+    longer.prompt_tokens = 0;  // an earlier resume's
+    longer.prompt_tokens = router.prompt_tokens(longer) + state.tokens_told;
+    longer.displaced = true;
+    next.prompt_tokens = longer.prompt_tokens;
+    next.decision = router.decide(longer, state.model, now);
+  } else {
+    next.decision = state.decision;
+    next.place = state.place + 1;
+  }
+  next.place = next_place(state, next.decision, next.place, router, can_resume);
+  if (next.place == next.decision.order.size() && !state.started) {
+    Decision anew = router.decide(state.key, state.model, now);
+    const size_t place = next_place(state, anew, 0, router, can_resume);
+    if (place < anew.order.size()) next = {std::move(anew), place};
+  }
+  const bool extends = next.place == next.decision.order.size() && node_failed(failure) &&
+                       router.may_extend(state.key, next.decision);
+  AttemptState attempt;
+  attempt.attempts = static_cast<int>(state.tried.size());
+  attempt.candidates_left = static_cast<int>(next.decision.order.size() - next.place) + (extends ? 1 : 0);
+  attempt.first_byte_sent = state.started;
+  attempt.resumable = state.resumable;
+  attempt.remaining = state.remaining;
+  attempt.resend = state.resend;
+  if (decide_retry(failure, attempt, budget, now) != RetryAction::kNextCandidate) return std::nullopt;
+  if (!extends) return next;
+  if (!router.extend(state.key, state.model, next.decision, now)) return std::nullopt;
+  next.place = next_place(state, next.decision, next.place, router, can_resume);
+  if (next.place == next.decision.order.size()) return std::nullopt;
+  return next;
+}
+
+// Ours: in a stream that has brought heartbeats it is a hang. Before its head a worker may still be reading a
+// long prompt, so there probes, asked for now, or other streams must agree. What brings no heartbeats is
+// given up where probes have found the worker dead.
+//
+// Others may compute on the very thread that should answer probes, so probes alone do not end anything. But a
+// stream has something to say once in that time; a whole answer may take it to be computed, so there probes
+// must agree. One that has begun its answer has read the prompt and has no more to wait for: where it stalls
+// for long its client is told, whatever the probes say, and nobody waits until the request's time is over.
+SilenceVerdict judge_silence(const Silence& silence) {
+  SilenceVerdict verdict;
+  if (silence.ours) {
+    verdict.hangs = silence.dead;
+    if (silence.beats_asked && silence.beats_seen) {
+      verdict.hangs = verdict.blamed = true;
+    } else if (silence.beats_asked && silence.node_beats) {
+      verdict.hangs = silence.dead || silence.suspect;
+      verdict.ask_after = true;
+    }
+    return verdict;
+  }
+  verdict.ask_after = true;
+  verdict.hangs = silence.stream || silence.suspect || silence.dead || silence.stalled;
+  verdict.blamed = silence.stream || silence.stalled;
+  verdict.hopeless = silence.dead || silence.stalled;
+  return verdict;
+}
+
+}  // namespace troupe::route

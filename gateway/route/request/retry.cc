@@ -1,0 +1,79 @@
+#include "gateway/route/request/retry.h"
+
+#include <algorithm>
+
+namespace troupe::route {
+
+void RetryBudget::refill(TimePoint now) {
+  if (started_ && now > last_) {
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    tokens_ = std::min(options_.budget_max, tokens_ + seconds * options_.budget_per_s);
+  }
+  started_ = true;
+  last_ = std::max(last_, now);
+}
+
+void RetryBudget::earn(TimePoint now) {
+  refill(now);
+  tokens_ = std::min(options_.budget_max, tokens_ + options_.budget_ratio);
+}
+
+bool RetryBudget::spend(TimePoint now) {
+  refill(now);
+  if (tokens_ < 1) {
+    refused_ += 1;
+    return false;
+  }
+  tokens_ -= 1;
+  return true;
+}
+
+bool retryable_status(int http_status) {
+  if (http_status == 429) return true;
+  return http_status >= 500 && http_status <= 599 && http_status != 501 && http_status != 504;
+}
+
+bool node_failed(const Failure& failure) {
+  switch (failure.kind) {
+    case FailureKind::kConnect:
+    case FailureKind::kTransport:
+    case FailureKind::kBody:
+    case FailureKind::kSilent:
+      return true;
+    case FailureKind::kStatus:
+      return failure.http_status != 429 && retryable_status(failure.http_status);
+    case FailureKind::kDeadline:
+    case FailureKind::kLocal:
+      return false;
+  }
+  return false;
+}
+
+bool node_ill(const Failure& failure) {
+  const bool busy = failure.kind == FailureKind::kStatus && failure.http_status == 503;
+  return node_failed(failure) && !busy;
+}
+
+bool may_have_begun(const Failure& failure) {
+  return failure.kind != FailureKind::kConnect && failure.kind != FailureKind::kLocal &&
+         !(failure.kind == FailureKind::kStatus && failure.http_status == 429);
+}
+
+RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
+                         TimePoint now) {
+  const RetryOptions& options = budget.options();
+  if (state.first_byte_sent && !state.resumable) return RetryAction::kPassOn;
+  if (failure.kind == FailureKind::kDeadline) return RetryAction::kPassOn;
+  // Another node would need the same of this gateway, and has done nothing to deserve its failures.
+  if (failure.kind == FailureKind::kLocal) return RetryAction::kPassOn;
+  if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status))
+    return RetryAction::kPassOn;
+  if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kPassOn;
+  if (state.remaining < options.remaining_min) return RetryAction::kPassOn;
+  const bool begun = may_have_begun(failure);
+  if (begun && !state.first_byte_sent && !state.resend) return RetryAction::kPassOn;
+  // A refused connection and a 429 cost the fleet nothing: they need no budget.
+  return !begun || budget.spend(now) ? RetryAction::kNextCandidate : RetryAction::kPassOn;
+}
+
+}  // namespace troupe::route

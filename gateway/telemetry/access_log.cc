@@ -1,0 +1,210 @@
+#include "gateway/telemetry/access_log.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/log_line.h"
+
+namespace troupe {
+
+namespace {
+
+// The writer looks so often; nobody wakes it for every line.
+constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr Duration kStopWithin = std::chrono::seconds(2);
+// Of what a client says, so that a line is shorter than PIPE_BUF even with every byte escaped.
+constexpr size_t kPathBytesMax = 512;
+constexpr size_t kNameBytesMax = 128;
+constexpr std::string_view kNone = "-";
+
+class Line {
+ public:
+  Line(int64_t unix_ms, std::string_view event) {
+    out_.reserve(512);
+    out_ = "ts=";
+    append_log_time(out_, unix_ms);
+    out_ += " level=info event=";
+    out_ += event;
+  }
+  Line& text(std::string_view key, std::string_view value, size_t bytes_max = kNameBytesMax) {
+    name(key);
+    append_log_value(out_, value.empty() ? kNone : value, bytes_max);
+    return *this;
+  }
+  Line& word(std::string_view key, std::string_view value) {  // one of ours
+    name(key);
+    out_ += value.empty() ? kNone : value;
+    return *this;
+  }
+  template <typename T>
+  Line& count(std::string_view key, T value) {
+    name(key);
+    absl::StrAppend(&out_, value);
+    return *this;
+  }
+  // From the one to the other; "-" where either was not come to.
+  Line& span(std::string_view key, TimePoint from, TimePoint to) {
+    if (from == TimePoint{} || to == TimePoint{}) return word(key, kNone);
+    char text[32];
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(to - from).count();
+    std::snprintf(text, sizeof text, "%lld.%03lld", static_cast<long long>(us / 1000),
+                  static_cast<long long>(us % 1000));
+    return word(key, text);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void name(std::string_view key) {
+    out_ += ' ';
+    out_ += key;
+    out_ += '=';
+  }
+  std::string out_;
+};
+
+Line& add_choice(Line& line, const RequestTrail& trail, const RequestFacts& facts) {
+  const TrailTry* last = trail.tries.empty() ? nullptr : &trail.tries.back();
+  line.text("model", facts.model);
+  line.word("set", facts.set.is_zero() ? std::string() : facts.set.hex());
+  line.text("node", last == nullptr ? kNone : last->node);
+  line.word("branch", last == nullptr ? kNone : route::branch_name(last->branch));
+  line.count("attempts", trail.tries.size()).count("resumes", trail.resumes);
+  return line.count("expect", last == nullptr ? 0 : last->expect_cached);
+}
+
+Line& add_counts(Line& line, const std::optional<route::AnswerCounts>& counts) {
+  if (counts && counts->has_cached) {
+    line.count("cached", counts->cached_tokens);
+  } else {
+    line.word("cached", kNone);
+  }
+  if (!counts) return line.word("prompt", kNone).word("completion", kNone);
+  return line.count("prompt", counts->prompt_tokens).count("completion", counts->completion_tokens);
+}
+
+Counter& dropped(Metrics& metrics, std::string reason) {
+  return metrics.counter("troupe_gateway_access_log_dropped_total",
+                         "Requests that are not in --access-log's file, by why.",
+                         {{"reason", std::move(reason)}});
+}
+
+}  // namespace
+
+std::string_view trail_end_name(TrailEnd end) {
+  switch (end) {
+    case TrailEnd::kCancelled:
+      return "cancelled";
+    case TrailEnd::kAnswered:
+      return "answered";
+    case TrailEnd::kRefused:
+      return "refused";
+    case TrailEnd::kBroken:
+      return "broken";
+  }
+  return "cancelled";
+}
+
+std::string access_line(const RequestTrail& trail, const RequestFacts& facts, int64_t unix_ms) {
+  Line line(unix_ms, "request");
+  line.text("request", facts.request_id).word("trace", trail.trace ? trail.trace->trace_id() : std::string());
+  line.text("client", trail.client).text("key", facts.key);
+  line.text("method", facts.method).text("path", facts.path, kPathBytesMax);
+  line.count("status", trail.status).word("end", trail_end_name(trail.end)).text("why", trail.why);
+  line.count("in", facts.bytes_in).count("out", facts.bytes_out);
+  line.span("ms", trail.started, facts.ended).span("first_byte_ms", trail.started, trail.first_byte);
+  line.span("own_ms", trail.started, trail.chosen)
+      .span("queue_ms", trail.queued, trail.left_queue(facts.ended));
+  add_choice(line, trail, facts);
+  add_counts(line, trail.counts).word("stream", facts.stream ? "true" : "false");
+  return line.take();
+}
+
+std::string malformed_line(const HttpRefusal& refusal, int64_t unix_ms) {
+  const HttpRequest* request = refusal.request;
+  Line line(unix_ms, "malformed");
+  line.text("request", refusal.request_id).text("client", refusal.remote_address);
+  line.text("method", request == nullptr ? kNone : request->method);
+  line.text("path", request == nullptr ? kNone : request->path, kPathBytesMax);
+  line.count("status", refusal.status).text("why", refusal.why, kPathBytesMax);
+  return line.take();
+}
+
+StatusOr<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, const Parts& parts) {
+  int fd = -1;
+  if (path != kAccessLogStderr) {
+    TROUPE_ASSIGN_OR_RETURN(fd, LineFile::open("access_log", path));
+  }
+  return std::unique_ptr<AccessLog>(new AccessLog(fd, path, parts));
+}
+
+AccessLog::AccessLog(int fd, const std::string& path, const Parts& parts)
+    : clock_(parts.clock),
+      dropped_full_(dropped(parts.metrics, "queue_full")),
+      file_(file_at(fd, path, parts)),
+      writer_([this] { run(); }) {}
+
+LineFile AccessLog::file_at(int fd, const std::string& path, const Parts& parts) {
+  LineFile::Parts file{
+      "access_log", parts.log,
+      parts.metrics.counter("troupe_gateway_access_log_lines_total", "Lines written to --access-log's file."),
+      dropped(parts.metrics, "write_failed"), [this] { return may_go_on(); }};
+  if (path == kAccessLogStderr) return LineFile::standard_error(std::move(file));
+  return LineFile(fd, path, std::move(file));
+}
+
+AccessLog::~AccessLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stop_by_ = clock_.now() + kStopWithin;
+  }
+  wake_.notify_one();
+  writer_.join();
+}
+
+void AccessLog::add(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  if (queue_.size() + line.size() >= kQueueBytesMax) {
+    dropped_full_.Increment();
+    return;
+  }
+  queue_ += line;
+  queue_ += '\n';
+}
+
+void AccessLog::reopen() {
+  const std::lock_guard lock(mutex_);
+  reopen_ = true;
+}
+
+void AccessLog::run() {
+  // A pipe whose reader has gone is a failed write, not the gateway's end.
+  sigset_t pipe_signal;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+  std::string lines;
+  for (bool more = true; more;) {
+    bool reopen = false;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, kInterval, [this] { return stopping_; });
+      lines.clear();
+      lines.swap(queue_);
+      reopen = std::exchange(reopen_, false);
+      more = !stopping_;
+    }
+    if (reopen) file_.reopen();
+    file_.write(lines);
+  }
+}
+
+bool AccessLog::may_go_on() {
+  const std::lock_guard lock(mutex_);
+  return !stopping_ || clock_.now() < stop_by_;
+}
+
+}  // namespace troupe

@@ -1,0 +1,98 @@
+#pragma once
+
+// --access-log: one line a request, whatever became of it, in the form of the log (common/core/log.h):
+//
+//   ts=… level=info event=request request=req-… trace=- client=10.0.0.7:51234 key=writers method=POST
+//   path=/v1/chat/completions status=200 end=answered why=- in=8213 out=3120 ms=812.400 first_byte_ms=31.200
+//   own_ms=0.061 queue_ms=0.000 model=demo set=… node=127.0.0.1:31000 branch=home attempts=1 resumes=0
+//   expect=1470 cached=1472 prompt=1500 completion=64 stream=true
+//
+// All fields, always, in this order; "-" for what there is none of. `ts` is when it ended; `in` is the body's
+// bytes, `out` those of the answer with its head; `ms` to the answer's last byte, `own_ms` what the gateway
+// itself computed (parse, key, choice). Nothing of what clients and models say, and of a key its name. What
+// the HTTP layer refused is no request yet: event=malformed, with request, client, method, path, status and
+// why.
+//
+// The event loop only hands lines over; a thread writes them. Where the disk is slow or full lines are
+// dropped and counted, never a request held up.
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "common/core/block_hash.h"
+#include "common/net/http_server.h"
+#include "gateway/telemetry/append_log.h"
+#include "gateway/telemetry/request_record.h"
+
+namespace troupe {
+
+inline constexpr std::string_view kAccessLogOff = "off";
+inline constexpr std::string_view kAccessLogStderr = "stderr";
+
+// What is said of a request besides its trail. Views, for the time of a call; empty: there is none.
+struct RequestFacts {
+  std::string_view request_id;
+  std::string_view key;
+  std::string_view method;
+  std::string_view path;
+  std::string_view model;
+  std::string_view host;  // that it was sent to, as the client says
+  std::string_view user_agent;
+  Hash128 set;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  bool stream = false;
+  TimePoint ended{};
+};
+
+// Both without the newline, and shorter than PIPE_BUF whatever is in them.
+std::string access_line(const RequestTrail& trail, const RequestFacts& facts, int64_t unix_ms);
+std::string malformed_line(const HttpRefusal& refusal, int64_t unix_ms);
+
+class AccessLog {
+ public:
+  static constexpr size_t kQueueBytesMax = size_t{4} << 20;
+  struct Parts {
+    Metrics& metrics;
+    const Clock& clock;
+    const Logger& log;
+  };
+  // `path`: of a file, made with mode 0600, or kAccessLogStderr. Errors name it.
+  static StatusOr<std::unique_ptr<AccessLog>> open(const std::string& path, const Parts& parts);
+  // Writes what is there, for at most two seconds.
+  ~AccessLog();
+  AccessLog(const AccessLog&) = delete;
+  AccessLog& operator=(const AccessLog&) = delete;
+
+  // Returns at once. Without the newline.
+  void add(std::string_view line);
+  // What is added from now on goes to the file that has the path then (a rotated log's successor).
+  void reopen();
+
+ private:
+  // `fd`: of no use where `path` is kAccessLogStderr.
+  AccessLog(int fd, const std::string& path, const Parts& parts);
+  LineFile file_at(int fd, const std::string& path, const Parts& parts);
+  void run();
+  bool may_go_on();
+
+  const Clock& clock_;
+  Counter& dropped_full_;
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  std::string queue_;  // lines
+  bool reopen_ = false;
+  bool stopping_ = false;
+  TimePoint stop_by_{};
+
+  LineFile file_;       // the writer's
+  std::thread writer_;  // last: it uses the above
+};
+
+}  // namespace troupe

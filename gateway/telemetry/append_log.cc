@@ -1,0 +1,120 @@
+#include "gateway/telemetry/append_log.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr int kWaitMs = 100;
+
+double lines_in(std::string_view text) {
+  return static_cast<double>(std::count(text.begin(), text.end(), '\n'));
+}
+
+bool takes_bytes(int fd, int wait_ms) {
+  pollfd wait{fd, POLLOUT, 0};
+  return poll(&wait, 1, wait_ms) > 0;
+}
+
+// As many whole lines as a pipe takes in one piece.
+std::string_view atomic_part(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  const size_t end = text.substr(0, PIPE_BUF).rfind('\n');
+  return text.substr(0, end == std::string_view::npos ? PIPE_BUF : end + 1);
+}
+
+}  // namespace
+
+StatusOr<int> LineFile::open(const std::string& what, const std::string& path) {
+  // Not blocking: a pipe that nobody reads must not keep the writer when the gateway stops.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::NotFoundError(absl::StrCat(what, ": ", path, ": ", std::strerror(errno)));
+  return fd;
+}
+
+LineFile::LineFile(int fd, std::string path, Parts parts, bool shared)
+    : fd_(fd), path_(std::move(path)), parts_(std::move(parts)), shared_(shared) {}
+
+LineFile::LineFile(int fd, std::string path, Parts parts)
+    : LineFile(fd, std::move(path), std::move(parts), false) {}
+
+LineFile LineFile::standard_error(Parts parts) {
+  return LineFile(STDERR_FILENO, "stderr", std::move(parts), true);
+}
+
+LineFile::~LineFile() {
+  if (!shared_) ::close(fd_);
+}
+
+void LineFile::reopen() {
+  if (shared_) return;
+  const StatusOr<int> fd = open(parts_.what, path_);
+  if (!fd.ok()) {
+    parts_.log.warn(parts_.what + "_not_reopened", {{"file", path_}, {"why", to_std(fd.status().message())}});
+    return;
+  }
+  ::close(std::exchange(fd_, *fd));
+  torn_ = failing_ = false;
+}
+
+void LineFile::write(std::string_view text) {
+  if (text.empty()) return;
+  const std::string after_torn = torn_ ? absl::StrCat("\n", to_absl(text)) : std::string();
+  std::string_view rest = torn_ ? std::string_view(after_torn) : text;
+  const std::string_view all = rest;
+  while (!rest.empty() && write_some(rest)) {
+  }
+  const std::string_view done = all.substr(0, all.size() - rest.size());
+  const double written = lines_in(done) - (torn_ && !done.empty() ? 1 : 0);
+  parts_.lines_written.Increment(written);
+  if (!done.empty()) torn_ = done.back() != '\n';
+  if (rest.empty()) {
+    failing_ = false;
+    return;
+  }
+  parts_.lines_dropped.Increment(lines_in(text) - written);
+  if (torn_) mend_torn(done);
+}
+
+// Of a file of ours the broken line is cut off again; elsewhere the next one begins on a line of its own.
+void LineFile::mend_torn(std::string_view written) {
+  struct stat info {};
+  if (shared_ || fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  const size_t end = written.rfind('\n');
+  const size_t tail = written.size() - (end == std::string_view::npos ? 0 : end + 1);
+  torn_ = ftruncate(fd_, info.st_size - static_cast<off_t>(tail)) != 0;
+}
+
+// False where it cannot go on; `text` is then what is left.
+bool LineFile::write_some(std::string_view& text) {
+  if (shared_ && !takes_bytes(fd_, kWaitMs)) return parts_.may_wait();
+  const std::string_view part = shared_ ? atomic_part(text) : text;
+  const ssize_t count = ::write(fd_, part.data(), part.size());
+  if (count > 0) {
+    text.remove_prefix(static_cast<size_t>(count));
+    return true;
+  }
+  if (count < 0 && errno == EINTR) return true;
+  if (count < 0 && errno == EAGAIN) {
+    takes_bytes(fd_, kWaitMs);
+    return parts_.may_wait();
+  }
+  if (!failing_)
+    parts_.log.warn(parts_.what + "_write_failed", {{"file", path_}, {"why", std::strerror(errno)}});
+  failing_ = true;
+  return false;
+}
+
+}  // namespace troupe

@@ -1,0 +1,59 @@
+#pragma once
+
+// What the gateway counts. Handles are made once; the labels that vary are few and bounded (statuses,
+// branches, workers).
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/core/metrics.h"
+#include "common/net/task_group.h"
+#include "gateway/route/policy/candidates.h"
+#include "gateway/route/request/retry.h"
+#include "gateway/telemetry/request_record.h"
+#include "gateway/telemetry/phase_times.h"
+
+namespace troupe {
+
+class Instruments {
+ public:
+  explicit Instruments(Metrics& metrics);
+
+  void request_done(int http_status);
+  void request_cancelled(CancelReason reason);  // without an answer
+  void request_took(Duration duration, TrailEnd end);
+  void request_computed(const PhaseTimes& phases);
+  void malformed(int http_status);  // refused before it was a request
+  void decided(route::Branch branch);
+  void retried(route::FailureKind failure);
+  void cached_tokens(int64_t expected, int64_t actual);
+
+  Counter& received;
+  Gauge& in_flight;
+  Histogram& ttfb;  // from the request's arrival to the answer's first byte; request_took(): to its last
+  Counter& client_gone;
+  Counter& broken_streams;   // started answers that a worker broke off, and whose client was told
+  Counter& resumed;          // started streams that another worker went on with
+  Counter& not_resumed;      // and those that could have been, where none did
+  Histogram& resume_pause;   // what the client saw of it
+  Counter& retries_refused;  // by the budget
+
+ private:
+  Metrics& metrics_;
+  std::map<int, Counter*> by_status_;
+  std::map<int, Counter*> malformed_;
+  std::array<Histogram*, static_cast<size_t>(TrailEnd::kBroken) + 1> took_{};
+  Histogram& own_core_;
+  std::array<Histogram*, kPhaseCount> by_phase_{};
+  std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};
+  std::array<Counter*, route::kBranchCount> by_branch_{};
+  std::map<route::FailureKind, Counter*> by_failure_;
+  Counter& expected_tokens_;
+  Counter& actual_tokens_;
+};
+
+std::string_view failure_name(route::FailureKind kind);
+
+}  // namespace troupe

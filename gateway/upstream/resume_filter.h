@@ -1,0 +1,86 @@
+#pragma once
+
+// What a worker of ours tells beside a stream's text (x-troupe-ids): the ids of its tokens, the generator's
+// seed, heartbeats, and at last the usage, whether the client asks for it or not. All of it is taken out of
+// the bytes that pass and kept, so that another worker can go on where this one stops:
+//
+//   data: {"id":"chatcmpl-…",…,"choices":[…],"troupe":{"ids":[8,15],"seed":42}}   →   data: {…,"choices":[…]}
+//   : hb                                                                          →   nothing
+//   …,"troupe":{"ids":[2],"prompt_tokens":30,"completion_tokens":9,"cached_tokens":16}}   →   …}
+//
+// The member is the last of its chunk, compact. A chunk that tells none, of a worker of another kind, passes
+// unaltered, and the stream cannot be resumed. Pure; one a request, its workers one after the other.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gateway/route/key/token_estimate.h"
+
+namespace troupe {
+
+class ResumeTap {
+ public:
+  static constexpr size_t kIdsMax = size_t{1} << 18;  // a longer answer cannot be resumed
+
+  // `one_choice`: of several at once none can be resumed.
+  explicit ResumeTap(bool one_choice) : lost_(!one_choice) {}
+
+  // `events`: whole ones, as a worker sent them, up to their blank lines; afterwards as clients get them.
+  void cut(std::string& events);
+
+  // This worker has told a heartbeat or ids: it does so on, or it hangs.
+  bool beats() const { return beats_; }
+  bool done() const { return done_; }  // [DONE] has come
+  // Another worker can go on exactly where the client's text ends.
+  bool resumable() const { return identity_ && seed_ && !lost_; }
+  size_t ids_told() const { return ids_.size(); }  // to go on after; none once it cannot be gone on with
+  // Of all workers' events that clients got.
+  size_t tokens_told() const { return tokens_told_; }
+  // This worker's, of the whole answer: one that went on counts what others told before it, and the prompt
+  // without that. None before its last chunk.
+  const std::optional<route::AnswerCounts>& counts() const { return counts_; }
+
+  // The next worker's events come from here on. `resumes`: it was asked to go on; else nothing of the answer
+  // has been passed on yet.
+  void next_worker(bool resumes);
+  // The worker was asked to go on, and what it sent is not that stream's: nothing of it may be passed on.
+  bool strayed() const { return strayed_; }
+
+  // The client's request as the next worker gets it. REQUIRES: resumable(); `body` is one JSON object that
+  // has members.
+  std::string resume_body(std::string_view body) const;
+
+ private:
+  struct Identity {
+    std::string id;
+    int64_t created_s = 0;
+  };
+  bool passes(std::string_view data, bool told);
+  bool take_member(std::string_view member);
+  static bool read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts);
+  static std::optional<Identity> identity_of(std::string_view data);
+  void lose();
+
+  std::vector<int32_t> ids_;
+  size_t tokens_told_ = 0;
+  std::optional<uint64_t> seed_;
+  std::optional<Identity> identity_;
+  bool lost_ = false;      // something was told that nobody could go on after
+  bool finished_ = false;  // the client has the finish reason
+  bool done_ = false;
+  // Of this worker.
+  bool beats_ = false;
+  bool first_ = true;  // no event has come yet
+  bool strayed_ = false;
+  bool resumes_ = false;  // another one began this stream
+  std::optional<route::AnswerCounts> counts_;
+};
+
+// The HTTP status that an error event stands for, by its type and code; 0: it is none of ours.
+int status_of_error_event(std::string_view event);
+
+}  // namespace troupe

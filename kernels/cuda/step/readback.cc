@@ -1,0 +1,46 @@
+#include "kernels/cuda/step/readback.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/device/check_cuda.h"
+
+namespace troupe::cuda {
+
+namespace {
+
+constexpr const char* kOp = "readback";
+
+}  // namespace
+
+std::unique_ptr<PinnedReadback> PinnedReadback::make(cudaStream_t stream, size_t bytes) {
+  auto readback = std::unique_ptr<PinnedReadback>(new PinnedReadback(stream));
+  if (cudaMallocHost(&readback->memory_, std::max<size_t>(bytes, 1)) != cudaSuccess) {
+    readback->memory_ = nullptr;
+  } else if (cudaEventCreateWithFlags(&readback->there_, cudaEventDisableTiming) != cudaSuccess) {
+    readback->there_ = nullptr;
+  } else {
+    return readback;
+  }
+  cudaGetLastError();  // it is forgotten
+  return nullptr;
+}
+
+PinnedReadback::~PinnedReadback() {
+  if (there_ != nullptr) {
+    cudaEventSynchronize(there_);
+    cudaEventDestroy(there_);
+  }
+  if (memory_ != nullptr) cudaFreeHost(memory_);
+}
+
+void PinnedReadback::start(const void* from, size_t bytes) {
+  check_cuda(kOp, cudaMemcpyAsync(memory_, from, bytes, cudaMemcpyDeviceToHost, stream_));
+  check_cuda(kOp, cudaEventRecord(there_, stream_));
+}
+
+const void* PinnedReadback::wait() {
+  check_cuda(kOp, cudaEventSynchronize(there_));
+  return memory_;
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,135 @@
+#include "kernels/cuda/step/step_arrays.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cuda/device/check_cuda.h"
+
+namespace troupe::cuda {
+
+namespace {
+
+constexpr const char* kOp = "step arrays";
+
+}  // namespace
+
+StepArrays::StepArrays(cudaStream_t stream, std::function<void()> before_change)
+    : stream_(stream), before_change_(std::move(before_change)) {
+  for (cudaEvent_t& end : ends_) check_cuda(kOp, cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
+}
+
+StepArrays::~StepArrays() {
+  cudaStreamSynchronize(stream_);
+  for (const Slot& slot : slots_) release(slot);
+  release_whole();
+  for (cudaEvent_t end : ends_) cudaEventDestroy(end);
+}
+
+void StepArrays::begin_step(bool whole) {
+  in_step_ = true;
+  is_whole_ = whole && whole_capacity_ > 0;
+  whole_bytes_ = 0;
+  ++step_;
+  check_cuda(kOp, cudaEventSynchronize(ends_[step_ % 2]));  // at once where it was never recorded
+}
+
+void StepArrays::send() {
+  is_whole_ = false;
+  if (whole_bytes_ == 0) return;
+  check_cuda(kOp,
+             cudaMemcpyAsync(whole_, whole_turns_[step_ % 2], whole_bytes_, cudaMemcpyHostToDevice, stream_));
+  whole_bytes_ = 0;
+  ++sent_count_;
+}
+
+void StepArrays::end_step() {
+  in_step_ = false;
+  for (Slot& slot : slots_) slot.looked_at = nullptr;
+  check_cuda(kOp, cudaEventRecord(ends_[step_ % 2], stream_));
+}
+
+const void* StepArrays::bytes_of(StepArray which, const void* values, size_t bytes) {
+  Slot& slot = slots_[static_cast<size_t>(which)];
+  if (bytes == 0) return slot.device;
+  if (in_step_ && slot.looked_at == values && slot.looked_bytes == bytes) return slot.found;
+  const bool is_other = in_step_ && std::exchange(slot.asked, step_) == step_;
+  const void* found = is_whole_ ? add_to_whole(values, bytes) : nullptr;
+  if (found == nullptr) {
+    if (is_other) before_change_();
+    found = send_own(slot, values, bytes);
+  }
+  if (!in_step_) return found;
+  slot.looked_at = values;
+  slot.looked_bytes = bytes;
+  return slot.found = found;
+}
+
+// Null: there is no more room.
+const void* StepArrays::add_to_whole(const void* values, size_t bytes) {
+  const size_t begin = (whole_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+  if (bytes > whole_capacity_ || begin > whole_capacity_ - bytes) return nullptr;
+  std::memcpy(whole_turns_[step_ % 2] + begin, values, bytes);
+  whole_bytes_ = begin + bytes;
+  return whole_ + begin;
+}
+
+// In the array's own memory, unless it holds just that.
+const void* StepArrays::send_own(Slot& slot, const void* values, size_t bytes) {
+  if (slot.bytes == bytes && std::memcmp(slot.turns[slot.last].memory, values, bytes) == 0)
+    return slot.device;
+  if (bytes > slot.capacity) grow(slot, bytes);
+  slot.last = 1 - slot.last;
+  slot.bytes = bytes;
+  Pinned& turn = slot.turns[slot.last];
+  // An array that changed within a step, or is none's, comes round before begin_step() waited for its step.
+  if (turn.step + 2 > step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
+  turn.step = step_;
+  std::memcpy(turn.memory, values, bytes);
+  check_cuda(kOp, cudaMemcpyAsync(slot.device, turn.memory, bytes, cudaMemcpyHostToDevice, stream_));
+  if (!in_step_) check_cuda(kOp, cudaStreamSynchronize(stream_));
+  ++sent_count_;
+  return slot.device;
+}
+
+int64_t StepArrays::reserve_whole(int64_t bytes) {
+  if (static_cast<size_t>(bytes) > whole_capacity_) {
+    check_cuda(kOp, cudaStreamSynchronize(stream_));
+    release_whole();
+    whole_capacity_ = static_cast<size_t>(bytes);
+    check_cuda(kOp, cudaMalloc(&whole_, whole_capacity_));
+    for (char*& turn : whole_turns_) check_cuda(kOp, cudaMallocHost(&turn, whole_capacity_));
+  }
+  return static_cast<int64_t>(whole_capacity_);
+}
+
+void StepArrays::release_whole() {
+  cudaFree(whole_);
+  for (char* turn : whole_turns_) cudaFreeHost(turn);
+}
+
+int64_t StepArrays::reserve(StepArray which, int64_t bytes) {
+  Slot& slot = slots_[static_cast<size_t>(which)];
+  if (static_cast<size_t>(bytes) > slot.capacity) grow(slot, static_cast<size_t>(bytes));
+  return static_cast<int64_t>(slot.capacity);
+}
+
+void StepArrays::grow(Slot& slot, size_t bytes) {
+  // Kernels under way may still read the old memory.
+  check_cuda(kOp, cudaStreamSynchronize(stream_));
+  release(slot);
+  slot.bytes = 0;
+  slot.capacity = std::max(bytes, 2 * slot.capacity);
+  check_cuda(kOp, cudaMalloc(&slot.device, slot.capacity));
+  for (Pinned& turn : slot.turns) {
+    turn.step = 0;
+    check_cuda(kOp, cudaMallocHost(&turn.memory, slot.capacity));
+  }
+}
+
+void StepArrays::release(const Slot& slot) {
+  cudaFree(slot.device);
+  for (const Pinned& turn : slot.turns) cudaFreeHost(turn.memory);
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,71 @@
+#pragma once
+
+// Flags that several commands of troupe-sim share, and what they come to: a fleet, and where requests come
+// from.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/settings/schema.h"
+#include "gateway/route/settings.h"
+#include "sim/fleet/simulator.h"
+#include "sim/trace/trace.h"
+#include "sim/workload/workload.h"
+
+namespace troupe::sim {
+
+// Requests: a trace's files, or persona traffic made up on the way.
+struct SourceFlags {
+  std::vector<std::string> trace;
+  double rate_scale = 1;
+  double spread_ms = 3000;
+  bool skip_bad = false;
+  std::string like = "study";  // what the workload starts from
+  PersonaWorkload workload;
+  int64_t personas = workload.personas, card_tokens_min = workload.card_tokens_min,
+          card_tokens_max = workload.card_tokens_max;
+  int64_t system_tokens = workload.system_tokens, block_size = workload.block_tokens,
+          context = workload.context_tokens;
+  std::string flash;  // SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS]
+  std::string burst;  // TIMES:BEGIN_S:DURATION_S
+};
+void describe_source(SettingsSchema& schema, SourceFlags& flags);
+void describe_workload(SettingsSchema& schema, SourceFlags& flags);
+// read_flags() for a schema that describes these; what --like names is where the other flags start from.
+std::optional<int> read_source_flags(SettingsSchema& schema, SourceFlags& flags, std::string_view program,
+                                     int argc, const char* const* argv);
+// The workload that the flags say, checked. Errors name the flag.
+StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
+// `load`: so many times the trace's or the workload's rate. `model_tokens_max`: see TraceOptions.
+StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load,
+                                                     int64_t model_tokens_max);
+
+// Refuses flags of the workload beside a trace, which they cannot change.
+Status check_source(const SourceFlags& flags, int argc, const char* const* argv);
+// How many lines of a trace --skip-bad left out, said on stderr if any; none where it was not asked for.
+std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
+                                   const SourceFlags& flags);
+
+// Says on stderr what is to be known of the trace's files, if anything (see TraceReader::notes()).
+void say_notes(std::string_view label, const RequestSource& source);
+// Says on stderr how many requests of a trace are too long for the nodes, if any, and where the first is.
+void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
+
+struct FleetFlags {
+  route::RouteSettings route;
+  std::string profile = "study", batching = "merged", faults;
+  int64_t nodes = 16, gateways = 1, seed = 1;
+  double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
+  double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 20, detect_ms = 50,
+         join_ms = 1000, join_ramp_s = 10, handover_s = 20;
+  bool session_sticky = false, peer_ledger = true, resume = true;
+};
+void describe_fleet(SettingsSchema& schema, FleetFlags& flags);
+// Errors name the flag or the file.
+StatusOr<SimulationOptions> simulation_of(const FleetFlags& flags);
+
+}  // namespace troupe::sim

@@ -1,0 +1,242 @@
+#include "sim/fleet/node.h"
+
+#include <algorithm>
+
+namespace troupe::sim {
+
+namespace {
+
+SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& options) {
+  SchedulerConfig config = scheduler_config(profile);
+  config.name_blocks = true;
+  config.itemize_decodes = false;
+  config.count_set_work = false;  // set_counters() counts when answers begin
+  config.tpot_budget = options.tpot_budget;
+  config.batching = options.batching;
+  return config;
+}
+
+}  // namespace
+
+SimNode::SimNode(const NodeProfile& profile, const Options& options)
+    : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
+
+Status SimNode::add(NewFlight flight, TimePoint now) {
+  NewRequest request;
+  request.id = flight.id;
+  request.prompt_count = flight.prompt_tokens;
+  request.prefix_count = flight.prefix_tokens;
+  request.max_new_count = flight.new_tokens;
+  request.set = flight.set;
+  request.planned = flight.planned;
+  request.background = flight.background;
+  request.session = flight.session;
+  request.block_hashes = std::move(flight.blocks);
+  TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
+  const auto room = static_cast<int32_t>(profile_.max_model_len) - flight.prompt_tokens;  // add() saw some
+  flights_[flight.id] = {.new_tokens = std::min(flight.new_tokens, room),
+                         .prompt_tokens = flight.prompt_tokens,
+                         .prefix_tokens = flight.prefix_tokens,
+                         .set = flight.set};
+  return absl::OkStatus();
+}
+
+std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
+  if (stepping_) return std::nullopt;
+  const Batch& batch = scheduler_->plan(now);
+  for (const RequestId id : batch.preempted) pause(id);
+  if (batch.empty()) return std::nullopt;
+  step_tokens_.clear();
+  step_computed_.clear();
+  for (const BatchItem& item : batch.items) {
+    if (item.samples) {
+      step_tokens_.push_back({item.id, 0, false});
+      step_computed_.push_back(item.count);
+    } else if (Flight& flight = flights_.find(item.id)->second; flight.computed >= 0) {
+      flight.computed += item.count;
+    }
+  }
+  counted_decodes_ = batch.counted_decodes;
+  stepping_ = true;
+  StepLoad load = step_load(batch);
+  uneventful_ = scheduler_->uneventful_steps();
+  step_ends_.clear();
+  next_end_ = 0;
+  TimePoint ends = now + duration_of(load);
+  for (int64_t i = 0; i < uneventful_; ++i) {
+    step_ends_.push_back(ends);
+    load.decode_context_tokens += counted_decodes_;
+    ends += duration_of(load);
+  }
+  step_ends_.push_back(ends);
+  return ends;
+}
+
+RequestId SimNode::fetch_ahead() const {
+  const RequestId ends = scheduler_->fetch_ahead();
+  const RequestId next = step_tokens_.empty() ? ends : step_tokens_.front().id;
+  if (next != 0) flights_.prefetch(next);
+  return next;
+}
+
+Duration SimNode::duration_of(const StepLoad& load) const {
+  const Duration takes = step_duration(profile_.costs, load);
+  if (slowdown_ == 1) return takes;
+  return Duration(static_cast<int64_t>(static_cast<double>(takes.count()) * slowdown_));
+}
+
+void SimNode::catch_up(TimePoint now) {
+  int64_t passed = 0;
+  for (; passed < uneventful_ && step_ends_[next_end_] < now; ++passed) step_over(step_ends_[next_end_++]);
+  if (passed == 0) return;
+  uneventful_ -= passed;
+  scheduler_->pass(passed);
+}
+
+std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
+  catch_up(now);
+  if (uneventful_ == 0) return std::nullopt;
+  uneventful_ = 0;
+  return step_ends_[next_end_];
+}
+
+// Whoever decodes has another token, or waits for it.
+void SimNode::step_over(TimePoint now) {
+  step_ += 1;
+  if (counted_decodes_ > 0) {
+    decode_steps_ += 1;
+    // The gap of those whose last token came at the end of this or that step since the last decodes.
+    int64_t step = step_ - static_cast<int64_t>(ends_.size());
+    for (const TimePoint end : ends_) {
+      const Duration gap = now - end;
+      while (!gaps_.empty() && gaps_.back().length <= gap) gaps_.pop_back();
+      gaps_.push_back({++step, gap});
+    }
+    ends_.clear();
+  } else if (decoding_ == 0) {
+    gaps_.clear();
+    ends_.clear();
+  }
+  ends_.push_back(now);
+  work_tokens_ += counted_decodes_;
+}
+
+const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
+  catch_up(now);
+  step_over(now);
+  tokens_.clear();
+  finished_.clear();
+  work_tokens_ += static_cast<int64_t>(step_tokens_.size());
+  for (size_t i = 0; i < step_tokens_.size(); ++i) sampled(step_tokens_[i].id, step_computed_[i], now);
+  const size_t sampled_count = tokens_.size();
+  scheduler_->commit(step_tokens_, now, finished_);
+  for (const RequestId id : finished_) ended(id);
+  // In the order of the batch: who decoded comes before who was sampled.
+  std::rotate(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(sampled_count), tokens_.end());
+  stepping_ = false;
+  return tokens_;
+}
+
+// A token of a prompt that was computed to its end: the first, or the next one after a preemption.
+void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
+  Flight& flight = flights_.find(id)->second;
+  Token out{.id = id, .first = flight.emitted == 0};
+  flight.emitted += 1;
+  if (out.first) {
+    out.cached_tokens = scheduler_->cached_count(id);
+    const int64_t computed = flight.prompt_tokens - out.cached_tokens;
+    work_tokens_ += computed;
+    if (flight.computed >= 0) {
+      prompt_books_.sent += flight.prompt_tokens;
+      prompt_books_.cached += out.cached_tokens;
+      prompt_books_.computed += flight.computed + last_computed;
+    }
+    if (!flight.set.is_zero()) {
+      SetWork& work = set_work_[flight.set];
+      work.work_tokens += computed + flight.new_tokens;
+      work.prefix_tokens = flight.prefix_tokens;
+    }
+  } else {
+    flight.longest_gap = std::max(flight.longest_gap, now - flight.last);
+  }
+  flight.step = step_;
+  flight.decode_steps = decode_steps_;
+  flight.last = now;
+  out.last = flight.emitted == flight.new_tokens;
+  if (out.last) {
+    out.tokens = flight.emitted;
+    out.longest_gap = flight.longest_gap;
+    flights_.erase(id);
+  } else {
+    decoding_ += 1;
+  }
+  if (out.first || out.last) tokens_.push_back(out);
+}
+
+// Those whose last token was sampled are gone already.
+void SimNode::ended(RequestId id) {
+  const auto found = flights_.find(id);
+  if (found == flights_.end()) return;
+  const Progress progress = progress_of(found->second);
+  tokens_.push_back({.id = id, .last = true, .tokens = progress.tokens, .longest_gap = progress.longest_gap});
+  decoding_ -= found->second.step > 0;
+  flights_.erase(found);
+}
+
+// It was preempted; where it decoded, it had a token at the end of the last step in which anybody did.
+void SimNode::pause(RequestId id) {
+  Flight& flight = flights_.find(id)->second;
+  const Progress progress = progress_of(flight);
+  flight.emitted = progress.tokens;
+  flight.last = progress.last;
+  flight.longest_gap = progress.longest_gap;
+  decoding_ -= flight.step > 0;
+  flight.step = 0;
+  flight.computed = -1;
+}
+
+SimNode::Progress SimNode::progress_of(const Flight& flight) const {
+  const auto decoded = static_cast<int32_t>(decode_steps_ - flight.decode_steps);
+  if (flight.step == 0 || decoded == 0) return {flight.emitted, flight.last, flight.longest_gap};
+  const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), flight.step,
+                                      [](int64_t step, const Gap& gap) { return step < gap.step; });
+  const Duration longest = first == gaps_.end() ? Duration{} : first->length;
+  return {flight.emitted + decoded, ends_.front(), std::max(flight.longest_gap, longest)};
+}
+
+SimNode::Progress SimNode::progress(RequestId id) const {
+  const auto found = flights_.find(id);
+  return found == flights_.end() ? Progress{} : progress_of(found->second);
+}
+
+void SimNode::take_changes(std::vector<Resident>& out) {
+  scheduler_->residency().take_changes(out);
+}
+
+void SimNode::snapshot(std::vector<Resident>& out) const {
+  scheduler_->residency().snapshot(out);
+}
+
+route::NodeReport SimNode::report() const {
+  const SchedulerStats& stats = scheduler_->stats();
+  route::NodeReport report;
+  report.running = stats.running - stats.background_running;
+  report.queued = stats.waiting - stats.background_waiting;
+  report.pending_prefill_tokens = stats.pending_prefill_tokens - stats.background_pending_tokens;
+  report.work_tokens_total = work_tokens_;
+  report.max_num_seqs = profile_.max_num_seqs;
+  report.block_tokens = profile_.block_size;
+  report.kv_tokens_total = int64_t{stats.blocks_total} * profile_.block_size;
+  report.kv_tokens_free = int64_t{stats.blocks_free + stats.blocks_cached} * profile_.block_size;
+  return report;
+}
+
+void SimNode::set_counters(std::vector<route::SetLoadMerger::Counter>& out) const {
+  const size_t begin = out.size();
+  for (const auto& [set, work] : set_work_) out.push_back({set, work.work_tokens, work.prefix_tokens});
+  // Whose order reaches the table where sets are forgotten; a hash map has none to offer.
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(),
+            [](const auto& a, const auto& b) { return a.set < b.set; });
+}
+
+}  // namespace troupe::sim

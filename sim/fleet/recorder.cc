@@ -1,0 +1,269 @@
+#include "sim/fleet/recorder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace troupe::sim {
+
+namespace {
+
+float ms_of(Duration d) {
+  return static_cast<float>(static_cast<double>(d.count()) / 1e6);
+}
+
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+float nearest_rank(std::vector<float>& values, double rank) {
+  if (values.empty()) return 0;
+  const auto index = static_cast<std::ptrdiff_t>(std::ceil(rank * static_cast<double>(values.size()))) - 1;
+  const auto at = values.begin() + std::max<std::ptrdiff_t>(index, 0);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+}  // namespace
+
+Percentiles percentiles(std::vector<float> values) {
+  return {nearest_rank(values, 0.5), nearest_rank(values, 0.9), nearest_rank(values, 0.99)};
+}
+
+Recorder::Recorder(const Options& options) : options_(options), bounds_(options.pooled_kv_tokens) {}
+
+SecondSeries& Recorder::second_at(Duration at) {
+  const auto second = static_cast<size_t>(at / std::chrono::seconds(1));
+  if (second >= seconds_.size()) {
+    seconds_.resize(second + 1);
+    second_ttfts_.resize(second + 1);
+  }
+  return seconds_[second];
+}
+
+NodeSeries& Recorder::node_at(size_t node) {
+  while (nodes_.size() <= node) {
+    NodeSeries& added = nodes_.emplace_back();
+    added.id = "n" + std::to_string(nodes_.size() - 1);
+    added.work_per_s.resize(alive_.size());
+    added.running.resize(alive_.size());
+    added.kv_used.resize(alive_.size());
+    work_before_.push_back(0);
+    preemptions_before_.push_back(0);
+  }
+  return nodes_[node];
+}
+
+void Recorder::arrived(const TraceRequest& request) {
+  last_arrival_ = request.at;
+  second_at(request.at).arrived += 1;
+  const PooledLru::Hits bounds = bounds_.serve(request);
+  if (!measures(request.at)) return;
+  requests_ += 1;
+  prompt_tokens_ += request.input_tokens;
+  pooled_hit_ += bounds.pooled;
+  infinite_hit_ += bounds.infinite;
+}
+
+void Recorder::first_token(const First& first) {
+  SecondSeries& second = second_at(first.at);
+  second.prompt_tokens += first.prompt_tokens;
+  second.hit_tokens += first.cached_tokens;
+  const float ttft = ms_of(first.at - first.arrived);
+  second_ttfts_[static_cast<size_t>(first.at / std::chrono::seconds(1))].push_back(ttft);
+  NodeSeries& node = node_at(static_cast<size_t>(first.node));
+  node.prompt_tokens += first.prompt_tokens;
+  node.hit_tokens += first.cached_tokens;
+  if (options_.crowd_set != 0) note_crowd(first, ttft);
+  if (!measures(first.arrived)) return;
+  asked_tokens_ += first.prompt_tokens;
+  hit_tokens_ += first.cached_tokens;
+  ttft_ms_.push_back(ttft);
+}
+
+void Recorder::note_crowd(const First& first, float ttft_ms) {
+  if (first.arrived < options_.crowd_begin) {
+    if (first.arrived >= options_.crowd_begin - std::chrono::minutes(1)) before_crowd_ms_.push_back(ttft_ms);
+  } else {
+    (first.set == options_.crowd_set ? crowd_ms_ : others_ms_).push_back(ttft_ms);
+  }
+}
+
+void Recorder::finished(const Finished& finished) {
+  second_at(finished.at).finished += 1;
+  node_at(static_cast<size_t>(finished.node)).requests += 1;
+  if (!measures(finished.arrived)) return;
+  const float ttft = ms_of(finished.first - finished.arrived);
+  float tpot = 0;
+  if (finished.tokens > 1) {
+    tpot = ms_of(finished.at - finished.first) / static_cast<float>(finished.tokens - 1);
+    tpot_ms_.push_back(tpot);
+    tpot_sum_ms_ += tpot;
+  }
+  good_ += ttft <= options_.slo_ttft_ms && tpot <= options_.slo_tpot_ms ? 1 : 0;
+  // What was over before the fault was not held up by it.
+  if (finished.at >= first_fault_) stall_max_ = std::max(stall_max_, finished.longest_gap);
+}
+
+// What was never admitted found nothing, and the bounds have it too: leaving it out would flatter who serves
+// few.
+void Recorder::lost(const Lost& lost) {
+  second_at(lost.at).lost += 1;
+  if (!measures(lost.arrived)) return;
+  lost_ += 1;
+  asked_tokens_ += lost.prompt_tokens;
+}
+
+void Recorder::fault(Duration at) {
+  if (measures(at)) {
+    first_fault_ = std::min(first_fault_, at);
+  } else {
+    faults_in_warmup_ += 1;
+  }
+}
+
+void Recorder::second_over(int32_t second, const std::vector<NodeStand>& stands) {
+  SecondSeries& series = second_at(std::chrono::seconds(second));
+  std::vector<bool> alive;
+  series.waiting = 0;
+  for (size_t i = 0; i < stands.size(); ++i) {
+    const NodeStand& stand = stands[i];
+    NodeSeries& node = node_at(i);
+    // A node that came back counts from zero again.
+    const int64_t work = stand.work_tokens - (stand.work_tokens >= work_before_[i] ? work_before_[i] : 0);
+    node.work_tokens += work;
+    work_before_[i] = stand.work_tokens;
+    const int64_t preempted =
+        stand.preemptions - (stand.preemptions >= preemptions_before_[i] ? preemptions_before_[i] : 0);
+    node.preemptions += preempted;
+    if (measures(std::chrono::seconds(second))) preemptions_ += preempted;
+    preemptions_before_[i] = stand.preemptions;
+    node.work_per_s.push_back(static_cast<float>(work));
+    node.running.push_back(static_cast<float>(stand.running));
+    node.kv_used.push_back(stand.kv_used);
+    series.waiting += stand.waiting;
+    alive.push_back(stand.alive);
+  }
+  alive_.push_back(std::move(alive));
+  std::vector<float>& ttfts = second_ttfts_[static_cast<size_t>(second)];
+  series.ttft_p50_ms = nearest_rank(ttfts, 0.5);
+  series.ttft_p99_ms = nearest_rank(ttfts, 0.99);
+  std::vector<float>().swap(ttfts);
+}
+
+// Mean over the windows from the warm-up to the last arrival of std/mean over the nodes that lived through
+// the window.
+double Recorder::work_cov(int32_t window_s) const {
+  const auto begin = static_cast<size_t>(
+      std::max<int64_t>(0, (options_.warmup + std::chrono::milliseconds(999)) / std::chrono::seconds(1)));
+  const size_t end =
+      std::min(alive_.size(), static_cast<size_t>(last_arrival_ / std::chrono::seconds(1)) + 1);
+  double sum = 0;
+  int windows = 0;
+  // A span shorter than half a window is one window of its own: no figure must read as perfect balance.
+  if (end > begin) window_s = static_cast<int32_t>(std::min(end - begin, static_cast<size_t>(window_s)));
+  for (size_t at = begin; at < end; at += static_cast<size_t>(window_s)) {
+    // The last window may be shorter, but not by more than half.
+    const size_t stop = std::min(at + static_cast<size_t>(window_s), end);
+    if (stop - at < static_cast<size_t>(window_s + 1) / 2) break;
+    double total = 0, squares = 0;
+    int count = 0;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      bool lived = true;
+      double work = 0;
+      for (size_t s = at; s < stop; ++s) {
+        lived = lived && n < alive_[s].size() && alive_[s][n];
+        work += static_cast<double>(nodes_[n].work_per_s[s]);
+      }
+      if (!lived) continue;
+      total += work;
+      squares += work * work;
+      ++count;
+    }
+    if (count < 2 || total <= 0) continue;
+    const double mean = total / count;
+    sum += std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
+    ++windows;
+  }
+  return windows > 0 ? sum / windows : 0;
+}
+
+double Recorder::hit_in(const Span& span) const {
+  int64_t prompt = 0, hit = 0;
+  for (size_t s = span.begin; s < span.end; ++s) {
+    prompt += seconds_[s].prompt_tokens;
+    hit += seconds_[s].hit_tokens;
+  }
+  return prompt > 0 ? share(hit, prompt) : -1;
+}
+
+// Of the seconds that had first tokens.
+std::optional<double> Recorder::p99_mean_in(const Span& span) const {
+  double sum = 0;
+  int count = 0;
+  for (size_t s = span.begin; s < span.end; ++s) {
+    if (seconds_[s].prompt_tokens == 0) continue;
+    sum += static_cast<double>(seconds_[s].ttft_p99_ms);
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / count;
+}
+
+FaultFigures Recorder::fault_figures() const {
+  FaultFigures out;
+  out.resumed = resumed_;
+  out.stall_max_ms = static_cast<double>(ms_of(stall_max_));
+  // Afterwards only stragglers get their first tokens: their hit says nothing of the fault.
+  const size_t last =
+      std::min(seconds_.size(), static_cast<size_t>(last_arrival_ / std::chrono::seconds(1)) + 1);
+  const size_t fault = std::min(static_cast<size_t>(first_fault_ / std::chrono::seconds(1)), last);
+  const Span before{fault >= 10 ? fault - 10 : 0, fault};
+  const double hit_before = hit_in(before);
+  out.p99_before_ms = p99_mean_in(before);
+  if (hit_in({fault, last}) < 0) return out;
+  const bool known = hit_before >= 0;
+  if (known) out.hit_dip = 0;
+  if (known) out.t95_s = out.p99_settled_s = -1;
+  out.p99_peak_ms = 0;
+  for (size_t s = fault; s < last; ++s) {
+    const auto since = static_cast<double>(s - fault);
+    const auto p99 = static_cast<double>(seconds_[s].ttft_p99_ms);
+    out.p99_peak_ms = std::max(*out.p99_peak_ms, p99);
+    if (!known) continue;
+    const double two = hit_in({s, std::min(s + 2, last)}), three = hit_in({s, std::min(s + 3, last)});
+    if (two >= 0) out.hit_dip = std::max(*out.hit_dip, hit_before - two);
+    if (three >= 0.95 * hit_before && *out.t95_s < 0) out.t95_s = since;
+    const bool settled = p99 < 1.5 * *out.p99_before_ms;
+    if (!settled) out.p99_settled_s = -1;
+    if (settled && *out.p99_settled_s < 0) out.p99_settled_s = since;
+  }
+  return out;
+}
+
+void Recorder::fill(Result& result) const {
+  result.requests = requests_;
+  result.lost = lost_;
+  result.prompt_tokens = prompt_tokens_;
+  result.hit_tokens = share(hit_tokens_, asked_tokens_);
+  result.has_pool = options_.pooled_kv_tokens >= 0;
+  if (result.has_pool) result.pooled_lru_hit = share(pooled_hit_, prompt_tokens_);
+  result.infinite_hit = share(infinite_hit_, prompt_tokens_);
+  result.work_cov = work_cov(100);
+  result.work_cov5 = work_cov(5);
+  result.ttft_ms = percentiles(ttft_ms_);
+  result.tpot_p99_ms = percentiles(tpot_ms_).p99;
+  result.tpot_mean_ms = tpot_ms_.empty() ? 0 : tpot_sum_ms_ / static_cast<double>(tpot_ms_.size());
+  result.goodput = share(good_, requests_);
+  result.duration_s = std::max(0.0, static_cast<double>((last_arrival_ - options_.warmup).count()) / 1e9);
+  result.has_crowd = options_.crowd_set != 0;
+  result.crowd = {percentiles(before_crowd_ms_).p99, percentiles(crowd_ms_).p99, percentiles(others_ms_).p99};
+  result.has_faults = first_fault_ != Duration::max();
+  if (result.has_faults) result.faults = fault_figures();
+  result.seconds = seconds_;
+  result.node_series = nodes_;
+  result.preemptions = preemptions_;
+  result.retries = retries_;
+  result.faults_in_warmup = faults_in_warmup_;
+}
+
+}  // namespace troupe::sim

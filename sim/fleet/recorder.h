@@ -1,0 +1,101 @@
+#pragma once
+
+// Measures a run: told of what happens to requests and of how nodes stand at every second's end, it makes the
+// Result. Requests that arrived before the warm-up count in the series only.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/time.h"
+#include "sim/fleet/oracle_caches.h"
+#include "sim/fleet/result.h"
+#include "sim/trace/trace.h"
+
+namespace troupe::sim {
+
+class Recorder {
+ public:
+  struct Options {
+    Duration warmup{};
+    double slo_ttft_ms = 0, slo_tpot_ms = 0;
+    int64_t pooled_kv_tokens = 0;  // all nodes' together, at the begin; -1: not known
+    uint64_t crowd_set = 0;        // 0: no flash crowd
+    Duration crowd_begin{};
+  };
+  explicit Recorder(const Options& options);
+
+  bool measures(Duration arrived) const { return arrived >= options_.warmup; }
+  void arrived(const TraceRequest& request);
+  struct First {
+    Duration arrived{}, at{};
+    int32_t node = 0;
+    int32_t prompt_tokens = 0, cached_tokens = 0;
+    uint64_t set = 0;
+  };
+  void first_token(const First& first);
+  struct Finished {
+    Duration arrived{}, first{}, at{};
+    int32_t node = 0;
+    int32_t tokens = 0;      // answered
+    Duration longest_gap{};  // between two of them
+  };
+  void finished(const Finished& finished);
+  struct Lost {
+    Duration arrived{}, at{};
+    int32_t prompt_tokens = 0;  // of one that had no first token; 0 of a stream that broke off
+  };
+  void lost(const Lost& lost);
+  void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
+  void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
+  // One in the warm-up has no figures; those are of the first behind it. REQUIRES: told before requests that
+  // finish at that time or later.
+  void fault(Duration at);
+  // Nodes came or went: all that are up have so much together.
+  void pool_changed(int64_t kv_tokens) { bounds_.set_capacity(kv_tokens); }
+
+  // A second of the run is over: one entry a node, in the order of their joining.
+  struct NodeStand {
+    int64_t work_tokens = 0;  // since its start
+    int32_t running = 0, waiting = 0;
+    float kv_used = 0;
+    int64_t preemptions = 0;
+    bool alive = true;
+  };
+  void second_over(int32_t second, const std::vector<NodeStand>& nodes);
+
+  // Fills what this class measures.
+  void fill(Result& result) const;
+
+ private:
+  SecondSeries& second_at(Duration at);
+  NodeSeries& node_at(size_t node);  // added where it is new, its series empty up to now
+  double work_cov(int32_t window_s) const;
+  struct Span {  // of seconds
+    size_t begin = 0, end = 0;
+  };
+  double hit_in(const Span& span) const;  // -1: of nothing
+  std::optional<double> p99_mean_in(const Span& span) const;
+  FaultFigures fault_figures() const;
+  void note_crowd(const First& first, float ttft_ms);
+
+  Options options_;
+  PooledLru bounds_;
+  int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
+  int64_t asked_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
+  std::vector<float> ttft_ms_, tpot_ms_;
+  std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
+  double tpot_sum_ms_ = 0;
+  std::vector<SecondSeries> seconds_;
+  std::vector<std::vector<float>> second_ttfts_;  // of the seconds not closed yet, by second
+  std::vector<NodeSeries> nodes_;
+  std::vector<int64_t> work_before_, preemptions_before_;
+  std::vector<std::vector<bool>> alive_;  // by second, by node
+  Duration stall_max_{};
+  Duration first_fault_ = Duration::max();
+  int64_t faults_in_warmup_ = 0;
+  Duration last_arrival_{};
+};
+
+}  // namespace troupe::sim

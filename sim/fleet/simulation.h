@@ -1,0 +1,202 @@
+#pragma once
+
+// The run behind simulate(): events in order of time, requests on their way, and the fleet. Private to
+// simulator*.cc.
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "gateway/route/fleet/residency_feed.h"
+#include "sim/fleet/conservation.h"
+#include "sim/fleet/handovers.h"
+#include "sim/fleet/node.h"
+#include "sim/fleet/recent_sessions.h"
+#include "sim/fleet/recorder.h"
+#include "sim/fleet/sim_gateway.h"
+#include "sim/fleet/simulator.h"
+#include "sim/workload/distributions.h"
+
+namespace troupe::sim {
+
+class Simulation {
+ public:
+  Simulation(RequestSource& source, const SimulationOptions& options);
+  StatusOr<Result> run();
+
+ private:
+  enum class EventKind : uint8_t {
+    kDeliver,    // a request reaches its node: `value` is its id
+    kStepEnd,    // node `index`; `value`: its life. None, unless it is the one expected
+    kResidency,  // the oldest batch of events of node `index` reaches the gateways; `value`: its life
+    kReports,
+    kGossip,
+    kPlan,
+    kSecond,
+    kDetect,  // connections to node `index` are seen broken; `value`: the life that ended
+    kSeen,    // node `index` is seen alive again (or for the first time)
+    kFault,   // faults[index]
+    kFaultEnd,
+    kHandover,  // what moves between nodes that join or leave
+  };
+  struct Event {
+    TimePoint at;
+    uint64_t order;  // of posting: what is due at once happens in that order
+    EventKind kind;
+    int32_t index;
+    uint64_t value;
+    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  // A request from its arrival to its end, whichever nodes it visits. Between two of its events thousands of
+  // others have theirs, so its first lines are what a token needs (kTokenBytes).
+  struct Flight {
+    alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
+    uint64_t gateway_life = 0;
+    int32_t gateway = 0, node = -1;
+    int32_t emitted = 0;        // tokens, as far as the node was heard: its first, its last, all at its death
+    int32_t attempts = 0;       // of all orders
+    int32_t cached_tokens = 0;  // that its node found
+    int32_t found_first = 0;    // that the node of its first token found
+    bool planned = false;       // its set is at home on the node
+    bool at_node = false;       // delivered, not only on its way
+    TimePoint arrived{}, first{};
+    TimePoint last{};  // token before the node died
+    Duration longest_gap{};
+    uint64_t node_life = 0;  // of the node, when it was delivered
+    route::Sent sent;
+    route::PrefixKey key;
+    TraceRequest trace;
+    size_t tried = 0;    // candidates of the order
+    int64_t number = 0;  // of all arrivals, from 1
+    route::Decision decision;
+  };
+  static constexpr size_t kTokenBytes = 384;
+  struct ResidencyBatch {
+    route::ResidencyEvent::Kind kind;
+    uint64_t epoch = 0, seq = 0;
+    std::vector<route::ResidencyItem> items;
+  };
+  struct Node {
+    std::unique_ptr<SimNode> engine;  // null while dead
+    uint64_t life = 1;
+    uint64_t residency_seq = 0;
+    bool lose_next_residency = false;
+    bool drains = false;  // it is gone once it has answered all
+    TimePoint stalled_until{}, reports_lost_until{};
+    TimePoint step_end{};  // that is expected
+    std::deque<ResidencyBatch> on_the_way;
+    TimePoint residency_due{};  // of the last of them
+  };
+
+  // simulator.cc
+  void post(TimePoint at, EventKind kind, int32_t index = 0, uint64_t value = 0);
+  void handle(const Event& event);
+  Status start();
+  StatusOr<bool> read(TraceRequest& next);
+  void look_ahead(const TraceRequest& next);
+  void fetch_ahead(const Event& next) const;
+  void arrive(TraceRequest& request);
+  void make_key(Flight& flight);
+  void decide(Flight& flight);
+  void send_next(Flight& flight);
+  void deliver(uint64_t id);
+  void fail(Flight& flight, const route::Failure& failure);
+  void end_flight(Flight& flight, TimePoint at, RequestEnd end);
+  void tell_end(const Flight& flight, TimePoint at, RequestEnd end) const;
+  Flight* find(uint64_t id);
+  void kick(int32_t node);
+  void expect_step_end(int32_t node, TimePoint at);
+  void interrupt(int32_t node);
+  void end_step(int32_t node);
+  void on_token(int32_t node, const SimNode::Token& token);
+  SimGateway& gateway_of(const Flight& flight) { return *gateways_[static_cast<size_t>(flight.gateway)]; }
+  // The gateway forgot what it had sent when it restarted.
+  bool gateway_knows(const Flight& flight) const {
+    return gateway_lives_[static_cast<size_t>(flight.gateway)] == flight.gateway_life;
+  }
+  SimNode::NewFlight to_node(const Flight& flight) const;
+
+  // simulator_fleet.cc: what nodes and gateways tell each other, and faults
+  void add_node();
+  std::unique_ptr<SimNode> new_engine() const;
+  bool nodes_tell() const;
+  void tell_empty(int32_t node);
+  void tell_residency(int32_t node);
+  void send_residency(int32_t node, ResidencyBatch batch, Duration delay);
+  void deliver_residency(int32_t node);
+  void send_snapshot(int32_t node);
+  static constexpr int32_t kReportSlots = 16;  // of a report interval
+  void reports(int32_t slot);
+  void gossip();
+  void tell_newcomers();
+  void tell_table(route::Router& from, route::Router& to);
+  void tell_sample(const route::Router& from, std::string_view sample, route::Router& to);
+  void plan();
+  void second_over();
+  void begin_fault(const Fault& fault);
+  void end_fault(const Fault& fault);
+  void hear_last_words(int32_t node);
+  void kill(int32_t node);
+  void pool_changed();
+  void detect(int32_t node, uint64_t life);
+  void break_stream(Flight& flight);
+  // simulator_handover.cc
+  void keep_prefix(const Flight& flight);
+  void begins_empty(SimGateway& gateway, int32_t node);
+  void hand_over();
+  void compute_ahead(size_t gateway, route::Handover::Move move);
+  void computed_ahead(RequestId id);
+  void nothing_ahead_at(int32_t node);
+  SimNode::NewFlight begin_ahead(const Handovers::Ahead& ahead);
+  bool send_ahead(route::NodeIndex node, SimNode::NewFlight flight);
+  void keep_handing_over();
+  // simulator_drain.cc
+  void drain(int32_t node, TimePoint until);
+  void carry_conversations();
+  bool carry(Handovers::Leaving& leaving, const route::Router::Tail& tail);
+  void carried(const Handovers::Ahead& ahead);
+  void end_leaving();
+
+  std::vector<NodeBooks> books_of(size_t first_node, size_t count) const;
+  void check_conservation(size_t first_node, size_t count) const;
+  void check_all() const { check_conservation(0, nodes_.size()); }
+
+  RequestSource& source_;
+  SimulationOptions options_;
+  TimePoint now_{};
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t event_count_ = 0, events_posted_ = 0;
+
+  std::vector<std::unique_ptr<SimGateway>> gateways_;
+  std::vector<uint64_t> gateway_lives_;
+  std::vector<size_t> newcomers_;  // gateways, since the last exchange
+  TimePoint ledgers_told_at_{};    // all of them, whether they changed or not
+  std::shared_ptr<route::ExactResidency> residency_;
+  std::vector<Node> nodes_;
+  route::SetLoadMerger set_loads_;
+  Recorder recorder_;
+  Draw draw_;
+
+  std::deque<Flight> flights_;  // by slot; a deque, because references are kept across arrivals
+  std::vector<uint32_t> free_slots_;
+  uint64_t tries_ = 0;
+  RequestBooks books_;  // but for those on their way
+  int64_t live_ = 0;
+  int32_t seconds_done_ = 0;
+
+  std::vector<Resident> changes_;
+  Hash128 next_set_, next_session_;  // of the next arrival
+  std::vector<route::SetLoadMerger::Counter> counters_;
+  std::vector<Recorder::NodeStand> stands_;
+  RecentSessions recent_sessions_;
+  bool keeps_prefixes_ = false;  // some fault is about to make a node begin empty, or leave
+  Handovers handovers_;
+  std::vector<Handovers::Leaving> leaving_;
+  bool handing_over_ = false;  // kHandover is posted
+  int64_t decisions_timed_ = 0;
+  double decision_ns_ = 0;
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,93 @@
+// Nodes that are asked to go, as the live gateway and worker do it (gateway/cluster/prefix_migrator.h):
+// conversations first, then the sets, one by one, each computed where its requests go from then on. The node
+// answers what it has, and is gone.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/settings/option_checks.h"
+#include "sim/fleet/simulation.h"
+
+namespace troupe::sim {
+
+void Simulation::drain(int32_t index, TimePoint until) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.engine->catch_up(now_);
+  node.drains = true;
+  const TimePoint by = std::min(until, now_ + millis(options_.handover_s * 1e3));
+  std::vector<route::Router::Tail> tails;
+  if (keeps_prefixes_) {
+    for (const Conversation& c : node.engine->conversations())
+      tails.push_back({c.session, c.set, c.token_count, c.prefix_count});
+  }
+  const auto leaves = static_cast<route::NodeIndex>(index);
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    gateways_[g]->begin_leaving(leaves);
+    route::Router& router = gateways_[g]->router();
+    router.handover().leave(leaves, router.sets_of(leaves), by);
+    router.handover().hold(leaves);
+    leaving_.push_back({g, gateway_lives_[g], leaves, now_ + (by - now_) / 2, tails});
+  }
+  keep_handing_over();
+}
+
+void Simulation::carry_conversations() {
+  for (Handovers::Leaving& leaving : leaving_) {
+    if (gateway_lives_[leaving.gateway] != leaving.gateway_life) continue;
+    while (leaving.next < leaving.tails.size() && leaving.under_way < route::kConversationsAtOnce &&
+           now_ < leaving.until) {
+      leaving.under_way += carry(leaving, leaving.tails[leaving.next++]);
+    }
+    if (leaving.under_way == 0) gateways_[leaving.gateway]->router().handover().release(leaving.node);
+  }
+  std::erase_if(leaving_, [this](const Handovers::Leaving& leaving) {
+    return leaving.under_way == 0 || gateway_lives_[leaving.gateway] != leaving.gateway_life;
+  });
+}
+
+// True: it is being computed.
+bool Simulation::carry(Handovers::Leaving& leaving, const route::Router::Tail& tail) {
+  const route::Router& router = gateways_[leaving.gateway]->router();
+  const route::NodeIndex to = router.next_home(tail, kModel, leaving.node);
+  const SimNode* const from = nodes_[leaving.node].engine.get();
+  if (to == route::kNoNode || !router.view().routable(to) || from == nullptr) return false;
+  auto conversation = from->conversation(tail.session);
+  if (!conversation) return false;  // evicted meanwhile
+  Handovers::Ahead ahead{leaving.gateway, leaving.gateway_life, {}, conversation->token_count, tail};
+  ahead.move.from = leaving.node;
+  ahead.move.to = to;
+  SimNode::NewFlight flight = begin_ahead(ahead);
+  flight.prefix_tokens = static_cast<int32_t>(tail.set_tokens);
+  flight.set = tail.set;
+  flight.session = tail.session;
+  flight.blocks = std::move(conversation->block_hashes);
+  return send_ahead(to, std::move(flight));
+}
+
+void Simulation::carried(const Handovers::Ahead& ahead) {
+  for (Handovers::Leaving& leaving : leaving_) {
+    if (leaving.gateway == ahead.gateway && leaving.gateway_life == ahead.gateway_life &&
+        leaving.node == ahead.move.from)
+      leaving.under_way -= 1;
+  }
+}
+
+// Whoever has nothing left to hand on is asked no more; and is gone once nobody needs it.
+void Simulation::end_leaving() {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (!nodes_[n].drains) continue;
+    const auto node = static_cast<route::NodeIndex>(n);
+    bool left = true;
+    for (auto& gateway : gateways_) {
+      const route::Handover& handover = gateway->router().handover();
+      if (gateway->leaving(node) && !handover.held(node) && handover.open_sets(node) == 0)
+        gateway->left(node, now_);
+      left = left && !gateway->leaving(node);
+    }
+    nodes_[n].engine->catch_up(now_);
+    if (left && nodes_[n].engine->count_of([](RequestId) { return true; }) == 0)
+      kill(static_cast<int32_t>(n));
+  }
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,324 @@
+// What nodes tell gateways while a simulation runs, and what goes wrong.
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/settings/option_checks.h"
+#include "sim/fleet/simulation.h"
+
+namespace troupe::sim {
+
+std::unique_ptr<SimNode> Simulation::new_engine() const {
+  return std::make_unique<SimNode>(
+      options_.profile,
+      SimNode::Options{.tpot_budget = millis(options_.tpot_budget_ms), .batching = options_.batching});
+}
+
+void Simulation::add_node() {
+  nodes_.emplace_back().engine = new_engine();
+  tell_empty(static_cast<int32_t>(nodes_.size()) - 1);
+}
+
+bool Simulation::nodes_tell() const {
+  const route::Mode mode = options_.router.affinity.mode;
+  return mode != route::Mode::kGossip && mode != route::Mode::kPlan;  // these stand for workers that do not
+}
+
+// A cache that begins: the first thing a worker's stream says. From then on its word counts, not what was
+// placed there.
+void Simulation::tell_empty(int32_t index) {
+  if (!nodes_tell()) return;
+  route::ResidencyEvent event;
+  event.kind = route::ResidencyEvent::Kind::kSnapshot;
+  event.epoch = nodes_[static_cast<size_t>(index)].life;
+  residency_->apply(static_cast<route::NodeIndex>(index), event);
+}
+
+// At the end of a step: what it changed travels to the gateways.
+void Simulation::tell_residency(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  changes_.clear();
+  node.engine->take_changes(changes_);
+  if (changes_.empty() || !nodes_tell()) return;
+  // One event tells of growth or of shrinking, as on the wire.
+  for (const bool grew : {true, false}) {
+    ResidencyBatch batch;
+    batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
+    for (const Resident& change : changes_) {
+      if (change.grew != grew) continue;
+      batch.items.push_back({change.name,
+                             change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
+                             change.tokens});
+    }
+    if (batch.items.empty()) continue;
+    batch.epoch = node.life;
+    batch.seq = ++node.residency_seq;
+    if (node.lose_next_residency) {
+      node.lose_next_residency = false;
+      continue;
+    }
+    send_residency(index, std::move(batch), millis(options_.residency_delay_ms));
+  }
+}
+
+// In order: what is sent later comes no earlier.
+void Simulation::send_residency(int32_t index, ResidencyBatch batch, Duration delay) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.residency_due = std::max(node.residency_due, now_ + delay);
+  node.on_the_way.push_back(std::move(batch));
+  if (node.residency_due > now_) {
+    for (const route::ResidencyItem& item : node.on_the_way.back().items)
+      residency_->index.prefetch(item.key);
+    post(node.residency_due, EventKind::kResidency, index, node.life);
+  } else {
+    deliver_residency(index);
+  }
+}
+
+void Simulation::deliver_residency(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  const ResidencyBatch batch = std::move(node.on_the_way.front());
+  node.on_the_way.pop_front();
+  const route::ResidencyEvent event{batch.kind, batch.epoch, batch.seq, batch.items};
+  const auto result = residency_->apply(static_cast<route::NodeIndex>(index), event);
+  if (result == route::FeedResult::kGap) send_snapshot(index);
+}
+
+// A gateway saw a gap and asked: the answer includes all events so far, those on the way too.
+void Simulation::send_snapshot(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) return;
+  std::vector<Resident> all;
+  node.engine->snapshot(all);
+  ResidencyBatch batch;
+  batch.kind = route::ResidencyEvent::Kind::kSnapshot;
+  batch.epoch = node.life;
+  batch.seq = node.residency_seq;
+  for (const Resident& r : all) {
+    batch.items.push_back(
+        {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
+  }
+  send_residency(index, std::move(batch), millis(2 * options_.residency_delay_ms));
+}
+
+// Every gateway asks every node at a time of its own within the interval, as live ones do: were all told at
+// once, they would all send to the same idle node until the next time.
+void Simulation::reports(int32_t slot) {
+  for (size_t g = 0; g < gateways_.size(); ++g) {
+    // Where (11 n + 5 g) mod 16 is the slot: neighbours are apart, and no slot is crowded. 3 is 11's inverse.
+    static_assert(kReportSlots == 16);
+    const size_t first = 3 * (static_cast<size_t>(slot) + 11 * g) % kReportSlots;
+    for (size_t n = first; n < nodes_.size(); n += kReportSlots) {
+      const Node& node = nodes_[n];
+      if (node.engine == nullptr || now_ < node.reports_lost_until || now_ < node.stalled_until) continue;
+      node.engine->catch_up(now_);
+      gateways_[g]->router().report(static_cast<route::NodeIndex>(n), node.engine->report(), now_);
+    }
+  }
+}
+
+void Simulation::second_over() {
+  stands_.clear();
+  for (const Node& node : nodes_) {
+    Recorder::NodeStand stand;
+    stand.alive = node.engine != nullptr;
+    if (stand.alive) {
+      node.engine->catch_up(now_);
+      const SchedulerStats& stats = node.engine->stats();
+      stand.work_tokens = node.engine->work_tokens();
+      stand.running = stats.running;
+      stand.waiting = stats.waiting;
+      stand.preemptions = stats.preemptions_total;
+      stand.kv_used =
+          static_cast<float>(stats.blocks_used) / static_cast<float>(std::max(stats.blocks_total, 1));
+    }
+    stands_.push_back(stand);
+  }
+  recorder_.second_over(seconds_done_++, stands_);
+}
+
+void Simulation::begin_fault(const Fault& fault) {
+  recorder_.fault(now_.time_since_epoch());
+  const auto target = static_cast<size_t>(fault.target);
+  const TimePoint until = now_ + millis(fault.for_s * 1e3);
+  switch (fault.kind) {
+    case Fault::Kind::kKill:
+      kill(fault.target);
+      return;
+    case Fault::Kind::kReturn:
+      nodes_[target].engine = new_engine();
+      pool_changed();
+      tell_empty(fault.target);
+      post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
+      return;
+    case Fault::Kind::kJoin:
+      for (int32_t i = 0; i < fault.target; ++i) add_node();
+      pool_changed();
+      for (auto& gateway : gateways_) {
+        gateway->add_nodes(fault.target, now_);
+        for (size_t n = nodes_.size() - target; n < nodes_.size(); ++n)
+          begins_empty(*gateway, static_cast<int32_t>(n));
+      }
+      return;
+    case Fault::Kind::kDrain:
+      drain(fault.target, until);
+      return;
+    case Fault::Kind::kSlow:
+      if (nodes_[target].engine == nullptr) return;
+      interrupt(fault.target);
+      nodes_[target].engine->set_slowdown(fault.factor);
+      return;
+    case Fault::Kind::kStall:
+      if (nodes_[target].engine != nullptr) interrupt(fault.target);
+      nodes_[target].stalled_until = until;
+      return;
+    case Fault::Kind::kLoseReports:
+      nodes_[target].reports_lost_until = until;
+      return;
+    case Fault::Kind::kLoseResidency:
+      nodes_[target].lose_next_residency = true;
+      return;
+    case Fault::Kind::kRestartGateway:
+      gateways_[target]->restart(now_);
+      gateway_lives_[target] += 1;
+      newcomers_.push_back(target);
+      return;
+  }
+}
+
+void Simulation::end_fault(const Fault& fault) {
+  Node& node = nodes_[static_cast<size_t>(fault.target)];
+  if (node.engine == nullptr) return;
+  if (fault.kind == Fault::Kind::kDrain) return kill(fault.target);
+  interrupt(fault.target);
+  if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
+  if (fault.kind == Fault::Kind::kStall) kick(fault.target);
+}
+
+// How far the streams of a node have come; they know no more once it is dead.
+void Simulation::hear_last_words(int32_t index) {
+  const Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) return;
+  node.engine->catch_up(now_);
+  for (Flight& flight : flights_) {
+    if (flight.id == 0 || flight.node != index || !flight.at_node || flight.node_life != node.life) continue;
+    const SimNode::Progress progress = node.engine->progress(flight.id);
+    if (progress.tokens == 0) continue;
+    flight.emitted += progress.tokens - 1;
+    flight.last = progress.last + millis(options_.network_ms);
+    flight.longest_gap = std::max(flight.longest_gap, progress.longest_gap);
+  }
+}
+
+// The bound has as much memory as the nodes that are up.
+void Simulation::pool_changed() {
+  const auto up =
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.engine != nullptr; });
+  recorder_.pool_changed(up * options_.profile.kv_cache_tokens);
+}
+
+void Simulation::kill(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  hear_last_words(index);
+  node.engine = nullptr;
+  node.drains = false;
+  nothing_ahead_at(index);
+  pool_changed();
+  node.on_the_way.clear();
+  node.residency_due = {};
+  node.residency_seq = 0;
+  post(now_ + millis(options_.detect_ms), EventKind::kDetect, index, node.life);
+  node.life += 1;
+}
+
+void Simulation::detect(int32_t index, uint64_t life) {
+  const Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.engine == nullptr) residency_->forget_node(static_cast<route::NodeIndex>(index));
+  // Started streams end or go on elsewhere, the others are sent again; by age, so that nobody is passed.
+  std::vector<Flight*> there;
+  for (Flight& flight : flights_) {
+    if (flight.id != 0 && flight.node == index && flight.at_node && flight.node_life == life)
+      there.push_back(&flight);
+  }
+  std::sort(there.begin(), there.end(), [](const Flight* a, const Flight* b) { return a->id < b->id; });
+  for (Flight* flight : there) {
+    if (flight->emitted > 0) {
+      break_stream(*flight);
+    } else {
+      fail(*flight, {route::FailureKind::kTransport, 0});
+    }
+  }
+  // A suspect is probed at once: nobody answers, or the node's next life.
+  for (auto& gateway : gateways_) {
+    if (node.engine != nullptr) {
+      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeOk, now_);
+      continue;
+    }
+    for (int i = 0; i < route::HealthOptions{}.dead_after; ++i) {
+      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeFail, now_);
+    }
+  }
+}
+
+void Simulation::break_stream(Flight& flight) {
+  SimGateway& gateway = gateway_of(flight);
+  const auto node = static_cast<route::NodeIndex>(flight.node);
+  if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
+  gateway.on_event(node, route::HealthEvent::kTransportError, now_);
+  route::AttemptState state;
+  state.attempts = flight.attempts;
+  state.first_byte_sent = true;
+  state.resumable = options_.resume;
+  state.candidates_left = 1;  // who, is decided anew
+  if (route::decide_retry({route::FailureKind::kBody, 0}, state, gateway.retry_budget(), now_) !=
+      route::RetryAction::kNextCandidate) {
+    end_flight(flight, now_, RequestEnd::kLost);
+    return;
+  }
+  recorder_.resumed(flight.arrived.time_since_epoch());
+  flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
+  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
+  flight.key.prompt_tokens = flight.trace.input_tokens + flight.emitted;
+  flight.key.displaced = true;
+  decide(flight);
+  // Whoever has just died may still be in this gateway's view; it is not asked again.
+  while (flight.tried < flight.decision.order.size() && flight.decision.order[flight.tried].node == node)
+    flight.tried += 1;
+  send_next(flight);
+}
+
+// Of `count` nodes, in one walk along all requests.
+std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) const {
+  std::vector<NodeBooks> books(count);
+  for (const Flight& flight : flights_) {
+    if (flight.id == 0 || !flight.at_node) continue;
+    const auto node = static_cast<size_t>(flight.node);
+    if (node < first_node || node >= first_node + count || flight.node_life != nodes_[node].life) continue;
+    books[node - first_node].sent += 1;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const SimNode* const engine = nodes_[first_node + i].engine.get();
+    if (engine == nullptr) continue;
+    books[i].held = engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
+  }
+  return books;
+}
+
+// Requests and tokens of the whole fleet, requests and blocks of `count` nodes.
+void Simulation::check_conservation(size_t first_node, size_t count) const {
+  RequestBooks books = books_;
+  books.on_their_way = static_cast<int64_t>(flights_.size() - free_slots_.size());
+  if (const Status status = check(books); !status.ok()) conservation_broken(to_std(status.message()));
+  const std::vector<NodeBooks> of_nodes = books_of(first_node, count);
+  for (size_t n = first_node; n < first_node + count; ++n) {
+    if (nodes_[n].engine == nullptr) continue;
+    if (const Status status = check(of_nodes[n - first_node]); !status.ok())
+      conservation_broken(to_std(status.message()));
+    const SimNode& engine = *nodes_[n].engine;
+    if (const Status status = check(engine.prompt_books()); !status.ok())
+      conservation_broken(to_std(status.message()));
+    if (const Status status = engine.verify(); !status.ok()) conservation_broken(to_std(status.message()));
+  }
+}
+
+}  // namespace troupe::sim

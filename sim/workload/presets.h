@@ -1,0 +1,20 @@
+#pragma once
+
+// Persona traffic like that of published data: --like NAME.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/workload/workload.h"
+
+namespace troupe::sim {
+
+// The first is the default of PersonaWorkload.
+std::vector<std::string> preset_names();
+// For --help: every preset's figures and where they are from.
+std::string preset_words();
+// REQUIRES: one of the names. What no figure is published for stays the default.
+PersonaWorkload workload_like(std::string_view name);
+
+}  // namespace troupe::sim

@@ -1,0 +1,438 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/api/api.h"
+#include "common/json/json.h"
+
+namespace troupe::api_parse_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+static const std::string kChatStart = R"({"model":"m","messages":[{"role":"user","content":"hi"}])";
+
+// A chat request with `fields` added ("" or ",\"n\":1").
+static ApiResult<GenerateRequest> chat_with(const std::string& fields) {
+  return parse_chat_request(kChatStart + fields + "}");
+}
+static ApiResult<GenerateRequest> chat_of(const std::string& messages) {
+  return parse_chat_request(R"({"model":"m","messages":)" + messages + "}");
+}
+static ApiResult<GenerateRequest> completion_with(const std::string& fields) {
+  return parse_completion_request(R"({"model":"m")" + fields + "}");
+}
+
+// "param: message" of the error; "accepted" where there is none.
+static std::string fault_of(const ApiResult<GenerateRequest>& result) {
+  if (result.ok()) return "accepted";
+  EXPECT_EQ(result.error().http_status, 400);
+  EXPECT_TRUE(is_valid_utf8(result.error().to_json()));
+  return result.error().param + ": " + result.error().message;
+}
+
+TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
+  const auto request = chat_with(
+      R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":-1,"max_tokens":7,"stop":["a","宋"],)"
+      R"("stop_token_ids":[1,2],"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},)"
+      R"("user":"u","prompt_cache_key":"k","cache_salt":"s","priority":-3,"tools":[{"type":"function","x":1.0}],)"
+      R"("chat_template_kwargs":{"enable_thinking":false},"unheard_of":{"a":[1]})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const GenerateRequest& q = request.value();
+  EXPECT_EQ(q.kind, GenerateRequest::Kind::kChat);
+  EXPECT_EQ(q.model, "m");
+  ASSERT_EQ(q.messages.size(), 1u);
+  EXPECT_EQ(q.messages[0].role, Role::kUser);
+  EXPECT_EQ(q.messages[0].content, "hi");
+  EXPECT_EQ(q.messages[0].extra_json, "");
+  EXPECT_EQ(q.temperature, 0.5);
+  EXPECT_EQ(q.top_p, 0.9);
+  EXPECT_EQ(q.top_k, 40);
+  EXPECT_EQ(q.min_p, 0.1);
+  EXPECT_EQ(q.seed, ~uint64_t{0});
+  EXPECT_EQ(q.max_tokens, 7);
+  EXPECT_THAT(q.stop, ElementsAre("a", "宋"));
+  EXPECT_THAT(q.stop_token_ids, ElementsAre(1, 2));
+  EXPECT_TRUE(q.ignore_eos && q.stream && q.include_usage);
+  EXPECT_EQ(q.user + q.prompt_cache_key + q.cache_salt, "uks");
+  EXPECT_EQ(q.priority, -3);
+  EXPECT_EQ(q.tools_json, R"([{"type":"function","x":1.0}])");
+  EXPECT_EQ(q.chat_template_kwargs_json, R"({"enable_thinking":false})");
+}
+
+TEST(ApiParse, AbsentAndNullFieldsAreTheSame) {
+  const auto request = chat_with(
+      R"(,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"seed":null,"max_tokens":null,"stop":null,)"
+      R"("stop_token_ids":null,"stream":null,"stream_options":null,"n":null,"tools":null,"user":null,)"
+      R"("logprobs":null,"response_format":null,"audio":null,"logit_bias":null,"chat_template_kwargs":null)");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_FALSE(request.value().temperature || request.value().top_k || request.value().seed ||
+               request.value().max_tokens || request.value().stream);
+  EXPECT_THAT(request.value().stop, IsEmpty());
+}
+
+TEST(ApiParse, MaxCompletionTokensWinsInWhicheverOrder) {
+  EXPECT_EQ(chat_with(R"(,"max_tokens":5,"max_completion_tokens":9)").value().max_tokens, 9);
+  EXPECT_EQ(chat_with(R"(,"max_completion_tokens":9,"max_tokens":5)").value().max_tokens, 9);
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","max_completion_tokens":9)").value().max_tokens, 9);
+  EXPECT_EQ(chat_with(R"(,"max_tokens":5)").value().max_tokens, 5);
+}
+
+TEST(ApiParse, WrongTypesAndRangesNameTheFieldAndWhatWouldBeRight) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("temperature":2.1)", "temperature: 'temperature' must be a number from 0 to 2, not 2.1."},
+      {R"("temperature":-0.1)", "temperature: 'temperature' must be a number from 0 to 2, not -0.1."},
+      {R"("temperature":"hot")", "temperature: 'temperature' must be a number from 0 to 2, not \"hot\"."},
+      {R"("temperature":true)", "temperature: 'temperature' must be a number from 0 to 2, not true."},
+      {R"("top_p":0)", "top_p: 'top_p' must be a number above 0 and at most 1, not 0."},
+      {R"("top_p":1.5)", "top_p: 'top_p' must be a number above 0 and at most 1, not 1.5."},
+      {R"("min_p":2)", "min_p: 'min_p' must be a number from 0 to 1, not 2."},
+      {R"("top_k":-2)", "top_k: 'top_k' must be an integer of at least -1, not -2."},
+      {R"("top_k":3.0)", "top_k: 'top_k' must be an integer of at least -1, not 3.0."},
+      {R"("max_tokens":0)", "max_tokens: 'max_tokens' must be an integer of at least 1, not 0."},
+      {R"("max_tokens":-5)", "max_tokens: 'max_tokens' must be an integer of at least 1, not -5."},
+      {R"("max_tokens":3.0)", "max_tokens: 'max_tokens' must be an integer of at least 1, not 3.0."},
+      {R"("max_tokens":true)", "max_tokens: 'max_tokens' must be an integer of at least 1, not true."},
+      {R"("max_tokens":18446744073709551615)",
+       "max_tokens: 'max_tokens' must be an integer of at least 1, not 18446744073709551615."},
+      {R"("max_completion_tokens":"9")",
+       "max_completion_tokens: 'max_completion_tokens' must be an integer of at least 1, not \"9\"."},
+      {R"("n":0)", "n: 'n' must be an integer from 1 to 16, not 0."},
+      {R"("n":17)", "n: 'n' must be an integer from 1 to 16, not 17."},
+      {R"("n":2.0)", "n: 'n' must be an integer from 1 to 16, not 2.0."},
+      {R"("repetition_penalty":0)",
+       "repetition_penalty: 'repetition_penalty' must be a number from 0.01 to 10, not 0."},
+      {R"("presence_penalty":2.5)",
+       "presence_penalty: 'presence_penalty' must be a number from -2 to 2, not 2.5."},
+      {R"("frequency_penalty":"x")",
+       "frequency_penalty: 'frequency_penalty' must be a number from -2 to 2, not \"x\"."},
+      {R"("logit_bias":[1])",
+       "logit_bias: 'logit_bias' must be an object of at most 4096 token ids, each with a bias from -100 to "
+       "100, not an array."},
+      {R"("logit_bias":{"7":101})",
+       "logit_bias.7: 'logit_bias.7' must be a number from -100 to 100, not 101."},
+      {R"("logit_bias":{"07":1})",
+       "logit_bias.07: 'logit_bias.07' must be named by a token id, such as \"50256\"."},
+      {R"("logit_bias":{"-7":1})",
+       "logit_bias.-7: 'logit_bias.-7' must be named by a token id, such as \"50256\"."},
+      {R"("logit_bias":{"2147483648":1})",
+       "logit_bias.2147483648: 'logit_bias.2147483648' must be named by a token id, such as \"50256\"."},
+      {R"("logprobs":5)", "logprobs: 'logprobs' must be true or false, not 5."},
+      {R"("logprobs":true,"top_logprobs":21)",
+       "top_logprobs: 'top_logprobs' must be an integer from 0 to 20, not 21."},
+      {R"("top_logprobs":2)", "top_logprobs: 'top_logprobs' is only allowed when 'logprobs' is true."},
+      {R"("priority":"high")",
+       "priority: 'priority' must be an integer from -1000000000 to 1000000000, not \"high\"."},
+      {R"("seed":1.5)", "seed: 'seed' must be an integer of at most 64 bits, not 1.5."},
+      {R"("stream":1)", "stream: 'stream' must be true or false, not 1."},
+      {R"("ignore_eos":"yes")", "ignore_eos: 'ignore_eos' must be true or false, not \"yes\"."},
+      {R"("user":5)", "user: 'user' must be a string, not 5."},
+      {R"("stop":"")",
+       "stop: 'stop' must be a string or a list of at most 16 strings, none empty, not \"\"."},
+      {R"("stop":["a",""])", "stop[1]: 'stop[1]' must be a string that is not empty, not \"\"."},
+      {R"("stop":["a",3])", "stop[1]: 'stop[1]' must be a string that is not empty, not 3."},
+      {R"("stop_token_ids":[1,-1])",
+       "stop_token_ids[1]: 'stop_token_ids[1]' must be an integer from 0 to 2147483647, not -1."},
+      {R"("stop_token_ids":[2147483648])",
+       "stop_token_ids[0]: 'stop_token_ids[0]' must be an integer from 0 to 2147483647, not 2147483648."},
+      {R"("tools":{})", "tools: 'tools' must be an array of tools, not an object."},
+      {R"("tools":[1])", "tools[0]: 'tools[0]' must be an object, not 1."},
+      {R"("chat_template_kwargs":[])",
+       "chat_template_kwargs: 'chat_template_kwargs' must be an object, not an array."},
+      {R"("stream_options":{})", "stream_options: 'stream_options' is only allowed when 'stream' is true."},
+      {R"("stream":true,"stream_options":{"include_usage":1})",
+       "stream_options.include_usage: 'stream_options.include_usage' must be true or false, not 1."},
+      {R"("stream":true,"stream_options":[])",
+       "stream_options: 'stream_options' must be an object, not an array."},
+  };
+  for (const auto& [field, fault] : cases) EXPECT_EQ(fault_of(chat_with("," + field)), fault) << field;
+}
+
+TEST(ApiParse, AcceptsTheEdgesOfEveryRange) {
+  for (const std::string field : {R"("temperature":0)",
+                                  R"("temperature":2)",
+                                  R"("top_p":1)",
+                                  R"("top_p":0.0001)",
+                                  R"("top_k":-1)",
+                                  R"("top_k":0)",
+                                  R"("min_p":0)",
+                                  R"("min_p":1)",
+                                  R"("max_tokens":1)",
+                                  R"("max_tokens":9223372036854775807)",
+                                  R"("seed":18446744073709551615)",
+                                  R"("seed":-9223372036854775808)",
+                                  R"("stop":[])",
+                                  R"("tools":[])",
+                                  R"("stop_token_ids":[0,2147483647])",
+                                  R"("n":16)",
+                                  R"("repetition_penalty":10)",
+                                  R"("presence_penalty":-2)",
+                                  R"("frequency_penalty":2)",
+                                  R"("logit_bias":{"0":-100,"2147483647":100})",
+                                  R"("logprobs":true,"top_logprobs":20)",
+                                  R"("logprobs":false,"top_logprobs":0)",
+                                  R"("stream":true,"stream_options":{"x":1})"}) {
+    EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
+  }
+  EXPECT_EQ(chat_with(R"(,"tools":[])").value().tools_json, "");
+}
+
+TEST(ApiParse, StopIsAStringOrUpToSixteen) {
+  EXPECT_THAT(chat_with(R"(,"stop":"\n")").value().stop, ElementsAre("\n"));
+  std::string list = R"("a")";
+  for (int i = 1; i < 16; ++i) list += R"(,"a")";
+  EXPECT_EQ(chat_with(",\"stop\":[" + list + "]").value().stop.size(), 16u);
+  EXPECT_THAT(fault_of(chat_with(",\"stop\":[" + list + ",\"a\"]")), HasSubstr("at most 16"));
+}
+
+TEST(ApiParse, WhatIsNotBuiltIsRefusedUnlessNeutral) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
+      {"best_of", {"2"}},
+      {"echo", {"true"}},
+      {"response_format", {R"({"type":"json_object"})", R"({"type":"text","x":1})", "\"text\""}},
+      {"tool_choice", {"\"required\"", R"({"type":"function"})"}},
+      {"functions", {"[{}]"}},
+      {"function_call", {R"({"name":"f"})"}},
+      {"audio", {"{}"}},
+      {"modalities", {R"(["text","audio"])", "[]"}},
+      {"continue_final_message", {"true"}},
+      {"min_tokens", {"1"}},
+      {"include_stop_str_in_output", {"true"}},
+      {"skip_special_tokens", {"false"}},
+      {"add_special_tokens", {"true"}},
+      {"truncate_prompt_tokens", {"5"}},
+      {"prompt_embeds", {"\"x\""}},
+      {"return_token_ids", {"true"}},
+      {"typical_p", {"0.9"}},
+  };
+  for (const auto& [name, values] : refused) {
+    for (const std::string& value : values) {
+      const auto result = chat_with(",\"" + name + "\":" + value);
+      ASSERT_FALSE(result.ok()) << name << value;
+      EXPECT_EQ(result.error().http_status, 400);
+      EXPECT_EQ(result.error().code, "unsupported_parameter");
+      EXPECT_EQ(result.error().param, name);
+    }
+  }
+  for (const std::string field : {R"("n":1)",
+                                  R"("best_of":1)",
+                                  R"("logprobs":false)",
+                                  R"("top_logprobs":0)",
+                                  R"("echo":false)",
+                                  R"("presence_penalty":0)",
+                                  R"("frequency_penalty":0.0)",
+                                  R"("repetition_penalty":1.0)",
+                                  R"("logit_bias":{})",
+                                  R"("response_format":{"type":"text"})",
+                                  R"("tool_choice":"none")",
+                                  R"("tool_choice":"auto")",
+                                  R"("modalities":["text"])",
+                                  R"("suffix":"only completions have it")",
+                                  R"("functions":[])",
+                                  R"("skip_special_tokens":true)",
+                                  R"("add_special_tokens":false)",
+                                  R"("typical_p":1.0)",
+                                  R"("typical_p":1)",
+                                  R"("truncate_prompt_tokens":null)"}) {
+    EXPECT_EQ(fault_of(chat_with("," + field)), "accepted") << field;
+  }
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","suffix":"y")").error().code, "unsupported_parameter");
+  EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","suffix":"","echo":false)")), "accepted");
+  EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","add_special_tokens":true)")), "accepted");
+  EXPECT_EQ(completion_with(R"(,"prompt":"x","add_special_tokens":false)").error().param,
+            "add_special_tokens");
+  EXPECT_EQ(chat_with(R"(,"stream":true,"stream_options":{"continuous_usage_stats":true})").error().code,
+            "unsupported_parameter");
+}
+
+TEST(ApiParse, SamplingFieldsAreRead) {
+  const auto request =
+      chat_with(R"(,"n":3,"presence_penalty":0.5,"frequency_penalty":-1,"repetition_penalty":1.5,)"
+                R"("logit_bias":{"50256":-100,"7":1.5},"top_logprobs":4,"logprobs":true)");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request.value().n, 3);
+  EXPECT_EQ(request.value().presence_penalty, 0.5);
+  EXPECT_EQ(request.value().frequency_penalty, -1);
+  EXPECT_EQ(request.value().repetition_penalty, 1.5);
+  EXPECT_EQ(request.value().logprobs, 4);
+  using Bias = std::pair<int32_t, float>;
+  EXPECT_THAT(request.value().logit_bias, ElementsAre(Bias(50256, -100.0f), Bias(7, 1.5f)));
+  const auto plain = chat_with(R"(,"logprobs":false)");
+  EXPECT_FALSE(plain.value().logprobs.has_value());
+  EXPECT_EQ(chat_with(R"(,"logprobs":true)").value().logprobs, 0);
+  EXPECT_EQ(plain.value().n, 1);
+  EXPECT_FALSE(plain.value().repetition_penalty.has_value());
+}
+
+TEST(ApiParse, ACompletionCountsItsLogprobsAndMayEcho) {
+  const auto request = completion_with(R"(,"prompt":"x","logprobs":5,"echo":true,"max_tokens":0)");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request.value().logprobs, 5);
+  EXPECT_TRUE(request.value().echo);
+  EXPECT_EQ(request.value().max_tokens, 0);
+  EXPECT_FALSE(completion_with(R"(,"prompt":"x","logprobs":false)").value().logprobs.has_value());
+  EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","logprobs":21)")),
+            "logprobs: 'logprobs' must be an integer from 0 to 20, not 21.");
+  EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","logprobs":true)")),
+            "logprobs: 'logprobs' must be an integer from 0 to 20, not true.");
+  EXPECT_EQ(fault_of(completion_with(R"(,"max_tokens":0,"prompt":"x")")),
+            "max_tokens: 'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
+}
+
+TEST(ApiParse, KnowsFiveRolesAndListsThemForAnyOther) {
+  const auto all = chat_of(
+      R"([{"role":"system","content":"a"},{"role":"developer","content":"b"},{"role":"user","content":"c"},)"
+      R"({"role":"assistant","content":"d"},{"role":"tool","content":"e","tool_call_id":"t"}])");
+  ASSERT_TRUE(all.ok());
+  std::string names;
+  for (const ChatMessage& message : all.value().messages) names += std::string(role_name(message.role)) + " ";
+  EXPECT_EQ(names, "system developer user assistant tool ");
+  for (const std::string role : {"\"function\"", "\"User\"", "\"\"", "5", "[]"}) {
+    EXPECT_THAT(
+        fault_of(chat_of("[{\"role\":" + role + ",\"content\":\"x\"}]")),
+        HasSubstr(
+            "messages[0].role: 'messages[0].role' must be one of system, developer, user, assistant, tool"));
+  }
+  EXPECT_THAT(fault_of(chat_of(R"([{"content":"x"}])")),
+              HasSubstr("messages[0].role: 'messages[0].role' is required"));
+}
+
+TEST(ApiParse, ContentIsTextOrTextPartsOrNullForTheAssistant) {
+  EXPECT_EQ(
+      chat_of(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b","x":1}]}])")
+          .value()
+          .messages[0]
+          .content,
+      "ab");
+  EXPECT_EQ(fault_of(chat_of(R"([{"role":"user","content":""}])")), "accepted");
+  EXPECT_EQ(fault_of(chat_of(R"([{"role":"assistant","content":null,"tool_calls":[]}])")), "accepted");
+  EXPECT_EQ(fault_of(chat_of(R"([{"role":"assistant"}])")), "accepted");
+  const std::string ok = R"({"role":"user","content":"a"},)";
+  EXPECT_THAT(fault_of(chat_of("[" + ok + R"({"role":"user","content":null}])")),
+              HasSubstr("messages[1].content: 'messages[1].content' is required"));
+  EXPECT_THAT(
+      fault_of(chat_of("[" + ok + R"({"role":"user","content":5}])")),
+      HasSubstr(
+          "messages[1].content: 'messages[1].content' must be a string or a list of text parts, not 5"));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":[]}])")), HasSubstr("at least one part"));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":["a"]}])")),
+              HasSubstr("messages[0].content[0]: "));
+  EXPECT_THAT(
+      fault_of(chat_of(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text"}]}])")),
+      HasSubstr("messages[0].content[1].text: "));
+  const auto image = chat_of(R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])");
+  EXPECT_EQ(image.error().code, "unsupported_parameter");
+  EXPECT_EQ(image.error().param, "messages[0].content[0].type");
+  EXPECT_THAT(image.error().message, HasSubstr("image_url"));
+}
+
+TEST(ApiParse, OtherFieldsOfAMessageAreKeptAsCompactJsonWithoutNulls) {
+  const auto request = chat_of(
+      "[{\"name\" : \"宋\", \"role\":\"assistant\", \"refusal\":null, \"tool_calls\": [ {\"a\" : 5.0, \"b\": "
+      "5, "
+      "\"c\": 1e30, \"d\": \"\\u0001\\n\"} , null , true ] }]");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request.value().messages[0].extra_json,
+            R"({"name":"宋","tool_calls":[{"a":5.0,"b":5,"c":1e+30,"d":"\u0001\n"},null,true]})");
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":"a","name":5}])")),
+              HasSubstr("messages[0].name: "));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"assistant","tool_calls":"x"}])")),
+              HasSubstr("messages[0].tool_calls: "));
+}
+
+TEST(ApiParse, MessagesAndModelAreRequired) {
+  EXPECT_THAT(fault_of(chat_of("[]")), HasSubstr("messages: 'messages' must hold at least one message"));
+  EXPECT_THAT(fault_of(chat_of("null")), HasSubstr("messages: 'messages' is required"));
+  EXPECT_THAT(fault_of(chat_of("\"hi\"")), HasSubstr("messages: 'messages' must be an array"));
+  EXPECT_THAT(fault_of(chat_of("[5]")), HasSubstr("messages[0]: 'messages[0]' must be an object"));
+  EXPECT_THAT(fault_of(parse_chat_request(R"({"messages":[{"role":"user","content":"x"}]})")),
+              HasSubstr("model: 'model' is required"));
+  EXPECT_THAT(fault_of(parse_chat_request(R"({"model":"","messages":[{"role":"user","content":"x"}]})")),
+              HasSubstr("model: 'model' must be the name of a model"));
+  EXPECT_THAT(fault_of(parse_chat_request(R"({"model":"m"})")),
+              HasSubstr("messages: 'messages' is required"));
+}
+
+TEST(ApiParse, LimitsBoundBodyAndMessagesAndNames) {
+  const std::string body = kChatStart + "}";
+  const auto large = parse_chat_request(body, {.body_bytes_max = body.size() - 1});
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().http_status, 413);
+  EXPECT_TRUE(parse_chat_request(body, {.body_bytes_max = body.size()}).ok());
+  const std::string two =
+      R"({"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]})";
+  EXPECT_TRUE(parse_chat_request(two, {.messages_max = 2}).ok());
+  EXPECT_THAT(fault_of(parse_chat_request(two, {.messages_max = 1})), HasSubstr("at most 1 messages, not 2"));
+  EXPECT_EQ(fault_of(chat_with(",\"user\":\"" + std::string(1024, 'u') + "\"")), "accepted");
+  EXPECT_THAT(fault_of(chat_with(",\"user\":\"" + std::string(1025, 'u') + "\"")),
+              HasSubstr("at most 1024 bytes"));
+}
+
+TEST(ApiParse, MalformedBodiesSayWhere) {
+  EXPECT_THAT(fault_of(parse_chat_request("")), HasSubstr("empty"));
+  EXPECT_THAT(fault_of(parse_chat_request("[]")), HasSubstr("must be a JSON object, not an array"));
+  EXPECT_THAT(fault_of(parse_chat_request("5")), HasSubstr("must be a JSON object"));
+  EXPECT_THAT(fault_of(parse_chat_request(R"({"model": "m", )")), HasSubstr("at byte"));
+  EXPECT_THAT(fault_of(chat_with(R"(,"model":"m2")")), HasSubstr("duplicate key 'model'"));
+  EXPECT_THAT(fault_of(chat_of(R"([{"role":"user","content":"a","role":"system"}])")),
+              HasSubstr("duplicate key 'messages[0].role'"));
+  EXPECT_THAT(fault_of(chat_with(R"(,"metadata":{"a":{"k":1,"k":2}})")), HasSubstr("'metadata.a.k'"));
+  EXPECT_THAT(fault_of(chat_with(R"(,"temperature":1e999)")), HasSubstr("out of range"));
+  EXPECT_THAT(fault_of(chat_with(R"(,"temperature":NaN)")), HasSubstr("invalid JSON"));
+}
+
+TEST(ApiParse, APromptIsTextOrIdsOrExactlyOneOfThem) {
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(std::get<std::string>(completion_with(R"(,"prompt":"x")").value().prompt), "x");
+  EXPECT_EQ(std::get<std::string>(completion_with(R"(,"prompt":["x"])").value().prompt), "x");
+  EXPECT_EQ(std::get<Ids>(completion_with(R"(,"prompt":[1,2])").value().prompt), (Ids{1, 2}));
+  EXPECT_EQ(std::get<Ids>(completion_with(R"(,"prompt":[[3]])").value().prompt), (Ids{3}));
+  EXPECT_EQ(completion_with(R"(,"prompt":"x")").value().kind, GenerateRequest::Kind::kCompletion);
+  for (const std::string prompt : {R"(["a","b"])", "[[1],[2]]", R"(["a",[1]])"}) {
+    EXPECT_EQ(completion_with(",\"prompt\":" + prompt).error().code, "unsupported_parameter") << prompt;
+  }
+  for (const std::string prompt : {R"("")", "[]", R"([""])", "[[]]", "5", "{}", "true"}) {
+    EXPECT_THAT(fault_of(completion_with(",\"prompt\":" + prompt)), HasSubstr("not empty")) << prompt;
+  }
+  EXPECT_THAT(fault_of(completion_with("")), HasSubstr("prompt: 'prompt' is required"));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":null)")), HasSubstr("prompt: 'prompt' is required"));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[1,-1])")), HasSubstr("prompt[1]: "));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[1,"a"])")), HasSubstr("prompt[1]: "));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1,2.0]])")), HasSubstr("prompt[0][1]: "));
+}
+
+// A text with room behind it is parsed where it lies: what is left there of a longer one is not of it.
+TEST(ApiParse, ReadsNothingPastTheEndOfATextWithRoom) {
+  ApiParser parser;
+  const std::string whole = kChatStart + R"(,"user":"somebody with a name","n":1})";
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    std::string body;
+    body.reserve(whole.size() + kJsonPaddingBytes);
+    body = whole;
+    body.resize(size);  // the bytes of the rest stay where they are
+    ASSERT_TRUE(JsonText(body).is_padded());
+    ASSERT_FALSE(JsonText(std::string_view(body)).is_padded());
+    const auto there = parser.parse_chat(body), copied = parser.parse_chat(std::string_view(body));
+    ASSERT_EQ(there.ok(), size == whole.size()) << body;
+    ASSERT_EQ(copied.ok(), there.ok()) << body;
+    if (!there.ok()) {
+      EXPECT_EQ(there.error().message, copied.error().message);
+    }
+  }
+}
+
+TEST(ApiParse, AParserIsReusableAfterErrorsAndLargeBodies) {
+  ApiParser parser;
+  EXPECT_FALSE(parser.parse_chat("{").ok());
+  EXPECT_TRUE(parser.parse_chat(kChatStart + "}").ok());
+  const std::string large(3u << 20, 'x');
+  const auto first =
+      parser.parse_chat(R"({"model":"m","messages":[{"role":"user","content":")" + large + "\"}]}");
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(parser.parse_completion(R"({"model":"m","prompt":"x"})").ok());
+  EXPECT_EQ(first.value().messages[0].content, large);
+  ApiParser moved = std::move(parser);
+  EXPECT_EQ(moved.parse_chat(kChatStart + "}").value().messages[0].content, "hi");
+}
+
+}  // namespace troupe::api_parse_test

@@ -1,0 +1,214 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/api/api.h"
+#include "common/json/json.h"
+
+namespace troupe::api_write_test {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+static const AnswerHeader kChat = {GenerateRequest::Kind::kChat, "chatcmpl-1", "m\"x", 17};
+static const AnswerHeader kCompletion = {GenerateRequest::Kind::kCompletion, "cmpl-1", "m", 17};
+
+static Choice choice_of(std::string_view text, FinishReason finish) {
+  Choice choice;
+  choice.text = text;
+  choice.finish = finish;
+  return choice;
+}
+static std::string whole_of(const AnswerHeader& header, const Choice& choice, const Usage& usage) {
+  return answer_json(header, {&choice, 1}, usage);
+}
+
+TEST(ApiWrite, AWholeChatAnswer) {
+  EXPECT_EQ(
+      whole_of(kChat, choice_of("宋\n", FinishReason::kStop), {10, 2, 8}),
+      R"({"id":"chatcmpl-1","object":"chat.completion","created":17,"model":"m\"x","choices":[{"index":0,)"
+      R"("message":{"role":"assistant","content":"宋\n"},"logprobs":null,"finish_reason":"stop"}],)"
+      R"("usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,)"
+      R"("prompt_tokens_details":{"cached_tokens":8}}})");
+}
+
+TEST(ApiWrite, AWholeCompletion) {
+  EXPECT_EQ(
+      whole_of(kCompletion, choice_of("x", FinishReason::kLength), {1, 1, 0}),
+      R"({"id":"cmpl-1","object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"x",)"
+      R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":1,)"
+      R"("total_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}})");
+}
+
+TEST(ApiWrite, ChatChunksNameTheRoleFirstAndTheReasonLast) {
+  const std::string head =
+      R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m\"x",)";
+  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kNone), true, false),
+            head + R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,)"
+                   R"("finish_reason":null}]})");
+  EXPECT_EQ(chunk_json(kChat, choice_of("a", FinishReason::kNone), false, true),
+            head + R"("choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}],)"
+                   R"("usage":null})");
+  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kLength), false, false),
+            head + R"("choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]})");
+  EXPECT_EQ(usage_chunk_json(kChat, {3, 4, 1}),
+            head + R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,)"
+                   R"("prompt_tokens_details":{"cached_tokens":1}}})");
+}
+
+TEST(ApiWrite, CompletionChunksCarryText) {
+  EXPECT_THAT(
+      chunk_json(kCompletion, choice_of("a", FinishReason::kNone), true, false),
+      HasSubstr(R"("object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"a",)"
+                R"("logprobs":null,"finish_reason":null}]})"));
+}
+
+TEST(ApiWrite, ChunksTellIdsLastAndTheSeedWithThem) {
+  const std::vector<int32_t> ids = {5, 17}, none;
+  Choice piece = choice_of("a", FinishReason::kNone);
+  piece.ids = &ids;
+  EXPECT_THAT(chunk_json(kChat, piece, false, true), EndsWith(R"(}],"usage":null,"troupe":{"ids":[5,17]}})"));
+  piece.seed = ~uint64_t{0};
+  EXPECT_THAT(chunk_json(kCompletion, piece, true, false),
+              EndsWith(R"(}],"troupe":{"ids":[5,17],"seed":18446744073709551615}})"));
+  piece = choice_of("", FinishReason::kStop);
+  piece.ids = &none;
+  EXPECT_THAT(chunk_json(kChat, piece, false, false), EndsWith(R"("stop"}],"troupe":{"ids":[]}})"));
+}
+
+TEST(ApiWrite, EveryWriterGivesStrictJsonOnOneLineWhateverTheText) {
+  std::string text;
+  for (int c = 0; c < 128; ++c) text += static_cast<char>(c);
+  text += "\u2028é😀";
+  const AnswerHeader hostile = {GenerateRequest::Kind::kChat, "a\"\n", text, -5};
+  for (const std::string& json :
+       {whole_of(hostile, choice_of(text, FinishReason::kStop), {}), usage_chunk_json(hostile, {}),
+        chunk_json(hostile, choice_of(text, FinishReason::kNone), true, true),
+        models_json({{text, 1, text, 5}}), load_report_json({.epoch = text})}) {
+    EXPECT_TRUE(parse_json(json).ok()) << json;
+    EXPECT_EQ(json.find_first_of("\r\n"), std::string::npos);
+  }
+}
+
+TEST(ApiWrite, ChoicesAreNumberedAndUsageIsTheirs) {
+  const std::vector<Choice> choices = {{0, "a", FinishReason::kStop, nullptr},
+                                       {1, "b", FinishReason::kLength, nullptr}};
+  EXPECT_THAT(
+      answer_json(kChat, choices, {3, 9, 0}),
+      HasSubstr(R"("choices":[{"index":0,"message":{"role":"assistant","content":"a"},"logprobs":null,)"
+                R"("finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":"b"},)"
+                R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,)"
+                R"("completion_tokens":9,"total_tokens":12)"));
+  EXPECT_THAT(chunk_json(kChat, choices[1], true, false),
+              HasSubstr(R"("choices":[{"index":1,"delta":{"role":"assistant","content":"b"})"));
+}
+
+// A token that is text, one that is half a character, one whose alternatives are fewer than it.
+static std::vector<TokenLogprob> some_logprobs() {
+  return {{"宋", -0.5f, {{"宋", -0.5f}, {"\xe4\xbd", -1.25f}}, 0},
+          {"\xe4\xbd", std::nullopt, {}, 1},
+          {"\"", -1e30f, {{"a", -0.25f}}, 2}};
+}
+
+TEST(ApiWrite, ChatLogprobsTellBytesAndAlternatives) {
+  const auto logprobs = some_logprobs();
+  Choice choice = choice_of("宋", FinishReason::kNone);
+  choice.logprobs = &logprobs;
+  EXPECT_THAT(
+      chunk_json(kChat, choice, false, false),
+      HasSubstr(
+          R"("delta":{"content":"宋"},"logprobs":{"content":[{"token":"宋","logprob":-0.5,"bytes":[229,174,139],)"
+          R"("top_logprobs":[{"token":"宋","logprob":-0.5,"bytes":[229,174,139]},)"
+          R"({"token":"bytes:\\xe4\\xbd","logprob":-1.25,"bytes":[228,189]}]},)"
+          R"({"token":"bytes:\\xe4\\xbd","logprob":null,"bytes":[228,189],"top_logprobs":[]},)"
+          R"({"token":"\"","logprob":-9999,"bytes":[34],"top_logprobs":[{"token":"a","logprob":-0.25,"bytes":[97]}]}],)"
+          R"("refusal":null},"finish_reason":null}]})"));
+  const std::vector<TokenLogprob> none;
+  choice.logprobs = &none;
+  EXPECT_THAT(whole_of(kChat, choice, {}), HasSubstr(R"("logprobs":{"content":[],"refusal":null})"));
+}
+
+TEST(ApiWrite, CompletionLogprobsAreFourListsAndTheTopOnesHoldTheTokenItself) {
+  const auto logprobs = some_logprobs();
+  Choice choice = choice_of("宋", FinishReason::kStop);
+  choice.logprobs = &logprobs;
+  EXPECT_THAT(
+      whole_of(kCompletion, choice, {}),
+      HasSubstr(R"("logprobs":{"tokens":["宋","bytes:\\xe4\\xbd","\""],"token_logprobs":[-0.5,null,-9999],)"
+                R"("top_logprobs":[{"宋":-0.5,"bytes:\\xe4\\xbd":-1.25},null,{"a":-0.25,"\"":-9999}],)"
+                R"("text_offset":[0,1,2]})"));
+}
+
+TEST(ApiWrite, TopLogprobsOfACompletionNameNothingTwice) {
+  const std::vector<TokenLogprob> logprobs = {{"a", -2.0f, {{"a", -0.5f}, {"b", -1.0f}, {"a", -2.0f}}, 0}};
+  Choice choice = choice_of("a", FinishReason::kStop);
+  choice.logprobs = &logprobs;
+  const std::string json = whole_of(kCompletion, choice, {});
+  EXPECT_TRUE(parse_json(json).ok()) << json;
+  EXPECT_THAT(json, HasSubstr(R"("top_logprobs":[{"a":-0.5,"b":-1}])"));
+}
+
+TEST(ApiPeer, ModelsRoundTrip) {
+  const auto models = parse_models(models_json({{"a", 5, "troupe", 2048}, {"b", 6, "x", 0}}));
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  ASSERT_EQ(models.value().size(), 2u);
+  EXPECT_EQ(models.value()[0].id, "a");
+  EXPECT_EQ(models.value()[0].created_s, 5);
+  EXPECT_EQ(models.value()[0].max_model_len, 2048);
+  EXPECT_EQ(models.value()[1].owned_by, "x");
+  EXPECT_EQ(models.value()[1].max_model_len, 0);
+  EXPECT_EQ(models_json({}), R"({"object":"list","data":[]})");
+}
+
+TEST(ApiPeer, ReadsVllmsModelList) {
+  const auto models = parse_models(
+      R"({"object":"list","data":[{"id":"Qwen/Qwen2.5","object":"model","created":1700000000,"owned_by":"vllm",)"
+      R"("root":"/m","parent":null,"max_model_len":32768,"permission":[{"id":"p"}]},{"id":"bare","max_model_len":null}]})");
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  EXPECT_EQ(models.value()[0].max_model_len, 32768);
+  EXPECT_EQ(models.value()[1].id, "bare");
+  EXPECT_EQ(models.value()[1].created_s, 0);
+}
+
+TEST(ApiPeer, RefusesModelListsThatAreNone) {
+  for (const std::string_view body :
+       {"", "[]", "{}", R"({"data":{}})", R"({"data":[5]})", R"({"data":[{}]})", R"({"data":[{"id":""}]})",
+        R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","max_model_len":-1}]})",
+        R"({"data":[{"id":"a","id":"b"}]})"}) {
+    EXPECT_FALSE(parse_models(body).ok()) << body;
+  }
+  EXPECT_EQ(parse_models(R"({"data":[{"id":"a"},{"id":5}]})").error().param, "data[1].id");
+}
+
+TEST(ApiPeer, LoadReportsRoundTrip) {
+  const LoadReport::SetWork work = {hash_bytes("Song Jiang"), 8, 9};
+  const LoadReport report = {"e1", true, 1, 2, 3, 4, 5, 6, 2, 16, 7, {work, {hash_bytes("Newton"), 0, 0}}};
+  const auto back = parse_load_report(load_report_json(report));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back.value().epoch, "e1");
+  EXPECT_TRUE(back.value().ready);
+  EXPECT_EQ(back.value().running, 1);
+  EXPECT_EQ(back.value().waiting, 2);
+  EXPECT_EQ(back.value().pending_prefill_tokens, 3);
+  EXPECT_EQ(back.value().work_tokens_total, 4);
+  EXPECT_EQ(back.value().kv_blocks_total, 5);
+  EXPECT_EQ(back.value().kv_blocks_free, 6);
+  EXPECT_EQ(back.value().kv_blocks_pinned, 2);
+  EXPECT_EQ(back.value().block_size, 16);
+  EXPECT_EQ(back.value().max_num_seqs, 7);
+  EXPECT_EQ(back.value().sets, report.sets);
+}
+
+TEST(ApiPeer, LoadReportsNeedAnEpochAndReadinessAndNoNegativeCounts) {
+  EXPECT_TRUE(parse_load_report(R"({"epoch":"e","ready":false,"later_addition":[1]})").ok());
+  EXPECT_EQ(parse_load_report(R"({"ready":true})").error().param, "epoch");
+  EXPECT_EQ(parse_load_report(R"({"epoch":"e"})").error().param, "ready");
+  EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":1})").error().param, "ready");
+  EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":true,"running":-1})").error().param, "running");
+  EXPECT_EQ(parse_load_report(R"({"epoch":"e","ready":true,"sets":"1"})").error().param, "sets");
+  const std::string begin = R"({"epoch":"e","ready":true,"sets":[)";
+  EXPECT_EQ(parse_load_report(begin + R"({"set":"abc"}]})").error().param, "sets[0].set");
+  EXPECT_EQ(parse_load_report(begin + R"(5]})").error().param, "sets[0]");
+  EXPECT_FALSE(parse_load_report("[]").ok());
+}
+
+}  // namespace troupe::api_write_test

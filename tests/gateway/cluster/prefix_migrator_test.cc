@@ -1,0 +1,335 @@
+// A worker's sets are computed elsewhere before its requests go there: texts that are kept, and the asking.
+
+#include "gateway/cluster/prefix_migrator.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/api/conversations.h"
+#include "common/api/prefix.h"
+#include "gateway/cluster/prefix_text_cache.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+PrefixTexts::Text text_of(size_t bytes) {
+  PrefixTexts::Text text;
+  text.model = "demo";
+  text.body = std::string(bytes, 'x');
+  return text;
+}
+
+TEST(PrefixTexts, KeepWhatWasUsedLastWithinTheirBudget) {
+  PrefixTexts texts(20'000);
+  for (uint64_t i = 0; i < 100; ++i) {
+    texts.put(Hash128{1, i}, text_of(1000));
+    EXPECT_LE(texts.bytes(), 20'000u);
+    EXPECT_TRUE(texts.use(Hash128{1, 0})) << i;
+  }
+  EXPECT_GE(texts.size(), 10u);
+  EXPECT_EQ(texts.find(Hash128{1, 50}), nullptr);
+  ASSERT_NE(texts.find(Hash128{1, 99}), nullptr);
+  texts.put(Hash128{2, 0}, text_of(19'000));
+  EXPECT_EQ(texts.find(Hash128{2, 0}), nullptr) << "it would push out all others";
+  EXPECT_EQ(texts.sets_of("demo").size(), texts.size());
+  EXPECT_TRUE(texts.sets_of("other").empty());
+  PrefixTexts none(0);
+  none.put(Hash128{1, 0}, text_of(1));
+  EXPECT_EQ(none.size(), 0u);
+}
+
+// What is computed ahead has the key of the requests it is for.
+void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
+  auto request =
+      kind == GenerateRequest::Kind::kChat ? parse_chat_request(body) : parse_completion_request(body);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const route::PrefixKey key = route::make_prefix_key(request.value(), "");
+  const std::string made = prefix_body(request.value(), request->model, key);
+  HttpRequest asked;
+  asked.body = made;
+  const FrontendOptions options;
+  ApiParser parser;
+  auto ahead = parse_prefix(asked, {options, parser, ""});
+  ASSERT_TRUE(ahead.ok()) << made << ahead.error().message;
+  EXPECT_EQ(ahead->key.set, key.set) << made;
+  EXPECT_EQ(ahead->model, "demo");
+}
+
+TEST(PrefixTexts, BodiesAreOfTheSameSetAsTheirRequests) {
+  const auto chat = GenerateRequest::Kind::kChat, completion = GenerateRequest::Kind::kCompletion;
+  expect_same_set(chat_body("You are \"Bo\"\n\\ – 宋江", "Hi"), chat);
+  expect_same_set(
+      R"({"model":"demo","cache_salt":"s\"","chat_template_kwargs":{"a":1},"tools":[{"type":"function",)"
+      R"("function":{"name":"f"}}],"messages":[{"role":"system","name":"x","content":[{"type":"text","text":"a"},)"
+      R"({"type":"text","text":"b"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"q"}]})",
+      chat);
+  expect_same_set(R"({"model":"demo","prompt":")" + std::string(5000, 'y') + "\"}", completion);
+  std::string ids = "1";
+  for (int i = 2; i < 2000; ++i) ids += "," + std::to_string(i);
+  expect_same_set(R"({"model":"demo","prompt":[)" + ids + "]}", completion);
+}
+
+TEST(PrefixTexts, APromptIsCutBetweenCharacters) {
+  std::string prompt;
+  for (int i = 0; i < 2000; ++i) prompt += "宋江";
+  for (const std::string begin : {"", "a", "ab"}) {
+    auto request = parse_completion_request(R"({"model":"demo","prompt":")" + begin + prompt + "\"}");
+    ASSERT_TRUE(request.ok());
+    const std::string made =
+        prefix_body(request.value(), "demo", route::make_prefix_key(request.value(), ""));
+    EXPECT_TRUE(is_valid_utf8(made));
+    EXPECT_TRUE(parse_prefix_request(made).ok()) << made;
+  }
+}
+
+// A prefix or a conversation that is asked for is computed when the test lets it.
+struct Ahead {
+  bool open = true;
+  std::vector<std::string> asked;       // bodies
+  std::vector<ConversationTail> tails;  // that it tells of
+  std::vector<std::string> made;        // bodies of others' tails
+};
+
+Task<void> answer_tails(Ahead& ahead, Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  if (request.method == "POST") {
+    ahead.made.push_back(request.body);
+    Timer timer(exchange.executor());
+    while (!ahead.open) {
+      timer.expires_after(1ms);
+      co_await timer.async_wait(use_task);
+    }
+    co_await exchange.respond(200, headers, tail_made_json(500, 100));
+    co_return;
+  }
+  const std::string_view session = tail_session_of(request.path);
+  if (session.empty()) {
+    co_await exchange.respond(200, headers, tail_list_json(ahead.tails));
+    co_return;
+  }
+  for (ConversationTail tail : ahead.tails) {
+    if (tail.session.hex() != session) continue;
+    tail.ids = {1, 2, static_cast<int32_t>(tail.session.lo)};
+    co_await exchange.respond(200, headers, tail_json(tail));
+    co_return;
+  }
+  co_await exchange.respond(404, headers, "{}");
+}
+
+Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
+  if (exchange.request().path.starts_with(kTailsPath)) {
+    co_await answer_tails(ahead, exchange);
+    co_return;
+  }
+  if (exchange.request().path != kPrefixesPath) {
+    co_await answer_whole(stub, exchange);
+    co_return;
+  }
+  ahead.asked.push_back(exchange.request().body);
+  Timer timer(exchange.executor());
+  while (!ahead.open) {
+    timer.expires_after(1ms);
+    co_await timer.async_wait(use_task);
+  }
+  PrefixState state;
+  state.tokens = 320;
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(200, headers, prefix_json(state));
+}
+
+ConversationTail tail_of(const std::string& model, Hash128 session) {
+  ConversationTail tail;
+  tail.model = model;
+  tail.session = session;
+  tail.prefix_tokens = 2;
+  tail.tokens = 500;
+  return tail;
+}
+
+class MoverTest : public ::testing::Test {
+ protected:
+  static constexpr int kPersonas = 40;
+
+  MoverTest() {
+    loop_.call([this] {
+      for (StubWorker* stub : {&a_, &b_}) tell_load(*stub, "1");
+    });
+  }
+  static void tell_load(StubWorker& stub, const std::string& epoch) {
+    stub.load_status = 200;
+    stub.load.epoch = stub.id() + "/" + epoch;
+    stub.load.ready = true;
+    stub.load.block_size = 16;
+    stub.load.kv_blocks_total = stub.load.kv_blocks_free = 10'000;
+    stub.load.max_num_seqs = 64;
+  }
+  StubAnswer at(Ahead& ahead) {
+    return [&ahead](StubWorker& stub, Exchange& e) { return answer_worker(ahead, stub, e); };
+  }
+  static std::string card(int persona) {
+    return "Persona " + std::to_string(persona) + std::string(1200, 'x');
+  }
+  Answer ask(TestGateway& gateway, int persona) {
+    const Answer answer = gateway.ask(chat_body(card(persona), "Hi " + std::to_string(++questions_)));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer;
+  }
+  // Whom each persona goes to.
+  std::vector<std::string> places(TestGateway& gateway) {
+    std::vector<std::string> found;
+    for (int p = 0; p < kPersonas; ++p) found.push_back(ask(gateway, p).route("node"));
+    return found;
+  }
+  void warm_up(TestGateway& gateway) {
+    for (int i = 0; i < 3; ++i) places(gateway);
+  }
+  static int drain(TestGateway& gateway, const StubWorker& stub) {
+    return gateway.admin_send("POST", "/admin/workers/" + stub.id() + "/drain", "").status;
+  }
+
+  Loop loop_;
+  Ahead at_a_, at_b_;
+  StubWorker a_{loop_, at(at_a_)}, b_{loop_, at(at_b_)};
+  int questions_ = 0;
+};
+
+TEST_F(MoverTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  warm_up(gateway);
+  const std::vector<std::string> before = places(gateway);
+  const auto there = static_cast<size_t>(std::count(before.begin(), before.end(), b_.id()));
+  ASSERT_GT(there, 0u);
+  loop_.call([this] { at_a_.open = false; });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  EXPECT_TRUE(loop_.eventually([this] { return at_a_.asked.size() >= 2; }));
+  EXPECT_EQ(places(gateway), before) << "nothing has moved yet";
+  EXPECT_EQ(loop_.call([this] { return at_a_.asked.size(); }), 2u) << "two at once";
+  loop_.call([this] { at_a_.open = true; });
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_EQ(loop_.call([this] { return at_a_.asked.size(); }), there);
+  EXPECT_GT(gateway.metric("troupe_gateway_moved_tokens_total{how=\"computed\"}"), 0);
+  EXPECT_EQ(gateway.metric("troupe_gateway_prefix_texts"), kPersonas);
+  for (const std::string& body : at_a_.asked) EXPECT_NE(body.find("Persona "), std::string::npos);
+}
+
+TEST_F(MoverTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  warm_up(gateway);
+  const std::vector<std::string> before = places(gateway);
+  loop_.call([this] {
+    at_a_.open = false;
+    for (uint64_t s = 1; s <= 9; ++s) {
+      at_b_.tails.push_back(tail_of("demo", {5, s}));
+    }
+  });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  const auto made_count = [this] { return loop_.call([this] { return at_a_.made.size(); }); };
+  EXPECT_TRUE(loop_.eventually([this] { return at_a_.made.size() == 4; })) << "so many at once";
+  EXPECT_EQ(places(gateway), before) << "their sets wait";
+  EXPECT_EQ(made_count(), 4u);
+  EXPECT_TRUE(loop_.call([this] { return at_a_.asked.empty(); }));
+  loop_.call([this] { at_a_.open = true; });
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(made_count(), 9u);
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_EQ(gateway.metric("troupe_gateway_moved_conversations_total"), 9);
+  auto first = parse_tail(at_a_.made.at(0));
+  ASSERT_TRUE(first.ok());
+  EXPECT_LE(first->session.lo, 4u);
+  EXPECT_EQ(first->ids.size(), 3u) << "as the worker told them";
+}
+
+// The worker tells of conversations that it lost since, and hangs at others.
+TEST_F(MoverTest, ConversationsThatCannotBeMovedHoldNothingUp) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.mover.deadline = 600ms;
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
+  warm_up(gateway);
+  loop_.call([this] {
+    at_a_.open = false;
+    for (uint64_t s = 1; s <= 9; ++s) at_b_.tails.push_back(tail_of("demo", {5, s}));
+    at_b_.tails.push_back(tail_of("other", {6, 1}));
+  });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_EQ(gateway.metric("troupe_gateway_moved_conversations_total"), 0);
+  loop_.call([this] { at_a_.open = true; });
+}
+
+TEST_F(MoverTest, AtTheDeadlineTheyMoveAllTheSame) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.mover.deadline = 300ms;
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
+  warm_up(gateway);
+  loop_.call([this] { at_a_.open = false; });
+  EXPECT_EQ(drain(gateway, b_), 200);
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  loop_.call([this] { at_a_.open = true; });
+}
+
+TEST_F(MoverTest, WhereNothingIsKeptTheyMoveAtOnce) {
+  GatewayConfig config = TestGateway::quick_config();
+  config.mover.enabled = false;
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
+  warm_up(gateway);
+  EXPECT_EQ(drain(gateway, b_), 200);
+  EXPECT_EQ(gateway.worker_state(1), "draining");
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  EXPECT_TRUE(at_a_.asked.empty());
+}
+
+TEST_F(MoverTest, AWorkerGivesNotice) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  warm_up(gateway);
+  const std::vector<std::string> before = places(gateway);
+  loop_.call([this] {
+    at_a_.open = false;
+    b_.ready_status = 503;
+    b_.ready_body = R"({"status":"leaving","takes_requests_for_ms":60000})";
+  });
+  EXPECT_TRUE(loop_.eventually([this] { return !at_a_.asked.empty(); }));
+  EXPECT_EQ(places(gateway), before);
+  loop_.call([this] { at_a_.open = true; });
+  EXPECT_TRUE(gateway.becomes(1, "draining"));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
+  // Its successor begins with an empty cache.
+  loop_.call([this] {
+    tell_load(b_, "2");
+    at_b_.open = false;
+    b_.ready_status = 200;
+    b_.ready_body = "{}";
+  });
+  EXPECT_TRUE(gateway.becomes(1, "ready"));
+  EXPECT_TRUE(loop_.eventually([this] { return !at_b_.asked.empty(); }));
+  EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id())) << "it has nothing yet";
+  EXPECT_LT(loop_.call([&] { return gateway.gateway->router().view().node(1).weight; }), 1);
+  loop_.call([this] { at_b_.open = true; });
+  EXPECT_TRUE(loop_.eventually([this] { return at_b_.asked.size() >= 3; }));
+}
+
+TEST_F(MoverTest, AFleetThatStartsWaitsForNothing) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  EXPECT_TRUE(gateway.becomes(0, "ready"));
+  EXPECT_TRUE(gateway.becomes(1, "ready"));
+  EXPECT_EQ(loop_.call([&] { return gateway.gateway->router().view().node(1).weight; }), 1);
+  places(gateway);
+  EXPECT_TRUE(at_a_.asked.empty() && at_b_.asked.empty());
+}
+
+TEST_F(MoverTest, APersonaAskedForOnceIsNotKept) {
+  TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
+  places(gateway);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(gateway.metric("troupe_gateway_prefix_texts"), 0);
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test

@@ -1,0 +1,390 @@
+// One table for several gateways: who plans it, how it travels, and what becomes of it where it arrives.
+
+#include "gateway/route/placement/gateways.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "gateway/route/placement/table_codec.h"
+#include "tests/gateway/route/cluster.h"
+
+namespace troupe::route {
+namespace gateways_test {
+
+using namespace testing_cluster;
+
+GatewayNews news_of(uint64_t name, uint32_t nodes = 4, TableVersion table = {}) {
+  return GatewayNews{Hash128{0, name}, table, nodes, 0};
+}
+
+SetLoads loads_of(int sets, double z = 0.5) {
+  SetLoads loads;
+  loads.epoch = 1;
+  for (int i = 0; i < sets; ++i)
+    loads.sets.push_back(SetLoad{numbered_set(i), 1 / std::pow(i + 1, z), 1000, "demo"});
+  return loads;
+}
+
+TEST(Gateways, TheSmallestNamePlansUntilSomebodyHas) {
+  Gateways gateways;
+  const GatewayNews own = news_of(5);
+  EXPECT_TRUE(gateways.plans(own, at_ms(0))) << "alone";
+  gateways.heard(own, news_of(7), at_ms(0));
+  EXPECT_TRUE(gateways.plans(own, at_ms(1)));
+  gateways.heard(own, news_of(3), at_ms(1000));
+  EXPECT_FALSE(gateways.plans(own, at_ms(1001)));
+  EXPECT_TRUE(gateways.plans(own, at_ms(4001))) << "3 is silent";
+  // Whoever made the table goes on with it.
+  EXPECT_TRUE(gateways.plans(news_of(5, 4, {9, {0, 5}}), at_ms(1001)));
+  EXPECT_FALSE(gateways.plans(news_of(1, 4, {9, {0, 7}}), at_ms(1001)));
+}
+
+TEST(Gateways, ThoseThatAreSilentDoNotLive) {
+  Gateways gateways;
+  const GatewayNews own = news_of(5);
+  const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
+  EXPECT_EQ(place(0), (GatewayPlace{0, 1}));
+  gateways.heard(own, own, at_ms(0));
+  gateways.heard(own, news_of(7), at_ms(0));
+  gateways.heard(own, news_of(8), at_ms(1000));
+  gateways.heard(own, news_of(3), at_ms(500));
+  EXPECT_EQ(place(1000), (GatewayPlace{1, 4})) << "3 stands before it";
+  EXPECT_EQ(place(3250), (GatewayPlace{1, 3}));
+  EXPECT_EQ(place(3750), (GatewayPlace{0, 2}));
+  EXPECT_EQ(place(4500), (GatewayPlace{0, 1}));
+}
+
+TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
+  Gateways gateways;
+  const GatewayNews own = news_of(5, 10);
+  gateways.heard(own, news_of(3, 0), at_ms(0));
+  EXPECT_TRUE(gateways.plans(own, at_ms(1))) << "3 has nothing to plan from";
+  gateways.heard(own, news_of(3, 5, {1, {0, 3}}), at_ms(2));
+  EXPECT_TRUE(gateways.plans(news_of(5, 10, {1, {0, 3}}), at_ms(3))) << "3 made it, and sees too little now";
+  gateways.heard(own, news_of(3, 6), at_ms(4));
+  EXPECT_FALSE(gateways.plans(own, at_ms(5)));
+  EXPECT_FALSE(gateways.plans(news_of(1, 3), at_ms(5))) << "oneself, too";
+  EXPECT_FALSE(gateways.plans(news_of(1, 0), at_ms(5)));
+}
+
+TEST(Gateways, OneselfAndThoseOfAnotherKindAreNotHeeded) {
+  Gateways gateways;
+  const GatewayNews own = news_of(5);
+  GatewayNews other = news_of(3);
+  other.strict_sets = 8;
+  gateways.heard(own, other, at_ms(0));
+  gateways.heard(own, own, at_ms(0));
+  EXPECT_TRUE(gateways.plans(own, at_ms(1)));
+  const GatewayNews ahead = news_of(5, 4, {7, {0, 5}});
+  EXPECT_FALSE(gateways.lacks(other.name, ahead));
+  EXPECT_FALSE(gateways.lacks(own.name, ahead));
+  EXPECT_EQ(gateways.others().size(), 1u) << "who is set otherwise can be told";
+}
+
+TEST(Gateways, StrictOnesOfAnotherNumberAreHeeded) {
+  Gateways gateways;
+  GatewayNews own = news_of(5), other = news_of(3);
+  own.strict_sets = 16;
+  other.strict_sets = 8;
+  gateways.heard(own, other, at_ms(0));
+  EXPECT_FALSE(gateways.plans(own, at_ms(1)));
+  own.table = {7, {0, 5}};
+  EXPECT_TRUE(gateways.lacks(other.name, own));
+}
+
+TEST(Gateways, TheyAreBounded) {
+  Gateways gateways;
+  const GatewayNews own = news_of(1);
+  for (uint64_t name = 2; name < 5000; ++name) gateways.heard(own, news_of(name), at_ms(0));
+  const GatewayNews ahead = news_of(1, 4, {1, {}});
+  EXPECT_FALSE(gateways.lacks(Hash128{0, 4000}, ahead)) << "too many to be followed";
+  EXPECT_TRUE(gateways.lacks(Hash128{0, 2}, ahead));
+  gateways.heard(own, news_of(6000), at_ms(5000));
+  EXPECT_TRUE(gateways.lacks(Hash128{0, 6000}, ahead)) << "the silent make room";
+}
+
+TEST(TableMessage, CarriesTheWholePlan) {
+  auto all = testing_cluster::nodes(6);
+  all[0].models = all[1].models = {"other"};
+  const ClusterView view(1, all);
+  SetLoads loads = loads_of(50);
+  for (int i = 0; i < 10; ++i) loads.sets.push_back(SetLoad{numbered_set(100 + i), 0.5, 70, "other"});
+  Planner planner({}, Mode::kPlan, Hash128{1, 2});
+  planner.plan({view, {}}, loads);
+  const Plan& sent = planner.common();
+  const auto got = decode_plan(encode_plan(sent, view), view);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->table->sets(), sent.table->sets());
+  EXPECT_EQ(got->table->version(), (TableVersion{1, {1, 2}}));
+  EXPECT_EQ(got->known, sent.known);
+  EXPECT_FALSE(got->partial);
+  ASSERT_EQ(got->loads.sets.size(), loads.sets.size());
+  for (size_t i = 0; i < loads.sets.size(); ++i) {
+    EXPECT_EQ(got->loads.sets[i].set, loads.sets[i].set);
+    EXPECT_EQ(got->loads.sets[i].work, loads.sets[i].work);
+    EXPECT_EQ(got->loads.sets[i].tokens, loads.sets[i].tokens);
+    EXPECT_EQ(got->loads.sets[i].model, loads.sets[i].model);
+  }
+}
+
+TEST(TableMessage, NodesTravelByTheirNames) {
+  const auto there = cluster(4);
+  auto reordered = testing_cluster::nodes(4);
+  std::swap(reordered[0], reordered[3]);
+  reordered.pop_back();  // the node that is 0 there is not known here
+  const ClusterView here(1, reordered);
+  Planner planner({}, Mode::kPlan);
+  planner.plan({*there, {}}, loads_of(80));
+  const auto got = decode_plan(encode_plan(planner.common(), *there), here);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_TRUE(got->partial);
+  for (const auto& [set, homes] : got->table->sets()) {
+    const auto sent = planner.table()->sets().find(set)->second;
+    for (const NodeIndex n : homes.nodes()) EXPECT_TRUE(sent.contains(n == 0 ? 3 : n));
+  }
+  EXPECT_LT(got->table->sets().size(), 80u);
+  EXPECT_EQ(got->loads.sets.size(), 80u);
+}
+
+TEST(TableMessage, WhatIsMalformedIsRefusedAndNamed) {
+  const auto view = cluster(3);
+  Planner planner({}, Mode::kPlan);
+  planner.plan({*view, {}}, loads_of(4));
+  const std::string good = encode_plan(planner.common(), *view);
+  const auto why = [&](const std::string& message) {
+    return std::string(decode_plan(message, *view).status().message());
+  };
+  for (size_t cut = 0; cut < good.size(); ++cut)
+    EXPECT_FALSE(decode_plan(good.substr(0, cut), *view).ok()) << cut;
+  EXPECT_NE(why(good + "x").find("more bytes"), std::string::npos);
+
+  // Byte by byte: magic, version, loads, strict, joining; one model of 4 bytes; three nodes; then the sets.
+  const size_t epoch_at = 4, nodes_at = 4 + 24 + 8 + 4 + 4 + 4 + 4 + 4, sets_at = nodes_at + 4 + 3 * 12 + 4;
+  const auto with = [&](size_t offset, auto value) {
+    std::string message = good;
+    std::memcpy(message.data() + offset, &value, sizeof value);
+    return why(message);
+  };
+  EXPECT_NE(with(epoch_at, uint64_t{0}).find("table.epoch"), std::string::npos);
+  EXPECT_NE(with(epoch_at, ~uint64_t{0}).find("table.epoch"), std::string::npos);
+  uint64_t second = 0;
+  std::memcpy(&second, good.data() + nodes_at + 4 + 12, sizeof second);
+  EXPECT_NE(with(nodes_at + 4, second).find("table.nodes[1]: is there twice"), std::string::npos);
+  EXPECT_NE(with(nodes_at, uint32_t{1 << 30}).find("cut off"), std::string::npos);
+  EXPECT_NE(with(sets_at + 16, -1.0).find("table.sets[0].work"), std::string::npos);
+  EXPECT_NE(with(sets_at + 16, std::numeric_limits<double>::quiet_NaN()).find("table.sets[0].work"),
+            std::string::npos);
+  EXPECT_NE(with(sets_at + 24, int64_t{-5}).find("table.sets[0].tokens"), std::string::npos);
+  EXPECT_NE(with(sets_at + 32, uint32_t{1}).find("table.sets[0].model: 1 of 1"), std::string::npos);
+  EXPECT_NE(with(sets_at + 40, uint32_t{3}).find("table.sets[0].homes: node 3 of 3"), std::string::npos);
+  EXPECT_NE(with(sets_at + 36, ~uint32_t{0}).find("cut off"), std::string::npos);
+}
+
+TEST(TableMessage, NewsTravel) {
+  const GatewayNews news{{1, 2}, {77, {3, 4}}, 12, 8};
+  const std::string message = encode_news(news);
+  const auto got = decode_news(news.name, message);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->table, news.table);
+  EXPECT_EQ(got->nodes, 12u);
+  EXPECT_EQ(got->strict_sets, 8u);
+  EXPECT_FALSE(decode_news(news.name, message + "x").ok());
+  EXPECT_FALSE(decode_news(news.name, message.substr(0, 20)).ok());
+  EXPECT_FALSE(decode_news(news.name, "").ok());
+}
+
+class OneTable : public ::testing::Test {
+ protected:
+  Router named(uint64_t name, std::shared_ptr<const ClusterView> view, Mode mode = Mode::kPlan,
+               size_t strict_sets = 8) {
+    RouterOptions options;
+    options.planner.strict_sets = strict_sets;
+    options.name = Hash128{0, name};
+    options.affinity.mode = mode;
+    options.affinity.gateways = 2;
+    return router_over(std::move(view), options, name);
+  }
+  static void tell(Router& from, Router& to, TimePoint now) {
+    to.heard(from.news(), now);
+    if (!from.lacks_table(to.news().name)) return;
+    const Status adopted = to.adopt_table(from.table_message());
+    EXPECT_TRUE(adopted.ok()) << adopted;
+  }
+  static void exchange(Router& a, Router& b, TimePoint now) {
+    tell(a, b, now);
+    tell(b, a, now);
+    tell(a, b, now);
+  }
+};
+
+// Copies that are kept because they were there once: the reason why gateways differed for good.
+TEST_F(OneTable, AGatewayThatMissedATickComesToTheSameTable) {
+  const auto view = cluster(8);
+  Router a = named(1, view), b = named(2, view);
+  const SetLoads flat = loads_of(40, 0.1), steep = loads_of(40, 1.2);
+  a.plan(at_ms(0), steep);
+  a.plan(at_ms(4000), flat);
+  b.plan(at_ms(4000), flat);
+  ASSERT_NE(a.table()->sets(), b.table()->sets()) << "side by side they differ, or this test shows nothing";
+  exchange(a, b, at_ms(4050));
+  EXPECT_EQ(a.table_version(), b.table_version());
+  EXPECT_EQ(a.table()->sets(), b.table()->sets());
+  for (int tick = 2; tick < 6; ++tick) {
+    const TimePoint now = at_ms(4000 * tick);
+    const SetLoads loads = loads_of(40, 0.3 * tick);
+    exchange(a, b, now);
+    a.plan(now, loads);
+    b.plan(now, flat);
+    EXPECT_NE(a.plans_table(), b.plans_table());
+    exchange(a, b, now);
+    EXPECT_EQ(a.table()->sets(), b.table()->sets()) << tick;
+  }
+}
+
+TEST_F(OneTable, WhoFollowsReplacesWhatItKnowsToBeGoneUntilItIsBack) {
+  const auto view = cluster(6);
+  Router a = named(1, view), b = named(2, view);
+  a.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  const auto common = b.table();
+  ASSERT_EQ(common->sets(), a.table()->sets());
+  b.adopt(with_state(*view, 4, NodeState::kDead));
+  ASSERT_EQ(b.table()->sets().size(), 60u);
+  for (const auto& [set, homes] : b.table()->sets()) {
+    EXPECT_FALSE(homes.contains(4));
+    for (const NodeIndex n : common->sets().find(set)->second.nodes())
+      EXPECT_TRUE(n == 4 || homes.contains(n)) << "nobody else moves";
+  }
+  EXPECT_EQ(b.table_version(), a.table_version()) << "for itself only";
+  b.adopt(view);
+  EXPECT_EQ(b.table().get(), common.get());
+}
+
+TEST_F(OneTable, TheOtherTakesOverAndGoesOnFromIt) {
+  const auto view = cluster(6);
+  Router a = named(1, view), b = named(2, view);
+  a.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  b.plan(at_ms(2000), loads_of(60));
+  EXPECT_EQ(b.table_version().planner, (Hash128{0, 1}));
+  b.plan(at_ms(6000), loads_of(60));
+  EXPECT_TRUE(b.plans_table());
+  EXPECT_EQ(b.table_version().epoch, 1u) << "the same loads, the same table";
+  b.plan(at_ms(10'000), loads_of(61));
+  EXPECT_EQ(b.table_version(), (TableVersion{2, {0, 2}}));
+  for (const auto& [set, homes] : a.table()->sets())
+    EXPECT_EQ(homes, b.table()->sets().find(set)->second) << "nothing moved that need not";
+  exchange(a, b, at_ms(10'010));
+  EXPECT_EQ(a.table()->sets(), b.table()->sets());
+}
+
+TEST_F(OneTable, ANodeThatIsHeardOfLaterIsHomeAsSoonAsItIs) {
+  auto all = testing_cluster::nodes(4);
+  Router a = named(1, cluster(4));
+  all.pop_back();
+  Router b = named(2, std::make_shared<ClusterView>(1, all));
+  a.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  EXPECT_NE(b.table()->sets(), a.table()->sets());
+  EXPECT_EQ(b.table()->sets().size(), 60u) << "every set has a home all the same";
+  b.adopt(cluster(4));
+  EXPECT_EQ(b.table()->sets(), a.table()->sets());
+}
+
+// As while the setting is being changed, gateway by gateway.
+TEST_F(OneTable, OfStrictGatewaysSetOtherwiseThePlannersNumberCounts) {
+  const auto view = cluster(6);
+  Router a = named(1, view, Mode::kStrict, 8), b = named(2, view, Mode::kStrict, 5);
+  a.plan(at_ms(0), loads_of(60));
+  b.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  EXPECT_EQ(a.table()->sets(), b.table()->sets());
+  EXPECT_EQ(a.table()->origin().strict_sets, b.table()->origin().strict_sets);
+  ASSERT_NE(a.plans_table(), b.plans_table());
+  Router& follower = a.plans_table() ? b : a;
+  const size_t in_force = follower.table()->origin().strict_sets;
+  for (int s = 0; s < 60; ++s) {
+    const Homes* homes = follower.table()->find(numbered_set(s), "demo");
+    ASSERT_NE(homes, nullptr);
+    const Decision decision = follower.decide(key(s, s), "demo", at_ms(20));
+    for (const Candidate& candidate : decision.order.all()) EXPECT_TRUE(homes->contains(candidate.node));
+  }
+  follower.adopt(with_state(*view, 2, NodeState::kDead));
+  EXPECT_EQ(follower.table()->origin().strict_sets, in_force) << "replaced, not divided anew";
+  // The other falls silent: from now on the number is the follower's own.
+  follower.plan(at_ms(9000), loads_of(60));
+  EXPECT_TRUE(follower.plans_table());
+  EXPECT_NE(follower.table()->origin().strict_sets, in_force);
+  EXPECT_EQ(follower.table()->sets().size(), follower.table()->origin().strict_sets);
+}
+
+TEST_F(OneTable, WhoPlansKnowsWhatTheOthersSend) {
+  const auto view = cluster(4);
+  Router a = named(1, view), b = named(2, view);
+  const auto serve = [](Router& router, int set, int times) {
+    for (int i = 0; i < times; ++i) {
+      const PrefixKey asked = key(set, i);
+      const Decision decision = router.decide(asked, "demo", at_ms(i));
+      Sent sent = router.sent(asked, "demo", decision.order[0], at_ms(i));
+      router.finished(asked, sent, AnswerCounts{1100, 10, 0, true}, at_ms(i));
+    }
+  };
+  serve(a, 0, 10);
+  serve(b, 1, 1000);
+  a.plan(at_ms(1000));
+  b.plan(at_ms(1000));
+  EXPECT_EQ(a.table()->sets().size(), 1u);
+  for (const auto& [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
+    const Status adopted = to->adopt_sample(from->news().name, from->sample_message(), at_ms(1010));
+    EXPECT_TRUE(adopted.ok()) << adopted;
+  }
+  exchange(a, b, at_ms(1020));
+  a.plan(at_ms(6000));
+  b.plan(at_ms(6000));
+  exchange(a, b, at_ms(6010));
+  for (const Router* router : {&a, &b}) {
+    ASSERT_EQ(router->table()->sets().size(), 2u);
+    EXPECT_EQ(router->table()->find(numbered_set(0), "demo")->size(), 1u);
+    EXPECT_EQ(router->table()->find(numbered_set(1), "demo")->size(), 4u) << "nearly all of the load";
+  }
+  EXPECT_FALSE(a.adopt_sample(Hash128{0, 2}, "TPT1", at_ms(6020)).ok());
+  // Who says nothing any more is counted no more.
+  a.plan(at_ms(60'000));
+  EXPECT_EQ(a.table()->sets().size(), 1u);
+}
+
+TEST(SharedLoadsTest, OfAVeryLongSampleTheHeaviestTravel) {
+  SetLoads loads;
+  for (int i = 0; i < 20'000; ++i) loads.sets.push_back(SetLoad{numbered_set(i), 1.0 + i, 7, "demo"});
+  const auto got = decode_set_loads(encode_set_loads(loads));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->sets.size(), 16'384u);
+  for (const SetLoad& load : got->sets) EXPECT_GT(load.work, 20'000 - 16'384);
+}
+
+TEST_F(OneTable, StrictTablesOfOtherSetsAreLeftAlone) {
+  const auto view = cluster(6);
+  Router a = named(1, view, Mode::kStrict), b = named(2, view, Mode::kPlan);
+  a.plan(at_ms(0), loads_of(60));
+  exchange(a, b, at_ms(10));
+  EXPECT_EQ(b.table_version().epoch, 0u);
+  EXPECT_TRUE(b.adopt_table(a.table_message()).ok()) << "well formed";
+  EXPECT_EQ(b.table_version().epoch, 0u);
+}
+
+TEST_F(OneTable, TheEpochOfItsLoadsTravels) {
+  const auto view = cluster(8);
+  for (const uint64_t epoch : {0u, 7u}) {
+    Router a = named(1, view, Mode::kGossip), b = named(2, view, Mode::kGossip);
+    SetLoads loads = loads_of(60);
+    loads.epoch = epoch;
+    a.plan(at_ms(0), loads);
+    exchange(a, b, at_ms(10));
+    EXPECT_EQ(b.table()->origin().loads_epoch, epoch);
+  }
+}
+
+}  // namespace gateways_test
+}  // namespace troupe::route

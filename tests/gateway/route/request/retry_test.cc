@@ -1,0 +1,167 @@
+#include "gateway/route/request/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace troupe::route {
+namespace retry_test {
+
+TimePoint at(double seconds) {
+  return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
+}
+
+RetryAction decide(Failure failure, AttemptState state) {
+  RetryBudget budget({});
+  return decide_retry(failure, state, budget, at(0));
+}
+
+AttemptState fresh() {
+  AttemptState state;
+  state.candidates_left = 2;
+  return state;
+}
+
+TEST(Retry, FailuresBeforeTheFirstByteGoToTheNextCandidate) {
+  EXPECT_EQ(decide({FailureKind::kConnect}, fresh()), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kTransport}, fresh()), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kBody}, fresh()), RetryAction::kNextCandidate);
+  for (const int status : {429, 500, 502, 503, 507, 520, 599}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kNextCandidate) << status;
+  }
+}
+
+TEST(Retry, NothingIsRetriedAfterTheFirstByte) {
+  for (const FailureKind kind : {FailureKind::kConnect, FailureKind::kTransport, FailureKind::kStatus,
+                                 FailureKind::kBody, FailureKind::kDeadline}) {
+    AttemptState state = fresh();
+    state.first_byte_sent = true;
+    EXPECT_EQ(decide({kind, 503}, state), RetryAction::kPassOn);
+  }
+}
+
+TEST(Retry, AStreamThatCanBeResumedGoesOnWithinTheSameBounds) {
+  AttemptState state = fresh();
+  state.first_byte_sent = state.resumable = true;
+  for (const FailureKind kind :
+       {FailureKind::kConnect, FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
+    EXPECT_EQ(decide({kind}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 503}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, state), RetryAction::kPassOn);
+  state.attempts = RetryOptions{}.attempts_max;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+  state.attempts = 1;
+  state.candidates_left = 0;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kPassOn);
+}
+
+TEST(RetryBudget, HoldsEnoughForAllStreamsOfOneNode) {
+  RetryBudget budget({});
+  AttemptState state = fresh();
+  state.first_byte_sent = state.resumable = true;
+  budget.earn(at(0));
+  // It has saved up while nothing failed.
+  for (int stream = 0; stream < 512; ++stream)
+    EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kNextCandidate);
+  for (int i = 0; i < 10'000; ++i) decide_retry({FailureKind::kBody}, state, budget, at(100));
+  EXPECT_EQ(decide_retry({FailureKind::kBody}, state, budget, at(100)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kSilent}, state, budget, at(100)), RetryAction::kPassOn);
+}
+
+TEST(Retry, TheClientsOwnMistakesAreNotRetried) {
+  for (const int status : {400, 401, 404, 408, 413, 422, 501}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, fresh()), RetryAction::kPassOn) << status;
+  }
+}
+
+TEST(Retry, ATimeoutAlreadyPaidForIsNotPaidForAgain) {
+  EXPECT_EQ(decide({FailureKind::kStatus, 504}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(Retry, WhatThisGatewayLacksNoOtherNodeHas) {
+  EXPECT_EQ(decide({FailureKind::kLocal}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(Retry, CandidatesAttemptsAndTimeAreBounds) {
+  AttemptState state = fresh();
+  state.candidates_left = 0;
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  state = fresh();
+  state.attempts = RetryOptions{}.attempts_max;
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  state = fresh();
+  state.remaining = std::chrono::milliseconds(1);
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kPassOn);
+  EXPECT_EQ(decide({FailureKind::kDeadline}, fresh()), RetryAction::kPassOn);
+}
+
+TEST(RetryBudget, KeepsRetriesASmallShareOfTraffic) {
+  RetryOptions options;
+  options.budget_per_s = 0;
+  RetryBudget budget(options);
+  int retried = 0;
+  for (int i = 0; i < 10'000; ++i) {  // a fleet where everything fails
+    budget.earn(at(i * 0.001));
+    retried += decide_retry({FailureKind::kStatus, 503}, fresh(), budget, at(i * 0.001)) ==
+               RetryAction::kNextCandidate;
+  }
+  EXPECT_LE(retried, options.budget_start + 10'000 * options.budget_ratio + 1);
+  EXPECT_EQ(budget.refused(), 10'000u - static_cast<uint64_t>(retried));
+  EXPECT_GE(retried, 10'000 * options.budget_ratio - 1);
+}
+
+TEST(RetryBudget, StartsWithAFewAndSavesNoMoreThanItMay) {
+  const auto spent = [](RetryBudget& budget, double seconds) {
+    int count = 0;
+    while (budget.spend(at(seconds))) count += 1;
+    return count;
+  };
+  RetryOptions options;
+  RetryBudget budget(options);
+  EXPECT_EQ(spent(budget, 0), 32);
+  EXPECT_EQ(spent(budget, 1'000), 1'000);
+  options.budget_max = 5;
+  budget.earn(at(2'000));
+  budget.change(options);
+  EXPECT_EQ(spent(budget, 2'000), 5) << "what was saved when it might be more";
+  EXPECT_EQ(spent(budget, 3'000), 5);
+  RetryBudget small(options);
+  EXPECT_EQ(spent(small, 0), 5);
+}
+
+TEST(Retry, WhatMayNotBeSentTwiceGoesElsewhereOnlyWhereNobodyHasBegun) {
+  AttemptState state = fresh();
+  state.resend = false;
+  for (const FailureKind kind : {FailureKind::kTransport, FailureKind::kBody, FailureKind::kSilent})
+    EXPECT_EQ(decide({kind}, state), RetryAction::kPassOn);
+  for (const int status : {500, 502, 503}) {
+    EXPECT_EQ(decide({FailureKind::kStatus, status}, state), RetryAction::kPassOn) << status;
+  }
+  EXPECT_EQ(decide({FailureKind::kConnect}, state), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide({FailureKind::kStatus, 429}, state), RetryAction::kNextCandidate);
+  state.first_byte_sent = state.resumable = true;
+  EXPECT_EQ(decide({FailureKind::kBody}, state), RetryAction::kNextCandidate)
+      << "it goes on, nothing is twice";
+}
+
+TEST(RetryBudget, RefusedConnectionsAndFullNodesCostNothing) {
+  RetryOptions options;
+  options.budget_max = 0;
+  RetryBudget budget(options);
+  EXPECT_EQ(decide_retry({FailureKind::kTransport}, fresh(), budget, at(0)), RetryAction::kPassOn);
+  EXPECT_EQ(decide_retry({FailureKind::kConnect}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
+  EXPECT_EQ(decide_retry({FailureKind::kStatus, 429}, fresh(), budget, at(0)), RetryAction::kNextCandidate);
+}
+
+TEST(RetryBudget, RefillsWithTimeSoThatLittleTrafficCanBeRetried) {
+  RetryOptions options;
+  options.budget_max = 1;
+  options.budget_per_s = 1;
+  RetryBudget budget(options);
+  EXPECT_TRUE(budget.spend(at(10)));
+  EXPECT_FALSE(budget.spend(at(10.5)));
+  EXPECT_TRUE(budget.spend(at(11.6)));
+  EXPECT_FALSE(budget.spend(at(5))) << "time ran backwards into the budget";
+}
+
+}  // namespace retry_test
+}  // namespace troupe::route

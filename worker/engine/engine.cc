@@ -1,0 +1,198 @@
+// Threads and what they share:
+//   callers ──commands──▶ compute thread ──tokens──▶ text-out thread (output_pipeline.h) ──▶ sinks
+//      └────────opened streams, cancellations──────────────▲      └──drops (stop strings)──▶ commands
+// The scheduler, the runner and `sequences_` belong to the compute thread alone. `mutex_` guards the command
+// queue and the published numbers; it is held for a few moves and taken at most twice a step. Lock order:
+// mutex_, then TextOut's own. Both queues are bounded: commands by the number of open requests (submit
+// refuses beyond max_waiting), tokens by TextOut, whose push() makes the compute thread wait.
+
+#include "worker/engine/engine.h"
+
+#include <utility>
+
+#include "worker/engine/engine_impl.h"
+
+namespace troupe {
+
+Engine::Engine(std::unique_ptr<StepRunner> runner, const Tokenizer* tokenizer, Options options,
+               Metrics& metrics, const Logger& log)
+    : impl_(std::make_unique<Impl>(std::move(runner), tokenizer, std::move(options), metrics, log)) {}
+
+Engine::~Engine() {
+  stop();
+}
+
+void Engine::start() {
+  impl_->text_out.start();
+  impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
+}
+
+void Engine::stop() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->wake.notify_one();
+  // TextOut first told to stop would drop tokens; a compute thread that waits for it still finds it at work.
+  if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
+  // Of an engine that was never started. Nobody adds any more.
+  for (Question& question : std::exchange(impl_->pending.questions, {})) std::move(question)(nullptr);
+}
+
+StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest request,
+                                                                 EngineSink sink) const {
+  const int64_t prompt_count = static_cast<int64_t>(request.prompt.size());
+  TROUPE_RETURN_IF_ERROR(check_possible(options.scheduler, prompt_count, request.max_new_count));
+  if (request.logprobs && !runner->has_logits())
+    return absl::UnimplementedError("this worker has no log-probabilities to tell");
+  NewStream stream;
+  stream.prompt_count = prompt_count;
+  stream.stop_strings = std::move(request.stop_strings);
+  stream.wants_logprobs = request.logprobs.has_value();
+  stream.continues_text = request.continues_text;
+  stream.emitted = request.emitted;
+  stream.untold_logprobs = request.untold_logprobs;
+  stream.sink = std::move(sink);
+  stream.submitted = now();
+  NewRequest scheduled;
+  scheduled.max_new_count = request.max_new_count;
+  scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
+  scheduled.salt = request.salt;
+  scheduled.set = request.set;
+  scheduled.session = request.session;
+  scheduled.prefix_count = request.prefix_count;
+  scheduled.cut_to_fit = request.cut_to_fit;
+  scheduled.planned = request.planned;
+  scheduled.background = request.background;
+  scheduled.pin = request.pin;
+  Sequence sequence(request);
+  // Those whose log-probabilities are wanted are drawn once more: for that the model has to get to them.
+  const auto drawn = request.emitted.end() - request.untold_logprobs;
+  scheduled.prompt = std::move(request.prompt);
+  scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
+  scheduled.emitted_count = static_cast<int32_t>(drawn - request.emitted.begin());
+  return Submission{std::move(scheduled), std::move(sequence), std::move(stream)};
+}
+
+StatusOr<RequestId> Engine::submit(EngineRequest request, EngineSink sink) {
+  std::vector<EngineRequest> group;
+  group.push_back(std::move(request));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<RequestId> ids, submit(std::move(group), sink));
+  return ids.front();
+}
+
+StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group, const EngineSink& sink) {
+  Impl& e = *impl_;
+  std::vector<Impl::Submission> submissions;
+  for (EngineRequest& request : group) {
+    const auto choice = static_cast<int32_t>(submissions.size());
+    auto choice_sink = [sink, choice](EngineOutput piece) {
+      piece.choice = choice;
+      sink(std::move(piece));
+    };
+    TROUPE_ASSIGN_OR_RETURN(Impl::Submission submission,
+                            e.make_submission(std::move(request), std::move(choice_sink)));
+    submissions.push_back(std::move(submission));
+  }
+  std::vector<RequestId> ids;
+  {
+    std::lock_guard lock(e.mutex);
+    if (e.stopping) return absl::UnavailableError("the worker is shutting down");
+    const SchedulerConfig& limits = e.options.scheduler;
+    const int64_t held_count = e.published.running + e.published.waiting + e.queued.count;
+    if (held_count + static_cast<int64_t>(group.size()) > limits.max_num_seqs + limits.max_waiting) {
+      return absl::ResourceExhaustedError("too many requests are waiting already; try again later");
+    }
+    for (Impl::Submission& submission : submissions) {
+      ids.push_back(e.next_id++);
+      submission.stream.id = submission.request.id = ids.back();
+      const Impl::Queued one{1, static_cast<int64_t>(submission.request.prompt.size())};
+      e.queued += one;
+      e.pending.all += one;
+      if (submission.request.background) {
+        e.queued_background += one;
+        e.pending.background += one;
+      }
+      e.text_out.open(std::move(submission.stream));
+      e.pending.submissions.push_back(std::move(submission));
+    }
+  }
+  e.wake.notify_one();
+  return ids;
+}
+
+void Engine::cancel(RequestId id) {
+  if (impl_->text_out.cancel(id)) impl_->drop(id);
+}
+
+void Engine::unpin(Hash128 name) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->pending.unpins.push_back(name);
+  }
+  impl_->wake.notify_one();
+}
+
+bool Engine::ask(Question question) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (!impl_->stopping) {
+      if (impl_->pending.questions.size() >= kQuestionsMax) return false;
+      impl_->pending.questions.push_back(std::move(question));
+    }
+  }
+  if (question) {
+    std::move(question)(nullptr);
+  } else {
+    impl_->wake.notify_one();
+  }
+  return true;
+}
+
+LoadReport Engine::load() const {
+  const Impl& e = *impl_;
+  LoadReport report;
+  report.max_num_seqs = e.options.scheduler.max_num_seqs;
+  report.block_size = e.options.scheduler.block_size;
+  e.news.describe(report);
+  std::lock_guard lock(e.mutex);
+  const SchedulerStats& stats = e.published;
+  report.ready = !e.stopping;
+  // What gives way to whoever comes is nothing that anybody waits for.
+  report.running = stats.running - stats.background_running;
+  report.waiting = stats.waiting - stats.background_waiting + e.queued.count - e.queued_background.count;
+  report.pending_prefill_tokens = stats.pending_prefill_tokens - stats.background_pending_tokens +
+                                  e.queued.tokens - e.queued_background.tokens;
+  report.work_tokens_total = stats.computed_tokens_total;
+  report.kv_blocks_total = stats.blocks_total;
+  report.kv_blocks_pinned = stats.blocks_pinned;
+  report.kv_blocks_free = stats.blocks_free + stats.blocks_cached;
+  return report;
+}
+
+CacheNews& Engine::cache_news() {
+  return impl_->news;
+}
+
+bool Engine::idle() const {
+  const Impl& e = *impl_;
+  if (e.text_out.open_count() > 0) return false;
+  std::lock_guard lock(e.mutex);
+  return e.pending.empty() && e.queued.count == 0 && e.published.running + e.published.waiting == 0;
+}
+
+Duration Engine::turn_age() const {
+  const TimePoint began = impl_->turn_began.load(std::memory_order_relaxed);
+  return began == TimePoint::max() ? Duration::zero() : impl_->now() - began;
+}
+
+void Engine::Impl::drop(RequestId id) {
+  {
+    std::lock_guard lock(mutex);
+    pending.drops.push_back(id);
+  }
+  wake.notify_one();
+}
+
+}  // namespace troupe

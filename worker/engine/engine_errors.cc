@@ -1,0 +1,32 @@
+#include "worker/engine/engine_errors.h"
+
+namespace troupe {
+
+ApiError submit_error(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return ApiError::bad_field("prompt", to_std(status.message()));
+    case absl::StatusCode::kUnimplemented:
+      return ApiError::unsupported("logprobs", to_std(status.message()));
+    case absl::StatusCode::kResourceExhausted:
+      return ApiError::overloaded(to_std(status.message()), /*retry_after_s=*/1);
+    default:
+      return ApiError::unavailable(to_std(status.message()));
+  }
+}
+
+ApiError step_error(const Status& status) {
+  if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
+    return ApiError::unavailable("the worker is shutting down");
+  }
+  // What only the compute thread can tell: no room beside what is pinned, or for a pin.
+  const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
+                       status.code() == absl::StatusCode::kResourceExhausted;
+  return refused ? submit_error(status) : ApiError::internal(to_std(status.message()));
+}
+
+ApiError deadline_error() {
+  return ApiError::deadline("the request's time was up before its answer was complete");
+}
+
+}  // namespace troupe

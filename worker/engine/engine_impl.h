@@ -1,0 +1,135 @@
+#pragma once
+
+// What engine.cc (who calls, on any thread) and engine_loop.cc (the compute thread) share.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/engine_metrics.h"
+#include "worker/engine/output_pipeline.h"
+#include "worker/engine/sequence.h"
+
+namespace troupe {
+
+// The engine keeps max_waiting itself; in the scheduler preempted requests wait too, and must find room.
+inline SchedulerConfig with_room_for_preempted(SchedulerConfig config) {
+  config.max_waiting += config.max_num_seqs;
+  return config;
+}
+
+struct Engine::Impl {
+  struct Submission {
+    NewRequest request;
+    Sequence sequence;
+    NewStream stream;
+  };
+  struct Queued {
+    int64_t count = 0, tokens = 0;  // requests, and their prompts'
+    void operator+=(const Queued& more) { count += more.count, tokens += more.tokens; }
+    void operator-=(const Queued& less) { count -= less.count, tokens -= less.tokens; }
+  };
+  struct Commands {
+    std::vector<Submission> submissions;
+    std::vector<RequestId> drops;
+    std::vector<Hash128> unpins;
+    std::vector<Question> questions;
+    Queued all, background;  // of the submissions
+    bool empty() const { return submissions.empty() && drops.empty() && unpins.empty() && questions.empty(); }
+  };
+
+  Impl(std::unique_ptr<StepRunner> r, const Tokenizer* t, Options o, Metrics& m, const Logger& l)
+      : runner(std::move(r)),
+        options(std::move(o)),
+        log(l),
+        metrics(m, options.model_name),
+        scheduler(with_room_for_preempted(options.scheduler)),
+        news([this] {
+          std::lock_guard lock(mutex);
+          nudged = true;
+          wake.notify_one();
+        }),
+        published(scheduler.stats()),
+        text_out({.tokenizer = t,
+                  .metrics = &metrics,
+                  .pending_tokens_max = 64 * static_cast<size_t>(options.scheduler.max_num_seqs),
+                  .on_stop_string = [this](RequestId id) { drop(id); }}) {}
+
+  // What the output of a launched step will be about. By then its batch is gone, and perhaps some requests.
+  struct Drawn {
+    RequestId id;
+    uint64_t position;
+    int32_t shown_row;  // of StepOutput::logits; below zero: none
+  };
+  struct ScoredRows {
+    RequestId id;
+    int32_t first, count;  // of the step's rows: those that score ids of its prompt
+  };
+  struct StepInFlight {
+    std::vector<Drawn> drawn;
+    std::vector<ScoredRows> scored;
+    bool wants_logits = false;
+    TimePoint begin{};
+  };
+
+  void loop();
+  bool take_commands(Commands& commands);
+  void apply(Commands& commands);
+  void publish(const Commands& applied);
+  void step();
+  StatusOr<Submission> make_submission(EngineRequest request, EngineSink sink) const;
+  void prepare(const Batch& batch);
+  void finish_step();
+  void accept(const StepOutput& output);
+  void score_prompts();
+  void mark_length_stops();
+  void fail_step(const Batch& batch, const Status& error);
+  void drop(RequestId id);  // any thread: compute no more of it
+  bool has_work() const {
+    return scheduler.stats().running + scheduler.stats().waiting > 0 || under_way.has_value();
+  }
+  TimePoint now() const { return clock.now(); }
+
+  // Compute thread only, once started.
+  const std::unique_ptr<StepRunner> runner;
+  const Options options;
+  const Logger& log;
+  EngineMetrics metrics;
+  Scheduler scheduler;
+  absl::flat_hash_map<RequestId, Sequence> sequences;
+  // The step that is being launched: its items that sample, in the batch's order, and those whose logits are
+  // scored.
+  std::vector<SampleRow> draws;
+  std::vector<int32_t> shown;
+  StepInFlight next;
+  // The one before it, until it is collected.
+  std::optional<StepInFlight> under_way;
+  TimePoint last_end = TimePoint::min();
+  // Of the step that was collected.
+  std::vector<StepToken> tokens;
+  std::vector<TokenEvent> events;  // of those tokens whose requests are still here
+  std::vector<RequestId> finished;
+
+  const SteadyClock clock;
+  std::atomic<TimePoint> turn_began = TimePoint::max();  // max: it waits for work
+  CacheNews news;
+
+  mutable std::mutex mutex;  // guards down to `stopping`
+  std::condition_variable wake;
+  Commands pending;
+  SchedulerStats published;
+  Queued queued, queued_background;  // submitted, not in `published` yet; and those of them
+  RequestId next_id = 1;
+  bool nudged = false;  // the compute thread is wanted, if only to publish
+  bool stopping = false;
+  TextOut text_out;
+  std::thread thread;
+};
+
+}  // namespace troupe

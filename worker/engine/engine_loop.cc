@@ -1,0 +1,193 @@
+// The compute thread: take commands → plan → launch → collect → accept → resolve → hand tokens on.
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/engine/engine_impl.h"
+
+namespace troupe {
+
+void Engine::Impl::loop() {
+  Commands commands;
+  while (take_commands(commands)) {
+    turn_began.store(now(), std::memory_order_relaxed);
+    apply(commands);
+    publish(commands);
+    step();
+    publish({});
+    turn_began.store(TimePoint::max(), std::memory_order_relaxed);
+  }
+  for (Question& question : commands.questions) std::move(question)(nullptr);
+}
+
+// Waits while there is nothing to do; false: stop.
+bool Engine::Impl::take_commands(Commands& commands) {
+  commands.submissions.clear();
+  commands.drops.clear();
+  commands.unpins.clear();
+  commands.questions.clear();
+  commands.all = commands.background = {};
+  const auto called = [this] { return stopping || nudged || !pending.empty(); };
+  std::unique_lock lock(mutex);
+  if (!has_work() && !wake.wait_for(lock, options.idle_check, called)) {
+    lock.unlock();
+    const Status status = scheduler.verify();
+    if (!status.ok()) log.error("kv_blocks_inconsistent", {{"reason", to_std(status.ToString())}});
+    lock.lock();
+    wake.wait(lock, called);
+  }
+  std::swap(commands, pending);
+  nudged = false;
+  return !stopping;
+}
+
+// Submissions first: a drop may be of one of them, and a pin of one that was dropped comes to nothing.
+void Engine::Impl::apply(Commands& commands) {
+  for (Submission& submission : commands.submissions) {
+    const RequestId id = submission.request.id;
+    sequences.emplace(id, std::move(submission.sequence));
+    const Status status = scheduler.add(std::move(submission.request), now());
+    if (status.ok()) continue;
+    sequences.erase(id);
+    text_out.fail({id}, status);
+  }
+  for (RequestId id : commands.drops) {
+    scheduler.remove(id);
+    sequences.erase(id);
+  }
+  for (const Hash128& name : commands.unpins) scheduler.unpin(name);
+  for (Question& question : commands.questions) std::move(question)(&scheduler);
+}
+
+// `applied`: commands that the scheduler's numbers contain from now on.
+void Engine::Impl::publish(const Commands& applied) {
+  metrics.stats(scheduler.stats());
+  news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
+  std::lock_guard lock(mutex);
+  published = scheduler.stats();
+  queued -= applied.all;
+  queued_background -= applied.background;
+}
+
+// Where the runner runs ahead: plans and launches a step, and then takes in what the one before it gave,
+// while this one is computed. So what the host does between two steps costs the device nothing.
+void Engine::Impl::step() {
+  const TimePoint begin = now();
+  const Batch& batch = scheduler.plan(begin);
+  Status status;
+  if (!batch.empty()) {
+    prepare(batch);
+    next.begin = begin;
+    status = runner->launch(batch, {draws, shown});
+  }
+  if (under_way) finish_step();
+  if (batch.empty()) return;
+  if (!status.ok()) return fail_step(batch, status);
+  scheduler.advance();
+  under_way = std::exchange(next, {});
+  if (!runner->runs_ahead() || under_way->wants_logits) finish_step();
+}
+
+void Engine::Impl::prepare(const Batch& batch) {
+  draws.clear();
+  shown.clear();
+  int32_t item_row = 0;  // the item's first of the step's
+  for (const BatchItem& item : batch.items) {
+    Sequence& sequence = sequences.at(item.id);
+    if (item.scored.count > 0) {
+      next.scored.push_back({item.id, item_row + item.scored.first, item.scored.count});
+    }
+    item_row += static_cast<int32_t>(item.ids.size());
+    if (!item.samples) continue;
+    const auto position = static_cast<uint64_t>(item.sample_position);
+    if (position == sequence.first_position()) sequence.cached_count = scheduler.cached_count(item.id);
+    Drawn& drawn = next.drawn.emplace_back(Drawn{item.id, position, -1});
+    if (sequence.is_scored()) {
+      drawn.shown_row = static_cast<int32_t>(shown.size());
+      shown.push_back(static_cast<int32_t>(draws.size()));
+    }
+    draws.push_back(sequence.draw_at(position, -1 - item.ids.back()));
+  }
+  next.wants_logits = !shown.empty() || !next.scored.empty();
+}
+
+void Engine::Impl::finish_step() {
+  accept(runner->collect());
+  score_prompts();
+  const TimePoint end = now();
+  scheduler.resolve(tokens, end, finished);
+  for (TokenEvent& event : events) event.at = end;
+  mark_length_stops();
+  for (RequestId id : finished) sequences.erase(id);
+  if (!events.empty()) text_out.push(events);
+  metrics.step(end - std::max(under_way->begin, last_end));
+  last_end = end;
+  under_way.reset();
+}
+
+void Engine::Impl::accept(const StepOutput& output) {
+  tokens.clear();
+  events.clear();
+  for (const Drawn& drawn : under_way->drawn) {
+    const auto found = sequences.find(drawn.id);
+    const TokenId token = output.tokens[tokens.size()];
+    StepToken& told = tokens.emplace_back(StepToken{drawn.id, token, false});
+    if (found == sequences.end()) continue;  // it ended, or its client went, before this step was done
+    Sequence& sequence = found->second;
+    TokenEvent& event = events.emplace_back();
+    event.id = drawn.id;
+    event.cached_count = sequence.cached_count;
+    if (sequence.prompt_only()) {
+      event.finish = FinishReason::kLength;
+      told.finished = true;
+      continue;
+    }
+    event.token = told.token = sequence.accept(token, drawn.position);
+    if (drawn.shown_row >= 0) {
+      const auto vocab = static_cast<size_t>(output.logits.shape[1]);
+      const float* const row = output.logits.as<const float>() + static_cast<size_t>(drawn.shown_row) * vocab;
+      event.score = std::make_unique<TokenScore>(sequence.score({row, vocab}, event.token));
+    }
+    told.finished = sequence.stops(event.token, options.eos_token_ids);
+    if (told.finished) event.finish = FinishReason::kStop;
+  }
+}
+
+// After accept(): it asks the runner for other rows, which take the place of those that it showed.
+void Engine::Impl::score_prompts() {
+  for (const ScoredRows& rows : under_way->scored) {
+    Sequence& sequence = sequences.at(rows.id);
+    runner->visit_rows(rows.first, rows.count,
+                       [&](int32_t, std::span<const float> logits) { sequence.add_prompt_score(logits); });
+  }
+  for (TokenEvent& event : events) {
+    auto scores = sequences.at(event.id).take_prompt_scores();
+    if (!scores.empty()) event.prompt_scores = std::make_unique<std::vector<TokenScore>>(std::move(scores));
+  }
+}
+
+// Those the scheduler ended though no stop token did. Both lists are in the step's order.
+void Engine::Impl::mark_length_stops() {
+  std::erase_if(finished, [this](RequestId id) { return !sequences.contains(id); });
+  size_t next_finished = 0;
+  for (TokenEvent& event : events) {
+    if (next_finished == finished.size() || finished[next_finished] != event.id) continue;
+    if (event.finish == FinishReason::kNone) event.finish = FinishReason::kLength;
+    ++next_finished;
+  }
+}
+
+void Engine::Impl::fail_step(const Batch& batch, const Status& error) {
+  std::vector<RequestId> ids;
+  for (const BatchItem& item : batch.items) {
+    if (sequences.erase(item.id) > 0) ids.push_back(item.id);
+  }
+  next = {};
+  scheduler.abandon();
+  for (RequestId id : ids) scheduler.remove(id);
+  metrics.step_error();
+  log.error("step_failed", {{"requests", ids.size()}, {"reason", to_std(error.ToString())}});
+  text_out.fail(ids, error);
+}
+
+}  // namespace troupe

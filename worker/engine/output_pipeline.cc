@@ -1,0 +1,247 @@
+#include "worker/engine/output_pipeline.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace troupe {
+
+TextOut::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
+    : request(std::move(opened)),
+      repeats_left(request.untold_logprobs),
+      detokenizer(tokenizer, std::move(request.stop_strings),
+                  {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
+  usage.prompt_tokens = request.prompt_count;
+  usage.completion_tokens = static_cast<int64_t>(request.emitted.size());
+  // What was sent of an answer that goes on is what its tokens give here, so the rest goes on behind that.
+  for (const TokenId id : request.emitted) detokenizer.push(id);
+  detokenizer.take_offsets();
+}
+
+bool TextOut::Inbox::empty() const {
+  return opened.empty() && tokens.empty() && failures.empty() && cancelled.empty();
+}
+
+void TextOut::Inbox::clear() {
+  opened.clear();
+  tokens.clear();
+  failures.clear();
+  cancelled.clear();
+}
+
+TextOut::TextOut(Options options) : options_(std::move(options)) {}
+
+TextOut::~TextOut() {
+  stop(absl::CancelledError("the engine is gone"));
+}
+
+void TextOut::start() {
+  thread_ = std::thread([this] { loop(); });
+}
+
+void TextOut::stop(Status error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopping_) stop_error_ = std::move(error);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  drained_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    loop();  // never started: what is open gets its last piece from here
+  }
+}
+
+void TextOut::open(NewStream stream) {
+  std::lock_guard lock(mutex_);
+  open_.insert(stream.id);
+  inbox_.opened.push_back(std::move(stream));
+  // No wake-up: nothing is to be done before its first token.
+}
+
+bool TextOut::cancel(RequestId id) {
+  {
+    std::lock_guard lock(mutex_);
+    if (open_.erase(id) == 0) return false;
+    inbox_.cancelled.push_back(id);
+    ++closing_count_;
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void TextOut::push(std::vector<TokenEvent>& events) {
+  {
+    std::unique_lock lock(mutex_);
+    drained_.wait(lock, [this] { return inbox_.tokens.size() < options_.pending_tokens_max || stopping_; });
+    inbox_.tokens.insert(inbox_.tokens.end(), std::make_move_iterator(events.begin()),
+                         std::make_move_iterator(events.end()));
+  }
+  events.clear();
+  changed_.notify_one();
+}
+
+void TextOut::fail(const std::vector<RequestId>& ids, const Status& error) {
+  {
+    std::lock_guard lock(mutex_);
+    for (RequestId id : ids) inbox_.failures.emplace_back(id, error);
+  }
+  changed_.notify_one();
+}
+
+size_t TextOut::open_count() const {
+  std::lock_guard lock(mutex_);
+  return open_.size() + closing_count_;
+}
+
+void TextOut::loop() {
+  Inbox inbox;  // swapped with inbox_, so both keep their memory
+  bool stopping = false;
+  while (!stopping) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !inbox_.empty() || stopping_; });
+      std::swap(inbox, inbox_);
+      stopping = stopping_;
+    }
+    drained_.notify_all();
+    process(inbox);
+    {
+      std::lock_guard lock(mutex_);
+      closing_count_ -= inbox.cancelled.size();
+    }
+    inbox.clear();
+  }
+  while (!streams_.empty()) fail_stream(streams_.begin()->first, stop_error_);
+}
+
+// In this order: a stream's tokens come after its opening and before its failure.
+void TextOut::process(Inbox& inbox) {
+  for (NewStream& opened : inbox.opened) {
+    const RequestId id = opened.id;
+    streams_.emplace(id, std::make_unique<Stream>(std::move(opened), options_.tokenizer));
+  }
+  for (TokenEvent& event : inbox.tokens) process_token(event);
+  for (const auto& [id, error] : inbox.failures) fail_stream(id, error);
+  for (RequestId id : inbox.cancelled) {
+    if (streams_.erase(id) > 0) options_.metrics->aborted();
+  }
+}
+
+namespace {
+
+// Those whose text is out now; the others wait for it.
+std::vector<TokenLogprob> take_told(std::vector<TokenLogprob>& waiting, const std::vector<int64_t>& offsets) {
+  const auto end = waiting.begin() + static_cast<ptrdiff_t>(offsets.size());
+  std::vector<TokenLogprob> told(std::make_move_iterator(waiting.begin()), std::make_move_iterator(end));
+  waiting.erase(waiting.begin(), end);
+  for (size_t i = 0; i < told.size(); ++i) told[i].text_offset = offsets[i];
+  return told;
+}
+
+}  // namespace
+
+void TextOut::process_token(TokenEvent& event) {
+  const auto it = streams_.find(event.id);
+  if (it == streams_.end()) return;  // computed before its stop string or cancellation was known
+  Stream& stream = *it->second;
+  const bool is_new = count_token(stream, event);
+  take_scores(stream, event);
+
+  EngineOutput output;
+  output.finish = event.finish;
+  if (is_new && event.finish != FinishReason::kStop && event.token != kNoToken)
+    output.text = stream.detokenizer.push(event.token);
+  if (stream.detokenizer.stopped()) {
+    output.finish = FinishReason::kStop;
+  } else if (event.finish != FinishReason::kNone) {
+    output.text += stream.detokenizer.finish();
+    // The held back rest may have completed a stop string at last.
+    if (stream.detokenizer.stopped()) output.finish = FinishReason::kStop;
+  }
+  const bool last = output.finish != FinishReason::kNone;
+  const bool first = is_new && stream.usage.completion_tokens == 1;
+  if (!last && !first && output.text.empty()) return;  // half a character, or the start of a stop string
+  output.ids = std::exchange(stream.ids, {});
+  output.prompt_logprobs = std::exchange(stream.prompt_logprobs, {});
+  output.logprobs = take_told(stream.logprobs, stream.detokenizer.take_offsets());
+  output.usage = stream.usage;
+  if (!is_open(event.id)) return;  // cancelled meanwhile
+  // Counted first: who has the last piece finds it counted.
+  if (last) options_.metrics->finished(output.finish, event.at - stream.request.submitted);
+  deliver(stream, std::move(output), last);
+  if (!last) return;
+  streams_.erase(it);
+  if (event.finish == FinishReason::kNone) options_.on_stop_string(event.id);
+}
+
+bool TextOut::count_token(Stream& stream, const TokenEvent& event) {
+  stream.usage.cached_tokens = std::min<int64_t>(event.cached_count, stream.request.prompt_count);
+  if (stream.last_token_at == TimePoint{}) {
+    options_.metrics->first_token(event.at - stream.request.submitted, stream.request.prompt_count);
+  } else {
+    options_.metrics->next_token(event.at - stream.last_token_at);
+  }
+  stream.last_token_at = event.at;
+  if (event.token == kNoToken) return true;
+  if (stream.repeats_left > 0) {
+    --stream.repeats_left;
+    return false;
+  }
+  stream.ids.push_back(event.token);
+  ++stream.usage.completion_tokens;
+  options_.metrics->token();
+  return true;
+}
+
+TokenLogprob TextOut::logprob_of(const TokenScore& score) const {
+  const auto bytes_of = [this](TokenId id) {
+    return std::string(options_.tokenizer->token_bytes(id, /*skip_special=*/false));
+  };
+  TokenLogprob told;
+  told.bytes = bytes_of(score.token);
+  told.logprob = score.logprob;
+  told.top.reserve(score.top.size());
+  for (const RankedToken& other : score.top) told.top.push_back({bytes_of(other.id), other.logprob});
+  return told;
+}
+
+// A token that ended the answer is no part of it.
+void TextOut::take_scores(Stream& stream, const TokenEvent& event) const {
+  if (event.prompt_scores != nullptr) {
+    for (const TokenScore& score : *event.prompt_scores) {
+      stream.prompt_logprobs.push_back(logprob_of(score));
+    }
+    stream.prompt_logprobs.front().logprob.reset();  // nothing comes before it
+  }
+  if (event.score != nullptr && event.finish != FinishReason::kStop) {
+    stream.logprobs.push_back(logprob_of(*event.score));
+  }
+}
+
+bool TextOut::is_open(RequestId id) const {
+  std::lock_guard lock(mutex_);
+  return open_.contains(id);
+}
+
+// A stream counts as open until its last piece was handed over.
+void TextOut::deliver(Stream& stream, EngineOutput output, bool last) {
+  stream.request.sink(std::move(output));
+  if (!last) return;
+  std::lock_guard lock(mutex_);
+  open_.erase(stream.request.id);
+}
+
+void TextOut::fail_stream(RequestId id, const Status& error) {
+  const auto it = streams_.find(id);
+  if (it == streams_.end()) return;
+  EngineOutput output;
+  output.error = error;
+  output.usage = it->second->usage;
+  if (is_open(id)) deliver(*it->second, std::move(output), /*last=*/true);
+  streams_.erase(it);
+}
+
+}  // namespace troupe

@@ -1,0 +1,124 @@
+#pragma once
+
+// Third stage: tokens → text → the request's sink, on a thread of its own, so that detokenising a wide batch
+// never delays a step. Owns the streams; stop strings are found here, since only text shows them.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "common/api/api.h"
+#include "common/core/time.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/engine_metrics.h"
+#include "worker/model/log_softmax.h"
+#include "worker/text/tokenizer/detokenizer.h"
+
+namespace troupe {
+
+// A prompt was computed and nothing is emitted.
+inline constexpr TokenId kNoToken = -1;
+
+// One sampled token on its way out.
+struct TokenEvent {
+  RequestId id = 0;
+  TokenId token = kNoToken;
+  FinishReason finish = FinishReason::kNone;  // kStop: `token` ended the answer and is no part of its text
+  int32_t cached_count = 0;                   // tokens found cached
+  TimePoint at{};                             // when its step was done
+  std::unique_ptr<TokenScore> score;          // both null unless asked for
+  std::unique_ptr<std::vector<TokenScore>> prompt_scores;
+};
+
+struct NewStream {
+  RequestId id = 0;
+  int64_t prompt_count = 0;
+  std::vector<std::string> stop_strings;
+  bool wants_logprobs = false;
+  bool continues_text = false;  // see EngineRequest
+  std::vector<TokenId> emitted;
+  int32_t untold_logprobs = 0;  // so many tokens come once more, for their log-probabilities alone
+  EngineSink sink;
+  TimePoint submitted{};
+};
+
+class TextOut {
+ public:
+  struct Options {
+    const Tokenizer* tokenizer = nullptr;  // outlives this
+    EngineMetrics* metrics = nullptr;      // outlives this
+    size_t pending_tokens_max = 4096;      // beyond it the compute thread waits for this one
+    // A stop string ended `id`: compute no more of it. Called on the text-out thread, no lock held.
+    std::function<void(RequestId)> on_stop_string;
+  };
+  explicit TextOut(Options options);
+  ~TextOut();
+
+  void start();
+  // Delivers what was pushed, then ends every open stream with `error` and joins the thread.
+  void stop(Status error);
+
+  // Thread-safe. A stream is opened before its first token is pushed.
+  void open(NewStream stream);
+  // The stream gets nothing more (but a piece being handed over right now). False: it had ended already.
+  bool cancel(RequestId id);
+  // Takes the events (leaves `events` empty, with memory to fill again). Blocks while too many are pending.
+  void push(std::vector<TokenEvent>& events);
+  void fail(const std::vector<RequestId>& ids, const Status& error);
+  // Streams whose sink may still be called.
+  size_t open_count() const;
+
+ private:
+  struct Stream {
+    Stream(NewStream opened, const Tokenizer* tokenizer);
+    NewStream request;
+    int32_t repeats_left;  // of untold_logprobs
+    Detokenizer detokenizer;
+    std::vector<TokenId> ids;  // since the last piece
+    std::vector<TokenLogprob> prompt_logprobs;
+    std::vector<TokenLogprob> logprobs;  // of tokens whose text is not all out
+    Usage usage;
+    TimePoint last_token_at{};
+  };
+  // What the other threads left for this one since it last looked.
+  struct Inbox {
+    std::vector<NewStream> opened;
+    std::vector<TokenEvent> tokens;
+    std::vector<std::pair<RequestId, Status>> failures;
+    std::vector<RequestId> cancelled;
+    bool empty() const;
+    void clear();
+  };
+
+  void loop();
+  void process(Inbox& inbox);
+  void process_token(TokenEvent& event);
+  TokenLogprob logprob_of(const TokenScore& score) const;
+  void take_scores(Stream& stream, const TokenEvent& event) const;
+  // False: the token was told already.
+  bool count_token(Stream& stream, const TokenEvent& event);
+  bool is_open(RequestId id) const;
+  void deliver(Stream& stream, EngineOutput output, bool last);
+  void fail_stream(RequestId id, const Status& error);
+
+  const Options options_;
+  mutable std::mutex mutex_;  // guards the five below; never held while a sink or callback runs
+  std::condition_variable changed_;
+  Inbox inbox_;
+  absl::flat_hash_set<RequestId> open_;  // streams that may still get a piece
+  size_t closing_count_ = 0;             // cancelled ones of which this thread does not know yet
+  bool stopping_ = false;
+
+  std::condition_variable drained_;  // with mutex_: the pending tokens were taken
+  Status stop_error_;                // written before stopping_, read after it
+  absl::flat_hash_map<RequestId, std::unique_ptr<Stream>> streams_;  // text-out thread only
+  std::thread thread_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+#include "worker/engine/residency_publisher.h"
+
+#include <chrono>
+#include <iterator>
+#include <random>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+constexpr Duration kWorkInterval = std::chrono::milliseconds(100);
+
+std::string random_epoch() {
+  std::random_device device;
+  const auto word = [&device] { return uint64_t{device()} << 32 | device(); };
+  const uint64_t hi = word();
+  return Hash128{hi, word()}.hex();
+}
+
+}  // namespace
+
+CacheNews::CacheNews(std::function<void()> wake) : wake_(std::move(wake)), epoch_(random_epoch()) {}
+
+void CacheNews::publish(Residency& residency, const SetWork& work, bool rests, TimePoint now) {
+  const bool tells_work = rests || now >= work_published_at_ + kWorkInterval;
+  if (!tells_work && !residency.has_changes()) return;
+  std::lock_guard lock(mutex_);
+  if (tells_work) {
+    work_ = work.totals();
+    work_published_at_ = now;
+  }
+  more_ = residency.has_changes() && !changes_.empty();
+  if (more_ || !residency.has_changes()) return;
+  residency.take_changes(changes_);
+  if (!changes_.empty() && listener_) listener_();
+}
+
+void CacheNews::listen(std::function<void()> listener) {
+  std::lock_guard lock(mutex_);
+  listener_ = std::move(listener);
+  if (!changes_.empty()) listener_();
+}
+
+void CacheNews::take(std::vector<Resident>& changes) {
+  bool more = false;
+  {
+    std::lock_guard lock(mutex_);
+    changes.insert(changes.end(), changes_.begin(), changes_.end());
+    changes_.clear();
+    more = std::exchange(more_, false);
+  }
+  if (more) wake_();
+}
+
+void CacheNews::describe(LoadReport& report) const {
+  report.epoch = epoch_;
+  std::lock_guard lock(mutex_);
+  for (const SetWork::Total& total : work_) {
+    report.sets.push_back({total.set, total.work_tokens_total, total.prefix_count});
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,355 @@
+#include "worker/http/generator.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "worker/engine/engine_errors.h"
+#include "worker/http/conversations.h"
+
+namespace troupe {
+
+namespace {
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+// Runs `function` (not a coroutine) on `pool` and comes back to the caller's executor with its result. Waits
+// for it even when cancelled: the function reads what the caller's frame owns.
+template <typename Result, typename Function>
+Task<Result> run_on(asio::thread_pool& pool, Function function) {
+  auto initiate = [&pool](auto handler, Function job) {
+    auto work = asio::make_work_guard(handler);
+    asio::post(pool, [handler = std::move(handler), work = std::move(work), job = std::move(job)]() mutable {
+      auto executor = work.get_executor();
+      asio::post(executor, [handler = std::move(handler), work = std::move(work), result = job()]() mutable {
+        std::move(handler)(std::move(result));
+      });
+    });
+  };
+  return asio::async_initiate<const UseTask, void(Result)>(std::move(initiate), use_task,
+                                                           std::move(function));
+}
+
+// Frees every choice in the engine when the request's coroutine ends, in whatever way.
+class Submission {
+ public:
+  Submission(Engine& engine, std::vector<RequestId> ids) : engine_(engine), ids_(std::move(ids)) {}
+  ~Submission() {
+    for (const RequestId id : ids_) engine_.cancel(id);
+  }
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+
+ private:
+  Engine& engine_;
+  const std::vector<RequestId> ids_;
+};
+
+// The choices of a request: the same but for the seed. The prompt is scored for the first alone, and the
+// others find it cached.
+std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
+  std::vector<EngineRequest> choices(static_cast<size_t>(count), request);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    choices[i].sampling.seed = choice_seed(request.sampling.seed, static_cast<uint32_t>(i));
+    if (i > 0) choices[i].prompt_logprobs = false;
+  }
+  return choices;
+}
+
+// Of an answer that goes on though it had ended.
+EngineOutput end_of(const PreparedRequest& prepared) {
+  EngineOutput piece;
+  piece.finish = prepared.ended;
+  piece.usage.prompt_tokens = static_cast<int64_t>(prepared.engine.prompt.size());
+  piece.usage.completion_tokens = static_cast<int64_t>(prepared.engine.emitted.size());
+  return piece;
+}
+
+// A hint changes nothing of the answer, so a malformed one counts as none.
+Hash128 hash_hint(const HttpRequest& request, std::string_view name) {
+  return Hash128::from_hex(request.header(name)).value_or(Hash128{});
+}
+
+int64_t count_hint(const HttpRequest& request, std::string_view name) {
+  const auto text = request.header(name);
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  return error == std::errc() && end == text.data() + text.size() && count > 0 ? count : 0;
+}
+
+RoutingHints hints_of(const HttpRequest& request) {
+  RoutingHints hints;
+  hints.set = hash_hint(request, "x-troupe-set");
+  hints.session = hash_hint(request, "x-troupe-session");
+  hints.planned = request.header("x-troupe-planned") == "1";
+  hints.prefix_messages = count_hint(request, "x-troupe-prefix-messages");
+  hints.prefix_bytes = count_hint(request, "x-troupe-prefix-bytes");
+  return hints;
+}
+
+std::string random_hex(std::mt19937_64& random) {
+  const uint64_t hi = random();
+  const uint64_t lo = random();
+  return Hash128{hi, lo}.hex();
+}
+
+}  // namespace
+
+class Generator::RunningScope {
+ public:
+  explicit RunningScope(Generator& generator) : generator_(generator) {
+    ++generator_.running_count_;
+    generator_.asked_at_ = now();
+  }
+  ~RunningScope() {
+    if (--generator_.running_count_ == 0) generator_.idle_timer_.cancel();
+  }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  Generator& generator_;
+};
+
+Generator::Generator(Executor executor, Options options, const ServedModel& model, Engine& engine)
+    : executor_(executor),
+      options_(options),
+      model_(model),
+      engine_(engine),
+      text_in_(1),
+      random_(std::random_device{}()),
+      idle_timer_(executor) {}
+
+Generator::~Generator() {
+  text_in_.join();
+}
+
+ApiResult<Deadline> Generator::admit(const HttpRequest& request) const {
+  if (refusing_) return ApiError::unavailable("the worker is shutting down");
+  if (running_count_ >= options_.requests_max) {
+    return ApiError::overloaded("the worker has all the requests it may hold", /*retry_after_s=*/1);
+  }
+  return request_deadline(request, now(), options_.request_timeout);
+}
+
+Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto prepared = co_await prepare(call.request(), kind, deadline.value());
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  co_await generate(call, std::move(prepared.value()), deadline.value());
+}
+
+Task<void> Generator::handle_text(Call& call, TextAnswer answer) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto answered = co_await answer_text(call.request(), answer, deadline.value());
+  if (!answered.ok()) {
+    co_await call.fail(answered.error());
+    co_return;
+  }
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, std::move(answered.value()));
+}
+
+Task<ApiResult<std::string>> Generator::answer_text(const HttpRequest& request, TextAnswer answer,
+                                                    Deadline deadline) {
+  auto job = [this, &request, answer, deadline]() -> ApiResult<std::string> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      return answer(model_, request.body);
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<std::string>>(text_in_, std::move(job));
+}
+
+// Text in: everything that costs time in proportion to the prompt runs on the text-in thread.
+Task<ApiResult<PreparedRequest>> Generator::prepare(const HttpRequest& request, GenerateRequest::Kind kind,
+                                                    Deadline deadline) {
+  const uint64_t random_seed = random_();
+  auto job = [this, &request, kind, deadline, random_seed]() -> ApiResult<PreparedRequest> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      return prepare_request(model_, kind, request.body, random_seed, hints_of(request));
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<PreparedRequest>>(text_in_, std::move(job));
+}
+
+Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
+  const bool is_chat = prepared.kind == GenerateRequest::Kind::kChat;
+  Answer::Options options;
+  options.header.kind = prepared.kind;
+  options.header.id = std::move(prepared.id);
+  if (options.header.id.empty()) options.header.id = (is_chat ? "chatcmpl-" : "cmpl-") + random_hex(random_);
+  options.header.model = model_.name;
+  options.header.created_s = prepared.created_s.value_or(std::time(nullptr));
+  options.choice_count = prepared.choice_count;
+  options.include_usage = prepared.include_usage;
+  options.wants_logprobs = prepared.engine.logprobs.has_value();
+  options.echo = std::move(prepared.echo);
+  options.tells_ids = tells_ids;
+  options.seed = prepared.engine.sampling.seed;
+  options.begun = prepared.begun;
+  return Answer(std::move(options));
+}
+
+Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline deadline) {
+  if (prepared.choice_count > options_.requests_max) {
+    const ApiError error =
+        ApiError::bad_field("n", "'n' must be at most " + std::to_string(options_.requests_max) +
+                                     ", all that this worker can hold");
+    co_await call.fail(error);
+    co_return;
+  }
+  const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
+  Answer answer = make_answer(prepared, tells_ids);
+  const Source source{std::make_shared<Mailbox>(executor_), deadline};
+  if (prepared.ended != FinishReason::kNone) {
+    source.mailbox->put(end_of(prepared));
+    co_await answer_stream(call, answer, source);
+    co_return;
+  }
+  auto sink = [mailbox = source.mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
+  if (!ids.ok()) {
+    const ApiError error = submit_error(ids.status());
+    co_await call.fail(error);
+    co_return;
+  }
+  const Submission submission(engine_, *std::move(ids));
+  if (prepared.stream) {
+    co_await answer_stream(call, answer, source);
+  } else {
+    co_await answer_whole(call, answer, source);
+  }
+}
+
+template <typename Prepared, typename Prepare>
+Task<ApiResult<Prepared>> Generator::prepare_on_text_in(Deadline deadline, Prepare prepare) {
+  auto job = [deadline, prepare]() -> ApiResult<Prepared> {
+    if (deadline.expired(now())) return deadline_error();
+    try {
+      return prepare();
+    } catch (const std::exception& e) {  // out of memory, at the edge of the standard library
+      return ApiError::internal(std::string("text in: ") + e.what());
+    }
+  };
+  return run_on<ApiResult<Prepared>>(text_in_, std::move(job));
+}
+
+Task<ApiResult<Usage>> Generator::compute(EngineRequest request, Deadline deadline) {
+  const auto mailbox = std::make_shared<Mailbox>(executor_);
+  auto sink = [mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  const auto id = engine_.submit(std::move(request), std::move(sink));
+  if (!id.ok()) co_return submit_error(id.status());
+  const Submission submission(engine_, std::vector<RequestId>(1, *id));
+  while (true) {
+    const bool ready = co_await mailbox->wait(deadline);
+    if (!ready) co_return deadline_error();
+    for (const auto& piece : mailbox->take()) {
+      if (!piece.error.ok()) co_return step_error(piece.error);
+      if (piece.finish != FinishReason::kNone) co_return piece.usage;
+    }
+  }
+}
+
+Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto prepared = co_await prepare_on_text_in<PreparedPrefix>(deadline.value(), [this, &call] {
+    return prepare_prefix(model_, call.request().body, hints_of(call.request()));
+  });
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  auto making = prefixes.begin(prepared->ask);
+  if (!making.ok()) {
+    co_await call.fail(making.error());
+    co_return;
+  }
+  auto usage = co_await compute(std::move(prepared->engine), deadline.value());
+  if (!usage.ok()) {
+    co_await call.fail(usage.error());
+    co_return;
+  }
+  std::string body = making.value()->finish(usage->cached_tokens);
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, std::move(body));
+}
+
+Task<void> Generator::handle_tail(Call& call) {
+  const auto deadline = admit(call.request());
+  if (!deadline.ok()) {
+    co_await call.fail(deadline.error());
+    co_return;
+  }
+  const RunningScope running(*this);
+  auto prepared = co_await prepare_on_text_in<EngineRequest>(
+      deadline.value(), [this, &call] { return prepare_tail(model_, call.request().body); });
+  if (!prepared.ok()) {
+    co_await call.fail(prepared.error());
+    co_return;
+  }
+  const auto count = static_cast<int64_t>(prepared->prompt.size());
+  auto usage = co_await compute(*std::move(prepared), deadline.value());
+  if (!usage.ok()) {
+    co_await call.fail(usage.error());
+    co_return;
+  }
+  if (refusing_) call.exchange().close_after();
+  co_await call.answer_json(200, tail_made_json(count, usage->cached_tokens));
+}
+
+Task<void> Generator::wait_quiet(Deadline deadline) {
+  constexpr Duration kQuiet = std::chrono::seconds(1), kLook = std::chrono::milliseconds(20);
+  const auto token = asio::as_tuple(use_task);
+  while (!hurrying_ && !deadline.expired(now())) {
+    if (running_count_ == 0 && now() >= asked_at_ + kQuiet) co_return;
+    idle_timer_.expires_after(kLook);
+    co_await idle_timer_.async_wait(token);
+  }
+}
+
+Task<bool> Generator::wait_idle(Deadline deadline) {
+  const auto token = asio::as_tuple(use_task);
+  while (running_count_ > 0) {
+    if (hurrying_ || deadline.expired(now())) co_return false;
+    idle_timer_.expires_at(deadline.at);
+    co_await idle_timer_.async_wait(token);
+  }
+  co_return true;
+}
+
+void Generator::hurry() {
+  hurrying_ = true;
+  idle_timer_.cancel();
+}
+
+}  // namespace troupe

@@ -1,0 +1,59 @@
+#pragma once
+
+// One HTTP request on its way through the worker's server: the exchange, its request id, and what is told of
+// it afterwards (one counter, one log line). Every answer goes out through here, so every answer carries
+// x-request-id and every outcome is counted.
+
+#include <string>
+#include <string_view>
+
+#include "common/api/error.h"
+#include "common/core/log.h"
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+
+namespace troupe {
+
+class Call {
+ public:
+  // What is counted when no answer went out: nginx's "client closed request".
+  static constexpr int kNoAnswer = 499;
+
+  Call(Exchange& exchange, std::string_view endpoint, std::string request_id)
+      : exchange_(exchange), endpoint_(endpoint), request_id_(std::move(request_id)) {}
+
+  const HttpRequest& request() const { return exchange_.request(); }
+  Exchange& exchange() { return exchange_; }
+  std::string_view endpoint() const { return endpoint_; }  // a route's path, or "other"
+  const std::string& request_id() const { return request_id_; }
+  int code() const { return code_; }
+
+  Task<void> answer_json(int status, std::string body);
+  Task<void> answer_text(std::string_view content_type, std::string body);  // 200
+  // With Retry-After where the error names one.
+  Task<void> fail(ApiError error);
+  // 405 with Allow.
+  Task<void> fail_method(std::string_view allowed);
+  // Head of an event stream, which goes out with the first exchange().write(); then finish().
+  Task<void> start_events();
+
+ private:
+  HeaderList headers(std::string_view content_type) const;
+
+  Exchange& exchange_;
+  std::string_view endpoint_;
+  std::string request_id_;
+  int code_ = kNoAnswer;
+};
+
+// The client's id if it is short (128) and printable ASCII without spaces, as a gateway accepts it, else
+// `fallback`.
+std::string request_id_of(const HttpRequest& request, std::string_view fallback);
+
+// x-troupe-timeout-ms where it is present: a gateway that answers for the request sends what is left of its
+// time, and has its own bound. Else, from a client, x-request-timeout-ms, at most `longest`, which is also
+// what holds without either. More than there is to give counts as the most; 400 where a header is not a
+// positive whole number.
+ApiResult<Deadline> request_deadline(const HttpRequest& request, TimePoint now, Duration longest);
+
+}  // namespace troupe

@@ -1,0 +1,46 @@
+#pragma once
+
+// Where an answer's pieces wait on their way from the engine's text-out thread to the coroutine that sends
+// them. The one object both sides share; a request itself is owned by its coroutine.
+//
+// Bound: a client that does not read leaves its pieces here while its stream is computed to the end, so a
+// mailbox holds at most the request's max_tokens, and mailboxes are as many as requests are admitted. The
+// engine is not slowed down for one slow client: its batch is everybody's.
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/core/time.h"
+#include "common/net/task.h"
+#include "worker/engine/engine.h"
+
+namespace troupe {
+
+class Mailbox : public std::enable_shared_from_this<Mailbox> {
+ public:
+  explicit Mailbox(Executor executor);
+
+  // Any thread; never blocks for long. Wakes the waiter once however many pieces come in between.
+  void put(EngineOutput piece);
+
+  // The rest: only on the executor's thread, one coroutine.
+  // True when there is something to take; false when the deadline passed first. Cancellation throws
+  // system_error(operation_aborted).
+  Task<bool> wait(Deadline deadline);
+  std::vector<EngineOutput> take();
+
+ private:
+  using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
+                                           asio::wait_traits<std::chrono::steady_clock>, Executor>;
+  bool has_pieces() const;
+
+  Executor executor_;
+  Timer timer_;               // never armed but while someone waits; cancelled to wake them
+  mutable std::mutex mutex_;  // guards the rest
+  std::vector<EngineOutput> pieces_;
+  bool wake_posted_ = false;
+};
+
+}  // namespace troupe

@@ -1,0 +1,113 @@
+#include "worker/http/prefixes.h"
+
+#include <chrono>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+namespace {
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+int64_t seconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+}
+
+ApiError begin_error(const Status& status) {
+  if (absl::IsResourceExhausted(status)) return ApiError::overloaded(to_std(status.message()), 1);
+  ApiError error = ApiError::bad_field("pin", to_std(status.message()));
+  error.http_status = 409;
+  error.code = "pin_budget_exceeded";
+  return error;
+}
+
+}  // namespace
+
+Prefixes::Prefixes(Executor executor, const PrefixBook::Options& options, std::string model, Engine& engine)
+    : book_(options),
+      model_(std::move(model)),
+      engine_(engine),
+      started_at_(now()),
+      started_s_(std::time(nullptr)),
+      timer_(executor) {}
+
+ApiResult<std::unique_ptr<Prefixes::Making>> Prefixes::begin(const PrefixBook::Ask& ask) {
+  expire();
+  if (const Status status = book_.begin(ask); !status.ok()) return begin_error(status);
+  return std::make_unique<Making>(*this, ask);
+}
+
+Prefixes::Making::~Making() {
+  if (!finished_ && prefixes_.book_.abort(ask_)) prefixes_.engine_.unpin(ask_.hash);
+}
+
+std::string Prefixes::Making::finish(int64_t cached_tokens) {
+  finished_ = true;
+  if (prefixes_.book_.finish(ask_, cached_tokens, now())) prefixes_.engine_.unpin(ask_.hash);
+  prefixes_.wait_for_expiry();
+  return prefix_json(prefixes_.state_of(*prefixes_.book_.find(ask_.hash)));
+}
+
+PrefixState Prefixes::state_of(const PrefixBook::Entry& entry) const {
+  PrefixState state;
+  state.hash = entry.ask.hash;
+  state.model = model_;
+  state.set = entry.ask.set;
+  state.tokens = entry.ask.tokens;
+  state.cached_tokens = entry.cached_tokens;
+  state.pinned = entry.ask.pin;
+  state.created_s = started_s_ + seconds(entry.made_at - started_at_);
+  if (!entry.ask.ttl) return state;
+  state.ttl_s = seconds(*entry.ask.ttl);
+  state.expires_s = state.created_s + *state.ttl_s;
+  return state;
+}
+
+Task<void> Prefixes::list(Call& call) {
+  expire();
+  std::vector<PrefixState> states;
+  for (const PrefixBook::Entry* entry : book_.all()) states.push_back(state_of(*entry));
+  return call.answer_json(
+      200, prefix_list_json({states, book_.pinned_tokens(), book_.options().pinned_tokens_max}));
+}
+
+Task<void> Prefixes::one(Call& call) {
+  expire();
+  const std::string id(prefix_id_of(call.request().path));
+  const auto hash = parse_prefix_id(id);
+  const PrefixBook::Entry* entry = hash ? book_.find(*hash) : nullptr;
+  if (entry == nullptr) return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
+  if (call.request().method != "DELETE") return call.answer_json(200, prefix_json(state_of(*entry)));
+  if (book_.erase(*hash) == PrefixBook::Erased::kUnpin) engine_.unpin(*hash);
+  wait_for_expiry();
+  return call.answer_json(200, prefix_deleted_json(id));
+}
+
+void Prefixes::expire() {
+  for (const Hash128& hash : book_.take_expired(now())) engine_.unpin(hash);
+}
+
+void Prefixes::wait_for_expiry() {
+  const auto next = book_.next_expiry();
+  if (!next || closed_) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    expire();
+    wait_for_expiry();
+  });
+}
+
+void Prefixes::close() {
+  closed_ = true;
+  timer_.cancel();
+}
+
+}  // namespace troupe

@@ -1,0 +1,61 @@
+#pragma once
+
+// GET /v1/prefixes, GET and DELETE /v1/prefixes/{id}, and what POST /v1/prefixes keeps: the prefixes that
+// this worker was asked to have ahead of use. Books in prefix_registry.h; the computing is the generator's.
+//
+// All calls on the executor's thread.
+
+#include <memory>
+#include <string>
+
+#include "common/api/prefix.h"
+#include "common/net/timer.h"
+#include "worker/engine/engine.h"
+#include "worker/http/http_call.h"
+#include "worker/input/prefix_registry.h"
+
+namespace troupe {
+
+class Prefixes {
+ public:
+  // `engine` outlives this.
+  Prefixes(Executor executor, const PrefixBook::Options& options, std::string model, Engine& engine);
+
+  // A prefix that is being computed. Unless finish() is called, it comes to nothing.
+  class Making {
+   public:
+    Making(Prefixes& prefixes, const PrefixBook::Ask& ask) : prefixes_(prefixes), ask_(ask) {}
+    ~Making();
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+    // The answer's body.
+    std::string finish(int64_t cached_tokens);
+
+   private:
+    Prefixes& prefixes_;
+    const PrefixBook::Ask ask_;
+    bool finished_ = false;
+  };
+  // 409 where the budget of pins does not suffice, 429 where too many are being computed.
+  ApiResult<std::unique_ptr<Making>> begin(const PrefixBook::Ask& ask);
+
+  Task<void> list(Call& call);
+  Task<void> one(Call& call);  // GET and DELETE
+  // Expiries end here.
+  void close();
+
+ private:
+  PrefixState state_of(const PrefixBook::Entry& entry) const;
+  void expire();
+  void wait_for_expiry();
+
+  PrefixBook book_;
+  const std::string model_;
+  Engine& engine_;
+  const TimePoint started_at_;  // the same moment twice
+  const int64_t started_s_;     // Unix
+  Timer timer_;
+  bool closed_ = false;
+};
+
+}  // namespace troupe

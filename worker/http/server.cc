@@ -1,0 +1,390 @@
+#include "worker/http/server.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <map>
+#include <utility>
+
+#include "worker/http/conversations.h"
+#include "worker/http/http_call.h"
+#include "worker/http/prefixes.h"
+#include "worker/http/residency_stream.h"
+#include "worker/http/tokenize.h"
+#include "worker/sim_device/fault_exchange.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
+constexpr std::string_view kTailRoute = "/v1/tails/{session}";
+
+// Is `method` one of a list like "GET, HEAD"?
+bool allows(std::string_view methods, std::string_view method) {
+  for (size_t at = methods.find(method); at != std::string_view::npos; at = methods.find(method, at + 1)) {
+    const size_t end = at + method.size();
+    if ((at == 0 || methods[at - 1] == ' ') && (end == methods.size() || methods[end] == ',')) return true;
+  }
+  return false;
+}
+
+ApiError keeps_conversations() {
+  ApiError error = ApiError::unsupported(
+      "",
+      "this worker tells nobody of its conversations (hand_on_conversations: false in its configuration)");
+  error.http_status = 403;
+  return error;
+}
+
+PrefixBook::Options book_options(const LoadReport& report, double max_pinned_share) {
+  PrefixBook::Options options;
+  options.block_size = static_cast<int32_t>(report.block_size);
+  const double tokens = static_cast<double>(report.kv_blocks_total * report.block_size);
+  options.pinned_tokens_max = static_cast<int64_t>(max_pinned_share * tokens);
+  return options;
+}
+
+HttpServerOptions counted(HttpServerOptions options, Metrics& metrics) {
+  options.handshakes_failed =
+      &metrics.counter("troupe_worker_tls_handshakes_failed_total",
+                       "Connections of clients that came to no TLS, or to none in time.");
+  return options;
+}
+
+}  // namespace
+
+struct WorkerServer::Impl {
+  Impl(const Parts& parts, const Options& options);
+
+  // One request, from its complete head and body to the end of its answer.
+  Task<void> handle(Exchange& exchange);
+  Task<void> dispatch(Call& call);
+
+  Task<void> chat(Call& call) { return generate(call, GenerateRequest::Kind::kChat); }
+  Task<void> completions(Call& call) { return generate(call, GenerateRequest::Kind::kCompletion); }
+  Task<void> generate(Call& call, GenerateRequest::Kind kind);
+  Task<void> generate_with_faults(Call& call, GenerateRequest::Kind kind);
+  Task<void> sim_faults(Call& call);
+  Task<void> tokenize(Call& call) { return generator.handle_text(call, answer_tokenize); }
+  Task<void> detokenize(Call& call) { return generator.handle_text(call, answer_detokenize); }
+  Task<void> models(Call& call);
+  Task<void> livez(Call& call) { return call.answer_json(200, R"({"status":"alive"})"); }
+  Task<void> readyz(Call& call);
+  Task<void> load(Call& call);
+  Task<void> all_prefixes(Call& call);
+  Task<void> one_prefix(Call& call);
+  Task<void> all_tails(Call& call);
+  Task<void> one_tail(Call& call);
+  Task<void> list_all_tails(Call& call);
+  Task<void> find_one_tail(Call& call);
+  Task<void> residency_events(Call& call) { return residency.serve(call); }
+  Task<void> metrics_text(Call& call);
+  Task<void> no_such_path(Call& call);
+
+  void tell_token_cache();
+
+  bool ready() const {
+    return started && !draining && !generator.refusing() && (faults == nullptr || !faults->refuses());
+  }
+  Task<void> give_notice(Deadline until);
+  void count(const Call& call, TimePoint begin);
+
+  struct Route {
+    std::string_view methods, path;
+    Task<void> (Impl::*handler)(Call&);
+  };
+  static const std::array<Route, 16> kRoutes;
+  static const Route* find_route(std::string_view path);
+
+  const ServedModel& model;
+  Engine& engine;
+  Metrics& metrics;
+  const Logger& log;
+  SimFaults* const faults;  // null: a worker with a model
+  const Duration notice;
+  const bool hands_on_conversations;
+  Generator generator;
+  Prefixes prefixes;
+  ResidencyStream residency;
+  std::map<std::pair<std::string_view, int>, Counter*> request_counters;
+  TokenCache::Stats token_cache_told;
+  uint64_t request_index = 0;
+  std::string instance;  // makes request ids differ between workers and between starts
+  int64_t started_s = 0;
+  bool started = false;
+  bool draining = false;
+  Deadline notice_ends;
+  HttpServerOptions http_options;
+  HttpServer http;  // last: its handlers use all of the above
+};
+
+constexpr std::array<WorkerServer::Impl::Route, 16> WorkerServer::Impl::kRoutes{{
+    {"POST", "/v1/chat/completions", &Impl::chat},
+    {"POST", "/v1/completions", &Impl::completions},
+    {"POST", "/tokenize", &Impl::tokenize},
+    {"POST", "/detokenize", &Impl::detokenize},
+    {"GET, HEAD", "/v1/models", &Impl::models},
+    {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
+    {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
+    {"GET, HEAD, POST", kTailsPath, &Impl::all_tails},
+    {"GET, HEAD", kTailRoute, &Impl::one_tail},
+    {"GET, HEAD", "/v1/load", &Impl::load},
+    {"GET, HEAD", "/v1/residency", &Impl::residency_events},
+    {"GET, HEAD", "/livez", &Impl::livez},
+    {"GET, HEAD", "/readyz", &Impl::readyz},
+    {"GET, HEAD", "/health", &Impl::readyz},
+    {"GET, HEAD", "/metrics", &Impl::metrics_text},
+    {"POST", "/sim/faults", &Impl::sim_faults},
+}};
+
+const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
+  if (!prefix_id_of(path).empty()) path = kPrefixRoute;
+  if (!tail_session_of(path).empty()) path = kTailRoute;
+  for (const auto& route : kRoutes) {
+    if (route.path == path) return &route;
+  }
+  return nullptr;
+}
+
+WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
+    : model(parts.model),
+      engine(parts.engine),
+      metrics(parts.metrics),
+      log(parts.log),
+      faults(parts.faults),
+      notice(options.notice),
+      hands_on_conversations(options.hand_on_conversations),
+      generator(parts.io.get_executor(), options.generator, parts.model, parts.engine),
+      prefixes(parts.io.get_executor(), book_options(parts.engine.load(), options.max_pinned_share),
+               parts.model.name, parts.engine),
+      residency(parts.io.get_executor(), parts.engine.cache_news(), parts.metrics, {}),
+      instance(hash_bytes(std::to_string(std::random_device{}())).hex().substr(0, 12)),
+      started_s(std::time(nullptr)),
+      http_options(counted(options.http, parts.metrics)),
+      http(
+          parts.io, http_options, [this](Exchange& exchange) { return handle(exchange); }, parts.log) {}
+
+namespace {
+
+// Counts and logs a call when its coroutine ends, also when it ends by cancellation.
+template <typename Function>
+class AtEnd {
+ public:
+  explicit AtEnd(Function function) : function_(std::move(function)) {}
+  ~AtEnd() { function_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  Function function_;
+};
+
+}  // namespace
+
+Task<void> WorkerServer::Impl::handle(Exchange& exchange) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto* route = find_route(exchange.request().path);
+  const std::string own_id = instance + "-" + std::to_string(++request_index);
+  Call call(exchange, route != nullptr ? route->path : "other", request_id_of(exchange.request(), own_id));
+  if (generator.refusing()) exchange.close_after();
+  const AtEnd told([this, &call, begin] { count(call, begin); });
+  co_await dispatch(call);
+}
+
+Task<void> WorkerServer::Impl::dispatch(Call& call) {
+  const auto& request = call.request();
+  const auto* route = find_route(request.path);
+  if (route == nullptr) {
+    co_await no_such_path(call);
+  } else if (!allows(route->methods, request.method)) {
+    co_await call.fail_method(route->methods);
+  } else {
+    co_await (this->*route->handler)(call);
+  }
+}
+
+Task<void> WorkerServer::Impl::no_such_path(Call& call) {
+  ApiError error;
+  error.http_status = 404;
+  error.code = "not_found";
+  error.message = "no such path: " + call.request().path.substr(0, 200);
+  return call.fail(std::move(error));
+}
+
+Task<void> WorkerServer::Impl::generate(Call& call, GenerateRequest::Kind kind) {
+  if (faults == nullptr) return generator.handle(call, kind);
+  return generate_with_faults(call, kind);
+}
+
+Task<void> WorkerServer::Impl::all_prefixes(Call& call) {
+  return call.request().method == "POST" ? generator.handle_prefix(call, prefixes) : prefixes.list(call);
+}
+
+Task<void> WorkerServer::Impl::one_prefix(Call& call) {
+  return prefixes.one(call);
+}
+
+Task<void> WorkerServer::Impl::all_tails(Call& call) {
+  if (call.request().method == "POST") return generator.handle_tail(call);
+  return hands_on_conversations ? list_all_tails(call) : call.fail(keeps_conversations());
+}
+
+Task<void> WorkerServer::Impl::one_tail(Call& call) {
+  return hands_on_conversations ? find_one_tail(call) : call.fail(keeps_conversations());
+}
+
+Task<void> WorkerServer::Impl::list_all_tails(Call& call) {
+  const auto tails = co_await list_tails(engine, model.name);
+  if (tails.ok()) {
+    co_await call.answer_json(200, tail_list_json(tails.value()));
+  } else {
+    co_await call.fail(tails.error());
+  }
+}
+
+Task<void> WorkerServer::Impl::find_one_tail(Call& call) {
+  const std::string session(tail_session_of(call.request().path));
+  const auto tail = co_await find_tail(engine, model.name, session);
+  if (tail.ok()) {
+    co_await call.answer_json(200, tail_json(tail.value()));
+  } else {
+    co_await call.fail(tail.error());
+  }
+}
+
+Task<void> WorkerServer::Impl::generate_with_faults(Call& call, GenerateRequest::Kind kind) {
+  const SimFaults::Fate fate = faults->next_fate();
+  if (fate.error_status != 0) {
+    ApiError error = ApiError::unavailable("a fault on request (POST /sim/faults)");
+    error.http_status = fate.error_status;
+    co_await call.fail(error);
+  } else if (fate.dropped_at_write != 0) {
+    CutExchange exchange(call.exchange(), fate.dropped_at_write);
+    Call cut_call(exchange, call.endpoint(), call.request_id());
+    co_await generator.handle(cut_call, kind);
+  } else {
+    co_await generator.handle(call, kind);
+  }
+}
+
+Task<void> WorkerServer::Impl::sim_faults(Call& call) {
+  if (faults == nullptr) return no_such_path(call);
+  const auto wanted = parse_sim_faults(call.request().body);
+  if (!wanted.ok()) return call.fail(wanted.error());
+  faults->set(wanted.value(), std::chrono::steady_clock::now());
+  log.info("sim_faults", {{"faults", wanted.value().to_json()}});
+  return call.answer_json(200, wanted.value().to_json());
+}
+
+void WorkerServer::Impl::count(const Call& call, TimePoint begin) {
+  auto& counter = request_counters[{call.endpoint(), call.code()}];
+  if (counter == nullptr) {
+    Labels labels{{"path", std::string(call.endpoint())}, {"code", std::to_string(call.code())}};
+    counter =
+        &metrics.counter("troupe_http_requests_total", "Requests answered, by path and status code", labels);
+  }
+  counter->Increment();
+  const auto level = call.code() >= 500 ? LogLevel::kWarn : LogLevel::kDebug;
+  if (!log.enabled(level)) return;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  log.write(
+      level, "request",
+      {{"id", call.request_id()}, {"path", call.endpoint()}, {"code", call.code()}, {"ms", took.count()}});
+}
+
+Task<void> WorkerServer::Impl::models(Call& call) {
+  ModelCard card;
+  card.id = model.name;
+  card.created_s = started_s;
+  card.max_model_len = model.total_count_max;
+  return call.answer_json(200, models_json({card}));
+}
+
+Task<void> WorkerServer::Impl::readyz(Call& call) {
+  if (ready()) return call.answer_json(200, R"({"status":"ready"})");
+  if (draining && !generator.refusing()) {
+    const Duration left = notice_ends.remaining(std::chrono::steady_clock::now());
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    return call.answer_json(503, R"({"status":"leaving","takes_requests_for_ms":)" +
+                                     std::to_string(std::max(ms, int64_t{0})) + "}");
+  }
+  return call.fail(ApiError::unavailable("the worker is shutting down"));
+}
+
+Task<void> WorkerServer::Impl::load(Call& call) {
+  LoadReport report = engine.load();
+  report.ready = report.ready && ready();
+  return call.answer_json(200, load_report_json(report));
+}
+
+// Counted where it happens, by the tokenizer's thread; told here, as far as it has come.
+void WorkerServer::Impl::tell_token_cache() {
+  if (model.token_cache == nullptr) return;
+  const TokenCache::Stats now = model.token_cache->stats();
+  metrics.counter("troupe_text_cache_lookups_total", "Stretches of text between special tokens looked up")
+      .Increment(static_cast<double>(now.lookups - token_cache_told.lookups));
+  metrics.counter("troupe_text_cache_hits_total", "Of these, those whose tokens were known")
+      .Increment(static_cast<double>(now.hits - token_cache_told.hits));
+  metrics.gauge("troupe_text_cache_bytes", "Memory of the texts whose tokens are known")
+      .Set(static_cast<double>(now.bytes));
+  token_cache_told = now;
+}
+
+Task<void> WorkerServer::Impl::metrics_text(Call& call) {
+  tell_token_cache();
+  return call.answer_text("text/plain; version=0.0.4; charset=utf-8", metrics.text());
+}
+
+WorkerServer::WorkerServer(const Parts& parts, const Options& options)
+    : impl_(std::make_unique<Impl>(parts, options)) {}
+
+WorkerServer::~WorkerServer() = default;
+
+Status WorkerServer::listen() {
+  return impl_->http.listen();
+}
+
+uint16_t WorkerServer::port() const {
+  return impl_->http.port();
+}
+
+void WorkerServer::use(std::shared_ptr<const TlsContext> tls) {
+  impl_->http_options.tls = std::move(tls);
+  impl_->http.change(impl_->http_options);
+}
+
+void WorkerServer::start() {
+  impl_->started = true;
+  impl_->residency.start();
+  impl_->http.start();
+}
+
+Task<void> WorkerServer::Impl::give_notice(Deadline until) {
+  draining = true;
+  notice_ends = until;
+  co_await generator.wait_quiet(until);
+  generator.refuse_new();
+}
+
+Task<bool> WorkerServer::drain(Duration grace) {
+  const TimePoint begin = std::chrono::steady_clock::now();
+  const auto deadline = Deadline::after(begin, grace);
+  co_await impl_->give_notice(Deadline::after(begin, std::min(grace, impl_->notice)));
+  const bool all_done = co_await impl_->generator.wait_idle(deadline);
+  // The engine waits for the step under way.
+  if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
+  impl_->engine.stop();
+  impl_->prefixes.close();
+  impl_->residency.close();
+  constexpr Duration kLastWrites = std::chrono::seconds(1);
+  co_await impl_->http.drain(kLastWrites);
+  co_return all_done;
+}
+
+void WorkerServer::hurry() {
+  impl_->generator.hurry();
+}
+
+}  // namespace troupe

@@ -1,0 +1,83 @@
+#include "worker/input/prepare_resume.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "worker/text/tokenizer/detokenizer.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view kIdsField = "troupe_resume.ids";
+
+bool contains(const std::vector<int32_t>& ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+ApiError id_error(size_t index, const std::string& why) {
+  return ApiError::bad_field(std::string(kIdsField) + "[" + std::to_string(index) + "]", why);
+}
+
+// What the ids come to: how the answer ended with them, if it did, and else of how many of the last ones no
+// text is out to its end.
+struct Replay {
+  FinishReason ended = FinishReason::kNone;
+  size_t untold_count = 0;
+};
+
+ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
+                         const std::vector<TokenId>& ids) {
+  Detokenizer detokenizer(model.tokenizer, request.stop_strings,
+                          {.at_start = !request.continues_text, .keeps_offsets = true});
+  Replay result;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (result.ended != FinishReason::kNone) {
+      return id_error(i,
+                      "comes behind the end of the answer: the ids before it complete a stop string or "
+                      "hold a token that ends it");
+    }
+    const bool stops = contains(request.stop_token_ids, ids[i]) ||
+                       (!request.ignore_eos && contains(model.config.eos_token_ids, ids[i]));
+    if (!stops) detokenizer.push(ids[i]);
+    if (stops || detokenizer.stopped()) result.ended = FinishReason::kStop;
+  }
+  result.untold_count = ids.size() - detokenizer.take_offsets().size();
+  if (result.ended == FinishReason::kNone && static_cast<int64_t>(ids.size()) >= request.max_new_count) {
+    // What was held back then may have completed a stop string.
+    detokenizer.finish();
+    result.ended = detokenizer.stopped() ? FinishReason::kStop : FinishReason::kLength;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStream& resume, int64_t count_max,
+                                    PreparedRequest& prepared) {
+  if (static_cast<int64_t>(resume.ids.size()) > count_max) {
+    return ApiError::bad_field(kIdsField, "holds " + std::to_string(resume.ids.size()) +
+                                              " ids, more than the " + std::to_string(count_max) +
+                                              " that this answer may have");
+  }
+  for (size_t i = 0; i < resume.ids.size(); ++i) {
+    if (resume.ids[i] < model.config.vocab_size) continue;
+    return id_error(i, "token id " + std::to_string(resume.ids[i]) + " is outside the vocabulary [0, " +
+                           std::to_string(model.config.vocab_size) + ")");
+  }
+  const auto replayed = replay(model, prepared.engine, resume.ids);
+  if (!replayed.ok()) return replayed.error();
+  prepared.ended = replayed.value().ended;
+  prepared.begun = !resume.ids.empty();
+  prepared.id = resume.id;
+  prepared.created_s = resume.created_s;
+  prepared.engine.emitted = resume.ids;
+  prepared.engine.prompt_logprobs = prepared.engine.prompt_logprobs && !prepared.begun;
+  if (prepared.engine.logprobs) {
+    prepared.engine.untold_logprobs = static_cast<int32_t>(replayed.value().untold_count);
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe

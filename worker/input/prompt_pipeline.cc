@@ -1,0 +1,235 @@
+#include "worker/input/prompt_pipeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "worker/input/prepare_resume.h"
+#include "worker/input/shared_prefix.h"
+
+namespace troupe {
+
+namespace {
+
+ApiError prompt_too_long_error(std::string_view field, int64_t bytes, const ServedModel& model) {
+  auto error = ApiError::context_length(field, bytes, model.total_count_max);
+  error.message = "the prompt is " + std::to_string(bytes) + " bytes long; at most " +
+                  std::to_string(model.total_count_max) +
+                  " tokens (prompt and answer together) fit this model";
+  return error;
+}
+
+ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::string_view field,
+                                             std::string_view text, bool add_special) {
+  if (static_cast<int64_t>(text.size()) > model.prompt_bytes_max) {
+    return prompt_too_long_error(field, static_cast<int64_t>(text.size()), model);
+  }
+  auto ids = model.tokenizer->encode(text, add_special, model.token_cache);
+  if (!ids.ok()) return ApiError::bad_field(field, to_std(ids.status().message()));
+  return *std::move(ids);
+}
+
+}  // namespace
+
+std::string_view prompt_field(const GenerateRequest& request) {
+  return request.kind == GenerateRequest::Kind::kChat ? "messages" : "prompt";
+}
+
+// Tokenizers of fine-tunes may know tokens that the model has no embedding for: text that holds one is its
+// sender's fault alone, and must not reach a step that others share.
+std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view field,
+                                      const std::vector<TokenId>& ids) {
+  for (const TokenId id : ids) {
+    if (id < model.config.vocab_size) continue;
+    return ApiError::bad_field(field, "holds '" + std::string(model.tokenizer->token_text(id)) + "', token " +
+                                          std::to_string(id) + ", which this model's vocabulary of " +
+                                          std::to_string(model.config.vocab_size) + " does not have");
+  }
+  return std::nullopt;
+}
+
+ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
+                                            bool add_special) {
+  return encode_field(model, "prompt", text, add_special);
+}
+
+ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
+                                            const ChatEncoding& how) {
+  if (model.chat_template == nullptr) {
+    return ApiError::unsupported(
+        "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
+  }
+  auto context = chat_context(request, model.special_tokens, how.add_generation_prompt);
+  if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
+  auto text = model.chat_template->render(*context);
+  if (!text.ok()) {
+    return ApiError::bad_field("messages", "chat template: " + std::string(to_std(text.status().message())));
+  }
+  return encode_field(model, "messages", *text, how.add_special);
+}
+
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request) {
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    return encode_text(model, *text, /*add_special=*/true);
+  }
+  const auto& ids = std::get<std::vector<int32_t>>(request.prompt);
+  const auto vocab_size = static_cast<int32_t>(model.config.vocab_size);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      return ApiError::bad_field("prompt[" + std::to_string(i) + "]", "token id " + std::to_string(ids[i]) +
+                                                                          " is outside the vocabulary [0, " +
+                                                                          std::to_string(vocab_size) + ")");
+    }
+  }
+  return ids;
+}
+
+namespace {
+
+// How long an answer is that nobody limits: geometric, as a text that may end after every word.
+int64_t unasked_count(const ServedModel& model, uint64_t seed) {
+  if (model.answer_count_mean <= 0) return std::numeric_limits<int64_t>::max();
+  constexpr uint64_t kBeyondAnyPosition = uint64_t{1} << 62;  // the sampler's own draws are by position
+  const double u = counter_uniform(seed, kBeyondAnyPosition);
+  return 1 + std::llround(-std::log1p(-u) * (model.answer_count_mean - 1));
+}
+
+// How many tokens the answer may have, or why there is no room for it.
+ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& request, size_t prompt_count,
+                               uint64_t seed) {
+  const int64_t room = model.total_count_max - static_cast<int64_t>(prompt_count);
+  const auto count = static_cast<int64_t>(prompt_count);
+  if (room < 1) return ApiError::context_length(prompt_field(request), count, model.total_count_max);
+  if (!request.max_tokens) return static_cast<int32_t>(std::min(room, unasked_count(model, seed)));
+  if (*request.max_tokens == 0) return 1;  // the engine's least, of which nothing is emitted
+  if (*request.max_tokens > room) {
+    auto error = ApiError::context_length("max_tokens", count, model.total_count_max);
+    error.message = "max_tokens " + std::to_string(*request.max_tokens) + " and the prompt's " +
+                    std::to_string(prompt_count) + " tokens exceed the " +
+                    std::to_string(model.total_count_max) + " that fit this model; at most " +
+                    std::to_string(room) + " are left for the answer";
+    return error;
+  }
+  return static_cast<int32_t>(*request.max_tokens);
+}
+
+SamplingParams sampling_of(const ModelConfig& config, const GenerateRequest& request, uint64_t seed) {
+  SamplingParams sampling;
+  sampling.temperature = static_cast<float>(request.temperature.value_or(config.temperature.value_or(1.0)));
+  sampling.top_p = static_cast<float>(request.top_p.value_or(config.top_p.value_or(1.0)));
+  sampling.min_p = static_cast<float>(request.min_p.value_or(config.min_p.value_or(0.0)));
+  const int64_t top_k = request.top_k.value_or(config.top_k.value_or(0));
+  sampling.top_k = static_cast<int32_t>(std::clamp<int64_t>(top_k, 0, config.vocab_size));
+  sampling.seed = seed;
+  sampling.repetition_penalty =
+      static_cast<float>(request.repetition_penalty.value_or(config.repetition_penalty.value_or(1.0)));
+  sampling.presence_penalty = static_cast<float>(request.presence_penalty);
+  sampling.frequency_penalty = static_cast<float>(request.frequency_penalty);
+  sampling.logit_bias = request.logit_bias;
+  return sampling;
+}
+
+std::optional<ApiError> check_bias(const ModelConfig& config, const GenerateRequest& request) {
+  for (const auto& [id, bias] : request.logit_bias) {
+    if (id < config.vocab_size) continue;
+    const std::string name = std::to_string(id);
+    return ApiError::bad_field("logit_bias." + name, "token id " + name + " is outside the vocabulary [0, " +
+                                                         std::to_string(config.vocab_size) + ")");
+  }
+  return std::nullopt;
+}
+
+std::optional<EchoedPrompt> echo_of(const ServedModel& model, const GenerateRequest& request,
+                                    const std::vector<TokenId>& prompt) {
+  if (!request.echo) return std::nullopt;
+  return echo_prompt(*model.tokenizer, std::get_if<std::string>(&request.prompt), prompt,
+                     request.logprobs.has_value());
+}
+
+// Log-probabilities told of a prompt; a hundred bytes of answer each.
+constexpr int64_t kPromptScoresMax = int64_t{1} << 18;
+
+std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prompt_count) {
+  if (!request.echo || !request.logprobs) return std::nullopt;
+  const int64_t count = static_cast<int64_t>(prompt_count) * request.n * (*request.logprobs + 1);
+  if (count <= kPromptScoresMax) return std::nullopt;
+  return ApiError::bad_field(
+      "logprobs", "with 'echo', the prompt's " + std::to_string(prompt_count) + " tokens × 'n' " +
+                      std::to_string(request.n) + " × ('logprobs' " + std::to_string(*request.logprobs) +
+                      " + 1) are " + std::to_string(count) + " log-probabilities; at most " +
+                      std::to_string(kPromptScoresMax) + " are told in one answer");
+}
+
+// A chat's answer is a text of its own. A completion goes on with the prompt, unless that says nothing (<s>).
+bool continues_text(const ServedModel& model, const GenerateRequest& request,
+                    const std::vector<TokenId>& prompt) {
+  return request.kind == GenerateRequest::Kind::kCompletion &&
+         !std::all_of(prompt.begin(), prompt.end(),
+                      [&](TokenId id) { return model.tokenizer->is_special(id); });
+}
+
+}  // namespace
+
+ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
+                                          uint64_t random_seed, const RoutingHints& hints) {
+  if (request.model != model.name) return ApiError::not_found_model(request.model);
+  if (auto fault = check_bias(model.config, request)) return *std::move(fault);
+  const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
+  auto prompt = is_chat ? encode_chat(model, request) : encode_prompt(model, request);
+  if (!prompt.ok()) return prompt.error();
+  if (prompt->empty()) return ApiError::bad_field(prompt_field(request), "comes to no tokens at all");
+  if (auto fault = unknown_token(model, prompt_field(request), *prompt)) return *std::move(fault);
+  if (auto fault = check_scores(request, prompt->size())) return *std::move(fault);
+  const uint64_t seed = request.resume ? request.resume->seed : request.seed.value_or(random_seed);
+  auto max_new_count = answer_room(model, request, prompt->size(), seed);
+  if (!max_new_count.ok()) return max_new_count.error();
+
+  PreparedRequest prepared;
+  prepared.kind = request.kind;
+  prepared.stream = request.stream;
+  prepared.include_usage = request.include_usage;
+  prepared.choice_count = request.n;
+  prepared.echo = echo_of(model, request, *prompt);
+  prepared.engine.set = hints.set;
+  prepared.engine.planned = hints.planned;
+  prepared.engine.session = hints.session;
+  prepared.engine.prefix_count = shared_prefix_count(model, request, *prompt, hints);
+  prepared.engine.continues_text = continues_text(model, request, *prompt);
+  prepared.engine.prompt = std::move(*prompt);
+  prepared.engine.max_new_count = *max_new_count;
+  prepared.engine.sampling = sampling_of(model.config, request, seed);
+  prepared.engine.stop_token_ids = request.stop_token_ids;
+  prepared.engine.stop_strings = request.stop;
+  prepared.engine.ignore_eos = request.ignore_eos;
+  prepared.engine.logprobs = request.logprobs;
+  prepared.engine.prompt_logprobs = request.echo;
+  prepared.engine.prompt_only = request.max_tokens == 0;
+  prepared.engine.cut_to_fit = !request.max_tokens;
+  if (!request.cache_salt.empty()) prepared.engine.salt = hash_bytes(request.cache_salt);
+  if (request.resume) {
+    const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
+    const int64_t count_max = request.max_tokens.value_or(room);
+    if (auto fault = take_resume(model, *request.resume, count_max, prepared)) return *std::move(fault);
+  }
+  return prepared;
+}
+
+ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateRequest::Kind kind,
+                                           std::string_view body, uint64_t random_seed,
+                                           const RoutingHints& hints) {
+  auto request = kind == GenerateRequest::Kind::kChat ? parse_chat_request(body, model.api)
+                                                      : parse_completion_request(body, model.api);
+  if (!request.ok()) return request.error();
+  return prepare_parsed(model, *request, random_seed, hints);
+}
+
+int64_t prompt_bytes_bound(const Tokenizer& tokenizer, int64_t token_count) {
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    longest = std::max(longest, tokenizer.token_bytes(id, /*skip_special=*/false).size());
+  }
+  return token_count * static_cast<int64_t>(longest) * 4;
+}
+
+}  // namespace troupe

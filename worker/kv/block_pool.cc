@@ -1,0 +1,90 @@
+#include "worker/kv/block_pool.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+namespace troupe {
+
+namespace {
+
+// A block in two places hands one request's KV to another: better no answer than the wrong persona's.
+void require(bool condition, const char* what, int32_t number) {
+  if (condition) return;
+  std::fprintf(stderr, "BlockPool: %d: %s\n", number, what);
+  std::abort();
+}
+
+}  // namespace
+
+BlockPool::BlockPool(int32_t total_count) : free_(total_count) {
+  free_.insert_from(0);
+}
+
+BlockId BlockPool::allocate() {
+  if (free_count() == 0) return -1;
+  const BlockId block = free_list_.empty() ? first_new_++ : free_list_.back();
+  if (!free_list_.empty()) free_list_.pop_back();
+  free_.erase(block);
+  return block;
+}
+
+void BlockPool::allocate(int32_t count, std::vector<BlockId>& out) {
+  require(count <= free_count(), "so many blocks are not free", count);
+  take_free(count, out);
+}
+
+void BlockPool::owe(int32_t count) {
+  require(count <= free_count() && -count <= owed_count_, "so many blocks are not free, or not owed", count);
+  owed_count_ += count;
+}
+
+void BlockPool::allocate_owed(int32_t count, std::vector<BlockId>& out) {
+  owe(-count);
+  take_free(count, out);
+}
+
+// Those that were used last go first.
+void BlockPool::take_free(int32_t count, std::vector<BlockId>& out) {
+  const size_t begin = out.size();
+  const size_t listed = std::min(static_cast<size_t>(count), free_list_.size());
+  out.resize(begin + static_cast<size_t>(count));
+  BlockId* const taken = out.data() + begin;
+  const BlockId* const list_end = free_list_.data() + free_list_.size();
+  for (size_t i = 0; i < listed; ++i) {
+    taken[i] = list_end[-1 - static_cast<std::ptrdiff_t>(i)];
+    free_.erase(taken[i]);
+  }
+  free_list_.resize(free_list_.size() - listed);
+  const int32_t fresh = count - static_cast<int32_t>(listed);
+  std::iota(taken + listed, taken + count, first_new_);
+  free_.erase(first_new_, fresh);
+  first_new_ += fresh;
+}
+
+void BlockPool::release(BlockId block) {
+  require(!is_free(block), "this block is freed twice", block);
+  require(used_count() > 0, "this block is freed while cached", block);
+  free_.insert(block);
+  free_list_.push_back(block);
+}
+
+void BlockPool::add_cached(int32_t count) {
+  require(count <= used_count() && -count <= cached_count_,
+          "so many blocks are not there to be cached, or to be used", count);
+  cached_count_ += count;
+}
+
+Status BlockPool::verify() const {
+  BlockSet listed(total_count());
+  for (BlockId block : free_list_) {
+    if (block >= first_new_ || !listed.insert(block)) return absl::InternalError("the free list is wrong");
+  }
+  listed.insert_from(first_new_);
+  if (listed != free_) return absl::InternalError("a free block is not in the free list");
+  if (used_count() >= 0 && cached_count_ >= 0) return absl::OkStatus();
+  return absl::InternalError("the block counters are wrong");
+}
+
+}  // namespace troupe

@@ -1,0 +1,112 @@
+// Which conversations are cached, and what of them: PrefixCache::conversations() and conversation(). A walk
+// over all runs, for a worker that leaves; nobody pays for it otherwise.
+
+#include "worker/kv/conversations.h"
+
+#include <algorithm>
+
+#include "worker/kv/prefix_cache_impl.h"
+
+namespace troupe {
+
+// The runs that follow one another up to the one where a conversation ends, used last of all its branches.
+struct PrefixCache::Impl::Branch {
+  Hash128 session;
+  RunId last = -1;
+  uint64_t used_at = 0;
+  int32_t end = 0;  // blocks
+
+  bool precedes(const Branch& other) const {
+    return used_at != other.used_at ? used_at < other.used_at : end < other.end;
+  }
+};
+
+std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RunId id) const {
+  const BlockRun& r = tree.run(id);
+  if (r.blocks.empty() || r.is_tail() || residency == nullptr) return std::nullopt;
+  const auto owner = residency->owner(r.extent);
+  if (!owner || owner->kind != HolderKind::kSession) return std::nullopt;
+  return Branch{owner->name, id, r.use.used_at, r.depth + r.count()};
+}
+
+// The last block of it, if that is not filled.
+RunId PrefixCache::Impl::tail_behind(RunId id) const {
+  RunId tail = -1;
+  for (RunId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {
+    const BlockRun& r = tree.run(child);
+    if (!r.is_tail()) continue;
+    if (tail < 0 || r.use.used_at > tree.run(tail).use.used_at) tail = child;
+  }
+  return tail;
+}
+
+Conversation PrefixCache::Impl::describe(const Branch& branch) const {
+  Conversation c;
+  c.session = branch.session;
+  c.token_count = branch.end * static_cast<int32_t>(block_size);
+  const RunId tail = tail_behind(branch.last);
+  if (tail >= 0) c.token_count += static_cast<int32_t>(tree.run(tail).tail_id_count);
+  for (RunId id = branch.last; id >= 0; id = tree.run(id).parent) {
+    const BlockRun& r = tree.run(id);
+    const auto owner = residency->owner(r.extent);
+    if (c.set.is_zero() && owner && owner->kind == HolderKind::kSet) {
+      c.set = owner->name;
+      c.prefix_count = (r.depth + r.count()) * static_cast<int32_t>(block_size);
+    }
+    if (r.parent < 0) c.salt = tree.root_name(id);
+  }
+  return c;
+}
+
+void PrefixCache::Impl::collect_blocks(const Branch& branch, Conversation& out) const {
+  std::vector<RunId> way;
+  for (RunId id = branch.last; id >= 0; id = tree.run(id).parent) way.push_back(id);
+  std::reverse(way.begin(), way.end());
+  if (const RunId tail = tail_behind(branch.last); tail >= 0) way.push_back(tail);
+  bool all_told = true;
+  for (const RunId id : way) {
+    const BlockRun& r = tree.run(id);
+    all_told = all_told && r.has_ids;
+    for (int32_t i = 0; i < r.count(); ++i) {
+      if (!r.is_tail()) out.block_hashes.push_back(tree.hash_of(r, static_cast<size_t>(i)));
+      const auto ids = tree.ids_of(id, i);
+      out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    }
+  }
+  if (!all_told) out.ids.clear();
+}
+
+std::vector<Conversation> PrefixCache::conversations(size_t max_count) const {
+  absl::flat_hash_map<Hash128, Impl::Branch> found;
+  for (RunId id = 0; id < impl_->tree.id_end(); ++id) {
+    const auto branch = impl_->branch_of(id);
+    if (!branch) continue;
+    const auto [known, added] = found.try_emplace(branch->session, *branch);
+    if (!added && known->second.precedes(*branch)) known->second = *branch;
+  }
+  std::vector<Impl::Branch> branches;
+  for (const auto& [session, branch] : found) branches.push_back(branch);
+  const auto later = [](const Impl::Branch& a, const Impl::Branch& b) {
+    return a.used_at != b.used_at ? a.used_at > b.used_at : a.session < b.session;
+  };
+  const size_t count = std::min(max_count, branches.size());
+  std::partial_sort(branches.begin(), branches.begin() + static_cast<std::ptrdiff_t>(count), branches.end(),
+                    later);
+  std::vector<Conversation> result;
+  for (size_t i = 0; i < count; ++i) result.push_back(impl_->describe(branches[i]));
+  return result;
+}
+
+std::optional<Conversation> PrefixCache::conversation(const Hash128& session) const {
+  std::optional<Impl::Branch> last;
+  for (RunId id = 0; id < impl_->tree.id_end(); ++id) {
+    const auto branch = impl_->branch_of(id);
+    if (branch && branch->session == session && (!last || last->precedes(*branch))) last = branch;
+  }
+  if (!last) return std::nullopt;
+  Conversation c = impl_->describe(*last);
+  impl_->collect_blocks(*last, c);
+  return c;
+}
+
+}  // namespace troupe

@@ -1,0 +1,74 @@
+// What stays though nobody uses it just now: pinned blocks, for good, and the prefixes of sets that a plan
+// wants here, for as long as anything else can go.
+
+#include <algorithm>
+
+#include "worker/kv/prefix_cache.h"
+#include "worker/kv/prefix_cache_impl.h"
+
+namespace troupe {
+
+PrefixCache::Pin PrefixCache::pin(const Match& match, const PartialMatch& partial) {
+  Impl& c = *impl_;
+  Pin pin;
+  if (match.run >= 0) {
+    const bool whole = match.run_count == c.tree.run(match.run).count();
+    pin.path = {whole ? match.run : c.split(match.run, match.run_count), match.count};
+  }
+  for (RunId id = pin.path.run; id >= 0; id = c.tree.run(id).parent) c.pin(id);
+  if (partial.block < 0) return pin;
+  pin.partial = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
+  c.pin(pin.partial);
+  return pin;
+}
+
+void PrefixCache::unpin(const Pin& pin) {
+  if (pin.partial >= 0) impl_->unpin(pin.partial);
+  for (RunId id = pin.path.run; id >= 0;) {
+    const RunId before = impl_->tree.run(id).parent;
+    impl_->unpin(id);
+    id = before;
+  }
+}
+
+int32_t PrefixCache::pinned_count() const {
+  return impl_->pinned_count;
+}
+
+int32_t PrefixCache::pinned_count(const Match& match) const {
+  // Before a pinned run all are.
+  for (RunId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
+    const BlockRun& r = impl_->tree.run(id);
+    if (r.pins > 0) return std::min(match.count, r.depth + r.count());
+  }
+  return 0;
+}
+
+void PrefixCache::set_planned(const HeldPath& path, int32_t count, bool planned) {
+  for (RunId id = path.run; id >= 0;) {
+    BlockRun& r = impl_->tree.run(id);
+    id = r.parent;
+    if (r.planned == planned || r.depth + r.count() > count) continue;
+    r.planned = planned;
+    impl_->planned_count += planned ? 1 : -1;
+  }
+}
+
+bool PrefixCache::has_planned() const {
+  return impl_->planned_count > 0;
+}
+
+void PrefixCache::Impl::pin(RunId id) {
+  BlockRun& r = tree.run(id);
+  if (r.references++ == 0) pool->add_cached(-r.count());
+  if (r.pins++ == 0) pinned_count += r.count();
+  if (r.listed) unlist(id);
+}
+
+void PrefixCache::Impl::unpin(RunId id) {
+  BlockRun& r = tree.run(id);
+  if (--r.pins == 0) pinned_count -= r.count();
+  drop(id);
+}
+
+}  // namespace troupe

@@ -1,0 +1,343 @@
+// Who holds which of the cached blocks, and what comes in. Everything is by runs, however many blocks they
+// have, but for copying their ids and asking what is remembered of blocks that come back.
+
+#include "worker/kv/prefix_cache.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "worker/kv/prefix_cache_impl.h"
+
+namespace troupe {
+
+namespace {
+
+// The usual time between uses: the mean of the last eight or so.
+void add_use(RunUse& use, uint64_t ticks) {
+  use.interval +=
+      (static_cast<float>(ticks) - use.interval) / static_cast<float>(std::min<uint32_t>(use.use_count, 8));
+  if (use.use_count < 255) ++use.use_count;
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency)
+    : impl_(std::make_unique<Impl>(pool, block_size, residency)) {}
+PrefixCache::~PrefixCache() = default;
+
+PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
+  const RunTree& tree = impl_->tree;
+  Match match;
+  while (!hashes.empty()) {
+    const RunId next = tree.find_child(match.run, hashes[0]);
+    if (next < 0) break;
+    const BlockRun& r = tree.run(next);
+    RunTree::prefetch_rest(r);
+    // A hash stands for all before it, too: where the last is the same, all are.
+    const size_t count = std::min(r.blocks.size(), hashes.size());
+    const Hash128& last = count == r.blocks.size() ? r.last_hash : tree.hash_of(r, count - 1);
+    const bool all = last == hashes[count - 1];
+    const size_t common = all ? count : tree.common_count(r, hashes);
+    match = {match.count + static_cast<int32_t>(common), next, static_cast<int32_t>(common)};
+    if (common < r.blocks.size()) break;
+    hashes = hashes.subspan(common);
+  }
+  return match;
+}
+
+int32_t PrefixCache::unreferenced_count(const Match& match) const {
+  int32_t count = 0, here = match.run_count;
+  for (RunId id = match.run; id >= 0 && !is_referenced(id);) {
+    count += here;
+    id = impl_->tree.run(id).parent;
+    if (id >= 0) here = impl_->tree.run(id).count();
+  }
+  return count;
+}
+
+bool PrefixCache::is_referenced(RunId run) const {
+  return impl_->tree.run(run).references > 0;
+}
+
+PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
+                                       int32_t count_min) const {
+  const RunTree& tree = impl_->tree;
+  PartialMatch best;
+  const auto compare = [&](RunId run, int32_t index) {
+    const auto known = tree.ids_of(run, index);
+    const auto end = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
+    const auto count = static_cast<int32_t>(end - ids.begin());
+    if (count < count_min || count <= best.count) return;
+    best = {tree.run(run).blocks[static_cast<size_t>(index)], count, run};
+  };
+  if (match.run >= 0 && match.run_count < tree.run(match.run).count()) {
+    compare(match.run, match.run_count);
+    return best;
+  }
+  RunId child = tree.first_child_of(match.run, root);
+  for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = tree.run(child).next_sibling) {
+    compare(child, 0);
+  }
+  return best;
+}
+
+HeldPath PrefixCache::hold(const Match& match, uint64_t user, std::vector<BlockId>& out) {
+  Impl& c = *impl_;
+  out.resize(static_cast<size_t>(match.count));
+  if (match.run < 0) return {};
+  const bool whole = match.run_count == c.tree.run(match.run).count();
+  const RunId last = whole ? match.run : c.split(match.run, match.run_count);
+  for (RunId id = last; id >= 0; id = c.tree.run(id).parent) {
+    c.take(id, static_cast<uint32_t>(user));
+    const BlockRun& r = c.tree.run(id);
+    std::copy(r.blocks.begin(), r.blocks.end(), out.begin() + r.depth);
+  }
+  return {last, match.count};
+}
+
+RunId PrefixCache::hold_partial(const PartialMatch& partial, uint64_t user) {
+  Impl& c = *impl_;
+  const RunId run = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
+  c.take(run, static_cast<uint32_t>(user));
+  return run;
+}
+
+void PrefixCache::drop(RunId run) {
+  impl_->drop(run);
+}
+
+void PrefixCache::fetch_ahead(const HeldPath& path) const {
+  if (path.run >= 0) impl_->tree.prefetch(path.run);
+}
+
+void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
+  Impl& c = *impl_;
+  while (static_cast<size_t>(path.count) < blocks.blocks.size()) {
+    const RunId known = c.tree.find_child(path.run, blocks.hashes[static_cast<size_t>(path.count)]);
+    if (known < 0) {
+      c.add(path, blocks);
+      return;
+    }
+    c.adopt(path, known, blocks);
+  }
+}
+
+bool PrefixCache::insert_tail(const HeldPath& path, const Tail& tail) {
+  Impl& c = *impl_;
+  const int32_t run_count = path.run >= 0 ? c.tree.run(path.run).count() : 0;
+  const auto id_count = static_cast<int32_t>(tail.ids.size());
+  if (find_partial({path.count, path.run, run_count}, tail.root, tail.ids, id_count).block >= 0) return false;
+  c.drop_covered_tails(path, tail.root, tail.ids);
+  const RunId id = c.tree.add(path.run, tail.root, {{}, {&tail.block, 1}, tail.ids});
+  c.tree.run(id).use = c.first_use(path, static_cast<uint32_t>(tail.user));
+  c.idle(id);
+  return true;
+}
+
+void PrefixCache::release(const HeldPath& path) {
+  for (RunId id = path.run; id >= 0;) {
+    const RunId before = impl_->tree.run(id).parent;
+    impl_->drop(id);
+    id = before;
+  }
+}
+
+void PrefixCache::announce(Hash128 hash, RequestId owner) {
+  impl_->announced.try_emplace(hash, owner);
+}
+
+void PrefixCache::withdraw(Hash128 hash, RequestId owner) {
+  const auto it = impl_->announced.find(hash);
+  if (it == impl_->announced.end() || it->second != owner) return;
+  impl_->announced.erase(it);
+  ++impl_->change_count;
+}
+
+bool PrefixCache::is_announced_by_other(Hash128 hash, RequestId self) const {
+  const auto it = impl_->announced.find(hash);
+  return it != impl_->announced.end() && it->second != self;
+}
+
+int32_t PrefixCache::size() const {
+  return impl_->tree.block_count();
+}
+
+int32_t PrefixCache::announced_count() const {
+  return static_cast<int32_t>(impl_->announced.size());
+}
+
+uint64_t PrefixCache::change_count() const {
+  return impl_->change_count;
+}
+
+const PrefixCache::Counts& PrefixCache::counts() const {
+  return impl_->counts;
+}
+
+// ---------------------------------------------------------------- who holds what
+
+// The back stays in its place among the leaves, which goes by its first block.
+RunId PrefixCache::Impl::split(RunId id, int32_t count) {
+  const bool listed = tree.run(id).listed;
+  if (listed) unlist(id);
+  const RunId front = tree.split(id, count);
+  planned_count += tree.run(front).planned;
+  tree.run(id).use.idle_since -= static_cast<uint64_t>(count);
+  if (listed) list(id);
+  return front;
+}
+
+void PrefixCache::Impl::take(RunId id, uint32_t user) {
+  BlockRun& r = tree.run(id);
+  const bool was_idle = r.references++ == 0;
+  if (was_idle) {
+    if (!r.is_tail()) value.record_hits(class_of(r.use), ages_of(r));
+    pool->add_cached(-r.count());
+  }
+  if (r.listed) unlist(id);
+  if (user != r.use.user) {
+    r.use.user = user;
+    r.use.shared = true;
+  } else if (was_idle) {
+    r.use.returning = true;
+  }
+  add_use(r.use, now - r.use.used_at);
+  r.use.used_at = now;
+}
+
+void PrefixCache::Impl::drop(RunId id) {
+  BlockRun& r = tree.run(id);
+  if (r.references <= 0) {
+    std::fprintf(stderr, "PrefixCache: run %d is dropped without a reference\n", id);
+    std::abort();
+  }
+  if (--r.references == 0) idle(id);
+}
+
+// From the last block to the first.
+void PrefixCache::Impl::idle(RunId id) {
+  BlockRun& r = tree.run(id);
+  now += static_cast<uint64_t>(r.count());
+  r.use.idle_since = now;
+  pool->add_cached(r.count());
+  for (int lessons = value.tick(r.count()); lessons > 0; --lessons) learn();
+  list_if_leaf(id);
+}
+
+// ---------------------------------------------------------------- what comes in
+
+// Of a block that comes behind a path for the first time.
+RunUse PrefixCache::Impl::first_use(const HeldPath& path, uint32_t user) const {
+  RunUse use;
+  if (path.run >= 0) use = use_behind(tree.run(path.run).use);
+  use.user = user;
+  use.used_at = now;
+  return use;
+}
+
+// What a returning session adds to its own is as likely to be wanted again.
+RunUse PrefixCache::Impl::use_behind(const RunUse& before) const {
+  RunUse use;
+  use.user = before.user;
+  use.used_at = now;
+  use.returning = before.returning && !before.shared;
+  return use;
+}
+
+// A block that was evicted and is still remembered is not new.
+void PrefixCache::Impl::recall(RunUse& use, const EvictedBlocks::Found& found) {
+  const EvictedBlock& known = *found.block;
+  value.record_hits(class_of(known), {now - known.idle_since, static_cast<int32_t>(found.count)});
+  const bool same_user = EvictedBlocks::is_same_user(known, use.user);
+  use.returning = use.returning || known.returning || same_user;
+  use.shared = known.shared || !same_user;
+  use.interval = known.interval;
+  use.use_count = static_cast<uint8_t>(known.use_count);
+  add_use(use, now - known.idle_since);
+}
+
+bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
+  return a.user == b.user && a.shared == b.shared && a.returning == b.returning && class_of(a) == class_of(b);
+}
+
+// Blocks that are there already take the place of the request's.
+void PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
+  const auto begin = static_cast<size_t>(path.count);
+  const auto own = blocks.blocks.subspan(begin);
+  const size_t count = tree.common_count(tree.run(known), blocks.hashes.subspan(begin, own.size()));
+  const auto taken = static_cast<int32_t>(count);
+  const RunId id = taken < tree.run(known).count() ? split(known, taken) : known;
+  take(id, static_cast<uint32_t>(blocks.user));
+  for (size_t i = 0; i < count; ++i) {
+    pool->release(own[i]);
+    own[i] = tree.run(id).blocks[i];
+  }
+  path = {id, path.count + taken};
+}
+
+// Blocks that were never here, or no longer, in rows of such as were used alike.
+void PrefixCache::Impl::add(HeldPath& path, const Blocks& blocks) {
+  ++change_count;
+  const auto begin = static_cast<size_t>(path.count);
+  const size_t end = blocks.blocks.size();
+  if (!blocks.ids.empty()) drop_covered_tails(path, blocks.root, blocks.ids.subspan(begin * block_size));
+  constexpr size_t kGroup = EvictedBlocks::kGroup;
+  for (size_t i = begin / kGroup * kGroup; i < end; i += kGroup) evicted.prefetch(blocks.hashes[i]);
+  RunUse use = first_use(path, static_cast<uint32_t>(blocks.user)), row;
+  for (size_t at = begin; at < end;) {
+    const auto found = evicted.take(blocks.hashes, at, end, now);
+    if (found.block) recall(use, found);
+    if (at > begin && !alike(row, use)) place(path, blocks, {row, at});
+    if (at == static_cast<size_t>(path.count)) row = use;
+    at += found.count;
+    use = use_behind(use);
+  }
+  place(path, blocks, {row, end});
+}
+
+// On the end of the path's run where nothing else hangs on it or ends there, else as a run of its own.
+void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& row) {
+  const auto begin = static_cast<size_t>(path.count);
+  const size_t count = row.end - begin;
+  RunTree::Blocks added{blocks.hashes.subspan(begin, count), blocks.blocks.subspan(begin, count), {}};
+  if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
+  const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
+  Residency::Extent extent;
+  if (residency != nullptr && blocks.each_itself) {
+    extent = residency->cached_each(path.count, added.hashes);
+  } else if (residency != nullptr) {
+    extent = residency->cached({path.count, static_cast<int32_t>(count)}, blocks.kind, blocks.holder,
+                               last != nullptr ? last->extent : Residency::Extent{});
+  }
+  if (last != nullptr && last->references == 1 && last->is_leaf() && last->extent == extent &&
+      last->planned == blocks.planned && alike(last->use, row.use)) {
+    tree.append(path.run, added);
+  } else {
+    path.run = tree.add(path.run, blocks.root, added);
+    BlockRun& r = tree.run(path.run);
+    r.references = 1;
+    r.use = row.use;
+    r.extent = extent;
+    r.planned = blocks.planned;
+    planned_count += r.planned;
+  }
+  path.count += static_cast<int32_t>(count);
+}
+
+// Tails that say no more than what is to come in their place does.
+void PrefixCache::Impl::drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by) {
+  if (by.empty()) return;  // no ids, no tails
+  RunId child = tree.first_child_of(path.run, root);
+  for (int i = 0; i < kCandidatesMax && child >= 0; ++i) {
+    const RunId next = tree.run(child).next_sibling;
+    const auto known = tree.ids_of(child, 0);
+    if (tree.run(child).listed && tree.run(child).is_tail() && known.size() <= by.size() &&
+        std::equal(known.begin(), known.end(), by.begin())) {
+      cut(child, 1);
+    }
+    child = next;
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,101 @@
+#pragma once
+
+// What prefix_cache.cc (who holds what, and what comes in) and eviction.cc (what goes) share.
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "worker/kv/eviction_score.h"
+#include "worker/kv/ghost_list.h"
+#include "worker/kv/prefix_cache.h"
+#include "worker/kv/radix_tree.h"
+
+namespace troupe {
+
+// How long the last block lies idle, and so each before it a tick less.
+inline uint64_t last_idle_since(const BlockRun& r) {
+  return r.use.idle_since - static_cast<uint64_t>(r.count() - 1);
+}
+
+struct PrefixCache::Impl {
+  Impl(BlockPool* p, int32_t size, Residency* r)
+      : block_size(static_cast<size_t>(size)),
+        pool(p),
+        residency(r),
+        tree(p->total_count(), size),
+        evicted(p->total_count()),
+        value(p->total_count()) {}
+
+  void list(RunId id);
+  void unlist(RunId id);
+  void list_if_leaf(RunId id) {
+    if (tree.run(id).is_leaf() && tree.run(id).references == 0) list(id);
+  }
+  template <typename Use>  // or what is remembered of one
+  IdleClass class_of(const Use& use) const {
+    if (use.shared) return value.shared_class(static_cast<double>(use.interval));
+    return use.returning ? kReturningClass : kNewClass;
+  }
+  ReuseValue::Ages ages_of(const BlockRun& r) const { return {now - r.use.idle_since, r.count()}; }
+  RunId split(RunId id, int32_t count);
+  void take(RunId id, uint32_t user);
+  void pin(RunId id);
+  void unpin(RunId id);
+  void drop(RunId id);
+  void idle(RunId id);
+  RunUse first_use(const HeldPath& path, uint32_t user) const;
+  RunUse use_behind(const RunUse& before) const;
+  void recall(RunUse& use, const EvictedBlocks::Found& found);
+  bool alike(const RunUse& a, const RunUse& b) const;
+  void adopt(HeldPath& path, RunId known, const Blocks& blocks);
+  void add(HeldPath& path, const Blocks& blocks);
+  // Blocks behind a path up to the end-th of their prompt, used alike.
+  struct Row {
+    RunUse use;
+    size_t end = 0;
+  };
+  void place(HeldPath& path, const Blocks& blocks, const Row& row);
+  void learn();
+  void retire_planned();
+  void drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by);
+  Hash128 hash_at(RunId id, size_t index) const;
+  int32_t evict_from(RunId id, int32_t count);
+  void cut(RunId id, int32_t count);
+  using Leaves = std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount>;
+  Leaves& leaves_beside(const BlockRun& r) { return r.planned ? planned_leaves : leaves; }
+  RunId least_of(const Leaves& lists);
+  RunId least_valuable() {
+    const RunId id = least_of(leaves);
+    return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
+  }
+  Status verify_leaves() const;
+  // conversations.cc
+  struct Branch;
+  std::optional<Branch> branch_of(RunId id) const;  // of a run that is a conversation's
+  RunId tail_behind(RunId id) const;
+  Conversation describe(const Branch& branch) const;
+  void collect_blocks(const Branch& branch, Conversation& out) const;
+
+  size_t block_size;  // tokens
+  BlockPool* pool;
+  Residency* residency;
+  RunTree tree;
+  absl::flat_hash_map<Hash128, RequestId> announced;
+  // By (idle_since, run): the first is the one idle for longest. Ticks of a run's blocks are a stretch of
+  // their own, so its place stays while it loses its last ones.
+  Leaves leaves, planned_leaves;
+  EvictedBlocks evicted;
+  ReuseValue value;
+  uint64_t now = 0;  // ticks: blocks that became idle
+  size_t lesson_count = 0;
+  int32_t pinned_count = 0;
+  int32_t planned_count = 0;         // runs
+  std::vector<Hash128> gone_hashes;  // scratch
+  uint64_t change_count = 0;
+  Counts counts;
+};
+
+}  // namespace troupe

@@ -1,0 +1,152 @@
+#pragma once
+
+// The tree of cached KV blocks, kept in runs: stretches of blocks that follow one another. A prompt goes
+// through a handful of runs (the system prompt, a persona, a conversation), however many blocks they have. A
+// run is cut in two where prompts part, or where somebody holds only its first blocks; so it is held, or
+// not, as a whole. Knows nothing of what a run is worth (prefix_cache.h). Children are an intrusive list,
+// youngest first. Pure; not thread-safe.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/core/block_hash.h"
+#include "common/core/status.h"
+#include "worker/kv/radix_index.h"
+#include "worker/kv/residency.h"
+#include "worker/kv/types.h"
+
+namespace troupe {
+
+// How a run was used: the cache's own, for its choice of what to evict. The same for all its blocks, but that
+// of those which became idle together the last was the first: each lies idle a tick longer than the one
+// before it.
+struct RunUse {
+  uint64_t idle_since = 0;  // ticks; of its first block, while unreferenced
+  uint64_t used_at = 0;     // ticks
+  float interval = 0;       // usual ticks between two uses; 0: used once
+  uint32_t user = 0;        // the last one, shortened
+  uint8_t use_count = 1;    // saturating
+  bool shared = false;      // by more than one user
+  bool returning = false;   // its user came back for it, or for what is before it
+};
+
+// Two lines of memory: what a look-up reads of a run that it goes through to the end, and the rest.
+struct BlockRun {
+  alignas(64) Hash128 first_hash;
+  Hash128 last_hash;
+  RunId parent = -1;  // below zero: none, it hangs on a root
+  RunId first_child = -1;
+  std::vector<BlockId> blocks;  // their hashes: RunTree::hash_of()
+
+  RunId previous_sibling = -1;  // younger
+  RunId next_sibling = -1;
+  int32_t depth = 0;       // blocks before it
+  int32_t references = 0;  // of those who hold it: they hold all before it, too
+  int32_t pins = 0;        // of its references, those that no request holds
+  // Of a tail: one block partly filled, without a hash and never with children. Else 0.
+  uint32_t tail_id_count : 29 = 0;
+  bool has_ids : 1 = false;  // of tokens
+  bool listed : 1 = false;   // among the leaves that may be evicted
+  bool planned : 1 = false;  // of a set that is at home here
+  Residency::Extent extent;  // whose its blocks are
+  RunUse use;
+
+  int32_t count() const { return static_cast<int32_t>(blocks.size()); }
+  bool is_tail() const { return tail_id_count > 0; }
+  bool is_leaf() const { return first_child < 0; }
+};
+static_assert(sizeof(BlockRun) == 128);
+
+class RunTree {
+ public:
+  RunTree(int32_t block_count, int32_t block_size);
+
+  // References to runs hold until the next add() or split().
+  BlockRun& run(RunId id) { return runs_[static_cast<size_t>(id)]; }
+  const BlockRun& run(RunId id) const { return runs_[static_cast<size_t>(id)]; }
+  // Fetches the memory of one that will be looked at soon.
+  void prefetch(RunId id) const {
+    const auto* const at = reinterpret_cast<const char*>(&run(id));
+    for (size_t line = 0; line < sizeof(BlockRun); line += 64) __builtin_prefetch(at + line);
+  }
+  // The same, of a run whose first line is here: what holding it needs.
+  static void prefetch_rest(const BlockRun& r) {
+    __builtin_prefetch(&r.previous_sibling);
+    const auto* const blocks = reinterpret_cast<const char*>(r.blocks.data());
+    for (size_t at = 0; at < r.blocks.size() * sizeof(BlockId); at += 64) __builtin_prefetch(blocks + at);
+  }
+  // All ids below are those of runs, or of runs that were: without blocks.
+  RunId id_end() const { return static_cast<RunId>(runs_.size()); }
+  // Of a run's index-th block. REQUIRES: it is no tail.
+  const Hash128& hash_of(const BlockRun& r, size_t index) const {
+    return hashes_[static_cast<size_t>(r.blocks[index])];
+  }
+  // How many of the first hashes are those of a run's first blocks.
+  size_t common_count(const BlockRun& r, std::span<const Hash128> hashes) const;
+  // Of a run's last blocks, so many as `out` has room for.
+  void last_hashes(const BlockRun& r, std::span<Hash128> out) const;
+  // Ids of a run's index-th block; none where they were never told.
+  std::span<const TokenId> ids_of(RunId id, int32_t index) const;
+  // The child of `parent` (below zero: any run that hangs on a root) whose first block has this hash, or -1.
+  RunId find_child(RunId parent, Hash128 hash) const;
+  // The youngest child of `parent`; where that is below zero, of the root of this name.
+  RunId first_child_of(RunId parent, Hash128 root) const;
+  // Of the root that a run hangs on. REQUIRES: it has no parent.
+  const Hash128& root_name(RunId id) const { return roots_[static_cast<size_t>(-1 - run(id).parent)].name; }
+  int32_t block_count() const { return block_count_; }
+
+  struct Blocks {
+    std::span<const Hash128> hashes;  // one a block, or none for a tail
+    std::span<const BlockId> blocks;
+    std::span<const TokenId> ids;  // of all of them, or none
+  };
+  // A new run behind the last block of `parent`, or at the root of this name. REQUIRES: `parent` has no child
+  // that begins so.
+  RunId add(RunId parent, Hash128 root, const Blocks& blocks);
+  // REQUIRES: it has no children and is no tail.
+  void append(RunId id, const Blocks& blocks);
+  // The first `count` blocks become a run of their own, which is returned: held by all who hold the rest. The
+  // rest keeps its id, its children and so whoever holds it to its end. REQUIRES: 0 < count < its blocks.
+  RunId split(RunId id, int32_t count);
+  // Takes the last `count` blocks away; without blocks the run is no more. REQUIRES: it has no children.
+  void cut(RunId id, int32_t count);
+
+  Status verify() const;
+
+ private:
+  // What runs without a parent hang on: a name, for as long as some do.
+  struct Root {
+    Hash128 name;
+    RunId first_child = -1;
+  };
+  // How a run's parent names the root instead.
+  static RunId as_parent(int32_t root) { return -1 - root; }
+  Root& root_of(const BlockRun& r) { return roots_[static_cast<size_t>(-1 - r.parent)]; }
+  RunId& first_sibling(const BlockRun& r) {
+    return r.parent >= 0 ? run(r.parent).first_child : root_of(r).first_child;
+  }
+  RunId new_run();
+  void store(const Blocks& blocks);
+  void store_hashes(const Blocks& blocks);
+  int32_t find_or_add_root(Hash128 name);
+  void remove(RunId id);
+  Status verify_run(RunId id) const;
+  Status verify_children(RunId parent, RunId first_child, int32_t& listed_count) const;
+
+  size_t block_size_;
+  size_t blocks_max_;
+  std::vector<BlockRun> runs_;
+  std::vector<RunId> free_runs_;
+  std::vector<TokenId> ids_;  // (blocks, block_size), or none at all
+  // By block, as far as any was cached yet: a run that grows or is split moves no hashes.
+  std::vector<Hash128> hashes_;
+  RunIndex by_first_hash_;
+  std::vector<Root> roots_;
+  std::vector<int32_t> free_roots_;
+  absl::flat_hash_map<Hash128, int32_t> root_by_name_;
+  int32_t block_count_ = 0;
+};
+
+}  // namespace troupe

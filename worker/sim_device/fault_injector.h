@@ -1,0 +1,70 @@
+#pragma once
+
+// Faults on request, for a worker without a model: POST /sim/faults says what goes wrong from now on. What is
+// drawn by chance (which requests fail) comes from the seed and the requests' order alone, so a test sees the
+// same faults every time.
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "common/api/error.h"
+#include "common/core/metrics.h"
+#include "common/core/time.h"
+
+namespace troupe {
+
+// The body of POST /sim/faults; what it leaves out is off.
+struct SimFaultSettings {
+  double stall_s = 0;          // for so long no step ends, the one under way included; connections stay up
+  double slow_factor = 1;      // every step takes so many times as long
+  double drop_rate = 0;        // share of requests whose connection is closed in the middle of the answer
+  double error_rate = 0;       // share of requests that get error_status instead of an answer
+  int64_t error_status = 503;  // 500 to 599
+  bool refuse = false;         // not ready; every new request gets 503
+  int64_t seed = 0;
+
+  std::string to_json() const;
+};
+// 400 that names the field and what would be right; unknown fields are refused.
+ApiResult<SimFaultSettings> parse_sim_faults(std::string_view body);
+
+// Thread-safe: set by the server's thread, met by that and by the compute thread.
+class SimFaults {
+ public:
+  // Counts what was done as troupe_sim_faults_total{kind}.
+  explicit SimFaults(Metrics& metrics);
+
+  void set(const SimFaultSettings& settings, TimePoint now);
+  void clear(TimePoint now) { set({}, now); }
+  SimFaultSettings settings() const;
+
+  // The fate of the next request.
+  struct Fate {
+    int error_status = 0;  // not 0: its answer
+    int dropped_at_write =
+        0;  // not 0: its connection is closed instead of the so-manieth write of its answer
+  };
+  Fate next_fate();
+  bool refuses() const;
+
+  // Waits until a step that began at `begin` and takes `duration` on a healthy node is over; returns when
+  // that was due.
+  TimePoint wait_step_end(TimePoint begin, Duration duration);
+
+ private:
+  TimePoint step_end(TimePoint begin, Duration duration) const;  // REQUIRES: mutex_ held
+
+  Counter& errors_;
+  Counter& drops_;
+  const SteadyClock clock_;
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  SimFaultSettings settings_;
+  TimePoint stalled_until_ = TimePoint::min();
+  uint64_t request_count_ = 0;  // since set()
+};
+
+}  // namespace troupe

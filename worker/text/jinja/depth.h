@@ -1,0 +1,25 @@
+#pragma once
+
+// One count for all recursion of a rendering: expressions, blocks, macros. Python stops at a thousand calls;
+// so do we, long before the stack does.
+
+#include "worker/text/jinja/runtime.h"
+
+namespace troupe::jinja {
+
+class Runtime::Depth {
+ public:
+  explicit Depth(int& depth) : depth_(depth) {
+    if (depth_ >= kMax) throw JinjaError("recursion of more than 1000 levels");
+    ++depth_;
+  }
+  ~Depth() { --depth_; }
+  Depth(const Depth&) = delete;
+  Depth& operator=(const Depth&) = delete;
+
+ private:
+  static constexpr int kMax = 1000;
+  int& depth_;
+};
+
+}  // namespace troupe::jinja

@@ -1,0 +1,150 @@
+#include "worker/text/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "worker/text/json_fields.h"
+#include "worker/text/unicode.h"
+
+namespace troupe {
+namespace {
+
+size_t previous_boundary(std::string_view text, size_t pos) {
+  do {
+    --pos;
+  } while (pos > 0 && (static_cast<unsigned char>(text[pos]) & 0xC0) == 0x80);
+  return pos;
+}
+
+bool ends_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  size_t pos = previous_boundary(text, text.size());
+  return is_word_char(next_code_point(text, pos));
+}
+
+bool starts_with_word(std::string_view text) {
+  size_t pos = 0;
+  return !text.empty() && is_word_char(next_code_point(text, pos));
+}
+
+// Where the white space at the end of text begins.
+size_t trailing_space_begin(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0) {
+    size_t previous = previous_boundary(text, begin);
+    size_t pos = previous;
+    if (!is_white_space(next_code_point(text, pos))) break;
+    begin = previous;
+  }
+  return begin;
+}
+
+size_t leading_space_end(std::string_view text) {
+  size_t end = 0;
+  for (size_t pos = 0; pos < text.size(); end = pos) {
+    if (!is_white_space(next_code_point(text, pos))) break;
+  }
+  return end;
+}
+
+}  // namespace
+
+StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id) {
+  AddedToken token;
+  token.id = id;
+  TROUPE_ASSIGN_OR_RETURN(token.content, string_field(item, "content"));
+  if (token.content.empty()) return invalid_argument(field_path(item, "content") + ": empty");
+  TROUPE_ASSIGN_OR_RETURN(token.special, bool_field(item, "special", false));
+  TROUPE_ASSIGN_OR_RETURN(token.single_word, bool_field(item, "single_word", false));
+  TROUPE_ASSIGN_OR_RETURN(token.lstrip, bool_field(item, "lstrip", false));
+  TROUPE_ASSIGN_OR_RETURN(token.rstrip, bool_field(item, "rstrip", false));
+  TROUPE_ASSIGN_OR_RETURN(token.normalized, bool_field(item, "normalized", !token.special));
+  return token;
+}
+
+StatusOr<std::vector<AddedToken>> load_added_tokens(const bj::value& value, const std::string& where) {
+  std::vector<AddedToken> tokens;
+  if (value.is_null()) return tokens;
+  if (!value.is_array()) return invalid_argument(where + ": expected an array");
+  for (const bj::value& entry : value.get_array()) {
+    TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(entry, absl::StrCat(where, "[", tokens.size(), "]")));
+    const bj::value* value_of_id = find_field(item, "id");
+    if (value_of_id == nullptr) return invalid_argument(field_path(item, "id") + ": missing");
+    TROUPE_ASSIGN_OR_RETURN(int32_t id, token_id(*value_of_id, field_path(item, "id")));
+    TROUPE_ASSIGN_OR_RETURN(AddedToken token, load_added_token(item, id));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+AddedTokenMatcher::AddedTokenMatcher(std::vector<const AddedToken*> tokens,
+                                     std::vector<std::string> contents) {
+  nodes_.emplace_back();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (contents[i].empty()) continue;
+    can_start_[static_cast<unsigned char>(contents[i].front())] = true;
+    uint32_t node = 0;
+    for (char c : contents[i]) {
+      auto byte = static_cast<unsigned char>(c);
+      auto& children = nodes_[node].children;
+      auto it = std::find_if(children.begin(), children.end(),
+                             [&](const auto& child) { return child.first == byte; });
+      if (it != children.end()) {
+        node = it->second;
+        continue;
+      }
+      auto next = static_cast<uint32_t>(nodes_.size());
+      children.emplace_back(byte, next);
+      nodes_.emplace_back();
+      node = next;
+    }
+    if (nodes_[node].token == nullptr) nodes_[node].token = tokens[i];
+  }
+}
+
+AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size_t pos) const {
+  Match match;
+  uint32_t node = 0;
+  for (size_t at = pos; at < text.size(); ++at) {
+    auto byte = static_cast<unsigned char>(text[at]);
+    const auto& children = nodes_[node].children;
+    auto it = std::find_if(children.begin(), children.end(),
+                           [&](const auto& child) { return child.first == byte; });
+    if (it == children.end()) break;
+    node = it->second;
+    if (nodes_[node].token != nullptr) match = {nodes_[node].token, pos, at + 1};
+  }
+  return match;
+}
+
+std::vector<TextPart> AddedTokenMatcher::split(std::string_view text) const {
+  std::vector<TextPart> parts;
+  size_t done = 0;  // parts cover [0, done)
+  for (size_t pos = 0; pos < text.size();) {
+    Match match;
+    if (can_start_[static_cast<unsigned char>(text[pos])]) match = match_at(text, pos);
+    if (match.token == nullptr) {
+      ++pos;
+      continue;
+    }
+    pos = match.end;
+    const AddedToken& token = *match.token;
+    bool touches_word =
+        ends_with_word(text.substr(0, match.begin)) || starts_with_word(text.substr(match.end));
+    if (token.single_word && touches_word) continue;
+    size_t begin = match.begin;
+    size_t end = match.end;
+    // What an earlier token's rstrip took stays taken.
+    if (token.lstrip) begin = std::max(trailing_space_begin(text.substr(0, begin)), done);
+    if (token.rstrip) end += leading_space_end(text.substr(end));
+    if (done < begin) parts.push_back({-1, text.substr(done, begin - done)});
+    parts.push_back({token.id, text.substr(begin, end - begin)});
+    done = end;
+  }
+  if (done < text.size()) parts.push_back({-1, text.substr(done)});
+  return parts;
+}
+
+}  // namespace troupe

@@ -1,0 +1,176 @@
+// The tokenizer's stream holds tokens back until they are text; text_ holds text back until no stop string
+// can begin in it. What counts as the match is decided by completion: the stop string that ends first wins
+// (of those that end together, the one that began first). So the answer is the same however tokens cut the
+// text.
+
+#include "worker/text/tokenizer/detokenizer.h"
+
+#include <algorithm>
+
+#include "worker/text/unicode.h"
+
+namespace troupe {
+namespace {
+
+struct StopMatch {
+  size_t begin = std::string::npos;
+  size_t end = std::string::npos;
+};
+
+StopMatch first_completed(const std::string& text, const std::vector<std::string>& stop_strings) {
+  StopMatch best;
+  for (const std::string& stop : stop_strings) {
+    size_t begin = text.find(stop);
+    if (begin == std::string::npos) continue;
+    StopMatch match{begin, begin + stop.size()};
+    if (match.end < best.end || (match.end == best.end && match.begin < best.begin)) best = match;
+  }
+  return best;
+}
+
+// How many bytes at the end of text may be the start of a stop string.
+size_t undecided_tail(std::string_view text, const std::vector<std::string>& stop_strings) {
+  size_t longest = 0;
+  for (const std::string& stop : stop_strings) {
+    size_t size = std::min(text.size(), stop.size() - 1);
+    for (; size > longest; --size) {
+      if (text.substr(text.size() - size) == std::string_view(stop).substr(0, size)) longest = size;
+    }
+  }
+  return longest;
+}
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+struct Place {
+  int64_t bytes = 0, chars = 0;
+};
+
+// Where every byte that waited lies in the text that was made of them (of bytes that are part of a character:
+// where that begins), and then where they end. What is no character became one U+FFFD, or one a byte.
+std::vector<Place> places_of(std::string_view waited, std::string_view made) {
+  std::vector<Place> places;
+  Place at;
+  while (places.size() < waited.size()) {
+    const std::string_view rest = waited.substr(places.size());
+    const std::string_view text = made.substr(static_cast<size_t>(at.bytes));
+    const std::string_view character = text.substr(0, text.empty() ? 0 : first_utf8_part(text).size);
+    size_t count = 1;
+    const bool is_lost = character == kReplacement && !rest.starts_with(kReplacement);
+    if (is_lost) {
+      const bool one_each = text.substr(character.size()).starts_with(kReplacement);
+      count = one_each ? 1 : first_utf8_part(rest).size;
+    } else if (rest.starts_with(character)) {
+      count = std::max<size_t>(character.size(), 1);
+    } else {
+      // The character goes on with bytes of the token behind them.
+      places.resize(waited.size(), at);
+      break;
+    }
+    places.resize(places.size() + std::min(count, rest.size()), at);
+    at.bytes += static_cast<int64_t>(character.size());
+    at.chars += character.empty() ? 0 : 1;
+  }
+  places.push_back(at);
+  return places;
+}
+
+}  // namespace
+
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings)
+    : Detokenizer(tokenizer, std::move(stop_strings), Options()) {}
+
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings,
+                         const Options& options)
+    : tokenizer_(tokenizer),
+      tokens_(tokenizer->stream(/*skip_special=*/true, options.at_start)),
+      stop_strings_(std::move(stop_strings)),
+      keeps_offsets_(options.keeps_offsets) {
+  std::erase_if(stop_strings_, [](const std::string& stop) { return stop.empty(); });
+}
+
+std::string Detokenizer::push(int32_t id) {
+  if (stopped_) return {};
+  if (keeps_offsets_) held_.push_back({.waits_from = waiting_.size()});
+  add_text(tokens_->push(id), tokenizer_->token_bytes(id, /*skip_special=*/true));
+  return release(false);
+}
+
+std::string Detokenizer::finish() {
+  if (stopped_) return {};
+  add_text(tokens_->finish(), {});
+  return release(true);
+}
+
+std::string Detokenizer::release(bool at_end) {
+  StopMatch match = first_completed(text_, stop_strings_);
+  if (match.begin != std::string::npos) {
+    stopped_ = true;
+    std::string before = text_.substr(0, match.begin);
+    if (keeps_offsets_) note_returned_text(before.size(), /*at_stop=*/true);
+    text_.clear();
+    return before;
+  }
+  size_t kept = at_end ? 0 : undecided_tail(text_, stop_strings_);
+  std::string safe = text_.substr(0, text_.size() - kept);
+  text_.erase(0, safe.size());
+  if (keeps_offsets_) note_returned_text(safe.size(), /*at_stop=*/false);
+  return safe;
+}
+
+// `last_bytes`: of the token just pushed; nothing at the end of all.
+void Detokenizer::add_text(const std::string& made, std::string_view last_bytes) {
+  text_ += made;
+  if (!keeps_offsets_) return;
+  const bool holds_back = tokens_->holds_back();
+  if (made.empty() && holds_back) {
+    waiting_ += last_bytes;
+    return;
+  }
+  place_waiting(made);
+  made_bytes_ += static_cast<int64_t>(made.size());
+  made_chars_ += static_cast<int64_t>(count_code_points(made));
+  waiting_.clear();
+  if (held_.empty() || held_.back().end_bytes >= 0) return;
+  if (holds_back) {
+    std::string text;
+    waiting_ = last_bytes;
+    take_valid_utf8(waiting_, text, /*at_end=*/false);
+    held_.back().waits_from = std::string::npos;
+  } else {
+    held_.back().end_bytes = made_bytes_;
+  }
+}
+
+// Tokens that waited have their text in `made`, and the last one begins behind it; it may wait itself.
+void Detokenizer::place_waiting(std::string_view made) {
+  const std::vector<Place> places = places_of(waiting_, made);
+  size_t end = waiting_.size();
+  for (size_t i = held_.size(); i-- > 0 && held_[i].end_bytes < 0;) {
+    HeldToken& token = held_[i];
+    const bool is_placed = token.waits_from == std::string::npos;
+    const size_t begin = is_placed ? 0 : token.waits_from;
+    if (!is_placed) {
+      token.begin_bytes = made_bytes_ + places[begin].bytes;
+      token.begin_chars = made_chars_ + places[begin].chars;
+    }
+    // With the first byte of a character all of it is returned.
+    const bool is_last = i + 1 == held_.size();
+    if (!is_last) token.end_bytes = end > begin ? made_bytes_ + places[end - 1].bytes + 1 : token.begin_bytes;
+    end = begin;
+  }
+}
+
+void Detokenizer::note_returned_text(size_t size, bool at_stop) {
+  returned_bytes_ += static_cast<int64_t>(size);
+  while (!held_.empty()) {
+    const HeldToken& token = held_.front();
+    const bool is_out = token.end_bytes >= 0 && token.end_bytes <= returned_bytes_;
+    const bool is_cut = at_stop && token.begin_bytes < returned_bytes_;
+    if (!is_out && !is_cut) break;
+    offsets_.push_back(token.begin_chars);
+    held_.pop_front();
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,68 @@
+#pragma once
+
+// Streamed text out of token ids, special tokens left out. Never emits half a UTF-8 character (the
+// tokenizer's stream sees to that) and never text that may turn out to be the start of a stop string. Not
+// thread-safe; one a stream.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace troupe {
+
+class Detokenizer {
+ public:
+  struct Options {
+    bool at_start = true;        // see Tokenizer::stream
+    bool keeps_offsets = false;  // take_offsets() will be called
+  };
+  // `tokenizer` must outlive this.
+  Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings, const Options& options);
+  Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings);
+
+  // Takes one token; returns the text that is now safe to send. After a stop string was completed: stopped()
+  // is true, the text before it was returned, and further calls return nothing.
+  std::string push(int32_t id);
+  // End of stream: everything held back.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+  // The tokens, in order, whose text has been returned to its end since the last call: where in the whole
+  // text each begins, in characters (that of the character where it goes on with one). A token that a stop
+  // string cut counts if any of its text came before the cut.
+  std::vector<int64_t> take_offsets() { return std::exchange(offsets_, {}); }
+
+ private:
+  // A token not all of whose text has been returned. Bytes and characters of valid text, from its start.
+  struct HeldToken {
+    int64_t begin_bytes = 0;
+    int64_t begin_chars = 0;
+    int64_t end_bytes = -1;  // -1: there may be text of it to come
+    size_t waits_from = 0;   // its first byte in waiting_, while it has no text; else all of it that is there
+  };
+
+  std::string release(bool at_end);
+  void add_text(const std::string& made, std::string_view last_bytes);
+  void place_waiting(std::string_view made);
+  void note_returned_text(size_t size, bool at_stop);
+
+  const Tokenizer* tokenizer_;
+  std::unique_ptr<TokenStream> tokens_;
+  std::vector<std::string> stop_strings_;
+  std::string text_;  // valid text not yet sent (may begin a stop string)
+  bool stopped_ = false;
+
+  const bool keeps_offsets_;
+  int64_t made_bytes_ = 0, made_chars_ = 0;  // of valid text, returned or not
+  int64_t returned_bytes_ = 0;
+  std::deque<HeldToken> held_;
+  std::string waiting_;  // bytes of held tokens that are no text yet
+  std::vector<int64_t> offsets_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,46 @@
+#pragma once
+
+// Stage 1 of encoding: the text is rewritten as a whole before it is cut. Immutable after load.
+
+#include <boost/json/value.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+#include "worker/text/tokenizer/regex.h"
+
+namespace troupe {
+
+namespace bj = boost::json;
+
+// A text on its way through the stages. `at_start`: its first character stands for the very beginning of what
+// the user wrote, which Metaspace's "first" asks for.
+struct NormalizedText {
+  std::string text;
+  bool at_start = true;
+};
+
+// One step of it; a type a "type" of tokenizer.json.
+class NormalizerStep {
+ public:
+  virtual ~NormalizerStep() = default;
+  virtual Status apply(NormalizedText& text, Regex::Matcher& matcher) const = 0;
+};
+
+class Normalizer {
+ public:
+  // From tokenizer.json's "normalizer" (null: text stays as it is). Errors name the component.
+  static StatusOr<Normalizer> load(const bj::value& value, const std::string& where);
+
+  bool is_identity() const { return steps_.empty(); }
+  Status apply(NormalizedText& text, Regex::Matcher& matcher) const;
+
+ private:
+  Status collect(const bj::value& value, const std::string& where);
+
+  std::vector<std::unique_ptr<NormalizerStep>> steps_;  // applied in order
+};
+
+}  // namespace troupe

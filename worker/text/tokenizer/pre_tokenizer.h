@@ -1,0 +1,55 @@
+#pragma once
+
+// Stage 3 of encoding: a text is cut into pieces (about: words), each of which the model encodes on its own.
+// A stage takes the pieces the stages before it made, and may cut them further or rewrite them.
+// Immutable after load; apply() is safe from many threads, each with its own Matcher.
+
+#include <boost/json/value.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/status.h"
+#include "worker/text/tokenizer/regex.h"
+
+namespace troupe {
+
+namespace bj = boost::json;
+
+// Texts one after the other in one buffer; none is empty.
+class TextPieces {
+ public:
+  TextPieces() = default;
+  // at_start: `text` begins where the user's text begins.
+  TextPieces(std::string_view text, bool at_start) : at_start_(at_start) { add(text); }
+  void add(std::string_view piece) {
+    if (piece.empty()) return;
+    text_ += piece;
+    ends_.push_back(text_.size());
+  }
+  size_t count() const { return ends_.size(); }
+  std::string_view operator[](size_t i) const {
+    size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::string_view(text_).substr(begin, ends_[i] - begin);
+  }
+  // Whether the first piece begins where the user's text begins.
+  bool at_start() const { return at_start_; }
+  void set_at_start(bool at_start) { at_start_ = at_start; }
+
+ private:
+  bool at_start_ = false;
+  std::string text_;
+  std::vector<size_t> ends_;
+};
+
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  virtual Status apply(TextPieces& pieces, Regex::Matcher& matcher) const = 0;
+};
+
+// From tokenizer.json's "pre_tokenizer" (null: one piece). Errors name the component and what is supported.
+StatusOr<std::unique_ptr<PreTokenizer>> load_pre_tokenizer(const bj::value& value, const std::string& where);
+
+}  // namespace troupe

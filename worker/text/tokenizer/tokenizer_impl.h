@@ -1,0 +1,30 @@
+#pragma once
+
+// What tokenizer.json (tokenizer_json.cc) and tokenizer.model (tokenizer_spm.cc) each answer behind
+// Tokenizer's one face, and the tables both fill.
+
+#include "worker/text/tokenizer/spm_config.h"
+#include "worker/text/tokenizer/token_cache.h"
+#include "worker/text/tokenizer/tokenizer.h"
+
+namespace troupe {
+
+struct Tokenizer::Impl {
+  virtual ~Impl() = default;
+  // Appends to `ids`; `cache` may be null. REQUIRES: valid UTF-8.
+  virtual Status encode(std::string_view text, bool add_special, TokenCache* cache,
+                        std::vector<int32_t>& ids) const = 0;
+  virtual std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const = 0;
+  virtual std::optional<int32_t> token_to_id(std::string_view token) const = 0;
+
+  std::vector<std::string> bytes;       // by id: Tokenizer::token_bytes
+  std::vector<std::string_view> texts;  // by id: Tokenizer::token_text, into what the files gave
+  std::vector<bool> special;            // by id
+};
+
+// Errors name the component, not the file.
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_json_tokenizer(const bj::value& root);
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_spm_tokenizer(std::string_view model,
+                                                              const SpmConfig& config);
+
+}  // namespace troupe

@@ -1,0 +1,292 @@
+// tokenizer.model through the SentencePiece library, with transformers' rules around it: special tokens are
+// split out of the text first, the stretches between them go to the library, BOS and EOS come last.
+//
+// Decoding is ours. The library decodes a list at once; a stream needs the same token by token, and what a
+// piece adds depends only on whether anything came before it (the leading space) and, for bytes, on the bytes
+// around it.
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "worker/text/tokenizer/added_tokens.h"
+#include "worker/text/tokenizer/spm_encoder.h"
+#include "worker/text/tokenizer/spm_model.h"
+#include "worker/text/tokenizer/tokenizer_impl.h"
+#include "worker/text/tokenizer/word_cuts.h"
+#include "worker/text/unicode.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::string_view kSpaceSymbol = kWordSymbol;
+// What of a text the cache holds: a stretch or its first part, and a part behind another.
+constexpr uint8_t kStretch = 0, kLaterPart = 1;
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+struct SpmTokenizer final : Tokenizer::Impl {
+  Status load(std::string_view model_bytes, const SpmConfig& given);
+  Status encode(std::string_view text, bool add_special, TokenCache* cache,
+                std::vector<int32_t>& ids) const override;
+  std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const override;
+  std::optional<int32_t> token_to_id(std::string_view token) const override;
+
+  Status load_encoders(std::string_view model_bytes);
+  Status resolve_added();
+  void index_ids();
+  StatusOr<std::optional<int32_t>> around(const std::optional<std::string>& content) const;
+  Status encode_stretch(std::string_view stretch, bool at_start, std::vector<int32_t>& ids) const;
+  Status encode_later(std::string_view part, std::vector<int32_t>& ids) const;
+  Status encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
+                     std::vector<int32_t>& ids) const;
+
+  SpmModel model;
+  SpmConfig config;
+  absl::flat_hash_map<std::string, int32_t> ids_by_token;
+  absl::flat_hash_map<int32_t, const AddedToken*> added_by_id;
+  std::unique_ptr<AddedTokenMatcher> matcher;
+  std::unique_ptr<SpmEncoder> encoder;        // as the model says
+  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null where legacy
+  bool has_word_cuts = false;
+  std::optional<int32_t> bos_id;
+  std::optional<int32_t> eos_id;
+};
+
+class SpmStream final : public TokenStream {
+ public:
+  SpmStream(const SpmTokenizer* tokenizer, bool skip_special, bool at_start)
+      : tokenizer_(tokenizer), skip_special_(skip_special), at_start_(at_start) {}
+
+  std::string push(int32_t id) override {
+    std::string out;
+    const auto& pieces = tokenizer_->model.pieces;
+    auto added = tokenizer_->added_by_id.find(id);
+    if (added != tokenizer_->added_by_id.end()) {
+      push_added(*added->second, out);
+    } else if (id >= 0 && static_cast<size_t>(id) < pieces.size()) {
+      push_piece(pieces[static_cast<size_t>(id)], out);
+    }
+    return out;
+  }
+
+  bool holds_back() const override { return !bytes_.empty(); }
+
+  std::string finish() override {
+    std::string out;
+    release_bytes(true, out);
+    return out;
+  }
+
+ private:
+  void push_added(const AddedToken& token, std::string& out) {
+    if (token.special && skip_special_) return;
+    release_bytes(true, out);
+    append(token.content, out);
+  }
+
+  void push_piece(const SpmPiece& piece, std::string& out) {
+    if (piece.type == SpmPiece::Type::kByte) {
+      bytes_.push_back(static_cast<char>(piece.byte));
+      release_bytes(false, out);
+      return;
+    }
+    release_bytes(true, out);
+    if (piece.type == SpmPiece::Type::kControl) return;
+    std::string_view text = piece.text;
+    if (piece.type == SpmPiece::Type::kUnknown) {
+      append(tokenizer_->model.unknown_surface, out);
+      return;
+    }
+    const SpmModel& model = tokenizer_->model;
+    bool space_goes = at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) &&
+                      text.substr(0, kSpaceSymbol.size()) == kSpaceSymbol;
+    if (space_goes) text.remove_prefix(kSpaceSymbol.size());
+    append(absl::StrReplaceAll(to_absl(text), {{to_absl(kSpaceSymbol), " "}}), out);
+    // One space goes, or all of them where the model takes no two in a row.
+    if (space_goes && !model.remove_extra_whitespaces) at_start_ = false;
+  }
+
+  void append(std::string_view text, std::string& out) {
+    out += text;
+    if (!text.empty()) at_start_ = false;
+  }
+
+  // Of the bytes of a run every character is text as soon as it is whole, and every byte that is in none
+  // becomes a U+FFFD.
+  void release_bytes(bool at_end, std::string& out) {
+    size_t pos = 0;
+    while (pos < bytes_.size()) {
+      Utf8Part part = first_utf8_part(std::string_view(bytes_).substr(pos));
+      if (part.incomplete && !at_end) break;
+      append(part.valid ? std::string_view(bytes_).substr(pos, part.size) : kReplacement, out);
+      pos += part.valid ? part.size : 1;
+    }
+    bytes_.erase(0, pos);
+  }
+
+  const SpmTokenizer* tokenizer_;
+  bool skip_special_;
+  bool at_start_;      // nothing was said yet
+  std::string bytes_;  // of a run that is no whole character yet
+};
+
+Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
+  std::string error;
+  encoder = SpmEncoder::load(model_bytes, error);
+  if (encoder != nullptr && !config.legacy) {
+    plain_encoder = SpmEncoder::load(without_dummy_prefix(model_bytes), error);
+  }
+  bool missing = encoder == nullptr || (plain_encoder == nullptr && !config.legacy);
+  return missing ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
+}
+
+// Gives every added token its id, and finds those that the files give none.
+Status SpmTokenizer::resolve_added() {
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    ids_by_token.emplace(model.pieces[id].text, static_cast<int32_t>(id));
+  }
+  // A token that neither the model nor another file knows (a pad token that nobody gave an id) never comes.
+  std::erase_if(config.added, [&](const AddedToken& token) {
+    return token.id < 0 && !ids_by_token.contains(token.content);
+  });
+  std::vector<const AddedToken*> tokens;
+  std::vector<std::string> contents;
+  for (AddedToken& token : config.added) {
+    if (token.id < 0) token.id = ids_by_token.at(token.content);
+    if (!added_by_id.emplace(token.id, &token).second) {
+      return invalid_argument(absl::StrCat("added token \"", token.content, "\": id ", token.id,
+                                           " is that of \"", added_by_id[token.id]->content, "\" already"));
+    }
+    ids_by_token[token.content] = token.id;
+    tokens.push_back(&token);
+    contents.push_back(token.content);
+  }
+  matcher = std::make_unique<AddedTokenMatcher>(std::move(tokens), std::move(contents));
+  return {};
+}
+
+void SpmTokenizer::index_ids() {
+  WordCuts cuts;
+  for (const SpmPiece& piece : model.pieces) cuts.see(piece.text);
+  has_word_cuts = cuts.ok() && model.is_bpe && model.charsmap.empty() && !model.remove_extra_whitespaces;
+  size_t count = model.pieces.size();
+  for (const AddedToken& token : config.added) count = std::max(count, static_cast<size_t>(token.id) + 1);
+  bytes.resize(count);
+  texts.resize(count);
+  special.resize(count);
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SpmPiece& piece = model.pieces[id];
+    texts[id] = piece.text;
+    special[id] = piece.type == SpmPiece::Type::kControl;
+    if (piece.type == SpmPiece::Type::kByte) {
+      bytes[id] = std::string(1, static_cast<char>(piece.byte));
+    } else if (piece.type == SpmPiece::Type::kUnknown) {
+      bytes[id] = model.unknown_surface;
+    } else if (piece.type != SpmPiece::Type::kControl) {
+      bytes[id] = absl::StrReplaceAll(piece.text, {{to_absl(kSpaceSymbol), " "}});
+    }
+  }
+  for (const AddedToken& token : config.added) {
+    bytes[static_cast<size_t>(token.id)] = token.content;
+    texts[static_cast<size_t>(token.id)] = token.content;
+    special[static_cast<size_t>(token.id)] = token.special;
+  }
+}
+
+StatusOr<std::optional<int32_t>> SpmTokenizer::around(const std::optional<std::string>& content) const {
+  if (!content.has_value()) return std::optional<int32_t>();
+  std::optional<int32_t> id = token_to_id(*content);
+  if (id.has_value()) return id;
+  return invalid_argument(absl::StrCat("tokenizer_config.json puts \"", *content,
+                                       "\" around every text, but no file gives it an id"));
+}
+
+Status SpmTokenizer::load(std::string_view model_bytes, const SpmConfig& given) {
+  config = given;
+  TROUPE_ASSIGN_OR_RETURN(model, SpmModel::parse(model_bytes));
+  TROUPE_RETURN_IF_ERROR(load_encoders(model_bytes));
+  TROUPE_RETURN_IF_ERROR(resolve_added());
+  index_ids();
+  TROUPE_ASSIGN_OR_RETURN(bos_id, around(config.bos));
+  TROUPE_ASSIGN_OR_RETURN(eos_id, around(config.eos));
+  return {};
+}
+
+Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
+                                    std::vector<int32_t>& ids) const {
+  std::string error;
+  bool ok = false;
+  if (config.legacy) {
+    ok = encoder->encode(stretch, ids, error);
+  } else if (at_start && config.add_prefix_space) {
+    ok = plain_encoder->encode(absl::StrCat(to_absl(kSpaceSymbol), to_absl(stretch)), ids, error);
+  } else {
+    ok = plain_encoder->encode(stretch, ids, error);
+  }
+  return ok ? Status() : absl::InternalError("SentencePiece cannot encode the text: " + error);
+}
+
+// Begins with a space, which another part stands before: not the text's or the stretch's first.
+Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
+  if (!config.legacy || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
+  part.remove_prefix(1);  // the library puts one there
+  return encode_stretch(part, /*at_start=*/false, ids);
+}
+
+// A stretch that no added token ends: part by part, all but the last kept.
+Status SpmTokenizer::encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
+                                 std::vector<int32_t>& ids) const {
+  for (bool first = true; !stretch.empty(); first = false) {
+    const std::string_view part = stretch.substr(0, first_part(stretch, " ", cache.part_bytes_min()));
+    stretch.remove_prefix(part.size());
+    const TokenCache::Key key{first ? kStretch : kLaterPart, first && at_start, part};
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(&cache, key, !stretch.empty(), ids, [&] {
+      return first ? encode_stretch(part, at_start, ids) : encode_later(part, ids);
+    }));
+  }
+  return {};
+}
+
+Status SpmTokenizer::encode(std::string_view text, bool add_special, TokenCache* cache,
+                            std::vector<int32_t>& ids) const {
+  if (add_special && bos_id.has_value()) ids.push_back(*bos_id);
+  const std::vector<TextPart> parts = matcher->split(text);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].id >= 0) {
+      ids.push_back(parts[i].id);
+      continue;
+    }
+    const std::string_view part = parts[i].text;
+    const bool at_start = part.data() == text.data();
+    const bool closed = i + 1 < parts.size();
+    if (cache != nullptr && !closed && has_word_cuts) {
+      TROUPE_RETURN_IF_ERROR(encode_open(part, at_start, *cache, ids));
+      continue;
+    }
+    const TokenCache::Key key{kStretch, at_start, part};
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, closed, ids,
+                                                   [&] { return encode_stretch(part, at_start, ids); }));
+  }
+  if (add_special && eos_id.has_value()) ids.push_back(*eos_id);
+  return {};
+}
+
+std::unique_ptr<TokenStream> SpmTokenizer::stream(bool skip_special, bool at_start) const {
+  return std::make_unique<SpmStream>(this, skip_special, at_start);
+}
+
+std::optional<int32_t> SpmTokenizer::token_to_id(std::string_view token) const {
+  auto it = ids_by_token.find(to_absl(token));
+  if (it == ids_by_token.end()) return std::nullopt;
+  return it->second;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Tokenizer::Impl>> load_spm_tokenizer(std::string_view model,
+                                                              const SpmConfig& config) {
+  auto tokenizer = std::make_unique<SpmTokenizer>();
+  TROUPE_RETURN_IF_ERROR(tokenizer->load(model, config));
+  return std::unique_ptr<Tokenizer::Impl>(std::move(tokenizer));
+}
+
+}  // namespace troupe
