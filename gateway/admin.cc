@@ -60,7 +60,7 @@ Task<void> Admin::handle(Exchange& exchange) {
   headers.emplace_back("x-request-id", parts_.proxy.request_id(exchange.request()));
   headers.emplace_back("content-type", shown.content_type);
   if (!shown.allow.empty()) headers.emplace_back("allow", shown.allow);
-  if (!shown.seal.empty()) headers.emplace_back(kGossipSealHeader, shown.seal);
+  if (!shown.seal.empty()) headers.emplace_back(kGossipAuthHeader, shown.seal);
   if (shown.status == 401) headers.emplace_back("www-authenticate", "Bearer");
   co_await exchange.respond(shown.status, headers, std::move(shown.body));
 }
@@ -102,7 +102,7 @@ std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
 
 // The few that take one, from whom may send it. (Of a seal more is not to be known before the message.)
 bool Admin::wants_body(const HttpRequest& head) const {
-  if (head.path == kGossipPath) return parts_.gossip.may_take(head.header(kGossipSealHeader));
+  if (head.path == kGossipPath) return parts_.gossip.may_take(head.header(kGossipAuthHeader));
   return head.path.starts_with("/admin/") && !refusal_of(head);
 }
 
@@ -160,7 +160,7 @@ Admin::Page Admin::drain_worker(std::string_view id) {
 Admin::Page Admin::gossip(const HttpRequest& request) {
   Gossip::Received received;
   received.sender = request.header(kGossipSenderHeader);
-  received.seal = request.header(kGossipSealHeader);
+  received.seal = request.header(kGossipAuthHeader);
   received.message = request.body;
   auto answer = parts_.gossip.receive(received);
   if (answer.ok()) {

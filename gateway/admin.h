@@ -6,7 +6,7 @@
 //
 // With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may
 // who brought a certificate where this port demands one. To read is open to all whom the port is open to:
-// /metrics tells as much. What other gateways tell has a seal of its own (upstream/gossip_seal.h).
+// /metrics tells as much. What other gateways tell has a seal of its own (upstream/gossip_auth.h).
 
 #include <optional>
 #include <string>

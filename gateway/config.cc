@@ -263,7 +263,7 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   TROUPE_RETURN_IF_ERROR(make_state(s, config));
   TROUPE_RETURN_IF_ERROR(make_tls(s, config));
   TROUPE_ASSIGN_OR_RETURN(config.log_level, parse_log_level(s.log_level));
-  TROUPE_ASSIGN_OR_RETURN(config.waiting_room, make_waiting_room(s.admission));
+  TROUPE_ASSIGN_OR_RETURN(config.admission_queue, make_admission_queue(s.admission));
   TROUPE_RETURN_IF_ERROR(make_telemetry(s, config));
 
   make_listeners(s, config);
@@ -276,8 +276,8 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   config.fleet.in_flight_max = s.limits.worker_requests;
   config.fleet.ramp = std::chrono::seconds(s.handover.ramp_secs);
   config.prefix_text_bytes = static_cast<size_t>(s.handover.text_bytes);
-  config.mover.enabled = s.handover.text_bytes > 0;
-  config.mover.deadline = std::chrono::seconds(s.handover.deadline_secs);
+  config.migrator.enabled = s.handover.text_bytes > 0;
+  config.migrator.deadline = std::chrono::seconds(s.handover.deadline_secs);
   config.router.moves_at_once = static_cast<size_t>(s.handover.at_once);
   config.prober.interval = std::chrono::milliseconds(s.probe.interval_ms);
   config.prober.timeout = std::chrono::milliseconds(s.probe.timeout_ms);

@@ -158,12 +158,12 @@ struct GatewayConfig {
   FleetOptions fleet;
   ProberOptions prober;
   size_t prefix_text_bytes = 64 << 20;
-  MoverOptions mover;
+  PrefixMigratorOptions migrator;
   ResidencyReaderOptions residency;
   GossipOptions gossip;
   SharedStateOptions state;
   ProxyOptions proxy;
-  WaitingRoomOptions waiting_room;
+  AdmissionQueueOptions admission_queue;
   route::RouterOptions router;
   std::chrono::seconds grace{180}, notice{0};
   std::string api_keys, tenant_secret, record;
@@ -186,17 +186,17 @@ Status make_telemetry(const GatewaySettings& settings, GatewayConfig& config);
 
 // config_admission.cc
 void describe_admission(GatewaySettings::Admission& admission, SettingsSchema& schema);
-StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& admission);
+StatusOr<AdmissionQueueOptions> make_admission_queue(const GatewaySettings::Admission& admission);
 
 // config_access.cc
 void describe_access(GatewaySettings& settings, SettingsSchema& schema);
 Status make_access(const GatewaySettings& settings, GatewayConfig& config);
 // What anybody who reaches the metrics port may do there, and the settings that end it; both empty: nothing,
 // or nobody reaches it from other machines.
-struct OpenDoors {
+struct ExposedEndpoints {
   std::string open, close;
 };
-OpenDoors open_doors(const GatewayConfig& config);
+ExposedEndpoints exposed_endpoints(const GatewayConfig& config);
 
 // config_tls.cc
 void describe_tls(GatewaySettings& settings, SettingsSchema& schema);

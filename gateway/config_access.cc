@@ -47,12 +47,12 @@ Status make_access(const GatewaySettings& s, GatewayConfig& config) {
   const auto secret = read_secret(s.gossip.secret);
   if (!secret.ok()) return annotate(secret.status(), "gossip.secret");
   config.gossip.seal =
-      GossipSeal([secret = *secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
+      GossipAuth([secret = *secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
   return absl::OkStatus();
 }
 
-OpenDoors open_doors(const GatewayConfig& config) {
-  OpenDoors doors;
+ExposedEndpoints exposed_endpoints(const GatewayConfig& config) {
+  ExposedEndpoints doors;
   if (is_loopback(config.metrics_server.host) || config.metrics_demands_certificates) return doors;
   const auto add = [&doors](const char* what, const char* key) {
     absl::StrAppend(&doors.open, doors.open.empty() ? "" : "; ", what);

@@ -50,11 +50,11 @@ void describe_admission(GatewaySettings::Admission& a, SettingsSchema& schema) {
       .live();
 }
 
-StatusOr<WaitingRoomOptions> make_waiting_room(const GatewaySettings::Admission& a) {
+StatusOr<AdmissionQueueOptions> make_admission_queue(const GatewaySettings::Admission& a) {
   if (a.worker_fill > 0 && a.worker_fill < 1)
     return invalid_argument(
         "admission.worker_fill: must be 0 or at least 1, else workers idle while requests wait");
-  WaitingRoomOptions options;
+  AdmissionQueueOptions options;
   options.room.fill = a.worker_fill;
   options.room.worker_requests = a.worker_requests;
   options.room.foreign_requests = a.foreign_worker_requests;

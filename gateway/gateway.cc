@@ -18,10 +18,11 @@ route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
 }
 
 // What the HTTP layer refuses never comes to the proxy: it is counted and logged here.
-HttpServerOptions told(HttpServerOptions options, Instruments& instruments, const Trails& trails) {
-  options.on_refused = [&instruments, &trails](const HttpRefusal& refusal) {
+HttpServerOptions told(HttpServerOptions options, Instruments& instruments,
+                       const RequestObservers& observers) {
+  options.on_refused = [&instruments, &observers](const HttpRefusal& refusal) {
     instruments.malformed(refusal.status);
-    trails.malformed(refusal);
+    observers.malformed(refusal);
   };
   return options;
 }
@@ -56,13 +57,13 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       router_(named(config.router, seed), seed),
       fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       texts_(config.prefix_text_bytes),
-      mover_(config.mover, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}),
+      migrator_(config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
       residency_reader_(config.residency, {io.get_executor(), fleet_, router_, metrics_, clock, log}),
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
-      waiting_room_(config.waiting_room, {io.get_executor(), router_, metrics_, clock}),
-      proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, waiting_room_, clock, log},
+      admission_queue_(config.admission_queue, {io.get_executor(), router_, metrics_, clock}),
+      proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, admission_queue_, clock, log},
              seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_, clock}),
       main_server_(
@@ -72,7 +73,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
           io, metrics_listener(config.metrics_server),
           [this](Exchange& exchange) { return admin_.handle(exchange); }, log),
       background_(io.get_executor()) {
-  if (config.mover.enabled) proxy_.keep_texts(texts_);
+  if (config.migrator.enabled) proxy_.keep_texts(texts_);
   admin_.demands_certificates(config.metrics_demands_certificates);
   fleet_.on_replaced = [this](route::NodeIndex node) { gossip_.forget_node(node); };
   background_.on_error = [&log](std::string_view what) {
@@ -83,7 +84,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
 // Who has no key sends no bodies.
 HttpServerOptions Gateway::main_listener(HttpServerOptions options) {
   options.wants_body = [this](const HttpRequest& head) { return proxy_.wants_body(head); };
-  return listener(told(std::move(options), instruments_, trails_), "main");
+  return listener(told(std::move(options), instruments_, observers_), "main");
 }
 
 HttpServerOptions Gateway::metrics_listener(HttpServerOptions options) {
@@ -108,25 +109,25 @@ void Gateway::use(const GatewayTls& tls) {
 
 Status Gateway::start_record() {
   if (record_path_.empty()) return absl::OkStatus();
-  const TrafficRecord::Parts parts{metrics_, clock_, log_};
-  TROUPE_ASSIGN_OR_RETURN(record_, TrafficRecord::open(record_path_, parts, record_salt_));
+  const TrafficRecorder::Parts parts{metrics_, clock_, log_};
+  TROUPE_ASSIGN_OR_RETURN(record_, TrafficRecorder::open(record_path_, parts, record_salt_));
   proxy_.record_to(*record_);
   return absl::OkStatus();
 }
 
-Status Gateway::start_trails() {
+Status Gateway::start_observers() {
   if (telemetry_.access_log != kAccessLogOff) {
     const AccessLog::Parts parts{metrics_, clock_, log_};
     TROUPE_ASSIGN_OR_RETURN(access_log_, AccessLog::open(telemetry_.access_log, parts));
-    trails_.log_to(*access_log_);
+    observers_.log_to(*access_log_);
   }
   if (telemetry_.otlp) {
     const SpanExporter::Parts parts{io_.get_executor(), metrics_, clock_, log_};
     exporter_ = std::make_unique<SpanExporter>(*telemetry_.otlp, parts);
-    trails_.export_to(*exporter_);
-    trails_.sample(telemetry_.sample_ratio);
+    observers_.export_to(*exporter_);
+    observers_.sample(telemetry_.sample_ratio);
   }
-  if (access_log_ != nullptr || exporter_ != nullptr) proxy_.tell(trails_);
+  if (access_log_ != nullptr || exporter_ != nullptr) proxy_.tell(observers_);
   return absl::OkStatus();
 }
 
@@ -143,11 +144,11 @@ Status Gateway::change(const GatewayConfig& config) {
   main_server_.change(config.main_server);
   metrics_server_.change(config.metrics_server);
   admin_.demands_certificates(config.metrics_demands_certificates);
-  waiting_room_.change(config.waiting_room);
+  admission_queue_.change(config.admission_queue);
   proxy_.change(config.proxy);
-  trails_.sample(config.telemetry.sample_ratio);
+  observers_.sample(config.telemetry.sample_ratio);
   prober_.change(config.prober);
-  mover_.change(config.mover.deadline);
+  migrator_.change(config.migrator.deadline);
   router_.change(config.router.affinity, config.router.planner);
   use(config.tls);
   fleet_.change(config.fleet);
@@ -167,10 +168,10 @@ Status Gateway::start() {
     admin_.ask_for(api_keys_);
   }
   TROUPE_RETURN_IF_ERROR(start_record());
-  TROUPE_RETURN_IF_ERROR(start_trails());
+  TROUPE_RETURN_IF_ERROR(start_observers());
   TROUPE_RETURN_IF_ERROR(main_server_.listen());
   TROUPE_RETURN_IF_ERROR(metrics_server_.listen());
-  mover_.start(background_);
+  migrator_.start(background_);
   prober_.start(background_);
   residency_reader_.start(background_);
   gossip_.start(background_);
@@ -178,7 +179,7 @@ Status Gateway::start() {
   if (exporter_ != nullptr) exporter_->start(background_);
   background_.spawn(plan_by_and_by());
   background_.spawn(share_limits());
-  waiting_room_.start(background_);
+  admission_queue_.start(background_);
   main_server_.start();
   metrics_server_.start();
   return absl::OkStatus();
@@ -201,16 +202,16 @@ Task<void> Gateway::share_limits() {
   Gauge& sharing = metrics_.gauge("troupe_gateway_limits_shared_by",
                                   "Gateways, this one included, that enforce a part of each limit.");
   Timer timer(io_.get_executor());
-  route::GatewayPlace shared;
+  route::GatewayShard shared;
   while (true) {
-    route::GatewayPlace place = router_.gateways().place(router_.options().name, clock_.now());
+    route::GatewayShard place = router_.gateways().place(router_.options().name, clock_.now());
     if (state_ != nullptr && state_->place().of >= place.of) place = state_->place();
     place = route::of_at_least(place, gateways_min_);
     sharing.Set(static_cast<double>(place.of));
     if (place != shared) {
       if (place.of != shared.of) log_.info("limits_shared", {{"gateways", place.of}});
       api_keys_.share(place, clock_.now());
-      waiting_room_.share(place);
+      admission_queue_.share(place);
       shared = place;
     }
     timer.expires_after(kShareLimitsEvery);

@@ -52,7 +52,7 @@ class Gateway {
   Fleet& fleet() { return fleet_; }
   Gossip& gossip() { return gossip_; }
   const route::Router& router() const { return router_; }
-  const WaitingRoom& waiting_room() const { return waiting_room_; }
+  const AdmissionQueue& admission_queue() const { return admission_queue_; }
 
  private:
   Task<void> plan_by_and_by();
@@ -66,7 +66,7 @@ class Gateway {
   Task<void> give_notice(TimePoint until);
   Status load_keys();
   Status start_record();
-  Status start_trails();
+  Status start_observers();
 
   asio::io_context& io_;
   const Clock& clock_;
@@ -86,17 +86,17 @@ class Gateway {
   ApiKeys api_keys_;
   route::Router router_;
   Fleet fleet_;
-  PrefixTexts texts_;
-  Mover mover_;
+  PrefixTextCache texts_;
+  PrefixMigrator migrator_;
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
-  std::unique_ptr<SharedState> state_;      // null: nothing is shared
-  std::unique_ptr<TrafficRecord> record_;   // null: traffic is not recorded
-  std::unique_ptr<AccessLog> access_log_;   // null: none is kept
-  std::unique_ptr<SpanExporter> exporter_;  // null: no spans
-  Trails trails_;
-  WaitingRoom waiting_room_;
+  std::unique_ptr<SharedState> state_;       // null: nothing is shared
+  std::unique_ptr<TrafficRecorder> record_;  // null: traffic is not recorded
+  std::unique_ptr<AccessLog> access_log_;    // null: none is kept
+  std::unique_ptr<SpanExporter> exporter_;   // null: no spans
+  RequestObservers observers_;
+  AdmissionQueue admission_queue_;
   Proxy proxy_;
   Admin admin_;
   HttpServer main_server_;

@@ -47,7 +47,7 @@ int run(const GatewayConfig& config, Reload& reload, const Logger& log) {
   if (const Status status = raise_file_limit(files_needed(config)); !status.ok()) {
     log.warn("file_limit_low", {{"why", to_std(status.message())}});
   }
-  const LateSignals late_signals;
+  const FinalSignalGuard late_signals;
   const SteadyClock clock;
   asio::io_context io(1);
   std::random_device seed;
@@ -65,7 +65,7 @@ int run(const GatewayConfig& config, Reload& reload, const Logger& log) {
                          {"port", gateway.port()},
                          {"metrics_port", gateway.metrics_port()},
                          {"workers", config.fleet.workers.size()}});
-  if (const OpenDoors doors = open_doors(config); !doors.open.empty()) {
+  if (const ExposedEndpoints doors = exposed_endpoints(config); !doors.open.empty()) {
     log.warn("open_to_all", {{"host", config.metrics_server.host},
                              {"metrics_port", gateway.metrics_port()},
                              {"open", doors.open},

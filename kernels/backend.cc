@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "kernels/check_params.h"
+#include "kernels/kernels.h"
 
 namespace troupe {
 namespace {

@@ -1,9 +1,8 @@
-#include "kernels/kernels.h"
-
 #include <dlfcn.h>
 
 #include "kernels/cpu/backend.h"
 #include "kernels/host/module.h"
+#include "kernels/kernels.h"
 #include "kernels/ref/backend.h"
 
 namespace troupe {

@@ -96,9 +96,9 @@ void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
       .add("max_pinned_share", &s.max_pinned_share,
            "share of the KV memory that prefixes pinned by POST /v1/prefixes may take")
       .range(0, 1);
-  schema.add(
-      "hand_on_conversations", &s.hand_on_conversations,
-      "GET /v1/tails tells the token ids of cached conversations, so that they go on elsewhere at a drain");
+  schema.add("hand_on_conversations", &s.hand_on_conversations,
+             "GET /v1/conversations tells the token ids of cached conversations, so that they go on "
+             "elsewhere at a drain");
   schema.add("max_sets", &s.max_sets, "most sets whose answers' lengths and whose work are told apart")
       .range(1, 1 << 20);
   schema

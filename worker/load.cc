@@ -7,8 +7,8 @@
 
 #include "worker/model/load/weights.h"
 #include "worker/model/warm_up.h"
-#include "worker/sim_load.h"
 #include "worker/sim_device/sim_text.h"
+#include "worker/sim_load.h"
 
 namespace troupe {
 

@@ -116,7 +116,7 @@ int serve(const WorkerSettings& settings) {
     log.error("certificates_refused", {{"reason", to_std(status.message())}});
     return kExitFailed;
   }
-  const LateSignals late_signals;
+  const FinalSignalGuard late_signals;
   const auto options = engine_options(settings, *model);
 
   // Beyond this point the model is whole and fits its memory; nothing below allocates with a request's size.

@@ -24,7 +24,7 @@ Fault read_ids(std::string_view param, dom::element value, std::vector<int32_t>&
   return read_id_list(param, items, out);
 }
 
-Fault read_tail_field(std::string_view name, dom::element value, ConversationTail& tail) {
+Fault read_tail_field(std::string_view name, dom::element value, CachedConversation& tail) {
   constexpr IntegerRange kCount{0, std::numeric_limits<int32_t>::max()};
   if (name == "model") return read_string(name, value, std::numeric_limits<size_t>::max(), tail.model);
   if (name == "session") return read_hash(name, value, tail.session);
@@ -36,7 +36,7 @@ Fault read_tail_field(std::string_view name, dom::element value, ConversationTai
   return std::nullopt;
 }
 
-Fault read_tail(dom::object fields, ConversationTail& tail) {
+Fault read_tail(dom::object fields, CachedConversation& tail) {
   for (const auto field : fields) {
     if (field.value.is_null()) continue;
     if (auto fault = read_tail_field(field.key, field.value, tail)) return fault;
@@ -53,12 +53,12 @@ std::string quoted_or_null(const Hash128& hash) {
 }  // namespace
 
 std::string_view tail_session_of(std::string_view path) {
-  const size_t begin = kTailsPath.size() + 1;
-  if (!path.starts_with(kTailsPath) || path.size() <= begin || path[begin - 1] != '/') return "";
+  const size_t begin = kConversationsPath.size() + 1;
+  if (!path.starts_with(kConversationsPath) || path.size() <= begin || path[begin - 1] != '/') return "";
   return path.substr(begin);
 }
 
-std::string tail_json(const ConversationTail& tail) {
+std::string conversation_json(const CachedConversation& tail) {
   std::string out = "{\"object\":\"tail\",\"model\":";
   append_json_string(out, tail.model);
   absl::StrAppend(&out, ",\"session\":\"", tail.session.hex(), "\",\"set\":", quoted_or_null(tail.set),
@@ -72,24 +72,24 @@ std::string tail_json(const ConversationTail& tail) {
   return out + '}';
 }
 
-std::string tail_list_json(std::span<const ConversationTail> tails) {
+std::string conversation_list_json(std::span<const CachedConversation> tails) {
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (const ConversationTail& tail : tails) {
+  for (const CachedConversation& tail : tails) {
     if (out.back() != '[') out += ',';
-    out += tail_json(tail);
+    out += conversation_json(tail);
   }
   return out + "]}";
 }
 
-std::string tail_made_json(int64_t tokens, int64_t cached_tokens) {
+std::string conversation_made_json(int64_t tokens, int64_t cached_tokens) {
   return absl::StrCat("{\"object\":\"tail\",\"tokens\":", tokens, ",\"cached_tokens\":", cached_tokens, "}");
 }
 
-ApiResult<ConversationTail> parse_tail(std::string_view body, const ApiLimits& limits) {
+ApiResult<CachedConversation> parse_conversation(std::string_view body, const ApiLimits& limits) {
   StrictJson json;
   auto fields = parse_body(json, body, limits);
   if (!fields.ok()) return fields.error();
-  ConversationTail tail;
+  CachedConversation tail;
   if (auto fault = read_tail(*fields, tail)) return *std::move(fault);
   if (tail.ids.empty()) return missing("ids", "an array of at least one token id");
   tail.tokens = static_cast<int64_t>(tail.ids.size());
@@ -98,13 +98,13 @@ ApiResult<ConversationTail> parse_tail(std::string_view body, const ApiLimits& l
                                                            ", but there are only ", tail.tokens, " ids"));
 }
 
-ApiResult<std::vector<ConversationTail>> parse_tail_list(std::string_view body) {
+ApiResult<std::vector<CachedConversation>> parse_conversation_list(std::string_view body) {
   StrictJson json;
   auto fields = parse_body(json, body, {});
   if (!fields.ok()) return fields.error();
   dom::array items;
   if (fields->at_key("data").get(items)) return missing("data", "an array of tails");
-  std::vector<ConversationTail> tails;
+  std::vector<CachedConversation> tails;
   for (const dom::element item : items) {
     dom::object object;
     if (item.get(object)) return expected("data", "an array of objects", item);

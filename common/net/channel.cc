@@ -88,7 +88,7 @@ struct Channel::TimerFired {
 
 Channel::Channel(Socket socket, size_t buffer_bytes)
     : socket_(std::move(socket)),
-      turn_end_(asio::use_service<TurnEnd>(socket_.get_executor().context())),
+      turn_end_(asio::use_service<SendBatcher>(socket_.get_executor().context())),
       timer_(socket_.get_executor()),
       buffer_(new char[buffer_bytes]),
       capacity_(buffer_bytes) {}

@@ -128,7 +128,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void watch();
 
   // Before a send, where others' may follow at once.
-  auto turn_end() { return turn_end_.reached(); }
+  auto send_batcher() { return turn_end_.reached(); }
   // What goes out without waiting; true when all did. A dead peer shows in ended().
   bool write_now(Pieces& pieces);
   // The rest, waiting for the socket. `pieces` and what it points to must live until it returns.
@@ -179,7 +179,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void note(TlsSession::State read);
 
   Socket socket_;
-  TurnEnd& turn_end_;
+  SendBatcher& turn_end_;
   Timer timer_;
   std::unique_ptr<TlsSession> tls_;
   const std::unique_ptr<char[]> buffer_;

@@ -14,12 +14,12 @@
 
 namespace troupe {
 
-class LateSignals {
+class FinalSignalGuard {
  public:
-  LateSignals() : set_(io_, SIGTERM, SIGINT) {}
-  LateSignals(const LateSignals&) = delete;
-  LateSignals& operator=(const LateSignals&) = delete;
-  ~LateSignals() {
+  FinalSignalGuard() : set_(io_, SIGTERM, SIGINT) {}
+  FinalSignalGuard(const FinalSignalGuard&) = delete;
+  FinalSignalGuard& operator=(const FinalSignalGuard&) = delete;
+  ~FinalSignalGuard() {
     sigset_t stops;
     sigemptyset(&stops);
     sigaddset(&stops, SIGTERM);

@@ -281,7 +281,7 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   for (Patience::Verdict verdict = Patience::Verdict::kWait; written == WriteEvent::kTimeout;) {
     const size_t left = asio::buffer_size(pieces);
     patience.begin(*lease.channel());
-    co_await lease->turn_end();
+    co_await lease->send_batcher();
     written = co_await lease->write(pieces, options);
     attempt.wrote = asio::buffer_size(pieces) < head_bytes.size() + request.body.size();
     if (written != WriteEvent::kTimeout) break;

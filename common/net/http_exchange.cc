@@ -57,7 +57,7 @@ Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::s
   pieces_ = Pieces();
   pieces_.add(out_);
   if (!bodiless_) pieces_.add(body);
-  co_await channel_.turn_end();
+  co_await channel_.send_batcher();
   if (!send_now()) co_await rest();
   state_ = State::kDone;
 }
@@ -91,7 +91,7 @@ Task<void> ServerExchange::write(std::string_view bytes) {
   pieces_.add(out_);
   if (has_body) pieces_.add(bytes);
   if (has_body && chunked_) pieces_.add("\r\n");
-  co_await channel_.turn_end();
+  co_await channel_.send_batcher();
   if (!send_now()) co_await rest();
 }
 

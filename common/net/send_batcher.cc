@@ -6,21 +6,21 @@
 namespace troupe {
 
 // Behind all handlers that are queued now, and behind the next look at epoll.
-struct TurnEnd::Reached {
-  TurnEnd* turn;
+struct SendBatcher::Reached {
+  SendBatcher* turn;
   void operator()() const { turn->resume_all(); }
 };
 
-TurnEnd::TurnEnd(asio::execution_context& context)
+SendBatcher::SendBatcher(asio::execution_context& context)
     : service(context), io_(static_cast<asio::io_context&>(context)) {}
 
-void TurnEnd::add(Waiter&& waiter) {
+void SendBatcher::add(Waiter&& waiter) {
   waiting_.push_back(std::move(waiter));
   if (waiting_.size() == 1) asio::post(io_.get_executor(), Reached{this});
 }
 
 // Who waits again meanwhile waits for the next turn's end.
-void TurnEnd::resume_all() {
+void SendBatcher::resume_all() {
   resuming_.swap(waiting_);
   for (Waiter& waiter : resuming_) {
     Waiter resumed = std::move(waiter);
@@ -30,7 +30,7 @@ void TurnEnd::resume_all() {
 }
 
 // The io_context goes down: coroutines that wait here go with it.
-void TurnEnd::shutdown() {
+void SendBatcher::shutdown() {
   const std::vector<Waiter> dropped = std::exchange(waiting_, {});
 }
 

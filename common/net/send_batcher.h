@@ -19,17 +19,17 @@
 
 namespace troupe {
 
-class TurnEnd : public asio::execution_context::service {
+class SendBatcher : public asio::execution_context::service {
   using Waiter = asio::detail::awaitable_async_op_handler<void(boost::system::error_code), Executor>;
   struct Start {
-    TurnEnd* turn;
+    SendBatcher* turn;
     void operator()(Waiter&& waiter) const { turn->add(std::move(waiter)); }
   };
 
  public:
   static inline asio::execution_context::id id;
 
-  explicit TurnEnd(asio::execution_context& context);
+  explicit SendBatcher(asio::execution_context& context);
 
   // co_await of it resumes when all that is ready now has been seen to, in the order of the calls. It cannot
   // fail; a cancelled coroutine learns so at whatever it awaits next.

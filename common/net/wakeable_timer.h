@@ -14,9 +14,9 @@
 namespace troupe {
 
 // One task sleeps here. All calls on the executor's thread.
-class WakeTimer {
+class WakeableTimer {
  public:
-  explicit WakeTimer(Executor executor) : timer_(executor) {}
+  explicit WakeableTimer(Executor executor) : timer_(executor) {}
 
   // Until `at` (TimePoint::max(): for ever) or until wake(). Throws operation_aborted where the task itself
   // is cancelled.

@@ -192,7 +192,7 @@ void ApiClient::change(const ApiKey& key, std::string salt, TimePoint now) {
   share(place_, now);
 }
 
-void ApiClient::share(const route::GatewayPlace& place, TimePoint now) {
+void ApiClient::share(const route::GatewayShard& place, TimePoint now) {
   place_ = place;
   admission_ = route::share_of(key_.admission, place);
   quota_.change(route::share_of(key_.limits, place), now);
@@ -242,7 +242,7 @@ Status ApiKeys::load(const std::string& path, const std::string& tenant_secret_p
   return absl::OkStatus();
 }
 
-void ApiKeys::share(const route::GatewayPlace& place, TimePoint now) {
+void ApiKeys::share(const route::GatewayShard& place, TimePoint now) {
   place_ = place;
   for (const auto& client : clients_) client->share(place, now);
 }

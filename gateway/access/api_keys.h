@@ -32,8 +32,8 @@
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "gateway/route/admission/admission.h"
-#include "gateway/route/fleet/gateway_shard.h"
 #include "gateway/route/admission/quota.h"
+#include "gateway/route/fleet/gateway_shard.h"
 
 namespace troupe {
 
@@ -72,7 +72,7 @@ class ApiClient {
   const std::string& tenant_salt() const { return salt_; }
   void change(const ApiKey& key, std::string salt, TimePoint now);
   // Several gateways enforce its limits, each a part; one, until told otherwise.
-  void share(const route::GatewayPlace& place, TimePoint now);
+  void share(const route::GatewayShard& place, TimePoint now);
 
   std::optional<route::Quota::Refusal> begin(TimePoint now);
   void end(int64_t tokens, TimePoint now);
@@ -80,7 +80,7 @@ class ApiClient {
  private:
   friend class ApiKeys;
   ApiKey key_;
-  route::GatewayPlace place_;
+  route::GatewayShard place_;
   route::AdmissionKey admission_;
   std::string salt_;
   route::Quota quota_;
@@ -98,7 +98,7 @@ class ApiKeys {
   // it was.
   Status load(const std::string& path, const std::string& tenant_secret_path, TimePoint now);
   // As ApiClient's, of all keys from now on.
-  void share(const route::GatewayPlace& place, TimePoint now);
+  void share(const route::GatewayShard& place, TimePoint now);
   // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
   // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;
@@ -108,7 +108,7 @@ class ApiKeys {
 
  private:
   Metrics& metrics_;
-  route::GatewayPlace place_;
+  route::GatewayShard place_;
   std::vector<std::shared_ptr<ApiClient>> clients_;
 };
 

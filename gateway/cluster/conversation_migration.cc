@@ -18,38 +18,39 @@ constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
 
 }  // namespace
 
-struct Mover::Leaving {
+struct PrefixMigrator::Leaving {
   explicit Leaving(Fleet& fleet) : hold(fleet) {}
 
   const Fleet::Hold hold;
   NodeIndex node = kNoNode;
   TimePoint until;
-  std::vector<ConversationTail> tails;
+  std::vector<CachedConversation> tails;
   size_t next = 0;
   size_t carriers = 0;
 };
 
 // Held by whoever is at it. When the last one is gone, in whatever way, the worker's sets may go.
-class Mover::Carrier {
+class PrefixMigrator::Carrier {
  public:
-  Carrier(Mover& mover, std::shared_ptr<Leaving> leaving) : mover_(mover), leaving_(std::move(leaving)) {
+  Carrier(PrefixMigrator& migrator, std::shared_ptr<Leaving> leaving)
+      : migrator_(migrator), leaving_(std::move(leaving)) {
     ++leaving_->carriers;
   }
   ~Carrier() {
     if (--leaving_->carriers > 0) return;
-    mover_.router_.handover().release(leaving_->node);
-    mover_.look_again_.wake();
+    migrator_.router_.handover().release(leaving_->node);
+    migrator_.look_again_.wake();
   }
   Leaving& leaving() { return *leaving_; }
   Carrier(const Carrier&) = delete;
   Carrier& operator=(const Carrier&) = delete;
 
  private:
-  Mover& mover_;
+  PrefixMigrator& migrator_;
   const std::shared_ptr<Leaving> leaving_;
 };
 
-void Mover::hold_for_tails(NodeIndex node, TimePoint now, TimePoint by) {
+void PrefixMigrator::hold_for_conversations(NodeIndex node, TimePoint now, TimePoint by) {
   auto leaving = std::make_shared<Leaving>(fleet_);
   leaving->node = node;
   leaving->until = now + (by - now) / 2;
@@ -57,15 +58,15 @@ void Mover::hold_for_tails(NodeIndex node, TimePoint now, TimePoint by) {
   to_ask_.push_back(std::move(leaving));
 }
 
-Task<void> Mover::ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& group) {
+Task<void> PrefixMigrator::ask_for_conversations(std::shared_ptr<Leaving> leaving, TaskGroup& group) {
   const Carrier asking(*this, leaving);
   ClientRequest request;
   request.method = "GET";
-  request.target = kTailsPath;
+  request.target = kConversationsPath;
   const Deadline within{leaving->until};
   const ForwardResult result =
       co_await ask_once(fleet_.client(leaving->node), request, within, kTailListBytesMax);
-  auto tails = parse_tail_list(result.held_body);
+  auto tails = parse_conversation_list(result.held_body);
   if (result.end != ForwardResult::End::kAnswered || !tails.ok()) {
     log_.debug("conversations_not_told", {{"worker", fleet_.id(leaving->node)}, {"status", result.status}});
     co_return;
@@ -74,11 +75,11 @@ Task<void> Mover::ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& gro
   log_.info("conversations_leave",
             {{"worker", fleet_.id(leaving->node)}, {"conversations", leaving->tails.size()}});
   for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
-    group.spawn(carry_tails(std::make_unique<Carrier>(*this, leaving)));
+    group.spawn(carry_conversations(std::make_unique<Carrier>(*this, leaving)));
   }
 }
 
-Task<void> Mover::carry_tails(std::unique_ptr<Carrier> carrier) {
+Task<void> PrefixMigrator::carry_conversations(std::unique_ptr<Carrier> carrier) {
   Leaving& leaving = carrier->leaving();
   while (leaving.next < leaving.tails.size() && clock_.now() < leaving.until) {
     co_await carry(leaving, leaving.tails[leaving.next++]);
@@ -86,18 +87,18 @@ Task<void> Mover::carry_tails(std::unique_ptr<Carrier> carrier) {
 }
 
 // The ids pass through here as they are.
-Task<void> Mover::carry(const Leaving& leaving, const ConversationTail& tail) {
+Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversation& tail) {
   const route::Router::Tail known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
   const NodeIndex to = router_.next_home(known, tail.model, leaving.node);
   if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
   const Deadline within{leaving.until};
   ClientRequest request;
   request.method = "GET";
-  request.target = std::string(kTailsPath) + "/" + tail.session.hex();
+  request.target = std::string(kConversationsPath) + "/" + tail.session.hex();
   const ForwardResult told = co_await ask_once(fleet_.client(leaving.node), request, within, kTailBytesMax);
   if (told.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
   request.method = "POST";
-  request.target = kTailsPath;
+  request.target = kConversationsPath;
   request.headers.emplace_back("content-type", "application/json");
   request.body = told.held_body;
   const ForwardResult made = co_await ask_once(fleet_.client(to), request, within);

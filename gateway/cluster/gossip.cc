@@ -229,7 +229,7 @@ Task<bool> Gossip::send(Peer& peer) {
   request.headers.emplace_back(kGossipSenderHeader, name_.hex());
   request.headers.emplace_back("content-type", "application/octet-stream");
   const std::string seal = options_.seal.of_message(name_.hex(), body);
-  if (!seal.empty()) request.headers.emplace_back(kGossipSealHeader, seal);
+  if (!seal.empty()) request.headers.emplace_back(kGossipAuthHeader, seal);
   request.body = body;
   const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
   bool taken = false;
@@ -237,7 +237,7 @@ Task<bool> Gossip::send(Peer& peer) {
   if (answer.ok()) {
     constexpr size_t kAnswerBytesMax = 64u << 10;
     const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
-    const std::string_view answer_seal = find_header((*answer)->headers(), kGossipSealHeader);
+    const std::string_view answer_seal = find_header((*answer)->headers(), kGossipAuthHeader);
     taken = read.ok() && (*answer)->status() == 200;
     if (taken && !options_.seal.fits(answer_seal, options_.seal.of_answer(seal, *read))) {
       refused_.Increment();
@@ -325,7 +325,7 @@ StatusOr<Gossip::Answer> Gossip::receive(const Received& received) {
   if (!options_.seal.fits(received.seal, wanted)) {
     refused_.Increment();
     return absl::PermissionDeniedError(
-        absl::StrCat(to_absl(kGossipSealHeader), ": is not of this fleet's secret (gossip.secret)"));
+        absl::StrCat(to_absl(kGossipAuthHeader), ": is not of this fleet's secret (gossip.secret)"));
   }
   Answer answer;
   TROUPE_ASSIGN_OR_RETURN(answer.body, take_message(received.sender, received.message));

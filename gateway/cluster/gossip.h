@@ -46,7 +46,7 @@ struct GossipOptions {
   std::vector<Endpoint> peers;
   bool finds = false;                    // others, which found() names
   std::shared_ptr<const TlsSource> tls;  // for peers with https
-  GossipSeal seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
+  GossipAuth seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
   int64_t gateways = 1;                  // share the fleet at least, whoever is told
   bool ledger = false;                   // tell and heed what is in flight
   Duration interval = std::chrono::milliseconds(20);

@@ -5,7 +5,7 @@
 namespace troupe {
 
 // A line for each part before the last: no two pairs of parts make the same bytes.
-std::string GossipSeal::of(std::string_view kind, std::string_view name, std::string_view bytes) const {
+std::string GossipAuth::of(std::string_view kind, std::string_view name, std::string_view bytes) const {
   if (hash_ == nullptr) return "";
   std::string all;
   all.reserve(kind.size() + name.size() + bytes.size() + 2);
@@ -17,15 +17,15 @@ std::string GossipSeal::of(std::string_view kind, std::string_view name, std::st
   return hash_(all);
 }
 
-std::string GossipSeal::of_message(std::string_view sender, std::string_view message) const {
+std::string GossipAuth::of_message(std::string_view sender, std::string_view message) const {
   return of("message", sender, message);
 }
 
-std::string GossipSeal::of_answer(std::string_view message_seal, std::string_view answer) const {
+std::string GossipAuth::of_answer(std::string_view message_seal, std::string_view answer) const {
   return of("answer", message_seal, answer);
 }
 
-bool GossipSeal::fits(std::string_view seal, std::string_view wanted) const {
+bool GossipAuth::fits(std::string_view seal, std::string_view wanted) const {
   if (hash_ == nullptr) return true;
   return seal.size() == wanted.size() && CRYPTO_memcmp(seal.data(), wanted.data(), seal.size()) == 0;
 }

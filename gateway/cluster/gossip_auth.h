@@ -10,14 +10,14 @@
 
 namespace troupe {
 
-inline constexpr std::string_view kGossipSealHeader = "x-troupe-gossip-seal";
+inline constexpr std::string_view kGossipAuthHeader = "x-troupe-gossip-seal";
 
-class GossipSeal {
+class GossipAuth {
  public:
   // Of the secret and these bytes, what nobody can make without it; fit for a header.
   using KeyedHash = std::function<std::string(std::string_view bytes)>;
-  GossipSeal() = default;  // nothing is sealed, and everything taken
-  explicit GossipSeal(KeyedHash hash) : hash_(std::move(hash)) {}
+  GossipAuth() = default;  // nothing is sealed, and everything taken
+  explicit GossipAuth(KeyedHash hash) : hash_(std::move(hash)) {}
 
   bool is_needed() const { return hash_ != nullptr; }
   // Empty where none is needed.

@@ -2,10 +2,10 @@
 
 namespace troupe {
 
-FoundPeers::FoundPeers(Gossip& gossip, std::string own_key, const Logger& log)
+PeerDiscovery::PeerDiscovery(Gossip& gossip, std::string own_key, const Logger& log)
     : gossip_(gossip), own_key_(std::move(own_key)), log_(log) {}
 
-bool FoundPeers::keep(const std::string& key, std::string_view record) {
+bool PeerDiscovery::keep(const std::string& key, std::string_view record) {
   if (key == own_key_) return false;
   const auto parsed = parse_gateway_record(record);
   auto endpoint = parsed.ok() ? Endpoint::parse(parsed->url) : parsed.status();
@@ -17,21 +17,21 @@ bool FoundPeers::keep(const std::string& key, std::string_view record) {
   return true;
 }
 
-void FoundPeers::registered(const std::string& key, std::string_view record) {
+void PeerDiscovery::registered(const std::string& key, std::string_view record) {
   if (keep(key, record)) tell();
 }
 
-void FoundPeers::gone(const std::string& key) {
+void PeerDiscovery::gone(const std::string& key) {
   if (found_.erase(key) > 0) tell();
 }
 
-void FoundPeers::all(const std::vector<std::pair<std::string, std::string>>& records) {
+void PeerDiscovery::all(const std::vector<std::pair<std::string, std::string>>& records) {
   found_.clear();
   for (const auto& [key, record] : records) keep(key, record);
   tell();
 }
 
-void FoundPeers::tell() {
+void PeerDiscovery::tell() {
   std::vector<Endpoint> peers;
   for (const auto& [key, endpoint] : found_) peers.push_back(endpoint);
   gossip_.found(peers);

@@ -15,10 +15,10 @@
 
 namespace troupe {
 
-class FoundPeers {
+class PeerDiscovery {
  public:
   // Both outlive it. `own_key`: this gateway's.
-  FoundPeers(Gossip& gossip, std::string own_key, const Logger& log);
+  PeerDiscovery(Gossip& gossip, std::string own_key, const Logger& log);
 
   // A gateway's key and record as they are now. What is no record is logged and not heeded.
   void registered(const std::string& key, std::string_view record);

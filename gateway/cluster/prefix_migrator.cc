@@ -26,20 +26,21 @@ int64_t integer_at(const bj::object& fields, const char* name) {
 }  // namespace
 
 // However it ends, the set has moved.
-class Mover::Moving {
+class PrefixMigrator::Moving {
  public:
-  Moving(Mover& mover, const Handover::Move& move) : mover_(mover), hold_(mover.fleet_), move_(move) {}
-  ~Moving() { mover_.router_.handover().done(move_); }
+  Moving(PrefixMigrator& migrator, const Handover::Move& move)
+      : migrator_(migrator), hold_(migrator.fleet_), move_(move) {}
+  ~Moving() { migrator_.router_.handover().done(move_); }
   Moving(const Moving&) = delete;
   Moving& operator=(const Moving&) = delete;
 
  private:
-  Mover& mover_;
+  PrefixMigrator& migrator_;
   const Fleet::Hold hold_;
   const Handover::Move move_;
 };
 
-Mover::Mover(const MoverOptions& options, const Parts& parts)
+PrefixMigrator::PrefixMigrator(const PrefixMigratorOptions& options, const Parts& parts)
     : options_(options),
       look_again_(parts.executor),
       fleet_(parts.fleet),
@@ -65,20 +66,21 @@ Mover::Mover(const MoverOptions& options, const Parts& parts)
   fleet_.on_begins_empty = [this](NodeIndex node) { join(node); };
 }
 
-Mover::~Mover() {
+PrefixMigrator::~PrefixMigrator() {
   fleet_.on_leaving = nullptr;
   fleet_.on_begins_empty = nullptr;
 }
 
-void Mover::start(TaskGroup& group) {
+void PrefixMigrator::start(TaskGroup& group) {
   if (options_.enabled) group.spawn(run(group));
 }
 
-Task<void> Mover::run(TaskGroup& group) {
+Task<void> PrefixMigrator::run(TaskGroup& group) {
   while (true) {
     Handover& handover = router_.handover();
     handover.advance(clock_.now());
-    for (auto& leaving : std::exchange(to_ask_, {})) group.spawn(ask_for_tails(std::move(leaving), group));
+    for (auto& leaving : std::exchange(to_ask_, {}))
+      group.spawn(ask_for_conversations(std::move(leaving), group));
     while (const auto move = handover.next()) begin(*move, group);
     end_leaving();
     const bool ramps = fleet_.ramp();
@@ -89,17 +91,17 @@ Task<void> Mover::run(TaskGroup& group) {
   }
 }
 
-void Mover::leave(NodeIndex node, TimePoint until) {
+void PrefixMigrator::leave(NodeIndex node, TimePoint until) {
   const TimePoint now = clock_.now();
   const std::vector<Hash128> sets = router_.sets_of(node);
   log_.info("sets_leave", {{"worker", fleet_.id(node)}, {"sets", sets.size()}});
   const TimePoint by = std::min(until, now + options_.deadline);
   router_.handover().leave(node, sets, by);
-  if (fleet_.ours(node)) hold_for_tails(node, now, by);
+  if (fleet_.ours(node)) hold_for_conversations(node, now, by);
   look_again_.wake();
 }
 
-void Mover::join(NodeIndex node) {
+void PrefixMigrator::join(NodeIndex node) {
   std::vector<Hash128> wanted;
   for (const std::string& model : router_.view().node(node).models) {
     const std::vector<Hash128> sets = router_.sets_for(node, model, texts_.sets_of(model));
@@ -111,9 +113,9 @@ void Mover::join(NodeIndex node) {
   look_again_.wake();
 }
 
-void Mover::begin(Handover::Move move, TaskGroup& group) {
+void PrefixMigrator::begin(Handover::Move move, TaskGroup& group) {
   Handover& handover = router_.handover();
-  const PrefixTexts::Text* text = texts_.find(move.set);
+  const PrefixTextCache::Text* text = texts_.find(move.set);
   if (text != nullptr && move.from != kNoNode) {
     const NodeIndex to = router_.next_home(move.set, text->model, move.from);
     if (to != kNoNode) handover.go_to(move, to);
@@ -123,7 +125,7 @@ void Mover::begin(Handover::Move move, TaskGroup& group) {
   if (!can || !group.spawn(compute(move, *text))) handover.done(move);
 }
 
-Task<void> Mover::compute(Handover::Move move, PrefixTexts::Text text) {
+Task<void> PrefixMigrator::compute(Handover::Move move, PrefixTextCache::Text text) {
   const Moving moving(*this, move);
   ClientRequest request;
   request.method = "POST";
@@ -144,14 +146,14 @@ Task<void> Mover::compute(Handover::Move move, PrefixTexts::Text text) {
 }
 
 // What a worker says of what it computed ahead.
-void Mover::count(const bj::object& answer) {
+void PrefixMigrator::count(const bj::object& answer) {
   const int64_t tokens = integer_at(answer, "tokens");
   const int64_t cached = std::clamp<int64_t>(integer_at(answer, "cached_tokens"), 0, tokens);
   computed_tokens_.Increment(static_cast<double>(tokens - cached));
   cached_tokens_.Increment(static_cast<double>(cached));
 }
 
-void Mover::end_leaving() {
+void PrefixMigrator::end_leaving() {
   for (NodeIndex node = 0; node < fleet_.size(); ++node) {
     const route::Handover& handover = router_.handover();
     if (fleet_.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0) fleet_.left(node);

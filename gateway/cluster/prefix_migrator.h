@@ -25,27 +25,27 @@
 
 namespace troupe {
 
-struct MoverOptions {
+struct PrefixMigratorOptions {
   bool enabled = true;
   Duration deadline = std::chrono::seconds(20);   // of one worker's sets; then they move all the same
   Duration tick = std::chrono::milliseconds(20);  // while something is on its way
 };
 
-class Mover {
+class PrefixMigrator {
  public:
   struct Parts {
     Executor executor;
     Fleet& fleet;
     route::Router& router;
-    const PrefixTexts& texts;
+    const PrefixTextCache& texts;
     Metrics& metrics;
     const Clock& clock;
     const Logger& log;
   };
-  Mover(const MoverOptions& options, const Parts& parts);
-  ~Mover();
-  Mover(const Mover&) = delete;
-  Mover& operator=(const Mover&) = delete;
+  PrefixMigrator(const PrefixMigratorOptions& options, const Parts& parts);
+  ~PrefixMigrator();
+  PrefixMigrator(const PrefixMigrator&) = delete;
+  PrefixMigrator& operator=(const PrefixMigrator&) = delete;
 
   // One endless task, and one a set on its way, in `group`: cancel the group to stop them.
   void start(TaskGroup& group);
@@ -57,22 +57,22 @@ class Mover {
   void leave(route::NodeIndex node, TimePoint until);
   void join(route::NodeIndex node);
   void begin(route::Handover::Move move, TaskGroup& group);
-  Task<void> compute(route::Handover::Move move, PrefixTexts::Text text);
+  Task<void> compute(route::Handover::Move move, PrefixTextCache::Text text);
   void end_leaving();
   void count(const bj::object& answer);
   // conversation_migration.cc
-  void hold_for_tails(route::NodeIndex node, TimePoint now, TimePoint by);
+  void hold_for_conversations(route::NodeIndex node, TimePoint now, TimePoint by);
   struct Leaving;
   class Carrier;
-  Task<void> ask_for_tails(std::shared_ptr<Leaving> leaving, TaskGroup& group);
-  Task<void> carry_tails(std::unique_ptr<Carrier> carrier);
-  Task<void> carry(const Leaving& leaving, const ConversationTail& tail);
+  Task<void> ask_for_conversations(std::shared_ptr<Leaving> leaving, TaskGroup& group);
+  Task<void> carry_conversations(std::unique_ptr<Carrier> carrier);
+  Task<void> carry(const Leaving& leaving, const CachedConversation& tail);
 
-  MoverOptions options_;
-  WakeTimer look_again_;
+  PrefixMigratorOptions options_;
+  WakeableTimer look_again_;
   Fleet& fleet_;
   route::Router& router_;
-  const PrefixTexts& texts_;
+  const PrefixTextCache& texts_;
   const Clock& clock_;
   const Logger& log_;
   Gauge& texts_kept_;

@@ -87,14 +87,14 @@ std::string prefix_body(const GenerateRequest& request, const std::string& model
   return out + "}";
 }
 
-bool PrefixTexts::use(const Hash128& set) {
+bool PrefixTextCache::use(const Hash128& set) {
   const auto found = index_.find(set);
   if (found == index_.end()) return false;
   entries_.splice(entries_.begin(), entries_, found->second);
   return true;
 }
 
-void PrefixTexts::put(const Hash128& set, Text text) {
+void PrefixTextCache::put(const Hash128& set, Text text) {
   const size_t bytes = text.body.size() + text.model.size() + kEntryBytes;
   if (use(set) || bytes > bytes_max_ / kTextShare) return;
   entries_.push_front({set, std::move(text), bytes});
@@ -107,12 +107,12 @@ void PrefixTexts::put(const Hash128& set, Text text) {
   }
 }
 
-const PrefixTexts::Text* PrefixTexts::find(const Hash128& set) const {
+const PrefixTextCache::Text* PrefixTextCache::find(const Hash128& set) const {
   const auto found = index_.find(set);
   return found == index_.end() ? nullptr : &found->second->text;
 }
 
-std::vector<Hash128> PrefixTexts::sets_of(std::string_view model) const {
+std::vector<Hash128> PrefixTextCache::sets_of(std::string_view model) const {
   std::vector<Hash128> sets;
   for (const Entry& entry : entries_) {
     if (entry.text.model == model) sets.push_back(entry.set);

@@ -23,9 +23,9 @@ std::string prefix_body(const GenerateRequest& request, const std::string& model
                         const route::PrefixKey& key);
 
 // Not thread-safe.
-class PrefixTexts {
+class PrefixTextCache {
  public:
-  explicit PrefixTexts(size_t bytes_max) : bytes_max_(bytes_max) {}
+  explicit PrefixTextCache(size_t bytes_max) : bytes_max_(bytes_max) {}
 
   struct Text {
     std::string model;

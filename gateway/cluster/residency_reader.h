@@ -71,7 +71,7 @@ class ResidencyReader {
   bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }
 
   const ResidencyReaderOptions options_;
-  WakeTimer look_again_;
+  WakeableTimer look_again_;
   Fleet& fleet_;
   route::Router& router_;
   Metrics& metrics_;

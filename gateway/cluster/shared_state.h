@@ -63,7 +63,7 @@ class SharedState {
 
   bool degraded() const { return !keeps_ || !watches_; }
   // That have a lease, this one included, as when last heard: 1 until then.
-  const route::GatewayPlace& place() const { return round_.place(); }
+  const route::GatewayShard& place() const { return round_.place(); }
 
  private:
   // shared_state.cc: what is there.
@@ -80,9 +80,9 @@ class SharedState {
   // shared_state_lead.cc: what is this gateway's.
   Task<void> keep();
   Task<Status> keep_once();
-  Task<Status> do_ask(const route::StoreAsk& ask);
-  Task<Status> put_loads(const route::StoreAsk& ask);
-  etcd::Txn txn_of(const route::StoreAsk& ask) const;
+  Task<Status> do_ask(const route::StoreCommand& ask);
+  Task<Status> put_loads(const route::StoreCommand& ask);
+  etcd::Txn txn_of(const route::StoreCommand& ask) const;
   route::StoreAnswer answer_of(const etcd::TxnAnswer& answer) const;
 
   const SharedStateOptions options_;
@@ -94,10 +94,10 @@ class SharedState {
   const std::string name_;
   EtcdClient etcd_;
   EtcdLease lease_;
-  Membership membership_;
-  FoundPeers peers_;
-  route::SharedRound round_;
-  WakeTimer pause_;           // of keep(); cut short where there is something to do
+  WorkerDiscovery membership_;
+  PeerDiscovery peers_;
+  route::LeaderSync round_;
+  WakeableTimer pause_;       // of keep(); cut short where there is something to do
   bool keeps_ = false;        // the last round of keep() did all it had to
   bool watches_ = false;      // and changes are watched
   std::optional<bool> told_;  // degraded, in the log

@@ -10,7 +10,7 @@ using etcd::KeyRange;
 using etcd::KeyValue;
 using etcd::Txn;
 using route::StoreAnswer;
-using route::StoreAsk;
+using route::StoreCommand;
 
 Task<void> SharedState::keep() {
   const Duration every = std::min<Duration>(Duration(options_.lease_ttl) / 3, options_.plan_tick);
@@ -31,8 +31,8 @@ Task<void> SharedState::keep() {
 Task<Status> SharedState::keep_once() {
   round_.begin();
   while (true) {
-    const StoreAsk ask = round_.next(clock_.now());
-    if (ask.kind == StoreAsk::Kind::kNothing) co_return absl::OkStatus();
+    const StoreCommand ask = round_.next(clock_.now());
+    if (ask.kind == StoreCommand::Kind::kNothing) co_return absl::OkStatus();
     const Status done = co_await do_ask(ask);
     if (!done.ok()) round_.failed();
     if (!done.ok()) co_return done;
@@ -40,14 +40,14 @@ Task<Status> SharedState::keep_once() {
   }
 }
 
-Task<Status> SharedState::do_ask(const StoreAsk& ask) {
+Task<Status> SharedState::do_ask(const StoreCommand& ask) {
   StoreAnswer answer;
-  if (ask.kind == StoreAsk::Kind::kKeepLease) {
+  if (ask.kind == StoreCommand::Kind::kKeepLease) {
     const Status kept = co_await lease_.keep();
     if (kept.ok()) round_.lease_kept(lease_.id(), lease_.holds_until());
     co_return kept;
   }
-  if (ask.kind == StoreAsk::Kind::kPutLoads) {
+  if (ask.kind == StoreCommand::Kind::kPutLoads) {
     const Status told = co_await put_loads(ask);
     if (!told.ok()) co_return told;
   } else {
@@ -62,7 +62,7 @@ Task<Status> SharedState::do_ask(const StoreAsk& ask) {
 }
 
 // And where this gateway is reached, if it is: whoever begins under this lease is found by both or neither.
-Task<Status> SharedState::put_loads(const StoreAsk& ask) {
+Task<Status> SharedState::put_loads(const StoreCommand& ask) {
   Txn txn;
   txn.puts = {{keys_.loads + name_, ask.value, ask.lease}};
   if (!options_.advertise_url.empty())
@@ -71,7 +71,7 @@ Task<Status> SharedState::put_loads(const StoreAsk& ask) {
   co_return done.status();
 }
 
-Txn SharedState::txn_of(const StoreAsk& ask) const {
+Txn SharedState::txn_of(const StoreCommand& ask) const {
   Txn txn;
   if (ask.leader_created)
     txn.compares.push_back({keys_.leader, Txn::Compare::Of::kCreateRevision, *ask.leader_created});
@@ -79,25 +79,25 @@ Txn SharedState::txn_of(const StoreAsk& ask) const {
     txn.compares.push_back({keys_.table, Txn::Compare::Of::kModRevision, *ask.table_modified});
   if (!txn.compares.empty()) txn.else_reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
   switch (ask.kind) {
-    case StoreAsk::Kind::kNothing:
-    case StoreAsk::Kind::kKeepLease:
-    case StoreAsk::Kind::kPutLoads:
+    case StoreCommand::Kind::kNothing:
+    case StoreCommand::Kind::kKeepLease:
+    case StoreCommand::Kind::kPutLoads:
       break;
-    case StoreAsk::Kind::kHear:
+    case StoreCommand::Kind::kHear:
       txn.reads = {KeyRange::prefix(keys_.loads), KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
       txn.reads.front().keys_only = !ask.values;
       txn.reads.back().keys_only = true;
       break;
-    case StoreAsk::Kind::kLook:
+    case StoreCommand::Kind::kLook:
       txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table)};
       break;
-    case StoreAsk::Kind::kCampaign:
+    case StoreCommand::Kind::kCampaign:
       txn.puts = {{keys_.leader, ask.value, ask.lease}};
       break;
-    case StoreAsk::Kind::kResign:
+    case StoreCommand::Kind::kResign:
       txn.deletes = {keys_.leader};
       break;
-    case StoreAsk::Kind::kWrite:
+    case StoreCommand::Kind::kWrite:
       txn.puts = {{keys_.table, ask.value, 0}};
       break;
   }

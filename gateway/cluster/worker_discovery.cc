@@ -4,13 +4,13 @@
 
 namespace troupe {
 
-Membership::Membership(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log)
+WorkerDiscovery::WorkerDiscovery(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log)
     : fleet_(fleet), log_(log) {
   for (const Endpoint& endpoint : configured) configured_.insert(endpoint.authority());
   if (configured_.empty()) fleet_.await_members();
 }
 
-void Membership::registered(const std::string& key, std::string_view record) {
+void WorkerDiscovery::registered(const std::string& key, std::string_view record) {
   auto parsed = parse_worker_record(record);
   const auto endpoint = parsed.ok() ? Endpoint::parse(parsed->url) : parsed.status();
   if (!endpoint.ok()) {
@@ -31,12 +31,12 @@ void Membership::registered(const std::string& key, std::string_view record) {
     log_.warn("worker_not_added", {{"worker", id}, {"why", to_std(added.status().message())}});
 }
 
-bool Membership::elsewhere(const std::string& id) const {
+bool WorkerDiscovery::elsewhere(const std::string& id) const {
   return std::any_of(registered_.begin(), registered_.end(),
                      [&](const auto& entry) { return entry.second.id == id; });
 }
 
-void Membership::gone(const std::string& key) {
+void WorkerDiscovery::gone(const std::string& key) {
   const auto known = registered_.find(key);
   if (known == registered_.end()) return;
   const std::string id = known->second.id;
@@ -46,7 +46,7 @@ void Membership::gone(const std::string& key) {
   leaving_.insert(id);
 }
 
-void Membership::all(const std::vector<std::pair<std::string, std::string>>& records) {
+void WorkerDiscovery::all(const std::vector<std::pair<std::string, std::string>>& records) {
   std::set<std::string> present;
   for (const auto& [key, record] : records) present.insert(key);
   std::vector<std::string> missing;
@@ -58,7 +58,7 @@ void Membership::all(const std::vector<std::pair<std::string, std::string>>& rec
   fleet_.told_members();
 }
 
-void Membership::tend() {
+void WorkerDiscovery::tend() {
   std::erase_if(leaving_, [this](const std::string& id) {
     const auto node = fleet_.find(id);
     if (!node) return true;  // an operator was first

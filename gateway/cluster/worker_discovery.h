@@ -17,11 +17,11 @@
 
 namespace troupe {
 
-class Membership {
+class WorkerDiscovery {
  public:
   // Both outlive it. `configured`: workers known without etcd; where there are none, the fleet knows nothing
   // before all() or untold().
-  Membership(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log);
+  WorkerDiscovery(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log);
 
   // A worker's key and record as they are now. What is no record is logged and not heeded.
   void registered(const std::string& key, std::string_view record);

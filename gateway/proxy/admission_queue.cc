@@ -18,7 +18,7 @@ constexpr size_t kRoomsMax = 1024;
 
 }  // namespace
 
-WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, const Parts& parts)
+AdmissionQueue::AdmissionQueue(const AdmissionQueueOptions& options, const Parts& parts)
     : options_(options),
       executor_(parts.executor),
       look_again_(parts.executor),
@@ -45,28 +45,30 @@ WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, const Parts& parts)
   }
 }
 
-WaitingRoom::Stay::~Stay() {
+AdmissionQueue::AdmissionTicket::~AdmissionTicket() {
   if (timer_) room_.waiting_.erase(ticket_);
   room_.admission_.leave(ticket_, tokens_, room_.clock_.now());
   room_.tell();
 }
 
-ApiResult<std::unique_ptr<WaitingRoom::Stay>> WaitingRoom::arrive(route::AdmissionRequest request) {
+ApiResult<std::unique_ptr<AdmissionQueue::AdmissionTicket>> AdmissionQueue::arrive(
+    route::AdmissionRequest request) {
   request.pool_room = room_of(request.pool);
   const auto answer = admission_.arrive(request, clock_.now());
   if (answer.ticket == 0) return refusal(answer.outcome, answer.wait);
-  std::unique_ptr<Stay> stay(new Stay(*this, answer.ticket, request.deadline));
+  std::unique_ptr<AdmissionTicket> admission_ticket(
+      new AdmissionTicket(*this, answer.ticket, request.deadline));
   if (answer.outcome == AdmissionOutcome::kWaiting) {
-    stay->outcome_ = answer.outcome;
-    stay->timer_.emplace(executor_);
-    waiting_.emplace(answer.ticket, stay.get());
+    admission_ticket->outcome_ = answer.outcome;
+    admission_ticket->timer_.emplace(executor_);
+    waiting_.emplace(answer.ticket, admission_ticket.get());
     if (admission_.waiting() == 1) look_again_.wake();
   }
   tell();
-  return stay;
+  return admission_ticket;
 }
 
-WaitingRoom::Preview WaitingRoom::preview(route::AdmissionRequest request) {
+AdmissionQueue::Preview AdmissionQueue::preview(route::AdmissionRequest request) {
   request.pool_room = room_of(request.pool);
   Preview preview;
   preview.answer = admission_.preview(request, clock_.now());
@@ -74,7 +76,7 @@ WaitingRoom::Preview WaitingRoom::preview(route::AdmissionRequest request) {
   return preview;
 }
 
-Task<ApiResult<bool>> WaitingRoom::Stay::wait() {
+Task<ApiResult<bool>> AdmissionQueue::AdmissionTicket::wait() {
   // Told something, its timer is cancelled; until then the tick tells of other ends.
   while (waits()) {
     timer_->expires_at(deadline_);
@@ -89,7 +91,7 @@ Task<ApiResult<bool>> WaitingRoom::Stay::wait() {
   co_return true;
 }
 
-Task<void> WaitingRoom::look_after() {
+Task<void> AdmissionQueue::look_after() {
   while (true) {
     const TimePoint soon = std::chrono::steady_clock::now() + kTick;
     const TimePoint next_look = admission_.waiting() > 0 ? soon : TimePoint::max();
@@ -99,20 +101,20 @@ Task<void> WaitingRoom::look_after() {
   }
 }
 
-void WaitingRoom::tell() {
+void AdmissionQueue::tell() {
   for (const auto& event : admission_.advance(clock_.now())) {
     queued_.Observe(std::chrono::duration<double>(event.waited).count());
     const auto found = waiting_.find(event.ticket);
     if (found == waiting_.end()) continue;
-    Stay& stay = *found->second;
-    stay.outcome_ = event.outcome;
-    stay.come_back_ = event.wait;
-    stay.timer_->cancel();
+    AdmissionTicket& admission_ticket = *found->second;
+    admission_ticket.outcome_ = event.outcome;
+    admission_ticket.come_back_ = event.wait;
+    admission_ticket.timer_->cancel();
   }
   show();
 }
 
-void WaitingRoom::show() {
+void AdmissionQueue::show() {
   tokens_.Set(static_cast<double>(admission_.running_tokens()));
   const bool waits = admission_.waiting() > 0;
   if (!waits && !length_shown_) return;
@@ -123,7 +125,7 @@ void WaitingRoom::show() {
   }
 }
 
-int64_t WaitingRoom::room_of(std::string_view model) {
+int64_t AdmissionQueue::room_of(std::string_view model) {
   const TimePoint now = clock_.now();
   const route::ClusterView& view = router_.view();
   if (rooms_epoch_ != view.epoch() || rooms_.size() > kRoomsMax) rooms_.clear();
@@ -137,23 +139,23 @@ int64_t WaitingRoom::room_of(std::string_view model) {
   return room.requests;
 }
 
-void WaitingRoom::change(const WaitingRoomOptions& options) {
+void AdmissionQueue::change(const AdmissionQueueOptions& options) {
   options_ = options;
   share(place_);
   rooms_.clear();
 }
 
-void WaitingRoom::share(const route::GatewayPlace& place) {
+void AdmissionQueue::share(const route::GatewayShard& place) {
   place_ = place;
   admission_.change(route::share_of(options_.admission, place));
 }
 
-void WaitingRoom::drain(Duration within) {
+void AdmissionQueue::drain(Duration within) {
   admission_.drain(clock_.now() + within);
   tell();
 }
 
-ApiError WaitingRoom::refusal(AdmissionOutcome outcome, Duration come_back) {
+ApiError AdmissionQueue::refusal(AdmissionOutcome outcome, Duration come_back) {
   refused_[static_cast<size_t>(outcome)]->Increment();
   const auto seconds = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(come_back).count());
   ApiError error = ApiError::overloaded("", seconds);

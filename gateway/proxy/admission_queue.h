@@ -19,18 +19,18 @@
 #include "common/net/timer.h"
 #include "common/net/wakeable_timer.h"
 #include "gateway/route/admission/admission.h"
-#include "gateway/route/fleet/gateway_shard.h"
 #include "gateway/route/admission/pool_capacity.h"
+#include "gateway/route/fleet/gateway_shard.h"
 #include "gateway/route/router.h"
 
 namespace troupe {
 
-struct WaitingRoomOptions {
+struct AdmissionQueueOptions {
   route::AdmissionOptions admission;
   route::PoolRoomOptions room;
 };
 
-class WaitingRoom {
+class AdmissionQueue {
  public:
   struct Parts {
     Executor executor;
@@ -38,14 +38,14 @@ class WaitingRoom {
     Metrics& metrics;
     const Clock& clock;
   };
-  WaitingRoom(const WaitingRoomOptions& options, const Parts& parts);
+  AdmissionQueue(const AdmissionQueueOptions& options, const Parts& parts);
 
   // One request, waiting or let in, until this ends.
-  class Stay {
+  class AdmissionTicket {
    public:
-    ~Stay();
-    Stay(const Stay&) = delete;
-    Stay& operator=(const Stay&) = delete;
+    ~AdmissionTicket();
+    AdmissionTicket(const AdmissionTicket&) = delete;
+    AdmissionTicket& operator=(const AdmissionTicket&) = delete;
     bool waits() const { return outcome_ == route::AdmissionOutcome::kWaiting; }
     // Until it is let in, or the error that the client gets. REQUIRES: waits().
     Task<ApiResult<bool>> wait();
@@ -53,10 +53,10 @@ class WaitingRoom {
     void cost(int64_t tokens) { tokens_ = tokens; }
 
    private:
-    friend class WaitingRoom;
-    Stay(WaitingRoom& room, uint64_t ticket, TimePoint deadline)
+    friend class AdmissionQueue;
+    AdmissionTicket(AdmissionQueue& room, uint64_t ticket, TimePoint deadline)
         : room_(room), ticket_(ticket), deadline_(deadline) {}
-    WaitingRoom& room_;
+    AdmissionQueue& room_;
     const uint64_t ticket_;
     const TimePoint deadline_;
     std::optional<Timer> timer_;  // of one that waits
@@ -66,7 +66,7 @@ class WaitingRoom {
   };
 
   // `pool_room` of the request is filled in here. The error is what the client gets.
-  ApiResult<std::unique_ptr<Stay>> arrive(route::AdmissionRequest request);
+  ApiResult<std::unique_ptr<AdmissionTicket>> arrive(route::AdmissionRequest request);
   struct Preview {
     route::Admission::Answer answer;
     int64_t room = 0;  // route::kEndlessRoom: no worker is ever full
@@ -75,9 +75,9 @@ class WaitingRoom {
 
   // Who waits hears of workers' reports and of deadlines by this.
   void start(TaskGroup& background) { background.spawn(look_after()); }
-  void change(const WaitingRoomOptions& options);
+  void change(const AdmissionQueueOptions& options);
   // Several gateways enforce the limits, each a part; one, until told otherwise.
-  void share(const route::GatewayPlace& place);
+  void share(const route::GatewayShard& place);
   // Nobody new comes, and who waits does so no longer than this.
   void drain(Duration within);
   const route::Admission& admission() const { return admission_; }
@@ -89,15 +89,15 @@ class WaitingRoom {
   void show();
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 
-  WaitingRoomOptions options_;
-  route::GatewayPlace place_;
+  AdmissionQueueOptions options_;
+  route::GatewayShard place_;
   const Executor executor_;
-  WakeTimer look_again_;
+  WakeableTimer look_again_;
   const route::Router& router_;
   Metrics& metrics_;
   const Clock& clock_;
   route::Admission admission_;
-  absl::flat_hash_map<uint64_t, Stay*> waiting_;  // by ticket
+  absl::flat_hash_map<uint64_t, AdmissionTicket*> waiting_;  // by ticket
   struct Room {
     int64_t requests = 0;
     TimePoint until{};

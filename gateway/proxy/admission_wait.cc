@@ -38,58 +38,58 @@ route::AdmissionRequest Proxy::admission_of(const RoutedRequest& routed, const r
 }
 
 // Text in only (tokenize): the worker's batch has no part in it, but its threads do.
-ApiResult<bool> Proxy::ask_in(Flight& flight) {
-  if (!flight.routed.generates && !flight.routed.prefills) {
+ApiResult<bool> Proxy::ask_in(RequestContext& context) {
+  if (!context.routed.generates && !context.routed.prefills) {
     const TimePoint now = clock_.now();
     const auto most = static_cast<int64_t>(options_.text_requests_max);
     if (!text_places_.enter(most, now)) {
       return ApiError::overloaded(
           absl::StrCat("this gateway has ", most, " requests for tokens at once, its limit"),
-          route::retry_after_s(text_places_.turn_away(now)));
+          route::retry_after_s(text_places_.reject(now)));
     }
-    flight.text.emplace(text_places_, clock_);
+    context.text.emplace(text_places_, clock_);
     return true;
   }
-  auto stay = waiting_room_.arrive(
-      admission_of(flight.routed, flight.decision, flight.client.get(), flight.deadline.at));
-  if (!stay.ok()) return stay.error();
-  flight.stay = std::move(*stay);
+  auto admission_ticket = admission_queue_.arrive(
+      admission_of(context.routed, context.decision, context.client.get(), context.deadline.at));
+  if (!admission_ticket.ok()) return admission_ticket.error();
+  context.admission_ticket = std::move(*admission_ticket);
   return true;
 }
 
 // What was decided on arrival knows nothing of what has happened since.
-Task<ApiResult<bool>> Proxy::wait_in_queue(Flight& flight) {
+Task<ApiResult<bool>> Proxy::wait_in_queue(RequestContext& context) {
   const TimePoint arrived = clock_.now();
-  flight.phases.pause(arrived);
-  if (flight.trail != nullptr) flight.trail->queued = arrived;
-  ApiResult<bool> go = co_await flight.stay->wait();
+  context.phases.pause(arrived);
+  if (context.request_record != nullptr) context.request_record->queued = arrived;
+  ApiResult<bool> go = co_await context.admission_ticket->wait();
   const TimePoint now = clock_.now();
-  flight.phases.enter(Phase::kChoose, now);
-  if (flight.trail != nullptr) flight.trail->let_in = now;
+  context.phases.enter(Phase::kChoose, now);
+  if (context.request_record != nullptr) context.request_record->let_in = now;
   if (!go.ok()) co_return go;
-  flight.decision = router_.decide(flight.routed.key, flight.routed.model, now);
-  if (flight.decision.order.empty()) co_return no_candidate(flight.routed.model);
+  context.decision = router_.decide(context.routed.key, context.routed.model, now);
+  if (context.decision.order.empty()) co_return no_candidate(context.routed.model);
   co_return go;
 }
 
 // The body says what the client may not decide alone: a tenant's salt, and a priority no earlier than its
 // key's.
-void Proxy::rewrite(const HttpRequest& request, Flight& flight) {
-  const RoutedRequest& routed = flight.routed;
-  std::vector<BodyMember> members;
+void Proxy::rewrite(const HttpRequest& request, RequestContext& context) {
+  const RoutedRequest& routed = context.routed;
+  std::vector<JsonPatch> members;
   if (!routed.salt.empty()) {
-    BodyMember salt{"cache_salt", {}};
+    JsonPatch salt{"cache_salt", {}};
     append_json_string(salt.json, routed.salt);
     members.push_back(std::move(salt));
   }
-  const int32_t earliest = flight.client == nullptr ? routed.priority : flight.client->priority();
+  const int32_t earliest = context.client == nullptr ? routed.priority : context.client->priority();
   // (A worker's default is not written out: some refuse the field.)
   if (routed.priority < std::min(earliest, 0)) members.push_back({"priority", absl::StrCat(earliest)});
-  if (!members.empty()) flight.body = with_members(request.body, members);
+  if (!members.empty()) context.body = with_members(request.body, members);
 }
 
-std::string_view Proxy::body_for_worker(const HttpRequest& request, const Flight& flight) {
-  return flight.body.empty() ? std::string_view(request.body) : std::string_view(flight.body);
+std::string_view Proxy::body_for_worker(const HttpRequest& request, const RequestContext& context) {
+  return context.body.empty() ? std::string_view(request.body) : std::string_view(context.body);
 }
 
 }  // namespace troupe

@@ -46,15 +46,15 @@ std::pair<int, std::string> Proxy::health() const {
 
 // Would it go to the workers now, or wait? With an Authorization header, as one of that API key's.
 bj::object Proxy::explain_admission(const RoutedRequest& routed, const route::Decision& decision,
-                                    const Flight& flight) const {
+                                    const RequestContext& context) const {
   const TimePoint deadline = clock_.now() + options_.request_timeout;
-  const auto request = admission_of(routed, decision, flight.client.get(), deadline);
-  const auto preview = waiting_room_.preview(request);
-  const route::Admission& admission = waiting_room_.admission();
+  const auto request = admission_of(routed, decision, context.client.get(), deadline);
+  const auto preview = admission_queue_.preview(request);
+  const route::Admission& admission = admission_queue_.admission();
   bj::object out;
   out["outcome"] = bj::string(route::admission_outcome_name(preview.answer.outcome));
   out["wait_s"] = std::chrono::duration<double>(preview.answer.wait).count();
-  out["api_key"] = flight.client == nullptr ? bj::value(nullptr) : bj::value(flight.client->name());
+  out["api_key"] = context.client == nullptr ? bj::value(nullptr) : bj::value(context.client->name());
   out["priority"] = request.priority;
   out["tokens"] = request.tokens;
   out["room"] = preview.room == route::kEndlessRoom ? bj::value(nullptr) : bj::value(preview.room);
@@ -65,25 +65,25 @@ bj::object Proxy::explain_admission(const RoutedRequest& routed, const route::De
 }
 
 // As whose the request is explained: of the key that a header names, or else of the one it brings.
-ApiResult<bool> Proxy::identify_explained(const HttpRequest& request, Flight& flight) const {
+ApiResult<bool> Proxy::identify_explained(const HttpRequest& request, RequestContext& context) const {
   const std::string_view name = request.header(kExplainedKeyHeader);
   if (keys_ != nullptr && !name.empty()) {
-    flight.client = keys_->named(name);
-    if (flight.client == nullptr)
+    context.client = keys_->named(name);
+    if (context.client == nullptr)
       return ApiError::bad_field(
           "", absl::StrCat(to_absl(kExplainedKeyHeader), ": no API key has the name '", to_absl(name), "'"));
     return true;
   }
   if (request.header("authorization").empty()) return true;
-  return identify(request, flight);
+  return identify(request, context);
 }
 
 ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   const auto kind = kind_of_body(request.body);
   if (!kind.ok()) return kind.error();
-  Flight flight;
-  if (const auto known = identify_explained(request, flight); !known.ok()) return known.error();
-  auto routed = parse_generate(request, kind.value(), parser_input(flight));
+  RequestContext context;
+  if (const auto known = identify_explained(request, context); !known.ok()) return known.error();
+  auto routed = parse_generate(request, kind.value(), parser_input(context));
   if (!routed.ok()) return routed.error();
   router_.refine(routed.value().key);
   const route::PrefixKey& key = routed.value().key;
@@ -115,13 +115,13 @@ ApiResult<std::string> Proxy::explain(const HttpRequest& request) {
   out["prompt_bytes"] = key.prompt_bytes;
   out["in_table"] = !key.set.is_zero() && router_.table()->find(key.set, routed.value().model) != nullptr;
   out["set_share"] = router_.known().sets.share(key.set);
-  out["set_holders"] = route::Resident(router_.known(), key, {}).set_holders();
+  out["set_holders"] = route::CachedPrefix(router_.known(), key, {}).set_holders();
   out["policy"] = router_.options().policy;
   out["mode"] = bj::string(route::mode_name(router_.options().affinity.mode));
   out["table_epoch"] = decision.table_epoch;
   out["view_epoch"] = decision.view_epoch;
   out["order"] = std::move(order);
-  out["admission"] = explain_admission(routed.value(), decision, flight);
+  out["admission"] = explain_admission(routed.value(), decision, context);
   return to_json(out);
 }
 

@@ -37,18 +37,18 @@ size_t after_value(std::string_view text, size_t at) {
   return at;
 }
 
-bool names(std::string_view quoted, std::span<const BodyMember> members) {
+bool names(std::string_view quoted, std::span<const JsonPatch> members) {
   std::string spelt(quoted.substr(1, quoted.size() - 2));
   if (spelt.find('\\') != std::string::npos) {
     const auto value = parse_json(quoted);
     if (value.ok() && value->is_string()) spelt = std::string(std::string_view(value->as_string()));
   }
-  return std::any_of(members.begin(), members.end(), [&](const BodyMember& m) { return m.name == spelt; });
+  return std::any_of(members.begin(), members.end(), [&](const JsonPatch& m) { return m.name == spelt; });
 }
 
 }  // namespace
 
-std::string with_members(std::string_view body, std::span<const BodyMember> members) {
+std::string with_members(std::string_view body, std::span<const JsonPatch> members) {
   std::string out = "{";
   out.reserve(body.size() + 160 * members.size());
   size_t at = after_space(body, after_space(body, 0) + 1);
@@ -62,7 +62,7 @@ std::string with_members(std::string_view body, std::span<const BodyMember> memb
     }
     at = after_space(body, std::min(end + 1, body.size()));
   }
-  for (const BodyMember& member : members) {
+  for (const JsonPatch& member : members) {
     if (out.size() > 1) out += ',';
     out += '"';
     out += member.name;

@@ -10,13 +10,13 @@
 
 namespace troupe {
 
-struct BodyMember {
+struct JsonPatch {
   std::string_view name;
   std::string json;  // its value
 };
 
 // `body` without its outermost members of these names, however they are spelt there, and with these at its
 // end. REQUIRES: `body` is one JSON object, as the strict parser takes it.
-std::string with_members(std::string_view body, std::span<const BodyMember> members);
+std::string with_members(std::string_view body, std::span<const JsonPatch> members);
 
 }  // namespace troupe

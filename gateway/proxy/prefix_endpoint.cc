@@ -88,13 +88,13 @@ ApiError not_supported(const std::string& model) {
 }  // namespace
 
 // As the table has them, those that can be asked.
-std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
+std::vector<Candidate> Proxy::homes_of(const RequestContext& context) const {
   std::vector<Candidate> homes;
-  const route::PrefixKey& key = flight.routed.key;
+  const route::PrefixKey& key = context.routed.key;
   const route::Homes* planned =
-      key.set.is_zero() ? nullptr : router_.table()->find(key.set, flight.routed.model);
+      key.set.is_zero() ? nullptr : router_.table()->find(key.set, context.routed.model);
   if (planned == nullptr) return homes;
-  const auto serving = router_.view().nodes_for(flight.routed.model);
+  const auto serving = router_.view().nodes_for(context.routed.model);
   for (const route::NodeIndex node : planned->nodes()) {
     if (std::find(serving.begin(), serving.end(), node) == serving.end()) continue;
     Candidate& home = homes.emplace_back();
@@ -105,57 +105,57 @@ std::vector<Candidate> Proxy::homes_of(const Flight& flight) const {
 }
 
 Task<void> Proxy::make_prefix(Exchange& exchange) {
-  Flight flight;
-  const Running running(*this, exchange, flight);
-  ApiResult<bool> go = admit(flight);
-  if (go.ok()) go = let_in(exchange.request(), flight);
-  if (go.ok()) go = prepare(exchange.request(), parse_prefix, flight);
-  if (awaits_first_look(go, flight)) go = co_await prepare_after_look(exchange, parse_prefix, flight);
-  if (go.ok()) go = ask_in(flight);
-  if (go.ok() && flight.stay->waits()) go = co_await wait_in_queue(flight);
+  RequestContext context;
+  const Running running(*this, exchange, context);
+  ApiResult<bool> go = admit(context);
+  if (go.ok()) go = let_in(exchange.request(), context);
+  if (go.ok()) go = prepare(exchange.request(), parse_prefix, context);
+  if (awaits_first_look(go, context)) go = co_await prepare_after_look(exchange, parse_prefix, context);
+  if (go.ok()) go = ask_in(context);
+  if (go.ok() && context.admission_ticket->waits()) go = co_await wait_in_queue(context);
   if (!go.ok()) {
-    co_await refuse(exchange, flight, go.error());
+    co_await refuse(exchange, context, go.error());
     co_return;
   }
-  if (flight.visit != nullptr) flight.visit->cost(prompt_cost(exchange.request()));
-  retry_budget_.earn(flight.started);
-  std::vector<Candidate> targets = homes_of(flight);
+  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()));
+  retry_budget_.earn(context.started);
+  std::vector<Candidate> targets = homes_of(context);
   const size_t home_count = targets.size();
-  for (const Candidate& candidate : flight.decision.order.all()) {
+  for (const Candidate& candidate : context.decision.order.all()) {
     const auto same = [&candidate](const Candidate& t) { return t.node == candidate.node; };
     if (std::none_of(targets.begin(), targets.end(), same)) targets.push_back(candidate);
   }
   std::vector<PrefixAsk> asks;
   bool made = false;
   for (size_t i = 0; i < targets.size(); ++i) {
-    if (i >= home_count && (made || (i > 0 && !asks_another(flight, asks.back().result)))) break;
-    flight.chosen = &targets[i];
-    flight.attempt += 1;
+    if (i >= home_count && (made || (i > 0 && !asks_another(context, asks.back().result)))) break;
+    context.chosen = &targets[i];
+    context.attempt += 1;
     PrefixAsk ask;
     ask.node = targets[i].node;
-    if (flight.trail != nullptr) trail_try(exchange, flight);
-    ask.result = co_await ask_to_make(exchange.request(), flight);
-    if (flight.trail != nullptr) trail_try_ended(flight, ask.result);
+    if (context.request_record != nullptr) record_attempt(exchange, context);
+    ask.result = co_await ask_to_make(exchange.request(), context);
+    if (context.request_record != nullptr) record_attempt_end(context, ask.result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
     made = made || ask.ok();
     asks.push_back(std::move(ask));
   }
   if (made) {
-    co_await answer_made(exchange, flight, asks);
+    co_await answer_made(exchange, context, asks);
   } else {
-    co_await answer_not_made(exchange, flight, asks);
+    co_await answer_not_made(exchange, context, asks);
   }
 }
 
-Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const Flight& flight) {
-  const route::NodeIndex node = flight.chosen->node;
-  Booking booking(*this, flight.routed, *flight.chosen);
+Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const RequestContext& context) {
+  const route::NodeIndex node = context.chosen->node;
+  Booking booking(*this, context.routed, *context.chosen);
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = worker_headers(request, flight);
-  asked.body = body_for_worker(request, flight);
-  ForwardResult result = co_await ask_once(fleet_.client(node), asked, flight.deadline);
+  asked.headers = worker_headers(request, context);
+  asked.body = body_for_worker(request, context);
+  ForwardResult result = co_await ask_once(fleet_.client(node), asked, context.deadline);
   if (result.end == ForwardResult::End::kAnswered) booking.first_byte();
   booking.finish(std::nullopt);
   if (result.held && !route::retryable_status(result.status)) {
@@ -167,18 +167,19 @@ Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const Flight&
 }
 
 // REQUIRES: nobody has done it. By the rules of every request, but that a server of another kind is no try.
-bool Proxy::asks_another(const Flight& flight, const ForwardResult& last) {
+bool Proxy::asks_another(const RequestContext& context, const ForwardResult& last) {
   if (PrefixAsk{.node = 0, .result = last}.is_unknown_there()) return true;
   route::AttemptState state;
-  state.attempts = static_cast<int>(flight.attempt);
+  state.attempts = static_cast<int>(context.attempt);
   state.candidates_left = 1;
   const TimePoint now = clock_.now();
-  state.remaining = flight.deadline.remaining(now);
+  state.remaining = context.deadline.remaining(now);
   return route::decide_retry(last.failure, state, retry_budget_, now) == route::RetryAction::kNextCandidate;
 }
 
 // {"id": …, "object": "prefix", …, "nodes": [{"node": …, "status": 200, …}, …]}
-Task<void> Proxy::answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks) {
+Task<void> Proxy::answer_made(Exchange& exchange, RequestContext& context,
+                              const std::vector<PrefixAsk>& asks) {
   bj::object body;
   bj::array nodes;
   for (const PrefixAsk& ask : asks) {
@@ -187,25 +188,25 @@ Task<void> Proxy::answer_made(Exchange& exchange, Flight& flight, const std::vec
   }
   body["nodes"] = std::move(nodes);
   std::string text = to_json(body);
-  co_await answer(exchange, flight, 200, std::move(text));
+  co_await answer(exchange, context, 200, std::move(text));
 }
 
 // The last failure of a worker that could have done it.
-Task<void> Proxy::answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks) {
+Task<void> Proxy::answer_not_made(Exchange& exchange, RequestContext& context, std::vector<PrefixAsk>& asks) {
   const auto could = [](const PrefixAsk& ask) { return !ask.is_unknown_there(); };
   const auto last = std::find_if(asks.rbegin(), asks.rend(), could);
   if (last == asks.rend()) {
-    const ApiError error = not_supported(flight.routed.model);
-    co_await refuse(exchange, flight, error);
+    const ApiError error = not_supported(context.routed.model);
+    co_await refuse(exchange, context, error);
   } else {
-    co_await give_up(exchange, flight, last->result);
+    co_await give_up(exchange, context, last->result);
   }
 }
 
 // What one worker says of it. False: it is not there, as far as this client may know. Where the worker has
 // models that are not the client's, it first tells whose the prefix is.
-Task<bool> Proxy::ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask) {
-  const auto may = [&flight](const std::string& model) { return may_use(flight, model); };
+Task<bool> Proxy::ask_of_known(const HttpRequest& request, const RequestContext& context, PrefixAsk& ask) {
+  const auto may = [&context](const std::string& model) { return may_use(context, model); };
   const std::vector<std::string>& models = router_.view().node(ask.node).models;
   if (std::none_of(models.begin(), models.end(), may)) co_return false;
   const bool sure = std::all_of(models.begin(), models.end(), may);
@@ -213,8 +214,8 @@ Task<bool> Proxy::ask_of_known(const HttpRequest& request, const Flight& flight,
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = worker_headers(request, flight);
-  const Deadline within{std::min(flight.deadline.at, clock_.now() + kAskWithin)};
+  asked.headers = worker_headers(request, context);
+  const Deadline within{std::min(context.deadline.at, clock_.now() + kAskWithin)};
   ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
   if (ask.ok() && deletes && !sure) {
@@ -227,28 +228,28 @@ Task<bool> Proxy::ask_of_known(const HttpRequest& request, const Flight& flight,
 // GET and DELETE /v1/prefixes/{id}: of every worker that has it.
 Task<void> Proxy::known_prefix(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
-  Flight flight;
-  flight.routed.generates = flight.routed.prefills = false;
-  const Running running(*this, exchange, flight);
+  RequestContext context;
+  context.routed.generates = context.routed.prefills = false;
+  const Running running(*this, exchange, context);
   const std::string id(prefix_id_of(request.path));
-  ApiResult<bool> go = admit(flight);
-  if (go.ok()) go = let_in(request, flight);
+  ApiResult<bool> go = admit(context);
+  if (go.ok()) go = let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const auto timeout = timeout_of(request, options_);
   if (go.ok() && !timeout.ok()) go = timeout.error();
-  if (go.ok()) go = ask_in(flight);
+  if (go.ok()) go = ask_in(context);
   if (!go.ok()) {
-    co_await refuse(exchange, flight, go.error());
+    co_await refuse(exchange, context, go.error());
     co_return;
   }
-  flight.deadline = Deadline::after(flight.started, timeout.value());
+  context.deadline = Deadline::after(context.started, timeout.value());
   std::vector<PrefixAsk> asks;
   bool found = false, unsure = false;
   for (route::NodeIndex node = 0; node < fleet_.size(); ++node) {
     if (!fleet_.member(node) || !router_.view().routable(node)) continue;
     PrefixAsk ask;
     ask.node = node;
-    const bool there = co_await ask_of_known(request, flight, ask);
+    const bool there = co_await ask_of_known(request, context, ask);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
     if (!there) continue;
     found = found || ask.ok();
@@ -256,11 +257,11 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
     asks.push_back(std::move(ask));
   }
   if (found) {
-    co_await answer_made(exchange, flight, asks);
+    co_await answer_made(exchange, context, asks);
   } else {
     const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")
                                   : unknown_prefix(id, kUnknownRemedy);
-    co_await refuse(exchange, flight, error);
+    co_await refuse(exchange, context, error);
   }
 }
 

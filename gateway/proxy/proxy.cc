@@ -36,13 +36,13 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       fleet_(parts.fleet),
       router_(parts.router),
       instruments_(parts.instruments),
-      waiting_room_(parts.waiting_room),
+      admission_queue_(parts.admission_queue),
       clock_(parts.clock),
       log_(parts.log),
       retry_budget_(options.retry),
       ids_(seed) {}
 
-void Proxy::record_to(TrafficRecord& record) {
+void Proxy::record_to(TrafficRecorder& record) {
   record_ = &record;
   options_.mark_salt = record.salt();
 }
@@ -57,7 +57,7 @@ void Proxy::change(const ProxyOptions& options) {
   retry_budget_.change(options.retry);
 }
 
-void Proxy::keep_texts(PrefixTexts& texts) {
+void Proxy::keep_texts(PrefixTextCache& texts) {
   texts_ = &texts;
   options_.keep_parsed = true;
 }
@@ -76,24 +76,24 @@ Task<void> Proxy::handle(Exchange& exchange) {
 Task<void> Proxy::answer_own(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   const bool get = reads(request);
-  Flight flight;
-  const Running running(*this, exchange, flight);
+  RequestContext context;
+  const Running running(*this, exchange, context);
   if (get && request.path == "/v1/models") {
-    if (const auto known = identify(request, flight); !known.ok()) {
-      co_await refuse(exchange, flight, known.error());
+    if (const auto known = identify(request, context); !known.ok()) {
+      co_await refuse(exchange, context, known.error());
       co_return;
     }
     auto models = fleet_.models();
     if (models.empty() && !fleet_.probed()) {
-      co_await first_look(exchange, flight);
+      co_await first_look(exchange, context);
       models = fleet_.models();
     }
-    std::erase_if(models, [&flight](const ModelCard& model) { return !may_use(flight, model.id); });
+    std::erase_if(models, [&context](const ModelCard& model) { return !may_use(context, model.id); });
     std::string body = models_json(models);
-    co_await answer(exchange, flight, 200, std::move(body));
+    co_await answer(exchange, context, 200, std::move(body));
   } else if (get && request.path == "/health") {
     auto [status, body] = health();
-    co_await answer(exchange, flight, status, std::move(body));
+    co_await answer(exchange, context, status, std::move(body));
   } else {
     const std::string_view allow = methods_of(request.path);
     const bool elsewhere = request.path.starts_with("/admin") || request.path == "/metrics";
@@ -102,86 +102,86 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
                                              elsewhere ? "; it is on the metrics port" : ""));
     error.http_status = allow.empty() ? 404 : 405;
     error.code = allow.empty() ? "not_found" : "method_not_allowed";
-    co_await refuse(exchange, flight, error, allow);
+    co_await refuse(exchange, context, error, allow);
   }
 }
 
 Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
-  Flight flight;
-  flight.timed = exchange.request().path.ends_with("/completions");
-  const Running running(*this, exchange, flight);
-  ApiResult<bool> go = admit(flight);
-  if (go.ok()) go = let_in(exchange.request(), flight);
-  if (go.ok()) go = prepare(exchange.request(), parse, flight);
-  if (awaits_first_look(go, flight)) go = co_await prepare_after_look(exchange, parse, flight);
-  if (go.ok()) go = ask_in(flight);
+  RequestContext context;
+  context.timed = exchange.request().path.ends_with("/completions");
+  const Running running(*this, exchange, context);
+  ApiResult<bool> go = admit(context);
+  if (go.ok()) go = let_in(exchange.request(), context);
+  if (go.ok()) go = prepare(exchange.request(), parse, context);
+  if (awaits_first_look(go, context)) go = co_await prepare_after_look(exchange, parse, context);
+  if (go.ok()) go = ask_in(context);
   if (!go.ok()) {
-    co_await refuse(exchange, flight, go.error());
+    co_await refuse(exchange, context, go.error());
     co_return;
   }
-  if (flight.stay != nullptr && flight.stay->waits()) {
-    go = co_await wait_in_queue(flight);
+  if (context.admission_ticket != nullptr && context.admission_ticket->waits()) {
+    go = co_await wait_in_queue(context);
     if (!go.ok()) {
-      co_await refuse(exchange, flight, go.error());
+      co_await refuse(exchange, context, go.error());
       co_return;
     }
   }
-  if (flight.visit != nullptr)
-    flight.visit->cost(prompt_cost(exchange.request()));  // at least, if he goes away
-  co_await forward(exchange, flight);
+  if (context.visit != nullptr)
+    context.visit->cost(prompt_cost(exchange.request()));  // at least, if he goes away
+  co_await forward(exchange, context);
 }
 
-ApiResult<bool> Proxy::admit(Flight& flight) {
+ApiResult<bool> Proxy::admit(RequestContext& context) {
   if (draining_)
     return ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
   const auto most = static_cast<int64_t>(options_.requests_max);
-  if (!places_.enter(most, flight.started)) {
+  if (!places_.enter(most, context.started)) {
     return ApiError::overloaded(absl::StrCat("this gateway has ", most, " requests at once, its limit"),
-                                route::retry_after_s(places_.turn_away(flight.started)));
+                                route::retry_after_s(places_.reject(context.started)));
   }
-  flight.inside.emplace(places_, clock_);
+  context.inside.emplace(places_, clock_);
   return true;
 }
 
 // parse, prefix_key, choose: all that the gateway computes itself.
-ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, Flight& flight) {
-  flight.phases.enter(Phase::kParse, clock_.now());
+ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, RequestContext& context) {
+  context.phases.enter(Phase::kParse, clock_.now());
   auto timeout = timeout_of(request, options_);
   if (!timeout.ok()) return timeout.error();
-  flight.deadline = Deadline::after(flight.started, *timeout);
+  context.deadline = Deadline::after(context.started, *timeout);
   auto resend = resend_of(request);
   if (!resend.ok()) return resend.error();
-  flight.resend = *resend;
-  auto routed = parse(request, parser_input(flight));
+  context.resend = *resend;
+  auto routed = parse(request, parser_input(context));
   if (!routed.ok()) return routed.error();
-  flight.routed = std::move(*routed);
-  rewrite(request, flight);
-  if (flight.routed.model.empty()) {
-    auto model = only_model(flight);
+  context.routed = std::move(*routed);
+  rewrite(request, context);
+  if (context.routed.model.empty()) {
+    auto model = only_model(context);
     if (!model.ok()) return model.error();
-    flight.routed.model = std::move(*model);
+    context.routed.model = std::move(*model);
   }
-  if (!may_use(flight, flight.routed.model)) return ApiError::not_found_model(flight.routed.model);
+  if (!may_use(context, context.routed.model)) return ApiError::not_found_model(context.routed.model);
   const TimePoint parsed = clock_.now();
-  flight.phases.enter(Phase::kChoose, parsed);
-  if (flight.trail != nullptr) flight.trail->parsed = parsed;
-  router_.refine(flight.routed.key);
-  keep_text(flight.routed);
-  flight.decision = router_.decide(flight.routed.key, flight.routed.model, parsed);
-  if (flight.trail != nullptr) flight.trail->chosen = clock_.now();
-  record_arrival(flight);
-  if (flight.decision.order.empty()) return no_candidate(flight.routed.model);
+  context.phases.enter(Phase::kChoose, parsed);
+  if (context.request_record != nullptr) context.request_record->parsed = parsed;
+  router_.refine(context.routed.key);
+  keep_text(context.routed);
+  context.decision = router_.decide(context.routed.key, context.routed.model, parsed);
+  if (context.request_record != nullptr) context.request_record->chosen = clock_.now();
+  record_arrival(context);
+  if (context.decision.order.empty()) return no_candidate(context.routed.model);
   return true;
 }
 
 // A list that is empty for want of a look would say what is not so.
-Task<void> Proxy::first_look(const Exchange& exchange, Flight& flight) {
-  while (!fleet_.probed() && clock_.now() < flight.started + kFirstLookMax)
-    co_await before_looking_again(exchange, flight);
+Task<void> Proxy::first_look(const Exchange& exchange, RequestContext& context) {
+  while (!fleet_.probed() && clock_.now() < context.started + kFirstLookMax)
+    co_await before_looking_again(exchange, context);
 }
 
-Task<void> Proxy::before_looking_again(const Exchange& exchange, Flight& flight) {
-  flight.phases.pause(clock_.now());
+Task<void> Proxy::before_looking_again(const Exchange& exchange, RequestContext& context) {
+  context.phases.pause(clock_.now());
   Timer timer(exchange.executor());
   timer.expires_after(std::chrono::milliseconds(5));
   co_await timer.async_wait(use_task);
@@ -189,19 +189,19 @@ Task<void> Proxy::before_looking_again(const Exchange& exchange, Flight& flight)
 
 // Nobody was found, and not everybody was looked at yet. Whoever comes to a gateway that has just started (or
 // was started again where one died) is no worse off for it than by the time that this takes.
-bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const {
+bool Proxy::awaits_first_look(const ApiResult<bool>& prepared, const RequestContext& context) const {
   if (prepared.ok() || prepared.error().http_status != 503 || fleet_.probed()) return false;
   const TimePoint now = clock_.now();
-  return now < flight.started + kFirstLookMax && flight.deadline.remaining(now) > Duration::zero();
+  return now < context.started + kFirstLookMax && context.deadline.remaining(now) > Duration::zero();
 }
 
 Task<ApiResult<bool>> Proxy::prepare_after_look(const Exchange& exchange, ForwardParser parse,
-                                                Flight& flight) {
+                                                RequestContext& context) {
   ApiResult<bool> go = true;
   do {
-    co_await before_looking_again(exchange, flight);
-    go = prepare(exchange.request(), parse, flight);
-  } while (awaits_first_look(go, flight));
+    co_await before_looking_again(exchange, context);
+    go = prepare(exchange.request(), parse, context);
+  } while (awaits_first_look(go, context));
   co_return go;
 }
 
@@ -211,7 +211,7 @@ void Proxy::keep_text(RoutedRequest& routed) {
   const std::unique_ptr<GenerateRequest> parsed = std::move(routed.parsed);
   const route::PrefixKey& key = routed.key;
   if (key.set.is_zero() || texts_->use(key.set) || router_.known().sets.share(key.set) <= 0) return;
-  PrefixTexts::Text text;
+  PrefixTextCache::Text text;
   text.model = routed.model;
   text.body = prefix_body(*parsed, routed.model, key);
   text.key.set = key.set;
@@ -222,33 +222,34 @@ void Proxy::keep_text(RoutedRequest& routed) {
 }
 
 // What could be routed is traffic; a model that nobody serves, or text only, is not.
-void Proxy::record_arrival(Flight& flight) {
-  if (record_ == nullptr || !flight.routed.generates || !router_.view().knows_model(flight.routed.model))
+void Proxy::record_arrival(RequestContext& context) {
+  if (record_ == nullptr || !context.routed.generates || !router_.view().knows_model(context.routed.model))
     return;
-  const route::PrefixKey& key = flight.routed.key;
+  const route::PrefixKey& key = context.routed.key;
   TrafficArrival arrival;
-  arrival.model = flight.routed.model;
+  arrival.model = context.routed.model;
   arrival.set = key.set;
   if (!key.session.is_zero()) arrival.session = chain_hash(record_->salt(), key.session.hex());
   arrival.prefix_bytes = key.prefix_bytes;
-  arrival.marks = std::move(flight.routed.marks);
-  flight.entry = std::make_unique<TrafficEntry>(*record_, std::move(arrival), flight.started);
+  arrival.marks = std::move(context.routed.marks);
+  context.entry = std::make_unique<TrafficEntry>(*record_, std::move(arrival), context.started);
 }
 
-void Proxy::record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const {
-  TrafficOutcome& outcome = flight.entry->outcome;
-  outcome.node = fleet_.id(flight.chosen->node);
-  outcome.branch = route::branch_name(flight.chosen->branch);
-  outcome.attempts = flight.attempt;
+void Proxy::record_answer(const RequestContext& context, const Booking& booking,
+                          const ForwardResult& result) const {
+  TrafficOutcome& outcome = context.entry->outcome;
+  outcome.node = fleet_.id(context.chosen->node);
+  outcome.branch = route::branch_name(context.chosen->branch);
+  outcome.attempts = context.attempt;
   outcome.expected = booking.expect_cached();
   outcome.counts = result.counts;
   outcome.status = result.end == ForwardResult::End::kBroken ? kBrokenStatus : result.status;
 }
 
 // The model of a body that names none.
-ApiResult<std::string> Proxy::only_model(const Flight& flight) const {
+ApiResult<std::string> Proxy::only_model(const RequestContext& context) const {
   std::vector<std::string> models = router_.view().models();
-  std::erase_if(models, [&flight](const std::string& model) { return !may_use(flight, model); });
+  std::erase_if(models, [&context](const std::string& model) { return !may_use(context, model); });
   if (models.empty()) return no_candidate("");
   if (models.size() > 1) {
     return ApiError::bad_field("model", absl::StrCat("'model' is required: ", models.size(),
@@ -268,102 +269,103 @@ ApiError Proxy::no_candidate(const std::string& model) const {
 }
 
 // Down the order of candidates until one answers.
-Task<void> Proxy::forward(Exchange& exchange, Flight& flight) {
-  retry_budget_.earn(flight.started);
-  const GoneCharge gone(*this, exchange, flight);
+Task<void> Proxy::forward(Exchange& exchange, RequestContext& context) {
+  retry_budget_.earn(context.started);
+  const GoneCharge gone(*this, exchange, context);
   ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
   std::optional<Candidate> full_node;  // a copy: the order it stands in may not be the last one
   while (true) {
-    flight.phases.enter(Phase::kSend, clock_.now());
-    flight.chosen = &flight.decision.order[flight.place];
-    flight.attempt += 1;
-    flight.tried.push_back(flight.chosen->node);
-    Booking booking(*this, flight.routed, *flight.chosen);
-    instruments_.decided(flight.chosen->branch);
-    if (flight.trail != nullptr) trail_try(exchange, flight);
-    std::optional<route::NextTry> next;  // decided where the worker is given up
+    context.phases.enter(Phase::kSend, clock_.now());
+    context.chosen = &context.decision.order[context.place];
+    context.attempt += 1;
+    context.tried.push_back(context.chosen->node);
+    Booking booking(*this, context.routed, *context.chosen);
+    instruments_.decided(context.chosen->branch);
+    if (context.request_record != nullptr) record_attempt(exchange, context);
+    std::optional<route::NextAttempt> next;  // decided where the worker is given up
     // One pointer for each function: more would be memory each time.
-    auto judge = [this, &exchange, &flight, &next] { return gives_up(exchange, flight, next); };
-    auto begin = [this, &flight, &booking] { began(flight, booking); };
-    ForwardInput input = forward_input(exchange, flight);
+    auto judge = [this, &exchange, &context, &next] { return gives_up(exchange, context, next); };
+    auto begin = [this, &context, &booking] { began(context, booking); };
+    ForwardInput input = forward_input(exchange, context);
     input.request.give_up = std::ref(judge);
     input.on_first_byte = std::ref(begin);
-    ForwardResult result = co_await forward_once(exchange, fleet_.client(flight.chosen->node), input);
-    flight.phases.enter(Phase::kSettle, clock_.now());
-    if (flight.trail != nullptr) trail_try_ended(flight, result);
+    ForwardResult result = co_await forward_once(exchange, fleet_.client(context.chosen->node), input);
+    context.phases.enter(Phase::kSettle, clock_.now());
+    if (context.request_record != nullptr) record_attempt_end(context, result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
-    learn(flight, booking, result);
-    charge(exchange, flight, result);
-    if (flight.entry != nullptr) record_answer(flight, booking, result);
+    learn(context, booking, result);
+    charge(exchange, context, result);
+    if (context.entry != nullptr) record_answer(context, booking, result);
     if (result.end != ForwardResult::End::kFailed) {
       const bool broken = result.end == ForwardResult::End::kBroken;
-      count_answer(flight, result.status, broken ? TrailEnd::kBroken : TrailEnd::kAnswered);
+      count_answer(context, result.status, broken ? RequestOutcome::kBroken : RequestOutcome::kAnswered);
       if (broken) instruments_.broken_streams.Increment();
       co_return;
     }
-    if (!next) next = next_try(exchange, flight, result.failure);
+    if (!next) next = next_attempt(exchange, context, result.failure);
     if (!next && exchange.head_sent()) {
-      co_await end_broken(exchange, flight, result);
+      co_await end_broken(exchange, context, result);
       co_return;
     }
     if (!next) {
       if (result.failure.kind == FailureKind::kConnect && full_node) {
-        flight.chosen = &*full_node;
+        context.chosen = &*full_node;
         result = std::move(full);
       }
-      co_await give_up(exchange, flight, result);
+      co_await give_up(exchange, context, result);
       co_return;
     }
     const bool was_full = result.held && result.status == 429;
-    if (was_full) full_node = *flight.chosen;
-    go_on(exchange, flight, *std::move(next), result);
+    if (was_full) full_node = *context.chosen;
+    go_on(exchange, context, *std::move(next), result);
     if (was_full) full = std::move(result);
   }
 }
 
-HeaderList Proxy::worker_headers(const HttpRequest& request, const Flight& flight) const {
+HeaderList Proxy::worker_headers(const HttpRequest& request, const RequestContext& context) const {
   HeaderList headers = headers_for_worker(request);
   // A key of ours is nothing for workers.
   if (keys_ != nullptr)
     std::erase_if(headers, [](const auto& header) { return header.first == "authorization"; });
-  headers.emplace_back("x-request-id", flight.request_id);
-  if (flight.trail != nullptr && flight.trail->traced) trail_headers(*flight.trail, headers);
-  const route::PrefixKey& key = flight.routed.key;
+  headers.emplace_back("x-request-id", context.request_id);
+  if (context.request_record != nullptr && context.request_record->traced)
+    record_headers(*context.request_record, headers);
+  const route::PrefixKey& key = context.routed.key;
   const bool planned =
-      flight.chosen != nullptr && router_.at_home(key, flight.routed.model, flight.chosen->node);
+      context.chosen != nullptr && router_.at_home(key, context.routed.model, context.chosen->node);
   append_hints(key, planned, headers);
   const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(flight.deadline.remaining(clock_.now())).count();
+      std::chrono::ceil<std::chrono::milliseconds>(context.deadline.remaining(clock_.now())).count();
   headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
   return headers;
 }
 
-ForwardInput Proxy::forward_input(const Exchange& exchange, Flight& flight) {
+ForwardInput Proxy::forward_input(const Exchange& exchange, RequestContext& context) {
   const HttpRequest& request = exchange.request();
   ForwardInput input;
   input.request.method = "POST";
   input.request.target = request.target;
-  input.request.body = body_for_worker(request, flight);
-  input.request.headers = worker_headers(request, flight);
-  input.deadline = flight.deadline;
+  input.request.body = body_for_worker(request, context);
+  input.request.headers = worker_headers(request, context);
+  input.deadline = context.deadline;
   input.client_stall = options_.client_stall;
-  input.answer_headers = own_headers(flight);
-  input.phases = &flight.phases;
-  flight.passed = {};
-  flight.silent_after = 0;
-  input.passed = &flight.passed;
-  ask_ids(exchange, flight, input);
-  input.request.patience = patience_with(flight);
+  input.answer_headers = own_headers(context);
+  input.phases = &context.phases;
+  context.passed = {};
+  context.silent_after = 0;
+  input.passed = &context.passed;
+  ask_ids(exchange, context, input);
+  input.request.patience = patience_with(context);
   return input;
 }
 
 // What this try teaches about the node: its health where it failed, its cache where it answered.
-void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& result) {
-  const route::NodeIndex node = flight.chosen->node;
+void Proxy::learn(const RequestContext& context, Booking& booking, const ForwardResult& result) {
+  const route::NodeIndex node = context.chosen->node;
   if (result.end == ForwardResult::End::kAnswered) {
     const auto& counts = result.counts;
     booking.finish(counts);
-    if (flight.trail != nullptr) flight.trail->counts = counts;
+    if (context.request_record != nullptr) context.request_record->counts = counts;
     fleet_.on_event(node, result.status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused);
     if (counts && counts->has_cached)
       instruments_.cached_tokens(booking.expect_cached(), counts->cached_tokens);
@@ -371,9 +373,9 @@ void Proxy::learn(const Flight& flight, Booking& booking, const ForwardResult& r
   }
   booking.finish(std::nullopt);
   learn_failure(node, result);
-  log_.debug("try_failed", {{"request", flight.request_id},
+  log_.debug("try_failed", {{"request", context.request_id},
                             {"worker", fleet_.id(node)},
-                            {"attempt", flight.attempt},
+                            {"attempt", context.attempt},
                             {"failure", failure_name(result.failure.kind)},
                             {"status", result.status},
                             {"error", to_std(result.error.message())}});

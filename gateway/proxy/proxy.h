@@ -38,16 +38,16 @@
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
 #include "gateway/telemetry/instruments.h"
+#include "gateway/telemetry/phase_times.h"
 #include "gateway/telemetry/request_observers.h"
 #include "gateway/telemetry/request_record.h"
 #include "gateway/telemetry/traffic_recorder.h"
 #include "gateway/upstream/forward.h"
-#include "gateway/telemetry/phase_times.h"
 #include "gateway/upstream/resume_filter.h"
 
 namespace troupe {
 
-struct ProxyOptions : FrontendOptions {
+struct ProxyOptions : RequestParserOptions {
   size_t requests_max = 4096;      // at once; more are answered 429
   size_t text_requests_max = 256;  // of them, at once, that ask for tokens only; more are answered 429
   route::RetryOptions retry;
@@ -73,20 +73,20 @@ class Proxy {
     Fleet& fleet;
     route::Router& router;
     Instruments& instruments;
-    WaitingRoom& waiting_room;
+    AdmissionQueue& admission_queue;
     const Clock& clock;
     const Logger& log;
   };
   Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed);
 
   // From now on requests are written to `record`, which must outlive this.
-  void record_to(TrafficRecord& record);
+  void record_to(TrafficRecorder& record);
   // From now on the texts of personas that are asked for are kept in `texts`, which must outlive this.
-  void keep_texts(PrefixTexts& texts);
+  void keep_texts(PrefixTextCache& texts);
   // From now on only who has one of these may ask; they must outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
   // From now on `trails`, which must outlive this, are told of requests.
-  void tell(Trails& trails) { trails_ = &trails; }
+  void tell(RequestObservers& observers) { observers_ = &observers; }
 
   // A gateway that has just started holds what it cannot send yet for so long at most.
   static constexpr Duration kFirstLookMax = std::chrono::seconds(2);
@@ -104,7 +104,7 @@ class Proxy {
   // so for at most half of `grace`: there is to be time for their answers.
   void start_drain(Duration grace) {
     leaving_ = draining_ = true;
-    waiting_room_.drain(grace / 2);
+    admission_queue_.drain(grace / 2);
   }
   bool draining() const { return draining_; }
   bool healthy() const { return !leaving_ && fleet_.ready(); }
@@ -119,19 +119,19 @@ class Proxy {
 
  private:
   // One of `places` that was entered, until this ends.
-  class Place {
+  class Permit {
    public:
-    Place(route::Places& places, const Clock& clock) : places_(places), clock_(clock) {}
-    ~Place() { places_.leave(clock_.now()); }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    Permit(route::ConcurrencyLimit& places, const Clock& clock) : places_(places), clock_(clock) {}
+    ~Permit() { places_.leave(clock_.now()); }
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
 
    private:
-    route::Places& places_;
+    route::ConcurrencyLimit& places_;
     const Clock& clock_;
   };
   // What is known of a request so far; grows as the phases go.
-  struct Flight {
+  struct RequestContext {
     TimePoint started;
     std::string request_id;
     Deadline deadline;
@@ -146,24 +146,24 @@ class Proxy {
     std::unique_ptr<ApiVisit> visit;                 // likewise
     std::string body;                                // for the worker, where not as it came; else empty
     // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
-    std::unique_ptr<WaitingRoom::Stay> stay;
-    std::optional<Place> inside;  // the gateway, by its limit
-    std::optional<Place> text;    // of one that asks for tokens only
-    UsageTap passed;              // of this try's answer
-    size_t silent_after = 0;      // bytes passed when last the worker was asked after,
-    Duration silent{};            // and for how long it has sent none since
+    std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;
+    std::optional<Permit> inside;  // the gateway, by its limit
+    std::optional<Permit> text;    // of one that asks for tokens only
+    UsageTap passed;               // of this try's answer
+    size_t silent_after = 0;       // bytes passed when last the worker was asked after,
+    Duration silent{};             // and for how long it has sent none since
     Resend resend = Resend::kAsConfigured;
     // Of streams.
     std::optional<ResumeTap> tap;
     bool ours = false;      // the worker of this try
     bool asks_ids = false;  // likewise
     std::string resume_body;
-    TimePoint began_at{};                 // this try's first byte
-    TimePoint paused_at{};                // the last event before the failure that a resume mends
-    bool counted = false;                 // by count_answer()
-    bool timed = false;                   // it is a chat or a completion: how long it takes is told
-    TrailEnd end = TrailEnd::kCancelled;  // unless it has an answer
-    std::unique_ptr<RequestTrail> trail;  // null: nobody is told
+    TimePoint began_at{};   // this try's first byte
+    TimePoint paused_at{};  // the last event before the failure that a resume mends
+    bool counted = false;   // by count_answer()
+    bool timed = false;     // it is a chat or a completion: how long it takes is told
+    RequestOutcome end = RequestOutcome::kCancelled;  // unless it has an answer
+    std::unique_ptr<RequestRecord> request_record;    // null: nobody is told
     PhaseTimes phases;
   };
   class Running;
@@ -173,109 +173,115 @@ class Proxy {
   Task<void> answer_own(Exchange& exchange);
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
   // The request has its answer, whatever becomes of it on its way to the client.
-  void count_answer(Flight& flight, int status, TrailEnd end) {
+  void count_answer(RequestContext& context, int status, RequestOutcome end) {
     instruments_.request_done(status);
-    flight.counted = true;
-    flight.end = end;
-    if (flight.trail == nullptr) return;
-    flight.trail->status = status;
-    flight.trail->end = end;
+    context.counted = true;
+    context.end = end;
+    if (context.request_record == nullptr) return;
+    context.request_record->status = status;
+    context.request_record->end = end;
   }
-  ApiResult<bool> admit(Flight& flight);
+  ApiResult<bool> admit(RequestContext& context);
 
   // access_gate.cc
-  ApiResult<bool> identify(const HttpRequest& request, Flight& flight) const;
-  ApiResult<bool> identify_explained(const HttpRequest& request, Flight& flight) const;
-  ApiResult<bool> let_in(const HttpRequest& request, Flight& flight) const;
-  static bool may_use(const Flight& flight, const std::string& model);
+  ApiResult<bool> identify(const HttpRequest& request, RequestContext& context) const;
+  ApiResult<bool> identify_explained(const HttpRequest& request, RequestContext& context) const;
+  ApiResult<bool> let_in(const HttpRequest& request, RequestContext& context) const;
+  static bool may_use(const RequestContext& context, const std::string& model);
   static int64_t prompt_cost(const HttpRequest& request);
-  static std::string_view tenant_salt(const Flight& flight);
-  static std::string_view body_for_worker(const HttpRequest& request, const Flight& flight);
-  static void charge_counted(const Flight& flight, const route::AnswerCounts& counts);
-  void charge_seen(const Exchange& exchange, const Flight& flight) const;
-  void charge_gone(const Exchange& exchange, const Flight& flight) const;
-  void charge(const Exchange& exchange, const Flight& flight, const ForwardResult& result) const;
-  static int64_t answered(const Flight& flight);
+  static std::string_view tenant_salt(const RequestContext& context);
+  static std::string_view body_for_worker(const HttpRequest& request, const RequestContext& context);
+  static void charge_counted(const RequestContext& context, const route::AnswerCounts& counts);
+  void charge_seen(const Exchange& exchange, const RequestContext& context) const;
+  void charge_gone(const Exchange& exchange, const RequestContext& context) const;
+  void charge(const Exchange& exchange, const RequestContext& context, const ForwardResult& result) const;
+  static int64_t answered(const RequestContext& context);
 
-  ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, Flight& flight);
-  Task<void> first_look(const Exchange& exchange, Flight& flight);
-  Task<void> before_looking_again(const Exchange& exchange, Flight& flight);
-  bool awaits_first_look(const ApiResult<bool>& prepared, const Flight& flight) const;
-  Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse, Flight& flight);
-  FrontendInput parser_input(const Flight& flight) { return {options_, parser_, tenant_salt(flight)}; }
+  ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, RequestContext& context);
+  Task<void> first_look(const Exchange& exchange, RequestContext& context);
+  Task<void> before_looking_again(const Exchange& exchange, RequestContext& context);
+  bool awaits_first_look(const ApiResult<bool>& prepared, const RequestContext& context) const;
+  Task<ApiResult<bool>> prepare_after_look(const Exchange& exchange, ForwardParser parse,
+                                           RequestContext& context);
+  RequestParserInput parser_input(const RequestContext& context) {
+    return {options_, parser_, tenant_salt(context)};
+  }
   void keep_text(RoutedRequest& routed);
-  void record_arrival(Flight& flight);
-  void record_answer(const Flight& flight, const Booking& booking, const ForwardResult& result) const;
-  ApiResult<std::string> only_model(const Flight& flight) const;
+  void record_arrival(RequestContext& context);
+  void record_answer(const RequestContext& context, const Booking& booking,
+                     const ForwardResult& result) const;
+  ApiResult<std::string> only_model(const RequestContext& context) const;
   ApiError no_candidate(const std::string& model) const;
-  Task<void> forward(Exchange& exchange, Flight& flight);
-  HeaderList worker_headers(const HttpRequest& request, const Flight& flight) const;
-  ForwardInput forward_input(const Exchange& exchange, Flight& flight);
-  void learn(const Flight& flight, Booking& booking, const ForwardResult& result);
+  Task<void> forward(Exchange& exchange, RequestContext& context);
+  HeaderList worker_headers(const HttpRequest& request, const RequestContext& context) const;
+  ForwardInput forward_input(const Exchange& exchange, RequestContext& context);
+  void learn(const RequestContext& context, Booking& booking, const ForwardResult& result);
   void learn_failure(route::NodeIndex node, const ForwardResult& result);
 
   // admission_wait.cc
   route::AdmissionRequest admission_of(const RoutedRequest& routed, const route::Decision& decision,
                                        const ApiClient* client, TimePoint deadline) const;
-  ApiResult<bool> ask_in(Flight& flight);
+  ApiResult<bool> ask_in(RequestContext& context);
   bj::object explain_admission(const RoutedRequest& routed, const route::Decision& decision,
-                               const Flight& flight) const;
-  Task<ApiResult<bool>> wait_in_queue(Flight& flight);
-  static void rewrite(const HttpRequest& request, Flight& flight);
+                               const RequestContext& context) const;
+  Task<ApiResult<bool>> wait_in_queue(RequestContext& context);
+  static void rewrite(const HttpRequest& request, RequestContext& context);
 
   // proxy_resume.cc
-  void ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input);
-  Duration patience_with(const Flight& flight) const;
-  bool stalls(Flight& flight) const;
-  bool may_resend(const Flight& flight) const;
-  bool gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next);
-  std::optional<route::NextTry> next_try(const Exchange& exchange, const Flight& flight,
-                                         const route::Failure& failure);
-  void go_on(const Exchange& exchange, Flight& flight, route::NextTry next, const ForwardResult& failed);
-  void began(Flight& flight, Booking& booking);
-  Task<void> end_broken(Exchange& exchange, Flight& flight, ForwardResult& result);
+  void ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input);
+  Duration patience_with(const RequestContext& context) const;
+  bool stalls(RequestContext& context) const;
+  bool may_resend(const RequestContext& context) const;
+  bool gives_up(const Exchange& exchange, RequestContext& context, std::optional<route::NextAttempt>& next);
+  std::optional<route::NextAttempt> next_attempt(const Exchange& exchange, const RequestContext& context,
+                                                 const route::Failure& failure);
+  void go_on(const Exchange& exchange, RequestContext& context, route::NextAttempt next,
+             const ForwardResult& failed);
+  void began(RequestContext& context, Booking& booking);
+  Task<void> end_broken(Exchange& exchange, RequestContext& context, ForwardResult& result);
 
   // request_tracing.cc; REQUIRES: flight.trail
-  void trail_try(const Exchange& exchange, Flight& flight);
-  static void trail_headers(const RequestTrail& trail, HeaderList& headers);
-  void trail_try_ended(Flight& flight, const ForwardResult& result);
-  void end_trail(const Exchange& exchange, const Flight& flight);
+  void record_attempt(const Exchange& exchange, RequestContext& context);
+  static void record_headers(const RequestRecord& request_record, HeaderList& headers);
+  void record_attempt_end(RequestContext& context, const ForwardResult& result);
+  void end_record(const Exchange& exchange, const RequestContext& context);
 
   // prefix_endpoint.cc
   struct PrefixAsk;
   Task<void> make_prefix(Exchange& exchange);
-  std::vector<route::Candidate> homes_of(const Flight& flight) const;
-  Task<ForwardResult> ask_to_make(const HttpRequest& request, const Flight& flight);
-  bool asks_another(const Flight& flight, const ForwardResult& last);
-  Task<void> answer_made(Exchange& exchange, Flight& flight, const std::vector<PrefixAsk>& asks);
-  Task<void> answer_not_made(Exchange& exchange, Flight& flight, std::vector<PrefixAsk>& asks);
+  std::vector<route::Candidate> homes_of(const RequestContext& context) const;
+  Task<ForwardResult> ask_to_make(const HttpRequest& request, const RequestContext& context);
+  bool asks_another(const RequestContext& context, const ForwardResult& last);
+  Task<void> answer_made(Exchange& exchange, RequestContext& context, const std::vector<PrefixAsk>& asks);
+  Task<void> answer_not_made(Exchange& exchange, RequestContext& context, std::vector<PrefixAsk>& asks);
   Task<void> known_prefix(Exchange& exchange);
-  Task<bool> ask_of_known(const HttpRequest& request, const Flight& flight, PrefixAsk& ask);
-  Task<void> give_up(Exchange& exchange, Flight& flight, ForwardResult& result);
+  Task<bool> ask_of_known(const HttpRequest& request, const RequestContext& context, PrefixAsk& ask);
+  Task<void> give_up(Exchange& exchange, RequestContext& context, ForwardResult& result);
 
-  Task<void> answer(Exchange& exchange, Flight& flight, int status, std::string body);
+  Task<void> answer(Exchange& exchange, RequestContext& context, int status, std::string body);
   // `allow`: of a 405.
-  Task<void> refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow = {});
-  HeaderList own_headers(const Flight& flight) const;
-  std::string route_decision(const Flight& flight) const;
+  Task<void> refuse(Exchange& exchange, RequestContext& context, const ApiError& error,
+                    std::string_view allow = {});
+  HeaderList own_headers(const RequestContext& context) const;
+  std::string route_decision(const RequestContext& context) const;
 
   ProxyOptions options_;
   ApiParser parser_;
   Fleet& fleet_;
   route::Router& router_;
   Instruments& instruments_;
-  WaitingRoom& waiting_room_;
+  AdmissionQueue& admission_queue_;
   const Clock& clock_;
   const Logger& log_;
   route::RetryBudget retry_budget_;
   route::Random ids_;
   size_t running_ = 0;
-  route::Places places_, text_places_;
+  route::ConcurrencyLimit places_, text_places_;
   bool leaving_ = false, draining_ = false;
-  TrafficRecord* record_ = nullptr;
-  PrefixTexts* texts_ = nullptr;
+  TrafficRecorder* record_ = nullptr;
+  PrefixTextCache* texts_ = nullptr;
   const ApiKeys* keys_ = nullptr;
-  Trails* trails_ = nullptr;
+  RequestObservers* observers_ = nullptr;
 };
 
 }  // namespace troupe

@@ -34,141 +34,143 @@ ApiError broken_error(const route::Failure& failure, size_t tried) {
 }  // namespace
 
 // Ours are asked to tell what another needs to go on; a worker that goes on is told it.
-void Proxy::ask_ids(const Exchange& exchange, Flight& flight, ForwardInput& input) {
-  flight.ours = fleet_.ours(flight.chosen->node);
-  flight.asks_ids = flight.routed.stream && flight.routed.generates && flight.ours;
-  if (!flight.asks_ids) return;
-  if (!flight.tap) flight.tap.emplace(flight.routed.choices == 1);
-  flight.tap->next_worker(exchange.head_sent());
+void Proxy::ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) {
+  context.ours = fleet_.ours(context.chosen->node);
+  context.asks_ids = context.routed.stream && context.routed.generates && context.ours;
+  if (!context.asks_ids) return;
+  if (!context.tap) context.tap.emplace(context.routed.choices == 1);
+  context.tap->next_worker(exchange.head_sent());
   if (exchange.head_sent()) {
-    flight.resume_body = flight.tap->resume_body(body_for_worker(exchange.request(), flight));
-    input.request.body = flight.resume_body;
+    context.resume_body = context.tap->resume_body(body_for_worker(exchange.request(), context));
+    input.request.body = context.resume_body;
   }
   input.request.headers.emplace_back("x-troupe-ids", "1");
-  input.tap = &*flight.tap;
+  input.tap = &*context.tap;
 }
 
 // The answer's first byte, or the first of a worker that goes on with it.
-void Proxy::began(Flight& flight, Booking& booking) {
+void Proxy::began(RequestContext& context, Booking& booking) {
   booking.first_byte();
-  if (flight.asks_ids && flight.tap->beats()) fleet_.saw_beat(flight.chosen->node);
+  if (context.asks_ids && context.tap->heartbeats()) fleet_.saw_beat(context.chosen->node);
   const TimePoint now = clock_.now();
-  flight.began_at = now;
-  if (flight.trail != nullptr) flight.trail->began(now);
-  if (flight.paused_at != TimePoint{}) {
-    const Duration pause = now - std::exchange(flight.paused_at, TimePoint{});
+  context.began_at = now;
+  if (context.request_record != nullptr) context.request_record->began(now);
+  if (context.paused_at != TimePoint{}) {
+    const Duration pause = now - std::exchange(context.paused_at, TimePoint{});
     instruments_.resumed.Increment();
-    if (flight.trail != nullptr) flight.trail->resumes += 1;
+    if (context.request_record != nullptr) context.request_record->resumes += 1;
     instruments_.resume_pause.Observe(std::chrono::duration<double>(pause).count());
-    log_.info("stream_resumed", {{"request", flight.request_id},
-                                 {"worker", fleet_.id(flight.chosen->node)},
-                                 {"attempt", flight.attempt},
-                                 {"tokens", flight.tap->ids_told()},
+    log_.info("stream_resumed", {{"request", context.request_id},
+                                 {"worker", fleet_.id(context.chosen->node)},
+                                 {"attempt", context.attempt},
+                                 {"tokens", context.tap->ids_told()},
                                  {"pause_ms", std::chrono::duration<double, std::milli>(pause).count()}});
     return;
   }
-  if (flight.entry != nullptr) flight.entry->first_byte();
-  if (flight.routed.generates)
-    instruments_.ttfb.Observe(std::chrono::duration<double>(now - flight.started).count());
+  if (context.entry != nullptr) context.entry->first_byte();
+  if (context.routed.generates)
+    instruments_.ttfb.Observe(std::chrono::duration<double>(now - context.started).count());
 }
 
 // After so long without a byte the worker is judged, and again as long after that. 0: never.
-Duration Proxy::patience_with(const Flight& flight) const {
-  if (flight.ours) return options_.silence_max;
+Duration Proxy::patience_with(const RequestContext& context) const {
+  if (context.ours) return options_.silence_max;
   const Duration silence = options_.foreign_silence_max, stall = options_.foreign_stall_max;
   if (silence == Duration::zero() || stall == Duration::zero()) return std::max(silence, stall);
   return std::min(silence, stall);
 }
 
 // Asked whenever the worker has been silent for patience_with(), so that is added up.
-bool Proxy::stalls(Flight& flight) const {
-  const bool more = flight.passed.bytes() != flight.silent_after;
-  flight.silent_after = flight.passed.bytes();
-  flight.silent = (more ? Duration::zero() : flight.silent) + patience_with(flight);
-  const bool began = flight.began_at != TimePoint{};
+bool Proxy::stalls(RequestContext& context) const {
+  const bool more = context.passed.bytes() != context.silent_after;
+  context.silent_after = context.passed.bytes();
+  context.silent = (more ? Duration::zero() : context.silent) + patience_with(context);
+  const bool began = context.began_at != TimePoint{};
   return began && options_.foreign_stall_max > Duration::zero() &&
-         flight.silent >= options_.foreign_stall_max;
+         context.silent >= options_.foreign_stall_max;
 }
 
 // Of this try's worker, if it fails before the client has something.
-bool Proxy::may_resend(const Flight& flight) const {
-  if (flight.resend == Resend::kAsConfigured) return flight.ours || options_.resend_to_foreign;
-  return flight.resend == Resend::kAlways;
+bool Proxy::may_resend(const RequestContext& context) const {
+  if (context.resend == Resend::kAsConfigured) return context.ours || options_.resend_to_foreign;
+  return context.resend == Resend::kAlways;
 }
 
 // Nothing has come from the worker for as long as is waited (see forward_input()).
-bool Proxy::gives_up(const Exchange& exchange, Flight& flight, std::optional<route::NextTry>& next) {
-  const NodeIndex node = flight.chosen->node;
-  route::Silence silence;
-  silence.ours = flight.ours;
-  silence.stream = flight.routed.stream;
-  silence.beats_asked = flight.asks_ids;
-  silence.beats_seen = flight.asks_ids && flight.tap->beats();
-  silence.node_beats = fleet_.beats(node);
+bool Proxy::gives_up(const Exchange& exchange, RequestContext& context,
+                     std::optional<route::NextAttempt>& next) {
+  const NodeIndex node = context.chosen->node;
+  route::StallCheck silence;
+  silence.ours = context.ours;
+  silence.stream = context.routed.stream;
+  silence.heartbeats_asked = context.asks_ids;
+  silence.heartbeats_seen = context.asks_ids && context.tap->heartbeats();
+  silence.node_heartbeats = fleet_.heartbeats(node);
   silence.suspect = fleet_.state(node) == route::NodeState::kSuspect;
   silence.dead = fleet_.known_dead(node);
-  silence.stalled = !flight.ours && stalls(flight);
+  silence.stalled = !context.ours && stalls(context);
   // The shorter of two bounds may be the one of an answer that has begun.
   const bool heeded =
-      options_.foreign_silence_max > Duration::zero() && flight.silent >= options_.foreign_silence_max;
-  if (!flight.ours && !silence.stalled && !heeded) return false;
-  const route::SilenceVerdict verdict = route::judge_silence(silence);
+      options_.foreign_silence_max > Duration::zero() && context.silent >= options_.foreign_silence_max;
+  if (!context.ours && !silence.stalled && !heeded) return false;
+  const route::StallVerdict verdict = route::check_stall(silence);
   if (verdict.blamed) fleet_.on_event(node, route::HealthEvent::kSilent);
   if (verdict.ask_after) fleet_.ask_after(node);
   if (!verdict.hangs) return false;
-  next = next_try(exchange, flight, {FailureKind::kSilent, 0});
+  next = next_attempt(exchange, context, {FailureKind::kSilent, 0});
   return next.has_value() || verdict.hopeless;
 }
 
-std::optional<route::NextTry> Proxy::next_try(const Exchange& exchange, const Flight& flight,
-                                              const route::Failure& failure) {
+std::optional<route::NextAttempt> Proxy::next_attempt(const Exchange& exchange, const RequestContext& context,
+                                                      const route::Failure& failure) {
   const TimePoint now = clock_.now();
-  const bool told = flight.tap.has_value();
-  const route::TryState state{flight.routed.key,
-                              flight.routed.model,
-                              flight.decision,
-                              flight.place,
-                              flight.tried,
-                              exchange.head_sent(),
-                              told && flight.tap->resumable(),
-                              told ? static_cast<int64_t>(flight.tap->ids_told()) : 0,
-                              flight.began_at == TimePoint{} ? Duration::zero() : now - flight.began_at,
-                              flight.deadline.remaining(now),
-                              may_resend(flight)};
+  const bool told = context.tap.has_value();
+  const route::FailoverState state{
+      context.routed.key,
+      context.routed.model,
+      context.decision,
+      context.place,
+      context.tried,
+      exchange.head_sent(),
+      told && context.tap->resumable(),
+      told ? static_cast<int64_t>(context.tap->ids_told()) : 0,
+      context.began_at == TimePoint{} ? Duration::zero() : now - context.began_at,
+      context.deadline.remaining(now),
+      may_resend(context)};
   const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
   const uint64_t refused = retry_budget_.refused();
-  auto next = route::next_try(state, failure, ours, router_, retry_budget_, now);
+  auto next = route::next_attempt(state, failure, ours, router_, retry_budget_, now);
   if (retry_budget_.refused() != refused) instruments_.retries_refused.Increment();
   return next;
 }
 
-void Proxy::go_on(const Exchange& exchange, Flight& flight, route::NextTry next,
+void Proxy::go_on(const Exchange& exchange, RequestContext& context, route::NextAttempt next,
                   const ForwardResult& failed) {
   instruments_.retried(failed.failure.kind);
-  flight.decision = next.decision;
-  flight.place = next.place;
-  flight.began_at = {};
-  flight.silent = {};
-  if (next.afresh) flight.tried.erase(flight.tried.begin(), flight.tried.end() - 1);
+  context.decision = next.decision;
+  context.place = next.place;
+  context.began_at = {};
+  context.silent = {};
+  if (next.afresh) context.tried.erase(context.tried.begin(), context.tried.end() - 1);
   if (!exchange.head_sent()) return;
-  flight.routed.key.prompt_tokens = next.prompt_tokens;
+  context.routed.key.prompt_tokens = next.prompt_tokens;
   // A worker that failed before it went on has added to the pause.
-  if (failed.sent_at != TimePoint{}) flight.paused_at = failed.sent_at;
+  if (failed.sent_at != TimePoint{}) context.paused_at = failed.sent_at;
 }
 
 // The client has some of the stream: tell it in the stream's own language, and end without [DONE].
-Task<void> Proxy::end_broken(Exchange& exchange, Flight& flight, ForwardResult& result) {
-  count_answer(flight, 200, TrailEnd::kBroken);
-  if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
+Task<void> Proxy::end_broken(Exchange& exchange, RequestContext& context, ForwardResult& result) {
+  count_answer(context, 200, RequestOutcome::kBroken);
+  if (context.request_record != nullptr) context.request_record->why = failure_name(result.failure.kind);
   instruments_.broken_streams.Increment();
-  if (flight.tap && flight.tap->resumable()) instruments_.not_resumed.Increment();
-  if (flight.entry != nullptr) flight.entry->outcome.status = kBrokenStatus;
+  if (context.tap && context.tap->resumable()) instruments_.not_resumed.Increment();
+  if (context.entry != nullptr) context.entry->outcome.status = kBrokenStatus;
   // The worker that began may have said itself what went wrong.
-  const bool said = flight.attempt == 1 && result.held && !result.held_body.empty();
+  const bool said = context.attempt == 1 && result.held && !result.held_body.empty();
   std::string event;
-  append_sse_data(event, said ? result.held_body : broken_error(result.failure, flight.attempt).to_json());
+  append_sse_data(event, said ? result.held_body : broken_error(result.failure, context.attempt).to_json());
   exchange.close_after();
-  flight.phases.pause(clock_.now());
+  context.phases.pause(clock_.now());
   co_await exchange.write(event);
   co_await exchange.finish();
 }

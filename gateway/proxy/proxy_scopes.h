@@ -16,12 +16,13 @@ inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, i
 // or was cancelled.
 class Proxy::Running {
  public:
-  Running(Proxy& proxy, const Exchange& exchange, Flight& flight)
-      : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), flight_(flight) {
-    flight.started = proxy_.clock_.now();
-    flight.phases.enter(Phase::kAdmit, flight.started);
-    flight.request_id = proxy_.request_id(exchange.request());
-    if (proxy_.trails_ != nullptr) flight.trail = proxy_.trails_->begin(exchange, flight.started);
+  Running(Proxy& proxy, const Exchange& exchange, RequestContext& context)
+      : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), flight_(context) {
+    context.started = proxy_.clock_.now();
+    context.phases.enter(Phase::kAdmit, context.started);
+    context.request_id = proxy_.request_id(exchange.request());
+    if (proxy_.observers_ != nullptr)
+      context.request_record = proxy_.observers_->begin(exchange, context.started);
     proxy_.running_ += 1;
     proxy_.instruments_.received.Increment();
     proxy_.instruments_.in_flight.Increment();
@@ -33,13 +34,13 @@ class Proxy::Running {
     const CancelReason reason = exchange_.cancel_reason();
     if (reason == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
     if (flight_.timed) {
-      const TrailEnd end = reason == CancelReason::kNone ? flight_.end : TrailEnd::kCancelled;
+      const RequestOutcome end = reason == CancelReason::kNone ? flight_.end : RequestOutcome::kCancelled;
       const TimePoint now = proxy_.clock_.now();
       flight_.phases.pause(now);
       proxy_.instruments_.request_took(now - flight_.started, end);
       proxy_.instruments_.request_computed(flight_.phases);
     }
-    if (flight_.trail != nullptr) proxy_.end_trail(exchange_, flight_);
+    if (flight_.request_record != nullptr) proxy_.end_record(exchange_, flight_);
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
@@ -48,14 +49,14 @@ class Proxy::Running {
   Proxy& proxy_;
   const Fleet::Hold hold_;
   const Exchange& exchange_;
-  Flight& flight_;
+  RequestContext& flight_;
 };
 
 // Whoever goes away is charged for what was computed for him until then.
 class Proxy::GoneCharge {
  public:
-  GoneCharge(const Proxy& proxy, const Exchange& exchange, const Flight& flight)
-      : proxy_(proxy), exchange_(exchange), flight_(flight) {}
+  GoneCharge(const Proxy& proxy, const Exchange& exchange, const RequestContext& context)
+      : proxy_(proxy), exchange_(exchange), flight_(context) {}
   ~GoneCharge() {
     if (exchange_.cancel_reason() != CancelReason::kNone) proxy_.charge_gone(exchange_, flight_);
   }
@@ -65,7 +66,7 @@ class Proxy::GoneCharge {
  private:
   const Proxy& proxy_;
   const Exchange& exchange_;
-  const Flight& flight_;
+  const RequestContext& flight_;
 };
 
 // What a try has booked at its node: given back also when the client's going away destroys the coroutine.

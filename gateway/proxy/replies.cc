@@ -28,18 +28,18 @@ void give_body(ForwardResult& result) {
 
 }  // namespace
 
-Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& result) {
+Task<void> Proxy::give_up(Exchange& exchange, RequestContext& context, ForwardResult& result) {
   if (result.held && result.failure.kind == FailureKind::kStatus) {
     if (result.held_body.empty()) give_body(result);
-    HeaderList headers = headers_for_client(result.held_headers, own_headers(flight));
-    count_answer(flight, result.status, TrailEnd::kRefused);
-    if (flight.trail != nullptr) flight.trail->why = failure_name(result.failure.kind);
-    flight.phases.pause(clock_.now());
+    HeaderList headers = headers_for_client(result.held_headers, own_headers(context));
+    count_answer(context, result.status, RequestOutcome::kRefused);
+    if (context.request_record != nullptr) context.request_record->why = failure_name(result.failure.kind);
+    context.phases.pause(clock_.now());
     co_await exchange.respond(result.status, headers, std::move(result.held_body));
     co_return;
   }
   ApiError error =
-      ApiError::unavailable(absl::StrCat("no worker could be reached (", flight.attempt, " tried)"));
+      ApiError::unavailable(absl::StrCat("no worker could be reached (", context.attempt, " tried)"));
   switch (result.failure.kind) {
     case FailureKind::kConnect:
       break;
@@ -58,52 +58,54 @@ Task<void> Proxy::give_up(Exchange& exchange, Flight& flight, ForwardResult& res
       error.http_status = 502;
       error.code = "bad_gateway";
       error.message =
-          absl::StrCat("the worker broke off before its answer was complete (", flight.attempt, " tried)");
+          absl::StrCat("the worker broke off before its answer was complete (", context.attempt, " tried)");
       break;
   }
-  co_await refuse(exchange, flight, error);
+  co_await refuse(exchange, context, error);
 }
 
-Task<void> Proxy::answer(Exchange& exchange, Flight& flight, int status, std::string body) {
-  HeaderList headers = own_headers(flight);
+Task<void> Proxy::answer(Exchange& exchange, RequestContext& context, int status, std::string body) {
+  HeaderList headers = own_headers(context);
   headers.emplace_back("content-type", "application/json");
-  count_answer(flight, status, TrailEnd::kAnswered);
-  flight.phases.pause(clock_.now());
+  count_answer(context, status, RequestOutcome::kAnswered);
+  context.phases.pause(clock_.now());
   co_await exchange.respond(status, headers, std::move(body));
 }
 
-Task<void> Proxy::refuse(Exchange& exchange, Flight& flight, const ApiError& error, std::string_view allow) {
-  HeaderList headers = own_headers(flight);
+Task<void> Proxy::refuse(Exchange& exchange, RequestContext& context, const ApiError& error,
+                         std::string_view allow) {
+  HeaderList headers = own_headers(context);
   headers.emplace_back("content-type", "application/json");
   if (!allow.empty()) headers.emplace_back("allow", allow);
   if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
   if (draining_) exchange.close_after();
-  count_answer(flight, error.http_status, TrailEnd::kRefused);
-  if (flight.trail != nullptr) flight.trail->why = error.code.empty() ? error.type : error.code;
-  if (flight.entry != nullptr) flight.entry->outcome.status = error.http_status;
+  count_answer(context, error.http_status, RequestOutcome::kRefused);
+  if (context.request_record != nullptr)
+    context.request_record->why = error.code.empty() ? error.type : error.code;
+  if (context.entry != nullptr) context.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
-  flight.phases.pause(clock_.now());
+  context.phases.pause(clock_.now());
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }
 
-HeaderList Proxy::own_headers(const Flight& flight) const {
+HeaderList Proxy::own_headers(const RequestContext& context) const {
   HeaderList headers;
   headers.reserve(8);
-  headers.emplace_back("x-request-id", flight.request_id);
-  headers.emplace_back("x-route-decision", route_decision(flight));
+  headers.emplace_back("x-request-id", context.request_id);
+  headers.emplace_back("x-route-decision", route_decision(context));
   return headers;
 }
 
 // set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
-std::string Proxy::route_decision(const Flight& flight) const {
-  const Hash128& set = flight.routed.key.set;
-  const Candidate* c = flight.chosen;
+std::string Proxy::route_decision(const RequestContext& context) const {
+  const Hash128& set = context.routed.key.set;
+  const Candidate* c = context.chosen;
   return absl::StrCat("set=", set.is_zero() ? "-" : set.hex(),
                       ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
                       ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
-                      ";attempt=", flight.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached,
-                      ";epoch=", c == nullptr ? router_.table()->epoch() : flight.decision.table_epoch);
+                      ";attempt=", context.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached,
+                      ";epoch=", c == nullptr ? router_.table()->epoch() : context.decision.table_epoch);
 }
 
 std::string Proxy::request_id(const HttpRequest& request) {

@@ -20,11 +20,11 @@ std::string salt_as(std::string_view tenant_salt, GenerateRequest& request) {
   return request.cache_salt;
 }
 
-ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const FrontendInput& input) {
+ApiResult<RoutedRequest> parse_chat(const HttpRequest& request, const RequestParserInput& input) {
   return parse_generate(request, GenerateRequest::Kind::kChat, input);
 }
 
-ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const FrontendInput& input) {
+ApiResult<RoutedRequest> parse_completion(const HttpRequest& request, const RequestParserInput& input) {
   return parse_generate(request, GenerateRequest::Kind::kCompletion, input);
 }
 
@@ -36,13 +36,13 @@ RoutedRequest text_only(std::string model) {
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const FrontendInput& input) {
+ApiResult<RoutedRequest> parse_tokenize(const HttpRequest& request, const RequestParserInput& input) {
   auto parsed = parse_tokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->source.model));
 }
 
-ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const FrontendInput& input) {
+ApiResult<RoutedRequest> parse_detokenize(const HttpRequest& request, const RequestParserInput& input) {
   auto parsed = parse_detokenize_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   return text_only(std::move(parsed->model));
@@ -65,7 +65,7 @@ std::string_view request_id_of(const HttpRequest& request) {
   return fit ? id : std::string_view();
 }
 
-ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options) {
+ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options) {
   const std::string_view text = request.header("x-request-timeout-ms");
   if (text.empty()) return options.request_timeout;
   int64_t ms = 0;
@@ -91,8 +91,8 @@ ApiResult<Resend> resend_of(const HttpRequest& request) {
 }
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendInput& input) {
-  const FrontendOptions& options = input.options;
+                                        const RequestParserInput& input) {
+  const RequestParserOptions& options = input.options;
   auto parsed = kind == GenerateRequest::Kind::kChat ? input.parser.parse_chat(request.body)
                                                      : input.parser.parse_completion(request.body);
   if (!parsed.ok()) return parsed.error();
@@ -112,7 +112,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   return routed;
 }
 
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input) {
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestParserInput& input) {
   auto parsed = parse_prefix_request(request.body, input.options.api);
   if (!parsed.ok()) return parsed.error();
   RoutedRequest routed;

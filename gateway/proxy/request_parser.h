@@ -29,12 +29,12 @@ struct RoutedRequest {
   std::optional<int64_t> answer_tokens_max;
   std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
   route::PrefixKey key;
-  PromptMarks marks;  // only where FrontendOptions::mark_salt asks for them
-  // What it was made of, `model` left out; only where FrontendOptions::keep_parsed asks for it.
+  PromptFingerprint marks;  // only where RequestParserOptions::mark_salt asks for them
+  // What it was made of, `model` left out; only where RequestParserOptions::keep_parsed asks for it.
   std::unique_ptr<GenerateRequest> parsed;
 };
 
-struct FrontendOptions {
+struct RequestParserOptions {
   ApiLimits api;
   Duration request_timeout = std::chrono::seconds(1800);
   std::optional<Hash128> mark_salt;  // traffic is recorded
@@ -46,7 +46,7 @@ struct FrontendOptions {
 std::string_view request_id_of(const HttpRequest& request);
 
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
-ApiResult<Duration> timeout_of(const HttpRequest& request, const FrontendOptions& options);
+ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options);
 
 // x-troupe-retry: may what a worker has perhaps begun to compute be sent to another one, when it fails before
 // its first byte? (Where it never saw the request, and where a stream goes on, nothing is done twice.)
@@ -54,20 +54,21 @@ enum class Resend : uint8_t { kAsConfigured, kAlways, kConnect };
 ApiResult<Resend> resend_of(const HttpRequest& request);
 
 // What a request is parsed with, beside itself.
-struct FrontendInput {
-  const FrontendOptions& options;
+struct RequestParserInput {
+  const RequestParserOptions& options;
   ApiParser& parser;             // of `options.api`; its buffers are used again for the next request
   std::string_view tenant_salt;  // of whom it comes from, see tenant.h; empty: of no tenant
 };
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,
-                                        const FrontendInput& input);
+                                        const RequestParserInput& input);
 
 // POST /v1/prefixes: keyed as the requests are that will begin so.
-ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const FrontendInput& input);
+ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestParserInput& input);
 
 // The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
-using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request, const FrontendInput& input);
+using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
+                                                   const RequestParserInput& input);
 ForwardParser forward_parser(std::string_view path);
 
 // Which of the two a body is, where no path says so (/admin/explain): chat if it has `messages`.

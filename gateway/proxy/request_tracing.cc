@@ -21,58 +21,59 @@ int status_of(CancelReason reason) {
 
 }  // namespace
 
-void Proxy::trail_try(const Exchange& exchange, Flight& flight) {
-  TrailTry& tried = flight.trail->tries.emplace_back();
-  tried.node = fleet_.id(flight.chosen->node);
-  tried.branch = flight.chosen->branch;
-  tried.expect_cached = flight.chosen->expect_cached;
+void Proxy::record_attempt(const Exchange& exchange, RequestContext& context) {
+  AttemptRecord& tried = context.request_record->tries.emplace_back();
+  tried.node = fleet_.id(context.chosen->node);
+  tried.branch = context.chosen->branch;
+  tried.expect_cached = context.chosen->expect_cached;
   tried.resumes = exchange.head_sent();
-  if (flight.trail->traced) tried.span = trails_->new_span();
+  if (context.request_record->traced) tried.span = observers_->new_span();
   tried.sent = clock_.now();
 }
 
 // The worker's parent is the try; where the client's own was no good, what it says of vendors is none either.
-void Proxy::trail_headers(const RequestTrail& trail, HeaderList& headers) {
-  std::erase_if(headers, [&trail](const auto& header) {
-    return header.first == "traceparent" || (header.first == "tracestate" && trail.parent_span == 0);
+void Proxy::record_headers(const RequestRecord& request_record, HeaderList& headers) {
+  std::erase_if(headers, [&request_record](const auto& header) {
+    return header.first == "traceparent" || (header.first == "tracestate" && request_record.parent_span == 0);
   });
-  TraceContext context = *trail.trace;
-  if (!trail.tries.empty()) context.span = trail.tries.back().span;
-  headers.emplace_back("traceparent", context.header());
+  TraceContext trace_context = *request_record.trace;
+  if (!request_record.tries.empty()) trace_context.span = request_record.tries.back().span;
+  headers.emplace_back("traceparent", trace_context.header());
 }
 
-void Proxy::trail_try_ended(Flight& flight, const ForwardResult& result) {
-  TrailTry& tried = flight.trail->tries.back();
+void Proxy::record_attempt_end(RequestContext& context, const ForwardResult& result) {
+  AttemptRecord& tried = context.request_record->tries.back();
   tried.ended = clock_.now();
   tried.status = result.status;
   tried.failed = result.end != ForwardResult::End::kAnswered;
   tried.failure = result.failure.kind;
-  if (result.end == ForwardResult::End::kBroken) flight.trail->why = failure_name(result.failure.kind);
+  if (result.end == ForwardResult::End::kBroken)
+    context.request_record->why = failure_name(result.failure.kind);
 }
 
-void Proxy::end_trail(const Exchange& exchange, const Flight& flight) {
+void Proxy::end_record(const Exchange& exchange, const RequestContext& context) {
   const HttpRequest& request = exchange.request();
-  RequestTrail& trail = *flight.trail;
+  RequestRecord& request_record = *context.request_record;
   const CancelReason reason = exchange.cancel_reason();
   if (reason != CancelReason::kNone) {
-    trail.end = TrailEnd::kCancelled;
-    trail.why = cancel_reason_name(reason);
+    request_record.end = RequestOutcome::kCancelled;
+    request_record.why = cancel_reason_name(reason);
   }
-  if (trail.status == 0) trail.status = status_of(reason);
+  if (request_record.status == 0) request_record.status = status_of(reason);
   RequestFacts facts;
-  facts.request_id = flight.request_id;
-  if (flight.client != nullptr) facts.key = flight.client->name();
+  facts.request_id = context.request_id;
+  if (context.client != nullptr) facts.key = context.client->name();
   facts.method = request.method;
   facts.path = request.path;
-  facts.model = flight.routed.model;
+  facts.model = context.routed.model;
   facts.host = request.header("host");
   facts.user_agent = request.header("user-agent");
-  facts.set = flight.routed.key.set;
+  facts.set = context.routed.key.set;
   facts.bytes_in = request.body.size();
   facts.bytes_out = exchange.bytes_sent();
-  facts.stream = flight.routed.stream;
+  facts.stream = context.routed.stream;
   facts.ended = clock_.now();
-  trails_->end(trail, facts);
+  observers_->end(request_record, facts);
 }
 
 }  // namespace troupe

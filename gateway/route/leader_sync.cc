@@ -4,19 +4,19 @@
 
 namespace troupe::route {
 
-using Kind = StoreAsk::Kind;
+using Kind = StoreCommand::Kind;
 
-SharedRound::SharedRound(const Options& options, Router& router)
+LeaderSync::LeaderSync(const Options& options, Router& router)
     : options_(options), router_(router), shared_(router.options().name.hex()) {}
 
-StoreNews SharedRound::saw_all(int64_t revision, int64_t asked, const StoreKey* leader,
-                               const StoreKey* table) {
+StoreNews LeaderSync::saw_all(int64_t revision, int64_t asked, const StoreKey* leader,
+                              const StoreKey* table) {
   shared_.begun_anew(revision, asked);
   saw_leader(leader, revision);
   return saw_table(table, revision);
 }
 
-void SharedRound::saw_leader(const StoreKey* key, int64_t revision) {
+void LeaderSync::saw_leader(const StoreKey* key, int64_t revision) {
   if (key != nullptr) {
     shared_.leader_is(key->value, key->created, revision);
   } else {
@@ -24,7 +24,7 @@ void SharedRound::saw_leader(const StoreKey* key, int64_t revision) {
   }
 }
 
-StoreNews SharedRound::saw_table(const StoreKey* key, int64_t revision) {
+StoreNews LeaderSync::saw_table(const StoreKey* key, int64_t revision) {
   StoreNews news;
   const bool heeded = key == nullptr ? shared_.table_is(0, 0, revision)
                                      : shared_.table_is(key->created, key->modified, revision);
@@ -38,8 +38,8 @@ StoreNews SharedRound::saw_table(const StoreKey* key, int64_t revision) {
   return news;
 }
 
-StoreAsk SharedRound::next(TimePoint now) {
-  std::optional<StoreAsk> ask;
+StoreCommand LeaderSync::next(TimePoint now) {
+  std::optional<StoreCommand> ask;
   while (!ask && stage_ != Stage::kOver) {
     switch (stage_) {
       case Stage::kLease:
@@ -67,12 +67,12 @@ StoreAsk SharedRound::next(TimePoint now) {
     }
     if (!ask) stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
   }
-  asked_ = ask.value_or(StoreAsk());
+  asked_ = ask.value_or(StoreCommand());
   asked_at_ = shared_.revision();
   return asked_;
 }
 
-void SharedRound::lease_kept(int64_t lease, TimePoint until) {
+void LeaderSync::lease_kept(int64_t lease, TimePoint until) {
   if (lease_ != 0 && lease != lease_) others_return_until_ = until;
   lease_ = lease;
   shared_.lease_holds_until(until);
@@ -80,24 +80,24 @@ void SharedRound::lease_kept(int64_t lease, TimePoint until) {
 }
 
 // Under the lease: so its key also says that this gateway is there.
-std::optional<StoreAsk> SharedRound::loads_ask() {
+std::optional<StoreCommand> LeaderSync::loads_ask() {
   const uint32_t nodes = router_.news().nodes;
   if (loads_lease_ == lease_ && loads_sample_ == router_.samples() && loads_nodes_ == nodes)
     return std::nullopt;
   loads_lease_ = lease_;
   loads_sample_ = router_.samples();
   loads_nodes_ = nodes;
-  StoreAsk ask;
+  StoreCommand ask;
   ask.kind = Kind::kPutLoads;
   ask.lease = lease_;
   ask.value = router_.loads_message();
   return ask;
 }
 
-std::optional<StoreAsk> SharedRound::lead_ask(TimePoint now) const {
+std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   if (!leads_or_may_) return std::nullopt;
   const bool may_plan = router_.may_plan(now);
-  StoreAsk ask;
+  StoreCommand ask;
   if (shared_.holds_key() && !may_plan) {  // somebody sees more of the fleet: the key is free for them
     ask.kind = Kind::kResign;
     ask.leader_created = shared_.guard().leader_created;
@@ -114,13 +114,13 @@ std::optional<StoreAsk> SharedRound::lead_ask(TimePoint now) const {
 // The first table at once; then one every tick. A store that was begun anew may have been given an older
 // table than some gateway has: who leads goes by the latest there is (Gateways::may_plan), and gives it to
 // the others.
-std::optional<StoreAsk> SharedRound::write_ask(TimePoint now) {
+std::optional<StoreCommand> LeaderSync::write_ask(TimePoint now) {
   if (!leads_or_may_ || !shared_.leads(now)) return std::nullopt;
   const SharedTable::Guard guard = shared_.guard();
   const bool first = guard.table_modified == 0 || behind_;
   if (!first && planned_at_ != TimePoint{} && now < planned_at_ + options_.plan_tick) return std::nullopt;
   planned_at_ = now;
-  StoreAsk ask;
+  StoreCommand ask;
   ask.kind = Kind::kWrite;
   ask.value = router_.draft_table(now, !first);
   if (ask.value.empty()) return std::nullopt;
@@ -129,7 +129,7 @@ std::optional<StoreAsk> SharedRound::write_ask(TimePoint now) {
   return ask;
 }
 
-StoreNews SharedRound::answered(const StoreAnswer& answer, TimePoint now) {
+StoreNews LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
   StoreNews news;
   switch (asked_.kind) {
     case Kind::kNothing:
@@ -158,17 +158,17 @@ StoreNews SharedRound::answered(const StoreAnswer& answer, TimePoint now) {
   return news;
 }
 
-void SharedRound::failed() {
+void LeaderSync::failed() {
   if (asked_.kind == Kind::kPutLoads) loads_lease_ = 0;
   stage_ = Stage::kOver;
 }
 
-void SharedRound::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
+void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now) {
   shared_.begun_anew(answer.revision, asked_at_);
   saw_leader(answer.leader ? &*answer.leader : nullptr, answer.revision);
   const StoreKey table = answer.table.value_or(StoreKey());
   looks_ = shared_.lacks(table.created, table.modified, answer.revision);
-  GatewayPlace there{0, static_cast<int64_t>(answer.loads.size())};
+  GatewayShard there{0, static_cast<int64_t>(answer.loads.size())};
   const std::string own = router_.options().name.hex();
   there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
                               [&own](const auto& loads) { return loads.first < own; });
@@ -184,13 +184,13 @@ void SharedRound::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now
   }
 }
 
-StoreNews SharedRound::look(const StoreAnswer& answer) {
+StoreNews LeaderSync::look(const StoreAnswer& answer) {
   const auto seen = [](const std::optional<StoreKey>& key) { return key ? &*key : nullptr; };
   return saw_all(answer.revision, asked_at_, seen(answer.leader), seen(answer.table));
 }
 
 // Done, the store has it; not done, it has something else.
-StoreNews SharedRound::settle(const StoreAnswer& answer) {
+StoreNews LeaderSync::settle(const StoreAnswer& answer) {
   StoreNews news;
   if (!answer.done) {
     news = look(answer);

@@ -10,7 +10,7 @@
 //   meanwhile  what the store tells of the leader's key and of the table, at any time between two questions
 //
 // A question may have been done though nobody answered, late, or twice. So everything that must not happen
-// twice, or after its time, says in the same step what the store has to look like for it (StoreAsk's
+// twice, or after its time, says in the same step what the store has to look like for it (StoreCommand's
 // compares), and where it does not, the store says how it looks instead.
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct StoreKey {
   int64_t created = 0, modified = 0;  // revisions of the store
 };
 
-struct StoreAsk {
+struct StoreCommand {
   enum class Kind : uint8_t {
     kNothing,    // the round is over
     kKeepLease,  // have one, the old one if there is
@@ -72,14 +72,14 @@ struct StoreNews {
 };
 
 // Not thread-safe.
-class SharedRound {
+class LeaderSync {
  public:
   struct Options {
     Duration plan_tick = std::chrono::seconds(4);
     int64_t gateways = 1;  // share the fleet at least, whoever is there
   };
   // `router` outlives it, and has RouterOptions::shared_table.
-  SharedRound(const Options& options, Router& router);
+  LeaderSync(const Options& options, Router& router);
 
   // What the store has, all as of one revision, asked for when shared().revision() was `asked`; null: there
   // is no such key.
@@ -90,7 +90,7 @@ class SharedRound {
 
   void begin() { stage_ = Stage::kLease; }
   // The next question. REQUIRES: the last one was answered by one of the next three; or begin().
-  StoreAsk next(TimePoint now);
+  StoreCommand next(TimePoint now);
   // kKeepLease: it holds until then by the clock here, counted from before it was asked for.
   void lease_kept(int64_t lease, TimePoint until);
   // Any other kind.
@@ -102,13 +102,13 @@ class SharedRound {
   bool wants_round(TimePoint now) const { return shared_.may_campaign(now); }
   const SharedTable& shared() const { return shared_; }
   // Among those that were heard at the last round.
-  const GatewayPlace& place() const { return place_; }
+  const GatewayShard& place() const { return place_; }
 
  private:
   enum class Stage : uint8_t { kLease, kLoads, kHear, kLook, kLead, kWrite, kOver };
-  std::optional<StoreAsk> loads_ask();
-  std::optional<StoreAsk> lead_ask(TimePoint now) const;
-  std::optional<StoreAsk> write_ask(TimePoint now);
+  std::optional<StoreCommand> loads_ask();
+  std::optional<StoreCommand> lead_ask(TimePoint now) const;
+  std::optional<StoreCommand> write_ask(TimePoint now);
   void hear(const StoreAnswer& answer, StoreNews& news, TimePoint now);
   StoreNews look(const StoreAnswer& answer);
   StoreNews settle(const StoreAnswer& answer);
@@ -117,14 +117,14 @@ class SharedRound {
   Router& router_;
   SharedTable shared_;
   Stage stage_ = Stage::kOver;
-  StoreAsk asked_;
+  StoreCommand asked_;
   int64_t asked_at_ = 0;  // revision known then
   bool looks_ = false;    // in this round
   int64_t lease_ = 0;
   bool leads_or_may_ = false;  // in this round: then all loads are of use
   bool behind_ = false;        // the store's table is older than the one that is gone by here
   TimePoint planned_at_{};
-  GatewayPlace place_;
+  GatewayShard place_;
   TimePoint others_return_until_{};  // so long those who were there before count as there
   // Of the loads put last; lease 0: to be put.
   int64_t loads_lease_ = 0;

@@ -112,7 +112,7 @@ struct PlannerOptions {
   double join_move_share = 0.02;  // of all load a tick, after a node joined: -10 points of hit without
   // Homes fill at most this share of a node's KV. A set beyond has no home: at .5, which leaves room for the
   // sessions' tails, that costs 7..10 points of hit with eight gateways where personas are many (measured).
-  // Tails get their room all the same: the node evicts what was used longest ago.
+  // ConversationsEndpoint get their room all the same: the node evicts what was used longest ago.
   double kv_share = 1;
   // kStrict: prefix keys are hashed into so many sets, and a node is given at most so many of them. (Eight
   // and two were the best of the strict ones measured.)
@@ -131,7 +131,7 @@ struct MemoryOptions {
 };
 
 // What the learner of shared prefixes remembers (shared_prefix_detector.h): some 15 MB with these bounds.
-struct SketchOptions {
+struct SharedPrefixDetectorOptions {
   size_t anchors_max = 65'536;
   size_t sessions_max = 65'536;  // conversations, and ends of prompts, known to have begun
   Duration window = std::chrono::minutes(10);
@@ -146,7 +146,7 @@ struct RouterOptions {
   AffinityOptions affinity;
   PlannerOptions planner;
   MemoryOptions memory;
-  SketchOptions sketch;
+  SharedPrefixDetectorOptions sketch;
   size_t moves_at_once = 2;  // sets computed ahead of their requests (handover.h)
 };
 

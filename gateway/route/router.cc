@@ -16,14 +16,14 @@ constexpr size_t kChainPlacedMax = 64;
 constexpr auto kToldWithin = std::chrono::seconds(1);
 constexpr size_t kUntoldMax = 65536;
 
-Knowledge empty_knowledge(const RouterOptions& options, std::shared_ptr<ExactResidency> exact) {
+ClusterState empty_cluster_state(const RouterOptions& options, std::shared_ptr<ExactResidency> exact) {
   const AffinityOptions& affinity = options.affinity;
   return {std::make_shared<ClusterView>(),
           std::make_shared<SetTable>(),
-          LoadBook(affinity),
+          LoadTracker(affinity),
           exact ? std::move(exact) : std::make_shared<ExactResidency>(options.memory.placements_per_node),
           ResidencyIndex(options.memory.placements_per_node),
-          SetBook(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
+          SetStats(options.memory.sets_max, affinity.share_half_life, affinity.share_tick),
           TokenRatio(),
           affinity.gateways,
           Handover(options.moves_at_once)};
@@ -48,7 +48,7 @@ Router::Router(const RouterOptions& options, uint64_t seed, std::shared_ptr<Exac
     : options_(options),
       random_(seed),
       shares_exact_(shared != nullptr),
-      known_(empty_knowledge(options, std::move(shared))),
+      known_(empty_cluster_state(options, std::move(shared))),
       policy_(make_policy(options.policy, options.affinity)),
       planner_(options.planner, options.affinity.mode, options.name),
       others_loads_(3 * options.planner.tick + Gateways::kSilence),
@@ -157,7 +157,7 @@ Decision Router::choose(const PrefixKey& key, std::string_view model, TimePoint 
   Decision decision;
   decision.table_epoch = known_.table->epoch();
   decision.view_epoch = known_.view->epoch();
-  const LoadBook::Group* group = known_.loads.group(model);
+  const LoadTracker::Group* group = known_.loads.group(model);
   if (group == nullptr) return decision;
   const RequestTokens tokens = tokens_of(key);
   const PolicyInput input{known_, key, tokens, model, *group, now, turn_};
@@ -177,7 +177,7 @@ Sent Router::sent(const PrefixKey& key, std::string_view model, const Candidate&
   sent.tokens = tokens_of(key);
   sent.expect_cached = candidate.expect_cached;
   sent.continued = candidate.branch == Branch::kSession;
-  LoadBook::Booking booking;
+  LoadTracker::Booking booking;
   booking.pending_tokens = sent.tokens.prompt - sent.expect_cached;
   booking.work_tokens = booking.pending_tokens + answers * static_cast<int64_t>(completion_mean_);
   booking.answers = answers;

@@ -61,6 +61,7 @@
 #include <vector>
 
 #include "gateway/route/key/shared_prefix_detector.h"
+#include "gateway/route/options.h"
 #include "gateway/route/placement/gateways.h"
 #include "gateway/route/placement/gossip.h"
 #include "gateway/route/placement/planner.h"
@@ -68,7 +69,6 @@
 #include "gateway/route/placement/table_codec.h"
 #include "gateway/route/policy/candidates.h"
 #include "gateway/route/policy/cluster_state.h"
-#include "gateway/route/options.h"
 #include "gateway/route/policy/policy.h"
 
 namespace troupe::route {
@@ -81,7 +81,7 @@ struct Decision {
 
 // A request on its way to a node; handed back with finished().
 struct Sent {
-  LoadBook::Ticket ticket;
+  LoadTracker::Ticket ticket;
   NodeIndex node = kNoNode;
   uint64_t id = 0;
   uint32_t life = 0;  // of the node: what another life answers says nothing of this one
@@ -207,11 +207,11 @@ class Router {
   std::string draft_table(TimePoint now, bool there_is_one);
   void set_plans(bool plans) { plans_here_ = plans; }  // for show
 
-  const Knowledge& known() const { return known_; }
-  const SetBook& work() const { return work_; }  // what plan(now) goes by
+  const ClusterState& known() const { return known_; }
+  const SetStats& work() const { return work_; }  // what plan(now) goes by
   const ClusterView& view() const { return *known_.view; }
   const std::shared_ptr<const SetTable>& table() const { return known_.table; }
-  const LoadBook& loads() const { return known_.loads; }
+  const LoadTracker& loads() const { return known_.loads; }
   const TokenRatio& ratio() const { return known_.ratio; }
   const RouterOptions& options() const { return options_; }
   uint64_t placements_dropped() const { return placements_dropped_; }  // the outbox was full
@@ -245,7 +245,7 @@ class Router {
   uint64_t turn_ = 0;
   uint64_t sent_count_ = 0;
   bool shares_exact_;
-  Knowledge known_;
+  ClusterState known_;
   std::unique_ptr<RoutePolicy> policy_;
   Planner planner_;
   Gateways gateways_;
@@ -254,7 +254,7 @@ class Router {
   SharedLoads others_loads_;
   // Work of what this gateway sent, by set, as answers tell it: what tables are planned from where workers
   // do not. (Guesses do for what is hot, known_.sets, which has to know at once.)
-  SetBook work_;
+  SetStats work_;
   bool samples_work_ = true;  // nobody has told it here
   bool plans_ = true;         // the table that counts; never where it is shared
   bool plans_here_ = false;   // where it is shared
@@ -262,7 +262,7 @@ class Router {
   std::string message_;       // of the table that counts, once it was asked for or told
   TableVersion message_is_;   // of that version
   uint64_t tables_of_other_kind_ = 0;
-  AnchorSketch sketch_;
+  SharedPrefixDetector sketch_;
   // Placed on nodes that tell what they hold, and not told of yet; the oldest first.
   struct Untold {
     TimePoint until;

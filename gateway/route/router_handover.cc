@@ -21,7 +21,7 @@ constexpr double kAheadShare = 0.5;
 // holder were enough, but then large fleets computed sets that nobody asked for there.
 constexpr double kCommonShare = 1.0 / 3;
 
-void keep_hottest(const SetBook& book, std::vector<Hash128>& sets) {
+void keep_hottest(const SetStats& book, std::vector<Hash128>& sets) {
   std::erase_if(sets, [&book](const Hash128& set) { return book.share(set) <= 0; });
   std::sort(sets.begin(), sets.end(), [&book](const Hash128& a, const Hash128& b) {
     const double heat_a = book.share(a), heat_b = book.share(b);

@@ -65,13 +65,13 @@ class Line {
   std::string out_;
 };
 
-Line& add_choice(Line& line, const RequestTrail& trail, const RequestFacts& facts) {
-  const TrailTry* last = trail.tries.empty() ? nullptr : &trail.tries.back();
+Line& add_choice(Line& line, const RequestRecord& request_record, const RequestFacts& facts) {
+  const AttemptRecord* last = request_record.tries.empty() ? nullptr : &request_record.tries.back();
   line.text("model", facts.model);
   line.word("set", facts.set.is_zero() ? std::string() : facts.set.hex());
   line.text("node", last == nullptr ? kNone : last->node);
   line.word("branch", last == nullptr ? kNone : route::branch_name(last->branch));
-  line.count("attempts", trail.tries.size()).count("resumes", trail.resumes);
+  line.count("attempts", request_record.tries.size()).count("resumes", request_record.resumes);
   return line.count("expect", last == nullptr ? 0 : last->expect_cached);
 }
 
@@ -93,32 +93,36 @@ Counter& dropped(Metrics& metrics, std::string reason) {
 
 }  // namespace
 
-std::string_view trail_end_name(TrailEnd end) {
+std::string_view outcome_name(RequestOutcome end) {
   switch (end) {
-    case TrailEnd::kCancelled:
+    case RequestOutcome::kCancelled:
       return "cancelled";
-    case TrailEnd::kAnswered:
+    case RequestOutcome::kAnswered:
       return "answered";
-    case TrailEnd::kRefused:
+    case RequestOutcome::kRefused:
       return "refused";
-    case TrailEnd::kBroken:
+    case RequestOutcome::kBroken:
       return "broken";
   }
   return "cancelled";
 }
 
-std::string access_line(const RequestTrail& trail, const RequestFacts& facts, int64_t unix_ms) {
+std::string access_line(const RequestRecord& request_record, const RequestFacts& facts, int64_t unix_ms) {
   Line line(unix_ms, "request");
-  line.text("request", facts.request_id).word("trace", trail.trace ? trail.trace->trace_id() : std::string());
-  line.text("client", trail.client).text("key", facts.key);
+  line.text("request", facts.request_id)
+      .word("trace", request_record.trace ? request_record.trace->trace_id() : std::string());
+  line.text("client", request_record.client).text("key", facts.key);
   line.text("method", facts.method).text("path", facts.path, kPathBytesMax);
-  line.count("status", trail.status).word("end", trail_end_name(trail.end)).text("why", trail.why);
+  line.count("status", request_record.status)
+      .word("end", outcome_name(request_record.end))
+      .text("why", request_record.why);
   line.count("in", facts.bytes_in).count("out", facts.bytes_out);
-  line.span("ms", trail.started, facts.ended).span("first_byte_ms", trail.started, trail.first_byte);
-  line.span("own_ms", trail.started, trail.chosen)
-      .span("queue_ms", trail.queued, trail.left_queue(facts.ended));
-  add_choice(line, trail, facts);
-  add_counts(line, trail.counts).word("stream", facts.stream ? "true" : "false");
+  line.span("ms", request_record.started, facts.ended)
+      .span("first_byte_ms", request_record.started, request_record.first_byte);
+  line.span("own_ms", request_record.started, request_record.chosen)
+      .span("queue_ms", request_record.queued, request_record.left_queue(facts.ended));
+  add_choice(line, request_record, facts);
+  add_counts(line, request_record.counts).word("stream", facts.stream ? "true" : "false");
   return line.take();
 }
 
@@ -135,7 +139,7 @@ std::string malformed_line(const HttpRefusal& refusal, int64_t unix_ms) {
 StatusOr<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, const Parts& parts) {
   int fd = -1;
   if (path != kAccessLogStderr) {
-    TROUPE_ASSIGN_OR_RETURN(fd, LineFile::open("access_log", path));
+    TROUPE_ASSIGN_OR_RETURN(fd, AppendLog::open("access_log", path));
   }
   return std::unique_ptr<AccessLog>(new AccessLog(fd, path, parts));
 }
@@ -146,13 +150,13 @@ AccessLog::AccessLog(int fd, const std::string& path, const Parts& parts)
       file_(file_at(fd, path, parts)),
       writer_([this] { run(); }) {}
 
-LineFile AccessLog::file_at(int fd, const std::string& path, const Parts& parts) {
-  LineFile::Parts file{
+AppendLog AccessLog::file_at(int fd, const std::string& path, const Parts& parts) {
+  AppendLog::Parts file{
       "access_log", parts.log,
       parts.metrics.counter("troupe_gateway_access_log_lines_total", "Lines written to --access-log's file."),
       dropped(parts.metrics, "write_failed"), [this] { return may_go_on(); }};
-  if (path == kAccessLogStderr) return LineFile::standard_error(std::move(file));
-  return LineFile(fd, path, std::move(file));
+  if (path == kAccessLogStderr) return AppendLog::standard_error(std::move(file));
+  return AppendLog(fd, path, std::move(file));
 }
 
 AccessLog::~AccessLog() {

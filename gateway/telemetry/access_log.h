@@ -51,7 +51,7 @@ struct RequestFacts {
 };
 
 // Both without the newline, and shorter than PIPE_BUF whatever is in them.
-std::string access_line(const RequestTrail& trail, const RequestFacts& facts, int64_t unix_ms);
+std::string access_line(const RequestRecord& request_record, const RequestFacts& facts, int64_t unix_ms);
 std::string malformed_line(const HttpRefusal& refusal, int64_t unix_ms);
 
 class AccessLog {
@@ -77,7 +77,7 @@ class AccessLog {
  private:
   // `fd`: of no use where `path` is kAccessLogStderr.
   AccessLog(int fd, const std::string& path, const Parts& parts);
-  LineFile file_at(int fd, const std::string& path, const Parts& parts);
+  AppendLog file_at(int fd, const std::string& path, const Parts& parts);
   void run();
   bool may_go_on();
 
@@ -91,7 +91,7 @@ class AccessLog {
   bool stopping_ = false;
   TimePoint stop_by_{};
 
-  LineFile file_;       // the writer's
+  AppendLog file_;      // the writer's
   std::thread writer_;  // last: it uses the above
 };
 

@@ -37,28 +37,28 @@ std::string_view atomic_part(std::string_view text) {
 
 }  // namespace
 
-StatusOr<int> LineFile::open(const std::string& what, const std::string& path) {
+StatusOr<int> AppendLog::open(const std::string& what, const std::string& path) {
   // Not blocking: a pipe that nobody reads must not keep the writer when the gateway stops.
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return absl::NotFoundError(absl::StrCat(what, ": ", path, ": ", std::strerror(errno)));
   return fd;
 }
 
-LineFile::LineFile(int fd, std::string path, Parts parts, bool shared)
+AppendLog::AppendLog(int fd, std::string path, Parts parts, bool shared)
     : fd_(fd), path_(std::move(path)), parts_(std::move(parts)), shared_(shared) {}
 
-LineFile::LineFile(int fd, std::string path, Parts parts)
-    : LineFile(fd, std::move(path), std::move(parts), false) {}
+AppendLog::AppendLog(int fd, std::string path, Parts parts)
+    : AppendLog(fd, std::move(path), std::move(parts), false) {}
 
-LineFile LineFile::standard_error(Parts parts) {
-  return LineFile(STDERR_FILENO, "stderr", std::move(parts), true);
+AppendLog AppendLog::standard_error(Parts parts) {
+  return AppendLog(STDERR_FILENO, "stderr", std::move(parts), true);
 }
 
-LineFile::~LineFile() {
+AppendLog::~AppendLog() {
   if (!shared_) ::close(fd_);
 }
 
-void LineFile::reopen() {
+void AppendLog::reopen() {
   if (shared_) return;
   const StatusOr<int> fd = open(parts_.what, path_);
   if (!fd.ok()) {
@@ -69,7 +69,7 @@ void LineFile::reopen() {
   torn_ = failing_ = false;
 }
 
-void LineFile::write(std::string_view text) {
+void AppendLog::write(std::string_view text) {
   if (text.empty()) return;
   const std::string after_torn = torn_ ? absl::StrCat("\n", to_absl(text)) : std::string();
   std::string_view rest = torn_ ? std::string_view(after_torn) : text;
@@ -89,7 +89,7 @@ void LineFile::write(std::string_view text) {
 }
 
 // Of a file of ours the broken line is cut off again; elsewhere the next one begins on a line of its own.
-void LineFile::mend_torn(std::string_view written) {
+void AppendLog::mend_torn(std::string_view written) {
   struct stat info {};
   if (shared_ || fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) return;
   const size_t end = written.rfind('\n');
@@ -98,7 +98,7 @@ void LineFile::mend_torn(std::string_view written) {
 }
 
 // False where it cannot go on; `text` is then what is left.
-bool LineFile::write_some(std::string_view& text) {
+bool AppendLog::write_some(std::string_view& text) {
   if (shared_ && !takes_bytes(fd_, kWaitMs)) return parts_.may_wait();
   const std::string_view part = shared_ ? atomic_part(text) : text;
   const ssize_t count = ::write(fd_, part.data(), part.size());

@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-class LineFile {
+class AppendLog {
  public:
   struct Parts {
     std::string what;  // the key that names the file: in errors, and "<what>_write_failed" in the log
@@ -26,13 +26,13 @@ class LineFile {
   static StatusOr<int> open(const std::string& what, const std::string& path);
 
   // Owns `fd`, open()'s.
-  LineFile(int fd, std::string path, Parts parts);
+  AppendLog(int fd, std::string path, Parts parts);
   // Standard error, which this process shares with others: it is left blocking and whole, and written only as
   // far as it takes at once, in lines of at most PIPE_BUF bytes, which no other writer then tears apart.
-  static LineFile standard_error(Parts parts);
-  ~LineFile();
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
+  static AppendLog standard_error(Parts parts);
+  ~AppendLog();
+  AppendLog(const AppendLog&) = delete;
+  AppendLog& operator=(const AppendLog&) = delete;
 
   // `text` is whole lines.
   void write(std::string_view text);
@@ -40,7 +40,7 @@ class LineFile {
   void reopen();
 
  private:
-  LineFile(int fd, std::string path, Parts parts, bool shared);
+  AppendLog(int fd, std::string path, Parts parts, bool shared);
   bool write_some(std::string_view& text);
   void mend_torn(std::string_view written);
 

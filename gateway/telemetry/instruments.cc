@@ -68,7 +68,7 @@ Instruments::Instruments(Metrics& metrics)
         "troupe_gateway_request_seconds",
         "Chats and completions from their arrival to the last byte of the answer, or to their end without "
         "one, by how they end.",
-        kTtftBuckets, {{"end", std::string(trail_end_name(static_cast<TrailEnd>(i)))}});
+        kTtftBuckets, {{"end", std::string(outcome_name(static_cast<RequestOutcome>(i)))}});
   }
   for (size_t i = 0; i < kPhaseCount; ++i) {
     by_phase_[i] = &metrics.histogram(
@@ -113,7 +113,7 @@ void Instruments::request_cancelled(CancelReason reason) {
   counter->Increment();
 }
 
-void Instruments::request_took(Duration duration, TrailEnd end) {
+void Instruments::request_took(Duration duration, RequestOutcome end) {
   took_[static_cast<size_t>(end)]->Observe(std::chrono::duration<double>(duration).count());
 }
 

@@ -12,8 +12,8 @@
 #include "common/net/task_group.h"
 #include "gateway/route/policy/candidates.h"
 #include "gateway/route/request/retry.h"
-#include "gateway/telemetry/request_record.h"
 #include "gateway/telemetry/phase_times.h"
+#include "gateway/telemetry/request_record.h"
 
 namespace troupe {
 
@@ -23,7 +23,7 @@ class Instruments {
 
   void request_done(int http_status);
   void request_cancelled(CancelReason reason);  // without an answer
-  void request_took(Duration duration, TrailEnd end);
+  void request_took(Duration duration, RequestOutcome end);
   void request_computed(const PhaseTimes& phases);
   void malformed(int http_status);  // refused before it was a request
   void decided(route::Branch branch);
@@ -44,7 +44,7 @@ class Instruments {
   Metrics& metrics_;
   std::map<int, Counter*> by_status_;
   std::map<int, Counter*> malformed_;
-  std::array<Histogram*, static_cast<size_t>(TrailEnd::kBroken) + 1> took_{};
+  std::array<Histogram*, static_cast<size_t>(RequestOutcome::kBroken) + 1> took_{};
   Histogram& own_core_;
   std::array<Histogram*, kPhaseCount> by_phase_{};
   std::array<Counter*, static_cast<size_t>(CancelReason::kShutdown) + 1> by_cancel_{};

@@ -19,10 +19,10 @@ Hash128 link(Hash128 parent, uint8_t tag, std::string_view text) {
 
 class Marker {
  public:
-  Marker(PromptMarks& out, Hash128 root) : out_(out), chain_(root) {}
+  Marker(PromptFingerprint& out, Hash128 root) : out_(out), chain_(root) {}
 
   void part(uint8_t tag, std::string_view text, std::string_view extra, bool answer) {
-    PromptMarks::Part part;
+    PromptFingerprint::Part part;
     part.bytes = text.size() + extra.size();
     part.answer = answer;
     chain_.lo ^= tag;
@@ -39,7 +39,7 @@ class Marker {
   }
 
  private:
-  PromptMarks& out_;
+  PromptFingerprint& out_;
   Hash128 chain_;
 };
 
@@ -51,13 +51,13 @@ std::string_view bytes_of(const GenerateRequest& request) {
 
 }  // namespace
 
-PromptMarks prompt_marks(const GenerateRequest& request, Hash128 salt) {
+PromptFingerprint prompt_marks(const GenerateRequest& request, Hash128 salt) {
   const bool chat = request.kind == GenerateRequest::Kind::kChat;
   const bool ids = !chat && std::holds_alternative<std::vector<int32_t>>(request.prompt);
   Hash128 root = link(salt, kKind, chat ? "c" : ids ? "i" : "t");
   root = link(root, kModel, request.model);
   root = link(root, kSalt, request.cache_salt);
-  PromptMarks out;
+  PromptFingerprint out;
   Marker marker(out, root);
   if (!request.tools_json.empty()) marker.part(kTools, request.tools_json, {}, false);
   if (!chat) {

@@ -16,7 +16,7 @@ namespace troupe {
 // Text is hashed in pieces of this many bytes: about half a block of English.
 inline constexpr size_t kGrainBytes = 32;
 
-struct PromptMarks {
+struct PromptFingerprint {
   // Tools (first, where there are any), then one a message; of a plain prompt one every 1,024 bytes.
   struct Part {
     Hash128 end;       // the chain up to and including this part
@@ -31,6 +31,6 @@ struct PromptMarks {
   size_t heap_bytes() const { return parts.size() * sizeof(Part) + grains.size() * sizeof(uint64_t); }
 };
 
-PromptMarks prompt_marks(const GenerateRequest& request, Hash128 salt);
+PromptFingerprint prompt_marks(const GenerateRequest& request, Hash128 salt);
 
 }  // namespace troupe

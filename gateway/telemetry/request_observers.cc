@@ -17,37 +17,37 @@ int64_t unix_ms() {
 
 }  // namespace
 
-std::unique_ptr<RequestTrail> Trails::begin(const Exchange& exchange, TimePoint started) {
+std::unique_ptr<RequestRecord> RequestObservers::begin(const Exchange& exchange, TimePoint started) {
   if (access_log_ == nullptr && exporter_ == nullptr) return nullptr;
-  auto trail = std::make_unique<RequestTrail>();
-  trail->client = exchange.remote_address();
-  trail->started = started;
-  trace(exchange.request(), *trail);
-  return trail;
+  auto request_record = std::make_unique<RequestRecord>();
+  request_record->client = exchange.remote_address();
+  request_record->started = started;
+  trace(exchange.request(), *request_record);
+  return request_record;
 }
 
-void Trails::trace(const HttpRequest& request, RequestTrail& trail) {
-  trail.trace = trace_context_of(request.headers);
+void RequestObservers::trace(const HttpRequest& request, RequestRecord& request_record) {
+  request_record.trace = trace_context_of(request.headers);
   if (exporter_ == nullptr) return;
-  trail.traced = true;
-  trail.unix_ns = unix_ns();
-  if (!trail.trace) {
+  request_record.traced = true;
+  request_record.unix_ns = unix_ns();
+  if (!request_record.trace) {
     // A balancer asks every second whether this gateway lives: that is nobody's trace.
-    trail.trace = ids_.new_trace(request.path == "/health" ? 0 : sample_ratio_);
+    request_record.trace = ids_.new_trace(request.path == "/health" ? 0 : sample_ratio_);
     return;
   }
-  trail.parent_span = trail.trace->span;
-  trail.trace->span = ids_.next();
+  request_record.parent_span = request_record.trace->span;
+  request_record.trace->span = ids_.next();
 }
 
-void Trails::end(RequestTrail& trail, const RequestFacts& facts) {
-  if (access_log_ != nullptr) access_log_->add(access_line(trail, facts, unix_ms()));
-  if (exporter_ == nullptr || !trail.trace->sampled()) return;
-  trail.spans = {ids_.next(), ids_.next(), ids_.next()};
-  exporter_->add(spans_of(trail, facts));
+void RequestObservers::end(RequestRecord& request_record, const RequestFacts& facts) {
+  if (access_log_ != nullptr) access_log_->add(access_line(request_record, facts, unix_ms()));
+  if (exporter_ == nullptr || !request_record.trace->sampled()) return;
+  request_record.spans = {ids_.next(), ids_.next(), ids_.next()};
+  exporter_->add(spans_of(request_record, facts));
 }
 
-void Trails::malformed(const HttpRefusal& refusal) const {
+void RequestObservers::malformed(const HttpRefusal& refusal) const {
   if (access_log_ != nullptr) access_log_->add(malformed_line(refusal, unix_ms()));
 }
 

@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-class Trails {
+class RequestObservers {
  public:
   // From now on requests are written there. It must outlive this.
   void log_to(AccessLog& log) { access_log_ = &log; }
@@ -23,12 +23,12 @@ class Trails {
   uint64_t new_span() { return ids_.next(); }
 
   // Null where nobody is to be told.
-  std::unique_ptr<RequestTrail> begin(const Exchange& exchange, TimePoint started);
-  void end(RequestTrail& trail, const RequestFacts& facts);
+  std::unique_ptr<RequestRecord> begin(const Exchange& exchange, TimePoint started);
+  void end(RequestRecord& request_record, const RequestFacts& facts);
   void malformed(const HttpRefusal& refusal) const;
 
  private:
-  void trace(const HttpRequest& request, RequestTrail& trail);
+  void trace(const HttpRequest& request, RequestRecord& request_record);
 
   AccessLog* access_log_ = nullptr;
   SpanExporter* exporter_ = nullptr;

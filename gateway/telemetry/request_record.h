@@ -19,16 +19,16 @@
 namespace troupe {
 
 // How it ended.
-enum class TrailEnd : uint8_t {
+enum class RequestOutcome : uint8_t {
   kCancelled,  // without an answer, or in the middle of one: the client went away, or the gateway stopped
   kAnswered,   // the worker's answer, or one that the gateway knew itself
   kRefused,    // the gateway's error, or that of the last worker asked
   kBroken,     // an answer that a worker broke off, and none went on with
 };
-std::string_view trail_end_name(TrailEnd end);
+std::string_view outcome_name(RequestOutcome end);
 
 // One worker's try.
-struct TrailTry {
+struct AttemptRecord {
   std::string node;  // its name
   route::Branch branch = route::Branch::kLeast;
   int64_t expect_cached = 0;
@@ -42,7 +42,7 @@ struct TrailTry {
   route::FailureKind failure = route::FailureKind::kConnect;  // where it failed
 };
 
-struct RequestTrail {
+struct RequestRecord {
   std::string client;   // its address and port
   TimePoint started{};  // and the times of phases, none of those that were not come to
   TimePoint parsed{};   // and keyed
@@ -50,10 +50,10 @@ struct RequestTrail {
   TimePoint queued{};   // began to wait for room at the workers
   TimePoint let_in{};
   TimePoint first_byte{};  // of the answer
-  std::vector<TrailTry> tries;
+  std::vector<AttemptRecord> tries;
   size_t resumes = 0;
   std::optional<route::AnswerCounts> counts;
-  TrailEnd end = TrailEnd::kCancelled;
+  RequestOutcome end = RequestOutcome::kCancelled;
   int status = 0;   // as answered; 0: not yet
   std::string why;  // of a refusal: the error's code; of a broken answer: what failed
 

@@ -103,18 +103,21 @@ void add_address(Attributes& attributes, std::string_view role, std::string_view
 
 class Spans {
  public:
-  Spans(const RequestTrail& trail, const RequestFacts& facts)
-      : trail_(trail), facts_(facts), trace_id_(trail.trace->trace_id()) {
+  Spans(const RequestRecord& request_record, const RequestFacts& facts)
+      : request_record_(request_record), facts_(facts), trace_id_(request_record.trace->trace_id()) {
     out_.json.reserve(4096);
   }
 
   SpanText take() {
     server();
-    if (trail_.parsed != TimePoint{}) part("parse", trail_.started, trail_.parsed, trail_.spans.parse);
-    if (trail_.chosen != TimePoint{}) part("choose", trail_.parsed, trail_.chosen, trail_.spans.choose);
-    if (trail_.queued != TimePoint{})
-      part("queue", trail_.queued, trail_.left_queue(facts_.ended), trail_.spans.queue);
-    for (size_t i = 0; i < trail_.tries.size(); ++i) tried(i);
+    if (request_record_.parsed != TimePoint{})
+      part("parse", request_record_.started, request_record_.parsed, request_record_.spans.parse);
+    if (request_record_.chosen != TimePoint{})
+      part("choose", request_record_.parsed, request_record_.chosen, request_record_.spans.choose);
+    if (request_record_.queued != TimePoint{})
+      part("queue", request_record_.queued, request_record_.left_queue(facts_.ended),
+           request_record_.spans.queue);
+    for (size_t i = 0; i < request_record_.tries.size(); ++i) tried(i);
     return std::move(out_);
   }
 
@@ -127,7 +130,7 @@ class Spans {
   };
 
   std::string time(TimePoint at) const {
-    return absl::StrCat(trail_.unix_ns + (at - trail_.started).count());
+    return absl::StrCat(request_record_.unix_ns + (at - request_record_.started).count());
   }
 
   void begin(const Head& head, uint64_t parent, uint32_t flags) {
@@ -135,7 +138,7 @@ class Spans {
     absl::StrAppend(&out, out_.count > 0 ? "," : "", "{\"traceId\":\"", trace_id_, "\",\"spanId\":\"",
                     span_id(head.span), "\",");
     if (parent != 0) absl::StrAppend(&out, "\"parentSpanId\":\"", span_id(parent), "\",");
-    absl::StrAppend(&out, "\"flags\":", flags | trail_.trace->flags, ",\"name\":");
+    absl::StrAppend(&out, "\"flags\":", flags | request_record_.trace->flags, ",\"name\":");
     append_json_string(out, fit(head.name));
     absl::StrAppend(&out, ",\"kind\":", static_cast<int>(head.kind), ",\"startTimeUnixNano\":\"",
                     time(head.begin), "\",\"endTimeUnixNano\":\"", time(head.end), "\",");
@@ -154,17 +157,17 @@ class Spans {
   }
 
   void part(std::string_view name, TimePoint from, TimePoint to, uint64_t span) {
-    begin({name, kInternal, span, from, to}, trail_.trace->span, kHasIsRemote);
+    begin({name, kInternal, span, from, to}, request_record_.trace->span, kHasIsRemote);
     Attributes(out_.json).end();
     end(false);
   }
 
   void usage(Attributes& attributes) const {
-    if (!trail_.counts) return;
-    attributes.count("gen_ai.usage.input_tokens", trail_.counts->prompt_tokens);
-    attributes.count("gen_ai.usage.output_tokens", trail_.counts->completion_tokens);
-    if (trail_.counts->has_cached)
-      attributes.count("gen_ai.usage.cache_read.input_tokens", trail_.counts->cached_tokens);
+    if (!request_record_.counts) return;
+    attributes.count("gen_ai.usage.input_tokens", request_record_.counts->prompt_tokens);
+    attributes.count("gen_ai.usage.output_tokens", request_record_.counts->completion_tokens);
+    if (request_record_.counts->has_cached)
+      attributes.count("gen_ai.usage.cache_read.input_tokens", request_record_.counts->cached_tokens);
   }
 
   void asked(Attributes& attributes) const {
@@ -181,56 +184,57 @@ class Spans {
     attributes.text("user_agent.original", facts_.user_agent);
     attributes.count("http.request.body.size", static_cast<int64_t>(facts_.bytes_in));
     add_address(attributes, "server", facts_.host);
-    add_address(attributes, "client", trail_.client);
+    add_address(attributes, "client", request_record_.client);
   }
 
   void ours(Attributes& attributes) const {
-    const TrailTry* last = trail_.tries.empty() ? nullptr : &trail_.tries.back();
+    const AttemptRecord* last = request_record_.tries.empty() ? nullptr : &request_record_.tries.back();
     attributes.text("troupe.request_id", facts_.request_id).text("troupe.key", facts_.key);
-    attributes.text("troupe.end", trail_end_name(trail_.end)).text("troupe.why", trail_.why);
+    attributes.text("troupe.end", outcome_name(request_record_.end)).text("troupe.why", request_record_.why);
     if (!facts_.set.is_zero()) attributes.text("troupe.set", facts_.set.hex());
     if (last != nullptr) {
       attributes.text("troupe.node", last->node).text("troupe.branch", route::branch_name(last->branch));
       attributes.count("troupe.cached_tokens.expected", last->expect_cached);
     }
-    if (trail_.counts && trail_.counts->has_cached)
-      attributes.count("troupe.cached_tokens.actual", trail_.counts->cached_tokens);
-    attributes.count("troupe.attempts", static_cast<int64_t>(trail_.tries.size()));
-    attributes.count("troupe.resumes", static_cast<int64_t>(trail_.resumes));
+    if (request_record_.counts && request_record_.counts->has_cached)
+      attributes.count("troupe.cached_tokens.actual", request_record_.counts->cached_tokens);
+    attributes.count("troupe.attempts", static_cast<int64_t>(request_record_.tries.size()));
+    attributes.count("troupe.resumes", static_cast<int64_t>(request_record_.resumes));
   }
 
   void server() {
-    const bool answered = trail_.end != TrailEnd::kCancelled;
-    const bool error = trail_.status >= 500 || trail_.end == TrailEnd::kBroken;
+    const bool answered = request_record_.end != RequestOutcome::kCancelled;
+    const bool error = request_record_.status >= 500 || request_record_.end == RequestOutcome::kBroken;
     const std::string_view route = route_of(facts_.path);
     const std::string name =
         absl::StrCat(to_absl(method_of(facts_.method)), route.empty() ? "" : " ", to_absl(route));
-    const bool remote = trail_.parent_span != 0;
-    begin({name, kServer, trail_.trace->span, trail_.started, facts_.ended}, trail_.parent_span,
-          remote ? kHasIsRemote | kIsRemote : kHasIsRemote);
+    const bool remote = request_record_.parent_span != 0;
+    begin({name, kServer, request_record_.trace->span, request_record_.started, facts_.ended},
+          request_record_.parent_span, remote ? kHasIsRemote | kIsRemote : kHasIsRemote);
     Attributes attributes(out_.json);
     http(attributes);
-    if (answered) attributes.count("http.response.status_code", trail_.status);
+    if (answered) attributes.count("http.response.status_code", request_record_.status);
     if (error || !answered)
-      attributes.text("error.type", trail_.why.empty() ? absl::StrCat(trail_.status) : trail_.why);
+      attributes.text("error.type", request_record_.why.empty() ? absl::StrCat(request_record_.status)
+                                                                : request_record_.why);
     asked(attributes);
     usage(attributes);
     ours(attributes);
     attributes.end();
-    first_byte(trail_.first_byte);
+    first_byte(request_record_.first_byte);
     end(error);
   }
 
   void tried(size_t index) {
-    const TrailTry& tried = trail_.tries[index];
-    const bool last = index + 1 == trail_.tries.size();
+    const AttemptRecord& tried = request_record_.tries[index];
+    const bool last = index + 1 == request_record_.tries.size();
     const bool cancelled = tried.ended == TimePoint{};
     const bool error = tried.failed || tried.status >= 400;
     const std::string_view operation = operation_of(facts_.path);
     const std::string name = operation.empty() ? absl::StrCat("POST ", to_absl(route_of(facts_.path)))
                                                : absl::StrCat(to_absl(operation), " ", to_absl(facts_.model));
-    begin({name, kClient, tried.span, tried.sent, cancelled ? facts_.ended : tried.ended}, trail_.trace->span,
-          kHasIsRemote);
+    begin({name, kClient, tried.span, tried.sent, cancelled ? facts_.ended : tried.ended},
+          request_record_.trace->span, kHasIsRemote);
     Attributes attributes(out_.json);
     attributes.text("http.request.method", "POST");
     attributes.text("url.full", absl::StrCat("http://", tried.node, to_absl(facts_.path)));
@@ -238,7 +242,8 @@ class Spans {
     if (index > 0) attributes.count("http.request.resend_count", static_cast<int64_t>(index));
     if (tried.status > 0) attributes.count("http.response.status_code", tried.status);
     if (cancelled) {
-      attributes.text("error.type", trail_.why.empty() ? "cancelled" : std::string_view(trail_.why));
+      attributes.text("error.type",
+                      request_record_.why.empty() ? "cancelled" : std::string_view(request_record_.why));
     } else if (tried.failed && tried.failure != route::FailureKind::kStatus) {
       attributes.text("error.type", failure_name(tried.failure));
     } else if (error) {
@@ -256,7 +261,7 @@ class Spans {
     end(error);
   }
 
-  const RequestTrail& trail_;
+  const RequestRecord& request_record_;
   const RequestFacts& facts_;
   const std::string trace_id_;
   SpanText out_;
@@ -264,8 +269,8 @@ class Spans {
 
 }  // namespace
 
-SpanText spans_of(const RequestTrail& trail, const RequestFacts& facts) {
-  return Spans(trail, facts).take();
+SpanText spans_of(const RequestRecord& request_record, const RequestFacts& facts) {
+  return Spans(request_record, facts).take();
 }
 
 std::string batch_begin(std::string_view service_name, std::string_view instance_id) {

@@ -27,7 +27,7 @@ struct SpanText {
 };
 
 // REQUIRES: trail.trace.
-SpanText spans_of(const RequestTrail& trail, const RequestFacts& facts);
+SpanText spans_of(const RequestRecord& request_record, const RequestFacts& facts);
 
 // What a batch begins and ends with: {"resourceSpans":[{"resource":…,"scopeSpans":[{"scope":…,"spans":[ …
 // ]}]}]}

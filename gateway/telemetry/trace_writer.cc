@@ -31,10 +31,10 @@ void append_numbers(std::string& out, const char* name, const std::vector<Number
 }
 
 // What a reader needs to know messages by that another gateway has recorded too.
-void append_messages(std::string& out, const PromptMarks& marks, const std::vector<int64_t>& ends) {
+void append_messages(std::string& out, const PromptFingerprint& marks, const std::vector<int64_t>& ends) {
   std::vector<uint64_t> ids;
   std::vector<size_t> answers;
-  for (const PromptMarks::Part& part : marks.parts) {
+  for (const PromptFingerprint::Part& part : marks.parts) {
     if (part.answer) answers.push_back(ids.size());
     ids.push_back(part.end.lo >> (64 - kIdBits));
   }
@@ -73,21 +73,21 @@ void append_outcome(std::string& out, const TrafficOutcome& outcome) {
 }  // namespace
 
 // Where each part of a prompt ends, in tokens.
-struct TrafficLines::Spans {
+struct TraceWriter::Spans {
   std::vector<int64_t> ends;
   std::vector<bool> answers;  // the part was answered to what stands before it
 
-  std::vector<uint64_t> ids(const PromptMarks& marks) const;
-  int64_t tokens_of(const PromptMarks& marks, size_t bytes) const;
+  std::vector<uint64_t> ids(const PromptFingerprint& marks) const;
+  int64_t tokens_of(const PromptFingerprint& marks, size_t bytes) const;
 };
 
-std::vector<uint64_t> TrafficLines::Spans::ids(const PromptMarks& marks) const {
+std::vector<uint64_t> TraceWriter::Spans::ids(const PromptFingerprint& marks) const {
   std::vector<uint64_t> out;
   out.reserve(static_cast<size_t>(ends.back() / route::kBlockTokens));
   size_t part = 0, grains_before = 0;
   for (int64_t at = route::kBlockTokens; at <= ends.back(); at += route::kBlockTokens) {
     for (; ends[part] < at; ++part) grains_before += marks.parts[part].grains;
-    const PromptMarks::Part& p = marks.parts[part];
+    const PromptFingerprint::Part& p = marks.parts[part];
     const int64_t begin = part > 0 ? ends[part - 1] : 0;
     const uint64_t before = part > 0 ? marks.parts[part - 1].end.lo : 0;
     if (answers[part]) {
@@ -104,7 +104,7 @@ std::vector<uint64_t> TrafficLines::Spans::ids(const PromptMarks& marks) const {
   return out;
 }
 
-int64_t TrafficLines::Spans::tokens_of(const PromptMarks& marks, size_t bytes) const {
+int64_t TraceWriter::Spans::tokens_of(const PromptFingerprint& marks, size_t bytes) const {
   int64_t begin = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t length = marks.parts[i].bytes;
@@ -117,22 +117,22 @@ int64_t TrafficLines::Spans::tokens_of(const PromptMarks& marks, size_t bytes) c
   return begin;
 }
 
-TrafficLines::TrafficLines(size_t held_bytes_max, std::string salt_name)
+TraceWriter::TraceWriter(size_t held_bytes_max, std::string salt_name)
     : held_bytes_max_(held_bytes_max), salt_name_(std::move(salt_name)), places_(kPlacesMax) {}
 
-void TrafficLines::arrived(TrafficArrival arrival) {
+void TraceWriter::arrived(TrafficArrival arrival) {
   const uint64_t number = arrival.number;
   Held& held = held_[number];
   held.arrival = std::move(arrival);
   held_bytes_ += held.bytes();
 }
 
-void TrafficLines::ended(uint64_t number, TrafficOutcome outcome) {
+void TraceWriter::ended(uint64_t number, TrafficOutcome outcome) {
   const auto it = held_.find(number);
   if (it != held_.end()) it->second.outcome = std::move(outcome);
 }
 
-void TrafficLines::take(std::string& out) {
+void TraceWriter::take(std::string& out) {
   while (!held_.empty()) {
     const Held& first = held_.begin()->second;
     if (!first.outcome && held_bytes_ <= held_bytes_max_) return;
@@ -142,14 +142,14 @@ void TrafficLines::take(std::string& out) {
   }
 }
 
-void TrafficLines::take_all(std::string& out) {
+void TraceWriter::take_all(std::string& out) {
   for (const auto& [number, held] : held_) write(out, held);
   held_.clear();
   held_bytes_ = 0;
 }
 
 // Lengths that are known stay; what lies between two of them is divided by bytes.
-TrafficLines::Spans TrafficLines::place(const TrafficArrival& arrival, int64_t prompt_tokens) {
+TraceWriter::Spans TraceWriter::place(const TrafficArrival& arrival, int64_t prompt_tokens) {
   const auto& parts = arrival.marks.parts;
   Spans spans;
   spans.ends.assign(parts.size(), -1);
@@ -186,14 +186,14 @@ TrafficLines::Spans TrafficLines::place(const TrafficArrival& arrival, int64_t p
   return spans;
 }
 
-void TrafficLines::write(std::string& out, const Held& held) {
+void TraceWriter::write(std::string& out, const Held& held) {
   const TrafficArrival& arrival = held.arrival;
-  const PromptMarks& marks = arrival.marks;
+  const PromptFingerprint& marks = arrival.marks;
   const TrafficOutcome none;
   const TrafficOutcome& outcome = held.outcome ? *held.outcome : none;
   const auto& counts = outcome.counts;
   size_t bytes = 0;
-  for (const PromptMarks::Part& part : marks.parts) bytes += part.bytes;
+  for (const PromptFingerprint::Part& part : marks.parts) bytes += part.bytes;
   if (counts) {
     ratio_.learn(bytes, counts->prompt_tokens);
     answer_tokens_ += kAnswerStep * (static_cast<double>(counts->completion_tokens) - answer_tokens_);

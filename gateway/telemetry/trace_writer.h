@@ -47,7 +47,7 @@ struct TrafficArrival {
   Hash128 set;              // zero: none
   Hash128 session;          // zero: none. Not the router's: a user's name could be guessed in that
   size_t prefix_bytes = 0;  // of the set
-  PromptMarks marks;
+  PromptFingerprint marks;
 };
 
 struct TrafficOutcome {
@@ -61,12 +61,12 @@ struct TrafficOutcome {
 };
 
 // Not thread-safe.
-class TrafficLines {
+class TraceWriter {
  public:
   // Of requests whose line waits for them to end, or for an earlier one to; then the oldest is written as it
   // stands.
   static constexpr size_t kHeldBytesMax = size_t{64} << 20;
-  explicit TrafficLines(size_t held_bytes_max = kHeldBytesMax, std::string salt_name = {});
+  explicit TraceWriter(size_t held_bytes_max = kHeldBytesMax, std::string salt_name = {});
 
   void arrived(TrafficArrival arrival);
   // An end whose arrival is not known (any more) is passed over.

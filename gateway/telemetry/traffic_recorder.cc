@@ -35,13 +35,13 @@ Hash128 record_salt(std::string_view secret) {
   return hash_bytes(keyed_hash(secret, "record of traffic"));
 }
 
-StatusOr<std::unique_ptr<TrafficRecord>> TrafficRecord::open(const std::string& path, const Parts& parts,
-                                                             Hash128 salt) {
-  TROUPE_ASSIGN_OR_RETURN(const int fd, LineFile::open("record", path));
-  return std::unique_ptr<TrafficRecord>(new TrafficRecord(fd, path, parts, salt));
+StatusOr<std::unique_ptr<TrafficRecorder>> TrafficRecorder::open(const std::string& path, const Parts& parts,
+                                                                 Hash128 salt) {
+  TROUPE_ASSIGN_OR_RETURN(const int fd, AppendLog::open("record", path));
+  return std::unique_ptr<TrafficRecorder>(new TrafficRecorder(fd, path, parts, salt));
 }
 
-TrafficRecord::TrafficRecord(int fd, const std::string& path, const Parts& parts, Hash128 salt)
+TrafficRecorder::TrafficRecorder(int fd, const std::string& path, const Parts& parts, Hash128 salt)
     : clock_(parts.clock),
       salt_(salt),
       unix_us_at_zero_(unix_us() - us_of(parts.clock.now())),
@@ -57,7 +57,7 @@ TrafficRecord::TrafficRecord(int fd, const std::string& path, const Parts& parts
              [this] { return may_go_on(); }}),
       writer_([this] { run(); }) {}
 
-TrafficRecord::~TrafficRecord() {
+TrafficRecorder::~TrafficRecorder() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -67,7 +67,7 @@ TrafficRecord::~TrafficRecord() {
   writer_.join();
 }
 
-uint64_t TrafficRecord::arrived(TrafficArrival arrival, TimePoint at) {
+uint64_t TrafficRecorder::arrived(TrafficArrival arrival, TimePoint at) {
   arrival.unix_us = unix_us_at_zero_ + us_of(at);
   arrival.number = last_number_ + 1;
   const size_t bytes = sizeof(Event) + arrival.marks.heap_bytes();
@@ -78,12 +78,12 @@ uint64_t TrafficRecord::arrived(TrafficArrival arrival, TimePoint at) {
   return ++last_number_;
 }
 
-void TrafficRecord::ended(uint64_t number, TrafficOutcome outcome) {
+void TrafficRecorder::ended(uint64_t number, TrafficOutcome outcome) {
   // Where there is no room for it the line says that the request has not ended.
   if (number != 0) push(End{number, std::move(outcome)}, kOutcomeBytes);
 }
 
-bool TrafficRecord::push(Event event, size_t bytes) {
+bool TrafficRecorder::push(Event event, size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (queued_bytes_ + bytes > kQueueBytesMax) return false;
   queued_bytes_ += bytes;
@@ -92,7 +92,7 @@ bool TrafficRecord::push(Event event, size_t bytes) {
 }
 
 // False when it is time to stop; `events` may hold the last ones then.
-bool TrafficRecord::wait(std::vector<Event>& events) {
+bool TrafficRecorder::wait(std::vector<Event>& events) {
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, kInterval, [this] { return stopping_; });
   events.swap(queue_);
@@ -100,13 +100,13 @@ bool TrafficRecord::wait(std::vector<Event>& events) {
   return !stopping_;
 }
 
-void TrafficRecord::run() {
+void TrafficRecorder::run() {
   // A pipe whose reader has gone is a failed write, not the gateway's end.
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
-  TrafficLines lines(TrafficLines::kHeldBytesMax, name_of(salt_));
+  TraceWriter lines(TraceWriter::kHeldBytesMax, name_of(salt_));
   std::vector<Event> events;
   std::string text;
   for (bool more = true; more;) {
@@ -127,7 +127,7 @@ void TrafficRecord::run() {
   }
 }
 
-bool TrafficRecord::may_go_on() {
+bool TrafficRecorder::may_go_on() {
   const std::lock_guard lock(mutex_);
   return !stopping_ || clock_.now() < stop_by_;
 }

@@ -4,7 +4,7 @@
 // it knows and goes on; where the disk is slow or full, lines are dropped and counted, never a request held
 // up.
 //
-//   proxy ── arrival, outcome ──▶ queue (bounded) ──▶ TrafficLines ──▶ file
+//   proxy ── arrival, outcome ──▶ queue (bounded) ──▶ TraceWriter ──▶ file
 //
 // The file is appended to (timestamps go on), and only its owner may read it. Without a secret that the
 // fleet's gateways share each run has a salt of its own, so ids of another run or gateway mean other text;
@@ -32,7 +32,7 @@ namespace troupe {
 // Gateways that are given the same secret write records that can be joined: equal text has equal hashes.
 Hash128 record_salt(std::string_view secret);
 
-class TrafficRecord {
+class TrafficRecorder {
  public:
   static constexpr size_t kQueueBytesMax = size_t{32} << 20;
   struct Parts {
@@ -41,12 +41,12 @@ class TrafficRecord {
     const Logger& log;
   };
   // Errors name the path. `salt`: of all hashes but the sets' names.
-  static StatusOr<std::unique_ptr<TrafficRecord>> open(const std::string& path, const Parts& parts,
-                                                       Hash128 salt);
+  static StatusOr<std::unique_ptr<TrafficRecorder>> open(const std::string& path, const Parts& parts,
+                                                         Hash128 salt);
   // Writes what is there, for at most two seconds.
-  ~TrafficRecord();
-  TrafficRecord(const TrafficRecord&) = delete;
-  TrafficRecord& operator=(const TrafficRecord&) = delete;
+  ~TrafficRecorder();
+  TrafficRecorder(const TrafficRecorder&) = delete;
+  TrafficRecorder& operator=(const TrafficRecorder&) = delete;
 
   Hash128 salt() const { return salt_; }
   TimePoint now() const { return clock_.now(); }
@@ -62,7 +62,7 @@ class TrafficRecord {
   };
   using Event = std::variant<TrafficArrival, End>;
 
-  TrafficRecord(int fd, const std::string& path, const Parts& parts, Hash128 salt);
+  TrafficRecorder(int fd, const std::string& path, const Parts& parts, Hash128 salt);
   bool push(Event event, size_t bytes);
   void run();
   bool wait(std::vector<Event>& events);
@@ -81,14 +81,14 @@ class TrafficRecord {
   bool stopping_ = false;
   TimePoint stop_by_{};
 
-  LineFile file_;       // the writer's
+  AppendLog file_;      // the writer's
   std::thread writer_;  // last: it uses the above
 };
 
 // One request's entry: whatever ends the request ends it.
 class TrafficEntry {
  public:
-  TrafficEntry(TrafficRecord& record, TrafficArrival arrival, TimePoint started)
+  TrafficEntry(TrafficRecorder& record, TrafficArrival arrival, TimePoint started)
       : record_(record), started_(started), number_(record.arrived(std::move(arrival), started)) {
     outcome.status = kClientGone;
   }
@@ -107,7 +107,7 @@ class TrafficEntry {
   int64_t since_start_us() const {
     return std::chrono::duration_cast<std::chrono::microseconds>(record_.now() - started_).count();
   }
-  TrafficRecord& record_;
+  TrafficRecorder& record_;
   const TimePoint started_;
   const uint64_t number_;
 };

@@ -222,7 +222,7 @@ Task<void> relay_stream(Relay& relay) {
          absl::UnavailableError("the worker told an error in its stream"));
     co_return;
   }
-  if (tap != nullptr && tap->beats() && !tap->done()) {
+  if (tap != nullptr && tap->heartbeats() && !tap->done()) {
     fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
     co_return;
   }

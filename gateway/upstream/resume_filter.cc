@@ -126,7 +126,7 @@ bool ResumeTap::passes(std::string_view data, bool told) {
     if (data.find("\"choices\":[],") == std::string_view::npos) lose();  // else the usage, which has no ids
     return true;
   }
-  beats_ = true;
+  heartbeats_ = true;
   const bool had_finished = finished_;
   const std::string_view tail = data.substr(data.size() - std::min(data.size(), kFinishBytes));
   finished_ = finished_ || tail.find("\"finish_reason\":\"") != std::string_view::npos;
@@ -144,7 +144,7 @@ void ResumeTap::cut(std::string& events) {
   for (size_t from = 0; from < events.size() && !strayed_;) {
     const std::string_view rest = std::string_view(events).substr(from);
     if (rest.starts_with(kHeartbeat)) {
-      beats_ = true;
+      heartbeats_ = true;
       from += kHeartbeat.size();
       continue;
     }
@@ -191,7 +191,7 @@ void ResumeTap::cut(std::string& events) {
 }
 
 void ResumeTap::next_worker(bool resumes) {
-  beats_ = strayed_ = false;
+  heartbeats_ = strayed_ = false;
   first_ = true;
   resumes_ = resumes;
   counts_.reset();

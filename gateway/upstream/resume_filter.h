@@ -33,7 +33,7 @@ class ResumeTap {
   void cut(std::string& events);
 
   // This worker has told a heartbeat or ids: it does so on, or it hangs.
-  bool beats() const { return beats_; }
+  bool heartbeats() const { return heartbeats_; }
   bool done() const { return done_; }  // [DONE] has come
   // Another worker can go on exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
@@ -73,7 +73,7 @@ class ResumeTap {
   bool finished_ = false;  // the client has the finish reason
   bool done_ = false;
   // Of this worker.
-  bool beats_ = false;
+  bool heartbeats_ = false;
   bool first_ = true;  // no event has come yet
   bool strayed_ = false;
   bool resumes_ = false;  // another one began this stream

@@ -1,9 +1,9 @@
 // Written once, compiled per instruction set: included inside namespace troupe::cpu::<set> by target_*.cc,
 // after vec_<set>.h. Hence no include guard and no includes.
 //
-// Tails and exp. A tail of fewer than kLanes elements goes through a zero-filled copy, so the very same
-// instructions run on it: an element's result does not depend on where in a row, or in how long a row, it
-// stands.
+// ConversationsEndpoint and exp. A tail of fewer than kLanes elements goes through a zero-filled copy, so the
+// very same instructions run on it: an element's result does not depend on where in a row, or in how long a
+// row, it stands.
 
 template <typename T>
 inline Vec load_part(const T* p, int64_t count) {

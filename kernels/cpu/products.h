@@ -12,8 +12,8 @@
 
 #include <memory>
 
-#include "kernels/kernels.h"
 #include "kernels/host/thread_pool.h"
+#include "kernels/kernels.h"
 
 namespace troupe::cpu {
 

@@ -42,8 +42,8 @@ class CudaBackend final : public Backend {
  public:
   struct Parts {
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDeleter> stream;
-    std::unique_ptr<LibraryProducts> library;  // or null
-    std::string device;                        // "NVIDIA H100 80GB HBM3 (sm_90)"
+    std::unique_ptr<LibraryGemm> library;  // or null
+    std::string device;                    // "NVIDIA H100 80GB HBM3 (sm_90)"
   };
   CudaBackend(const BackendOptions& options, Parts parts)
       : options_(options),
@@ -161,7 +161,7 @@ class CudaBackend final : public Backend {
     check_normed("matmul", norm, params.x);
     const ProductOperands operands = operands_of(params);
     if (!products_.choose_rows(operands, &norm)) return Backend::normed_matmul(norm, params);
-    row_product(launch_stream_, operands, {.norm = &norm});
+    skinny_gemm(launch_stream_, operands, {.norm = &norm});
   }
   void rope_kv(const RopeKvParams& params) override {
     check_params(params, options_.dtype, kv_);
@@ -273,7 +273,7 @@ bool CudaBackend::gate_by_rows(const GatedMlpParams& params, const RmsNormParams
       {.x = params.x, .weight = params.gate_up, .out = params.mixed, .bias = params.gate_up_bias});
   if (!products_.choose_rows(operands, norm)) return false;
   operands.out = params.gated;
-  row_product(launch_stream_, operands, {.gated = true, .norm = norm});
+  skinny_gemm(launch_stream_, operands, {.gated = true, .norm = norm});
   return true;
 }
 
@@ -315,7 +315,7 @@ void CudaBackend::attention(const AttentionParams& params) {
     PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
     planned.kv_map = kernels_.kv_map ? &*kernels_.kv_map : nullptr;
-    return tile_attention(launch_stream_, params, kv_, indices, planned);
+    return attention_mma(launch_stream_, params, kv_, indices, planned);
   }
   token_requests(params.query_starts, token_requests_);
   indices.token_requests = arrays_.of(StepArray::kTokenRequests, token_requests_);

@@ -6,9 +6,9 @@
 
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "kernels/check_params.h"
 #include "kernels/host/dense_weight.h"
+#include "kernels/kernels.h"
 
 namespace troupe::ref {
 

@@ -83,7 +83,7 @@ class Prober {
   Status run_ahead(const Search& search) {
     const std::vector<double> loads = loads_ahead(search, flags_.steps, static_cast<size_t>(jobs_));
     std::vector<std::optional<Probe>> probes(loads.size());
-    TROUPE_RETURN_IF_ERROR(side_by_side(loads.size(), jobs_, [&](size_t i) -> Status {
+    TROUPE_RETURN_IF_ERROR(parallel_runs(loads.size(), jobs_, [&](size_t i) -> Status {
       StatusOr<Probe> probe = run(loads[i]);
       if (probe.ok()) probes[i] = *std::move(probe);
       // What cannot be run is no matter until it is asked for.

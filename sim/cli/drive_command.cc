@@ -16,7 +16,7 @@ namespace troupe::sim {
 int drive_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim drive";
   SourceFlags source_flags;
-  DriveOptions options;
+  LiveReplayOptions options;
   std::vector<std::string> urls;
   std::string report, html, requests_path, api = "chat";
   int64_t seed = 1, kv_cache_tokens = 0;

@@ -12,7 +12,7 @@ int64_t jobs_of(int64_t asked) {
   return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kJobsByItself);
 }
 
-Status side_by_side(size_t count, int64_t jobs, const std::function<Status(size_t)>& work) {
+Status parallel_runs(size_t count, int64_t jobs, const std::function<Status(size_t)>& work) {
   std::vector<Status> done(count, absl::OkStatus());
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;

@@ -18,6 +18,6 @@ int64_t jobs_of(int64_t asked);
 
 // work(0) … work(count - 1), up to `jobs` of them at once, on threads of their own (with one job on the
 // caller's). After a failure none is begun any more; of several failures the first by number is returned.
-Status side_by_side(size_t count, int64_t jobs, const std::function<Status(size_t)>& work);
+Status parallel_runs(size_t count, int64_t jobs, const std::function<Status(size_t)>& work);
 
 }  // namespace troupe::sim

@@ -63,7 +63,7 @@ int compare_command(int argc, const char* const* argv) {
   if (!policies.ok()) return fail(kProgram, policies.status());
   std::vector<Result> results(policies->size());
   ProgressLine progress;
-  const Status ran = side_by_side(results.size(), jobs_of(jobs), [&](size_t i) -> Status {
+  const Status ran = parallel_runs(results.size(), jobs_of(jobs), [&](size_t i) -> Status {
     SimulationOptions options = run.options;
     options.router.policy = (*policies)[i];
     TROUPE_ASSIGN_OR_RETURN(results[i], run_once(run.source, options, 1, options.router.policy, progress));

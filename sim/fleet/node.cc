@@ -21,23 +21,24 @@ SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& op
 SimNode::SimNode(const NodeProfile& profile, const Options& options)
     : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
 
-Status SimNode::add(NewFlight flight, TimePoint now) {
+Status SimNode::add(NewSimRequest sim_request, TimePoint now) {
   NewRequest request;
-  request.id = flight.id;
-  request.prompt_count = flight.prompt_tokens;
-  request.prefix_count = flight.prefix_tokens;
-  request.max_new_count = flight.new_tokens;
-  request.set = flight.set;
-  request.planned = flight.planned;
-  request.background = flight.background;
-  request.session = flight.session;
-  request.block_hashes = std::move(flight.blocks);
+  request.id = sim_request.id;
+  request.prompt_count = sim_request.prompt_tokens;
+  request.prefix_count = sim_request.prefix_tokens;
+  request.max_new_count = sim_request.new_tokens;
+  request.set = sim_request.set;
+  request.planned = sim_request.planned;
+  request.background = sim_request.background;
+  request.session = sim_request.session;
+  request.block_hashes = std::move(sim_request.blocks);
   TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
-  const auto room = static_cast<int32_t>(profile_.max_model_len) - flight.prompt_tokens;  // add() saw some
-  flights_[flight.id] = {.new_tokens = std::min(flight.new_tokens, room),
-                         .prompt_tokens = flight.prompt_tokens,
-                         .prefix_tokens = flight.prefix_tokens,
-                         .set = flight.set};
+  const auto room =
+      static_cast<int32_t>(profile_.max_model_len) - sim_request.prompt_tokens;  // add() saw some
+  requests_[sim_request.id] = {.new_tokens = std::min(sim_request.new_tokens, room),
+                               .prompt_tokens = sim_request.prompt_tokens,
+                               .prefix_tokens = sim_request.prefix_tokens,
+                               .set = sim_request.set};
   return absl::OkStatus();
 }
 
@@ -52,8 +53,8 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
     if (item.samples) {
       step_tokens_.push_back({item.id, 0, false});
       step_computed_.push_back(item.count);
-    } else if (Flight& flight = flights_.find(item.id)->second; flight.computed >= 0) {
-      flight.computed += item.count;
+    } else if (SimRequest& sim_request = requests_.find(item.id)->second; sim_request.computed >= 0) {
+      sim_request.computed += item.count;
     }
   }
   counted_decodes_ = batch.counted_decodes;
@@ -75,7 +76,7 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
 RequestId SimNode::fetch_ahead() const {
   const RequestId ends = scheduler_->fetch_ahead();
   const RequestId next = step_tokens_.empty() ? ends : step_tokens_.front().id;
-  if (next != 0) flights_.prefetch(next);
+  if (next != 0) requests_.prefetch(next);
   return next;
 }
 
@@ -139,34 +140,34 @@ const std::vector<SimNode::Token>& SimNode::end_step(TimePoint now) {
 
 // A token of a prompt that was computed to its end: the first, or the next one after a preemption.
 void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
-  Flight& flight = flights_.find(id)->second;
-  Token out{.id = id, .first = flight.emitted == 0};
-  flight.emitted += 1;
+  SimRequest& sim_request = requests_.find(id)->second;
+  Token out{.id = id, .first = sim_request.emitted == 0};
+  sim_request.emitted += 1;
   if (out.first) {
     out.cached_tokens = scheduler_->cached_count(id);
-    const int64_t computed = flight.prompt_tokens - out.cached_tokens;
+    const int64_t computed = sim_request.prompt_tokens - out.cached_tokens;
     work_tokens_ += computed;
-    if (flight.computed >= 0) {
-      prompt_books_.sent += flight.prompt_tokens;
+    if (sim_request.computed >= 0) {
+      prompt_books_.sent += sim_request.prompt_tokens;
       prompt_books_.cached += out.cached_tokens;
-      prompt_books_.computed += flight.computed + last_computed;
+      prompt_books_.computed += sim_request.computed + last_computed;
     }
-    if (!flight.set.is_zero()) {
-      SetWork& work = set_work_[flight.set];
-      work.work_tokens += computed + flight.new_tokens;
-      work.prefix_tokens = flight.prefix_tokens;
+    if (!sim_request.set.is_zero()) {
+      SetWork& work = set_work_[sim_request.set];
+      work.work_tokens += computed + sim_request.new_tokens;
+      work.prefix_tokens = sim_request.prefix_tokens;
     }
   } else {
-    flight.longest_gap = std::max(flight.longest_gap, now - flight.last);
+    sim_request.longest_gap = std::max(sim_request.longest_gap, now - sim_request.last);
   }
-  flight.step = step_;
-  flight.decode_steps = decode_steps_;
-  flight.last = now;
-  out.last = flight.emitted == flight.new_tokens;
+  sim_request.step = step_;
+  sim_request.decode_steps = decode_steps_;
+  sim_request.last = now;
+  out.last = sim_request.emitted == sim_request.new_tokens;
   if (out.last) {
-    out.tokens = flight.emitted;
-    out.longest_gap = flight.longest_gap;
-    flights_.erase(id);
+    out.tokens = sim_request.emitted;
+    out.longest_gap = sim_request.longest_gap;
+    requests_.erase(id);
   } else {
     decoding_ += 1;
   }
@@ -175,45 +176,46 @@ void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
 
 // Those whose last token was sampled are gone already.
 void SimNode::ended(RequestId id) {
-  const auto found = flights_.find(id);
-  if (found == flights_.end()) return;
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
   const Progress progress = progress_of(found->second);
   tokens_.push_back({.id = id, .last = true, .tokens = progress.tokens, .longest_gap = progress.longest_gap});
   decoding_ -= found->second.step > 0;
-  flights_.erase(found);
+  requests_.erase(found);
 }
 
 // It was preempted; where it decoded, it had a token at the end of the last step in which anybody did.
 void SimNode::pause(RequestId id) {
-  Flight& flight = flights_.find(id)->second;
-  const Progress progress = progress_of(flight);
-  flight.emitted = progress.tokens;
-  flight.last = progress.last;
-  flight.longest_gap = progress.longest_gap;
-  decoding_ -= flight.step > 0;
-  flight.step = 0;
-  flight.computed = -1;
+  SimRequest& sim_request = requests_.find(id)->second;
+  const Progress progress = progress_of(sim_request);
+  sim_request.emitted = progress.tokens;
+  sim_request.last = progress.last;
+  sim_request.longest_gap = progress.longest_gap;
+  decoding_ -= sim_request.step > 0;
+  sim_request.step = 0;
+  sim_request.computed = -1;
 }
 
-SimNode::Progress SimNode::progress_of(const Flight& flight) const {
-  const auto decoded = static_cast<int32_t>(decode_steps_ - flight.decode_steps);
-  if (flight.step == 0 || decoded == 0) return {flight.emitted, flight.last, flight.longest_gap};
-  const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), flight.step,
+SimNode::Progress SimNode::progress_of(const SimRequest& sim_request) const {
+  const auto decoded = static_cast<int32_t>(decode_steps_ - sim_request.decode_steps);
+  if (sim_request.step == 0 || decoded == 0)
+    return {sim_request.emitted, sim_request.last, sim_request.longest_gap};
+  const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), sim_request.step,
                                       [](int64_t step, const Gap& gap) { return step < gap.step; });
   const Duration longest = first == gaps_.end() ? Duration{} : first->length;
-  return {flight.emitted + decoded, ends_.front(), std::max(flight.longest_gap, longest)};
+  return {sim_request.emitted + decoded, ends_.front(), std::max(sim_request.longest_gap, longest)};
 }
 
 SimNode::Progress SimNode::progress(RequestId id) const {
-  const auto found = flights_.find(id);
-  return found == flights_.end() ? Progress{} : progress_of(found->second);
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? Progress{} : progress_of(found->second);
 }
 
-void SimNode::take_changes(std::vector<Resident>& out) {
+void SimNode::take_changes(std::vector<CachedPrefix>& out) {
   scheduler_->residency().take_changes(out);
 }
 
-void SimNode::snapshot(std::vector<Resident>& out) const {
+void SimNode::snapshot(std::vector<CachedPrefix>& out) const {
   scheduler_->residency().snapshot(out);
 }
 

@@ -33,7 +33,7 @@ class SimNode {
   };
   SimNode(const NodeProfile& profile, const Options& options);
 
-  struct NewFlight {
+  struct NewSimRequest {
     RequestId id = 0;
     int32_t prompt_tokens = 0;
     int32_t prefix_tokens = 0;  // of the set
@@ -44,7 +44,7 @@ class SimNode {
     std::vector<Hash128> blocks;  // one a full block of prompt and answer
   };
   // Errors as Scheduler::add(). REQUIRES: interrupt() at `now`.
-  Status add(NewFlight flight, TimePoint now);
+  Status add(NewSimRequest sim_request, TimePoint now);
 
   // Plans the next step if none runs and there is work. When to call end_step(): at its end, or that of a
   // later step if all before it bring nothing but a token for everybody.
@@ -76,8 +76,8 @@ class SimNode {
   RequestId fetch_ahead() const;
 
   // Changes of what is resident since the last call. Appends.
-  void take_changes(std::vector<Resident>& out);
-  void snapshot(std::vector<Resident>& out) const;
+  void take_changes(std::vector<CachedPrefix>& out);
+  void snapshot(std::vector<CachedPrefix>& out) const;
   route::NodeReport report() const;
   // What a worker of ours tells of its conversations, as Scheduler's.
   std::vector<Conversation> conversations() const {
@@ -96,12 +96,12 @@ class SimNode {
   const PromptBooks& prompt_books() const { return prompt_books_; }
   // Requests here whose id is one to count.
   int64_t count_of(bool (*is_one)(RequestId)) const {
-    return std::count_if(flights_.begin(), flights_.end(),
+    return std::count_if(requests_.begin(), requests_.end(),
                          [&](const auto& entry) { return is_one(entry.first); });
   }
 
  private:
-  struct Flight {
+  struct SimRequest {
     int32_t new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
     int32_t computed = 0;  // of its prompt, by steps before the one that ends it; -1: it has given way
     Hash128 set;
@@ -121,11 +121,11 @@ class SimNode {
   void pause(RequestId id);
   void sampled(RequestId id, int32_t last_computed, TimePoint now);
   void ended(RequestId id);
-  Progress progress_of(const Flight& flight) const;
+  Progress progress_of(const SimRequest& sim_request) const;
 
   NodeProfile profile_;
   std::unique_ptr<Scheduler> scheduler_;
-  absl::flat_hash_map<RequestId, Flight> flights_;
+  absl::flat_hash_map<RequestId, SimRequest> requests_;
   absl::flat_hash_map<Hash128, SetWork> set_work_;
   std::vector<Token> tokens_;
   std::vector<StepToken> step_tokens_;

@@ -87,7 +87,7 @@ class PooledLru {
 
   int64_t capacity_tokens_;
   int64_t tokens_ = 0;
-  RunIndex by_key_;  // by key_of() the run before it and its first id
+  RadixIndex by_key_;  // by key_of() the run before it and its first id
   // Last blocks of prompts, not full, by id: all that were seen, with their runs if they are pooled.
   absl::flat_hash_map<uint64_t, int32_t> partials_;
   std::deque<Run> runs_;

@@ -51,7 +51,7 @@ class Simulation {
   };
   // A request from its arrival to its end, whichever nodes it visits. Between two of its events thousands of
   // others have theirs, so its first lines are what a token needs (kTokenBytes).
-  struct Flight {
+  struct SimRequest {
     alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
     uint64_t gateway_life = 0;
     int32_t gateway = 0, node = -1;
@@ -98,25 +98,27 @@ class Simulation {
   void look_ahead(const TraceRequest& next);
   void fetch_ahead(const Event& next) const;
   void arrive(TraceRequest& request);
-  void make_key(Flight& flight);
-  void decide(Flight& flight);
-  void send_next(Flight& flight);
+  void make_key(SimRequest& sim_request);
+  void decide(SimRequest& sim_request);
+  void send_next(SimRequest& sim_request);
   void deliver(uint64_t id);
-  void fail(Flight& flight, const route::Failure& failure);
-  void end_flight(Flight& flight, TimePoint at, RequestEnd end);
-  void tell_end(const Flight& flight, TimePoint at, RequestEnd end) const;
-  Flight* find(uint64_t id);
+  void fail(SimRequest& sim_request, const route::Failure& failure);
+  void end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end);
+  void tell_end(const SimRequest& sim_request, TimePoint at, RequestEnd end) const;
+  SimRequest* find(uint64_t id);
   void kick(int32_t node);
   void expect_step_end(int32_t node, TimePoint at);
   void interrupt(int32_t node);
   void end_step(int32_t node);
   void on_token(int32_t node, const SimNode::Token& token);
-  SimGateway& gateway_of(const Flight& flight) { return *gateways_[static_cast<size_t>(flight.gateway)]; }
-  // The gateway forgot what it had sent when it restarted.
-  bool gateway_knows(const Flight& flight) const {
-    return gateway_lives_[static_cast<size_t>(flight.gateway)] == flight.gateway_life;
+  SimGateway& gateway_of(const SimRequest& sim_request) {
+    return *gateways_[static_cast<size_t>(sim_request.gateway)];
   }
-  SimNode::NewFlight to_node(const Flight& flight) const;
+  // The gateway forgot what it had sent when it restarted.
+  bool gateway_knows(const SimRequest& sim_request) const {
+    return gateway_lives_[static_cast<size_t>(sim_request.gateway)] == sim_request.gateway_life;
+  }
+  SimNode::NewSimRequest to_node(const SimRequest& sim_request) const;
 
   // simulator_fleet.cc: what nodes and gateways tell each other, and faults
   void add_node();
@@ -141,16 +143,16 @@ class Simulation {
   void kill(int32_t node);
   void pool_changed();
   void detect(int32_t node, uint64_t life);
-  void break_stream(Flight& flight);
+  void break_stream(SimRequest& sim_request);
   // simulator_handover.cc
-  void keep_prefix(const Flight& flight);
+  void keep_prefix(const SimRequest& sim_request);
   void begins_empty(SimGateway& gateway, int32_t node);
   void hand_over();
   void compute_ahead(size_t gateway, route::Handover::Move move);
   void computed_ahead(RequestId id);
   void nothing_ahead_at(int32_t node);
-  SimNode::NewFlight begin_ahead(const Handovers::Ahead& ahead);
-  bool send_ahead(route::NodeIndex node, SimNode::NewFlight flight);
+  SimNode::NewSimRequest begin_ahead(const Handovers::Ahead& ahead);
+  bool send_ahead(route::NodeIndex node, SimNode::NewSimRequest sim_request);
   void keep_handing_over();
   // simulator_drain.cc
   void drain(int32_t node, TimePoint until);
@@ -179,14 +181,14 @@ class Simulation {
   Recorder recorder_;
   Draw draw_;
 
-  std::deque<Flight> flights_;  // by slot; a deque, because references are kept across arrivals
+  std::deque<SimRequest> requests_;  // by slot; a deque, because references are kept across arrivals
   std::vector<uint32_t> free_slots_;
   uint64_t tries_ = 0;
   RequestBooks books_;  // but for those on their way
   int64_t live_ = 0;
   int32_t seconds_done_ = 0;
 
-  std::vector<Resident> changes_;
+  std::vector<CachedPrefix> changes_;
   Hash128 next_set_, next_session_;  // of the next arrival
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;

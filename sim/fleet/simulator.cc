@@ -147,10 +147,10 @@ StatusOr<Result> Simulation::run() {
   // Of those that are still being answered only the first token was heard.
   for (size_t node = 0; options_.on_request && node < nodes_.size(); ++node)
     hear_last_words(static_cast<int32_t>(node));
-  for (Flight& flight : flights_) {
-    if (flight.id == 0) continue;
+  for (SimRequest& sim_request : requests_) {
+    if (sim_request.id == 0) continue;
     // Never admitted within the drain, or still being answered.
-    end_flight(flight, now_, flight.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
+    end_flight(sim_request, now_, sim_request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   }
   second_over();
 
@@ -180,8 +180,9 @@ void Simulation::fetch_ahead(const Event& next) const {
   if (node.engine == nullptr) return;
   const RequestId id = node.engine->fetch_ahead();
   if (id == 0 || Handovers::is_one(id)) return;
-  const auto* const flight = reinterpret_cast<const char*>(&flights_[static_cast<size_t>(id & 0xffffffff)]);
-  for (size_t line = 0; line < kTokenBytes; line += 64) __builtin_prefetch(flight + line);
+  const auto* const sim_request =
+      reinterpret_cast<const char*>(&requests_[static_cast<size_t>(id & 0xffffffff)]);
+  for (size_t line = 0; line < kTokenBytes; line += 64) __builtin_prefetch(sim_request + line);
 }
 
 void Simulation::handle(const Event& event) {

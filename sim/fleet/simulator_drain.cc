@@ -56,12 +56,12 @@ bool Simulation::carry(Handovers::Leaving& leaving, const route::Router::Tail& t
   Handovers::Ahead ahead{leaving.gateway, leaving.gateway_life, {}, conversation->token_count, tail};
   ahead.move.from = leaving.node;
   ahead.move.to = to;
-  SimNode::NewFlight flight = begin_ahead(ahead);
-  flight.prefix_tokens = static_cast<int32_t>(tail.set_tokens);
-  flight.set = tail.set;
-  flight.session = tail.session;
-  flight.blocks = std::move(conversation->block_hashes);
-  return send_ahead(to, std::move(flight));
+  SimNode::NewSimRequest sim_request = begin_ahead(ahead);
+  sim_request.prefix_tokens = static_cast<int32_t>(tail.set_tokens);
+  sim_request.set = tail.set;
+  sim_request.session = tail.session;
+  sim_request.blocks = std::move(conversation->block_hashes);
+  return send_ahead(to, std::move(sim_request));
 }
 
 void Simulation::carried(const Handovers::Ahead& ahead) {

@@ -44,7 +44,7 @@ void Simulation::tell_residency(int32_t index) {
   for (const bool grew : {true, false}) {
     ResidencyBatch batch;
     batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
-    for (const Resident& change : changes_) {
+    for (const CachedPrefix& change : changes_) {
       if (change.grew != grew) continue;
       batch.items.push_back({change.name,
                              change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
@@ -88,13 +88,13 @@ void Simulation::deliver_residency(int32_t index) {
 void Simulation::send_snapshot(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) return;
-  std::vector<Resident> all;
+  std::vector<CachedPrefix> all;
   node.engine->snapshot(all);
   ResidencyBatch batch;
   batch.kind = route::ResidencyEvent::Kind::kSnapshot;
   batch.epoch = node.life;
   batch.seq = node.residency_seq;
-  for (const Resident& r : all) {
+  for (const CachedPrefix& r : all) {
     batch.items.push_back(
         {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
   }
@@ -200,13 +200,15 @@ void Simulation::hear_last_words(int32_t index) {
   const Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) return;
   node.engine->catch_up(now_);
-  for (Flight& flight : flights_) {
-    if (flight.id == 0 || flight.node != index || !flight.at_node || flight.node_life != node.life) continue;
-    const SimNode::Progress progress = node.engine->progress(flight.id);
+  for (SimRequest& sim_request : requests_) {
+    if (sim_request.id == 0 || sim_request.node != index || !sim_request.at_node ||
+        sim_request.node_life != node.life)
+      continue;
+    const SimNode::Progress progress = node.engine->progress(sim_request.id);
     if (progress.tokens == 0) continue;
-    flight.emitted += progress.tokens - 1;
-    flight.last = progress.last + millis(options_.network_ms);
-    flight.longest_gap = std::max(flight.longest_gap, progress.longest_gap);
+    sim_request.emitted += progress.tokens - 1;
+    sim_request.last = progress.last + millis(options_.network_ms);
+    sim_request.longest_gap = std::max(sim_request.longest_gap, progress.longest_gap);
   }
 }
 
@@ -235,17 +237,19 @@ void Simulation::detect(int32_t index, uint64_t life) {
   const Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) residency_->forget_node(static_cast<route::NodeIndex>(index));
   // Started streams end or go on elsewhere, the others are sent again; by age, so that nobody is passed.
-  std::vector<Flight*> there;
-  for (Flight& flight : flights_) {
-    if (flight.id != 0 && flight.node == index && flight.at_node && flight.node_life == life)
-      there.push_back(&flight);
+  std::vector<SimRequest*> there;
+  for (SimRequest& sim_request : requests_) {
+    if (sim_request.id != 0 && sim_request.node == index && sim_request.at_node &&
+        sim_request.node_life == life)
+      there.push_back(&sim_request);
   }
-  std::sort(there.begin(), there.end(), [](const Flight* a, const Flight* b) { return a->id < b->id; });
-  for (Flight* flight : there) {
-    if (flight->emitted > 0) {
-      break_stream(*flight);
+  std::sort(there.begin(), there.end(),
+            [](const SimRequest* a, const SimRequest* b) { return a->id < b->id; });
+  for (SimRequest* sim_request : there) {
+    if (sim_request->emitted > 0) {
+      break_stream(*sim_request);
     } else {
-      fail(*flight, {route::FailureKind::kTransport, 0});
+      fail(*sim_request, {route::FailureKind::kTransport, 0});
     }
   }
   // A suspect is probed at once: nobody answers, or the node's next life.
@@ -260,40 +264,43 @@ void Simulation::detect(int32_t index, uint64_t life) {
   }
 }
 
-void Simulation::break_stream(Flight& flight) {
-  SimGateway& gateway = gateway_of(flight);
-  const auto node = static_cast<route::NodeIndex>(flight.node);
-  if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
+void Simulation::break_stream(SimRequest& sim_request) {
+  SimGateway& gateway = gateway_of(sim_request);
+  const auto node = static_cast<route::NodeIndex>(sim_request.node);
+  if (gateway_knows(sim_request))
+    gateway.router().finished(sim_request.key, sim_request.sent, std::nullopt, now_);
   gateway.on_event(node, route::HealthEvent::kTransportError, now_);
   route::AttemptState state;
-  state.attempts = flight.attempts;
+  state.attempts = sim_request.attempts;
   state.first_byte_sent = true;
   state.resumable = options_.resume;
   state.candidates_left = 1;  // who, is decided anew
   if (route::decide_retry({route::FailureKind::kBody, 0}, state, gateway.retry_budget(), now_) !=
       route::RetryAction::kNextCandidate) {
-    end_flight(flight, now_, RequestEnd::kLost);
+    end_flight(sim_request, now_, RequestEnd::kLost);
     return;
   }
-  recorder_.resumed(flight.arrived.time_since_epoch());
-  flight.id = (++tries_ << 32) | (flight.id & 0xffffffff);
-  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
-  flight.key.prompt_tokens = flight.trace.input_tokens + flight.emitted;
-  flight.key.displaced = true;
-  decide(flight);
+  recorder_.resumed(sim_request.arrived.time_since_epoch());
+  sim_request.id = (++tries_ << 32) | (sim_request.id & 0xffffffff);
+  sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
+  sim_request.key.prompt_tokens = sim_request.trace.input_tokens + sim_request.emitted;
+  sim_request.key.displaced = true;
+  decide(sim_request);
   // Whoever has just died may still be in this gateway's view; it is not asked again.
-  while (flight.tried < flight.decision.order.size() && flight.decision.order[flight.tried].node == node)
-    flight.tried += 1;
-  send_next(flight);
+  while (sim_request.tried < sim_request.decision.order.size() &&
+         sim_request.decision.order[sim_request.tried].node == node)
+    sim_request.tried += 1;
+  send_next(sim_request);
 }
 
 // Of `count` nodes, in one walk along all requests.
 std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) const {
   std::vector<NodeBooks> books(count);
-  for (const Flight& flight : flights_) {
-    if (flight.id == 0 || !flight.at_node) continue;
-    const auto node = static_cast<size_t>(flight.node);
-    if (node < first_node || node >= first_node + count || flight.node_life != nodes_[node].life) continue;
+  for (const SimRequest& sim_request : requests_) {
+    if (sim_request.id == 0 || !sim_request.at_node) continue;
+    const auto node = static_cast<size_t>(sim_request.node);
+    if (node < first_node || node >= first_node + count || sim_request.node_life != nodes_[node].life)
+      continue;
     books[node - first_node].sent += 1;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -307,7 +314,7 @@ std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) con
 // Requests and tokens of the whole fleet, requests and blocks of `count` nodes.
 void Simulation::check_conservation(size_t first_node, size_t count) const {
   RequestBooks books = books_;
-  books.on_their_way = static_cast<int64_t>(flights_.size() - free_slots_.size());
+  books.on_their_way = static_cast<int64_t>(requests_.size() - free_slots_.size());
   if (const Status status = check(books); !status.ok()) conservation_broken(to_std(status.message()));
   const std::vector<NodeBooks> of_nodes = books_of(first_node, count);
   for (size_t n = first_node; n < first_node + count; ++n) {

@@ -12,17 +12,17 @@
 namespace troupe::sim {
 
 namespace {
-constexpr auto kTick = std::chrono::milliseconds(20);  // MoverOptions'
+constexpr auto kTick = std::chrono::milliseconds(20);  // PrefixMigratorOptions'
 }
 
 // What a gateway would keep the text of.
-void Simulation::keep_prefix(const Flight& flight) {
-  const TraceRequest& trace = flight.trace;
-  if (trace.set == 0 || trace.prefix_tokens <= 0 || handovers_.knows(flight.key.set)) return;
+void Simulation::keep_prefix(const SimRequest& sim_request) {
+  const TraceRequest& trace = sim_request.trace;
+  if (trace.set == 0 || trace.prefix_tokens <= 0 || handovers_.knows(sim_request.key.set)) return;
   const auto full =
       std::min(static_cast<size_t>(trace.prefix_tokens / trace.block_tokens), trace.blocks.size());
   const auto end = trace.blocks.begin() + static_cast<std::ptrdiff_t>(full);
-  handovers_.keep(flight.key.set, {{trace.blocks.begin(), end}, trace.prefix_tokens});
+  handovers_.keep(sim_request.key.set, {{trace.blocks.begin(), end}, trace.prefix_tokens});
 }
 
 // A gateway sees a node that has nothing.
@@ -64,34 +64,34 @@ void Simulation::compute_ahead(size_t gateway, route::Handover::Move move) {
   }
   const bool can = prefix != nullptr && move.to != route::kNoNode && router.view().routable(move.to);
   if (!can) return router.handover().done(move);
-  SimNode::NewFlight flight = begin_ahead({gateway, gateway_lives_[gateway], move, prefix->tokens});
-  flight.prefix_tokens = prefix->tokens;
-  flight.set = move.set;
+  SimNode::NewSimRequest sim_request = begin_ahead({gateway, gateway_lives_[gateway], move, prefix->tokens});
+  sim_request.prefix_tokens = prefix->tokens;
+  sim_request.set = move.set;
   route::PrefixKey key;
   key.set = move.set;
   key.prefix_tokens = key.prompt_tokens = prefix->tokens;
-  flight.planned = router.at_home(key, kModel, move.to);
-  flight.blocks.resize(prefix->blocks.size());
-  name_blocks(prefix->blocks, flight.blocks.data());
-  if (!send_ahead(move.to, std::move(flight))) router.handover().done(move);
+  sim_request.planned = router.at_home(key, kModel, move.to);
+  sim_request.blocks.resize(prefix->blocks.size());
+  name_blocks(prefix->blocks, sim_request.blocks.data());
+  if (!send_ahead(move.to, std::move(sim_request))) router.handover().done(move);
 }
 
-SimNode::NewFlight Simulation::begin_ahead(const Handovers::Ahead& ahead) {
-  SimNode::NewFlight flight;
-  flight.id = handovers_.begin(ahead);
-  flight.prompt_tokens = ahead.tokens;
-  flight.new_tokens = 1;
-  flight.background = true;
-  return flight;
+SimNode::NewSimRequest Simulation::begin_ahead(const Handovers::Ahead& ahead) {
+  SimNode::NewSimRequest sim_request;
+  sim_request.id = handovers_.begin(ahead);
+  sim_request.prompt_tokens = ahead.tokens;
+  sim_request.new_tokens = 1;
+  sim_request.background = true;
+  return sim_request;
 }
 
 // False: the node refuses, or has died unnoticed.
-bool Simulation::send_ahead(route::NodeIndex node, SimNode::NewFlight flight) {
+bool Simulation::send_ahead(route::NodeIndex node, SimNode::NewSimRequest sim_request) {
   const auto index = static_cast<int32_t>(node);
   SimNode* const engine = nodes_[node].engine.get();
-  const RequestId id = flight.id;
+  const RequestId id = sim_request.id;
   if (engine != nullptr) interrupt(index);
-  if (engine == nullptr || !engine->add(std::move(flight), now_).ok()) {
+  if (engine == nullptr || !engine->add(std::move(sim_request), now_).ok()) {
     handovers_.end(id);
     return false;
   }

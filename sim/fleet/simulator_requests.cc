@@ -31,8 +31,8 @@ void Simulation::look_ahead(const TraceRequest& next) {
   residency_->index.prefetch(next_session_);
   residency_->index.prefetch(next_set_);
   if (free_slots_.empty()) return;
-  const auto* const flight = reinterpret_cast<const char*>(&flights_[free_slots_.back()]);
-  for (size_t line = 0; line < sizeof(Flight); line += 64) __builtin_prefetch(flight + line, 1);
+  const auto* const sim_request = reinterpret_cast<const char*>(&requests_[free_slots_.back()]);
+  for (size_t line = 0; line < sizeof(SimRequest); line += 64) __builtin_prefetch(sim_request + line, 1);
 }
 
 // Takes what `request` holds and leaves memory for the next.
@@ -41,37 +41,37 @@ void Simulation::arrive(TraceRequest& request) {
   books_.arrived += 1;
   live_ += 1;
   if (free_slots_.empty()) {
-    free_slots_.push_back(static_cast<uint32_t>(flights_.size()));
-    flights_.emplace_back();
+    free_slots_.push_back(static_cast<uint32_t>(requests_.size()));
+    requests_.emplace_back();
   }
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  Flight& flight = flights_[slot];
-  flight.id = (++tries_ << kSlotBits) | slot;
-  flight.number = books_.arrived;
-  std::swap(flight.trace, request);
-  flight.node = -1;
-  flight.emitted = flight.attempts = 0;
-  flight.at_node = false;
-  flight.arrived = now_;
-  flight.first = flight.last = {};
-  flight.longest_gap = {};
+  SimRequest& sim_request = requests_[slot];
+  sim_request.id = (++tries_ << kSlotBits) | slot;
+  sim_request.number = books_.arrived;
+  std::swap(sim_request.trace, request);
+  sim_request.node = -1;
+  sim_request.emitted = sim_request.attempts = 0;
+  sim_request.at_node = false;
+  sim_request.arrived = now_;
+  sim_request.first = sim_request.last = {};
+  sim_request.longest_gap = {};
   const auto gateways = static_cast<uint64_t>(options_.gateways);
-  const uint64_t pick =
-      options_.session_sticky && flight.trace.session != 0 ? flight.trace.session : draw_.bits() >> 16;
-  flight.gateway = static_cast<int32_t>(pick % gateways);
-  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
-  make_key(flight);
-  if (keeps_prefixes_) keep_prefix(flight);
-  gateway_of(flight).retry_budget().earn(now_);
-  decide(flight);
-  send_next(flight);
+  const uint64_t pick = options_.session_sticky && sim_request.trace.session != 0 ? sim_request.trace.session
+                                                                                  : draw_.bits() >> 16;
+  sim_request.gateway = static_cast<int32_t>(pick % gateways);
+  sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
+  make_key(sim_request);
+  if (keeps_prefixes_) keep_prefix(sim_request);
+  gateway_of(sim_request).retry_budget().earn(now_);
+  decide(sim_request);
+  send_next(sim_request);
 }
 
 // What a gateway would read off the messages: lengths are known here, so nothing is guessed from bytes.
-void Simulation::make_key(Flight& flight) {
-  const TraceRequest& trace = flight.trace;
-  route::PrefixKey& key = flight.key;
+void Simulation::make_key(SimRequest& sim_request) {
+  const TraceRequest& trace = sim_request.trace;
+  route::PrefixKey& key = sim_request.key;
   key.set = next_set_;
   key.session = next_session_;
   key.session_source = trace.session != 0 ? route::SessionSource::kHeader : route::SessionSource::kNone;
@@ -91,55 +91,55 @@ void Simulation::make_key(Flight& flight) {
     const int64_t tokens = static_cast<int64_t>(i + 1) * trace.block_tokens;
     key.anchors.push_back({block_name(trace.blocks[i]), static_cast<size_t>(tokens) * 4, tokens});
   }
-  if (trace.set == 0) gateway_of(flight).router().refine(key);
+  if (trace.set == 0) gateway_of(sim_request).router().refine(key);
 }
 
-void Simulation::decide(Flight& flight) {
+void Simulation::decide(SimRequest& sim_request) {
   const bool timed = (tries_ & 15) == 0;
   const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
-  flight.decision = gateway_of(flight).router().decide(flight.key, kModel, now_);
+  sim_request.decision = gateway_of(sim_request).router().decide(sim_request.key, kModel, now_);
   if (timed) {
     decision_ns_ +=
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
     decisions_timed_ += 1;
   }
-  flight.tried = 0;
+  sim_request.tried = 0;
 }
 
-void Simulation::send_next(Flight& flight) {
-  if (flight.tried >= flight.decision.order.size()) {
-    end_flight(flight, now_, RequestEnd::kLost);
+void Simulation::send_next(SimRequest& sim_request) {
+  if (sim_request.tried >= sim_request.decision.order.size()) {
+    end_flight(sim_request, now_, RequestEnd::kLost);
     return;
   }
-  const route::Candidate& candidate = flight.decision.order[flight.tried++];
-  flight.attempts += 1;
-  flight.node = static_cast<int32_t>(candidate.node);
-  flight.at_node = false;
-  route::Router& router = gateway_of(flight).router();
-  flight.planned = router.at_home(flight.key, kModel, candidate.node);
-  flight.sent = router.sent(flight.key, kModel, candidate, now_);
+  const route::Candidate& candidate = sim_request.decision.order[sim_request.tried++];
+  sim_request.attempts += 1;
+  sim_request.node = static_cast<int32_t>(candidate.node);
+  sim_request.at_node = false;
+  route::Router& router = gateway_of(sim_request).router();
+  sim_request.planned = router.at_home(sim_request.key, kModel, candidate.node);
+  sim_request.sent = router.sent(sim_request.key, kModel, candidate, now_);
   if (options_.network_ms > 0) {
-    post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, flight.id);
+    post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, sim_request.id);
   } else {
-    deliver(flight.id);
+    deliver(sim_request.id);
   }
 }
 
-Simulation::Flight* Simulation::find(uint64_t id) {
-  Flight& flight = flights_[static_cast<size_t>(id & 0xffffffff)];
-  return flight.id == id ? &flight : nullptr;
+Simulation::SimRequest* Simulation::find(uint64_t id) {
+  SimRequest& sim_request = requests_[static_cast<size_t>(id & 0xffffffff)];
+  return sim_request.id == id ? &sim_request : nullptr;
 }
 
-SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
-  const TraceRequest& trace = flight.trace;
-  SimNode::NewFlight out;
-  out.id = flight.id;
-  out.prompt_tokens = trace.input_tokens + flight.emitted;
-  out.prefix_tokens = static_cast<int32_t>(flight.key.prefix_tokens);
-  out.new_tokens = std::max(1, trace.output_tokens) - flight.emitted;
-  out.set = flight.key.set;
-  out.session = flight.key.session;
-  out.planned = flight.planned;
+SimNode::NewSimRequest Simulation::to_node(const SimRequest& sim_request) const {
+  const TraceRequest& trace = sim_request.trace;
+  SimNode::NewSimRequest out;
+  out.id = sim_request.id;
+  out.prompt_tokens = trace.input_tokens + sim_request.emitted;
+  out.prefix_tokens = static_cast<int32_t>(sim_request.key.prefix_tokens);
+  out.new_tokens = std::max(1, trace.output_tokens) - sim_request.emitted;
+  out.set = sim_request.key.set;
+  out.session = sim_request.key.session;
+  out.planned = sim_request.planned;
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
   const auto prompt = std::span(trace.blocks).first(std::min(full, trace.blocks.size()));
   out.blocks.resize(prompt.size() + trace.output_blocks.size());
@@ -149,86 +149,87 @@ SimNode::NewFlight Simulation::to_node(const Flight& flight) const {
 }
 
 void Simulation::deliver(uint64_t id) {
-  Flight* flight = find(id);
-  if (flight == nullptr) return;
-  Node& node = nodes_[static_cast<size_t>(flight->node)];
+  SimRequest* sim_request = find(id);
+  if (sim_request == nullptr) return;
+  Node& node = nodes_[static_cast<size_t>(sim_request->node)];
   if (node.engine == nullptr) {
-    fail(*flight, {route::FailureKind::kConnect, 0});
+    fail(*sim_request, {route::FailureKind::kConnect, 0});
     return;
   }
-  interrupt(flight->node);
-  const Status added = node.engine->add(to_node(*flight), now_);
+  interrupt(sim_request->node);
+  const Status added = node.engine->add(to_node(*sim_request), now_);
   if (!added.ok()) {
-    fail(*flight,
+    fail(*sim_request,
          {route::FailureKind::kStatus, added.code() == absl::StatusCode::kResourceExhausted ? 429 : 400});
     return;
   }
-  flight->at_node = true;
-  flight->node_life = node.life;
-  kick(flight->node);
+  sim_request->at_node = true;
+  sim_request->node_life = node.life;
+  kick(sim_request->node);
 }
 
-void Simulation::fail(Flight& flight, const route::Failure& failure) {
-  SimGateway& gateway = gateway_of(flight);
-  const auto node = static_cast<route::NodeIndex>(flight.node);
-  if (gateway_knows(flight)) gateway.router().finished(flight.key, flight.sent, std::nullopt, now_);
+void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
+  SimGateway& gateway = gateway_of(sim_request);
+  const auto node = static_cast<route::NodeIndex>(sim_request.node);
+  if (gateway_knows(sim_request))
+    gateway.router().finished(sim_request.key, sim_request.sent, std::nullopt, now_);
   if (failure.kind == route::FailureKind::kConnect)
     gateway.on_event(node, route::HealthEvent::kConnectError, now_);
   if (failure.kind == route::FailureKind::kTransport)
     gateway.on_event(node, route::HealthEvent::kTransportError, now_);
   route::AttemptState state;
-  state.attempts = flight.attempts;
-  state.first_byte_sent = flight.emitted > 0;
+  state.attempts = sim_request.attempts;
+  state.first_byte_sent = sim_request.emitted > 0;
   state.resumable = options_.resume;
-  const size_t left = flight.decision.order.size() - flight.tried;
-  const bool extends =
-      left == 0 && route::node_failed(failure) && gateway.router().may_extend(flight.key, flight.decision);
+  const size_t left = sim_request.decision.order.size() - sim_request.tried;
+  const bool extends = left == 0 && route::node_failed(failure) &&
+                       gateway.router().may_extend(sim_request.key, sim_request.decision);
   state.candidates_left = extends ? 1 : static_cast<int>(left);
   const bool again =
       route::decide_retry(failure, state, gateway.retry_budget(), now_) == route::RetryAction::kNextCandidate;
-  if (!again || (extends && !gateway.router().extend(flight.key, kModel, flight.decision, now_))) {
-    end_flight(flight, now_, RequestEnd::kLost);
+  if (!again || (extends && !gateway.router().extend(sim_request.key, kModel, sim_request.decision, now_))) {
+    end_flight(sim_request, now_, RequestEnd::kLost);
     return;
   }
-  recorder_.retried(flight.arrived.time_since_epoch());
-  flight.id = (++tries_ << kSlotBits) | (flight.id & 0xffffffff);
-  flight.gateway_life = gateway_lives_[static_cast<size_t>(flight.gateway)];
-  send_next(flight);
+  recorder_.retried(sim_request.arrived.time_since_epoch());
+  sim_request.id = (++tries_ << kSlotBits) | (sim_request.id & 0xffffffff);
+  sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
+  send_next(sim_request);
 }
 
 // `at`: when its client knows.
-void Simulation::end_flight(Flight& flight, TimePoint at, RequestEnd end) {
-  if (options_.on_request) tell_end(flight, at, end);
+void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end) {
+  if (options_.on_request) tell_end(sim_request, at, end);
   if (end == RequestEnd::kLost) {
     books_.lost += 1;
-    recorder_.lost({flight.arrived.time_since_epoch(), now_.time_since_epoch(),
-                    flight.emitted == 0 ? flight.trace.input_tokens : 0});
+    recorder_.lost({sim_request.arrived.time_since_epoch(), now_.time_since_epoch(),
+                    sim_request.emitted == 0 ? sim_request.trace.input_tokens : 0});
   } else {
     books_.finished += 1;
   }
   live_ -= 1;
-  free_slots_.push_back(static_cast<uint32_t>(flight.id & 0xffffffff));
-  flight.id = 0;
+  free_slots_.push_back(static_cast<uint32_t>(sim_request.id & 0xffffffff));
+  sim_request.id = 0;
 }
 
-void Simulation::tell_end(const Flight& flight, TimePoint at, RequestEnd end) const {
+void Simulation::tell_end(const SimRequest& sim_request, TimePoint at, RequestEnd end) const {
   RequestLine line;
-  line.number = flight.number;
-  line.arrived = flight.arrived.time_since_epoch();
-  if (flight.emitted > 0) {
-    line.first = flight.first.time_since_epoch();
-    line.cached_tokens = flight.found_first;
+  line.number = sim_request.number;
+  line.arrived = sim_request.arrived.time_since_epoch();
+  if (sim_request.emitted > 0) {
+    line.first = sim_request.first.time_since_epoch();
+    line.cached_tokens = sim_request.found_first;
   }
   line.ended = at.time_since_epoch();
-  line.turn = flight.trace.turn;
-  line.prompt_tokens = flight.trace.input_tokens;
-  line.tokens = flight.emitted;
-  line.attempts = flight.attempts;
+  line.turn = sim_request.trace.turn;
+  line.prompt_tokens = sim_request.trace.input_tokens;
+  line.tokens = sim_request.emitted;
+  line.attempts = sim_request.attempts;
   line.end = end;
-  line.simulated_node = flight.node;
+  line.simulated_node = sim_request.node;
   // Of a stream that broke off the order may be another already.
-  for (const route::Candidate& candidate : flight.decision.order.all()) {
-    if (static_cast<int32_t>(candidate.node) != flight.node) continue;
+  for (const route::Candidate& candidate : sim_request.decision.order.all()) {
+    if (static_cast<int32_t>(candidate.node) != sim_request.node) continue;
     line.branch = route::branch_name(candidate.branch);
     line.expected_tokens = candidate.expect_cached;
   }
@@ -270,42 +271,44 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     if (token.last) computed_ahead(token.id);
     return;
   }
-  Flight& flight = *find(token.id);
+  SimRequest& sim_request = *find(token.id);
   const TimePoint seen = now_ + millis(options_.network_ms);
   if (token.first) {
-    flight.cached_tokens = token.cached_tokens;
-    if (flight.emitted == 0) {
-      flight.first = seen;
-      flight.found_first = token.cached_tokens;
-      recorder_.first_token({flight.arrived.time_since_epoch(), seen.time_since_epoch(), node,
-                             flight.trace.input_tokens, token.cached_tokens, flight.trace.set});
+    sim_request.cached_tokens = token.cached_tokens;
+    if (sim_request.emitted == 0) {
+      sim_request.first = seen;
+      sim_request.found_first = token.cached_tokens;
+      recorder_.first_token({sim_request.arrived.time_since_epoch(), seen.time_since_epoch(), node,
+                             sim_request.trace.input_tokens, token.cached_tokens, sim_request.trace.set});
     } else {
-      flight.longest_gap = std::max(flight.longest_gap, seen - flight.last);
+      sim_request.longest_gap = std::max(sim_request.longest_gap, seen - sim_request.last);
     }
-    if (gateway_knows(flight)) gateway_of(flight).router().first_byte(flight.key, flight.sent, now_);
-    flight.emitted += 1;
+    if (gateway_knows(sim_request))
+      gateway_of(sim_request).router().first_byte(sim_request.key, sim_request.sent, now_);
+    sim_request.emitted += 1;
   }
   if (!token.last) return;
-  flight.emitted += token.tokens - 1;
-  flight.longest_gap = std::max(flight.longest_gap, token.longest_gap);
-  const auto room = static_cast<int32_t>(options_.profile.max_model_len) - flight.trace.input_tokens;
-  books_.tokens_due += std::min(std::max(1, flight.trace.output_tokens), room);
-  books_.tokens_told += flight.emitted;
+  sim_request.emitted += token.tokens - 1;
+  sim_request.longest_gap = std::max(sim_request.longest_gap, token.longest_gap);
+  const auto room = static_cast<int32_t>(options_.profile.max_model_len) - sim_request.trace.input_tokens;
+  books_.tokens_due += std::min(std::max(1, sim_request.trace.output_tokens), room);
+  books_.tokens_told += sim_request.emitted;
   route::AnswerCounts counts;
-  counts.prompt_tokens = flight.trace.input_tokens;
-  counts.completion_tokens = flight.emitted;
-  counts.cached_tokens = flight.cached_tokens;
+  counts.prompt_tokens = sim_request.trace.input_tokens;
+  counts.completion_tokens = sim_request.emitted;
+  counts.cached_tokens = sim_request.cached_tokens;
   counts.has_cached = true;
-  if (gateway_knows(flight)) {
-    gateway_of(flight).router().finished(flight.key, flight.sent, counts, now_);
-    gateway_of(flight).on_event(static_cast<route::NodeIndex>(node), route::HealthEvent::kAnswered, now_);
+  if (gateway_knows(sim_request)) {
+    gateway_of(sim_request).router().finished(sim_request.key, sim_request.sent, counts, now_);
+    gateway_of(sim_request)
+        .on_event(static_cast<route::NodeIndex>(node), route::HealthEvent::kAnswered, now_);
   }
-  if (flight.trace.session != 0) {
-    recent_sessions_.set(flight.trace.session, flight.trace.input_tokens + flight.emitted);
+  if (sim_request.trace.session != 0) {
+    recent_sessions_.set(sim_request.trace.session, sim_request.trace.input_tokens + sim_request.emitted);
   }
-  recorder_.finished({flight.arrived.time_since_epoch(), flight.first.time_since_epoch(),
-                      seen.time_since_epoch(), node, flight.emitted, flight.longest_gap});
-  end_flight(flight, seen, RequestEnd::kAnswered);
+  recorder_.finished({sim_request.arrived.time_since_epoch(), sim_request.first.time_since_epoch(),
+                      seen.time_since_epoch(), node, sim_request.emitted, sim_request.longest_gap});
+  end_flight(sim_request, seen, RequestEnd::kAnswered);
 }
 
 }  // namespace troupe::sim

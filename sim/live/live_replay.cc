@@ -92,7 +92,7 @@ void read_event(std::string_view data, TimePoint now, Stream& stream) {
 
 class Driver {
  public:
-  Driver(RequestSource& source, const DriveOptions& options)
+  Driver(RequestSource& source, const LiveReplayOptions& options)
       : source_(source),
         options_(options),
         executor_(io_.get_executor()),
@@ -121,7 +121,7 @@ class Driver {
   }
 
  private:
-  static HttpClientOptions client_options(const DriveOptions& options) {
+  static HttpClientOptions client_options(const LiveReplayOptions& options) {
     HttpClientOptions out;
     out.idle_connections_max = static_cast<size_t>(options.connections);
     out.tls = options.tls;
@@ -357,7 +357,7 @@ class Driver {
   }
 
   RequestSource& source_;
-  DriveOptions options_;
+  LiveReplayOptions options_;
   SteadyClock clock_;
   asio::io_context io_{1};
   Executor executor_;
@@ -374,7 +374,7 @@ class Driver {
 
 }  // namespace
 
-StatusOr<Result> drive(RequestSource& source, const DriveOptions& options) {
+StatusOr<Result> drive(RequestSource& source, const LiveReplayOptions& options) {
   Driver driver(source, options);
   return driver.run();
 }

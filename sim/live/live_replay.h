@@ -19,7 +19,7 @@
 
 namespace troupe::sim {
 
-struct DriveOptions {
+struct LiveReplayOptions {
   std::vector<Endpoint> endpoints;       // gateways of one fleet: requests go to them in turns
   std::shared_ptr<const TlsSource> tls;  // for those with https
   // A request that breaks off without an answer (connection refused, reset, cut) is sent so many times more,
@@ -37,6 +37,6 @@ struct DriveOptions {
 
 // Sends all of `source` and waits for the answers. Errors: the source's, or a server without a model; what
 // becomes of single requests is in the Result. Reasons of lost ones are said on stderr.
-StatusOr<Result> drive(RequestSource& source, const DriveOptions& options);
+StatusOr<Result> drive(RequestSource& source, const LiveReplayOptions& options);
 
 }  // namespace troupe::sim

@@ -22,7 +22,7 @@ struct Due {
   bool operator>(const Due& other) const { return at != other.at ? at > other.at : order > other.order; }
 };
 
-class DueQueue {
+class CalendarQueue {
  public:
   bool empty() const { return soon_.empty(); }
   // The earliest. REQUIRES: not empty.

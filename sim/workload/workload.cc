@@ -140,7 +140,7 @@ struct PersonaSource::Impl {
   std::vector<Session> sessions;
   std::vector<int32_t> free_slots;
   std::vector<Duration> joining;  // when those met in mid-talk come, the first one last
-  DueQueue due;
+  CalendarQueue due;
   uint64_t session_count = 0, due_count = 0;
   double session_gap_s = 0, flash_gap_s = 0;
   Duration next_session{}, next_flash = Duration::max(), next_edit{}, next_swap{};

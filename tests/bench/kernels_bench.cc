@@ -26,9 +26,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "kernels/host/openmp.h"
 #include "kernels/host/thread_pool.h"
+#include "kernels/kernels.h"
 #include "tests/bench/read_loop.h"
 
 namespace troupe {

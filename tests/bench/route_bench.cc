@@ -221,7 +221,7 @@ BENCHMARK(prefix_key_8k)->Arg(2)->Arg(8)->Arg(20);
 // What learning sets adds to a request: the look, and the look and the learning, of conversations of 200
 // personas by messages (Arg: their number).
 void sketch(benchmark::State& state, bool learn) {
-  AnchorSketch sketch((SketchOptions()));
+  SharedPrefixDetector sketch((SharedPrefixDetectorOptions()));
   Random random(3);
   std::vector<PrefixKey> keys;
   for (uint64_t i = 0; i < 20'000; ++i) {

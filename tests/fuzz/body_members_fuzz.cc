@@ -15,7 +15,7 @@
 
 namespace {
 
-using troupe::BodyMember;
+using troupe::JsonPatch;
 namespace bj = boost::json;
 
 void require(bool holds) {
@@ -23,18 +23,18 @@ void require(bool holds) {
 }
 
 // The first byte of the input says which of these are put in.
-std::vector<BodyMember> chosen(uint8_t bits) {
-  const std::array<BodyMember, 4> all{BodyMember{"cache_salt", "\"s\\\"}\""}, BodyMember{"priority", "-3"},
-                                      BodyMember{"a", "{\"a\":[1,{}]}"}, BodyMember{"", "null"}};
-  std::vector<BodyMember> members;
+std::vector<JsonPatch> chosen(uint8_t bits) {
+  const std::array<JsonPatch, 4> all{JsonPatch{"cache_salt", "\"s\\\"}\""}, JsonPatch{"priority", "-3"},
+                                     JsonPatch{"a", "{\"a\":[1,{}]}"}, JsonPatch{"", "null"}};
+  std::vector<JsonPatch> members;
   for (size_t i = 0; i < all.size(); ++i) {
     if ((bits >> i & 1) != 0) members.push_back(all[i]);
   }
   return members;
 }
 
-bool is_among(std::string_view name, const std::vector<BodyMember>& members) {
-  return std::any_of(members.begin(), members.end(), [&](const BodyMember& m) { return m.name == name; });
+bool is_among(std::string_view name, const std::vector<JsonPatch>& members) {
+  return std::any_of(members.begin(), members.end(), [&](const JsonPatch& m) { return m.name == name; });
 }
 
 // `part` is what is left of `whole` when bytes are taken out of it. (Commas may be any of the whole's.)
@@ -47,7 +47,7 @@ bool is_subsequence(std::string_view part, std::string_view whole) {
   return true;
 }
 
-void check(std::string_view body, const bj::object& before, const std::vector<BodyMember>& members) {
+void check(std::string_view body, const bj::object& before, const std::vector<JsonPatch>& members) {
   const std::string out = troupe::with_members(body, members);
   const auto parsed = troupe::parse_json(out);  // refuses duplicates: none of the old ones is left
   require(parsed.ok() && parsed->is_object());
@@ -60,7 +60,7 @@ void check(std::string_view body, const bj::object& before, const std::vector<Bo
     ++it;
   }
   std::string tail;
-  for (const BodyMember& member : members) {
+  for (const JsonPatch& member : members) {
     require(it != after.end() && std::string_view(it->key()) == member.name);
     const auto value = troupe::parse_json(member.json);
     require(value.ok() && troupe::to_json(it->value()) == troupe::to_json(*value));
@@ -79,7 +79,7 @@ void check(std::string_view body, const bj::object& before, const std::vector<Bo
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data + 1), size - 1);
-  const std::vector<BodyMember> members = chosen(data[0]);
+  const std::vector<JsonPatch> members = chosen(data[0]);
   const auto parsed = troupe::parse_json(body);
   if (parsed.ok() && parsed->is_object()) {
     check(body, parsed->get_object(), members);

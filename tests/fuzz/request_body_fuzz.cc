@@ -107,20 +107,20 @@ void check_text_requests(std::string_view body) {
   for (const int32_t id : detokenize.value().tokens) require(id >= 0);
 }
 
-void check_tails(std::string_view body) {
-  const auto tail = troupe::parse_tail(body);
+void check_conversations(std::string_view body) {
+  const auto tail = troupe::parse_conversation(body);
   if (tail.ok()) {
-    const troupe::ConversationTail& t = tail.value();
+    const troupe::CachedConversation& t = tail.value();
     require(t.prefix_tokens >= 0 && t.prefix_tokens <= t.tokens);
     for (const int32_t id : t.ids) require(id >= 0);
-    const auto same = troupe::parse_tail(troupe::tail_json(t));
+    const auto same = troupe::parse_conversation(troupe::conversation_json(t));
     require(same.ok() && same.value().ids == t.ids && same.value().session == t.session);
   } else {
     check_error(tail.error());
   }
-  const auto list = troupe::parse_tail_list(body);
+  const auto list = troupe::parse_conversation_list(body);
   if (!list.ok()) return check_error(list.error());
-  const auto same = troupe::parse_tail_list(troupe::tail_list_json(list.value()));
+  const auto same = troupe::parse_conversation_list(troupe::conversation_list_json(list.value()));
   require(same.ok() && same.value().size() == list.value().size());
 }
 
@@ -133,7 +133,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(parser.parse_completion(body), body);
   check_text_requests(body);
   check_prefix_request(body);
-  check_tails(body);
+  check_conversations(body);
   // Other servers' answers come from outside, too.
   (void)troupe::parse_models(body);
   const auto report = troupe::parse_load_report(body);

@@ -132,7 +132,7 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
       co_await tell_residency(stub, exchange);
       co_return;
     }
-  } else if (exchange.request().method == "POST" || path.starts_with(kTailsPath)) {
+  } else if (exchange.request().method == "POST" || path.starts_with(kConversationsPath)) {
     stub.seen.push_back(exchange.request());
     const Presence presence(stub);
     co_await stub.answer(stub, exchange);

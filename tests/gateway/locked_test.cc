@@ -256,14 +256,14 @@ TEST_F(LockedAdmin, ACertificateIsKeyEnough) {
   EXPECT_EQ(gateway_->admin_send("POST", "/admin/workers", url_of_b()).status, 200);
 }
 
-TEST(OpenDoors, WhatStrangersMayDoIsSaid) {
+TEST(ExposedEndpoints, WhatStrangersMayDoIsSaid) {
   const TempDir folder;
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   const auto doors = [&settings] {
     const auto config = make_config(settings);
     EXPECT_TRUE(config.ok()) << config.status();
-    return open_doors(*config);
+    return exposed_endpoints(*config);
   };
   EXPECT_EQ(doors().open + doors().close, "");
   settings.host = "0.0.0.0";

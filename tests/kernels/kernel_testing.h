@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/kernels.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/kernels.h"
 
 namespace troupe::kernel_testing {
 

@@ -3,8 +3,8 @@
 //      └────────opened streams, cancellations──────────────▲      └──drops (stop strings)──▶ commands
 // The scheduler, the runner and `sequences_` belong to the compute thread alone. `mutex_` guards the command
 // queue and the published numbers; it is held for a few moves and taken at most twice a step. Lock order:
-// mutex_, then TextOut's own. Both queues are bounded: commands by the number of open requests (submit
-// refuses beyond max_waiting), tokens by TextOut, whose push() makes the compute thread wait.
+// mutex_, then OutputPipeline's own. Both queues are bounded: commands by the number of open requests (submit
+// refuses beyond max_waiting), tokens by OutputPipeline, whose push() makes the compute thread wait.
 
 #include "worker/engine/engine.h"
 
@@ -33,7 +33,8 @@ void Engine::stop() {
     impl_->stopping = true;
   }
   impl_->wake.notify_one();
-  // TextOut first told to stop would drop tokens; a compute thread that waits for it still finds it at work.
+  // OutputPipeline first told to stop would drop tokens; a compute thread that waits for it still finds it at
+  // work.
   if (impl_->thread.joinable()) impl_->thread.join();
   impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
   // Of an engine that was never started. Nobody adds any more.
@@ -171,7 +172,7 @@ LoadReport Engine::load() const {
   return report;
 }
 
-CacheNews& Engine::cache_news() {
+ResidencyPublisher& Engine::cache_news() {
   return impl_->news;
 }
 

@@ -102,7 +102,7 @@ class Engine {
   // included.
   LoadReport load() const;
   // What the prefix cache holds, and how that changes.
-  CacheNews& cache_news();
+  ResidencyPublisher& cache_news();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over
   // For how long the compute thread has been at one turn of its loop, a step at most; zero while it waits for
   // work. Thread-safe, takes no lock.

@@ -118,7 +118,7 @@ struct Engine::Impl {
 
   const SteadyClock clock;
   std::atomic<TimePoint> turn_began = TimePoint::max();  // max: it waits for work
-  CacheNews news;
+  ResidencyPublisher news;
 
   mutable std::mutex mutex;  // guards down to `stopping`
   std::condition_variable wake;
@@ -128,7 +128,7 @@ struct Engine::Impl {
   RequestId next_id = 1;
   bool nudged = false;  // the compute thread is wanted, if only to publish
   bool stopping = false;
-  TextOut text_out;
+  OutputPipeline text_out;
   std::thread thread;
 };
 

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-TextOut::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
+OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
     : request(std::move(opened)),
       repeats_left(request.untold_logprobs),
       detokenizer(tokenizer, std::move(request.stop_strings),
@@ -18,28 +18,28 @@ TextOut::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
   detokenizer.take_offsets();
 }
 
-bool TextOut::Inbox::empty() const {
+bool OutputPipeline::Inbox::empty() const {
   return opened.empty() && tokens.empty() && failures.empty() && cancelled.empty();
 }
 
-void TextOut::Inbox::clear() {
+void OutputPipeline::Inbox::clear() {
   opened.clear();
   tokens.clear();
   failures.clear();
   cancelled.clear();
 }
 
-TextOut::TextOut(Options options) : options_(std::move(options)) {}
+OutputPipeline::OutputPipeline(Options options) : options_(std::move(options)) {}
 
-TextOut::~TextOut() {
+OutputPipeline::~OutputPipeline() {
   stop(absl::CancelledError("the engine is gone"));
 }
 
-void TextOut::start() {
+void OutputPipeline::start() {
   thread_ = std::thread([this] { loop(); });
 }
 
-void TextOut::stop(Status error) {
+void OutputPipeline::stop(Status error) {
   {
     std::lock_guard lock(mutex_);
     if (!stopping_) stop_error_ = std::move(error);
@@ -54,14 +54,14 @@ void TextOut::stop(Status error) {
   }
 }
 
-void TextOut::open(NewStream stream) {
+void OutputPipeline::open(NewStream stream) {
   std::lock_guard lock(mutex_);
   open_.insert(stream.id);
   inbox_.opened.push_back(std::move(stream));
   // No wake-up: nothing is to be done before its first token.
 }
 
-bool TextOut::cancel(RequestId id) {
+bool OutputPipeline::cancel(RequestId id) {
   {
     std::lock_guard lock(mutex_);
     if (open_.erase(id) == 0) return false;
@@ -72,7 +72,7 @@ bool TextOut::cancel(RequestId id) {
   return true;
 }
 
-void TextOut::push(std::vector<TokenEvent>& events) {
+void OutputPipeline::push(std::vector<TokenEvent>& events) {
   {
     std::unique_lock lock(mutex_);
     drained_.wait(lock, [this] { return inbox_.tokens.size() < options_.pending_tokens_max || stopping_; });
@@ -83,7 +83,7 @@ void TextOut::push(std::vector<TokenEvent>& events) {
   changed_.notify_one();
 }
 
-void TextOut::fail(const std::vector<RequestId>& ids, const Status& error) {
+void OutputPipeline::fail(const std::vector<RequestId>& ids, const Status& error) {
   {
     std::lock_guard lock(mutex_);
     for (RequestId id : ids) inbox_.failures.emplace_back(id, error);
@@ -91,12 +91,12 @@ void TextOut::fail(const std::vector<RequestId>& ids, const Status& error) {
   changed_.notify_one();
 }
 
-size_t TextOut::open_count() const {
+size_t OutputPipeline::open_count() const {
   std::lock_guard lock(mutex_);
   return open_.size() + closing_count_;
 }
 
-void TextOut::loop() {
+void OutputPipeline::loop() {
   Inbox inbox;  // swapped with inbox_, so both keep their memory
   bool stopping = false;
   while (!stopping) {
@@ -118,7 +118,7 @@ void TextOut::loop() {
 }
 
 // In this order: a stream's tokens come after its opening and before its failure.
-void TextOut::process(Inbox& inbox) {
+void OutputPipeline::process(Inbox& inbox) {
   for (NewStream& opened : inbox.opened) {
     const RequestId id = opened.id;
     streams_.emplace(id, std::make_unique<Stream>(std::move(opened), options_.tokenizer));
@@ -143,7 +143,7 @@ std::vector<TokenLogprob> take_told(std::vector<TokenLogprob>& waiting, const st
 
 }  // namespace
 
-void TextOut::process_token(TokenEvent& event) {
+void OutputPipeline::process_token(TokenEvent& event) {
   const auto it = streams_.find(event.id);
   if (it == streams_.end()) return;  // computed before its stop string or cancellation was known
   Stream& stream = *it->second;
@@ -177,7 +177,7 @@ void TextOut::process_token(TokenEvent& event) {
   if (event.finish == FinishReason::kNone) options_.on_stop_string(event.id);
 }
 
-bool TextOut::count_token(Stream& stream, const TokenEvent& event) {
+bool OutputPipeline::count_token(Stream& stream, const TokenEvent& event) {
   stream.usage.cached_tokens = std::min<int64_t>(event.cached_count, stream.request.prompt_count);
   if (stream.last_token_at == TimePoint{}) {
     options_.metrics->first_token(event.at - stream.request.submitted, stream.request.prompt_count);
@@ -196,7 +196,7 @@ bool TextOut::count_token(Stream& stream, const TokenEvent& event) {
   return true;
 }
 
-TokenLogprob TextOut::logprob_of(const TokenScore& score) const {
+TokenLogprob OutputPipeline::logprob_of(const TokenScore& score) const {
   const auto bytes_of = [this](TokenId id) {
     return std::string(options_.tokenizer->token_bytes(id, /*skip_special=*/false));
   };
@@ -209,7 +209,7 @@ TokenLogprob TextOut::logprob_of(const TokenScore& score) const {
 }
 
 // A token that ended the answer is no part of it.
-void TextOut::take_scores(Stream& stream, const TokenEvent& event) const {
+void OutputPipeline::take_scores(Stream& stream, const TokenEvent& event) const {
   if (event.prompt_scores != nullptr) {
     for (const TokenScore& score : *event.prompt_scores) {
       stream.prompt_logprobs.push_back(logprob_of(score));
@@ -221,20 +221,20 @@ void TextOut::take_scores(Stream& stream, const TokenEvent& event) const {
   }
 }
 
-bool TextOut::is_open(RequestId id) const {
+bool OutputPipeline::is_open(RequestId id) const {
   std::lock_guard lock(mutex_);
   return open_.contains(id);
 }
 
 // A stream counts as open until its last piece was handed over.
-void TextOut::deliver(Stream& stream, EngineOutput output, bool last) {
+void OutputPipeline::deliver(Stream& stream, EngineOutput output, bool last) {
   stream.request.sink(std::move(output));
   if (!last) return;
   std::lock_guard lock(mutex_);
   open_.erase(stream.request.id);
 }
 
-void TextOut::fail_stream(RequestId id, const Status& error) {
+void OutputPipeline::fail_stream(RequestId id, const Status& error) {
   const auto it = streams_.find(id);
   if (it == streams_.end()) return;
   EngineOutput output;

@@ -48,7 +48,7 @@ struct NewStream {
   TimePoint submitted{};
 };
 
-class TextOut {
+class OutputPipeline {
  public:
   struct Options {
     const Tokenizer* tokenizer = nullptr;  // outlives this
@@ -57,8 +57,8 @@ class TextOut {
     // A stop string ended `id`: compute no more of it. Called on the text-out thread, no lock held.
     std::function<void(RequestId)> on_stop_string;
   };
-  explicit TextOut(Options options);
-  ~TextOut();
+  explicit OutputPipeline(Options options);
+  ~OutputPipeline();
 
   void start();
   // Delivers what was pushed, then ends every open stream with `error` and joins the thread.

@@ -20,9 +20,10 @@ std::string random_epoch() {
 
 }  // namespace
 
-CacheNews::CacheNews(std::function<void()> wake) : wake_(std::move(wake)), epoch_(random_epoch()) {}
+ResidencyPublisher::ResidencyPublisher(std::function<void()> wake)
+    : wake_(std::move(wake)), epoch_(random_epoch()) {}
 
-void CacheNews::publish(Residency& residency, const SetWork& work, bool rests, TimePoint now) {
+void ResidencyPublisher::publish(Residency& residency, const SetWork& work, bool rests, TimePoint now) {
   const bool tells_work = rests || now >= work_published_at_ + kWorkInterval;
   if (!tells_work && !residency.has_changes()) return;
   std::lock_guard lock(mutex_);
@@ -36,13 +37,13 @@ void CacheNews::publish(Residency& residency, const SetWork& work, bool rests, T
   if (!changes_.empty() && listener_) listener_();
 }
 
-void CacheNews::listen(std::function<void()> listener) {
+void ResidencyPublisher::listen(std::function<void()> listener) {
   std::lock_guard lock(mutex_);
   listener_ = std::move(listener);
   if (!changes_.empty()) listener_();
 }
 
-void CacheNews::take(std::vector<Resident>& changes) {
+void ResidencyPublisher::take(std::vector<Resident>& changes) {
   bool more = false;
   {
     std::lock_guard lock(mutex_);
@@ -53,7 +54,7 @@ void CacheNews::take(std::vector<Resident>& changes) {
   if (more) wake_();
 }
 
-void CacheNews::describe(LoadReport& report) const {
+void ResidencyPublisher::describe(LoadReport& report) const {
   report.epoch = epoch_;
   std::lock_guard lock(mutex_);
   for (const SetWork::Total& total : work_) {

@@ -18,10 +18,10 @@
 
 namespace troupe {
 
-class CacheNews {
+class ResidencyPublisher {
  public:
   // `wake` (any thread) makes the compute thread call publish() soon, also where it has nothing to compute.
-  explicit CacheNews(std::function<void()> wake);
+  explicit ResidencyPublisher(std::function<void()> wake);
 
   // Compute thread, after every step; `rests`: no step will follow for now.
   void publish(Residency& residency, const SetWork& work, bool rests, TimePoint now);

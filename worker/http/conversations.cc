@@ -35,8 +35,8 @@ Task<std::optional<Answer>> ask(Engine& engine, Ask question) {
                                                                           std::move(question));
 }
 
-ConversationTail told(Conversation&& c, const std::string& model) {
-  ConversationTail tail;
+CachedConversation told(Conversation&& c, const std::string& model) {
+  CachedConversation tail;
   tail.model = model;
   tail.session = c.session;
   tail.set = c.set;
@@ -52,9 +52,9 @@ ApiError cannot_ask() {
 }
 
 ApiError unknown_session(std::string_view session) {
-  ApiError error =
-      ApiError::bad_field("session", absl::StrCat("nothing of a conversation '", to_absl(clip_text(session)),
-                                                  "' is cached here; GET /v1/tails lists those that are"));
+  ApiError error = ApiError::bad_field(
+      "session", absl::StrCat("nothing of a conversation '", to_absl(clip_text(session)),
+                              "' is cached here; GET /v1/conversations lists those that are"));
   error.http_status = 404;
   error.code = "tail_not_found";
   return error;
@@ -62,18 +62,19 @@ ApiError unknown_session(std::string_view session) {
 
 }  // namespace
 
-Task<ApiResult<std::vector<ConversationTail>>> list_tails(Engine& engine, const std::string& model) {
+Task<ApiResult<std::vector<CachedConversation>>> list_conversations(Engine& engine,
+                                                                    const std::string& model) {
   const auto most = static_cast<size_t>(kConversationsPerPlace * engine.load().max_num_seqs);
   auto found = co_await ask<std::vector<Conversation>>(
       engine, [most](const Scheduler& scheduler) { return scheduler.conversations(most); });
   if (!found) co_return cannot_ask();
-  std::vector<ConversationTail> tails;
+  std::vector<CachedConversation> tails;
   for (Conversation& c : *found) tails.push_back(told(std::move(c), model));
   co_return tails;
 }
 
-Task<ApiResult<ConversationTail>> find_tail(Engine& engine, const std::string& model,
-                                            std::string_view session) {
+Task<ApiResult<CachedConversation>> find_tail(Engine& engine, const std::string& model,
+                                              std::string_view session) {
   const auto name = Hash128::from_hex(session);
   if (!name) co_return unknown_session(session);
   auto found = co_await ask<std::optional<Conversation>>(
@@ -84,7 +85,7 @@ Task<ApiResult<ConversationTail>> find_tail(Engine& engine, const std::string& m
 }
 
 ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view body) {
-  auto tail = parse_tail(body, model.api);
+  auto tail = parse_conversation(body, model.api);
   if (!tail.ok()) return tail.error();
   if (tail->model != model.name) return ApiError::not_found_model(tail->model);
   if (!model.keeps_prefixes) {

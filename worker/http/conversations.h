@@ -1,7 +1,7 @@
 #pragma once
 
-// What /v1/tails needs of the engine (common/api/conversations.h): which conversations are cached, and what
-// is to be computed of one that comes from elsewhere.
+// What /v1/conversations needs of the engine (common/api/conversations.h): which conversations are cached,
+// and what is to be computed of one that comes from elsewhere.
 
 #include <string_view>
 #include <vector>
@@ -14,10 +14,10 @@
 namespace troupe {
 
 // 429 where too many ask, 503 where the engine stops.
-Task<ApiResult<std::vector<ConversationTail>>> list_tails(Engine& engine, const std::string& model);
+Task<ApiResult<std::vector<CachedConversation>>> list_conversations(Engine& engine, const std::string& model);
 // 404 where nothing of it is cached.
-Task<ApiResult<ConversationTail>> find_tail(Engine& engine, const std::string& model,
-                                            std::string_view session);
+Task<ApiResult<CachedConversation>> find_tail(Engine& engine, const std::string& model,
+                                              std::string_view session);
 // Errors: 400 (malformed, too long, ids that are not the model's, prefix caching is off), 404 (another
 // model's name).
 ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view body);

@@ -138,7 +138,7 @@ ApiResult<Deadline> Generator::admit(const HttpRequest& request) const {
   return request_deadline(request, now(), options_.request_timeout);
 }
 
-Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
+Task<void> Generator::handle(HttpCall& call, GenerateRequest::Kind kind) {
   const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
@@ -153,7 +153,7 @@ Task<void> Generator::handle(Call& call, GenerateRequest::Kind kind) {
   co_await generate(call, std::move(prepared.value()), deadline.value());
 }
 
-Task<void> Generator::handle_text(Call& call, TextAnswer answer) {
+Task<void> Generator::handle_text(HttpCall& call, TextAnswer answer) {
   const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
@@ -215,7 +215,7 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
   return Answer(std::move(options));
 }
 
-Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline deadline) {
+Task<void> Generator::generate(HttpCall& call, PreparedRequest prepared, Deadline deadline) {
   if (prepared.choice_count > options_.requests_max) {
     const ApiError error =
         ApiError::bad_field("n", "'n' must be at most " + std::to_string(options_.requests_max) +
@@ -225,13 +225,13 @@ Task<void> Generator::generate(Call& call, PreparedRequest prepared, Deadline de
   }
   const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
   Answer answer = make_answer(prepared, tells_ids);
-  const Source source{std::make_shared<Mailbox>(executor_), deadline};
+  const Source source{std::make_shared<OutputChannel>(executor_), deadline};
   if (prepared.ended != FinishReason::kNone) {
-    source.mailbox->put(end_of(prepared));
+    source.channel->put(end_of(prepared));
     co_await answer_stream(call, answer, source);
     co_return;
   }
-  auto sink = [mailbox = source.mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  auto sink = [channel = source.channel](EngineOutput piece) { channel->put(std::move(piece)); };
   auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
   if (!ids.ok()) {
     const ApiError error = submit_error(ids.status());
@@ -260,22 +260,22 @@ Task<ApiResult<Prepared>> Generator::prepare_on_text_in(Deadline deadline, Prepa
 }
 
 Task<ApiResult<Usage>> Generator::compute(EngineRequest request, Deadline deadline) {
-  const auto mailbox = std::make_shared<Mailbox>(executor_);
-  auto sink = [mailbox](EngineOutput piece) { mailbox->put(std::move(piece)); };
+  const auto channel = std::make_shared<OutputChannel>(executor_);
+  auto sink = [channel](EngineOutput piece) { channel->put(std::move(piece)); };
   const auto id = engine_.submit(std::move(request), std::move(sink));
   if (!id.ok()) co_return submit_error(id.status());
   const Submission submission(engine_, std::vector<RequestId>(1, *id));
   while (true) {
-    const bool ready = co_await mailbox->wait(deadline);
+    const bool ready = co_await channel->wait(deadline);
     if (!ready) co_return deadline_error();
-    for (const auto& piece : mailbox->take()) {
+    for (const auto& piece : channel->take()) {
       if (!piece.error.ok()) co_return step_error(piece.error);
       if (piece.finish != FinishReason::kNone) co_return piece.usage;
     }
   }
 }
 
-Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
+Task<void> Generator::handle_prefix(HttpCall& call, Prefixes& prefixes) {
   const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
@@ -304,7 +304,7 @@ Task<void> Generator::handle_prefix(Call& call, Prefixes& prefixes) {
   co_await call.answer_json(200, std::move(body));
 }
 
-Task<void> Generator::handle_tail(Call& call) {
+Task<void> Generator::handle_conversation(HttpCall& call) {
   const auto deadline = admit(call.request());
   if (!deadline.ok()) {
     co_await call.fail(deadline.error());
@@ -324,7 +324,7 @@ Task<void> Generator::handle_tail(Call& call) {
     co_return;
   }
   if (refusing_) call.exchange().close_after();
-  co_await call.answer_json(200, tail_made_json(count, usage->cached_tokens));
+  co_await call.answer_json(200, conversation_made_json(count, usage->cached_tokens));
 }
 
 Task<void> Generator::wait_quiet(Deadline deadline) {

@@ -43,14 +43,14 @@ class Generator {
   Generator(Executor executor, Options options, const ServedModel& model, Engine& engine);
   ~Generator();  // joins the text-in thread
 
-  Task<void> handle(Call& call, GenerateRequest::Kind kind);
+  Task<void> handle(HttpCall& call, GenerateRequest::Kind kind);
   // POST /v1/prefixes: computed behind all that is answered, and kept in `prefixes`.
-  Task<void> handle_prefix(Call& call, Prefixes& prefixes);
-  // POST /v1/tails: likewise, and kept as long as anything cached.
-  Task<void> handle_tail(Call& call);
+  Task<void> handle_prefix(HttpCall& call, Prefixes& prefixes);
+  // POST /v1/conversations: likewise, and kept as long as anything cached.
+  Task<void> handle_conversation(HttpCall& call);
   // What is all text in and no generation: `answer` makes the whole answer of a body, on the text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
-  Task<void> handle_text(Call& call, TextAnswer answer);
+  Task<void> handle_text(HttpCall& call, TextAnswer answer);
 
   // From now on new requests are answered 503.
   void refuse_new() { refusing_ = true; }
@@ -66,7 +66,7 @@ class Generator {
   class RunningScope;
   // What a request's coroutine waits for.
   struct Source {
-    std::shared_ptr<Mailbox> mailbox;
+    std::shared_ptr<OutputChannel> channel;
     Deadline deadline;
   };
   using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
@@ -82,11 +82,11 @@ class Generator {
   Task<ApiResult<Prepared>> prepare_on_text_in(Deadline deadline, Prepare prepare);
   // Of a prompt that is not answered.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
-  Task<void> generate(Call& call, PreparedRequest prepared, Deadline deadline);
+  Task<void> generate(HttpCall& call, PreparedRequest prepared, Deadline deadline);
   Answer make_answer(PreparedRequest& prepared, bool tells_ids);
-  Task<void> answer_whole(Call& call, Answer& answer, const Source& source);
-  Task<void> answer_stream(Call& call, Answer& answer, const Source& source);
-  Task<bool> wait_with_heartbeats(Call& call, const Source& source);
+  Task<void> answer_whole(HttpCall& call, Answer& answer, const Source& source);
+  Task<void> answer_stream(HttpCall& call, Answer& answer, const Source& source);
+  Task<bool> wait_with_heartbeats(HttpCall& call, const Source& source);
 
   Executor executor_;
   Options options_;

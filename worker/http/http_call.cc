@@ -7,26 +7,26 @@
 
 namespace troupe {
 
-HeaderList Call::headers(std::string_view content_type) const {
+HeaderList HttpCall::headers(std::string_view content_type) const {
   HeaderList list;
   list.emplace_back("content-type", content_type);
   list.emplace_back("x-request-id", request_id_);
   return list;
 }
 
-Task<void> Call::answer_json(int status, std::string body) {
+Task<void> HttpCall::answer_json(int status, std::string body) {
   code_ = status;
   const HeaderList list = headers("application/json");
   co_await exchange_.respond(status, list, std::move(body));
 }
 
-Task<void> Call::answer_text(std::string_view content_type, std::string body) {
+Task<void> HttpCall::answer_text(std::string_view content_type, std::string body) {
   code_ = 200;
   const HeaderList list = headers(content_type);
   co_await exchange_.respond(200, list, std::move(body));
 }
 
-Task<void> Call::fail(ApiError error) {
+Task<void> HttpCall::fail(ApiError error) {
   code_ = error.http_status;
   HeaderList list = headers("application/json");
   if (error.retry_after_s > 0) list.emplace_back("retry-after", std::to_string(error.retry_after_s));
@@ -34,7 +34,7 @@ Task<void> Call::fail(ApiError error) {
   co_await exchange_.respond(error.http_status, list, std::move(body));
 }
 
-Task<void> Call::fail_method(std::string_view allowed) {
+Task<void> HttpCall::fail_method(std::string_view allowed) {
   ApiError error;
   error.http_status = 405;
   error.code = "method_not_allowed";
@@ -46,7 +46,7 @@ Task<void> Call::fail_method(std::string_view allowed) {
   co_await exchange_.respond(405, list, std::move(body));
 }
 
-Task<void> Call::start_events() {
+Task<void> HttpCall::start_events() {
   code_ = 200;
   HeaderList list = headers("text/event-stream");
   list.emplace_back("cache-control", "no-cache");

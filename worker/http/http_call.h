@@ -14,12 +14,12 @@
 
 namespace troupe {
 
-class Call {
+class HttpCall {
  public:
   // What is counted when no answer went out: nginx's "client closed request".
   static constexpr int kNoAnswer = 499;
 
-  Call(Exchange& exchange, std::string_view endpoint, std::string request_id)
+  HttpCall(Exchange& exchange, std::string_view endpoint, std::string request_id)
       : exchange_(exchange), endpoint_(endpoint), request_id_(std::move(request_id)) {}
 
   const HttpRequest& request() const { return exchange_.request(); }

@@ -9,9 +9,9 @@
 
 namespace troupe {
 
-Mailbox::Mailbox(Executor executor) : executor_(executor), timer_(executor) {}
+OutputChannel::OutputChannel(Executor executor) : executor_(executor), timer_(executor) {}
 
-void Mailbox::put(EngineOutput piece) {
+void OutputChannel::put(EngineOutput piece) {
   {
     std::lock_guard lock(mutex_);
     pieces_.push_back(std::move(piece));
@@ -27,14 +27,14 @@ void Mailbox::put(EngineOutput piece) {
   });
 }
 
-bool Mailbox::has_pieces() const {
+bool OutputChannel::has_pieces() const {
   std::lock_guard lock(mutex_);
   return !pieces_.empty();
 }
 
 // No wake-up is lost: put() posts its wake-up to this thread, so it runs either before has_pieces() is asked
 // or while the timer is waited for.
-Task<bool> Mailbox::wait(Deadline deadline) {
+Task<bool> OutputChannel::wait(Deadline deadline) {
   const auto token = asio::as_tuple(use_task);
   while (!has_pieces()) {
     timer_.expires_at(deadline.at);
@@ -47,7 +47,7 @@ Task<bool> Mailbox::wait(Deadline deadline) {
   co_return true;
 }
 
-std::vector<EngineOutput> Mailbox::take() {
+std::vector<EngineOutput> OutputChannel::take() {
   std::lock_guard lock(mutex_);
   return std::exchange(pieces_, {});
 }

@@ -18,9 +18,9 @@
 
 namespace troupe {
 
-class Mailbox : public std::enable_shared_from_this<Mailbox> {
+class OutputChannel : public std::enable_shared_from_this<OutputChannel> {
  public:
-  explicit Mailbox(Executor executor);
+  explicit OutputChannel(Executor executor);
 
   // Any thread; never blocks for long. Wakes the waiter once however many pieces come in between.
   void put(EngineOutput piece);

@@ -27,7 +27,8 @@ ApiError begin_error(const Status& status) {
 
 }  // namespace
 
-Prefixes::Prefixes(Executor executor, const PrefixBook::Options& options, std::string model, Engine& engine)
+Prefixes::Prefixes(Executor executor, const PrefixRegistry::Options& options, std::string model,
+                   Engine& engine)
     : book_(options),
       model_(std::move(model)),
       engine_(engine),
@@ -35,7 +36,7 @@ Prefixes::Prefixes(Executor executor, const PrefixBook::Options& options, std::s
       started_s_(std::time(nullptr)),
       timer_(executor) {}
 
-ApiResult<std::unique_ptr<Prefixes::Making>> Prefixes::begin(const PrefixBook::Ask& ask) {
+ApiResult<std::unique_ptr<Prefixes::Making>> Prefixes::begin(const PrefixRegistry::Ask& ask) {
   expire();
   if (const Status status = book_.begin(ask); !status.ok()) return begin_error(status);
   return std::make_unique<Making>(*this, ask);
@@ -52,7 +53,7 @@ std::string Prefixes::Making::finish(int64_t cached_tokens) {
   return prefix_json(prefixes_.state_of(*prefixes_.book_.find(ask_.hash)));
 }
 
-PrefixState Prefixes::state_of(const PrefixBook::Entry& entry) const {
+PrefixState Prefixes::state_of(const PrefixRegistry::Entry& entry) const {
   PrefixState state;
   state.hash = entry.ask.hash;
   state.model = model_;
@@ -67,22 +68,22 @@ PrefixState Prefixes::state_of(const PrefixBook::Entry& entry) const {
   return state;
 }
 
-Task<void> Prefixes::list(Call& call) {
+Task<void> Prefixes::list(HttpCall& call) {
   expire();
   std::vector<PrefixState> states;
-  for (const PrefixBook::Entry* entry : book_.all()) states.push_back(state_of(*entry));
+  for (const PrefixRegistry::Entry* entry : book_.all()) states.push_back(state_of(*entry));
   return call.answer_json(
       200, prefix_list_json({states, book_.pinned_tokens(), book_.options().pinned_tokens_max}));
 }
 
-Task<void> Prefixes::one(Call& call) {
+Task<void> Prefixes::one(HttpCall& call) {
   expire();
   const std::string id(prefix_id_of(call.request().path));
   const auto hash = parse_prefix_id(id);
-  const PrefixBook::Entry* entry = hash ? book_.find(*hash) : nullptr;
+  const PrefixRegistry::Entry* entry = hash ? book_.find(*hash) : nullptr;
   if (entry == nullptr) return call.fail(unknown_prefix(id, "see GET /v1/prefixes"));
   if (call.request().method != "DELETE") return call.answer_json(200, prefix_json(state_of(*entry)));
-  if (book_.erase(*hash) == PrefixBook::Erased::kUnpin) engine_.unpin(*hash);
+  if (book_.erase(*hash) == PrefixRegistry::Erased::kUnpin) engine_.unpin(*hash);
   wait_for_expiry();
   return call.answer_json(200, prefix_deleted_json(id));
 }

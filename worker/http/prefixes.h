@@ -19,12 +19,12 @@ namespace troupe {
 class Prefixes {
  public:
   // `engine` outlives this.
-  Prefixes(Executor executor, const PrefixBook::Options& options, std::string model, Engine& engine);
+  Prefixes(Executor executor, const PrefixRegistry::Options& options, std::string model, Engine& engine);
 
   // A prefix that is being computed. Unless finish() is called, it comes to nothing.
   class Making {
    public:
-    Making(Prefixes& prefixes, const PrefixBook::Ask& ask) : prefixes_(prefixes), ask_(ask) {}
+    Making(Prefixes& prefixes, const PrefixRegistry::Ask& ask) : prefixes_(prefixes), ask_(ask) {}
     ~Making();
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
@@ -33,23 +33,23 @@ class Prefixes {
 
    private:
     Prefixes& prefixes_;
-    const PrefixBook::Ask ask_;
+    const PrefixRegistry::Ask ask_;
     bool finished_ = false;
   };
   // 409 where the budget of pins does not suffice, 429 where too many are being computed.
-  ApiResult<std::unique_ptr<Making>> begin(const PrefixBook::Ask& ask);
+  ApiResult<std::unique_ptr<Making>> begin(const PrefixRegistry::Ask& ask);
 
-  Task<void> list(Call& call);
-  Task<void> one(Call& call);  // GET and DELETE
+  Task<void> list(HttpCall& call);
+  Task<void> one(HttpCall& call);  // GET and DELETE
   // Expiries end here.
   void close();
 
  private:
-  PrefixState state_of(const PrefixBook::Entry& entry) const;
+  PrefixState state_of(const PrefixRegistry::Entry& entry) const;
   void expire();
   void wait_for_expiry();
 
-  PrefixBook book_;
+  PrefixRegistry book_;
   const std::string model_;
   Engine& engine_;
   const TimePoint started_at_;  // the same moment twice

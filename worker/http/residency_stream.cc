@@ -39,7 +39,8 @@ class ResidencyStream::Subscription {
   Subscriber& subscriber_;
 };
 
-ResidencyStream::ResidencyStream(Executor executor, CacheNews& news, Metrics& metrics, const Options& options)
+ResidencyStream::ResidencyStream(Executor executor, ResidencyPublisher& news, Metrics& metrics,
+                                 const Options& options)
     : executor_(executor),
       news_(news),
       options_(options),
@@ -122,7 +123,7 @@ Task<void> ResidencyStream::wait(Subscriber& subscriber) {
   co_await subscriber.timer.async_wait(asio::redirect_error(use_task, woken));
 }
 
-Task<void> ResidencyStream::serve(Call& call) {
+Task<void> ResidencyStream::serve(HttpCall& call) {
   if (closed_) {
     const ApiError error = ApiError::unavailable("the worker is shutting down");
     co_await call.fail(error);

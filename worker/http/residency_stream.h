@@ -32,14 +32,14 @@ class ResidencyStream {
     Duration heartbeat = std::chrono::seconds(2);  // a comment, so that a hung worker is seen
   };
   // `news` outlives this, and this what `executor` still runs of the engine's calls.
-  ResidencyStream(Executor executor, CacheNews& news, Metrics& metrics, const Options& options);
+  ResidencyStream(Executor executor, ResidencyPublisher& news, Metrics& metrics, const Options& options);
 
   // Begins to listen. Once, before any serve().
   void start();
   // Ends every stream in good order, and refuses new ones.
   void close();
   // One subscriber, until it goes, falls behind, or close().
-  Task<void> serve(Call& call);
+  Task<void> serve(HttpCall& call);
 
  private:
   struct Subscriber {
@@ -59,7 +59,7 @@ class ResidencyStream {
   Task<void> wait(Subscriber& subscriber);
 
   Executor executor_;
-  CacheNews& news_;
+  ResidencyPublisher& news_;
   const Options options_;
   Gauge& subscribers_gauge_;
   Counter& changes_total_;

@@ -18,15 +18,15 @@ constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);
 
 }  // namespace
 
-Task<void> Generator::answer_whole(Call& call, Answer& answer, const Source& source) {
+Task<void> Generator::answer_whole(HttpCall& call, Answer& answer, const Source& source) {
   while (!answer.done()) {
-    const bool ready = co_await source.mailbox->wait(source.deadline);
+    const bool ready = co_await source.channel->wait(source.deadline);
     if (!ready) {
       const ApiError error = deadline_error();
       co_await call.fail(error);
       co_return;
     }
-    for (auto& piece : source.mailbox->take()) {
+    for (auto& piece : source.channel->take()) {
       if (!piece.error.ok()) {
         const ApiError error = step_error(piece.error);
         co_await call.fail(error);
@@ -40,13 +40,13 @@ Task<void> Generator::answer_whole(Call& call, Answer& answer, const Source& sou
   co_await call.answer_json(200, std::move(body));
 }
 
-// As Mailbox::wait. Meanwhile a heartbeat goes out whenever nothing did for a while: it says that this
+// As OutputChannel::wait. Meanwhile a heartbeat goes out whenever nothing did for a while: it says that this
 // process runs, however long a step takes, but no more once a step takes longer than any that ends.
-Task<bool> Generator::wait_with_heartbeats(Call& call, const Source& source) {
+Task<bool> Generator::wait_with_heartbeats(HttpCall& call, const Source& source) {
   while (true) {
     const TimePoint due = std::chrono::steady_clock::now() + kHeartbeatAfter;
     const Deadline next{std::min(due, source.deadline.at)};
-    const bool ready = co_await source.mailbox->wait(next);
+    const bool ready = co_await source.channel->wait(next);
     if (ready || source.deadline.expired(std::chrono::steady_clock::now())) co_return ready;
     if (engine_.turn_age() < options_.stuck_after) co_await call.exchange().write(kSseHeartbeat);
   }
@@ -55,7 +55,7 @@ Task<bool> Generator::wait_with_heartbeats(Call& call, const Source& source) {
 // Pieces that came while the last write was under way go out together in one write. A failure is an error
 // event without [DONE] after it: that mark says the answer is whole, and clients that skip unknown events
 // would take half of one for it.
-Task<void> Generator::answer_stream(Call& call, Answer& answer, const Source& source) {
+Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source& source) {
   std::string bytes;
   bool started = false, failed = false;
   if (answer.tells_ids()) {
@@ -69,11 +69,11 @@ Task<void> Generator::answer_stream(Call& call, Answer& answer, const Source& so
     if (answer.tells_ids()) {
       ready = co_await wait_with_heartbeats(call, source);
     } else {
-      ready = co_await source.mailbox->wait(source.deadline);
+      ready = co_await source.channel->wait(source.deadline);
     }
     std::optional<ApiError> error;
     if (!ready) error = deadline_error();
-    for (auto& piece : source.mailbox->take()) {
+    for (auto& piece : source.channel->take()) {
       if (!error && !piece.error.ok()) error = step_error(piece.error);
       if (error) break;
       answer.append_chunks(bytes, std::move(piece));

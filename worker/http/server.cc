@@ -19,7 +19,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
-constexpr std::string_view kTailRoute = "/v1/tails/{session}";
+constexpr std::string_view kTailRoute = "/v1/conversations/{session}";
 
 // Is `method` one of a list like "GET, HEAD"?
 bool allows(std::string_view methods, std::string_view method) {
@@ -38,8 +38,8 @@ ApiError keeps_conversations() {
   return error;
 }
 
-PrefixBook::Options book_options(const LoadReport& report, double max_pinned_share) {
-  PrefixBook::Options options;
+PrefixRegistry::Options book_options(const LoadReport& report, double max_pinned_share) {
+  PrefixRegistry::Options options;
   options.block_size = static_cast<int32_t>(report.block_size);
   const double tokens = static_cast<double>(report.kv_blocks_total * report.block_size);
   options.pinned_tokens_max = static_cast<int64_t>(max_pinned_share * tokens);
@@ -60,28 +60,28 @@ struct WorkerServer::Impl {
 
   // One request, from its complete head and body to the end of its answer.
   Task<void> handle(Exchange& exchange);
-  Task<void> dispatch(Call& call);
+  Task<void> dispatch(HttpCall& call);
 
-  Task<void> chat(Call& call) { return generate(call, GenerateRequest::Kind::kChat); }
-  Task<void> completions(Call& call) { return generate(call, GenerateRequest::Kind::kCompletion); }
-  Task<void> generate(Call& call, GenerateRequest::Kind kind);
-  Task<void> generate_with_faults(Call& call, GenerateRequest::Kind kind);
-  Task<void> sim_faults(Call& call);
-  Task<void> tokenize(Call& call) { return generator.handle_text(call, answer_tokenize); }
-  Task<void> detokenize(Call& call) { return generator.handle_text(call, answer_detokenize); }
-  Task<void> models(Call& call);
-  Task<void> livez(Call& call) { return call.answer_json(200, R"({"status":"alive"})"); }
-  Task<void> readyz(Call& call);
-  Task<void> load(Call& call);
-  Task<void> all_prefixes(Call& call);
-  Task<void> one_prefix(Call& call);
-  Task<void> all_tails(Call& call);
-  Task<void> one_tail(Call& call);
-  Task<void> list_all_tails(Call& call);
-  Task<void> find_one_tail(Call& call);
-  Task<void> residency_events(Call& call) { return residency.serve(call); }
-  Task<void> metrics_text(Call& call);
-  Task<void> no_such_path(Call& call);
+  Task<void> chat(HttpCall& call) { return generate(call, GenerateRequest::Kind::kChat); }
+  Task<void> completions(HttpCall& call) { return generate(call, GenerateRequest::Kind::kCompletion); }
+  Task<void> generate(HttpCall& call, GenerateRequest::Kind kind);
+  Task<void> generate_with_faults(HttpCall& call, GenerateRequest::Kind kind);
+  Task<void> sim_faults(HttpCall& call);
+  Task<void> tokenize(HttpCall& call) { return generator.handle_text(call, answer_tokenize); }
+  Task<void> detokenize(HttpCall& call) { return generator.handle_text(call, answer_detokenize); }
+  Task<void> models(HttpCall& call);
+  Task<void> livez(HttpCall& call) { return call.answer_json(200, R"({"status":"alive"})"); }
+  Task<void> readyz(HttpCall& call);
+  Task<void> load(HttpCall& call);
+  Task<void> all_prefixes(HttpCall& call);
+  Task<void> one_prefix(HttpCall& call);
+  Task<void> all_conversations(HttpCall& call);
+  Task<void> one_conversation(HttpCall& call);
+  Task<void> list_all_conversations(HttpCall& call);
+  Task<void> find_one_conversation(HttpCall& call);
+  Task<void> residency_events(HttpCall& call) { return residency.serve(call); }
+  Task<void> metrics_text(HttpCall& call);
+  Task<void> no_such_path(HttpCall& call);
 
   void tell_token_cache();
 
@@ -89,11 +89,11 @@ struct WorkerServer::Impl {
     return started && !draining && !generator.refusing() && (faults == nullptr || !faults->refuses());
   }
   Task<void> give_notice(Deadline until);
-  void count(const Call& call, TimePoint begin);
+  void count(const HttpCall& call, TimePoint begin);
 
   struct Route {
     std::string_view methods, path;
-    Task<void> (Impl::*handler)(Call&);
+    Task<void> (Impl::*handler)(HttpCall&);
   };
   static const std::array<Route, 16> kRoutes;
   static const Route* find_route(std::string_view path);
@@ -128,8 +128,8 @@ constexpr std::array<WorkerServer::Impl::Route, 16> WorkerServer::Impl::kRoutes{
     {"GET, HEAD", "/v1/models", &Impl::models},
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
-    {"GET, HEAD, POST", kTailsPath, &Impl::all_tails},
-    {"GET, HEAD", kTailRoute, &Impl::one_tail},
+    {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations},
+    {"GET, HEAD", kTailRoute, &Impl::one_conversation},
     {"GET, HEAD", "/v1/load", &Impl::load},
     {"GET, HEAD", "/v1/residency", &Impl::residency_events},
     {"GET, HEAD", "/livez", &Impl::livez},
@@ -187,13 +187,14 @@ Task<void> WorkerServer::Impl::handle(Exchange& exchange) {
   const auto begin = std::chrono::steady_clock::now();
   const auto* route = find_route(exchange.request().path);
   const std::string own_id = instance + "-" + std::to_string(++request_index);
-  Call call(exchange, route != nullptr ? route->path : "other", request_id_of(exchange.request(), own_id));
+  HttpCall call(exchange, route != nullptr ? route->path : "other",
+                request_id_of(exchange.request(), own_id));
   if (generator.refusing()) exchange.close_after();
   const AtEnd told([this, &call, begin] { count(call, begin); });
   co_await dispatch(call);
 }
 
-Task<void> WorkerServer::Impl::dispatch(Call& call) {
+Task<void> WorkerServer::Impl::dispatch(HttpCall& call) {
   const auto& request = call.request();
   const auto* route = find_route(request.path);
   if (route == nullptr) {
@@ -205,7 +206,7 @@ Task<void> WorkerServer::Impl::dispatch(Call& call) {
   }
 }
 
-Task<void> WorkerServer::Impl::no_such_path(Call& call) {
+Task<void> WorkerServer::Impl::no_such_path(HttpCall& call) {
   ApiError error;
   error.http_status = 404;
   error.code = "not_found";
@@ -213,63 +214,63 @@ Task<void> WorkerServer::Impl::no_such_path(Call& call) {
   return call.fail(std::move(error));
 }
 
-Task<void> WorkerServer::Impl::generate(Call& call, GenerateRequest::Kind kind) {
+Task<void> WorkerServer::Impl::generate(HttpCall& call, GenerateRequest::Kind kind) {
   if (faults == nullptr) return generator.handle(call, kind);
   return generate_with_faults(call, kind);
 }
 
-Task<void> WorkerServer::Impl::all_prefixes(Call& call) {
+Task<void> WorkerServer::Impl::all_prefixes(HttpCall& call) {
   return call.request().method == "POST" ? generator.handle_prefix(call, prefixes) : prefixes.list(call);
 }
 
-Task<void> WorkerServer::Impl::one_prefix(Call& call) {
+Task<void> WorkerServer::Impl::one_prefix(HttpCall& call) {
   return prefixes.one(call);
 }
 
-Task<void> WorkerServer::Impl::all_tails(Call& call) {
-  if (call.request().method == "POST") return generator.handle_tail(call);
-  return hands_on_conversations ? list_all_tails(call) : call.fail(keeps_conversations());
+Task<void> WorkerServer::Impl::all_conversations(HttpCall& call) {
+  if (call.request().method == "POST") return generator.handle_conversation(call);
+  return hands_on_conversations ? list_all_conversations(call) : call.fail(keeps_conversations());
 }
 
-Task<void> WorkerServer::Impl::one_tail(Call& call) {
-  return hands_on_conversations ? find_one_tail(call) : call.fail(keeps_conversations());
+Task<void> WorkerServer::Impl::one_conversation(HttpCall& call) {
+  return hands_on_conversations ? find_one_conversation(call) : call.fail(keeps_conversations());
 }
 
-Task<void> WorkerServer::Impl::list_all_tails(Call& call) {
-  const auto tails = co_await list_tails(engine, model.name);
+Task<void> WorkerServer::Impl::list_all_conversations(HttpCall& call) {
+  const auto tails = co_await list_conversations(engine, model.name);
   if (tails.ok()) {
-    co_await call.answer_json(200, tail_list_json(tails.value()));
+    co_await call.answer_json(200, conversation_list_json(tails.value()));
   } else {
     co_await call.fail(tails.error());
   }
 }
 
-Task<void> WorkerServer::Impl::find_one_tail(Call& call) {
+Task<void> WorkerServer::Impl::find_one_conversation(HttpCall& call) {
   const std::string session(tail_session_of(call.request().path));
   const auto tail = co_await find_tail(engine, model.name, session);
   if (tail.ok()) {
-    co_await call.answer_json(200, tail_json(tail.value()));
+    co_await call.answer_json(200, conversation_json(tail.value()));
   } else {
     co_await call.fail(tail.error());
   }
 }
 
-Task<void> WorkerServer::Impl::generate_with_faults(Call& call, GenerateRequest::Kind kind) {
+Task<void> WorkerServer::Impl::generate_with_faults(HttpCall& call, GenerateRequest::Kind kind) {
   const SimFaults::Fate fate = faults->next_fate();
   if (fate.error_status != 0) {
     ApiError error = ApiError::unavailable("a fault on request (POST /sim/faults)");
     error.http_status = fate.error_status;
     co_await call.fail(error);
   } else if (fate.dropped_at_write != 0) {
-    CutExchange exchange(call.exchange(), fate.dropped_at_write);
-    Call cut_call(exchange, call.endpoint(), call.request_id());
+    FaultExchange exchange(call.exchange(), fate.dropped_at_write);
+    HttpCall cut_call(exchange, call.endpoint(), call.request_id());
     co_await generator.handle(cut_call, kind);
   } else {
     co_await generator.handle(call, kind);
   }
 }
 
-Task<void> WorkerServer::Impl::sim_faults(Call& call) {
+Task<void> WorkerServer::Impl::sim_faults(HttpCall& call) {
   if (faults == nullptr) return no_such_path(call);
   const auto wanted = parse_sim_faults(call.request().body);
   if (!wanted.ok()) return call.fail(wanted.error());
@@ -278,7 +279,7 @@ Task<void> WorkerServer::Impl::sim_faults(Call& call) {
   return call.answer_json(200, wanted.value().to_json());
 }
 
-void WorkerServer::Impl::count(const Call& call, TimePoint begin) {
+void WorkerServer::Impl::count(const HttpCall& call, TimePoint begin) {
   auto& counter = request_counters[{call.endpoint(), call.code()}];
   if (counter == nullptr) {
     Labels labels{{"path", std::string(call.endpoint())}, {"code", std::to_string(call.code())}};
@@ -294,7 +295,7 @@ void WorkerServer::Impl::count(const Call& call, TimePoint begin) {
       {{"id", call.request_id()}, {"path", call.endpoint()}, {"code", call.code()}, {"ms", took.count()}});
 }
 
-Task<void> WorkerServer::Impl::models(Call& call) {
+Task<void> WorkerServer::Impl::models(HttpCall& call) {
   ModelCard card;
   card.id = model.name;
   card.created_s = started_s;
@@ -302,7 +303,7 @@ Task<void> WorkerServer::Impl::models(Call& call) {
   return call.answer_json(200, models_json({card}));
 }
 
-Task<void> WorkerServer::Impl::readyz(Call& call) {
+Task<void> WorkerServer::Impl::readyz(HttpCall& call) {
   if (ready()) return call.answer_json(200, R"({"status":"ready"})");
   if (draining && !generator.refusing()) {
     const Duration left = notice_ends.remaining(std::chrono::steady_clock::now());
@@ -313,7 +314,7 @@ Task<void> WorkerServer::Impl::readyz(Call& call) {
   return call.fail(ApiError::unavailable("the worker is shutting down"));
 }
 
-Task<void> WorkerServer::Impl::load(Call& call) {
+Task<void> WorkerServer::Impl::load(HttpCall& call) {
   LoadReport report = engine.load();
   report.ready = report.ready && ready();
   return call.answer_json(200, load_report_json(report));
@@ -332,7 +333,7 @@ void WorkerServer::Impl::tell_token_cache() {
   token_cache_told = now;
 }
 
-Task<void> WorkerServer::Impl::metrics_text(Call& call) {
+Task<void> WorkerServer::Impl::metrics_text(HttpCall& call) {
   tell_token_cache();
   return call.answer_text("text/plain; version=0.0.4; charset=utf-8", metrics.text());
 }

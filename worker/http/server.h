@@ -22,7 +22,7 @@ class WorkerServer {
     HttpServerOptions http;
     Generator::Options generator;
     double max_pinned_share = 0.25;     // of the KV memory
-    bool hand_on_conversations = true;  // GET /v1/tails
+    bool hand_on_conversations = true;  // GET /v1/conversations
     Duration notice{};                  // see drain()
   };
   // What the server stands on; all of it outlives the server. `engine` is started.

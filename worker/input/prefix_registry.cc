@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-int64_t PrefixBook::whole_blocks(int64_t tokens) const {
+int64_t PrefixRegistry::whole_blocks(int64_t tokens) const {
   return (tokens + options_.block_size - 1) / options_.block_size * options_.block_size;
 }
 
-int64_t PrefixBook::pinned_tokens() const {
+int64_t PrefixRegistry::pinned_tokens() const {
   int64_t sum = 0;
   for (const auto& [hash, entry] : entries_) {
     if (entry.is_pinned() || entry.making_pins > 0) sum += whole_blocks(entry.ask.tokens);
@@ -17,7 +17,7 @@ int64_t PrefixBook::pinned_tokens() const {
   return sum;
 }
 
-Status PrefixBook::check_budget(const Ask& ask) const {
+Status PrefixRegistry::check_budget(const Ask& ask) const {
   const auto known = entries_.find(ask.hash);
   const bool counted =
       known != entries_.end() && (known->second.is_pinned() || known->second.making_pins > 0);
@@ -29,7 +29,7 @@ Status PrefixBook::check_budget(const Ask& ask) const {
               std::to_string(needed) + " more. DELETE one, or ask without 'pin'"));
 }
 
-Status PrefixBook::make_room() {
+Status PrefixRegistry::make_room() {
   if (entries_.size() < options_.prefixes_max) return absl::OkStatus();
   auto oldest = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -45,7 +45,7 @@ Status PrefixBook::make_room() {
   return absl::OkStatus();
 }
 
-Status PrefixBook::begin(const Ask& ask) {
+Status PrefixRegistry::begin(const Ask& ask) {
   if (making_count_ >= options_.making_max) {
     return absl::ResourceExhaustedError(
         to_absl(std::to_string(making_count_) + " prefixes are being computed already; try again later"));
@@ -60,7 +60,7 @@ Status PrefixBook::begin(const Ask& ask) {
   return absl::OkStatus();
 }
 
-bool PrefixBook::finish(const Ask& ask, int64_t cached_tokens, TimePoint now) {
+bool PrefixRegistry::finish(const Ask& ask, int64_t cached_tokens, TimePoint now) {
   Entry& entry = entries_.at(ask.hash);
   making_count_ -= 1;
   entry.making -= 1;
@@ -76,7 +76,7 @@ bool PrefixBook::finish(const Ask& ask, int64_t cached_tokens, TimePoint now) {
 }
 
 // The engine may have pinned it already, where whoever asked went away too late.
-bool PrefixBook::abort(const Ask& ask) {
+bool PrefixRegistry::abort(const Ask& ask) {
   Entry& entry = entries_.at(ask.hash);
   making_count_ -= 1;
   entry.making -= 1;
@@ -86,17 +86,17 @@ bool PrefixBook::abort(const Ask& ask) {
   return unpins;
 }
 
-void PrefixBook::drop_if_empty(Hash128 hash) {
+void PrefixRegistry::drop_if_empty(Hash128 hash) {
   const Entry& entry = entries_.at(hash);
   if (!entry.made && entry.making == 0) entries_.erase(hash);
 }
 
-const PrefixBook::Entry* PrefixBook::find(Hash128 hash) const {
+const PrefixRegistry::Entry* PrefixRegistry::find(Hash128 hash) const {
   const auto found = entries_.find(hash);
   return found == entries_.end() || !found->second.made ? nullptr : &found->second;
 }
 
-std::vector<const PrefixBook::Entry*> PrefixBook::all() const {
+std::vector<const PrefixRegistry::Entry*> PrefixRegistry::all() const {
   std::vector<const Entry*> all;
   for (const auto& [hash, entry] : entries_) {
     if (entry.made) all.push_back(&entry);
@@ -107,7 +107,7 @@ std::vector<const PrefixBook::Entry*> PrefixBook::all() const {
   return all;
 }
 
-PrefixBook::Erased PrefixBook::erase(Hash128 hash) {
+PrefixRegistry::Erased PrefixRegistry::erase(Hash128 hash) {
   if (find(hash) == nullptr) return Erased::kUnknown;
   Entry& entry = entries_.at(hash);
   const bool unpins = entry.is_pinned() && entry.making_pins == 0;
@@ -116,7 +116,7 @@ PrefixBook::Erased PrefixBook::erase(Hash128 hash) {
   return unpins ? Erased::kUnpin : Erased::kNothingPinned;
 }
 
-std::vector<Hash128> PrefixBook::take_expired(TimePoint now) {
+std::vector<Hash128> PrefixRegistry::take_expired(TimePoint now) {
   std::vector<Hash128> over, unpinned;
   for (const auto& [hash, entry] : entries_) {
     if (entry.made && entry.expires && *entry.expires <= now) over.push_back(hash);
@@ -127,7 +127,7 @@ std::vector<Hash128> PrefixBook::take_expired(TimePoint now) {
   return unpinned;
 }
 
-std::optional<TimePoint> PrefixBook::next_expiry() const {
+std::optional<TimePoint> PrefixRegistry::next_expiry() const {
   std::optional<TimePoint> next;
   for (const auto& [hash, entry] : entries_) {
     if (entry.made && entry.expires && (!next || *entry.expires < *next)) next = entry.expires;

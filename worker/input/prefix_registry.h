@@ -19,7 +19,7 @@
 
 namespace troupe {
 
-class PrefixBook {
+class PrefixRegistry {
  public:
   struct Options {
     int64_t pinned_tokens_max = 0;
@@ -27,7 +27,7 @@ class PrefixBook {
     size_t prefixes_max = 1024;
     int32_t making_max = 16;  // at once
   };
-  explicit PrefixBook(const Options& options) : options_(options) {}
+  explicit PrefixRegistry(const Options& options) : options_(options) {}
 
   struct Ask {
     Hash128 hash, set;

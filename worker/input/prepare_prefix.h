@@ -13,7 +13,7 @@
 namespace troupe {
 
 struct PreparedPrefix {
-  PrefixBook::Ask ask;
+  PrefixRegistry::Ask ask;
   EngineRequest engine;
 };
 

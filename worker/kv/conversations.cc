@@ -12,7 +12,7 @@ namespace troupe {
 // The runs that follow one another up to the one where a conversation ends, used last of all its branches.
 struct PrefixCache::Impl::Branch {
   Hash128 session;
-  RunId last = -1;
+  RadixNodeId last = -1;
   uint64_t used_at = 0;
   int32_t end = 0;  // blocks
 
@@ -21,8 +21,8 @@ struct PrefixCache::Impl::Branch {
   }
 };
 
-std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RunId id) const {
-  const BlockRun& r = tree.run(id);
+std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RadixNodeId id) const {
+  const RadixNode& r = tree.run(id);
   if (r.blocks.empty() || r.is_tail() || residency == nullptr) return std::nullopt;
   const auto owner = residency->owner(r.extent);
   if (!owner || owner->kind != HolderKind::kSession) return std::nullopt;
@@ -30,10 +30,10 @@ std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RunId id) 
 }
 
 // The last block of it, if that is not filled.
-RunId PrefixCache::Impl::tail_behind(RunId id) const {
-  RunId tail = -1;
-  for (RunId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {
-    const BlockRun& r = tree.run(child);
+RadixNodeId PrefixCache::Impl::tail_behind(RadixNodeId id) const {
+  RadixNodeId tail = -1;
+  for (RadixNodeId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {
+    const RadixNode& r = tree.run(child);
     if (!r.is_tail()) continue;
     if (tail < 0 || r.use.used_at > tree.run(tail).use.used_at) tail = child;
   }
@@ -44,10 +44,10 @@ Conversation PrefixCache::Impl::describe(const Branch& branch) const {
   Conversation c;
   c.session = branch.session;
   c.token_count = branch.end * static_cast<int32_t>(block_size);
-  const RunId tail = tail_behind(branch.last);
+  const RadixNodeId tail = tail_behind(branch.last);
   if (tail >= 0) c.token_count += static_cast<int32_t>(tree.run(tail).tail_id_count);
-  for (RunId id = branch.last; id >= 0; id = tree.run(id).parent) {
-    const BlockRun& r = tree.run(id);
+  for (RadixNodeId id = branch.last; id >= 0; id = tree.run(id).parent) {
+    const RadixNode& r = tree.run(id);
     const auto owner = residency->owner(r.extent);
     if (c.set.is_zero() && owner && owner->kind == HolderKind::kSet) {
       c.set = owner->name;
@@ -59,13 +59,13 @@ Conversation PrefixCache::Impl::describe(const Branch& branch) const {
 }
 
 void PrefixCache::Impl::collect_blocks(const Branch& branch, Conversation& out) const {
-  std::vector<RunId> way;
-  for (RunId id = branch.last; id >= 0; id = tree.run(id).parent) way.push_back(id);
+  std::vector<RadixNodeId> way;
+  for (RadixNodeId id = branch.last; id >= 0; id = tree.run(id).parent) way.push_back(id);
   std::reverse(way.begin(), way.end());
-  if (const RunId tail = tail_behind(branch.last); tail >= 0) way.push_back(tail);
+  if (const RadixNodeId tail = tail_behind(branch.last); tail >= 0) way.push_back(tail);
   bool all_told = true;
-  for (const RunId id : way) {
-    const BlockRun& r = tree.run(id);
+  for (const RadixNodeId id : way) {
+    const RadixNode& r = tree.run(id);
     all_told = all_told && r.has_ids;
     for (int32_t i = 0; i < r.count(); ++i) {
       if (!r.is_tail()) out.block_hashes.push_back(tree.hash_of(r, static_cast<size_t>(i)));
@@ -78,7 +78,7 @@ void PrefixCache::Impl::collect_blocks(const Branch& branch, Conversation& out) 
 
 std::vector<Conversation> PrefixCache::conversations(size_t max_count) const {
   absl::flat_hash_map<Hash128, Impl::Branch> found;
-  for (RunId id = 0; id < impl_->tree.id_end(); ++id) {
+  for (RadixNodeId id = 0; id < impl_->tree.id_end(); ++id) {
     const auto branch = impl_->branch_of(id);
     if (!branch) continue;
     const auto [known, added] = found.try_emplace(branch->session, *branch);
@@ -99,7 +99,7 @@ std::vector<Conversation> PrefixCache::conversations(size_t max_count) const {
 
 std::optional<Conversation> PrefixCache::conversation(const Hash128& session) const {
   std::optional<Impl::Branch> last;
-  for (RunId id = 0; id < impl_->tree.id_end(); ++id) {
+  for (RadixNodeId id = 0; id < impl_->tree.id_end(); ++id) {
     const auto branch = impl_->branch_of(id);
     if (branch && branch->session == session && (!last || last->precedes(*branch))) last = branch;
   }

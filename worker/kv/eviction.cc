@@ -37,21 +37,21 @@ constexpr uint64_t kPlannedTurnovers = 4;
 int32_t PrefixCache::evict(int32_t count) {
   int32_t freed = 0;
   while (freed < count) {
-    const RunId id = impl_->least_valuable();
+    const RadixNodeId id = impl_->least_valuable();
     if (id < 0) break;
     freed += impl_->evict_from(id, count - freed);
   }
   return freed;
 }
 
-void PrefixCache::Impl::list(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::list(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   leaves_beside(r)[class_of(r.use)].emplace(r.use.idle_since, id);
   r.listed = true;
 }
 
-void PrefixCache::Impl::unlist(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::unlist(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   leaves_beside(r)[class_of(r.use)].erase({r.use.idle_since, id});
   r.listed = false;
 }
@@ -69,9 +69,9 @@ void PrefixCache::Impl::learn() {
     }
   };
   sample(
-      static_cast<size_t>(tree.id_end()), [&](size_t i) { tree.prefetch(static_cast<RunId>(i)); },
+      static_cast<size_t>(tree.id_end()), [&](size_t i) { tree.prefetch(static_cast<RadixNodeId>(i)); },
       [&](size_t i, double weight) {
-        const BlockRun& r = tree.run(static_cast<RunId>(i));
+        const RadixNode& r = tree.run(static_cast<RadixNodeId>(i));
         if (r.blocks.empty() || r.is_tail() || r.references > 0) return;
         value.record_idle(class_of(r.use), ages_of(r), weight);
       });
@@ -92,7 +92,7 @@ void PrefixCache::Impl::retire_planned() {
   const auto most = kPlannedTurnovers * static_cast<uint64_t>(pool->total_count());
   for (auto& list_of_class : planned_leaves) {
     while (!list_of_class.empty() && list_of_class.begin()->first + most < now) {
-      const RunId id = list_of_class.begin()->second;
+      const RadixNodeId id = list_of_class.begin()->second;
       unlist(id);
       tree.run(id).planned = false;
       planned_count -= 1;
@@ -102,14 +102,14 @@ void PrefixCache::Impl::retire_planned() {
 }
 
 // Of the index-th block on the way to the end of a run.
-Hash128 PrefixCache::Impl::hash_at(RunId id, size_t index) const {
+Hash128 PrefixCache::Impl::hash_at(RadixNodeId id, size_t index) const {
   while (static_cast<size_t>(tree.run(id).depth) > index) id = tree.run(id).parent;
   return tree.hash_of(tree.run(id), index - static_cast<size_t>(tree.run(id).depth));
 }
 
 // As many as are worth the same: while the run stays the least valuable.
-int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
-  const BlockRun& r = tree.run(id);
+int32_t PrefixCache::Impl::evict_from(RadixNodeId id, int32_t count) {
+  const RadixNode& r = tree.run(id);
   const uint64_t age = now - last_idle_since(r);
   const uint64_t alike_count = age - value.same_value_from(age) + 1;
   count = static_cast<int32_t>(
@@ -123,7 +123,7 @@ int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
     tree.last_hashes(r, gone_hashes);
     evicted.add({.index = index,
                  .hashes = gone_hashes,
-                 .group_hash = hash_at(id, index / EvictedBlocks::kGroup * EvictedBlocks::kGroup)},
+                 .group_hash = hash_at(id, index / GhostList::kGroup * GhostList::kGroup)},
                 {.idle_since = r.use.idle_since - first,
                  .user = r.use.user,
                  .interval = r.use.interval,
@@ -137,8 +137,8 @@ int32_t PrefixCache::Impl::evict_from(RunId id, int32_t count) {
 
 // The last blocks go out of the cache and onto the free list. REQUIRES: listed; gone_hashes are theirs, but
 // for a tail.
-void PrefixCache::Impl::cut(RunId id, int32_t count) {
-  const BlockRun& r = tree.run(id);
+void PrefixCache::Impl::cut(RadixNodeId id, int32_t count) {
+  const RadixNode& r = tree.run(id);
   const int32_t left = r.count() - count;
   const auto gone = std::span(r.blocks).last(static_cast<size_t>(count));
   if (residency != nullptr && !r.is_tail()) {
@@ -146,7 +146,7 @@ void PrefixCache::Impl::cut(RunId id, int32_t count) {
   }
   pool->add_cached(-count);
   for (size_t i = gone.size(); i-- > 0;) pool->release(gone[i]);
-  const RunId parent = r.parent;
+  const RadixNodeId parent = r.parent;
   if (left == 0) {
     unlist(id);
     planned_count -= r.planned;
@@ -155,13 +155,13 @@ void PrefixCache::Impl::cut(RunId id, int32_t count) {
   if (left == 0 && parent >= 0) list_if_leaf(parent);
 }
 
-RunId PrefixCache::Impl::least_of(const Leaves& lists) {
-  RunId least = -1;
+RadixNodeId PrefixCache::Impl::least_of(const Leaves& lists) {
+  RadixNodeId least = -1;
   double least_value = 0;
   uint64_t least_since = 0;
   for (size_t c = 0; c < lists.size(); ++c) {
     if (lists[c].empty()) continue;
-    for (const RunId id : {lists[c].begin()->second, lists[c].rbegin()->second}) {
+    for (const RadixNodeId id : {lists[c].begin()->second, lists[c].rbegin()->second}) {
       const uint64_t since = last_idle_since(tree.run(id));
       const double worth = value.of(static_cast<IdleClass>(c), now - since);
       if (least >= 0 && (worth > least_value || (worth == least_value && since >= least_since))) continue;
@@ -175,12 +175,12 @@ RunId PrefixCache::Impl::least_of(const Leaves& lists) {
 
 // ---------------------------------------------------------------- checks
 
-bool PrefixCache::is_path(const HeldPath& path, std::span<const Hash128> hashes,
+bool PrefixCache::is_path(const LockedPrefix& path, std::span<const Hash128> hashes,
                           std::span<const BlockId> blocks) const {
   auto end = static_cast<size_t>(path.count);
   if (blocks.size() < end || (!hashes.empty() && hashes.size() < end)) return false;
-  for (RunId id = path.run; id >= 0; id = impl_->tree.run(id).parent) {
-    const BlockRun& r = impl_->tree.run(id);
+  for (RadixNodeId id = path.run; id >= 0; id = impl_->tree.run(id).parent) {
+    const RadixNode& r = impl_->tree.run(id);
     if (static_cast<size_t>(r.depth) + r.blocks.size() != end) return false;
     end = static_cast<size_t>(r.depth);
     if (!std::equal(r.blocks.begin(), r.blocks.end(), blocks.begin() + r.depth)) return false;
@@ -197,7 +197,7 @@ Status PrefixCache::Impl::verify_leaves() const {
   for (const Leaves* lists : {&leaves, &planned_leaves}) {
     for (size_t c = 0; c < lists->size(); ++c) {
       for (const auto& [since, id] : (*lists)[c]) {
-        const BlockRun& r = tree.run(id);
+        const RadixNode& r = tree.run(id);
         if (r.blocks.empty() || !r.listed || r.use.idle_since != since || class_of(r.use) != c ||
             r.planned != (lists == &planned_leaves)) {
           return absl::InternalError("run " + std::to_string(id) + " is in the wrong list of leaves");
@@ -206,8 +206,8 @@ Status PrefixCache::Impl::verify_leaves() const {
       listed_count += (*lists)[c].size();
     }
   }
-  for (RunId id = 0; id < tree.id_end(); ++id) {
-    const BlockRun& r = tree.run(id);
+  for (RadixNodeId id = 0; id < tree.id_end(); ++id) {
+    const RadixNode& r = tree.run(id);
     if (r.blocks.empty()) continue;
     const bool evictable = r.references == 0 && r.is_leaf();
     planned += r.planned;
@@ -225,21 +225,21 @@ Status PrefixCache::Impl::verify_leaves() const {
 }
 
 Status PrefixCache::verify(const Holds& holds, BlockSet& in_cache) const {
-  const RunTree& tree = impl_->tree;
+  const RadixTree& tree = impl_->tree;
   TROUPE_RETURN_IF_ERROR(tree.verify());
   TROUPE_RETURN_IF_ERROR(impl_->verify_leaves());
   std::vector<int32_t> references(static_cast<size_t>(tree.id_end()));
-  for (const HeldPath& path : holds.paths) {
-    for (RunId id = path.run; id >= 0; id = tree.run(id).parent) ++references[static_cast<size_t>(id)];
+  for (const LockedPrefix& path : holds.paths) {
+    for (RadixNodeId id = path.run; id >= 0; id = tree.run(id).parent) ++references[static_cast<size_t>(id)];
   }
-  for (const RunId id : holds.partials) ++references[static_cast<size_t>(id)];
+  for (const RadixNodeId id : holds.partials) ++references[static_cast<size_t>(id)];
   std::vector<int32_t> pins(static_cast<size_t>(tree.id_end()));
   for (const Pin& pin : holds.pins) {
-    for (RunId id = pin.path.run; id >= 0; id = tree.run(id).parent) ++pins[static_cast<size_t>(id)];
+    for (RadixNodeId id = pin.path.run; id >= 0; id = tree.run(id).parent) ++pins[static_cast<size_t>(id)];
     if (pin.partial >= 0) ++pins[static_cast<size_t>(pin.partial)];
   }
   int32_t pinned = 0;
-  for (RunId id = 0; id < tree.id_end(); ++id) {
+  for (RadixNodeId id = 0; id < tree.id_end(); ++id) {
     const int32_t pins_here = pins[static_cast<size_t>(id)];
     if (tree.run(id).references != references[static_cast<size_t>(id)] + pins_here) {
       return absl::InternalError("run " + std::to_string(id) + " has a reference without a holder");

@@ -32,7 +32,7 @@ constexpr double kPriorHits[kIdleClassCount] = {0.3, 0.6, 0.9, 0.9, 0.8, 0.8, 0.
 
 }  // namespace
 
-ReuseValue::ReuseValue(int32_t block_count)
+EvictionScore::EvictionScore(int32_t block_count)
     : turnover_(std::max(1, block_count)),
       last_bucket_(kBucketCount - 1),
       ticks_per_lesson_(static_cast<uint64_t>(std::max(32, block_count / kLessonsPerTurnover))) {
@@ -44,14 +44,14 @@ ReuseValue::ReuseValue(int32_t block_count)
   is_due_.fill(true);
 }
 
-size_t ReuseValue::bucket_of(uint64_t age) const {
+size_t EvictionScore::bucket_of(uint64_t age) const {
   if (age < 4) return static_cast<size_t>(age);
   const int octave = std::bit_width(age) - 1;  // >= 2
   const size_t half = age >> (octave - 1) & 1;
   return std::min(last_bucket_, 2 * static_cast<size_t>(octave) + half);
 }
 
-void ReuseValue::count(Row& row, Ages ages, double by) const {
+void EvictionScore::count(Row& row, Ages ages, double by) const {
   while (ages.count > 0) {
     const size_t bucket = bucket_of(ages.first);
     const auto all = static_cast<uint64_t>(ages.count);
@@ -62,20 +62,20 @@ void ReuseValue::count(Row& row, Ages ages, double by) const {
   }
 }
 
-int ReuseValue::tick(int32_t ticks) {
+int EvictionScore::tick(int32_t ticks) {
   const uint64_t before = ticks_ / ticks_per_lesson_;
   ticks_ += static_cast<uint64_t>(ticks);
   return static_cast<int>(ticks_ / ticks_per_lesson_ - before);
 }
 
-IdleClass ReuseValue::shared_class(double interval) const {
+IdleClass EvictionScore::shared_class(double interval) const {
   const int octaves = std::ilogb(std::max(1.0, interval / turnover_ * 32));
   return static_cast<IdleClass>(
       std::min(kFirstSharedClass + static_cast<size_t>(octaves), kIdleClassCount - 1));
 }
 
 // As if blocks were wanted at a rate of 1 / (age + a bit), up to four turnovers: that orders a class as LRU.
-void ReuseValue::set_prior(int32_t block_count) {
+void EvictionScore::set_prior(int32_t block_count) {
   const double bit = 1 + turnover_ / 64;
   const size_t last = bucket_of(static_cast<uint64_t>(4 * turnover_));
   double end = 0;
@@ -92,7 +92,7 @@ void ReuseValue::set_prior(int32_t block_count) {
   }
 }
 
-void ReuseValue::learn() {
+void EvictionScore::learn() {
   for (size_t c = 0; c < kIdleClassCount; ++c) {
     if (!seen_[c]) continue;
     learned_hits_[c] = hits_[c];
@@ -104,7 +104,7 @@ void ReuseValue::learn() {
 }
 
 // Neighbouring ages are not that different, and what comes in comes in bursts of many blocks.
-double ReuseValue::smooth(const Row& row, size_t bucket) const {
+double EvictionScore::smooth(const Row& row, size_t bucket) const {
   if (bucket >= 2 && bucket + 2 <= last_bucket_) {  // the same as below, without the loop
     const double* const r = &row[bucket];
     return (r[-2] + 2 * r[-1] + 3 * r[0] + 2 * r[1] + r[2]) / 9;
@@ -118,7 +118,7 @@ double ReuseValue::smooth(const Row& row, size_t bucket) const {
   return sum / weights;
 }
 
-void ReuseValue::value_class(size_t c) {
+void EvictionScore::value_class(size_t c) {
   // Of the blocks that reach a bucket: the share wanted within it, and the ticks they stay on average.
   std::array<double, kBucketCount> wanted{}, stay{}, most{};
   for (size_t b = 0; b <= last_bucket_; ++b) {

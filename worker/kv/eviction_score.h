@@ -21,10 +21,10 @@ inline constexpr IdleClass kReturningClass = 1;  // its session came back for it
 inline constexpr IdleClass kFirstSharedClass = 2;
 inline constexpr size_t kIdleClassCount = 11;
 
-class ReuseValue {
+class EvictionScore {
  public:
   // `block_count`: the size of the cache; how fast it forgets.
-  explicit ReuseValue(int32_t block_count);
+  explicit EvictionScore(int32_t block_count);
 
   // Class of a block that several sessions use, every `interval` ticks or so.
   IdleClass shared_class(double interval) const;

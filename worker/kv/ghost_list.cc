@@ -27,17 +27,16 @@ const std::array<float, 128> kUnpacked = [] {
 
 }  // namespace
 
-EvictedBlocks::EvictedBlocks(int32_t block_count)
-    : set_count_(static_cast<size_t>(std::max(1, block_count / 4))) {}
+GhostList::GhostList(int32_t block_count) : set_count_(static_cast<size_t>(std::max(1, block_count / 4))) {}
 
-EvictedBlocks::Set& EvictedBlocks::find_or_make(size_t index) {
+GhostList::Set& GhostList::find_or_make(size_t index) {
   if (Set* const set = find(index)) return *set;
   if (sets_made_ % kChunk == 0) chunks_.push_back(std::make_unique<std::array<Set, kChunk>>());
   places_[index] = ++sets_made_;
   return *find(index);
 }
 
-void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
+void GhostList::add(const Row& row, const GhostEntry& first) {
   if (places_.empty()) places_.resize(set_count_);
   Entry added;
   added.taken = 1;
@@ -61,7 +60,7 @@ void EvictedBlocks::add(const Row& row, const EvictedBlock& first) {
   }
 }
 
-void EvictedBlocks::put(Set& set, const Entry& added) {
+void GhostList::put(Set& set, const Entry& added) {
   // A tick is one block's alone: whoever became idle just before the last of these did is the one behind it.
   const uint32_t time_behind = added.time - (added.last - added.first) - 1;
   Entry* oldest = &set.entries[0];
@@ -80,8 +79,7 @@ void EvictedBlocks::put(Set& set, const Entry& added) {
   *oldest = added;
 }
 
-EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t begin, size_t end,
-                                         uint64_t now) {
+GhostList::Found GhostList::take(std::span<const Hash128> hashes, size_t begin, size_t end, uint64_t now) {
   if (places_.empty()) return {end - begin, {}};
   const size_t group = begin / kGroup * kGroup;
   end = std::min(end, group + kGroup);
@@ -113,7 +111,7 @@ EvictedBlocks::Found EvictedBlocks::take(std::span<const Hash128> hashes, size_t
   return found;
 }
 
-EvictedBlocks::Found EvictedBlocks::at(size_t index, uint64_t now) const {
+GhostList::Found GhostList::at(size_t index, uint64_t now) const {
   const Set* const set = find(index / kWays);
   if (set == nullptr) return {};
   const Entry& entry = set->entries[index % kWays];
@@ -121,7 +119,7 @@ EvictedBlocks::Found EvictedBlocks::at(size_t index, uint64_t now) const {
   return {static_cast<size_t>(entry.last - entry.first + 1), unpack(entry, now)};
 }
 
-EvictedBlock EvictedBlocks::unpack(const Entry& entry, uint64_t now) {
+GhostEntry GhostList::unpack(const Entry& entry, uint64_t now) {
   const uint64_t age = std::min(now, uint64_t{static_cast<uint32_t>(now) - entry.time});
   return {.idle_since = now - age,
           .user = entry.user,

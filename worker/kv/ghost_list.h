@@ -23,7 +23,7 @@
 
 namespace troupe {
 
-struct EvictedBlock {
+struct GhostEntry {
   uint64_t idle_since = 0;  // ticks
   uint32_t user = 0;        // the last one, shortened
   float interval = 0;       // usual ticks between two uses; 0: used once
@@ -32,9 +32,9 @@ struct EvictedBlock {
   bool shared = false;
 };
 
-class EvictedBlocks {
+class GhostList {
  public:
-  explicit EvictedBlocks(int32_t block_count);
+  explicit GhostList(int32_t block_count);
 
   static constexpr size_t kGroup = 8;
   // Blocks of a prompt from its index-th on, used alike. Each lies idle a tick longer than the one before it.
@@ -43,7 +43,7 @@ class EvictedBlocks {
     std::span<const Hash128> hashes;
     Hash128 group_hash;  // of the prompt's block at `index`, rounded down to a multiple of kGroup
   };
-  void add(const Row& row, const EvictedBlock& first);
+  void add(const Row& row, const GhostEntry& first);
   // Fetches the memory that take() will need for the blocks behind one at a multiple of kGroup.
   void prefetch(Hash128 group_hash) const {
     if (places_.empty()) return;
@@ -56,11 +56,11 @@ class EvictedBlocks {
   // the first of them, and of how many it is the same. Finds and forgets.
   struct Found {
     size_t count = 0;
-    std::optional<EvictedBlock> block;
+    std::optional<GhostEntry> block;
   };
   Found take(std::span<const Hash128> hashes, size_t begin, size_t end, uint64_t now);
   // Whether `user` is, as far as is known, the one remembered.
-  static bool is_same_user(const EvictedBlock& block, uint32_t user) {
+  static bool is_same_user(const GhostEntry& block, uint32_t user) {
     return block.user == (user & kUserMask);
   }
   // All places, and what is in one (nothing: count 0), for who takes samples.
@@ -100,7 +100,7 @@ class EvictedBlocks {
   Set& find_or_make(size_t index);
   static uint16_t tag_of(Hash128 hash) { return static_cast<uint16_t>(hash.lo); }
   void put(Set& set, const Entry& added);
-  static EvictedBlock unpack(const Entry& entry, uint64_t now);
+  static GhostEntry unpack(const Entry& entry, uint64_t now);
 
   size_t set_count_;
   std::vector<uint32_t> places_;  // by set: in chunks_, from 1; 0: none. Empty before the first eviction

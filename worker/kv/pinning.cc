@@ -15,7 +15,7 @@ PrefixCache::Pin PrefixCache::pin(const Match& match, const PartialMatch& partia
     const bool whole = match.run_count == c.tree.run(match.run).count();
     pin.path = {whole ? match.run : c.split(match.run, match.run_count), match.count};
   }
-  for (RunId id = pin.path.run; id >= 0; id = c.tree.run(id).parent) c.pin(id);
+  for (RadixNodeId id = pin.path.run; id >= 0; id = c.tree.run(id).parent) c.pin(id);
   if (partial.block < 0) return pin;
   pin.partial = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
   c.pin(pin.partial);
@@ -24,8 +24,8 @@ PrefixCache::Pin PrefixCache::pin(const Match& match, const PartialMatch& partia
 
 void PrefixCache::unpin(const Pin& pin) {
   if (pin.partial >= 0) impl_->unpin(pin.partial);
-  for (RunId id = pin.path.run; id >= 0;) {
-    const RunId before = impl_->tree.run(id).parent;
+  for (RadixNodeId id = pin.path.run; id >= 0;) {
+    const RadixNodeId before = impl_->tree.run(id).parent;
     impl_->unpin(id);
     id = before;
   }
@@ -37,16 +37,16 @@ int32_t PrefixCache::pinned_count() const {
 
 int32_t PrefixCache::pinned_count(const Match& match) const {
   // Before a pinned run all are.
-  for (RunId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
-    const BlockRun& r = impl_->tree.run(id);
+  for (RadixNodeId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
+    const RadixNode& r = impl_->tree.run(id);
     if (r.pins > 0) return std::min(match.count, r.depth + r.count());
   }
   return 0;
 }
 
-void PrefixCache::set_planned(const HeldPath& path, int32_t count, bool planned) {
-  for (RunId id = path.run; id >= 0;) {
-    BlockRun& r = impl_->tree.run(id);
+void PrefixCache::set_planned(const LockedPrefix& path, int32_t count, bool planned) {
+  for (RadixNodeId id = path.run; id >= 0;) {
+    RadixNode& r = impl_->tree.run(id);
     id = r.parent;
     if (r.planned == planned || r.depth + r.count() > count) continue;
     r.planned = planned;
@@ -58,15 +58,15 @@ bool PrefixCache::has_planned() const {
   return impl_->planned_count > 0;
 }
 
-void PrefixCache::Impl::pin(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::pin(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   if (r.references++ == 0) pool->add_cached(-r.count());
   if (r.pins++ == 0) pinned_count += r.count();
   if (r.listed) unlist(id);
 }
 
-void PrefixCache::Impl::unpin(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::unpin(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   if (--r.pins == 0) pinned_count -= r.count();
   drop(id);
 }

@@ -27,13 +27,13 @@ PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, Residency* residen
 PrefixCache::~PrefixCache() = default;
 
 PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
-  const RunTree& tree = impl_->tree;
+  const RadixTree& tree = impl_->tree;
   Match match;
   while (!hashes.empty()) {
-    const RunId next = tree.find_child(match.run, hashes[0]);
+    const RadixNodeId next = tree.find_child(match.run, hashes[0]);
     if (next < 0) break;
-    const BlockRun& r = tree.run(next);
-    RunTree::prefetch_rest(r);
+    const RadixNode& r = tree.run(next);
+    RadixTree::prefetch_rest(r);
     // A hash stands for all before it, too: where the last is the same, all are.
     const size_t count = std::min(r.blocks.size(), hashes.size());
     const Hash128& last = count == r.blocks.size() ? r.last_hash : tree.hash_of(r, count - 1);
@@ -48,7 +48,7 @@ PrefixCache::Match PrefixCache::find(std::span<const Hash128> hashes) const {
 
 int32_t PrefixCache::unreferenced_count(const Match& match) const {
   int32_t count = 0, here = match.run_count;
-  for (RunId id = match.run; id >= 0 && !is_referenced(id);) {
+  for (RadixNodeId id = match.run; id >= 0 && !is_referenced(id);) {
     count += here;
     id = impl_->tree.run(id).parent;
     if (id >= 0) here = impl_->tree.run(id).count();
@@ -56,15 +56,15 @@ int32_t PrefixCache::unreferenced_count(const Match& match) const {
   return count;
 }
 
-bool PrefixCache::is_referenced(RunId run) const {
+bool PrefixCache::is_referenced(RadixNodeId run) const {
   return impl_->tree.run(run).references > 0;
 }
 
 PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                                        int32_t count_min) const {
-  const RunTree& tree = impl_->tree;
+  const RadixTree& tree = impl_->tree;
   PartialMatch best;
-  const auto compare = [&](RunId run, int32_t index) {
+  const auto compare = [&](RadixNodeId run, int32_t index) {
     const auto known = tree.ids_of(run, index);
     const auto end = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
     const auto count = static_cast<int32_t>(end - ids.begin());
@@ -75,46 +75,46 @@ PartialMatch PrefixCache::find_partial(const Match& match, Hash128 root, std::sp
     compare(match.run, match.run_count);
     return best;
   }
-  RunId child = tree.first_child_of(match.run, root);
+  RadixNodeId child = tree.first_child_of(match.run, root);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i, child = tree.run(child).next_sibling) {
     compare(child, 0);
   }
   return best;
 }
 
-HeldPath PrefixCache::hold(const Match& match, uint64_t user, std::vector<BlockId>& out) {
+LockedPrefix PrefixCache::hold(const Match& match, uint64_t user, std::vector<BlockId>& out) {
   Impl& c = *impl_;
   out.resize(static_cast<size_t>(match.count));
   if (match.run < 0) return {};
   const bool whole = match.run_count == c.tree.run(match.run).count();
-  const RunId last = whole ? match.run : c.split(match.run, match.run_count);
-  for (RunId id = last; id >= 0; id = c.tree.run(id).parent) {
+  const RadixNodeId last = whole ? match.run : c.split(match.run, match.run_count);
+  for (RadixNodeId id = last; id >= 0; id = c.tree.run(id).parent) {
     c.take(id, static_cast<uint32_t>(user));
-    const BlockRun& r = c.tree.run(id);
+    const RadixNode& r = c.tree.run(id);
     std::copy(r.blocks.begin(), r.blocks.end(), out.begin() + r.depth);
   }
   return {last, match.count};
 }
 
-RunId PrefixCache::hold_partial(const PartialMatch& partial, uint64_t user) {
+RadixNodeId PrefixCache::hold_partial(const PartialMatch& partial, uint64_t user) {
   Impl& c = *impl_;
-  const RunId run = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
+  const RadixNodeId run = c.tree.run(partial.run).count() > 1 ? c.split(partial.run, 1) : partial.run;
   c.take(run, static_cast<uint32_t>(user));
   return run;
 }
 
-void PrefixCache::drop(RunId run) {
+void PrefixCache::drop(RadixNodeId run) {
   impl_->drop(run);
 }
 
-void PrefixCache::fetch_ahead(const HeldPath& path) const {
+void PrefixCache::fetch_ahead(const LockedPrefix& path) const {
   if (path.run >= 0) impl_->tree.prefetch(path.run);
 }
 
-void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
+void PrefixCache::insert(LockedPrefix& path, const Blocks& blocks) {
   Impl& c = *impl_;
   while (static_cast<size_t>(path.count) < blocks.blocks.size()) {
-    const RunId known = c.tree.find_child(path.run, blocks.hashes[static_cast<size_t>(path.count)]);
+    const RadixNodeId known = c.tree.find_child(path.run, blocks.hashes[static_cast<size_t>(path.count)]);
     if (known < 0) {
       c.add(path, blocks);
       return;
@@ -123,21 +123,21 @@ void PrefixCache::insert(HeldPath& path, const Blocks& blocks) {
   }
 }
 
-bool PrefixCache::insert_tail(const HeldPath& path, const Tail& tail) {
+bool PrefixCache::insert_tail(const LockedPrefix& path, const Tail& tail) {
   Impl& c = *impl_;
   const int32_t run_count = path.run >= 0 ? c.tree.run(path.run).count() : 0;
   const auto id_count = static_cast<int32_t>(tail.ids.size());
   if (find_partial({path.count, path.run, run_count}, tail.root, tail.ids, id_count).block >= 0) return false;
   c.drop_covered_tails(path, tail.root, tail.ids);
-  const RunId id = c.tree.add(path.run, tail.root, {{}, {&tail.block, 1}, tail.ids});
+  const RadixNodeId id = c.tree.add(path.run, tail.root, {{}, {&tail.block, 1}, tail.ids});
   c.tree.run(id).use = c.first_use(path, static_cast<uint32_t>(tail.user));
   c.idle(id);
   return true;
 }
 
-void PrefixCache::release(const HeldPath& path) {
-  for (RunId id = path.run; id >= 0;) {
-    const RunId before = impl_->tree.run(id).parent;
+void PrefixCache::release(const LockedPrefix& path) {
+  for (RadixNodeId id = path.run; id >= 0;) {
+    const RadixNodeId before = impl_->tree.run(id).parent;
     impl_->drop(id);
     id = before;
   }
@@ -178,18 +178,18 @@ const PrefixCache::Counts& PrefixCache::counts() const {
 // ---------------------------------------------------------------- who holds what
 
 // The back stays in its place among the leaves, which goes by its first block.
-RunId PrefixCache::Impl::split(RunId id, int32_t count) {
+RadixNodeId PrefixCache::Impl::split(RadixNodeId id, int32_t count) {
   const bool listed = tree.run(id).listed;
   if (listed) unlist(id);
-  const RunId front = tree.split(id, count);
+  const RadixNodeId front = tree.split(id, count);
   planned_count += tree.run(front).planned;
   tree.run(id).use.idle_since -= static_cast<uint64_t>(count);
   if (listed) list(id);
   return front;
 }
 
-void PrefixCache::Impl::take(RunId id, uint32_t user) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::take(RadixNodeId id, uint32_t user) {
+  RadixNode& r = tree.run(id);
   const bool was_idle = r.references++ == 0;
   if (was_idle) {
     if (!r.is_tail()) value.record_hits(class_of(r.use), ages_of(r));
@@ -206,8 +206,8 @@ void PrefixCache::Impl::take(RunId id, uint32_t user) {
   r.use.used_at = now;
 }
 
-void PrefixCache::Impl::drop(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::drop(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   if (r.references <= 0) {
     std::fprintf(stderr, "PrefixCache: run %d is dropped without a reference\n", id);
     std::abort();
@@ -216,8 +216,8 @@ void PrefixCache::Impl::drop(RunId id) {
 }
 
 // From the last block to the first.
-void PrefixCache::Impl::idle(RunId id) {
-  BlockRun& r = tree.run(id);
+void PrefixCache::Impl::idle(RadixNodeId id) {
+  RadixNode& r = tree.run(id);
   now += static_cast<uint64_t>(r.count());
   r.use.idle_since = now;
   pool->add_cached(r.count());
@@ -228,7 +228,7 @@ void PrefixCache::Impl::idle(RunId id) {
 // ---------------------------------------------------------------- what comes in
 
 // Of a block that comes behind a path for the first time.
-RunUse PrefixCache::Impl::first_use(const HeldPath& path, uint32_t user) const {
+RunUse PrefixCache::Impl::first_use(const LockedPrefix& path, uint32_t user) const {
   RunUse use;
   if (path.run >= 0) use = use_behind(tree.run(path.run).use);
   use.user = user;
@@ -246,10 +246,10 @@ RunUse PrefixCache::Impl::use_behind(const RunUse& before) const {
 }
 
 // A block that was evicted and is still remembered is not new.
-void PrefixCache::Impl::recall(RunUse& use, const EvictedBlocks::Found& found) {
-  const EvictedBlock& known = *found.block;
+void PrefixCache::Impl::recall(RunUse& use, const GhostList::Found& found) {
+  const GhostEntry& known = *found.block;
   value.record_hits(class_of(known), {now - known.idle_since, static_cast<int32_t>(found.count)});
-  const bool same_user = EvictedBlocks::is_same_user(known, use.user);
+  const bool same_user = GhostList::is_same_user(known, use.user);
   use.returning = use.returning || known.returning || same_user;
   use.shared = known.shared || !same_user;
   use.interval = known.interval;
@@ -262,12 +262,12 @@ bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
 }
 
 // Blocks that are there already take the place of the request's.
-void PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks) {
+void PrefixCache::Impl::adopt(LockedPrefix& path, RadixNodeId known, const Blocks& blocks) {
   const auto begin = static_cast<size_t>(path.count);
   const auto own = blocks.blocks.subspan(begin);
   const size_t count = tree.common_count(tree.run(known), blocks.hashes.subspan(begin, own.size()));
   const auto taken = static_cast<int32_t>(count);
-  const RunId id = taken < tree.run(known).count() ? split(known, taken) : known;
+  const RadixNodeId id = taken < tree.run(known).count() ? split(known, taken) : known;
   take(id, static_cast<uint32_t>(blocks.user));
   for (size_t i = 0; i < count; ++i) {
     pool->release(own[i]);
@@ -277,12 +277,12 @@ void PrefixCache::Impl::adopt(HeldPath& path, RunId known, const Blocks& blocks)
 }
 
 // Blocks that were never here, or no longer, in rows of such as were used alike.
-void PrefixCache::Impl::add(HeldPath& path, const Blocks& blocks) {
+void PrefixCache::Impl::add(LockedPrefix& path, const Blocks& blocks) {
   ++change_count;
   const auto begin = static_cast<size_t>(path.count);
   const size_t end = blocks.blocks.size();
   if (!blocks.ids.empty()) drop_covered_tails(path, blocks.root, blocks.ids.subspan(begin * block_size));
-  constexpr size_t kGroup = EvictedBlocks::kGroup;
+  constexpr size_t kGroup = GhostList::kGroup;
   for (size_t i = begin / kGroup * kGroup; i < end; i += kGroup) evicted.prefetch(blocks.hashes[i]);
   RunUse use = first_use(path, static_cast<uint32_t>(blocks.user)), row;
   for (size_t at = begin; at < end;) {
@@ -297,12 +297,12 @@ void PrefixCache::Impl::add(HeldPath& path, const Blocks& blocks) {
 }
 
 // On the end of the path's run where nothing else hangs on it or ends there, else as a run of its own.
-void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& row) {
+void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Row& row) {
   const auto begin = static_cast<size_t>(path.count);
   const size_t count = row.end - begin;
-  RunTree::Blocks added{blocks.hashes.subspan(begin, count), blocks.blocks.subspan(begin, count), {}};
+  RadixTree::Blocks added{blocks.hashes.subspan(begin, count), blocks.blocks.subspan(begin, count), {}};
   if (!blocks.ids.empty()) added.ids = blocks.ids.subspan(begin * block_size, count * block_size);
-  const BlockRun* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
+  const RadixNode* last = path.run >= 0 ? &tree.run(path.run) : nullptr;
   Residency::Extent extent;
   if (residency != nullptr && blocks.each_itself) {
     extent = residency->cached_each(path.count, added.hashes);
@@ -315,7 +315,7 @@ void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& r
     tree.append(path.run, added);
   } else {
     path.run = tree.add(path.run, blocks.root, added);
-    BlockRun& r = tree.run(path.run);
+    RadixNode& r = tree.run(path.run);
     r.references = 1;
     r.use = row.use;
     r.extent = extent;
@@ -325,12 +325,13 @@ void PrefixCache::Impl::place(HeldPath& path, const Blocks& blocks, const Row& r
   path.count += static_cast<int32_t>(count);
 }
 
-// Tails that say no more than what is to come in their place does.
-void PrefixCache::Impl::drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by) {
+// ConversationsEndpoint that say no more than what is to come in their place does.
+void PrefixCache::Impl::drop_covered_tails(const LockedPrefix& path, Hash128 root,
+                                           std::span<const TokenId> by) {
   if (by.empty()) return;  // no ids, no tails
-  RunId child = tree.first_child_of(path.run, root);
+  RadixNodeId child = tree.first_child_of(path.run, root);
   for (int i = 0; i < kCandidatesMax && child >= 0; ++i) {
-    const RunId next = tree.run(child).next_sibling;
+    const RadixNodeId next = tree.run(child).next_sibling;
     const auto known = tree.ids_of(child, 0);
     if (tree.run(child).listed && tree.run(child).is_tail() && known.size() <= by.size() &&
         std::equal(known.begin(), known.end(), by.begin())) {

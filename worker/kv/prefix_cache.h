@@ -32,7 +32,7 @@ class PrefixCache {
   // changes.
   struct Match {
     int32_t count = 0;      // blocks
-    RunId run = -1;         // of the last of them
+    RadixNodeId run = -1;   // of the last of them
     int32_t run_count = 0;  // of its blocks; the run may have more
   };
   // Full blocks of a prompt, from its first one on; those behind its request's path are new, and computed.
@@ -69,34 +69,34 @@ class PrefixCache {
   // common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
   PartialMatch find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                             int32_t count_min) const;
-  bool is_referenced(RunId run) const;
+  bool is_referenced(RadixNodeId run) const;
 
   // Takes a reference on all of the match; writes their blocks to `out`, head first.
-  HeldPath hold(const Match& match, uint64_t user, std::vector<BlockId>& out);
+  LockedPrefix hold(const Match& match, uint64_t user, std::vector<BlockId>& out);
   // And on the block of a partial match behind it, until drop(). The run that the block now is.
-  RunId hold_partial(const PartialMatch& partial, uint64_t user);
-  void drop(RunId run);
+  RadixNodeId hold_partial(const PartialMatch& partial, uint64_t user);
+  void drop(RadixNodeId run);
   // Computed blocks enter under their hashes, and the path goes on to the last of them. Where a hash is there
   // already its block takes the place of the request's own, which is freed: the KV is bitwise the same.
-  void insert(HeldPath& path, const Blocks& blocks);
+  void insert(LockedPrefix& path, const Blocks& blocks);
   // The last block of a request that ends, not filled, behind its path: the cache keeps it, unless it knows
   // all its ids already (then false). REQUIRES: nobody writes to the block any more.
-  bool insert_tail(const HeldPath& path, const Tail& tail);
+  bool insert_tail(const LockedPrefix& path, const Tail& tail);
   // Drops a request's references; what it held stays cached.
-  void release(const HeldPath& path);
+  void release(const LockedPrefix& path);
   // Fetches the memory that insert() and release() will look at first.
-  void fetch_ahead(const HeldPath& path) const;
+  void fetch_ahead(const LockedPrefix& path) const;
   // Of a held path, the runs that end within its first `count` blocks are those of a set that is at home
   // here, or no longer. Such are evicted after all others, for as long as they are used now and then.
-  void set_planned(const HeldPath& path, int32_t count, bool planned);
+  void set_planned(const LockedPrefix& path, int32_t count, bool planned);
   bool has_planned() const;
   // Frees up to `count` blocks; the number freed.
   int32_t evict(int32_t count);
 
   // Blocks that are kept though no request holds them.
   struct Pin {
-    HeldPath path;
-    RunId partial = -1;  // and one behind it that is not filled, or only begins as what is pinned does
+    LockedPrefix path;
+    RadixNodeId partial = -1;  // and one behind it that is not filled, or only begins as what is pinned does
   };
   // All of the match and the block of `partial` (block -1: none) stay until unpin(). That is no use of them.
   Pin pin(const Match& match, const PartialMatch& partial);
@@ -124,11 +124,12 @@ class PrefixCache {
   uint64_t change_count() const;
   const Counts& counts() const;
   // Whether a path is these blocks under these hashes; without hashes: these blocks.
-  bool is_path(const HeldPath& path, std::span<const Hash128> hashes, std::span<const BlockId> blocks) const;
+  bool is_path(const LockedPrefix& path, std::span<const Hash128> hashes,
+               std::span<const BlockId> blocks) const;
   // All that is held: every reference has its holder. `in_cache` (empty) gets all blocks cached.
   struct Holds {
-    std::vector<HeldPath> paths;
-    std::vector<RunId> partials;
+    std::vector<LockedPrefix> paths;
+    std::vector<RadixNodeId> partials;
     std::vector<Pin> pins;
   };
   Status verify(const Holds& holds, BlockSet& in_cache) const;

@@ -16,7 +16,7 @@
 namespace troupe {
 
 // How long the last block lies idle, and so each before it a tick less.
-inline uint64_t last_idle_since(const BlockRun& r) {
+inline uint64_t last_idle_since(const RadixNode& r) {
   return r.use.idle_since - static_cast<uint64_t>(r.count() - 1);
 }
 
@@ -29,9 +29,9 @@ struct PrefixCache::Impl {
         evicted(p->total_count()),
         value(p->total_count()) {}
 
-  void list(RunId id);
-  void unlist(RunId id);
-  void list_if_leaf(RunId id) {
+  void list(RadixNodeId id);
+  void unlist(RadixNodeId id);
+  void list_if_leaf(RadixNodeId id) {
     if (tree.run(id).is_leaf() && tree.run(id).references == 0) list(id);
   }
   template <typename Use>  // or what is remembered of one
@@ -39,56 +39,56 @@ struct PrefixCache::Impl {
     if (use.shared) return value.shared_class(static_cast<double>(use.interval));
     return use.returning ? kReturningClass : kNewClass;
   }
-  ReuseValue::Ages ages_of(const BlockRun& r) const { return {now - r.use.idle_since, r.count()}; }
-  RunId split(RunId id, int32_t count);
-  void take(RunId id, uint32_t user);
-  void pin(RunId id);
-  void unpin(RunId id);
-  void drop(RunId id);
-  void idle(RunId id);
-  RunUse first_use(const HeldPath& path, uint32_t user) const;
+  EvictionScore::Ages ages_of(const RadixNode& r) const { return {now - r.use.idle_since, r.count()}; }
+  RadixNodeId split(RadixNodeId id, int32_t count);
+  void take(RadixNodeId id, uint32_t user);
+  void pin(RadixNodeId id);
+  void unpin(RadixNodeId id);
+  void drop(RadixNodeId id);
+  void idle(RadixNodeId id);
+  RunUse first_use(const LockedPrefix& path, uint32_t user) const;
   RunUse use_behind(const RunUse& before) const;
-  void recall(RunUse& use, const EvictedBlocks::Found& found);
+  void recall(RunUse& use, const GhostList::Found& found);
   bool alike(const RunUse& a, const RunUse& b) const;
-  void adopt(HeldPath& path, RunId known, const Blocks& blocks);
-  void add(HeldPath& path, const Blocks& blocks);
+  void adopt(LockedPrefix& path, RadixNodeId known, const Blocks& blocks);
+  void add(LockedPrefix& path, const Blocks& blocks);
   // Blocks behind a path up to the end-th of their prompt, used alike.
   struct Row {
     RunUse use;
     size_t end = 0;
   };
-  void place(HeldPath& path, const Blocks& blocks, const Row& row);
+  void place(LockedPrefix& path, const Blocks& blocks, const Row& row);
   void learn();
   void retire_planned();
-  void drop_covered_tails(const HeldPath& path, Hash128 root, std::span<const TokenId> by);
-  Hash128 hash_at(RunId id, size_t index) const;
-  int32_t evict_from(RunId id, int32_t count);
-  void cut(RunId id, int32_t count);
-  using Leaves = std::array<absl::btree_set<std::pair<uint64_t, RunId>>, kIdleClassCount>;
-  Leaves& leaves_beside(const BlockRun& r) { return r.planned ? planned_leaves : leaves; }
-  RunId least_of(const Leaves& lists);
-  RunId least_valuable() {
-    const RunId id = least_of(leaves);
+  void drop_covered_tails(const LockedPrefix& path, Hash128 root, std::span<const TokenId> by);
+  Hash128 hash_at(RadixNodeId id, size_t index) const;
+  int32_t evict_from(RadixNodeId id, int32_t count);
+  void cut(RadixNodeId id, int32_t count);
+  using Leaves = std::array<absl::btree_set<std::pair<uint64_t, RadixNodeId>>, kIdleClassCount>;
+  Leaves& leaves_beside(const RadixNode& r) { return r.planned ? planned_leaves : leaves; }
+  RadixNodeId least_of(const Leaves& lists);
+  RadixNodeId least_valuable() {
+    const RadixNodeId id = least_of(leaves);
     return id >= 0 || planned_count == 0 ? id : least_of(planned_leaves);
   }
   Status verify_leaves() const;
   // conversations.cc
   struct Branch;
-  std::optional<Branch> branch_of(RunId id) const;  // of a run that is a conversation's
-  RunId tail_behind(RunId id) const;
+  std::optional<Branch> branch_of(RadixNodeId id) const;  // of a run that is a conversation's
+  RadixNodeId tail_behind(RadixNodeId id) const;
   Conversation describe(const Branch& branch) const;
   void collect_blocks(const Branch& branch, Conversation& out) const;
 
   size_t block_size;  // tokens
   BlockPool* pool;
   Residency* residency;
-  RunTree tree;
+  RadixTree tree;
   absl::flat_hash_map<Hash128, RequestId> announced;
   // By (idle_since, run): the first is the one idle for longest. Ticks of a run's blocks are a stretch of
   // their own, so its place stays while it loses its last ones.
   Leaves leaves, planned_leaves;
-  EvictedBlocks evicted;
-  ReuseValue value;
+  GhostList evicted;
+  EvictionScore value;
   uint64_t now = 0;  // ticks: blocks that became idle
   size_t lesson_count = 0;
   int32_t pinned_count = 0;

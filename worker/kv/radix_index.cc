@@ -4,14 +4,14 @@
 
 namespace troupe {
 
-void RunIndex::place(Entry entry) {
+void RadixIndex::place(Entry entry) {
   size_t i = home_of(entry.tag);
   while (entries_[i].run >= 0) i = next(i);
   entries_[i] = entry;
 }
 
 // A third of the entries stay free at least, so that rows of taken ones are short.
-void RunIndex::grow() {
+void RadixIndex::grow() {
   std::vector<Entry> old(entries_.size() * 2);
   std::swap(old, entries_);
   for (const Entry& entry : old) {
@@ -19,13 +19,13 @@ void RunIndex::grow() {
   }
 }
 
-void RunIndex::add(Hash128 hash, RunId run) {
+void RadixIndex::add(Hash128 hash, RadixNodeId run) {
   if ((size_ + 1) * 3 > entries_.size() * 2) grow();
   place({tag_of(hash), run});
   ++size_;
 }
 
-void RunIndex::remove(Hash128 hash, RunId run) {
+void RadixIndex::remove(Hash128 hash, RadixNodeId run) {
   size_t hole = home_of(tag_of(hash));
   while (entries_[hole].run != run) hole = next(hole);
   // Whoever was put off past the hole moves into it, so that nobody is looked for across a gap.

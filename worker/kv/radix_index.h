@@ -12,11 +12,11 @@
 
 namespace troupe {
 
-class RunIndex {
+class RadixIndex {
  public:
   // The run for which `is(run)` among those that were added under `hash`, or -1.
   template <typename Is>
-  RunId find(Hash128 hash, Is is) const {
+  RadixNodeId find(Hash128 hash, Is is) const {
     const uint32_t tag = tag_of(hash);
     for (size_t i = home_of(tag); entries_[i].run >= 0; i = next(i)) {
       if (entries_[i].tag == tag && is(entries_[i].run)) return entries_[i].run;
@@ -24,15 +24,15 @@ class RunIndex {
     return -1;
   }
   // REQUIRES: it is not there.
-  void add(Hash128 hash, RunId run);
+  void add(Hash128 hash, RadixNodeId run);
   // REQUIRES: it is there.
-  void remove(Hash128 hash, RunId run);
+  void remove(Hash128 hash, RadixNodeId run);
   size_t size() const { return size_; }
 
  private:
   struct Entry {
     uint32_t tag = 0;
-    RunId run = -1;
+    RadixNodeId run = -1;
   };
   static uint32_t tag_of(Hash128 hash) {
     return static_cast<uint32_t>((hash.lo + 3 * hash.hi) * 0x9e3779b97f4a7c15u >> 32);

@@ -20,31 +20,31 @@ void append_to(std::vector<T>& to, std::span<const T> more) {
 
 }  // namespace
 
-RunTree::RunTree(int32_t block_count, int32_t block_size)
+RadixTree::RadixTree(int32_t block_count, int32_t block_size)
     : block_size_(static_cast<size_t>(block_size)), blocks_max_(static_cast<size_t>(block_count)) {}
 
-std::span<const TokenId> RunTree::ids_of(RunId id, int32_t index) const {
-  const BlockRun& r = run(id);
+std::span<const TokenId> RadixTree::ids_of(RadixNodeId id, int32_t index) const {
+  const RadixNode& r = run(id);
   if (!r.has_ids) return {};
   const size_t begin = static_cast<size_t>(r.blocks[static_cast<size_t>(index)]) * block_size_;
   return {ids_.data() + begin, r.is_tail() ? static_cast<size_t>(r.tail_id_count) : block_size_};
 }
 
-RunId RunTree::find_child(RunId parent, Hash128 hash) const {
+RadixNodeId RadixTree::find_child(RadixNodeId parent, Hash128 hash) const {
   if (parent >= 0 && run(parent).is_leaf()) return -1;
-  return by_first_hash_.find(hash, [&](RunId id) {
-    const BlockRun& r = run(id);
+  return by_first_hash_.find(hash, [&](RadixNodeId id) {
+    const RadixNode& r = run(id);
     return r.first_hash == hash && (r.parent == parent || (r.parent < 0 && parent < 0));
   });
 }
 
-RunId RunTree::first_child_of(RunId parent, Hash128 root) const {
+RadixNodeId RadixTree::first_child_of(RadixNodeId parent, Hash128 root) const {
   if (parent >= 0) return run(parent).first_child;
   const auto it = root_by_name_.find(root);
   return it == root_by_name_.end() ? -1 : roots_[static_cast<size_t>(it->second)].first_child;
 }
 
-int32_t RunTree::find_or_add_root(Hash128 name) {
+int32_t RadixTree::find_or_add_root(Hash128 name) {
   const auto [found, added] = root_by_name_.try_emplace(name, static_cast<int32_t>(roots_.size()));
   if (!added) return found->second;
   if (free_roots_.empty()) {
@@ -57,29 +57,29 @@ int32_t RunTree::find_or_add_root(Hash128 name) {
   return found->second;
 }
 
-RunId RunTree::new_run() {
+RadixNodeId RadixTree::new_run() {
   if (free_runs_.empty()) {
     runs_.emplace_back();
     return id_end() - 1;
   }
-  const RunId id = free_runs_.back();
+  const RadixNodeId id = free_runs_.back();
   free_runs_.pop_back();
   return id;
 }
 
-size_t RunTree::common_count(const BlockRun& r, std::span<const Hash128> hashes) const {
+size_t RadixTree::common_count(const RadixNode& r, std::span<const Hash128> hashes) const {
   const size_t most = std::min(r.blocks.size(), hashes.size());
   size_t count = 0;
   while (count < most && hash_of(r, count) == hashes[count]) ++count;
   return count;
 }
 
-void RunTree::last_hashes(const BlockRun& r, std::span<Hash128> out) const {
+void RadixTree::last_hashes(const RadixNode& r, std::span<Hash128> out) const {
   const size_t begin = r.blocks.size() - out.size();
   for (size_t i = 0; i < out.size(); ++i) out[i] = hash_of(r, begin + i);
 }
 
-void RunTree::store_hashes(const Blocks& blocks) {
+void RadixTree::store_hashes(const Blocks& blocks) {
   if (blocks.hashes.empty()) return;
   // Blocks come into use one after the other: so does this memory.
   const BlockId last = *std::max_element(blocks.blocks.begin(), blocks.blocks.end());
@@ -90,7 +90,7 @@ void RunTree::store_hashes(const Blocks& blocks) {
 }
 
 // Memory for ids only where there are any.
-void RunTree::store(const Blocks& blocks) {
+void RadixTree::store(const Blocks& blocks) {
   store_hashes(blocks);
   if (blocks.ids.empty()) return;
   if (ids_.empty()) ids_.resize(blocks_max_ * block_size_);
@@ -102,9 +102,9 @@ void RunTree::store(const Blocks& blocks) {
   }
 }
 
-RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
-  const RunId id = new_run();
-  BlockRun& r = run(id);
+RadixNodeId RadixTree::add(RadixNodeId parent, Hash128 root, const Blocks& blocks) {
+  const RadixNodeId id = new_run();
+  RadixNode& r = run(id);
   r.parent = parent >= 0 ? parent : as_parent(find_or_add_root(root));
   r.depth = parent >= 0 ? run(parent).depth + run(parent).count() : 0;
   append_to(r.blocks, blocks.blocks);
@@ -117,7 +117,7 @@ RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
     r.last_hash = blocks.hashes.back();
     by_first_hash_.add(r.first_hash, id);
   }
-  RunId& first = first_sibling(r);
+  RadixNodeId& first = first_sibling(r);
   r.next_sibling = first;
   if (first >= 0) run(first).previous_sibling = id;
   first = id;
@@ -125,8 +125,8 @@ RunId RunTree::add(RunId parent, Hash128 root, const Blocks& blocks) {
   return id;
 }
 
-void RunTree::append(RunId id, const Blocks& blocks) {
-  BlockRun& r = run(id);
+void RadixTree::append(RadixNodeId id, const Blocks& blocks) {
+  RadixNode& r = run(id);
   append_to(r.blocks, blocks.blocks);
   r.last_hash = blocks.hashes.back();
   store(blocks);
@@ -134,10 +134,10 @@ void RunTree::append(RunId id, const Blocks& blocks) {
   block_count_ += static_cast<int32_t>(blocks.blocks.size());
 }
 
-RunId RunTree::split(RunId id, int32_t count) {
-  const RunId front_id = new_run();
-  BlockRun& front = run(front_id);
-  BlockRun& back = run(id);
+RadixNodeId RadixTree::split(RadixNodeId id, int32_t count) {
+  const RadixNodeId front_id = new_run();
+  RadixNode& front = run(front_id);
+  RadixNode& back = run(id);
   by_first_hash_.remove(back.first_hash, id);
   front.blocks.assign(back.blocks.begin(), back.blocks.begin() + count);
   back.blocks.erase(back.blocks.begin(), back.blocks.begin() + count);
@@ -166,8 +166,8 @@ RunId RunTree::split(RunId id, int32_t count) {
   return front_id;
 }
 
-void RunTree::cut(RunId id, int32_t count) {
-  BlockRun& r = run(id);
+void RadixTree::cut(RadixNodeId id, int32_t count) {
+  RadixNode& r = run(id);
   block_count_ -= count;
   if (count == r.count()) {
     remove(id);
@@ -177,8 +177,8 @@ void RunTree::cut(RunId id, int32_t count) {
   r.last_hash = hash_of(r, r.blocks.size() - 1);
 }
 
-void RunTree::remove(RunId id) {
-  BlockRun& r = run(id);
+void RadixTree::remove(RadixNodeId id) {
+  RadixNode& r = run(id);
   if (r.next_sibling >= 0) run(r.next_sibling).previous_sibling = r.previous_sibling;
   if (r.previous_sibling >= 0) {
     run(r.previous_sibling).next_sibling = r.next_sibling;
@@ -190,12 +190,12 @@ void RunTree::remove(RunId id) {
     }
   }
   if (!r.is_tail()) by_first_hash_.remove(r.first_hash, id);
-  r = BlockRun{};
+  r = RadixNode{};
   free_runs_.push_back(id);
 }
 
-Status RunTree::verify_run(RunId id) const {
-  const BlockRun& r = run(id);
+Status RadixTree::verify_run(RadixNodeId id) const {
+  const RadixNode& r = run(id);
   const auto wrong = [id](const char* what) {
     return absl::InternalError("run " + std::to_string(id) + " of cached blocks " + what);
   };
@@ -208,16 +208,16 @@ Status RunTree::verify_run(RunId id) const {
     return wrong("is a tail with children, or not one block partly filled");
   }
   if (r.parent < 0) return r.depth == 0 ? absl::OkStatus() : wrong("begins at a root, but not with block 0");
-  const BlockRun& parent = run(r.parent);
+  const RadixNode& parent = run(r.parent);
   if (parent.blocks.empty()) return wrong("hangs on nothing");
   if (r.depth != parent.depth + parent.count()) return wrong("does not begin where its parent ends");
   if (r.references > 0 && parent.references == 0) return wrong("is held but its parent is not");
   return absl::OkStatus();
 }
 
-Status RunTree::verify_children(RunId parent, RunId first_child, int32_t& listed_count) const {
-  for (RunId child = first_child, before = -1; child >= 0; child = run(child).next_sibling) {
-    const BlockRun& r = run(child);
+Status RadixTree::verify_children(RadixNodeId parent, RadixNodeId first_child, int32_t& listed_count) const {
+  for (RadixNodeId child = first_child, before = -1; child >= 0; child = run(child).next_sibling) {
+    const RadixNode& r = run(child);
     if (r.parent != parent || r.previous_sibling != before || r.blocks.empty()) {
       return absl::InternalError("a list of runs is broken at " + std::to_string(child));
     }
@@ -227,9 +227,9 @@ Status RunTree::verify_children(RunId parent, RunId first_child, int32_t& listed
   return absl::OkStatus();
 }
 
-Status RunTree::verify() const {
+Status RadixTree::verify() const {
   int32_t run_count = 0, listed_count = 0, tail_count = 0, block_count = 0;
-  for (RunId id = 0; id < id_end(); ++id) {
+  for (RadixNodeId id = 0; id < id_end(); ++id) {
     if (run(id).blocks.empty()) continue;
     ++run_count;
     tail_count += run(id).is_tail();
@@ -238,7 +238,7 @@ Status RunTree::verify() const {
     TROUPE_RETURN_IF_ERROR(verify_children(id, run(id).first_child, listed_count));
   }
   for (const auto& [name, root] : root_by_name_) {
-    const RunId first = roots_[static_cast<size_t>(root)].first_child;
+    const RadixNodeId first = roots_[static_cast<size_t>(root)].first_child;
     if (first < 0) return absl::InternalError("a root of cached blocks has none");
     TROUPE_RETURN_IF_ERROR(verify_children(as_parent(root), first, listed_count));
   }

@@ -33,15 +33,15 @@ struct RunUse {
 };
 
 // Two lines of memory: what a look-up reads of a run that it goes through to the end, and the rest.
-struct BlockRun {
+struct RadixNode {
   alignas(64) Hash128 first_hash;
   Hash128 last_hash;
-  RunId parent = -1;  // below zero: none, it hangs on a root
-  RunId first_child = -1;
-  std::vector<BlockId> blocks;  // their hashes: RunTree::hash_of()
+  RadixNodeId parent = -1;  // below zero: none, it hangs on a root
+  RadixNodeId first_child = -1;
+  std::vector<BlockId> blocks;  // their hashes: RadixTree::hash_of()
 
-  RunId previous_sibling = -1;  // younger
-  RunId next_sibling = -1;
+  RadixNodeId previous_sibling = -1;  // younger
+  RadixNodeId next_sibling = -1;
   int32_t depth = 0;       // blocks before it
   int32_t references = 0;  // of those who hold it: they hold all before it, too
   int32_t pins = 0;        // of its references, those that no request holds
@@ -57,44 +57,46 @@ struct BlockRun {
   bool is_tail() const { return tail_id_count > 0; }
   bool is_leaf() const { return first_child < 0; }
 };
-static_assert(sizeof(BlockRun) == 128);
+static_assert(sizeof(RadixNode) == 128);
 
-class RunTree {
+class RadixTree {
  public:
-  RunTree(int32_t block_count, int32_t block_size);
+  RadixTree(int32_t block_count, int32_t block_size);
 
   // References to runs hold until the next add() or split().
-  BlockRun& run(RunId id) { return runs_[static_cast<size_t>(id)]; }
-  const BlockRun& run(RunId id) const { return runs_[static_cast<size_t>(id)]; }
+  RadixNode& run(RadixNodeId id) { return runs_[static_cast<size_t>(id)]; }
+  const RadixNode& run(RadixNodeId id) const { return runs_[static_cast<size_t>(id)]; }
   // Fetches the memory of one that will be looked at soon.
-  void prefetch(RunId id) const {
+  void prefetch(RadixNodeId id) const {
     const auto* const at = reinterpret_cast<const char*>(&run(id));
-    for (size_t line = 0; line < sizeof(BlockRun); line += 64) __builtin_prefetch(at + line);
+    for (size_t line = 0; line < sizeof(RadixNode); line += 64) __builtin_prefetch(at + line);
   }
   // The same, of a run whose first line is here: what holding it needs.
-  static void prefetch_rest(const BlockRun& r) {
+  static void prefetch_rest(const RadixNode& r) {
     __builtin_prefetch(&r.previous_sibling);
     const auto* const blocks = reinterpret_cast<const char*>(r.blocks.data());
     for (size_t at = 0; at < r.blocks.size() * sizeof(BlockId); at += 64) __builtin_prefetch(blocks + at);
   }
   // All ids below are those of runs, or of runs that were: without blocks.
-  RunId id_end() const { return static_cast<RunId>(runs_.size()); }
+  RadixNodeId id_end() const { return static_cast<RadixNodeId>(runs_.size()); }
   // Of a run's index-th block. REQUIRES: it is no tail.
-  const Hash128& hash_of(const BlockRun& r, size_t index) const {
+  const Hash128& hash_of(const RadixNode& r, size_t index) const {
     return hashes_[static_cast<size_t>(r.blocks[index])];
   }
   // How many of the first hashes are those of a run's first blocks.
-  size_t common_count(const BlockRun& r, std::span<const Hash128> hashes) const;
+  size_t common_count(const RadixNode& r, std::span<const Hash128> hashes) const;
   // Of a run's last blocks, so many as `out` has room for.
-  void last_hashes(const BlockRun& r, std::span<Hash128> out) const;
+  void last_hashes(const RadixNode& r, std::span<Hash128> out) const;
   // Ids of a run's index-th block; none where they were never told.
-  std::span<const TokenId> ids_of(RunId id, int32_t index) const;
+  std::span<const TokenId> ids_of(RadixNodeId id, int32_t index) const;
   // The child of `parent` (below zero: any run that hangs on a root) whose first block has this hash, or -1.
-  RunId find_child(RunId parent, Hash128 hash) const;
+  RadixNodeId find_child(RadixNodeId parent, Hash128 hash) const;
   // The youngest child of `parent`; where that is below zero, of the root of this name.
-  RunId first_child_of(RunId parent, Hash128 root) const;
+  RadixNodeId first_child_of(RadixNodeId parent, Hash128 root) const;
   // Of the root that a run hangs on. REQUIRES: it has no parent.
-  const Hash128& root_name(RunId id) const { return roots_[static_cast<size_t>(-1 - run(id).parent)].name; }
+  const Hash128& root_name(RadixNodeId id) const {
+    return roots_[static_cast<size_t>(-1 - run(id).parent)].name;
+  }
   int32_t block_count() const { return block_count_; }
 
   struct Blocks {
@@ -104,14 +106,14 @@ class RunTree {
   };
   // A new run behind the last block of `parent`, or at the root of this name. REQUIRES: `parent` has no child
   // that begins so.
-  RunId add(RunId parent, Hash128 root, const Blocks& blocks);
+  RadixNodeId add(RadixNodeId parent, Hash128 root, const Blocks& blocks);
   // REQUIRES: it has no children and is no tail.
-  void append(RunId id, const Blocks& blocks);
+  void append(RadixNodeId id, const Blocks& blocks);
   // The first `count` blocks become a run of their own, which is returned: held by all who hold the rest. The
   // rest keeps its id, its children and so whoever holds it to its end. REQUIRES: 0 < count < its blocks.
-  RunId split(RunId id, int32_t count);
+  RadixNodeId split(RadixNodeId id, int32_t count);
   // Takes the last `count` blocks away; without blocks the run is no more. REQUIRES: it has no children.
-  void cut(RunId id, int32_t count);
+  void cut(RadixNodeId id, int32_t count);
 
   Status verify() const;
 
@@ -119,30 +121,30 @@ class RunTree {
   // What runs without a parent hang on: a name, for as long as some do.
   struct Root {
     Hash128 name;
-    RunId first_child = -1;
+    RadixNodeId first_child = -1;
   };
   // How a run's parent names the root instead.
-  static RunId as_parent(int32_t root) { return -1 - root; }
-  Root& root_of(const BlockRun& r) { return roots_[static_cast<size_t>(-1 - r.parent)]; }
-  RunId& first_sibling(const BlockRun& r) {
+  static RadixNodeId as_parent(int32_t root) { return -1 - root; }
+  Root& root_of(const RadixNode& r) { return roots_[static_cast<size_t>(-1 - r.parent)]; }
+  RadixNodeId& first_sibling(const RadixNode& r) {
     return r.parent >= 0 ? run(r.parent).first_child : root_of(r).first_child;
   }
-  RunId new_run();
+  RadixNodeId new_run();
   void store(const Blocks& blocks);
   void store_hashes(const Blocks& blocks);
   int32_t find_or_add_root(Hash128 name);
-  void remove(RunId id);
-  Status verify_run(RunId id) const;
-  Status verify_children(RunId parent, RunId first_child, int32_t& listed_count) const;
+  void remove(RadixNodeId id);
+  Status verify_run(RadixNodeId id) const;
+  Status verify_children(RadixNodeId parent, RadixNodeId first_child, int32_t& listed_count) const;
 
   size_t block_size_;
   size_t blocks_max_;
-  std::vector<BlockRun> runs_;
-  std::vector<RunId> free_runs_;
+  std::vector<RadixNode> runs_;
+  std::vector<RadixNodeId> free_runs_;
   std::vector<TokenId> ids_;  // (blocks, block_size), or none at all
   // By block, as far as any was cached yet: a run that grows or is split moves no hashes.
   std::vector<Hash128> hashes_;
-  RunIndex by_first_hash_;
+  RadixIndex by_first_hash_;
   std::vector<Root> roots_;
   std::vector<int32_t> free_roots_;
   absl::flat_hash_map<Hash128, int32_t> root_by_name_;

@@ -9,19 +9,19 @@ namespace troupe {
 using RequestId = uint64_t;
 using TokenId = int32_t;
 using BlockId = int32_t;
-using RunId = int32_t;  // of cached blocks that follow one another (radix_tree.h)
+using RadixNodeId = int32_t;  // of cached blocks that follow one another (radix_tree.h)
 
 // A block whose first `count` ids are those that a request needs next.
 struct PartialMatch {
   BlockId block = -1;
   int32_t count = 0;
-  RunId run = -1;  // that the block is of
+  RadixNodeId run = -1;  // that the block is of
 };
 
 // Cached blocks that a request holds: from the first of its prompt to the end of a run.
-struct HeldPath {
-  RunId run = -1;     // the last one; below zero: nothing is held
-  int32_t count = 0;  // blocks, of all the runs up to it
+struct LockedPrefix {
+  RadixNodeId run = -1;  // the last one; below zero: nothing is held
+  int32_t count = 0;     // blocks, of all the runs up to it
 };
 
 }  // namespace troupe

@@ -18,9 +18,9 @@ constexpr double kStandIns = 8;  // answers of the average set that are added to
 
 }  // namespace
 
-OutputLengths::OutputLengths(int32_t sets_max) : sets_max_(static_cast<size_t>(sets_max)) {}
+OutputLengthPredictor::OutputLengthPredictor(int32_t sets_max) : sets_max_(static_cast<size_t>(sets_max)) {}
 
-size_t OutputLengths::bucket_of(int32_t count) {
+size_t OutputLengthPredictor::bucket_of(int32_t count) {
   if (count < 4) return static_cast<size_t>(std::max(count, 0));
   const auto value = static_cast<uint32_t>(count);
   const int octave = std::bit_width(value) - 1;  // >= 2
@@ -28,19 +28,19 @@ size_t OutputLengths::bucket_of(int32_t count) {
   return std::min(kBucketCount - 1, 4 * static_cast<size_t>(octave - 1) + quarter);
 }
 
-double OutputLengths::upper_end(size_t bucket) {
+double OutputLengthPredictor::upper_end(size_t bucket) {
   if (bucket < 4) return static_cast<double>(bucket + 1);
   const size_t octave = bucket / 4 + 1;
   return static_cast<double>(uint64_t{5 + bucket % 4} << (octave - 2));
 }
 
-void OutputLengths::Sketch::add(size_t bucket, float kept) {
+void OutputLengthPredictor::Sketch::add(size_t bucket, float kept) {
   for (float& count : counts) count *= kept;
   counts[bucket] += 1;
   total = total * kept + 1;
 }
 
-OutputLengths::Sketch& OutputLengths::sketch_of(Hash128 set) {
+OutputLengthPredictor::Sketch& OutputLengthPredictor::sketch_of(Hash128 set) {
   const auto it = by_set_.find(set);
   if (it != by_set_.end()) return sketches_[it->second];
   if (sketches_.size() < sets_max_) {
@@ -58,7 +58,7 @@ OutputLengths::Sketch& OutputLengths::sketch_of(Hash128 set) {
   return *oldest;
 }
 
-void OutputLengths::record(Hash128 set, int32_t count) {
+void OutputLengthPredictor::record(Hash128 set, int32_t count) {
   const size_t bucket = bucket_of(count);
   all_.add(bucket, kAllKept);
   ++record_count_;
@@ -68,7 +68,7 @@ void OutputLengths::record(Hash128 set, int32_t count) {
   sketch.add(bucket, kSetKept);
 }
 
-int32_t OutputLengths::predict(Hash128 set, int32_t emitted_count, double quantile) const {
+int32_t OutputLengthPredictor::predict(Hash128 set, int32_t emitted_count, double quantile) const {
   if (all_.total == 0) return 0;
   const auto it = by_set_.find(set);
   const Sketch* own = it == by_set_.end() ? nullptr : &sketches_[it->second];

@@ -13,10 +13,10 @@
 
 namespace troupe {
 
-class OutputLengths {
+class OutputLengthPredictor {
  public:
   // At most `sets_max` sets are told apart; then the one that has not answered for longest is forgotten.
-  explicit OutputLengths(int32_t sets_max);
+  explicit OutputLengthPredictor(int32_t sets_max);
 
   // An answer of `set` (zero: of none) ended after `count` tokens, whatever ended it.
   void record(Hash128 set, int32_t count);

@@ -84,9 +84,9 @@ struct alignas(64) ScheduledRequest {
   Hash128 pin;                        // zero: nothing is pinned
   uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
-  HeldPath path;                      // the leading ones of `blocks` are the cache's, the others its own
+  LockedPrefix path;                  // the leading ones of `blocks` are the cache's, the others its own
   BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
-  RunId copy_run = -1;                // which is this run's only one
+  RadixNodeId copy_run = -1;          // which is this run's only one
   int32_t announced = -1;             // block that others are told it computes next; below zero: none
   int32_t announce_end = 0;           // of those that it may announce
 

@@ -106,7 +106,7 @@ struct Scheduler::Impl {
 
   const SchedulerConfig config;
   BlockTables tables;
-  OutputLengths lengths;
+  OutputLengthPredictor lengths;
   SetWork set_work;
   KvForecast forecast;
   StepCost cost;

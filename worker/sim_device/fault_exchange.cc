@@ -7,24 +7,24 @@
 
 namespace troupe {
 
-void CutExchange::break_off() {
+void FaultExchange::break_off() {
   inner_.cut();
   throw boost::system::system_error(asio::error::connection_aborted);
 }
 
 // An answer in one piece of an error is let through: what is broken off is an answer.
-Task<void> CutExchange::respond(int status, const HeaderList& headers, std::string body) {
+Task<void> FaultExchange::respond(int status, const HeaderList& headers, std::string body) {
   if (status == 200) break_off();
   co_await inner_.respond(status, headers, std::move(body));
 }
 
 // What says no more than that the worker is alive counts for nothing.
-Task<void> CutExchange::write(std::string_view bytes) {
+Task<void> FaultExchange::write(std::string_view bytes) {
   if (bytes != kSseHeartbeat && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
   co_await inner_.write(bytes);
 }
 
-Task<void> CutExchange::finish() {
+Task<void> FaultExchange::finish() {
   break_off();
   co_return;
 }

@@ -11,10 +11,10 @@
 
 namespace troupe {
 
-class CutExchange final : public Exchange {
+class FaultExchange final : public Exchange {
  public:
   // `write_index` from 1. `inner` outlives this.
-  CutExchange(Exchange& inner, int write_index) : inner_(inner), writes_left_(write_index) {}
+  FaultExchange(Exchange& inner, int write_index) : inner_(inner), writes_left_(write_index) {}
 
   const HttpRequest& request() const override { return inner_.request(); }
   Task<void> respond(int status, const HeaderList& headers, std::string body) override;

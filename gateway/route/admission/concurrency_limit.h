@@ -15,9 +15,9 @@
 
 namespace troupe::route {
 
-class Places {
+class ConcurrencyLimit {
  public:
-  // `most`: as many as there are, 0: endless. False: all are taken, and turn_away() says for how long.
+  // `most`: as many as there are, 0: endless. False: all are taken, and reject() says for how long.
   bool enter(int64_t most, TimePoint now) {
     most_ = most;
     if (full()) return false;
@@ -32,7 +32,7 @@ class Places {
     turned_away_ = std::max<int64_t>(turned_away_ - 1, 0);
   }
   // In whole seconds, at least one.
-  Duration turn_away(TimePoint now) {
+  Duration reject(TimePoint now) {
     freed_.advance(true, now);
     const auto rate = freed_.rate();
     const double ahead = static_cast<double>(turned_away_ + 1);

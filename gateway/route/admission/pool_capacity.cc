@@ -16,7 +16,7 @@ int64_t node_room(const PoolRoomOptions& options, const NodeLoad& load) {
                                     : room;
 }
 
-int64_t pool_room(const PoolRoomOptions& options, const ClusterView& view, const LoadBook& loads,
+int64_t pool_room(const PoolRoomOptions& options, const ClusterView& view, const LoadTracker& loads,
                   std::string_view model, int64_t gateways) {
   int64_t room = 0;
   double others = 0;

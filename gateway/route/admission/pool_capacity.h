@@ -25,7 +25,7 @@ inline constexpr int64_t kEndlessRoom = std::numeric_limits<int64_t>::max();
 int64_t node_room(const PoolRoomOptions& options, const NodeLoad& load);
 // For this gateway, one of `gateways`: what the others leave, and at least its part. At least 1; with no
 // worker there, or one that is never full, endless (nobody waits for what is not there).
-int64_t pool_room(const PoolRoomOptions& options, const ClusterView& view, const LoadBook& loads,
+int64_t pool_room(const PoolRoomOptions& options, const ClusterView& view, const LoadTracker& loads,
                   std::string_view model, int64_t gateways);
 
 }  // namespace troupe::route

@@ -60,7 +60,7 @@ std::optional<Quota::Refusal> Quota::begin(TimePoint now) {
   if (const Duration wait = requests_.wait_for(1); wait > Duration::zero())
     return Refusal{Limit::kRequestsPerSecond, wait};
   if (!places_.enter(limits_.requests_at_once, now))
-    return Refusal{Limit::kRequestsAtOnce, places_.turn_away(now)};
+    return Refusal{Limit::kRequestsAtOnce, places_.reject(now)};
   if (requests_.per_s > 0) requests_.level -= 1;
   return std::nullopt;
 }

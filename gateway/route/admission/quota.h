@@ -51,7 +51,7 @@ class Quota {
   QuotaLimits limits_;
   Bucket requests_, tokens_;
   TimePoint last_;
-  Places places_;
+  ConcurrencyLimit places_;
 };
 
 }  // namespace troupe::route

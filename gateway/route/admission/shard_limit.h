@@ -13,25 +13,25 @@
 #include <cstdint>
 
 #include "gateway/route/admission/admission.h"
-#include "gateway/route/fleet/gateway_shard.h"
 #include "gateway/route/admission/quota.h"
+#include "gateway/route/fleet/gateway_shard.h"
 
 namespace troupe::route {
 
 // 0 stays 0: no limit. Any other one stays at least 1, as what may never be used is no limit but a ban;
 // gateways in greater number than the limit let through one each.
-inline int64_t share_of(int64_t limit, const GatewayPlace& place) {
+inline int64_t share_of(int64_t limit, const GatewayShard& place) {
   if (limit <= 0) return 0;
   const int64_t of = std::max<int64_t>(place.of, 1);
   return std::max<int64_t>(limit / of + (place.index < limit % of ? 1 : 0), 1);
 }
 
-inline AdmissionLimits share_of(const AdmissionLimits& limits, const GatewayPlace& place) {
+inline AdmissionLimits share_of(const AdmissionLimits& limits, const GatewayShard& place) {
   return {share_of(limits.requests, place), share_of(limits.tokens, place)};
 }
 
 // (Of requests a second any part will do: it is waited for.)
-inline QuotaLimits share_of(const QuotaLimits& limits, const GatewayPlace& place) {
+inline QuotaLimits share_of(const QuotaLimits& limits, const GatewayShard& place) {
   QuotaLimits share = limits;
   share.requests_per_s = limits.requests_per_s / static_cast<double>(std::max<int64_t>(place.of, 1));
   share.tokens_per_min = share_of(limits.tokens_per_min, place);
@@ -39,14 +39,14 @@ inline QuotaLimits share_of(const QuotaLimits& limits, const GatewayPlace& place
   return share;
 }
 
-inline AdmissionKey share_of(const AdmissionKey& key, const GatewayPlace& place) {
+inline AdmissionKey share_of(const AdmissionKey& key, const GatewayShard& place) {
   AdmissionKey share = key;
   share.limits = share_of(key.limits, place);
   share.waiting_max = share_of(key.waiting_max, place);
   return share;
 }
 
-inline AdmissionOptions share_of(const AdmissionOptions& options, const GatewayPlace& place) {
+inline AdmissionOptions share_of(const AdmissionOptions& options, const GatewayShard& place) {
   AdmissionOptions share = options;
   share.total = share_of(options.total, place);
   share.persona = share_of(options.persona, place);

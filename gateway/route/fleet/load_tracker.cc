@@ -23,17 +23,17 @@ double seconds(Duration d) {
 
 }  // namespace
 
-LoadBook::LoadBook(const AffinityOptions& options)
+LoadTracker::LoadTracker(const AffinityOptions& options)
     : options_(options),
       pending_weight_(options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight),
       prompt_mean_(options.load_tokens / options.load_prompt_share) {}
 
-void LoadBook::change(const AffinityOptions& options) {
+void LoadTracker::change(const AffinityOptions& options) {
   options_ = options;
   pending_weight_ = options.mode == Mode::kPlan ? options.pending_weight_plan : options.pending_weight;
 }
 
-void LoadBook::resize(size_t nodes) {
+void LoadTracker::resize(size_t nodes) {
   if (nodes <= loads_.size()) return;
   loads_.resize(nodes);
   cached_.resize(nodes);
@@ -41,7 +41,7 @@ void LoadBook::resize(size_t nodes) {
   in_flight_max_.resize(nodes, 0);
 }
 
-void LoadBook::adopt(const ClusterView& view) {
+void LoadTracker::adopt(const ClusterView& view) {
   resize(view.size());
   for (auto& places : places_) places.clear();
   groups_.clear();
@@ -73,12 +73,12 @@ void LoadBook::adopt(const ClusterView& view) {
   }
 }
 
-const LoadBook::Group* LoadBook::group(std::string_view model) const {
+const LoadTracker::Group* LoadTracker::group(std::string_view model) const {
   const auto it = groups_.find(to_absl(model));
   return it == groups_.end() || it->second->nodes.empty() ? nullptr : it->second.get();
 }
 
-LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoint now) {
+LoadTracker::Ticket LoadTracker::open(NodeIndex node, const Booking& booking, TimePoint now) {
   resize(static_cast<size_t>(node) + 1);
   advance(now);
   NodeLoad& load = loads_[node];
@@ -100,7 +100,7 @@ LoadBook::Ticket LoadBook::open(NodeIndex node, const Booking& booking, TimePoin
   return ticket;
 }
 
-void LoadBook::first_byte(Ticket& ticket) {
+void LoadTracker::first_byte(Ticket& ticket) {
   if (ticket.node == kNoNode || ticket.pending_tokens == 0) return;
   if (loads_[ticket.node].life == ticket.life) {
     end_pending(ticket);
@@ -109,7 +109,7 @@ void LoadBook::first_byte(Ticket& ticket) {
   ticket.pending_tokens = 0;
 }
 
-void LoadBook::end_pending(const Ticket& ticket) {
+void LoadTracker::end_pending(const Ticket& ticket) {
   NodeLoad& load = loads_[ticket.node];
   load.pending_tokens -= ticket.pending_tokens;
   pending_total_ -= ticket.pending_tokens;
@@ -120,7 +120,7 @@ void LoadBook::end_pending(const Ticket& ticket) {
   }
 }
 
-void LoadBook::close(Ticket& ticket) {
+void LoadTracker::close(Ticket& ticket) {
   if (ticket.node == kNoNode) return;
   NodeLoad& load = loads_[ticket.node];
   if (load.life == ticket.life) {
@@ -133,7 +133,7 @@ void LoadBook::close(Ticket& ticket) {
 }
 
 // What the report tells beyond all ledgers.
-void LoadBook::account(NodeLoad& load, TimePoint now) {
+void LoadTracker::account(NodeLoad& load, TimePoint now) {
   load.peers_pending_then = load.peers_pending_tokens;
   const double passed = load.reports == 0 ? 1e9 : seconds(now - load.reported_at);
   const auto unaccounted = static_cast<double>(load.others_requests - load.peers_requests);
@@ -141,7 +141,7 @@ void LoadBook::account(NodeLoad& load, TimePoint now) {
       std::expm1(-passed / kUnaccountedSeconds) * (unaccounted - load.unaccounted_requests);
 }
 
-void LoadBook::report(NodeIndex node, const NodeReport& report, TimePoint now) {
+void LoadTracker::report(NodeIndex node, const NodeReport& report, TimePoint now) {
   resize(static_cast<size_t>(node) + 1);
   advance(now);
   NodeLoad& load = loads_[node];
@@ -170,7 +170,7 @@ void LoadBook::report(NodeIndex node, const NodeReport& report, TimePoint now) {
   touch(node);
 }
 
-void LoadBook::forget_node(NodeIndex node) {
+void LoadTracker::forget_node(NodeIndex node) {
   resize(static_cast<size_t>(node) + 1);
   NodeLoad& load = loads_[node];
   Cached& c = cached_[node];
@@ -188,12 +188,12 @@ void LoadBook::forget_node(NodeIndex node) {
   touch(node);
 }
 
-void LoadBook::apply_peer(const PeerLoad& load, int64_t sign) {
+void LoadTracker::apply_peer(const PeerLoad& load, int64_t sign) {
   loads_[load.node].peers_requests += sign * load.in_flight;
   loads_[load.node].peers_pending_tokens += sign * load.pending_tokens;
 }
 
-void LoadBook::peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) {
+void LoadTracker::peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) {
   PeerBook& book = peers_[gateway];
   for (const PeerLoad& said : loads) {
     if (said.node >= loads_.size()) continue;  // a node this gateway has not heard of yet
@@ -205,7 +205,7 @@ void LoadBook::peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) {
   }
 }
 
-void LoadBook::forget_peer(uint32_t gateway) {
+void LoadTracker::forget_peer(uint32_t gateway) {
   const auto it = peers_.find(gateway);
   if (it == peers_.end()) return;
   for (const auto& [node, load] : it->second.loads) {
@@ -215,7 +215,7 @@ void LoadBook::forget_peer(uint32_t gateway) {
   peers_.erase(it);
 }
 
-void LoadBook::take_changes(std::vector<PeerLoad>& out, bool all) {
+void LoadTracker::take_changes(std::vector<PeerLoad>& out, bool all) {
   const auto tell = [&](NodeIndex node) {
     out.push_back(PeerLoad{node, loads_[node].in_flight, loads_[node].pending_tokens});
   };
@@ -230,7 +230,7 @@ void LoadBook::take_changes(std::vector<PeerLoad>& out, bool all) {
 
 // Work against the mean says little on an idle fleet: whoever served the only request lately has all the work
 // there was, and is none the busier for it. So it counts fully only where nodes have requests at once.
-LoadBook::Means LoadBook::means(const Group& group) const {
+LoadTracker::Means LoadTracker::means(const Group& group) const {
   Means means;
   means.requests = group.requests / group.weight;
   const double slack = options_.requests_slack;
@@ -245,7 +245,7 @@ LoadBook::Means LoadBook::means(const Group& group) const {
 
 // A node's numbers have changed: the sums follow, and its ranks. Ranks of the others move with the means,
 // which is little at a time; one other is renewed with each change.
-void LoadBook::touch(NodeIndex node) {
+void LoadTracker::touch(NodeIndex node) {
   const NodeLoad& load = loads_[node];
   Cached& c = cached_[node];
   auto others = static_cast<double>(load.others_requests);
@@ -276,7 +276,7 @@ void LoadBook::touch(NodeIndex node) {
   }
 }
 
-void LoadBook::rank(Group& group, const Means& means, size_t slot) {
+void LoadTracker::rank(Group& group, const Means& means, size_t slot) {
   const NodeIndex node = group.nodes[slot];
   const Cached& c = cached_[node];
   double key = cost(means, node).total();
@@ -285,7 +285,7 @@ void LoadBook::rank(Group& group, const Means& means, size_t slot) {
   group.least.set(static_cast<uint32_t>(slot), static_cast<float>(key));
 }
 
-void LoadBook::advance(TimePoint now) {
+void LoadTracker::advance(TimePoint now) {
   if (base_ == TimePoint{}) base_ = deflated_at_ = now;
   if (now < deflated_at_ + kDeflateStep) return;
   deflated_at_ = now;
@@ -295,7 +295,7 @@ void LoadBook::advance(TimePoint now) {
 }
 
 // The inflated sums would overflow in the end: once in half an hour they start anew.
-void LoadBook::rebase(TimePoint now) {
+void LoadTracker::rebase(TimePoint now) {
   for (Cached& c : cached_) c.own_work *= deflate_;
   for (auto& [model, group] : groups_) {
     group->own_work = 0;

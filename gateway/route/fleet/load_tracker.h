@@ -85,9 +85,9 @@ struct LoadCost {
 };
 
 // Not thread-safe.
-class LoadBook {
+class LoadTracker {
  public:
-  explicit LoadBook(const AffinityOptions& options);
+  explicit LoadTracker(const AffinityOptions& options);
 
   // What one request has booked; given back by close(). The caller closes exactly once.
   struct Ticket {
@@ -216,7 +216,7 @@ class LoadBook {
 
 // What every decision asks of each of its candidates.
 
-inline bool LoadBook::in_group(const Group& group, NodeIndex node) const {
+inline bool LoadTracker::in_group(const Group& group, NodeIndex node) const {
   if (node >= places_.size()) return false;
   for (const auto& [its, slot] : places_[node]) {
     if (its == &group) return true;
@@ -224,11 +224,11 @@ inline bool LoadBook::in_group(const Group& group, NodeIndex node) const {
   return false;
 }
 
-inline double LoadBook::work_rate(NodeIndex node) const {
+inline double LoadTracker::work_rate(NodeIndex node) const {
   return cached_[node].reported_work + cached_[node].own_work * deflate_;
 }
 
-inline LoadCost LoadBook::cost(const Means& means, NodeIndex node) const {
+inline LoadCost LoadTracker::cost(const Means& means, NodeIndex node) const {
   const Cached& c = cached_[node];
   double work = 1;
   if (means.inverse_work > 0) work += means.busy * (work_rate(node) * c.per_weight * means.inverse_work - 1);

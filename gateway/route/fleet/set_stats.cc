@@ -16,10 +16,10 @@ double halvings(Duration passed, double half_life_s) {
 
 }  // namespace
 
-SetBook::SetBook(size_t sets_max, Duration half_life, Duration tick)
+SetStats::SetStats(size_t sets_max, Duration half_life, Duration tick)
     : half_life_s_(std::chrono::duration<double>(half_life).count()), tick_(tick), sets_(sets_max) {}
 
-void SetBook::advance(TimePoint now) {
+void SetStats::advance(TimePoint now) {
   if (tick_at_ == TimePoint{}) tick_at_ = now;
   if (now < tick_at_ + tick_) return;
   const auto ticks = (now - tick_at_) / tick_;
@@ -34,7 +34,7 @@ void SetBook::advance(TimePoint now) {
   scale_ = 1;
 }
 
-void SetBook::note(Hash128 set, std::string_view model, int64_t work_tokens, TimePoint now) {
+void SetStats::note(Hash128 set, std::string_view model, int64_t work_tokens, TimePoint now) {
   advance(now);
   const double work = static_cast<double>(std::max<int64_t>(work_tokens, 1)) * scale_;
   total_ += work;
@@ -44,7 +44,7 @@ void SetBook::note(Hash128 set, std::string_view model, int64_t work_tokens, Tim
   entry.work += work;
 }
 
-void SetBook::correct(Hash128 set, int64_t work_tokens, TimePoint now) {
+void SetStats::correct(Hash128 set, int64_t work_tokens, TimePoint now) {
   advance(now);
   Entry* const entry = sets_.find(set);
   if (entry == nullptr) return;
@@ -53,21 +53,21 @@ void SetBook::correct(Hash128 set, int64_t work_tokens, TimePoint now) {
   entry->work = work;
 }
 
-void SetBook::learn_tokens(Hash128 set, int64_t tokens) {
+void SetStats::learn_tokens(Hash128 set, int64_t tokens) {
   if (Entry* entry = sets_.find(set); entry != nullptr) entry->tokens = tokens;
 }
 
-int64_t SetBook::tokens(Hash128 set) const {
+int64_t SetStats::tokens(Hash128 set) const {
   const Entry* entry = sets_.find(set);
   return entry == nullptr ? 0 : entry->tokens;
 }
 
-double SetBook::share(Hash128 set) const {
+double SetStats::share(Hash128 set) const {
   const Entry* entry = sets_.find(set);
   return entry == nullptr || total_ <= 0 ? 0 : std::min(entry->work / total_, 1.0);
 }
 
-SetLoads SetBook::loads() {
+SetLoads SetStats::loads() {
   SetLoads loads;
   loads.sets.reserve(sets_.size());
   sets_.for_each([&](const Hash128& set, Entry& entry) {

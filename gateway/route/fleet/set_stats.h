@@ -32,9 +32,9 @@ struct SetLoads {
 };
 
 // Not thread-safe.
-class SetBook {
+class SetStats {
  public:
-  SetBook(size_t sets_max, Duration half_life, Duration tick);
+  SetStats(size_t sets_max, Duration half_life, Duration tick);
 
   // So much work of this set was sent off.
   void note(Hash128 set, std::string_view model, int64_t work_tokens, TimePoint now);

@@ -64,21 +64,21 @@ void bring_up(Entry& entry, uint32_t window) {
 
 }  // namespace
 
-AnchorSketch::AnchorSketch(const SketchOptions& options)
+SharedPrefixDetector::SharedPrefixDetector(const SharedPrefixDetectorOptions& options)
     : options_(options), entries_(options.anchors_max), known_(options.sessions_max) {}
 
-size_t AnchorSketch::bytes_max() const {
+size_t SharedPrefixDetector::bytes_max() const {
   constexpr size_t kLinks = sizeof(Hash128) + 2 * sizeof(uint32_t);      // a slot's
   constexpr size_t kIndexed = 2 * (sizeof(Hash128) + sizeof(uint64_t));  // of the index, at half load
   return options_.anchors_max * (sizeof(Entry) + kLinks + kIndexed) +
          options_.sessions_max * (sizeof(Known) + kLinks + kIndexed);
 }
 
-uint32_t AnchorSketch::window_of(TimePoint now) const {
+uint32_t SharedPrefixDetector::window_of(TimePoint now) const {
   return static_cast<uint32_t>(now.time_since_epoch() / options_.window) + 2;  // never a fresh entry's 0
 }
 
-AnchorSketch::Path AnchorSketch::path_of(const PrefixKey& key) const {
+SharedPrefixDetector::Path SharedPrefixDetector::path_of(const PrefixKey& key) const {
   Path path;
   for (size_t i = 0; i < key.anchors.size(); ++i) {
     if (!kept(i)) continue;
@@ -90,7 +90,7 @@ AnchorSketch::Path AnchorSketch::path_of(const PrefixKey& key) const {
 }
 
 // A conversation began.
-void AnchorSketch::began(TimePoint now) {
+void SharedPrefixDetector::began(TimePoint now) {
   if (busy_since_ == TimePoint{}) busy_since_ = now;
   if (busy_began_ >= kBusy && now >= busy_since_ + options_.window) {
     busy_ += 1;
@@ -100,11 +100,11 @@ void AnchorSketch::began(TimePoint now) {
   busy_began_ += 1;
 }
 
-bool AnchorSketch::lapsed(const Entry& entry) const {
+bool SharedPrefixDetector::lapsed(const Entry& entry) const {
   return static_cast<uint16_t>(busy_ - entry.used) > kLapseWindows;
 }
 
-size_t AnchorSketch::prefix_anchors(const PrefixKey& key, const Path& path) const {
+size_t SharedPrefixDetector::prefix_anchors(const PrefixKey& key, const Path& path) const {
   const auto guessed = static_cast<size_t>(key.guessed_anchors);
   const auto private_from = std::find_if(path.begin(), path.end(), [this](const Step& step) {
     return !step.entry->shared || lapsed(*step.entry);
@@ -131,7 +131,7 @@ size_t AnchorSketch::prefix_anchors(const PrefixKey& key, const Path& path) cons
   return guessed > 0 && last.length - guess_length < kGainBytes ? guessed : last.anchor + 1;
 }
 
-void AnchorSketch::refine(PrefixKey& key) const {
+void SharedPrefixDetector::refine(PrefixKey& key) const {
   if (key.anchors.empty()) return;
   key.refined = true;
   const size_t count = prefix_anchors(key, path_of(key));
@@ -147,7 +147,7 @@ void AnchorSketch::refine(PrefixKey& key) const {
   key.session = first_turn_session(key.anchors[std::min(turn, key.anchors.size() - 1)].hash);
 }
 
-void AnchorSketch::learn(const PrefixKey& key, TimePoint now) {
+void SharedPrefixDetector::learn(const PrefixKey& key, TimePoint now) {
   if (key.anchors.empty()) return;
   if (begins(key)) {
     began(now);
@@ -159,7 +159,7 @@ void AnchorSketch::learn(const PrefixKey& key, TimePoint now) {
 
 // Is this the first request of its conversation? One with a name is known by it; any by going on from where
 // another prompt ended.
-bool AnchorSketch::begins(const PrefixKey& key) {
+bool SharedPrefixDetector::begins(const PrefixKey& key) {
   const bool named = !key.session.is_zero() && key.session_source != SessionSource::kFirstTurn;
   bool known = named && known_.find(key.session) != nullptr;
   const int64_t length = prompt_length(key);
@@ -185,7 +185,7 @@ bool AnchorSketch::begins(const PrefixKey& key) {
   return !known;
 }
 
-void AnchorSketch::count(const PrefixKey& key, uint32_t window) {
+void SharedPrefixDetector::count(const PrefixKey& key, uint32_t window) {
   // The deepest first: what is forgotten first of a chain is its end. Windows are never 0, so new ones show.
   for (size_t i = key.anchors.size(); i-- > 0;) {
     if (kept(i)) entries_.touch(key.anchors[i].hash);
@@ -233,7 +233,7 @@ void AnchorSketch::count(const PrefixKey& key, uint32_t window) {
   }
 }
 
-void AnchorSketch::judge_weight(Entry& entry, int64_t length) {
+void SharedPrefixDetector::judge_weight(Entry& entry, int64_t length) {
   if (entry.sessions.sum() < kEvidence) return;
   const double prompts = static_cast<double>(entry.prompts.sum()) * kLengthUnit;
   const double share = static_cast<double>(length) * entry.sessions.sum() / prompts;
@@ -241,7 +241,7 @@ void AnchorSketch::judge_weight(Entry& entry, int64_t length) {
   if (share >= kSlightNoMore) entry.slight = false;
 }
 
-void AnchorSketch::cover(Entry& entry, uint64_t way, uint32_t window) {
+void SharedPrefixDetector::cover(Entry& entry, uint64_t way, uint32_t window) {
   entry.covered.now += 1;
   size_t at = entry.ways[0] == way ? 0 : 1;
   if (entry.ways[at] != way) at = entry.way_windows[0] <= entry.way_windows[1] ? 0 : 1;
@@ -251,7 +251,7 @@ void AnchorSketch::cover(Entry& entry, uint64_t way, uint32_t window) {
 
 // A later turn: what it uses is kept, and it shows whether the first guess lasts from turn to turn (a system
 // message that tells the time does not).
-void AnchorSketch::see_again(const PrefixKey& key) {
+void SharedPrefixDetector::see_again(const PrefixKey& key) {
   const Path path = path_of(key);
   const auto guessed = static_cast<size_t>(key.guessed_anchors);
   const bool judged = guessed > 1 && kept(guessed - 1);

@@ -41,9 +41,9 @@
 namespace troupe::route {
 
 // Not thread-safe.
-class AnchorSketch {
+class SharedPrefixDetector {
  public:
-  explicit AnchorSketch(const SketchOptions& options);
+  explicit SharedPrefixDetector(const SharedPrefixDetectorOptions& options);
 
   // Names the set of a request by what was learned (key.set and its lengths; a session that was named by the
   // first user turn moves behind them). Looks only, and may be asked again. Keys without anchors stay.
@@ -100,7 +100,7 @@ class AnchorSketch {
   // Anchors of the chain that are the set's prefix; 0: no set.
   size_t prefix_anchors(const PrefixKey& key, const Path& path) const;
 
-  SketchOptions options_;
+  SharedPrefixDetectorOptions options_;
   LruMap<Entry> entries_;
   LruMap<Known> known_;
   uint16_t busy_ = 0;        // busy windows so far, modulo 2^16

@@ -41,8 +41,8 @@ bool Gateways::may_plan(const GatewayNews& own, TimePoint now) const {
   return true;
 }
 
-GatewayPlace Gateways::place(const Hash128& own, TimePoint now) const {
-  GatewayPlace place;
+GatewayShard Gateways::place(const Hash128& own, TimePoint now) const {
+  GatewayShard place;
   for (const auto& [name, other] : others_) {
     if (now > other.heard_at + kSilence) continue;
     place.of += 1;

@@ -62,7 +62,7 @@ class Gateways {
     TimePoint heard_at{};
   };
   // Among those that share the fleet now, this one included: those that are silent for kSilence do not.
-  GatewayPlace place(const Hash128& own, TimePoint now) const;
+  GatewayShard place(const Hash128& own, TimePoint now) const;
   // Who was heard lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 

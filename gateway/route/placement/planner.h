@@ -20,8 +20,8 @@
 
 #include "gateway/route/fleet/set_stats.h"
 #include "gateway/route/fleet/view.h"
-#include "gateway/route/placement/table.h"
 #include "gateway/route/options.h"
+#include "gateway/route/placement/table.h"
 
 namespace troupe::route {
 

@@ -131,7 +131,7 @@ class AffinityPolicy::Choice {
     return true;
   }
 
-  Resident::Here here_at(NodeIndex node) {
+  CachedPrefix::Here here_at(NodeIndex node) {
     if (!sessions_noted_) return resident_.at(node);
     const Noted& its = noted(node);
     const bool known = sets_noted_ || its.set_known;
@@ -162,7 +162,7 @@ class AffinityPolicy::Choice {
   }
 
   Candidate weighed(NodeIndex node) {
-    Resident::Here here = here_at(node);
+    CachedPrefix::Here here = here_at(node);
     const bool home = by_plan_ && std::find(homes_.begin(), homes_.end(), node) != homes_.end();
     if (home) believe_plan(node, here);
     Branch branch = hot_ ? Branch::kCopy : Branch::kLeast;
@@ -187,7 +187,7 @@ class AffinityPolicy::Choice {
   }
 
   // The plan says what is there; what was placed there ourselves is known better where it is more.
-  void believe_plan(NodeIndex node, Resident::Here& here) const {
+  void believe_plan(NodeIndex node, CachedPrefix::Here& here) const {
     here.set_tokens = std::max(here.set_tokens, in_.tokens.prefix);
     here.cached = std::max(here.cached, in_.tokens.prefix);
     if (node == session_home_ && in_.tokens.history > 0 && !resident_.session_known()) {
@@ -199,8 +199,8 @@ class AffinityPolicy::Choice {
 
   const AffinityOptions& options_;
   const PolicyInput& in_;
-  const Resident resident_;
-  const LoadBook::Means means_;
+  const CachedPrefix resident_;
+  const LoadTracker::Means means_;
   Scratch& scratch_;
   Random& random_;
   int64_t nothing_ = 0;  // whoever holds no more than this holds nothing of the request's own

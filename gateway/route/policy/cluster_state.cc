@@ -31,7 +31,7 @@ std::span<const Anchor> chain_of(const PrefixKey& key) {
   return {first, key.anchors.end()};
 }
 
-Resident::Resident(const Knowledge& knowledge, const PrefixKey& key, const RequestTokens& tokens)
+CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, const RequestTokens& tokens)
     : loads_(knowledge.loads), tokens_(tokens) {
   const auto guessed = static_cast<int64_t>(kGuessedWhole * static_cast<double>(tokens.prefix));
   whole_prefix_ = tokens.prefix_known ? tokens.prefix : guessed;
@@ -55,7 +55,7 @@ Resident::Resident(const Knowledge& knowledge, const PrefixKey& key, const Reque
 
 // Who holds a link holds (nearly always) all before it: so the deepest held one is found by halving, and from
 // there on upwards come nodes that hold less.
-void Resident::look_up_chain(const Knowledge& knowledge, const PrefixKey& key) {
+void CachedPrefix::look_up_chain(const ClusterState& knowledge, const PrefixKey& key) {
   const std::span<const Anchor> chain = chain_of(key);
   size_t held = 0;  // links known to be held
   size_t open = chain.size();
@@ -75,7 +75,7 @@ void Resident::look_up_chain(const Knowledge& knowledge, const PrefixKey& key) {
   }
 }
 
-bool Resident::hold_anchor(const Knowledge& knowledge, const Hash128& anchor, int64_t tokens) {
+bool CachedPrefix::hold_anchor(const ClusterState& knowledge, const Hash128& anchor, int64_t tokens) {
   bool any = false;
   const ResidencyIndex& exact = knowledge.exact->index;
   for (const ResidencyIndex* index : {&exact, &knowledge.shadow}) {
@@ -92,11 +92,11 @@ bool Resident::hold_anchor(const Knowledge& knowledge, const Hash128& anchor, in
   return any;
 }
 
-int64_t Resident::set_tokens(NodeIndex node) const {
+int64_t CachedPrefix::set_tokens(NodeIndex node) const {
   return std::max(held_by(set_exact_, node), held_by(set_shadow_, node));
 }
 
-Resident::Here Resident::at(NodeIndex node) const {
+CachedPrefix::Here CachedPrefix::at(NodeIndex node) const {
   int64_t session = std::max(held_by(session_exact_, node), held_by(session_shadow_, node));
   for (const Holder& h : chain_) {
     if (h.node == node) session = std::max<int64_t>(session, h.tokens);

@@ -16,9 +16,9 @@
 #include "gateway/route/fleet/view.h"
 #include "gateway/route/key/prefix_key.h"
 #include "gateway/route/key/token_estimate.h"
+#include "gateway/route/options.h"
 #include "gateway/route/placement/handover.h"
 #include "gateway/route/placement/table.h"
-#include "gateway/route/options.h"
 
 namespace troupe::route {
 
@@ -34,13 +34,13 @@ struct ExactResidency {
   ResidencyFeeds feeds;
 };
 
-struct Knowledge {
+struct ClusterState {
   std::shared_ptr<const ClusterView> view;
   std::shared_ptr<const SetTable> table;
-  LoadBook loads;
+  LoadTracker loads;
   std::shared_ptr<ExactResidency> exact;
   ResidencyIndex shadow;
-  SetBook sets;
+  SetStats sets;
   TokenRatio ratio;
   int64_t gateways = 1;  // that share the fleet, as far as is known
   Handover handover;
@@ -48,9 +48,9 @@ struct Knowledge {
 
 // What is resident of one request, node by node. A few look-ups when made, a binary search a node after.
 // A request without a session is looked for by its chain: the deepest anchors that somebody holds.
-class Resident {
+class CachedPrefix {
  public:
-  Resident(const Knowledge& knowledge, const PrefixKey& key, const RequestTokens& tokens);
+  CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, const RequestTokens& tokens);
 
   struct Here {
     int64_t set_tokens = 0;  // of the set's prefix, resident
@@ -75,12 +75,12 @@ class Resident {
   }
 
  private:
-  void look_up_chain(const Knowledge& knowledge, const PrefixKey& key);
-  bool hold_anchor(const Knowledge& knowledge, const Hash128& anchor, int64_t tokens);
+  void look_up_chain(const ClusterState& knowledge, const PrefixKey& key);
+  bool hold_anchor(const ClusterState& knowledge, const Hash128& anchor, int64_t tokens);
 
   bool whole(NodeIndex node, int64_t set_tokens) const;
 
-  const LoadBook& loads_;
+  const LoadTracker& loads_;
   RequestTokens tokens_;
   int64_t whole_prefix_;  // tokens of the set, all there, less than one block of a node
   std::span<const Holder> set_exact_, set_shadow_, session_exact_, session_shadow_;
@@ -88,11 +88,12 @@ class Resident {
 };
 
 // A block of the set may be lacking: its last one, which holds what follows as well.
-inline bool Resident::whole(NodeIndex node, int64_t set_tokens) const {
+inline bool CachedPrefix::whole(NodeIndex node, int64_t set_tokens) const {
   return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
 }
 
-inline Resident::Here Resident::count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const {
+inline CachedPrefix::Here CachedPrefix::count(NodeIndex node, int64_t set_tokens,
+                                              int64_t session_tokens) const {
   Here here;
   here.set_tokens = set_tokens;
   // Whoever lost some of the persona lost what follows it.

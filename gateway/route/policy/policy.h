@@ -17,18 +17,18 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "gateway/route/options.h"
 #include "gateway/route/policy/candidates.h"
 #include "gateway/route/policy/cluster_state.h"
-#include "gateway/route/options.h"
 
 namespace troupe::route {
 
 struct PolicyInput {
-  const Knowledge& known;
+  const ClusterState& known;
   const PrefixKey& key;
   const RequestTokens& tokens;
   std::string_view model;
-  const LoadBook::Group& group;  // the routable nodes that serve the model, never empty
+  const LoadTracker::Group& group;  // the routable nodes that serve the model, never empty
   TimePoint now;
   uint64_t turn = 0;  // of this decision
 };

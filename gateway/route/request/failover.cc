@@ -8,14 +8,14 @@ namespace {
 
 using CanResume = absl::FunctionRef<bool(NodeIndex)>;
 
-bool may_be_asked(const TryState& state, NodeIndex node, const Router& router, CanResume can_resume) {
+bool may_be_asked(const FailoverState& state, NodeIndex node, const Router& router, CanResume can_resume) {
   if (!router.view().routable(node)) return false;  // not any more
   const bool tried = std::find(state.tried.begin(), state.tried.end(), node) != state.tried.end();
   return !tried && (!state.started || can_resume(node));
 }
 
 // The first place from `place` on whom this request may be sent to; the order's end: nobody.
-size_t next_place(const TryState& state, const Decision& decision, size_t place, const Router& router,
+size_t next_place(const FailoverState& state, const Decision& decision, size_t place, const Router& router,
                   CanResume can_resume) {
   while (place < decision.order.size() &&
          !may_be_asked(state, decision.order[place].node, router, can_resume))
@@ -25,10 +25,11 @@ size_t next_place(const TryState& state, const Decision& decision, size_t place,
 
 }  // namespace
 
-std::optional<NextTry> next_try(const TryState& told, const Failure& failure, CanResume can_resume,
-                                Router& router, RetryBudget& budget, TimePoint now) {
-  TryState state = told;
-  NextTry next;
+std::optional<NextAttempt> next_attempt(const FailoverState& told, const Failure& failure,
+                                        CanResume can_resume, Router& router, RetryBudget& budget,
+                                        TimePoint now) {
+  FailoverState state = told;
+  NextAttempt next;
   next.afresh = state.started && state.streamed >= budget.options().afresh_after;
   if (next.afresh && !state.tried.empty()) state.tried = state.tried.last(1);
   if (state.started && state.resumable) {
@@ -73,13 +74,13 @@ std::optional<NextTry> next_try(const TryState& told, const Failure& failure, Ca
 // stream has something to say once in that time; a whole answer may take it to be computed, so there probes
 // must agree. One that has begun its answer has read the prompt and has no more to wait for: where it stalls
 // for long its client is told, whatever the probes say, and nobody waits until the request's time is over.
-SilenceVerdict judge_silence(const Silence& silence) {
-  SilenceVerdict verdict;
+StallVerdict check_stall(const StallCheck& silence) {
+  StallVerdict verdict;
   if (silence.ours) {
     verdict.hangs = silence.dead;
-    if (silence.beats_asked && silence.beats_seen) {
+    if (silence.heartbeats_asked && silence.heartbeats_seen) {
       verdict.hangs = verdict.blamed = true;
-    } else if (silence.beats_asked && silence.node_beats) {
+    } else if (silence.heartbeats_asked && silence.node_heartbeats) {
       verdict.hangs = silence.dead || silence.suspect;
       verdict.ask_after = true;
     }

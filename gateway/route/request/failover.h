@@ -25,7 +25,7 @@
 namespace troupe::route {
 
 // After a try that failed.
-struct TryState {
+struct FailoverState {
   const PrefixKey& key;
   std::string_view model;
   const Decision& decision;          // by which it was sent
@@ -39,7 +39,7 @@ struct TryState {
   bool resend = true;  // see AttemptState
 };
 
-struct NextTry {
+struct NextAttempt {
   Decision decision;
   size_t place = 0;
   int64_t prompt_tokens = 0;  // with what was told of the answer; 0: as before
@@ -48,28 +48,28 @@ struct NextTry {
 
 // nullopt: nobody; what came of the last try is the answer. Spends from the budget as decide_retry() does.
 // `can_resume`: the worker is one of ours.
-std::optional<NextTry> next_try(const TryState& state, const Failure& failure,
-                                absl::FunctionRef<bool(NodeIndex)> can_resume, Router& router,
-                                RetryBudget& budget, TimePoint now);
+std::optional<NextAttempt> next_attempt(const FailoverState& state, const Failure& failure,
+                                        absl::FunctionRef<bool(NodeIndex)> can_resume, Router& router,
+                                        RetryBudget& budget, TimePoint now);
 
 // A try of which nothing has come for as long as is waited: a worker of ours a few heartbeats, another one a
 // minute or so (ours tell us that they live; of the others only an answer does).
-struct Silence {
+struct StallCheck {
   bool ours = false;
   bool stream = false;
-  bool beats_asked = false;            // heartbeats were asked for,
-  bool beats_seen = false;             // have come in this stream,
-  bool node_beats = false;             // or in another one of the worker's
+  bool heartbeats_asked = false;       // heartbeats were asked for,
+  bool heartbeats_seen = false;        // have come in this stream,
+  bool node_heartbeats = false;        // or in another one of the worker's
   bool suspect = false, dead = false;  // the worker, as its probes have it
   // Not ours: it has begun its answer, and has sent nothing of it for longer than any two tokens are apart.
   bool stalled = false;
 };
-struct SilenceVerdict {
+struct StallVerdict {
   bool hangs = false;      // to be given up for somebody else
   bool blamed = false;     // HealthEvent::kSilent
   bool ask_after = false;  // probe it now
   bool hopeless = false;   // to be given up though there is nobody else
 };
-SilenceVerdict judge_silence(const Silence& silence);
+StallVerdict check_stall(const StallCheck& silence);
 
 }  // namespace troupe::route

@@ -59,7 +59,7 @@ struct Shape {
 };
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-__device__ __forceinline__ void load_queries(const TileAttention& p, const Work& w, __nv_bfloat16* to) {
+__device__ __forceinline__ void load_queries(const MmaAttention& p, const Work& w, __nv_bfloat16* to) {
   using S = Shape<kHeadDim, kKeyGroups>;
   constexpr int kChunks = kHeadDim / 8;
   for (int i = static_cast<int>(threadIdx.x); i < S::kRows * kChunks; i += kThreads) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void load_queries(const TileAttention& p, const Work&
 // Keys [first, first + kKeys) of the item and their values; zeros past its end (a weight of 0 times what was
 // there before could be a NaN).
 template <int kHeadDim, int kKeyGroups>
-__device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w, int first,
+__device__ __forceinline__ void load_keys(const MmaAttention& p, const Work& w, int first,
                                           __nv_bfloat16* keys, __nv_bfloat16* values) {
   using S = Shape<kHeadDim, kKeyGroups>;
   constexpr int kChunks = kHeadDim / 8;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void load_keys(const TileAttention& p, const Work& w,
 
 // Scores of keys [first, …) become weights 2^(score - largest); what was summed before is rescaled.
 template <int kHeadDim, int kWarpKeys>
-__device__ __forceinline__ void soften(const TileAttention& p, const Rows& rows, int first, int end_key,
+__device__ __forceinline__ void soften(const MmaAttention& p, const Rows& rows, int first, int end_key,
                                        float (&scores)[kWarpKeys / 8][4], Running<kHeadDim>& running) {
   const int q = static_cast<int>(threadIdx.x) % 4;
   const bool slopes = p.indices.alibi_slopes != nullptr;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void soften(const TileAttention& p, const Rows& rows,
 
 // Pieces: the four warps have different keys of the same rows.
 template <int kHeadDim, bool kCascade>
-__device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& w,
+__device__ __forceinline__ void merge_warps(const MmaAttention& p, const Work& w,
                                             const Running<kHeadDim>& running, float* shared) {
   constexpr int kWidth = kHeadDim + 2;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -190,7 +190,7 @@ __device__ __forceinline__ void merge_warps(const TileAttention& p, const Work& 
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
 __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks)
-    attend_tiles(TileAttention p) {
+    attend_tiles(MmaAttention p) {
   using S = Shape<kHeadDim, kKeyGroups>;
   TROUPE_DYNAMIC_SHARED(shared);
   auto* const queries = reinterpret_cast<__nv_bfloat16*>(shared);
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kKeyGroups>::kBlocks
 }
 
 template <int kHeadDim, int kKeyGroups, bool kCascade>
-void launch_items(const LaunchStream& stream, TileAttention p, const AttentionItem* items, size_t count) {
+void launch_items(const LaunchStream& stream, MmaAttention p, const AttentionItem* items, size_t count) {
   if (count == 0) return;
   using S = Shape<kHeadDim, kKeyGroups>;
   p.items = items;
@@ -264,15 +264,15 @@ void launch_items(const LaunchStream& stream, TileAttention p, const AttentionIt
 }
 
 template <int kHeadDim>
-void launch_plan(const LaunchStream& stream, const TileAttention& p, const PlannedAttention& planned) {
+void launch_plan(const LaunchStream& stream, const MmaAttention& p, const PlannedAttention& planned) {
   launch_items<kHeadDim, 1, true>(stream, p, planned.shared, planned.plan.shared.size());
   if (planned.kv_map != nullptr) {
-    warpgroup_attention(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
+    attention_wgmma(stream, p, *planned.kv_map, planned.tiles, planned.plan.tiles.size());
   } else {
     launch_items<kHeadDim, 1, false>(stream, p, planned.tiles, planned.plan.tiles.size());
   }
   if (planned.lanes) {
-    lane_attention(stream, p, planned.pieces, planned.plan.pieces.size());
+    attention_simt(stream, p, planned.pieces, planned.plan.pieces.size());
   } else {
     launch_items<kHeadDim, kWarps, false>(stream, p, planned.pieces, planned.plan.pieces.size());
   }
@@ -295,10 +295,10 @@ int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
   return int64_t{plan.partial_count} * floats_of_partial(kv.layout);
 }
 
-void tile_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
-                    const AttentionIndices& indices, const PlannedAttention& planned) {
+void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
+                   const AttentionIndices& indices, const PlannedAttention& planned) {
   if (!tile_attention_takes(params, kv)) check_failed("attention", "q is " + params.q.shape_text());
-  TileAttention p{};
+  MmaAttention p{};
   p.q = params.q.as<const __nv_bfloat16>();
   p.kv = static_cast<const __nv_bfloat16*>(kv.data);
   p.out = params.out.as<__nv_bfloat16>();

@@ -11,7 +11,7 @@ namespace troupe::cuda {
 
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-struct TileAttention {
+struct MmaAttention {
   const __nv_bfloat16* q;
   const __nv_bfloat16* kv;
   __nv_bfloat16* out;
@@ -27,10 +27,10 @@ struct TileAttention {
   float scale_log2;  // scale · log2(e)
 };
 
-// Parts of tile_attention, launched by it where PlannedAttention::lanes or kv_map says so.
-void lane_attention(const LaunchStream& stream, TileAttention p, const AttentionItem* pieces, size_t count);
-void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUtensorMap& map,
-                         const AttentionItem* tiles, size_t count);
+// Parts of attention_mma, launched by it where PlannedAttention::lanes or kv_map says so.
+void attention_simt(const LaunchStream& stream, MmaAttention p, const AttentionItem* pieces, size_t count);
+void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,
+                     const AttentionItem* tiles, size_t count);
 
 // What the block works on.
 struct Work {
@@ -41,7 +41,7 @@ struct Work {
   const int32_t* table;
 };
 
-__device__ __forceinline__ Work work_of(const TileAttention& p, int item, int kv_head) {
+__device__ __forceinline__ Work work_of(const MmaAttention& p, int item, int kv_head) {
   Work w;
   w.item = p.items[item];
   w.kv_head = kv_head;
@@ -52,7 +52,7 @@ __device__ __forceinline__ Work work_of(const TileAttention& p, int item, int kv
   return w;
 }
 
-__device__ __forceinline__ Work work_of(const TileAttention& p) {
+__device__ __forceinline__ Work work_of(const MmaAttention& p) {
   return work_of(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
 }
 
@@ -66,7 +66,7 @@ struct Row {
 
 // REQUIRES: row < w.item.end_row.
 template <bool kCascade>
-__device__ __forceinline__ Row row_of(const TileAttention& p, const Work& w, int row) {
+__device__ __forceinline__ Row row_of(const MmaAttention& p, const Work& w, int row) {
   const int first_head = w.kv_head * p.group;
   if constexpr (kCascade) {
     const SharedRow r = p.shared_rows[row];
@@ -87,7 +87,7 @@ struct Rows {
 };
 
 template <bool kCascade>
-__device__ __forceinline__ Rows rows_of(const TileAttention& p, const Work& w, int first_row) {
+__device__ __forceinline__ Rows rows_of(const MmaAttention& p, const Work& w, int first_row) {
   Rows rows{{-1, -1}, {0.0f, 0.0f}};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -109,13 +109,13 @@ struct RowSums {
 
 // Of one row and head over a piece: kHeadDim sums, the largest, the total.
 template <int kHeadDim>
-__device__ __forceinline__ float* partial_at(const TileAttention& p, const Work& w, int partial) {
+__device__ __forceinline__ float* partial_at(const MmaAttention& p, const Work& w, int partial) {
   return p.partials + (int64_t{partial} * p.places.kv_heads + w.kv_head) * (kHeadDim + 2);
 }
 
 // Where they belong: divided into out, or as they are to the row's partial.
 template <int kHeadDim, bool kCascade>
-__device__ __forceinline__ void write_pair(const TileAttention& p, const Work& w, int at, int dim,
+__device__ __forceinline__ void write_pair(const MmaAttention& p, const Work& w, int at, int dim,
                                            const RowSums& s) {
   if (at >= w.item.end_row) return;
   const Row row = row_of<kCascade>(p, w, at);

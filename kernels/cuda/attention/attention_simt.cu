@@ -58,13 +58,13 @@ __device__ __forceinline__ float sum_of_key(float x) {
 }
 
 // The block of a key of the item; none past its end.
-__device__ __forceinline__ int block_of(const TileAttention& p, const Work& w, int key) {
+__device__ __forceinline__ int block_of(const MmaAttention& p, const Work& w, int key) {
   return key < w.item.end_key ? w.table[p.places.block_of(key)] : 0;
 }
 
 // Of one turn: the keys first, first + kSlots, …, as far as they are this lane's.
 template <int kHeadDim>
-__device__ __forceinline__ void look_up(const TileAttention& p, const Work& w, int first,
+__device__ __forceinline__ void look_up(const MmaAttention& p, const Work& w, int first,
                                         int (&blocks)[kUnroll]) {
   using L = Lanes<kHeadDim>;
   const int slot = static_cast<int>(threadIdx.x) / L::kOfKey;
@@ -74,7 +74,7 @@ __device__ __forceinline__ void look_up(const TileAttention& p, const Work& w, i
 
 // Key and value number `key` of the item, in `block`, this lane's dims; zeros past its end.
 template <int kHeadDim>
-__device__ __forceinline__ void load_key(const TileAttention& p, const Work& w, int key, int block, uint4& k,
+__device__ __forceinline__ void load_key(const MmaAttention& p, const Work& w, int key, int block, uint4& k,
                                          uint4& v) {
   k = v = make_uint4(0, 0, 0, 0);
   if (key >= w.item.end_key) return;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void add_keys(const float (&scores)[kUnroll], const u
 
 // The slots have different keys of the same rows. `shared`: (kSlots, kRows, C + 2).
 template <int kHeadDim, int kRows>
-__device__ __forceinline__ void merge_slots(const TileAttention& p, const Work& w, int first_row,
+__device__ __forceinline__ void merge_slots(const MmaAttention& p, const Work& w, int first_row,
                                             const LaneSums (&rows)[kRows], float* shared) {
   using L = Lanes<kHeadDim>;
   constexpr int kWidth = kHeadDim + 2;
@@ -153,7 +153,7 @@ __device__ __forceinline__ void merge_slots(const TileAttention& p, const Work& 
 
 // Rows [first_row, first_row + kRows) of the item. `blocks`: of its first turn.
 template <int kHeadDim, int kRows>
-__device__ __forceinline__ void attend_rows(const TileAttention& p, const Work& w, int first_row,
+__device__ __forceinline__ void attend_rows(const MmaAttention& p, const Work& w, int first_row,
                                             int (&blocks)[kUnroll], float* shared) {
   using L = Lanes<kHeadDim>;
   const int lane = static_cast<int>(threadIdx.x) % L::kOfKey;
@@ -207,7 +207,7 @@ constexpr int blocks_of(int rows) {
 }
 
 template <int kHeadDim, int kRows>
-__global__ void __launch_bounds__(kThreads, blocks_of(kRows)) attend_lanes(TileAttention p) {
+__global__ void __launch_bounds__(kThreads, blocks_of(kRows)) attend_lanes(MmaAttention p) {
   __shared__ float shared[Lanes<kHeadDim>::kSlots * kRows * (kHeadDim + 2)];
   const Work w = work_of(p);
   int blocks[kUnroll];
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, blocks_of(kRows)) attend_lanes(TileA
 }
 
 template <int kHeadDim>
-void launch_rows(const LaunchStream& stream, const TileAttention& p, unsigned count) {
+void launch_rows(const LaunchStream& stream, const MmaAttention& p, unsigned count) {
   const dim3 blocks(count, static_cast<unsigned>(p.places.kv_heads));
   const int group = p.heads / p.places.kv_heads;
   const auto kernel = group == 1   ? attend_lanes<kHeadDim, 1>
@@ -232,7 +232,7 @@ void launch_rows(const LaunchStream& stream, const TileAttention& p, unsigned co
 
 }  // namespace
 
-void lane_attention(const LaunchStream& stream, TileAttention p, const AttentionItem* pieces, size_t count) {
+void attention_simt(const LaunchStream& stream, MmaAttention p, const AttentionItem* pieces, size_t count) {
   if (count == 0) return;
   p.items = pieces;
   if (p.places.head_dim == 64) {

@@ -89,7 +89,7 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
   planned.lanes = what.lanes;
   planned.kv_map = what.kv_map;
   return seconds_of_launch(kOp, timing.stream,
-                           [&] { tile_attention(timing.stream, params, timing.kv, indices, planned); });
+                           [&] { attention_mma(timing.stream, params, timing.kv, indices, planned); });
 }
 
 namespace {

@@ -60,7 +60,7 @@ __device__ __forceinline__ WarpgroupShared<kHeadDim>& aligned(unsigned char* mem
 // What a warpgroup's 64 rows of a work come to.
 template <int kHeadDim, bool kSlopes>
 struct Consumer {
-  const TileAttention& p;
+  const MmaAttention& p;
   const Work& w;
   WarpgroupShared<kHeadDim>& shared;
   __nv_bfloat16* queries;  // the work's
@@ -192,7 +192,7 @@ struct Consumer {
 
 // The rows from first_row on of all of the block's works.
 template <int kHeadDim, bool kSlopes>
-__device__ __forceinline__ void consume(const TileAttention& p, const BlocksWorks& works, int first_row,
+__device__ __forceinline__ void consume(const MmaAttention& p, const BlocksWorks& works, int first_row,
                                         WarpgroupShared<kHeadDim>& shared) {
   const int warp_row = first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
   int turns = 0;
@@ -230,7 +230,7 @@ __device__ __forceinline__ void consume(const TileAttention& p, const BlocksWork
 }
 
 template <int kHeadDim, bool kSlopes>
-__device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttention& p, int items,
+__device__ __forceinline__ void attend(const CUtensorMap& map, const MmaAttention& p, int items,
                                        unsigned char* memory) {
   WarpgroupShared<kHeadDim>& shared = aligned<kHeadDim>(memory);
   const BlocksWorks works{items, p.places.kv_heads};
@@ -263,7 +263,7 @@ __device__ __forceinline__ void attend(const CUtensorMap& map, const TileAttenti
 // `items`: of the plan.
 template <int kHeadDim, bool kSlopes>
 __global__ void __launch_bounds__(kThreads, 1)
-    attend_warpgroups(const __grid_constant__ CUtensorMap map, const TileAttention p, int items) {
+    attend_warpgroups(const __grid_constant__ CUtensorMap map, const MmaAttention p, int items) {
 #if TROUPE_HAS_WARPGROUPS
   TROUPE_DYNAMIC_SHARED(memory);
   attend<kHeadDim, kSlopes>(map, p, items, memory);
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kHeadDim, bool kSlopes>
-void launch_tiles(const LaunchStream& stream, const TileAttention& p, const CUtensorMap& map, int items) {
+void launch_tiles(const LaunchStream& stream, const MmaAttention& p, const CUtensorMap& map, int items) {
   const auto kernel = attend_warpgroups<kHeadDim, kSlopes>;
   check_cuda("attention", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(kSharedBytes<kHeadDim>)));
@@ -289,8 +289,8 @@ bool has_hopper_code() {
   return attributes.ptxVersion >= 90;
 }
 
-void warpgroup_attention(const LaunchStream& stream, TileAttention p, const CUtensorMap& map,
-                         const AttentionItem* tiles, size_t count) {
+void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,
+                     const AttentionItem* tiles, size_t count) {
   if (count == 0) return;
   p.items = tiles;
   const auto items = static_cast<int>(count);

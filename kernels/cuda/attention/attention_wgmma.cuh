@@ -66,7 +66,7 @@ __device__ __forceinline__ void ask_for_values(const Weights& weights, const __n
 // Scores of keys [first, …) become weights 2^(score - largest). Returns what the sums before them are to be
 // multiplied by, of the lane's two rows.
 template <bool kMasked, bool kSlopes, int kHeadDim>
-__device__ __forceinline__ float2 soften(const TileAttention& p, const Rows& rows, int first, Scores& scores,
+__device__ __forceinline__ float2 soften(const MmaAttention& p, const Rows& rows, int first, Scores& scores,
                                          Running<kHeadDim>& running) {
   const int q = static_cast<int>(threadIdx.x) % 4;
   float factors[2];

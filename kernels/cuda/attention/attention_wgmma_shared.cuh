@@ -61,7 +61,7 @@ struct BlocksWorks {
   }
   __device__ __forceinline__ bool has(int n) const { return index(n) < items * kv_heads; }
   // REQUIRES: has(n)
-  __device__ __forceinline__ Work at(const TileAttention& p, int n) const {
+  __device__ __forceinline__ Work at(const MmaAttention& p, int n) const {
     return work_of(p, index(n) / kv_heads, index(n) % kv_heads);
   }
 };
@@ -84,7 +84,7 @@ struct Copies {
                 "a box a lane");
 
   const CUtensorMap& map;
-  const TileAttention& p;
+  const MmaAttention& p;
   const Work& w;
   const int32_t* table;
   int which;
@@ -96,7 +96,7 @@ struct Copies {
   int rows_of_block;  // of the map, in a block of the table
   int row_of_head;    // in it
 
-  __device__ __forceinline__ Copies(const CUtensorMap& map_, const TileAttention& p_, const Work& w_,
+  __device__ __forceinline__ Copies(const CUtensorMap& map_, const MmaAttention& p_, const Work& w_,
                                     int which_)
       : map(map_),
         p(p_),
@@ -172,7 +172,7 @@ struct Copies {
 
 // Keys (which = 0) or values of all of the block's works.
 template <int kHeadDim>
-__device__ __forceinline__ void bring_keys(const CUtensorMap& map, const TileAttention& p,
+__device__ __forceinline__ void bring_keys(const CUtensorMap& map, const MmaAttention& p,
                                            const BlocksWorks& works, int which,
                                            WarpgroupShared<kHeadDim>& shared) {
   int turns = 0;
@@ -189,7 +189,7 @@ __device__ __forceinline__ void bring_keys(const CUtensorMap& map, const TileAtt
 
 // Rows of a work that a consumer has; past the item's end zeros.
 template <int kHeadDim>
-__device__ __forceinline__ void copy_queries(const TileAttention& p, const Work& w, int consumer,
+__device__ __forceinline__ void copy_queries(const MmaAttention& p, const Work& w, int consumer,
                                              __nv_bfloat16* queries) {
   constexpr int kChunks = kHeadDim / 8;
   constexpr int kRowsAtOnce = kWarp / kChunks;
@@ -213,7 +213,7 @@ __device__ __forceinline__ void copy_queries(const TileAttention& p, const Work&
 // warp tells what the works are. Such a warp looks up the next work while it waits for room, and the first
 // one before the launch before this one has ended.
 template <int kHeadDim>
-__device__ __forceinline__ void bring_queries(const TileAttention& p, const BlocksWorks& works, int consumer,
+__device__ __forceinline__ void bring_queries(const MmaAttention& p, const BlocksWorks& works, int consumer,
                                               const Work& first, WarpgroupShared<kHeadDim>& shared) {
   Work w = first;
   for (int n = 0; works.has(n); ++n) {

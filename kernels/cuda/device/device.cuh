@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/kernels.h"
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/dynamic_shared.cuh"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/kernels.h"
 #include "kernels/tensor.h"
 
 namespace troupe::cuda {

@@ -76,18 +76,18 @@ struct Problem {
   Layout weight, x, out;
 };
 
-class CublasProducts final : public LibraryProducts {
+class CublasGemm final : public LibraryGemm {
  public:
-  CublasProducts(cublasLtHandle_t handle, void* workspace)
+  CublasGemm(cublasLtHandle_t handle, void* workspace)
       : handle_(handle),
         workspace_(workspace),
         biases_(static_cast<char*>(workspace) + kWorkspaceBytes, kBiasFeaturesMax) {}
-  ~CublasProducts() override {
+  ~CublasGemm() override {
     cudaFree(workspace_);
     cublasLtDestroy(handle_);
   }
-  CublasProducts(const CublasProducts&) = delete;
-  CublasProducts& operator=(const CublasProducts&) = delete;
+  CublasGemm(const CublasGemm&) = delete;
+  CublasGemm& operator=(const CublasGemm&) = delete;
 
   std::string version() const override {
     return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + " float32 sums";
@@ -241,7 +241,7 @@ class CublasProducts final : public LibraryProducts {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
+StatusOr<std::unique_ptr<LibraryGemm>> make_library_products() {
   cublasLtHandle_t handle = nullptr;
   const cublasStatus_t made = cublasLtCreate(&handle);
   if (made != CUBLAS_STATUS_SUCCESS) {
@@ -254,7 +254,7 @@ StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
     return absl::ResourceExhaustedError(std::string("cuBLASLt's workspace of 34 MiB: ") +
                                         cudaGetErrorString(error));
   }
-  return std::make_unique<CublasProducts>(handle, workspace);
+  return std::make_unique<CublasGemm>(handle, workspace);
 }
 
 }  // namespace troupe::cuda

@@ -14,9 +14,9 @@
 
 namespace troupe::cuda {
 
-class LibraryProducts {
+class LibraryGemm {
  public:
-  virtual ~LibraryProducts() = default;
+  virtual ~LibraryGemm() = default;
   virtual std::string version() const = 0;  // whose algorithms are named: "cuBLASLt 120401"
   // At most `count` algorithms for the operands, the library's best guess first; none where it has none.
   virtual std::vector<int> algorithms(const ProductOperands& operands, int count) = 0;
@@ -31,6 +31,6 @@ class LibraryProducts {
 };
 
 // kUnavailable with cuBLASLt's reason. Null where it is not linked in (the emulated build).
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products();
+StatusOr<std::unique_ptr<LibraryGemm>> make_library_products();
 
 }  // namespace troupe::cuda

@@ -35,7 +35,7 @@ std::string product_key(const std::string& device, const std::string& library, c
                       o.weight.shape[0], " x ", o.weight.shape[1], ", rows ", rows_bucket(o.x.shape[0]));
 }
 
-Products::Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options)
+Products::Products(cudaStream_t stream, std::unique_ptr<LibraryGemm> library, Options options)
     : stream_(stream),
       library_(std::move(library)),
       options_(std::move(options)),
@@ -63,7 +63,7 @@ void Products::multiply(const LaunchStream& stream, const ProductCandidate& chos
        {ProductCandidate{Kind::kRows}, ProductCandidate{Kind::kLibrary}}) {
     if (launch(stream, candidate, o, prefetches)) return;
   }
-  tile_product(stream, o);
+  tiled_gemm(stream, o);
 }
 
 // False: it does not take the operands; nothing was launched.
@@ -72,12 +72,12 @@ bool Products::launch(const LaunchStream& stream, const ProductCandidate& candid
   switch (candidate.kind) {
     case Kind::kRows:
       if (!row_product_takes(o)) return false;
-      row_product(stream, o, {.prefetches = prefetches});
+      skinny_gemm(stream, o, {.prefetches = prefetches});
       return true;
     case Kind::kLibrary:
       return library_ != nullptr && library_->launch(stream.handle, o, candidate.algorithm);
     case Kind::kTiles:
-      tile_product(stream, o);
+      tiled_gemm(stream, o);
       return true;
   }
   return false;

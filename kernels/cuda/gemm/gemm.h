@@ -46,7 +46,7 @@ class Products {
     std::function<void()> before_measuring = {};
   };
   // `library` may be null. `stream`: where measurements run.
-  Products(cudaStream_t stream, std::unique_ptr<LibraryProducts> library, Options options);
+  Products(cudaStream_t stream, std::unique_ptr<LibraryGemm> library, Options options);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
@@ -56,7 +56,7 @@ class Products {
   // Whether that is the kernel for few rows, and it takes the norm of them as well (null: none).
   bool choose_rows(const ProductOperands& operands, const RmsNormParams* norm);
   // By `chosen`, or by another where that does not take these very operands.
-  // `prefetches`: RowProductForm's.
+  // `prefetches`: SkinnyGemmForm's.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands,
                 bool prefetches = false);
   // Memory that is about to be written otherwise than by launches: biases that lie in it will be others.
@@ -81,7 +81,7 @@ class Products {
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 
   cudaStream_t stream_;
-  std::unique_ptr<LibraryProducts> library_;
+  std::unique_ptr<LibraryGemm> library_;
   const Options options_;
   Tuning tuning_;
   std::map<Shape, ProductCandidate> chosen_;

@@ -21,7 +21,7 @@
 // asked for anew as soon as its registers are multiplied, the first of them while the launch before still
 // runs; so is the bias, and what is added to comes while the sums are made. Blocks a processor: 3 of one
 // tile, 2 of more (registers). Behind attention, which leaves memory idle where few decode, more of the
-// weight comes to L2 meanwhile (RowProductForm). Not yet measured on a GPU.
+// weight comes to L2 meanwhile (SkinnyGemmForm). Not yet measured on a GPU.
 
 #include <algorithm>
 
@@ -46,7 +46,7 @@ constexpr int kToNextTurn = kWarps * kTurnColumns;  // of a warp
 constexpr int64_t kPrefetchedBytes = int64_t{24} << 20;
 
 template <typename Out>
-struct RowProduct {
+struct SkinnyGemm {
   const __nv_bfloat16* x;
   const __nv_bfloat16* weight;
   Out* out;
@@ -123,14 +123,14 @@ struct Outputs {
 
   __device__ __forceinline__ static int feature(int i) { return i % kWide; }
   __device__ __forceinline__ static int token(int i) { return i / kWide; }
-  __device__ __forceinline__ bool inside(const RowProduct<Out>& p, int i) const {
+  __device__ __forceinline__ bool inside(const SkinnyGemm<Out>& p, int i) const {
     return i < kCount && token(i) < p.tokens && first + feature(i) < p.features;
   }
-  __device__ __forceinline__ Out* place(const RowProduct<Out>& p, int i) const {
+  __device__ __forceinline__ Out* place(const SkinnyGemm<Out>& p, int i) const {
     return p.out + token(i) * p.features + first + feature(i);
   }
 
-  __device__ __forceinline__ void load_bias(const RowProduct<Out>& p) {
+  __device__ __forceinline__ void load_bias(const SkinnyGemm<Out>& p) {
     if (p.bias == nullptr) return;
 #pragma unroll
     for (int o = 0; o < kOfThread; ++o) {
@@ -140,7 +140,7 @@ struct Outputs {
       if (kGated) up_bias[o] = p.bias[p.features + first + feature(i)];
     }
   }
-  __device__ __forceinline__ void load_before(const RowProduct<Out>& p) {
+  __device__ __forceinline__ void load_before(const SkinnyGemm<Out>& p) {
     if (!p.accumulate) return;
 #pragma unroll
     for (int o = 0; o < kOfThread; ++o) {
@@ -148,7 +148,7 @@ struct Outputs {
       if (inside(p, i)) before[o] = to_f32(*place(p, i));
     }
   }
-  __device__ __forceinline__ void write(const RowProduct<Out>& p,
+  __device__ __forceinline__ void write(const SkinnyGemm<Out>& p,
                                         const float (&parts)[kWarps][kFeatures][kTiles * kTokens]) const {
 #pragma unroll
     for (int o = 0; o < kOfThread; ++o) {
@@ -175,7 +175,7 @@ constexpr int kNormPad = 32;
 // kTiles: of 8 tokens each. kNormPieces: 0, or normed by so many pieces a thread (norm_row.cuh).
 template <typename Out, int kTiles, bool kGated, int kNormPieces = 0>
 __global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 : 2)
-    multiply_rows(RowProduct<Out> p) {
+    multiply_rows(SkinnyGemm<Out> p) {
   TROUPE_DYNAMIC_SHARED(memory);
   __shared__ float parts[kWarps][kFeatures][kTiles * kTokens];
   using O = Outputs<Out, kTiles, kGated>;
@@ -264,10 +264,10 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kNormPieces <= 2 ? 3 
 }
 
 template <typename Out, bool kGated>
-void launch_rows(const LaunchStream& stream, const ProductOperands& o, const RowProductForm& form) {
+void launch_rows(const LaunchStream& stream, const ProductOperands& o, const SkinnyGemmForm& form) {
   const RmsNormParams* const norm = form.norm;
   const int64_t depth = o.weight.shape[1];
-  RowProduct<Out> p{o.x.as<const __nv_bfloat16>(),
+  SkinnyGemm<Out> p{o.x.as<const __nv_bfloat16>(),
                     o.weight.as<const __nv_bfloat16>(),
                     o.out.as<Out>(),
                     o.bias.as<const float>(),
@@ -317,7 +317,7 @@ bool row_product_takes(const ProductOperands& o, const RmsNormParams* norm) {
          norm_aligned(norm->x) && norm_aligned(norm->weight);
 }
 
-void row_product(const LaunchStream& stream, const ProductOperands& operands, const RowProductForm& form) {
+void skinny_gemm(const LaunchStream& stream, const ProductOperands& operands, const SkinnyGemmForm& form) {
   if (!row_product_takes(operands, form.norm)) {
     check_failed("row_product",
                  "x is " + operands.x.shape_text() + ", weight " + operands.weight.shape_text());

@@ -91,7 +91,7 @@ void launch_tiles(const LaunchStream& stream, const ProductOperands& o) {
 
 }  // namespace
 
-void tile_product(const LaunchStream& stream, const ProductOperands& operands) {
+void tiled_gemm(const LaunchStream& stream, const ProductOperands& operands) {
   if (operands.out.elements() == 0) return;
   with_activation("tile_product", operands.x.dtype, [&](auto type) {
     using T = decltype(type);

@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/kernels.h"
 #include "kernels/check_params.h"
 #include "kernels/cuda/attention/attention_plan.h"
 #include "kernels/host/check.h"
+#include "kernels/kernels.h"
 
 namespace troupe::cuda {
 
@@ -82,13 +82,13 @@ struct ProductOperands {
   Tensor bias = {};  // (N) float32, or empty
 };
 // Any shape and type, in plain tiles: the reference op, and the product of shapes that no other takes.
-void tile_product(const LaunchStream& stream, const ProductOperands& operands);
+void tiled_gemm(const LaunchStream& stream, const ProductOperands& operands);
 // Few rows by a weight that is read once, at memory speed (skinny_gemm.cu).
 inline constexpr int64_t kRowProductRowsMax = 32;
 // And up to so many rows that it norms itself.
 inline constexpr int64_t kNormedRowsMax = 2;
 // What else it does in the same launch, to the bits of the ops by themselves.
-struct RowProductForm {
+struct SkinnyGemmForm {
   // out (T, F) bfloat16 = silu(gate) * up, of gate over up of a weight (2F, K); `accumulate` is not looked
   // at.
   bool gated = false;
@@ -98,8 +98,8 @@ struct RowProductForm {
   bool prefetches = false;
 };
 bool row_product_takes(const ProductOperands& operands, const RmsNormParams* norm = nullptr);
-void row_product(const LaunchStream& stream, const ProductOperands& operands,
-                 const RowProductForm& form = {});
+void skinny_gemm(const LaunchStream& stream, const ProductOperands& operands,
+                 const SkinnyGemmForm& form = {});
 
 struct AttentionIndices {
   const int32_t* token_requests;  // (T): the request of each query
@@ -143,8 +143,8 @@ inline int64_t floats_of_partial(const KvLayout& layout) {
 // for one of warpgroups', for two of the others (Shape::kBlocks of 128 dims).
 int32_t tiles_at_once(const KvLayout& layout, bool warpgroups);
 int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv);
-void tile_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
-                    const AttentionIndices& indices, const PlannedAttention& planned);
+void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
+                   const AttentionIndices& indices, const PlannedAttention& planned);
 // What its pieces left in `planned.partials`; a part of it, launched by it.
 void merge_attention(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                      const AttentionIndices& indices, const PlannedAttention& planned);

@@ -8,8 +8,8 @@
 
 namespace troupe::api_tails_test {
 
-ConversationTail a_tail() {
-  ConversationTail tail;
+CachedConversation a_tail() {
+  CachedConversation tail;
   tail.model = "the \"demo\"";
   tail.session = hash_bytes("someone");
   tail.set = hash_bytes("Newton");
@@ -20,7 +20,7 @@ ConversationTail a_tail() {
   return tail;
 }
 
-void expect_same(const ConversationTail& got, const ConversationTail& want) {
+void expect_same(const CachedConversation& got, const CachedConversation& want) {
   EXPECT_EQ(got.model, want.model);
   EXPECT_EQ(got.session, want.session);
   EXPECT_EQ(got.set, want.set);
@@ -30,38 +30,38 @@ void expect_same(const ConversationTail& got, const ConversationTail& want) {
   EXPECT_EQ(got.ids, want.ids);
 }
 
-TEST(ApiTails, ATailRoundTrips) {
-  ConversationTail tail = a_tail();
-  auto back = parse_tail(tail_json(tail));
+TEST(ApiConversations, ATailRoundTrips) {
+  CachedConversation tail = a_tail();
+  auto back = parse_conversation(conversation_json(tail));
   ASSERT_TRUE(back.ok()) << back.error().message;
   expect_same(back.value(), tail);
   tail.set = tail.salt = {};  // of nobody's persona
   tail.prefix_tokens = 0;
-  back = parse_tail(tail_json(tail));
+  back = parse_conversation(conversation_json(tail));
   ASSERT_TRUE(back.ok()) << back.error().message;
   expect_same(back.value(), tail);
 }
 
-TEST(ApiTails, AListHasEachWithoutItsIds) {
-  EXPECT_TRUE(parse_tail_list(tail_list_json({})).value().empty());
-  ConversationTail first = a_tail(), second = a_tail();
+TEST(ApiConversations, AListHasEachWithoutItsIds) {
+  EXPECT_TRUE(parse_conversation_list(conversation_list_json({})).value().empty());
+  CachedConversation first = a_tail(), second = a_tail();
   first.ids = second.ids = {};
   second.session = hash_bytes("another");
   second.tokens = 900;
-  const auto back = parse_tail_list(tail_list_json(std::vector{first, second}));
+  const auto back = parse_conversation_list(conversation_list_json(std::vector{first, second}));
   ASSERT_TRUE(back.ok()) << back.error().message;
   ASSERT_EQ(back.value().size(), 2u);
   expect_same(back.value()[0], first);
   expect_same(back.value()[1], second);
 }
 
-TEST(ApiTails, WhatIsNoTailIsRefusedWithItsField) {
+TEST(ApiConversations, WhatIsNoTailIsRefusedWithItsField) {
   const std::string name(32, 'a');
   const auto with = [&name](const std::string& field, const std::string& value) {
     std::string text = R"({"model":"m","session":")" + name + R"(","prefix_tokens":0,"ids":[1])";
     return text + ",\"" + field + "\":" + value + "}";
   };
-  EXPECT_TRUE(parse_tail(with("unknown", "1")).ok()) << "a later version may say more";
+  EXPECT_TRUE(parse_conversation(with("unknown", "1")).ok()) << "a later version may say more";
   const std::vector<std::array<std::string, 3>> cases = {
       {R"({"session":")" + name + R"(","ids":[1]})", "model", "is required"},
       {R"({"model":"m","ids":[1]})", "session", "is required"},
@@ -76,20 +76,21 @@ TEST(ApiTails, WhatIsNoTailIsRefusedWithItsField) {
       {R"({"model":"m","session":")" + name + R"(","prefix_tokens":-2,"ids":[1]})", "prefix_tokens", ""},
   };
   for (const auto& [body, param, says] : cases) {
-    const auto parsed = parse_tail(body);
+    const auto parsed = parse_conversation(body);
     ASSERT_FALSE(parsed.ok()) << body;
     EXPECT_TRUE(parsed.error().param.starts_with(param)) << body << ": " << parsed.error().param;
     EXPECT_NE(parsed.error().message.find(says), std::string::npos) << parsed.error().message;
   }
-  EXPECT_FALSE(parse_tail("[1]").ok());
-  EXPECT_FALSE(parse_tail_list("{}").ok());
-  EXPECT_FALSE(parse_tail_list(R"({"data":[7]})").ok());
-  EXPECT_FALSE(parse_tail_list(R"({"data":[{"model":"m"}]})").ok());
+  EXPECT_FALSE(parse_conversation("[1]").ok());
+  EXPECT_FALSE(parse_conversation_list("{}").ok());
+  EXPECT_FALSE(parse_conversation_list(R"({"data":[7]})").ok());
+  EXPECT_FALSE(parse_conversation_list(R"({"data":[{"model":"m"}]})").ok());
 }
 
-TEST(ApiTails, ThePathNamesTheSession) {
-  EXPECT_EQ(tail_session_of("/v1/tails/abc"), "abc");
-  for (const char* other : {"/v1/tails", "/v1/tails/", "/v1/tailsabc", "/v1/models/abc", ""}) {
+TEST(ApiConversations, ThePathNamesTheSession) {
+  EXPECT_EQ(tail_session_of("/v1/conversations/abc"), "abc");
+  for (const char* other :
+       {"/v1/conversations", "/v1/conversations/", "/v1/conversationsabc", "/v1/models/abc", ""}) {
     EXPECT_EQ(tail_session_of(other), "") << other;
   }
 }

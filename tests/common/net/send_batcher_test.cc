@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using Notes = std::vector<std::string>;
 
 // What a connection does with what came: some work, then a send, `times` over.
-Task<void> work_and_send(TurnEnd* turn, std::string name, int times, Notes* notes) {
+Task<void> work_and_send(SendBatcher* turn, std::string name, int times, Notes* notes) {
   for (int i = 0; i < times; ++i) {
     notes->push_back(name + " works");
     co_await turn->reached();
@@ -29,7 +29,7 @@ Task<void> work_and_send(TurnEnd* turn, std::string name, int times, Notes* note
 class TurnEnds : public testing::Test {
  protected:
   asio::io_context io_{1};
-  TurnEnd& turn_ = asio::use_service<TurnEnd>(io_);
+  SendBatcher& turn_ = asio::use_service<SendBatcher>(io_);
   TaskGroup group_{io_.get_executor()};
   Notes notes_;
 };
@@ -61,16 +61,16 @@ TEST_F(TurnEnds, ComesInALoopThatIsNeverIdle) {
   io_.run_for(1s);
 }
 
-Task<void> keep_while_waiting(TurnEnd* turn, std::shared_ptr<int> held) {
+Task<void> keep_while_waiting(SendBatcher* turn, std::shared_ptr<int> held) {
   co_await turn->reached();
   *held += 1;
 }
 
-TEST(TurnEnd, WhoWaitsGoesWithTheEventLoop) {
+TEST(SendBatcher, WhoWaitsGoesWithTheEventLoop) {
   const auto held = std::make_shared<int>(0);
   {
     asio::io_context io(1);
-    TurnEnd& turn = asio::use_service<TurnEnd>(io);
+    SendBatcher& turn = asio::use_service<SendBatcher>(io);
     asio::co_spawn(io, keep_while_waiting(&turn, held), [](std::exception_ptr) {});
     io.run_one();  // it begins, and nothing more
     EXPECT_EQ(held.use_count(), 2);
@@ -79,7 +79,7 @@ TEST(TurnEnd, WhoWaitsGoesWithTheEventLoop) {
   EXPECT_EQ(*held, 0);
 }
 
-Task<void> wait_twice(TurnEnd* turn, Executor executor, Notes* notes) {
+Task<void> wait_twice(SendBatcher* turn, Executor executor, Notes* notes) {
   co_await turn->reached();
   notes->push_back("reached");
   Timer timer(executor);

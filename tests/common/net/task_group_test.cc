@@ -27,7 +27,7 @@ Task<void> join_group(TaskGroup* group) {
   co_await group->join();
 }
 
-Task<void> sleep_and_count(WakeTimer* timer, TimePoint at, int* woken) {
+Task<void> sleep_and_count(WakeableTimer* timer, TimePoint at, int* woken) {
   while (true) {
     co_await timer->sleep_until(at);
     ++*woken;
@@ -35,9 +35,9 @@ Task<void> sleep_and_count(WakeTimer* timer, TimePoint at, int* woken) {
   }
 }
 
-TEST(WakeTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
+TEST(WakeableTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
   asio::io_context io;
-  WakeTimer timer(io.get_executor());
+  WakeableTimer timer(io.get_executor());
   TaskGroup group(io.get_executor());
   int woken = 0;
   timer.wake();  // nobody sleeps
@@ -56,16 +56,16 @@ TEST(WakeTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
   EXPECT_EQ(group.size(), 0u);
 }
 
-Task<void> rest_and_note(WakeTimer* timer, std::vector<TimePoint>* ends) {
+Task<void> rest_and_note(WakeableTimer* timer, std::vector<TimePoint>* ends) {
   while (true) {
     co_await timer->rest(20ms, 10s);
     ends->push_back(now());
   }
 }
 
-TEST(WakeTimer, ARestIsCutShortByNewsButNeverBelowTheLeast) {
+TEST(WakeableTimer, ARestIsCutShortByNewsButNeverBelowTheLeast) {
   asio::io_context io;
-  WakeTimer timer(io.get_executor());
+  WakeableTimer timer(io.get_executor());
   TaskGroup group(io.get_executor());
   std::vector<TimePoint> ends;
   const TimePoint begin = now();

@@ -84,7 +84,7 @@ class GossipTest : public ::testing::Test {
   uint32_t lives_ = 0;
   size_t placements_max_ = 8192;
   bool finds_ = false;
-  GossipSeal seal_;
+  GossipAuth seal_;
   std::chrono::milliseconds retry_max_ = 50ms;
   StubWorker a_{loop_, answer_whole}, b_{loop_, answer_whole};
   const Endpoint first_ = dead_endpoint(loop_), second_ = dead_endpoint(loop_),
@@ -419,8 +419,8 @@ TEST_F(GossipTest, WhatIsMalformedIsRefused) {
   EXPECT_EQ(one->admin("/admin/gossip").status, 405);
 }
 
-GossipSeal seal_of(const std::string& secret) {
-  return GossipSeal([secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
+GossipAuth seal_of(const std::string& secret) {
+  return GossipAuth([secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
 }
 
 TEST_F(GossipTest, WhoKnowsTheSecretIsHeardAndNobodyElse) {

@@ -14,15 +14,15 @@
 namespace troupe::gateway_test {
 namespace {
 
-PrefixTexts::Text text_of(size_t bytes) {
-  PrefixTexts::Text text;
+PrefixTextCache::Text text_of(size_t bytes) {
+  PrefixTextCache::Text text;
   text.model = "demo";
   text.body = std::string(bytes, 'x');
   return text;
 }
 
-TEST(PrefixTexts, KeepWhatWasUsedLastWithinTheirBudget) {
-  PrefixTexts texts(20'000);
+TEST(PrefixTextCache, KeepWhatWasUsedLastWithinTheirBudget) {
+  PrefixTextCache texts(20'000);
   for (uint64_t i = 0; i < 100; ++i) {
     texts.put(Hash128{1, i}, text_of(1000));
     EXPECT_LE(texts.bytes(), 20'000u);
@@ -35,7 +35,7 @@ TEST(PrefixTexts, KeepWhatWasUsedLastWithinTheirBudget) {
   EXPECT_EQ(texts.find(Hash128{2, 0}), nullptr) << "it would push out all others";
   EXPECT_EQ(texts.sets_of("demo").size(), texts.size());
   EXPECT_TRUE(texts.sets_of("other").empty());
-  PrefixTexts none(0);
+  PrefixTextCache none(0);
   none.put(Hash128{1, 0}, text_of(1));
   EXPECT_EQ(none.size(), 0u);
 }
@@ -49,7 +49,7 @@ void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   const std::string made = prefix_body(request.value(), request->model, key);
   HttpRequest asked;
   asked.body = made;
-  const FrontendOptions options;
+  const RequestParserOptions options;
   ApiParser parser;
   auto ahead = parse_prefix(asked, {options, parser, ""});
   ASSERT_TRUE(ahead.ok()) << made << ahead.error().message;
@@ -57,7 +57,7 @@ void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   EXPECT_EQ(ahead->model, "demo");
 }
 
-TEST(PrefixTexts, BodiesAreOfTheSameSetAsTheirRequests) {
+TEST(PrefixTextCache, BodiesAreOfTheSameSetAsTheirRequests) {
   const auto chat = GenerateRequest::Kind::kChat, completion = GenerateRequest::Kind::kCompletion;
   expect_same_set(chat_body("You are \"Bo\"\n\\ – 宋江", "Hi"), chat);
   expect_same_set(
@@ -71,7 +71,7 @@ TEST(PrefixTexts, BodiesAreOfTheSameSetAsTheirRequests) {
   expect_same_set(R"({"model":"demo","prompt":[)" + ids + "]}", completion);
 }
 
-TEST(PrefixTexts, APromptIsCutBetweenCharacters) {
+TEST(PrefixTextCache, APromptIsCutBetweenCharacters) {
   std::string prompt;
   for (int i = 0; i < 2000; ++i) prompt += "宋江";
   for (const std::string begin : {"", "a", "ab"}) {
@@ -87,12 +87,12 @@ TEST(PrefixTexts, APromptIsCutBetweenCharacters) {
 // A prefix or a conversation that is asked for is computed when the test lets it.
 struct Ahead {
   bool open = true;
-  std::vector<std::string> asked;       // bodies
-  std::vector<ConversationTail> tails;  // that it tells of
-  std::vector<std::string> made;        // bodies of others' tails
+  std::vector<std::string> asked;         // bodies
+  std::vector<CachedConversation> tails;  // that it tells of
+  std::vector<std::string> made;          // bodies of others' tails
 };
 
-Task<void> answer_tails(Ahead& ahead, Exchange& exchange) {
+Task<void> answer_conversations(Ahead& ahead, Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
@@ -103,26 +103,26 @@ Task<void> answer_tails(Ahead& ahead, Exchange& exchange) {
       timer.expires_after(1ms);
       co_await timer.async_wait(use_task);
     }
-    co_await exchange.respond(200, headers, tail_made_json(500, 100));
+    co_await exchange.respond(200, headers, conversation_made_json(500, 100));
     co_return;
   }
   const std::string_view session = tail_session_of(request.path);
   if (session.empty()) {
-    co_await exchange.respond(200, headers, tail_list_json(ahead.tails));
+    co_await exchange.respond(200, headers, conversation_list_json(ahead.tails));
     co_return;
   }
-  for (ConversationTail tail : ahead.tails) {
+  for (CachedConversation tail : ahead.tails) {
     if (tail.session.hex() != session) continue;
     tail.ids = {1, 2, static_cast<int32_t>(tail.session.lo)};
-    co_await exchange.respond(200, headers, tail_json(tail));
+    co_await exchange.respond(200, headers, conversation_json(tail));
     co_return;
   }
   co_await exchange.respond(404, headers, "{}");
 }
 
 Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
-  if (exchange.request().path.starts_with(kTailsPath)) {
-    co_await answer_tails(ahead, exchange);
+  if (exchange.request().path.starts_with(kConversationsPath)) {
+    co_await answer_conversations(ahead, exchange);
     co_return;
   }
   if (exchange.request().path != kPrefixesPath) {
@@ -142,8 +142,8 @@ Task<void> answer_worker(Ahead& ahead, StubWorker& stub, Exchange& exchange) {
   co_await exchange.respond(200, headers, prefix_json(state));
 }
 
-ConversationTail tail_of(const std::string& model, Hash128 session) {
-  ConversationTail tail;
+CachedConversation tail_of(const std::string& model, Hash128 session) {
+  CachedConversation tail;
   tail.model = model;
   tail.session = session;
   tail.prefix_tokens = 2;
@@ -151,11 +151,11 @@ ConversationTail tail_of(const std::string& model, Hash128 session) {
   return tail;
 }
 
-class MoverTest : public ::testing::Test {
+class PrefixMigratorTest : public ::testing::Test {
  protected:
   static constexpr int kPersonas = 40;
 
-  MoverTest() {
+  PrefixMigratorTest() {
     loop_.call([this] {
       for (StubWorker* stub : {&a_, &b_}) tell_load(*stub, "1");
     });
@@ -198,7 +198,7 @@ class MoverTest : public ::testing::Test {
   int questions_ = 0;
 };
 
-TEST_F(MoverTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
+TEST_F(PrefixMigratorTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -218,7 +218,7 @@ TEST_F(MoverTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
   for (const std::string& body : at_a_.asked) EXPECT_NE(body.find("Persona "), std::string::npos);
 }
 
-TEST_F(MoverTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
+TEST_F(PrefixMigratorTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -239,16 +239,16 @@ TEST_F(MoverTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
   EXPECT_EQ(made_count(), 9u);
   EXPECT_EQ(places(gateway), std::vector<std::string>(kPersonas, a_.id()));
   EXPECT_EQ(gateway.metric("troupe_gateway_moved_conversations_total"), 9);
-  auto first = parse_tail(at_a_.made.at(0));
+  auto first = parse_conversation(at_a_.made.at(0));
   ASSERT_TRUE(first.ok());
   EXPECT_LE(first->session.lo, 4u);
   EXPECT_EQ(first->ids.size(), 3u) << "as the worker told them";
 }
 
 // The worker tells of conversations that it lost since, and hangs at others.
-TEST_F(MoverTest, ConversationsThatCannotBeMovedHoldNothingUp) {
+TEST_F(PrefixMigratorTest, ConversationsThatCannotBeMovedHoldNothingUp) {
   GatewayConfig config = TestGateway::quick_config();
-  config.mover.deadline = 600ms;
+  config.migrator.deadline = 600ms;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
   warm_up(gateway);
   loop_.call([this] {
@@ -263,9 +263,9 @@ TEST_F(MoverTest, ConversationsThatCannotBeMovedHoldNothingUp) {
   loop_.call([this] { at_a_.open = true; });
 }
 
-TEST_F(MoverTest, AtTheDeadlineTheyMoveAllTheSame) {
+TEST_F(PrefixMigratorTest, AtTheDeadlineTheyMoveAllTheSame) {
   GatewayConfig config = TestGateway::quick_config();
-  config.mover.deadline = 300ms;
+  config.migrator.deadline = 300ms;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
   warm_up(gateway);
   loop_.call([this] { at_a_.open = false; });
@@ -275,9 +275,9 @@ TEST_F(MoverTest, AtTheDeadlineTheyMoveAllTheSame) {
   loop_.call([this] { at_a_.open = true; });
 }
 
-TEST_F(MoverTest, WhereNothingIsKeptTheyMoveAtOnce) {
+TEST_F(PrefixMigratorTest, WhereNothingIsKeptTheyMoveAtOnce) {
   GatewayConfig config = TestGateway::quick_config();
-  config.mover.enabled = false;
+  config.migrator.enabled = false;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
   warm_up(gateway);
   EXPECT_EQ(drain(gateway, b_), 200);
@@ -286,7 +286,7 @@ TEST_F(MoverTest, WhereNothingIsKeptTheyMoveAtOnce) {
   EXPECT_TRUE(at_a_.asked.empty());
 }
 
-TEST_F(MoverTest, AWorkerGivesNotice) {
+TEST_F(PrefixMigratorTest, AWorkerGivesNotice) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -315,7 +315,7 @@ TEST_F(MoverTest, AWorkerGivesNotice) {
   EXPECT_TRUE(loop_.eventually([this] { return at_b_.asked.size() >= 3; }));
 }
 
-TEST_F(MoverTest, AFleetThatStartsWaitsForNothing) {
+TEST_F(PrefixMigratorTest, AFleetThatStartsWaitsForNothing) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   EXPECT_TRUE(gateway.becomes(0, "ready"));
   EXPECT_TRUE(gateway.becomes(1, "ready"));
@@ -324,7 +324,7 @@ TEST_F(MoverTest, AFleetThatStartsWaitsForNothing) {
   EXPECT_TRUE(at_a_.asked.empty() && at_b_.asked.empty());
 }
 
-TEST_F(MoverTest, APersonaAskedForOnceIsNotKept) {
+TEST_F(PrefixMigratorTest, APersonaAskedForOnceIsNotKept) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   places(gateway);
   std::this_thread::sleep_for(50ms);

@@ -33,54 +33,54 @@ class MembershipTest : public ::testing::Test {
   Logger log_{LogLevel::kError, -1};
   StubWorker configured_{loop_, answer_whole}, other_{loop_, answer_whole};
   TestGateway gateway_{loop_, {configured_.endpoint()}};
-  std::unique_ptr<Membership> membership_ = loop_.call([this] {
-    return std::make_unique<Membership>(gateway_.gateway->fleet(),
-                                        std::vector<Endpoint>{configured_.endpoint()}, log_);
+  std::unique_ptr<WorkerDiscovery> membership_ = loop_.call([this] {
+    return std::make_unique<WorkerDiscovery>(gateway_.gateway->fleet(),
+                                             std::vector<Endpoint>{configured_.endpoint()}, log_);
   });
 };
 
 TEST_F(MembershipTest, WhoRegistersIsAskedAndServes) {
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   EXPECT_TRUE(gateway_.becomes(1, "ready"));
 }
 
 TEST_F(MembershipTest, AWorkerThatComesBackWithTlsIsReachedSo) {
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   const std::string secure = worker_record_json({"https://" + other_.endpoint().authority(), "demo", "e2"});
-  with([&](Membership& m) { m.registered(key("a"), secure); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), secure); });
   EXPECT_TRUE(loop_.call([&] { return gateway_.gateway->fleet().client(1).endpoint().tls; }));
   EXPECT_TRUE(gateway_.becomes(1, "dead")) << "which it does not speak";
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint(), "e3")); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint(), "e3")); });
   EXPECT_TRUE(gateway_.becomes(1, "ready"));
   EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
 }
 
 TEST_F(MembershipTest, AWorkerThatAnswersStaysWhoeverForgotIt) {
-  with([&](Membership& m) {
+  with([&](WorkerDiscovery& m) {
     m.registered(key("a"), record(other_.endpoint()));
     m.gone(key("a"));
   });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
-  with([](Membership& m) { m.tend(); });
+  with([](WorkerDiscovery& m) { m.tend(); });
   EXPECT_TRUE(member(other_));
   other_.stop();
   EXPECT_TRUE(leaves(other_));
 }
 
 TEST_F(MembershipTest, ADeadWorkerStaysAsLongAsItIsRegistered) {
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   other_.stop();
   ASSERT_TRUE(gateway_.becomes(1, "dead"));
-  with([](Membership& m) { m.tend(); });
+  with([](WorkerDiscovery& m) { m.tend(); });
   EXPECT_TRUE(member(other_));
-  with([](Membership& m) { m.all({}); });
+  with([](WorkerDiscovery& m) { m.all({}); });
   EXPECT_TRUE(leaves(other_));
 }
 
 TEST_F(MembershipTest, WhoComesBackInTimeStays) {
-  with([&](Membership& m) {
+  with([&](WorkerDiscovery& m) {
     m.registered(key("a"), record(other_.endpoint()));
     m.gone(key("a"));
     m.registered(key("a"), record(other_.endpoint()));
@@ -88,36 +88,36 @@ TEST_F(MembershipTest, WhoComesBackInTimeStays) {
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   other_.stop();
   ASSERT_TRUE(gateway_.becomes(1, "dead"));
-  with([](Membership& m) { m.tend(); });
+  with([](WorkerDiscovery& m) { m.tend(); });
   EXPECT_TRUE(member(other_));
 }
 
 TEST_F(MembershipTest, ConfiguredWorkersNeverLeave) {
-  with([&](Membership& m) {
+  with([&](WorkerDiscovery& m) {
     m.registered(key("c"), record(configured_.endpoint()));
     m.gone(key("c"));
   });
   configured_.stop();
   ASSERT_TRUE(gateway_.becomes(0, "dead"));
-  with([](Membership& m) { m.tend(); });
+  with([](WorkerDiscovery& m) { m.tend(); });
   EXPECT_TRUE(member(configured_));
 }
 
 TEST_F(MembershipTest, WhatAnOperatorDidStaysDoneWhenALeaseComesBack) {
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   loop_.call([&] { gateway_.gateway->fleet().remove(1); });
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint())); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   EXPECT_FALSE(member(other_));
   // Another life of it is another matter.
-  with([&](Membership& m) { m.registered(key("a"), record(other_.endpoint(), "e2")); });
+  with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint(), "e2")); });
   EXPECT_TRUE(member(other_));
 }
 
 TEST_F(MembershipTest, WhatIsNoRecordIsNotHeeded) {
   for (const char* text : {"", "{}", "[]", R"({"url":"ftp://x:1","model":"m","epoch":"e"})",
                            R"({"url":7,"model":"m","epoch":"e"})"})
-    with([&](Membership& m) { m.registered(key("a"), text); });
+    with([&](WorkerDiscovery& m) { m.registered(key("a"), text); });
   EXPECT_EQ(loop_.call([&] { return membership_->size(); }), 0u);
   EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 1u);
 }

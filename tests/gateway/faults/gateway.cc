@@ -31,7 +31,7 @@ void FaultGateway::begin_life(uint64_t seed) {
   options_.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<Router>(options_, seed);
   twin_ = std::make_unique<Router>(options_, seed + 1);
-  others_ = SharedLoads(3 * options_.planner.tick + Gateways::kSilence);
+  others_ = SharedLoads(3 * options_.planner.tick + Gateways::kStall);
   planned_at_ = {};
 }
 
@@ -151,7 +151,7 @@ FeedResult FaultGateway::residency(NodeIndex node, const WireEvent& event) {
 }
 
 void FaultGateway::plan(TimePoint now) {
-  auto& sets = const_cast<SetBook&>(router_->work());  // asking for its loads changes nothing
+  auto& sets = const_cast<SetStats&>(router_->work());  // asking for its loads changes nothing
   const bool due = (sets.size() > 0 || !others_.empty()) &&
                    (planned_at_ == TimePoint{} || now >= planned_at_ + options_.planner.tick);
   router_->plan(now);
@@ -286,7 +286,7 @@ void FaultGateway::check_order(const Ticket& ticket) {
 
 // The dead hold nothing, whatever is heard of them late.
 void FaultGateway::check_dead() {
-  const Knowledge& known = router_->known();
+  const ClusterState& known = router_->known();
   for (NodeIndex n = 0; n < health_.size(); ++n) {
     breach_if(health_[n].state() == NodeState::kDead &&
                   known.exact->index.items_of(n) + known.shadow.items_of(n) > 0,
@@ -311,7 +311,7 @@ void FaultGateway::check_counts() {
 }
 
 void FaultGateway::check_indices() {
-  const Knowledge& known = router_->known();
+  const ClusterState& known = router_->known();
   for (const ResidencyIndex* index : {&std::as_const(known.exact->index), &known.shadow}) {
     const std::string wrong = index->check();
     breach_if(!wrong.empty(), wrong);

@@ -97,15 +97,15 @@ void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
     if (now_ < request->heard_at + (request->ours ? patience_ : foreign_patience_))
       return watch_silence(request, number);
     const NodeIndex node = request->tried.back();
-    Silence silence;
+    StallCheck silence;
     silence.ours = request->ours;
     silence.stream = request->stream;
-    silence.beats_asked = request->asks_ids;
-    silence.beats_seen = request->asks_ids && request->tap->beats();
-    silence.node_beats = workers_[node].beats;
+    silence.heartbeats_asked = request->asks_ids;
+    silence.heartbeats_seen = request->asks_ids && request->tap->heartbeats();
+    silence.node_heartbeats = workers_[node].heartbeats;
     silence.suspect = workers_[node].health.state() == NodeState::kSuspect;
     silence.dead = workers_[node].health.state() == NodeState::kDead;
-    const SilenceVerdict verdict = judge_silence(silence);
+    const StallVerdict verdict = check_stall(silence);
     if (verdict.blamed) saw(node, HealthEvent::kSilent);
     if (verdict.hangs) {
       const Failure failure{FailureKind::kSilent, 0};
@@ -122,21 +122,21 @@ void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
   });
 }
 
-std::optional<NextTry> RequestsWorld::next(const Shared& request, const Failure& failure) {
+std::optional<NextAttempt> RequestsWorld::next(const Shared& request, const Failure& failure) {
   const bool told = request->tap.has_value();
   const std::span<const NodeIndex> tried =
       heeds_tried_ ? std::span<const NodeIndex>(request->tried) : std::span<const NodeIndex>();
-  const TryState state{request->key,
-                       "a",
-                       request->decision,
-                       request->place,
-                       tried,
-                       request->head_sent,
-                       told && request->tap->resumable(),
-                       told ? static_cast<int64_t>(request->tap->ids_told()) : 0,
-                       request->began_at == TimePoint{} ? Duration::zero() : now_ - request->began_at,
-                       request->deadline - now_};
-  auto onward = next_try(
+  const FailoverState state{request->key,
+                            "a",
+                            request->decision,
+                            request->place,
+                            tried,
+                            request->head_sent,
+                            told && request->tap->resumable(),
+                            told ? static_cast<int64_t>(request->tap->ids_told()) : 0,
+                            request->began_at == TimePoint{} ? Duration::zero() : now_ - request->began_at,
+                            request->deadline - now_};
+  auto onward = next_attempt(
       state, failure, [this](NodeIndex n) { return workers_[n].ours; }, *router_, *budget_, now_);
   if (onward) check_retry(*request, failure);
   if (onward && onward->afresh) request->tried.erase(request->tried.begin(), request->tried.end() - 1);
@@ -191,7 +191,7 @@ void RequestsWorld::heard(const Shared& request, std::string bytes) {
   r.held.erase(0, whole);
   if (r.asks_ids) {
     r.tap->cut(piece);
-    if (r.tap->beats()) workers_[r.tried.back()].beats = true;
+    if (r.tap->heartbeats()) workers_[r.tried.back()].heartbeats = true;
     if (r.tap->strayed()) return fail(request, {FailureKind::kBody, 0});
   }
   const std::string_view error = error_event(piece);
@@ -214,7 +214,7 @@ void RequestsWorld::heard(const Shared& request, std::string bytes) {
 
 void RequestsWorld::heard_end(const Shared& request) {
   request->heard_at = now_;
-  if (request->asks_ids && request->tap->beats() && !request->tap->done())
+  if (request->asks_ids && request->tap->heartbeats() && !request->tap->done())
     return fail(request, {FailureKind::kBody, 0});
   complete_ += 1;
   end(request, "complete");

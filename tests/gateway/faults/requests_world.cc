@@ -146,7 +146,7 @@ void RequestsWorld::saw(NodeIndex node, HealthEvent event) {
   say("n" + std::to_string(node) + " is taken for " + std::string(node_state_name(health.state())));
   if (health.state() == NodeState::kDead) {
     router_->forget_node(node);
-    workers_[node].beats = false;
+    workers_[node].heartbeats = false;
   }
   publish();
 }

@@ -5,7 +5,7 @@
 // mid-stream, or go on with a stream in another one's place. Clients go away, deadlines pass, retries run out
 // of budget, probes are late and lost.
 //
-// It runs the code that decides: next_try(), decide_retry(), judge_silence(), NodeHealth, Router, and
+// It runs the code that decides: next_attempt(), decide_retry(), check_stall(), NodeHealth, Router, and
 // ResumeTap on streams of the very bytes that workers send, in pieces. What must hold: every request has
 // exactly one end, by its deadline; what its client has is the answer's tokens from the first on, each once,
 // all of them where it is complete; no worker is asked twice, none that takes no requests; retries keep to
@@ -40,7 +40,7 @@ class RequestsWorld : private Timeline {
     int ill_status = 0;
     uint64_t life = 1;
     NodeHealth health;  // as the gateway has it
-    bool beats = false;
+    bool heartbeats = false;
   };
   struct Flight {
     size_t number = 0;
@@ -87,7 +87,7 @@ class RequestsWorld : private Timeline {
   void watch_silence(const Shared& request, uint64_t number);
   void heard(const Shared& request, std::string bytes);
   void heard_end(const Shared& request);
-  std::optional<NextTry> next(const Shared& request, const Failure& failure);
+  std::optional<NextAttempt> next(const Shared& request, const Failure& failure);
   void arrives(const Shared& request, uint64_t number);
   void write(const Shared& request, uint64_t number, Answer answer);
   std::string chunk(const Flight& request, const Answer& answer, int tokens) const;

@@ -8,7 +8,7 @@
 
 namespace troupe::route::faults {
 
-using Kind = StoreAsk::Kind;
+using Kind = StoreCommand::Kind;
 using std::chrono::milliseconds;
 
 namespace {
@@ -44,7 +44,7 @@ void SharedWorld::begin_round(size_t g) {
 
 void SharedWorld::ask_next(size_t g) {
   Host& host = hosts_[g];
-  const StoreAsk ask = host.round->next(clock_of(host));
+  const StoreCommand ask = host.round->next(clock_of(host));
   if (ask.kind == Kind::kNothing) {
     host.in_round = false;
     plan_round(g, host.round->wants_round(clock_of(host)) ? kLeast : round_period());
@@ -62,7 +62,7 @@ void SharedWorld::round_fails(size_t g) {
 
 // One try at one member, and the next where it brings nothing in time. What nobody waits for may be done all
 // the same.
-void SharedWorld::send(size_t g, const StoreAsk& ask, int tries) {
+void SharedWorld::send(size_t g, const StoreCommand& ask, int tries) {
   Host& host = hosts_[g];
   const uint64_t asked = ++host.asked;
   const std::string name = host.gateway->router().options().name.hex();
@@ -105,7 +105,7 @@ void SharedWorld::lease_at_store(size_t g, uint64_t asked) {
   });
 }
 
-void SharedWorld::done_at_store(size_t g, const StoreAsk& ask, uint64_t asked, const std::string& name) {
+void SharedWorld::done_at_store(size_t g, const StoreCommand& ask, uint64_t asked, const std::string& name) {
   const auto answer = store_.ask(ask, name);
   if (hosts_[g].cut || chance(loss_)) return;
   at_host(g, travel(), [this, g, asked, answer] {

@@ -63,7 +63,7 @@ void SharedWorld::set_up() {
 
 void SharedWorld::begin_life(size_t g) {
   Host& host = hosts_[g];
-  host.round = std::make_unique<SharedRound>(round_options_, host.gateway->router());
+  host.round = std::make_unique<LeaderSync>(round_options_, host.gateway->router());
   host.lease = 0;
   host.in_round = false;
   host.asked += 1;

@@ -7,7 +7,7 @@
 // clocks begin anywhere and run at different speeds, the store's too, so that two believe at once that they
 // lead; the store loses all it had.
 //
-// It runs gateway/route itself: SharedRound, SharedTable, Router, planner, messages. What must hold at every
+// It runs gateway/route itself: LeaderSync, SharedTable, Router, planner, messages. What must hold at every
 // moment: a table is written only by who leads by the store's word, from the one it takes the place of, so
 // tables come one after the other; nobody goes by one that was never written, nor back to an older one, nor
 // above a node's bounds. When the faults have stopped: one leads, all go by the table in the store, and what
@@ -36,7 +36,7 @@ class SharedWorld : private Timeline {
  private:
   struct Host {
     std::unique_ptr<FaultGateway> gateway;
-    std::unique_ptr<SharedRound> round;
+    std::unique_ptr<LeaderSync> round;
     uint64_t life = 1;
     // Its clock.
     Duration offset{};
@@ -79,8 +79,8 @@ class SharedWorld : private Timeline {
   void begin_round(size_t g);
   void plan_round(size_t g, Duration delay);
   void ask_next(size_t g);
-  void send(size_t g, const StoreAsk& ask, int tries);
-  void done_at_store(size_t g, const StoreAsk& ask, uint64_t asked, const std::string& name);
+  void send(size_t g, const StoreCommand& ask, int tries);
+  void done_at_store(size_t g, const StoreCommand& ask, uint64_t asked, const std::string& name);
   void lease_at_store(size_t g, uint64_t asked);
   void round_fails(size_t g);
   void heed(size_t g, const StoreNews& news);
@@ -92,7 +92,7 @@ class SharedWorld : private Timeline {
   Duration round_period() const;
 
   RouterOptions options_;
-  SharedRound::Options round_options_;
+  LeaderSync::Options round_options_;
   Duration lease_ttl_{}, try_timeout_{};
   bool faulty_ = true;
   double loss_ = 0, late_ = 0;

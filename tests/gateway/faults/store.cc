@@ -51,7 +51,7 @@ void Store::set(std::optional<StoreKey>& key, std::optional<std::string> value) 
   if (on_change) on_change(change);
 }
 
-std::optional<StoreAnswer> Store::ask(const StoreAsk& ask, const std::string& asker) {
+std::optional<StoreAnswer> Store::ask(const StoreCommand& ask, const std::string& asker) {
   StoreAnswer answer;
   answer.done = true;
   const bool same = (!ask.leader_created || *ask.leader_created == (leader_ ? leader_->created : 0)) &&
@@ -63,28 +63,28 @@ std::optional<StoreAnswer> Store::ask(const StoreAsk& ask, const std::string& as
   }
   if (ask.lease != 0 && !leases_.contains(ask.lease)) return std::nullopt;
   switch (ask.kind) {
-    case StoreAsk::Kind::kNothing:
-    case StoreAsk::Kind::kKeepLease:
+    case StoreCommand::Kind::kNothing:
+    case StoreCommand::Kind::kKeepLease:
       break;
-    case StoreAsk::Kind::kPutLoads:
+    case StoreCommand::Kind::kPutLoads:
       revision_ += 1;
       loads_[asker] = {ask.value, ask.lease};
       break;
-    case StoreAsk::Kind::kLook:
+    case StoreCommand::Kind::kLook:
       return look();
-    case StoreAsk::Kind::kHear:
+    case StoreCommand::Kind::kHear:
       answer = look();
       if (answer.table) answer.table->value.clear();
       for (const auto& [name, loads] : loads_) answer.loads.emplace_back(name, ask.values ? loads.value : "");
       break;
-    case StoreAsk::Kind::kCampaign:
+    case StoreCommand::Kind::kCampaign:
       leader_lease_ = ask.lease;
       set(leader_, ask.value);
       break;
-    case StoreAsk::Kind::kResign:
+    case StoreCommand::Kind::kResign:
       set(leader_, std::nullopt);
       break;
-    case StoreAsk::Kind::kWrite:
+    case StoreCommand::Kind::kWrite:
       on_write(asker, ask.value);
       set(table_, ask.value);
       break;

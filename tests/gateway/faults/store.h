@@ -32,7 +32,7 @@ class Store {
   void revoke(int64_t lease);
   void expire(TimePoint now);
   // nullopt: the lease that it is to be put under is none.
-  std::optional<StoreAnswer> ask(const StoreAsk& ask, const std::string& asker);
+  std::optional<StoreAnswer> ask(const StoreCommand& ask, const std::string& asker);
   StoreAnswer look() const;
 
   void compact() {

@@ -29,8 +29,8 @@ class Queue : public testing::Test {
  protected:
   static GatewayConfig config_of(int64_t worker_requests, size_t queue) {
     GatewayConfig config = TestGateway::quick_config();
-    config.waiting_room.room.worker_requests = worker_requests;
-    config.waiting_room.admission.queue_max = queue;
+    config.admission_queue.room.worker_requests = worker_requests;
+    config.admission_queue.admission.queue_max = queue;
     return config;
   }
   void begin(const GatewayConfig& config) {
@@ -53,7 +53,7 @@ class Queue : public testing::Test {
   bool waits(size_t count) {
     return loop.eventually([this, count] { return waiting() == count; });
   }
-  size_t waiting() { return gateway->gateway->waiting_room().admission().waiting(); }
+  size_t waiting() { return gateway->gateway->admission_queue().admission().waiting(); }
 
   Loop loop;
   bool released = false;
@@ -76,7 +76,7 @@ TEST_F(Queue, WhoFindsNoRoomWaitsAndIsAnswered) {
   for (RawPeer* peer : {&first, &second, &third}) EXPECT_EQ(read_answer(*peer).status, 200);
   ASSERT_EQ(stub.seen.size(), 3u);
   EXPECT_TRUE(
-      loop.eventually([this] { return gateway->gateway->waiting_room().admission().running() == 0; }));
+      loop.eventually([this] { return gateway->gateway->admission_queue().admission().running() == 0; }));
   EXPECT_EQ(gateway->metric("troupe_gateway_queue_length{priority=\"0\"}"), 0);
   EXPECT_EQ(gateway->metric("troupe_gateway_queue_seconds_count"), 2);
   EXPECT_EQ(gateway->metric("troupe_gateway_tokens_in_flight"), 0);
@@ -231,7 +231,7 @@ TEST(Retries, KeepTheirPlaceBeforeAllThatWait) {
   };
   StubWorker a(loop, answer), b(loop, answer);
   GatewayConfig config = TestGateway::quick_config();
-  config.waiting_room.admission.total.requests = 1;
+  config.admission_queue.admission.total.requests = 1;
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, config);
   std::vector<RawPeer> peers;
   for (int i = 0; i < 3; ++i) {
@@ -239,13 +239,13 @@ TEST(Retries, KeepTheirPlaceBeforeAllThatWait) {
     peers.back().send(
         http_post("/v1/chat/completions", chat_body("A persona", "question " + std::to_string(i))));
     ASSERT_TRUE(loop.eventually(
-        [&] { return gateway.gateway->waiting_room().admission().waiting() == static_cast<size_t>(i); }));
+        [&] { return gateway.gateway->admission_queue().admission().waiting() == static_cast<size_t>(i); }));
     ASSERT_TRUE(loop.eventually([&] { return asked.size() == 1; }));
   }
   loop.call([&] { fails = true; });
   ASSERT_TRUE(loop.eventually([&] { return asked.size() == 2; }));
   EXPECT_EQ(loop.call([&] { return asked[1]; }), "question 0") << "sent again before all that wait";
-  EXPECT_EQ(loop.call([&] { return gateway.gateway->waiting_room().admission().waiting(); }), 2u);
+  EXPECT_EQ(loop.call([&] { return gateway.gateway->admission_queue().admission().waiting(); }), 2u);
   loop.call([&] { released = true; });
   for (RawPeer& peer : peers) EXPECT_EQ(read_answer(peer).status, 200);
   EXPECT_EQ(asked, (std::vector<std::string>{"question 0", "question 0", "question 1", "question 2"}));

@@ -14,9 +14,10 @@ class FirstLook : public ::testing::Test {
   bool probed(const TestGateway& gateway) {
     return loop_.call([&] { return gateway.gateway->fleet().probed(); });
   }
-  std::unique_ptr<Membership> membership_of(TestGateway& gateway, std::vector<Endpoint> configured = {}) {
+  std::unique_ptr<WorkerDiscovery> membership_of(TestGateway& gateway,
+                                                 std::vector<Endpoint> configured = {}) {
     return loop_.call(
-        [&] { return std::make_unique<Membership>(gateway.gateway->fleet(), configured, log_); });
+        [&] { return std::make_unique<WorkerDiscovery>(gateway.gateway->fleet(), configured, log_); });
   }
 
   Loop loop_;

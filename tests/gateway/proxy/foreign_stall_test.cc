@@ -52,7 +52,7 @@ StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins
   };
 }
 
-TEST(ForeignSilence, AStreamThatDoesNotBeginIsAskedForElsewhere) {
+TEST(ForeignStall, AStreamThatDoesNotBeginIsAskedForElsewhere) {
   TwoWorkers workers(first_is_silent(answer_stream));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
   EXPECT_EQ(answer.status, 200);
@@ -60,21 +60,21 @@ TEST(ForeignSilence, AStreamThatDoesNotBeginIsAskedForElsewhere) {
   EXPECT_EQ(answer.route("attempt"), "2");
 }
 
-TEST(ForeignSilence, AWholeAnswerMayTakeItsTimeWhileProbesAreAnswered) {
+TEST(ForeignStall, AWholeAnswerMayTakeItsTimeWhileProbesAreAnswered) {
   TwoWorkers workers(answer_late);
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.route("attempt"), "1");
 }
 
-TEST(ForeignSilence, AWholeAnswerIsAskedForElsewhereWhereProbesFailToo) {
+TEST(ForeignStall, AWholeAnswerIsAskedForElsewhereWhereProbesFailToo) {
   TwoWorkers workers(first_is_silent(answer_whole, 500));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.route("attempt"), "2");
 }
 
-TEST(ForeignSilence, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
+TEST(ForeignStall, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
   TwoWorkers workers(first_is_silent(answer_stream, 500, true));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
   EXPECT_EQ(answer.status, 200);
@@ -83,7 +83,7 @@ TEST(ForeignSilence, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
   EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
 }
 
-TEST(ForeignSilence, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
+TEST(ForeignStall, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
   Loop loop;
   StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return say_little(exchange); });
   for (const bool silence_bound : {true, false}) {
@@ -115,7 +115,7 @@ Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
   co_await exchange.finish();
 }
 
-TEST(ForeignSilence, AStreamThatIsSlowHasNotStalled) {
+TEST(ForeignStall, AStreamThatIsSlowHasNotStalled) {
   Loop loop;
   StubWorker stub(loop, speak_slowly);
   GatewayConfig config = TwoWorkers::config();
@@ -124,7 +124,7 @@ TEST(ForeignSilence, AStreamThatIsSlowHasNotStalled) {
   EXPECT_TRUE(gateway.ask(chat_body(kSilentCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
 }
 
-TEST(ForeignSilence, WithNobodyElseAWorkerIsWaitedFor) {
+TEST(ForeignStall, WithNobodyElseAWorkerIsWaitedFor) {
   Loop loop;
   StubWorker only(loop, answer_late);
   TestGateway gateway(loop, {only.endpoint()}, TwoWorkers::config());

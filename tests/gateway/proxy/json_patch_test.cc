@@ -13,7 +13,7 @@ namespace troupe {
 namespace body_members_test {
 
 std::string salted(std::string_view body) {
-  const BodyMember salt{"cache_salt", "\"s\""};
+  const JsonPatch salt{"cache_salt", "\"s\""};
   return with_members(body, {&salt, 1});
 }
 

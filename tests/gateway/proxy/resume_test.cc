@@ -103,7 +103,7 @@ Task<void> tell(const Part& part, std::string id, Exchange& exchange) {
 
 using Script = std::vector<Part>;
 
-// Silence is what a test says, not what a busy machine makes.
+// StallCheck is what a test says, not what a busy machine makes.
 GatewayConfig quiet_config(Duration silence_max = 60s) {
   GatewayConfig config = TestGateway::quick_config();
   config.proxy.silence_max = silence_max;
@@ -156,7 +156,7 @@ class Cast {
     return loop.eventually([&] {
       int running = 0;
       for (const auto& stub : stubs) running += stub->running;
-      const route::LoadBook& loads = gateway->gateway->router().loads();
+      const route::LoadTracker& loads = gateway->gateway->router().loads();
       return running == 0 && loads.in_flight_total() == 0 && loads.pending_tokens_total() == 0;
     });
   }

@@ -11,7 +11,7 @@ namespace troupe::route {
 namespace {
 
 using namespace testing_cluster;
-using Kind = StoreAsk::Kind;
+using Kind = StoreCommand::Kind;
 
 class SharedRounds : public ::testing::Test {
  protected:
@@ -23,11 +23,11 @@ class SharedRounds : public ::testing::Test {
     return router;
   }
   // Lease kept and loads told: up to what the gateway hears.
-  static StoreAsk up_to_hear(SharedRound& round, TimePoint now) {
+  static StoreCommand up_to_hear(LeaderSync& round, TimePoint now) {
     round.begin();
     EXPECT_EQ(round.next(now).kind, Kind::kKeepLease);
     round.lease_kept(7, now + std::chrono::seconds(5));
-    StoreAsk ask = round.next(now);
+    StoreCommand ask = round.next(now);
     if (ask.kind != Kind::kPutLoads) return ask;
     EXPECT_EQ(ask.lease, 7);
     round.answered({}, now);
@@ -39,7 +39,7 @@ class SharedRounds : public ::testing::Test {
     answer.done = true;
     return answer;
   }
-  static StoreNews sees_nothing(SharedRound& round) { return round.saw_all(5, 0, nullptr, nullptr); }
+  static StoreNews sees_nothing(LeaderSync& round) { return round.saw_all(5, 0, nullptr, nullptr); }
   std::string table_of(Mode mode) {
     Router other = router_over(view_, options(mode, 9));
     serve_at(other, key(1, -1), 0, at_ms(0));
@@ -49,7 +49,7 @@ class SharedRounds : public ::testing::Test {
 
   std::shared_ptr<const ClusterView> view_ = cluster(4);
   Router router_ = router_over(view_, options(Mode::kExact, 1));
-  SharedRound round_{SharedRound::Options{}, router_};
+  LeaderSync round_{LeaderSync::Options{}, router_};
 };
 
 // After a fault of the store every gateway's lease is lost, and one is the first to have another.
@@ -58,7 +58,7 @@ TEST_F(SharedRounds, WhoHasLostItsLeaseCountsTheOthersUntilTheyHadTimeToComeBack
     round_.begin();
     EXPECT_EQ(round_.next(now).kind, Kind::kKeepLease);
     round_.lease_kept(lease, now + std::chrono::seconds(5));
-    StoreAsk ask = round_.next(now);
+    StoreCommand ask = round_.next(now);
     if (ask.kind == Kind::kPutLoads) {
       round_.answered({}, now);
       ask = round_.next(now);
@@ -71,7 +71,7 @@ TEST_F(SharedRounds, WhoHasLostItsLeaseCountsTheOthersUntilTheyHadTimeToComeBack
     round_.failed();
   };
   const auto place = [this](int gateways) {
-    GatewayPlace out{0, gateways};
+    GatewayShard out{0, gateways};
     for (int i = 0; i < gateways; ++i)
       out.index += hash_bytes("gateway " + std::to_string(i)) < router_.options().name ? 1 : 0;
     return out;
@@ -94,11 +94,11 @@ TEST_F(SharedRounds, WhoFindsNoLeaderMakesItsKeyLooksAndWrites) {
   serve_at(router_, key(1, -1), 0, at_ms(0));
   router_.plan(at_ms(0));
   sees_nothing(round_);
-  const StoreAsk hear = up_to_hear(round_, at_ms(0));
+  const StoreCommand hear = up_to_hear(round_, at_ms(0));
   EXPECT_EQ(hear.kind, Kind::kHear);
   EXPECT_TRUE(hear.values) << "who may lead needs all loads";
   round_.answered(at(6), at_ms(0));
-  const StoreAsk campaign = round_.next(at_ms(0));
+  const StoreCommand campaign = round_.next(at_ms(0));
   EXPECT_EQ(campaign.kind, Kind::kCampaign);
   EXPECT_EQ(campaign.leader_created, 0);
   EXPECT_EQ(campaign.lease, 7);
@@ -107,7 +107,7 @@ TEST_F(SharedRounds, WhoFindsNoLeaderMakesItsKeyLooksAndWrites) {
   StoreAnswer look = at(8);
   look.leader = StoreKey{router_.options().name.hex(), 8, 8};
   round_.answered(look, at_ms(0));
-  const StoreAsk write = round_.next(at_ms(0));
+  const StoreCommand write = round_.next(at_ms(0));
   EXPECT_EQ(write.kind, Kind::kWrite);
   EXPECT_EQ(write.leader_created, 8);
   EXPECT_EQ(write.table_modified, 0);
@@ -170,7 +170,7 @@ TEST_F(SharedRounds, WhoLeadsGivesTheStoreALaterTableThanItHas) {
   heard.leader = me;
   heard.table = StoreKey{"", 4, 4};
   round_.answered(heard, at_ms(0));
-  const StoreAsk write = round_.next(at_ms(0));
+  const StoreCommand write = round_.next(at_ms(0));
   ASSERT_EQ(write.kind, Kind::kWrite);
   EXPECT_EQ(write.value, second.value);
   EXPECT_EQ(write.table_modified, 4);

@@ -73,23 +73,23 @@ TimePoint at_ms(int64_t ms) {
   return TimePoint{} + std::chrono::seconds(1) + std::chrono::milliseconds(ms);
 }
 
-RequestTrail answered() {
-  RequestTrail trail;
-  trail.client = "10.0.0.7:51234";
-  trail.started = at_ms(0);
-  trail.chosen = at_ms(1);
-  trail.queued = at_ms(1);
-  trail.let_in = at_ms(21);
-  trail.first_byte = at_ms(50);
-  trail.tries.resize(2);
-  trail.tries[1].node = "127.0.0.1:31000";
-  trail.tries[1].branch = route::Branch::kHome;
-  trail.tries[1].expect_cached = 320;
-  trail.resumes = 1;
-  trail.counts = route::AnswerCounts{400, 9, 321, true};
-  trail.end = TrailEnd::kAnswered;
-  trail.status = 200;
-  return trail;
+RequestRecord answered() {
+  RequestRecord request_record;
+  request_record.client = "10.0.0.7:51234";
+  request_record.started = at_ms(0);
+  request_record.chosen = at_ms(1);
+  request_record.queued = at_ms(1);
+  request_record.let_in = at_ms(21);
+  request_record.first_byte = at_ms(50);
+  request_record.tries.resize(2);
+  request_record.tries[1].node = "127.0.0.1:31000";
+  request_record.tries[1].branch = route::Branch::kHome;
+  request_record.tries[1].expect_cached = 320;
+  request_record.resumes = 1;
+  request_record.counts = route::AnswerCounts{400, 9, 321, true};
+  request_record.end = RequestOutcome::kAnswered;
+  request_record.status = 200;
+  return request_record;
 }
 
 RequestFacts facts_of_answered() {
@@ -117,12 +117,12 @@ TEST(AccessLine, SaysAllOfARequestInOneLine) {
 }
 
 TEST(AccessLine, HasTheSameFieldsWhereThereIsNothingToSay) {
-  RequestTrail trail;
-  trail.started = at_ms(0);
-  trail.status = 401;
+  RequestRecord request_record;
+  request_record.started = at_ms(0);
+  request_record.status = 401;
   RequestFacts facts;
   facts.ended = at_ms(1);
-  const Fields nothing = parse(access_line(trail, facts, 0));
+  const Fields nothing = parse(access_line(request_record, facts, 0));
   const Fields everything = parse(access_line(answered(), facts_of_answered(), 0));
   ASSERT_EQ(nothing.size(), everything.size());
   for (const auto& [key, value] : everything) EXPECT_EQ(nothing.count(key), 1u) << key;
@@ -144,9 +144,9 @@ TEST(AccessLine, WhatAClientSaysStaysInItsFieldAndInBounds) {
 
   const std::string endless(100'000, '\x01');
   facts.path = facts.model = facts.method = facts.key = facts.request_id = endless;
-  RequestTrail trail = answered();
-  trail.client = trail.why = endless;
-  EXPECT_LT(access_line(trail, facts, 0).size(), size_t{PIPE_BUF} + 2000);
+  RequestRecord request_record = answered();
+  request_record.client = request_record.why = endless;
+  EXPECT_LT(access_line(request_record, facts, 0).size(), size_t{PIPE_BUF} + 2000);
   facts = facts_of_answered();
   facts.path = facts.model = facts.method = endless;  // what is a client's; the rest is ours
   EXPECT_LT(access_line(answered(), facts, 0).size(), size_t{PIPE_BUF});

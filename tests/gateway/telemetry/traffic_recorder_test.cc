@@ -44,9 +44,9 @@ std::string words(const std::string& name, size_t bytes) {
   return out;
 }
 
-// Drives TrafficLines as the record does, one request at a time unless told otherwise.
+// Drives TraceWriter as the record does, one request at a time unless told otherwise.
 struct Lines {
-  TrafficLines lines;
+  TraceWriter lines;
   uint64_t number = 0;
 
   uint64_t arrive(const GenerateRequest& request, size_t prefix_bytes = 0) {
@@ -106,7 +106,7 @@ size_t common(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
   return same;
 }
 
-TEST(TrafficLines, EqualBeginningsHaveEqualIdsWhateverFollows) {
+TEST(TraceWriter, EqualBeginningsHaveEqualIdsWhateverFollows) {
   Lines lines;
   const Message card{Role::kSystem, words("Newton", 2000)};
   const auto first = lines.ask(chat_of({card, {Role::kUser, "Who are you?"}}), 512, 20, 2000);
@@ -124,7 +124,7 @@ TEST(TrafficLines, EqualBeginningsHaveEqualIdsWhateverFollows) {
   EXPECT_NEAR(static_cast<double>(common(ids(first), ids(third))), 15.5, 1.5);
 }
 
-TEST(TrafficLines, ATurnBeginsWithTheLastOneAndItsAnswer) {
+TEST(TraceWriter, ATurnBeginsWithTheLastOneAndItsAnswer) {
   Lines lines;
   std::vector<Message> talk{{Role::kSystem, words("card", 700)}, {Role::kUser, "Who?"}};
   int64_t tokens = 190;
@@ -143,7 +143,7 @@ TEST(TrafficLines, ATurnBeginsWithTheLastOneAndItsAnswer) {
 }
 
 // Messages of the assistant that nobody was seen to answer are text like others.
-TEST(TrafficLines, ExampleDialoguesDifferByTheirText) {
+TEST(TraceWriter, ExampleDialoguesDifferByTheirText) {
   Lines lines;
   const auto with = [](const std::string& example) {
     return chat_of({{Role::kSystem, words("card", 400)},
@@ -156,13 +156,13 @@ TEST(TrafficLines, ExampleDialoguesDifferByTheirText) {
   EXPECT_GT(common(ids(a), ids(b)), 3u);
 }
 
-TEST(TrafficLines, ASaltHidesWhatIsEqual) {
+TEST(TraceWriter, ASaltHidesWhatIsEqual) {
   const auto request = chat_of({{Role::kUser, words("x", 100)}});
   EXPECT_EQ(prompt_marks(request, kSalt).grains, prompt_marks(request, kSalt).grains);
   EXPECT_NE(prompt_marks(request, kSalt).grains, prompt_marks(request, Hash128{1, 3}).grains);
 }
 
-TEST(TrafficLines, ComeInOrderOfArrival) {
+TEST(TraceWriter, ComeInOrderOfArrival) {
   Lines lines;
   const auto request = chat_of({{Role::kUser, "Hello, how are you?"}});
   const uint64_t slow = lines.arrive(request), quick = lines.arrive(request);
@@ -179,8 +179,8 @@ TEST(TrafficLines, ComeInOrderOfArrival) {
   EXPECT_TRUE(lines.take().empty());
 }
 
-TEST(TrafficLines, WhatRunsForeverHoldsBackABoundedPart) {
-  Lines lines{.lines = TrafficLines(64 << 10)};
+TEST(TraceWriter, WhatRunsForeverHoldsBackABoundedPart) {
+  Lines lines{.lines = TraceWriter(64 << 10)};
   const auto request = chat_of({{Role::kUser, words("long", 3200)}});
   const uint64_t stuck = lines.arrive(request);
   size_t written = 0, unfinished = 0;
@@ -202,7 +202,7 @@ TEST(TrafficLines, WhatRunsForeverHoldsBackABoundedPart) {
   EXPECT_NE(text.find("\"unfinished\":true"), std::string::npos) << last;
 }
 
-TEST(TrafficLines, WithoutUsageLengthsAreGuessed) {
+TEST(TraceWriter, WithoutUsageLengthsAreGuessed) {
   Lines lines;
   for (int i = 0; i < 50; ++i)
     lines.ask(chat_of({{Role::kUser, words("w" + std::to_string(i), 600)}}), 200, 40);
@@ -216,7 +216,7 @@ TEST(TrafficLines, WithoutUsageLengthsAreGuessed) {
 }
 
 // Any text and any counts, sensible or not: a line that a replay takes.
-TEST(TrafficLines, AnyCountsGiveALineThatHoldsTogether) {
+TEST(TraceWriter, AnyCountsGiveALineThatHoldsTogether) {
   Lines lines;
   route::Random random(5);
   for (int round = 0; round < 3000; ++round) {
@@ -240,15 +240,15 @@ struct Recorded {
   Metrics metrics;
   SteadyClock clock;
   Logger log{LogLevel::kError, -1};
-  std::unique_ptr<TrafficRecord> record;
+  std::unique_ptr<TrafficRecorder> record;
 
   explicit Recorded(const std::string& path, Hash128 salt = kSalt) {
-    auto opened = TrafficRecord::open(path, {metrics, clock, log}, salt);
+    auto opened = TrafficRecorder::open(path, {metrics, clock, log}, salt);
     EXPECT_TRUE(opened.ok()) << opened.status();
     record = *std::move(opened);
   }
   void ask(int count, size_t bytes = 400) {
-    const PromptMarks marks = prompt_marks(chat_of({{Role::kUser, words("x", bytes)}}), kSalt);
+    const PromptFingerprint marks = prompt_marks(chat_of({{Role::kUser, words("x", bytes)}}), kSalt);
     for (int i = 0; i < count; ++i) {
       TrafficArrival arrival;
       arrival.model = "demo";
@@ -284,7 +284,7 @@ bool eventually(const std::function<bool()>& condition) {
   return condition();
 }
 
-TEST(TrafficRecord, AppendsToWhatIsThere) {
+TEST(TrafficRecorder, AppendsToWhatIsThere) {
   const TempFile file;
   for (int run = 1; run <= 2; ++run) {
     Recorded recorded(file.path);
@@ -296,7 +296,7 @@ TEST(TrafficRecord, AppendsToWhatIsThere) {
 }
 
 // What several records are joined by, whatever each gateway thinks of a message's length.
-TEST(TrafficLines, MessagesHaveTheSameIdsAtEveryGateway) {
+TEST(TraceWriter, MessagesHaveTheSameIdsAtEveryGateway) {
   Lines here, there;
   const Message card{Role::kSystem, words("Newton", 2000)}, who{Role::kUser, "Who?"};
   const Message answer{Role::kAssistant, words("answer", 200)}, next{Role::kUser, words("next", 90)};
@@ -310,7 +310,7 @@ TEST(TrafficLines, MessagesHaveTheSameIdsAtEveryGateway) {
   EXPECT_TRUE(ids(a, "message_answers").empty());
 }
 
-TEST(TrafficRecord, GatewaysWithOneSecretHaveOneSalt) {
+TEST(TrafficRecorder, GatewaysWithOneSecretHaveOneSalt) {
   EXPECT_EQ(record_salt("one secret of all"), record_salt("one secret of all"));
   EXPECT_NE(record_salt("one secret of all"), record_salt("another secret"));
   const TempFile file;
@@ -321,7 +321,7 @@ TEST(TrafficRecord, GatewaysWithOneSecretHaveOneSalt) {
   EXPECT_NE(lines[0].at("salt"), lines[2].at("salt"));
 }
 
-TEST(TrafficRecord, AFullDiskDropsAndCounts) {
+TEST(TrafficRecorder, AFullDiskDropsAndCounts) {
   Recorded recorded("/dev/full");
   recorded.ask(100);
   EXPECT_TRUE(eventually([&] { return recorded.failed() == 100; }));
@@ -330,7 +330,7 @@ TEST(TrafficRecord, AFullDiskDropsAndCounts) {
 
 // Nobody reads: the pipe fills, then the queue; whoever asks is never held up. Somebody reads: whole lines
 // again.
-TEST(TrafficRecord, AStuckReaderDropsAndCounts) {
+TEST(TrafficRecorder, AStuckReaderDropsAndCounts) {
   const TempFile file;
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   const int reader = open(file.path.c_str(), O_RDWR | O_NONBLOCK);
@@ -342,7 +342,7 @@ TEST(TrafficRecord, AStuckReaderDropsAndCounts) {
   close(reader);
 }
 
-TEST(TrafficRecord, AReaderThatGoesAwayIsAFailedWrite) {
+TEST(TrafficRecorder, AReaderThatGoesAwayIsAFailedWrite) {
   const TempFile file;
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   int reader = open(file.path.c_str(), O_RDONLY | O_NONBLOCK);
@@ -367,7 +367,7 @@ Task<void> never(StubWorker&, Exchange&) {
   co_await timer.async_wait(use_task);
 }
 
-TEST(TrafficRecord, TellsHowRequestsEnded) {
+TEST(TrafficRecorder, TellsHowRequestsEnded) {
   const TempFile file;
   Loop loop;
   StubWorker worker(loop, answer_stream);

@@ -35,7 +35,7 @@ TEST(ResumeTap, ClientsGetWhatTheyWouldGetWithoutIt) {
   const std::string without = chunk("", "") + chunk("a", "") + chunk("b", ",\"usage\":null") +
                               chunk("", "", "\"stop\"") + kUsage + "data: [DONE]\n\n";
   EXPECT_EQ(cut(tap, with), without);
-  EXPECT_TRUE(tap.beats() && tap.done() && tap.resumable());
+  EXPECT_TRUE(tap.heartbeats() && tap.done() && tap.resumable());
   EXPECT_EQ(tap.ids_told(), 4u);
 }
 
@@ -130,7 +130,7 @@ TEST(ResumeTap, AWorkerOfAnotherKindPassesUnaltered) {
   ResumeTap tap(true);
   const std::string events = ": ping\n\n" + chunk("a", "") + "event: x\ndata: {}\n\ndata: [DONE]\n\n";
   EXPECT_EQ(cut(tap, events), events);
-  EXPECT_FALSE(tap.beats());
+  EXPECT_FALSE(tap.heartbeats());
   EXPECT_FALSE(tap.resumable());
   EXPECT_TRUE(tap.done());
 }
@@ -138,7 +138,7 @@ TEST(ResumeTap, AWorkerOfAnotherKindPassesUnaltered) {
 TEST(ResumeTap, OfSeveralChoicesNoneIsResumed) {
   ResumeTap tap(false);
   EXPECT_EQ(cut(tap, chunk("a", told("8", "1"))), chunk("a", ""));
-  EXPECT_TRUE(tap.beats());
+  EXPECT_TRUE(tap.heartbeats());
   EXPECT_FALSE(tap.resumable());
   tap.next_worker(false);
   EXPECT_EQ(cut(tap, chunk("b", told("8", "1"), "null", "chatcmpl-2")), chunk("b", "", "null", "chatcmpl-2"));
@@ -171,7 +171,7 @@ TEST(ResumeTap, TheNextWorkerGoesOn) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "1")));
   tap.next_worker(true);
-  EXPECT_FALSE(tap.beats());
+  EXPECT_FALSE(tap.heartbeats());
   EXPECT_EQ(cut(tap, ": hb\n\n" + chunk("b", told("9", "1")) + chunk("c", told("10"))),
             chunk("b", "") + chunk("c", ""));
   EXPECT_FALSE(tap.strayed());

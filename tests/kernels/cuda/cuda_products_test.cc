@@ -229,8 +229,8 @@ TEST(CudaProductsOfFewRows, FetchOnlyTheWeightAhead) {
     const auto operands = [&](const OwnedTensor& out) {
       return cuda::ProductOperands{x.view(), weight.view(), out.view()};
     };
-    cuda::row_product(cudaStream_t{nullptr}, operands(plain));
-    cuda::row_product({nullptr, /*overlapping=*/true}, operands(fetched), {.prefetches = true});
+    cuda::skinny_gemm(cudaStream_t{nullptr}, operands(plain));
+    cuda::skinny_gemm({nullptr, /*overlapping=*/true}, operands(fetched), {.prefetches = true});
     EXPECT_TRUE(same_bits(fetched.view(), plain.view())) << tokens << " × " << features << " × " << depth;
   }
 }

@@ -7,8 +7,8 @@ namespace troupe::cuda_testing {
 
 namespace {
 
-std::function<std::unique_ptr<cuda::LibraryProducts>()>& maker() {
-  static std::function<std::unique_ptr<cuda::LibraryProducts>()> own;
+std::function<std::unique_ptr<cuda::LibraryGemm>()>& maker() {
+  static std::function<std::unique_ptr<cuda::LibraryGemm>()> own;
   return own;
 }
 
@@ -30,11 +30,11 @@ int FakeLibrary::algorithm_of(const std::string& text) {
 bool FakeLibrary::launch(cudaStream_t stream, const cuda::ProductOperands& operands, int algorithm) {
   if (algorithm == 2 && operands.x.shape[0] > 100) return false;
   launched_->push_back(algorithm);
-  cuda::tile_product(stream, operands);
+  cuda::tiled_gemm(stream, operands);
   return true;
 }
 
-void set_library(std::function<std::unique_ptr<cuda::LibraryProducts>()> make) {
+void set_library(std::function<std::unique_ptr<cuda::LibraryGemm>()> make) {
   maker() = std::move(make);
 }
 
@@ -42,9 +42,9 @@ void set_library(std::function<std::unique_ptr<cuda::LibraryProducts>()> make) {
 
 namespace troupe::cuda {
 
-StatusOr<std::unique_ptr<LibraryProducts>> make_library_products() {
+StatusOr<std::unique_ptr<LibraryGemm>> make_library_products() {
   const auto& make = cuda_testing::maker();
-  return make ? make() : std::unique_ptr<LibraryProducts>();
+  return make ? make() : std::unique_ptr<LibraryGemm>();
 }
 
 }  // namespace troupe::cuda

@@ -12,7 +12,7 @@
 namespace troupe::cuda_testing {
 
 // Three algorithms, of which each multiplies as plain tiles do; the third takes no more than 100 rows.
-class FakeLibrary final : public cuda::LibraryProducts {
+class FakeLibrary final : public cuda::LibraryGemm {
  public:
   // `launched` is told each algorithm.
   explicit FakeLibrary(std::vector<int>* launched) : launched_(launched) {}
@@ -27,6 +27,6 @@ class FakeLibrary final : public cuda::LibraryProducts {
 };
 
 // What backends made from now on get for a library. Empty, as at first: none, plain tiles take its products.
-void set_library(std::function<std::unique_ptr<cuda::LibraryProducts>()> make);
+void set_library(std::function<std::unique_ptr<cuda::LibraryGemm>()> make);
 
 }  // namespace troupe::cuda_testing

@@ -139,7 +139,7 @@ float float_of(uint32_t bfloat16) {
 // The warp's 16 rows of the left operand.
 std::vector<float> left_rows(const Operands& operands, WarpProducts& warp) {
   std::vector<float> rows(size_t{kRowsOfWarp} * kDepth);
-  const auto& first = *static_cast<const TileProduct*>(operands[0]);
+  const auto& first = *static_cast<const TiledGemm*>(operands[0]);
   if (first.a_registers == nullptr) {
     Operand operand{first.a, kRowsOfWarp, Engine::running().warp() % kWarpsOfGroup * kRowsOfWarp, false, {}};
     operand.values = read_tile(operand);
@@ -148,8 +148,7 @@ std::vector<float> left_rows(const Operands& operands, WarpProducts& warp) {
     return rows;
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    const uint32_t* const a =
-        static_cast<const TileProduct*>(operands[static_cast<size_t>(lane)])->a_registers;
+    const uint32_t* const a = static_cast<const TiledGemm*>(operands[static_cast<size_t>(lane)])->a_registers;
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4 + i % 2 * 8, column = lane % 4 * 2 + i / 2 * 8;
       rows[static_cast<size_t>(row * kDepth + column)] = float_of(a[i] & 0xffff);
@@ -161,13 +160,13 @@ std::vector<float> left_rows(const Operands& operands, WarpProducts& warp) {
 
 // Those under way in these registers, or what is in them now.
 Sums& sums_of(const Operands& operands, WarpProducts& warp) {
-  const auto& first = *static_cast<const TileProduct*>(operands[0]);
+  const auto& first = *static_cast<const TiledGemm*>(operands[0]);
   const auto found = std::find_if(warp.sums.begin(), warp.sums.end(),
                                   [&](const Sums& sums) { return sums.registers[0] == first.sums; });
   if (found != warp.sums.end()) return *found;
   Sums sums{{}, first.columns / 2, 0, {}};
   for (int lane = 0; lane < kLanes; ++lane) {
-    float* const registers = static_cast<const TileProduct*>(operands[static_cast<size_t>(lane)])->sums;
+    float* const registers = static_cast<const TiledGemm*>(operands[static_cast<size_t>(lane)])->sums;
     sums.registers[static_cast<size_t>(lane)] = registers;
     sums.values.insert(sums.values.end(), registers, registers + sums.count);
     std::fill_n(registers, sums.count, std::bit_cast<float>(kPoison));
@@ -177,9 +176,9 @@ Sums& sums_of(const Operands& operands, WarpProducts& warp) {
 
 void multiply(const Operands& operands, uint32_t) {
   WarpProducts& warp = warp_products();
-  const auto& first = *static_cast<const TileProduct*>(operands[0]);
+  const auto& first = *static_cast<const TiledGemm*>(operands[0]);
   for (const void* operand : operands) {
-    const auto& other = *static_cast<const TileProduct*>(operand);
+    const auto& other = *static_cast<const TiledGemm*>(operand);
     if (other.a != first.a || other.b != first.b) fail_kernel("lanes that disagree about a product's tiles");
   }
   if (!warp.fenced) fail_kernel("a product without fence_products() behind the last wait");
@@ -307,8 +306,8 @@ void commit_products(const Place& where) {
 void wait_products(int groups_left, const Place& where) {
   warp_collective(kWait, kWholeWarp, &groups_left, where);
 }
-void multiply_tiles(const TileProduct& product, const Place& where) {
-  TileProduct operand = product;
+void multiply_tiles(const TiledGemm& product, const Place& where) {
+  TiledGemm operand = product;
   warp_collective(kMultiply, kWholeWarp, &operand, where);
 }
 

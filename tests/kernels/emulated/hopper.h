@@ -38,7 +38,7 @@ void commit_products(const Place& where);
 void wait_products(int groups_left, const Place& where);
 
 // One lane's of a product of 64 rows by `columns`, 16 deep.
-struct TileProduct {
+struct TiledGemm {
   float* sums;  // the lane's: (columns / 8, 4)
   int columns;
   const uint32_t* a_registers = nullptr;  // or, where null, `a`
@@ -46,6 +46,6 @@ struct TileProduct {
   uint64_t b = 0;                         // (columns, 16) so, too; (16, columns) where a is in registers
   bool adds = false;
 };
-void multiply_tiles(const TileProduct& product, const Place& where);
+void multiply_tiles(const TiledGemm& product, const Place& where);
 
 }  // namespace troupe::emulated

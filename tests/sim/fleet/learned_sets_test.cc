@@ -17,8 +17,8 @@
 namespace troupe::sim {
 namespace learned_sets_test {
 
-using route::AnchorSketch;
 using route::PrefixKey;
+using route::SharedPrefixDetector;
 
 Hash128 hash_of(uint64_t id) {
   return hash_bytes({reinterpret_cast<const char*>(&id), sizeof id});
@@ -75,7 +75,7 @@ struct Accuracy {
 Accuracy run_personas(PersonaWorkload workload, double warmup_s) {
   auto source = PersonaSource::make(workload, 7);
   EXPECT_TRUE(source.ok()) << source.status();
-  AnchorSketch sketch((route::SketchOptions()));
+  SharedPrefixDetector sketch((route::SharedPrefixDetectorOptions()));
   Accuracy accuracy;
   TraceRequest request;
   while (true) {
@@ -116,7 +116,7 @@ TEST(LearnedSets, OfThePublishedTraceAreNotItsFirstBlock) {
   options.spread = std::chrono::seconds(3);
   auto reader = TraceReader::open(path, options);
   ASSERT_TRUE(reader.ok()) << reader.status();
-  AnchorSketch sketch((route::SketchOptions()));
+  SharedPrefixDetector sketch((route::SharedPrefixDetectorOptions()));
   TraceRequest request;
   uint64_t first_block = 0;
   int64_t requests = 0, keyed = 0, by_first = 0, by_first_late = 0;

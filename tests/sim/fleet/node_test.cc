@@ -35,10 +35,10 @@ class DrivenNode {
   DrivenNode(bool looks_at_every_step, Batching batching, const NodeProfile& profile = small_node())
       : node(profile, {.batching = batching}), looks_at_every_step_(looks_at_every_step) {}
 
-  void add(const SimNode::NewFlight& flight, TimePoint now) {
+  void add(const SimNode::NewSimRequest& sim_request, TimePoint now) {
     go_to(now);
     expect(node.interrupt(now));
-    ASSERT_TRUE(node.add(flight, now).ok());
+    ASSERT_TRUE(node.add(sim_request, now).ok());
     begin(now);
   }
 
@@ -64,7 +64,7 @@ class DrivenNode {
 
   SimNode node;
   std::vector<std::pair<TimePoint, SimNode::Token>> tokens;
-  std::vector<Resident> changes;
+  std::vector<CachedPrefix> changes;
   int64_t steps_heard_of = 0;
   std::function<void(TimePoint, const std::vector<SimNode::Token>&)> on_step;
 
@@ -112,19 +112,19 @@ void same(const DrivenNode& a, const DrivenNode& b) {
   }
 }
 
-SimNode::NewFlight random_flight(RequestId id, std::mt19937_64& random) {
+SimNode::NewSimRequest random_flight(RequestId id, std::mt19937_64& random) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  SimNode::NewFlight flight;
-  flight.id = id;
-  flight.prompt_tokens = pick(1, 900);
-  flight.new_tokens = pick(1, 400);
+  SimNode::NewSimRequest sim_request;
+  sim_request.id = id;
+  sim_request.prompt_tokens = pick(1, 900);
+  sim_request.new_tokens = pick(1, 400);
   const auto persona = static_cast<uint64_t>(pick(1, 3));
-  const int32_t blocks = (flight.prompt_tokens + flight.new_tokens) / 16;
+  const int32_t blocks = (sim_request.prompt_tokens + sim_request.new_tokens) / 16;
   for (int32_t i = 0; i < blocks; ++i) {
     const auto depth = static_cast<uint64_t>(i);
-    flight.blocks.push_back(block_name(i < 10 ? persona << 32 | depth : id << 40 | depth));
+    sim_request.blocks.push_back(block_name(i < 10 ? persona << 32 | depth : id << 40 | depth));
   }
-  return flight;
+  return sim_request;
 }
 
 class SimNodes : public ::testing::TestWithParam<Batching> {};
@@ -141,9 +141,9 @@ TEST_P(SimNodes, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
     TimePoint now{};
     for (RequestId id = 1; id <= 60 && !HasFailure(); ++id) {
       now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 600'000)(random));
-      const SimNode::NewFlight flight = random_flight(id, random);
-      at_once.add(flight, now);
-      one_by_one.add(flight, now);
+      const SimNode::NewSimRequest sim_request = random_flight(id, random);
+      at_once.add(sim_request, now);
+      one_by_one.add(sim_request, now);
       now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 300'000)(random));
       at_once.go_to(now);
       one_by_one.go_to(now);
@@ -203,9 +203,9 @@ TEST_P(SimNodes, TokensAndTheGapsBetweenThemAreThoseOfTheSteps) {
   TimePoint now{};
   for (RequestId id = 1; id <= 200; ++id) {
     now += std::chrono::microseconds(std::uniform_int_distribution<int>(1, 150'000)(random));
-    const SimNode::NewFlight flight = random_flight(id, random);
-    node.add(flight, now);
-    seen[id].new_tokens = flight.new_tokens;
+    const SimNode::NewSimRequest sim_request = random_flight(id, random);
+    node.add(sim_request, now);
+    seen[id].new_tokens = sim_request.new_tokens;
   }
   node.go_to(now + std::chrono::hours(1));
   EXPECT_TRUE(seen.empty());

@@ -10,9 +10,9 @@
 namespace troupe::sim {
 namespace due_queue_test {
 
-TEST(DueQueue, GivesWhatAHeapGives) {
+TEST(CalendarQueue, GivesWhatAHeapGives) {
   Draw draw(11);
-  DueQueue queue;
+  CalendarQueue queue;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> heap;
   Duration now{};
   for (uint64_t i = 0; i < 20'000; ++i) {
@@ -39,8 +39,8 @@ TEST(DueQueue, GivesWhatAHeapGives) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(DueQueue, KnowsWhoComesBehindTheTopWithinItsBucket) {
-  DueQueue queue;
+TEST(CalendarQueue, KnowsWhoComesBehindTheTopWithinItsBucket) {
+  CalendarQueue queue;
   for (int32_t i = 0; i < 3; ++i)
     queue.push({std::chrono::milliseconds(1000 + i), static_cast<uint64_t>(i), i});
   queue.push({std::chrono::seconds(9), 3, 3});

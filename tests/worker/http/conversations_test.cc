@@ -1,5 +1,5 @@
-// /v1/tails between two workers: what one computed of a conversation the other has by its ids, so that the
-// next turn finds as much there.
+// /v1/conversations between two workers: what one computed of a conversation the other has by its ids, so
+// that the next turn finds as much there.
 
 #include "worker/http/conversations.h"
 
@@ -43,7 +43,7 @@ Reply complete(const HarnessServer& server, const std::string& ids, int max_toke
 }
 
 Reply tail_of(const HarnessServer& server, const std::string& session) {
-  return ask(server.port(), "GET", "/v1/tails/" + session);
+  return ask(server.port(), "GET", "/v1/conversations/" + session);
 }
 
 int64_t cached(const Reply& reply) {
@@ -55,20 +55,20 @@ std::string next_turn(const Reply& tail) {
   return ids.substr(1, ids.size() - 2) + ",900,901,902";
 }
 
-TEST(Tails, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
+TEST(ConversationsEndpoint, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
   const HarnessServer old_home, new_home;
   ASSERT_EQ(complete(old_home, ids_text(300, 41), 12).status, 200);
-  const auto list = object_of(ask(old_home.port(), "GET", "/v1/tails")).at("data").as_array();
+  const auto list = object_of(ask(old_home.port(), "GET", "/v1/conversations")).at("data").as_array();
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(text_of(list[0].at("session")), kSession.hex());
   EXPECT_EQ(list[0].at("tokens"), 52);
   EXPECT_FALSE(list[0].as_object().contains("ids"));
   const Reply tail = tail_of(old_home, kSession.hex());
   EXPECT_EQ(object_of(tail).at("ids").as_array().size(), 52u);
-  const auto made = object_of(ask(new_home.port(), "POST", "/v1/tails", tail.body));
+  const auto made = object_of(ask(new_home.port(), "POST", "/v1/conversations", tail.body));
   EXPECT_EQ(made.at("tokens"), 52);
   EXPECT_EQ(made.at("cached_tokens"), 0);
-  EXPECT_EQ(object_of(ask(new_home.port(), "POST", "/v1/tails", tail.body)).at("cached_tokens"), 51)
+  EXPECT_EQ(object_of(ask(new_home.port(), "POST", "/v1/conversations", tail.body)).at("cached_tokens"), 51)
       << "all but the last, whose step tells that it is there";
   EXPECT_EQ(object_of(tail_of(new_home, kSession.hex())), object_of(tail));
   const Reply there = complete(new_home, next_turn(tail), 5);
@@ -78,29 +78,30 @@ TEST(Tails, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
   EXPECT_EQ(object_of(there).at("choices"), object_of(here).at("choices"));
 }
 
-TEST(Tails, AreNobodysWhereTheWorkerKeepsThem) {
+TEST(ConversationsEndpoint, AreNobodysWhereTheWorkerKeepsThem) {
   const HarnessServer server({}, {}, /*hand_on_conversations=*/false);
   ASSERT_EQ(complete(server, ids_text(300, 41), 2).status, 200);
-  for (const Reply& reply : {ask(server.port(), "GET", "/v1/tails"), tail_of(server, kSession.hex())}) {
+  for (const Reply& reply :
+       {ask(server.port(), "GET", "/v1/conversations"), tail_of(server, kSession.hex())}) {
     EXPECT_EQ(reply.status, 403);
     EXPECT_NE(reply.body.find("hand_on_conversations"), std::string::npos) << reply.body;
   }
   const std::string foreign = R"({"model":"fake","session":")" + Hash128{1, 2}.hex() + R"(","ids":[5,6,7]})";
-  EXPECT_EQ(ask(server.port(), "POST", "/v1/tails", foreign).status, 200) << "what comes is taken";
+  EXPECT_EQ(ask(server.port(), "POST", "/v1/conversations", foreign).status, 200) << "what comes is taken";
 }
 
-TEST(Tails, KeepTheirSaltAndTheirSet) {
+TEST(ConversationsEndpoint, KeepTheirSaltAndTheirSet) {
   const HarnessServer old_home, new_home;
   const std::string salted = R"(,"cache_salt":"theirs")";
   ASSERT_EQ(complete(old_home, ids_text(300, 41), 2, salted).status, 200);
   const Reply tail = tail_of(old_home, kSession.hex());
   EXPECT_EQ(text_of(object_of(tail).at("salt")), hash_bytes("theirs").hex());
-  EXPECT_EQ(ask(new_home.port(), "POST", "/v1/tails", tail.body).status, 200);
+  EXPECT_EQ(ask(new_home.port(), "POST", "/v1/conversations", tail.body).status, 200);
   EXPECT_EQ(cached(complete(new_home, next_turn(tail), 1)), 0) << "others' KV";
   EXPECT_EQ(cached(complete(new_home, next_turn(tail), 1, salted)), 42);
 }
 
-TEST(Tails, AreToldInTheMiddleOfAnAnswer) {
+TEST(ConversationsEndpoint, AreToldInTheMiddleOfAnAnswer) {
   StepGate gate;
   std::atomic<int> steps{0};
   HarnessServer server([hook = gate.hook(), &steps](const Batch& batch) {
@@ -110,7 +111,7 @@ TEST(Tails, AreToldInTheMiddleOfAnAnswer) {
   std::thread client([&] { answer = complete(server, ids_text(300, 41), 40); });
   while (steps < 8) std::this_thread::yield();
   Reply list;
-  std::thread asker([&] { list = ask(server.port(), "GET", "/v1/tails"); });
+  std::thread asker([&] { list = ask(server.port(), "GET", "/v1/conversations"); });
   gate.open();  // the question waits for the step's end
   asker.join();
   client.join();
@@ -118,7 +119,7 @@ TEST(Tails, AreToldInTheMiddleOfAnAnswer) {
   EXPECT_EQ(object_of(list).at("data").as_array().size(), 1u);
 }
 
-TEST(Tails, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
+TEST(ConversationsEndpoint, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
   const HarnessServer server;
   const auto body = [](const std::string& session, const std::string& ids, const std::string& more = "") {
     return R"({"model":"fake","session":")" + session + R"(","ids":[)" + ids + "]" + more + "}";
@@ -141,21 +142,22 @@ TEST(Tails, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
   };
   for (const auto& wrong : cases) {
     const auto error =
-        object_of(ask(server.port(), "POST", "/v1/tails", wrong.body), 400).at("error").as_object();
+        object_of(ask(server.port(), "POST", "/v1/conversations", wrong.body), 400).at("error").as_object();
     EXPECT_EQ(text_of(error.at("param")), wrong.param) << wrong.body;
   }
-  EXPECT_EQ(ask(server.port(), "POST", "/v1/tails", "{").status, 400);
-  EXPECT_EQ(ask(server.port(), "POST", "/v1/tails", R"({"model":"x","session":")" + name + R"(","ids":[1]})")
+  EXPECT_EQ(ask(server.port(), "POST", "/v1/conversations", "{").status, 400);
+  EXPECT_EQ(ask(server.port(), "POST", "/v1/conversations",
+                R"({"model":"x","session":")" + name + R"(","ids":[1]})")
                 .status,
             404);
-  EXPECT_EQ(ask(server.port(), "DELETE", "/v1/tails").status, 405);
+  EXPECT_EQ(ask(server.port(), "DELETE", "/v1/conversations").status, 405);
   for (const std::string& session : {name, std::string("x"), std::string("%00")}) {
     const auto error = object_of(tail_of(server, session), 404).at("error").as_object();
     EXPECT_EQ(text_of(error.at("code")), "tail_not_found");
   }
 }
 
-TEST(Tails, OneThatSomebodyWaitsForIsToldWhenTheEngineStops) {
+TEST(ConversationsEndpoint, OneThatSomebodyWaitsForIsToldWhenTheEngineStops) {
   testing::EngineHarness h(testing::EngineHarness::Model{});
   h.engine->stop();
   bool asked = false;
@@ -163,7 +165,7 @@ TEST(Tails, OneThatSomebodyWaitsForIsToldWhenTheEngineStops) {
   EXPECT_TRUE(asked);
 }
 
-TEST(Tails, SoManyMayAskAtOnce) {
+TEST(ConversationsEndpoint, SoManyMayAskAtOnce) {
   StepGate gate;
   testing::EngineHarness h({.before_step = gate.hook()});
   testing::Collector out;

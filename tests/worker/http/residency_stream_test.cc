@@ -22,7 +22,7 @@ Hash128 named(uint64_t name) {
 }
 
 Task<void> serve(ResidencyStream& stream, Exchange& exchange) {
-  Call call(exchange, "/v1/residency", "test");
+  HttpCall call(exchange, "/v1/residency", "test");
   co_await stream.serve(call);
 }
 
@@ -108,7 +108,7 @@ class ResidencyStreamTest : public ::testing::Test {
   testing::SingleBlocks residency_{kBlockSize, 20'000};
   SetWork work_{4};
   int wakes_ = 0;
-  CacheNews news_{[this] { ++wakes_; }};
+  ResidencyPublisher news_{[this] { ++wakes_; }};
   std::unique_ptr<ResidencyStream> stream_;
   std::unique_ptr<TestServer> server_;
 };

@@ -10,17 +10,17 @@ namespace troupe::prefix_book_test {
 
 using namespace std::chrono_literals;
 
-PrefixBook::Ask ask_for(uint64_t name, int64_t tokens, bool pin, std::optional<Duration> ttl = {}) {
+PrefixRegistry::Ask ask_for(uint64_t name, int64_t tokens, bool pin, std::optional<Duration> ttl = {}) {
   return {.hash = {name, 1}, .set = {}, .tokens = tokens, .pin = pin, .ttl = ttl};
 }
 
 struct Book : ::testing::Test {
-  bool make(const PrefixBook::Ask& ask, TimePoint now = TimePoint{}) {
+  bool make(const PrefixRegistry::Ask& ask, TimePoint now = TimePoint{}) {
     if (!book.begin(ask).ok()) return false;
     book.finish(ask, 0, now);
     return true;
   }
-  PrefixBook book{{.pinned_tokens_max = 160, .block_size = 16, .prefixes_max = 4, .making_max = 3}};
+  PrefixRegistry book{{.pinned_tokens_max = 160, .block_size = 16, .prefixes_max = 4, .making_max = 3}};
 };
 
 TEST_F(Book, APinTakesWholeBlocksOfTheBudgetFromWhenItIsAskedForUntilItIsErased) {
@@ -36,9 +36,9 @@ TEST_F(Book, APinTakesWholeBlocksOfTheBudgetFromWhenItIsAskedForUntilItIsErased)
   }
   EXPECT_TRUE(make(ask_for(2, 49, false))) << "what is not pinned takes nothing";
   EXPECT_TRUE(make(ask_for(3, 48, true)));
-  EXPECT_EQ(book.erase(ask.hash), PrefixBook::Erased::kUnpin);
-  EXPECT_EQ(book.erase(ask.hash), PrefixBook::Erased::kUnknown);
-  EXPECT_EQ(book.erase({2, 1}), PrefixBook::Erased::kNothingPinned);
+  EXPECT_EQ(book.erase(ask.hash), PrefixRegistry::Erased::kUnpin);
+  EXPECT_EQ(book.erase(ask.hash), PrefixRegistry::Erased::kUnknown);
+  EXPECT_EQ(book.erase({2, 1}), PrefixRegistry::Erased::kNothingPinned);
   EXPECT_EQ(book.pinned_tokens(), 48);
 }
 
@@ -105,7 +105,7 @@ TEST_F(Book, OnlySoManyAreComputedAtOnce) {
 TEST_F(Book, WhatTheBookSaysIsPinnedIsPinnedWhateverHappensInWhateverOrder) {
   std::mt19937 random(3);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  std::vector<PrefixBook::Ask> making;
+  std::vector<PrefixRegistry::Ask> making;
   std::set<Hash128> engine;  // pins
   TimePoint now{};
   int budget_refusals = 0;
@@ -138,7 +138,7 @@ TEST_F(Book, WhatTheBookSaysIsPinnedIsPinnedWhateverHappensInWhateverOrder) {
         break;
       default: {
         const Hash128 hash{static_cast<uint64_t>(1 + pick(6)), 1};
-        if (pick(4) == 0 && book.erase(hash) == PrefixBook::Erased::kUnpin) engine.erase(hash);
+        if (pick(4) == 0 && book.erase(hash) == PrefixRegistry::Erased::kUnpin) engine.erase(hash);
       }
     }
     ASSERT_LE(book.pinned_tokens(), 160);

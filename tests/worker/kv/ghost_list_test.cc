@@ -19,18 +19,18 @@ std::vector<Hash128> prompt_of(uint64_t first, size_t count) {
   return out;
 }
 
-void add(EvictedBlocks& evicted, const std::vector<Hash128>& prompt, size_t begin, size_t end,
-         const EvictedBlock& first) {
+void add(GhostList& evicted, const std::vector<Hash128>& prompt, size_t begin, size_t end,
+         const GhostEntry& first) {
   evicted.add({.index = begin,
                .hashes = std::span(prompt).subspan(begin, end - begin),
-               .group_hash = prompt[begin / EvictedBlocks::kGroup * EvictedBlocks::kGroup]},
+               .group_hash = prompt[begin / GhostList::kGroup * GhostList::kGroup]},
               first);
 }
 
 // What is known of each of a prompt's blocks in [begin, end), and then no longer.
-std::vector<std::optional<EvictedBlock>> taken(EvictedBlocks& evicted, const std::vector<Hash128>& prompt,
-                                               size_t begin, size_t end, uint64_t now) {
-  std::vector<std::optional<EvictedBlock>> out;
+std::vector<std::optional<GhostEntry>> taken(GhostList& evicted, const std::vector<Hash128>& prompt,
+                                             size_t begin, size_t end, uint64_t now) {
+  std::vector<std::optional<GhostEntry>> out;
   while (begin < end) {
     const auto found = evicted.take(prompt, begin, end, now);
     EXPECT_GT(found.count, 0u);
@@ -44,8 +44,8 @@ std::vector<std::optional<EvictedBlock>> taken(EvictedBlocks& evicted, const std
   return out;
 }
 
-TEST(EvictedBlocks, TellWhatTheyWereToldOnceAndRoughly) {
-  EvictedBlocks evicted(6400);
+TEST(GhostList, TellWhatTheyWereToldOnceAndRoughly) {
+  GhostList evicted(6400);
   const uint64_t now = 5'000'000'000;
   const auto one = prompt_of(1, 1), two = prompt_of(2, 1);
   add(evicted, one, 0, 1,
@@ -55,8 +55,8 @@ TEST(EvictedBlocks, TellWhatTheyWereToldOnceAndRoughly) {
   const auto first = taken(evicted, one, 0, 1, now + 500)[0];
   ASSERT_TRUE(first);
   EXPECT_EQ(first->idle_since, now - 12'345);
-  EXPECT_TRUE(EvictedBlocks::is_same_user(*first, 77));
-  EXPECT_FALSE(EvictedBlocks::is_same_user(*first, 78));
+  EXPECT_TRUE(GhostList::is_same_user(*first, 77));
+  EXPECT_FALSE(GhostList::is_same_user(*first, 78));
   EXPECT_LE(std::abs(std::log2(first->interval / 4321)), 0.126F) << "to a quarter of an octave";
   EXPECT_EQ(first->use_count, 5u);
   EXPECT_TRUE(first->shared);
@@ -70,12 +70,12 @@ TEST(EvictedBlocks, TellWhatTheyWereToldOnceAndRoughly) {
   EXPECT_TRUE(second->returning);
 }
 
-TEST(EvictedBlocks, ARowIsRememberedHoweverItGoesAndComesBack) {
+TEST(GhostList, ARowIsRememberedHoweverItGoesAndComesBack) {
   const auto prompt = prompt_of(1, 40);
   const uint64_t now = 1000;
   for (const size_t step : {1u, 3u, 30u}) {    // it goes from its end, so many at a time
     for (const size_t back : {1u, 5u, 30u}) {  // and comes back from its begin
-      EvictedBlocks evicted(1000);
+      GhostList evicted(1000);
       for (size_t end = 35; end > 5;) {
         const size_t begin = end - std::min(step, end - 5);
         add(evicted, prompt, begin, end, {.idle_since = 900 - begin, .user = 7});
@@ -99,8 +99,8 @@ TEST(EvictedBlocks, ARowIsRememberedHoweverItGoesAndComesBack) {
   }
 }
 
-TEST(EvictedBlocks, APromptThatPartsFromTheRowFindsWhatIsBeforeThat) {
-  EvictedBlocks evicted(1000);
+TEST(GhostList, APromptThatPartsFromTheRowFindsWhatIsBeforeThat) {
+  GhostList evicted(1000);
   const auto prompt = prompt_of(1, 24);
   add(evicted, prompt, 0, 24, {.idle_since = 100});
   auto other = prompt;
@@ -111,20 +111,20 @@ TEST(EvictedBlocks, APromptThatPartsFromTheRowFindsWhatIsBeforeThat) {
   for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(rest[i].has_value()) << "what nobody asked for is still known";
 }
 
-TEST(EvictedBlocks, ForgetsWhatIsIdleForLongestAcrossTheWrapOfTimes) {
-  EvictedBlocks evicted(1);  // one set of five
+TEST(GhostList, ForgetsWhatIsIdleForLongestAcrossTheWrapOfTimes) {
+  GhostList evicted(1);  // one set of five
   const uint64_t wrap = uint64_t{1} << 32;
   for (uint64_t i = 0; i < 12; ++i) add(evicted, prompt_of(i, 1), 0, 1, {.idle_since = wrap - 12 + 2 * i});
   for (uint64_t i = 0; i < 12; ++i) {
     const auto found = taken(evicted, prompt_of(i, 1), 0, 1, wrap + 20)[0];
     EXPECT_EQ(found.has_value(), i >= 7) << i;
-    EXPECT_EQ(found.value_or(EvictedBlock{.idle_since = wrap - 12 + 2 * i}).idle_since, wrap - 12 + 2 * i);
+    EXPECT_EQ(found.value_or(GhostEntry{.idle_since = wrap - 12 + 2 * i}).idle_since, wrap - 12 + 2 * i);
   }
 }
 
-TEST(EvictedBlocks, RemembersManyTurnoversAndHardlyEverTakesANewBlockForAnOldOne) {
+TEST(GhostList, RemembersManyTurnoversAndHardlyEverTakesANewBlockForAnOldOne) {
   constexpr uint64_t kBlocks = 4096;
-  EvictedBlocks evicted(kBlocks);
+  GhostList evicted(kBlocks);
   uint64_t now = 0;
   for (uint64_t i = 0; i < 32 * kBlocks; i += 20) {
     add(evicted, prompt_of(i, 20), 0, 20, {.idle_since = now + 20});

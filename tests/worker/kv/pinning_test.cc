@@ -30,7 +30,7 @@ struct PinnedCache : ::testing::Test {
   // Computes a prompt and lets it go, evicting what it must. False: there is no room.
   bool visit(const std::vector<Hash128>& hashes, uint64_t user) {
     std::vector<BlockId> blocks;
-    HeldPath path = cache.hold(cache.find(hashes), user, blocks);
+    LockedPrefix path = cache.hold(cache.find(hashes), user, blocks);
     while (blocks.size() < hashes.size()) {
       if (pool.free_count() == 0) cache.evict(1);
       const BlockId block = pool.allocate();

@@ -52,7 +52,7 @@ struct Holder {
   std::vector<Hash128> hashes;
   uint64_t of;
   std::vector<BlockId> blocks;
-  HeldPath path;
+  LockedPrefix path;
   size_t found = 0;
 };
 
@@ -231,7 +231,7 @@ TEST_F(PrefixCacheTest, APartOfABlockInTheMiddleIsFoundAndHeldAlone) {
   const PartialMatch partial = cache.find_partial(at, {}, wanted, 1);
   EXPECT_EQ(partial.count, 2);
   Holder holder(cache, pool, prompt, 2);
-  const RunId run = cache.hold_partial(partial, 2);
+  const RadixNodeId run = cache.hold_partial(partial, 2);
   EXPECT_EQ(cache.evict(64), 2) << "not the two before it, nor itself";
   EXPECT_EQ(found_of(keys(100, 5)), 3u);
   cache.drop(run);
@@ -248,7 +248,7 @@ TEST_F(PrefixCacheTest, TailsOfARootAreFoundAndForgotten) {
   const PartialMatch partial = cache.find_partial({}, key(77), ids, 1);
   EXPECT_EQ(partial.block, tail);
   EXPECT_EQ(cache.find_partial({}, key(78), ids, 1).block, -1);  // another salt
-  const RunId run = cache.hold_partial(partial, 2);
+  const RadixNodeId run = cache.hold_partial(partial, 2);
   EXPECT_EQ(cache.evict(1), 0);
   cache.drop(run);
   EXPECT_EQ(cache.evict(1), 1);
@@ -279,7 +279,7 @@ using PrefixCacheDeathTest = Cache;
 TEST_F(PrefixCacheDeathTest, AReferenceDroppedTwiceAborts) {
   Holder holder(cache, pool, keys(1, 3));
   holder.compute();
-  const HeldPath path = holder.path;
+  const LockedPrefix path = holder.path;
   cache.release(path);
   EXPECT_DEATH(cache.release(path), "without a reference");
 }

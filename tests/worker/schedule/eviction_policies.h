@@ -117,7 +117,7 @@ inline double our_hit_rate(const Trace& trace, size_t capacity, size_t from) {
     names.clear();
     for (const uint64_t block : blocks) names.push_back(chain_hash({1, block}, std::string_view()));
     held.clear();
-    HeldPath path = cache.hold(cache.find(names), user, held);
+    LockedPrefix path = cache.hold(cache.find(names), user, held);
     if (v >= from) hits += static_cast<int64_t>(held.size());
     if (v >= from) asked += static_cast<int64_t>(blocks.size());
     const size_t found = held.size();

@@ -18,8 +18,8 @@ Hash128 set_of(uint64_t n) {
   return {9, n};
 }
 
-TEST(OutputLengths, EachSetHasItsOwn) {
-  OutputLengths lengths(8);
+TEST(OutputLengthPredictor, EachSetHasItsOwn) {
+  OutputLengthPredictor lengths(8);
   EXPECT_EQ(lengths.predict(set_of(1), 0, 0.5), 0);
   std::mt19937_64 random(1);
   std::normal_distribution<double> noise(1, 0.1);
@@ -37,8 +37,8 @@ TEST(OutputLengths, EachSetHasItsOwn) {
   EXPECT_NEAR(lengths.predict(set_of(77), 0, 0.5), 100, 30) << "an unknown set is taken for the average one";
 }
 
-TEST(OutputLengths, WhatGoesOnIsExpectedToBeLonger) {
-  OutputLengths lengths(8);
+TEST(OutputLengthPredictor, WhatGoesOnIsExpectedToBeLonger) {
+  OutputLengthPredictor lengths(8);
   for (int i = 0; i < 100; ++i) lengths.record({}, i < 90 ? 20 : 400);
   EXPECT_LE(lengths.predict({}, 0, 0.5), 24);
   EXPECT_GT(lengths.predict({}, 30, 0.5), 300);
@@ -47,14 +47,14 @@ TEST(OutputLengths, WhatGoesOnIsExpectedToBeLonger) {
   }
 }
 
-TEST(OutputLengths, ForgetsWhatIsLongAgoAndHoldsNoMoreSetsThanItMay) {
-  OutputLengths lengths(4);
+TEST(OutputLengthPredictor, ForgetsWhatIsLongAgoAndHoldsNoMoreSetsThanItMay) {
+  OutputLengthPredictor lengths(4);
   for (int i = 0; i < 1000; ++i) lengths.record(set_of(1), 500);
   for (int i = 0; i < 300; ++i) lengths.record(set_of(1), 10);
   EXPECT_LT(lengths.predict(set_of(1), 0, 0.5), 20);
   for (uint64_t set = 2; set < 2000; ++set) lengths.record(set_of(set), 50);
   EXPECT_NEAR(lengths.predict(set_of(1), 0, 0.5), 50, 10) << "forgotten: the average set's";
-  OutputLengths none(0);
+  OutputLengthPredictor none(0);
   none.record(set_of(1), 30);
   EXPECT_NEAR(none.predict(set_of(1), 0, 0.5), 30, 8);
 }
@@ -128,7 +128,7 @@ Outcome serve_with(OutputReserve reserve) {
   return outcome;
 }
 
-TEST(OutputLengths, AdmissionByPredictionPreemptsRarelyAndWastesLittle) {
+TEST(OutputLengthPredictor, AdmissionByPredictionPreemptsRarelyAndWastesLittle) {
   const Outcome none = serve_with(OutputReserve::kNone);
   const Outcome predicted = serve_with(OutputReserve::kPredicted);
   const Outcome most = serve_with(OutputReserve::kMax);

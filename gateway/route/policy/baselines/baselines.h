@@ -30,13 +30,13 @@ std::unique_ptr<RoutePolicy> make_preble(const AffinityOptions& options);
 // place `start` on (a random one: ties fall at random).
 template <typename CostOf>
 CandidateOrder order_by_cost(const PolicyInput& input, size_t order_max, size_t start, CostOf&& cost_of) {
-  const Resident resident(input.known, input.key, input.tokens);
+  const CachedPrefix resident(input.known, input.key, input.tokens);
   const auto& nodes = input.group.nodes;
   absl::InlinedVector<Candidate, 64> ranked;
   ranked.reserve(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeIndex node = nodes[(start + i) % nodes.size()];
-    const Resident::Here here = resident.at(node);
+    const CachedPrefix::Here here = resident.at(node);
     ranked.push_back(plain_candidate(input, node, Branch::kRival, here.cached));
     ranked.back().miss = static_cast<double>(input.tokens.prompt - here.cached);
     ranked.back().cost = cost_of(node, here);

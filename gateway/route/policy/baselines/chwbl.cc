@@ -41,8 +41,8 @@ class ChwblPolicy final : public RoutePolicy {
   }
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
-    const Resident resident(input.known, input.key, input.tokens);
-    const LoadBook& loads = input.known.loads;
+    const CachedPrefix resident(input.known, input.key, input.tokens);
+    const LoadTracker& loads = input.known.loads;
     const size_t nodes = input.group.nodes.size();
     double total = 0;
     for (const NodeIndex n : input.group.nodes) total += loads.own_requests(n);

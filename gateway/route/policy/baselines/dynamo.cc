@@ -28,9 +28,9 @@ class DynamoPolicy final : public RoutePolicy {
   explicit DynamoPolicy(const AffinityOptions& options) : options_(options) {}
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
-    const LoadBook& loads = input.known.loads;
+    const LoadTracker& loads = input.known.loads;
     return order_by_cost(input, options_.order_max, random_start(input, random),
-                         [&](NodeIndex node, const Resident::Here& here) {
+                         [&](NodeIndex node, const CachedPrefix::Here& here) {
                            const double prefill = loads.own_pending_tokens(node) +
                                                   static_cast<double>(input.tokens.prompt - here.cached);
                            auto held = static_cast<double>(input.tokens.prompt);

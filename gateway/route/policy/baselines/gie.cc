@@ -38,7 +38,7 @@ class GiePolicy final : public RoutePolicy {
   }
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
-    const LoadBook& loads = input.known.loads;
+    const LoadTracker& loads = input.known.loads;
     int64_t least = std::numeric_limits<int64_t>::max();
     int64_t most = 0;
     for (const NodeIndex n : input.group.nodes) {
@@ -49,7 +49,7 @@ class GiePolicy final : public RoutePolicy {
     const int64_t considered = std::max<int64_t>(std::min(input.tokens.prompt, kTokensMatchedMax), 1);
     return order_by_cost(
         input, options_.order_max, random_start(input, random),
-        [&](NodeIndex node, const Resident::Here& here) {
+        [&](NodeIndex node, const CachedPrefix::Here& here) {
           const NodeReport& report = loads.at(node).report;
           const double queue = most == least ? 1
                                              : 1 - static_cast<double>(report.queued - least) /

@@ -26,9 +26,9 @@ class LMetricPolicy final : public RoutePolicy {
       : options_(options), pending_weight_(pending_weight) {}
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
-    const LoadBook& loads = input.known.loads;
+    const LoadTracker& loads = input.known.loads;
     return order_by_cost(input, options_.order_max, random_start(input, random),
-                         [&](NodeIndex node, const Resident::Here& here) {
+                         [&](NodeIndex node, const CachedPrefix::Here& here) {
                            const auto miss = static_cast<double>(input.tokens.prompt - here.cached);
                            return (miss + pending_weight_ * loads.own_pending_tokens(node)) *
                                   (loads.own_requests(node) + 1);

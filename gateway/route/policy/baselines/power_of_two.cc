@@ -25,7 +25,7 @@ class PowerOfTwoPolicy final : public RoutePolicy {
       std::swap(drawn[i], drawn[i + random.below(static_cast<uint32_t>(drawn.size() - i))]);
     if (count > 1 && input.known.loads.own_requests(drawn[1]) < input.known.loads.own_requests(drawn[0]))
       std::swap(drawn[0], drawn[1]);
-    const Resident resident(input.known, input.key, input.tokens);
+    const CachedPrefix resident(input.known, input.key, input.tokens);
     std::vector<Candidate> ranked;
     for (size_t i = 0; i < count; ++i) {
       ranked.push_back(plain_candidate(input, drawn[i], Branch::kRival, resident.at(drawn[i]).cached));

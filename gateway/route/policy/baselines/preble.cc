@@ -88,7 +88,7 @@ CandidateOrder PreblePolicy::choose(const PolicyInput& input, Random& random) co
   // Outside the set only for want of a node inside it.
   constexpr double kOutside = 1e9;
   return order_by_cost(input, options_.order_max, random_start(input, random),
-                       [&](NodeIndex node, const Resident::Here&) {
+                       [&](NodeIndex node, const CachedPrefix::Here&) {
                          return (node < cost_.size() ? cost_[node] : 0) + (within(node) ? 0 : kOutside);
                        });
 }

@@ -18,7 +18,7 @@ class RendezvousSessionPolicy final : public RoutePolicy {
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
     const Hash128 key = conversation(input.key, random);
     const ClusterView& view = *input.known.view;
-    return order_by_cost(input, options_.order_max, 0, [&](NodeIndex node, const Resident::Here&) {
+    return order_by_cost(input, options_.order_max, 0, [&](NodeIndex node, const CachedPrefix::Here&) {
       const NodeView& n = view.node(node);
       return -rendezvous_score(rendezvous_draw(key.lo, n.hash.lo), n.weight, view.equal_weights());
     });

@@ -48,7 +48,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
   }
 
   CandidateOrder choose(const PolicyInput& input, Random&) const override {
-    const LoadBook& loads = input.known.loads;
+    const LoadTracker& loads = input.known.loads;
     int64_t least = std::numeric_limits<int64_t>::max();
     int64_t most = 0;
     for (const NodeIndex n : input.group.nodes) {
@@ -59,7 +59,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
         most - least <= kBalanceAbs || static_cast<double>(most) <= kBalanceRel * static_cast<double>(least);
     NodeIndex chosen = balanced ? match(input.key, input.tokens) : kNoNode;
     if (chosen != kNoNode && !loads.in_group(input.group, chosen)) chosen = input.group.nodes.front();
-    return order_by_cost(input, options_.order_max, 0, [&](NodeIndex node, const Resident::Here&) {
+    return order_by_cost(input, options_.order_max, 0, [&](NodeIndex node, const CachedPrefix::Here&) {
       if (node == chosen) return -1.0;
       return static_cast<double>(loads.at(node).in_flight) +
              static_cast<double>(sent_counts_[node]) * kSentWeight;

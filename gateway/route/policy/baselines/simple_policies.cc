@@ -6,7 +6,7 @@
 namespace troupe::route {
 
 CandidateOrder RoundRobinPolicy::choose(const PolicyInput& input, Random&) const {
-  const Resident resident(input.known, input.key, input.tokens);
+  const CachedPrefix resident(input.known, input.key, input.tokens);
   const auto& nodes = input.group.nodes;
   std::vector<Candidate> ranked;
   const size_t count = std::min(nodes.size(), options_.order_max);
@@ -19,7 +19,7 @@ CandidateOrder RoundRobinPolicy::choose(const PolicyInput& input, Random&) const
 }
 
 CandidateOrder LeastRequestsPolicy::choose(const PolicyInput& input, Random& random) const {
-  const Resident resident(input.known, input.key, input.tokens);
+  const CachedPrefix resident(input.known, input.key, input.tokens);
   const auto& nodes = input.group.nodes;
   std::vector<Candidate> ranked;
   // From a random node on: equal ones then fall at random.

@@ -53,7 +53,7 @@ class Fleet : public testing::Test {
     loads.report(node, told, kNow);
   }
   ClusterView view;
-  LoadBook loads;
+  LoadTracker loads;
 };
 
 TEST_F(Fleet, RoomIsThatOfTheWorkersThatTakeRequests) {

@@ -28,8 +28,8 @@ TEST(LimitShare, NoTwoPartsAreMoreThanOneApart) {
 
 // Told only how many there are (route.gateways), each may be any of them: what is left over is nobody's.
 TEST(LimitShare, WhoDoesNotKnowItsPlaceHasNoneOfWhatIsLeftOver) {
-  EXPECT_EQ(of_at_least({0, 1}, 1), (GatewayPlace{0, 1}));
-  EXPECT_EQ(of_at_least({1, 3}, 2), (GatewayPlace{1, 3}));
+  EXPECT_EQ(of_at_least({0, 1}, 1), (GatewayShard{0, 1}));
+  EXPECT_EQ(of_at_least({1, 3}, 2), (GatewayShard{1, 3}));
   for (int64_t limit = 4; limit < 50; ++limit) EXPECT_LE(4 * share_of(limit, of_at_least({0, 1}, 4)), limit);
 }
 

@@ -22,14 +22,14 @@ NodeReport report_of(int64_t running, int64_t pending, int64_t work = 0) {
   return report;
 }
 
-LoadBook book_over(size_t nodes, AffinityOptions options = {}) {
-  LoadBook book(options);
+LoadTracker book_over(size_t nodes, AffinityOptions options = {}) {
+  LoadTracker book(options);
   book.adopt(*cluster(nodes));
   return book;
 }
 
 TEST(Loads, AreTheLastReportLessOwnThenPlusOwnNow) {
-  LoadBook book = book_over(2);
+  LoadTracker book = book_over(2);
   auto a = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(10, 2000), at_ms(1));
   EXPECT_EQ(book.requests(0), 10);
@@ -48,7 +48,7 @@ TEST(Loads, AreTheLastReportLessOwnThenPlusOwnNow) {
 // What is over is taken from what the report told, which had counted down its chunks: never from what came
 // since.
 TEST(Loads, WhatEndsAfterAReportTakesNothingFromWhatCameSince) {
-  LoadBook book = book_over(1);
+  LoadTracker book = book_over(1);
   auto old = book.open(0, {3000, 3000}, at_ms(0));
   book.report(0, report_of(1, 400), at_ms(100));  // all but 400 of the 3,000 are computed
   EXPECT_EQ(book.pending_tokens(0), 400);
@@ -64,7 +64,7 @@ TEST(Loads, WhatEndsAfterAReportTakesNothingFromWhatCameSince) {
 }
 
 TEST(Loads, NeverFallBelowZero) {
-  LoadBook book = book_over(1);
+  LoadTracker book = book_over(1);
   auto a = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(0, 0), at_ms(1));
   EXPECT_EQ(book.requests(0), 0);
@@ -74,7 +74,7 @@ TEST(Loads, NeverFallBelowZero) {
 }
 
 TEST(Loads, ADeathVoidsEverythingAndOldTicketsCloseToNothing) {
-  LoadBook book = book_over(2);
+  LoadTracker book = book_over(2);
   auto old = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(10, 2000), at_ms(1));
   book.forget_node(0);
@@ -90,7 +90,7 @@ TEST(Loads, ADeathVoidsEverythingAndOldTicketsCloseToNothing) {
 }
 
 TEST(Loads, WorkIsARateOfTheReportsCounter) {
-  LoadBook book = book_over(2);
+  LoadTracker book = book_over(2);
   for (int i = 0; i <= 2000; ++i) book.report(0, report_of(0, 0, 70 * i), at_ms(100 * i));
   EXPECT_NEAR(book.work_rate(0), 700, 1);
   for (int i = 1; i <= 200; ++i) book.report(0, report_of(0, 0, 140'000), at_ms(200'000 + 100 * i));
@@ -100,7 +100,7 @@ TEST(Loads, WorkIsARateOfTheReportsCounter) {
 }
 
 TEST(Loads, WithoutReportsWorkIsWhatWasSent) {
-  LoadBook book = book_over(2);
+  LoadTracker book = book_over(2);
   for (int i = 0; i < 6000; ++i) {
     auto ticket = book.open(0, {50, 50}, at_ms(20 * i));
     book.close(ticket);
@@ -113,7 +113,7 @@ TEST(Loads, WithoutReportsWorkIsWhatWasSent) {
 TEST(Loads, PeersLedgersAreHeededAtOnceAndNotTwice) {
   AffinityOptions options;
   options.peer_ledger = true;
-  LoadBook book = book_over(2, options);
+  LoadTracker book = book_over(2, options);
   auto own = book.open(0, {100, 100}, at_ms(0));
   const PeerLoad first[] = {{0, 3, 700}};
   book.peer_loads(1, first);
@@ -144,7 +144,7 @@ TEST(Loads, PeersLedgersAreHeededAtOnceAndNotTwice) {
 TEST(Loads, WhatNobodysLedgerTellsOfIsLearnedFromReports) {
   AffinityOptions options;
   options.peer_ledger = true;
-  LoadBook book = book_over(2, options);
+  LoadTracker book = book_over(2, options);
   book.report(0, report_of(0, 0), at_ms(0));
   const PeerLoad told[] = {{0, 3, 700}};
   book.peer_loads(1, told);
@@ -171,8 +171,8 @@ TEST(Loads, SumsAgreeWithAPlainCountUnderRandomUse) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Random random(seed);
     const size_t nodes = 1 + random.below(50);
-    LoadBook book = book_over(nodes);
-    std::vector<LoadBook::Ticket> open;
+    LoadTracker book = book_over(nodes);
+    std::vector<LoadTracker::Ticket> open;
     for (int step = 0; step < 3000; ++step) {
       const auto node = random.below(static_cast<uint32_t>(nodes));
       const TimePoint now = at_ms(step * 500);
@@ -210,7 +210,7 @@ TEST(Loads, SumsAgreeWithAPlainCountUnderRandomUse) {
 
 // Among prompts of 300 tokens a node twice as busy as the others is worth a fifth of one, not more than one.
 TEST(Loads, WeighNoMoreThanAShareOfAUsualPrompt) {
-  LoadBook book = book_over(4);
+  LoadTracker book = book_over(4);
   const auto cost = [&](NodeIndex node) { return book.cost(book.means(*book.group("demo")), node).relative; };
   for (NodeIndex n = 0; n < 4; ++n) book.report(n, report_of(10, 0), at_ms(0));
   EXPECT_NEAR(cost(0), 333, 1) << "as busy as the mean, while nothing is known of prompts";
@@ -228,8 +228,8 @@ TEST(Loads, WeighNoMoreThanAShareOfAUsualPrompt) {
 }
 
 TEST(Loads, TheLeastLoadedIsFoundAmongMany) {
-  LoadBook book = book_over(1000);
-  std::vector<LoadBook::Ticket> open;
+  LoadTracker book = book_over(1000);
+  std::vector<LoadTracker::Ticket> open;
   for (NodeIndex n = 0; n < 1000; ++n) {
     if (n == 517) continue;
     for (uint32_t i = 0; i < 3 + n % 5; ++i) open.push_back(book.open(n, {100, 100}, at_ms(n)));

@@ -30,7 +30,7 @@ std::string text_of(const std::string& name, size_t bytes) {
 
 // Traffic through one sketch, a second a request; every conversation has its own name unless told otherwise.
 struct World {
-  explicit World(const SketchOptions& options = {}) : sketch(options) {}
+  explicit World(const SharedPrefixDetectorOptions& options = {}) : sketch(options) {}
 
   PrefixKey key_of(const Messages& messages, const std::string& session) const {
     GenerateRequest request;
@@ -53,7 +53,7 @@ struct World {
     return send(messages, "s" + own);
   }
 
-  AnchorSketch sketch;
+  SharedPrefixDetector sketch;
   int64_t requests = 0;
   int conversations = 0;
 };
@@ -67,14 +67,14 @@ Messages with_examples(const std::string& card, int examples) {
   return messages;
 }
 
-TEST(AnchorSketch, KeysByTheSystemMessagesBeforeAnythingIsLearned) {
+TEST(SharedPrefixDetector, KeysByTheSystemMessagesBeforeAnythingIsLearned) {
   World world;
   const PrefixKey key = world.key_of(with_examples("newton", 3), "s");
   EXPECT_EQ(key.set, key.anchors[0].hash);
   EXPECT_EQ(key.prefix_messages, 1);
 }
 
-TEST(AnchorSketch, KeysAPersonaAtTheEndOfItsExampleDialogues) {
+TEST(SharedPrefixDetector, KeysAPersonaAtTheEndOfItsExampleDialogues) {
   World world;
   for (int i = 0; i < 3; ++i) world.ask(with_examples("newton", 3));
   const PrefixKey key = world.ask(with_examples("newton", 3));
@@ -84,7 +84,7 @@ TEST(AnchorSketch, KeysAPersonaAtTheEndOfItsExampleDialogues) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(world.ask(with_examples("newton", 3)).set, key.set);
 }
 
-TEST(AnchorSketch, MovesTheSessionBehindTheExamplesToo) {
+TEST(SharedPrefixDetector, MovesTheSessionBehindTheExamplesToo) {
   World world;
   Messages first = with_examples("newton", 3), second = first;
   first.push_back({Role::kUser, "why do apples fall?"});
@@ -98,7 +98,7 @@ TEST(AnchorSketch, MovesTheSessionBehindTheExamplesToo) {
   EXPECT_EQ(world.key_of(first, "").session, world.key_of(later, "").session);
 }
 
-TEST(AnchorSketch, KeysNobodyByATemplateCommonToAllPersonas) {
+TEST(SharedPrefixDetector, KeysNobodyByATemplateCommonToAllPersonas) {
   World world;
   const auto prompt = [](int persona) {  // the card in the first user message
     return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
@@ -119,7 +119,7 @@ TEST(AnchorSketch, KeysNobodyByATemplateCommonToAllPersonas) {
       << "a card nobody has shared, and no first guess but the trunk";
 }
 
-TEST(AnchorSketch, KeysANewCardAfterACommonTemplateByItsSystemMessages) {
+TEST(SharedPrefixDetector, KeysANewCardAfterACommonTemplateByItsSystemMessages) {
   World world;
   const auto prompt = [](int persona) {
     return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
@@ -132,7 +132,7 @@ TEST(AnchorSketch, KeysANewCardAfterACommonTemplateByItsSystemMessages) {
   }
 }
 
-TEST(AnchorSketch, PopularFirstQuestionsDoNotSplitAPersona) {
+TEST(SharedPrefixDetector, PopularFirstQuestionsDoNotSplitAPersona) {
   World world;
   Random random(3);
   std::set<std::string> sets;
@@ -153,7 +153,7 @@ TEST(AnchorSketch, PopularFirstQuestionsDoNotSplitAPersona) {
   EXPECT_EQ(sets.size(), 1u);
 }
 
-TEST(AnchorSketch, APersonaEditIsANewSetAtOnceAndItsExamplesAfterThree) {
+TEST(SharedPrefixDetector, APersonaEditIsANewSetAtOnceAndItsExamplesAfterThree) {
   World world;
   for (int i = 0; i < 100; ++i) world.ask(with_examples("newton", 3));
   const PrefixKey old = world.ask(with_examples("newton", 3));
@@ -176,7 +176,7 @@ TEST(AnchorSketch, APersonaEditIsANewSetAtOnceAndItsExamplesAfterThree) {
   EXPECT_LE(switches, 3) << "the old one's, none better, its own";
 }
 
-TEST(AnchorSketch, OnePersonaMakingUpAllTrafficIsASet) {
+TEST(SharedPrefixDetector, OnePersonaMakingUpAllTrafficIsASet) {
   World world;
   PrefixKey key;
   for (int i = 0; i < 2000; ++i) key = world.ask({{Role::kSystem, text_of("newton", 1200)}});
@@ -184,7 +184,7 @@ TEST(AnchorSketch, OnePersonaMakingUpAllTrafficIsASet) {
   EXPECT_EQ(key.set, key.anchors[0].hash);
 }
 
-TEST(AnchorSketch, ASystemMessageThatTellsTheTimeGivesWayToTheCardBeforeIt) {
+TEST(SharedPrefixDetector, ASystemMessageThatTellsTheTimeGivesWayToTheCardBeforeIt) {
   World world;
   PrefixKey key;
   for (int i = 0; i < 60; ++i) {
@@ -200,7 +200,7 @@ TEST(AnchorSketch, ASystemMessageThatTellsTheTimeGivesWayToTheCardBeforeIt) {
 }
 
 // A conversation's own history is nobody's set, with a name or without.
-TEST(AnchorSketch, LongConversationsAreNotSharedByTheirTurns) {
+TEST(SharedPrefixDetector, LongConversationsAreNotSharedByTheirTurns) {
   for (const bool named : {true, false}) {
     World world;
     for (int i = 0; i < 30; ++i) {
@@ -215,7 +215,7 @@ TEST(AnchorSketch, LongConversationsAreNotSharedByTheirTurns) {
   }
 }
 
-TEST(AnchorSketch, PlainPromptsAreKeyedByTheChunksTheyShare) {
+TEST(SharedPrefixDetector, PlainPromptsAreKeyedByTheChunksTheyShare) {
   World world;
   const auto send = [&](int persona, int question) {
     GenerateRequest request;
@@ -240,7 +240,7 @@ TEST(AnchorSketch, PlainPromptsAreKeyedByTheChunksTheyShare) {
 }
 
 // Four gateways, each with a random quarter: after a few conversations a persona, all name the same.
-TEST(AnchorSketch, GatewaysThatSeeDifferentSamplesAgreeSoon) {
+TEST(SharedPrefixDetector, GatewaysThatSeeDifferentSamplesAgreeSoon) {
   std::vector<World> gateways(4);
   Random random(11);
   int conversation = 0, differ = 0;
@@ -261,7 +261,7 @@ TEST(AnchorSketch, GatewaysThatSeeDifferentSamplesAgreeSoon) {
 }
 
 // Share hovering about every threshold for two hours: each set's name changes a few times at most.
-TEST(AnchorSketch, NamesDoNotFlap) {
+TEST(SharedPrefixDetector, NamesDoNotFlap) {
   World world;
   Random random(5);
   Hash128 with, without;
@@ -282,7 +282,7 @@ void pass(World& world, int seconds) {
     world.ask({{Role::kSystem, text_of("other " + std::to_string(world.requests % 20), 1200)}});
 }
 
-TEST(AnchorSketch, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
+TEST(SharedPrefixDetector, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   ASSERT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 7);
@@ -296,7 +296,7 @@ TEST(AnchorSketch, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
 }
 
 // What was a trunk before personas is one persona's card's beginning now.
-TEST(AnchorSketch, WhatWasJudgedLapsesWithIt) {
+TEST(SharedPrefixDetector, WhatWasJudgedLapsesWithIt) {
   World world;
   const auto prompt = [](int persona) {
     return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
@@ -311,7 +311,7 @@ TEST(AnchorSketch, WhatWasJudgedLapsesWithIt) {
 }
 
 // Nothing speaks against a persona where hardly anybody asks for any.
-TEST(AnchorSketch, AQuietNightForgetsNothing) {
+TEST(SharedPrefixDetector, AQuietNightForgetsNothing) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   for (int i = 0; i < 100; ++i) {
@@ -322,7 +322,7 @@ TEST(AnchorSketch, AQuietNightForgetsNothing) {
       << "after more than eight hours";
 }
 
-TEST(AnchorSketch, AConversationThatGoesOnKeepsItsName) {
+TEST(SharedPrefixDetector, AConversationThatGoesOnKeepsItsName) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   Messages messages = with_examples("newton", 3);
@@ -337,7 +337,7 @@ TEST(AnchorSketch, AConversationThatGoesOnKeepsItsName) {
 
 // Often enough to be shared, then for ever about as rarely as lets it lapse: it changes with each lapse, no
 // more.
-TEST(AnchorSketch, WhatIsRarelyAskedForDoesNotFlap) {
+TEST(SharedPrefixDetector, WhatIsRarelyAskedForDoesNotFlap) {
   World world;
   Random random(7);
   Hash128 last;
@@ -352,8 +352,8 @@ TEST(AnchorSketch, WhatIsRarelyAskedForDoesNotFlap) {
   EXPECT_LE(switches, 2);
 }
 
-TEST(AnchorSketch, MemoryIsBounded) {
-  SketchOptions options;
+TEST(SharedPrefixDetector, MemoryIsBounded) {
+  SharedPrefixDetectorOptions options;
   options.anchors_max = 1000;
   options.sessions_max = 500;
   World world(options);
@@ -371,8 +371,8 @@ TEST(AnchorSketch, MemoryIsBounded) {
   EXPECT_EQ(key.prefix_messages, 3) << "what is shared is used, so it stays";
 }
 
-TEST(AnchorSketch, TheDefaultsTakeLessThanSixteenMegabytes) {
-  EXPECT_LT(AnchorSketch(SketchOptions{}).bytes_max(), size_t{16} << 20);
+TEST(SharedPrefixDetector, TheDefaultsTakeLessThanSixteenMegabytes) {
+  EXPECT_LT(SharedPrefixDetector(SharedPrefixDetectorOptions{}).bytes_max(), size_t{16} << 20);
 }
 
 }  // namespace anchor_sketch_test

@@ -45,15 +45,15 @@ TEST(Gateways, ThoseThatAreSilentDoNotLive) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
-  EXPECT_EQ(place(0), (GatewayPlace{0, 1}));
+  EXPECT_EQ(place(0), (GatewayShard{0, 1}));
   gateways.heard(own, own, at_ms(0));
   gateways.heard(own, news_of(7), at_ms(0));
   gateways.heard(own, news_of(8), at_ms(1000));
   gateways.heard(own, news_of(3), at_ms(500));
-  EXPECT_EQ(place(1000), (GatewayPlace{1, 4})) << "3 stands before it";
-  EXPECT_EQ(place(3250), (GatewayPlace{1, 3}));
-  EXPECT_EQ(place(3750), (GatewayPlace{0, 2}));
-  EXPECT_EQ(place(4500), (GatewayPlace{0, 1}));
+  EXPECT_EQ(place(1000), (GatewayShard{1, 4})) << "3 stands before it";
+  EXPECT_EQ(place(3250), (GatewayShard{1, 3}));
+  EXPECT_EQ(place(3750), (GatewayShard{0, 2}));
+  EXPECT_EQ(place(4500), (GatewayShard{0, 1}));
 }
 
 TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {

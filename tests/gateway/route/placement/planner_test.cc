@@ -302,8 +302,8 @@ TEST(Rendezvous, SpreadsEvenlyAndAJoinTakesOnlyWhatItWins) {
   EXPECT_NEAR(moved / double{kSets}, 1.0 / 13, 0.01);
 }
 
-TEST(SetBook, SharesDecayAndForgottenSetsAreBounded) {
-  SetBook book(10, std::chrono::seconds(15), std::chrono::seconds(2));
+TEST(SetStats, SharesDecayAndForgottenSetsAreBounded) {
+  SetStats book(10, std::chrono::seconds(15), std::chrono::seconds(2));
   for (int i = 0; i < 100; ++i) book.note(numbered_set(1), "demo", 100, at_ms(i));
   EXPECT_NEAR(book.share(numbered_set(1)), 1, 1e-9);
   for (int i = 0; i < 100; ++i) book.note(numbered_set(2), "demo", 100, at_ms(30'000 + i));
@@ -314,8 +314,8 @@ TEST(SetBook, SharesDecayAndForgottenSetsAreBounded) {
   EXPECT_NEAR(book.share(numbered_set(5)), 1, 1e-6);
 }
 
-TEST(SetBook, WorkIsCorrectedAndThereIsNeverLessThanNone) {
-  SetBook book(10, std::chrono::seconds(15), std::chrono::seconds(2));
+TEST(SetStats, WorkIsCorrectedAndThereIsNeverLessThanNone) {
+  SetStats book(10, std::chrono::seconds(15), std::chrono::seconds(2));
   book.note(numbered_set(1), "demo", 300, at_ms(0));
   book.note(numbered_set(2), "demo", 300, at_ms(0));
   book.correct(numbered_set(1), -200, at_ms(10));
