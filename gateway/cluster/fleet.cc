@@ -186,7 +186,7 @@ void Fleet::on_event(NodeIndex node, HealthEvent event, std::string_view why) {
     router_.forget_node(node);
     worker.client->close_idle();
     worker.load.reset();
-    worker.beats = false;  // what comes back may be another program
+    worker.heartbeats = false;  // what comes back may be another program
     worker.leaving = false;
   }
   if (worker.retired && worker.health.state() == NodeState::kDead) return remove(node);

@@ -113,8 +113,8 @@ class Fleet {
   // It is a worker of ours: it answers GET /v1/load.
   bool ours(route::NodeIndex node) const { return workers_[node].load.has_value(); }
   // Its streams bring heartbeats, from their head on: one that falls silent hangs.
-  bool beats(route::NodeIndex node) const { return workers_[node].beats; }
-  void saw_beat(route::NodeIndex node) { workers_[node].beats = true; }
+  bool heartbeats(route::NodeIndex node) const { return workers_[node].heartbeats; }
+  void saw_beat(route::NodeIndex node) { workers_[node].heartbeats = true; }
   // By its probes, not by an operator's word.
   bool known_dead(route::NodeIndex node) const {
     return member(node) && workers_[node].health.state() == route::NodeState::kDead;
@@ -167,7 +167,7 @@ class Fleet {
     std::string epoch;
     Gauge* up = nullptr;                        // null: it is removed
     std::map<std::string_view, Gauge*> states;  // by name
-    bool beats = false;
+    bool heartbeats = false;
     bool probed = false;
     bool awaited = false;   // by probed()
     bool drained = false;   // by an operator

@@ -211,11 +211,11 @@ SimNode::Progress SimNode::progress(RequestId id) const {
   return found == requests_.end() ? Progress{} : progress_of(found->second);
 }
 
-void SimNode::take_changes(std::vector<CachedPrefix>& out) {
+void SimNode::take_changes(std::vector<Resident>& out) {
   scheduler_->residency().take_changes(out);
 }
 
-void SimNode::snapshot(std::vector<CachedPrefix>& out) const {
+void SimNode::snapshot(std::vector<Resident>& out) const {
   scheduler_->residency().snapshot(out);
 }
 

@@ -76,8 +76,8 @@ class SimNode {
   RequestId fetch_ahead() const;
 
   // Changes of what is resident since the last call. Appends.
-  void take_changes(std::vector<CachedPrefix>& out);
-  void snapshot(std::vector<CachedPrefix>& out) const;
+  void take_changes(std::vector<Resident>& out);
+  void snapshot(std::vector<Resident>& out) const;
   route::NodeReport report() const;
   // What a worker of ours tells of its conversations, as Scheduler's.
   std::vector<Conversation> conversations() const {

@@ -188,7 +188,7 @@ class Simulation {
   int64_t live_ = 0;
   int32_t seconds_done_ = 0;
 
-  std::vector<CachedPrefix> changes_;
+  std::vector<Resident> changes_;
   Hash128 next_set_, next_session_;  // of the next arrival
   std::vector<route::SetLoadMerger::Counter> counters_;
   std::vector<Recorder::NodeStand> stands_;

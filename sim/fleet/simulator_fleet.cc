@@ -44,7 +44,7 @@ void Simulation::tell_residency(int32_t index) {
   for (const bool grew : {true, false}) {
     ResidencyBatch batch;
     batch.kind = grew ? route::ResidencyEvent::Kind::kAdmitted : route::ResidencyEvent::Kind::kEvicted;
-    for (const CachedPrefix& change : changes_) {
+    for (const Resident& change : changes_) {
       if (change.grew != grew) continue;
       batch.items.push_back({change.name,
                              change.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession,
@@ -88,13 +88,13 @@ void Simulation::deliver_residency(int32_t index) {
 void Simulation::send_snapshot(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (node.engine == nullptr) return;
-  std::vector<CachedPrefix> all;
+  std::vector<Resident> all;
   node.engine->snapshot(all);
   ResidencyBatch batch;
   batch.kind = route::ResidencyEvent::Kind::kSnapshot;
   batch.epoch = node.life;
   batch.seq = node.residency_seq;
-  for (const CachedPrefix& r : all) {
+  for (const Resident& r : all) {
     batch.items.push_back(
         {r.name, r.kind == HolderKind::kSet ? route::Held::kSet : route::Held::kSession, r.tokens});
   }

@@ -64,7 +64,7 @@ class DrivenNode {
 
   SimNode node;
   std::vector<std::pair<TimePoint, SimNode::Token>> tokens;
-  std::vector<CachedPrefix> changes;
+  std::vector<Resident> changes;
   int64_t steps_heard_of = 0;
   std::function<void(TimePoint, const std::vector<SimNode::Token>&)> on_step;
 
