@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(passed == pass(pieces, text, 5));
   require(whole.ids_told() == pieces.ids_told() && whole.tokens_told() == pieces.tokens_told() &&
           whole.resumable() == pieces.resumable());
-  require(whole.beats() == pieces.beats() && whole.done() == pieces.done());
+  require(whole.heartbeats() == pieces.heartbeats() && whole.done() == pieces.done());
   require(whole.counts().has_value() == pieces.counts().has_value());
   require(!whole.counts() || (whole.counts()->cached_tokens >= 0 &&
                               whole.counts()->cached_tokens <= whole.counts()->prompt_tokens));
