@@ -31,7 +31,7 @@ void FaultGateway::begin_life(uint64_t seed) {
   options_.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<Router>(options_, seed);
   twin_ = std::make_unique<Router>(options_, seed + 1);
-  others_ = SharedLoads(3 * options_.planner.tick + Gateways::kStall);
+  others_ = SharedLoads(3 * options_.planner.tick + Gateways::kSilence);
   planned_at_ = {};
 }
 

@@ -11,7 +11,7 @@ constexpr Duration kFaultsFor = std::chrono::seconds(20);
 constexpr Duration kAskedFor = std::chrono::seconds(26);
 // Of the messages that flow again: then every gateway has heard of every other one that lives, and of none
 // that died; and between two of its seconds, what one plans reaches all.
-constexpr Duration kHeardAnew = Gateways::kStall + std::chrono::milliseconds(600);
+constexpr Duration kHeardAnew = Gateways::kSilence + std::chrono::milliseconds(600);
 constexpr Duration kResting = std::chrono::seconds(90);
 constexpr Duration kRunFor = std::chrono::seconds(100);
 

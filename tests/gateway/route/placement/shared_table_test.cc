@@ -167,7 +167,7 @@ TEST_F(SharedRouters, WhoSeesHalfOfTheNodesOrAnOlderTableDoesNotPlan) {
   ASSERT_TRUE(a_.adopt_table(a_.draft_table(at_ms(4000), false)).ok());
   tell(at_ms(8000));
   EXPECT_FALSE(b_.may_plan(at_ms(8000)));
-  EXPECT_TRUE(b_.may_plan(at_ms(8000) + Gateways::kStall + std::chrono::seconds(1))) << "the other is gone";
+  EXPECT_TRUE(b_.may_plan(at_ms(8000) + Gateways::kSilence + std::chrono::seconds(1))) << "the other is gone";
 }
 
 TEST_F(SharedRouters, WhoSeesNoNodePlansNothingAway) {
