@@ -33,11 +33,11 @@ void Engine::stop() {
     impl_->stopping = true;
   }
   impl_->wake.notify_one();
-  // OutputPipeline first told to stop would drop tokens; a compute thread that waits for it still finds it at
-  // work.
+  // The compute thread is joined first: it may be waiting for OutputPipeline, which would drop tokens if it
+  // stopped before.
   if (impl_->thread.joinable()) impl_->thread.join();
   impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
-  // Of an engine that was never started. Nobody adds any more.
+  // An engine that was never started still holds questions; no thread adds any more.
   for (Question& question : std::exchange(impl_->pending.questions, {})) std::move(question)(nullptr);
 }
 
@@ -68,7 +68,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.background = request.background;
   scheduled.pin = request.pin;
   Sequence sequence(request);
-  // Those whose log-probabilities are wanted are drawn once more: for that the model has to get to them.
+  // Emitted tokens with log-probabilities still to be sent are drawn once more: the model has to compute up
+  // to them.
   const auto drawn = request.emitted.end() - request.untold_logprobs;
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);
@@ -160,7 +161,7 @@ LoadReport Engine::load() const {
   std::lock_guard lock(e.mutex);
   const SchedulerStats& stats = e.published;
   report.ready = !e.stopping;
-  // What gives way to whoever comes is nothing that anybody waits for.
+  // Background requests yield to every other request and nothing waits for them, so they are not counted.
   report.running = stats.running - stats.background_running;
   report.waiting = stats.waiting - stats.background_waiting + e.queued.count - e.queued_background.count;
   report.pending_prefill_tokens = stats.pending_prefill_tokens - stats.background_pending_tokens +

@@ -1,8 +1,8 @@
 #pragma once
 
-// The step loop. One compute thread: take commands → plan → launch → take in what the step before gave, or
-// this one → hand tokens to the text-out thread, and again. Text comes in and goes out on other threads, so
-// tokenising a long prompt or detokenising a wide batch never delays a step.
+// The step loop. One compute thread repeats: take commands → plan → launch → collect the step before (or this
+// one) → hand tokens to the text-out thread. Text comes in and goes out on other threads, so tokenising a
+// long prompt or detokenising a wide batch never delays a step.
 
 #include <chrono>
 #include <cstdint>
@@ -33,29 +33,29 @@ struct EngineRequest {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;
-  bool continues_text = false;      // the answer goes on with the prompt's text: its first space is a space
-  std::optional<int32_t> logprobs;  // tell log-probabilities, with so many alternatives a token
-  bool prompt_logprobs = false;     // with logprobs: of the prompt's tokens, too; computes all of it
-  // Of an answer that goes on: what was told of it, fewer than max_new_count. It is part of what the answer
-  // goes on behind, and counts as the answer's, but none of it is told again; only the log-probabilities of
-  // the last few may still be wanted.
+  bool continues_text = false;      // the answer continues the prompt's text: its first space is a space
+  std::optional<int32_t> logprobs;  // report log-probabilities, with this many alternatives a token
+  bool prompt_logprobs = false;     // with logprobs: the prompt's tokens, too; computes all of it
+  // The tokens of a resumed answer that were already sent, fewer than max_new_count. The model computes on
+  // from them and they count as the answer's, but none is sent again; only the log-probabilities of the last
+  // few (untold_logprobs) may still be sent.
   std::vector<TokenId> emitted;
   int32_t untold_logprobs = 0;
   bool prompt_only = false;  // compute the prompt and emit nothing. REQUIRES: max_new_count 1
   bool cut_to_fit = false;   // max_new_count is whatever fits (NewRequest)
-  bool planned = false;      // likewise
-  bool background = false;   // likewise; REQUIRES: prompt_only
-  Hash128 pin;               // likewise
+  bool planned = false;      // as in NewRequest
+  bool background = false;   // as in NewRequest; REQUIRES: prompt_only
+  Hash128 pin;               // as in NewRequest
   Hash128 salt, set, session;
-  int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
+  int32_t prefix_count = 0;  // leading tokens of the prompt that belong to the set
 };
 
 // A piece of an answer, in order. The last one has `finish` != kNone or an error.
 struct EngineOutput {
   std::string text;          // valid UTF-8, may be empty
   std::vector<TokenId> ids;  // tokens behind this piece
-  // Where logprobs are asked for: the prompt's tokens, in the first piece, and those whose text ends in this
-  // piece (a token that ended the answer has none). Offsets are the answer's; the prompt's stay 0.
+  // With logprobs: the prompt's tokens, in the first piece, and the tokens whose text ends in this piece (a
+  // token that ended the answer has none). Offsets are the answer's; the prompt's stay 0.
   std::vector<TokenLogprob> prompt_logprobs, logprobs;
   FinishReason finish = FinishReason::kNone;
   Status error;        // not ok: the request failed (shutdown, step error)
@@ -79,33 +79,32 @@ class Engine {
   ~Engine();  // stops
 
   void start();
-  // Fails requests that still run with kCancelled and joins the threads. Idempotent.
+  // Fails running requests with kCancelled and joins the threads. Idempotent.
   void stop();
 
-  // Thread-safe, and never waits for a step. Errors as Scheduler::add, kUnimplemented where log-probabilities
-  // are asked of a runner without logits, kUnavailable once stopped; after that
-  // every outcome comes through the sink, exactly one last piece. `id` is chosen by submit and returned; the
-  // first pieces may come before it does. No call to `sink` happens after cancel() of that id returned and
-  // one more piece.
+  // Thread-safe, and never waits for a step. Errors: as Scheduler::add; kUnimplemented if log-probabilities
+  // are requested from a runner without logits; kUnavailable once stopped. After an ok every outcome comes
+  // through the sink, with exactly one last piece. submit() chooses and returns the id; the first pieces may
+  // come before it does. After cancel() of the id returns, `sink` is called at most once more.
   StatusOr<RequestId> submit(EngineRequest request, EngineSink sink);
-  // Several requests, all of them or none; their pieces are told apart by `choice`.
+  // Admits several requests, all of them or none; `choice` tells their pieces apart.
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);
-  // What was pinned under this name may be evicted again; a pin in the making is not meant. Thread-safe.
+  // Lets the KV pinned under `name` be evicted again; a pin still being computed is unaffected. Thread-safe.
   void unpin(Hash128 name);
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
-  // Asks the scheduler between two steps, on the compute thread; nullptr: the engine stops, and it is gone.
-  // Is called exactly once, unless this is false: kQuestionsMax wait already. Thread-safe.
+  // Runs a question on the compute thread, between two steps; its scheduler is nullptr where the engine
+  // stops. Every accepted question runs exactly once. Returns false when kQuestionsMax are waiting already.
+  // Thread-safe.
   using Question = absl::AnyInvocable<void(const Scheduler*) &&>;
   static constexpr size_t kQuestionsMax = 64;
   bool ask(Question question);
-  // Thread-safe snapshot. kv_blocks_free: what can be taken without preempting anybody, cached blocks
-  // included.
+  // Thread-safe snapshot. kv_blocks_free: blocks available without a preemption, cached blocks included.
   LoadReport load() const;
-  // What the prefix cache holds, and how that changes.
+  // Publishes what the prefix cache holds and how that changes.
   ResidencyPublisher& cache_news();
   bool idle() const;  // thread-safe: no request is anywhere, every last piece was handed over
-  // For how long the compute thread has been at one turn of its loop, a step at most; zero while it waits for
-  // work. Thread-safe, takes no lock.
+  // Time the compute thread has spent in its current turn of the loop, a step at most; zero while it waits
+  // for work. Thread-safe, takes no lock.
   Duration turn_age() const;
 
  private:

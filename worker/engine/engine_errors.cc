@@ -19,7 +19,7 @@ ApiError step_error(const Status& status) {
   if (status.code() == absl::StatusCode::kCancelled || status.code() == absl::StatusCode::kUnavailable) {
     return ApiError::unavailable("the worker is shutting down");
   }
-  // What only the compute thread can tell: no room beside what is pinned, or for a pin.
+  // Only the compute thread can detect these: no room beside the pinned blocks, or for a pin.
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument ||
                        status.code() == absl::StatusCode::kResourceExhausted;
   return refused ? submit_error(status) : ApiError::internal(to_std(status.message()));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What engine.cc (who calls, on any thread) and engine_loop.cc (the compute thread) share.
+// State shared by engine.cc (callers, on any thread) and engine_loop.cc (the compute thread).
 
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +18,7 @@
 
 namespace troupe {
 
-// The engine keeps max_waiting itself; in the scheduler preempted requests wait too, and must find room.
+// The engine enforces max_waiting itself; in the scheduler preempted requests wait too and must find room.
 inline SchedulerConfig with_room_for_preempted(SchedulerConfig config) {
   config.max_waiting += config.max_num_seqs;
   return config;
@@ -31,7 +31,7 @@ struct Engine::Impl {
     NewStream stream;
   };
   struct Queued {
-    int64_t count = 0, tokens = 0;  // requests, and their prompts'
+    int64_t count = 0, tokens = 0;  // requests, and tokens of their prompts
     void operator+=(const Queued& more) { count += more.count, tokens += more.tokens; }
     void operator-=(const Queued& less) { count -= less.count, tokens -= less.tokens; }
   };
@@ -40,7 +40,7 @@ struct Engine::Impl {
     std::vector<RequestId> drops;
     std::vector<Hash128> unpins;
     std::vector<Question> questions;
-    Queued all, background;  // of the submissions
+    Queued all, background;  // totals of the submissions
     bool empty() const { return submissions.empty() && drops.empty() && unpins.empty() && questions.empty(); }
   };
 
@@ -61,15 +61,15 @@ struct Engine::Impl {
                   .pending_tokens_max = 64 * static_cast<size_t>(options.scheduler.max_num_seqs),
                   .on_stop_string = [this](RequestId id) { drop(id); }}) {}
 
-  // What the output of a launched step will be about. By then its batch is gone, and perhaps some requests.
+  // Describes a launched step's output. When it arrives, the batch is gone, and perhaps some of its requests.
   struct Drawn {
     RequestId id;
     uint64_t position;
-    int32_t shown_row;  // of StepOutput::logits; below zero: none
+    int32_t shown_row;  // row of StepOutput::logits; below zero: none
   };
   struct ScoredRows {
     RequestId id;
-    int32_t first, count;  // of the step's rows: those that score ids of its prompt
+    int32_t first, count;  // rows of the step that score ids of the prompt
   };
   struct StepInFlight {
     std::vector<Drawn> drawn;
@@ -90,7 +90,7 @@ struct Engine::Impl {
   void score_prompts();
   void mark_length_stops();
   void fail_step(const Batch& batch, const Status& error);
-  void drop(RequestId id);  // any thread: compute no more of it
+  void drop(RequestId id);  // any thread: stops computing the request
   bool has_work() const {
     return scheduler.stats().running + scheduler.stats().waiting > 0 || under_way.has_value();
   }
@@ -103,30 +103,30 @@ struct Engine::Impl {
   EngineMetrics metrics;
   Scheduler scheduler;
   absl::flat_hash_map<RequestId, Sequence> sequences;
-  // The step that is being launched: its items that sample, in the batch's order, and those whose logits are
+  // The step being launched: the items that sample, in the batch's order, and the items whose logits are
   // scored.
   std::vector<SampleRow> draws;
   std::vector<int32_t> shown;
   StepInFlight next;
-  // The one before it, until it is collected.
+  // The step before it, until it is collected.
   std::optional<StepInFlight> under_way;
   TimePoint last_end = TimePoint::min();
-  // Of the step that was collected.
+  // The collected step's results.
   std::vector<StepToken> tokens;
-  std::vector<TokenEvent> events;  // of those tokens whose requests are still here
+  std::vector<TokenEvent> events;  // only for requests that still exist
   std::vector<RequestId> finished;
 
   const SteadyClock clock;
-  std::atomic<TimePoint> turn_began = TimePoint::max();  // max: it waits for work
+  std::atomic<TimePoint> turn_began = TimePoint::max();  // max: waiting for work
   ResidencyPublisher news;
 
   mutable std::mutex mutex;  // guards down to `stopping`
   std::condition_variable wake;
   Commands pending;
   SchedulerStats published;
-  Queued queued, queued_background;  // submitted, not in `published` yet; and those of them
+  Queued queued, queued_background;  // submitted, not in `published` yet; the background part of them
   RequestId next_id = 1;
-  bool nudged = false;  // the compute thread is wanted, if only to publish
+  bool nudged = false;  // the compute thread must wake, if only to publish
   bool stopping = false;
   OutputPipeline text_out;
   std::thread thread;

@@ -41,7 +41,7 @@ bool Engine::Impl::take_commands(Commands& commands) {
   return !stopping;
 }
 
-// Submissions first: a drop may be of one of them, and a pin of one that was dropped comes to nothing.
+// Submissions come first: a drop or a pin may refer to one of them, and a dropped request pins nothing.
 void Engine::Impl::apply(Commands& commands) {
   for (Submission& submission : commands.submissions) {
     const RequestId id = submission.request.id;
@@ -59,7 +59,7 @@ void Engine::Impl::apply(Commands& commands) {
   for (Question& question : commands.questions) std::move(question)(&scheduler);
 }
 
-// `applied`: commands that the scheduler's numbers contain from now on.
+// `applied`: commands that the scheduler's numbers include from now on.
 void Engine::Impl::publish(const Commands& applied) {
   metrics.stats(scheduler.stats());
   news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
@@ -69,8 +69,8 @@ void Engine::Impl::publish(const Commands& applied) {
   queued_background -= applied.background;
 }
 
-// Where the runner runs ahead: plans and launches a step, and then takes in what the one before it gave,
-// while this one is computed. So what the host does between two steps costs the device nothing.
+// Plans and launches a step. With a runner that runs ahead, the step before is collected while this one is
+// computed, so the host's work between two steps costs the device nothing.
 void Engine::Impl::step() {
   const TimePoint begin = now();
   const Batch& batch = scheduler.plan(begin);
@@ -91,7 +91,7 @@ void Engine::Impl::step() {
 void Engine::Impl::prepare(const Batch& batch) {
   draws.clear();
   shown.clear();
-  int32_t item_row = 0;  // the item's first of the step's
+  int32_t item_row = 0;  // the item's first row within the step
   for (const BatchItem& item : batch.items) {
     Sequence& sequence = sequences.at(item.id);
     if (item.scored.count > 0) {
@@ -132,7 +132,7 @@ void Engine::Impl::accept(const StepOutput& output) {
     const auto found = sequences.find(drawn.id);
     const TokenId token = output.tokens[tokens.size()];
     StepToken& told = tokens.emplace_back(StepToken{drawn.id, token, false});
-    if (found == sequences.end()) continue;  // it ended, or its client went, before this step was done
+    if (found == sequences.end()) continue;  // it ended or was cancelled before this step was done
     Sequence& sequence = found->second;
     TokenEvent& event = events.emplace_back();
     event.id = drawn.id;
@@ -153,7 +153,7 @@ void Engine::Impl::accept(const StepOutput& output) {
   }
 }
 
-// After accept(): it asks the runner for other rows, which take the place of those that it showed.
+// Runs after accept(): it requests other rows from the runner, which replace the rows it showed.
 void Engine::Impl::score_prompts() {
   for (const ScoredRows& rows : under_way->scored) {
     Sequence& sequence = sequences.at(rows.id);
@@ -166,7 +166,7 @@ void Engine::Impl::score_prompts() {
   }
 }
 
-// Those the scheduler ended though no stop token did. Both lists are in the step's order.
+// Marks the requests that the scheduler ended without a stop token. Both lists are in the step's order.
 void Engine::Impl::mark_length_stops() {
   std::erase_if(finished, [this](RequestId id) { return !sequences.contains(id); });
   size_t next_finished = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
 // The engine's metrics under vLLM's names and labels, so that dashboards made for vLLM show a Troupe worker.
-// Handles are made once; every one exists from the start, with its zero.
+// Handles are created once; every series exists from the start, at zero.
 
 #include <string>
 

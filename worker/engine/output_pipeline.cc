@@ -13,7 +13,7 @@ OutputPipeline::Stream::Stream(NewStream opened, const Tokenizer* tokenizer)
                   {.at_start = !request.continues_text, .keeps_offsets = request.wants_logprobs}) {
   usage.prompt_tokens = request.prompt_count;
   usage.completion_tokens = static_cast<int64_t>(request.emitted.size());
-  // What was sent of an answer that goes on is what its tokens give here, so the rest goes on behind that.
+  // The emitted tokens yield exactly the text that was already sent, so new text follows it.
   for (const TokenId id : request.emitted) detokenizer.push(id);
   detokenizer.take_offsets();
 }
@@ -50,7 +50,7 @@ void OutputPipeline::stop(Status error) {
   if (thread_.joinable()) {
     thread_.join();
   } else {
-    loop();  // never started: what is open gets its last piece from here
+    loop();  // never started: open streams get their last piece here
   }
 }
 
@@ -58,7 +58,7 @@ void OutputPipeline::open(NewStream stream) {
   std::lock_guard lock(mutex_);
   open_.insert(stream.id);
   inbox_.opened.push_back(std::move(stream));
-  // No wake-up: nothing is to be done before its first token.
+  // No wake-up: a new stream needs nothing before its first token.
 }
 
 bool OutputPipeline::cancel(RequestId id) {
@@ -117,7 +117,7 @@ void OutputPipeline::loop() {
   while (!streams_.empty()) fail_stream(streams_.begin()->first, stop_error_);
 }
 
-// In this order: a stream's tokens come after its opening and before its failure.
+// The order matters: a stream's tokens come after its opening and before its failure.
 void OutputPipeline::process(Inbox& inbox) {
   for (NewStream& opened : inbox.opened) {
     const RequestId id = opened.id;
@@ -132,7 +132,7 @@ void OutputPipeline::process(Inbox& inbox) {
 
 namespace {
 
-// Those whose text is out now; the others wait for it.
+// Takes the log-probabilities whose text is complete; the others keep waiting.
 std::vector<TokenLogprob> take_told(std::vector<TokenLogprob>& waiting, const std::vector<int64_t>& offsets) {
   const auto end = waiting.begin() + static_cast<ptrdiff_t>(offsets.size());
   std::vector<TokenLogprob> told(std::make_move_iterator(waiting.begin()), std::make_move_iterator(end));
@@ -158,7 +158,7 @@ void OutputPipeline::process_token(TokenEvent& event) {
     output.finish = FinishReason::kStop;
   } else if (event.finish != FinishReason::kNone) {
     output.text += stream.detokenizer.finish();
-    // The held back rest may have completed a stop string at last.
+    // The held-back rest may complete a stop string.
     if (stream.detokenizer.stopped()) output.finish = FinishReason::kStop;
   }
   const bool last = output.finish != FinishReason::kNone;
@@ -169,7 +169,7 @@ void OutputPipeline::process_token(TokenEvent& event) {
   output.logprobs = take_told(stream.logprobs, stream.detokenizer.take_offsets());
   output.usage = stream.usage;
   if (!is_open(event.id)) return;  // cancelled meanwhile
-  // Counted first: who has the last piece finds it counted.
+  // Metrics come first: a client that has the last piece finds its request counted.
   if (last) options_.metrics->finished(output.finish, event.at - stream.request.submitted);
   deliver(stream, std::move(output), last);
   if (!last) return;
@@ -208,7 +208,7 @@ TokenLogprob OutputPipeline::logprob_of(const TokenScore& score) const {
   return told;
 }
 
-// A token that ended the answer is no part of it.
+// Stores the scores of an event. A token that ended the answer is not part of it and has none.
 void OutputPipeline::take_scores(Stream& stream, const TokenEvent& event) const {
   if (event.prompt_scores != nullptr) {
     for (const TokenScore& score : *event.prompt_scores) {
@@ -226,7 +226,7 @@ bool OutputPipeline::is_open(RequestId id) const {
   return open_.contains(id);
 }
 
-// A stream counts as open until its last piece was handed over.
+// Sends a piece. A stream counts as open until its last piece was delivered.
 void OutputPipeline::deliver(Stream& stream, EngineOutput output, bool last) {
   stream.request.sink(std::move(output));
   if (!last) return;

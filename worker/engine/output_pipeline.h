@@ -1,7 +1,7 @@
 #pragma once
 
 // Third stage: tokens → text → the request's sink, on a thread of its own, so that detokenising a wide batch
-// never delays a step. Owns the streams; stop strings are found here, since only text shows them.
+// never delays a step. It owns the streams and finds stop strings, which only the text shows.
 
 #include <condition_variable>
 #include <functional>
@@ -22,17 +22,17 @@
 
 namespace troupe {
 
-// A prompt was computed and nothing is emitted.
+// The event of a request that only computes its prompt: no token is emitted.
 inline constexpr TokenId kNoToken = -1;
 
-// One sampled token on its way out.
+// A sampled token on its way to the client.
 struct TokenEvent {
   RequestId id = 0;
   TokenId token = kNoToken;
   FinishReason finish = FinishReason::kNone;  // kStop: `token` ended the answer and is no part of its text
   int32_t cached_count = 0;                   // tokens found cached
-  TimePoint at{};                             // when its step was done
-  std::unique_ptr<TokenScore> score;          // both null unless asked for
+  TimePoint at{};                             // when its step ended
+  std::unique_ptr<TokenScore> score;          // both null unless requested
   std::unique_ptr<std::vector<TokenScore>> prompt_scores;
 };
 
@@ -43,7 +43,7 @@ struct NewStream {
   bool wants_logprobs = false;
   bool continues_text = false;  // see EngineRequest
   std::vector<TokenId> emitted;
-  int32_t untold_logprobs = 0;  // so many tokens come once more, for their log-probabilities alone
+  int32_t untold_logprobs = 0;  // this many tokens arrive once more, only for their log-probabilities
   EngineSink sink;
   TimePoint submitted{};
 };
@@ -53,22 +53,22 @@ class OutputPipeline {
   struct Options {
     const Tokenizer* tokenizer = nullptr;  // outlives this
     EngineMetrics* metrics = nullptr;      // outlives this
-    size_t pending_tokens_max = 4096;      // beyond it the compute thread waits for this one
-    // A stop string ended `id`: compute no more of it. Called on the text-out thread, no lock held.
+    size_t pending_tokens_max = 4096;      // beyond it the compute thread waits in push()
+    // Called when a stop string ended `id`, to stop computing it. Text-out thread, no lock held.
     std::function<void(RequestId)> on_stop_string;
   };
   explicit OutputPipeline(Options options);
   ~OutputPipeline();
 
   void start();
-  // Delivers what was pushed, then ends every open stream with `error` and joins the thread.
+  // Delivers the pushed events, then ends every open stream with `error` and joins the thread.
   void stop(Status error);
 
-  // Thread-safe. A stream is opened before its first token is pushed.
+  // Thread-safe. REQUIRES: a stream is opened before its first token is pushed.
   void open(NewStream stream);
-  // The stream gets nothing more (but a piece being handed over right now). False: it had ended already.
+  // Stops delivery (a piece being delivered right now still arrives). Returns false if the stream had ended.
   bool cancel(RequestId id);
-  // Takes the events (leaves `events` empty, with memory to fill again). Blocks while too many are pending.
+  // Takes the events (leaves `events` empty, its memory reusable). Blocks while too many are pending.
   void push(std::vector<TokenEvent>& events);
   void fail(const std::vector<RequestId>& ids, const Status& error);
   // Streams whose sink may still be called.
@@ -82,11 +82,11 @@ class OutputPipeline {
     Detokenizer detokenizer;
     std::vector<TokenId> ids;  // since the last piece
     std::vector<TokenLogprob> prompt_logprobs;
-    std::vector<TokenLogprob> logprobs;  // of tokens whose text is not all out
+    std::vector<TokenLogprob> logprobs;  // tokens whose text is not complete yet
     Usage usage;
     TimePoint last_token_at{};
   };
-  // What the other threads left for this one since it last looked.
+  // Work that the other threads left since this thread last looked.
   struct Inbox {
     std::vector<NewStream> opened;
     std::vector<TokenEvent> tokens;
@@ -101,7 +101,7 @@ class OutputPipeline {
   void process_token(TokenEvent& event);
   TokenLogprob logprob_of(const TokenScore& score) const;
   void take_scores(Stream& stream, const TokenEvent& event) const;
-  // False: the token was told already.
+  // Returns false if the token was already sent.
   bool count_token(Stream& stream, const TokenEvent& event);
   bool is_open(RequestId id) const;
   void deliver(Stream& stream, EngineOutput output, bool last);
@@ -112,7 +112,7 @@ class OutputPipeline {
   std::condition_variable changed_;
   Inbox inbox_;
   absl::flat_hash_set<RequestId> open_;  // streams that may still get a piece
-  size_t closing_count_ = 0;             // cancelled ones of which this thread does not know yet
+  size_t closing_count_ = 0;             // cancelled streams that the text-out thread has not removed yet
   bool stopping_ = false;
 
   std::condition_variable drained_;  // with mutex_: the pending tokens were taken

@@ -1,9 +1,9 @@
 #pragma once
 
-// What an engine's prefix cache holds and what each set costs, on its way from the compute thread to whoever
-// tells it on (GET /v1/residency, GET /v1/load). The compute thread never waits for a reader: until one has
-// taken the last changes, new ones are collected where they arise, each set and session once (residency.h),
-// so a slow reader costs nothing and sees fewer, larger changes.
+// Carries the prefix cache's contents and each set's cost from the compute thread to their readers (GET
+// /v1/residency, GET /v1/load). The compute thread never waits for a reader: until the last changes are
+// taken, new ones are merged at the source, each set and session once (residency.h), so a slow reader costs
+// nothing and sees fewer, larger changes.
 
 #include <cstdint>
 #include <functional>
@@ -20,19 +20,19 @@ namespace troupe {
 
 class ResidencyPublisher {
  public:
-  // `wake` (any thread) makes the compute thread call publish() soon, also where it has nothing to compute.
+  // `wake` (any thread) makes the compute thread call publish() soon, even when it has nothing to compute.
   explicit ResidencyPublisher(std::function<void()> wake);
 
-  // Compute thread, after every step; `rests`: no step will follow for now.
+  // Compute thread, after every step; `rests`: no step follows for now.
   void publish(Residency& residency, const SetWork& work, bool rests, TimePoint now);
 
-  // The rest from any thread.
-  // Names the life of the cache: random, because a cache begins empty with every start.
+  // The functions below are thread-safe.
+  // Identifies the life of the cache: random, because a cache is empty at every start.
   const std::string& epoch() const { return epoch_; }
   // Calls `listener` on the compute thread when there is something to take, once until it is taken. It must
-  // not block nor call this object, and lives as long as the engine runs. Set once.
+  // not block nor call this object, and must live as long as the engine runs. Set at most once.
   void listen(std::function<void()> listener);
-  // What changed since the last call, in order; each entry says what is held now. Appends.
+  // Appends the changes since the last call, in order; each entry states what is held now.
   void take(std::vector<Resident>& changes);
   // Fills in epoch and sets, which are at most a tenth of a second old.
   void describe(LoadReport& report) const;
@@ -45,7 +45,7 @@ class ResidencyPublisher {
   mutable std::mutex mutex_;  // guards the rest
   std::function<void()> listener_;
   std::vector<Resident> changes_;
-  bool more_ = false;  // the cache has changes that had to wait for changes_ to be taken
+  bool more_ = false;  // the cache has changes that wait for changes_ to be taken
   std::vector<SetWork::Total> work_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the engine needs of a model: one forward pass. The engine knows no more, so a worker without a model
-// and tests put something else here.
+// The engine's interface to a model: one forward pass. The engine depends on nothing else, so tests and a
+// worker without a model implement it too.
 
 #include <memory>
 #include <utility>
@@ -16,18 +16,17 @@ namespace troupe {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Begins the step, or computes it. An error fails this step's requests and nothing else: the next step may
-  // work.
+  // Starts the step, or computes it. An error fails only this step's requests: the next step may succeed.
   virtual Status launch(const Batch& batch, const StepDraws& draws) = 0;
-  // What the oldest launched step that was not collected gave. REQUIRES: there is one.
+  // Returns the results of the oldest launched step that is not collected. REQUIRES: there is one.
   virtual StepOutput collect() = 0;
-  // Whether a step may be launched while the one before it is not collected, and then knows its tokens by
-  // their places (Scheduler::advance). Not behind one whose logits are wanted.
+  // Whether a step may be launched before the one before it is collected; it then refers to that step's
+  // tokens by their rows (Scheduler::advance). Not after a step whose logits are wanted.
   virtual bool runs_ahead() const { return false; }
 
-  // Whether collect() and visit_rows() show logits: else no log-probability can be told.
+  // Whether collect() and visit_rows() provide logits; without them there are no log-probabilities.
   virtual bool has_logits() const { return false; }
-  // As ModelRunner's. REQUIRES: has_logits(), and the last step launched is collected.
+  // As ModelRunner's. REQUIRES: has_logits(), and the last launched step is collected.
   virtual void visit_rows(int32_t /*first*/, int32_t /*count*/, const ModelRunner::RowVisitor& /*visit*/) {}
 };
 

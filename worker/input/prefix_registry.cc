@@ -75,7 +75,7 @@ bool PrefixRegistry::finish(const Ask& ask, int64_t cached_tokens, TimePoint now
   return was_pinned && !ask.pin && entry.making_pins == 0;
 }
 
-// The engine may have pinned it already, where whoever asked went away too late.
+// The engine may have pinned the prefix already, if the client disconnected late.
 bool PrefixRegistry::abort(const Ask& ask) {
   Entry& entry = entries_.at(ask.hash);
   making_count_ -= 1;

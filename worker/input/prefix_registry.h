@@ -1,12 +1,12 @@
 #pragma once
 
-// Which prefixes a worker was asked to have ahead of use, and for how long it keeps which of them: the books
-// behind POST /v1/prefixes (prefixes.h). Pins have a budget, in blocks of tokens, that counts every prefix
-// whole: one whose beginning is another's counts that twice. What is only computed, not pinned, may be
-// evicted like anything cached, so its entry is but a memory; when there are too many, the oldest goes.
+// The prefixes a worker was asked to compute ahead of use, and how long it keeps each: the bookkeeping of
+// POST /v1/prefixes (prefixes.h). Pins share a budget in blocks of tokens; each prefix counts in full, also
+// the beginning it shares with another. A prefix that is only computed, not pinned, may be evicted like any
+// cached block, so its entry is a mere record; beyond prefixes_max the oldest entry is dropped.
 //
-// The same prefix may be asked for anew, also while it is being computed: what is asked last holds. Time
-// comes in as an argument. Not thread-safe.
+// A prefix may be asked for again, even while it is being computed: the last request wins. Time comes in as
+// an argument. Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,7 @@ class PrefixRegistry {
     int64_t pinned_tokens_max = 0;
     int32_t block_size = 16;
     size_t prefixes_max = 1024;
-    int32_t making_max = 16;  // at once
+    int32_t making_max = 16;  // computed at once
   };
   explicit PrefixRegistry(const Options& options) : options_(options) {}
 
@@ -35,11 +35,11 @@ class PrefixRegistry {
     bool pin = false;
     std::optional<Duration> ttl;
   };
-  // Before it is computed: a pin has its part of the budget from here on. Then exactly one of the two below.
-  // kFailedPrecondition: the budget does not suffice, or all that are kept are pinned; kResourceExhausted:
-  // too many are being computed.
+  // Called before the computation: a pin reserves its part of the budget now. Exactly one of finish() and
+  // abort() follows. kFailedPrecondition: the budget does not suffice, or all kept prefixes are pinned;
+  // kResourceExhausted: too many are being computed.
   Status begin(const Ask& ask);
-  // Both say whether what is pinned under this hash is to be pinned no more.
+  // Both return whether the engine must unpin what is pinned under this hash.
   bool finish(const Ask& ask, int64_t cached_tokens, TimePoint now);
   bool abort(const Ask& ask);
 
@@ -49,19 +49,19 @@ class PrefixRegistry {
     TimePoint made_at{};
     std::optional<TimePoint> expires;
     bool made = false;
-    int32_t making = 0, making_pins = 0;  // asks under way
+    int32_t making = 0, making_pins = 0;  // requests being computed
 
     bool is_pinned() const { return made && ask.pin; }
   };
-  const Entry* find(Hash128 hash) const;  // null: there is none, or it is not computed yet
-  std::vector<const Entry*> all() const;  // the oldest first
+  const Entry* find(Hash128 hash) const;  // null: unknown, or not computed yet
+  std::vector<const Entry*> all() const;  // oldest first
   enum class Erased : uint8_t { kUnknown, kUnpin, kNothingPinned };
   Erased erase(Hash128 hash);
-  // Those whose time is over; they are erased, and to be pinned no more.
+  // Erases expired entries and returns the hashes to unpin.
   std::vector<Hash128> take_expired(TimePoint now);
   std::optional<TimePoint> next_expiry() const;
 
-  // Of all that are pinned or asked to be, in whole blocks.
+  // Tokens pinned or being computed for a pin, in whole blocks.
   int64_t pinned_tokens() const;
   const Options& options() const { return options_; }
 

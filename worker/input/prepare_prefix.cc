@@ -18,7 +18,7 @@ ApiResult<std::vector<TokenId>> kept_tokens(const ServedModel& model, const Gene
   const std::string_view field = prompt_field(beginning);
   if (auto fault = unknown_token(model, field, *ids)) return *std::move(fault);
   const auto count = static_cast<int32_t>(ids->size());
-  // Whatever begins so has at least a token more.
+  // Every request that begins with the prefix has at least one token more.
   if (count >= model.total_count_max) return ApiError::context_length(field, count, model.total_count_max);
   const int32_t least = worth_copying(model.block_size);
   const int32_t rest = count % model.block_size;

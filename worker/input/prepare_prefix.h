@@ -1,7 +1,7 @@
 #pragma once
 
-// Text in for POST /v1/prefixes: the body of a prefix → the tokens that every request which begins so shares,
-// as the engine computes them ahead of the first.
+// Text in for POST /v1/prefixes: a prefix's body → the tokens shared by every request that begins with it,
+// which the engine computes before the first of them.
 
 #include <string_view>
 
@@ -17,8 +17,8 @@ struct PreparedPrefix {
   EngineRequest engine;
 };
 
-// Tokens that would not be found again (too few of the last block) are left out. Errors: 400 (malformed, too
-// long, too short to keep, refused by the template, prefix caching is off), 404 (another model's name).
+// Leaves out tokens that no look-up would find (a partial last block). Errors: 400 (malformed, too long, too
+// short to keep, refused by the template, prefix caching is off), 404 (another model's name).
 ApiResult<PreparedPrefix> prepare_prefix(const ServedModel& model, std::string_view body,
                                          const RoutingHints& hints);
 

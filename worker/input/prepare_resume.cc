@@ -20,8 +20,8 @@ ApiError id_error(size_t index, const std::string& why) {
   return ApiError::bad_field(std::string(kIdsField) + "[" + std::to_string(index) + "]", why);
 }
 
-// What the ids come to: how the answer ended with them, if it did, and else of how many of the last ones no
-// text is out to its end.
+// State after the replayed ids: how the answer ended, if it did, and else how many of the last ids have
+// incomplete text.
 struct Replay {
   FinishReason ended = FinishReason::kNone;
   size_t untold_count = 0;
@@ -45,7 +45,7 @@ ApiResult<Replay> replay(const ServedModel& model, const EngineRequest& request,
   }
   result.untold_count = ids.size() - detokenizer.take_offsets().size();
   if (result.ended == FinishReason::kNone && static_cast<int64_t>(ids.size()) >= request.max_new_count) {
-    // What was held back then may have completed a stop string.
+    // The held-back rest may complete a stop string.
     detokenizer.finish();
     result.ended = detokenizer.stopped() ? FinishReason::kStop : FinishReason::kLength;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The text-in side of a stream that is gone on with: what the ids that were told already come to. The text
-// sent so far is a function of them (Detokenizer), so whoever knows them knows what is still to be sent.
+// The text-in side of a resumed stream: replays the ids that were already sent. The text sent so far is a
+// function of them (Detokenizer), so the ids alone determine what is still to be sent.
 
 #include <optional>
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-// Takes `resume` into `prepared`, whose other fields are those of the same request from its beginning.
-// `count_max`: the most ids that the answer may have. Errors (400) name the field of `troupe_resume`: ids
-// that the model does not have, too many, or some behind the answer's end.
+// Applies `resume` to `prepared`, whose other fields describe the request from its beginning. `count_max`:
+// the most ids the answer may have. Errors (400) name the field of `troupe_resume`: ids unknown to the model,
+// too many, or some after the answer's end.
 std::optional<ApiError> take_resume(const ServedModel& model, const ResumedStream& resume, int64_t count_max,
                                     PreparedRequest& prepared);
 

@@ -13,9 +13,9 @@ bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// Tokens are laid along the text. What a tokenizer puts in (BOS, SentencePiece's space before a text) takes
-// no room, what it has rewritten (a normalised character) as much room as it has bytes: then offsets are
-// near, and exact again from the next token on that is found where it is looked for.
+// Places tokens along the text. A token that the tokenizer inserted (BOS, SentencePiece's space before a
+// text) takes no room; a rewritten one (a normalised character) takes its own number of bytes. Offsets are
+// then approximate, and exact again from the next token found at its expected place.
 class Layout {
  public:
   Layout(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& ids)
@@ -25,7 +25,7 @@ class Layout {
     std::vector<int64_t> offsets;
     offsets.reserve(ids_.size());
     size_t at = 0;
-    int64_t begun_chars = 0;  // that begin before `at`
+    int64_t begun_chars = 0;  // characters that begin before `at`
     for (size_t i = 0; i < ids_.size(); ++i) {
       const bool is_inside = at < text_.size() && is_continuation(text_[at]);
       offsets.push_back(begun_chars - (is_inside ? 1 : 0));
@@ -48,15 +48,15 @@ class Layout {
     return bytes.size() - (has_space && space_is_put_in(i, at) ? 1 : 0);
   }
 
-  // Whether the stretch from token i on lies better along the text without its first space. The text may
-  // begin with a space of its own, so one look at the first token does not tell.
+  // Whether the stretch from token i on fits the text better without its first space. The text may begin with
+  // a space of its own, so the first token alone does not decide.
   bool space_is_put_in(size_t i, size_t at) const {
     const size_t with = fitting_count(i, at, 0);
     const size_t without = fitting_count(i, at, 1);
     return without > with || (without == with && !text_.substr(at).starts_with(' '));
   }
 
-  // Tokens up to the next special one that are found where they are looked for.
+  // Counts tokens, up to the next special one, that are found at their expected places.
   size_t fitting_count(size_t i, size_t at, size_t dropped) const {
     size_t count = 0;
     for (; i + count < ids_.size() && !tokenizer_.is_special(ids_[i + count]); ++count) {

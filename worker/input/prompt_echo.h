@@ -1,7 +1,7 @@
 #pragma once
 
-// The prompt as a completion with `echo` gives it back: before the answer, and with offsets where
-// log-probabilities are told.
+// The prompt as a completion with `echo` returns it: before the answer, with offsets where log-probabilities
+// are reported.
 
 #include <cstdint>
 #include <string>
@@ -15,13 +15,12 @@ namespace troupe {
 struct EchoedPrompt {
   std::string text;
   int64_t char_count = 0;
-  // Where each token begins in `text`, in characters (vLLM's and OpenAI's text_offset); empty if not asked
-  // for.
+  // Start of each token in `text`, in characters (vLLM's and OpenAI's text_offset); empty if not requested.
   std::vector<int64_t> offsets;
 };
 
-// `text`: as the client wrote it; null where it sent ids, whose text is then shown with special tokens and
-// all, as if it had been written.
+// `text`: the client's text; null if it sent ids, which are then decoded as plain text, special tokens
+// included.
 EchoedPrompt echo_prompt(const Tokenizer& tokenizer, const std::string* text, const std::vector<TokenId>& ids,
                          bool with_offsets);
 

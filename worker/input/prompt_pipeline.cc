@@ -36,8 +36,8 @@ std::string_view prompt_field(const GenerateRequest& request) {
   return request.kind == GenerateRequest::Kind::kChat ? "messages" : "prompt";
 }
 
-// Tokenizers of fine-tunes may know tokens that the model has no embedding for: text that holds one is its
-// sender's fault alone, and must not reach a step that others share.
+// A fine-tune's tokenizer may know tokens without an embedding in the model. Text that holds one is refused
+// here: the fault is its sender's alone and must not reach a step shared with others.
 std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view field,
                                       const std::vector<TokenId>& ids) {
   for (const TokenId id : ids) {
@@ -87,7 +87,8 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const Ge
 
 namespace {
 
-// How long an answer is that nobody limits: geometric, as a text that may end after every word.
+// Draws the answer's length if the request sets no limit: geometric, like a text that may end after every
+// word.
 int64_t unasked_count(const ServedModel& model, uint64_t seed) {
   if (model.answer_count_mean <= 0) return std::numeric_limits<int64_t>::max();
   constexpr uint64_t kBeyondAnyPosition = uint64_t{1} << 62;  // the sampler's own draws are by position
@@ -95,14 +96,14 @@ int64_t unasked_count(const ServedModel& model, uint64_t seed) {
   return 1 + std::llround(-std::log1p(-u) * (model.answer_count_mean - 1));
 }
 
-// How many tokens the answer may have, or why there is no room for it.
+// The most tokens the answer may have, or why there is no room for it.
 ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& request, size_t prompt_count,
                                uint64_t seed) {
   const int64_t room = model.total_count_max - static_cast<int64_t>(prompt_count);
   const auto count = static_cast<int64_t>(prompt_count);
   if (room < 1) return ApiError::context_length(prompt_field(request), count, model.total_count_max);
   if (!request.max_tokens) return static_cast<int32_t>(std::min(room, unasked_count(model, seed)));
-  if (*request.max_tokens == 0) return 1;  // the engine's least, of which nothing is emitted
+  if (*request.max_tokens == 0) return 1;  // the engine's minimum, of which nothing is emitted
   if (*request.max_tokens > room) {
     auto error = ApiError::context_length("max_tokens", count, model.total_count_max);
     error.message = "max_tokens " + std::to_string(*request.max_tokens) + " and the prompt's " +
@@ -147,7 +148,7 @@ std::optional<EchoedPrompt> echo_of(const ServedModel& model, const GenerateRequ
                      request.logprobs.has_value());
 }
 
-// Log-probabilities told of a prompt; a hundred bytes of answer each.
+// Limit of a prompt's log-probabilities; each takes a hundred bytes of the answer.
 constexpr int64_t kPromptScoresMax = int64_t{1} << 18;
 
 std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prompt_count) {
@@ -161,7 +162,7 @@ std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prom
                       std::to_string(kPromptScoresMax) + " are told in one answer");
 }
 
-// A chat's answer is a text of its own. A completion goes on with the prompt, unless that says nothing (<s>).
+// A chat's answer is a separate text. A completion continues its prompt, unless the prompt has no text (<s>).
 bool continues_text(const ServedModel& model, const GenerateRequest& request,
                     const std::vector<TokenId>& prompt) {
   return request.kind == GenerateRequest::Kind::kCompletion &&

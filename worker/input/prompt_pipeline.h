@@ -1,8 +1,8 @@
 #pragma once
 
-// First stage of a request's way: a body's bytes → what the engine computes. Parse, render the chat template,
-// encode, and settle every default and limit. Pure functions of their arguments, so the server can run them
-// on a thread of their own (a long prompt takes tens of milliseconds) and tests can run them without one.
+// First stage of a request: a body's bytes → the engine's input. It parses, renders the chat template,
+// encodes, and settles every default and limit. Pure functions of their arguments, so the server can run them
+// on a thread of their own (a long prompt takes tens of milliseconds) and tests need none.
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@
 
 namespace troupe {
 
-// What a worker knows of the model it serves. The pointers outlive it.
+// The served model's parts as text in needs them. The pointers outlive it.
 struct ServedModel {
   std::string name;
   const Tokenizer* tokenizer = nullptr;
@@ -28,12 +28,12 @@ struct ServedModel {
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   bj::object special_tokens;                    // bos_token, eos_token, … for the template
   ModelConfig config;
-  ApiLimits api;  // what a body may be
-  // Tokens of an answer whose request names no max_tokens, on average, drawn from its seed; 0: all that fit.
+  ApiLimits api;  // limits of a body
+  // Mean answer length, drawn from the seed, of requests without max_tokens; 0: as many as fit.
   int32_t answer_count_mean = 0;
   int32_t total_count_max = 0;   // prompt and answer: the lesser of max_model_len and the KV memory
   int32_t block_size = 16;       // of KV memory, in tokens
-  bool keeps_prefixes = true;    // what was computed stays cached
+  bool keeps_prefixes = true;    // computed KV stays cached
   int64_t prompt_bytes_max = 0;  // longer texts cannot fit total_count_max; see prompt_bytes_bound()
 };
 
@@ -43,25 +43,25 @@ struct PreparedRequest {
   bool include_usage = false;
   int32_t choice_count = 1;
   std::optional<EchoedPrompt> echo;
-  EngineRequest engine;  // of the first choice; the others differ in their seed
-  // Of a stream that is gone on with.
-  bool begun = false;                        // something was told: no role and no echo again
-  FinishReason ended = FinishReason::kNone;  // with what was told: nothing is to be computed
-  std::string id;                            // of the answer; empty: a new one
+  EngineRequest engine;  // the first choice's; the others differ in their seed
+  // A resumed stream:
+  bool begun = false;                        // something was sent: no role and no echo again
+  FinishReason ended = FinishReason::kNone;  // the sent ids end the answer: nothing is to be computed
+  std::string id;                            // the answer's id; empty: a new one
   std::optional<int64_t> created_s = std::nullopt;
 };
 
-// What a gateway says of a request (x-troupe-…): by which names residency is told, and how much of the prompt
-// is the set's.
+// A gateway's hints (x-troupe-…): the names that residency reports use, and how much of the prompt belongs to
+// the set.
 struct RoutingHints {
   Hash128 set, session;         // zero: none
   bool planned = false;         // the set is at home here
-  int64_t prefix_messages = 0;  // of a chat: leading messages
-  int64_t prefix_bytes = 0;     // of a plain prompt
+  int64_t prefix_messages = 0;  // a chat's leading messages
+  int64_t prefix_bytes = 0;     // a plain prompt's leading bytes
 };
 
-// `random_seed` is used where the request names none. Errors: 400 (malformed, impossible, too long, refused
-// by the template), 404 (another model's name).
+// `random_seed` applies if the request has no seed. Errors: 400 (malformed, impossible, too long, refused by
+// the template), 404 (another model's name).
 ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateRequest::Kind kind,
                                            std::string_view body, uint64_t random_seed,
                                            const RoutingHints& hints = {});
@@ -69,7 +69,7 @@ ApiResult<PreparedRequest> prepare_request(const ServedModel& model, GenerateReq
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
                                           uint64_t random_seed, const RoutingHints& hints = {});
 
-// The ids of a text, or of a chat as the model's template writes it. Errors as prepare_request's.
+// Encodes a text, or a chat as the model's template renders it. Errors as prepare_request's.
 ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
                                             bool add_special);
 struct ChatEncoding {
@@ -79,16 +79,16 @@ struct ChatEncoding {
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how = {});
 
-// The ids of a completion's prompt.
+// Encodes a completion's prompt.
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request);
-// An id that the model has no embedding for, in the body's field for the prompt.
+// Error for an id without an embedding, naming the body's prompt field.
 std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view field,
                                       const std::vector<TokenId>& ids);
 std::string_view prompt_field(const GenerateRequest& request);
 
-// Bytes beyond which no text can be `token_count` tokens: four times the longest token each, the factor being
-// for tokenizers that swallow white space around special tokens. Keeps a 16 MB prompt from being encoded only
-// to be refused.
+// Length limit of a prompt: no longer text can be `token_count` tokens. Four times the longest token per
+// token; the factor covers tokenizers that swallow white space around special tokens. It saves encoding a 16
+// MB prompt only to refuse it.
 int64_t prompt_bytes_bound(const Tokenizer& tokenizer, int64_t token_count);
 
 }  // namespace troupe

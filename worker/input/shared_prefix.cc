@@ -6,13 +6,12 @@ namespace troupe {
 
 namespace {
 
-// The same conversation up to the first message that is not shared, which says something else and is the
-// last. What the two prompts have in common is the shared part as the template writes it: no template needs
-// to be understood, and one that moves the system text about (Mistral) gives the little that really is
-// common.
+// Encodes the same conversation up to the first unshared message, which becomes the last and says something
+// else. The tokens common to both prompts are the shared part as the template renders it: no template has to
+// be understood, and one that moves the system text (Mistral) yields the little that is really common.
 int32_t common_chat_count(const ServedModel& model, const GenerateRequest& request,
                           const std::vector<TokenId>& prompt, size_t shared_messages) {
-  GenerateRequest other;  // with what a template sees
+  GenerateRequest other;  // with the fields a template reads
   other.tools_json = request.tools_json;
   other.chat_template_kwargs_json = request.chat_template_kwargs_json;
   other.messages.assign(request.messages.begin(),
@@ -37,7 +36,7 @@ int32_t leading_text_count(const Tokenizer& tokenizer, const std::vector<TokenId
   return count;
 }
 
-// Whoever wrote the last message, another speaks next.
+// Appends a message of the role that speaks next.
 GenerateRequest with_next_message(const GenerateRequest& beginning) {
   GenerateRequest request = beginning;
   ChatMessage& next = request.messages.emplace_back();
@@ -56,7 +55,8 @@ ApiResult<std::vector<TokenId>> common_chat_beginning(const ServedModel& model,
   return prompt;
 }
 
-// A tokenizer may join the end of a text with what follows: with a letter, a digit, a space or a new line.
+// A tokenizer may join the end of a text with what follows, so four continuations are tried: a letter, a
+// digit, a space and a new line.
 ApiResult<std::vector<TokenId>> common_text_beginning(const ServedModel& model, const std::string& text) {
   auto prompt = encode_text(model, text, /*add_special=*/true);
   if (!prompt.ok()) return prompt.error();

@@ -1,8 +1,8 @@
 #pragma once
 
-// How many leading tokens of a prompt are the set's: a gateway says it in messages (or bytes of a plain
-// prompt), because it does not tokenise; residency and prefix lengths are told in tokens. A hint changes
-// nothing of the answer, so what makes no sense counts as none.
+// Counts the leading tokens of a prompt that belong to the set. A gateway sends the length in messages (or
+// bytes of a plain prompt), because it does not tokenise; residency and prefix lengths are reported in
+// tokens. A hint never changes the answer, so an invalid one is ignored.
 
 #include <cstdint>
 #include <vector>
@@ -13,13 +13,13 @@
 
 namespace troupe {
 
-// Tokens of `prompt`, the request's, that would be the same whatever came after the shared part. Costs a
-// render and an encoding of that part, most of which the token cache knows.
+// Tokens of the request's `prompt` that stay the same whatever follows the shared part. Costs a render and an
+// encoding of that part, most of which the token cache holds.
 int32_t shared_prefix_count(const ServedModel& model, const GenerateRequest& request,
                             const std::vector<TokenId>& prompt, const RoutingHints& hints);
 
-// Of a request that will go on: the leading tokens that are the same however it does. Costs two renders and
-// encodings of a chat, four encodings of a text. Errors as prepare_request's.
+// Leading tokens that stay the same however the request continues. Costs two renders and encodings of a chat,
+// four encodings of a text. Errors as prepare_request's.
 ApiResult<std::vector<TokenId>> common_beginning(const ServedModel& model, const GenerateRequest& beginning);
 
 }  // namespace troupe
