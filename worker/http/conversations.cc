@@ -12,8 +12,8 @@ namespace troupe {
 
 namespace {
 
-// Between two steps, on the engine's thread; the caller goes on where it was. An answer of `Answer{}` where
-// the engine stops. Waits for it even when cancelled, as the engine calls every question.
+// Runs `question` on the engine's thread between two steps and resumes the caller on its own executor.
+// Returns nullopt if the engine stops. Waits even when cancelled, because the engine calls every question.
 template <typename Answer, typename Ask>
 Task<std::optional<Answer>> ask(Engine& engine, Ask question) {
   auto initiate = [&engine](auto handler, Ask asked) {
@@ -92,7 +92,7 @@ ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view
     return ApiError::unsupported("", "this worker keeps no prefixes (--no-enable-prefix-caching)");
   }
   if (auto fault = unknown_token(model, "ids", tail->ids)) return *std::move(fault);
-  // Whatever goes on behind it has at least a token more.
+  // A request that continues the tail has at least one token more.
   if (tail->tokens >= model.total_count_max) {
     return ApiError::context_length("ids", tail->tokens, model.total_count_max);
   }

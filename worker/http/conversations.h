@@ -1,7 +1,7 @@
 #pragma once
 
-// What /v1/conversations needs of the engine (common/api/conversations.h): which conversations are cached,
-// and what is to be computed of one that comes from elsewhere.
+// The engine's side of /v1/conversations (common/api/conversations.h): lists the cached conversations, and
+// prepares the computation of one that comes from another worker.
 
 #include <string_view>
 #include <vector>
@@ -13,13 +13,13 @@
 
 namespace troupe {
 
-// 429 where too many ask, 503 where the engine stops.
+// 429 when too many questions wait, 503 when the engine stops.
 Task<ApiResult<std::vector<CachedConversation>>> list_conversations(Engine& engine, const std::string& model);
-// 404 where nothing of it is cached.
+// 404 if none of it is cached.
 Task<ApiResult<CachedConversation>> find_tail(Engine& engine, const std::string& model,
                                               std::string_view session);
-// Errors: 400 (malformed, too long, ids that are not the model's, prefix caching is off), 404 (another
-// model's name).
+// Errors: 400 (malformed, too long, ids unknown to the model, prefix caching is off), 404 (another model's
+// name).
 ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view body);
 
 }  // namespace troupe

@@ -19,8 +19,8 @@ TimePoint now() {
   return std::chrono::steady_clock::now();
 }
 
-// Runs `function` (not a coroutine) on `pool` and comes back to the caller's executor with its result. Waits
-// for it even when cancelled: the function reads what the caller's frame owns.
+// Runs `function` (not a coroutine) on `pool` and resumes on the caller's executor with its result. Waits
+// even when cancelled: the function reads what the caller's frame owns.
 template <typename Result, typename Function>
 Task<Result> run_on(asio::thread_pool& pool, Function function) {
   auto initiate = [&pool](auto handler, Function job) {
@@ -36,7 +36,7 @@ Task<Result> run_on(asio::thread_pool& pool, Function function) {
                                                            std::move(function));
 }
 
-// Frees every choice in the engine when the request's coroutine ends, in whatever way.
+// Frees every choice in the engine when the request's coroutine ends, however it ends.
 class Submission {
  public:
   Submission(Engine& engine, std::vector<RequestId> ids) : engine_(engine), ids_(std::move(ids)) {}
@@ -51,7 +51,7 @@ class Submission {
   const std::vector<RequestId> ids_;
 };
 
-// The choices of a request: the same but for the seed. The prompt is scored for the first alone, and the
+// The choices of a request, which differ in their seed. The prompt is scored for the first choice only; the
 // others find it cached.
 std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
   std::vector<EngineRequest> choices(static_cast<size_t>(count), request);
@@ -62,7 +62,7 @@ std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
   return choices;
 }
 
-// Of an answer that goes on though it had ended.
+// The final piece of a resumed answer that had already ended.
 EngineOutput end_of(const PreparedRequest& prepared) {
   EngineOutput piece;
   piece.finish = prepared.ended;
@@ -71,7 +71,7 @@ EngineOutput end_of(const PreparedRequest& prepared) {
   return piece;
 }
 
-// A hint changes nothing of the answer, so a malformed one counts as none.
+// A hint never changes the answer, so a malformed one is ignored.
 Hash128 hash_hint(const HttpRequest& request, std::string_view name) {
   return Hash128::from_hex(request.header(name)).value_or(Hash128{});
 }

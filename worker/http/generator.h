@@ -1,19 +1,18 @@
 #pragma once
 
-// The life of one generation request on a worker, in the order of the functions in generator.cc, and from the
-// first piece on in response_stream.cc:
+// The life of one generation request on a worker, in the order of the functions in generator.cc and, from the
+// first piece on, in response_stream.cc:
 //
 //   admit → text in (own thread) → submit → first piece → stream | whole answer
 //
-// A request for several choices is one group in the engine: admitted whole or not at all, its pieces come
-// through one mailbox, and its end is the end of all.
+// A request for several choices is one group in the engine: admitted whole or not at all, with one mailbox
+// for its pieces, and ended together.
 //
-// Until the first piece is there nothing has been sent, so every failure is still a status of its own (400,
-// 429, 503, 504) and a gateway may try elsewhere. From then on a stream can only end with an error event.
-// Where the request asks to be told of its ids (x-troupe-ids) the head is sent when the engine has taken it,
-// and heartbeats from then on: who asks can go on with the stream elsewhere at any time.
-// Whatever way it ends — answered, deadline, client gone — leaving the function frees the request in the
-// engine.
+// Nothing is sent before the first piece, so every failure up to then has a status of its own (400, 429, 503,
+// 504) and a gateway may try another worker. After it a stream can only end with an error event. A request
+// that asks for its ids (x-troupe-ids) gets the head, and heartbeats, as soon as the engine has accepted it:
+// its gateway can resume the stream elsewhere at any time. However the request ends (answered, deadline,
+// client gone), leaving the function frees it in the engine.
 
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
@@ -33,10 +32,10 @@ namespace troupe {
 class Generator {
  public:
   struct Options {
-    // Admitted at once, being tokenised, waiting or running; more are answered 429 before they cost anything.
+    // Requests admitted at once (being tokenised, waiting or running); more are answered 429 at no cost.
     int64_t requests_max = 1088;
     std::chrono::milliseconds request_timeout{600'000};
-    // A step under way for longer is taken for one that never ends: streams send no heartbeats any more.
+    // A step that takes longer is considered hung: streams send no more heartbeats.
     std::chrono::milliseconds stuck_after{60'000};
   };
   // `model` and `engine` must outlive this. All calls on `executor`'s thread.
@@ -44,27 +43,27 @@ class Generator {
   ~Generator();  // joins the text-in thread
 
   Task<void> handle(HttpCall& call, GenerateRequest::Kind kind);
-  // POST /v1/prefixes: computed behind all that is answered, and kept in `prefixes`.
+  // POST /v1/prefixes: computed after every answered request, and kept in `prefixes`.
   Task<void> handle_prefix(HttpCall& call, Prefixes& prefixes);
-  // POST /v1/conversations: likewise, and kept as long as anything cached.
+  // POST /v1/conversations: computed likewise, and cached like any other KV.
   Task<void> handle_conversation(HttpCall& call);
-  // What is all text in and no generation: `answer` makes the whole answer of a body, on the text-in thread.
+  // A request that only needs text in: `answer` makes the whole answer of a body, on the text-in thread.
   using TextAnswer = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
   Task<void> handle_text(HttpCall& call, TextAnswer answer);
 
-  // From now on new requests are answered 503.
+  // Answers new requests with 503 from now on.
   void refuse_new() { refusing_ = true; }
   bool refusing() const { return refusing_; }
   int64_t running_count() const { return running_count_; }
-  // Until nothing runs and nobody has asked for a second; until the deadline, or told to hurry.
+  // Waits until nothing runs and no request has arrived for a second; returns at the deadline or on hurry().
   Task<void> wait_quiet(Deadline deadline);
-  // True when the last running request has ended; false at the deadline, or when told to hurry.
+  // Waits until the last running request ends. Returns false at the deadline or on hurry().
   Task<bool> wait_idle(Deadline deadline);
   void hurry();
 
  private:
   class RunningScope;
-  // What a request's coroutine waits for.
+  // The channel and deadline that a request's coroutine waits on.
   struct Source {
     std::shared_ptr<OutputChannel> channel;
     Deadline deadline;
@@ -72,15 +71,15 @@ class Generator {
   using Timer = asio::basic_waitable_timer<std::chrono::steady_clock,
                                            asio::wait_traits<std::chrono::steady_clock>, Executor>;
 
-  // The deadline of a new request, or why it may not come in.
+  // Returns a new request's deadline, or the reason to refuse the request.
   ApiResult<Deadline> admit(const HttpRequest& request) const;
   Task<ApiResult<PreparedRequest>> prepare(const HttpRequest& request, GenerateRequest::Kind kind,
                                            Deadline deadline);
   Task<ApiResult<std::string>> answer_text(const HttpRequest& request, TextAnswer answer, Deadline deadline);
-  // A body by `prepare`, on the text-in thread.
+  // Runs `prepare` on a body, on the text-in thread.
   template <typename Prepared, typename Prepare>
   Task<ApiResult<Prepared>> prepare_on_text_in(Deadline deadline, Prepare prepare);
-  // Of a prompt that is not answered.
+  // Computes a prompt without an answer.
   Task<ApiResult<Usage>> compute(EngineRequest request, Deadline deadline);
   Task<void> generate(HttpCall& call, PreparedRequest prepared, Deadline deadline);
   Answer make_answer(PreparedRequest& prepared, bool tells_ids);
@@ -92,11 +91,11 @@ class Generator {
   Options options_;
   const ServedModel& model_;
   Engine& engine_;
-  asio::thread_pool text_in_;  // one thread: requests are tokenised in the order they came
-  std::mt19937_64 random_;     // seeds of requests that name none, and ids
+  asio::thread_pool text_in_;  // one thread: requests are tokenised in order of arrival
+  std::mt19937_64 random_;     // for ids, and seeds of requests that have none
   Timer idle_timer_;           // cancelled when running_count_ reaches 0
   int64_t running_count_ = 0;
-  TimePoint asked_at_{};  // the last time
+  TimePoint asked_at_{};  // last arrival
   bool refusing_ = false;
   bool hurrying_ = false;
 };

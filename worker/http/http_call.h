@@ -1,8 +1,8 @@
 #pragma once
 
-// One HTTP request on its way through the worker's server: the exchange, its request id, and what is told of
-// it afterwards (one counter, one log line). Every answer goes out through here, so every answer carries
-// x-request-id and every outcome is counted.
+// One HTTP request in the worker's server: the exchange, its request id, and its record (one counter, one log
+// line). Every answer goes out through here, so every answer carries x-request-id and every outcome is
+// counted.
 
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ namespace troupe {
 
 class HttpCall {
  public:
-  // What is counted when no answer went out: nginx's "client closed request".
+  // Status counted when no answer went out: nginx's "client closed request".
   static constexpr int kNoAnswer = 499;
 
   HttpCall(Exchange& exchange, std::string_view endpoint, std::string request_id)
@@ -30,11 +30,11 @@ class HttpCall {
 
   Task<void> answer_json(int status, std::string body);
   Task<void> answer_text(std::string_view content_type, std::string body);  // 200
-  // With Retry-After where the error names one.
+  // Adds Retry-After if the error has one.
   Task<void> fail(ApiError error);
-  // 405 with Allow.
+  // Answers 405 with Allow.
   Task<void> fail_method(std::string_view allowed);
-  // Head of an event stream, which goes out with the first exchange().write(); then finish().
+  // Starts an event stream: the head goes out with the first exchange().write(); finish() ends it.
   Task<void> start_events();
 
  private:
@@ -46,14 +46,13 @@ class HttpCall {
   int code_ = kNoAnswer;
 };
 
-// The client's id if it is short (128) and printable ASCII without spaces, as a gateway accepts it, else
-// `fallback`.
+// Returns the client's id if it is short (128) and printable ASCII without spaces, as a gateway accepts it,
+// else `fallback`.
 std::string request_id_of(const HttpRequest& request, std::string_view fallback);
 
-// x-troupe-timeout-ms where it is present: a gateway that answers for the request sends what is left of its
-// time, and has its own bound. Else, from a client, x-request-timeout-ms, at most `longest`, which is also
-// what holds without either. More than there is to give counts as the most; 400 where a header is not a
-// positive whole number.
+// The deadline is x-troupe-timeout-ms if present: a gateway sends the time left to it and applies a bound of
+// its own. Else it is a client's x-request-timeout-ms, at most `longest`, which is also the default. Larger
+// values count as the maximum; a header that is not a positive whole number is a 400.
 ApiResult<Deadline> request_deadline(const HttpRequest& request, TimePoint now, Duration longest);
 
 }  // namespace troupe

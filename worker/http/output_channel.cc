@@ -32,8 +32,8 @@ bool OutputChannel::has_pieces() const {
   return !pieces_.empty();
 }
 
-// No wake-up is lost: put() posts its wake-up to this thread, so it runs either before has_pieces() is asked
-// or while the timer is waited for.
+// No wake-up is lost: put() posts it to this thread, so it runs either before has_pieces() is checked or
+// while the timer is awaited.
 Task<bool> OutputChannel::wait(Deadline deadline) {
   const auto token = asio::as_tuple(use_task);
   while (!has_pieces()) {

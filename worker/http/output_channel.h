@@ -1,11 +1,11 @@
 #pragma once
 
-// Where an answer's pieces wait on their way from the engine's text-out thread to the coroutine that sends
-// them. The one object both sides share; a request itself is owned by its coroutine.
+// Holds an answer's pieces between the engine's text-out thread and the coroutine that sends them. It is the
+// only object both sides share; the request itself is owned by its coroutine.
 //
 // Bound: a client that does not read leaves its pieces here while its stream is computed to the end, so a
-// mailbox holds at most the request's max_tokens, and mailboxes are as many as requests are admitted. The
-// engine is not slowed down for one slow client: its batch is everybody's.
+// mailbox holds at most the request's max_tokens, and there are as many mailboxes as admitted requests. One
+// slow client never slows the engine down, because the batch is shared by all.
 
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <memory>
@@ -22,11 +22,11 @@ class OutputChannel : public std::enable_shared_from_this<OutputChannel> {
  public:
   explicit OutputChannel(Executor executor);
 
-  // Any thread; never blocks for long. Wakes the waiter once however many pieces come in between.
+  // Any thread; never blocks for long. Wakes the waiter once, however many pieces come in between.
   void put(EngineOutput piece);
 
-  // The rest: only on the executor's thread, one coroutine.
-  // True when there is something to take; false when the deadline passed first. Cancellation throws
+  // The functions below run on the executor's thread only, in one coroutine.
+  // Returns true when there is a piece to take, false when the deadline passed first. Cancellation throws
   // system_error(operation_aborted).
   Task<bool> wait(Deadline deadline);
   std::vector<EngineOutput> take();
@@ -37,7 +37,7 @@ class OutputChannel : public std::enable_shared_from_this<OutputChannel> {
   bool has_pieces() const;
 
   Executor executor_;
-  Timer timer_;               // never armed but while someone waits; cancelled to wake them
+  Timer timer_;               // armed only during wait(); cancelled to wake the waiter
   mutable std::mutex mutex_;  // guards the rest
   std::vector<EngineOutput> pieces_;
   bool wake_posted_ = false;

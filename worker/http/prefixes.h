@@ -1,7 +1,7 @@
 #pragma once
 
-// GET /v1/prefixes, GET and DELETE /v1/prefixes/{id}, and what POST /v1/prefixes keeps: the prefixes that
-// this worker was asked to have ahead of use. Books in prefix_registry.h; the computing is the generator's.
+// GET /v1/prefixes, GET and DELETE /v1/prefixes/{id}, and the record of POST /v1/prefixes: the prefixes that
+// this worker was asked to compute ahead of use. PrefixRegistry keeps the books, Generator computes.
 //
 // All calls on the executor's thread.
 
@@ -21,14 +21,14 @@ class Prefixes {
   // `engine` outlives this.
   Prefixes(Executor executor, const PrefixRegistry::Options& options, std::string model, Engine& engine);
 
-  // A prefix that is being computed. Unless finish() is called, it comes to nothing.
+  // A prefix being computed; abandoned unless finish() is called.
   class Making {
    public:
     Making(Prefixes& prefixes, const PrefixRegistry::Ask& ask) : prefixes_(prefixes), ask_(ask) {}
     ~Making();
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
-    // The answer's body.
+    // Returns the answer's body.
     std::string finish(int64_t cached_tokens);
 
    private:
@@ -36,12 +36,12 @@ class Prefixes {
     const PrefixRegistry::Ask ask_;
     bool finished_ = false;
   };
-  // 409 where the budget of pins does not suffice, 429 where too many are being computed.
+  // 409 when the budget of pins does not suffice, 429 when too many are being computed.
   ApiResult<std::unique_ptr<Making>> begin(const PrefixRegistry::Ask& ask);
 
   Task<void> list(HttpCall& call);
   Task<void> one(HttpCall& call);  // GET and DELETE
-  // Expiries end here.
+  // Stops the expiry timer.
   void close();
 
  private:

@@ -20,7 +20,7 @@ ResidencyItem item_of(const Resident& resident) {
 
 }  // namespace
 
-// A subscriber is listed as long as its coroutine lives, however that ends.
+// Lists a subscriber for the life of its coroutine, however that ends.
 class ResidencyStream::Subscription {
  public:
   Subscription(ResidencyStream& stream, Subscriber& subscriber) : stream_(stream), subscriber_(subscriber) {
@@ -100,7 +100,7 @@ bool ResidencyStream::cut_off(const Subscriber& subscriber) const {
   return seq_ - subscriber.sent_seq > log_.size();
 }
 
-// All that the subscriber has not been sent. REQUIRES: not cut off.
+// Appends every event that the subscriber has not received. REQUIRES: not cut off.
 void ResidencyStream::collect(Subscriber& subscriber, std::string& bytes) const {
   const auto missing = static_cast<size_t>(seq_ - subscriber.sent_seq);
   for (size_t i = log_.size() - missing; i < log_.size(); ++i) bytes += log_[i];
@@ -116,7 +116,7 @@ std::string ResidencyStream::snapshot() const {
   return bytes;
 }
 
-// Until there is something to send, the stream is closed, or a heartbeat is due.
+// Waits until there is something to send, the stream is closed, or a heartbeat is due.
 Task<void> ResidencyStream::wait(Subscriber& subscriber) {
   subscriber.timer.expires_after(options_.heartbeat);
   boost::system::error_code woken;

@@ -1,10 +1,10 @@
 #pragma once
 
-// GET /v1/residency: what the engine's prefix cache holds, to any number of subscribers, as server-sent
-// events (residency.h). Each begins with a snapshot; changes follow as they come, gathered for a
-// hundredth of a second at most. A change is written once, into a log that all subscribers read at their own
-// pace; who falls behind its bounded length is cut off, and begins with a snapshot again. The engine sees one
-// reader, whatever the number of subscribers, and never waits for it (residency_publisher.h).
+// GET /v1/residency: the contents of the engine's prefix cache for any number of subscribers, as server-sent
+// events (residency.h). Each stream begins with a snapshot; changes follow, gathered for at most a hundredth
+// of a second. A change is written once, into a log of bounded length that all subscribers read at their own
+// pace; a subscriber that falls behind the log is cut off and reconnects for a new snapshot. The engine has
+// one reader, whatever the number of subscribers, and never waits for it (residency_publisher.h).
 //
 // All calls on the executor's thread.
 
@@ -29,23 +29,23 @@ class ResidencyStream {
     size_t subscribers_max = 64;
     size_t log_bytes_max = 1u << 20;
     Duration gather = std::chrono::milliseconds(10);
-    Duration heartbeat = std::chrono::seconds(2);  // a comment, so that a hung worker is seen
+    Duration heartbeat = std::chrono::seconds(2);  // a comment, which reveals a hung worker by its absence
   };
-  // `news` outlives this, and this what `executor` still runs of the engine's calls.
+  // `news` outlives this object; this object outlives the engine's calls queued on `executor`.
   ResidencyStream(Executor executor, ResidencyPublisher& news, Metrics& metrics, const Options& options);
 
-  // Begins to listen. Once, before any serve().
+  // Begins to listen. Called once, before any serve().
   void start();
   // Ends every stream in good order, and refuses new ones.
   void close();
-  // One subscriber, until it goes, falls behind, or close().
+  // Serves one subscriber until it disconnects, falls behind, or close() is called.
   Task<void> serve(HttpCall& call);
 
  private:
   struct Subscriber {
     explicit Subscriber(Executor executor) : timer(executor) {}
     Timer timer;            // armed for the heartbeat; cancelled when there is something to send
-    uint64_t sent_seq = 0;  // the last change it has
+    uint64_t sent_seq = 0;  // last change sent to it
   };
   class Subscription;
   using Key = std::pair<ResidencyItem::Kind, Hash128>;

@@ -15,7 +15,7 @@ Answer::Answer(Options options)
   states_.front().begun = options_.begun;
 }
 
-// Hands `give` the pieces that can be told now.
+// Hands `give` the pieces that can be sent now.
 template <typename Give>
 void Answer::in_turn(EngineOutput piece, Give give) {
   if (waits_for_first_ && piece.choice != 0) {
@@ -32,7 +32,7 @@ void Answer::in_turn(EngineOutput piece, Give give) {
   for (EngineOutput& early : std::exchange(early_, {})) give(std::move(early));
 }
 
-// The prompt's text and tokens become the beginning of the piece's.
+// Prepends the prompt's text and log-probabilities to the piece.
 void Answer::put_echo_before(EngineOutput& piece) const {
   piece.text.insert(0, options_.echo->text);
   piece.logprobs.insert(piece.logprobs.begin(), prompt_logprobs_.begin(), prompt_logprobs_.end());
@@ -42,8 +42,8 @@ Answer::State& Answer::take(EngineOutput& piece) {
   State& state = states_[static_cast<size_t>(piece.choice)];
   usage_.completion_tokens += piece.usage.completion_tokens - state.completion_tokens;
   state.completion_tokens = piece.usage.completion_tokens;
-  // The first choice is looked up first: what it finds cached was there before the request, what the others
-  // find may be the first one's.
+  // The engine looks up the first choice first: its cached tokens predate the request, those of the other
+  // choices may come from the first one.
   if (piece.choice == 0) usage_.prompt_tokens = piece.usage.prompt_tokens;
   if (piece.choice == 0) usage_.cached_tokens = piece.usage.cached_tokens;
   state.finish = piece.finish;

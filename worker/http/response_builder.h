@@ -1,9 +1,9 @@
 #pragma once
 
-// What is told of a request's choices: pieces of the engine's go in, chunks of a stream or one whole answer
-// come out. No I/O. A choice's first piece brings the echoed prompt before its own text; usage counts the
-// prompt once and every choice's tokens. The prompt is scored for the first choice alone: where its
-// log-probabilities are told, the others' pieces wait for that one's first.
+// Builds the answer to a request's choices: engine pieces go in, chunks of a stream or one whole answer come
+// out. No I/O. A choice's first piece puts the echoed prompt before its own text; usage counts the prompt
+// once and every choice's tokens. The prompt is scored for the first choice only: if its log-probabilities
+// are reported, the other choices' pieces wait for the first piece of that one.
 
 #include <cstdint>
 #include <optional>
@@ -24,25 +24,25 @@ class Answer {
     bool include_usage = false;
     bool wants_logprobs = false;
     std::optional<EchoedPrompt> echo;
-    bool tells_ids = false;  // in every chunk, the seed in a choice's first, and the usage in the last of all
+    bool tells_ids = false;  // in every chunk; the seed in a choice's first, the usage in the last of all
     uint64_t seed = 0;
-    bool begun = false;  // an answer of one choice goes on: no role, no echo
+    bool begun = false;  // a resumed answer of one choice: no role, no echo
   };
   explicit Answer(Options options);
 
-  // One of the two, piece by piece; REQUIRES: the piece is no error.
-  void append_chunks(std::string& out, EngineOutput piece);  // the last piece's end with [DONE]
+  // Each answer uses one of the two for all of its pieces. REQUIRES: the piece is no error.
+  void append_chunks(std::string& out, EngineOutput piece);  // the last piece's chunks end with [DONE]
   void collect(EngineOutput piece);
 
   bool tells_ids() const { return options_.tells_ids; }
-  // Every choice has had its last piece.
+  // Returns whether every choice has had its last piece.
   bool done() const { return open_count_ == 0; }
-  // What was collected. REQUIRES: done().
+  // Returns the collected answer. REQUIRES: done().
   std::string whole_json() const;
 
  private:
   struct State {
-    bool begun = false;  // a piece of it was told
+    bool begun = false;  // a piece of it was sent
     bool has_told_seed = false;
     FinishReason finish = FinishReason::kNone;
     int64_t completion_tokens = 0;
@@ -51,7 +51,8 @@ class Answer {
   };
   template <typename Give>
   void in_turn(EngineOutput piece, Give give);
-  // Counts the piece and puts the echo before it; what is then its text and log-probabilities stays in it.
+  // Counts the piece and puts the echo before it; afterwards `piece` holds its final text and
+  // log-probabilities.
   State& take(EngineOutput& piece);
   void put_echo_before(EngineOutput& piece) const;
   void append_chunk(std::string& out, EngineOutput piece);
@@ -60,8 +61,8 @@ class Answer {
   std::vector<State> states_;
   size_t open_count_;
   Usage usage_;
-  bool waits_for_first_;             // choice 0, which brings the prompt's scores
-  std::vector<EngineOutput> early_;  // pieces of others before it
+  bool waits_for_first_;             // for choice 0, which brings the prompt's scores
+  std::vector<EngineOutput> early_;  // other choices' pieces that came before it
   std::vector<TokenLogprob> prompt_logprobs_;
 };
 

@@ -1,4 +1,4 @@
-// What the client is sent of an answer: whole, or as a stream.
+// Sends an answer to the client: whole, or as a stream.
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@ namespace troupe {
 
 namespace {
 
-// A gateway is promised a sign of life at least every 100 ms; this leaves a busy machine a fifth of it.
+// A gateway expects a sign of life at least every 100 ms; this leaves a busy machine a fifth of it.
 constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);
 
 }  // namespace
@@ -40,8 +40,8 @@ Task<void> Generator::answer_whole(HttpCall& call, Answer& answer, const Source&
   co_await call.answer_json(200, std::move(body));
 }
 
-// As OutputChannel::wait. Meanwhile a heartbeat goes out whenever nothing did for a while: it says that this
-// process runs, however long a step takes, but no more once a step takes longer than any that ends.
+// Waits as OutputChannel::wait does, and sends a heartbeat whenever nothing was sent for a while. Heartbeats
+// say that this process runs, however long a step takes, but stop when a step counts as hung.
 Task<bool> Generator::wait_with_heartbeats(HttpCall& call, const Source& source) {
   while (true) {
     const TimePoint due = std::chrono::steady_clock::now() + kHeartbeatAfter;
@@ -52,15 +52,15 @@ Task<bool> Generator::wait_with_heartbeats(HttpCall& call, const Source& source)
   }
 }
 
-// Pieces that came while the last write was under way go out together in one write. A failure is an error
-// event without [DONE] after it: that mark says the answer is whole, and clients that skip unknown events
-// would take half of one for it.
+// Pieces that came during the last write go out together in one write. A failure is an error event without
+// [DONE] after it: that mark says the answer is whole, and a client that skips unknown events would take a
+// partial answer for it.
 Task<void> Generator::answer_stream(HttpCall& call, Answer& answer, const Source& source) {
   std::string bytes;
   bool started = false, failed = false;
   if (answer.tells_ids()) {
     co_await call.start_events();
-    co_await call.exchange().write(kSseHeartbeat);  // there are some: whoever reads may rely on them
+    co_await call.exchange().write(kSseHeartbeat);  // heartbeats follow: clients may rely on them
     started = true;
   }
   while (!answer.done() && !failed) {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
 constexpr std::string_view kTailRoute = "/v1/conversations/{session}";
 
-// Is `method` one of a list like "GET, HEAD"?
+// Returns whether `method` is in a list like "GET, HEAD".
 bool allows(std::string_view methods, std::string_view method) {
   for (size_t at = methods.find(method); at != std::string_view::npos; at = methods.find(method, at + 1)) {
     const size_t end = at + method.size();
@@ -58,7 +58,7 @@ HttpServerOptions counted(HttpServerOptions options, Metrics& metrics) {
 struct WorkerServer::Impl {
   Impl(const Parts& parts, const Options& options);
 
-  // One request, from its complete head and body to the end of its answer.
+  // Handles one request, from its complete head and body to the end of its answer.
   Task<void> handle(Exchange& exchange);
   Task<void> dispatch(HttpCall& call);
 
@@ -168,7 +168,7 @@ WorkerServer::Impl::Impl(const Parts& parts, const Options& options)
 
 namespace {
 
-// Counts and logs a call when its coroutine ends, also when it ends by cancellation.
+// Counts and logs a call when its coroutine ends, also by cancellation.
 template <typename Function>
 class AtEnd {
  public:
@@ -320,7 +320,7 @@ Task<void> WorkerServer::Impl::load(HttpCall& call) {
   return call.answer_json(200, load_report_json(report));
 }
 
-// Counted where it happens, by the tokenizer's thread; told here, as far as it has come.
+// The tokenizer's thread counts; this exports the counts so far.
 void WorkerServer::Impl::tell_token_cache() {
   if (model.token_cache == nullptr) return;
   const TokenCache::Stats now = model.token_cache->stats();
@@ -374,7 +374,7 @@ Task<bool> WorkerServer::drain(Duration grace) {
   const auto deadline = Deadline::after(begin, grace);
   co_await impl_->give_notice(Deadline::after(begin, std::min(grace, impl_->notice)));
   const bool all_done = co_await impl_->generator.wait_idle(deadline);
-  // The engine waits for the step under way.
+  // Faults end first: the engine's stop waits for the step under way.
   if (impl_->faults != nullptr) impl_->faults->clear(std::chrono::steady_clock::now());
   impl_->engine.stop();
   impl_->prefixes.close();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The worker's HTTP face: OpenAI's endpoints (answered by Generator), and what operators and gateways ask of
-// a worker: liveness, readiness, metrics, load, residency. One listener, one io_context thread.
+// The worker's HTTP server: OpenAI's endpoints (answered by Generator), and liveness, readiness, metrics,
+// load and residency for operators and gateways. One listener, one io_context thread.
 
 #include <memory>
 #include <string>
@@ -25,31 +25,31 @@ class WorkerServer {
     bool hand_on_conversations = true;  // GET /v1/conversations
     Duration notice{};                  // see drain()
   };
-  // What the server stands on; all of it outlives the server. `engine` is started.
+  // The server's dependencies; all outlive the server. REQUIRES: `engine` is started.
   struct Parts {
     asio::io_context& io;
     const ServedModel& model;
     Engine& engine;
     Metrics& metrics;
     const Logger& log;
-    SimFaults* faults = nullptr;  // of a worker without a model: what POST /sim/faults sets
+    SimFaults* faults = nullptr;  // of a worker without a model: set by POST /sim/faults
   };
   WorkerServer(const Parts& parts, const Options& options);
   ~WorkerServer();  // REQUIRES: never started, or drained
 
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
-  void start();  // accepts, and is ready
-  // For connections accepted from here on.
+  void start();  // accepts connections and reports ready
+  // Applies to connections accepted from here on.
   void use(std::shared_ptr<const TlsContext> tls);
 
-  // Steps: /readyz turns 503 and tells for how long requests are taken still, so that gateways can move what
-  // is cached here before its requests (Options::notice; less where nobody asks). Then new generation
-  // requests are refused with 503 and a closed connection; running ones go on until `grace` from the
-  // beginning is over; what is left then is ended by the engine's stop with an error of its own, so that no
-  // stream just breaks off. The engine is stopped afterwards. True when nothing had to be cut.
+  // Steps: (1) /readyz turns 503 and says for how long requests are still accepted, so that gateways can move
+  // the cached KV ahead of its requests (Options::notice; less if no requests arrive). (2) New generation
+  // requests get 503 and a closed connection; running ones continue until `grace` from the beginning is over.
+  // (3) The engine stops, which ends what is left with an error of its own, so that no stream just breaks
+  // off. Returns true if no request was cut off.
   Task<bool> drain(Duration grace);
-  // Ends a drain's grace at once.
+  // Ends a drain's grace period at once.
   void hurry();
 
  private:

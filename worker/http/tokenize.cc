@@ -40,7 +40,7 @@ ApiResult<std::string> answer_detokenize(const ServedModel& model, std::string_v
   auto request = parse_detokenize_request(body, model.api);
   if (!request.ok()) return request.error();
   if (!is_named(model, request->model)) return ApiError::not_found_model(request->model);
-  // A body's few bytes an id may name long tokens: the text is bounded like a body.
+  // A few bytes of body may name an id of a long token, so the text has the body's limit, too.
   size_t text_bytes = 0;
   for (size_t i = 0; i < request->tokens.size(); ++i) {
     const TokenId id = request->tokens[i];

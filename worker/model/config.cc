@@ -1,7 +1,7 @@
-// Reads what Transformers wrote over the years: `rope_parameters` or `rope_theta` + `rope_scaling`, `dtype`
-// or `torch_dtype`, absent keys with its defaults, null as absent. The rule for the rest: a key that would
-// change the computation and is not built is refused by name. Loading anyway would give answers that look
-// right and are not.
+// Reads the spellings Transformers wrote over the years: `rope_parameters` or `rope_theta` + `rope_scaling`,
+// `dtype` or `torch_dtype`, absent keys with its defaults, null as absent. One rule covers the rest: an
+// unsupported key that changes the computation is refused by name, because loading anyway would give answers
+// that look right and are wrong.
 
 #include "worker/model/config.h"
 
@@ -98,7 +98,7 @@ Status read_dtype(const ConfigKeys& keys, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// What changes the computation and is not built.
+// Refuses keys that change the computation and are not supported.
 Status refuse_unsupported(const ConfigKeys& keys) {
   TROUPE_ASSIGN_OR_RETURN(const auto activation, keys.string("hidden_act"));
   if (activation.value_or("silu") != "silu") {
@@ -126,8 +126,8 @@ Status read_model(const ConfigKeys& keys, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// As vLLM: values given there are the defaults of sampling, whatever do_sample says by being absent; only an
-// explicit false means greedy.
+// As vLLM: the file's values are sampling defaults whether or not do_sample is present; only an explicit
+// false means greedy.
 Status read_generation(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<int32_t> eos, keys.token_ids("eos_token_id", config.vocab_size));
   if (!eos.empty()) config.eos_token_ids = std::move(eos);

@@ -16,7 +16,7 @@ namespace troupe {
 
 inline constexpr int64_t kPositionsMax = int64_t{1} << 24;
 
-// What the rotary frequencies are made of (rope.h).
+// Types of rotary frequencies (rope.h).
 enum class RopeType : uint8_t {
   kNone,  // no rotation: ALiBi
   kDefault,
@@ -35,7 +35,7 @@ struct RopeConfig {
   double beta_fast = 32.0;                       // yarn
   double beta_slow = 1.0;                        // yarn
   bool truncate = true;                          // yarn
-  double attention_factor = 1.0;                 // yarn: of cosine and sine
+  double attention_factor = 1.0;                 // yarn: factor of cosine and sine
 };
 
 struct ModelConfig {
@@ -48,24 +48,24 @@ struct ModelConfig {
   int64_t kv_heads = 0;           // G; divides H
   int64_t head_dim = 0;           // C
   int64_t max_position_embeddings = 0;
-  int64_t position_count_max = 0;  // how far max_model_len may go: rope scaling reaches further
-  int64_t sliding_window = 0;      // 0: full attention; else nothing longer than it may be computed
+  int64_t position_count_max = 0;  // limit of max_model_len, which rope scaling extends
+  int64_t sliding_window = 0;      // 0: full attention; else the longest supported sequence
   double rms_norm_eps = 1e-5;
   RopeConfig rope;
-  bool attention_bias = false;  // of the products the family means by it
+  bool attention_bias = false;  // on the family's own choice of products
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  DType dtype = DType::kBFloat16;      // of the checkpoint
+  DType dtype = DType::kBFloat16;      // the checkpoint's
   std::vector<int32_t> eos_token_ids;  // generation_config's list wins over config's
   std::optional<int32_t> bos_token_id;
 
-  // Defaults of sampling from generation_config.json (do_sample false → temperature 0).
+  // Sampling defaults of generation_config.json (do_sample false → temperature 0).
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
 };
 
-// The same from the two files' parsed contents; `generation` is null where there is no such file. Errors are
-// "config.json: key 'x': …" or "generation_config.json: key 'x': …".
+// Parses the two files' JSON; `generation` is null if there is no such file. Errors are "config.json: key
+// 'x': …" or "generation_config.json: key 'x': …".
 StatusOr<ModelConfig> parse_model_config(const boost::json::value& config,
                                          const boost::json::value* generation);
 // Errors: "<dir>/config.json: key 'x': …".

@@ -86,7 +86,7 @@ StatusOr<std::vector<int32_t>> ConfigKeys::token_ids(std::string_view key, int64
   const bj::array single{*value};
   const bj::array& list = value->is_array() ? value->get_array() : single;
   for (const bj::value& id : list) {
-    if (id.is_int64() && id.get_int64() == -1) continue;  // how some files say "none"
+    if (id.is_int64() && id.get_int64() == -1) continue;  // some files write -1 for "none"
     if (list.size() > kIdListMax || !id.is_int64() || id.get_int64() < 0 || id.get_int64() >= vocab_size) {
       return wrong(key, *value, absl::StrCat("a token id in [0, ", vocab_size, ") or a list of them"));
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Keys of one JSON object, each read with its type and range; null counts as absent. Errors name the key,
-// what was there and what may be. What the families' own readers and config.cc share.
+// Reads keys of one JSON object, each with its type and range; null counts as absent. Errors name the key,
+// the value found and the values allowed. Shared by config.cc and the families' own readers.
 
 #include <boost/json/object.hpp>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct IntRange {
 
 class ConfigKeys {
  public:
-  // `object` must outlive this. `prefix` comes before every key in errors: "rope_scaling.".
+  // `object` must outlive this. `prefix` ("rope_scaling.") precedes every key in errors.
   ConfigKeys(const boost::json::object& object, std::string prefix);
 
   const boost::json::value* find(std::string_view key) const;  // null where absent or null

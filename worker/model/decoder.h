@@ -1,7 +1,7 @@
 #pragma once
 
-// The one shape all families of today have: pre-norm layers of attention and a gated MLP on a residual
-// stream, a last norm, a head. What they differ in is here, by name.
+// The shape shared by all supported families: pre-norm layers of attention and a gated MLP on a residual
+// stream, a last norm, a head. The options name their differences.
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts that model families are built of. Each holds its weights (owned, shapes beside them) and says
-// what it does to the workspace. A new family adds a part here only if no combination of these is its own.
+// The parts of model families. Each holds its weights (owned, shapes beside them) and documents its effect on
+// the workspace. A new family adds a part here only if no combination of these fits.
 
 #include <memory>
 #include <span>
@@ -58,7 +58,7 @@ struct Attention {
   DeviceTensor q_norm;  // (C) float32, or empty
   DeviceTensor k_norm;  // (C) float32, or empty
   float norm_epsilon = 0;
-  std::vector<float> alibi_slopes;  // (H), or empty where the model rotates
+  std::vector<float> alibi_slopes;  // (H), or empty if the model rotates
   int layer = 0;
   int64_t head_dim = 0;
 
@@ -75,8 +75,8 @@ struct Attention {
   void add_to_residual(const Context& context, const RmsNormParams& norm) const;
 };
 
-// A slope a head (Press et al. 2022, "Train short, test long"): 2^(-8/n), 2^(-16/n), … for n heads where n is
-// a power of two; else those of the power below, then every other one of the power above.
+// One slope a head (Press et al. 2022, "Train short, test long"): 2^(-8/n), 2^(-16/n), … for a power of two
+// n; else the slopes of the power below, then every other one of the power above.
 std::vector<float> alibi_slopes(int64_t heads);
 
 struct GatedMlp {

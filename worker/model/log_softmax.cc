@@ -1,6 +1,5 @@
 // The weights are single precision (an exponential costs half of a double's, and its error of 1e-7 is far
-// below what bfloat16 weights leave of a logit), their sum double: 150,000 float additions would lose the
-// small ones.
+// below that of bfloat16 weights), their sum double: 150,000 float additions would lose the small ones.
 
 #include "worker/model/log_softmax.h"
 
@@ -39,7 +38,7 @@ float LogSoftmax::of(TokenId token) const {
   return static_cast<float>(difference - log_total_);
 }
 
-// `count` is small (20): an insertion into a sorted handful, which hardly any logit reaches.
+// `count` is small (20): few logits reach the insertion into this sorted list.
 std::vector<RankedToken> LogSoftmax::best(size_t count) const {
   std::vector<TokenId> ids;
   ids.reserve(count + 1);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Log-probabilities of one row of logits, as they are told to clients and scored: of the model's own logits,
-// before bias, penalties and temperature. Every way to a log-probability ends here, so all agree to the bit.
+// Log-probabilities of one row of logits, as reported to clients and scored: of the model's own logits,
+// before bias, penalties and temperature. All log-probabilities are computed here, so they agree to the bit.
 
 #include <span>
 #include <vector>
@@ -28,7 +28,8 @@ class LogSoftmax {
   explicit LogSoftmax(std::span<const float> logits);
 
   float of(TokenId token) const;
-  // The `count` most probable tokens, best first; among equals the lowest id. Fewer where there are fewer.
+  // The `count` most probable tokens, best first, the lowest id among equals. Fewer if the vocabulary is
+  // smaller.
   std::vector<RankedToken> best(size_t count) const;
   TokenScore score(TokenId token, size_t top_count) const;
 

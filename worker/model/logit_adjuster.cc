@@ -15,7 +15,7 @@ std::unique_ptr<LogitAdjuster> LogitAdjuster::make(const SamplingParams& params,
 LogitAdjuster::LogitAdjuster(const SamplingParams& params, std::span<const TokenId> prompt)
     : penalties_{params.repetition_penalty, params.presence_penalty, params.frequency_penalty} {
   for (const auto& [token, bias] : params.logit_bias) edit_of(token).bias = bias;
-  if (penalties_.repetition == 1.0f) return;  // nothing else asks for the prompt
+  if (penalties_.repetition == 1.0f) return;  // only the repetition penalty needs the prompt
   for (const TokenId token : prompt) edit_of(token).emitted_count = 0;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// What a request's own wishes and its history make of its logits before a token is drawn from them
-// (kernels/sampling.h).
+// Adjusts a request's logits by its parameters and its history before a token is drawn (kernels/sampling.h).
 
 #include <memory>
 #include <span>
@@ -12,11 +11,11 @@
 
 namespace troupe {
 
-// The history of one request. It counts what was emitted, not what was computed: a request that is preempted
-// and computed again keeps its counts.
+// The history of one request. It counts emitted tokens, not computed ones: a request that is preempted and
+// recomputed keeps its counts.
 class LogitAdjuster {
  public:
-  // Null where `params` leaves the logits as they are.
+  // Null if `params` leaves the logits unchanged.
   static std::unique_ptr<LogitAdjuster> make(const SamplingParams& params, std::span<const TokenId> prompt);
 
   const LogitPenalties& penalties() const { return penalties_; }
@@ -30,7 +29,7 @@ class LogitAdjuster {
 
   const LogitPenalties penalties_;
   std::vector<LogitEdit> edits_;
-  absl::flat_hash_map<TokenId, size_t> places_;  // in edits_
+  absl::flat_hash_map<TokenId, size_t> places_;  // index in edits_
 };
 
 }  // namespace troupe

@@ -21,7 +21,8 @@ constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
-// Enough for scoring, small enough that a model of 128k positions does not ask for all its KV memory.
+// Enough for scoring, and small enough that a model of 128k positions does not need KV memory for all of
+// them.
 constexpr int32_t kDefaultLenMax = 8192;
 
 struct Settings {
@@ -50,7 +51,7 @@ StatusOr<std::vector<TokenId>> parse_ids(std::string_view line) {
   return ids;
 }
 
-// Shortest text that reads back as the same float. Infinity (a logit of -inf) is no JSON: null.
+// Appends the shortest text that reads back as the same float. Infinity (a logit of -inf) is not JSON: null.
 void append_float(std::string& text, float value) {
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
@@ -63,7 +64,7 @@ StatusOr<std::unique_ptr<ModelRunner>> load_runner(const Settings& settings) {
   RunnerOptions options;
   options.model_dir = settings.model;
   options.backend = settings.device == "auto" ? "cpu" : settings.device;
-  // float16 is a type of weights only; bfloat16 would lose 3 of its bits.
+  // float16 is for weights only; computing in bfloat16 would lose 3 of its bits.
   const bool bfloat16 =
       settings.dtype == "bfloat16" || (settings.dtype == "auto" && config.dtype == DType::kBFloat16);
   options.dtype = bfloat16 ? DType::kBFloat16 : DType::kFloat32;
@@ -71,11 +72,11 @@ StatusOr<std::unique_ptr<ModelRunner>> load_runner(const Settings& settings) {
   options.reference_ops = settings.reference_ops;
   options.threads = static_cast<int>(settings.threads);
   if (settings.load_format == "dummy") options.load_format = LoadFormat::kDummy;
-  // Up to the window a model with one is as any other, so unless asked for more it is not in the way.
+  // Within its window a model computes full attention, so the default length stays within it.
   int64_t length = std::min<int64_t>(config.max_position_embeddings, kDefaultLenMax);
   if (config.sliding_window > 0) length = std::min(length, config.sliding_window);
   options.max_model_len = static_cast<int32_t>(settings.max_model_len > 0 ? settings.max_model_len : length);
-  // Whole blocks, so that the last position has a place.
+  // Whole blocks, so that the last position has a slot.
   options.kv_cache_tokens = int64_t{options.max_model_len} + options.block_size - 1;
   return ModelRunner::load(options);
 }

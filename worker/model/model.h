@@ -1,7 +1,7 @@
 #pragma once
 
-// What the runner knows of a model: one step forward, then logits of chosen rows. Between the two the final
-// residual stream of the step stays in the workspace.
+// The runner's interface to a model: one step forward, then logits of chosen rows. In between the step's
+// final residual stream stays in the workspace.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ struct Step {
   std::span<const int32_t> context_counts;  // (R)
   std::span<const int32_t> block_tables;    // (R, block_table_stride)
   int32_t block_table_stride = 0;
-  Tensor drawn;  // of the step before, which ids below zero are places in (EmbedParams)
+  Tensor drawn;  // the last step's tokens; ids below zero index them (EmbedParams)
   int64_t token_count() const { return static_cast<int64_t>(ids.size()); }
 };
 
@@ -37,7 +37,7 @@ struct Workspace {
   DeviceTensor attended;  // (T, H·C) activation
   DeviceTensor gate_up;   // (T, 2F) activation
   DeviceTensor gated;     // (T, F) activation
-  DeviceTensor gathered;  // (S, D) float32: rows whose logits are asked for
+  DeviceTensor gathered;  // (S, D) float32: rows whose logits are wanted
   DeviceTensor logits;    // (S, V) float32
   DeviceTensor cos_sin;   // (positions, C) float32, or empty: no rotation
 
@@ -46,12 +46,12 @@ struct Workspace {
   struct Limits {
     int64_t tokens = 0;     // T at most
     int64_t rows = 0;       // S at most
-    int64_t positions = 0;  // of the rope table
+    int64_t positions = 0;  // size of the rope table
   };
   static StatusOr<Workspace> allocate(const ModelConfig& config, const Limits& limits, Backend& backend);
 };
 
-// What every layer of a step works with.
+// The state shared by all layers of a step.
 struct Context {
   Backend& backend;
   Workspace& workspace;
@@ -63,7 +63,7 @@ class Model {
   virtual ~Model() = default;
   // Embeds, runs all layers, writes KV. REQUIRES: the step fits the workspace.
   virtual void forward(const Context& context) = 0;
-  // (S, V) float32 in the workspace, for `rows` of the last forward(). Valid until the next call.
+  // Returns (S, V) float32 in the workspace, for `rows` of the last forward(). Valid until the next call.
   virtual Tensor logits(const Context& context, std::span<const int32_t> rows) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Transformers computes the frequencies and the angles in float32, and models are trained with that rounding
-// in: at position 2,000 a float32 angle is off by up to 6e-5 rad. So both products are rounded to float32
-// here as there; only the cosine itself is taken in double, where its own error vanishes.
+// Transformers computes the frequencies and the angles in float32, and models are trained with that rounding:
+// at position 2,000 a float32 angle is off by up to 6e-5 rad. Both products are therefore rounded to float32
+// here, too; only the cosine is taken in double, where its own error vanishes.
 
 #include "worker/model/rope.h"
 
@@ -31,7 +31,7 @@ double dynamic_theta(const ModelConfig& config, int64_t position_count) {
   return config.rope.theta * std::pow(stretch, dim / (dim - 2));
 }
 
-// Long waves are slowed down by the factor, short ones kept, those between blended.
+// Divides the frequencies of long waves by the factor, keeps short waves, and blends those between.
 void scale_llama3(const RopeConfig& rope, std::vector<float>& frequencies) {
   const auto original = static_cast<float>(rope.original_max_position_embeddings);
   const auto factor = static_cast<float>(rope.factor);
@@ -49,8 +49,8 @@ void scale_llama3(const RopeConfig& rope, std::vector<float>& frequencies) {
   }
 }
 
-// Dimensions that turn more than beta_fast times within the original length are kept, those that turn less
-// than beta_slow times are slowed down by the factor, with a ramp between.
+// Keeps dimensions that turn more than beta_fast times within the original length, divides the frequencies of
+// those that turn less than beta_slow times by the factor, and ramps between.
 void scale_yarn(const ModelConfig& config, std::vector<float>& frequencies) {
   const RopeConfig& rope = config.rope;
   const auto dim = static_cast<double>(config.head_dim);

@@ -1,6 +1,6 @@
 // `rope_parameters` (Transformers 5) holds base and scaling; before it, `rope_theta` stood alone and
-// `rope_scaling` held the type ("rope_type", earlier "type"). Where both objects are there the older one
-// wins, as in Transformers.
+// `rope_scaling` held the type ("rope_type", earlier "type"). If both objects are present the older one wins,
+// as in Transformers.
 
 #include "worker/model/rope_config.h"
 
@@ -68,7 +68,7 @@ Status read_llama3(const ConfigKeys& scaling, RopeConfig& rope) {
   return absl::OkStatus();
 }
 
-// The factor of cosine and sine: as stated, else by the paper's formula, with DeepSeek's two mscales.
+// The factor of cosine and sine: the stated one, else the paper's formula, with DeepSeek's two mscales.
 StatusOr<double> yarn_attention_factor(const ConfigKeys& scaling, double factor) {
   TROUPE_ASSIGN_OR_RETURN(const auto stated, scaling.number("attention_factor", 0.0, kFactorMax));
   if (stated) return *stated;
@@ -85,7 +85,7 @@ Status read_yarn(const ConfigKeys& scaling, RopeConfig& rope) {
   if (rope.theta <= 1) return scaling.error("rope_theta", "must be above 1 for 'yarn'");
   TROUPE_ASSIGN_OR_RETURN(const auto fast, scaling.number("beta_fast", 0.0, kFactorMax));
   TROUPE_ASSIGN_OR_RETURN(const auto slow, scaling.number("beta_slow", 0.0, kFactorMax));
-  // As in Transformers, 0 stands for the default.
+  // As in Transformers, 0 means the default.
   if (fast.value_or(0) > 0) rope.beta_fast = *fast;
   if (slow.value_or(0) > 0) rope.beta_slow = *slow;
   TROUPE_ASSIGN_OR_RETURN(const auto truncate, scaling.boolean("truncate"));
@@ -121,7 +121,7 @@ Status read_scaling(const ConfigKeys& keys, const ConfigKeys& scaling, ModelConf
   return absl::OkStatus();
 }
 
-// The object that says how to rotate, where there is one.
+// Returns the object that describes the rotation, if there is one.
 StatusOr<std::optional<ConfigKeys>> find_scaling(const ConfigKeys& keys) {
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const bj::value* value = keys.find(name);
@@ -137,7 +137,7 @@ StatusOr<std::optional<ConfigKeys>> find_scaling(const ConfigKeys& keys) {
   return std::optional<ConfigKeys>();
 }
 
-// A model with ALiBi has nothing that a scaling could scale: it is not left out in silence.
+// A scaling in a model with ALiBi has nothing to scale: it is refused, not silently ignored.
 Status refuse_scaling_without_rotation(const ConfigKeys& keys) {
   TROUPE_ASSIGN_OR_RETURN(const std::optional<ConfigKeys> scaling, find_scaling(keys));
   if (!scaling) return absl::OkStatus();
@@ -149,8 +149,8 @@ Status refuse_scaling_without_rotation(const ConfigKeys& keys) {
       "only 'default' is supported: this model rotates nothing (no max_position_embeddings: ALiBi)");
 }
 
-// How far the scaling reaches. What config.json calls max_position_embeddings is the length before it for
-// linear and dynamic, and usually after it for llama3 and yarn.
+// Longest sequence the scaling supports. config.json's max_position_embeddings is the length before scaling
+// for linear and dynamic, and usually after it for llama3 and yarn.
 int64_t reach(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const auto scaled = [&](int64_t positions) {

@@ -1,4 +1,4 @@
-// A runner is made: options checked, weights loaded, memory taken. All of it: nothing is allocated later.
+// Makes a runner: checks options, loads weights, and allocates all memory. Nothing is allocated later.
 
 #include "worker/model/runner.h"
 
@@ -18,19 +18,19 @@ namespace troupe {
 
 namespace {
 
-// Tensors that checkpoints carry and the computation does not use: the rope frequencies of old exports, and a
-// copy of the embedding where it is tied.
+// Tensors present in checkpoints but not computed with: the rope frequencies of old exports, and a copy of a
+// tied embedding.
 bool is_ignorable(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-// Of the KV memory that fits, until the first steps have shown what else the device holds (fit_kv()).
+// Share of the fitting KV memory taken before the first steps show what else the device holds (fit_kv()).
 constexpr double kFirstKvShare = 7.0 / 8;
 
 // Slots are 32-bit.
 constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max() / 2;
 
-// Where nobody asks for a length: the model's own, as far as its window does not matter.
+// Without an option the length is the model's own, limited to its window.
 int64_t max_model_len_of(const RunnerOptions& o, const ModelConfig& config) {
   if (o.max_model_len > 0) return o.max_model_len;
   if (config.sliding_window > 0) return std::min(config.max_position_embeddings, config.sliding_window);
@@ -96,7 +96,7 @@ Status ModelRunner::Impl::load_weights() {
   parameter_count = weights.parameter_count();
   weight_bytes = weights.byte_count();
   return source->check_all_taken(is_ignorable);
-  // The mapping ends here: everything has been packed or copied.
+  // The mapping ends here: everything is packed or copied.
 }
 
 Status ModelRunner::Impl::allocate_memory() {
@@ -130,7 +130,7 @@ KvLayout ModelRunner::Impl::kv_layout() const {
           .block_size = options.block_size};
 }
 
-// `share`: of what fits, where that is what is wanted.
+// `share`: portion of what fits to take, if kv_cache_tokens is 0.
 Status ModelRunner::Impl::allocate_kv(double share) {
   const KvLayout layout = kv_layout();
   const auto element_bytes = static_cast<int64_t>(dtype_size(backend->activation_dtype()));

@@ -1,7 +1,7 @@
 #pragma once
 
 // Owns a model on a backend: weights, activations, KV memory. Turns a Batch into one forward pass and the
-// tokens of the items that sample. Driven by the engine's one compute thread.
+// tokens of the items that sample. Driven by the engine's compute thread alone.
 
 #include <cstdint>
 #include <functional>
@@ -31,41 +31,40 @@ struct RunnerOptions {
   WeightFormat weight_format = WeightFormat::kActivation;
   int threads = 1;
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
-  bool reference_ops = false;  // cuda only (kernels.h)
-  bool cascade = true;         // likewise
-  bool graphs = true;          // likewise
-  bool overlaps = true;        // likewise
-  bool measures = false;       // likewise
-  std::string tune_file;       // likewise
-  bool times_gaps = false;     // likewise
+  bool reference_ops = false;  // cuda only, like the next six (kernels.h)
+  bool cascade = true;
+  bool graphs = true;
+  bool overlaps = true;
+  bool measures = false;
+  std::string tune_file;
+  bool times_gaps = false;
   int32_t block_size = 16;
-  // KV budget, rounded down to blocks. 0: what memory_utilization leaves of the device's memory, most of it
-  // until fit_kv(); only where the backend has memory of its own.
+  // KV budget, rounded down to blocks. 0: the share of device memory that memory_utilization allows, most of
+  // it until fit_kv(); only if the backend has memory of its own.
   int64_t kv_cache_tokens = 0;
-  double memory_utilization = 0.9;  // (0, 1]
-  int32_t max_batched_tokens =
-      512;  // activations are allocated for this many once; nothing is allocated after load
+  double memory_utilization = 0.9;   // (0, 1]
+  int32_t max_batched_tokens = 512;  // activations are allocated once, for this many
   int32_t max_num_seqs = 64;
   int32_t max_model_len = 0;  // 0: the model's max_position_embeddings
 };
 
-// What a loaded model holds, for good: nothing is allocated after load and fit_kv().
+// Memory of a loaded model; constant, because nothing is allocated after load and fit_kv().
 struct RunnerMemory {
   int64_t weight_bytes = 0;
   int64_t activation_bytes = 0;
   int64_t kv_bytes = 0;
-  std::optional<DeviceMemory> device;  // as it is now, where the backend has memory of its own
+  std::optional<DeviceMemory> device;  // now; only if the backend has memory of its own
 };
 
-// How the S items of a batch with `samples` draw their tokens, in order.
+// Describes how the S items of a batch with `samples` draw their tokens, in order.
 struct StepDraws {
   std::span<const SampleRow> rows;  // (S)
-  std::span<const int32_t> shown;   // of those rows: whose logits are wanted
+  std::span<const int32_t> shown;   // indices of the rows whose logits are wanted
 };
 
 struct StepOutput {
   std::span<const TokenId> tokens;  // (S); valid until the next collect()
-  // (shown, V) float32, host memory: as the model made them, without edits. Valid until the next launch().
+  // (shown, V) float32, host memory: the model's own logits, without edits. Valid until the next launch().
   Tensor logits = {};
 };
 
@@ -80,33 +79,33 @@ class ModelRunner {
   int32_t block_count() const;
   int32_t max_model_len() const;
   RunnerMemory memory() const;
-  // Where kv_cache_tokens is 0: the KV memory anew, all that fits beside what the first steps have made the
-  // device hold (kernels, graphs, the library's own), which nobody can tell before. REQUIRES: no batch in
-  // flight and nothing cached. After an error there is none, and the runner is of no use.
+  // If kv_cache_tokens is 0, reallocates the KV memory: all that fits beside the memory which the first steps
+  // made the device hold (kernels, graphs, library workspaces), which is unknown before. REQUIRES: no batch
+  // in flight and nothing cached. After an error there is no KV memory and the runner is unusable.
   Status fit_kv();
   std::string description() const;  // backend, dtype, bytes of weights and KV: one line for the log
 
-  // Begins the step: first its copies, then its items, then its draws. Where the device has memory of its own
-  // it goes on by itself, unless logits are to be shown. An id below zero is the one that the step launched
-  // before draws at this place (Scheduler::advance), as is last_drawn of a draw. An error launches nothing.
-  // REQUIRES: batch.token_count <= max_batched_tokens, items <= max_num_seqs; of the steps launched before at
-  // most one is not collected.
+  // Starts the step: first its copies, then its items, then its draws. A device with memory of its own
+  // computes on asynchronously, unless logits are to be shown. An id below zero refers to the token drawn at
+  // that row of the step launched before (Scheduler::advance), as does a draw's last_drawn. After an error
+  // nothing was launched. REQUIRES: batch.token_count <= max_batched_tokens, items <= max_num_seqs; at most
+  // one launched step is not collected.
   Status launch(const Batch& batch, const StepDraws& draws);
-  // Waits for the oldest step that is not collected. REQUIRES: there is one.
+  // Waits for the oldest uncollected step. REQUIRES: there is one.
   StepOutput collect();
-  // One after the other.
+  // Launches a step and collects it.
   StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
-  // Whether launch() returns while the step is computed.
+  // Whether launch() returns while the step is still being computed.
   bool runs_ahead() const;
   Status save_tuning();             // BackendOptions::tune_file
   std::vector<double> take_gaps();  // Backend's
   int64_t graphs_made() const;      // Backend's
-  // Shows the logits (V) after each of the last launch()'s ids [first, first + count), counted through its
+  // Visits the logits (V) after each of the last launch()'s ids [first, first + count), counted through its
   // items in order; a bounded number at a time. Overwrites the logits that collect() returned.
   using RowVisitor = std::function<void(int32_t row, std::span<const float> logits)>;
   void visit_rows(int32_t first, int32_t count, const RowVisitor& visit);
-  // Log-probability of every id after the first, given those before it: (ids.size() - 1). Overwrites the KV
-  // blocks from 0 on: REQUIRES no batch in flight and nothing cached. At most max_model_len ids.
+  // Log-probability of every id after the first, given those before it: (ids.size() - 1). At most
+  // max_model_len ids. Overwrites the KV blocks from 0 on: REQUIRES no batch in flight and nothing cached.
   StatusOr<std::vector<float>> logprobs(std::span<const TokenId> ids);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// What runner.cc (how a runner comes about) and runner_steps.cc (what it computes) share.
+// State shared by runner.cc (construction) and runner_steps.cc (computation).
 
 #include <array>
 #include <cstdint>
@@ -21,23 +21,23 @@ struct ModelRunner::Impl {
   int64_t parameter_count = 0;
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;
-  int64_t step_bytes = 0;  // of the backend's own
+  int64_t step_bytes = 0;  // the backend's own
   // The backend outlives what it made: members are destroyed in reverse order.
   std::unique_ptr<Backend> backend;
   std::unique_ptr<DeviceBuffer> kv;
   Workspace workspace;
   std::unique_ptr<Model> model;
   StepBuffers buffers;
-  std::unique_ptr<float[]> host_logits;  // (S, V), touched only as far as logits are shown
-  // What the last two steps drew: one is collected, or read by the other, while that is computed.
+  std::unique_ptr<float[]> host_logits;  // (S, V); pages are touched only for shown logits
+  // Tokens of the last two steps: one step's are collected, or read by the other, while that is computed.
   struct Draws {
     std::unique_ptr<DeviceBuffer> tokens;  // (S) int32
     std::unique_ptr<Readback> readback;
     int64_t count = 0;        // S
-    int64_t shown_count = 0;  // of host_logits
+    int64_t shown_count = 0;  // rows in host_logits
   };
   std::array<Draws, 2> draws;
-  uint64_t launched = 0, collected = 0;  // steps
+  uint64_t launched = 0, collected = 0;  // number of steps
 
   Status load_weights();
   Status allocate_memory();
@@ -47,11 +47,11 @@ struct ModelRunner::Impl {
   Status check_ids(std::span<const TokenId> ids, int64_t drawn_count) const;
   Status check_batch(const Batch& batch, const StepDraws& draws) const;
   Draws& draws_of(uint64_t step) { return draws[step % 2]; }
-  const Draws& last_draws() const { return draws[(launched + 1) % 2]; }  // of the step launched last
+  const Draws& last_draws() const { return draws[(launched + 1) % 2]; }  // the last launched step's
   Status check_item(const BatchItem& item) const;
   Status check_copies(const Batch& batch) const;
   Context context(const Step& step) { return {*backend, workspace, step}; }
-  // The model's logits of `rows`, in host memory. Valid until the next call.
+  // Returns the model's logits of `rows`, in host memory. Valid until the next call.
   Tensor logits(const Context& of, std::span<const int32_t> rows);
   void draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn);
 };

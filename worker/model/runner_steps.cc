@@ -1,7 +1,6 @@
-// Builds the index tensors of a step (positions, slots, block tables), asks the model for it, and draws the
-// tokens where the logits are: from a device only they come back, and the next step takes them where they
-// are. All memory is allocated by load(); the vectors below only ever shrink and grow within their reserved
-// size, so the step loop never meets the allocator.
+// Builds the index tensors of a step (positions, slots, block tables), runs the model, and draws the tokens
+// next to the logits: a device returns only tokens, and the next step reads them on the device. load()
+// allocates all memory; the vectors below stay within their reserved size, so the step loop never allocates.
 
 #include <algorithm>
 
@@ -13,10 +12,10 @@ namespace troupe {
 
 namespace {
 
-// Rows per head product in visit_rows(): with a vocabulary of 150,000 that is 38 MB of logits at a time.
+// Rows per head product in visit_rows(): 38 MB of logits at a time for a vocabulary of 150,000.
 constexpr int32_t kScoringRowsMax = 64;
 
-// Where logits are shown they are waited for in the middle of the step.
+// Shown logits are awaited in the middle of the step.
 StepKind kind_of(const Batch& batch, const StepDraws& draws) {
   const auto decodes = [](const BatchItem& item) { return item.ids.size() == 1 && item.samples; };
   const bool all = draws.shown.empty() && std::all_of(batch.items.begin(), batch.items.end(), decodes);
@@ -33,7 +32,7 @@ Tensor ModelRunner::Impl::logits(const Context& of, std::span<const int32_t> row
   return result;
 }
 
-// Of the step that is being launched. `drawn`: what the one before it draws.
+// Draws the tokens of the step being launched. `drawn`: those of the step before it.
 void ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& wanted, const Tensor& drawn) {
   const int64_t vocab = logits.shape[1];
   Draws& own = draws_of(launched);
@@ -46,7 +45,7 @@ void ModelRunner::Impl::draw(const Tensor& logits, const StepDraws& wanted, cons
   backend->sample({logits, wanted.rows, Tensor::make(own.tokens->data(), DType::kInt32, {own.count}), drawn});
 }
 
-// `drawn_count`: places that an id below zero may name.
+// `drawn_count`: number of rows that an id below zero may refer to.
 Status ModelRunner::Impl::check_ids(std::span<const TokenId> ids, int64_t drawn_count) const {
   for (const TokenId id : ids) {
     if (id >= 0 ? id < config.vocab_size : -1 - int64_t{id} < drawn_count) continue;
@@ -133,7 +132,7 @@ Status ModelRunner::launch(const Batch& batch, const StepDraws& draws) {
     const StepScope scope(*m.backend, kind_of(batch, draws));
     m.backend->copy_blocks(m.buffers.copies);
     m.model->forward(context);
-    // Unless all chunks end before their prompt's last token.
+    // No item samples if all chunks end before their prompt's last token.
     if (own.count > 0) m.draw(m.model->logits(context, m.buffers.rows), draws, drawn);
   }
   if (own.count > 0) {
@@ -186,7 +185,7 @@ StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids)
     return invalid_argument(
         absl::StrCat(ids.size(), " ids; must be in [1, ", capacity, "] (max_model_len and KV memory)"));
   }
-  // All of them, also the last, which no chunk may hold: it is an index into the logits.
+  // Checks every id, also the last, which no chunk may hold: it indexes the logits.
   TROUPE_RETURN_IF_ERROR(m.check_ids(ids, /*drawn_count=*/0));
   std::vector<BlockId> blocks(static_cast<size_t>(blocks_for(total, block_size)));
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<BlockId>(i);
@@ -207,7 +206,7 @@ StatusOr<std::vector<float>> ModelRunner::logprobs(std::span<const TokenId> ids)
       const StepScope scope(*m.backend, StepKind::kMixed);
       m.model->forward(context);
     }
-    // The last id of all has no successor to score.
+    // The very last id has no successor to score.
     const int32_t scored = std::min(count, total - 1 - start);
     visit_rows(0, scored, [&](int32_t row, std::span<const float> logits) {
       result.push_back(log_probability(logits, ids[static_cast<size_t>(start + row) + 1]));

@@ -13,7 +13,7 @@ DrawParams draw_params(const SamplingParams& params, uint64_t position) {
           .position = position};
 }
 
-// A counter that no position reaches, so no choice's seed is a draw of another.
+// A counter beyond every position, so no choice's seed equals a draw of another.
 uint64_t choice_seed(uint64_t seed, uint32_t choice) {
   if (choice == 0) return seed;
   const PhiloxCounter bits =

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a request wants its tokens drawn. What that means is in kernels/sampling.h: the backend draws, beside
-// the logits.
+// A request's sampling parameters. kernels/sampling.h defines their meaning: the backend draws, next to the
+// logits.
 
 #include <cstdint>
 #include <span>
@@ -20,7 +20,7 @@ struct SamplingParams {
   float top_p = 1.0f;
   float min_p = 0.0f;
   uint64_t seed = 0;
-  // What a LogitAdjuster does before any of the above.
+  // Applied by LogitAdjuster before the parameters above.
   float repetition_penalty = 1.0f;                         // > 0; 1: off
   float presence_penalty = 0.0f;                           // 0: off
   float frequency_penalty = 0.0f;                          // 0: off
@@ -29,14 +29,14 @@ struct SamplingParams {
 
 DrawParams draw_params(const SamplingParams& params, uint64_t position);
 
-// The seed of one of several answers to a prompt: the first has the request's own, so that it is the answer
-// that would have come alone.
+// The seed of one of several answers to a prompt: the first keeps the request's own, so it equals the answer
+// of a request with one choice.
 uint64_t choice_seed(uint64_t seed, uint32_t choice);
 
 // Uniform in [0, 1) with 53 bits.
 double counter_uniform(uint64_t seed, uint64_t position);
 
-// draw_token() by a request's parameters.
+// Calls draw_token() with a request's parameters.
 TokenId sample_token(std::span<const float> logits, const SamplingParams& params, uint64_t position);
 
 }  // namespace troupe

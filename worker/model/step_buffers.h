@@ -1,6 +1,6 @@
 #pragma once
 
-// From a batch's items to the index tensors of a step.
+// Converts a batch's items to the index tensors of a step.
 
 #include <cstdint>
 #include <vector>

@@ -8,11 +8,11 @@ namespace troupe {
 
 namespace {
 
-// `tokens` of a step: as decodes while they are few enough, then as long prompts.
+// Spreads a step's `tokens`: over decodes while they are few enough, else over long prompts.
 struct Shape {
   int64_t requests;
   int64_t tokens_each;
-  int64_t blocks_each;  // no two write to one block
+  int64_t blocks_each;  // no two requests write to one block
 };
 
 Shape shape_of(int64_t tokens, const ModelRunner& runner, const RunnerOptions& o) {
@@ -26,10 +26,10 @@ Shape shape_of(int64_t tokens, const ModelRunner& runner, const RunnerOptions& o
   return shape;
 }
 
-// Tokens before a step's own, and the blocks they lie in.
+// Tokens before the step's own, and their blocks.
 struct Cached {
   int64_t tokens = 0;
-  int64_t shared_blocks = 0;  // the same ones for all requests
+  int64_t shared_blocks = 0;  // shared by all requests
 };
 
 Status run(const Shape& shape, const Cached& cached, ModelRunner& runner) {
@@ -54,8 +54,8 @@ Status run(const Shape& shape, const Cached& cached, ModelRunner& runner) {
   return runner.run(batch, {draws, {}}).status();
 }
 
-// A device keeps a graph for each number of launches that a step of decodes may have, and those depend on how
-// much each reads, and whether some of it is read for several at once.
+// A device keeps a graph for each number of launches in a decode step. The number depends on how much each
+// request reads, and on whether several read a shared part at once.
 Status run_decodes(const Shape& shape, ModelRunner& runner, const RunnerOptions& o) {
   const int64_t last = std::min<int64_t>(shape.blocks_each * o.block_size, runner.max_model_len()) - 1;
   TROUPE_RETURN_IF_ERROR(run(shape, {.tokens = last}, runner));

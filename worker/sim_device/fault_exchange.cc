@@ -12,13 +12,13 @@ void FaultExchange::break_off() {
   throw boost::system::system_error(asio::error::connection_aborted);
 }
 
-// An answer in one piece of an error is let through: what is broken off is an answer.
+// An error answer in one piece passes: only real answers are broken off.
 Task<void> FaultExchange::respond(int status, const HeaderList& headers, std::string body) {
   if (status == 200) break_off();
   co_await inner_.respond(status, headers, std::move(body));
 }
 
-// What says no more than that the worker is alive counts for nothing.
+// Heartbeats are not counted.
 Task<void> FaultExchange::write(std::string_view bytes) {
   if (bytes != kSseHeartbeat && (--writes_left_ <= 0 || bytes.ends_with(kSseDone))) break_off();
   co_await inner_.write(bytes);

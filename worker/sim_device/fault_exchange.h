@@ -1,8 +1,8 @@
 #pragma once
 
-// An answer that breaks off: passes everything on to the real exchange until the given write (heartbeats are
-// none), or the one that would end the answer, and closes the connection instead of it. An answer in one
-// piece is closed before its first byte.
+// Breaks an answer off: passes everything on to the real exchange until the given write (heartbeats are not
+// counted) or the write that would end the answer, and closes the connection instead. An answer in one piece
+// is closed before its first byte.
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace troupe {
 
 class FaultExchange final : public Exchange {
  public:
-  // `write_index` from 1. `inner` outlives this.
+  // `write_index` counts from 1. `inner` outlives this.
   FaultExchange(Exchange& inner, int write_index) : inner_(inner), writes_left_(write_index) {}
 
   const HttpRequest& request() const override { return inner_.request(); }

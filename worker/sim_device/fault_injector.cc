@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// A stream that is dropped is dropped by its 16th write: most answers are longer.
+// A dropped stream ends by its 16th write at the latest: most answers are longer.
 constexpr double kDropWritesMax = 16;
 
 ApiError refused(std::string_view key, std::string_view wanted) {
@@ -40,7 +40,7 @@ constexpr IntegerField kIntegers[] = {
     {"seed", &SimFaultSettings::seed, 0, INT64_MAX, "an integer >= 0"},
 };
 
-// nullopt-like: an error with an empty message means the field was taken.
+// Takes one field; an error with an empty message means success.
 ApiError take_field(std::string_view key, const bj::value& value, SimFaultSettings& settings) {
   ApiError none;
   for (const NumberField& field : kNumbers) {
@@ -145,7 +145,7 @@ TimePoint SimFaults::step_end(TimePoint begin, Duration duration) const {
 
 TimePoint SimFaults::wait_step_end(TimePoint begin, Duration duration) {
   std::unique_lock lock(mutex_);
-  // Whatever is changed meanwhile counts for this step, too.
+  // A change of the settings during the wait applies to this step, too.
   TimePoint end = step_end(begin, duration);
   while (clock_.now() < end) {
     changed_.wait_until(lock, end);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Faults on request, for a worker without a model: POST /sim/faults says what goes wrong from now on. What is
-// drawn by chance (which requests fail) comes from the seed and the requests' order alone, so a test sees the
-// same faults every time.
+// Injects faults into a worker without a model: POST /sim/faults sets what goes wrong from now on. Random
+// choices (which requests fail) depend on the seed and the order of requests alone, so a test sees the same
+// faults every time.
 
 #include <condition_variable>
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace troupe {
 
-// The body of POST /sim/faults; what it leaves out is off.
+// The body of POST /sim/faults; an absent field turns its fault off.
 struct SimFaultSettings {
-  double stall_s = 0;          // for so long no step ends, the one under way included; connections stay up
-  double slow_factor = 1;      // every step takes so many times as long
+  double stall_s = 0;          // no step ends for this long, the one under way included; connections stay up
+  double slow_factor = 1;      // every step takes this many times as long
   double drop_rate = 0;        // share of requests whose connection is closed in the middle of the answer
   double error_rate = 0;       // share of requests that get error_status instead of an answer
   int64_t error_status = 503;  // 500 to 599
@@ -28,30 +28,29 @@ struct SimFaultSettings {
 
   std::string to_json() const;
 };
-// 400 that names the field and what would be right; unknown fields are refused.
+// Errors are 400, naming the field and the right value; unknown fields are refused.
 ApiResult<SimFaultSettings> parse_sim_faults(std::string_view body);
 
-// Thread-safe: set by the server's thread, met by that and by the compute thread.
+// Thread-safe: set by the server's thread, read by that and by the compute thread.
 class SimFaults {
  public:
-  // Counts what was done as troupe_sim_faults_total{kind}.
+  // Counts injected faults as troupe_sim_faults_total{kind}.
   explicit SimFaults(Metrics& metrics);
 
   void set(const SimFaultSettings& settings, TimePoint now);
   void clear(TimePoint now) { set({}, now); }
   SimFaultSettings settings() const;
 
-  // The fate of the next request.
+  // Draws the next request's faults.
   struct Fate {
-    int error_status = 0;  // not 0: its answer
-    int dropped_at_write =
-        0;  // not 0: its connection is closed instead of the so-manieth write of its answer
+    int error_status = 0;      // not 0: its answer
+    int dropped_at_write = 0;  // not 0: the write that closes the connection
   };
   Fate next_fate();
   bool refuses() const;
 
-  // Waits until a step that began at `begin` and takes `duration` on a healthy node is over; returns when
-  // that was due.
+  // Waits until a step that began at `begin` and takes `duration` on a healthy node has ended; returns the
+  // time at which that was due.
   TimePoint wait_step_end(TimePoint begin, Duration duration);
 
  private:

@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-// How far behind its due times a worker may run and still catch up. A process that was stopped for seconds
+// The longest delay behind its due times that a worker catches up. A process that was stopped for seconds
 // does not make up for it with steps that take no time.
 constexpr Duration kLagMax = std::chrono::milliseconds(20);
 
@@ -16,7 +16,7 @@ constexpr Duration kLagMax = std::chrono::milliseconds(20);
 Status SimRunner::launch(const Batch& batch, const StepDraws& /*draws*/) {
   const StepLoad load = step_load(batch);
   TimePoint begin = clock_.now();
-  // A request that decodes was in the last step: there was no pause between the two.
+  // A decoding request was in the last step, so there was no pause between the two.
   if (load.decode_count > 0) begin = std::clamp(last_end_, begin - kLagMax, begin);
   const double ns = static_cast<double>(step_duration(options_.costs, load).count()) / options_.speed;
   last_end_ = faults_.wait_step_end(begin, Duration(static_cast<int64_t>(ns)));

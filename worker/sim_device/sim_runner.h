@@ -1,8 +1,8 @@
 #pragma once
 
-// Steps without a model: they take as long as a node's profile says and give filler tokens. Ends of steps are
-// absolute: the next one begins where the last one was due, so what the engine itself takes between two
-// steps, and what sleeping overshoots, is not added to the node's own figures.
+// Runs steps without a model: each takes as long as a node's profile says and yields filler tokens. Ends of
+// steps are absolute: the next step begins where the last one was due, so the engine's own time between two
+// steps and the overshoot of sleeps are not added to the node's figures.
 
 #include <vector>
 
@@ -17,8 +17,8 @@ class SimRunner final : public StepRunner {
  public:
   struct Options {
     StepCosts costs;
-    double speed = 1;             // a node so many times as fast
-    std::vector<TokenId> filler;  // not empty; what position p of an answer says: filler[p mod size]
+    double speed = 1;             // multiple of the profile's speed
+    std::vector<TokenId> filler;  // not empty; token at position p of an answer: filler[p mod size]
   };
   // `faults` outlives this.
   SimRunner(Options options, SimFaults& faults) : options_(std::move(options)), faults_(faults) {}

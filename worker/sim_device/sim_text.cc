@@ -1,6 +1,6 @@
 // The vocabulary is generated, not trained: single bytes, the special tokens, every pair of small letters,
-// the commonest threes and fours, the commonest words (taken whole: `ignore_merges`), and the first two bytes
-// of every common Chinese character.
+// the commonest groups of three and four letters, the commonest words (taken whole: `ignore_merges`), and the
+// first two bytes of every common Chinese character.
 
 #include "worker/sim_device/sim_text.h"
 
@@ -25,7 +25,7 @@ constexpr std::string_view kChatMl =
     "'<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
     "{% endif %}";
 
-// Begins with a space and ends in a full stop, so that it can follow itself.
+// The filler begins with a space and ends in a full stop, so that it can repeat.
 constexpr std::string_view kFiller =
     " I was thinking of you only this morning. The road was long and the night was cold, but the house is "
     "warm and there is bread on the table. Sit down and tell me what you have seen since we last spoke. As "
@@ -66,15 +66,15 @@ constexpr std::string_view kWords =
     "sad angry alone together quietly slowly softly suddenly perhaps maybe really actually course enough "
     "instead else three four five six seven eight nine ten hundred thousand second third half whole";
 
-// Commonest first: of the pairs that overlap in a word the first one here is joined first.
+// Commonest first: of two pairs that overlap in a word, the earlier one here is joined first.
 constexpr std::string_view kPairs =
     "th he in er an re on at en nd es or ti te ed is it al ar st nt to ng se ha as ou io le ve co me de hi "
     "ri ro ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns ho di fo pe ec pr no ct us ac ot il tr ly "
     "et ut ss so rs un lo wa ge wh ee wi em ad ol rt po we na ul";
 
-constexpr size_t kFoursOf = 50;  // of them, the first
+constexpr size_t kFoursOf = 50;  // this many of them make groups of four
 
-// Tokens and merges, each once, in the order they are asked for.
+// Builds tokens and merges, each once, in the order of the calls.
 class Vocabulary {
  public:
   void add(std::string token) {
@@ -142,7 +142,7 @@ void add_merges(Vocabulary& vocabulary) {
   }
 }
 
-// What tokenizer.json would hold.
+// Returns the content of a tokenizer.json.
 std::string tokenizer_json() {
   Vocabulary vocabulary;
   for (std::string_view token : kSpecialTokens) vocabulary.add(std::string(token));

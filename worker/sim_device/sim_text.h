@@ -1,7 +1,7 @@
 #pragma once
 
-// Words for a worker without a model: a tokenizer, a chat template and something to say. With --model they
-// are that model's; without it these are built in, so that such a worker needs no file but its profile.
+// Text for a worker without a model: a tokenizer, a chat template and filler. With --model they are that
+// model's; otherwise these are built in, so that such a worker needs no file but its profile.
 
 #include <memory>
 #include <vector>
@@ -13,17 +13,16 @@
 
 namespace troupe {
 
-// About 3 bytes a token of English, 1.5 of Chinese: byte-level BPE with the commonest words whole. Special:
-// <|endoftext|>,
-// <|im_start|>, <|im_end|>.
+// Byte-level BPE with the commonest words whole: about 3 bytes a token of English, 1.5 of Chinese. Special:
+// <|endoftext|>, <|im_start|>, <|im_end|>.
 StatusOr<std::unique_ptr<Tokenizer>> built_in_tokenizer();
-// ChatML. Every message ends in a special token, so what was encoded stays as it is when messages follow:
+// ChatML. Every message ends in a special token, so an encoded prefix never changes when messages follow:
 // prefix caching is exact.
 StatusOr<std::unique_ptr<ChatTemplate>> built_in_chat_template();
-// What its eos_token is.
+// The template's eos_token.
 inline constexpr std::string_view kBuiltInEos = "<|im_end|>";
 
-// The tokens of an endless answer: position p gets [p mod size]. Not empty; no special ones.
+// The tokens of an endless answer: position p gets [p mod size]. Not empty; no special tokens.
 StatusOr<std::vector<TokenId>> filler_tokens(const Tokenizer& tokenizer);
 
 }  // namespace troupe

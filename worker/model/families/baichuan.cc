@@ -1,5 +1,5 @@
-// Baichuan 1 and 2, 7B and 13B: Llama's shape with q, k and v in one matrix (W_pack). Their config.json does
-// not say what else differs; the models' own code does, by size and generation:
+// Baichuan 1 and 2, 7B and 13B: Llama's shape with q, k and v in one matrix (W_pack). Their other differences
+// are not in config.json but in the models' own code, by size and generation:
 //   - the 13B have ALiBi instead of a rotation, and no max_position_embeddings (model_max_length instead);
 //   - Baichuan 2, known by its vocabulary, multiplies by the head's rows at length 1 (NormHead).
 

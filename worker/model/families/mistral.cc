@@ -1,5 +1,5 @@
-// MistralForCausalLM: Llama's shape with a sliding window. Only full attention is built, so nothing longer
-// than the window is computed (runner.cc holds max_model_len to it); up to there the two are the same.
+// MistralForCausalLM: Llama's shape with a sliding window. Only full attention is built, so runner.cc limits
+// max_model_len to the window; up to there the two are the same.
 
 #include <array>
 

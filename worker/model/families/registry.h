@@ -1,7 +1,7 @@
 #pragma once
 
-// The model families this build knows. A family is one short .cc file: which architectures of config.json it
-// is, what it reads there of its own, and how it is put together from the shared layers.
+// The supported model families. A family is one short .cc file: its architectures in config.json, the keys
+// only it reads there, and its composition from the shared layers.
 
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ namespace troupe {
 
 struct ModelFamily {
   std::span<const std::string_view> architectures;
-  // Before the keys that all families share are read: the family's own keys, and its defaults for shared ones
+  // Runs before the shared keys are read. Reads the family's own keys, and sets its defaults for shared ones
   // that may be absent (kv_heads, head_dim, max_position_embeddings; 0 is none).
   Status (*configure)(const ConfigKeys& keys, ModelConfig& config);
   StatusOr<std::unique_ptr<Model>> (*build)(const ModelConfig& config, WeightLoader& weights);
@@ -27,7 +27,7 @@ extern const ModelFamily kQwen2Family;     // qwen2.cc
 extern const ModelFamily kQwen3Family;     // qwen3.cc
 extern const ModelFamily kBaichuanFamily;  // baichuan.cc
 
-// Null for an architecture nobody built.
+// Null for an unsupported architecture.
 const ModelFamily* find_model_family(std::string_view architecture);
 std::vector<std::string_view> model_architectures();
 

@@ -18,10 +18,10 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kShardEnding = ".safetensors";
 constexpr size_t kShardCountMax = 4096;
 
-// Tensor → shard, as the index says it.
+// Maps each tensor to its shard, as the index does.
 using WeightMap = std::map<std::string, std::string>;
 
-// A shard is a plain file name in the model's folder; the index must not lead anywhere else.
+// A shard is a plain file name in the model's folder; the index must not lead elsewhere.
 bool is_plain_shard_name(std::string_view name) {
   return name.size() > std::string_view(kShardEnding).size() && name.ends_with(kShardEnding) &&
          name.front() != '.' && name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
@@ -132,7 +132,7 @@ StatusOr<SourceTensor> Checkpoint::take(const std::string& name, std::span<const
   found->second.taken = true;
   SourceTensor result;
   Tensor& tensor = result.tensor;
-  // Tensor is a mutable view by type; the pages are read-only, and loading only reads.
+  // Tensor is a mutable view by type; the pages are read-only and loading only reads.
   tensor.data = const_cast<char*>(file.bytes(entry).data());
   tensor.dtype = *dtype;
   tensor.rank = static_cast<int>(shape.size());

@@ -1,7 +1,7 @@
 #pragma once
 
-// All tensors of a model directory by name: `model.safetensors`, or the shards that
-// `model.safetensors.index.json` names. Which file holds a tensor is nobody's business but this one's.
+// All tensors of a model directory by name: from `model.safetensors`, or the shards that
+// `model.safetensors.index.json` names. Hides which file holds a tensor.
 
 #include <cstdint>
 #include <memory>

@@ -12,9 +12,9 @@ namespace troupe {
 
 namespace {
 
-// Four weights come out of one 64-bit word.
+// One 64-bit word yields four weights.
 constexpr int64_t kPerWord = 4;
-// Below this a thread costs more than it saves.
+// Minimum for a thread: below it a thread costs more than it saves.
 constexpr int64_t kPerThreadMin = int64_t{1} << 20;
 
 // FNV-1a
@@ -32,7 +32,7 @@ uint64_t word_at(uint64_t key, int64_t index) {
   return z ^ (z >> 31);
 }
 
-// Uniform with this mean; `reach` is the half width.
+// A uniform distribution; `reach` is its half width.
 struct Distribution {
   double mean = 0;
   double reach = 0;

@@ -1,13 +1,13 @@
 #pragma once
 
-// Random weights for a model of which there is only config.json: benches, load tests, and the small
+// Random weights for a model without a checkpoint, only config.json: benches, load tests, and the small
 // checkpoints of the goldens (tests/fixtures/make_model_goldens.py makes the same numbers). Element i of a
 // tensor is a pure function of the tensor's name and i, so threads and order change nothing, and a tied
 // embedding is the same twice.
 //
-// Matrices have mean 0 and deviation 1/√columns, so that activations neither die nor explode in any depth;
-// biases deviation 1/4; norms mean 1, deviation 1/10. All uniform: as good as normal after one product, at a
-// nanosecond a weight.
+// Matrices have mean 0 and deviation 1/√columns, so that activations neither die nor explode at any depth;
+// biases deviation 1/4; norms mean 1, deviation 1/10. All are uniform: as good as normal after one product,
+// at a nanosecond a weight.
 
 #include "worker/model/load/weight_source.h"
 
@@ -18,7 +18,7 @@ void fill_random_weight(std::string_view name, const Tensor& tensor, int threads
 
 class DummyWeights final : public WeightSource {
  public:
-  // float16 has no arithmetic of its own anywhere; its models get bfloat16 weights.
+  // float16 is never computed with; its models get bfloat16 weights.
   DummyWeights(DType dtype, int threads)
       : dtype_(dtype == DType::kFloat32 ? dtype : DType::kBFloat16), threads_(threads) {}
 

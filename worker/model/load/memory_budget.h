@@ -1,6 +1,6 @@
 #pragma once
 
-// How much KV memory an accelerator has room for. Pure: what is there and what is taken are arguments.
+// Computes how much KV memory an accelerator has room for. Pure: total and used memory are arguments.
 
 #include <cstdint>
 
@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-// What is left beside the KV for what comes with steps of a kind that the warm-up had not: graphs, kernels
-// that the driver loads when they are first launched.
+// Memory left beside the KV for kinds of steps that the warm-up did not run: graphs, and kernels that the
+// driver loads at their first launch.
 inline constexpr int64_t kStepReserveBytes = int64_t{256} << 20;
 
 struct MemoryAsk {
   DeviceMemory device;       // now, with weights and activations in it
-  double utilization = 0.9;  // share of the whole that may be in use, whoever uses it
+  double utilization = 0.9;  // share of the total that may be in use, by all processes
   int64_t block_bytes = 0;   // of one KV block, all layers
 };
 
-// The KV blocks that fit. kResourceExhausted where not even one does: with what is taken, what may be, and
-// what would help.
+// Returns the number of KV blocks that fit. kResourceExhausted if not even one does; the message gives the
+// memory used, the limit, and the remedy.
 StatusOr<int64_t> kv_blocks_that_fit(const MemoryAsk& ask);
 
 }  // namespace troupe

@@ -161,8 +161,8 @@ Status check_metadata(const bj::value& value) {
   return good ? absl::OkStatus() : invalid_argument("__metadata__ is not an object of strings");
 }
 
-// Every byte of the data section belongs to exactly one tensor; a gap would be a place to hide things in.
-// Sorts by offset.
+// Sorts by offset and checks that every byte of the data section belongs to exactly one tensor; a gap could
+// hide data.
 Status check_tiling(std::vector<SafetensorsEntry>& entries, uint64_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -240,7 +240,7 @@ std::optional<DType> loadable_dtype(std::string_view safetensors_dtype) {
 }
 
 StatusOr<MappedFile> MappedFile::open(const std::string& path) {
-  // O_NONBLOCK: a FIFO of that name must be refused below, not waited for.
+  // O_NONBLOCK: a FIFO of that name must be refused below; without it open() would wait.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return system_error(path, "cannot open");
   struct stat info {};
@@ -254,7 +254,7 @@ StatusOr<MappedFile> MappedFile::open(const std::string& path) {
   const Status status = data == MAP_FAILED ? system_error(path, "cannot map") : absl::OkStatus();
   ::close(descriptor);
   TROUPE_RETURN_IF_ERROR(status);
-  // Advice only: loading goes through the file once, and soon.
+  // Advice only: loading reads the file once, and soon.
   (void)::madvise(data, size, MADV_WILLNEED);
   return MappedFile(static_cast<const char*>(data), size);
 }

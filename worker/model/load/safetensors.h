@@ -1,8 +1,8 @@
 #pragma once
 
 // One safetensors file: 8 bytes of header length (little endian), a JSON header, the tensors' bytes. Source:
-// the format section of huggingface/safetensors. Every offset is foreign input: a header that lies is refused
-// here, so whoever holds a SafetensorsFile may read every tensor it names.
+// the format section of huggingface/safetensors. Every offset is untrusted input: an invalid header is
+// refused here, so the owner of a SafetensorsFile may read every tensor it names.
 
 #include <cstdint>
 #include <optional>
@@ -28,14 +28,14 @@ struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of their offsets, without gap or overlap
 };
 
-// Checks a file's bytes, all of them: lengths, types, offsets. Pure; errors are without the file's name.
+// Checks all of a file's bytes: lengths, types, offsets. Pure; errors do not contain the file's name.
 StatusOr<SafetensorsHeader> parse_safetensors(std::string_view file);
 
-// The type the backends can read ("F32", "BF16", "F16"), or none.
+// Returns the type if the backends can read it ("F32", "BF16", "F16").
 std::optional<DType> loadable_dtype(std::string_view safetensors_dtype);
 
-// A read-only mapping of a whole file. The descriptor is closed at once; the mapping keeps the file.
-// A file that somebody shortens while it is mapped kills the process with SIGBUS (true of every mmap). Troupe
+// A read-only mapping of a whole file. The descriptor is closed at once; the mapping keeps the file. If
+// another process shortens the file while it is mapped, this one dies of SIGBUS (true of every mmap). Troupe
 // maps weights only while loading and keeps copies (weights.h), so a running worker is safe from it.
 class MappedFile {
  public:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a model's tensors come from: a checkpoint's files, or made up from their names and shapes.
+// Source of a model's tensors: a checkpoint's files, or random weights for the names and shapes.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace troupe {
 
-// A tensor, and its memory where the source does not keep it. Not necessarily aligned to its type.
+// A tensor, with its memory if the source does not keep it. Not necessarily aligned to its type.
 struct SourceTensor {
   Tensor tensor;
   std::unique_ptr<std::byte[]> memory;  // null: the view is valid as long as the source
@@ -25,8 +25,8 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // Marks the tensor as used. Errors: missing, of another shape, of a type that no backend reads.
   virtual StatusOr<SourceTensor> take(const std::string& name, std::span<const int64_t> shape) = 0;
-  // A tensor that nobody took means weights this model does not apply (biases, adapters): answers would be
-  // silently wrong. `ignored` decides which are known to be harmless.
+  // Fails if a tensor was not taken: the model would not apply it (biases, adapters) and answers would be
+  // silently wrong. `ignored` names the tensors known to be harmless.
   virtual Status check_all_taken(bool (*ignored)(std::string_view name)) const = 0;
   // For errors that concern a tensor after take(): "<file>: tensor 'x'".
   virtual std::string where(const std::string& name) const = 0;

@@ -11,7 +11,7 @@ namespace troupe {
 
 namespace {
 
-// Element `index` of a tensor that may lie at any address: safetensors promises no alignment.
+// Reads element `index` of a tensor at any address: safetensors promises no alignment.
 float value_at(const Tensor& tensor, int64_t index) {
   const std::byte* const at = tensor.as<std::byte>() + static_cast<size_t>(index) * dtype_size(tensor.dtype);
   if (tensor.dtype == DType::kFloat32) {
@@ -28,8 +28,8 @@ bool is_aligned(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % dtype_size(tensor.dtype) == 0;
 }
 
-// The parts one after the other, in their own type where they agree, in float32 where they do not.
-// vector<float> for its alignment: enough for every type.
+// Stacks the parts in their own type if they agree, else in float32. A vector<float> is aligned enough for
+// every type.
 std::vector<float> stack(std::span<const Tensor> parts, DType dtype) {
   size_t bytes = 0;
   for (const Tensor& part : parts) bytes += static_cast<size_t>(part.elements()) * dtype_size(dtype);

@@ -1,7 +1,7 @@
 #pragma once
 
-// From a source's tensors to what a backend computes with. Everything is copied or packed, so that mapped
-// files can be closed when the model is built.
+// Converts a source's tensors to a backend's weights. Everything is copied or packed, so mapped files can be
+// closed when the model is built.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@ struct DeviceTensor {
   Tensor tensor;
 };
 
-// A module with a weight (rows, columns), and perhaps a bias (rows), under name.weight and name.bias.
+// A module with a weight (rows, columns) and an optional bias (rows), under name.weight and name.bias.
 struct LinearPart {
   std::string name;
   int64_t rows = 0;
@@ -33,20 +33,20 @@ struct LinearPart {
 
 class WeightLoader {
  public:
-  // Both must outlive the loader; the backend must outlive what it loads. `format` is that of products'
-  // weights.
+  // Both must outlive the loader; the backend must outlive what it loads. `format` applies to the weights of
+  // products.
   WeightLoader(WeightSource* source, Backend* backend, WeightFormat format)
       : source_(*source), backend_(*backend), format_(format) {}
 
-  // The parts' weights stacked by rows into one: q|k|v is one product instead of three.
+  // Stacks the parts' weights by rows into one: q|k|v is one product instead of three.
   StatusOr<std::unique_ptr<PackedWeight>> linear(std::span<const LinearPart> parts, int64_t columns);
-  // The parts' biases one after the other, (rows of all) float32.
+  // Concatenates the parts' biases: (rows of all) float32.
   StatusOr<DeviceTensor> bias(std::span<const LinearPart> parts);
-  // The part's weight with every row scaled to length 1 (one of zeros stays so).
+  // Loads the part's weight with every row scaled to length 1 (a row of zeros stays so).
   StatusOr<std::unique_ptr<PackedWeight>> unit_rows(const LinearPart& part, int64_t columns);
-  // (size) as float32, whatever the source holds: norms are computed in float32.
+  // Loads (size) as float32, whatever the source holds: norms are computed in float32.
   StatusOr<DeviceTensor> vector(const std::string& name, int64_t size);
-  // (rows, columns) in the source's type: the embedding table, which is looked up, not multiplied.
+  // Loads (rows, columns) in the source's type: the embedding table, which is looked up, not multiplied.
   StatusOr<DeviceTensor> table(const std::string& name, int64_t rows, int64_t columns);
 
   int64_t parameter_count() const { return parameter_count_; }
