@@ -1,8 +1,8 @@
 #pragma once
 
-// OpenAI's request and answer types ↔ JSON, for both programs. Parsing is strict and happens once a hop: the
-// gateway parses to route and to refuse early, and forwards the client's bytes unchanged; the worker parses
-// the same bytes with the same code.
+// OpenAI's request and answer types ↔ JSON, for both programs. Each hop parses once, strictly: the gateway
+// parses to route and to refuse early, and forwards the client's bytes unchanged; the worker parses the same
+// bytes with the same code.
 
 #include <cstdint>
 #include <memory>
@@ -25,19 +25,18 @@ std::string_view role_name(Role role);
 
 struct ChatMessage {
   Role role = Role::kUser;
-  std::string
-      content;  // text parts joined; empty where the field is null or absent (assistant with tool_calls)
-  // The message's other fields (name, tool_calls, tool_call_id, reasoning_content, …) as a JSON object's
-  // compact text in the order they came, without those that are null; or empty. Only the chat template reads
-  // them; the prefix key hashes them.
+  std::string content;  // text parts joined; empty if null or absent (tool_calls)
+  // The message's other fields (name, tool_calls, tool_call_id, reasoning_content, …) as the compact text of
+  // a JSON object, in their order in the body and without nulls; or empty. Only the chat template reads them;
+  // the prefix key hashes them.
   std::string extra_json;
 };
 
-// More answers to one prompt than anybody reads; OpenAI's 128 would let one request fill a worker.
+// Limit of `n`: enough for every practical use; OpenAI's 128 would let one request fill a worker.
 inline constexpr int32_t kChoicesMax = 16;
 
-// A streamed answer that is to be gone on with: what its chunks told (Choice::ids, seed), and what identifies
-// them.
+// A streamed answer to resume: the ids and seed that its chunks
+// carried (Choice::ids, seed), and its identity.
 struct ResumedStream {
   std::vector<int32_t> ids;
   uint64_t seed = 0;
@@ -45,8 +44,8 @@ struct ResumedStream {
   std::optional<int64_t> created_s;  // none: now
 };
 
-// One parsed POST /v1/chat/completions or /v1/completions. Optional fields are those whose default the
-// model's generation_config.json may set.
+// One parsed POST /v1/chat/completions or /v1/completions. A field is optional if the model's
+// generation_config.json may set its default.
 struct GenerateRequest {
   enum class Kind : uint8_t { kChat, kCompletion };
   Kind kind = Kind::kChat;
@@ -67,19 +66,19 @@ struct GenerateRequest {
   double presence_penalty = 0;                        // [-2, 2]. Over the answer
   double frequency_penalty = 0;                       // [-2, 2]. Over the answer
   std::vector<std::pair<int32_t, float>> logit_bias;  // by id, none twice; [-100, 100]
-  // Log-probabilities are told, with so many alternatives a token, [0, 20]: chat's top_logprobs, completions'
-  // logprobs.
+  // If set, log-probabilities are reported, with this many alternatives a token, [0, 20]: chat's
+  // top_logprobs, completions' logprobs.
   std::optional<int32_t> logprobs;
   int32_t n = 1;      // choices, [1, kChoicesMax]
   bool echo = false;  // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;
-  std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if it is there, is resume's
+  std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if present, equals resume's
 
   std::string user;
   std::string prompt_cache_key;
   std::string cache_salt;
-  int32_t priority = 0;                   // as vLLM's: lower is earlier
+  int32_t priority = 0;                   // vLLM's: lower is earlier
   std::string tools_json;                 // JSON array's text, or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
 };
@@ -91,8 +90,8 @@ struct ApiLimits {
 
 class StrictJson;
 
-// Parses one body after the other with buffers that it keeps, which is what makes a parse cheap: hold one a
-// thread. Not thread-safe; results own their memory.
+// Parses bodies one after another into buffers that it keeps, which makes a parse cheap: keep one a thread.
+// Not thread-safe; results own their memory.
 class ApiParser {
  public:
   explicit ApiParser(const ApiLimits& limits = {});
@@ -100,7 +99,7 @@ class ApiParser {
   ApiParser(ApiParser&&) noexcept;
   ApiParser& operator=(ApiParser&&) noexcept;
 
-  // Errors are 400 naming `param` (e.g. "messages[2].content") and what would be right, 413 over
+  // Errors are 400, naming `param` (e.g. "messages[2].content") and the right value, or 413 over
   // body_bytes_max. Unknown fields are ignored, null means absent.
   ApiResult<GenerateRequest> parse_chat(JsonText body);
   ApiResult<GenerateRequest> parse_completion(JsonText body);
@@ -112,20 +111,20 @@ class ApiParser {
   std::unique_ptr<StrictJson> json_;
 };
 
-// The same with a parser of their own each call; for tests and rare bodies.
+// The same with a new parser each call; for tests and rare bodies.
 ApiResult<GenerateRequest> parse_chat_request(std::string_view body, const ApiLimits& limits = {});
 ApiResult<GenerateRequest> parse_completion_request(std::string_view body, const ApiLimits& limits = {});
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;  // of the prompt, read from the prefix cache
+  int64_t cached_tokens = 0;  // tokens of the prompt read from the prefix cache
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength };
 std::string_view finish_reason_name(FinishReason reason);  // "stop", "length"; kNone: ""
 
-// What identifies one answer: `id` is "chatcmpl-…" or "cmpl-…", created in Unix seconds.
+// Identity of one answer: `id` is "chatcmpl-…" or "cmpl-…", created in Unix seconds.
 struct AnswerHeader {
   GenerateRequest::Kind kind = GenerateRequest::Kind::kChat;
   std::string id;
@@ -134,47 +133,47 @@ struct AnswerHeader {
 };
 
 // A token with its log-probability: log softmax of the model's own logits, before bias, penalties,
-// temperature and cuts, as OpenAI and vLLM tell it by default.
+// temperature and cuts, which is OpenAI's and vLLM's default.
 struct TokenLogprob {
   struct Alternative {
     std::string bytes;
     float logprob = 0;
   };
-  std::string bytes;             // what it stands for; may be part of a character
+  std::string bytes;             // the token's bytes; may be part of a character
   std::optional<float> logprob;  // none for the first token of a prompt: nothing comes before it
   std::vector<Alternative> top;  // most probable first
-  int64_t text_offset = 0;       // where its text begins in the choice's, in characters
+  int64_t text_offset = 0;       // start of its text in the choice's, in characters
 };
 
-// One of the answers to a prompt, or a streamed piece of it. REQUIRES: text is valid UTF-8.
+// One of the answers to a prompt, or a streamed piece of one. REQUIRES: text is valid UTF-8.
 struct Choice {
   int32_t index = 0;
   std::string_view text;
   FinishReason finish = FinishReason::kNone;
-  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: none to tell
-  // Of a stream's piece, for who may have to go on with it elsewhere: the ids behind it, null: not told; and
-  // the seed that they are drawn by.
+  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not reported
+  // Lets another worker resume the stream: the ids of this piece
+  // (null: not sent) and the seed they are drawn with.
   const std::vector<int32_t>* ids = nullptr;
   std::optional<uint64_t> seed = std::nullopt;
-  const Usage* usage = nullptr;  // of the whole answer, beside the ids of its last piece; null: not told
+  const Usage* usage = nullptr;  // the whole answer's, sent with the ids of its last piece; null: not sent
 };
 
-// A whole answer.
+// Serialises a whole answer.
 std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
-// One streamed chunk's JSON (without SSE framing). `first`: of its choice; in chat it carries the role. Where
-// ids are told it ends in `,"troupe":{"ids":[…]}}`; behind the ids may come `,"seed":n`, and
-// `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: who reads it looks for the one brace).
+// Serialises one streamed chunk (without SSE framing). `first`: the first of its choice; in chat it carries
+// the role. With ids the chunk ends in `,"troupe":{"ids":[…]}}`; after the ids may come `,"seed":n` and
+// `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: readers search for the single brace).
 std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
-// The last chunk of include_usage: no choices, the usage.
+// The last chunk of include_usage: no choices, only the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
 
-// The usage that an OpenAI-like server tells with an answer.
+// The usage in an OpenAI-like server's answer.
 struct ToldUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens;  // not every server tells
+  std::optional<int64_t> cached_tokens;  // not every server sends it
 };
-// Reads a `usage` object; nothing where it is none that makes sense.
+// Reads a `usage` object; nullopt if it is not a valid one.
 std::optional<ToldUsage> parse_usage(std::string_view json);
 
 struct ModelCard {
@@ -187,13 +186,13 @@ std::string models_json(const std::vector<ModelCard>& models);
 // Reads another server's /v1/models answer (ours or vLLM's).
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
 
-// What a worker tells of itself: GET /v1/load.
+// A worker's load report: GET /v1/load.
 struct LoadReport {
   // A set's work since the epoch began: counters only rise.
   struct SetWork {
     Hash128 set;
     int64_t work_tokens_total = 0;
-    int64_t prefix_tokens = 0;  // as the worker counts them; 0: not known
+    int64_t prefix_tokens = 0;  // by the worker's own count; 0: not known
     bool operator==(const SetWork&) const = default;
   };
 
@@ -205,8 +204,8 @@ struct LoadReport {
   int64_t work_tokens_total = 0;
   int64_t kv_blocks_total = 0;
   int64_t kv_blocks_free = 0;
-  int64_t kv_blocks_pinned = 0;  // of prefixes: of those that are not free
-  int64_t block_size = 0;        // tokens; 0: not told
+  int64_t kv_blocks_pinned = 0;  // blocks of prefixes, out of those that are not free
+  int64_t block_size = 0;        // tokens; 0: not reported
   int64_t max_num_seqs = 0;
   std::vector<SetWork> sets = {};
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a client sees when a request fails: OpenAI's error object and its HTTP status.
+// The error a client receives: OpenAI's error object and its HTTP status.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace troupe {
 
 struct ApiError {
   int http_status = 400;
-  std::string message;                         // names the field and what would be right
+  std::string message;                         // names the field and the right value
   std::string type = "invalid_request_error";  // OpenAI's error types
   std::string param;                           // JSON path of the field; empty → null
   std::string code;                            // machine-readable; empty → null
@@ -33,7 +33,7 @@ struct ApiError {
   static ApiError internal(std::string_view message);                       // 500
 };
 
-// A value or the ApiError that explains why there is none.
+// A value, or the ApiError that explains its absence.
 template <typename T>
 class ApiResult {
  public:

@@ -1,6 +1,6 @@
-// Chat tells a list of tokens, each with its bytes and its alternatives; completions tell four lists of equal
-// length. A token is bytes, and JSON strings are text: half a character is written as OpenAI writes it,
-// "bytes:\\xe4\\xbd", so that no two tokens of different bytes look alike.
+// Chat has a list of tokens, each with its bytes and alternatives; completions have four lists of equal
+// length. A token is bytes, but JSON strings are text: half a character is written as OpenAI writes it,
+// "bytes:\\xe4\\xbd", so that tokens with different bytes never look alike.
 
 #include "common/api/logprobs.h"
 
@@ -14,10 +14,10 @@ namespace troupe {
 
 namespace {
 
-// What stands for a probability of (nearly) zero, which has no logarithm that JSON could hold. OpenAI's.
+// Stands for a probability of (nearly) zero, whose logarithm JSON cannot hold. OpenAI's value.
 constexpr float kLogprobMin = -9999.0f;
 
-// Shortest text that reads back as the same float.
+// Appends the shortest text that reads back as the same float.
 void append_logprob(std::string& out, std::optional<float> logprob) {
   if (!logprob) {
     out += "null";
@@ -73,8 +73,8 @@ void append_chat(std::string& out, const std::vector<TokenLogprob>& tokens) {
   out += "],\"refusal\":null}";
 }
 
-// An object by token: of several ids with the same bytes it holds the most probable one. The token itself is
-// always there, so there may be one more than was asked for.
+// Appends the alternatives as an object keyed by token: of several ids with the same bytes it holds the most
+// probable one. The token itself is always included, so there may be one more than requested.
 void append_top(std::string& out, const TokenLogprob& token) {
   if (!token.logprob) {
     out += "null";
@@ -98,7 +98,7 @@ void append_top(std::string& out, const TokenLogprob& token) {
   out += '}';
 }
 
-// "name":[…] of what `append` writes for each token.
+// Appends "name":[…] with what `append` writes for each token.
 template <typename Append>
 void append_list(std::string& out, std::string_view name, const std::vector<TokenLogprob>& tokens,
                  Append append) {

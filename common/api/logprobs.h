@@ -1,6 +1,6 @@
 #pragma once
 
-// The `logprobs` of a choice as JSON, in the form of its kind of request. Private to api_*.cc.
+// Writes a choice's `logprobs` as JSON, in the form of its kind of request. Private to common/api.
 
 #include <string>
 #include <vector>

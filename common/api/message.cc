@@ -1,5 +1,5 @@
-// One element of `messages` → ChatMessage: role, content in its three shapes (text, null, text parts), and
-// whatever else the chat template may read, as text.
+// Parses one element of `messages` → ChatMessage: the role, the content in its three shapes (text, null, text
+// parts), and, as text, every other field that the chat template may read.
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
@@ -34,7 +34,7 @@ Fault read_role(size_t index, dom::element value, Role& role) {
   return expected(message_path(index, "role"), "one of system, developer, user, assistant, tool", value);
 }
 
-// One element of a content list: {"type": "text", "text": …}.
+// Appends one element of a content list: {"type": "text", "text": …}.
 Fault append_part(size_t index, size_t part, dom::element value, std::string& content) {
   if (!value.is_object()) return expected(part_path(index, part, ""), "an object with type and text", value);
   const dom::object fields = value.get_object().value_unsafe();
@@ -74,7 +74,7 @@ Fault read_content(size_t index, dom::element value, std::string& content) {
   return std::nullopt;
 }
 
-// The fields that templates read beside role and content; the known ones must have their type.
+// Appends a field that templates read besides role and content; known ones must have their type.
 Fault append_extra(size_t index, std::string_view key, dom::element value, std::string& extra_json) {
   const bool is_text =
       key == "name" || key == "tool_call_id" || key == "reasoning_content" || key == "refusal";

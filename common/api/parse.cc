@@ -1,7 +1,6 @@
-// A request's body → GenerateRequest, in one pass over simdjson's tape: no tree is built, a string is copied
-// once, a path is only spelled out for an error. One table row a field: name, kinds of request, reader. A
-// name that has no row is looked up among what isn't built (unsupported.cc) and else ignored. Messages:
-// message.cc.
+// Parses a request's body → GenerateRequest in one pass over simdjson's tape: no tree is built, a string is
+// copied once, a path is only spelled out for an error. Each field has one table row: name, kinds of request,
+// reader. A name without a row is checked against the unsupported fields (unsupported.cc) and else ignored.
 
 #include <algorithm>
 #include <iterator>
@@ -21,7 +20,7 @@ constexpr int64_t kLogprobsMax = 20;
 constexpr size_t kNameBytesMax = 1024;  // model, user, prompt_cache_key, cache_salt
 constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 
-// A request while it is read: fields come in any order, so what depends on two waits until finish().
+// A request being read: fields come in any order, so checks that involve two of them wait until finish().
 struct Draft {
   explicit Draft(const ApiLimits& l) : limits(l) {}
   const ApiLimits& limits;
@@ -51,7 +50,7 @@ Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
   return std::nullopt;
 }
 
-// One prompt: text or ids, not empty.
+// Reads one prompt: text or ids, not empty.
 Fault read_one_prompt(Draft& draft, std::string_view param, dom::element value) {
   if (value.is_string()) {
     if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
@@ -197,7 +196,7 @@ Fault read_min_p(Draft& draft, std::string_view name, dom::element value) {
 Fault read_top_k(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_integer(name, value, -1, draft.request.top_k);
 }
-// 0 is for finish() to judge: it is what prompt scoring asks for.
+// finish() checks 0, which prompt scoring uses.
 Fault read_max_tokens(Draft& draft, std::string_view name, dom::element value) {
   const bool may_be_zero = draft.request.kind == Kind::kCompletion;
   return read_optional_integer(name, value, may_be_zero ? 0 : 1, draft.request.max_tokens);
@@ -227,7 +226,7 @@ Fault read_int32_field(Draft& draft, std::string_view name, dom::element value) 
   return std::nullopt;
 }
 
-// A flag in chat, a number of alternatives in completions (where clients send false for none, too).
+// Reads a flag in chat, a number of alternatives in completions (where clients send false for none, too).
 Fault read_logprobs(Draft& draft, std::string_view name, dom::element value) {
   if (draft.request.kind == Kind::kChat) return read_bool(name, value, draft.wants_logprobs);
   if (value.is_bool() && !value.get_bool().value_unsafe()) return std::nullopt;
@@ -295,7 +294,7 @@ Fault read_field(Draft& draft, std::string_view name, dom::element value) {
   return applies ? row->read(draft, name, value) : check_unsupported(kind, name, value);
 }
 
-// What is required, and what depends on more than one field.
+// Checks required fields and rules that involve more than one field.
 Fault finish(Draft& draft) {
   GenerateRequest& request = draft.request;
   if (request.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
@@ -329,7 +328,7 @@ Fault read_fields(Draft& draft, dom::object fields) {
 }  // namespace
 
 Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids) {
-  // size() saturates; what is reserved is at most what the body can hold.
+  // size() saturates; the reservation is bounded by the body's size.
   ids.reserve(items.size());
   for (const dom::element item : items) {
     int32_t id = 0;

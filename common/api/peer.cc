@@ -1,5 +1,4 @@
-// What servers tell each other: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's
-// usage.
+// Messages between servers: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's usage.
 
 #include <iterator>
 

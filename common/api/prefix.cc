@@ -1,4 +1,4 @@
-// What is shared is read by the rows of the request that will come, so that it is rendered as that one is.
+// Generation requests' own rows read the shared fields, so that a prefix is rendered as in its requests.
 
 #include "common/api/prefix.h"
 

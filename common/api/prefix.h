@@ -1,12 +1,12 @@
 #pragma once
 
-// POST /v1/prefixes, for both programs: the beginning that many prompts share, computed ahead of the first of
-// them. The body is a chat's or a completion's, as far as it says what is shared:
+// POST /v1/prefixes, for both programs: computes the beginning that many prompts share before the first of
+// them arrives. The body is a chat's or a completion's with only the shared fields:
 //
 //   {"model": …, "messages": [{"role": "system", …}, …], "pin": true, "ttl_s": 3600}
 //
-// with `tools`, `chat_template_kwargs` and `cache_salt` where the requests to come have them, or `prompt`
-// instead of `messages`. Parsed by the rules of api.h.
+// plus `tools`, `chat_template_kwargs` and `cache_salt` if the later requests have them, or `prompt` instead
+// of `messages`. Parsed by the rules of api.h.
 
 #include <cstdint>
 #include <optional>
@@ -19,11 +19,11 @@
 namespace troupe {
 
 struct PrefixRequest {
-  // kind, model, cache_salt, and messages, tools and chat_template_kwargs, or a prompt. The rest of it means
-  // nothing here.
+  // Holds kind, model, cache_salt, and messages, tools and chat_template_kwargs, or a prompt. The other
+  // fields are unused.
   GenerateRequest source;
-  bool pin = false;              // it is not evicted
-  std::optional<int64_t> ttl_s;  // [1, kPrefixTtlMaxS]: for so long; else until it is deleted
+  bool pin = false;              // never evicted
+  std::optional<int64_t> ttl_s;  // lifetime, [1, kPrefixTtlMaxS]; without it until deleted
 };
 inline constexpr int64_t kPrefixTtlMaxS = 366 * 86'400;
 
@@ -31,21 +31,21 @@ inline constexpr int64_t kPrefixTtlMaxS = 366 * 86'400;
 ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLimits& limits = {});
 
 inline constexpr std::string_view kPrefixesPath = "/v1/prefixes";
-// The id in /v1/prefixes/{id}; empty for any other path.
+// Returns the id in /v1/prefixes/{id}; empty for any other path.
 std::string_view prefix_id_of(std::string_view path);
 // Every worker of a model gives the same prefix the same id.
 std::string prefix_id(const Hash128& hash);
 std::optional<Hash128> parse_prefix_id(std::string_view id);
-// 404. `remedy`: what whoever asks can do about it, which the two programs know differently.
+// Error 404. `remedy`: advice to the client, which differs between the two programs.
 ApiError unknown_prefix(std::string_view id, std::string_view remedy);
 
-// What a worker tells of a prefix.
+// A worker's record of a prefix.
 struct PrefixState {
   Hash128 hash;
   std::string model;
   Hash128 set;                // zero: no gateway named one
-  int64_t tokens = 0;         // that a request which begins with it finds, as long as nothing is evicted
-  int64_t cached_tokens = 0;  // of them, those that were there before
+  int64_t tokens = 0;         // tokens a request that begins with it finds cached, until some are evicted
+  int64_t cached_tokens = 0;  // of these, cached before the prefix was computed
   bool pinned = false;
   std::optional<int64_t> ttl_s;
   int64_t created_s = 0;             // Unix

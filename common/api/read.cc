@@ -30,7 +30,7 @@ std::string describe(dom::element value) {
 
 constexpr size_t kLogitBiasMax = 4096;
 
-// A token id as an object's key: its decimal digits and nothing else, so that no id has two spellings.
+// Parses a token id as an object's key: decimal digits only, so that no id has two spellings.
 bool parse_id_key(std::string_view key, int32_t& id) {
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
   return error == std::errc() && end == key.data() + key.size() && id >= 0 &&

@@ -1,6 +1,6 @@
 #pragma once
 
-// Typed reading of JSON fields with errors that name the field and what would be right. Private to api_*.cc.
+// Typed reading of JSON fields with errors that name the field and the right value. Private to common/api.
 
 #include <cstdint>
 #include <limits>
@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-// Why a field is refused, or nothing.
+// The reason to refuse a field, or nothing.
 using Fault = std::optional<ApiError>;
 
 // "'temperature' must be a number from 0 to 2, not \"hot\"" with `param` set.
@@ -30,14 +30,14 @@ struct NumberRange {
   bool excludes_min = false;
 };
 
-// Each leaves `out` alone when it returns a fault. Booleans and 3.0 are not integers.
+// Each function leaves `out` unchanged when it returns a fault. Booleans and 3.0 are not integers.
 Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out);
 Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out);
 Fault read_bool(std::string_view param, dom::element value, bool& out);
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out);
-// 64 bits, signed or not; negative ones are taken modulo 2^64.
+// Reads 64 bits, signed or not; negative values are taken modulo 2^64.
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
-// A token id, 0 to 2^31 - 1.
+// Reads a token id, 0 to 2^31 - 1.
 Fault read_token_id(std::string_view param, dom::element value, int32_t& out);
 
 // {"token id": bias from -100 to 100, …}
@@ -47,22 +47,22 @@ Fault read_logit_bias(std::string_view param, dom::element value,
 // Appends a value as compact JSON text; numbers keep their kind (5.0 stays a float).
 void append_element_json(std::string& out, dom::element value);
 
-// `troupe_resume`, and what the rest of the request has to be for it.
+// Reads `troupe_resume`, and checks the request's other fields against it.
 Fault read_resume(std::string_view param, dom::element value, std::optional<ResumedStream>& out);
 Fault check_resume(const GenerateRequest& request);
 
-// The `index`th element of `messages`.
+// Reads the `index`th element of `messages`.
 Fault read_message(size_t index, dom::element value, ChatMessage& message);
 
-// The body's object, strictly parsed into `json`, where it lives until the next parse. Errors as ApiParser's.
+// Parses the body's object strictly into `json`, where it lives until the next parse. Errors as ApiParser's.
 ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits);
-// Reads one field of a body as a request of `request.kind` does; a name without meaning there is ignored.
+// Reads one field of a body of `request.kind`; a name without meaning there is ignored.
 Fault read_request_field(const ApiLimits& limits, std::string_view name, dom::element value,
                          GenerateRequest& request);
 Fault read_id_list(std::string_view param, dom::array items, std::vector<int32_t>& ids);
 
-// What isn't built: a fault where `name` is a field of that kind of request that would change the answer's
-// meaning and isn't at its neutral value; nothing for any other name.
+// Refuses an unsupported field: returns a fault if `name` is a field of that kind of request that would
+// change the answer's meaning and is not at its neutral value; nothing for any other name.
 Fault check_unsupported(GenerateRequest::Kind kind, std::string_view name, dom::element value);
 
 }  // namespace troupe

@@ -24,7 +24,7 @@ std::string_view item_name(ResidencyItem::Kind kind) {
   return kind == ResidencyItem::Kind::kSet ? "set" : "session";
 }
 
-// "set":"…","tokens":n,"pinned":false
+// Appends "set":"…","tokens":n,"pinned":false
 void append_item(std::string& out, const ResidencyItem& item) {
   absl::StrAppend(&out, "\"", to_absl(item_name(item.kind)), "\":\"", item.name.hex(),
                   "\",\"tokens\":", item.tokens);
@@ -44,7 +44,7 @@ void append_list(std::string& out, std::span<const ResidencyItem> items, Residen
   out += ']';
 }
 
-// The fields of one item; false in `found`: it names nobody.
+// Reads the fields of one item; `found` is false if it names neither a set nor a session.
 Fault read_item(const std::string& path, dom::object fields, ResidencyItem& item, bool& found) {
   found = false;
   for (const auto field : fields) {

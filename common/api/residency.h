@@ -1,6 +1,6 @@
 #pragma once
 
-// What a worker tells of its KV cache, event by event: GET /v1/residency, both ways.
+// A worker's reports about its KV cache, event by event: GET /v1/residency, both ways.
 //
 //   event: snapshot
 //   data: {"epoch": "…", "seq": n, "sets": [{"set": hex, "tokens": n, "pinned": bool}],
@@ -9,8 +9,8 @@
 //   event: admitted, or evicted with the tokens that are left
 //   data: {"epoch": "…", "seq": n, "set" or "session": hex, "tokens": n, "pinned": bool (of a set)}
 //
-// Tokens are resident from the prompt's first one on; seq grows by one with every change of an epoch (the
-// first is 1), and a snapshot has that of the last change it includes.
+// Tokens are resident from the prompt's first one on. seq grows by one with every change of an epoch (the
+// first is 1); a snapshot carries the seq of the last change it includes.
 
 #include <cstdint>
 #include <span>
@@ -28,7 +28,7 @@ struct ResidencyItem {
   Kind kind = Kind::kSet;
   Hash128 name;
   int64_t tokens = 0;
-  bool pinned = false;  // of a set: some of it is not evicted, whatever comes
+  bool pinned = false;  // of a set: part of it is never evicted
   bool operator==(const ResidencyItem&) const = default;
 };
 
@@ -43,10 +43,10 @@ struct ResidencyEvent {
 // Appends the event with its SSE framing. REQUIRES: an epoch without line breaks.
 void append_residency_event(std::string& out, ResidencyEvent::Kind kind, std::string_view epoch, uint64_t seq,
                             std::span<const ResidencyItem> items);
-// `name` and `data` of one SSE event.
+// Parses `name` and `data` of one SSE event.
 ApiResult<ResidencyEvent> parse_residency_event(std::string_view name, std::string_view data);
 
-// Of an event's data: a worker of 65,536 blocks tells 4 MB at most.
+// Limit of an event's data: a worker of 65,536 blocks sends 4 MB at most.
 inline constexpr size_t kResidencyEventBytesMax = 32u << 20;
 
 }  // namespace troupe

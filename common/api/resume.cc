@@ -1,4 +1,4 @@
-// What a gateway adds to a body to have a stream gone on with that another worker began.
+// The fields a gateway adds to a body so that this worker resumes a stream which another began.
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"

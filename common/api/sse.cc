@@ -1,5 +1,5 @@
-// Lines are collected whole before they are read: a terminator, the byte order mark or a field's name may be
-// cut anywhere by the network, and a line is the smallest thing that means something.
+// Lines are collected whole before they are read: the network may cut a terminator, the byte order mark or a
+// field's name anywhere, and only a whole line has a meaning.
 
 #include "common/api/sse.h"
 
@@ -16,7 +16,7 @@ struct Field {
   std::string_view value;
 };
 
-// "name: value"; one space after the colon belongs to neither. Without a colon the line is the name.
+// Splits "name: value"; one space after the colon belongs to neither. Without a colon the line is the name.
 Field split_field(std::string_view line) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return {line, {}};
@@ -59,7 +59,7 @@ SseParser::Line SseParser::read_line() {
   at_start_ = false;
   if (line_.empty()) {
     if (has_data_) return Line::kEvent;
-    event_.event.clear();  // an event without data is none
+    event_.event.clear();  // an event without data is dropped
     return Line::kNone;
   }
   if (line_.front() == ':') return Line::kComment;

@@ -16,15 +16,14 @@ struct SseEvent {
   std::string id;     // the last one seen, also by an earlier event
 };
 
-// Bytes in, events out; any split of the bytes gives the same events. Bounded: an event (its data and the
-// line being read) over `event_bytes_max` is an error, after which the parser stays failed. What follows the
-// last empty line is no event. Not thread-safe.
+// Bytes in, events out; any split of the bytes gives the same events. Bounded: if an event (its data and the
+// line being read) exceeds `event_bytes_max` the parser fails, and stays failed. Bytes after the last empty
+// line form no event. Not thread-safe.
 class SseParser {
  public:
   explicit SseParser(size_t event_bytes_max = 1u << 20);
 
-  // Calls sink(const SseEvent&) for each completed event, and comment(std::string_view) for each comment
-  // line.
+  // Calls sink(const SseEvent&) for each completed event and comment(std::string_view) for each comment line.
   template <typename Sink, typename Comment>
   Status feed(std::string_view bytes, Sink&& sink, Comment&& comment);
   template <typename Sink>
@@ -36,7 +35,7 @@ class SseParser {
   enum class Line { kIncomplete, kNone, kEvent, kComment };
   // Takes one line off `bytes` (or buffers a part of it); kEvent: event_ is complete.
   StatusOr<Line> take_line(std::string_view& bytes);
-  // What the whole line in line_ means.
+  // Interprets the whole line in line_.
   Line read_line();
 
   size_t event_bytes_max_;
@@ -48,10 +47,12 @@ class SseParser {
   SseEvent event_;
 };
 
-// "data: <json>\n\n". REQUIRES: json holds no line break.
+// Appends "data: <json>
+//
+// ". REQUIRES: json holds no line break.
 void append_sse_data(std::string& out, std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
-// A comment that says the sender is alive; clients that know the format skip it.
+// A comment that shows the sender is alive; clients that know the format skip it.
 inline constexpr std::string_view kSseHeartbeat = ": hb\n\n";
 
 template <typename Sink, typename Comment>

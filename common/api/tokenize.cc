@@ -1,5 +1,5 @@
-// What the two have in common with a request to generate (messages, tools, model, …) is read by that
-// request's own rows, so that a chat which is counted here is the chat that is answered there.
+// The fields shared with generation requests (messages, tools, model, …) are read by those requests' own
+// rows, so that a chat counted here is the chat answered there.
 
 #include "common/api/tokenize.h"
 
@@ -18,7 +18,7 @@ struct TokenizeDraft {
   std::optional<bool> add_special_tokens;
 };
 
-// A name that means something only here; `known` is false for any other.
+// Reads a field specific to these requests; `known` is false for any other.
 Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element value, bool& known) {
   known = true;
   if (name == "add_special_tokens") {

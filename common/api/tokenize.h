@@ -1,7 +1,7 @@
 #pragma once
 
-// POST /tokenize and /detokenize in vLLM's form, for both programs: what a text or a chat comes to in tokens,
-// and back. Parsed by the rules of api.h.
+// POST /tokenize and /detokenize in vLLM's form, for both programs: converts a text or a chat to tokens, and
+// back. Parsed by the rules of api.h.
 
 #include <cstdint>
 #include <string>
@@ -13,11 +13,11 @@
 namespace troupe {
 
 struct TokenizeRequest {
-  // kind, model (empty: the only one there is), and messages, tools and chat_template_kwargs, or a prompt's
-  // text (which may be empty). The rest of it means nothing here.
+  // Holds kind, model (empty: the only one there is), and messages, tools and chat_template_kwargs, or a
+  // prompt's text (which may be empty). The other fields are unused.
   GenerateRequest source;
   bool add_special_tokens = true;     // a chat's default is false: its template writes them
-  bool add_generation_prompt = true;  // of a chat
+  bool add_generation_prompt = true;  // for a chat
   bool return_token_strs = false;
 };
 // A body with `messages` is a chat, one with `prompt` a text; both, or neither, is an error.

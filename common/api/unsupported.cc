@@ -1,7 +1,6 @@
-// Fields of OpenAI's API (and vLLM's additions to it) that would change what an answer means and that Troupe
-// does not build. Ignoring one would answer another question than the one asked, so each is refused, unless
-// it has the value that means "as if absent", which clients like to send. To build one is to move its row to
-// parse.cc.
+// Fields of OpenAI's API (and vLLM's additions to it) that would change an answer's meaning and that Troupe
+// does not support. Ignoring one would answer a different question, so each is refused, unless it has the
+// neutral value that clients like to send. To support a field, move its row to parse.cc.
 
 #include <algorithm>
 #include <iterator>
@@ -38,7 +37,7 @@ bool is_integer_one(dom::element value) {
 }
 bool is_number_one(dom::element value) {
   double number = 0;
-  return !value.get_double().get(number) && number == 1;  // of integers, too
+  return !value.get_double().get(number) && number == 1;  // covers integers, too
 }
 bool is_empty(dom::element value) {
   if (value.is_object()) return value.get_object().value_unsafe().size() == 0;
@@ -68,7 +67,7 @@ struct Row {
   std::string_view name;
   uint8_t kinds;
   bool (*is_neutral)(dom::element);
-  std::string_view allowed;  // what is accepted, for the message
+  std::string_view allowed;  // accepted values, for the message
 };
 
 // Sorted by name; a name may have a row for each kind.

@@ -1,5 +1,5 @@
-// Answers as the OpenAI clients expect them, written straight into a string: a chunk is made for every token
-// of every stream, so no tree in between.
+// Answers in the form OpenAI's clients expect, written straight into a string: every token of every stream
+// makes a chunk, so no tree is built in between.
 
 #include "absl/strings/str_cat.h"
 #include "common/api/logprobs.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Kind = GenerateRequest::Kind;
 
-// {"id":…,"object":…,"created":…,"model":… — without the closing brace.
+// Appends {"id":…,"object":…,"created":…,"model":… — without the closing brace.
 void append_header(std::string& out, const AnswerHeader& header, std::string_view object) {
   out += "{\"id\":";
   append_json_string(out, header.id);
@@ -25,7 +25,7 @@ std::string_view chunk_object(Kind kind) {
   return kind == Kind::kChat ? "chat.completion.chunk" : "text_completion";
 }
 
-// The rest of a choice after its text, with its closing brace.
+// Appends the rest of a choice after its text, with its closing brace.
 void append_end(std::string& out, Kind kind, const Choice& choice) {
   out += ",\"logprobs\":";
   if (choice.logprobs == nullptr) {

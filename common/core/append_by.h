@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-// Lets `fill` write up to `room` bytes behind the end of `text`, which grows by as many as it says that it
-// has written. What it has not written is nobody's: unlike after resize(), it was never zeroed. Memory grows
-// as reserve() does. Returns what `fill` returned.
+// Lets `fill` write up to `room` bytes after the end of `text`, which grows by the number of bytes that
+// `fill` reports as written. Unwritten bytes are never zeroed, unlike after resize(). Memory grows as
+// reserve() does. Returns fill's result.
 size_t append_by(std::string& text, size_t room, absl::FunctionRef<size_t(char*)> fill);
 
 }  // namespace troupe

@@ -44,7 +44,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);
   uint32_t bits = 0;
-  unsigned count = 0;  // of bits
+  unsigned count = 0;  // number of bits
   for (size_t i = 0; i < digits; ++i) {
     const uint8_t value = kValues[static_cast<uint8_t>(text[i])];
     if (value == kNoDigit) return std::nullopt;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Base64 with padding (RFC 4648 §4), strict: what decodes is what encoding it gives again.
+// Base64 with padding (RFC 4648 §4), strict: only the text that encoding produces decodes.
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 namespace troupe {
 
 std::string base64(std::string_view bytes);
-// Nothing where `text` is no base64: another alphabet, a length that is no multiple of 4, bits left over.
+// Returns nullopt for invalid base64: another alphabet, a length that is no multiple of 4, bits left over.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace troupe

@@ -1,11 +1,11 @@
-// A link's input is the parent's digest in its canonical form (16 bytes, high half first, big-endian: the
-// order of hex()), then the part's bytes; so `xxh3_128_digest(parent.digest() + part)` of any xxHash binding
-// gives the same chain. Token ids are hashed as little-endian int32, which on this target is how they lie in
-// memory.
+// A link's input is the parent's digest in its canonical form (16 bytes, high half first,
+// big-endian: the order of hex()), then the part's bytes; so `xxh3_128_digest(parent.digest()
+// + part)` of any xxHash binding gives the same chain. Token ids are hashed as little-endian
+// int32, which is their layout in memory on this target.
 
 #include "common/core/block_hash.h"
 
-// Into this file: a call costs as much as hashing a short part.
+// Inlined into this file: a call costs as much as hashing a short part.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -22,10 +22,9 @@ static_assert(std::endian::native == std::endian::little, "token ids are hashed 
 namespace {
 
 constexpr size_t kDigestBytes = 16;
-// A block of 16 ids, a chat message or a persona's card mostly fits; longer parts go through the streaming
-// state.
+// Fits a block of 16 ids, most chat messages and most persona cards; longer parts take the streaming state.
 constexpr size_t kOneShotBytes = 4096;
-// Shorter ones XXH3 hashes without vectors.
+// XXH3 hashes shorter parts without vectors.
 constexpr size_t kVectorBytes = 240;
 
 Hash128 from_xxh(XXH128_hash_t h) {
@@ -50,7 +49,7 @@ Hash128 xxh3(const void* bytes, size_t size) {
   return {hash.high, hash.low};
 }
 
-// Two words, as XXH3 reads them: what is stored in two halves and loaded whole waits for the cache.
+// Two words, as XXH3 reads them: a word loaded whole after a store in two halves waits for the cache.
 struct Digest {
   uint64_t hi, lo;
 };
@@ -78,8 +77,8 @@ int hex_digit(char c) {
 }  // namespace
 
 std::string Hash128::hex() const {
-  // A half's sixteen digits are the bytes of two words: each nibble into a byte of its own, and on to its
-  // letter, eight at once.
+  // The sixteen digits of a half are the bytes of two words: each nibble moves into a byte of its own and
+  // becomes its letter, eight at once.
   const auto digits = [](uint64_t half) {
     uint64_t x = (half & 0xffff0000) << 16 | (half & 0xffff);
     x = (x << 8 | x) & 0x00ff00ff00ff00ff;

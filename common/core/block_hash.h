@@ -30,7 +30,7 @@ Hash128 hash_bytes(std::string_view bytes);
 Hash128 chain_hash(Hash128 parent, std::string_view bytes);
 Hash128 chain_hash(Hash128 parent, std::span<const int32_t> token_ids);
 Hash128 chain_hash(Hash128 parent, Hash128 part);  // the bytes of its digest
-// A well-mixed 64-bit value of two hashes (rendezvous weights).
+// Mixes two hashes into one 64-bit value (rendezvous weights).
 uint64_t mix_hash(Hash128 a, Hash128 b);
 
 template <typename H>

@@ -31,8 +31,8 @@ bool is_tail(std::string_view text, size_t i) {
   return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
 }
 
-// Bytes of the character that `text` begins with; 0 where it is none to be written as it is: a control (those
-// past ASCII and Unicode's own line ends too, at which some readers begin a new line) or no UTF-8.
+// Bytes of the character at the start of `text`; 0 if it must be escaped: a control (also those past ASCII
+// and Unicode's own line ends, at which some readers begin a new line) or invalid UTF-8.
 size_t plain_character(std::string_view text) {
   const auto at = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
@@ -152,7 +152,7 @@ void Logger::write(LogLevel level, std::string_view event, std::initializer_list
   std::string line = format_log_line(std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                      level, event, fields);
   line += '\n';
-  // A log that cannot be written has nowhere to say so.
+  // If the log cannot be written there is no other place to report it.
   [[maybe_unused]] const ssize_t written = ::write(fd_, line.data(), line.size());
 }
 

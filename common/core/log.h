@@ -1,9 +1,9 @@
 #pragma once
 
-// One `key=value` line an event on stderr:
+// Writes one `key=value` line an event to stderr:
 //   ts=2026-01-02T03:04:05.678Z level=info event=listening host=127.0.0.1 port=31000
-// Values with spaces, quotes, '=', control characters or bytes that are no UTF-8 are quoted and escaped, so a
-// hostile value stays on its line. Thread-safe: a line is written with one write(2).
+// Values with spaces, quotes, '=', control characters or invalid UTF-8 are quoted and escaped, so a hostile
+// value stays on its line. Thread-safe: a line is written with one write(2).
 
 #include <cstdint>
 #include <initializer_list>
@@ -26,7 +26,7 @@ struct LogField {
   requires std::is_arithmetic_v<T> LogField(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
 };
 
-// Where lines go and which are kept. Owned by main and passed down; no global.
+// The destination and level of log lines. Owned by main and passed down; no global.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kInfo, int fd = 2) : level_(level), fd_(fd) {}
@@ -50,7 +50,7 @@ class Logger {
   int fd_;
 };
 
-// The line without its newline; `unix_ms` in UTC. Exposed for tests.
+// Formats a line without its newline; `unix_ms` in UTC. Exposed for tests.
 std::string format_log_line(int64_t unix_ms, LogLevel level, std::string_view event,
                             std::initializer_list<LogField> fields);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// A map from hash to value that remembers at most `capacity` keys and forgets the one used longest ago. The
-// gateway's memory of sessions and sets is made of these, so client-supplied ids can never grow it without
-// bound: the entry used least recently goes, nobody is refused.
+// A map from hash to value that keeps at most `capacity` keys and drops the least recently used one. It holds
+// the gateway's sessions and sets, so client-supplied ids never grow them without bound, and no new id is
+// refused.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -24,17 +24,17 @@ class LruMap {
   size_t size() const { return index_.size(); }
   size_t capacity() const { return capacity_; }
 
-  // The value, not counted as a use; null when unknown.
+  // Returns the value without counting it as a use; null when unknown.
   const V* find(const Hash128& key) const {
     const auto it = index_.find(key);
     return it == index_.end() ? nullptr : &slots_[it->second].value;
   }
   V* find(const Hash128& key) { return const_cast<V*>(std::as_const(*this).find(key)); }
 
-  // Fetches the memory that a look-up will need soon.
+  // Prefetches the memory of a coming look-up.
   void prefetch(const Hash128& key) const { index_.prefetch(key); }
 
-  // The value, made if absent, now the most recently used.
+  // Returns the value, created if absent, and makes it the most recently used.
   V& touch(const Hash128& key) {
     const auto it = index_.find(key);
     if (it != index_.end()) {
@@ -50,7 +50,7 @@ class LruMap {
     return slots_[slot].value;
   }
 
-  // Most recently used first: visit(const Hash128&, V&).
+  // Visits entries, most recently used first: visit(const Hash128&, V&).
   template <typename Visit>
   void for_each(Visit&& visit) {
     for (uint32_t slot = head_; slot != kNone; slot = slots_[slot].next)

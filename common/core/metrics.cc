@@ -12,7 +12,7 @@ const std::vector<double> kInterTokenBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0
 const std::vector<double> kRequestLatencyBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                                     30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
 
-// A registry that merges gives the same family for the same name, and a family the same metric for the same
+// A merging registry returns the same family for the same name, and a family the same metric for the same
 // labels, each under its own lock; so no cache of ours is needed.
 Metrics::Metrics()
     : registry_(std::make_unique<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge)) {}

@@ -24,7 +24,7 @@ using Counter = prometheus::Counter;
 using Gauge = prometheus::Gauge;
 using Histogram = prometheus::Histogram;
 
-// Buckets as vLLM's v1 loggers define them, so existing dashboards line up. Seconds.
+// vLLM v1's buckets, so that existing dashboards line up. Seconds.
 extern const std::vector<double> kTtftBuckets;
 extern const std::vector<double> kInterTokenBuckets;
 extern const std::vector<double> kRequestLatencyBuckets;
@@ -36,16 +36,16 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The same (name, labels) gives the same handle.
+  // The same (name, labels) returns the same handle.
   Counter& counter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& buckets,
                        const Labels& labels = {});
 
-  // It is told no more, and the handle is gone. REQUIRES: `gauge` is of this name.
+  // Stops exporting `gauge` and invalidates the handle. REQUIRES: `gauge` is of this name.
   void remove(const std::string& name, Gauge& gauge);
 
-  // Content of GET /metrics (text/plain; version=0.0.4).
+  // Returns the content of GET /metrics (text/plain; version=0.0.4).
   std::string text() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the files that come with a program lie, wherever it was started from.
+// Finds the files installed with a program, independent of the working directory.
 
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-// The nearest directory that holds `item` ("configs/sim"): one of those above the running program's own (a
+// Returns the nearest directory that holds `item` ("configs/sim"): one above the running program's own (a
 // source tree, with the program in build/bin), or share/troupe beside one of them (an installation).
-// kNotFound says where was looked.
+// kNotFound lists the places searched.
 StatusOr<std::string> find_program_files(const std::string& item);
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 #pragma once
 
-// Randomness that pure code is handed: a seeded generator (splitmix64), so a simulation or a failed test can
-// be repeated. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+// Randomness as an argument of pure code: a seeded generator (splitmix64), so a simulation or a failed test
+// can be repeated. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 
 #include <cstdint>
 

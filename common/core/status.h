@@ -1,7 +1,7 @@
 #pragma once
 
-// absl::Status is the one error type inside Troupe; ApiError (error.h) is the one that leaves over HTTP.
-// Exceptions and error_codes are translated to it once, at the edge where they arise.
+// absl::Status is the one error type inside Troupe; ApiError (error.h) is the one sent over HTTP. Exceptions
+// and error_codes are translated to absl::Status once, at the edge where they arise.
 
 #include <string>
 #include <string_view>
@@ -27,7 +27,7 @@ inline Status invalid_argument(std::string_view message) {
   return absl::InvalidArgumentError(to_absl(message));
 }
 
-// The same status with `where: ` put before its message ("model.safetensors: tensor 'x': …").
+// Prepends `where: ` to the status's message ("model.safetensors: tensor 'x': …").
 Status annotate(const Status& status, std::string_view where);
 
 }  // namespace troupe

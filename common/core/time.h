@@ -22,8 +22,7 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// When a request must be done. It travels as a remaining duration (x-troupe-timeout-ms), never as a wall
-// time.
+// End of a request's time. It travels as a remaining duration (x-troupe-timeout-ms), never as a wall time.
 struct Deadline {
   TimePoint at = TimePoint::max();
 
@@ -31,7 +30,7 @@ struct Deadline {
   static Deadline never() { return {}; }
   bool is_never() const { return at == TimePoint::max(); }
   bool expired(TimePoint now) const { return now >= at; }
-  // Zero when expired; Duration::max() when there is none.
+  // Zero when expired; Duration::max() without a deadline.
   Duration remaining(TimePoint now) const {
     if (is_never()) return Duration::max();
     return expired(now) ? Duration::zero() : at - now;

@@ -1,7 +1,7 @@
 #pragma once
 
-// XXH3_128bits (seed 0) of more than 240 bytes, once for each width of vectors: the same hashes, by a half or
-// a quarter of the instructions. Shorter ones need no vectors. Private to block_hash.cc.
+// XXH3_128bits (seed 0) of more than 240 bytes, once for each vector width: the same hashes in a half or a
+// quarter of the instructions. Shorter inputs need no vectors. Private to block_hash.cc.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@ struct Xxh3Halves {
 };
 using Xxh3Long = Xxh3Halves (*)(const void* bytes, size_t size);
 
-// REQUIRES: the processor has what the name says. They leave the upper halves of vector registers clear: an
-// SSE instruction behind one that did not costs some 130 ns on a Xeon of today.
+// REQUIRES: the processor supports the named instructions. The functions clear the upper halves of vector
+// registers: an SSE instruction after uncleared ones costs some 130 ns on a current Xeon.
 Xxh3Halves xxh3_long_avx2(const void* bytes, size_t size);
 Xxh3Halves xxh3_long_avx512(const void* bytes, size_t size);
 

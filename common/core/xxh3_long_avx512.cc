@@ -1,5 +1,5 @@
-// Compiled for AVX512 alone (CMakeLists.txt), so nothing but xxHash is in here: an inline function of any
-// other header might become the one that all files share, and that machines without AVX512 run, too.
+// Compiled for AVX512 alone (CMakeLists.txt), so this file holds nothing but xxHash: the linker might share
+// an inline function of any other header with all files, and machines without AVX512 would run it.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -16,7 +16,7 @@ HttpClientOptions client_options(const EtcdOptions& options) {
   return client;
 }
 
-// By the code etcd's gateway makes of a gRPC status. What another member may know better is kUnavailable.
+// Maps the HTTP code of a gRPC status. Errors that another member may not have become kUnavailable.
 Status refused(int http_status, std::string_view body) {
   const std::string message = absl::StrCat("etcd: HTTP ", http_status, ": ", etcd::error_text(body));
   if (http_status == 404) return absl::NotFoundError(message);
@@ -79,15 +79,14 @@ class EtcdClient::Watch : public EtcdWatch {
   }
 
  private:
-  // Asked after every `timeout` of silence. etcd says at once that the watch is made, and then nothing until
-  // something changes.
+  // Called after every `timeout` of silence. etcd confirms a watch at once, then sends nothing but changes.
   bool gives_up() const {
     return answer_ == nullptr || client_.failovers_ != failovers_ ||
            client_.clock_.now() > heard_at_ + client_.options_.watch_silence_max;
   }
 
   EtcdClient& client_;
-  const uint64_t failovers_;  // when it was made
+  const uint64_t failovers_;  // at the watch's creation
   const std::string body_;
   ClientRequest request_;
   etcd::Lines lines_{etcd::kAnswerBytesMax};
@@ -129,7 +128,7 @@ Task<StatusOr<std::string>> EtcdClient::call(std::string_view path, const std::s
     auto answer = co_await ask(*members_[asked], path, body);
     if (answer.ok() || final_word(answer.status())) co_return answer;
     last = annotate(answer.status(), members_[asked]->endpoint().authority());
-    if (asked != current_) continue;  // another call has gone on already
+    if (asked != current_) continue;  // another call has already failed over
     current_ = (current_ + 1) % members_.size();
     failovers_ += 1;
   }

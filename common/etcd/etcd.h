@@ -1,11 +1,11 @@
 #pragma once
 
-// etcd (v3), asked over the HTTP gateway that each of its members has. Whichever member answers is asked as
-// long as it does; one that does not is left for the next at once, and so on once round. Every call ends: a
-// try takes `timeout` at most. On one io_context thread.
+// Client of etcd (v3) over the HTTP gateway of its members. It keeps to one
+// member while that answers; on a failure it tries the next at once, each member
+// once. Every call ends: a try takes `timeout` at most. On one io_context thread.
 //
-// What a call was to do may have been done although it failed, or was tried twice: puts and leases bear that,
-// a transaction says in `else_reads` what became of it.
+// A failed call may have taken effect, or may have been tried twice: puts and leases tolerate that, and a
+// transaction reads the outcome in `else_reads`.
 
 #include <memory>
 #include <string>
@@ -21,19 +21,19 @@ struct EtcdOptions {
   std::vector<Endpoint> members;
   std::shared_ptr<const TlsSource> tls;  // for members with https
   std::chrono::milliseconds timeout{1000};
-  // A watch that has brought nothing for so long is made anew: it may be one that never will.
+  // A watch that was silent for this long is recreated: it may be dead.
   std::chrono::seconds watch_silence_max{60};
 
-  // For a lease of this length: all of three members can be tried between two times that it is kept. The
-  // error names the url.
+  // Options for a lease of this length: all of three members can be tried between two keep-alives. The error
+  // names the url.
   static StatusOr<EtcdOptions> of(const std::vector<std::string>& urls, std::chrono::seconds lease_ttl);
 };
 
-// Changes as they come. Ends where its member is not asked any more.
+// Delivers changes as they come. Ends when the client fails over from its member.
 class EtcdWatch {
  public:
   virtual ~EtcdWatch() = default;
-  // kUnavailable and others: it is over; look again, and watch from there.
+  // kUnavailable and others: the watch has ended; read again, and watch from there.
   virtual Task<StatusOr<etcd::WatchMessage>> next() = 0;
 };
 
@@ -43,18 +43,18 @@ class EtcdClient {
   EtcdClient(Executor executor, const EtcdOptions& options, const Clock& clock);
   ~EtcdClient();
 
-  // kUnavailable, kDeadlineExceeded: no member could do it (the last one's words); kNotFound: no such lease;
-  // kInvalidArgument: etcd refuses it; kInternal: what answers is no etcd.
+  // Errors: kUnavailable, kDeadlineExceeded: every member failed (the last one's message); kNotFound: no such
+  // lease; kInvalidArgument: etcd refuses the call; kInternal: the peer is not an etcd.
   Task<Status> put(const etcd::Put& put);
   Task<StatusOr<etcd::TxnAnswer>> txn(const etcd::Txn& txn);
   Task<StatusOr<etcd::Lease>> grant(std::chrono::seconds ttl);
-  Task<StatusOr<etcd::Lease>> keep_alive(int64_t lease);  // ttl 0: there is none any more
+  Task<StatusOr<etcd::Lease>> keep_alive(int64_t lease);  // ttl 0: it no longer exists
   Task<Status> revoke(int64_t lease);
-  // At the member that answers now, and no other.
+  // Watches at the current member only.
   Task<StatusOr<std::unique_ptr<EtcdWatch>>> watch(const std::vector<etcd::KeyRange>& ranges,
                                                    int64_t from_revision);
   void close_idle();
-  // How often one member was left for another.
+  // Number of failovers from one member to another.
   uint64_t failovers() const { return failovers_; }
 
  private:
@@ -69,19 +69,19 @@ class EtcdClient {
   uint64_t failovers_ = 0;
 };
 
-// A lease that is kept: as long as keep() is called every third of its time. Whatever is put under it is to
-// be put again when id() has changed.
+// A lease kept alive by calling keep() every third of its time. REQUIRES: the caller puts its keys again when
+// id() has changed.
 class EtcdLease {
  public:
   EtcdLease(EtcdClient& client, std::chrono::seconds ttl, const Clock& clock)
       : client_(client), ttl_(ttl), clock_(clock) {}
 
-  // Granted where there is none, or none any more.
+  // Renews the lease; grants a new one if there is none, or it expired.
   Task<Status> keep();
-  // Gives it back, and with it all that is under it. Nobody else may be in keep().
+  // Revokes the lease, which deletes its keys. REQUIRES: no keep() is running.
   Task<Status> end();
   int64_t id() const { return id_; }  // 0: none yet
-  // Until then etcd keeps it, by the clock here: counted from before it was asked.
+  // End of the time for which etcd keeps the lease, by this clock, counted from before the call.
   TimePoint holds_until() const { return holds_until_; }
   std::chrono::seconds ttl() const { return ttl_; }
 

@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kDepthMax = 16;
 
-// --- written ---
+// --- writing ---
 
-// "name":"<base64>"
+// Appends "name":"<base64>"
 void append_bytes(std::string& out, std::string_view name, std::string_view bytes) {
   absl::StrAppend(&out, "\"", to_absl(name), "\":\"", base64(bytes), "\"");
 }
@@ -42,7 +42,7 @@ void append_compare(std::string& out, const Txn::Compare& compare) {
                   created ? "create_revision" : "mod_revision", "\":\"", compare.revision, "\"}");
 }
 
-// [item,item,…]
+// Appends [item,item,…]
 template <typename List, typename Append>
 void append_list(std::string& out, const List& list, Append append) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -59,9 +59,9 @@ void append_reads(std::string& out, const std::vector<KeyRange>& reads) {
   });
 }
 
-// --- read ---
+// --- reading ---
 
-// The fields of an object. The first thing that is not what it should be is kept in `status`.
+// Reads the fields of an object. `status` keeps the first error.
 class Fields {
  public:
   Fields(const bj::object& object, Status& status) : object_(object), status_(status) {}
@@ -79,7 +79,7 @@ class Fields {
     refuse(name, "a 64-bit integer, or one in quotes");
     return 0;
   }
-  // A revision, or a number of something.
+  // Reads a revision or a count.
   int64_t count(std::string_view name) const {
     const int64_t number = integer(name);
     if (number < 0) refuse(name, "0 or more");
@@ -102,7 +102,7 @@ class Fields {
     if (!decoded) refuse(name, "base64");
     return std::move(decoded).value_or("");
   }
-  // Calls `take` with the fields of the object; not where it is left out.
+  // Calls `take` with the fields of the object, unless it is left out.
   template <typename Take>
   void object(std::string_view name, Take take) const {
     const bj::value* value = find(name);
@@ -110,7 +110,7 @@ class Fields {
     if (!value->is_object()) return refuse(name, "an object");
     take(Fields(value->get_object(), status_));
   }
-  // With those of every object in the list.
+  // Calls `take` with the fields of every object in the list.
   template <typename Take>
   void list(std::string_view name, Take take) const {
     const bj::value* value = find(name);
@@ -133,7 +133,7 @@ class Fields {
   Status& status_;
 };
 
-// The document's root, taken apart by `take`.
+// Parses the document and passes its root to `take`.
 template <typename Answer, typename Take>
 StatusOr<Answer> read_answer(std::string_view json, Take take) {
   JsonLimits limits;

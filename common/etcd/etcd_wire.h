@@ -1,9 +1,8 @@
 #pragma once
 
-// What goes to etcd and comes from it over its HTTP gateway (/v3/…), as text: no sockets here. The gateway
-// writes 64-bit integers as strings and leaves out what is false, zero or empty; keys and values are base64.
-// Answers are read strictly and within bounds, the fields that we know; others are left alone. Errors name
-// the field.
+// Messages to and from etcd's HTTP gateway (/v3/…), as text: no sockets here. The gateway writes 64-bit
+// integers as strings and omits values that are false, zero or empty; keys and values are base64. Known
+// fields of answers are read strictly and within bounds; others are ignored. Errors name the field.
 
 #include <chrono>
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace troupe::etcd {
 
-// A value is at most so long: etcd refuses requests of more than 1.5 MiB.
+// Limit of a value: etcd refuses requests of more than 1.5 MiB.
 inline constexpr size_t kValueBytesMax = 1'500'000;
 inline constexpr size_t kAnswerBytesMax = 32u << 20;
 
@@ -26,12 +25,12 @@ struct KeyValue {
   int64_t mod_revision = 0;
 };
 
-// A key, or all from `begin` to before `end`.
+// One key, or all keys in [begin, end).
 struct KeyRange {
   std::string begin, end;
   bool keys_only = false;
   static KeyRange key(std::string name) { return {std::move(name), "", false}; }
-  // REQUIRES: a prefix that does not end in 0xff.
+  // REQUIRES: the prefix does not end in 0xff.
   static KeyRange prefix(std::string name);
 };
 
@@ -40,13 +39,13 @@ struct Put {
   int64_t lease = 0;
 };
 
-// Where every key is as it is compared, `puts` and `deletes` are done and `reads` read; else `else_reads`.
+// If every comparison holds, etcd does `puts` and `deletes` and `reads`; else `else_reads`.
 struct Txn {
   struct Compare {
     enum class Of { kCreateRevision, kModRevision };
     std::string key;
     Of of = Of::kCreateRevision;
-    int64_t revision = 0;  // 0: there is no such key
+    int64_t revision = 0;  // 0: the key must not exist
   };
   std::vector<Compare> compares;
   std::vector<Put> puts;
@@ -58,7 +57,7 @@ std::string put_body(const Put& put);
 std::string txn_body(const Txn& txn);
 std::string grant_body(std::chrono::seconds ttl);
 std::string lease_body(int64_t id);
-// Changes of these ranges, of `from_revision` and later.
+// Watches changes of these ranges from `from_revision` on.
 std::string watch_body(std::span<const KeyRange> ranges, int64_t from_revision);
 
 struct TxnAnswer {
@@ -70,7 +69,7 @@ StatusOr<TxnAnswer> parse_txn(std::string_view json);
 
 struct Lease {
   int64_t id = 0;
-  std::chrono::seconds ttl{0};  // 0: there is none of this id
+  std::chrono::seconds ttl{0};  // 0: there is no lease of this id
 };
 StatusOr<Lease> parse_grant(std::string_view json);
 StatusOr<Lease> parse_keep_alive(std::string_view json);
@@ -81,28 +80,28 @@ struct WatchEvent {
 };
 struct WatchMessage {
   int64_t revision = 0;
-  bool canceled = false;  // by etcd: what is asked for is no more, or it has lost its leader
+  bool canceled = false;  // by etcd: the revision is compacted, or the member lost its leader
   std::vector<WatchEvent> events;
 };
 StatusOr<WatchMessage> parse_watch(std::string_view json);
 
-// What an answer that is not 200 says; "" where it says nothing.
+// Returns the message of an answer that is not 200; "" if it has none.
 std::string error_text(std::string_view json);
 
-// Cuts a stream of messages, one a line, however it comes in pieces.
+// Splits a stream into messages, one a line, for any split of its bytes.
 class Lines {
  public:
   explicit Lines(size_t line_bytes_max) : line_bytes_max_(line_bytes_max) {}
-  // kResourceExhausted: a line is longer than it may be; nothing more comes then.
+  // kResourceExhausted: a line exceeds the limit; the stream cannot be continued.
   Status feed(std::string_view piece);
-  // The next whole line that is not empty; false: there is none yet. Valid until the next call.
+  // Returns the next complete line that is not empty, valid until the next call; false: none yet.
   bool next(std::string_view& line);
 
  private:
   size_t line_bytes_max_;
   std::string buffer_;
-  size_t read_ = 0;     // of the buffer, up to here
-  size_t scanned_ = 0;  // no end of a line before
+  size_t read_ = 0;     // bytes of the buffer consumed
+  size_t scanned_ = 0;  // bytes searched for the end of a line
 };
 
 }  // namespace troupe::etcd

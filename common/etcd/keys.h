@@ -1,11 +1,11 @@
 #pragma once
 
-// What the programs of a fleet keep in etcd, and under which keys:
+// The fleet's data in etcd, by key:
 //
-//   <prefix>/workers/<id>        a worker that takes requests, under its lease: WorkerRecord
-//   <prefix>/loads/<gateway>     what a gateway sent of each set, under its lease
-//   <prefix>/gateways/<gateway>  where others reach a gateway to tell it things, under its lease:
-//   GatewayRecord <prefix>/leader              the gateway that plans the table, under its lease: its name
+//   <prefix>/workers/<id>        WorkerRecord of a worker that accepts requests, under its lease
+//   <prefix>/loads/<gateway>     requests that a gateway sent to each set, under its lease
+//   <prefix>/gateways/<gateway>  GatewayRecord: the address at which other gateways reach it, under its lease
+//   <prefix>/leader              name of the gateway that plans the table, under its lease
 //   <prefix>/table               the table
 
 #include <string>
@@ -26,13 +26,13 @@ struct StateKeys {
         table(prefix + "/table") {}
   std::string workers, loads, gateways, leader, table;
 };
-// "/something", printable, without a "/" at the end. The error says what is wrong, not where.
+// Accepts "/something", printable, without a final "/". The error describes the fault but not its origin.
 Status check_state_prefix(std::string_view prefix);
 
 struct WorkerRecord {
-  std::string url;  // where gateways reach it
+  std::string url;  // as gateways reach it
   std::string model;
-  std::string epoch;  // of its cache: another one began empty
+  std::string epoch;  // of its cache: a new epoch began empty
   bool operator==(const WorkerRecord&) const = default;
 };
 std::string worker_record_json(const WorkerRecord& record);

@@ -1,9 +1,9 @@
 // simdjson validates UTF-8, numbers, escapes and structure, but keeps duplicate keys, and its DOM does not
-// say where an error is. Here: the duplicate check over its tape (one more linear walk), and limits.
+// report where an error is. This file adds limits and a duplicate check (a linear walk over the tape).
 //
 // Small objects are compared key by key (an API body has ~2 to 20 keys an object; no allocation, no hashing).
-// Large ones are sorted, O(n log n), so a million keys cost no more than their order; a hash set would be
-// linear but needs a seed that attackers don't know.
+// Large ones are sorted, O(n log n), so a million keys cost no more than their sort; a hash set would be
+// linear but needs a seed unknown to attackers.
 
 #include "common/json/dom.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPairwiseKeysMax = 16;
 static_assert(kJsonPaddingBytes >= simdjson::SIMDJSON_PADDING);
-// Kept between parses; a larger body's buffers are given back.
+// Size of buffers kept between parses; larger ones are freed.
 constexpr size_t kKeptTextBytes = 1u << 20;
 
 std::string_view explain(simdjson::error_code code) {
@@ -66,8 +66,8 @@ StatusOr<dom::element> StrictJson::parse(JsonText json, size_t bytes_max) {
         absl::StrCat("JSON of ", text.size(), " bytes; at most ", bytes_max, " are allowed"));
   }
   if (text.empty()) return invalid_argument("invalid JSON: empty, a value is expected");
-  // simdjson's own limit does not count an empty innermost container, so it is only the guard of its stack;
-  // the exact limit is held by check_value().
+  // simdjson's own limit does not count an empty innermost container, so it only guards its stack;
+  // check_value() enforces the exact limit.
   const auto want = static_cast<size_t>(depth_max_) + 1;
   if (parser_.max_depth() != want || parser_.capacity() < text.size()) {
     const size_t capacity = std::max(parser_.capacity(), std::max<size_t>(text.size(), 4096));
@@ -106,7 +106,7 @@ std::string_view StrictJson::duplicate_key(dom::object object) {
     }
     return {};
   }
-  // By length first: most comparisons then never touch the text.
+  // Sorted by length first: most comparisons then never touch the text.
   std::sort(keys_.begin(), keys_.end(), [](std::string_view a, std::string_view b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });
@@ -126,7 +126,7 @@ std::string StrictJson::path_text(const Step* step) {
 }
 
 Status StrictJson::check_object(dom::object object, const Step& step) {
-  // An empty key may be the duplicate, so data() tells "found", not size(). simdjson's strings never are
+  // An empty key may be the duplicate, so data() means "found", not size(): simdjson's strings are never
   // null.
   if (const std::string_view twin = duplicate_key(object); twin.data() != nullptr) {
     const Step twin_step = {&step, twin, 0, 0};

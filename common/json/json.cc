@@ -49,7 +49,7 @@ bj::value to_value(dom::element element) {
   return nullptr;
 }
 
-// What a byte needs in a JSON string: 0 nothing, 'u' a \u escape, else the letter after the backslash.
+// Escape class of each byte in a JSON string: 0 none, 'u' a \u escape, else the letter after the backslash.
 constexpr std::array<char, 256> make_escapes() {
   std::array<char, 256> table{};
   for (int c = 0; c < 0x20; ++c) table[c] = 'u';
@@ -68,8 +68,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The text with an exponent after integers that 64 bits may not hold (twenty digits, or nineteen after a
-// minus), so that they are read as doubles.
+// Adds an exponent to integers that may exceed 64 bits (twenty digits, or nineteen after a minus), so that
+// they are read as doubles.
 std::string with_wide_integers_as_doubles(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 64);
@@ -85,7 +85,7 @@ std::string with_wide_integers_as_doubles(std::string_view text) {
       out += text.substr(begin, i - begin);
       continue;
     }
-    // A whole number token: an integer where it is digits only.
+    // Scans a whole number token: an integer if it consists of digits only.
     while (i < text.size() &&
            (is_digit(text[i]) || std::string_view("+-.eE").find(text[i]) != std::string_view::npos))
       ++i;

@@ -1,6 +1,6 @@
-// Where a refused text goes wrong. simdjson's DOM does not tell, so Boost.JSON's parser reads the text once
-// more with a handler that keeps nothing; its stop is the offset. It never decides whether a text is
-// accepted.
+// Finds the position of an error in a refused text. simdjson's DOM does not report it, so Boost.JSON's parser
+// reads the text once more with a handler that keeps nothing; its stop is the offset. It never decides
+// whether a text is accepted.
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <cmath>

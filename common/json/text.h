@@ -1,8 +1,8 @@
 #pragma once
 
-// A JSON text on its way into a parser. simdjson reads up to kJsonPaddingBytes past a text's end (and lets
-// nothing that is there count), which spares it a look for the end at every step. A text in a string that has
-// room for so many more is parsed where it lies; any other is copied first.
+// A JSON text on its way into a parser. simdjson reads up to kJsonPaddingBytes past a text's end (and ignores
+// them), which saves an end check at every step. A text in a string with that much spare capacity is parsed
+// in place; any other is copied first.
 
 #include <cstddef>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-// JSON as reports hold it: keys in the order they are written, so that equal results are equal bytes.
+// JSON in the form of reports: keys in the order they are written, so that equal results are equal bytes.
 
 #include <charconv>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace troupe::sim {
 
-// Writes JSON in the order of the calls; six significant digits, as no figure here means more.
+// Writes JSON in the order of the calls, with six significant digits: no figure here has more precision.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& out) : out_(out) {}

@@ -33,8 +33,8 @@ void Engine::stop() {
     impl_->stopping = true;
   }
   impl_->wake.notify_one();
-  // The compute thread is joined first: it may be waiting for OutputPipeline, which would drop tokens if it
-  // stopped before.
+  // The compute thread is joined first: it may be waiting for
+  // OutputPipeline, which would drop tokens if it stopped before.
   if (impl_->thread.joinable()) impl_->thread.join();
   impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
   // An engine that was never started still holds questions; no thread adds any more.
@@ -68,8 +68,8 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   scheduled.background = request.background;
   scheduled.pin = request.pin;
   Sequence sequence(request);
-  // Emitted tokens with log-probabilities still to be sent are drawn once more: the model has to compute up
-  // to them.
+  // Emitted tokens with log-probabilities still to be sent are drawn
+  // once more: the model has to compute up to them.
   const auto drawn = request.emitted.end() - request.untold_logprobs;
   scheduled.prompt = std::move(request.prompt);
   scheduled.prompt.insert(scheduled.prompt.end(), request.emitted.begin(), drawn);

@@ -93,8 +93,7 @@ class Engine {
   void unpin(Hash128 name);
   void cancel(RequestId id);  // thread-safe, idempotent; the sink gets no last piece
   // Runs a question on the compute thread, between two steps; its scheduler is nullptr where the engine
-  // stops. Every accepted question runs exactly once. Returns false when kQuestionsMax are waiting already.
-  // Thread-safe.
+  // stops. Every accepted question runs exactly once. Returns false if kQuestionsMax wait. Thread-safe.
   using Question = absl::AnyInvocable<void(const Scheduler*) &&>;
   static constexpr size_t kQuestionsMax = 64;
   bool ask(Question question);

@@ -103,8 +103,8 @@ struct Engine::Impl {
   EngineMetrics metrics;
   Scheduler scheduler;
   absl::flat_hash_map<RequestId, Sequence> sequences;
-  // The step being launched: the items that sample, in the batch's order, and the items whose logits are
-  // scored.
+  // The step being launched: the items that sample, in the batch's
+  // order, and the items whose logits are scored.
   std::vector<SampleRow> draws;
   std::vector<int32_t> shown;
   StepInFlight next;

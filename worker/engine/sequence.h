@@ -25,7 +25,7 @@ class Sequence {
   SampleRow draw_at(uint64_t position, int32_t last_drawn) const;
   // Whether score() will be called.
   bool is_scored() const { return !prompt_only_ && logprobs_.has_value(); }
-  // Appends the token at `position` to the history and returns it: the known one if it was already sent, else
+  // Appends the token at `position` to the history and returns it: the known one, if already sent, or
   // `drawn`.
   TokenId accept(TokenId drawn, uint64_t position);
   // The token's log-probability under the model's logits. REQUIRES: is_scored()

@@ -18,8 +18,7 @@ Task<ApiResult<std::vector<CachedConversation>>> list_conversations(Engine& engi
 // 404 if none of it is cached.
 Task<ApiResult<CachedConversation>> find_tail(Engine& engine, const std::string& model,
                                               std::string_view session);
-// Errors: 400 (malformed, too long, ids unknown to the model, prefix caching is off), 404 (another model's
-// name).
+// Errors: 400 (malformed, too long, unknown ids, prefix caching is off), 404 (another model's name).
 ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view body);
 
 }  // namespace troupe

@@ -1,8 +1,7 @@
 #pragma once
 
 // One HTTP request in the worker's server: the exchange, its request id, and its record (one counter, one log
-// line). Every answer goes out through here, so every answer carries x-request-id and every outcome is
-// counted.
+// line). All answers go out through here, so each carries x-request-id and each outcome is counted.
 
 #include <string>
 #include <string_view>
@@ -46,8 +45,8 @@ class HttpCall {
   int code_ = kNoAnswer;
 };
 
-// Returns the client's id if it is short (128) and printable ASCII without spaces, as a gateway accepts it,
-// else `fallback`.
+// Returns the client's id if it is short (128) printable ASCII without spaces (a gateway's rule), else
+// `fallback`.
 std::string request_id_of(const HttpRequest& request, std::string_view fallback);
 
 // The deadline is x-troupe-timeout-ms if present: a gateway sends the time left to it and applies a bound of

@@ -26,8 +26,8 @@ class OutputChannel : public std::enable_shared_from_this<OutputChannel> {
   void put(EngineOutput piece);
 
   // The functions below run on the executor's thread only, in one coroutine.
-  // Returns true when there is a piece to take, false when the deadline passed first. Cancellation throws
-  // system_error(operation_aborted).
+  // Returns true when there is a piece to take, false when the deadline
+  // passed first. Cancellation throws system_error(operation_aborted).
   Task<bool> wait(Deadline deadline);
   std::vector<EngineOutput> take();
 

@@ -51,8 +51,8 @@ class Answer {
   };
   template <typename Give>
   void in_turn(EngineOutput piece, Give give);
-  // Counts the piece and puts the echo before it; afterwards `piece` holds its final text and
-  // log-probabilities.
+  // Counts the piece and puts the echo before it; afterwards `piece`
+  // holds its final text and log-probabilities.
   State& take(EngineOutput& piece);
   void put_echo_before(EngineOutput& piece) const;
   void append_chunk(std::string& out, EngineOutput piece);

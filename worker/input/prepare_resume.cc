@@ -20,8 +20,8 @@ ApiError id_error(size_t index, const std::string& why) {
   return ApiError::bad_field(std::string(kIdsField) + "[" + std::to_string(index) + "]", why);
 }
 
-// State after the replayed ids: how the answer ended, if it did, and else how many of the last ids have
-// incomplete text.
+// State after the replayed ids: how the answer ended, if it did, and
+// else how many of the last ids have incomplete text.
 struct Replay {
   FinishReason ended = FinishReason::kNone;
   size_t untold_count = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The prompt as a completion with `echo` returns it: before the answer, with offsets where log-probabilities
-// are reported.
+// The prompt as a completion with `echo` returns it: before the
+// answer, with offsets where log-probabilities are reported.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,8 @@ struct EchoedPrompt {
   std::vector<int64_t> offsets;
 };
 
-// `text`: the client's text; null if it sent ids, which are then decoded as plain text, special tokens
-// included.
+// `text`: the client's text; null if it sent ids, which are then
+// decoded as plain text, special tokens included.
 EchoedPrompt echo_prompt(const Tokenizer& tokenizer, const std::string* text, const std::vector<TokenId>& ids,
                          bool with_offsets);
 

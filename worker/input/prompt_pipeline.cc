@@ -87,8 +87,7 @@ ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const Ge
 
 namespace {
 
-// Draws the answer's length if the request sets no limit: geometric, like a text that may end after every
-// word.
+// Draws the answer's length if the request sets no limit: geometric, as if any word could end it.
 int64_t unasked_count(const ServedModel& model, uint64_t seed) {
   if (model.answer_count_mean <= 0) return std::numeric_limits<int64_t>::max();
   constexpr uint64_t kBeyondAnyPosition = uint64_t{1} << 62;  // the sampler's own draws are by position

@@ -51,8 +51,8 @@ struct PreparedRequest {
   std::optional<int64_t> created_s = std::nullopt;
 };
 
-// A gateway's hints (x-troupe-…): the names that residency reports use, and how much of the prompt belongs to
-// the set.
+// A gateway's hints (x-troupe-…): the names that residency reports
+// use, and how much of the prompt belongs to the set.
 struct RoutingHints {
   Hash128 set, session;         // zero: none
   bool planned = false;         // the set is at home here

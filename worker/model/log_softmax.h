@@ -28,8 +28,7 @@ class LogSoftmax {
   explicit LogSoftmax(std::span<const float> logits);
 
   float of(TokenId token) const;
-  // The `count` most probable tokens, best first, the lowest id among equals. Fewer if the vocabulary is
-  // smaller.
+  // The `count` (at most V) most probable tokens, best first, the lowest id among equals.
   std::vector<RankedToken> best(size_t count) const;
   TokenScore score(TokenId token, size_t top_count) const;
 

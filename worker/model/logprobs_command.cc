@@ -21,8 +21,7 @@ constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
-// Enough for scoring, and small enough that a model of 128k positions does not need KV memory for all of
-// them.
+// Enough for scoring, and small enough that a model of 128k positions needs no KV memory for all of them.
 constexpr int32_t kDefaultLenMax = 8192;
 
 struct Settings {

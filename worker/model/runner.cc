@@ -18,8 +18,8 @@ namespace troupe {
 
 namespace {
 
-// Tensors present in checkpoints but not computed with: the rope frequencies of old exports, and a copy of a
-// tied embedding.
+// Tensors present in checkpoints but not computed with: the rope
+// frequencies of old exports, and a copy of a tied embedding.
 bool is_ignorable(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }

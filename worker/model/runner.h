@@ -70,7 +70,7 @@ struct StepOutput {
 
 class ModelRunner {
  public:
-  // Reads config.json and safetensors (mmap; single file or sharded with index). Errors name file, item and
+  // Reads config.json and safetensors (mmap; single file or sharded with index). Errors name file, item,
   // reason.
   static StatusOr<std::unique_ptr<ModelRunner>> load(const RunnerOptions& options);
   ~ModelRunner();

@@ -1,6 +1,6 @@
 #pragma once
 
-// A request's sampling parameters. kernels/sampling.h defines their meaning: the backend draws, next to the
+// A request's sampling parameters, with the meaning of kernels/sampling.h: the backend draws next to the
 // logits.
 
 #include <cstdint>

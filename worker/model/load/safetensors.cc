@@ -161,8 +161,7 @@ Status check_metadata(const bj::value& value) {
   return good ? absl::OkStatus() : invalid_argument("__metadata__ is not an object of strings");
 }
 
-// Sorts by offset and checks that every byte of the data section belongs to exactly one tensor; a gap could
-// hide data.
+// Sorts by offset and checks that each byte of the data section belongs to one tensor; gaps could hide data.
 Status check_tiling(std::vector<SafetensorsEntry>& entries, uint64_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -28,8 +28,7 @@ bool is_aligned(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % dtype_size(tensor.dtype) == 0;
 }
 
-// Stacks the parts in their own type if they agree, else in float32. A vector<float> is aligned enough for
-// every type.
+// Stacks the parts in their own type if they agree, else in float32. vector<float> is aligned for every type.
 std::vector<float> stack(std::span<const Tensor> parts, DType dtype) {
   size_t bytes = 0;
   for (const Tensor& part : parts) bytes += static_cast<size_t>(part.elements()) * dtype_size(dtype);

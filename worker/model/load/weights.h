@@ -33,8 +33,8 @@ struct LinearPart {
 
 class WeightLoader {
  public:
-  // Both must outlive the loader; the backend must outlive what it loads. `format` applies to the weights of
-  // products.
+  // Both must outlive the loader; the backend must outlive what it
+  // loads. `format` applies to the weights of products.
   WeightLoader(WeightSource* source, Backend* backend, WeightFormat format)
       : source_(*source), backend_(*backend), format_(format) {}
 
