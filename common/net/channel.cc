@@ -1,5 +1,5 @@
-// Callbacks change state and wake the one waiter; the waiting loops look at the state again. No callback
-// does more, so there is one place a coroutine resumes from: wake(), called last by an Asio callback.
+// Callbacks change state and wake the one waiter; the waiting loops then check the state again. A callback
+// does nothing else, so a coroutine resumes from one place: wake(), called last by an Asio callback.
 
 #include "common/net/channel.h"
 
@@ -19,8 +19,8 @@ void Pieces::advance(size_t bytes) {
   }
 }
 
-// The callback of the outstanding read. Destroyed uncalled (the io_context goes down), it lets go of the
-// waiter: the coroutine there owns this channel, and the two would keep each other alive.
+// The callback of the outstanding read. Destroyed uncalled (when the io_context is destroyed) it drops the
+// waiter: that coroutine owns this channel, and the two would keep each other alive.
 struct Channel::ReadDone {
   std::shared_ptr<Channel> self;
 
@@ -31,7 +31,7 @@ struct Channel::ReadDone {
     if (self) self->abandon();
   }
 
-  // Over TLS: the socket has something, or OpenSSL has.
+  // Over TLS: the socket or OpenSSL has input.
   void operator()(const ErrorCode& error) {
     const std::shared_ptr<Channel> channel = std::move(self);
     channel->on_readable(error);
@@ -119,7 +119,7 @@ void Channel::wake() {
   if (waiter_) {
     Waiter waiter = std::move(*waiter_);
     waiter_.reset();
-    waiter(ErrorCode());  // runs the coroutine; it may be the last one to hold this channel
+    waiter(ErrorCode());  // runs the coroutine, which may hold the last reference to this channel
   } else if (!closed_ && on_unwatched) {
     on_unwatched();
   }
@@ -209,7 +209,7 @@ bool Channel::write_now(Pieces& pieces) {
 Task<WriteEvent> Channel::write(Pieces& pieces, const WriteOptions& options) {
   const bool timed = options.progress_timeout > Duration::zero();
   for (;;) {
-    watch();  // input that woke us left no read outstanding, and after a return nobody else would see to it
+    watch();  // the wake-up left no read outstanding, and nothing else would start one
     const size_t left_before = asio::buffer_size(pieces);
     if (write_now(pieces)) co_return WriteEvent::kWritten;
     if (ended()) co_return WriteEvent::kPeerGone;

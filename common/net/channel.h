@@ -1,22 +1,22 @@
 #pragma once
 
-// One TCP connection as both ends use it: an input buffer, one deadline, one waiter. Private to common/net.
+// One TCP connection, at either end: an input buffer, one deadline, one waiter. Private to common/net.
 //
-// Reads are not awaited one by one. A read is kept outstanding into the buffer (watch()), by callback, while
-// the coroutine does something else: so the peer's going away is seen at once, pipelined bytes wait in order,
-// an idle pooled connection notices its end. What it costs is one recv a message that finds nothing: Asio
-// tries before it waits, and has to, because edge-triggered epoll tells only once of bytes and an end that
-// came together. Waiting for readiness instead (async_wait) costs an epoll_ctl for the same. Whoever needs
-// more input awaits more(); whoever is blocked on output awaits write(). There is one such waiter at a time;
-// an event that finds none goes to on_unwatched. The buffer is reserved once and bounds what the peer can
-// make us keep; when it is full no read is outstanding and TCP holds the peer back.
+// Reads are not awaited one by one. A read into the buffer is kept outstanding by callback (watch()) while
+// the coroutine does other work, so a disconnect is seen at once, pipelined bytes wait in order, and an idle
+// pooled connection notices its end. The cost is one recv a message that finds nothing: Asio tries before it
+// waits, and has to, because edge-triggered epoll reports bytes and an end that came together only once.
+// Waiting for readiness instead (async_wait) costs an epoll_ctl. A coroutine awaits more() for input and
+// write() for output. There is at most one waiter; an event without one goes to on_unwatched. The buffer is
+// reserved once and bounds the memory a peer can occupy; when it is full no read is outstanding and TCP holds
+// the peer back.
 //
-// The deadline is a stored time; the one timer re-checks it when it fires and is re-armed only for an
-// earlier one, so a deadline an operation costs a comparison.
+// The deadline is a stored time; the one timer re-checks it when it fires and is re-armed only for an earlier
+// one, so a deadline an operation costs a comparison.
 //
-// Over TLS (secure()) it is the same to whoever uses it, but for two things: input is read when the socket
-// tells of some, straight from OpenSSL into the buffer or the caller's memory, and small pieces are gathered
-// into one record. An end that the peer has not announced is no end but a break: bytes may be missing.
+// TLS (secure()) changes nothing for the caller but two things: input is read when the socket reports some,
+// straight from OpenSSL into the buffer or the caller's memory, and small pieces are gathered into one
+// record. An end that the peer has not announced counts as a broken connection: bytes may be missing.
 //
 // All calls on the executor's thread. Hold it by shared_ptr: pending callbacks do too, until close().
 
@@ -44,7 +44,7 @@ using Tcp = asio::ip::tcp;
 using Socket = asio::basic_stream_socket<Tcp, Executor>;
 using ErrorCode = boost::system::error_code;
 
-// Up to four pieces of memory to be written in one go; what has been written is taken off the front.
+// Up to four pieces of memory to write in one go; written bytes are taken off the front.
 class Pieces {
  public:
   void add(std::string_view bytes) {
@@ -73,13 +73,13 @@ enum class ChannelEvent { kInput, kEnd, kBroken, kTimeout };
 enum class WriteEvent { kWritten, kInterrupted, kPeerGone, kTimeout };
 
 struct WriteOptions {
-  Duration progress_timeout = Duration::zero();  // > 0: sets the deadline anew at every progress
-  bool stop_on_input = false;                    // kInterrupted once input is there
+  Duration progress_timeout = Duration::zero();  // > 0: renews the deadline at every progress
+  bool stop_on_input = false;                    // returns kInterrupted once there is input
 };
 
 class Channel : public std::enable_shared_from_this<Channel> {
-  // What resumes a coroutine that awaits an operation itself, and no Task around one: that would be a frame,
-  // cold by the time it is freed, for every wait.
+  // The awaiting coroutine's handler itself, without a Task around it: that would be one frame for every
+  // wait, cold by the time it is freed.
   using Waiter = asio::detail::awaitable_async_op_handler<void(ErrorCode), Executor>;
   struct StartWait {
     Channel* channel;
@@ -92,33 +92,33 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Waits for the connection; the result is Asio's error (timed_out once the deadline has passed).
+  // Waits for the connection. Returns Asio's error (timed_out once the deadline has passed).
   Task<ErrorCode> connect(Tcp::endpoint peer);
 
-  // Over TLS from here on. REQUIRES: connected, nothing read or written yet.
+  // Uses TLS from here on. REQUIRES: connected, nothing read or written yet.
   void secure(std::unique_ptr<TlsSession> session) { tls_ = std::move(session); }
-  // Before anything else then. timed_out: the deadline has passed; connection_aborted: tls()->failure() says
-  // why.
+  // Comes first over TLS. timed_out: the deadline passed;
+  // connection_aborted: tls()->failure() has the reason.
   Task<ErrorCode> handshake();
   const TlsSession* tls() const { return tls_.get(); }  // null: there is none
-  // After a handshake that failed: what is sent and read from here on is as it is.
+  // Continues in plain text after a failed handshake.
   void leave_tls() { tls_.reset(); }
 
   std::string_view input() const { return {buffer_.get() + begin_, end_ - begin_}; }
   void consume(size_t bytes) { begin_ += bytes; }
   bool input_full() const { return end_ - begin_ == capacity_; }
   uint64_t bytes_received() const { return bytes_received_; }
-  // Bytes (or an end) have come that the event loop has not handed over yet.
+  // Bytes (or an end) have arrived that the event loop has not handed over yet.
   bool has_unread();
 
-  // What has come and lies in the socket, past the input buffer: for large bodies, which need not go through
-  // it. Nothing (0) while a read is outstanding or input() is not consumed: its bytes come first.
+  // Reads bytes from the socket past the input buffer: for large bodies, which skip it. Returns 0 while a
+  // read is outstanding or input() is not consumed: those bytes come first.
   size_t read_now(char* to, size_t bytes_max);
 
-  // Until there is more input than now. REQUIRES: !input_full().
+  // Waits until there is more input than now. REQUIRES: !input_full().
   Task<ChannelEvent> more();
-  // The same in its parts, which cost no coroutine of their own: what has happened since bytes_received() was
-  // `received`; nothing yet: co_await next() and look again.
+  // more() in parts, without a coroutine of its own: returns what happened since bytes_received() was
+  // `received`; if nothing yet, co_await next() and check again.
   std::optional<ChannelEvent> news(uint64_t received) const;
   Wait next() {
     watch();
@@ -127,29 +127,29 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Keeps a read outstanding, if there is room.
   void watch();
 
-  // Before a send, where others' may follow at once.
+  // Awaited before a send, so that sends which follow at once join it.
   auto send_batcher() { return turn_end_.reached(); }
-  // What goes out without waiting; true when all did. A dead peer shows in ended().
+  // Writes as much as goes out without waiting; true if all did. A dead peer shows in ended().
   bool write_now(Pieces& pieces);
-  // The rest, waiting for the socket. `pieces` and what it points to must live until it returns.
+  // Writes the rest, waiting for the socket. `pieces` and its memory must live until it returns.
   Task<WriteEvent> write(Pieces& pieces, const WriteOptions& options);
 
   void set_deadline(TimePoint at);
   void clear_deadline() { set_deadline(TimePoint::max()); }
   bool expired() const { return expired_; }
 
-  // The peer is gone for our purposes (end of input or an error), or it was closed here.
+  // The peer is gone (end of input or an error), or the connection was closed here.
   bool ended() const { return input_ended() || send_broken_; }
-  // Nothing more is sent. Over TLS the peer is told first, or it would have to take it for a broken
-  // connection; so it must not be called where something was left out.
+  // Ends the sending side. Over TLS it first announces the end, which the peer would otherwise take for a
+  // broken connection; REQUIRES: nothing was left out.
   void shutdown_send();
-  // That telling alone: before a close() in good order.
+  // Announces the end over TLS only, before a close() in good order.
   void tell_end();
   void close();
 
   Socket& socket() { return socket_; }
 
-  // Input, end or deadline while nobody waits. Called from the event loop, never from inside a call.
+  // Receives input, end or deadline without a waiter. Called from the event loop, never from inside a call.
   std::function<void()> on_unwatched;
 
  private:
@@ -159,7 +159,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct ConnectDone;
   struct TimerFired;
 
-  // For any change of state. REQUIRES: nobody else waits.
+  // Waits for any change of state. REQUIRES: no other waiter.
   Wait wait() {
     return asio::async_initiate<const asio::deferred_t&, void(ErrorCode)>(StartWait{this}, asio::deferred);
   }
@@ -170,7 +170,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void arm(TimePoint at);
   void watch_writable();
 
-  // channel_tls.cc
+  // Defined in channel_tls.cc.
   void watch_readable();
   void on_readable(const ErrorCode& error);
   bool read_records();
@@ -197,7 +197,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool writable_watched_ = false;
   bool ended_ = false;
   bool broken_ = false;
-  bool send_broken_ = false;  // apart: an answer may still lie in the socket
+  bool send_broken_ = false;  // separate from ended input: an answer may still lie in the socket
   bool closed_ = false;
 };
 

@@ -1,5 +1,5 @@
-// What a channel does otherwise over TLS. A readable socket need not mean input: half a record and a ticket
-// for resumption are none, and nobody is woken for them.
+// The TLS side of a channel. A readable socket need not mean input: half a record or a ticket for resumption
+// wakes no waiter.
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +9,8 @@
 namespace troupe {
 namespace {
 
-// What goes into the next record: pieces smaller than one are gathered, a large one is taken from where it
-// lies.
+// Returns the next record's plain text: pieces smaller than a record
+// are gathered, a large one is used in place.
 std::string_view next_record(const Pieces& pieces, char* gathered) {
   const asio::const_buffer& first = *pieces.begin();
   if (first.size() >= TlsSession::kRecordBytesMax || pieces.begin() + 1 == pieces.end())
@@ -53,10 +53,10 @@ void Channel::on_readable(const ErrorCode& error) {
   if (news) wake();
 }
 
-// True if there is something for whoever uses the channel.
+// Returns whether the channel's user has something to do.
 bool Channel::read_records() {
-  if (!tls_) return false;                // it was left meanwhile
-  if (!tls_->established()) return true;  // for the handshake, which reads itself
+  if (!tls_) return false;                // TLS was left meanwhile
+  if (!tls_->established()) return true;  // the handshake reads by itself
   const uint64_t before = bytes_received_;
   TlsSession::State state = TlsSession::State::kDone;
   do {
@@ -84,7 +84,7 @@ size_t Channel::read_records_into(char* to, size_t bytes_max) {
 
 void Channel::note(TlsSession::State read) {
   if (read == TlsSession::State::kEnd) ended_ = true;
-  // It never wants to write first: renegotiation is off.
+  // A read never has to write first: renegotiation is off.
   if (read == TlsSession::State::kBroken || read == TlsSession::State::kWantsOutput) broken_ = true;
 }
 

@@ -1,4 +1,4 @@
-// A machine with one step a framing byte and whole runs of data.
+// A state machine: one step for each framing byte, and whole runs of data.
 
 #include "common/net/chunk_decoder.h"
 

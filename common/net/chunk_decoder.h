@@ -1,8 +1,8 @@
 #pragma once
 
-// Takes chunked transfer coding off a body: bytes in, body bytes out, no socket. Strict (RFC 9112 §7.1): hex
-// sizes of at most 15 digits, CRLF only. Extensions and trailers are dropped, and bounded, because an
-// endless one would be free of charge to the sender.
+// Removes chunked transfer coding from a body: bytes in, body bytes out, no socket. Strict (RFC 9112 §7.1):
+// hex sizes of at most 15 digits, CRLF only. Extensions and trailers are dropped, and bounded, because an
+// endless one would cost the sender nothing.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@ class ChunkDecoder {
 
   explicit ChunkDecoder(uint64_t body_bytes_max = UINT64_MAX) : body_bytes_max_(body_bytes_max) {}
 
-  // Appends the decoded part of `in` to `out`; returns how many bytes of `in` were used (all of them while
-  // kMore; what follows the body is left alone).
+  // Appends the decoded part of `in` to `out` and returns how many bytes of `in` it used (all of them while
+  // kMore; bytes after the body are left).
   size_t decode(std::string_view in, std::string& out);
   State state() const { return state_; }
   std::string_view error() const { return error_; }  // when kMalformed

@@ -1,5 +1,5 @@
-// An idle connection keeps a read outstanding (Channel::watch), so its end is seen when it comes and not when
-// it is used next; what is left is the race of a peer closing just then, which HttpClient::send repairs.
+// An idle connection keeps a read outstanding (Channel::watch), so its end is seen when it comes and not at
+// its next use; what is left is the race with a peer that closes just then, which HttpClient::send repairs.
 
 #include "common/net/client_pool.h"
 
@@ -32,8 +32,8 @@ std::string_view phase_name(SendPhase phase) {
   return "unknown";
 }
 
-// getaddrinfo runs in Asio's thread and cannot be interrupted: its answer comes into memory of its own, and
-// whoever no longer waits is not there any more.
+// The result of getaddrinfo, which runs in Asio's thread and cannot be interrupted: its memory is separate,
+// because the waiting coroutine may be gone.
 struct Lookup {
   explicit Lookup(Executor executor) : resolver(executor), done(executor) {}
   asio::ip::basic_resolver<Tcp, Executor> resolver;
@@ -43,7 +43,7 @@ struct Lookup {
   std::vector<Tcp::endpoint> found;
 };
 
-// What to do about an error of this machine's own, which says nothing of the peer; empty for all others.
+// Remedy for an error of this machine that says nothing about the peer; empty for all others.
 std::string_view local_remedy(const ErrorCode& error) {
   namespace errc = boost::system::errc;
   if (error == errc::too_many_files_open) return "raise the limit of open files (ulimit -n)";
@@ -57,14 +57,14 @@ std::string_view local_remedy(const ErrorCode& error) {
   return {};
 }
 
-// In good order: no exchange is cut short.
+// Closes in good order: no exchange is cut short.
 void end(Channel& channel) {
   channel.tell_end();
   channel.close();
 }
 
-// A connection that is not handed on is closed, also when its coroutine is cancelled: the pending connect
-// would keep it alive.
+// Closes a connection that is not handed on, also when its coroutine is cancelled: the pending connect would
+// keep it alive.
 struct CloseUnlessHandedOn {
   std::shared_ptr<Channel> channel;
   ~CloseUnlessHandedOn() {
@@ -127,7 +127,7 @@ void ClientPool::give_back(std::shared_ptr<Channel> channel) {
   idle_.push_back(std::move(channel));
 }
 
-// Whatever happens to an idle connection (its end, bytes nobody asked for, its time is up) ends it.
+// Any event on an idle connection (its end, unexpected bytes, its time-out) ends it.
 void ClientPool::on_idle_event(Channel* channel) {
   const auto same = [channel](const std::shared_ptr<Channel>& other) { return other.get() == channel; };
   const auto found = std::find_if(idle_.begin(), idle_.end(), same);
@@ -162,7 +162,7 @@ Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) 
   try {
     co_await lookup->done.async_wait(use_task);
   } catch (const boost::system::system_error&) {
-    cancelled = !lookup->finished;  // the timer is cancelled by LookupDone, too
+    cancelled = !lookup->finished;  // LookupDone cancels the timer, too
   }
   if (cancelled) throw boost::system::system_error(asio::error::operation_aborted);
   if (!lookup->finished) {
@@ -220,7 +220,7 @@ Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect_untold(TimePoint de
       guard.channel.reset();
       co_return channel;
     }
-    // A machine without IPv6 has no address for ::1; what 127.0.0.1 said is the answer then.
+    // A machine without IPv6 has no address for ::1; the answer of 127.0.0.1 is reported then.
     if (peer_tried && error == boost::system::errc::address_not_available) continue;
     peer_tried = peer_tried || local_remedy(error).empty();
     const bool late = error == asio::error::timed_out;

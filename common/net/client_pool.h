@@ -1,6 +1,6 @@
 #pragma once
 
-// The connections to one endpoint: made, kept while idle, taken again. Private to common/net.
+// The connections to one endpoint: created, kept while idle, reused. Private to common/net.
 
 #include <memory>
 #include <vector>
@@ -19,14 +19,15 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
         options(options_in) {}
   ~ClientPool() { close_idle(); }
 
-  // The connection used last (its congestion window is warm and the others may idle out), or null.
+  // Returns the most recently used connection (its congestion window
+  // is warm and the others may idle out), or null.
   std::shared_ptr<Channel> take();
-  // After a complete exchange only.
+  // REQUIRES: the exchange was complete.
   void give_back(std::shared_ptr<Channel> channel);
   void close_idle();
-  void close();  // and keep none any more
+  void close();  // closes idle connections and keeps none from now on
 
-  // A new connection, with its deadline set to `deadline`; options.on_connect is told.
+  // Opens a connection, with its deadline set to `deadline`, and reports it to options.on_connect.
   Task<StatusOr<std::shared_ptr<Channel>>> connect(TimePoint deadline);
 
   size_t idle_count() const { return idle_.size(); }

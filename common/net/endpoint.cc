@@ -50,7 +50,7 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
   }
   if (!is_host_name(endpoint.host))
     return bad_url(url, "expected http://host:port or https://host:port, without a path");
-  if (port.empty() && scheme_end == std::string_view::npos)  // as well a slip of the pen as a host
+  if (port.empty() && scheme_end == std::string_view::npos)  // could be a typo as well as a host
     return bad_url(url, "expected http://host:port, https://host:port or host:port");
   if (port.empty()) return endpoint;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);

@@ -1,9 +1,9 @@
-// Keeps a SIGTERM or SIGINT that arrives after the drain from killing a process that is about to end well.
+// Keeps a SIGTERM or SIGINT that arrives after the drain from killing a process about to exit normally.
 //
-// Asio puts a signal's default action back when its last signal_set goes: between that moment and the end of
-// main() an impatient operator's second SIGTERM would turn exit code 0 into death by signal, and a supervisor
-// would report a crash. This one is registered for as long as it lives and never waits, so a late signal is
-// taken and forgotten; at its end the signals are blocked for what remains of the process.
+// Asio restores a signal's default action when its last signal_set goes: from then to the end of main() an
+// impatient operator's second SIGTERM would turn exit code 0 into death by signal, and a supervisor would
+// report a crash. This signal_set stays registered for its whole life and never waits, so a late signal is
+// discarded; its destructor blocks the signals for the rest of the process.
 //
 // REQUIRES: made on the main thread, outlives every other signal_set and every other thread of the program.
 #pragma once

@@ -1,6 +1,6 @@
-// One exchange: take or make a connection, write, read the head, hand the body to the caller piece by piece.
-// Whoever holds the connection holds it through a Lease, which closes it unless the exchange came to its end:
-// so an exception, a cancellation and a dropped answer all stop the upstream the same way.
+// One exchange: take or open a connection, write, read the head, hand the body to the caller piece by piece.
+// A Lease holds the connection and closes it unless the exchange came to its end: so an exception, a
+// cancellation and a dropped answer all stop the upstream the same way.
 
 #include "common/net/http_client.h"
 
@@ -47,7 +47,7 @@ class Lease {
   std::shared_ptr<Channel> channel_;
 };
 
-// How long a peer is waited for: until the deadline, or until it has been silent and is given up.
+// How long to wait for a peer: until the deadline, or until it is silent and given up.
 class Patience {
  public:
   enum class Verdict { kWait, kDeadline, kGivenUp };
@@ -55,16 +55,16 @@ class Patience {
   Patience(const ClientRequest& request, Deadline deadline)
       : deadline_(deadline.at), patience_(request.patience), give_up_(request.give_up) {}
 
-  // Before each wait: the silence begins now.
+  // Restarts the silence before each wait.
   void begin(Channel& channel) const {
     if (patience_ <= Duration::zero()) return;
     channel.set_deadline(std::min(deadline_, std::chrono::steady_clock::now() + patience_));
   }
   bool over() const { return std::chrono::steady_clock::now() >= deadline_; }
-  // The channel's deadline has passed.
+  // Called when the channel's deadline has passed.
   Verdict judge(Channel& channel) const {
     if (patience_ <= Duration::zero() || over()) return Verdict::kDeadline;
-    // An event loop that was held up sees its timers before all of its sockets.
+    // A delayed event loop handles its timers before all of its sockets.
     if (channel.has_unread() || !give_up_ || !give_up_()) return Verdict::kWait;
     return Verdict::kGivenUp;
   }
@@ -84,13 +84,13 @@ Cause cause_of(Patience::Verdict verdict) {
   return {StatusCode::kDeadlineExceeded, "the deadline passed"};
 }
 
-// In TLS 1.3 a server refuses the client's certificate after the client's handshake is done.
+// In TLS 1.3 a server refuses the client's certificate only after the client's handshake is done.
 std::string tls_failure(const Channel& channel) {
   const bool failed = channel.tls() != nullptr && !channel.tls()->failure().empty();
   return failed ? ": TLS: " + channel.tls()->failure() : "";
 }
 
-// Closes the connection when a coroutine is left by an exception (its cancellation).
+// Closes the connection when an exception (its cancellation) leaves a coroutine.
 struct CloseUnlessDone {
   Lease& lease;
   bool done = false;
@@ -143,7 +143,7 @@ class Answer final : public ClientAnswer {
   Status error_;
 };
 
-// Moves what has come into `out`; true once the body is whole (or known to be broken: see decoder_).
+// Moves the received bytes into `out`; true once the body is whole (or known to be broken: see decoder_).
 bool Answer::take(std::string& out) {
   const std::string_view input = lease_->input();
   if (head_.framing == BodyFraming::kChunked) {
@@ -212,8 +212,8 @@ Task<StatusOr<std::string>> Answer::read_all(size_t bytes_max) {
   }
 }
 
-// What one try gave. `stale`: were it a pooled connection, it was dead before the request came, so another
-// may be tried.
+// Result of one try. `stale`: if the connection came from the pool, it was dead before the request arrived,
+// so another may be tried.
 struct Attempt {
   Status status;
   std::unique_ptr<ClientAnswer> answer;
@@ -267,7 +267,7 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
   }
 }
 
-// One exchange over one connection. Closes it on every way out but a good answer.
+// Runs one exchange over one connection. Closes it on every way out but a good answer.
 Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientRequest& request,
                        const Patience& patience) {
   Attempt attempt;
@@ -276,7 +276,7 @@ Task<Attempt> exchange(Lease lease, const std::string& head_bytes, const ClientR
   pieces.add(head_bytes);
   pieces.add(request.body);
   WriteOptions options;
-  options.stop_on_input = true;  // an answer that comes early (413) is an answer
+  options.stop_on_input = true;  // an early answer (413) counts
   WriteEvent written = WriteEvent::kTimeout;
   for (Patience::Verdict verdict = Patience::Verdict::kWait; written == WriteEvent::kTimeout;) {
     const size_t left = asio::buffer_size(pieces);

@@ -7,9 +7,9 @@
 //   while (co_await answer->read(chunk)) { … }                  // body pieces as they come; false at the end
 //
 // The caller pulls: while it does not read, the socket fills and the upstream stops (backpressure). Dropping
-// the answer before its end, or cancelling the coroutine, closes the connection at once: that is how upstream
-// work is cancelled. A complete answer returns its connection to the pool. A pooled connection the peer has
-// closed meanwhile is detected and replaced once, if no byte of an answer came (see stale_window).
+// the answer before its end, or cancelling the coroutine, closes the connection at once, which cancels the
+// upstream's work. A complete answer returns its connection to the pool. A pooled connection closed by the
+// peer meanwhile is detected and replaced once, if no byte of an answer came (see stale_window).
 
 #include <cstdint>
 #include <functional>
@@ -29,8 +29,8 @@ struct Endpoint {
   std::string host;
   uint16_t port = 80;
   bool tls = false;
-  // "http://host:port", "https://host:port" (without a port: 80, 443), "host:port" (http). An error says what
-  // is wrong with the URL.
+  // Parses "http://host:port", "https://host:port" (without a port: 80, 443), "host:port" (http). Errors
+  // describe the fault in the URL.
   static StatusOr<Endpoint> parse(std::string_view url);
   std::string authority() const;  // "host:port"
   std::string url() const;
@@ -42,9 +42,10 @@ struct ClientRequest {
   std::string target = "/";
   HeaderList headers;     // Host, Content-Length and Connection are set by the client
   std::string_view body;  // must outlive the send
-  // Asked each time the peer has been silent for `patience` (> 0), from the request's first byte to the
-  // answer's last: true ends the exchange with kAborted. Only time spent waiting for the peer counts, and no
-  // byte that this machine has and this thread has not looked at yet. Callable as long as the answer lives.
+  // Called each time the peer has been silent for `patience` (> 0), from the request's first byte to the
+  // answer's last: true ends the exchange with kAborted. Only time spent waiting for the peer counts, and
+  // bytes that this machine has received but this thread has not seen end the silence. Callable as long as
+  // the answer lives.
   Duration patience = Duration::zero();
   std::function<bool()> give_up;
 };
@@ -52,16 +53,16 @@ struct ClientRequest {
 struct HttpClientOptions {
   size_t idle_connections_max = 512;
   std::chrono::milliseconds connect_timeout{2'000};
-  std::chrono::milliseconds idle_timeout{60'000};  // a pooled connection older than this is not reused
+  std::chrono::milliseconds idle_timeout{60'000};  // a pooled connection idle for longer is not reused
   size_t header_bytes_max = 32u << 10;
-  std::shared_ptr<const TlsSource> tls;  // for endpoints with TLS; without it those cannot be connected to
-  // A pooled connection that ends this soon after the request was written, without a byte of an answer, was
-  // closed by a peer that had not seen the request: it is sent again, once. One that ends later may have died
-  // of it.
+  std::shared_ptr<const TlsSource> tls;  // required for endpoints with TLS
+  // A pooled connection that ends this soon after the request was written,
+  // without a byte of an answer, was closed by a peer that had not seen the
+  // request: it is sent again, once. A later end may be the request's own effect.
   std::chrono::milliseconds stale_window{50};
-  // Told of each new connection, its name lookup and TLS handshake included: how long it took, and whether it
-  // came to be. Not of one that nobody waits for any more. Must not throw; callable as long as the client's
-  // coroutines live.
+  // Receives each new connection's duration, name lookup and TLS handshake included, and whether it
+  // succeeded. Not called for a connection that no request waits for any more. Must not throw; callable as
+  // long as the client's coroutines live.
   std::function<void(Duration, bool connected)> on_connect;
 };
 
@@ -69,11 +70,11 @@ struct HttpClientOptions {
 struct HttpClientStats {
   uint64_t connects = 0;
   uint64_t reuses = 0;
-  uint64_t stale_replaced = 0;  // pooled connections that turned out dead when used
+  uint64_t stale_replaced = 0;  // pooled connections found dead on use
   size_t idle = 0;
 };
 
-// Where a failed exchange stood, which decides whether it may be tried elsewhere.
+// The phase in which an exchange failed, which decides whether it may be tried elsewhere.
 enum class SendPhase { kConnect, kWrite, kHead, kBody };
 
 class ClientAnswer {
@@ -82,11 +83,11 @@ class ClientAnswer {
   virtual int status() const = 0;
   virtual const HeaderList& headers() const = 0;  // names lower-case
   virtual std::string_view header(std::string_view name) const = 0;
-  // Next piece of the body, decoded from its transfer coding, into `out` (replaced). false at the end.
-  // kUnavailable: the peer broke off; kDeadlineExceeded: the deadline passed; kAborted: given up
-  // (ClientRequest::give_up).
+  // Reads the next piece of the body, decoded from its transfer coding, into `out`
+  // (replaced). Returns false at the end. kUnavailable: the peer broke off;
+  // kDeadlineExceeded: the deadline passed; kAborted: given up (ClientRequest::give_up).
   virtual Task<StatusOr<bool>> read(std::string& out) = 0;
-  // The rest of the body, at most bytes_max (kResourceExhausted beyond).
+  // Reads the rest of the body, at most bytes_max (kResourceExhausted beyond).
   virtual Task<StatusOr<std::string>> read_all(size_t bytes_max) = 0;
 };
 
@@ -95,14 +96,14 @@ class HttpClient {
   HttpClient(Executor executor, Endpoint endpoint, HttpClientOptions options);
   ~HttpClient();
 
-  // The error's payload (see send_phase) tells where it broke; kConnect only if no byte of the request was
-  // ever written. kUnavailable: connect or transport failure; kResourceExhausted: this machine has no file,
-  // port or memory for a connection (the peer is not to blame; the message says what to raise);
-  // kUnavailable also: its certificate is not one that is asked for, or it refuses ours;
-  // kInternal: the peer does not speak HTTP/1.1 as it should; kDeadlineExceeded: the deadline passed;
-  // kAborted: given up; kInvalidArgument: a header or target that cannot be sent. A cancelled coroutine gets
-  // Asio's operation_aborted as boost::system::system_error, from here and from ClientAnswer::read. The
-  // deadline counts on until the answer's body has been read.
+  // Sends a request and reads the answer's head. The error's payload (see send_phase) has the failed phase;
+  // kConnect only if no byte of the request was ever written. kUnavailable: connect or transport failure, or
+  // the peer's certificate is not acceptable, or it refuses ours; kResourceExhausted: this machine has no
+  // file, port or memory for a connection (not the peer's fault; the message names what to raise); kInternal:
+  // the peer violates HTTP/1.1; kDeadlineExceeded: the deadline passed; kAborted: given up; kInvalidArgument:
+  // a header or target that cannot be sent. A cancelled coroutine gets Asio's operation_aborted as
+  // boost::system::system_error, from here and from ClientAnswer::read. The deadline applies until the
+  // answer's body has been read.
   Task<StatusOr<std::unique_ptr<ClientAnswer>>> send(const ClientRequest& request, Deadline deadline);
   void close_idle();
   const Endpoint& endpoint() const;

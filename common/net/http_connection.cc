@@ -1,6 +1,6 @@
-// Invariants of the loop: at the top of serve_one the whole last request has been consumed and its answer
-// written; bytes that came too early (pipelining) wait in the channel's buffer. A request that is refused
-// ends the connection, because where the next one begins is then no longer certain.
+// Invariants of the loop: at the top of serve_one the last request has been consumed whole and its answer
+// written; early bytes (pipelining) wait in the channel's buffer. A refused request ends the connection,
+// because the start of the next one is then no longer certain.
 
 #include "common/net/http_connection.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kBufferBytesMin = 16u << 10;
 constexpr size_t kBodyBytesKept = 64u << 10;  // an idle connection keeps its body's memory up to this
-// A body of a known length gets memory for so much of it ahead of its bytes.
+// Size of the steps in which a body of known length gets memory ahead of its bytes.
 constexpr size_t kBodyStepBytes = 256u << 10;
 constexpr size_t kMuchAtOnce = kBufferBytesMin / 2;
 constexpr std::chrono::milliseconds kLingerTimeout{5'000};
@@ -33,7 +33,7 @@ std::string fault_json(const HttpFault& fault) {
   return error.to_json();
 }
 
-// Fit to be echoed and logged: short, visible, ASCII.
+// Whether an id may be echoed and logged: short, visible, ASCII.
 bool is_fit_request_id(std::string_view id) {
   return !id.empty() && id.size() <= kRequestIdBytesMax &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
@@ -46,7 +46,7 @@ RequestIds::RequestIds() {
   counter_ = (static_cast<uint64_t>(seed()) << 32) | seed();
 }
 
-// SplitMix64: a bijection of the counter, so no two are the same, that does not look like one.
+// SplitMix64: a bijection of the counter, so ids never repeat, and they do not look sequential.
 std::string RequestIds::next() {
   uint64_t x = counter_ += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -98,10 +98,10 @@ Task<void> HttpConnection::run(std::shared_ptr<HttpConnection> self) {
     bool alive = true;
     if (self->context_->options.tls) alive = co_await self->secure();
     while (alive) alive = co_await self->serve_one();
-    // An answer that lacks its end must not look whole.
+    // An answer without its end must not look whole.
     if (!self->exchange_.cut_off()) self->channel_->tell_end();
   } catch (const boost::system::system_error&) {
-    // The peer is gone or the server stops: nobody is left to be told.
+    // The peer is gone or the server stops: there is no receiver for an error.
   } catch (const std::exception& e) {
     self->context_->log->error("connection_failed", {{"what", e.what()}});
   }
@@ -113,7 +113,7 @@ Task<bool> HttpConnection::serve_one() {
   if (!has_head) co_return false;
   const bool unread = !wants_body();
   if (unread) {
-    exchange_.head.request.keep_alive = false;  // what follows is no request
+    exchange_.head.request.keep_alive = false;  // later bytes are no request
   } else if (exchange_.head.framing != BodyFraming::kNone) {
     const bool has_body = co_await read_body();
     if (!has_body) co_return false;
@@ -123,12 +123,12 @@ Task<bool> HttpConnection::serve_one() {
   release_body();
   if (!answered) co_return false;
   if (exchange_.keeps_alive()) co_return true;
-  // Closing with unread input resets the connection and may take the answer with it.
+  // Closing with unread input resets the connection and may discard the answer.
   if (unread || !channel_->input().empty()) co_await linger();
   co_return false;
 }
 
-// Nobody is asked about a body that is here already, as most are.
+// Not asked about a body that has already arrived, as most have.
 bool HttpConnection::wants_body() const {
   const RequestHead& head = exchange_.head;
   if (head.framing == BodyFraming::kNone || !context_->options.wants_body) return true;
@@ -147,7 +147,7 @@ Task<bool> HttpConnection::read_head() {
   scanner_.reset();
   start_deadline(context_->options.idle_timeout);  // once: an empty line now and then does not extend it
   for (;;) {
-    // Empty lines before a request are from clients of old; they count against the idle time.
+    // Some old clients send empty lines before a request; they count against the idle time.
     while (phase_ == Phase::kIdle && channel_->input().starts_with("\r\n")) channel_->consume(2);
     const std::string_view input = channel_->input();
     if (phase_ == Phase::kIdle && !is_idle()) {
@@ -240,8 +240,8 @@ Task<bool> HttpConnection::read_sized_body() {
   }
 }
 
-// What the socket has of a body of `size` bytes. Memory follows the bytes that came, a step ahead, and not
-// the length that was claimed.
+// Reads the body's bytes that the socket has. Memory grows with the bytes that came, one step ahead, not with
+// the claimed length.
 void HttpConnection::read_straight_into(std::string& body, size_t size) {
   size_t room = 0, got = 0;
   do {
@@ -279,8 +279,8 @@ Task<bool> HttpConnection::read_chunked_body() {
   }
 }
 
-// Charges what the body has grown by to the server's total: connections_max bodies of body_bytes_max would be
-// more than any machine has.
+// Charges the body's growth to the server's total: connections_max
+// bodies of body_bytes_max would exceed any machine.
 std::optional<HttpFault> HttpConnection::hold_body() {
   const uint64_t bytes = exchange_.head.request.body.size();
   context_->body_bytes_held += bytes - body_bytes_held_;
@@ -319,7 +319,7 @@ Task<bool> HttpConnection::run_handler() {
   co_return answer_failure(failure);
 }
 
-// Without waiting: the task may be a cancelled one. False: the connection ends.
+// Does not wait: the task may be a cancelled one. Returns false if the connection ends.
 bool HttpConnection::answer_failure(const std::string& what) {
   const HttpRequest& request = exchange_.request();
   if (exchange_.reason == CancelReason::kClientGone) {
@@ -336,7 +336,7 @@ bool HttpConnection::answer_failure(const std::string& what) {
     fault.http_status = 500;
     fault.message = "internal error";
   }
-  if (exchange_.head_sent()) return false;  // cutting the stream is what tells the client
+  if (exchange_.head_sent()) return false;  // the cut stream shows the client the failure
   const bool keep_alive = exchange_.head.request.keep_alive && exchange_.reason == CancelReason::kNone;
   exchange_.reset();
   exchange_.respond_now(fault.http_status, refusal_headers(*context_, &request), fault_json(fault),
@@ -352,7 +352,7 @@ Task<void> HttpConnection::refuse(HttpFault fault) {
   const HeaderList headers = refusal_headers(*context_, request);
   tell_refusal(*context_, fault, request, headers, exchange_.remote_address());
   release_body();
-  exchange_.head.request.method = "GET";  // whatever it was: the refusal has a body
+  exchange_.head.request.method = "GET";  // not HEAD: the refusal has a body
   exchange_.head.http_1_0 = false;
   exchange_.respond_now(fault.http_status, headers, fault_json(fault), false);
   if (exchange_.answered()) co_await linger();
@@ -381,7 +381,7 @@ void HttpConnection::cancel(CancelReason reason) {
   signal_->emit(asio::cancellation_type::terminal);
 }
 
-// Half an empty line is no request's beginning either.
+// Half an empty line does not begin a request either.
 bool HttpConnection::is_idle() const {
   const std::string_view input = channel_->input();
   return phase_ == Phase::kIdle && (input.empty() || input == "\r");

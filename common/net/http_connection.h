@@ -1,6 +1,6 @@
 #pragma once
 
-// The server's end of one connection: reads requests one after the other, hands each to the handler, writes
+// The server's end of one connection: reads requests one after the other, passes each to the handler, writes
 // its answer. Private to common/net.
 
 #include <boost/asio/cancellation_signal.hpp>
@@ -14,8 +14,8 @@
 
 namespace troupe {
 
-// Names for requests that bring none: "req-" and 16 hex digits, never twice from one server and hardly from
-// two (the counter starts at a random place).
+// Generates ids for requests without one: "req-" and 16 hex digits, unique within a server and almost surely
+// between two (the counter starts at a random place).
 class RequestIds {
  public:
   RequestIds();
@@ -25,7 +25,7 @@ class RequestIds {
   uint64_t counter_;
 };
 
-// What all connections of a server share. Outlives them (held by shared_ptr).
+// State shared by a server's connections. Outlives them (held by shared_ptr).
 struct ServerContext {
   HttpServerOptions options;
   HttpHandler handler;
@@ -38,17 +38,17 @@ struct ServerContext {
   uint64_t body_bytes_held = 0;  // of all requests being read or handled
 };
 
-// "10.0.0.7:51234"; empty once it is gone.
+// Returns "10.0.0.7:51234"; empty once the peer is gone.
 std::string remote_address_of(const Socket& socket);
 
-// For answers the server itself gives: the configured headers, the content type of an ApiError, and the
-// request's own x-request-id if it has a fit one. `request` may be null: it has not been read.
+// Headers of the server's own answers: the configured ones, an ApiError's content type, and the request's
+// x-request-id if it has a valid one. `request` may be null: it has not been read.
 HeaderList refusal_headers(ServerContext& context, const HttpRequest* request);
-// Calls on_refused. `headers`: what the refusal is answered with.
+// Calls on_refused. `headers`: those of the refusal's answer.
 void tell_refusal(const ServerContext& context, const HttpFault& fault, const HttpRequest* request,
                   const HeaderList& headers, const std::string& remote_address);
 
-// One answer at a time, over the connection's channel. reset() between requests keeps its strings.
+// Sends one answer at a time, over the connection's channel. reset() between requests keeps its strings.
 class ServerExchange final : public Exchange {
  public:
   ServerExchange(Channel& channel, ServerContext& context) : channel_(channel), context_(context) {}
@@ -70,8 +70,8 @@ class ServerExchange final : public Exchange {
   bool answered() const { return state_ == State::kDone; }
   bool cut_off() const { return head_sent_ && !answered(); }
   bool keeps_alive() const { return keeps_alive_ && !close_after_; }
-  // Writes the whole of a small answer if the socket takes it at once, without waiting: for refusals, and for
-  // a cancelled task. See answered().
+  // Writes a small answer whole if the socket takes it at once, without waiting: for refusals, and for a
+  // cancelled task. See answered().
   void respond_now(int status, const HeaderList& headers, std::string_view body, bool keep_alive);
 
   RequestHead head;  // filled by the connection
@@ -81,13 +81,13 @@ class ServerExchange final : public Exchange {
   enum class State { kFresh, kStreaming, kDone };
   void build_head(int status, const HeaderList& headers, BodyFraming framing, uint64_t length);
   bool send_now();
-  Task<void> rest();  // of what send_now() left
+  Task<void> rest();  // writes what send_now() left
 
   Channel& channel_;
   ServerContext& context_;
   State state_ = State::kFresh;
   std::string out_;  // head and chunk sizes, until written
-  Pieces pieces_;    // what is being sent; into out_ and what the caller holds
+  Pieces pieces_;    // data being sent; points into out_ and the caller's memory
   bool chunked_ = false;
   bool bodiless_ = false;  // HEAD, 204, 304
   bool close_after_ = false;
@@ -103,10 +103,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // The whole life of the connection; `self` keeps it alive.
+  // Runs the whole life of the connection; `self` keeps it alive.
   static Task<void> run(std::shared_ptr<HttpConnection> self);
 
-  // A running handler is cancelled with this reason; otherwise the connection is closed.
+  // Cancels a running handler with this reason; without one closes the connection.
   void cancel(CancelReason reason);
   void close_if_idle();  // between requests, or only lingering
   const std::shared_ptr<asio::cancellation_signal>& signal() const { return signal_; }
@@ -114,7 +114,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   enum class Phase { kIdle, kReading, kHandling, kAnswered, kLingering };
 
-  Task<bool> secure();     // false: there will be no TLS
+  Task<bool> secure();     // false: the handshake failed
   Task<bool> serve_one();  // true: the connection lives on
   Task<bool> read_head();
   bool wants_body() const;

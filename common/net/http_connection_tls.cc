@@ -1,4 +1,4 @@
-// How a connection begins where the server speaks TLS.
+// The start of a connection when the server uses TLS.
 
 #include "common/core/log.h"
 #include "common/net/http_connection.h"
@@ -21,7 +21,7 @@ Task<bool> HttpConnection::secure() {
     fault.message = "this port speaks TLS: use https://";
     co_await refuse(std::move(fault));
   } else if (error == asio::error::connection_aborted) {
-    co_await linger();  // the alert says why: closing on what the client sends might take it away
+    co_await linger();  // the alert has the reason; closing with unread input might discard it
   }
   co_return false;
 }

@@ -1,5 +1,5 @@
-// Answers on the wire. Head and first body bytes leave in one system call; a chunk is size, bytes and CRLF
-// gathered from where they lie.
+// Writes answers. Head and first body bytes leave in one system call; a chunk is size, bytes and CRLF
+// gathered in place.
 
 #include <stdexcept>
 
@@ -77,7 +77,7 @@ void ServerExchange::respond_now(int status, const HeaderList& headers, std::str
 }
 
 Task<void> ServerExchange::start(int status, const HeaderList& headers) {
-  // HTTP/1.0 knows no chunks: there the end of the connection ends the body.
+  // HTTP/1.0 has no chunks: the end of the connection ends the body.
   build_head(status, headers, head.http_1_0 ? BodyFraming::kUntilClose : BodyFraming::kChunked, 0);
   state_ = State::kStreaming;
   co_return;
@@ -126,7 +126,7 @@ Task<void> ServerExchange::rest() {
   out_.clear();
   if (event == WriteEvent::kWritten) co_return;
   bytes_sent_ -= pieces_.bytes();
-  cut();  // gone, or alive and not reading: the same to us
+  cut();  // gone, or not reading: treated the same
   throw boost::system::system_error(event == WriteEvent::kTimeout ? asio::error::timed_out
                                                                   : asio::error::connection_reset);
 }

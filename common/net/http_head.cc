@@ -1,5 +1,5 @@
-// Strictness in one place. Everything here is decided from the head's bytes alone; a head that two programs
-// could read in two ways is refused.
+// All strictness in one place. Every decision uses the head's bytes alone; a head that two programs could
+// read in two ways is refused.
 
 #include "common/net/http_head.h"
 
@@ -37,8 +37,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// Is one of the next eight bytes below 0x20, or 0x7f? All at once: a borrow or carry between bytes can only
-// come from one that is.
+// Whether one of the next eight bytes is below 0x20, or 0x7f. Tests all at once: a borrow or carry between
+// bytes only starts at such a byte.
 bool has_control(const char* bytes) {
   constexpr uint64_t kEach = 0x0101010101010101;
   uint64_t word = 0;
@@ -55,7 +55,7 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-// uri-host [":" port]; no user info, no list.
+// Accepts uri-host [":" port]; no user info, no list.
 bool is_host(std::string_view host) {
   constexpr std::string_view extra = "-._~!$&'()*+;=:[]%";
   return !host.empty() && std::all_of(host.begin(), host.end(), [extra](char c) {
@@ -63,7 +63,7 @@ bool is_host(std::string_view host) {
   });
 }
 
-// Takes one line, without its CRLF, off the front. The scanner has seen to it that every LF follows a CR.
+// Takes one line, without its CRLF, off the front. The scanner guarantees that every LF follows a CR.
 std::string_view take_line(std::string_view& rest) {
   const size_t end = rest.find("\r\n");
   const std::string_view line = rest.substr(0, end);
@@ -71,7 +71,7 @@ std::string_view take_line(std::string_view& rest) {
   return line;
 }
 
-// What the headers say about the connection and the body; the same for both directions.
+// The headers that describe the connection and the body; the same for both directions.
 struct FramingHeaders {
   int content_length_count = 0;
   uint64_t content_length = 0;
@@ -134,7 +134,7 @@ std::optional<HttpFault> read_header_line(std::string_view line, HeaderList& hea
   }
   std::string& name = headers.emplace_back(std::string(line.substr(0, colon)), std::string(value)).first;
   for (char& c : name) c = lower(c);
-  // Not the stored value: it moves when the list grows.
+  // Uses `value`, not the stored copy, which moves when the list grows.
   return note_framing(name, value, seen);
 }
 
@@ -153,7 +153,7 @@ std::optional<HttpFault> read_headers(std::string_view rest, HeaderList& headers
   return std::nullopt;
 }
 
-// "HTTP/1.x" → x, else nothing.
+// Parses "HTTP/1.x" → x, else nothing.
 std::optional<int> minor_version(std::string_view version) {
   if (version == "HTTP/1.1") return 1;
   if (version == "HTTP/1.0") return 0;
@@ -179,7 +179,7 @@ std::optional<HttpFault> read_request_line(std::string_view line, RequestHead& o
   if (!std::all_of(target.begin(), target.end(), visible)) {
     return bad("target holds a space, control character or raw non-ASCII byte: percent-encode it");
   }
-  // Absolute form would bring a second authority beside Host; nobody sends it to an origin server.
+  // Absolute form would add a second authority beside Host; clients do not send it to an origin server.
   if (!target.starts_with('/') && target != "*") return bad("target must be a path that begins with '/'");
   out.http_1_0 = *minor == 0;
   out.request.method.assign(method);
@@ -258,7 +258,7 @@ std::optional<HttpFault> parse_request_head(std::string_view bytes, RequestHead&
   if (seen.host_count == 0 && !out.http_1_0) return bad("missing Host");
   if (out.http_1_0 && seen.transfer_encoding_count > 0)
     return bad("Transfer-Encoding in an HTTP/1.0 request");
-  // Nothing is unpacked here: a few bytes would become as many as somebody likes.
+  // No body is decompressed: a few bytes could expand without bound.
   if (!seen.content_encoding.empty() && !equals_ignore_case(seen.content_encoding, "identity")) {
     return HttpFault{415, "Content-Encoding other than 'identity': send the body as it is"};
   }

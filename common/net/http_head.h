@@ -2,10 +2,10 @@
 
 // The one reader of HTTP/1.1 heads, for both ends: raw bytes in, checked values out. No socket, no clock.
 //
-// Why not Beast's parser: it lets through what request smuggling is made of (repeated Content-Length,
-// `Transfer-Encoding: xchunked`, obs-fold, missing or double Host, TE in HTTP/1.0), so the raw head has to be
+// Beast's parser is not used, because it accepts what request smuggling is made of (repeated Content-Length,
+// `Transfer-Encoding: xchunked`, obs-fold, missing or double Host, TE in HTTP/1.0): the raw head has to be
 // read strictly anyway, and two parsers that may disagree about one head are themselves the hole. Beast is
-// the oracle instead: tests/fuzz/http_request_fuzz.cc holds every accepted head against it.
+// the oracle instead: tests/fuzz/http_request_fuzz.cc compares every accepted head with it.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace troupe {
 
 inline constexpr size_t kHeaderCountMax = 128;
 
-// Why a head or body is refused, and the status it is refused with.
+// The reason to refuse a head or body, and the answer's status.
 struct HttpFault {
   int http_status = 400;
   std::string message;
 };
 
-// How the end of a body is told.
+// How the end of a body is marked.
 enum class BodyFraming { kNone, kLength, kChunked, kUntilClose };
 
-// Finds the end of a head while its bytes come in; every byte is looked at once.
+// Finds the end of a head while its bytes come in; reads every byte once.
 class HeadScanner {
  public:
   enum class Result { kMore, kFound, kBareLineFeed };

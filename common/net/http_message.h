@@ -1,6 +1,6 @@
 #pragma once
 
-// What both ends of an exchange speak of: header lists and a request. Plain data, no Asio.
+// Types shared by both ends of an exchange: header lists and a request. Plain data, no Asio.
 
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// The listener: accepts, counts, and ends what it accepted. Requests are http_connection.cc's.
+// The listener: accepts, counts and ends connections. http_connection.cc handles their requests.
 
 #include "common/net/http_server.h"
 
@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kAcceptPause{50};  // after an error such as
 
 using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
 
-// Best effort: a full server does not wait for its refusal to be read, nor shake hands for it.
+// Best effort: a full server does not wait until its refusal is read, nor does a handshake for it.
 void refuse_connection(Socket& socket, ServerContext& context) {
   if (context.options.tls) return;
   const ApiError error = ApiError::unavailable("too many connections");
@@ -111,7 +111,7 @@ void HttpServer::Impl::admit(Socket socket) {
   socket.non_blocking(true, error);
   if (!error) socket.set_option(Tcp::no_delay(true), error);
   if (error) return;                                      // the peer is gone already
-  if (tasks.size() > context->options.connections_max) {  // the accept loop is one of them
+  if (tasks.size() > context->options.connections_max) {  // includes the accept loop
     if (!full) context->log->warn("too_many_connections", {{"limit", context->options.connections_max}});
     full = true;
     return refuse_connection(socket, *context);
@@ -119,7 +119,7 @@ void HttpServer::Impl::admit(Socket socket) {
   full = false;
   auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
   const auto signal = connection->signal();
-  tasks.spawn(serve(shared_from_this(), std::move(connection)), signal);  // refused, it is closed unserved
+  tasks.spawn(serve(shared_from_this(), std::move(connection)), signal);  // if refused, it is closed unserved
 }
 
 Task<void> HttpServer::Impl::serve(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection) {

@@ -1,21 +1,19 @@
 #pragma once
 
-// HTTP/1.1 server over Asio; one per listening address, all on one io_context thread. What a handler
-// gets is a complete request (head and body read, checked and bounded); what it does is send one answer,
-// whole or streamed.
+// HTTP/1.1 server over Asio; one per listening address, all on one io_context thread. A handler receives a
+// complete request (head and body read, checked and bounded) and sends one answer, whole or streamed.
 //
-// Life of a connection:  accept → read head → check → wants_body → read body → handler → write answer →
+// Life of a connection: accept → read head → check → wants_body → read body → handler → write answer →
 // keep-alive or close. Refused (each a close, with a 4xx where that is safe): repeated or malformed
 // Content-Length, any Transfer-Encoding but `chunked`, both together, TE in HTTP/1.0, obs-fold, missing or
 // repeated Host, bare CR or LF, control characters in a value, header over the limit, body over the limit
-// (413), a head or body that comes slower than the time-outs. One deadline timer a connection, none an
-// operation.
+// (413), a head or body slower than the time-outs. One deadline timer a connection, none an operation.
 //
-// Over TLS a handshake comes first, within header_timeout, and counts as a connection like any other. Who
-// speaks plain HTTP instead is told so with a 400.
+// Over TLS a handshake comes first, within header_timeout, and counts as a connection like any other. A
+// client that sends plain HTTP instead gets a 400 that says so.
 //
-// While a handler runs, the connection is watched: when the client goes away the handler's coroutine is
-// cancelled (terminal) within milliseconds and Exchange::cancel_reason says kClientGone.
+// While a handler runs, the connection is watched: when the client disconnects the handler's coroutine is
+// cancelled (terminal) within milliseconds and Exchange::cancel_reason is kClientGone.
 
 #include <chrono>
 #include <cstdint>
@@ -35,18 +33,18 @@
 
 namespace troupe {
 
-// One request's answer. Owned by the server, valid while the handler runs. Exactly one of respond() or
-// start() is called. A write suspends until the socket has taken the bytes (that is the backpressure), and
-// at least to the end of the event loop's turn (send_batcher.h); on a dead client or cancellation it throws
+// One request's answer. Owned by the server, valid while the handler runs. REQUIRES: exactly one call of
+// respond() or start(). A write suspends until the socket has taken the bytes (the backpressure), and at
+// least to the end of the event loop's turn (send_batcher.h); on a dead client or cancellation it throws
 // boost::system::system_error, which the handler lets pass.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
-  // Whole answer with Content-Length.
+  // Sends a whole answer with Content-Length.
   virtual Task<void> respond(int status, const HeaderList& headers, std::string body) = 0;
-  // Streamed answer with chunked coding; then write() any number of times, then finish(). The head is sent
-  // together with the first write; a write of nothing sends it at once, alone.
+  // Starts a streamed answer with chunked coding; any number of write() calls and finish() follow. The head
+  // goes out with the first write; an empty write sends it at once, alone.
   virtual Task<void> start(int status, const HeaderList& headers) = 0;
   virtual Task<void> write(std::string_view bytes) = 0;
   virtual Task<void> finish() = 0;
@@ -61,11 +59,11 @@ class Exchange {
 
 using HttpHandler = std::function<Task<void>(Exchange&)>;
 
-// What was refused before it was a request that a handler sees. All views live as long as the call.
+// A request refused before it reached a handler. All views live as long as the call.
 struct HttpRefusal {
   int status = 400;
   std::string_view why;
-  const HttpRequest* request = nullptr;  // its head (and part of its body); null: that could not be read
+  const HttpRequest* request = nullptr;  // its head (and part of its body); null: unreadable
   std::string_view request_id;           // as answered
   std::string remote_address;
 };
@@ -75,7 +73,7 @@ struct HttpServerOptions {
   uint16_t port = 0;  // 0: any; see HttpServer::port()
   size_t header_bytes_max = 32u << 10;
   size_t body_bytes_max = 16u << 20;
-  size_t bodies_bytes_max = 1u << 30;  // of all requests together; over it a request gets 503
+  size_t bodies_bytes_max = 1u << 30;  // all requests together; beyond it a request gets 503
   size_t connections_max = 4096;
   std::chrono::milliseconds header_timeout{10'000};  // whole head
   std::chrono::milliseconds body_timeout{30'000};    // whole body
@@ -83,11 +81,11 @@ struct HttpServerOptions {
   std::chrono::milliseconds write_timeout{30'000};   // one write without progress: the client does not read
   std::shared_ptr<const TlsContext> tls;             // null: plain TCP
   Counter* handshakes_failed = nullptr;              // of TLS; null: not counted
-  HeaderList refusal_headers;  // sent besides x-request-id with what the server refuses (413, 408, 400, …)
+  HeaderList refusal_headers;  // sent with refusals (413, 408, 400, …) besides x-request-id
   std::function<void(const HttpRefusal&)> on_refused;  // may be empty; must not throw
-  // Looks at a head whose body has not come yet. False: the body is not read, nor asked for (100 Continue):
-  // the handler gets the request without it and is to refuse it, and the connection ends. So who may not ask
-  // holds no memory. Empty: all bodies are read. Must not throw.
+  // Called with a head whose body has not come yet. False: the body is neither read nor asked for (100
+  // Continue); the handler gets the request without it and must refuse it, and the connection ends, so that
+  // an unauthorised client occupies no memory. Empty: all bodies are read. Must not throw.
   std::function<bool(const HttpRequest&)> wants_body;
 };
 
@@ -99,15 +97,15 @@ class HttpServer {
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
   void start();  // begins accepting
-  // Sizes, numbers, time-outs and TLS as `options` has them, from the next use of each on: connections stay
-  // what they were when accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers,
-  // on_refused and wants_body stay.
+  // Applies the sizes, numbers, time-outs and TLS of `options` from their next use on: open connections stay
+  // as accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers, on_refused and wants_body
+  // do not change.
   void change(const HttpServerOptions& options);
-  // Before a drain: `Connection: close` on every answer from now on, so that clients go elsewhere by and by.
-  // All else goes on: connections are accepted, idle ones wait for their next request.
+  // Prepares a drain: adds `Connection: close` to every answer from now on, so that clients gradually move
+  // away. Connections are still accepted, and idle ones wait for their next request.
   void close_after_answers();
-  // Drain: no new connections, `Connection: close` on every answer, idle connections closed; returns when the
-  // last running request is done or `grace` is over, whereupon the rest is cancelled (kShutdown).
+  // Drains: no new connections, `Connection: close` on every answer, idle connections closed. Returns when
+  // the last running request is done or `grace` is over; the rest is then cancelled (kShutdown).
   Task<void> drain(Duration grace);
   size_t connections() const;
   size_t requests_running() const;

@@ -8,9 +8,9 @@
 namespace troupe {
 namespace {
 
-// Set by this layer alone: what a handler or caller says about them is dropped.
+// This layer alone sets these headers: those from a handler or caller are dropped.
 bool is_hop_by_hop(std::string_view name) {
-  switch (name.size()) {  // of which there is no other name
+  switch (name.size()) {  // compares with the names of this length only
     case 2:
       return equals_ignore_case(name, "te");
     case 7:

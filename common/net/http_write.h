@@ -1,7 +1,7 @@
 #pragma once
 
-// Heads as bytes, for both ends. By hand: a head is a few appends, and every name and value is checked, so no
-// handler can split an answer by an echoed value. No Asio.
+// Serialises heads, for both ends. Written by hand: a head is a few appends, and every name and value is
+// checked, so an echoed value cannot split an answer. No Asio.
 
 #include <cstdint>
 #include <ctime>
@@ -17,7 +17,7 @@ std::string_view status_reason(int status);
 
 struct AnswerHeadSpec {
   int status = 200;
-  const HeaderList* headers = nullptr;  // those about framing and the connection are left out
+  const HeaderList* headers = nullptr;  // headers about framing and the connection are skipped
   BodyFraming framing = BodyFraming::kLength;
   uint64_t content_length = 0;
   bool keep_alive = true;
@@ -25,7 +25,7 @@ struct AnswerHeadSpec {
   std::string_view date;
 };
 
-// Throws std::invalid_argument, naming the header, for a name or value that cannot be sent.
+// Throws std::invalid_argument, naming the header, for a name or value that must not be sent.
 void append_answer_head(std::string& out, const AnswerHeadSpec& spec);
 
 struct RequestHeadSpec {
@@ -36,12 +36,12 @@ struct RequestHeadSpec {
   uint64_t content_length = 0;
 };
 
-// The same for a request. Content-Length is left out for a bodiless GET or HEAD.
+// The same for a request. A bodiless GET or HEAD has no Content-Length.
 void append_request_head(std::string& out, const RequestHeadSpec& spec);
 
 void append_chunk_head(std::string& out, size_t bytes);
 
-// "Sun, 06 Nov 1994 08:49:37 GMT", made once a second.
+// Formats "Sun, 06 Nov 1994 08:49:37 GMT", once a second.
 class HttpDate {
  public:
   std::string_view at(std::time_t now);

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-// Behind all handlers that are queued now, and behind the next look at epoll.
+// Runs after all handlers that are queued now, and after the next look at epoll.
 struct SendBatcher::Reached {
   SendBatcher* turn;
   void operator()() const { turn->resume_all(); }
@@ -19,7 +19,7 @@ void SendBatcher::add(Waiter&& waiter) {
   if (waiting_.size() == 1) asio::post(io_.get_executor(), Reached{this});
 }
 
-// Who waits again meanwhile waits for the next turn's end.
+// A coroutine that waits again meanwhile waits for the end of the next turn.
 void SendBatcher::resume_all() {
   resuming_.swap(waiting_);
   for (Waiter& waiter : resuming_) {
@@ -29,7 +29,7 @@ void SendBatcher::resume_all() {
   resuming_.clear();
 }
 
-// The io_context goes down: coroutines that wait here go with it.
+// The io_context is being destroyed: drops the waiting coroutines.
 void SendBatcher::shutdown() {
   const std::vector<Waiter> dropped = std::exchange(waiting_, {});
 }

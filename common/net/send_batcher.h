@@ -1,10 +1,10 @@
 #pragma once
 
-// The end of a turn of the event loop, for whoever is about to send: what came together is sent together. A
-// send to a peer on this machine runs in the kernel as far as the peer's socket and wakes the peer; sends
-// with a request's work between them find it asleep again each time, those in a row once. The work, too, is
-// faster in a row than by turns with the kernel's. One event alone in its turn waits for one more look at
-// epoll, some .3 µs. Measured with 32 connections: see RESULTS.md, "Gateway against nginx".
+// Delays sends to the end of a turn of the event loop, so that they go out one after another. A send to a
+// peer on this machine runs in the kernel up to the peer's socket and wakes the peer: sends with a request's
+// work in between find it asleep each time, consecutive sends once. The work itself is faster without the
+// kernel's in between, too. A single event in its turn waits for one more look at epoll, some .3 µs. Measured
+// with 32 connections: see RESULTS.md, "Gateway against nginx".
 //
 // One an io_context (asio::use_service), on its thread. Private to common/net.
 
@@ -31,8 +31,8 @@ class SendBatcher : public asio::execution_context::service {
 
   explicit SendBatcher(asio::execution_context& context);
 
-  // co_await of it resumes when all that is ready now has been seen to, in the order of the calls. It cannot
-  // fail; a cancelled coroutine learns so at whatever it awaits next.
+  // Awaiting the result resumes when all events that are ready now have been handled, in the order of the
+  // calls. It cannot fail; a cancelled coroutine gets the cancellation from its next await.
   auto reached() {
     return asio::async_initiate<const asio::deferred_t&, void(boost::system::error_code)>(Start{this},
                                                                                           asio::deferred);
@@ -46,7 +46,7 @@ class SendBatcher : public asio::execution_context::service {
 
   asio::io_context& io_;
   std::vector<Waiter> waiting_;
-  std::vector<Waiter> resuming_;  // memory of the last turn's, kept
+  std::vector<Waiter> resuming_;  // keeps the memory of the last turn's list
 };
 
 }  // namespace troupe

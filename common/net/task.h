@@ -1,22 +1,19 @@
 #pragma once
 
-// Coroutine vocabulary. A concrete executor type: type-erased executors cost an allocation and a virtual call
-// an operation.
+// Coroutine types, on a concrete executor: a type-erased one costs an allocation and a virtual call an operation.
 //
-// Coding rules. g++ 12.2 miscompiles the first three silently (double free, use after free); the others are
-// what ASan and TSan runs of tests/common/net taught. Those marked T are enforced by tests/tidy.
+// Coding rules. g++ 12.2 miscompiles the first three silently (double free, use after free); the others come
+// from ASan and TSan runs of tests/common/net. tests/tidy enforces those marked T.
 //   T no braced or aggregate temporary inside a co_await expression: `F({1})`, `F({})`: name it first;
 //   T no co_await inside ?: or inside a braced initialiser: name its result first;
 //   T no capturing lambda coroutine: a coroutine is a named function, its state goes in as parameters. (A
 //     capturing lambda that is no coroutine itself and returns one, `[x](Exchange& e) { return f(e, x); }`,
 //     is fine: x is copied into f's frame.)
 //   T nothing is `detached`: every coroutine belongs to a TaskGroup;
-//   * no co_await in a catch block (the language forbids it): keep what was caught, act after the block;
-//   * a reference parameter must outlive the coroutine: fine where the caller awaits at once, a bug where it
-//   is
-//     spawned; what is spawned takes values and shared_ptrs;
-//   * no string_view from a temporary across a suspension; views into a Channel's input end at its next
-//   more();
+//   * no co_await in a catch block (the language forbids it): keep the exception, act after the block;
+//   * a reference parameter must outlive the coroutine: fine if the caller awaits at once, a bug if the
+//     coroutine is spawned; a spawned coroutine takes values and shared_ptrs;
+//   * no string_view of a temporary across a suspension; views into a Channel's input end at its next more();
 //   * no over-aligned locals in a coroutine frame (XXH3_state_t): g++ 12 aligns frames to 16 bytes;
 //   * after a cancellation every further co_await throws operation_aborted: clean up in destructors and with
 //     calls that do not wait;

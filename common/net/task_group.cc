@@ -1,6 +1,6 @@
 // Each task has a cancellation signal of its own (a signal reaches one coroutine at a time); the group's
-// cancel() emits them all. What must outlive a running task — signals, counters — lives in State, which every
-// completion handler holds, so a group whose io_context is torn down first leaves nothing dangling.
+// cancel() emits them all. Every completion handler holds State with all that must outlive a running task
+// (signals, counters), so a group whose io_context is destroyed first leaves nothing dangling.
 
 #include "common/net/task_group.h"
 
@@ -29,7 +29,7 @@ struct TaskGroup::State {
   Executor executor;
   struct Running {
     SignalPtr signal;
-    bool may_abort;  // told to stop, or perhaps
+    bool may_abort;  // was cancelled, or perhaps was
   };
   std::list<Running> running;
   bool closed = false;
@@ -109,7 +109,7 @@ void TaskGroup::close() {
 }
 
 void TaskGroup::cancel() {
-  // A task may end, and leave the list, while its signal is emitted: go over a copy.
+  // A task may end and leave the list while its signal is emitted, so this iterates over a copy.
   std::vector<SignalPtr> signals;
   for (State::Running& task : state_->running) {
     task.may_abort = true;

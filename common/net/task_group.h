@@ -1,7 +1,7 @@
 #pragma once
 
-// Owner of coroutines: nothing is detached and forgotten. A group is spawned into, then closed, cancelled,
-// and joined; destroying a group that still runs tasks is an assert. All calls on the executor's thread.
+// Owner of coroutines, so that none is detached. A group spawns tasks, then is closed, cancelled and joined;
+// destroying a group that still runs tasks is an assert. All calls on the executor's thread.
 
 #include <boost/asio/cancellation_signal.hpp>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-// Why a task was told to stop: the same word in logs, metrics and tests.
+// The reason a task was cancelled: the same word in logs, metrics and tests.
 enum class CancelReason { kNone, kClientGone, kDeadline, kOverload, kShutdown };
 std::string_view cancel_reason_name(CancelReason reason);
 
@@ -24,16 +24,16 @@ class TaskGroup {
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;
 
-  // Starts a task; false (and the task is dropped unstarted) once closed. An exception out of a task goes
-  // to `on_error` if set, unless it is that of its cancellation; it never takes the group down. (A task that
-  // is gone because somebody else cut its wait short is an error: nobody told it to stop.)
+  // Starts a task; returns false (and drops the task unstarted) once closed. An exception out of a task goes
+  // to `on_error` if set, unless it is that of its cancellation; it never stops the group. (An abort without
+  // a cancellation of the task is an error.)
   bool spawn(Task<void> task);
-  // The same with a signal the caller keeps too, to cancel this one task alone: whether that was done is not
-  // known here, so an abort is nothing to report.
+  // The same with a signal that the caller also keeps, to cancel this one task: the group cannot see whether
+  // that was done, so it reports no abort.
   bool spawn(Task<void> task, std::shared_ptr<asio::cancellation_signal> signal);
   void close();       // no new tasks
   void cancel();      // terminal cancellation to every running task
-  Task<void> join();  // until the last one is done; REQUIRES: not awaited by a task of this group
+  Task<void> join();  // waits for the last task; REQUIRES: not awaited by a task of this group
   size_t size() const;
 
   std::function<void(std::string_view what)> on_error;

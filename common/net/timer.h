@@ -1,6 +1,6 @@
 #pragma once
 
-// The steady timer of this code base, on the concrete executor.
+// The project's steady timer, on the concrete executor.
 
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <chrono>

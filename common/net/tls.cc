@@ -32,7 +32,7 @@ struct Freer {
 template <typename T>
 using Owned = std::unique_ptr<T, Freer>;
 
-// The first thing OpenSSL says since the queue was cleared, in its words.
+// Returns OpenSSL's first error since the queue was cleared, in its words.
 std::string reason() {
   const unsigned long code = ERR_get_error();
   const char* text = ERR_reason_error_string(code);
@@ -57,7 +57,7 @@ StatusOr<std::string> read_file(const std::string& path) {
   return text;
 }
 
-// Asked for a passphrase, OpenSSL would ask the terminal.
+// Without this callback OpenSSL would ask the terminal for a passphrase.
 int no_passphrase(char*, int, int, void*) {
   return -1;
 }
@@ -69,7 +69,7 @@ StatusOr<std::vector<Owned<X509>>> read_certificates(const std::string& path) {
   std::vector<Owned<X509>> certificates;
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr))
     certificates.emplace_back(next);
-  // "No start line" is how PEM says that nothing more comes.
+  // PEM marks the end of the file by the error "no start line".
   const bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   if (!ended) return invalid_argument(absl::StrCat("a certificate in it is malformed: ", reason()));
   ERR_clear_error();
@@ -115,7 +115,7 @@ Status check_valid_now(const X509* certificate) {
   return absl::OkStatus();
 }
 
-// Whoever offers protocols and not ours wants another one (h2 alone): refused, not surprised.
+// Refuses a client that offers protocols without ours (h2 alone).
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                     unsigned in_size, void*) {
   unsigned char* chosen = nullptr;
@@ -137,14 +137,14 @@ void TlsContext::Free::operator()(ssl_ctx_st* context) const {
 TlsContext::TlsContext(bool server, const TlsFiles& files)
     : context_(SSL_CTX_new(server ? TLS_server_method() : TLS_client_method())) {
   SSL_CTX* context = context_.get();
-  // Set, whatever the machine's openssl.cnf says.
+  // Set whatever the machine's openssl.cnf says.
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_max_proto_version(context, 0);
   SSL_CTX_set_cipher_list(context, kCiphersTls12);
   SSL_CTX_clear_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                    SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-  // A write gives up between two records and is tried again from where the bytes lie then; an idle
+  // A write stops between two records and is retried with the bytes wherever they are then; an idle
   // connection keeps no record buffers (34 KB); one recv brings a record's head and body.
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
@@ -194,7 +194,7 @@ Status TlsContext::load_identity(const TlsFiles& files, const std::string& group
 Status TlsContext::load_authorities(const std::string& path, bool server) {
   TROUPE_ASSIGN_OR_RETURN(const auto authorities, read_certificates(path));
   X509_STORE* store = SSL_CTX_get_cert_store(context_.get());
-  // Who is in the file is trusted, also where it is no root.
+  // Every certificate in the file is trusted, even if it is no root.
   X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
   ERR_clear_error();
   for (const Owned<X509>& authority : authorities) {

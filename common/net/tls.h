@@ -1,11 +1,11 @@
 #pragma once
 
-// TLS as both ends use it: certificates and keys, read from PEM files and checked, made ready for any number
-// of connections. A context never changes; a reload makes another one for new connections, and the old one
-// lives as long as connections do that were made with it.
+// TLS for both ends: certificates and keys, read from PEM files, checked, and prepared for any number of
+// connections. A context never changes; a reload creates another one for new connections, and the old one
+// lives as long as its connections.
 //
-// TLS 1.3 and 1.2, forward secrecy and authenticated ciphers only, ALPN http/1.1. Servers hand out tickets
-// for resumption (their keys are the context's own: after a reload everybody is checked anew) and take no
+// TLS 1.3 and 1.2, forward secrecy and authenticated ciphers only, ALPN http/1.1. Servers issue tickets for
+// resumption (their keys belong to the context: after a reload every client is checked anew) and accept no
 // early data, which could be replayed. No renegotiation, no compression.
 
 #include <cstdint>
@@ -22,18 +22,18 @@ namespace troupe {
 
 // Paths of PEM files; empty: none.
 struct TlsFiles {
-  std::string certificate;  // the leaf, then what leads to the authority
+  std::string certificate;  // the leaf, then the chain up to the authority
   std::string private_key;  // the leaf's, not encrypted
-  // A server: clients must bring a certificate that one of these signed. A client: servers' certificates must
-  // be signed by one of these, not by the system's authorities.
+  // On a server: clients must present a certificate signed by one of these. On a client: servers'
+  // certificates must be signed by one of these instead of the system's authorities.
   std::string ca;
 };
 
 class TlsContext {
  public:
-  // kInvalidArgument names the setting (`group` is what its name begins with, such as "tls"), the file and
-  // what is wrong: it cannot be read, holds nothing of its kind, has ended or not begun to be valid, the key
-  // is another certificate's. REQUIRES of a server: a certificate and its key.
+  // kInvalidArgument names the setting (`group`, such as "tls", is the beginning of its name), the file and
+  // the fault: unreadable, without a certificate or key, expired or not yet valid, or the key of another
+  // certificate. REQUIRES for a server: a certificate and its key.
   static StatusOr<std::shared_ptr<const TlsContext>> for_server(const TlsFiles& files,
                                                                 std::string_view group);
   static StatusOr<std::shared_ptr<const TlsContext>> for_client(const TlsFiles& files,
@@ -42,7 +42,7 @@ class TlsContext {
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  // When the first certificate of its chain ends, in seconds of the epoch; none: it has no certificate.
+  // Expiry of the chain's first certificate, in seconds of the epoch; nullopt without a certificate.
   std::optional<int64_t> expires_at() const { return expires_at_; }
   ssl_ctx_st* native() const { return context_.get(); }
 
@@ -58,8 +58,8 @@ class TlsContext {
   std::optional<int64_t> expires_at_;
 };
 
-// What a client's new connections use. One is shared by all clients that a reload is to reach; read and
-// written on their executor's thread.
+// The context of a client's new connections. One source is shared by all clients that a reload must reach;
+// read and written on their executor's thread.
 struct TlsSource {
   std::shared_ptr<const TlsContext> context;
 };

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-// The socket as OpenSSL sees it. Its own BIO_s_socket writes without MSG_NOSIGNAL.
+// OpenSSL's view of the socket. Its own BIO_s_socket writes without MSG_NOSIGNAL.
 struct TlsSession::Method {
   static Wire& wire(BIO* bio) { return *static_cast<Wire*>(BIO_get_data(bio)); }
 
@@ -104,8 +104,7 @@ TlsSession::State TlsSession::outcome(int result) {
       break;
   }
   const int system_error = errno;
-  if (error == SSL_ERROR_SSL)
-    broken_ = true;  // else only what was tried failed: an answer may still be there
+  if (error == SSL_ERROR_SSL) broken_ = true;  // else only this call failed: an answer may still be there
   const unsigned long code = ERR_get_error();
   const int why = ERR_GET_REASON(code);
   const bool of_ssl = ERR_GET_LIB(code) == ERR_LIB_SSL;
@@ -150,7 +149,7 @@ TlsSession::State TlsSession::write(std::string_view bytes, size_t& written) {
   written = 0;
   if (broken_) return State::kBroken;
   bytes = bytes.substr(0, kRecordBytesMax);
-  if (pending_write_ != 0 && pending_write_ != bytes.size()) {  // that many are encrypted, and partly sent
+  if (pending_write_ != 0 && pending_write_ != bytes.size()) {  // those bytes are encrypted and partly sent
     broken_ = true;
     failure_ = "a record was given up half sent";
     return State::kBroken;

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a task sleeps that has nothing to do until a time comes or somebody has news for it: an idle process
-// then does not wake at all, where a tick would wake it fifty times a second.
+// Sleep of a task that has nothing to do until a time or until wake(): an idle process then does not wake at
+// all, where a polling tick would wake it fifty times a second.
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -13,13 +13,13 @@
 
 namespace troupe {
 
-// One task sleeps here. All calls on the executor's thread.
+// Holds one sleeping task. All calls on the executor's thread.
 class WakeableTimer {
  public:
   explicit WakeableTimer(Executor executor) : timer_(executor) {}
 
-  // Until `at` (TimePoint::max(): for ever) or until wake(). Throws operation_aborted where the task itself
-  // is cancelled.
+  // Sleeps until `at` (TimePoint::max(): for ever) or until wake(). Throws operation_aborted if the task
+  // itself is cancelled.
   Task<void> sleep_until(TimePoint at) {
     timer_.expires_at(at);
     boost::system::error_code woken;
@@ -30,8 +30,8 @@ class WakeableTimer {
       throw boost::system::system_error(asio::error::operation_aborted);
   }
 
-  // For a task that has work every `most`, sooner where there is news, and never more often than every
-  // `least` (of which no wake() takes anything): news counts from the end of the last rest on.
+  // For periodic work: sleeps for `most`, or until wake() but no less than `least` (which no wake()
+  // shortens). A wake() counts from the end of the last rest on.
   Task<void> rest(Duration least, Duration most) {
     const TimePoint begin = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() < begin + least) co_await sleep_until(begin + least);
@@ -39,7 +39,7 @@ class WakeableTimer {
     woken_ = false;
   }
 
-  // The task looks again soon, if it sleeps; if it does not, it will look before it sleeps.
+  // Makes the task check again soon, if it sleeps; otherwise it checks before it sleeps.
   void wake() {
     woken_ = true;
     timer_.cancel();
