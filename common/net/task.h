@@ -1,6 +1,6 @@
 #pragma once
 
-// Coroutine types, on a concrete executor: a type-erased one costs an allocation and a virtual call an operation.
+// Coroutine types on a concrete executor: a type-erased one costs an allocation and a virtual call a use.
 //
 // Coding rules. g++ 12.2 miscompiles the first three silently (double free, use after free); the others come
 // from ASan and TSan runs of tests/common/net. tests/tidy enforces those marked T.
