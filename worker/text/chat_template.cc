@@ -1,5 +1,5 @@
-// The edge of the interpreter in jinja_*: sources and contexts come in as JSON and files, JinjaErrors leave
-// as Status. A render gets a Runtime of its own, so that one parsed template serves many threads.
+// The edge of the interpreter in jinja/: sources and contexts come in as JSON and files, JinjaErrors leave as
+// Status. Every render gets a Runtime of its own, so one parsed template serves many threads.
 
 #include "worker/text/chat_template.h"
 
@@ -59,7 +59,7 @@ Status to_status(const jinja::JinjaError& error) {
   return invalid_argument(absl::StrCat("line ", error.line, ": ", error.what()));
 }
 
-// The string of a chat_template field: itself, or the entry "default" of a list of {name, template}.
+// Returns the string of a chat_template field: itself, or the entry "default" of a list of {name, template}.
 StatusOr<std::string> template_source(const bj::value& value, const std::string& where) {
   if (value.is_string()) return std::string(view(value.get_string()));
   if (!value.is_array()) return invalid_argument(where + ": expected a string or a list of {name, template}");
@@ -166,7 +166,7 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
   }
   context["messages"] = std::move(messages);
   context["add_generation_prompt"] = add_generation_prompt;
-  // Templates ask both ways: "tools is defined", "tools is not none". Transformers passes none.
+  // Templates test for both "tools is defined" and "tools is not none". Transformers passes none.
   context["tools"] = nullptr;
   if (!request.tools_json.empty()) {
     TROUPE_ASSIGN_OR_RETURN(context["tools"], parse_part(request.tools_json, "tools"));

@@ -25,16 +25,16 @@ class ChatTemplate {
     size_t source_bytes_max = 256u << 10;
   };
 
-  // Errors name line and what was expected.
+  // Errors name the line and what was expected.
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source, const Limits& limits);
-  // chat_template.jinja, else tokenizer_config.json's chat_template (string, or named list: "default").
-  // kNotFound if the directory has none.
+  // Reads chat_template.jinja, else tokenizer_config.json's chat_template (string, or named list: "default").
+  // kNotFound if the directory has neither.
   static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir);
   ~ChatTemplate();
 
-  // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD HH:MM:SS") fixes
-  // strftime_now.
+  // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD
+  // HH:MM:SS") fixes strftime_now.
   StatusOr<std::string> render(const bj::object& context) const;
 
  private:
@@ -43,11 +43,12 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
-// The context for a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
+// Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
 // tokenizer_config.json (`special_tokens`), chat_template_kwargs on top.
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
                                   bool add_generation_prompt = true);
-// bos_token, eos_token, pad_token, unk_token of tokenizer_config.json as strings (string or {content} form).
+// Reads tokenizer_config.json's bos_token, eos_token, pad_token, unk_token as strings (string
+// or {content} form).
 StatusOr<bj::object> load_special_tokens(const std::string& model_dir);
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 #pragma once
 
-// A parsed template. Expressions and statements are plain tagged structs: what the fields mean depends on
-// `type`, as written beside it. Immutable after parse.
+// A parsed template. Expressions and statements are plain tagged structs: `type` determines the meaning of
+// the fields, as noted beside it. Immutable after parse.
 
 #include <memory>
 #include <string>
@@ -44,20 +44,19 @@ enum class ExprType : uint8_t {
 struct Expr {
   ExprType type = ExprType::kConst;
   int line = 0;
-  int depth =
-      1;  // levels of expressions below, this one counted: bounds the recursion of walking and freeing
+  int depth = 1;  // expression levels, this one included: bounds recursion
   Value value;
   std::string name;
   std::vector<std::string> names;
   std::vector<ExprPtr> items;
-  // Of calls, filters and tests: the arguments behind items, named ones in `named`.
+  // Arguments of calls, filters and tests, besides items; named ones in `named`.
   std::vector<ExprPtr> positional;
   std::vector<std::pair<std::string, ExprPtr>> named;
   ExprPtr star;         // *star; may be null
   ExprPtr double_star;  // **double_star; may be null
 };
 
-// Names that a macro's body finds without their being parameters, if it reads them.
+// Names that a macro's body may read although they are no parameters.
 struct MacroExtras {
   bool varargs = false;  // positional arguments beyond the parameters
   bool kwargs = false;   // named ones
@@ -68,7 +67,7 @@ enum class StmtType : uint8_t {
   kText,         // text
   kOutput,       // expr
   kIf,           // branches in order; an else is a branch without condition
-  kFor,          // target, expr (what to walk), filter or null, body, else_body, recursive
+  kFor,          // target, expr (the iterable), filter or null, body, else_body, recursive
   kSet,          // target = expr
   kSetBlock,     // target = body's output, through the filters of expr (may be null)
   kMacro,        // name, parameters, body

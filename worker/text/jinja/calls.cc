@@ -1,4 +1,4 @@
-// What may stand behind a value: filters, tests, and the arguments of either and of calls.
+// Parses the parts after a value: filters, tests, and the arguments of either and of calls.
 
 #include <algorithm>
 

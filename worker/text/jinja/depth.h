@@ -1,7 +1,7 @@
 #pragma once
 
-// One count for all recursion of a rendering: expressions, blocks, macros. Python stops at a thousand calls;
-// so do we, long before the stack does.
+// Counts all recursion of a rendering: expressions, blocks, macros. Its limit is Python's, a thousand calls,
+// which is long before the stack overflows.
 
 #include "worker/text/jinja/runtime.h"
 

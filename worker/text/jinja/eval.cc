@@ -114,7 +114,7 @@ Value Runtime::eval_node(const Expr& expr, const FramePtr& frame) {
 Value Runtime::eval_name(const std::string& name, const FramePtr& frame) {
   int64_t passed = 0;
   const Value* found = frame->find(name, &passed);
-  // A template may have thousands of variables in a scope, and read them in a loop.
+  // A scope may have thousands of variables, which a template may read in a loop, so the search is charged.
   if (passed > 32) step(passed / 32);
   if (found != nullptr) return *found;
   if (const Value* value = context_.find(std::string_view(name))) return *value;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the files with filters share.
+// Declarations shared by the files with filters.
 
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ using FilterFunction = Value (*)(Runtime&, const Value&, Arguments&);
 
 // A method of str, dict or list.
 using TextMethod = Value (*)(Runtime&, const Value& self, Arguments&);
-// Of str: those that lay text out and ask what it is made of; nullptr: none is named so.
+// Finds a method of str that lays out or classifies text; nullptr: no such name.
 TextMethod find_layout_method(std::string_view name);
 
 const absl::flat_hash_map<std::string_view, FilterFunction>& text_filters();

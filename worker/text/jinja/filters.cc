@@ -1,4 +1,4 @@
-// The table of filters; those that work on lists are in list_filters.cc. Python names and parameters.
+// The table of filters; list_filters.cc has those that work on lists. Names and parameters are Python's.
 
 #include "worker/text/jinja/filters.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kIndentMax = 1000;
 
-// Keeps the markup of a marked up input.
+// Keeps the markup flag of the input.
 Value same_kind(Runtime& runtime, const Value& input, std::string text) {
   return runtime.text(std::move(text), input.is_markup());
 }
@@ -99,7 +99,7 @@ Value integer_of(double number, const Value& fallback) {
   return Value(static_cast<int64_t>(number));
 }
 
-// int(text, base) where Python reads it so; nullopt: no such number.
+// Parses int(text, base) as Python does; nullopt: no such number.
 std::optional<int64_t> read_integer(std::string_view text, int base) {
   text = strip(text, std::nullopt, StripSide::kBoth);
   bool negative = text.starts_with('-');
@@ -181,8 +181,7 @@ Value filter_round(Runtime&, const Value& input, Arguments& arguments) {
   double scale = std::pow(10.0, static_cast<double>(precision));
   if (method == "ceil") return Value(std::ceil(input.number() * scale) / scale);
   if (method == "floor") return Value(std::floor(input.number() * scale) / scale);
-  // Integers stay integers in Python's round(); digits are decided by correctly rounded decimals, half to
-  // even.
+  // Python's round() keeps integers; other digits come from correctly rounded decimals, half to even.
   if (input.is_integer_like() && precision >= 0) return Value(input.integer());
   if (precision <= 0) return Value(std::nearbyint(input.number() * scale) / scale);
   char buffer[700];
@@ -203,7 +202,7 @@ Value filter_replace(Runtime& runtime, const Value& input, Arguments& arguments)
                                 count.is_none() ? -1 : bound.integer(2, -1)));
 }
 
-// str.title() of Jinja's own: words begin behind blanks, '-', '(', '{', '[' and '<'.
+// Jinja's own str.title(): words begin after blanks, '-', '(', '{', '[' and '<'.
 Value filter_title(Runtime& runtime, const Value& input, Arguments& arguments) {
   Bound bound("title", arguments, {});
   std::string text = to_text(input);
@@ -263,7 +262,7 @@ Value filter_case(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 Value filter_attr(Runtime& runtime, const Value& input, Arguments& arguments) {
   Bound bound("attr", arguments, {"name"});
-  // Only real attributes, never a dict's items: those Python would not find either.
+  // Only real attributes, never a dict's items, as in Python.
   if (input.dict() == nullptr) return runtime.attribute(input, bound.text(0, ""));
   Value result;
   bool found = find_method(input, bound.text(0, ""), result);
@@ -280,7 +279,7 @@ std::string replace_text(Runtime& runtime, const Replacement& replacement, int64
     size_t at = find_text(text, old_text, done);
     if (at == std::string::npos) break;
     if (old_text.empty()) {
-      // The empty string is found before every character and at the end.
+      // The empty string matches before every character and at the end.
       size_t next = at;
       if (next < text.size()) next_code_point(text, next);
       out += new_text;

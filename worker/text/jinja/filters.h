@@ -1,7 +1,7 @@
 #pragma once
 
-// The filters, tests, methods and global functions templates may call: what Jinja2 and Hugging Face's
-// settings offer, by Python's meaning. Unsupported ones are refused by name.
+// The filters, tests, methods and global functions that templates may call: those of Jinja2 and Hugging
+// Face's settings, with Python's meaning. Unsupported ones are refused by name.
 
 #include <string_view>
 
@@ -15,9 +15,9 @@ bool is_test(std::string_view name);
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input, Arguments& arguments);
 bool apply_test(Runtime& runtime, std::string_view name, const Value& input, Arguments& arguments);
 
-// value.name, for what Python's types offer (bound methods); false: there is no such attribute.
+// Finds value.name among the attributes of Python's types (bound methods); false: no such attribute.
 bool find_method(const Value& value, std::string_view name, Value& result);
-// A function every template can call; false: there is none of this name.
+// Finds a global function; false: no such name.
 bool find_global(std::string_view name, Value& result);
 
 }  // namespace troupe::jinja

@@ -14,7 +14,7 @@
 namespace troupe::jinja {
 namespace {
 
-// "%…" % right, one conversion after the other.
+// Formats "%…" % right, one conversion after another.
 class Percent {
  public:
   Percent(Runtime& runtime, const Value& format, const Value& right)
@@ -38,7 +38,7 @@ class Percent {
       if (pos < text.size()) out += conversion(text, pos);
       runtime_.check_text(out.size());
     }
-    // Whatever has items by key or index is taken for a mapping, which need not be used.
+    // A value with items by key or index counts as a mapping, which need not be used.
     const bool indexed = right_.list() != nullptr &&
                          (right_.list()->kind == ListKind::kList || right_.list()->kind == ListKind::kRange);
     const bool may_be_left = is_mapping_ || indexed || right_.is_undefined();
@@ -64,7 +64,7 @@ class Percent {
 
   std::string conversion(const std::string& text, size_t& pos) {
     ++pos;
-    // With anything between the two, Python takes the second for a conversion it does not know.
+    // With anything between the two signs, Python reads the second as an unknown conversion.
     if (pos < text.size() && text[pos] == '%') {
       ++pos;
       return "%";
@@ -156,7 +156,7 @@ class Percent {
   bool is_mapping_ = false;
 };
 
-// "{…}".format(…): Python's string.Formatter.
+// Formats "{…}".format(…): Python's string.Formatter.
 class Braces {
  public:
   Braces(Runtime& runtime, const Arguments& arguments) : runtime_(runtime), arguments_(arguments) {}
@@ -183,7 +183,7 @@ class Braces {
   }
 
  private:
-  // The field at `pos`, without its braces.
+  // Takes the field at `pos`, without its braces.
   static std::string_view take_field(std::string_view text, size_t& pos) {
     const size_t begin = ++pos;
     int depth = 1;
@@ -197,7 +197,7 @@ class Braces {
 
   std::string field(std::string_view text, int depth) {
     runtime_.step();
-    // A '[' shields what is in it.
+    // A '[' protects its content.
     size_t name_end = 0;
     bool in_brackets = false;
     for (; name_end < text.size(); ++name_end) {

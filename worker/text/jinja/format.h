@@ -1,6 +1,6 @@
 #pragma once
 
-// Python's two ways to put values into a text: "%s has %d" % (a, b), and "{} has {n:>4}".format(a, n=b).
+// Python's two ways to format values: "%s has %d" % (a, b), and "{} has {n:>4}".format(a, n=b).
 
 #include <string_view>
 
@@ -8,9 +8,9 @@
 
 namespace troupe::jinja {
 
-// `format % right`. Throws JinjaError with Python's words.
+// Returns `format % right`. Throws JinjaError with Python's message.
 Value percent_format(Runtime& runtime, const Value& format, const Value& right);
-// `format.format(*positional, **named)`.
+// Returns `format.format(*positional, **named)`.
 Value brace_format(Runtime& runtime, const Value& format, const Arguments& arguments);
 
 }  // namespace troupe::jinja

@@ -118,7 +118,7 @@ std::string number_text(const Value& value, const FormatSpec& spec) {
   } else {
     negative = value.integer() < 0;
     digits = integer_digits(magnitude(value.integer()), spec);
-    // In "%.5d" the precision is a least number of digits.
+    // In "%.5d" the precision is the minimum number of digits.
     const auto least = static_cast<size_t>(spec.precision.value_or(0));
     if (digits.size() < least) digits.insert(0, least - digits.size(), '0');
   }

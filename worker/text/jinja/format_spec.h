@@ -1,6 +1,6 @@
 #pragma once
 
-// Python's format specifications, as far as "%…" and "{:…}" share them. Private to jinja_*format*.cc.
+// Python's format specifications, the part shared by "%…" and "{:…}". Private to format*.cc.
 
 #include <optional>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace troupe::jinja {
 
-inline constexpr int kFormatWidthMax = 10'000;  // of one field; also its precision
+inline constexpr int kFormatWidthMax = 10'000;  // limits a field's width and precision
 
-// How one value is to be written, whichever way it was asked for.
+// The format of one value, in either syntax.
 struct FormatSpec {
   std::string fill = " ";
-  char align = '\0';  // < > ^ = ; '\0': as the kind of value has it
-  char sign = '-';    // + or blank: also before what is not negative
+  char align = '\0';  // < > ^ = ; '\0': the default of the value's kind
+  char sign = '-';    // + or blank: also shown for non-negative numbers
   bool alternate = false;
   char group = '\0';  // , or _ between thousands
   int width = 0;
@@ -24,13 +24,13 @@ struct FormatSpec {
   char type = '\0';
 };
 
-// REQUIRES: a number. In an integer the precision is a least number of digits.
+// REQUIRES: a number. For an integer the precision is the minimum number of digits.
 std::string number_text(const Value& value, const FormatSpec& spec);
-// The precision cuts; to the left unless aligned.
+// The precision truncates; left-aligned by default.
 std::string string_text(std::string_view text, const FormatSpec& spec);
-// %c: a code point, or a text of one.
+// Formats %c: a code point, or a text of one.
 std::string character_text(const Value& value, const FormatSpec& spec);
-// Reads decimal digits at `pos` and steps over them; nullopt: there are none. Throws over kFormatWidthMax.
+// Reads decimal digits at `pos` and steps over them; nullopt: none there. Throws over kFormatWidthMax.
 std::optional<int> read_width(std::string_view text, size_t& pos);
 
 }  // namespace troupe::jinja

@@ -1,6 +1,6 @@
 #pragma once
 
-// Functions written in C++ as template values, and the binding of arguments to their parameters.
+// C++ functions as template values, and the binding of arguments to their parameters.
 
 #include <functional>
 #include <initializer_list>
@@ -14,7 +14,7 @@
 namespace troupe::jinja {
 
 using FunctionBody = std::function<Value(Runtime&, Arguments&)>;
-// `depth`: how deep containers are nested in what the body captured.
+// `depth`: nesting depth of the containers that the body captured.
 Value make_function(std::string name, FunctionBody body, int depth = 0);
 
 // Arguments by parameter name, in the order of a Python signature. Errors name the function.
@@ -22,7 +22,7 @@ class Bound {
  public:
   Bound(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> parameters);
   bool has(size_t i) const { return values_[i].has_value(); }
-  // An argument the function cannot do without.
+  // Returns a mandatory argument.
   const Value& required(size_t i) const;
   Value value(size_t i, Value fallback) const { return has(i) ? *values_[i] : fallback; }
   bool flag(size_t i, bool fallback) const { return has(i) ? values_[i]->truthy() : fallback; }

@@ -1,4 +1,4 @@
-// Functions that every template can call: Jinja's own, and those Hugging Face adds.
+// Functions available to every template: Jinja's own and those Hugging Face adds.
 
 #include <algorithm>
 #include <ctime>
@@ -72,12 +72,12 @@ Value call_namespace(Runtime& runtime, Arguments& arguments) {
 
 Value call_raise_exception(Runtime&, Arguments& arguments) {
   Bound bound("raise_exception", arguments, {"message"});
-  // What a template says, of which a client's text may be the larger part, goes into an answer and the log.
+  // A template's error message, which may quote a client's text, goes into an answer and the log.
   constexpr size_t kBytesMax = 1000;
   throw JinjaError(std::string(clipped(to_text(bound.required(0)), kBytesMax)));
 }
 
-// Deals its items out in turn.
+// Returns its items in turn.
 class Cycler final : public Object, public std::enable_shared_from_this<Cycler> {
  public:
   explicit Cycler(std::vector<Value> items) : items_(make_list(std::move(items), ListKind::kTuple)) {}
@@ -125,7 +125,7 @@ Value call_cycler(Runtime&, Arguments& arguments) {
   return Value(std::static_pointer_cast<Object>(std::make_shared<Cycler>(arguments.positional)));
 }
 
-// Nothing the first time it is called, its separator from then on.
+// Returns nothing at the first call, its separator from then on.
 Value call_joiner(Runtime&, Arguments& arguments) {
   Bound bound("joiner", arguments, {"sep"});
   auto used = std::make_shared<bool>(false);

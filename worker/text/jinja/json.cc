@@ -1,4 +1,4 @@
-// json.dumps() and Python's float repr: byte for byte, because prompts are made of them.
+// json.dumps() and Python's float repr, byte for byte: prompts are made of them.
 
 #include <algorithm>
 #include <charconv>

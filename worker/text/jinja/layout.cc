@@ -1,4 +1,4 @@
-// Text as it is laid out, and what it is made of: the rarer filters and methods of strings.
+// Methods and filters that lay out or classify text: the rarer ones of strings.
 
 #include <utf8proc.h>
 
@@ -24,7 +24,7 @@ Value like(Runtime& runtime, const Value& self, std::string text) {
   return runtime.text(std::move(text), self.is_markup());
 }
 
-// `count` times `fill`, within what a template may make.
+// Repeats `fill` `count` times, within the template's limits.
 std::string repeated(Runtime& runtime, const std::string& fill, int64_t count) {
   if (count > 0) runtime.check_repetition(fill.size(), count);
   std::string out;
@@ -141,7 +141,7 @@ Value str_casefold(Runtime& runtime, const Value& self, Arguments& arguments) {
   return like(runtime, self, std::move(out));
 }
 
-// Some letter has a case, and none has the other one.
+// Whether some letter has the case, and none the other one.
 template <bool kUpper>
 Value str_is_case(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("isupper or islower", arguments, {});
@@ -173,7 +173,7 @@ bool is_alphanumeric(char32_t c) {
   return is_letter(c) || is_decimal_digit(c);
 }
 
-// All characters are such; `kEmpty`: what holds of no characters.
+// Whether every character satisfies kHolds; `kEmpty`: the result for an empty text.
 template <bool (*kHolds)(char32_t), bool kEmpty>
 Value str_all(Runtime&, const Value& self, Arguments& arguments) {
   Bound bound("a string's is…() method", arguments, {});
@@ -216,7 +216,7 @@ Value str_format_map(Runtime& runtime, const Value& self, Arguments& arguments) 
   return brace_format(runtime, self, named);
 }
 
-// "%s"|format(…): the arguments as a tuple, or the named ones as a mapping.
+// Formats "%s"|format(…): the arguments are a tuple, or the named ones a mapping.
 Value filter_format(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (!arguments.positional.empty() && !arguments.named.empty())
     throw JinjaError("can't handle positional and keyword arguments at the same time");

@@ -29,7 +29,8 @@ size_t skip_space(std::string_view text, size_t pos) {
   return pos;
 }
 
-// All line ends become \n, and the last one goes.
+// Converts all line ends to
+//  and drops the last one.
 std::string with_plain_newlines(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -85,7 +86,7 @@ class Lexer {
     tokens_.push_back({type, std::string(text), line_});
   }
 
-  // The text before a tag at `tag`, stripped as the tag's sign and the settings say.
+  // Returns the text before a tag at `tag`, stripped according to the tag's sign and the settings.
   std::string_view before_tag(size_t tag, char sign, bool is_variable) const {
     std::string_view data = source_.substr(pos_, tag - pos_);
     if (sign == '-') return strip(data, std::nullopt, StripSide::kRight);
@@ -96,7 +97,7 @@ class Lexer {
     return only_space ? data.substr(0, line_begin) : data;
   }
 
-  // Behind a tag's end: "-%}" takes all white space, "%}" one newline, "+%}" nothing.
+  // Returns the position after a tag's end: "-%}" skips all white space, "%}" one newline, "+%}" nothing.
   size_t after_tag(size_t end, char sign) const {
     if (sign == '-') return skip_space(source_, end);
     return sign != '+' && at(end) == '\n' ? end + 1 : end;
@@ -127,7 +128,7 @@ class Lexer {
     advance(after_tag(end + 2, sign));
   }
 
-  // "raw", and the block's end right behind it.
+  // Matches "raw" directly followed by the block's end.
   bool is_raw_begin() {
     size_t name = skip_space(source_, pos_);
     if (source_.substr(name, 3) != "raw") return false;
@@ -162,7 +163,7 @@ class Lexer {
   void read_code(bool is_variable) {
     std::string_view closing = is_variable ? "}}" : "%}";
     add(is_variable ? TokenType::kVariableBegin : TokenType::kBlockBegin, "");
-    std::string open;  // brackets that wait for their match; within them "}}" ends a dict, not the tag
+    std::string open;  // open brackets; within them "}}" ends a dict, not the tag
     for (;;) {
       advance(skip_space(source_, pos_));
       if (pos_ >= source_.size())
@@ -202,7 +203,7 @@ class Lexer {
   void read_number() {
     size_t end = skip_digits(pos_);
     bool is_float = false;
-    // A number behind a dot is an index ("a.0.1"), never a fraction.
+    // A number after a dot is an index ("a.0.1"), never a fraction.
     bool after_dot =
         !tokens_.empty() && tokens_.back().type == TokenType::kOperator && tokens_.back().text == ".";
     if (at(end) == '.' && is_digit(at(end + 1)) && !after_dot) {

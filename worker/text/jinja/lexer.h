@@ -1,9 +1,8 @@
 #pragma once
 
-// Template source → tokens, with Jinja2's white space rules as Hugging Face sets them: trim_blocks (the
-// newline behind a block tag or comment goes), lstrip_blocks (blanks before one at the start of a line go),
-// '-' strips,
-// '+' keeps.
+// Template source → tokens, with Jinja2's white space rules under Hugging Face's settings: trim_blocks (drops
+// the newline after a block tag or comment), lstrip_blocks (drops blanks before one at the start of a line),
+// '-' strips, '+' keeps.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +12,7 @@
 namespace troupe::jinja {
 
 enum class TokenType : uint8_t {
-  kData,  // template text, `text` as it is to be written
+  kData,  // template text; `text` is the output
   kVariableBegin,
   kVariableEnd,
   kBlockBegin,
@@ -35,7 +34,7 @@ struct Token {
 // Throws JinjaError.
 std::vector<Token> tokenize(std::string_view source);
 
-// How a message names a token: "'endfor'", "end of template".
+// Names a token in messages: "'endfor'", "end of template".
 std::string describe(const Token& token);
 
 }  // namespace troupe::jinja

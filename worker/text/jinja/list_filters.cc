@@ -1,4 +1,4 @@
-// Filters that walk their input.
+// Filters that iterate over their input.
 
 #include <algorithm>
 
@@ -15,18 +15,18 @@
 namespace troupe::jinja {
 namespace {
 
-// As Jinja sorts and compares by default: strings without regard to case.
+// Jinja's default for sorting and comparing: strings without regard to case.
 Value without_case(Runtime& runtime, const Value& value) {
   return value.is_string() ? runtime.text(to_lower(value.text())) : value;
 }
 
-// One item's key: an attribute of it, where one is named.
+// Returns an item's key: its attribute, if one is named.
 Value key_of(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
   Value key = attribute.is_none() ? item : runtime.path(item, attribute);
   return case_sensitive ? key : without_case(runtime, key);
 }
 
-// The key of "a,b": a list of both.
+// Returns the key for "a,b": a list of both.
 Value keys_of(Runtime& runtime, const Value& item, const std::string& attributes, bool case_sensitive) {
   charge_read(attributes.size());
   std::vector<Value> keys;
@@ -120,7 +120,7 @@ Value filter_sort(Runtime& runtime, const Value& input, Arguments& arguments) {
   return make_list(std::move(sorted));
 }
 
-// sort() by the attribute, then runs of equal keys: the sandbox's own words for both.
+// Sorts by the attribute, then collects runs of equal keys, as the sandbox defines both.
 Value filter_groupby(Runtime& runtime, const Value& input, Arguments& arguments) {
   Bound bound("groupby", arguments, {"attribute", "default", "case_sensitive"});
   const Value& attribute = bound.required(0);
@@ -148,7 +148,7 @@ Value filter_groupby(Runtime& runtime, const Value& input, Arguments& arguments)
   return make_list(std::move(groups));
 }
 
-// Into so many lists, the first ones longer by one where it does not come out even.
+// Cuts into this many lists, the first ones longer by one if it does not come out even.
 Value filter_slice(Runtime& runtime, const Value& input, Arguments& arguments) {
   Bound bound("slice", arguments, {"slices", "fill_with"});
   bound.required(0);
@@ -246,7 +246,7 @@ Value filter_batch(Runtime& runtime, const Value& input, Arguments& arguments) {
   return make_generator(std::move(batches));
 }
 
-// The first argument names a filter or test, the rest are its own.
+// Takes the first argument, the name of a filter or test; the rest are that one's arguments.
 std::string take_name(std::string_view function, Arguments& arguments) {
   bool named = !arguments.positional.empty() && arguments.positional[0].is_string();
   if (!named) throw JinjaError(absl::StrCat(std::string(function), "(): the first argument must be a name"));
@@ -255,7 +255,7 @@ std::string take_name(std::string_view function, Arguments& arguments) {
   return name;
 }
 
-// map and select walk nothing where Python would say "if seq": none, for one, is as good as an empty list.
+// map and select iterate over nothing where Python's "if seq" is false: none counts as an empty list.
 std::vector<Value> iterate_if_any(Runtime& runtime, const Value& input) {
   return input.truthy() ? runtime.iterate(input) : std::vector<Value>();
 }
@@ -285,7 +285,7 @@ Value filter_map(Runtime& runtime, const Value& input, Arguments& arguments) {
 struct Selection {
   std::string_view name;
   bool by_attribute;
-  bool keep;  // what passes the test, or what does not
+  bool keep;  // true: keep what passes the test; false: the rest
 };
 
 Value select(Runtime& runtime, const Value& input, Arguments& arguments, const Selection& selection) {

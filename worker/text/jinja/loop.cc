@@ -13,7 +13,7 @@ void Loop::make_recursive(const Stmt* stmt, const FramePtr& frame) {
 
 void Loop::end() {
   items_ = nullptr;
-  // What changed() remembers may be the loop itself.
+  // changed() may have stored the loop itself.
   last_changed_.reset();
 }
 

@@ -11,7 +11,7 @@ namespace troupe::jinja {
 
 class Loop final : public Object, public std::enable_shared_from_this<Loop> {
  public:
-  // Reads `items` until end(); after that it only knows where the loop stopped.
+  // Reads `items` until end(); afterwards it only knows where the loop stopped.
   Loop(const std::vector<Value>& items, int depth) : items_(&items), length_(items.size()), depth_(depth) {}
   void set_index(size_t index) { index_ = index; }
   void make_recursive(const Stmt* stmt, const FramePtr& frame);
@@ -22,7 +22,7 @@ class Loop final : public Object, public std::enable_shared_from_this<Loop> {
   Value call(Runtime& runtime, Arguments& arguments) override;
   bool attribute(Runtime& runtime, std::string_view name, Value& result) override;
 
-  // cycle(…) and changed(…).
+  // Implement cycle(…) and changed(…).
   Value cycle(const Arguments& arguments) const;
   Value changed(const Arguments& arguments);
 
@@ -33,7 +33,7 @@ class Loop final : public Object, public std::enable_shared_from_this<Loop> {
   size_t length_;
   size_t index_ = 0;
   int depth_;
-  const Stmt* stmt_ = nullptr;  // of a recursive loop
+  const Stmt* stmt_ = nullptr;  // set in a recursive loop
   std::weak_ptr<Frame> frame_;
   std::optional<std::vector<Value>> last_changed_;
 };

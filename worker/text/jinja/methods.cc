@@ -1,5 +1,5 @@
-// What Python's str, dict, list and tuple answer to value.name(…). Methods that change their object are
-// undefined, as in the immutable sandbox that Hugging Face runs templates in.
+// The methods of Python's str, dict, list and tuple. Methods that change their object are undefined, as in
+// the immutable sandbox in which Hugging Face runs templates.
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ namespace {
 using Method = TextMethod;
 using Row = std::pair<std::string_view, Method>;
 
-// What a piece of a text takes beside its bytes.
+// Memory of a piece of text besides its bytes.
 constexpr size_t kPieceBytes = 64;
 
 Value like(Runtime& runtime, const Value& self, std::string text) {
@@ -38,7 +38,7 @@ Value str_strip(Runtime& runtime, const Value& self, Arguments& arguments) {
   return like(runtime, self, std::string(strip(self.text(), set, kSide)));
 }
 
-// str.split() without a separator: runs of white space separate, and none is left at the ends.
+// str.split() without a separator: runs of white space separate, and the ends are stripped.
 std::vector<std::string> split_space(std::string_view text, int64_t count, bool from_right) {
   charge_characters(text.size());
   std::vector<std::string_view> words;
@@ -84,7 +84,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   return parts;
 }
 
-// The same from the right: from the left on everything backwards.
+// Splits from the right: as from the left with everything reversed.
 std::vector<std::string> split_last(std::string_view text, std::string_view separator, int64_t count) {
   charge_read(text.size());
   const std::string backwards(text.rbegin(), text.rend());
@@ -168,7 +168,7 @@ Value str_replace(Runtime& runtime, const Value& self, Arguments& arguments) {
       replace_text(runtime, {self.text(), bound.text(0, ""), bound.text(1, "")}, bound.integer(2, -1)));
 }
 
-// find() and friends: the match as an index of code points, or -1.
+// Implements find() and its variants: the match as an index of code points, or -1.
 template <bool kFromRight, bool kMustExist>
 Value str_find(Runtime& runtime, const Value& self, Arguments& arguments) {
   Bound bound("find", arguments, {"sub", "start", "end"});
@@ -273,7 +273,7 @@ Value list_index(Runtime&, const Value& self, Arguments& arguments) {
   return Value(static_cast<int64_t>(it - items.begin()));
 }
 
-// Python has them, published templates do not use them: there, but refused by name where called.
+// Python has these methods and published templates do not use them: found, but refused by name when called.
 Value refuse_unsupported(Runtime&, const Value& self, Arguments&) {
   throw JinjaError("this method of " + self.type_name() + " is not supported");
 }

@@ -14,7 +14,7 @@
 namespace troupe::jinja {
 namespace {
 
-// A string cut into its characters takes so many times its room.
+// A string cut into its characters takes this many times its memory.
 constexpr size_t kCharacterListFactor = 16;
 
 [[noreturn]] void refuse(std::string_view sign, const Value& left, const Value& right) {
@@ -135,7 +135,7 @@ Value add_lists(Runtime& runtime, const List& left, const List& right) {
   return make_list(std::move(items), left.kind);
 }
 
-// Python's slice.indices(): where to begin, where to end, for a sequence of `size`.
+// Python's slice.indices(): begin and end for a sequence of `size`.
 struct SliceRange {
   int64_t start = 0;
   int64_t stop = 0;
@@ -152,12 +152,12 @@ SliceRange resolve(const SliceBounds& bounds, int64_t size) {
   auto clamp = [&](int64_t index) { return std::clamp(index < 0 ? index + size : index, low, high); };
   range.start = bounds.start.has_value() ? clamp(*bounds.start) : (forward ? low : high);
   range.stop = bounds.stop.has_value() ? clamp(*bounds.stop) : (forward ? high : low);
-  // A step beyond the size takes one item whatever its size; so cut, indices cannot overflow.
+  // A step beyond the size takes one item whatever its value; clamped, indices cannot overflow.
   range.step = std::clamp(range.step, -size - 1, size + 1);
   return range;
 }
 
-// The code points from start to stop, without cutting the text into characters.
+// Returns the code points from start to stop, without cutting the text into characters.
 std::string_view code_points(std::string_view text, int64_t start, int64_t stop) {
   size_t begin = 0;
   int64_t index = 0;

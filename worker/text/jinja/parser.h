@@ -1,7 +1,6 @@
 #pragma once
 
-// Tokens → syntax tree, by Jinja2's grammar. Expressions are in expressions.cc, statements in
-// statements.cc; nesting is bounded in both.
+// Tokens → syntax tree, by Jinja2's grammar: expressions.cc and statements.cc. Nesting is bounded in both.
 
 #include <string>
 #include <string_view>
@@ -19,7 +18,7 @@ class Parser {
   Block parse_template();
 
  private:
-  // One level of recursion, given back at the end of the scope.
+  // Holds one level of recursion until the end of the scope.
   class Level {
    public:
     Level(Parser& parser, int max);
@@ -31,7 +30,7 @@ class Parser {
     int& depth_;
   };
 
-  // What may appear in an expression's place.
+  // Syntax accepted in an expression's place.
   enum class TupleKind : uint8_t { kFull, kNoCondition };
 
   const Token& peek(size_t ahead = 0) const;
@@ -81,7 +80,7 @@ class Parser {
   bool at_test_argument() const;
   void parse_arguments(Expr& call);
 
-  // Up to a block tag whose name is one of `ends` (that tag's name is left as the next token).
+  // Parses up to a block tag whose name is one of `ends` (that name is left as the next token).
   Block parse_body(const std::vector<std::string_view>& ends);
   void parse_body_to(Block& body, std::string_view end);
   Stmt parse_statement();
@@ -104,8 +103,8 @@ class Parser {
   int expr_level_ = 0;
   int block_level_ = 0;
   int loop_level_ = 0;
-  MacroExtras extras_;         // those read so far inside of the macro being parsed
-  int conditional_level_ = 0;  // inside of an if, unknown filters are found out only when they run
+  MacroExtras extras_;         // those read so far within the macro being parsed
+  int conditional_level_ = 0;  // within an if, an unknown filter is an error only when it runs
 };
 
 }  // namespace troupe::jinja

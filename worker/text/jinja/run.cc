@@ -1,4 +1,4 @@
-// Running statements.
+// Runs statements.
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -135,7 +135,7 @@ std::vector<Value> Runtime::loop_items(const Stmt& stmt, const Value& iterable, 
 void Runtime::run_for(const Stmt& stmt, const std::vector<Value>& items, const FramePtr& frame,
                       std::string& out, int depth) {
   auto loop = std::make_shared<Loop>(items, depth);
-  // The template may keep the loop; the items it may not.
+  // The template may keep the loop, but not its items.
   struct End {
     Loop& loop;
     ~End() { loop.end(); }
@@ -173,7 +173,7 @@ Value Runtime::filtered(const Expr& filters, const FramePtr& frame, std::string 
 }
 
 Value Runtime::make_procedure(const Stmt& stmt, const std::string& name, const FramePtr& frame) {
-  // A macro points at its scope and the scope holds the macro: as owning pointers they would never be freed.
+  // A macro points to its scope and the scope holds the macro: owning pointers would never be freed.
   if (kept_frames_.empty() || kept_frames_.back() != frame) kept_frames_.push_back(frame);
   Procedure procedure{name, &stmt.parameters, stmt.extras, &stmt.body, frame.get()};
   return Value(std::static_pointer_cast<Object>(std::make_shared<Macro>(std::move(procedure))));
@@ -189,7 +189,7 @@ void Runtime::run_call_block(const Stmt& stmt, const FramePtr& frame, std::strin
 
 void Runtime::run_with(const Stmt& stmt, const FramePtr& frame, std::string& out) {
   auto scope = std::make_shared<Frame>(frame);
-  // All values are those of the outer scope.
+  // All values are evaluated in the outer scope.
   for (const auto& [target, expr] : stmt.assignments) assign(*target, eval(*expr, frame), scope);
   run(stmt.body, scope, out);
 }

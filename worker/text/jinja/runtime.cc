@@ -1,5 +1,4 @@
-// Limits, scopes, and the meaning of looking things up and calling them. Statements are run in
-// run.cc, expressions in eval.cc.
+// Limits, scopes, look-ups and calls. run.cc runs statements, eval.cc expressions.
 
 #include "worker/text/jinja/runtime.h"
 
@@ -23,7 +22,7 @@ std::string missing_attribute(const Value& value, std::string_view whole_name) {
   return absl::StrCat("'", value.type_name(), " object' has no attribute '", name, "'");
 }
 
-// The named items of what groupby makes; nullptr: there is none.
+// Named items of a groupby tuple; nullptr: no such item.
 const Value* group_field(const Value& value, std::string_view name) {
   const List* list = value.list();
   if (list == nullptr || !list->is_group) return nullptr;
@@ -172,8 +171,8 @@ Value Runtime::make_namespace(Dict fields) {
   return Value(namespaces_.back().get());
 }
 
-// As Jinja's own Macro binds them: what the parameters leave over goes to varargs and kwargs where the body
-// reads those, and is an error where it does not.
+// Binds as Jinja's own Macro does: leftover arguments go to varargs and kwargs if the body reads those, and
+// are an error if it does not.
 void Runtime::bind_arguments(const Procedure& procedure, Arguments& arguments, const FramePtr& frame) {
   const std::vector<Parameter>& parameters = *procedure.parameters;
   auto take_named = [&arguments](const std::string& name, Value& value) {
@@ -223,7 +222,7 @@ void Runtime::bind_arguments(const Procedure& procedure, Arguments& arguments, c
 }
 
 Value Runtime::call_procedure(const Procedure& procedure, Arguments& arguments) {
-  // The scope is inside of the frame that defined the macro, which kept_frames_ holds.
+  // The scope is inside the frame that defined the macro, which kept_frames_ holds.
   auto frame = std::make_shared<Frame>(FramePtr(FramePtr(), procedure.frame));
   bind_arguments(procedure, arguments, frame);
   std::string out;

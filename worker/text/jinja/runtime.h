@@ -1,8 +1,8 @@
 #pragma once
 
-// One rendering: variables, limits, and the walk over the tree. Made for one render() and thrown away, so
-// what a template leaves behind (namespaces that hold each other, macros that hold scopes) lives exactly as
-// long.
+// One rendering: variables, limits, and the walk over the tree. Created for one render() and destroyed after
+// it, so that the template's leftovers (namespaces that hold each other, macros that hold scopes) live
+// exactly as long.
 
 #include <cstdint>
 #include <memory>
@@ -23,11 +23,11 @@ struct RuntimeLimits {
   size_t output_bytes_max = 0;
 };
 
-// Variables of one scope; what is not here is looked for in the parent.
+// Variables of one scope; others are looked up in the parent.
 struct Frame {
   explicit Frame(std::shared_ptr<Frame> parent_frame) : parent(std::move(parent_frame)) {}
   void set(std::string_view name, Value value);
-  // `passed`, where given, counts the variables that were looked at.
+  // Adds to `passed`, if given, the number of variables visited.
   const Value* find(std::string_view name, int64_t* passed = nullptr) const;
 
   std::shared_ptr<Frame> parent;
@@ -43,29 +43,29 @@ class Runtime {
   // Throws JinjaError.
   std::string render(const Block& block);
 
-  // Work that is not reading text, on this render's meter.
+  // Charges work other than reading text to this render's meter.
   void step(int64_t count = 1) { meter_.step(count); }
-  // A text that is kept: not too large, nor all of them together.
+  // Charges a text that is kept: limits its size and the total.
   void charge_text(size_t bytes);
-  // Throw where one text, or `count` times `size` bytes of it, would be more than an output may be.
+  // Throw if one text, or `count` times `size` bytes of it, would exceed an output's limit.
   void check_text(size_t bytes) const;
   void check_repetition(size_t size, int64_t count) const;
-  // A string made by the template, counted.
+  // Makes a string of the template, charged.
   Value text(std::string bytes, bool markup = false);
 
-  // The items a for loop would see, counted as steps. An error for what cannot be walked.
+  // Returns the items of a for loop, charged as steps. An error if the value is not iterable.
   std::vector<Value> iterate(const Value& value);
   Value call(const Value& callee, Arguments& arguments);
   Value attribute(const Value& value, std::string_view name);
   Value item(const Value& value, const Value& key);
-  // "a.b.0" by item() for every part, as filters with attribute= do.
+  // Resolves "a.b.0" by item() for every part, as filters with attribute= do.
   Value path(const Value& value, const Value& attribute);
 
   Value make_namespace(Dict fields);
   const std::string& now() const { return now_; }
   const RuntimeLimits& limits() const { return limits_; }
 
-  // For macros: runs `body` with `parameters` bound, in a scope inside of `frame`.
+  // For macros: runs `body` with `parameters` bound, in a scope inside `frame`.
   struct Procedure {
     std::string name;
     const std::vector<Parameter>* parameters;
@@ -75,7 +75,7 @@ class Runtime {
   };
   void bind_arguments(const Procedure& procedure, Arguments& arguments, const FramePtr& frame);
   Value call_procedure(const Procedure& procedure, Arguments& arguments);
-  // For loop(…) in a recursive loop.
+  // Runs loop(…) in a recursive loop.
   std::string run_loop(const Stmt& loop, const Value& iterable, const FramePtr& frame, int depth);
 
  private:
@@ -115,9 +115,9 @@ class Runtime {
   Meter meter_;
   size_t output_bytes_ = 0;
   int depth_ = 0;
-  Value filter_input_;  // what kFilterInput stands for
+  Value filter_input_;  // value of kFilterInput
   std::vector<std::unique_ptr<Namespace>> namespaces_;
-  std::vector<FramePtr> kept_frames_;  // scopes that macros point into
+  std::vector<FramePtr> kept_frames_;  // scopes that macros point to
 };
 
 }  // namespace troupe::jinja

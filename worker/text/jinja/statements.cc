@@ -1,4 +1,4 @@
-// The statement half of the parser, and the token handling both halves use.
+// The statement half of the parser, and the token handling of both halves.
 
 #include <algorithm>
 
@@ -266,7 +266,7 @@ void Parser::parse_macro_body(Stmt& stmt, std::string_view end) {
   MacroExtras outer = std::exchange(extras_, {});
   parse_body_to(stmt.body, end);
   stmt.extras = extras_;
-  // What an inner macro reads counts as read by the outer one, too.
+  // Names read by an inner macro count as read by the outer one, too.
   extras_ = {outer.varargs || extras_.varargs, outer.kwargs || extras_.kwargs,
              outer.caller || extras_.caller};
   loop_level_ = loops;

@@ -1,4 +1,4 @@
-// What may follow `is`.
+// The tests that may follow `is`.
 
 #include <cmath>
 
@@ -18,7 +18,7 @@ namespace {
 using Plain = bool (*)(const Value&);
 using Against = bool (*)(Runtime&, const Value&, const Value&);
 
-// value % divisor == 0, as Python's floats know it too.
+// Whether value % divisor == 0, also for Python's floats.
 bool is_multiple(const Value& value, const Value& divisor) {
   for (const Value* number : {&value, &divisor}) {
     require_defined(*number);
@@ -35,7 +35,7 @@ bool is_odd(const Value& value) {
 }
 
 bool is_sequence(const Value& value) {
-  // Whatever has a length and items by index or key.
+  // True for values with a length and items by index or key.
   bool indexable = value.list() != nullptr && value.list()->kind <= ListKind::kRange;
   return value.is_undefined() || value.is_string() || indexable || value.dict() != nullptr;
 }
@@ -55,8 +55,7 @@ bool is_lower(const Value& value) {
   return to_lower(text) == text && to_upper(text) != text;
 }
 
-// Is there a filter or test of that name? Python looks it up in a dict, so not every value may be asked
-// about.
+// Whether a filter or test has that name. Python looks it up in a dict, so an unhashable value is an error.
 bool is_name_of(const Value& value, bool (*is_known)(std::string_view)) {
   if (!is_hashable(value)) throw JinjaError("unhashable type: '" + value.type_name() + "'");
   if (!value.is_string()) return false;

@@ -14,7 +14,7 @@
 namespace troupe::jinja {
 namespace {
 
-// The largest text one value may print as; values can share their parts, so a small one may print large.
+// Limit of one value's printed text; values can share parts, so a small one may print large.
 constexpr size_t kTextBytesMax = 16u << 20;
 
 void check_size(const std::string& text) {
@@ -100,12 +100,12 @@ void append_repr(std::string& out, const Value& value) {
   } else if (value.is_float()) {
     out += float_repr(value.number());
   } else {
-    // Python prints an address here; no template can mean that.
+    // Python prints an address here, which no template intends.
     throw JinjaError("a " + value.type_name() + " cannot be printed");
   }
 }
 
-// One character's simple mapping, and the few common ones that map to more.
+// Appends a character's simple mapping, or the few common ones that map to several characters.
 void append_upper(std::string& out, char32_t c) {
   constexpr std::string_view kLigatures[] = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
   if (c == 0xDF) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// How values become text: Python's str() and repr(), json.dumps(), and the string operations templates see.
+// Converts values to text: Python's str() and repr(), json.dumps(), and the string operations of templates.
 
 #include <optional>
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace troupe::jinja {
 
-// All of these charge the meter (meter.h) for what they read.
+// All of these charge the meter (meter.h) for the text they read.
 
-// Where `needle` is first found at or behind `from`, last found; npos: nowhere. Linear in both, unlike
-// std::string's.
+// Position of the first `needle` at or after `from`, or of the last; npos: none. Linear in
+// both, unlike std::string's.
 size_t find_text(std::string_view text, std::string_view needle, size_t from);
 size_t find_last_text(std::string_view text, std::string_view needle);
 // Python's str.isprintable() of one character.
 bool is_printable(char32_t c);
 
-// Throws why the value is undefined, if it is.
+// Throws the reason if the value is undefined.
 void require_defined(const Value& value);
 
-// Python's str(); undefined is "". `bytes_max`: more than that is an error.
+// Python's str(); undefined is "". An error beyond `bytes_max`.
 std::string to_text(const Value& value);
 std::string repr(const Value& value);
 std::string float_repr(double number);
@@ -35,7 +35,7 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-// json.dumps(); an error for what JSON does not have.
+// Python's json.dumps(); an error for values JSON lacks.
 std::string dump_json(const Value& value, const JsonStyle& style);
 
 // Python's str.isspace() for one character.
@@ -43,9 +43,9 @@ bool is_python_space(char32_t code_point);
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string capitalize(std::string_view text);
-// str.title(): a capital wherever a letter follows a character without case.
+// Python's str.title(): a capital wherever a letter follows a character without case.
 std::string title(std::string_view text);
-// str.strip(chars); no `chars`: white space.
+// Python's str.strip(chars); without `chars`: white space.
 enum class StripSide : uint8_t { kBoth, kLeft, kRight };
 std::string_view strip(std::string_view text, std::optional<std::string_view> chars, StripSide side);
 // str.splitlines()

@@ -16,7 +16,7 @@ bool is_hashable_kind(ListKind kind) {
   return kind == ListKind::kTuple || kind == ListKind::kRange;
 }
 
-// Of what is equal to nothing but itself, else null.
+// The identity of a value that equals only itself, else null.
 const void* identity_of(const Value& value) {
   if (value.space() != nullptr) return value.space();
   if (value.generator() != nullptr) return value.generator();

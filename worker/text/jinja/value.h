@@ -1,8 +1,8 @@
 #pragma once
 
-// The values a template works on, with Python's meaning: what is true, what is equal, what prints how. Values
-// are cheap to copy and immutable, except namespaces. Anything wrong throws JinjaError, which never leaves
-// this folder: ChatTemplate turns it into a Status.
+// The values of a template, with Python's truth, equality and printing. Values are cheap to copy and
+// immutable, except namespaces. Errors throw JinjaError, which never leaves this folder: ChatTemplate
+// converts it to a Status.
 
 #include <cstdint>
 #include <memory>
@@ -17,8 +17,8 @@
 
 namespace troupe::jinja {
 
-// Inside the interpreter an error may arise thirty calls deep in any expression; as an exception it costs
-// nothing where nothing is wrong. `line` is filled in by the innermost node that has one.
+// An error may arise thirty calls deep in any expression; as an exception it costs nothing without an error.
+// The innermost node that has a `line` fills it in.
 struct JinjaError : std::runtime_error {
   explicit JinjaError(const std::string& message, int line_number = 0)
       : std::runtime_error(message), line(line_number) {}
@@ -34,27 +34,27 @@ struct Generator;
 struct Arguments;
 
 struct None {};
-// What a missing variable, key or attribute is. It prints as nothing, is false and empty; any other use of it
-// is the error `why`.
+// The value of a missing variable, key or attribute. It prints as nothing, is false and empty; any other use
+// of it is the error `why`.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
-// `markup`: came from |safe or |escape. Joining plain text to it by + escapes the plain text.
+// `markup`: comes from |safe or |escape. Joining plain text to it by + escapes the plain text.
 struct Text {
   std::shared_ptr<const std::string> bytes;
   bool markup = false;
 };
 
-// Anything else: macros, functions, bound methods, loop, cycler, joiner.
+// All other kinds: macros, functions, bound methods, loop, cycler, joiner.
 class Object {
  public:
   virtual ~Object() = default;
   virtual std::string type_name() const = 0;
   virtual bool is_callable() const { return false; }
-  // How deep containers are nested in what it holds.
+  // Nesting depth of the containers it holds.
   virtual int depth() const { return 0; }
   virtual Value call(Runtime& runtime, Arguments& arguments);
-  // Undefined (the C++ kind: no value) where there is no such attribute.
+  // Returns false if there is no such attribute.
   virtual bool attribute(Runtime& runtime, std::string_view name, Value& result);
 };
 
@@ -91,25 +91,24 @@ class Value {
   bool is_string() const { return std::holds_alternative<Text>(data_); }
   bool is_markup() const { return is_string() && std::get<Text>(data_).markup; }
 
-  // nullptr / false where the value is of another kind.
+  // nullptr / false if the value is of another kind.
   const List* list() const;
   const Dict* dict() const;
   Namespace* space() const;
   Generator* generator() const;
   Object* object() const;
-  // REQUIRES: the kind.
+  // REQUIRES: a value of that kind.
   const std::string& text() const { return *std::get<Text>(data_).bytes; }
   int64_t integer() const { return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_); }
   double number() const { return is_float() ? std::get<double>(data_) : static_cast<double>(integer()); }
   const Undefined& as_undefined() const { return std::get<Undefined>(data_); }
 
   bool truthy() const;
-  // Python's type name: "str", "NoneType", …
+  // Returns Python's type name: "str", "NoneType", …
   std::string type_name() const;
-  // How deep containers are nested in it; bounded, so that walking or freeing a value cannot exhaust the
-  // stack.
+  // Nesting depth of its containers; bounded, so that walking or freeing a value cannot exhaust the stack.
   int depth() const;
-  // How many parts a walk over it meets: shared ones count each time.
+  // Number of parts that a walk visits: shared ones count each time.
   int64_t weight() const;
 
  private:
@@ -122,12 +121,12 @@ struct List {
   explicit List(std::vector<Value> values, ListKind list_kind = ListKind::kList);
   std::vector<Value> items;
   ListKind kind;
-  bool is_group = false;  // a tuple of groupby, whose items are also .grouper and .list
+  bool is_group = false;  // a groupby tuple, whose items are also .grouper and .list
   int depth = 1;
   int64_t weight = 1;
 };
 
-// In the order of insertion; a key set again keeps its place.
+// Entries in order of insertion; setting a key again keeps its place.
 struct Dict {
   void set(const Value& key, Value value);
   const Value* find(const Value& key) const;
@@ -140,12 +139,12 @@ struct Dict {
   absl::flat_hash_map<std::string, size_t> index_;
 };
 
-// The one mutable thing. Owned by the Runtime: namespaces may hold each other.
+// The only mutable value. Owned by the Runtime: namespaces may hold each other.
 struct Namespace {
   Dict fields;
 };
 
-// What Python's lazy filters answer: can be walked once, is always true, has no length.
+// The result of Python's lazy filters: iterable once, always true, without a length.
 struct Generator {
   std::vector<Value> items;
   int depth = 1;
@@ -163,19 +162,19 @@ Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(Dict dict);
 Value make_generator(std::vector<Value> items, std::string name = "generator");
 
-// May it be a key of a Dict? Lists, dicts and their views may not, nor a tuple that holds one.
+// Whether a Dict accepts it as a key. Lists, dicts, their views, and tuples that hold one are not hashable.
 bool is_hashable(const Value& value);
-// Python's == ; never an error but the meter's.
+// Python's == ; its only error is the meter's.
 bool equal(const Value& a, const Value& b);
-// Python's < ; a JinjaError for kinds that have no order between them.
+// Python's < ; a JinjaError for kinds without an order between them.
 bool less(const Value& a, const Value& b);
 
 inline constexpr int kValueDepthMax = 100;
 inline constexpr int64_t kValueWeightMax = 1'000'000;
-// Throw beyond kValueDepthMax and kValueWeightMax: whatever walks a value ends, and soon.
+// Throw beyond kValueDepthMax and kValueWeightMax, so that every walk over a value is short.
 int checked_depth(int depth);
 int64_t checked_weight(int64_t weight);
-// Jinja's sandbox, as Hugging Face sets it up, keeps names that begin with '_' out of namespaces.
+// As in Jinja's sandbox under Hugging Face's settings, a namespace has no names that begin with '_'.
 void check_namespace_field(std::string_view name);
 
 }  // namespace troupe::jinja
