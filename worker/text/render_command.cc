@@ -51,7 +51,7 @@ int render_command(const std::vector<std::string>& args, std::istream& in, std::
     return 1;
   }
   std::string source((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // A template that does not parse answers like one that does not render: a line for a line.
+  // A template that does not parse gets the answer of one that does not render: one line each.
   StatusOr<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::parse(source);
   for (std::string line; std::getline(in, line);) {
     StatusOr<std::string> text = parsed.ok() ? render_line(**parsed, line) : parsed.status();

@@ -25,7 +25,7 @@ utf8proc_category_t category_of(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-// Appends the normal form of a text without characters that the originals' tables do not know.
+// Appends the normal form of a text whose characters are all in the originals' tables.
 Status append_normalized(std::string& out, std::string_view text, utf8proc_option_t options) {
   if (text.empty()) return {};
   utf8proc_uint8_t* raw = nullptr;
@@ -84,8 +84,8 @@ StatusOr<std::string> normalize_utf8(std::string_view text, NormalForm form) {
   bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (compatible) options |= UTF8PROC_COMPAT;
-  // A character the originals do not know is none that combines: what is before it and what is behind it
-  // never meet.
+  // A character unknown to the originals never combines: the text before it and the text after
+  // it are independent.
   std::string out;
   size_t begin = 0;
   for (size_t pos = 0; pos < text.size();) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// The little Unicode that text stages share: walking UTF-8, normalisation (utf8proc), and turning a stream of
-// bytes into valid text. Everything here that takes "valid UTF-8" trusts its caller, who checked at the edge.
+// Unicode functions shared by the text stages: walking UTF-8, normalisation (utf8proc), and turning a
+// stream of bytes into valid text. Functions that require "valid UTF-8" rely on the caller, which checked
+// at the edge.
 
 #include <cstddef>
 #include <string>
@@ -19,26 +20,26 @@ size_t count_code_points(std::string_view text);
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 StatusOr<std::string> normalize_utf8(std::string_view text, NormalForm form);
 
-// Unicode property White_Space: what Oniguruma, Rust and Python's str.strip() (nearly) mean by a space.
+// Unicode property White_Space: the spaces of Oniguruma, Rust and (nearly) Python's str.strip().
 bool is_white_space(char32_t code_point);
-// The following classify as the originals do, whose tables are of other versions (unicode_corrections.h).
+// The functions below classify as the originals do, whose tables are of other versions
+// (unicode_corrections.h).
 // General category N (Nd, Nl, No).
 bool is_numeric(char32_t code_point);
 // General categories L and Nd.
 bool is_letter(char32_t code_point);
 bool is_decimal_digit(char32_t code_point);
-// What \w means to Rust and Oniguruma: Alphabetic (as far as general categories tell), M, Nd, Pc,
-// Join_Control.
+// \w of Rust and Oniguruma: Alphabetic (as far as general categories show), M, Nd, Pc, Join_Control.
 bool is_word_char(char32_t code_point);
-// General category P, and the ASCII signs that are none ($+<=>^`|~).
+// General category P, and the other ASCII signs ($+<=>^`|~).
 bool is_punctuation(char32_t code_point);
 // General category M.
 bool is_mark(char32_t code_point);
 // Appends the lower case of one character.
 void append_lowercase(std::string& out, char32_t code_point);
 
-// What the bytes at the front of a text are: a character (valid), a maximal part that is none, or
-// (incomplete) all that is there and may still become one.
+// Kind of the bytes at the front of a text: a character (valid), a maximal invalid part, or (incomplete) all
+// remaining bytes, which may still become one.
 struct Utf8Part {
   size_t size = 1;
   bool valid = false;
@@ -47,7 +48,7 @@ struct Utf8Part {
 // REQUIRES: !bytes.empty().
 Utf8Part first_utf8_part(std::string_view bytes);
 
-// Moves text out of `bytes`: whole characters as they are, every maximal invalid part as one U+FFFD (the
+// Moves text out of `bytes`: whole characters unchanged, every maximal invalid part as one U+FFFD (the
 // practice of Unicode §3.9, Rust's from_utf8_lossy and Python's errors="replace"). A tail that may still
 // become a character stays in `bytes`, unless at_end.
 void take_valid_utf8(std::string& bytes, std::string& out, bool at_end);

@@ -1,8 +1,8 @@
 #pragma once
 
 // Characters that Unicode 15.0 to 16.0 added to the letters, marks, numbers, punctuation and symbols.
-// Debian's PCRE2 10.42 knows Unicode 14, the original's regexes know 16: a rare Chinese character must not be
-// cut elsewhere for that.
+// Debian's PCRE2 10.42 has Unicode 14, the original's regexes have 16: rare Chinese characters must not be
+// cut differently for that.
 
 #include <array>
 #include <string_view>

@@ -1,10 +1,10 @@
 #pragma once
 
-// Where the Unicode tables of utf8proc (15.0) and those the originals were built with disagree. The packages
-// `tokenizers` is made of froze their tables at different versions: normal forms and combining marks at 9.0,
-// punctuation at 8.0, \w at 16.0, numbers and lower case at 17.0. A model was trained with what they said, so
-// we say the same. Found by asking the package about every code point (tests/worker/text/tokenizer_oracle.py
-// does so again).
+// Differences between the Unicode tables of utf8proc (15.0) and those of the originals. The packages inside
+// `tokenizers` froze their tables at different versions: normal forms and combining marks at 9.0,
+// punctuation at 8.0, \w at 16.0, numbers and lower case at 17.0. A model was trained with their results, so
+// these must be the same. Found by testing the package with every code point
+// (tests/worker/text/tokenizer_oracle.py repeats that).
 
 #include <array>
 
@@ -15,7 +15,7 @@ struct CodePoints {
   char32_t last;
 };
 
-// Combining or decomposing characters of Unicode 9.1 to 15.0: the originals' normal forms pass them by.
+// Combining or decomposing characters of Unicode 9.1 to 15.0: the originals' normal forms skip them.
 inline constexpr std::array<CodePoints, 48> kNewerThanNormalizers{{
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -29,7 +29,8 @@ inline constexpr std::array<CodePoints, 48> kNewerThanNormalizers{{
     {0x1e4ec, 0x1e4ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
 }};
 
-// Punctuation of Unicode 9.0 to 15.0 (and what became punctuation since): no cut there in the originals.
+// Punctuation of Unicode 9.0 to 15.0 (and characters that became punctuation since): no cut there
+// in the originals.
 inline constexpr std::array<CodePoints, 32> kNewPunctuation{{
     {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
     {0x1b7d, 0x1b7e},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10ead, 0x10ead}, {0x10f55, 0x10f59},
@@ -84,8 +85,8 @@ inline constexpr std::array<CodePoints, 76> kNewMarks{{
     {0x1e4ec, 0x1e4ef},
 }};
 
-// Capital letters whose small letter is `offset` code points away, of Unicode 14.0 to 17.0 (and the one
-// capital that becomes two characters, U+0130, is seen to in unicode.cc).
+// Capital letters of Unicode 14.0 to 17.0 whose small letter is `offset` code points away (unicode.cc handles
+// the one capital that becomes two characters, U+0130).
 struct NewCapitals {
   CodePoints letters;
   int offset;

@@ -29,7 +29,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && is_word_char(next_code_point(text, pos));
 }
 
-// Where the white space at the end of text begins.
+// Returns the start of the white space at the end of text.
 size_t trailing_space_begin(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
@@ -136,7 +136,7 @@ std::vector<TextPart> AddedTokenMatcher::split(std::string_view text) const {
     if (token.single_word && touches_word) continue;
     size_t begin = match.begin;
     size_t end = match.end;
-    // What an earlier token's rstrip took stays taken.
+    // An earlier token's rstrip keeps what it took.
     if (token.lstrip) begin = std::max(trailing_space_begin(text.substr(0, begin)), done);
     if (token.rstrip) end += leading_space_end(text.substr(end));
     if (done < begin) parts.push_back({-1, text.substr(done, begin - done)});

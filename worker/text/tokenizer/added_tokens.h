@@ -1,8 +1,8 @@
 #pragma once
 
-// Stage 2 of encoding: added tokens (special ones among them) are split out of the text before anything else
-// looks at it. Longest match at the leftmost place wins. Tokens with "normalized": false are looked for in
-// the text as it came, the others in the normalised text between them.
+// Stage 2 of encoding: added tokens (special ones among them) are split out of the text before every other
+// stage. The longest match at the leftmost place wins. Tokens with "normalized": false are searched in the
+// original text, the others in the normalised text between them.
 
 #include <boost/json/value.hpp>
 #include <cstdint>
@@ -20,15 +20,15 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool special = false;
-  bool single_word = false;  // matches only where no word character touches it
-  bool lstrip = false;       // swallows the white space before it
-  bool rstrip = false;       // and behind it
+  bool single_word = false;  // matches only without a word character next to it
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // and after it
   bool normalized = false;
 };
 
-// The fields of one; its id stands elsewhere in some files.
+// Reads one token's fields; `id` is separate because some files store it elsewhere.
 StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id);
-// tokenizer.json's "added_tokens".
+// Reads tokenizer.json's "added_tokens".
 StatusOr<std::vector<AddedToken>> load_added_tokens(const bj::value& value, const std::string& where);
 
 // A stretch of text between tokens (id < 0), or a token.
@@ -40,7 +40,7 @@ struct TextPart {
 // Finds one group of tokens in a text. The tokens must outlive it.
 class AddedTokenMatcher {
  public:
-  // `contents[i]` is what to look for to find `tokens[i]` (the normalised content, for normalised tokens).
+  // `contents[i]` is the text that matches `tokens[i]` (the normalised content, for normalised tokens).
   AddedTokenMatcher(std::vector<const AddedToken*> tokens, std::vector<std::string> contents);
   std::vector<TextPart> split(std::string_view text) const;
 
@@ -52,7 +52,7 @@ class AddedTokenMatcher {
   };
   Match match_at(std::string_view text, size_t pos) const;
 
-  // A byte trie: children of a node as a list, few tokens make that the fastest and smallest.
+  // A byte trie: a node keeps its children in a list, which is the fastest and smallest for few tokens.
   struct Node {
     std::vector<std::pair<unsigned char, uint32_t>> children;
     const AddedToken* token = nullptr;

@@ -1,7 +1,7 @@
-// A piece is usually a word of a few characters: for those, scanning all neighbours for the best merge is the
-// fastest way. A piece may also be a megabyte without a space, where scanning is quadratic: from
-// kScanSymbolsMax on, a heap holds the possible joins, and joins that have been overtaken are skipped when
-// they surface. Both orders are the same: lowest rank first, leftmost among equals.
+// A piece is usually a word of a few characters: scanning all neighbours for the best merge is then the
+// fastest way. A piece may also be a megabyte without a space, for which scanning is quadratic: from
+// kScanSymbolsMax on, a heap holds the possible joins, and outdated joins are skipped when they surface. Both
+// use the same order: lowest rank first, leftmost among equals.
 
 #include "worker/text/tokenizer/bpe.h"
 
@@ -37,7 +37,7 @@ int32_t Bpe::character_id(std::string_view character, char32_t code_point) const
   return it == vocab_.end() ? -1 : it->second;
 }
 
-// A character the vocabulary lacks, as its bytes; false where one of them has no token.
+// Appends the bytes of a character that the vocabulary lacks; false if one of them has no token.
 bool Bpe::append_bytes(std::string_view character, std::vector<Symbol>& symbols) const {
   if (byte_ids_.empty()) return false;
   for (char c : character) {
@@ -49,8 +49,8 @@ bool Bpe::append_bytes(std::string_view character, std::vector<Symbol>& symbols)
 
 void Bpe::seed_symbols(std::string_view piece, std::vector<Symbol>& symbols) const {
   symbols.clear();
-  // An unknown character waits for the next one, with which it may be fused. The original lets characters
-  // that fall back to bytes overtake it, and so do we.
+  // An unknown character waits to be fused with the next one. As in the original, characters that fall back
+  // to bytes overtake it.
   bool unknown_waits = false;
   auto release_unknown = [&] {
     if (unknown_waits) symbols.push_back({unknown_id_, 0, 0, true});
@@ -66,7 +66,7 @@ void Bpe::seed_symbols(std::string_view piece, std::vector<Symbol>& symbols) con
       symbols.push_back({id, 0, 0, true});
       continue;
     }
-    // Without an unknown token such characters vanish, as they do in the original.
+    // Without an unknown token such characters are dropped, as in the original.
     if (append_bytes(character, symbols) || unknown_id_ < 0) continue;
     if (!fuse_unknown_) release_unknown();
     unknown_waits = true;

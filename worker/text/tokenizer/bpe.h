@@ -1,8 +1,8 @@
 #pragma once
 
-// Stage 4 of encoding: byte-pair encoding of one piece. Starts from characters and joins, again and again,
-// the neighbours whose merge has the lowest rank (leftmost first). Immutable after load; encode() is safe
-// from many threads, each with its own scratch.
+// Stage 4 of encoding: byte-pair encoding of one piece. It starts from characters and repeatedly joins the
+// neighbours whose merge has the lowest rank (leftmost first). Immutable after load; encode() is safe from
+// many threads, each with its own scratch.
 
 #include <boost/json/value.hpp>
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace bj = boost::json;
 
 class Bpe {
  public:
-  // tokenizer.json's "model". Errors name the vocabulary entry or merge.
+  // Reads tokenizer.json's "model". Errors name the vocabulary entry or merge.
   static StatusOr<Bpe> load(const bj::value& value, const std::string& where);
 
-  // A linked list of tokens over the piece, and the joins that wait.
+  // A linked list of tokens over the piece, and the pending joins.
   struct Symbol {
     int32_t id = -1;
     int32_t previous = -1;
@@ -44,7 +44,7 @@ class Bpe {
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
 
   std::optional<int32_t> token_to_id(std::string_view token) const;
-  // Every token with its id, in no particular order.
+  // All tokens with their ids, in no particular order.
   const absl::flat_hash_map<std::string, int32_t>& vocab() const { return vocab_; }
   bool ignores_merges() const { return ignore_merges_; }
   int32_t ids_end() const { return ids_end_; }  // highest id + 1
@@ -74,9 +74,9 @@ class Bpe {
   int32_t ids_end_ = 0;
   bool ignore_merges_ = false;
   bool fuse_unknown_ = false;
-  std::vector<int32_t> byte_ids_;  // of "<0x00>" to "<0xFF>", -1 where there is none; empty: no byte_fallback
+  std::vector<int32_t> byte_ids_;  // of "<0x00>" to "<0xFF>", -1 for none; empty: no byte_fallback
   int32_t unknown_id_ = -1;
-  // Ids of the characters below U+0180 (the byte alphabet among them), -1 where there is none.
+  // Ids of the characters below U+0180 (the byte alphabet among them), -1 for none.
   std::vector<int32_t> low_character_ids_;
 };
 

@@ -1,5 +1,5 @@
-// tokenizer.json's BPE model, checked item by item: a file that lies is refused with the entry's name here,
-// so that encoding never has to doubt its tables.
+// Reads tokenizer.json's BPE model, checked item by item: an invalid file is refused here with the entry's
+// name, so that encoding can rely on its tables.
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -38,7 +38,7 @@ Status refuse_options(const JsonItem& item) {
 
 StatusOr<Bpe> Bpe::load(const bj::value& value, const std::string& where) {
   TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(value, where));
-  // Files from before tokenizers 0.9 leave the type out.
+  // Files written before tokenizers 0.9 omit the type.
   if (find_field(item, "type") != nullptr) {
     TROUPE_ASSIGN_OR_RETURN(std::string type, component_type(item));
     if (type != "BPE") return unsupported_component(item, type, "BPE");
@@ -147,7 +147,7 @@ Status Bpe::add_merge(std::string_view left, std::string_view right, const std::
   TROUPE_ASSIGN_OR_RETURN(int32_t new_id, id_of(absl::StrCat(to_absl(left), to_absl(right)), "result"));
   uint64_t key =
       static_cast<uint64_t>(static_cast<uint32_t>(left_id)) << 32 | static_cast<uint32_t>(right_id);
-  // A merge listed twice counts by its last place, as in the original.
+  // A merge listed twice takes its last position, as in the original.
   merges_.insert_or_assign(key, Merge{merge_count_++, new_id});
   return {};
 }

@@ -1,10 +1,10 @@
-// What a stage makes of a token is known when the token is seen, with three exceptions, and only these hold
+// A stage's output for a token is known when the token arrives, with three exceptions, and only these hold
 // text back: bytes that are no whole character yet (ByteLevel); a run of <0xNN> tokens, which the original
-// takes as characters only if all of the run is valid UTF-8 (ByteFallback); and characters that Strip would
+// decodes to characters only if the whole run is valid UTF-8 (ByteFallback); and characters that Strip would
 // remove if the text ended with them.
 //
-// From the first stage on that joins tokens (ByteLevel, Fuse) later stages see one token that is the whole
-// text, in fragments. Of those stages that need all of it at once, none is published; they are refused.
+// After the first stage that joins tokens (ByteLevel, Fuse) later stages see one token, the whole text, in
+// fragments. Stages that would need all of it at once are refused; no published file has one.
 
 #include "worker/text/tokenizer/decoder.h"
 
@@ -26,12 +26,12 @@ namespace troupe {
 struct DecodeStage {
   enum class Kind : uint8_t { kByteFallback, kByteLevel, kFuse, kJoinBySpaces, kMetaspace, kReplace, kStrip };
   Kind kind = Kind::kFuse;
-  bool joined = false;             // what comes in are fragments of one token
+  bool joined = false;             // the input is fragments of one token
   std::optional<Pattern> pattern;  // Replace
-  std::string content;             // Replace: what goes in. Strip, Metaspace: the character
+  std::string content;             // Replace: the replacement. Strip, Metaspace: the character
   size_t start = 0;                // Strip
   size_t stop = 0;
-  bool drops_first = false;  // Metaspace: its character goes from the first token
+  bool drops_first = false;  // Metaspace: the first token loses its character
 };
 
 namespace {
@@ -43,7 +43,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr size_t kStagesMax = 32;
 constexpr int64_t kStripMax = 1024;
 
-// The byte of "<0xNN>", or -1.
+// Returns the byte of "<0xNN>", or -1.
 int byte_of_token(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
   auto digit = [](char c) {
@@ -99,7 +99,7 @@ bool joins(Kind kind) {
   return kind == Kind::kByteLevel || kind == Kind::kFuse || kind == Kind::kJoinBySpaces;
 }
 
-// Whether a stage can work on a text that comes in fragments.
+// Whether a stage works on a text that arrives in fragments.
 bool works_on_fragments(const DecodeStage& stage) {
   if (stage.kind == Kind::kReplace) {
     const std::string* literal = stage.pattern->literal();
@@ -168,7 +168,7 @@ Status Decoder::collect(const bj::value& value, const std::string& where) {
   TROUPE_ASSIGN_OR_RETURN(std::string type, component_type(item));
   if (type == "Sequence") {
     TROUPE_ASSIGN_OR_RETURN(const bj::array* list, array_field(item, "decoders"));
-    // The JSON reader bounds the depth, so does this recursion.
+    // The JSON reader's depth limit bounds this recursion.
     for (size_t i = 0; i < list->size(); ++i) {
       TROUPE_RETURN_IF_ERROR(collect((*list)[i], absl::StrCat(where, ".decoders[", i, "]")));
     }
@@ -223,7 +223,7 @@ std::string Decoder::Stream::replace(const DecodeStage& stage, std::string token
   }
   if (matcher_ == nullptr) matcher_ = std::make_unique<Regex::Matcher>();
   std::string replaced;
-  // A regex that gives up leaves the token as it is: an answer that is already paid for is not thrown away.
+  // If a regex gives up the token stays as it is: a computed answer is not discarded.
   return stage.pattern->replace_all(token, stage.content, *matcher_, replaced).ok() ? replaced : token;
 }
 
@@ -242,7 +242,7 @@ void Decoder::Stream::feed(size_t index, std::string token, std::string& out) {
       return feed(index + 1, first ? std::move(token) : " " + token, out);
     }
     case Kind::kMetaspace: {
-      // A joined text is the first token from end to end.
+      // A joined text is the first token from beginning to end.
       bool first = stage.joined ? state.at_start : std::exchange(state.at_start, false);
       return feed(index + 1, replace_character(token, stage.content, first && stage.drops_first ? "" : " "),
                   out);
@@ -272,7 +272,7 @@ void Decoder::Stream::feed_byte_fallback(size_t index, std::string token, std::s
   feed(index + 1, std::move(token), out);
 }
 
-// The run of bytes is over: a text, or a U+FFFD for each of them.
+// Ends a run of bytes: it becomes a text, or a U+FFFD for each byte.
 void Decoder::Stream::release_bytes(size_t index, std::string& out) {
   std::string bytes = std::exchange(states_[index].held, {});
   if (bytes.empty()) return;
@@ -286,7 +286,7 @@ void Decoder::Stream::feed_strip(size_t index, std::string token, std::string& o
   State& state = states_[index];
   size_t first = count_leading(token, stage.content, state.to_strip);
   token.erase(0, first * stage.content.size());
-  // The beginning ends with the first character that is another one.
+  // The first different character ends the beginning.
   state.to_strip = token.empty() ? state.to_strip - first : 0;
   std::string text = std::exchange(state.held, {}) + token;
   size_t last = count_trailing(text, stage.content, stage.stop) * stage.content.size();

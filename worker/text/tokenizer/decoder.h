@@ -1,8 +1,8 @@
 #pragma once
 
-// Ids back to text: tokenizer.json's "decoder". The original's decoder turns a list of tokens into a text at
-// once; ours is a row of stages that a stream of tokens flows through, and the whole decode is that stream
-// from end to end, so that the two cannot differ. Immutable after load.
+// Ids back to text: tokenizer.json's "decoder". The original turns a list of tokens into a text at once; here
+// a stream of tokens flows through a row of stages, and a whole decode is that stream from beginning to end,
+// so that the two cannot differ. Immutable after load.
 
 #include <boost/json/value.hpp>
 #include <memory>
@@ -26,10 +26,10 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  // null: tokens are joined by spaces, as in the original. Errors name the component and what is supported.
+  // null: tokens are joined by spaces, as in the original. Errors name the component and the supported ones.
   static StatusOr<Decoder> load(const bj::value& value, const std::string& where);
 
-  // The bytes a token stands for in the middle of a text. REQUIRES: valid UTF-8.
+  // Returns a token's bytes in the middle of a text. REQUIRES: valid UTF-8.
   std::string token_bytes(std::string_view token) const;
 
   class Stream;
@@ -41,13 +41,13 @@ class Decoder {
   std::vector<DecodeStage> stages_;
 };
 
-// One text's tokens. Not thread-safe; the decoder must outlive it.
+// Decodes one text's tokens. Not thread-safe; the decoder must outlive it.
 class Decoder::Stream {
  public:
-  // at_start: the first token begins a text (its space goes, where the file says so) rather than going on
-  // with one.
+  // at_start: the first token begins a text (and loses its space, if the file says so) instead
+  // of continuing one.
   Stream(const Decoder* decoder, bool at_start);
-  // Appends what is certain now: always whole characters. REQUIRES: valid UTF-8.
+  // Appends the text that is final: always whole characters. REQUIRES: valid UTF-8.
   void push(std::string_view token, std::string& out);
   bool holds_back() const;
   // Appends the rest.
@@ -57,8 +57,8 @@ class Decoder::Stream {
   friend class Decoder;
   struct State {
     bool at_start = false;
-    std::string held;     // bytes or characters that the next token decides upon
-    size_t to_strip = 0;  // characters that a text may still lose at its beginning
+    std::string held;     // bytes or characters that depend on the next token
+    size_t to_strip = 0;  // characters still to strip at the text's beginning
   };
   void feed(size_t index, std::string token, std::string& out);
   void feed_byte_fallback(size_t index, std::string token, std::string& out);

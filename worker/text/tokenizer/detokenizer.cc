@@ -1,7 +1,6 @@
 // The tokenizer's stream holds tokens back until they are text; text_ holds text back until no stop string
-// can begin in it. What counts as the match is decided by completion: the stop string that ends first wins
-// (of those that end together, the one that began first). So the answer is the same however tokens cut the
-// text.
+// can begin in it. The stop string that is completed first wins (of those that end together, the one that
+// began first), so the answer does not depend on how tokens cut the text.
 
 #include "worker/text/tokenizer/detokenizer.h"
 
@@ -28,7 +27,7 @@ StopMatch first_completed(const std::string& text, const std::vector<std::string
   return best;
 }
 
-// How many bytes at the end of text may be the start of a stop string.
+// Number of bytes at the end of text that may begin a stop string.
 size_t undecided_tail(std::string_view text, const std::vector<std::string>& stop_strings) {
   size_t longest = 0;
   for (const std::string& stop : stop_strings) {
@@ -46,8 +45,8 @@ struct Place {
   int64_t bytes = 0, chars = 0;
 };
 
-// Where every byte that waited lies in the text that was made of them (of bytes that are part of a character:
-// where that begins), and then where they end. What is no character became one U+FFFD, or one a byte.
+// Maps every waiting byte to its place in the text made of them (a byte within a character to that
+// character's start), followed by the end. Invalid bytes became one U+FFFD together, or one each.
 std::vector<Place> places_of(std::string_view waited, std::string_view made) {
   std::vector<Place> places;
   Place at;
@@ -63,7 +62,7 @@ std::vector<Place> places_of(std::string_view waited, std::string_view made) {
     } else if (rest.starts_with(character)) {
       count = std::max<size_t>(character.size(), 1);
     } else {
-      // The character goes on with bytes of the token behind them.
+      // The character continues with the next token's bytes.
       places.resize(waited.size(), at);
       break;
     }
@@ -118,7 +117,7 @@ std::string Detokenizer::release(bool at_end) {
   return safe;
 }
 
-// `last_bytes`: of the token just pushed; nothing at the end of all.
+// `last_bytes`: those of the token just pushed; empty at the end of the stream.
 void Detokenizer::add_text(const std::string& made, std::string_view last_bytes) {
   text_ += made;
   if (!keeps_offsets_) return;
@@ -142,7 +141,7 @@ void Detokenizer::add_text(const std::string& made, std::string_view last_bytes)
   }
 }
 
-// Tokens that waited have their text in `made`, and the last one begins behind it; it may wait itself.
+// The waiting tokens' text is in `made`, and the last token, which may still wait, begins after it.
 void Detokenizer::place_waiting(std::string_view made) {
   const std::vector<Place> places = places_of(waiting_, made);
   size_t end = waiting_.size();
@@ -154,7 +153,7 @@ void Detokenizer::place_waiting(std::string_view made) {
       token.begin_bytes = made_bytes_ + places[begin].bytes;
       token.begin_chars = made_chars_ + places[begin].chars;
     }
-    // With the first byte of a character all of it is returned.
+    // A character is returned whole once its first byte is.
     const bool is_last = i + 1 == held_.size();
     if (!is_last) token.end_bytes = end > begin ? made_bytes_ + places[end - 1].bytes + 1 : token.begin_bytes;
     end = begin;

@@ -1,8 +1,7 @@
 #pragma once
 
-// Streamed text out of token ids, special tokens left out. Never emits half a UTF-8 character (the
-// tokenizer's stream sees to that) and never text that may turn out to be the start of a stop string. Not
-// thread-safe; one a stream.
+// Streams the text of token ids, without special tokens. Never emits half a UTF-8 character (by the
+// tokenizer's stream) nor text that may turn out to begin a stop string. Not thread-safe; one a stream.
 
 #include <cstdint>
 #include <deque>
@@ -26,24 +25,24 @@ class Detokenizer {
   Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings, const Options& options);
   Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings);
 
-  // Takes one token; returns the text that is now safe to send. After a stop string was completed: stopped()
-  // is true, the text before it was returned, and further calls return nothing.
+  // Takes one token; returns the text that is now safe to send. Once a stop string is complete stopped() is
+  // true, the text before it has been returned, and further calls return nothing.
   std::string push(int32_t id);
-  // End of stream: everything held back.
+  // Ends the stream: returns everything held back.
   std::string finish();
   bool stopped() const { return stopped_; }
-  // The tokens, in order, whose text has been returned to its end since the last call: where in the whole
-  // text each begins, in characters (that of the character where it goes on with one). A token that a stop
-  // string cut counts if any of its text came before the cut.
+  // Offsets of the tokens whose text was returned completely since the last call, in order: each token's
+  // start in the whole text, in characters (if it continues a character, that one's start). A token cut by a
+  // stop string counts if any of its text came before the cut.
   std::vector<int64_t> take_offsets() { return std::exchange(offsets_, {}); }
 
  private:
-  // A token not all of whose text has been returned. Bytes and characters of valid text, from its start.
+  // A token whose text was not returned completely. Bytes and characters of valid text, from its start.
   struct HeldToken {
     int64_t begin_bytes = 0;
     int64_t begin_chars = 0;
-    int64_t end_bytes = -1;  // -1: there may be text of it to come
-    size_t waits_from = 0;   // its first byte in waiting_, while it has no text; else all of it that is there
+    int64_t end_bytes = -1;  // -1: more of its text may come
+    size_t waits_from = 0;   // its first byte in waiting_; npos: some of its text is placed already
   };
 
   std::string release(bool at_end);
@@ -61,7 +60,7 @@ class Detokenizer {
   int64_t made_bytes_ = 0, made_chars_ = 0;  // of valid text, returned or not
   int64_t returned_bytes_ = 0;
   std::deque<HeldToken> held_;
-  std::string waiting_;  // bytes of held tokens that are no text yet
+  std::string waiting_;  // bytes of held tokens that are not text yet
   std::vector<int64_t> offsets_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The fields of Metaspace, which is a pre-tokenizer and a decoder.
+// The fields of Metaspace, both a pre-tokenizer and a decoder.
 
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace troupe {
 
-// "replacement": one character, "▁" as a rule.
+// Reads "replacement": one character, usually "▁".
 StatusOr<std::string> metaspace_replacement(const JsonItem& item);
-// "prepend_scheme": always, first or never; where it is absent, "add_prefix_space" (files from before
-// tokenizers 0.15) chooses between always and never. Errors where the two contradict each other.
+// Reads "prepend_scheme": always, first or never; if absent, "add_prefix_space" (files from before tokenizers
+// 0.15) selects always or never. An error if the two contradict each other.
 StatusOr<std::string> metaspace_scheme(const JsonItem& item);
 
 }  // namespace troupe

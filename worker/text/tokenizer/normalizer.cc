@@ -1,5 +1,4 @@
-// One class a component type; load_step is the table of types. A further type is one more class and one more
-// row.
+// One class a component type; load_step is the table of types. To add a type, add a class and a row.
 
 #include "worker/text/tokenizer/normalizer.h"
 
@@ -19,7 +18,7 @@ namespace {
 constexpr std::string_view kSupported =
     "ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip, StripAccents";
 constexpr size_t kStepsMax = 32;
-// Replace can make a text longer at every match, and steps multiply: beyond this it is no text any more.
+// Replace can lengthen a text at every match, and steps multiply: this is the limit.
 constexpr size_t kTextBytesMax = size_t{256} << 20;
 
 class Form final : public NormalizerStep {
@@ -49,8 +48,8 @@ class Strip final : public NormalizerStep {
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
   Status apply(NormalizedText& text, Regex::Matcher&) const override {
-    size_t first_end = std::string::npos;  // of the leading white space
-    size_t last_end = 0;                   // of what is none
+    size_t first_end = std::string::npos;  // end of the leading white space
+    size_t last_end = 0;                   // end of the last other character
     for (size_t pos = 0; pos < text.text.size();) {
       size_t begin = pos;
       if (is_white_space(next_code_point(text.text, pos))) continue;
@@ -128,7 +127,8 @@ class Replace final : public NormalizerStep {
       if (replaced.size() <= kTextBytesMax) replaced += content_;
       done = match.end;
       if (match.begin > 0 || match.end == 0) return;
-      // The content stands for the match's last character, or else what follows is the beginning now.
+      // The content replaces the match's last character; if nothing does, the following text is
+      // now the beginning.
       std::string_view gone = std::string_view(text.text).substr(0, match.end);
       if (content_.empty() || count_code_points(gone) > 1) text.at_start = false;
     }));
@@ -181,7 +181,7 @@ Status Normalizer::collect(const bj::value& value, const std::string& where) {
   TROUPE_ASSIGN_OR_RETURN(std::string type, component_type(item));
   if (type == "Sequence") {
     TROUPE_ASSIGN_OR_RETURN(const bj::array* list, array_field(item, "normalizers"));
-    // The JSON reader bounds the depth, so does this recursion.
+    // The JSON reader's depth limit bounds this recursion.
     for (size_t i = 0; i < list->size(); ++i) {
       TROUPE_RETURN_IF_ERROR(collect((*list)[i], absl::StrCat(where, ".normalizers[", i, "]")));
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stage 1 of encoding: the text is rewritten as a whole before it is cut. Immutable after load.
+// Stage 1 of encoding: rewrites the whole text before it is cut. Immutable after load.
 
 #include <boost/json/value.hpp>
 #include <memory>
@@ -15,14 +15,14 @@ namespace troupe {
 
 namespace bj = boost::json;
 
-// A text on its way through the stages. `at_start`: its first character stands for the very beginning of what
-// the user wrote, which Metaspace's "first" asks for.
+// A text passing through the stages. `at_start`: its first character stands for the very beginning of the
+// user's text, which Metaspace's "first" needs.
 struct NormalizedText {
   std::string text;
   bool at_start = true;
 };
 
-// One step of it; a type a "type" of tokenizer.json.
+// One step; one class for each "type" in tokenizer.json.
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
@@ -31,7 +31,7 @@ class NormalizerStep {
 
 class Normalizer {
  public:
-  // From tokenizer.json's "normalizer" (null: text stays as it is). Errors name the component.
+  // Reads tokenizer.json's "normalizer" (null: text stays as it is). Errors name the component.
   static StatusOr<Normalizer> load(const bj::value& value, const std::string& where);
 
   bool is_identity() const { return steps_.empty(); }

@@ -26,7 +26,7 @@ StatusOr<Pattern> Pattern::load(const JsonItem& component) {
 Status Pattern::for_each_match(std::string_view text, Regex::Matcher& matcher,
                                const std::function<void(Span)>& found) const {
   if (regex_.has_value()) {
-    // An empty text has no matches in the original, not even empty ones.
+    // In the original an empty text has no matches, not even empty ones.
     return text.empty() ? Status() : regex_->for_each_match(text, matcher, found);
   }
   for (size_t at = text.find(literal_); at != std::string_view::npos;

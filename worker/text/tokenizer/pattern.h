@@ -1,6 +1,6 @@
 #pragma once
 
-// What Split and Replace look for: tokenizer.json's {"Regex": …} or {"String": …}. Immutable after load.
+// The pattern of Split and Replace: tokenizer.json's {"Regex": …} or {"String": …}. Immutable after load.
 
 #include <functional>
 #include <optional>
@@ -15,22 +15,23 @@ namespace troupe {
 
 class Pattern {
  public:
-  // The "pattern" of a component. Errors name the field.
+  // Reads the "pattern" of a component. Errors name the field.
   static StatusOr<Pattern> load(const JsonItem& component);
 
-  // Matches from left to right, none overlapping. REQUIRES: valid UTF-8. An error where a regex gives up.
+  // Calls `found` for matches from left to right, none overlapping. REQUIRES: valid UTF-8. An error if a
+  // regex gives up.
   Status for_each_match(std::string_view text, Regex::Matcher& matcher,
                         const std::function<void(Span)>& found) const;
-  // Appends `text` to `out`, every match replaced by `content`.
+  // Appends `text` to `out`, with every match replaced by `content`.
   Status replace_all(std::string_view text, std::string_view content, Regex::Matcher& matcher,
                      std::string& out) const;
 
-  // The string it looks for, or null where it is a regex.
+  // Returns the string; null for a regex.
   const std::string* literal() const { return regex_.has_value() ? nullptr : &literal_; }
 
  private:
   std::optional<Regex> regex_;
-  std::string literal_;  // counts where there is no regex
+  std::string literal_;  // used if there is no regex
 };
 
 }  // namespace troupe

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kSupported =
     "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing";
 
-// The ids of special token `name` in a TemplateProcessing's "special_tokens".
+// Returns the ids of special token `name` in a TemplateProcessing's "special_tokens".
 StatusOr<std::vector<int32_t>> special_ids(const JsonItem& processor, const std::string& name) {
   const bj::value* all = find_field(processor, "special_tokens");
   std::string where = field_path(processor, "special_tokens");
@@ -31,7 +31,7 @@ StatusOr<std::vector<int32_t>> special_ids(const JsonItem& processor, const std:
   return ids;
 }
 
-// ["</s>", 2]: a token and its id, as BertProcessing and RobertaProcessing name theirs.
+// Reads ["</s>", 2]: a token and its id, in the form of BertProcessing and RobertaProcessing.
 StatusOr<int32_t> token_pair_id(const JsonItem& processor, std::string_view key) {
   TROUPE_ASSIGN_OR_RETURN(const bj::array* pair, array_field(processor, key));
   std::string where = field_path(processor, key);
@@ -50,7 +50,7 @@ StatusOr<PostProcessor> PostProcessor::load(const bj::value& value, const std::s
 Status PostProcessor::load_nested(const bj::value& value, const std::string& where) {
   TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(value, where));
   TROUPE_ASSIGN_OR_RETURN(std::string type, component_type(item));
-  if (type == "ByteLevel") return {};  // it moves offsets, which nobody here asks for
+  if (type == "ByteLevel") return {};  // changes only offsets, which are unused here
   if (type == "TemplateProcessing") return load_template(value, where);
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     TROUPE_ASSIGN_OR_RETURN(int32_t before, token_pair_id(item, "cls"));
@@ -93,7 +93,7 @@ Status PostProcessor::load_template(const bj::value& value, const std::string& w
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (!seen_text) return invalid_argument(where + ".single: the sequence \"A\" is missing");
-  // A later processor of a sequence wraps what the earlier ones made.
+  // A later processor of a sequence wraps the output of the earlier ones.
   before_.insert(before_.begin(), before.begin(), before.end());
   after_.insert(after_.end(), after.begin(), after.end());
   return {};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stage 5 of encoding: ids that the file wants around every text (BOS, EOS). Immutable after load.
+// Stage 5 of encoding: adds the file's ids around every text (BOS, EOS). Immutable after load.
 
 #include <boost/json/value.hpp>
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace bj = boost::json;
 
 class PostProcessor {
  public:
-  // tokenizer.json's "post_processor" (null, ByteLevel: adds nothing).
+  // Reads tokenizer.json's "post_processor" (null, ByteLevel: adds nothing).
   static StatusOr<PostProcessor> load(const bj::value& value, const std::string& where);
 
   std::vector<int32_t> apply(std::vector<int32_t> ids) const;
-  // The ids it adds, for the loader to check against the vocabulary.
+  // The added ids, for the loader to check against the vocabulary.
   const std::vector<int32_t>& before() const { return before_; }
   const std::vector<int32_t>& after() const { return after_; }
 

@@ -1,5 +1,4 @@
-// One class a component type; load_pre_tokenizer is the table of types. A further type is one more class and
-// one more row.
+// One class a component type; load_pre_tokenizer is the table of types. To add a type, add a class and a row.
 
 #include "worker/text/tokenizer/pre_tokenizer.h"
 
@@ -21,7 +20,7 @@ constexpr std::string_view kSupported =
     "ByteLevel, Digits, Metaspace, Punctuation, Sequence, Split, Whitespace, WhitespaceSplit";
 constexpr int kSequenceDepthMax = 8;
 
-// GPT-2's pattern, which ByteLevel applies where use_regex is set.
+// GPT-2's pattern, which ByteLevel applies if use_regex is set.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -41,7 +40,7 @@ Status cut_pieces(TextPieces& pieces, const Cut& cut) {
   return {};
 }
 
-// The characters of a piece for which `is_match` holds, one match each, cut by `behavior`.
+// Cuts a piece by `behavior` at the characters for which `is_match` holds, one match each.
 template <typename IsMatch>
 Status cut_at_characters(TextPieces& pieces, SplitBehavior behavior, const IsMatch& is_match) {
   return cut_pieces(pieces, [&](std::string_view piece) -> StatusOr<std::vector<Span>> {
@@ -192,7 +191,7 @@ class WhitespaceSplit final : public PreTokenizer {
   }
 };
 
-// The matches of \w+|[^\w\s]+: runs of word characters and runs of signs; white space goes.
+// Matches \w+|[^\w\s]+: runs of word characters and runs of signs; drops white space.
 class Whitespace final : public PreTokenizer {
  public:
   Status apply(TextPieces& pieces, Regex::Matcher&) const override {
@@ -216,7 +215,7 @@ class Whitespace final : public PreTokenizer {
   }
 };
 
-// SentencePiece's way: a space is the letter "▁" that begins the word behind it.
+// SentencePiece's scheme: a space is the letter "▁" that begins the following word.
 class Metaspace final : public PreTokenizer {
  public:
   enum class Prepend : uint8_t { kAlways, kFirst, kNever };

@@ -1,8 +1,8 @@
 #pragma once
 
-// Stage 3 of encoding: a text is cut into pieces (about: words), each of which the model encodes on its own.
-// A stage takes the pieces the stages before it made, and may cut them further or rewrite them.
-// Immutable after load; apply() is safe from many threads, each with its own Matcher.
+// Stage 3 of encoding: cuts a text into pieces (roughly words), each of which the model encodes separately. A
+// stage receives the pieces of the stages before it, and may cut or rewrite them further. Immutable after
+// load; apply() is safe from many threads, each with its own Matcher.
 
 #include <boost/json/value.hpp>
 #include <memory>
@@ -17,11 +17,11 @@ namespace troupe {
 
 namespace bj = boost::json;
 
-// Texts one after the other in one buffer; none is empty.
+// Texts stored one after the other in one buffer; none is empty.
 class TextPieces {
  public:
   TextPieces() = default;
-  // at_start: `text` begins where the user's text begins.
+  // at_start: `text` begins at the beginning of the user's text.
   TextPieces(std::string_view text, bool at_start) : at_start_(at_start) { add(text); }
   void add(std::string_view piece) {
     if (piece.empty()) return;
@@ -33,7 +33,7 @@ class TextPieces {
     size_t begin = i == 0 ? 0 : ends_[i - 1];
     return std::string_view(text_).substr(begin, ends_[i] - begin);
   }
-  // Whether the first piece begins where the user's text begins.
+  // Whether the first piece begins at the beginning of the user's text.
   bool at_start() const { return at_start_; }
   void set_at_start(bool at_start) { at_start_ = at_start; }
 
@@ -49,7 +49,7 @@ class PreTokenizer {
   virtual Status apply(TextPieces& pieces, Regex::Matcher& matcher) const = 0;
 };
 
-// From tokenizer.json's "pre_tokenizer" (null: one piece). Errors name the component and what is supported.
+// Reads tokenizer.json's "pre_tokenizer" (null: one piece). Errors name the component and the supported ones.
 StatusOr<std::unique_ptr<PreTokenizer>> load_pre_tokenizer(const bj::value& value, const std::string& where);
 
 }  // namespace troupe

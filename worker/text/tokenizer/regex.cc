@@ -11,7 +11,7 @@ namespace troupe {
 namespace {
 
 constexpr size_t kPatternBytesMax = 64u << 10;
-// One match may backtrack so often and no more; published patterns need a handful of steps a character.
+// Backtracking limit of one match; published patterns need a handful of steps a character.
 constexpr uint32_t kMatchStepsMax = 10'000'000;
 constexpr size_t kJitStackStartBytes = 32u << 10;
 constexpr size_t kJitStackMaxBytes = 8u << 20;
@@ -31,7 +31,7 @@ StatusOr<Regex> Regex::compile(std::string_view pattern) {
   TROUPE_ASSIGN_OR_RETURN(std::string translated, pcre2_pattern(pattern));
   int code = 0;
   size_t offset = 0;
-  // DOTALL off and MULTILINE on is Ruby's reading: '.' stops at a line, '^' and '$' know lines.
+  // DOTALL off and MULTILINE on is Ruby's meaning: '.' stops at a line, '^' and '$' know lines.
   pcre2_code* raw = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code,
                                   &offset, nullptr);
@@ -41,7 +41,7 @@ StatusOr<Regex> Regex::compile(std::string_view pattern) {
   Regex regex;
   regex.code_ = std::shared_ptr<const pcre2_code>(
       raw, [](const pcre2_code* p) { pcre2_code_free(const_cast<pcre2_code*>(p)); });
-  // Where the JIT is not available matching is slower and otherwise the same.
+  // Without the JIT matching is slower and otherwise the same.
   pcre2_jit_compile(raw, PCRE2_JIT_COMPLETE);
   return regex;
 }
@@ -65,7 +65,7 @@ Status Regex::for_each_match(std::string_view text, Matcher& matcher,
                              const std::function<void(Span)>& found) const {
   const size_t* offsets = pcre2_get_ovector_pointer(matcher.data_);
   size_t from = 0;
-  size_t previous_end = std::string_view::npos;  // an empty match right behind a match does not count
+  size_t previous_end = std::string_view::npos;  // an empty match directly after a match does not count
   while (from <= text.size()) {
     int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                          PCRE2_NO_UTF_CHECK, matcher.data_, matcher.context_);

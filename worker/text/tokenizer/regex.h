@@ -1,9 +1,9 @@
 #pragma once
 
-// Regular expressions as tokenizer.json writes them: Oniguruma's dialect (Ruby syntax), matched by PCRE2 with
-// JIT. Where the two read the same pattern differently, the pattern is rewritten so that PCRE2 means what
-// Oniguruma means (\s, \w, \d and their opposites spelled out as classes), or refused by name.
-// Immutable after compile; a Matcher is one thread's working memory.
+// Regular expressions of tokenizer.json: Oniguruma's dialect (Ruby syntax), matched by PCRE2 with JIT. If the
+// two read a pattern differently, it is rewritten so that PCRE2 matches as Oniguruma does (\s, \w, \d and
+// their opposites spelled out as classes), or refused by name. Immutable after compile; a Matcher is one
+// thread's working memory.
 
 #include <functional>
 #include <memory>
@@ -30,7 +30,7 @@ class Regex {
   static StatusOr<Regex> compile(std::string_view pattern);
 
   // Calls found(span) for all matches from left to right, as find_iter does. REQUIRES: valid UTF-8. An error
-  // if the pattern needs more than a bounded amount of backtracking.
+  // if the pattern backtracks beyond a limit.
   class Matcher;
   Status for_each_match(std::string_view text, Matcher& matcher,
                         const std::function<void(Span)>& found) const;
@@ -39,7 +39,7 @@ class Regex {
   std::shared_ptr<const pcre2_real_code_8> code_;
 };
 
-// Match data, limits and the JIT's stack: kept over the many short calls of one encode.
+// Match data, limits and the JIT's stack, kept over the many short calls of one encode.
 class Regex::Matcher {
  public:
   Matcher();
@@ -54,7 +54,7 @@ class Regex::Matcher {
   pcre2_real_jit_stack_8* stack_;
 };
 
-// The rewriting alone, for tests.
+// Only rewrites the pattern, for tests.
 StatusOr<std::string> pcre2_pattern(std::string_view oniguruma_pattern);
 
 }  // namespace troupe

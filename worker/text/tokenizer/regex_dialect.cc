@@ -2,7 +2,7 @@
 // - \s: PCRE2 with UCP counts U+180E as a space, Oniguruma does not; \w differs at thousands of code points
 //   (PCRE2: letters, numbers and "_"). Both are spelled out, inside and outside of classes.
 // - {n,m}+ is possessive in PCRE2 and a repeated group in Oniguruma; [a[b]], [a&&b] are set operations there
-//   and literals in PCRE2; \h is a hex digit there and a blank in PCRE2. Nobody publishes these: refused.
+//   and literals in PCRE2; \h is a hex digit there and a blank in PCRE2. These are refused: none is published.
 
 #include <algorithm>
 #include <iterator>
@@ -19,8 +19,8 @@ constexpr std::string_view kSpace = R"(\x{9}-\x{d}\x{20}\x{85}\p{Z})";
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-// The six Latin-1 numbers (superscripts and fractions) are an oddity of Oniguruma's table; no other \p{No} is
-// in.
+// The six Latin-1 numbers (superscripts and fractions) are an oddity of Oniguruma's table, which has
+// no other \p{No}.
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 // Scripts by name: PCRE2 reads \p{Han} as Script_Extensions, Oniguruma as Script.
 constexpr std::string_view kScripts[] = {
@@ -28,7 +28,7 @@ constexpr std::string_view kScripts[] = {
     "Gujarati", "Han",       "Hangul",  "Hebrew",   "Hiragana", "Katakana",   "Khmer",    "Lao",
     "Latin",    "Mongolian", "Myanmar", "Tamil",    "Telugu",   "Thai",       "Tibetan"};
 
-// The additions to a general category ("L", "Lu"), as the inside of a class.
+// Returns the additions to a general category ("L", "Lu"), as the inside of a class.
 std::string additions(std::string_view category) {
   std::string ranges;
   for (const NewCharacters& added : kNewCharacters) {
@@ -79,8 +79,8 @@ class Translator {
     return {};
   }
 
-  // (…), (?:…), (?i:…), look-around and atomic groups. Other flags mean something else there (Ruby's m is
-  // PCRE2's s), and names, recursion and (*VERBS) have no place in a pre-tokeniser.
+  // Accepts (…), (?:…), (?i:…), look-around and atomic groups. Other flags mean something else in Oniguruma
+  // (Ruby's m is PCRE2's s), and names, recursion and (*VERBS) do not occur in pre-tokenisers.
   Status group() {
     std::string_view rest = pattern_.substr(pos_);
     for (std::string_view known : {"(?:", "(?i:", "(?i)", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
@@ -168,7 +168,7 @@ class Translator {
     std::string known = absl::StrCat("p{", is_script ? "sc:" : "", to_absl(name), "}");
     std::string more = name.size() <= 2 ? additions(name) : std::string();
     if (more.empty() || (negated && class_begin_.has_value())) {
-      // Within a class a complement cannot be narrowed: there, additions stay unknown.
+      // A complement within a class cannot be narrowed: additions stay unknown there.
       if (negated) known[0] = 'P';
       absl::StrAppend(&out_, "\\", known);
     } else if (class_begin_.has_value()) {
@@ -198,7 +198,7 @@ class Translator {
     return {};
   }
 
-  // The inside of a class, put where it stands: within one as it is, outside with brackets around.
+  // Emits the inside of a class: unchanged within a class, in brackets outside of one.
   Status spell(std::string_view inside) {
     if (class_begin_.has_value()) {
       out_ += inside;

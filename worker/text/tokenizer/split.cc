@@ -5,7 +5,7 @@
 namespace troupe {
 namespace {
 
-// A match joins the stretch before it, unless that was a match as well.
+// A match joins the stretch before it, unless that was a match, too.
 std::vector<Span> merge_with_previous(const std::vector<Stretch>& stretches) {
   std::vector<Span> spans;
   bool previous_match = false;
@@ -35,7 +35,7 @@ std::vector<Span> merge_with_next(const std::vector<Stretch>& stretches) {
   return spans;
 }
 
-// Neighbours of one kind become one piece.
+// Joins neighbours of one kind into one piece.
 std::vector<Span> merge_runs(const std::vector<Stretch>& stretches) {
   std::vector<Span> spans;
   bool previous_match = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Cutting a text at the matches of a pattern: what becomes of the matches is the behavior.
+// Cuts a text at the matches of a pattern; the behavior determines what happens to the matches.
 
 #include <optional>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace troupe {
 enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 std::optional<SplitBehavior> split_behavior(std::string_view name);
 
-// A stretch of the text, and whether the pattern matched it. A list of these covers the text from end to end.
+// A stretch of the text, and whether it is a match. A list of them covers the whole text.
 struct Stretch {
   Span span;
   bool is_match = false;
@@ -21,7 +21,7 @@ struct Stretch {
 
 // Fills the gaps between matches (in order, not overlapping) so that the list covers all of `size` bytes.
 std::vector<Stretch> cover(const std::vector<Span>& matches, size_t size);
-// What is left as pieces, in order; some may be empty.
+// Returns the resulting pieces, in order; some may be empty.
 std::vector<Span> split_spans(const std::vector<Stretch>& stretches, SplitBehavior behavior);
 
 }  // namespace troupe

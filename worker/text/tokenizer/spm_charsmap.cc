@@ -23,7 +23,7 @@ class TrieCheck {
   TrieCheck(std::vector<uint32_t> units, std::string_view texts)
       : units_(std::move(units)), texts_(texts), state_(units_.size()), leaves_(units_.size()) {}
 
-  // Depth first with a stack of our own, for a path may be long.
+  // Depth first with an explicit stack, because a path may be long.
   Status run() {
     const uint32_t root = offset_of(units_[0]);
     TROUPE_RETURN_IF_ERROR(enter(root, /*leaf=*/0));
@@ -45,7 +45,7 @@ class TrieCheck {
   struct Visit {
     uint32_t base = 0;
     uint32_t next_byte = 0;
-    int leaf = 0;  // values of the unit that leads here: 0 or 1
+    int leaf = 0;  // values on the unit that leads here: 0 or 1
   };
 
   static uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }

@@ -13,12 +13,12 @@ namespace {
 
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 
-// "unk_token": "" stands in old conversions of Llama for a token that is not named.
+// Old conversions of Llama write "unk_token": "" for an unnamed token.
 bool is_unnamed(const bj::value& value) {
   return value.is_string() && value.get_string().empty();
 }
 
-// "</s>" or {"content": "</s>", "lstrip": …}: both spellings are about.
+// Reads "</s>" or {"content": "</s>", "lstrip": …}: files use both spellings.
 StatusOr<AddedToken> named_token(const bj::value& value, std::string where) {
   AddedToken token;
   if (value.is_string()) {
@@ -33,7 +33,7 @@ StatusOr<AddedToken> named_token(const bj::value& value, std::string where) {
   return token;
 }
 
-// The content of one of kNamedTokens, nothing where the file does not name it.
+// Returns the content of one of kNamedTokens, or nothing if the file does not name it.
 StatusOr<std::optional<std::string>> named_content(const JsonItem& item, std::string_view key) {
   const bj::value* value = find_field(item, key);
   if (value == nullptr || is_unnamed(*value)) return std::optional<std::string>();
@@ -87,8 +87,8 @@ Status SpmConfig::load_surroundings(const JsonItem& item) {
   if (find_field(item, "tokenizer_class") != nullptr) {
     TROUPE_ASSIGN_OR_RETURN(tokenizer_class, string_field(item, "tokenizer_class"));
   }
-  // Where the file is silent, Llama's class puts <s> before a text; the others that read a tokenizer.model
-  // put nothing.
+  // Without a setting, Llama's class puts <s> before a text; the other classes that read a
+  // tokenizer.model add nothing.
   bool is_llama = tokenizer_class == "LlamaTokenizer" || tokenizer_class == "LlamaTokenizerFast" ||
                   tokenizer_class == "CodeLlamaTokenizer" || tokenizer_class == "CodeLlamaTokenizerFast";
   TROUPE_ASSIGN_OR_RETURN(bool add_bos, bool_field(item, "add_bos_token", is_llama));
@@ -102,7 +102,7 @@ Status SpmConfig::load_surroundings(const JsonItem& item) {
   return {};
 }
 
-// {"<pad>": 32000}: how older files say it.
+// Reads {"<pad>": 32000}, the form of older files.
 Status SpmConfig::load_added_ids(const JsonItem& item) {
   for (const auto& entry : *item.object) {
     std::string content(entry.key().data(), entry.key().size());

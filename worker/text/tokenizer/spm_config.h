@@ -1,8 +1,8 @@
 #pragma once
 
-// What stands beside a tokenizer.model: the special tokens and habits of tokenizer_config.json, and the ids
-// of added_tokens.json. A bare tokenizer.model has neither: then special strings are text like any other, and
-// nothing is put around a text.
+// The settings beside a tokenizer.model: the special tokens and options of tokenizer_config.json, and the ids
+// of added_tokens.json. A bare tokenizer.model has neither: special strings are then plain text, and nothing
+// is added around a text.
 
 #include <optional>
 #include <string>
@@ -14,19 +14,19 @@
 namespace troupe {
 
 struct SpmConfig {
-  // Tokens that are looked for in the text before SentencePiece sees it. Those whose id no file says (id < 0)
-  // are pieces of the model.
+  // Tokens searched in the text before SentencePiece sees it. A token without an id in any file (id < 0) is a
+  // piece of the model.
   std::vector<AddedToken> added;
-  // What encode(add_special) puts around a text.
+  // Added around a text by encode(add_special).
   std::optional<std::string> bos;
   std::optional<std::string> eos;
-  // transformers' two ways with the text between two special tokens. Legacy: each stretch is a text of its
-  // own and gets the model's leading space. Otherwise only the text's beginning gets one.
+  // Transformers' two treatments of the text between two special tokens. Legacy: each stretch is a separate
+  // text with the model's leading space. Otherwise only the beginning of the text gets one.
   bool legacy = true;
   bool add_prefix_space = true;
 
   static StatusOr<SpmConfig> read(const std::string& model_dir);
-  // From tokenizer_config.json's fields.
+  // Reads tokenizer_config.json's fields.
   static StatusOr<SpmConfig> load(const bj::object& config, std::string_view file_name);
 
  private:

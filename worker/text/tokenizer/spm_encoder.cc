@@ -4,7 +4,7 @@
 
 #include <exception>
 
-// The library's own switch, which its installed headers leave out: it would write to stderr as it loads.
+// The library's own switch, missing from its installed headers: otherwise it writes to stderr while loading.
 namespace sentencepiece::logging {
 void SetMinLogLevel(int level);
 }  // namespace sentencepiece::logging
@@ -16,7 +16,7 @@ constexpr int kLogErrors = 2;
 
 class LibraryEncoder final : public SpmEncoder {
  public:
-  // The double-array trie inside throws where its keys displease it.
+  // The double-array trie inside throws on keys it cannot store.
   bool load(std::string_view model, std::string& error) try {
     sentencepiece::util::Status status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) error = status.ToString();

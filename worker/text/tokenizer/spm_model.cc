@@ -1,5 +1,5 @@
-// Of the protocol buffer only the fields that mean something for encoding are read; like the library, others
-// are passed over, a repeated message is merged field by field, and the last value of a field counts.
+// Reads only the fields of the protocol buffer that affect encoding; as in the library, others are skipped, a
+// repeated message is merged field by field, and the last value of a field counts.
 
 #include "worker/text/tokenizer/spm_model.h"
 
@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-// Levels of user-defined symbols that begin with one another: the library's stack has room for this many.
+// Limit of nested user-defined symbols (each a prefix of the next): the library's stack has no more room.
 constexpr size_t kNestedSymbolsMax = 64;
 constexpr size_t kPieceBytesMax = 4096;
 
@@ -31,7 +31,7 @@ class FieldReader {
  public:
   explicit FieldReader(std::string_view message) : rest_(message) {}
 
-  // False at the end, and where the bytes are no message: then ok() is false.
+  // Returns false at the end, and for bytes that are no message: then ok() is false.
   bool next(Field& field) {
     if (rest_.empty() || !ok_) return false;
     uint64_t tag = varint();

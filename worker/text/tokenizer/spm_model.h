@@ -1,8 +1,8 @@
 #pragma once
 
-// A tokenizer.model (SentencePiece's protocol buffer) read and checked by ourselves before the library sees
-// it. The library trusts its file: a charsmap that lies, a hundred nested symbols or a piece with a NUL make
-// it read past its tables or end the process. What passes here, it can work with.
+// Reads and checks a tokenizer.model (SentencePiece's protocol buffer) before the library sees it. The
+// library trusts its file: an invalid charsmap, a hundred nested symbols or a piece with a NUL make it read
+// past its tables or end the process. A model that passes here is safe for it.
 
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@
 namespace troupe {
 
 struct SpmPiece {
-  // The values of the file format.
+  // The values in the file format.
   enum class Type : uint8_t {
     kNormal = 1,
     kUnknown = 2,
@@ -48,10 +48,10 @@ struct SpmModel {
 };
 
 // Whether the library can walk a "precompiled_charsmap" (u32 size, double array of that many bytes,
-// replacement texts) for any input without leaving it.
+// replacement texts) within bounds for any input.
 Status check_charsmap(std::string_view charsmap);
 
-// The model with "add_dummy_prefix" off, whatever it said: encodes a text without a leading space.
+// Returns the model with "add_dummy_prefix" off, whatever it was: encodes a text without a leading space.
 std::string without_dummy_prefix(std::string_view bytes);
 
 }  // namespace troupe

@@ -1,13 +1,12 @@
 #pragma once
 
-// Texts that come again and again as the same tokens: a persona's card is encoded for every request of every
-// user, and is most of what there is to encode.
+// Caches texts that repeatedly encode to the same tokens: a persona's card is encoded for every request of
+// every user, and is most of the text.
 //
-// Exact by construction: an added token ("<|im_end|>") cuts the text before anything else looks at it, so the
-// ids of a stretch between two of them depend on the stretch alone (and on whether it begins the text). Those
-// stretches are what is remembered. A text without added tokens, or the open end behind the last one, is
-// looked up in parts where the model's words allow it (word_cuts.h), all but the last. Of one tokenizer;
-// thread-safe.
+// Exact by construction: an added token ("<|im_end|>") cuts the text before every other stage, so the ids of
+// a stretch between two of them depend on the stretch alone (and on whether it begins the text). The cache
+// keeps those stretches. A text without added tokens, or the open end after the last one, is looked up in
+// parts if the model's words allow it (word_cuts.h), all but the last. Belongs to one tokenizer; thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,15 +25,15 @@ namespace troupe {
 class TokenCache {
  public:
   struct Options {
-    size_t bytes_max = 16u << 20;       // of all that is kept; least recently used goes first
-    size_t entry_bytes_max = 2u << 20;  // one that takes more is not kept
-    size_t text_bytes_min = 128;        // shorter ones are encoded as fast as they are looked up
-    size_t part_bytes_min = 512;        // of a stretch that is looked up in parts
+    size_t bytes_max = 16u << 20;       // of all entries; the least recently used goes first
+    size_t entry_bytes_max = 2u << 20;  // a larger entry is not kept
+    size_t text_bytes_min = 128;        // shorter texts encode as fast as a look-up
+    size_t part_bytes_min = 512;        // size of the parts of an open stretch
   };
-  // What a stretch's ids depend on besides its bytes.
+  // Everything that a stretch's ids depend on besides its bytes:
   struct Key {
-    uint8_t stage = 0;   // of the tokenizer's stages, the one that cut it
-    bool first = false;  // begins the whole text
+    uint8_t stage = 0;   // the tokenizer's stage that cut it
+    bool first = false;  // it begins the whole text
     std::string_view text;
     friend bool operator==(const Key&, const Key&) = default;
     template <typename H>
@@ -53,13 +52,13 @@ class TokenCache {
 
   size_t part_bytes_min() const { return options_.part_bytes_min; }
   bool is_worth(std::string_view text) const { return text.size() >= options_.text_bytes_min; }
-  // Appends the stretch's ids; false: they are not known.
+  // Appends the stretch's ids; false if they are not cached.
   bool append(const Key& key, std::vector<int32_t>& ids);
   void put(const Key& key, std::vector<int32_t> ids);
   Stats stats() const;
 
-  // Appends the stretch's ids: those known, or what `encode()` appends, which is known from then on. Only a
-  // stretch that ends at an added token (`closed`) is kept; `cache` may be null.
+  // Appends the stretch's ids, cached or from `encode()`, which are then cached. Only a stretch that ends at
+  // an added token (`closed`) is kept; `cache` may be null.
   template <typename Encode>
   static Status encode_once(TokenCache* cache, const Key& key, bool closed, std::vector<int32_t>& ids,
                             Encode encode) {
@@ -75,7 +74,7 @@ class TokenCache {
   struct Entry {
     std::string text;
     std::vector<int32_t> ids;
-    Key key;  // its text is this entry's
+    Key key;  // refers to this entry's text
     size_t bytes = 0;
   };
 

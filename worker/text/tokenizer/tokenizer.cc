@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-// SentencePiece models of a million pieces are a tenth of it.
+// A SentencePiece model of a million pieces takes a tenth of this.
 constexpr size_t kModelBytesMax = size_t{64} << 20;
 
 bool file_exists(const std::string& path) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What tokenizer.json (tokenizer_json.cc) and tokenizer.model (tokenizer_spm.cc) each answer behind
-// Tokenizer's one face, and the tables both fill.
+// The interface that tokenizer.json (tokenizer_json.cc) and tokenizer.model (tokenizer_spm.cc) implement for
+// Tokenizer, and the tables both fill.
 
 #include "worker/text/tokenizer/spm_config.h"
 #include "worker/text/tokenizer/token_cache.h"
@@ -18,7 +18,7 @@ struct Tokenizer::Impl {
   virtual std::optional<int32_t> token_to_id(std::string_view token) const = 0;
 
   std::vector<std::string> bytes;       // by id: Tokenizer::token_bytes
-  std::vector<std::string_view> texts;  // by id: Tokenizer::token_text, into what the files gave
+  std::vector<std::string_view> texts;  // by id: Tokenizer::token_text, views into the files' data
   std::vector<bool> special;            // by id
 };
 

@@ -1,6 +1,6 @@
-// The stages in the order a text meets them: added tokens that look at raw text, normalizer, added tokens
-// that look at normalised text, pre-tokenizer, model, post-processor. Each stage is a unit of its own beside
-// this file; here they are put together and checked against each other.
+// Combines the stages, in the order a text passes them: added tokens in the raw text, normalizer, added
+// tokens in the normalised text, pre-tokenizer, model, post-processor. Each stage is a unit beside this file;
+// here they are assembled and checked against each other.
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -24,7 +24,7 @@ namespace troupe {
 
 namespace {
 
-// Which stage cut a stretch that the cache holds.
+// The stage that cut a cached stretch.
 constexpr uint8_t kRawStage = 0, kNormalizedStage = 1, kWordStage = 2;
 
 const bj::value& field_or_null(const JsonItem& item, std::string_view key) {
@@ -46,7 +46,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
     std::vector<int32_t>* ids = nullptr;
     TokenCache* cache = nullptr;
   };
-  // `closed`: an added token ends it, so that the cache knows it as a whole.
+  // `closed`: an added token ends it, so the cache keeps it whole.
   struct Stretch {
     std::string_view text;
     bool at_start = false;
@@ -62,7 +62,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
 
   Normalizer normalizer;
   std::vector<AddedToken> added;
-  std::vector<std::string> added_contents;  // of each: what to look for, normalised where it wants that
+  std::vector<std::string> added_contents;  // text that matches each token, normalised if required
   absl::flat_hash_map<std::string, int32_t> added_ids;
   std::unique_ptr<AddedTokenMatcher> raw_tokens;         // "normalized": false
   std::unique_ptr<AddedTokenMatcher> normalized_tokens;  // the others
@@ -71,7 +71,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
   bool has_word_cuts = false;
   PostProcessor post_processor;
   Decoder decoder;
-  std::vector<std::string> tokens;  // by id, as the decoder takes them
+  std::vector<std::string> tokens;  // by id, as the decoder's input
   std::vector<bool> known;          // by id: some ids have no token
 };
 
@@ -104,8 +104,8 @@ class JsonStream final : public TokenStream {
 };
 
 Status JsonTokenizer::load(const JsonItem& root) {
-  // "truncation" and "padding" are habits of the training script, not of the model: the original's users
-  // (transformers) switch both off before they encode, and so nothing here reads them.
+  // "truncation" and "padding" are settings of the training script, not of the model: Transformers switches
+  // both off before encoding, so they are ignored here.
   TROUPE_ASSIGN_OR_RETURN(normalizer, Normalizer::load(field_or_null(root, "normalizer"), "normalizer"));
   TROUPE_ASSIGN_OR_RETURN(added, load_added_tokens(field_or_null(root, "added_tokens"), "added_tokens"));
   TROUPE_ASSIGN_OR_RETURN(pre_tokenizer,
@@ -165,7 +165,7 @@ void JsonTokenizer::index_ids() {
     texts[static_cast<size_t>(id)] = token;
   }
   for (size_t i = 0; i < added.size(); ++i) {
-    // A normalised token is decoded from what it became, so that the decoder can undo it.
+    // A normalised token is decoded from its normalised form, so that the decoder can undo it.
     add(added[i].id, added_contents[i]);
     texts[static_cast<size_t>(added[i].id)] = added[i].content;
     special[static_cast<size_t>(added[i].id)] = added[i].special;
@@ -200,7 +200,7 @@ Status JsonTokenizer::build_matchers() {
   return {};
 }
 
-// `closed`: the text around it is kept as a whole. A long piece of a text that is not is looked up in parts.
+// `closed`: the text around it is cached as a whole. A long piece of other text is looked up in parts.
 Status JsonTokenizer::encode_piece(std::string_view piece, bool closed, Work& work) const {
   if (closed || work.cache == nullptr || !has_word_cuts) {
     model->encode(piece, work.scratch, *work.ids);
@@ -242,7 +242,7 @@ Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
     }
     const std::string_view part = parts[i].text;
     const bool begins = normalized.at_start && part.data() == text.data();
-    // What a closed stretch holds is kept with it already.
+    // Parts of a closed stretch are cached with it already.
     const bool closed = !stretch.closed && i + 1 < parts.size();
     const TokenCache::Key key{kNormalizedStage, begins, part};
     TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(work.cache, key, closed, *work.ids, [&] {

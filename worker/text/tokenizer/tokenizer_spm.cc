@@ -1,9 +1,10 @@
-// tokenizer.model through the SentencePiece library, with transformers' rules around it: special tokens are
-// split out of the text first, the stretches between them go to the library, BOS and EOS come last.
+// Encodes a tokenizer.model through the SentencePiece library, with Transformers' rules around it:
+// special tokens are split out of the text first, the stretches between them go to the library, BOS and
+// EOS come last.
 //
-// Decoding is ours. The library decodes a list at once; a stream needs the same token by token, and what a
-// piece adds depends only on whether anything came before it (the leading space) and, for bytes, on the bytes
-// around it.
+// Decoding is our own. The library decodes a list at once; a stream needs the same token by token, and a
+// piece's text depends only on whether anything came before it (the leading space) and, for bytes, on the
+// bytes around it.
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kSpaceSymbol = kWordSymbol;
-// What of a text the cache holds: a stretch or its first part, and a part behind another.
+// Kinds of cached text: a stretch or its first part, and a later part.
 constexpr uint8_t kStretch = 0, kLaterPart = 1;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
@@ -44,8 +45,8 @@ struct SpmTokenizer final : Tokenizer::Impl {
   absl::flat_hash_map<std::string, int32_t> ids_by_token;
   absl::flat_hash_map<int32_t, const AddedToken*> added_by_id;
   std::unique_ptr<AddedTokenMatcher> matcher;
-  std::unique_ptr<SpmEncoder> encoder;        // as the model says
-  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null where legacy
+  std::unique_ptr<SpmEncoder> encoder;        // with the model's own settings
+  std::unique_ptr<SpmEncoder> plain_encoder;  // without the leading space; null for legacy
   bool has_word_cuts = false;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
@@ -101,7 +102,7 @@ class SpmStream final : public TokenStream {
                       text.substr(0, kSpaceSymbol.size()) == kSpaceSymbol;
     if (space_goes) text.remove_prefix(kSpaceSymbol.size());
     append(absl::StrReplaceAll(to_absl(text), {{to_absl(kSpaceSymbol), " "}}), out);
-    // One space goes, or all of them where the model takes no two in a row.
+    // Drops one space, or all of them if the model never emits two in a row.
     if (space_goes && !model.remove_extra_whitespaces) at_start_ = false;
   }
 
@@ -110,8 +111,7 @@ class SpmStream final : public TokenStream {
     if (!text.empty()) at_start_ = false;
   }
 
-  // Of the bytes of a run every character is text as soon as it is whole, and every byte that is in none
-  // becomes a U+FFFD.
+  // Releases the bytes of a run: a character as soon as it is whole, a U+FFFD for every byte outside of one.
   void release_bytes(bool at_end, std::string& out) {
     size_t pos = 0;
     while (pos < bytes_.size()) {
@@ -125,8 +125,8 @@ class SpmStream final : public TokenStream {
 
   const SpmTokenizer* tokenizer_;
   bool skip_special_;
-  bool at_start_;      // nothing was said yet
-  std::string bytes_;  // of a run that is no whole character yet
+  bool at_start_;      // no text yet
+  std::string bytes_;  // rest of a run that is no whole character yet
 };
 
 Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
@@ -139,12 +139,12 @@ Status SpmTokenizer::load_encoders(std::string_view model_bytes) {
   return missing ? invalid_argument("SentencePiece refuses the model: " + error) : Status();
 }
 
-// Gives every added token its id, and finds those that the files give none.
+// Assigns ids to added tokens, and finds those without an id in any file.
 Status SpmTokenizer::resolve_added() {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     ids_by_token.emplace(model.pieces[id].text, static_cast<int32_t>(id));
   }
-  // A token that neither the model nor another file knows (a pad token that nobody gave an id) never comes.
+  // A token unknown to the model and the other files (a pad token without an id) never occurs.
   std::erase_if(config.added, [&](const AddedToken& token) {
     return token.id < 0 && !ids_by_token.contains(token.content);
   });
@@ -225,14 +225,15 @@ Status SpmTokenizer::encode_stretch(std::string_view stretch, bool at_start,
   return ok ? Status() : absl::InternalError("SentencePiece cannot encode the text: " + error);
 }
 
-// Begins with a space, which another part stands before: not the text's or the stretch's first.
+// Encodes a part that begins with a space and follows another part: neither the text's nor
+// the stretch's first.
 Status SpmTokenizer::encode_later(std::string_view part, std::vector<int32_t>& ids) const {
   if (!config.legacy || !model.add_dummy_prefix) return encode_stretch(part, /*at_start=*/false, ids);
-  part.remove_prefix(1);  // the library puts one there
+  part.remove_prefix(1);  // the library adds one there
   return encode_stretch(part, /*at_start=*/false, ids);
 }
 
-// A stretch that no added token ends: part by part, all but the last kept.
+// Encodes a stretch that no added token ends: part by part, all but the last cached.
 Status SpmTokenizer::encode_open(std::string_view stretch, bool at_start, TokenCache& cache,
                                  std::vector<int32_t>& ids) const {
   for (bool first = true; !stretch.empty(); first = false) {
