@@ -1,6 +1,6 @@
 #pragma once
 
-// A folder of one's own for one test, gone with it.
+// A temporary folder for one test, deleted with it.
 
 #include <stdlib.h>
 

@@ -30,19 +30,19 @@ void expect_same(const CachedConversation& got, const CachedConversation& want) 
   EXPECT_EQ(got.ids, want.ids);
 }
 
-TEST(ApiConversations, ATailRoundTrips) {
+TEST(ApiConversations, TailRoundTrips) {
   CachedConversation tail = a_tail();
   auto back = parse_conversation(conversation_json(tail));
   ASSERT_TRUE(back.ok()) << back.error().message;
   expect_same(back.value(), tail);
-  tail.set = tail.salt = {};  // of nobody's persona
+  tail.set = tail.salt = {};  // without a persona
   tail.prefix_tokens = 0;
   back = parse_conversation(conversation_json(tail));
   ASSERT_TRUE(back.ok()) << back.error().message;
   expect_same(back.value(), tail);
 }
 
-TEST(ApiConversations, AListHasEachWithoutItsIds) {
+TEST(ApiConversations, ListsTailsWithoutIds) {
   EXPECT_TRUE(parse_conversation_list(conversation_list_json({})).value().empty());
   CachedConversation first = a_tail(), second = a_tail();
   first.ids = second.ids = {};
@@ -55,7 +55,7 @@ TEST(ApiConversations, AListHasEachWithoutItsIds) {
   expect_same(back.value()[1], second);
 }
 
-TEST(ApiConversations, WhatIsNoTailIsRefusedWithItsField) {
+TEST(ApiConversations, RefusesInvalidTailsNamingTheField) {
   const std::string name(32, 'a');
   const auto with = [&name](const std::string& field, const std::string& value) {
     std::string text = R"({"model":"m","session":")" + name + R"(","prefix_tokens":0,"ids":[1])";
@@ -87,7 +87,7 @@ TEST(ApiConversations, WhatIsNoTailIsRefusedWithItsField) {
   EXPECT_FALSE(parse_conversation_list(R"({"data":[{"model":"m"}]})").ok());
 }
 
-TEST(ApiConversations, ThePathNamesTheSession) {
+TEST(ApiConversations, ReadsTheSessionFromThePath) {
   EXPECT_EQ(tail_session_of("/v1/conversations/abc"), "abc");
   for (const char* other :
        {"/v1/conversations", "/v1/conversations/", "/v1/conversationsabc", "/v1/models/abc", ""}) {

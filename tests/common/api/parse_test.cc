@@ -23,7 +23,7 @@ static ApiResult<GenerateRequest> completion_with(const std::string& fields) {
   return parse_completion_request(R"({"model":"m")" + fields + "}");
 }
 
-// "param: message" of the error; "accepted" where there is none.
+// "param: message" of the error; "accepted" without one.
 static std::string fault_of(const ApiResult<GenerateRequest>& result) {
   if (result.ok()) return "accepted";
   EXPECT_EQ(result.error().http_status, 400);
@@ -60,7 +60,7 @@ TEST(ApiParse, ReadsEveryFieldOfAChatRequest) {
   EXPECT_EQ(q.chat_template_kwargs_json, R"({"enable_thinking":false})");
 }
 
-TEST(ApiParse, AbsentAndNullFieldsAreTheSame) {
+TEST(ApiParse, TreatsNullFieldsAsAbsent) {
   const auto request = chat_with(
       R"(,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"seed":null,"max_tokens":null,"stop":null,)"
       R"("stop_token_ids":null,"stream":null,"stream_options":null,"n":null,"tools":null,"user":null,)"
@@ -71,14 +71,14 @@ TEST(ApiParse, AbsentAndNullFieldsAreTheSame) {
   EXPECT_THAT(request.value().stop, IsEmpty());
 }
 
-TEST(ApiParse, MaxCompletionTokensWinsInWhicheverOrder) {
+TEST(ApiParse, PrefersMaxCompletionTokensInEitherOrder) {
   EXPECT_EQ(chat_with(R"(,"max_tokens":5,"max_completion_tokens":9)").value().max_tokens, 9);
   EXPECT_EQ(chat_with(R"(,"max_completion_tokens":9,"max_tokens":5)").value().max_tokens, 9);
   EXPECT_EQ(completion_with(R"(,"prompt":"x","max_completion_tokens":9)").value().max_tokens, 9);
   EXPECT_EQ(chat_with(R"(,"max_tokens":5)").value().max_tokens, 5);
 }
 
-TEST(ApiParse, WrongTypesAndRangesNameTheFieldAndWhatWouldBeRight) {
+TEST(ApiParse, NamesFieldAndRightValueOnWrongTypesAndRanges) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("temperature":2.1)", "temperature: 'temperature' must be a number from 0 to 2, not 2.1."},
       {R"("temperature":-0.1)", "temperature: 'temperature' must be a number from 0 to 2, not -0.1."},
@@ -148,7 +148,7 @@ TEST(ApiParse, WrongTypesAndRangesNameTheFieldAndWhatWouldBeRight) {
   for (const auto& [field, fault] : cases) EXPECT_EQ(fault_of(chat_with("," + field)), fault) << field;
 }
 
-TEST(ApiParse, AcceptsTheEdgesOfEveryRange) {
+TEST(ApiParse, AcceptsBoundsOfEveryRange) {
   for (const std::string field : {R"("temperature":0)",
                                   R"("temperature":2)",
                                   R"("top_p":1)",
@@ -177,7 +177,7 @@ TEST(ApiParse, AcceptsTheEdgesOfEveryRange) {
   EXPECT_EQ(chat_with(R"(,"tools":[])").value().tools_json, "");
 }
 
-TEST(ApiParse, StopIsAStringOrUpToSixteen) {
+TEST(ApiParse, AcceptsStopAsStringOrUpToSixteenStrings) {
   EXPECT_THAT(chat_with(R"(,"stop":"\n")").value().stop, ElementsAre("\n"));
   std::string list = R"("a")";
   for (int i = 1; i < 16; ++i) list += R"(,"a")";
@@ -185,7 +185,7 @@ TEST(ApiParse, StopIsAStringOrUpToSixteen) {
   EXPECT_THAT(fault_of(chat_with(",\"stop\":[" + list + ",\"a\"]")), HasSubstr("at most 16"));
 }
 
-TEST(ApiParse, WhatIsNotBuiltIsRefusedUnlessNeutral) {
+TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> refused = {
       {"best_of", {"2"}},
       {"echo", {"true"}},
@@ -245,7 +245,7 @@ TEST(ApiParse, WhatIsNotBuiltIsRefusedUnlessNeutral) {
             "unsupported_parameter");
 }
 
-TEST(ApiParse, SamplingFieldsAreRead) {
+TEST(ApiParse, ReadsSamplingFields) {
   const auto request =
       chat_with(R"(,"n":3,"presence_penalty":0.5,"frequency_penalty":-1,"repetition_penalty":1.5,)"
                 R"("logit_bias":{"50256":-100,"7":1.5},"top_logprobs":4,"logprobs":true)");
@@ -264,7 +264,7 @@ TEST(ApiParse, SamplingFieldsAreRead) {
   EXPECT_FALSE(plain.value().repetition_penalty.has_value());
 }
 
-TEST(ApiParse, ACompletionCountsItsLogprobsAndMayEcho) {
+TEST(ApiParse, ReadsLogprobsCountAndEchoOfCompletions) {
   const auto request = completion_with(R"(,"prompt":"x","logprobs":5,"echo":true,"max_tokens":0)");
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request.value().logprobs, 5);
@@ -279,7 +279,7 @@ TEST(ApiParse, ACompletionCountsItsLogprobsAndMayEcho) {
             "max_tokens: 'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
 }
 
-TEST(ApiParse, KnowsFiveRolesAndListsThemForAnyOther) {
+TEST(ApiParse, AcceptsFiveRolesAndListsThemForOthers) {
   const auto all = chat_of(
       R"([{"role":"system","content":"a"},{"role":"developer","content":"b"},{"role":"user","content":"c"},)"
       R"({"role":"assistant","content":"d"},{"role":"tool","content":"e","tool_call_id":"t"}])");
@@ -297,7 +297,7 @@ TEST(ApiParse, KnowsFiveRolesAndListsThemForAnyOther) {
               HasSubstr("messages[0].role: 'messages[0].role' is required"));
 }
 
-TEST(ApiParse, ContentIsTextOrTextPartsOrNullForTheAssistant) {
+TEST(ApiParse, AcceptsContentAsTextOrPartsOrNullForAssistant) {
   EXPECT_EQ(
       chat_of(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b","x":1}]}])")
           .value()
@@ -326,7 +326,7 @@ TEST(ApiParse, ContentIsTextOrTextPartsOrNullForTheAssistant) {
   EXPECT_THAT(image.error().message, HasSubstr("image_url"));
 }
 
-TEST(ApiParse, OtherFieldsOfAMessageAreKeptAsCompactJsonWithoutNulls) {
+TEST(ApiParse, KeepsOtherMessageFieldsAsCompactJsonWithoutNulls) {
   const auto request = chat_of(
       "[{\"name\" : \"宋\", \"role\":\"assistant\", \"refusal\":null, \"tool_calls\": [ {\"a\" : 5.0, \"b\": "
       "5, "
@@ -340,7 +340,7 @@ TEST(ApiParse, OtherFieldsOfAMessageAreKeptAsCompactJsonWithoutNulls) {
               HasSubstr("messages[0].tool_calls: "));
 }
 
-TEST(ApiParse, MessagesAndModelAreRequired) {
+TEST(ApiParse, RequiresMessagesAndModel) {
   EXPECT_THAT(fault_of(chat_of("[]")), HasSubstr("messages: 'messages' must hold at least one message"));
   EXPECT_THAT(fault_of(chat_of("null")), HasSubstr("messages: 'messages' is required"));
   EXPECT_THAT(fault_of(chat_of("\"hi\"")), HasSubstr("messages: 'messages' must be an array"));
@@ -353,7 +353,7 @@ TEST(ApiParse, MessagesAndModelAreRequired) {
               HasSubstr("messages: 'messages' is required"));
 }
 
-TEST(ApiParse, LimitsBoundBodyAndMessagesAndNames) {
+TEST(ApiParse, LimitsBodyMessagesAndNames) {
   const std::string body = kChatStart + "}";
   const auto large = parse_chat_request(body, {.body_bytes_max = body.size() - 1});
   ASSERT_FALSE(large.ok());
@@ -368,7 +368,7 @@ TEST(ApiParse, LimitsBoundBodyAndMessagesAndNames) {
               HasSubstr("at most 1024 bytes"));
 }
 
-TEST(ApiParse, MalformedBodiesSayWhere) {
+TEST(ApiParse, ReportsPositionInMalformedBodies) {
   EXPECT_THAT(fault_of(parse_chat_request("")), HasSubstr("empty"));
   EXPECT_THAT(fault_of(parse_chat_request("[]")), HasSubstr("must be a JSON object, not an array"));
   EXPECT_THAT(fault_of(parse_chat_request("5")), HasSubstr("must be a JSON object"));
@@ -381,7 +381,7 @@ TEST(ApiParse, MalformedBodiesSayWhere) {
   EXPECT_THAT(fault_of(chat_with(R"(,"temperature":NaN)")), HasSubstr("invalid JSON"));
 }
 
-TEST(ApiParse, APromptIsTextOrIdsOrExactlyOneOfThem) {
+TEST(ApiParse, AcceptsPromptAsTextOrIdsOrListOfOne) {
   using Ids = std::vector<int32_t>;
   EXPECT_EQ(std::get<std::string>(completion_with(R"(,"prompt":"x")").value().prompt), "x");
   EXPECT_EQ(std::get<std::string>(completion_with(R"(,"prompt":["x"])").value().prompt), "x");
@@ -401,15 +401,15 @@ TEST(ApiParse, APromptIsTextOrIdsOrExactlyOneOfThem) {
   EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1,2.0]])")), HasSubstr("prompt[0][1]: "));
 }
 
-// A text with room behind it is parsed where it lies: what is left there of a longer one is not of it.
-TEST(ApiParse, ReadsNothingPastTheEndOfATextWithRoom) {
+// A text with spare capacity is parsed in place: leftovers of a longer one are not part of it.
+TEST(ApiParse, ReadsNothingPastTheEndOfTextWithCapacity) {
   ApiParser parser;
   const std::string whole = kChatStart + R"(,"user":"somebody with a name","n":1})";
   for (size_t size = 0; size <= whole.size(); ++size) {
     std::string body;
     body.reserve(whole.size() + kJsonPaddingBytes);
     body = whole;
-    body.resize(size);  // the bytes of the rest stay where they are
+    body.resize(size);  // leaves the remaining bytes in place
     ASSERT_TRUE(JsonText(body).is_padded());
     ASSERT_FALSE(JsonText(std::string_view(body)).is_padded());
     const auto there = parser.parse_chat(body), copied = parser.parse_chat(std::string_view(body));
@@ -421,7 +421,7 @@ TEST(ApiParse, ReadsNothingPastTheEndOfATextWithRoom) {
   }
 }
 
-TEST(ApiParse, AParserIsReusableAfterErrorsAndLargeBodies) {
+TEST(ApiParse, ParserIsReusableAfterErrorsAndLargeBodies) {
   ApiParser parser;
   EXPECT_FALSE(parser.parse_chat("{").ok());
   EXPECT_TRUE(parser.parse_chat(kChatStart + "}").ok());

@@ -35,14 +35,14 @@ TEST(ApiResidency, EventsRoundTrip) {
   }
 }
 
-TEST(ApiResidency, ASnapshotHasSetsAndSessionsOrNothing) {
+TEST(ApiResidency, SnapshotHoldsSetsAndSessionsOrNothing) {
   EXPECT_TRUE(round_trip(Kind::kSnapshot, {}).value().items.empty());
   const auto back = round_trip(Kind::kSnapshot, {kSession, kSet, kSession, kPinned});
   ASSERT_TRUE(back.ok()) << back.error().message;
   EXPECT_EQ(back.value().items, (std::vector<ResidencyItem>{kSet, kPinned, kSession, kSession}));
 }
 
-TEST(ApiResidency, WhatIsNoEventIsRefusedWithItsField) {
+TEST(ApiResidency, RefusesInvalidEventsNamingTheField) {
   const std::string name(32, 'a');
   const std::string good = R"({"epoch":"e","seq":1,"set":")" + name + R"(","tokens":16})";
   EXPECT_TRUE(parse_residency_event("admitted", good).ok());

@@ -16,14 +16,14 @@ static ApiResult<GenerateRequest> stream_with(const std::string& fields) {
 static ApiResult<GenerateRequest> resumed(const std::string& resume) {
   return stream_with(R"(,"troupe_resume":)" + resume);
 }
-// "param: message" of the error; "accepted" where there is none.
+// "param: message" of the error; "accepted" without one.
 static std::string fault_of(const ApiResult<GenerateRequest>& result) {
   if (result.ok()) return "accepted";
   EXPECT_EQ(result.error().http_status, 400);
   return result.error().param + ": " + result.error().message;
 }
 
-TEST(ApiResume, ReadsWhatAStreamTold) {
+TEST(ApiResume, ReadsIdsAndSeedOfTheStream) {
   const auto request =
       resumed(R"({"ids":[5,17],"seed":18446744073709551615,"id":"chatcmpl-1","created":17,"more":{}})");
   ASSERT_TRUE(request.ok()) << request.error().message;
@@ -46,7 +46,7 @@ TEST(ApiResume, ReadsWhatAStreamTold) {
   EXPECT_TRUE(completion.value().resume.has_value());
 }
 
-TEST(ApiResume, WhatIsWrongIsNamed) {
+TEST(ApiResume, NamesInvalidFields) {
   EXPECT_THAT(fault_of(resumed("[]")), HasSubstr("troupe_resume: "));
   EXPECT_THAT(fault_of(resumed("{}")), HasSubstr("troupe_resume.ids: "));
   EXPECT_THAT(fault_of(resumed(R"({"seed":1})")), HasSubstr("troupe_resume.ids: "));
@@ -60,7 +60,7 @@ TEST(ApiResume, WhatIsWrongIsNamed) {
               HasSubstr("troupe_resume.created: "));
 }
 
-TEST(ApiResume, OnlyAStreamOfOneChoiceAndTheSameSeedGoesOn) {
+TEST(ApiResume, RequiresStreamOfOneChoiceWithTheSameSeed) {
   const std::string resume = R"(,"troupe_resume":{"ids":[1],"seed":18446744073709551615})";
   EXPECT_EQ(fault_of(stream_with(resume + R"(,"seed":-1)")), "accepted");
   EXPECT_THAT(fault_of(stream_with(resume + R"(,"seed":1)")), HasSubstr("troupe_resume.seed: "));

@@ -36,46 +36,46 @@ TEST(Sse, ReadsDataEventsUntilDone) {
   EXPECT_THAT(log_of("data: {\"a\":1}\n\ndata: [DONE]\n\n"), ElementsAre("|{\"a\":1}|", "|[DONE]|"));
 }
 
-TEST(Sse, LinesEndInCrOrLfOrBoth) {
+TEST(Sse, AcceptsCrOrLfOrBothAsLineEnd) {
   for (const std::string text : {"data: a\ndata: b\n\n", "data: a\r\ndata: b\r\n\r\n", "data: a\rdata: b\r\r",
                                  "data: a\r\ndata: b\n\r"}) {
     EXPECT_THAT(log_of(text), ElementsAre("|a\nb|")) << testing::PrintToString(text);
   }
 }
 
-TEST(Sse, OneSpaceAfterTheColonIsDropped) {
+TEST(Sse, DropsOneSpaceAfterTheColon) {
   EXPECT_THAT(log_of("data:a\n\ndata:  b\n\ndata: c: d\n\n"), ElementsAre("|a|", "| b|", "|c: d|"));
 }
 
-TEST(Sse, EventNamesLastOneEventAndIdsLastOn) {
+TEST(Sse, EventNameAppliesOnceAndIdPersists) {
   EXPECT_THAT(log_of("event: x\nid: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n"),
               ElementsAre("x|a|7", "|b|7", "|c|"));
   EXPECT_THAT(log_of("event: x\n\ndata: b\n\n"), ElementsAre("|b|"));
 }
 
-TEST(Sse, AnIdWithNulIsIgnored) {
+TEST(Sse, IgnoresIdWithNul) {
   EXPECT_THAT(log_of(std::string("id: 5\nid: a\0b\ndata: x\n\n", 24)), ElementsAre("|x|5"));
 }
 
-TEST(Sse, EmptyDataIsAnEventButNoDataIsNone) {
+TEST(Sse, EmptyDataMakesAnEventMissingDataNone) {
   EXPECT_THAT(log_of("data\n\n"), ElementsAre("||"));
   EXPECT_THAT(log_of("data:\ndata:\n\n"), ElementsAre("|\n|"));
   EXPECT_THAT(log_of("event: x\n\n\n\n"), IsEmpty());
 }
 
-TEST(Sse, CommentsAndUnknownFieldsDoNotDisturbAnEvent) {
+TEST(Sse, CommentsAndUnknownFieldsLeaveEventUnchanged) {
   EXPECT_THAT(log_of("data: a\n: hb\nretry: 5\nfoo: bar\nDATA: no\ndata: b\n\n"),
               ElementsAre(": hb", "|a\nb|"));
 }
 
-TEST(Sse, AByteOrderMarkCountsOnlyAtTheStart) {
+TEST(Sse, SkipsByteOrderMarkOnlyAtTheStart) {
   EXPECT_THAT(log_of("\xEF\xBB\xBF"
                      "data: a\n\n\xEF\xBB\xBF"
                      "data: b\n\n"),
               ElementsAre("|a|"));
 }
 
-TEST(Sse, AnUnfinishedEventIsNotTold) {
+TEST(Sse, DropsUnfinishedEvent) {
   EXPECT_THAT(log_of("data: a\n\ndata: b\n"), ElementsAre("|a|"));
 }
 
@@ -100,7 +100,7 @@ TEST(Sse, AnySplitGivesTheSameEvents) {
   }
 }
 
-TEST(Sse, AnEventOverTheBoundFailsForGood) {
+TEST(Sse, StaysFailedAfterEventOverTheBound) {
   SseParser parser(16);
   int events = 0;
   const auto count = [&events](const SseEvent&) { ++events; };
@@ -110,7 +110,7 @@ TEST(Sse, AnEventOverTheBoundFailsForGood) {
   EXPECT_EQ(events, 1);
 }
 
-TEST(Sse, ManySmallLinesOfOneEventAreBoundedToo) {
+TEST(Sse, BoundsEventOfManySmallLines) {
   SseParser parser(1000);
   Status status;
   int lines = 0;
@@ -122,7 +122,7 @@ TEST(Sse, ManySmallLinesOfOneEventAreBoundedToo) {
   EXPECT_LT(lines, 100);
 }
 
-TEST(Sse, WhatIsAppendedIsReadBack) {
+TEST(Sse, ReadsBackAppendedData) {
   std::string out;
   append_sse_data(out, "{\"a\":\"宋\"}");
   out += kSseDone;

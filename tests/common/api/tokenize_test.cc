@@ -13,7 +13,7 @@ std::string refusal(const std::string& body) {
   return request.ok() ? "accepted" : request.error().param + ": " + request.error().message;
 }
 
-TEST(ApiTokenize, ReadsATextAndItsDefaults) {
+TEST(ApiTokenize, ReadsTextAndItsDefaults) {
   auto request = parse_tokenize_request(R"({"prompt":"Hi é","model":"m","temperature":"ignored here"})");
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->source.kind, GenerateRequest::Kind::kCompletion);
@@ -29,7 +29,7 @@ TEST(ApiTokenize, ReadsATextAndItsDefaults) {
   EXPECT_TRUE(other->return_token_strs);
 }
 
-TEST(ApiTokenize, ReadsAChatAndItsDefaults) {
+TEST(ApiTokenize, ReadsChatAndItsDefaults) {
   auto request = parse_tokenize_request(
       R"({"messages":[{"role":"user","content":"a","name":"n"}],"tools":[{"type":"function"}],)"
       R"("chat_template_kwargs":{"k":1},"add_generation_prompt":false})");
@@ -64,7 +64,7 @@ TEST(ApiTokenize, ErrorsNameTheField) {
   EXPECT_EQ(parse_detokenize_request(R"({"tokens":[]})", small).error().http_status, 413);
 }
 
-TEST(ApiTokenize, ReadsTokensBack) {
+TEST(ApiTokenize, ReadsTokensOfDetokenize) {
   auto request = parse_detokenize_request(R"({"tokens":[0,7,2147483647],"model":"m"})");
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->model, "m");

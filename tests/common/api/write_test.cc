@@ -22,7 +22,7 @@ static std::string whole_of(const AnswerHeader& header, const Choice& choice, co
   return answer_json(header, {&choice, 1}, usage);
 }
 
-TEST(ApiWrite, AWholeChatAnswer) {
+TEST(ApiWrite, WritesWholeChatAnswer) {
   EXPECT_EQ(
       whole_of(kChat, choice_of("宋\n", FinishReason::kStop), {10, 2, 8}),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":17,"model":"m\"x","choices":[{"index":0,)"
@@ -31,7 +31,7 @@ TEST(ApiWrite, AWholeChatAnswer) {
       R"("prompt_tokens_details":{"cached_tokens":8}}})");
 }
 
-TEST(ApiWrite, AWholeCompletion) {
+TEST(ApiWrite, WritesWholeCompletion) {
   EXPECT_EQ(
       whole_of(kCompletion, choice_of("x", FinishReason::kLength), {1, 1, 0}),
       R"({"id":"cmpl-1","object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"x",)"
@@ -39,7 +39,7 @@ TEST(ApiWrite, AWholeCompletion) {
       R"("total_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}})");
 }
 
-TEST(ApiWrite, ChatChunksNameTheRoleFirstAndTheReasonLast) {
+TEST(ApiWrite, ChatChunksBeginWithRoleAndEndWithReason) {
   const std::string head =
       R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m\"x",)";
   EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kNone), true, false),
@@ -62,7 +62,7 @@ TEST(ApiWrite, CompletionChunksCarryText) {
                 R"("logprobs":null,"finish_reason":null}]})"));
 }
 
-TEST(ApiWrite, ChunksTellIdsLastAndTheSeedWithThem) {
+TEST(ApiWrite, ChunksEndWithIdsAndSeed) {
   const std::vector<int32_t> ids = {5, 17}, none;
   Choice piece = choice_of("a", FinishReason::kNone);
   piece.ids = &ids;
@@ -75,7 +75,7 @@ TEST(ApiWrite, ChunksTellIdsLastAndTheSeedWithThem) {
   EXPECT_THAT(chunk_json(kChat, piece, false, false), EndsWith(R"("stop"}],"troupe":{"ids":[]}})"));
 }
 
-TEST(ApiWrite, EveryWriterGivesStrictJsonOnOneLineWhateverTheText) {
+TEST(ApiWrite, WritersEmitStrictJsonOnOneLineForAnyText) {
   std::string text;
   for (int c = 0; c < 128; ++c) text += static_cast<char>(c);
   text += "\u2028é😀";
@@ -89,7 +89,7 @@ TEST(ApiWrite, EveryWriterGivesStrictJsonOnOneLineWhateverTheText) {
   }
 }
 
-TEST(ApiWrite, ChoicesAreNumberedAndUsageIsTheirs) {
+TEST(ApiWrite, NumbersChoicesAndSumsTheirUsage) {
   const std::vector<Choice> choices = {{0, "a", FinishReason::kStop, nullptr},
                                        {1, "b", FinishReason::kLength, nullptr}};
   EXPECT_THAT(
@@ -102,14 +102,14 @@ TEST(ApiWrite, ChoicesAreNumberedAndUsageIsTheirs) {
               HasSubstr(R"("choices":[{"index":1,"delta":{"role":"assistant","content":"b"})"));
 }
 
-// A token that is text, one that is half a character, one whose alternatives are fewer than it.
+// Three tokens: plain text, half a character, and one missing from its alternatives.
 static std::vector<TokenLogprob> some_logprobs() {
   return {{"宋", -0.5f, {{"宋", -0.5f}, {"\xe4\xbd", -1.25f}}, 0},
           {"\xe4\xbd", std::nullopt, {}, 1},
           {"\"", -1e30f, {{"a", -0.25f}}, 2}};
 }
 
-TEST(ApiWrite, ChatLogprobsTellBytesAndAlternatives) {
+TEST(ApiWrite, ChatLogprobsHoldBytesAndAlternatives) {
   const auto logprobs = some_logprobs();
   Choice choice = choice_of("宋", FinishReason::kNone);
   choice.logprobs = &logprobs;
@@ -127,7 +127,7 @@ TEST(ApiWrite, ChatLogprobsTellBytesAndAlternatives) {
   EXPECT_THAT(whole_of(kChat, choice, {}), HasSubstr(R"("logprobs":{"content":[],"refusal":null})"));
 }
 
-TEST(ApiWrite, CompletionLogprobsAreFourListsAndTheTopOnesHoldTheTokenItself) {
+TEST(ApiWrite, CompletionLogprobsAreFourListsWithTheTokenInTop) {
   const auto logprobs = some_logprobs();
   Choice choice = choice_of("宋", FinishReason::kStop);
   choice.logprobs = &logprobs;
@@ -138,7 +138,7 @@ TEST(ApiWrite, CompletionLogprobsAreFourListsAndTheTopOnesHoldTheTokenItself) {
                 R"("text_offset":[0,1,2]})"));
 }
 
-TEST(ApiWrite, TopLogprobsOfACompletionNameNothingTwice) {
+TEST(ApiWrite, CompletionTopLogprobsHaveUniqueKeys) {
   const std::vector<TokenLogprob> logprobs = {{"a", -2.0f, {{"a", -0.5f}, {"b", -1.0f}, {"a", -2.0f}}, 0}};
   Choice choice = choice_of("a", FinishReason::kStop);
   choice.logprobs = &logprobs;
@@ -169,7 +169,7 @@ TEST(ApiPeer, ReadsVllmsModelList) {
   EXPECT_EQ(models.value()[1].created_s, 0);
 }
 
-TEST(ApiPeer, RefusesModelListsThatAreNone) {
+TEST(ApiPeer, RefusesInvalidModelLists) {
   for (const std::string_view body :
        {"", "[]", "{}", R"({"data":{}})", R"({"data":[5]})", R"({"data":[{}]})", R"({"data":[{"id":""}]})",
         R"({"data":[{"id":5}]})", R"({"data":[{"id":"a","max_model_len":-1}]})",
@@ -198,7 +198,7 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().sets, report.sets);
 }
 
-TEST(ApiPeer, LoadReportsNeedAnEpochAndReadinessAndNoNegativeCounts) {
+TEST(ApiPeer, RequiresEpochReadinessAndNonNegativeCountsInLoadReports) {
   EXPECT_TRUE(parse_load_report(R"({"epoch":"e","ready":false,"later_addition":[1]})").ok());
   EXPECT_EQ(parse_load_report(R"({"ready":true})").error().param, "epoch");
   EXPECT_EQ(parse_load_report(R"({"epoch":"e"})").error().param, "ready");

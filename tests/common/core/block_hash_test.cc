@@ -18,7 +18,7 @@ TEST(BlockHash, AgreesWithPublishedVectors) {
   EXPECT_EQ(hash_bytes("abc").hex(), "06b05ab6733a618578af5f94892f3950");
 }
 
-TEST(BlockHash, ALinkIsTheHashOfTheParentsDigestThenTheBytes) {
+TEST(BlockHash, LinkHashesParentDigestThenBytes) {
   const Hash128 parent = hash_bytes("parent");
   for (const size_t size : {0u, 1u, 64u, 1024u, 1025u, 5000u}) {
     std::string whole;
@@ -29,7 +29,7 @@ TEST(BlockHash, ALinkIsTheHashOfTheParentsDigestThenTheBytes) {
   }
 }
 
-TEST(BlockHash, ALinkByADigestIsThatOfItsBytes) {
+TEST(BlockHash, LinkByDigestEqualsLinkByItsBytes) {
   const Hash128 parent = hash_bytes("parent"), part = hash_bytes("part");
   std::string bytes;
   for (const uint64_t half : {part.hi, part.lo}) {
@@ -38,7 +38,7 @@ TEST(BlockHash, ALinkByADigestIsThatOfItsBytes) {
   EXPECT_EQ(chain_hash(parent, part), chain_hash(parent, bytes));
 }
 
-TEST(BlockHash, VectorsOfAnyWidthGiveTheSame) {
+TEST(BlockHash, EveryVectorWidthGivesTheSameHash) {
   std::string bytes;
   for (size_t i = 0; i < 20'000; ++i) bytes += static_cast<char>(i * i * 31 >> 3);
   int widths = 0;
@@ -47,7 +47,7 @@ TEST(BlockHash, VectorsOfAnyWidthGiveTheSame) {
     for (const size_t size : {241u, 255u, 256u, 257u, 511u, 512u, 1024u, 1025u, 4096u, 8192u, 19'999u}) {
       for (const size_t begin : {0u, 1u, 7u}) {
         const std::string_view part = std::string_view(bytes).substr(begin, size);
-        // What has a parent and is as long goes through the state, which knows no width.
+        // A part of this length with a parent uses the streaming state, which has no vector width.
         const Hash128 parent{3, 4};
         std::string behind_parent(16, '\0');
         behind_parent[7] = 3;
@@ -63,7 +63,7 @@ TEST(BlockHash, VectorsOfAnyWidthGiveTheSame) {
   if (widths == 0) GTEST_SKIP() << "this processor has neither AVX2 nor AVX-512";
 }
 
-// What else a thread does would be slow until somebody clears them (block_hash.cc).
+// In-use upper halves slow the thread's other code down until they are cleared (block_hash.cc).
 [[gnu::target("xsave")]] bool upper_halves_in_use() {
   constexpr uint64_t kYmm = 1 << 2, kZmm = 1 << 6;
   return (_xgetbv(1) & (kYmm | kZmm)) != 0;
@@ -72,7 +72,7 @@ TEST(BlockHash, VectorsOfAnyWidthGiveTheSame) {
   _mm256_zeroupper();
 }
 
-TEST(BlockHash, LeavesNoVectorRegistersInUse) {
+TEST(BlockHash, ClearsVectorRegisters) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool asks =
       __builtin_cpu_supports("avx") && __get_cpuid_count(0xd, 1, &a, &b, &c, &d) != 0 && (a & 4) != 0;
@@ -89,20 +89,20 @@ TEST(BlockHash, LeavesNoVectorRegistersInUse) {
   }
 }
 
-TEST(BlockHash, TokenIdsAreHashedAsLittleEndianInt32) {
+TEST(BlockHash, HashesTokenIdsAsLittleEndianInt32) {
   const std::vector<int32_t> ids = {1, 258, -1};
   const std::string bytes("\x01\0\0\0\x02\x01\0\0\xff\xff\xff\xff", 12);
   EXPECT_EQ(chain_hash(Hash128{7, 9}, ids), chain_hash(Hash128{7, 9}, bytes));
 }
 
-TEST(BlockHash, ChainsTellPartBoundariesAndOrderApart) {
+TEST(BlockHash, ChainsDependOnPartBoundariesAndOrder) {
   const Hash128 root;
   EXPECT_NE(chain_hash(chain_hash(root, "ab"), "c"), chain_hash(chain_hash(root, "a"), "bc"));
   EXPECT_NE(chain_hash(chain_hash(root, "a"), "b"), chain_hash(chain_hash(root, "b"), "a"));
   EXPECT_NE(chain_hash(root, ""), root);
 }
 
-TEST(BlockHash, HexRoundTripsAndRefusesAnythingElse) {
+TEST(BlockHash, HexRoundTripsAndRefusesOtherText) {
   const Hash128 h{0x0123456789abcdefu, 0xfedcba9876543210u};
   EXPECT_EQ(h.hex(), "0123456789abcdeffedcba9876543210");
   EXPECT_EQ(Hash128::from_hex(h.hex()), h);

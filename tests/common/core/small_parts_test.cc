@@ -1,4 +1,4 @@
-// status, time, log, metrics, api_error, append_by: one short test a promise.
+// status, time, log, metrics, api_error, append_by: one short test for each promise.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,13 +17,13 @@ namespace troupe::small_parts_test {
 
 using ::testing::HasSubstr;
 
-TEST(Status, AnnotatePutsThePlaceBeforeTheMessageAndKeepsTheCode) {
+TEST(Status, AnnotatePrependsPlaceAndKeepsCode) {
   const Status status = annotate(absl::NotFoundError("tensor 'x' is missing"), "model.safetensors");
   EXPECT_EQ(status, absl::NotFoundError("model.safetensors: tensor 'x' is missing"));
   EXPECT_TRUE(annotate(absl::OkStatus(), "anything").ok());
 }
 
-TEST(Deadline, RemainingIsZeroOnceExpiredAndEndlessWithout) {
+TEST(Deadline, RemainingIsZeroOnceExpiredAndMaxWithoutDeadline) {
   const TimePoint now{Duration(1000)};
   const Deadline deadline = Deadline::after(now, Duration(10));
   EXPECT_EQ(deadline.remaining(now), Duration(10));
@@ -42,7 +42,7 @@ TEST(Log, WritesOneLineOfKeysAndValuesInUtc) {
             "ts=1969-12-31T23:59:59.999Z level=error event=x ok=true");
 }
 
-TEST(Log, AHostileValueStaysOnItsLineInItsField) {
+TEST(Log, KeepsHostileValueInItsFieldAndLine) {
   const std::string line = format_log_line(
       0, LogLevel::kWarn, "e", {{"a", std::string("x\nlevel=info \"q\" \\ \x01\x7f")}, {"b", ""}});
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -51,8 +51,8 @@ TEST(Log, AHostileValueStaysOnItsLineInItsField) {
   EXPECT_THAT(format_log_line(0, LogLevel::kWarn, "e", {{"a", "宋江"}}), HasSubstr("a=宋江"));
 }
 
-// Readers begin a new line at other characters, too, and a terminal obeys bytes that are no text.
-TEST(Log, LineEndsBeyondAsciiAndBrokenTextAreEscaped) {
+// Readers begin a new line at other characters, too, and a terminal interprets bytes that are no text.
+TEST(Log, EscapesLineEndsBeyondAsciiAndInvalidUtf8) {
   const auto shown = [](std::string_view value) {
     std::string out;
     append_log_value(out, value);
@@ -68,7 +68,7 @@ TEST(Log, LineEndsBeyondAsciiAndBrokenTextAreEscaped) {
     EXPECT_EQ(shown(plain), plain);
 }
 
-TEST(Log, CutsAnEndlessValueAtAWholeCharacter) {
+TEST(Log, CutsLongValueAtWholeCharacter) {
   std::string value;
   for (int i = 0; i < 10'000; ++i) value += "宋";
   const std::string line = format_log_line(0, LogLevel::kWarn, "e", {{"a", value}});
@@ -76,7 +76,7 @@ TEST(Log, CutsAnEndlessValueAtAWholeCharacter) {
   EXPECT_TRUE(is_valid_utf8(line));
 }
 
-TEST(Log, KeepsLinesAtOrAboveItsLevelOnly) {
+TEST(Log, DropsLinesBelowItsLevel) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const Logger log(LogLevel::kWarn, fds[1]);
@@ -92,7 +92,7 @@ TEST(Log, KeepsLinesAtOrAboveItsLevelOnly) {
   EXPECT_EQ(line.find("dropped"), std::string::npos);
 }
 
-TEST(Metrics, TheSameNameAndLabelsGiveTheSameHandle) {
+TEST(Metrics, SameNameAndLabelsGiveTheSameHandle) {
   Metrics metrics;
   EXPECT_EQ(&metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "m"}}),
             &metrics.counter("vllm:prompt_tokens_total", "h", {{"model_name", "m"}}));
@@ -102,7 +102,7 @@ TEST(Metrics, TheSameNameAndLabelsGiveTheSameHandle) {
   EXPECT_EQ(&metrics.histogram("h", "h", kTtftBuckets), &metrics.histogram("h", "h", kTtftBuckets));
 }
 
-TEST(Metrics, TextIsPrometheusFormat) {
+TEST(Metrics, TextHasPrometheusFormat) {
   Metrics metrics;
   metrics.counter("vllm:request_success_total", "Finished requests.", {{"finished_reason", "stop"}})
       .Increment(2);
@@ -117,7 +117,7 @@ TEST(Metrics, TextIsPrometheusFormat) {
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket{le=\"+Inf\"} 1\n"));
 }
 
-TEST(Metrics, BucketsAreThoseThatVllmsDashboardsExpect) {
+TEST(Metrics, BucketsMatchVllmDashboards) {
   EXPECT_EQ(kTtftBuckets.size(), 22u);
   EXPECT_EQ(kTtftBuckets.back(), 2560);
   EXPECT_EQ(kInterTokenBuckets.size(), 19u);
@@ -129,7 +129,7 @@ TEST(Metrics, BucketsAreThoseThatVllmsDashboardsExpect) {
   }
 }
 
-TEST(ApiError, IsOpenAisErrorObject) {
+TEST(ApiError, HasOpenAisErrorObject) {
   EXPECT_EQ(ApiError::bad_field("messages[2].content", "must be a \"string\"\n").to_json(),
             R"({"error":{"message":"must be a \"string\"\n","type":"invalid_request_error",)"
             R"("param":"messages[2].content","code":null}})");
@@ -138,7 +138,7 @@ TEST(ApiError, IsOpenAisErrorObject) {
       R"({"error":{"message":"x","type":"invalid_request_error","param":"n","code":"unsupported_parameter"}})");
 }
 
-TEST(ApiError, EveryKindHasItsStatusAndCode) {
+TEST(ApiError, EveryKindHasStatusAndCode) {
   EXPECT_EQ(ApiError::not_found_model("m").http_status, 404);
   EXPECT_EQ(ApiError::not_found_model("m").code, "model_not_found");
   EXPECT_THAT(ApiError::not_found_model("gpt-x").message, HasSubstr("'gpt-x'"));
@@ -153,7 +153,7 @@ TEST(ApiError, EveryKindHasItsStatusAndCode) {
   EXPECT_EQ(ApiError::internal("x").http_status, 500);
 }
 
-TEST(AppendBy, GrowsByWhatWasWrittenAndKeepsWhatWasThere) {
+TEST(AppendBy, GrowsByWrittenBytesAndKeepsOldOnes) {
   std::string text = "body: ";
   const auto write = [](std::string_view bytes) {
     return [bytes](char* to) { return bytes.copy(to, bytes.size()); };

@@ -1,4 +1,4 @@
-// etcd's HTTP gateway as text, and a client of several members that answer, are silent, or refuse.
+// etcd's HTTP gateway as text, and a client of several members that answer, stay silent, or refuse.
 
 #include "common/etcd/etcd.h"
 
@@ -14,7 +14,7 @@ namespace {
 using etcd::KeyRange;
 using etcd::Txn;
 
-TEST(Base64, IsWhatTheRfcSays) {
+TEST(Base64, FollowsTheRfc) {
   const std::pair<std::string_view, std::string_view> kPairs[] = {{"", ""},
                                                                   {"f", "Zg=="},
                                                                   {"fo", "Zm8="},
@@ -29,12 +29,12 @@ TEST(Base64, IsWhatTheRfcSays) {
   }
 }
 
-TEST(Base64, RefusesWhatEncodingDoesNotGive) {
+TEST(Base64, RefusesNonCanonicalText) {
   for (const char* text : {"Zg", "Zg=", "Zh==", "Zm9=", "Z===", "====", "Zm 9v", "Zm9v\n", "Zm9-", "=Zg="})
     EXPECT_EQ(from_base64(text), std::nullopt) << text;
 }
 
-TEST(EtcdWire, ATransactionIsWrittenAsEtcdReadsIt) {
+TEST(EtcdWire, WritesTransactionInEtcdsFormat) {
   Txn txn;
   txn.compares = {{"/l", Txn::Compare::Of::kCreateRevision, 7}, {"/t", Txn::Compare::Of::kModRevision, 9}};
   txn.puts = {{"/t", "me", 12}};
@@ -51,14 +51,14 @@ TEST(EtcdWire, ATransactionIsWrittenAsEtcdReadsIt) {
             R"({"request_range":{"key":"L3cv","range_end":"L3cw"}}]})");
 }
 
-TEST(EtcdWire, AWatchOfTwoRangesIsTwoRequests) {
+TEST(EtcdWire, WatchOfTwoRangesIsTwoRequests) {
   const std::vector<KeyRange> ranges{KeyRange::key("/l"), {"/t", "/w0", false}};
   EXPECT_EQ(etcd::watch_body(ranges, 5),
             R"({"create_request":{"key":"L2w=","start_revision":"5"}})"
             R"({"create_request":{"key":"L3Q=","range_end":"L3cw","start_revision":"5"}})");
 }
 
-TEST(EtcdWire, WhatIsFalseZeroOrEmptyIsLeftOut) {
+TEST(EtcdWire, OmitsFalseZeroAndEmptyFields) {
   const auto failed = etcd::parse_txn(
       R"({"header":{"revision":"12"},"responses":[{"response_range":{"kvs":[{"key":"L2w=",)"
       R"("create_revision":"10","mod_revision":"11","version":"2"}],"count":"1"}},{"response_range":{}}]})");
@@ -73,7 +73,7 @@ TEST(EtcdWire, WhatIsFalseZeroOrEmptyIsLeftOut) {
   EXPECT_TRUE(etcd::parse_txn(R"({"header":{},"succeeded":true})")->succeeded);
 }
 
-TEST(EtcdWire, ALeaseThatIsGoneHasNoTime) {
+TEST(EtcdWire, ExpiredLeaseHasZeroTtl) {
   EXPECT_EQ(etcd::parse_keep_alive(R"({"result":{"ID":"123"}})")->ttl.count(), 0);
   EXPECT_EQ(etcd::parse_keep_alive(R"({"result":{"ID":"123","TTL":"5"}})")->ttl.count(), 5);
   const auto granted = etcd::parse_grant(R"({"ID":"1353509825378558982","TTL":"5"})");
@@ -82,7 +82,7 @@ TEST(EtcdWire, ALeaseThatIsGoneHasNoTime) {
   EXPECT_FALSE(etcd::parse_grant(R"({"ID":"7"})").ok());
 }
 
-TEST(EtcdWire, AWatchTellsChangesAndItsEnd) {
+TEST(EtcdWire, WatchDeliversChangesAndItsEnd) {
   const auto changes =
       etcd::parse_watch(R"({"result":{"header":{"revision":"5"},"watch_id":"1","events":[)"
                         R"({"kv":{"key":"L2E=","create_revision":"3","mod_revision":"4","value":"eA=="}},)"
@@ -99,7 +99,7 @@ TEST(EtcdWire, AWatchTellsChangesAndItsEnd) {
   EXPECT_NE(to_std(ended.status().message()).find("no leader"), std::string_view::npos);
 }
 
-TEST(EtcdWire, WhatIsNotEtcdsIsRefusedByName) {
+TEST(EtcdWire, NamesInvalidFieldsOfAnswers) {
   const std::pair<const char*, const char*> kBad[] = {
       {R"({"succeeded":"true"})", "succeeded"},
       {R"({"responses":{}})", "responses"},
@@ -121,7 +121,7 @@ TEST(EtcdWire, WhatIsNotEtcdsIsRefusedByName) {
   }
 }
 
-TEST(EtcdWire, LinesComeHoweverTheyAreCut) {
+TEST(EtcdWire, LinesSurviveAnySplit) {
   const std::string text = "{\"a\":1}\n\n{\"b\":2}\nrest";
   for (size_t step = 1; step <= text.size(); ++step) {
     etcd::Lines lines(16);
@@ -139,7 +139,7 @@ TEST(EtcdWire, LinesComeHoweverTheyAreCut) {
 
 // --- members ---
 
-// A member whose answer a test chooses.
+// A member whose answer the test chooses.
 struct Member {
   explicit Member(Loop& loop) : server(loop, [this](Exchange& exchange) { return answer(exchange); }) {}
   Task<void> answer(Exchange& exchange) {
@@ -173,7 +173,7 @@ class EtcdMembers : public ::testing::Test {
   EtcdClient& client() {
     EtcdOptions options;
     options.members = {a_.server.endpoint(), b_.server.endpoint()};
-    // Nobody's silence is told from a busy machine's by less.
+    // A shorter time-out could not tell silence from a busy machine.
     options.timeout = a_.silent ? 1000ms : 10'000ms;
     if (!client_) client_ = std::make_unique<EtcdClient>(loop_.executor(), options, clock_);
     return *client_;
@@ -189,14 +189,14 @@ class EtcdMembers : public ::testing::Test {
   std::unique_ptr<EtcdClient> client_;
 };
 
-TEST_F(EtcdMembers, TheOneThatAnswersIsAskedOn) {
+TEST_F(EtcdMembers, KeepsToTheMemberThatAnswers) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(ask().ok());
   EXPECT_EQ(a_.asked, 3);
   EXPECT_EQ(a_.path, "/v3/kv/txn");
   EXPECT_EQ(b_.asked, 0);
 }
 
-TEST_F(EtcdMembers, ASilentOneIsLeftForTheNextForGood) {
+TEST_F(EtcdMembers, LeavesSilentMemberForGood) {
   a_.silent = true;
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(ask().ok());
   EXPECT_EQ(a_.asked, 1);
@@ -204,14 +204,14 @@ TEST_F(EtcdMembers, ASilentOneIsLeftForTheNextForGood) {
   EXPECT_EQ(client().failovers(), 1u);
 }
 
-TEST_F(EtcdMembers, OneWithoutALeaderIsLeftForTheNext) {
+TEST_F(EtcdMembers, LeavesMemberWithoutLeader) {
   a_.status = 503;
   a_.text = R"({"error":"etcdserver: no leader","code":14})";
   EXPECT_TRUE(put().ok());
   EXPECT_EQ(b_.body, R"({"key":"L2s=","value":"dg==","lease":"7"})");
 }
 
-TEST_F(EtcdMembers, WhatEtcdRefusesIsNotAskedElsewhere) {
+TEST_F(EtcdMembers, DoesNotRetryRefusedCallElsewhere) {
   a_.status = 404;
   a_.text = R"({"error":"etcdserver: requested lease not found","code":5})";
   EXPECT_EQ(put().code(), absl::StatusCode::kNotFound);
@@ -220,13 +220,13 @@ TEST_F(EtcdMembers, WhatEtcdRefusesIsNotAskedElsewhere) {
   EXPECT_EQ(b_.asked, 0);
 }
 
-TEST_F(EtcdMembers, NobodyIsAskedTwiceWhereAllFail) {
+TEST_F(EtcdMembers, TriesEachMemberOnceWhenAllFail) {
   a_.status = b_.status = 500;
   EXPECT_EQ(put().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(a_.asked + b_.asked, 2);
 }
 
-TEST_F(EtcdMembers, ALostLeaseIsGrantedAnew) {
+TEST_F(EtcdMembers, GrantsLostLeaseAnew) {
   auto lease = std::make_unique<EtcdLease>(client(), 5s, clock_);
   a_.text = R"({"ID":"11","TTL":"5"})";
   EXPECT_TRUE(loop_.run(lease->keep()).ok());
@@ -235,7 +235,7 @@ TEST_F(EtcdMembers, ALostLeaseIsGrantedAnew) {
   EXPECT_TRUE(loop_.run(lease->keep()).ok());
   EXPECT_EQ(a_.path, "/v3/lease/keepalive");
   EXPECT_GT(lease->holds_until(), now() + 2s);
-  // Gone, and nothing is granted either: what answers now is no etcd.
+  // The lease is gone, and no new one is granted: the peer is no etcd.
   a_.text = R"({"result":{"ID":"11"}})";
   EXPECT_FALSE(loop_.run(lease->keep()).ok());
   EXPECT_EQ(lease->id(), 0);
@@ -256,7 +256,7 @@ Task<Status> watch_to_end(EtcdClient* client, std::atomic<int>* messages) {
   }
 }
 
-TEST_F(EtcdMembers, AWatchEndsWhenItsMemberIsLeft) {
+TEST_F(EtcdMembers, WatchEndsWhenItsMemberIsLeft) {
   RawListener member;
   EtcdOptions options;
   options.members = {member.endpoint, b_.server.endpoint()};
@@ -272,12 +272,12 @@ TEST_F(EtcdMembers, AWatchEndsWhenItsMemberIsLeft) {
   ASSERT_EQ(created.size(), 0x36u);
   ASSERT_TRUE(loop_.eventually([&] { return messages == 1; }));
   EXPECT_EQ(watching.wait_for(1s), std::future_status::timeout) << "silence alone is no reason";
-  EXPECT_TRUE(put().ok());  // nobody answers at the first: the second is asked, and the watch is over
+  EXPECT_TRUE(put().ok());  // the first is silent: the client fails over, which ends the watch
   EXPECT_EQ(watching.wait_for(10s), std::future_status::ready);
   EXPECT_FALSE(watching.get().ok());
 }
 
-TEST_F(EtcdMembers, AWatchThatIsNotAnsweredEnds) {
+TEST_F(EtcdMembers, WatchWithoutAnswerEnds) {
   a_.silent = true;
   std::atomic<int> messages = 0;
   EXPECT_FALSE(loop_.run(watch_to_end(&client(), &messages)).ok());

@@ -40,7 +40,7 @@ TEST(Json, AcceptsAScalarRootAndWhitespaceAround) {
   EXPECT_EQ(to_json(*parse_json("\"x\"")), "\"x\"");
 }
 
-TEST(Json, RefusesWhatIsNotOneValue) {
+TEST(Json, RefusesTextThatIsNotOneValue) {
   for (const std::string_view text :
        {"",         " ",   "\n",   "{",   "}",     "[1,]", "[1 2]", "{\"a\":1,}", "{\"a\"}", "{a:1}",
         "{} {}",    "1 2", "[1]x", "nul", "nulll", "True", "'a'",   "[1,,2]",     "//c\n1",  "\xEF\xBB\xBF{}",
@@ -51,13 +51,13 @@ TEST(Json, RefusesWhatIsNotOneValue) {
   EXPECT_THAT(error_of(std::string_view("\0", 1)), HasSubstr("invalid JSON"));
 }
 
-TEST(Json, SaysWhereTheErrorIs) {
+TEST(Json, ReportsPositionOfTheError) {
   EXPECT_THAT(error_of("{\"a\": 1, \"b\" 2}"), HasSubstr("at byte 13"));
   EXPECT_THAT(error_of("[1, 1e999]"), HasSubstr("at byte"));
   EXPECT_THAT(error_of("[1] x"), HasSubstr("at byte 4"));
 }
 
-TEST(Json, RefusesDuplicateKeysAtEveryDepthByTheirPath) {
+TEST(Json, NamesPathOfDuplicateKeysAtEveryDepth) {
   EXPECT_THAT(error_of(R"({"a":1,"a":2})"), HasSubstr("duplicate key 'a'"));
   EXPECT_THAT(error_of(R"({"x":[0,{"y":{"k":1,"l":2,"k":3}}]})"), HasSubstr("'x[1].y.k'"));
   EXPECT_THAT(error_of(R"([[{"":1,"":2}]])"), HasSubstr("duplicate key"));
@@ -66,12 +66,12 @@ TEST(Json, RefusesDuplicateKeysAtEveryDepthByTheirPath) {
   EXPECT_THAT(error_of(R"({"a":{"k":1},"b":{"k":1}})"), "accepted");
 }
 
-TEST(Json, FindsADuplicateAmongAMillionKeysWithoutQuadraticWork) {
+TEST(Json, FindsDuplicateAmongAMillionKeysWithoutQuadraticWork) {
   std::string text = "{";
   for (int i = 0; i < 1'000'000; ++i) text += "\"k" + std::to_string(i) + "\":0,";
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(error_of(text + "\"k777777\":0}"), HasSubstr("duplicate key 'k777777'"));
-  // Quadratic would be hours; the bound leaves room for sanitizers on a busy machine.
+  // Quadratic time would be hours; the bound leaves room for sanitizers on a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
@@ -95,7 +95,7 @@ TEST(Json, RefusesTextOverTheSizeLimit) {
   EXPECT_EQ(error_of("[1,2,3]", {.bytes_max = 7}), "accepted");
 }
 
-TEST(Json, RefusesNumbersThatItCannotHold) {
+TEST(Json, RefusesNumbersOutOfRange) {
   for (const std::string_view text :
        {"1e999", "-1e999", "18446744073709551616", "-9223372036854775809", "99999999999999999999999999",
         "NaN", "Infinity", "-Infinity", "01", "-", "+1", ".5", "1.", "1e", "0x10", "1e+", "--1", "-01"}) {
@@ -120,7 +120,7 @@ TEST(Json, RefusesInvalidUtf8AndLoneSurrogates) {
   EXPECT_THAT(error_of(std::string_view("\"a\0b\"", 5)), HasSubstr("invalid JSON"));
 }
 
-TEST(Json, StringsAreEscapedSoThatNoControlByteIsLeft) {
+TEST(Json, EscapesAllControlBytesInStrings) {
   std::string all;
   for (int c = 0; c < 0x80; ++c) all += static_cast<char>(c);
   all += "é宋\u2028\u2029😀";
@@ -150,7 +150,7 @@ TEST(Json, FileErrorsCarryThePath) {
               HasSubstr("larger than the 3"));
   std::ofstream(path) << R"({"a":1})";
   EXPECT_TRUE(read_json_file(path).ok());
-  // What many a tokenizer_config.json says for "no limit".
+  // Many a tokenizer_config.json has this value for "no limit".
   std::ofstream(path) << R"({
     "model_max_length": 1000000000000000019884624838656,
     "s": "\\\"12345678901234567890123",

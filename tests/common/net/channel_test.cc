@@ -13,7 +13,7 @@ Task<void> write_one(std::shared_ptr<Channel> channel, std::string bytes, bool* 
   *written = event == WriteEvent::kWritten;
 }
 
-// What the socket takes until it would block.
+// Writes until the socket would block.
 size_t fill(Socket& socket) {
   const std::string piece(64u << 10, 'x');
   size_t filled = 0;
@@ -23,9 +23,9 @@ size_t fill(Socket& socket) {
   return filled;
 }
 
-// Input wakes the blocked writer, the socket has room again by then, and the writer leaves at once: whoever
-// waits for something else from here on must still learn of the peer's end.
-TEST(Channel, SeesThePeersEndAfterInputCameDuringAWrite) {
+// Input wakes the blocked writer when the socket has room again, so the writer returns at once: later waiters
+// must still see the peer's end.
+TEST(Channel, SeesPeersEndAfterInputDuringAWrite) {
   asio::io_context io(1);
   RawListener listener;
   Socket socket(io.get_executor());

@@ -9,7 +9,7 @@
 namespace troupe::net_test {
 namespace {
 
-// Puts the soft limit back whatever a test does with it.
+// Restores the soft limit after a test.
 struct SoftLimitKept {
   rlimit before{};
   SoftLimitKept() { ::getrlimit(RLIMIT_NOFILE, &before); }
@@ -27,7 +27,7 @@ rlim_t soft_limit() {
   return limit.rlim_cur;
 }
 
-TEST(FileLimit, IsRaisedToWhatIsWantedAndNeverLowered) {
+TEST(FileLimit, RaisesToTheWantedLimitAndNeverLowers) {
   const SoftLimitKept kept;
   ASSERT_GE(kept.before.rlim_max, 256u);
   kept.set(128);
@@ -37,7 +37,7 @@ TEST(FileLimit, IsRaisedToWhatIsWantedAndNeverLowered) {
   EXPECT_EQ(soft_limit(), 200u);
 }
 
-TEST(FileLimit, StopsAtTheHardLimitAndSaysSo) {
+TEST(FileLimit, StopsAtTheHardLimitWithAnError) {
   const SoftLimitKept kept;
   if (kept.before.rlim_max == RLIM_INFINITY) GTEST_SKIP() << "no hard limit here";
   kept.set(128);
@@ -53,14 +53,14 @@ Task<Status> status_of_get(HttpClient& client) {
   co_return answer.status();
 }
 
-TEST(FileLimit, RunningOutOfFilesIsNotThePeersFault) {
+TEST(FileLimit, LackOfFilesIsNotReportedAsThePeersFault) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UBSan's vptr check opens a pipe, which must fail here; the plain build runs this";
 #endif
   RawListener upstream;
   Loop loop;
   HttpClient client(loop.executor(), upstream.endpoint, HttpClientOptions());
-  const Timer first_use(loop.executor());  // the loop opens files of its own now, not below
+  const Timer first_use(loop.executor());  // makes the loop open its files now, not below
   const SoftLimitKept kept;
   const int lowest_free = ::fcntl(0, F_DUPFD, 0);
   ASSERT_GE(lowest_free, 0);

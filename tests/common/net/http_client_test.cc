@@ -74,7 +74,7 @@ struct TestClient {
   std::unique_ptr<HttpClient> client;
 };
 
-// A busy machine may need longer than the default to close in the moment of reuse.
+// A busy machine may need longer than the default to close during reuse.
 HttpClientOptions patient_options() {
   HttpClientOptions options;
   options.stale_window = 5s;
@@ -108,7 +108,7 @@ TEST(HttpClient, ReadsAStreamWhole) {
   EXPECT_EQ(client.stats().connects, 1u);
 }
 
-TEST(HttpClient, AHeadAnswerHasNoBodyAndKeepsTheConnection) {
+TEST(HttpClient, HeadAnswerHasNoBodyAndKeepsTheConnection) {
   Loop loop;
   TestServer server(loop, greet_handler);
   TestClient client(loop, server.endpoint());
@@ -136,7 +136,7 @@ TEST(HttpClient, SendsOneWellFormedRequest) {
   EXPECT_EQ(fetched.body, "ok");
 }
 
-TEST(HttpClient, ReplacesAConnectionTheUpstreamHasClosed) {
+TEST(HttpClient, ReplacesConnectionClosedByTheUpstream) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint, patient_options());
@@ -145,7 +145,7 @@ TEST(HttpClient, ReplacesAConnectionTheUpstreamHasClosed) {
   peer->read_until("\r\n\r\n");
   peer->send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
   EXPECT_EQ(first.get().body, "a");
-  // Dies in the moment of reuse: the request has arrived, not a byte of an answer came.
+  // Closed during reuse: the request has arrived, but no byte of an answer came.
   auto second = client.start("GET", "");
   peer->read_until("\r\n\r\n");
   peer->close();
@@ -154,7 +154,7 @@ TEST(HttpClient, ReplacesAConnectionTheUpstreamHasClosed) {
   other.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb");
   EXPECT_EQ(second.get().body, "b");
   EXPECT_EQ(client.stats().stale_replaced, 1u);
-  // Closed while idle: noticed then, and nothing has to be replaced.
+  // Closed while idle: noticed at once, so nothing is replaced.
   other.close();
   ASSERT_TRUE(loop.eventually([&client] { return client.client->stats().idle == 0; }));
   auto third = client.start("GET", "");
@@ -164,7 +164,7 @@ TEST(HttpClient, ReplacesAConnectionTheUpstreamHasClosed) {
   EXPECT_EQ(client.stats().stale_replaced, 1u);
 }
 
-// A request, answered; its connection is in the pool afterwards.
+// Runs one request; its connection is in the pool afterwards.
 RawPeer pooled_peer(RawListener& upstream, TestClient& client) {
   auto first = client.start("GET", "");
   RawPeer peer = upstream.accept();
@@ -174,8 +174,8 @@ RawPeer pooled_peer(RawListener& upstream, TestClient& client) {
   return peer;
 }
 
-// An upstream that died over the request must not be handed the same request again by the client itself.
-TEST(HttpClient, DoesNotReplaceAConnectionThatDiedLongAfterTheWrite) {
+// The client itself must not send a request again that may have killed an upstream.
+TEST(HttpClient, DoesNotReplaceConnectionThatDiedLongAfterTheWrite) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint);
@@ -192,7 +192,7 @@ TEST(HttpClient, DoesNotReplaceAConnectionThatDiedLongAfterTheWrite) {
   EXPECT_EQ(client.stats().stale_replaced, 0u);
 }
 
-TEST(HttpClient, AFailedReplacementDoesNotHideThatTheRequestWasWritten) {
+TEST(HttpClient, FailedReplacementStillReportsTheRequestAsWritten) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint, patient_options());
@@ -226,7 +226,7 @@ TEST(HttpClient, DoesNotReplaceOnceAnAnswerHasBegun) {
   EXPECT_EQ(client.stats().connects, 1u);
 }
 
-TEST(HttpClient, TellsInWhichPhaseTheUpstreamDied) {
+TEST(HttpClient, ReportsThePhaseInWhichTheUpstreamDied) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint);
@@ -251,7 +251,7 @@ TEST(HttpClient, TellsInWhichPhaseTheUpstreamDied) {
   EXPECT_NE(std::string(refused.message()).find(upstream.endpoint.authority()), std::string::npos);
 }
 
-TEST(HttpClient, RefusesAnUpstreamThatLies) {
+TEST(HttpClient, RefusesInvalidAnswers) {
   Loop loop;
   const std::string endless(70'000, 'x');
   const std::vector<std::string> lies = {
@@ -278,7 +278,7 @@ TEST(HttpClient, RefusesAnUpstreamThatLies) {
   }
 }
 
-TEST(HttpClient, DoesNotReuseAConnectionWithBytesNobodyAskedFor) {
+TEST(HttpClient, DoesNotReuseConnectionWithUnexpectedBytes) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint);
@@ -292,7 +292,7 @@ TEST(HttpClient, DoesNotReuseAConnectionWithBytesNobodyAskedFor) {
   EXPECT_EQ(client.stats().idle, 0u);
 }
 
-TEST(HttpClient, TakesAnAnswerThatComesBeforeTheBodyIsSent) {
+TEST(HttpClient, AcceptsAnswerBeforeTheBodyIsSent) {
   Loop loop;
   RawListener upstream;
   TestClient client(loop, upstream.endpoint);
@@ -330,8 +330,8 @@ TEST(HttpClient, KeepsDeadlinesInEveryPhase) {
   EXPECT_EQ(client.get(Deadline::after(now(), -1ms)).status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST(HttpClient, ALoopTornDownInTheMiddleOfAnExchangeLeaksNothing) {
-  RawListener upstream;  // LeakSanitizer is the judge
+TEST(HttpClient, LoopDestroyedDuringAnExchangeLeaksNothing) {
+  RawListener upstream;  // LeakSanitizer checks
   auto io = std::make_unique<asio::io_context>(1);
   HttpClient client(io->get_executor(), upstream.endpoint, HttpClientOptions());
   asio::co_spawn(*io, fetch(client, "GET", "", Deadline::never()), NeverDone());
@@ -381,7 +381,7 @@ TEST(HttpClient, IdleConnectionsTimeOutAndAreBounded) {
   EXPECT_TRUE(client.get().status.ok());
 }
 
-TEST(HttpClient, ResolvesNamesAndTellsWhichItCannot) {
+TEST(HttpClient, ResolvesNamesAndReportsUnknownOnes) {
   Loop loop;
   TestServer server(loop, greet_handler);
   Endpoint by_name = server.endpoint();
@@ -396,7 +396,7 @@ TEST(HttpClient, ResolvesNamesAndTellsWhichItCannot) {
   EXPECT_EQ(send_phase(status), SendPhase::kConnect);
 }
 
-TEST(Endpoint, ParsesAndNamesWhatIsWrong) {
+TEST(Endpoint, ParsesUrlsAndNamesFaults) {
   for (std::string_view good : {"http://h:8", "h:8", "HTTP://h:8/"}) {
     const auto endpoint = Endpoint::parse(good);
     ASSERT_TRUE(endpoint.ok()) << good;

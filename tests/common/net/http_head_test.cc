@@ -33,10 +33,10 @@ TEST(HttpHead, ReadsARequest) {
 struct RefusedHead {
   std::string_view bytes;
   int http_status;
-  std::string_view word;  // of the message
+  std::string_view word;  // expected in the message
 };
 
-TEST(HttpHead, RefusesWhatCouldBeReadTwoWays) {
+TEST(HttpHead, RefusesAmbiguousHeads) {
   const std::vector<RefusedHead> cases = {
       {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400, "repeated"},
       {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400, "malformed Content-Length"},
@@ -88,7 +88,7 @@ TEST(HttpHead, RefusesWhatCouldBeReadTwoWays) {
     const auto fault = parse(refused.bytes, head);
     ASSERT_TRUE(fault) << refused.bytes;
     if (refused.bytes.find("1.1\rHost") != std::string_view::npos) {
-      EXPECT_GE(fault->http_status, 400) << refused.bytes;  // a bare CR: which word is told does not matter
+      EXPECT_GE(fault->http_status, 400) << refused.bytes;  // a bare CR: any word will do
       continue;
     }
     EXPECT_EQ(fault->http_status, refused.http_status) << refused.bytes << fault->message;
@@ -107,8 +107,8 @@ TEST(HttpHead, RefusesNulAndTooManyHeaders) {
   EXPECT_EQ(fault->http_status, 431);
 }
 
-// Values are looked at eight bytes at a time.
-TEST(HttpHead, FindsAControlCharacterWhereverItIsInAValue) {
+// The parser checks values eight bytes at a time.
+TEST(HttpHead, FindsControlCharacterAtEveryPlaceInAValue) {
   for (int byte = 0; byte < 256; ++byte) {
     const bool fit = (byte >= 0x20 && byte != 0x7f) || byte == '\t';
     for (size_t size = 1; size <= 20; ++size) {
@@ -130,7 +130,7 @@ TEST(HttpHead, RemembersExpectThroughManyMoreHeaders) {
   EXPECT_TRUE(head.expect_continue);
 }
 
-TEST(HttpHead, ScannerFindsTheEndWhereverTheBytesAreCut) {
+TEST(HttpHead, ScannerFindsTheEndForAnySplit) {
   const std::string head = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
   HeadScanner scanner;
   for (size_t size = 0; size < head.size(); ++size) {
@@ -152,7 +152,7 @@ TEST(HttpHead, KeepAliveFollowsVersionAndConnection) {
   EXPECT_FALSE(head.request.keep_alive);
 }
 
-TEST(HttpHead, ReadsAnswersAndRefusesLyingOnes) {
+TEST(HttpHead, ReadsAnswersAndRefusesInvalidOnes) {
   AnswerHead head;
   ASSERT_FALSE(parse_answer_head("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", false, head));
   EXPECT_EQ(head.status, 200);
@@ -171,7 +171,7 @@ TEST(HttpHead, ReadsAnswersAndRefusesLyingOnes) {
   }
 }
 
-TEST(ChunkDecoder, DecodesHoweverTheBytesAreCut) {
+TEST(ChunkDecoder, DecodesAnySplit) {
   const std::string wire = "4;ext=\"v\"\r\nWiki\r\n005\r\npedia\r\n0\r\nTrailer: x\r\n\r\nnext";
   for (size_t cut = 1; cut < wire.size(); ++cut) {
     ChunkDecoder decoder;
@@ -200,7 +200,7 @@ TEST(ChunkDecoder, RefusesMalformedAndEndlessCoding) {
   }
 }
 
-TEST(ChunkDecoder, StopsAtTheBodyLimitBeforeTakingTheBytes) {
+TEST(ChunkDecoder, ChecksBodyLimitBeforeTakingTheBytes) {
   ChunkDecoder decoder(10);
   std::string out;
   decoder.decode("8\r\nabcdefgh\r\n3\r\nxyz\r\n", out);
@@ -208,7 +208,7 @@ TEST(ChunkDecoder, StopsAtTheBodyLimitBeforeTakingTheBytes) {
   EXPECT_EQ(out, "abcdefgh");
 }
 
-TEST(HttpWrite, AHandlerCannotSplitAnAnswer) {
+TEST(HttpWrite, RefusesValuesThatWouldSplitAnAnswer) {
   const HeaderList split = {{"x", "a\r\nSet-Cookie: b"}};
   AnswerHeadSpec spec;
   spec.headers = &split;
@@ -222,7 +222,7 @@ TEST(HttpWrite, AHandlerCannotSplitAnAnswer) {
   EXPECT_EQ(out, "HTTP/1.1 200 OK\r\nx: kept\r\ncontent-length: 5\r\n\r\n");
 }
 
-TEST(HttpWrite, DateIsHttpDate) {
+TEST(HttpWrite, FormatsHttpDate) {
   HttpDate date;
   EXPECT_EQ(date.at(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
 }

@@ -1,5 +1,5 @@
-// What bad input gets, over real sockets: a precise OpenAI-shaped error or a closed connection, in time, and
-// neighbours undisturbed.
+// Bad input over real sockets gets a precise OpenAI-shaped error or a closed connection, in time, and does
+// not disturb other connections.
 
 #include <atomic>
 
@@ -29,7 +29,7 @@ struct Hostile {
   int http_status;
 };
 
-TEST(HttpHostile, SmugglingListIsRefusedAndTheConnectionClosed) {
+TEST(HttpHostile, RefusesSmugglingAndClosesTheConnection) {
   const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
   const std::string smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
   const std::vector<Hostile> list = {
@@ -79,7 +79,7 @@ TEST(HttpHostile, SmugglingListIsRefusedAndTheConnectionClosed) {
   EXPECT_EQ(count.handled, 0);
 }
 
-TEST(HttpHostile, AHeaderBombGets431) {
+TEST(HttpHostile, HeaderBombGets431) {
   Loop loop;
   Count count;
   TestServer server(loop, counting(&count));
@@ -101,7 +101,7 @@ TEST(HttpHostile, AHeaderBombGets431) {
 }
 
 // The refusal must reach a client that reads only after it has sent everything.
-TEST(HttpHostile, A1GigabyteBodyGets413AlthoughTheClientGoesOnSending) {
+TEST(HttpHostile, OneGigabyteBodyGets413WhileTheClientStillSends) {
   Loop loop;
   Count count;
   TestServer server(loop, counting(&count));
@@ -113,7 +113,7 @@ TEST(HttpHostile, A1GigabyteBodyGets413AlthoughTheClientGoesOnSending) {
   EXPECT_EQ(count.handled, 0);
 }
 
-TEST(HttpHostile, ASlowHeadGets408) {
+TEST(HttpHostile, SlowHeadGets408) {
   Loop loop;
   Count count;
   HttpServerOptions options;
@@ -130,7 +130,7 @@ TEST(HttpHostile, ASlowHeadGets408) {
   EXPECT_TRUE(peer.closed_within(2s));
 }
 
-TEST(HttpHostile, ASlowBodyGets408) {
+TEST(HttpHostile, SlowBodyGets408) {
   Loop loop;
   Count count;
   HttpServerOptions options;
@@ -146,7 +146,7 @@ TEST(HttpHostile, ASlowBodyGets408) {
   EXPECT_EQ(count.handled, 0);
 }
 
-TEST(HttpHostile, AnIdleConnectionIsClosed) {
+TEST(HttpHostile, ClosesIdleConnection) {
   Loop loop;
   Count count;
   HttpServerOptions options;
@@ -174,7 +174,7 @@ TEST(HttpHostile, EmptyLinesDoNotKeepAConnectionOpen) {
   EXPECT_LT(now() - begin, 2s);
 }
 
-TEST(HttpHostile, NeighboursAreServedBesideHostileClients) {
+TEST(HttpHostile, ServesNeighboursOfHostileClients) {
   Loop loop;
   Count count;
   TestServer server(loop, counting(&count));
@@ -192,7 +192,7 @@ TEST(HttpHostile, NeighboursAreServedBesideHostileClients) {
   EXPECT_LT(now() - begin, 5s);
 }
 
-TEST(HttpHostile, ManyLargeBodiesAtOnceAreBounded) {
+TEST(HttpHostile, BoundsManyLargeBodiesAtOnce) {
   Loop loop;
   Count count;
   HttpServerOptions options;
@@ -213,7 +213,7 @@ TEST(HttpHostile, ManyLargeBodiesAtOnceAreBounded) {
   EXPECT_TRUE(third.read_answer().ends_with("ok"));
 }
 
-// Answers 401 with what it got of the body.
+// Answers 401 with the body it received.
 Task<void> refuse_handler(Exchange& exchange, Count* count) {
   ++count->handled;
   const HeaderList headers;
@@ -221,12 +221,12 @@ Task<void> refuse_handler(Exchange& exchange, Count* count) {
   co_await exchange.respond(401, headers, std::move(body));
 }
 
-TEST(HttpHostile, ABodyThatIsNotWantedIsNeitherReadNorAskedFor) {
+TEST(HttpHostile, UnwantedBodyIsNeitherReadNorAskedFor) {
   Loop loop;
   Count count;
   std::atomic<int> asked{0};
   HttpServerOptions options;
-  options.bodies_bytes_max = 1;  // none is held
+  options.bodies_bytes_max = 1;  // no body is held
   options.body_bytes_max = 1u << 20;
   options.wants_body = [&asked](const HttpRequest& head) {
     ++asked;
@@ -254,7 +254,7 @@ TEST(HttpHostile, ABodyThatIsNotWantedIsNeitherReadNorAskedFor) {
   EXPECT_EQ(asked, 4);
 }
 
-TEST(HttpHostile, NobodyIsAskedAboutABodyThatIsThere) {
+TEST(HttpHostile, ReceivedBodySkipsTheWantsBodyCheck) {
   Loop loop;
   Count count;
   std::atomic<int> asked{0};

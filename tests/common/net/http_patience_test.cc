@@ -1,4 +1,4 @@
-// A peer that falls silent: who waits for it is asked whether to go on, in every phase.
+// A silent peer: give_up decides in every phase whether to wait on.
 
 #include "common/net/http_client.h"
 #include "tests/common/net/net_fixture.h"
@@ -9,7 +9,7 @@ namespace {
 struct Asked {
   Duration patience = 60ms;
   int times = 0;
-  int gives_up_at = 1;  // that time; 0: never
+  int gives_up_at = 1;  // the call that gives up; 0: never
 };
 
 Task<Status> ask_with_patience(HttpClient& client, Asked& asked, size_t body_bytes, Deadline deadline) {
@@ -45,7 +45,7 @@ struct Asking {
   std::unique_ptr<HttpClient> client_;
 };
 
-TEST(Patience, ASilentPeerIsGivenUpInEveryPhase) {
+TEST(Patience, GivesUpSilentPeerInEveryPhase) {
   const std::vector<std::pair<std::string, SendPhase>> cases = {
       {"", SendPhase::kHead},
       {"HTTP/1.1 200 OK\r\n", SendPhase::kHead},
@@ -67,7 +67,7 @@ TEST(Patience, ASilentPeerIsGivenUpInEveryPhase) {
   }
 }
 
-TEST(Patience, APeerThatTakesNoMoreOfTheRequestIsGivenUp) {
+TEST(Patience, GivesUpPeerThatStopsReadingTheRequest) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -78,7 +78,7 @@ TEST(Patience, APeerThatTakesNoMoreOfTheRequestIsGivenUp) {
   EXPECT_EQ(send_phase(status), SendPhase::kWrite) << status.ToString();
 }
 
-TEST(Patience, WhoIsNotGivenUpIsAskedAboutAgainAndMayStillAnswer) {
+TEST(Patience, AsksAgainAndAcceptsALateAnswer) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -95,7 +95,7 @@ TEST(Patience, WhoIsNotGivenUpIsAskedAboutAgainAndMayStillAnswer) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-TEST(Patience, TheDeadlineEndsTheWaitOfWhoeverIsNotGivenUp) {
+TEST(Patience, DeadlineEndsTheWaitWithoutGivingUp) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);
@@ -107,8 +107,8 @@ TEST(Patience, TheDeadlineEndsTheWaitOfWhoeverIsNotGivenUp) {
   EXPECT_GT(asking.times(), 0);
 }
 
-// The loop sleeps for longer than the patience while the answer waits in the socket: that is our silence.
-TEST(Patience, BytesThatNobodyLookedAtAreNoSilence) {
+// The loop sleeps for longer than the patience while the answer waits in the socket: the silence is ours.
+TEST(Patience, UnreadBytesAreNoSilence) {
   Loop loop;
   RawListener upstream;
   Asking asking(loop, upstream.endpoint);

@@ -11,7 +11,7 @@
 namespace troupe::net_test {
 namespace {
 
-// Answers with what it got: "METHOD target body".
+// Answers with the request it received: "METHOD target body".
 Task<void> echo_handler(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   const HeaderList headers = {{"content-type", "text/plain"}};
@@ -29,7 +29,7 @@ Task<void> stream_handler(Exchange& exchange) {
   co_await exchange.finish();
 }
 
-// GET /throw: before the head; GET /cut: after the first piece; GET /nothing: no answer at all.
+// GET /throw: fails before the head; GET /cut: after the first piece; GET /nothing: sends no answer.
 Task<void> failing_handler(Exchange& exchange) {
   const std::string path = exchange.request().path;
   if (path == "/throw") throw std::runtime_error("inner words");
@@ -47,7 +47,7 @@ struct Watched {
   std::atomic<int64_t> ended_ns{0};
 };
 
-// Sleeps until cancelled and tells why it was.
+// Sleeps until cancelled and records the reason.
 Task<void> sleep_watched(Exchange& exchange, Watched* watched) {
   ++watched->started;
   Timer timer(exchange.executor());
@@ -64,7 +64,7 @@ Task<void> sleep_watched(Exchange& exchange, Watched* watched) {
   co_await exchange.respond(200, headers, std::move(body));
 }
 
-// Writes without end; how far it came shows whether it is held back.
+// Writes endlessly; the bytes written show whether it is held back.
 Task<void> flood_watched(Exchange& exchange, Watched* watched) {
   const std::string piece(64u << 10, 'x');
   const HeaderList headers;
@@ -99,7 +99,7 @@ TEST(HttpServer, AnswersRequestsOneAfterTheOtherOnOneConnection) {
   EXPECT_EQ(server.connections(), 1u);
 }
 
-// "yes" where a parser can read the body where it lies.
+// Answers "yes" if a parser can read the body in place.
 Task<void> tell_room(Exchange& exchange) {
   const HeaderList headers;
   const std::string& request = exchange.request().body;
@@ -107,7 +107,7 @@ Task<void> tell_room(Exchange& exchange) {
   co_await exchange.respond(200, headers, std::move(body));
 }
 
-TEST(HttpServer, ABodyHasRoomForItsParser) {
+TEST(HttpServer, BodyHasCapacityForInPlaceParsing) {
   Loop loop;
   TestServer server(loop, tell_room);
   RawPeer peer = RawPeer::connect(server.port());
@@ -193,8 +193,8 @@ TEST(HttpServer, ReadsChunkedBodies) {
   }
 }
 
-// Large ones go past the connection's input buffer; what is pipelined behind them must not.
-TEST(HttpServer, ReadsBodiesOfAnySizeHoweverTheyAreCut) {
+// Large bodies skip the connection's input buffer; requests pipelined after them must not.
+TEST(HttpServer, ReadsBodiesOfAnySizeForAnySplit) {
   Loop loop;
   TestServer server(loop, echo_handler);
   std::mt19937 random(7);
@@ -219,7 +219,7 @@ TEST(HttpServer, ReadsBodiesOfAnySizeHoweverTheyAreCut) {
   }
 }
 
-TEST(HttpServer, AHandlersExceptionIsA500OrACutStream) {
+TEST(HttpServer, HandlersExceptionIs500OrCutStream) {
   Loop loop;
   TestServer server(loop, failing_handler);
   RawPeer peer = RawPeer::connect(server.port());
@@ -235,7 +235,7 @@ TEST(HttpServer, AHandlersExceptionIsA500OrACutStream) {
   EXPECT_TRUE(cut.ends_with("4\r\nsome\r\n")) << cut;
 }
 
-// From the client's close to the end of its handler. Pipelined bytes behind the request must not hide it.
+// Time from the client's close to the end of its handler. Pipelined bytes after the request must not hide it.
 Duration cancel_latency(Loop& loop, bool hard) {
   Watched watched;
   TestServer server(loop, with(sleep_watched, &watched));
@@ -250,7 +250,7 @@ Duration cancel_latency(Loop& loop, bool hard) {
   return Duration(watched.ended_ns - gone.time_since_epoch().count());
 }
 
-TEST(HttpServer, ClientGoneCancelsTheHandlerWithin50Ms) {
+TEST(HttpServer, ClientsCloseCancelsTheHandlerWithin50Ms) {
   Loop loop;
   for (const bool hard : {false, true}) {
     Duration best = 10s;  // of five: a busy machine may delay one, not all
@@ -259,7 +259,7 @@ TEST(HttpServer, ClientGoneCancelsTheHandlerWithin50Ms) {
   }
 }
 
-TEST(HttpServer, AHalfClosedClientCountsAsGone) {
+TEST(HttpServer, HalfClosedClientCountsAsGone) {
   Loop loop;
   Watched watched;
   TestServer server(loop, with(sleep_watched, &watched));
@@ -270,7 +270,7 @@ TEST(HttpServer, AHalfClosedClientCountsAsGone) {
   EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientGone));
 }
 
-TEST(HttpServer, AClientThatDoesNotReadHoldsTheHandlerBackAndIsClosed) {
+TEST(HttpServer, ClientThatDoesNotReadHoldsTheHandlerBackAndIsClosed) {
   Loop loop;
   Watched watched;
   HttpServerOptions options;
@@ -281,11 +281,11 @@ TEST(HttpServer, AClientThatDoesNotReadHoldsTheHandlerBackAndIsClosed) {
   ASSERT_TRUE(loop.eventually([&watched] { return watched.started == 1; }));
   ASSERT_TRUE(loop.eventually([&watched] { return watched.reason >= 0; }));
   EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientGone));
-  EXPECT_LT(watched.bytes_written, 16 << 20);  // what the kernel's buffers take, and no more
+  EXPECT_LT(watched.bytes_written, 16 << 20);  // only what the kernel's buffers take
   EXPECT_TRUE(loop.eventually([&server] { return server.server.connections() == 0; }));
 }
 
-TEST(HttpServer, ASlowReaderIsNotClosedWhileItReads) {
+TEST(HttpServer, SlowReaderStaysConnectedWhileItReads) {
   Loop loop;
   Watched watched;
   HttpServerOptions options;
@@ -293,7 +293,7 @@ TEST(HttpServer, ASlowReaderIsNotClosedWhileItReads) {
   TestServer server(loop, with(flood_watched, &watched), options);
   RawPeer peer = RawPeer::connect(server.port(), 64 << 10);
   peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  for (int i = 0; i < 10; ++i) {  // longer than the time-out in all
+  for (int i = 0; i < 10; ++i) {  // longer than the time-out in total
     EXPECT_EQ(peer.read_some(2u << 20).size(), 2u << 20);
     std::this_thread::sleep_for(300ms);
   }
@@ -329,7 +329,7 @@ TEST(HttpServer, DrainLetsRunningRequestsEndAndClosesIdleOnes) {
   ::close(fd);
 }
 
-TEST(HttpServer, ConnectionsMayEndWithTheirNextAnswerWhileOthersAreAccepted) {
+TEST(HttpServer, CloseAfterAnswersStillAcceptsConnections) {
   Loop loop;
   TestServer server(loop, echo_handler);
   RawPeer idle = RawPeer::connect(server.port());
@@ -347,7 +347,7 @@ TEST(HttpServer, ConnectionsMayEndWithTheirNextAnswerWhileOthersAreAccepted) {
   }
 }
 
-TEST(HttpServer, DrainClosesAConnectionThatHasSentOnlyHalfAnEmptyLine) {
+TEST(HttpServer, DrainClosesConnectionAfterHalfAnEmptyLine) {
   Loop loop;
   TestServer server(loop, echo_handler);
   RawPeer peer = RawPeer::connect(server.port());
@@ -359,7 +359,7 @@ TEST(HttpServer, DrainClosesAConnectionThatHasSentOnlyHalfAnEmptyLine) {
   drained.get();
 }
 
-TEST(HttpServer, DrainCancelsWhatOutlivesTheGrace) {
+TEST(HttpServer, DrainCancelsRequestsAfterTheGrace) {
   Loop loop;
   Watched watched;
   TestServer server(loop, with(sleep_watched, &watched));
@@ -401,7 +401,7 @@ bool is_made_id(const std::string& id) {
          id.find_first_not_of("0123456789abcdef", 4) == std::string::npos;
 }
 
-TEST(HttpServer, ItsOwnRefusalsCarryARequestIdAndTheConfiguredHeaders) {
+TEST(HttpServer, RefusalsCarryRequestIdAndConfiguredHeaders) {
   Loop loop;
   HttpServerOptions options;
   options.connections_max = 1;
@@ -431,7 +431,7 @@ TEST(HttpServer, ItsOwnRefusalsCarryARequestIdAndTheConfiguredHeaders) {
   EXPECT_NE(header_of(malformed, "x-request-id"), made);
 }
 
-TEST(HttpServer, ListenNamesWhatItCannotBind) {
+TEST(HttpServer, ListenNamesAddressItCannotBind) {
   Loop loop;
   TestServer server(loop, echo_handler);
   const Logger log(LogLevel::kError, -1);

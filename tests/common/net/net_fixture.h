@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of common/net share: an event loop in a thread of its own, and a raw blocking peer that can
-// send any bytes, right or wrong, and read what comes back.
+// Shared by the tests of common/net: an event loop in a thread of its own, and a raw blocking peer that sends
+// any bytes, right or wrong, and reads the answer.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ class RawPeer {
     }
     return true;
   }
-  // What comes until `mark` (inclusive); less if the peer closes or five seconds pass.
+  // Reads until `mark` (inclusive); less if the peer closes or five seconds pass.
   std::string read_until(std::string_view mark) {
     for (;;) {
       const size_t at = rest_.find(mark);
@@ -175,7 +175,7 @@ class RawPeer {
     }
     return take(std::min(bytes, rest_.size()));
   }
-  // One answer with Content-Length or chunked body, head included, the body as it was on the wire.
+  // Reads one answer with Content-Length or chunked body: its head, and its body as on the wire.
   std::string read_answer() {
     std::string answer = read_until("\r\n\r\n");
     const size_t at = answer.find("content-length: ");
@@ -188,7 +188,7 @@ class RawPeer {
     }
     return take(rest_.size());
   }
-  // True when the peer has closed (or reset) within the time and sent nothing more.
+  // Returns whether the peer closed (or reset) in time and sent nothing more.
   bool closed_within(std::chrono::milliseconds limit) {
     const TimePoint until = now() + limit;
     while (now() < until) {
@@ -223,7 +223,7 @@ class RawPeer {
   std::string rest_;
 };
 
-// A listener whose connections the test answers by hand, byte for byte: the upstream that dies or lies.
+// A listener whose connections the test answers by hand, byte for byte: an upstream that dies or misbehaves.
 class RawListener {
  public:
   RawListener() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -1,6 +1,5 @@
-// The spike: a streaming proxy, server → pooled client → server, and what it must do under cancellation,
-// backpressure and load. Kept because coroutine miscompiles are silent and surface here first, under ASan and
-// TSan.
+// A minimal streaming proxy, server → pooled client → server, under cancellation, backpressure and load. Kept
+// because coroutine miscompiles are silent and surface here first, under ASan and TSan.
 
 #include <atomic>
 #include <random>
@@ -18,8 +17,8 @@ struct Inner {
   std::atomic<int64_t> bytes_written{0};
 };
 
-// The upstream. /echo answers whole; /stream/N writes N pieces with a breath between; /hang waits; /flood
-// writes without end.
+// The upstream. /echo answers whole; /stream/N writes N pieces with a short pause between; /hang waits;
+// /flood writes endlessly.
 Task<void> inner_answer(Exchange& exchange, Inner* inner) {
   const std::string path = exchange.request().path;
   const HeaderList headers = {{"content-type", "text/plain"}};
@@ -64,8 +63,8 @@ Task<void> inner_handler(Exchange& exchange, Inner* inner) {
   ++inner->answered;
 }
 
-// The proxy: passes pieces on as they come. What it does on errors is the gateway's real decision in little:
-// 502 before the first byte, a cut stream after it.
+// The proxy passes pieces on as they come. On errors it follows the gateway's rule in small: 502 before the
+// first byte, a cut stream after it.
 Task<void> proxy_handler(Exchange& exchange, HttpClient* client) {
   ClientRequest request;
   request.method = exchange.request().method;
@@ -127,7 +126,7 @@ TEST(ProxySpike, PassesBodiesBothWaysOverOneUpstreamConnection) {
   EXPECT_EQ(stats.reuses, 99u);
 }
 
-// From the outer client's close to the end of the innermost handler.
+// Time from the outer client's close to the end of the innermost handler.
 Duration chain_cancel_latency(Chain& chain, std::string_view path) {
   const int gone_before = chain.inner.gone;
   RawPeer peer = RawPeer::connect(chain.proxy.port());
@@ -141,7 +140,7 @@ Duration chain_cancel_latency(Chain& chain, std::string_view path) {
   return Duration(chain.inner.gone_ns - left.time_since_epoch().count());
 }
 
-TEST(ProxySpike, AClientsGoingAwayReachesTheUpstreamWithin50Ms) {
+TEST(ProxySpike, ClientsCloseReachesTheUpstreamWithin50Ms) {
   Chain chain;
   for (std::string_view path : {"/hang", "/stream/100000"}) {
     Duration best = 10s;  // of five: a busy machine may delay one, not all
@@ -152,7 +151,7 @@ TEST(ProxySpike, AClientsGoingAwayReachesTheUpstreamWithin50Ms) {
   }
 }
 
-TEST(ProxySpike, AClientThatDoesNotReadHoldsTheUpstreamBack) {
+TEST(ProxySpike, ClientThatDoesNotReadHoldsTheUpstreamBack) {
   Chain chain;
   RawPeer peer = RawPeer::connect(chain.proxy.port(), 64 << 10);
   peer.send(get("/flood"));
@@ -166,7 +165,7 @@ TEST(ProxySpike, AClientThatDoesNotReadHoldsTheUpstreamBack) {
   EXPECT_TRUE(chain.loop.eventually([&] { return chain.inner.bytes_written > held; }));
 }
 
-TEST(ProxySpike, AnUpstreamThatDiesIsA502OrACutStream) {
+TEST(ProxySpike, DeadUpstreamIs502OrCutStream) {
   Chain chain;
   RawPeer streaming = RawPeer::connect(chain.proxy.port());
   streaming.send(get("/stream/100000"));
@@ -178,7 +177,7 @@ TEST(ProxySpike, AnUpstreamThatDiesIsA502OrACutStream) {
   EXPECT_TRUE(later.read_answer().starts_with("HTTP/1.1 502 "));
 }
 
-// One impatient client: asks, reads some or all, leaves at a random moment in a random way.
+// One impatient client: sends, reads part or all, disconnects at a random moment in a random way.
 void impatient_client(uint16_t port, uint32_t seed, TimePoint until, std::atomic<int>* done) {
   std::mt19937 random(seed);
   const auto roll = [&random](uint32_t sides) { return random() % sides; };

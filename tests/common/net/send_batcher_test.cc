@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using Notes = std::vector<std::string>;
 
-// What a connection does with what came: some work, then a send, `times` over.
+// A connection's turn: some work, then a send, `times` over.
 Task<void> work_and_send(SendBatcher* turn, std::string name, int times, Notes* notes) {
   for (int i = 0; i < times; ++i) {
     notes->push_back(name + " works");
@@ -34,21 +34,21 @@ class TurnEnds : public testing::Test {
   Notes notes_;
 };
 
-TEST_F(TurnEnds, WhatIsReadyTogetherIsSentTogether) {
+TEST_F(TurnEnds, ReadyWorkIsSentTogether) {
   for (const char* name : {"a", "b", "c"}) group_.spawn(work_and_send(&turn_, name, 1, &notes_));
   io_.run_for(1s);
   EXPECT_THAT(notes_, ElementsAre("a works", "b works", "c works", "a sends", "b sends", "c sends"));
 }
 
-TEST_F(TurnEnds, WhoWaitsAgainWaitsForTheNextOne) {
+TEST_F(TurnEnds, SecondWaitEndsWithTheNextTurn) {
   group_.spawn(work_and_send(&turn_, "a", 2, &notes_));
   group_.spawn(work_and_send(&turn_, "b", 1, &notes_));
   io_.run_for(1s);
   EXPECT_THAT(notes_, ElementsAre("a works", "b works", "a sends", "a works", "b sends", "a sends"));
 }
 
-// Nobody waits for more than what is ready: a loop that is never idle has turns, too.
-TEST_F(TurnEnds, ComesInALoopThatIsNeverIdle) {
+// A wait covers only the events that are ready: a loop that is never idle has turns, too.
+TEST_F(TurnEnds, TurnsEndInALoopThatIsNeverIdle) {
   int rounds = 0;
   std::function<void()> again = [&] {
     if (++rounds < 1000) asio::post(io_, again);
@@ -66,7 +66,7 @@ Task<void> keep_while_waiting(SendBatcher* turn, std::shared_ptr<int> held) {
   *held += 1;
 }
 
-TEST(SendBatcher, WhoWaitsGoesWithTheEventLoop) {
+TEST(SendBatcher, DestroysWaitersWithTheEventLoop) {
   const auto held = std::make_shared<int>(0);
   {
     asio::io_context io(1);
@@ -92,7 +92,7 @@ Task<void> wait_twice(SendBatcher* turn, Executor executor, Notes* notes) {
   }
 }
 
-TEST_F(TurnEnds, WhoIsCancelledMeanwhileLearnsSoNext) {
+TEST_F(TurnEnds, CancelledWaiterThrowsAtItsNextAwait) {
   group_.spawn(wait_twice(&turn_, io_.get_executor(), &notes_));
   io_.run_one();
   group_.cancel();

@@ -35,12 +35,12 @@ Task<void> sleep_and_count(WakeableTimer* timer, TimePoint at, int* woken) {
   }
 }
 
-TEST(WakeableTimer, SleepsUntilItsTimeOrNewsOrItsTaskIsCancelled) {
+TEST(WakeableTimer, SleepsUntilItsTimeOrWakeOrCancellation) {
   asio::io_context io;
   WakeableTimer timer(io.get_executor());
   TaskGroup group(io.get_executor());
   int woken = 0;
-  timer.wake();  // nobody sleeps
+  timer.wake();  // no task sleeps
   group.spawn(sleep_and_count(&timer, now() + 5ms, &woken));
   io.run_for(50ms);
   EXPECT_EQ(woken, 1);
@@ -63,7 +63,7 @@ Task<void> rest_and_note(WakeableTimer* timer, std::vector<TimePoint>* ends) {
   }
 }
 
-TEST(WakeableTimer, ARestIsCutShortByNewsButNeverBelowTheLeast) {
+TEST(WakeableTimer, WakeShortensARestButNotBelowTheLeast) {
   asio::io_context io;
   WakeableTimer timer(io.get_executor());
   TaskGroup group(io.get_executor());
@@ -71,7 +71,7 @@ TEST(WakeableTimer, ARestIsCutShortByNewsButNeverBelowTheLeast) {
   const TimePoint begin = now();
   group.spawn(rest_and_note(&timer, &ends));
   io.run_for(5ms);
-  timer.wake();  // while it may not be: it is remembered
+  timer.wake();  // before the least is over: remembered
   timer.wake();
   io.run_for(200ms);
   ASSERT_EQ(ends.size(), 1u);
@@ -126,7 +126,7 @@ TEST(TaskGroup, OneTaskCanBeCancelledAlone) {
   EXPECT_EQ(done, 1);
 }
 
-TEST(TaskGroup, AClosedGroupTakesNoTasks) {
+TEST(TaskGroup, ClosedGroupTakesNoTasks) {
   asio::io_context io;
   TaskGroup group(io.get_executor());
   int done = 0, cancelled = 0;
@@ -136,7 +136,7 @@ TEST(TaskGroup, AClosedGroupTakesNoTasks) {
   EXPECT_EQ(done, 0);
 }
 
-TEST(TaskGroup, AnExceptionIsReportedAndCancellationIsNot) {
+TEST(TaskGroup, ReportsExceptionsButNotCancellation) {
   asio::io_context io;
   TaskGroup group(io.get_executor());
   std::string reported;
@@ -156,8 +156,8 @@ Task<void> wait_for(Timer* timer) {
   co_await timer->async_wait(use_task);
 }
 
-// Somebody who means to wake a task ends it: that must not pass in silence.
-TEST(TaskGroup, AnAbortThatNobodyAskedForIsReported) {
+// Code that means to wake a task and ends it instead must not go unnoticed.
+TEST(TaskGroup, ReportsAbortWithoutCancellation) {
   asio::io_context io;
   TaskGroup group(io.get_executor());
   Timer timer(io.get_executor());

@@ -1,7 +1,7 @@
 #pragma once
 
-// What tests of TLS need: authorities that issue certificates into files of a folder of the test's own, and a
-// blocking peer that speaks TLS by hand, with every step in the test's control.
+// For tests of TLS: authorities that issue certificates into files of a folder of the test's own, and a
+// blocking peer that speaks TLS by hand, with every step under the test's control.
 
 #include <gtest/gtest.h>
 #include <openssl/err.h>
@@ -21,7 +21,7 @@
 
 namespace troupe::net_test {
 
-// A folder that goes with the test.
+// A folder deleted with the test.
 class TestFolder {
  public:
   TestFolder() {
@@ -122,7 +122,7 @@ class TestAuthority {
   const std::string path_;
 };
 
-// One end of TLS over a RawPeer, blocking: what it does is what the test says.
+// One end of TLS over a RawPeer, blocking: it does only what the test calls.
 class RawTls {
  public:
   static OpenSsl<SSL_CTX> client_context() { return OpenSsl<SSL_CTX>(SSL_CTX_new(TLS_client_method())); }
@@ -144,7 +144,7 @@ class RawTls {
     return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) ==
            static_cast<int>(bytes.size());
   }
-  // One record's content, at most; empty at the end and on errors.
+  // Returns at most one record's content; empty at the end and on errors.
   std::string receive() {
     std::string bytes(20'000, '\0');
     const int size = SSL_read(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
@@ -162,7 +162,7 @@ class RawTls {
     return all;
   }
   std::string receive_to_end() { return receive_until("no such mark \x01"); }
-  // The peer said that it was all.
+  // Returns whether the peer announced its end.
   bool ended_well() const { return last_error_ == SSL_ERROR_ZERO_RETURN; }
   void say_end() { SSL_shutdown(ssl_.get()); }
   void close() { peer_.close(); }

@@ -6,8 +6,8 @@
 namespace troupe::net_test {
 namespace {
 
-// Answers with the body that came; GET /numbers: a stream of small pieces; GET /cut: one that breaks off;
-// GET /sleep: after a long while.
+// Answers with the received body; GET /numbers: a stream of small pieces; GET /cut: a stream that breaks off;
+// GET /sleep: answers after a long while.
 Task<void> tls_handler(Exchange& exchange) {
   const std::string path = exchange.request().path;
   const HeaderList headers;
@@ -39,7 +39,7 @@ std::string numbers() {
   return all;
 }
 
-// Text that shows where bytes are lost, doubled or swapped.
+// Text in which lost, repeated or swapped bytes show.
 std::string text_of(size_t bytes) {
   std::string text;
   while (text.size() < bytes) text += std::to_string(text.size()) + ",";
@@ -70,7 +70,7 @@ Task<TlsFetched> tls_fetch(HttpClient& client, std::string target, std::string b
   co_return fetched;
 }
 
-// An authority, a server that it vouches for, and clients that trust it.
+// An authority, a server with its certificate, and clients that trust it.
 class Tls : public testing::Test {
  protected:
   HttpServerOptions over_tls() {
@@ -107,7 +107,7 @@ class Tls : public testing::Test {
   Loop loop;
 };
 
-TEST_F(Tls, BodiesOfAllSizesComeWholeBothWays) {
+TEST_F(Tls, TransfersBodiesOfAllSizesBothWays) {
   TestServer server(loop, tls_handler, over_tls());
   auto client = std::make_unique<HttpClient>(loop.executor(), secure(server.endpoint()), trusting());
   for (const size_t size : {0u, 1u, 1000u, 16'000u, 16'384u, 16'385u, 200'000u, 5'000'000u}) {
@@ -123,7 +123,7 @@ TEST_F(Tls, BodiesOfAllSizesComeWholeBothWays) {
   loop.call([&client] { client.reset(); });
 }
 
-TEST_F(Tls, AnIdleConnectionIsNotEndedByWhatTheServerSendsForItself) {
+TEST_F(Tls, IdleConnectionSurvivesTheServersTickets) {
   TestServer server(loop, tls_handler, over_tls());
   auto client = std::make_unique<HttpClient>(loop.executor(), secure(server.endpoint()), trusting());
   for (int i = 0; i < 3; ++i) {
@@ -134,7 +134,7 @@ TEST_F(Tls, AnIdleConnectionIsNotEndedByWhatTheServerSendsForItself) {
   loop.call([&client] { client.reset(); });
 }
 
-TEST_F(Tls, AServerOfAnotherAuthorityIsRefused) {
+TEST_F(Tls, RefusesServerOfAnotherAuthority) {
   const TestAuthority other(folder, "other");
   HttpServerOptions options;
   options.tls = server_tls(other.issue("stranger"));
@@ -146,7 +146,7 @@ TEST_F(Tls, AServerOfAnotherAuthorityIsRefused) {
       << fetched.status.ToString();
 }
 
-TEST_F(Tls, ACertificateForAnotherNameIsRefused) {
+TEST_F(Tls, RefusesCertificateForAnotherName) {
   CertificateSpec spec;
   spec.alternatives = "DNS:elsewhere.example,IP:127.0.0.2";
   HttpServerOptions options;
@@ -162,7 +162,7 @@ TEST_F(Tls, ACertificateForAnotherNameIsRefused) {
       << by_name.status.ToString();
 }
 
-TEST_F(Tls, AClientAsksForTheHostByName) {
+TEST_F(Tls, ClientSendsTheHostsName) {
   TestServer server(loop, tls_handler, over_tls());
   Endpoint named = server.endpoint();
   named.host = "localhost";
@@ -181,12 +181,12 @@ TEST_F(Tls, AClientAsksForTheHostByName) {
   loop.call([&client] { client.reset(); });
 }
 
-TEST_F(Tls, HttpsWithoutSettingsIsAnErrorAndNoPlainConnection) {
+TEST_F(Tls, HttpsWithoutSettingsIsAnError) {
   TestServer server(loop, tls_handler, over_tls());
   EXPECT_FALSE(fetch(server.endpoint(), HttpClientOptions()).status.ok());
 }
 
-TEST_F(Tls, ClientsWithoutACertificateOfTheirAuthorityAreRefused) {
+TEST_F(Tls, RefusesClientsWithoutCertificateOfTheAuthority) {
   const TestAuthority clients(folder, "clients");
   HttpServerOptions options;
   TlsFiles asking = files;
@@ -213,7 +213,7 @@ TEST_F(Tls, ClientsWithoutACertificateOfTheirAuthorityAreRefused) {
   EXPECT_EQ(fetch(server.endpoint(), client, "/", "it is me").body, "it is me");
 }
 
-TEST_F(Tls, WhoSpeaksPlainHttpIsTold) {
+TEST_F(Tls, PlainHttpClientGetsAnExplanation) {
   TestServer server(loop, tls_handler, over_tls());
   RawPeer peer = RawPeer::connect(server.port());
   EXPECT_TRUE(peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"));
@@ -230,7 +230,7 @@ TEST_F(Tls, WhoSpeaksPlainHttpIsTold) {
   EXPECT_TRUE(loop.eventually([&] { return server.server.connections() == 0; }));
 }
 
-TEST_F(Tls, AClientThatSaysNothingIsClosedInTimeAndCounts) {
+TEST_F(Tls, ClosesSilentClientInTimeAndCountsIt) {
   HttpServerOptions options = over_tls();
   options.header_timeout = 300ms;
   options.connections_max = 1;
@@ -249,7 +249,7 @@ TEST_F(Tls, AClientThatSaysNothingIsClosedInTimeAndCounts) {
   EXPECT_EQ(fetch(server.endpoint(), trusting(), "/", "next").body, "next");
 }
 
-TEST_F(Tls, AHandshakeIsNoRequestToADrain) {
+TEST_F(Tls, DrainIgnoresHandshakes) {
   auto server = std::make_unique<TestServer>(loop, tls_handler, over_tls());
   RawPeer silent = RawPeer::connect(server->port());
   ASSERT_TRUE(loop.eventually([&] { return server->server.connections() == 1; }));
@@ -259,7 +259,7 @@ TEST_F(Tls, AHandshakeIsNoRequestToADrain) {
   EXPECT_TRUE(silent.closed_within(1s));
 }
 
-TEST_F(Tls, BytesMayComeOneByOne) {
+TEST_F(Tls, AcceptsBytesOneByOne) {
   TestServer server(loop, tls_handler, over_tls());
   RawPeer peer = RawPeer::connect(server.port());
   const OpenSsl<SSL> ssl(SSL_new(raw_context.get()));
@@ -296,13 +296,13 @@ TEST_F(Tls, BytesMayComeOneByOne) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 "));
 }
 
-TEST_F(Tls, ASlowReaderGetsALargeAnswerWhole) {
+TEST_F(Tls, SlowReaderGetsLargeAnswerWhole) {
   TestServer server(loop, tls_handler, over_tls());
   RawTls peer = raw(server.port(), 4096);
   ASSERT_TRUE(peer.connect());
   const std::string body = text_of(3'000'000);
   std::thread sender([&] {
-    // The server answers when it has all: nobody waits for the other.
+    // The server answers once it has all: neither side waits for the other.
     const std::string head =
         "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: " + std::to_string(body.size());
     EXPECT_TRUE(peer.send(head + "\r\n\r\n"));
@@ -315,7 +315,7 @@ TEST_F(Tls, ASlowReaderGetsALargeAnswerWhole) {
   EXPECT_TRUE(peer.ended_well());
 }
 
-TEST_F(Tls, AWriteOfManyPiecesIsOneRecord) {
+TEST_F(Tls, WriteOfManyPiecesIsOneRecord) {
   TestServer server(loop, tls_handler, over_tls());
   RawTls peer = raw(server.port());
   ASSERT_TRUE(peer.connect());
@@ -327,7 +327,7 @@ TEST_F(Tls, AWriteOfManyPiecesIsOneRecord) {
   EXPECT_EQ(peer.receive(), "2\r\n1 \r\n");
 }
 
-TEST_F(Tls, KeysMayBeRenewedAtAnyTime) {
+TEST_F(Tls, AcceptsKeyUpdateAtAnyTime) {
   TestServer server(loop, tls_handler, over_tls());
   RawTls peer = raw(server.port());
   ASSERT_TRUE(peer.connect());
@@ -338,7 +338,7 @@ TEST_F(Tls, KeysMayBeRenewedAtAnyTime) {
   }
 }
 
-TEST_F(Tls, AClientThatGoesEndsItsRequest) {
+TEST_F(Tls, ClientsCloseEndsItsRequest) {
   TestServer server(loop, tls_handler, over_tls());
   for (const bool in_good_order : {true, false}) {
     RawTls peer = raw(server.port());
@@ -351,8 +351,8 @@ TEST_F(Tls, AClientThatGoesEndsItsRequest) {
   }
 }
 
-// A body that the connection's end delimits: only an announced end is one.
-TEST_F(Tls, ABrokenConnectionIsNotTheEndOfABody) {
+// A body delimited by the connection's end: only an announced end counts.
+TEST_F(Tls, BrokenConnectionIsNotTheEndOfABody) {
   const OpenSsl<SSL_CTX> context = RawTls::server_context(files);
   RawListener listener;
   for (const bool announced : {true, false}) {
@@ -373,7 +373,7 @@ TEST_F(Tls, ABrokenConnectionIsNotTheEndOfABody) {
   }
 }
 
-TEST_F(Tls, AnAnswerThatWasCutDoesNotLookWhole) {
+TEST_F(Tls, CutAnswerDoesNotLookWhole) {
   TestServer server(loop, tls_handler, over_tls());
   for (const std::string path : {"/numbers", "/cut"}) {
     RawTls peer = raw(server.port());
@@ -384,7 +384,7 @@ TEST_F(Tls, AnAnswerThatWasCutDoesNotLookWhole) {
   }
 }
 
-TEST_F(Tls, AChangeIsForNewConnections) {
+TEST_F(Tls, ChangeAppliesToNewConnections) {
   TestServer server(loop, tls_handler, over_tls());
   const auto serial = [](RawTls& peer) {
     const OpenSsl<X509> certificate(SSL_get1_peer_certificate(peer.ssl()));
@@ -404,7 +404,7 @@ TEST_F(Tls, AChangeIsForNewConnections) {
   }
 }
 
-TEST_F(Tls, ATicketSparesTheSecondHandshake) {
+TEST_F(Tls, TicketSavesTheSecondHandshake) {
   TestServer server(loop, tls_handler, over_tls());
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     const OpenSsl<SSL_CTX> context = RawTls::client_context();
@@ -423,7 +423,7 @@ TEST_F(Tls, ATicketSparesTheSecondHandshake) {
   }
 }
 
-TEST_F(Tls, OldVersionsWeakCiphersAndOtherProtocolsAreRefused) {
+TEST_F(Tls, RefusesOldVersionsWeakCiphersAndOtherProtocols) {
   TestServer server(loop, tls_handler, over_tls());
   const OpenSsl<SSL_CTX> old = RawTls::client_context();
   SSL_CTX_set_security_level(old.get(), 0);
@@ -442,7 +442,7 @@ TEST_F(Tls, OldVersionsWeakCiphersAndOtherProtocolsAreRefused) {
   }
 }
 
-TEST_F(Tls, TheFirstCertificateToEndIsKnown) {
+TEST_F(Tls, ReportsExpiryOfItsCertificate) {
   CertificateSpec spec;
   spec.ends_in_s = 1000;
   const auto context = server_tls(authority.issue("short", spec));
@@ -452,7 +452,7 @@ TEST_F(Tls, TheFirstCertificateToEndIsKnown) {
   EXPECT_FALSE(client_tls({})->context->expires_at().has_value());
 }
 
-TEST_F(Tls, WhatIsWrongWithAFileIsSaid) {
+TEST_F(Tls, NamesTheFaultOfAFile) {
   CertificateSpec past, future;
   past.begins_in_s = -1000, past.ends_in_s = -10;
   future.begins_in_s = 1000;

@@ -2,7 +2,7 @@
 // - \s: PCRE2 with UCP counts U+180E as a space, Oniguruma does not; \w differs at thousands of code points
 //   (PCRE2: letters, numbers and "_"). Both are spelled out, inside and outside of classes.
 // - {n,m}+ is possessive in PCRE2 and a repeated group in Oniguruma; [a[b]], [a&&b] are set operations there
-//   and literals in PCRE2; \h is a hex digit there and a blank in PCRE2. These are refused: none is published.
+//   and literals in PCRE2; \h is a hex digit there and a blank in PCRE2. No file has these: refused.
 
 #include <algorithm>
 #include <iterator>
