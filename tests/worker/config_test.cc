@@ -47,7 +47,7 @@ TEST(WorkerConfig, ExampleFileNamesEveryKeyWithItsDefault) {
   }
 }
 
-TEST(WorkerConfig, EveryExampleValueIsReadAndNotMerelyAccepted) {
+TEST(WorkerConfig, ReadsEveryExampleValue) {
   WorkerSettings settings;
   SettingsSchema schema("troupe-worker", "test");
   describe_worker_settings(schema, settings);
@@ -57,7 +57,7 @@ TEST(WorkerConfig, EveryExampleValueIsReadAndNotMerelyAccepted) {
   EXPECT_FALSE(schema.load_yaml("max_num_seq: 7\n", "x.yaml").ok());
 }
 
-TEST(WorkerConfig, FlagsAreVllmsNames) {
+TEST(WorkerConfig, FlagsHaveVllmsNames) {
   WorkerSettings s;
   const auto status = parse(s, {"--model",
                                 "m",
@@ -106,7 +106,7 @@ TEST(WorkerConfig, FlagsAreVllmsNames) {
   EXPECT_EQ(s.port, 0);
 }
 
-TEST(WorkerConfig, BadFlagsAreRefusedByName) {
+TEST(WorkerConfig, RefusesBadFlagsByName) {
   const std::vector<std::vector<const char*>> cases = {
       {"--port", "65536"},          {"--port", "x"},          {"--dtype", "int8"},
       {"--quantization", "int4"},   {"--max-num-seqs", "-1"}, {"--threads", "-1"},
@@ -121,7 +121,7 @@ TEST(WorkerConfig, BadFlagsAreRefusedByName) {
   }
 }
 
-TEST(WorkerConfig, ResolveFillsInWhatAutoStandsFor) {
+TEST(WorkerConfig, ResolveReplacesAuto) {
   auto settings = with_model();
   ASSERT_TRUE(resolve_worker_settings(settings).ok());
   EXPECT_EQ(settings.device, "cpu");
@@ -129,7 +129,7 @@ TEST(WorkerConfig, ResolveFillsInWhatAutoStandsFor) {
   EXPECT_GE(settings.threads, 1);
 }
 
-TEST(WorkerConfig, SimTakesFromItsProfileWhatNobodySet) {
+TEST(WorkerConfig, SimTakesUnsetValuesFromItsProfile) {
   WorkerSettings settings;
   settings.device = "sim";
   settings.sim_profile = "study-13b";
@@ -148,7 +148,7 @@ TEST(WorkerConfig, SimTakesFromItsProfileWhatNobodySet) {
   EXPECT_EQ(small.max_model_len, 1000) << "what fits the memory";
 }
 
-TEST(WorkerConfig, ResolveRefusesWhatCannotRun) {
+TEST(WorkerConfig, ResolveRefusesImpossibleSettings) {
   const auto message_after = [](auto change) {
     auto settings = with_model();
     change(settings);
@@ -172,7 +172,7 @@ TEST(WorkerConfig, ResolveRefusesWhatCannotRun) {
             std::string::npos);
 }
 
-TEST(WorkerConfig, AutoDtypeIsBfloat16OnlyWhereItPays) {
+TEST(WorkerConfig, AutoDtypeIsBfloat16OnlyWhereFaster) {
   EXPECT_EQ(choose_dtype("auto", DType::kBFloat16, true), DType::kBFloat16);
   EXPECT_EQ(choose_dtype("auto", DType::kBFloat16, false), DType::kFloat32);
   EXPECT_EQ(choose_dtype("auto", DType::kFloat16, true), DType::kFloat32);

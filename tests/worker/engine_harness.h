@@ -1,6 +1,6 @@
 #pragma once
 
-// An engine over the fake model, and sinks that can be waited for.
+// An engine over the fake model, and sinks that a test can wait for.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class Collector {
       changed_.notify_all();
     };
   }
-  // False: 20 s went by.
+  // Returns false after 20 s.
   bool wait_end() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20), [this] { return ended_; });
@@ -96,7 +96,7 @@ struct EngineHarness {
     config.max_num_seqs = 16;
     config.max_num_batched_tokens = 64;
     config.max_model_len = 400;
-    config.output_reserve = OutputReserve::kNone;  // where blocks are few they are to run out
+    config.output_reserve = OutputReserve::kNone;  // so that few blocks run out
     return config;
   }
 
@@ -106,7 +106,7 @@ struct EngineHarness {
     return *std::move(loaded);
   }
 
-  // Forty tokens of plain text, some of them parts of Chinese characters where the vocabulary has such.
+  // Forty tokens of plain text, including parts of Chinese characters if the vocabulary has such.
   static std::vector<TokenId> alphabet(const Tokenizer& tokenizer, bool with_eos) {
     std::vector<TokenId> ids;
     for (TokenId id = 40; ids.size() < 40 && id < tokenizer.vocab_size(); id += 3) {
@@ -149,7 +149,7 @@ struct EngineHarness {
   std::unique_ptr<Engine> engine;
 };
 
-// With a runner whose steps are waited for, and with one that runs ahead.
+// Runs a test with a runner whose steps are awaited, and with one that runs ahead.
 class WaitsOrRunsAhead : public ::testing::TestWithParam<bool> {
  public:
   static std::string name(const ::testing::TestParamInfo<bool>& param) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A model whose every token depends on every slot of KV it is shown: wrong blocks, a lost or a foreign token
-// anywhere in the context change the answer. So the whole engine is held to one pure function, reference().
+// A model whose every token depends on every KV slot it is given: wrong blocks, a lost or a foreign token
+// anywhere in the context change the answer. One pure function, reference(), thus checks the whole engine.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class FakeModel {
 
   int32_t vocab_size() const { return vocab_size_; }
 
-  // What "attention" makes of the slots of a context, in order.
+  // The "attention" over a context's slots, in order.
   static Hash128 attend(Hash128 state, Hash128 slot) {
     return {state.hi * 0x9E3779B97F4A7C15u + slot.hi, std::rotl(state.lo, 7) ^ (slot.lo + state.hi)};
   }
@@ -41,7 +41,7 @@ class FakeModel {
     }
   }
 
-  // The logits after a context.
+  // Returns the logits after a context.
   std::vector<float> logits_after(const std::vector<TokenId>& context) const {
     Hash128 slot, state;
     for (TokenId token : context) {
@@ -53,7 +53,7 @@ class FakeModel {
     return logits;
   }
 
-  // The answer to `prompt` as it must come out whatever else is going on.
+  // The expected answer to `prompt`, whatever else is running.
   std::vector<TokenId> reference(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                                  int count) const {
     const auto adjuster = LogitAdjuster::make(sampling, prompt);
@@ -83,7 +83,7 @@ class FakeModel {
 
 class FakeRunner final : public StepRunner {
  public:
-  // `before_step` runs first; its error is the step's.
+  // `before_step` runs first; its error becomes the step's.
   using Hook = std::function<Status(const Batch&)>;
   struct Options {
     int32_t block_size = 0;
@@ -108,7 +108,7 @@ class FakeRunner final : public StepRunner {
     }
     items_ = batch.items;
     tables_.clear();
-    for (BatchItem& item : items_) {  // which the scheduler's own need not outlive
+    for (BatchItem& item : items_) {  // copied, as the scheduler's own need not outlive the call
       item.blocks = tables_.emplace_back(item.blocks.begin(), item.blocks.end());
     }
     EXPECT_EQ(static_cast<size_t>(rows), draws.rows.size());
@@ -125,7 +125,7 @@ class FakeRunner final : public StepRunner {
 
   bool has_logits() const override { return true; }
   void visit_rows(int32_t first, int32_t count, const ModelRunner::RowVisitor& visit) override {
-    std::fill(logits_.begin(), logits_.end(), -1.0f);  // as a model does: run()'s logits are gone
+    std::fill(logits_.begin(), logits_.end(), -1.0f);  // as in a model: overwrites the logits of run()
     std::vector<float> row(static_cast<size_t>(model_->vocab_size()));
     int32_t begin = 0;
     for (const BatchItem& item : items_) {
@@ -139,7 +139,7 @@ class FakeRunner final : public StepRunner {
   }
 
  private:
-  // Ids below zero are places in what the step before drew.
+  // Ids below zero are rows of the tokens that the step before drew.
   void compute(BatchItem item) {
     std::vector<TokenId> ids(item.ids.begin(), item.ids.end());
     for (TokenId& id : ids) {
@@ -168,7 +168,7 @@ class FakeRunner final : public StepRunner {
     under_way_.push_back(std::move(tokens));
   }
 
-  // The logits after the item's `row`th id.
+  // Fills in the logits after the item's `row`th id.
   void fill_row(const BatchItem& item, int32_t row, float* out) const {
     Hash128 state;
     for (int32_t p = 0; p <= item.start + row; ++p) {
@@ -182,7 +182,7 @@ class FakeRunner final : public StepRunner {
   Options options_;
   std::vector<float> logits_, shown_;
   std::vector<TokenId> drawn_;                  // by the last step
-  std::deque<std::vector<TokenId>> under_way_;  // what steps drew that are not collected
+  std::deque<std::vector<TokenId>> under_way_;  // tokens of steps that are not collected
   std::vector<TokenId> collected_;
   std::vector<BatchItem> items_;  // of the last step
   std::deque<std::vector<BlockId>> tables_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The server over an engine whose every step passes through the test's hook.
+// The server over an engine in which every step passes through the test's hook.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class HarnessServer {
   uint16_t port() const { return server_->port(); }
   Engine& engine() { return *harness_.engine; }
 
-  // A completion's body: no end before max_tokens.
+  // A completion's body without an end before max_tokens.
   static std::string body(int max_tokens, bool stream, const std::string& fields = "") {
     return R"({"model":"fake","prompt":"Once","ignore_eos":true,"max_tokens":)" + std::to_string(max_tokens) +
            R"(,"stream":)" + (stream ? "true" : "false") + fields + "}";

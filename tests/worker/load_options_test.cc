@@ -1,4 +1,4 @@
-// What settings make of a runner's options.
+// Runner options that follow from the settings.
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 namespace troupe::load_options_test {
 
-TEST(RunnerOptions, StepsAreGraphsAndLaunchesOverlapUnlessAskedNotTo) {
+TEST(RunnerOptions, GraphsAndOverlapAreOnByDefault) {
   WorkerSettings settings;
   settings.device = "cuda";
   EXPECT_TRUE(runner_options(settings, {}).graphs);

@@ -1,4 +1,4 @@
-// What a model directory must hold to be served.
+// The files a model directory needs to be served.
 
 #include "worker/load.h"
 
@@ -16,7 +16,7 @@ namespace load_test {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The demo model's directory, with these files only.
+// Copies only these files of the demo model's directory.
 void copy_demo_files(const TempDir& dir, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     fs::copy(TROUPE_SOURCE_DIR "/configs/demo-model/" + file, dir.path() + "/" + file);
@@ -43,7 +43,7 @@ TEST(LoadModel, DummyNeedsNoWeights) {
   EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("has neither model.safetensors"));
 }
 
-TEST(LoadModel, DummyNeedsNoTokenizerEither) {
+TEST(LoadModel, DummyNeedsNoTokenizer) {
   const TempDir dir;
   TinyModel model;
   model.config["vocab_size"] = 16384;
@@ -55,7 +55,7 @@ TEST(LoadModel, DummyNeedsNoTokenizerEither) {
   EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("tokenizer.json"));
 }
 
-TEST(LoadModel, DummyRefusesAVocabularyTooSmallForItsWords) {
+TEST(LoadModel, DummyRefusesVocabularySmallerThanItsWords) {
   const TempDir dir;
   TinyModel().write(dir);
   fs::remove(dir.path() + "/model.safetensors");

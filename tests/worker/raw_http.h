@@ -1,7 +1,7 @@
 #pragma once
 
-// A blocking HTTP client on a plain socket, so that tests see the very bytes a server sends and can misbehave
-// as no proper client would.
+// A blocking HTTP client on a plain socket, with which tests see a server's exact bytes and can misbehave as
+// no proper client would.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -22,7 +22,7 @@
 namespace troupe::raw_http {
 
 struct Reply {
-  int status = 0;  // 0: the peer closed without an answer
+  int status = 0;  // 0: closed without an answer
   std::map<std::string, std::string> headers;
   std::string body;
   std::string header(const std::string& name) const {
@@ -31,7 +31,7 @@ struct Reply {
   }
 };
 
-// One connection. Reads give up after 60 s, so that a server that hangs fails the test instead of hanging it.
+// One connection. Reads give up after 60 s, so that a hung server fails the test instead of hanging it.
 class Connection {
  public:
   explicit Connection(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -56,11 +56,11 @@ class Connection {
   void send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = TEMP_FAILURE_RETRY(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
-      if (sent <= 0) return;  // the peer has closed: what it said is still there to be read
+      if (sent <= 0) return;  // the peer has closed; its bytes can still be read
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }
-  // More bytes into buffer(); false at the end of the stream.
+  // Reads more bytes into buffer(); returns false at the end of the stream.
   bool fill() {
     char chunk[4096];
     const ssize_t got = TEMP_FAILURE_RETRY(::recv(fd_, chunk, sizeof chunk, 0));
@@ -68,7 +68,7 @@ class Connection {
     buffer_.append(chunk, static_cast<size_t>(got));
     return got > 0;
   }
-  // Whether there are more bytes, or the end, by then.
+  // Returns whether more bytes, or the end, arrive in time.
   bool readable_within(std::chrono::milliseconds time) {
     pollfd waited{fd_, POLLIN, 0};
     return TEMP_FAILURE_RETRY(::poll(&waited, 1, static_cast<int>(time.count()))) > 0;

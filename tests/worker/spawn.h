@@ -1,7 +1,7 @@
 #pragma once
 
-// A coroutine's result as a std::future. (asio::use_future does the same, but g++ 12 takes its insides for
-// uninitialised under ASan.)
+// A coroutine's result as a std::future. (asio::use_future does the same, but under ASan g++ 12 reports its
+// internals as uninitialised.)
 
 #include <boost/asio/co_spawn.hpp>
 #include <exception>

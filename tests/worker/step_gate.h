@@ -1,7 +1,7 @@
 #pragma once
 
-// A hook of the fake runner that lets some steps through and holds all others until it is opened; for 20 s,
-// so that a test that fails ends.
+// A hook of the fake runner that lets some steps through and holds all others until it is opened, at most for
+// 20 s, so that a failing test ends.
 
 #include <chrono>
 #include <condition_variable>
@@ -28,7 +28,7 @@ class StepGate {
     open_ = true;
     changed_.notify_all();
   }
-  // For a step, free or not.
+  // Waits for a step to arrive, held or not.
   void wait_arrival() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPatience, [this] { return arrived_ > 0; });

@@ -1,4 +1,4 @@
-// The engine, whatever its scheduler forms steps of.
+// The engine under every way its scheduler forms steps.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ TEST_P(EngineBatching, AnswersAreTheSame) {
   for (const Batching batching : {Batching::kMerged, Batching::kSeparate, Batching::kStatic}) {
     SchedulerConfig config = EngineHarness::default_config();
     config.batching = batching;
-    config.block_count = 40;  // of which they run out
+    config.block_count = 40;  // few enough to run out
     EngineHarness h(config, model());
     std::deque<Collector> outs;
     for (int i = 0; i < 12; ++i) {

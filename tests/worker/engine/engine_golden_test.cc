@@ -1,5 +1,6 @@
-// The whole worker short of HTTP on the demo model: prompts in, Transformers' greedy tokens out, whoever else
-// is in the batch, cold or from the prefix cache, and with a KV memory so small that requests are preempted.
+// The whole worker short of HTTP on the demo model: prompts in, Transformers' greedy tokens out,
+// whatever else is in the batch, cold or from the prefix cache, and with a KV memory so small that
+// requests are preempted.
 
 #include <gtest/gtest.h>
 
@@ -15,10 +16,10 @@ using testing::Collector;
 
 // Closer than this, rounding may choose the other token (and all after it).
 constexpr double kNearTie = 0.1;
-// Longer than the golden answers, so that the text goes on past their end: more blocks, more preemption.
+// Longer than the golden answers, so that generation continues past their end: more blocks, more preemption.
 constexpr int32_t kNewCount = 48;
 
-// Sanitizers make this twenty times slower and look for other things than numbers: the shortest prompts do.
+// Sanitizers make this twenty times slower and check other things than numbers: the shortest prompts suffice.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kGoldenCases = 12, kPreemptedCases = 16;
 #else
@@ -37,7 +38,7 @@ struct DemoEngine {
     options.scheduler.max_model_len = (*runner)->max_model_len();
     options.scheduler.max_num_seqs = 32;
     options.scheduler.max_num_batched_tokens = model_options.max_batched_tokens;
-    options.scheduler.output_reserve = OutputReserve::kNone;  // where blocks are few they are to run out
+    options.scheduler.output_reserve = OutputReserve::kNone;  // so that few blocks run out
     options.model_name = "demo";
     options.eos_token_ids = (*runner)->config().eos_token_ids;
     engine = std::make_unique<Engine>(std::make_unique<ModelStepRunner>(*std::move(runner), runs_ahead),
@@ -45,7 +46,7 @@ struct DemoEngine {
     engine->start();
   }
 
-  // All of [first, end) at once; their answers.
+  // Submits all of [first, end) at once and returns their answers.
   struct Answer {
     std::vector<TokenId> ids;
     std::string text;
@@ -78,7 +79,7 @@ struct DemoEngine {
   std::unique_ptr<Engine> engine;
 };
 
-// Steps that can be compared exactly: those before the first near-tie.
+// Number of steps that can be compared exactly: those before the first near-tie.
 size_t comparable_count(const GoldenCase& golden) {
   size_t count = 0;
   while (count < golden.output.size() && golden.gaps[count] >= kNearTie) ++count;
@@ -92,19 +93,19 @@ void expect_golden(const GoldenCase& golden, const std::vector<TokenId>& ids, si
   }
 }
 
-// All but the last token, whose logits are wanted, and a rest of a block that is not worth a copy.
+// Counts all but the last token, whose logits are needed, and a rest of a block too short to copy.
 int64_t cached_when_asked_again(size_t prompt_count) {
   constexpr size_t kBlockSize = 16;
   const size_t rest = (prompt_count - 1) % kBlockSize;
   return static_cast<int64_t>(prompt_count - 1 - (rest < kBlockSize / 4 ? rest : 0));
 }
 
-TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
+TEST(EngineGolden, ConcurrentColdAndCachedAnswersEqualTransformers) {
   ASSERT_EQ(golden_cases().size(), 60u);
   DemoEngine demo(24 * 1024, /*runs_ahead=*/false);
   ASSERT_NE(demo.engine, nullptr);
   size_t compared = 0;
-  constexpr size_t kGroup = 12;  // what the KV memory keeps until it is asked again
+  constexpr size_t kGroup = 12;  // as many as the KV memory keeps until they are sent again
   for (size_t first = 0; first < kGoldenCases; first += kGroup) {
     const auto cold = demo.ask(first, first + kGroup);
     const auto hit = demo.ask(first, first + kGroup);
@@ -117,7 +118,7 @@ TEST(EngineGolden, ConcurrentColdAndHitAnswersAreTransformers) {
       compared += comparable_count(golden);
     }
   }
-  EXPECT_GT(compared, 3 * kGoldenCases);  // the near-ties don't hide the test
+  EXPECT_GT(compared, 3 * kGoldenCases);  // enough steps are compared despite near-ties
 }
 
 TEST(EngineGolden, PreemptionBatchingAndRunningAheadDoNotChangeAToken) {

@@ -1,6 +1,6 @@
-// What a request may ask of sampling, through the whole engine: penalties, several choices,
-// log-probabilities, prompts scored. Every answer is compared with the pure function it must be, whatever
-// else is in the batch, cached, chunked or preempted.
+// Sampling options through the whole engine: penalties, several choices, log-probabilities, prompt scores.
+// Every answer is compared with its reference, a pure function, whatever else is in the batch, cached,
+// chunked or preempted.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ SchedulerConfig tight_config() {
   return config;
 }
 
-// Something of everything, by number.
+// Varies every parameter, by number.
 void vary(SamplingParams& sampling, int i, const std::vector<TokenId>& alphabet) {
   if (i % 3 == 0) sampling.repetition_penalty = 1.4f;
   if (i % 4 == 1) sampling.presence_penalty = 1.2f;
@@ -43,12 +43,12 @@ TEST_P(EngineSampling, PenaltiesDoNotDependOnBatchCacheOrPreemption) {
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
   for (int i = 0; i < 50; ++i) {
-    // Prompts of the model's own alphabet, so that penalties of the prompt bite.
+    // Prompts of the model's own alphabet, so that penalties of the prompt take effect.
     std::vector<TokenId> prompt = h.prompt(i % 4, 20 + (i % 4) * 10);
     for (int j = 0; j < 6 + i % 13; ++j) prompt.push_back(alphabet[static_cast<size_t>(i * 3 + j) % 40]);
     EngineRequest& r = requests.emplace_back(h.request(prompt, 10 + i % 17, static_cast<uint64_t>(i % 5)));
     vary(r.sampling, i, alphabet);
-    if (i % 4 == 0) r.logprobs = 2;  // telling changes nothing
+    if (i % 4 == 0) r.logprobs = 2;  // reporting changes nothing
     if (i % 8 == 0) r.prompt_logprobs = true;
     ASSERT_TRUE(h.engine->submit(r, outs.emplace_back().sink()).ok());
   }
@@ -75,7 +75,7 @@ std::vector<EngineRequest> choices(const EngineRequest& request, size_t count) {
   return group;
 }
 
-// A group's pieces, by choice. Outlives the engine's use of its sink.
+// Collects a group's pieces, by choice. Outlives the engine's use of its sink.
 struct Group {
   explicit Group(size_t count) : outs(count) {
     for (Collector& out : outs) sinks.push_back(out.sink());
@@ -87,7 +87,7 @@ struct Group {
   std::vector<EngineSink> sinks;
 };
 
-TEST_P(EngineSampling, ChoicesOfAPromptComputeItOnce) {
+TEST_P(EngineSampling, ChoicesComputeTheirPromptOnce) {
   EngineHarness h(model());
   const auto request = h.request(h.prompt(3, 61), 12, /*seed=*/8);
   Group group(5);
@@ -102,11 +102,11 @@ TEST_P(EngineSampling, ChoicesOfAPromptComputeItOnce) {
   EXPECT_EQ(group.outs[0].ids(), h.model.reference(request.prompt, request.sampling, 12)) << "the plain seed";
   EXPECT_NE(group.outs[1].ids(), group.outs[0].ids());
   ASSERT_TRUE(h.wait_idle());
-  // 61 once; then one token of the prompt each; 11 fed back each.
+  // 61 once; then one token of the prompt for each; 11 fed back for each.
   EXPECT_EQ(h.engine->load().work_tokens_total, 61 + 4 * 1 + 5 * 11);
 }
 
-TEST_P(EngineSampling, AGroupIsAdmittedWholeOrNotAtAll) {
+TEST_P(EngineSampling, AdmitsGroupWholeOrNotAtAll) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 2;
   config.max_waiting = 4;
@@ -128,7 +128,7 @@ TEST_P(EngineSampling, AGroupIsAdmittedWholeOrNotAtAll) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-// The answer's tokens against the model's own logits.
+// Compares the answer's tokens with the model's own logits.
 void expect_logprobs(const EngineHarness& h, std::vector<TokenId> context, const std::vector<TokenId>& ids,
                      const std::vector<TokenLogprob>& told, size_t top_count) {
   ASSERT_EQ(told.size(), ids.size());
@@ -147,7 +147,7 @@ void expect_logprobs(const EngineHarness& h, std::vector<TokenId> context, const
   }
 }
 
-TEST_P(EngineSampling, LogprobsAreOfTheRawLogitsWhateverThePenalties) {
+TEST_P(EngineSampling, LogprobsComeFromRawLogitsDespitePenalties) {
   EngineHarness h(model());
   for (int i = 0; i < 8; ++i) {
     EngineRequest request = h.request(h.prompt(i, 30), 15, static_cast<uint64_t>(i));
@@ -161,8 +161,8 @@ TEST_P(EngineSampling, LogprobsAreOfTheRawLogitsWhateverThePenalties) {
   }
 }
 
-// Pieces: each with the log-probabilities of the tokens whose text it ends, and no others.
-TEST_P(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
+// Each piece has the log-probabilities of the tokens whose text it ends, and no others.
+TEST_P(EngineSampling, LogprobsArriveWithTheirText) {
   EngineHarness h(model());
   const auto prompt = h.prompt(6, 12);
   const auto ids = h.model.reference(prompt, {.temperature = 0}, 80);
@@ -176,7 +176,7 @@ TEST_P(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
     auto sink = [&, inner = out.sink()](EngineOutput piece) {
       said += piece.text;
       for (const TokenLogprob& token : piece.logprobs) bytes += token.bytes;
-      // Never ahead of the text (in which a byte that is no character is three).
+      // Never ahead of the text (in which an invalid byte takes three).
       if (piece.finish == FinishReason::kNone) {
         EXPECT_LE(bytes.size(), said.size());
       }
@@ -186,7 +186,7 @@ TEST_P(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
     ASSERT_TRUE(out.wait_end());
     const size_t end = std::min(text.find(stop), text.size());
     EXPECT_EQ(out.text(), text.substr(0, end));
-    // All of the text, and nothing of what comes after the token that a stop string cut.
+    // All of the text, and nothing after the token that a stop string cut.
     const auto first_ids = [&ids](size_t count) {
       return std::vector<TokenId>(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count));
     };
@@ -201,7 +201,7 @@ TEST_P(EngineSampling, LogprobsComeWithTheTextTheyBelongTo) {
   }
 }
 
-TEST_P(EngineSampling, ATokenThatEndsTheAnswerIsNotTold) {
+TEST_P(EngineSampling, OmitsLogprobsOfTheTokenThatEndsTheAnswer) {
   EngineHarness h(model());
   const auto prompt = h.prompt(9, 12);
   const auto expected = h.model.reference(prompt, {.temperature = 0}, 30);
@@ -214,7 +214,7 @@ TEST_P(EngineSampling, ATokenThatEndsTheAnswerIsNotTold) {
   EXPECT_EQ(out.logprobs().size() + 1, out.ids().size());
 }
 
-TEST_P(EngineSampling, APromptIsScoredInChunksCachedOrNotAndPreempted) {
+TEST_P(EngineSampling, ScoresPromptInChunksCachedOrPreempted) {
   EngineHarness h(tight_config(), model());
   std::vector<EngineRequest> requests;
   std::deque<Collector> outs;
@@ -253,8 +253,8 @@ TEST_P(EngineSampling, APromptIsScoredInChunksCachedOrNotAndPreempted) {
               Not(HasSubstr("vllm:num_preemptions_total{engine=\"0\",model_name=\"fake\"} 0\n")));
 }
 
-// A prompt that is all cached is scored all the same, and what it computes serves the next one.
-TEST_P(EngineSampling, ScoringReadsNoCacheButFillsIt) {
+// A fully cached prompt is scored all the same, and its computation serves the next one.
+TEST_P(EngineSampling, ScoringSkipsTheCacheButFillsIt) {
   EngineHarness h(model());
   const auto prompt = h.prompt(2, 41);
   const int64_t cached[] = {0, 0, 40};
@@ -270,7 +270,7 @@ TEST_P(EngineSampling, ScoringReadsNoCacheButFillsIt) {
   }
 }
 
-TEST_P(EngineSampling, SaltsShareNothing) {
+TEST_P(EngineSampling, DifferentSaltsShareNothing) {
   EngineHarness h(model());
   const auto prompt = h.prompt(4, 50);
   const Hash128 salts[] = {{}, {1, 2}, {1, 3}, {1, 2}, {}};

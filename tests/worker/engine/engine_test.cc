@@ -1,4 +1,4 @@
-// The step loop over the fake model: every answer is compared with the pure function it must be.
+// The step loop over the fake model: every answer is compared with its reference, a pure function.
 
 #include "worker/engine/engine.h"
 
@@ -41,7 +41,7 @@ TEST_P(EngineSteps, AnswersOneRequest) {
   EXPECT_TRUE(h.wait_idle());
 }
 
-TEST_P(EngineSteps, CachedTokensAreExact) {
+TEST_P(EngineSteps, ReportsExactCachedTokens) {
   EngineHarness h(model());
   const auto persona = h.prompt(5, 50);
   for (int i = 0; i < 3; ++i) {
@@ -55,9 +55,9 @@ TEST_P(EngineSteps, CachedTokensAreExact) {
   }
 }
 
-// The same requests, some sharing a persona, in a KV memory too small for them: batched, chunked, cached,
-// preempted. Every answer must be the one it would have been alone.
-TEST_P(EngineSteps, AnAnswerDoesNotDependOnItsNeighbours) {
+// The same requests, some with a shared persona, in a KV memory too small for them: batched, chunked, cached,
+// preempted. Every answer must equal the one it has alone.
+TEST_P(EngineSteps, AnswersDoNotDependOnNeighbours) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 60;  // 240 tokens; the fifty need up to 90 each
   config.max_num_batched_tokens = 24;
@@ -86,14 +86,14 @@ TEST_P(EngineSteps, AnAnswerDoesNotDependOnItsNeighbours) {
               Not(HasSubstr("vllm:num_preemptions_total{engine=\"0\",model_name=\"fake\"} 0")));
 }
 
-TEST_P(EngineSteps, AStopStringEndsTheTextBeforeIt) {
+TEST_P(EngineSteps, StopStringEndsTheTextBeforeIt) {
   EngineHarness h(model());
   const auto prompt = h.prompt(3, 10);
   const auto ids = h.model.reference(prompt, {.temperature = 0}, 60);
   const std::string text = h.decode(ids);
   const std::string stop = text.substr(text.size() / 2, 5);
   const size_t at = text.find(stop);
-  // The token that completes it.
+  // Finds the token that completes it.
   size_t token_count = 1;
   while (h.decode({ids.begin(), ids.begin() + static_cast<ptrdiff_t>(token_count)}).find(stop) ==
          std::string::npos) {
@@ -111,7 +111,7 @@ TEST_P(EngineSteps, AStopStringEndsTheTextBeforeIt) {
   EXPECT_TRUE(h.wait_idle());  // the engine stopped computing it too
 }
 
-TEST_P(EngineSteps, TheEndTokenIsCountedButNotShown) {
+TEST_P(EngineSteps, EndTokenIsCountedButNotShown) {
   EngineHarness h({.runs_ahead = GetParam(), .emits_eos = true});
   int seen = 0;
   for (int i = 0; i < 40; ++i) {
@@ -140,7 +140,7 @@ TEST_P(EngineSteps, TheEndTokenIsCountedButNotShown) {
   EXPECT_GT(seen, 3);
 }
 
-TEST_P(EngineSteps, AStopTokenIdEndsTheAnswerAndIsNotShown) {
+TEST_P(EngineSteps, StopTokenIdEndsTheAnswerUnshown) {
   EngineHarness h(model());
   const auto prompt = h.prompt(9, 12);
   auto expected = h.model.reference(prompt, {.temperature = 0}, 30);
@@ -156,7 +156,7 @@ TEST_P(EngineSteps, AStopTokenIdEndsTheAnswerAndIsNotShown) {
   EXPECT_EQ(out.last().usage.completion_tokens, first - expected.begin() + 1);
 }
 
-TEST_P(EngineSteps, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
+TEST_P(EngineSteps, CancelledRequestGetsNoLastPieceAndNeighbourGetsAll) {
   StepGate gate(5);
   EngineHarness h(model(gate.hook()));
   Collector cancelled, neighbour;
@@ -176,8 +176,8 @@ TEST_P(EngineSteps, ACancelledRequestGetsNoLastPieceAndItsNeighbourAll) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-// The one who cancelled may do away with what the sink writes to once the engine is idle.
-TEST_P(EngineSteps, IsNotIdleWhileAPieceOfACancelledRequestIsOnItsWay) {
+// Once the engine is idle, the canceller may destroy what the sink writes to.
+TEST_P(EngineSteps, IsNotIdleWhileACancelledRequestsPieceIsDelivered) {
   EngineHarness h(model());
   std::promise<void> open;
   auto opened = open.get_future().share();
@@ -197,7 +197,7 @@ TEST_P(EngineSteps, IsNotIdleWhileAPieceOfACancelledRequestIsOnItsWay) {
   EXPECT_TRUE(through);
 }
 
-TEST_P(EngineSteps, WhoHasTheLastPieceFindsItCounted) {
+TEST_P(EngineSteps, CountsRequestWhenLastPieceArrives) {
   EngineHarness h(model());
   std::promise<std::string> counted;
   ASSERT_TRUE(
@@ -209,7 +209,7 @@ TEST_P(EngineSteps, WhoHasTheLastPieceFindsItCounted) {
   EXPECT_THAT(counted.get_future().get(), HasSubstr(finished));
 }
 
-TEST_P(EngineSteps, AFailedStepFailsItsRequestsAndNoOthers) {
+TEST_P(EngineSteps, FailedStepFailsOnlyItsRequests) {
   std::atomic<int> step_count{0};
   EngineHarness h(model([&step_count](const Batch&) -> Status {
     return ++step_count == 6 ? absl::InternalError("the device fell over") : absl::OkStatus();
@@ -230,7 +230,7 @@ TEST_P(EngineSteps, AFailedStepFailsItsRequestsAndNoOthers) {
   EXPECT_EQ(h.engine->load().kv_blocks_free, h.engine->load().kv_blocks_total);
 }
 
-TEST_P(EngineSteps, StopEndsWhatRunsAndRefusesWhatComes) {
+TEST_P(EngineSteps, StopEndsRunningRequestsAndRefusesNewOnes) {
   EngineHarness h(model([](const Batch&) -> Status {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // far from done when stopped
     return absl::OkStatus();
@@ -254,7 +254,7 @@ TEST_P(EngineSteps, StopEndsWhatRunsAndRefusesWhatComes) {
   h.engine->stop();
 }
 
-TEST_P(EngineSteps, RefusesImpossibleRequestsAtOnce) {
+TEST_P(EngineSteps, RefusesImpossibleRequestsImmediately) {
   EngineHarness h(model());
   Collector out;
   for (auto&& request : {h.request({}, 1), h.request(h.prompt(1, 400), 1), h.request(h.prompt(1, 10), 0)}) {
@@ -263,7 +263,7 @@ TEST_P(EngineSteps, RefusesImpossibleRequestsAtOnce) {
   EXPECT_EQ(out.piece_count(), 0);
 }
 
-TEST_P(EngineSteps, AFullQueueRefusesAtOnceAndLoadTellsIt) {
+TEST_P(EngineSteps, FullQueueRefusesAndShowsInLoad) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 2;
   config.max_waiting = 3;
@@ -288,13 +288,13 @@ TEST_P(EngineSteps, AFullQueueRefusesAtOnceAndLoadTellsIt) {
   EXPECT_EQ(h.engine->load().work_tokens_total, 5 * (10 + 4));
 }
 
-TEST_P(EngineSteps, EpochsDiffer) {
+TEST_P(EngineSteps, EpochsDifferBetweenEngines) {
   EngineHarness a(model()), b(model());
   EXPECT_EQ(a.engine->load().epoch.size(), 32u);
   EXPECT_NE(a.engine->load().epoch, b.engine->load().epoch);
 }
 
-TEST_P(EngineSteps, ReportsUnderVllmsNames) {
+TEST_P(EngineSteps, MetricsHaveVllmsNames) {
   EngineHarness h(model());
   for (int i = 0; i < 2; ++i) {
     Collector out;
@@ -322,9 +322,8 @@ TEST_P(EngineSteps, ReportsUnderVllmsNames) {
   has("troupe_computed_tokens_total", "42");  // 33 + 4, then 1 + 4
 }
 
-// A sink that is slow now and then fills the bounded queue between the threads: nothing is lost, nothing is
-// reordered.
-TEST_P(EngineSteps, TheComputeThreadWaitsForTextOut) {
+// An occasionally slow sink fills the bounded queue between the threads: nothing is lost or reordered.
+TEST_P(EngineSteps, ComputeThreadWaitsForTextOut) {
   SchedulerConfig config = EngineHarness::default_config();
   config.max_num_seqs = 1;  // 64 pending tokens
   EngineHarness h(config, model());
@@ -341,7 +340,7 @@ TEST_P(EngineSteps, TheComputeThreadWaitsForTextOut) {
 }
 
 // Threads that submit, wait and cancel at random: for the sanitizers, and every answer must still be right.
-TEST_P(EngineSteps, ManyCallersAtOnce) {
+TEST_P(EngineSteps, ServesManyCallersAtOnce) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 100;
   std::array<std::deque<Collector>, 6> outs;  // outlive the engine: a piece may be on its way after cancel()

@@ -1,5 +1,5 @@
-// /v1/conversations between two workers: what one computed of a conversation the other has by its ids, so
-// that the next turn finds as much there.
+// /v1/conversations between two workers: one computes the other's conversation from its ids, so that the next
+// turn finds as much cached there.
 
 #include "worker/http/conversations.h"
 
@@ -55,7 +55,7 @@ std::string next_turn(const Reply& tail) {
   return ids.substr(1, ids.size() - 2) + ",900,901,902";
 }
 
-TEST(ConversationsEndpoint, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
+TEST(ConversationsEndpoint, MovedConversationContinuesUnchanged) {
   const HarnessServer old_home, new_home;
   ASSERT_EQ(complete(old_home, ids_text(300, 41), 12).status, 200);
   const auto list = object_of(ask(old_home.port(), "GET", "/v1/conversations")).at("data").as_array();
@@ -78,7 +78,7 @@ TEST(ConversationsEndpoint, AConversationGoesOnElsewhereAsIfItHadBeenThere) {
   EXPECT_EQ(object_of(there).at("choices"), object_of(here).at("choices"));
 }
 
-TEST(ConversationsEndpoint, AreNobodysWhereTheWorkerKeepsThem) {
+TEST(ConversationsEndpoint, HandingOnIsRefusedIfDisabled) {
   const HarnessServer server({}, {}, /*hand_on_conversations=*/false);
   ASSERT_EQ(complete(server, ids_text(300, 41), 2).status, 200);
   for (const Reply& reply :
@@ -90,7 +90,7 @@ TEST(ConversationsEndpoint, AreNobodysWhereTheWorkerKeepsThem) {
   EXPECT_EQ(ask(server.port(), "POST", "/v1/conversations", foreign).status, 200) << "what comes is taken";
 }
 
-TEST(ConversationsEndpoint, KeepTheirSaltAndTheirSet) {
+TEST(ConversationsEndpoint, KeepTheirSaltAndSet) {
   const HarnessServer old_home, new_home;
   const std::string salted = R"(,"cache_salt":"theirs")";
   ASSERT_EQ(complete(old_home, ids_text(300, 41), 2, salted).status, 200);
@@ -101,7 +101,7 @@ TEST(ConversationsEndpoint, KeepTheirSaltAndTheirSet) {
   EXPECT_EQ(cached(complete(new_home, next_turn(tail), 1, salted)), 42);
 }
 
-TEST(ConversationsEndpoint, AreToldInTheMiddleOfAnAnswer) {
+TEST(ConversationsEndpoint, AreListedDuringAnAnswer) {
   StepGate gate;
   std::atomic<int> steps{0};
   HarnessServer server([hook = gate.hook(), &steps](const Batch& batch) {
@@ -119,7 +119,7 @@ TEST(ConversationsEndpoint, AreToldInTheMiddleOfAnAnswer) {
   EXPECT_EQ(object_of(list).at("data").as_array().size(), 1u);
 }
 
-TEST(ConversationsEndpoint, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
+TEST(ConversationsEndpoint, NameTheWrongFieldOfABody) {
   const HarnessServer server;
   const auto body = [](const std::string& session, const std::string& ids, const std::string& more = "") {
     return R"({"model":"fake","session":")" + session + R"(","ids":[)" + ids + "]" + more + "}";
@@ -157,7 +157,7 @@ TEST(ConversationsEndpoint, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong)
   }
 }
 
-TEST(ConversationsEndpoint, OneThatSomebodyWaitsForIsToldWhenTheEngineStops) {
+TEST(ConversationsEndpoint, StoppedEngineStillAnswersTheQuestion) {
   testing::EngineHarness h(testing::EngineHarness::Model{});
   h.engine->stop();
   bool asked = false;
@@ -165,12 +165,12 @@ TEST(ConversationsEndpoint, OneThatSomebodyWaitsForIsToldWhenTheEngineStops) {
   EXPECT_TRUE(asked);
 }
 
-TEST(ConversationsEndpoint, SoManyMayAskAtOnce) {
+TEST(ConversationsEndpoint, LimitQuestionsWaitingForTheEngine) {
   StepGate gate;
   testing::EngineHarness h({.before_step = gate.hook()});
   testing::Collector out;
   ASSERT_TRUE(h.engine->submit(h.request(h.prompt(1, 20), 4), out.sink()).ok());
-  while (h.engine->turn_age() == Duration::zero()) std::this_thread::yield();  // inside a step
+  while (h.engine->turn_age() == Duration::zero()) std::this_thread::yield();  // within a step
   std::atomic<size_t> answered{0};
   size_t taken = 0;
   while (taken < 1000 && h.engine->ask([&answered](const Scheduler* s) { answered += s != nullptr; }))

@@ -33,7 +33,7 @@ Task<bool> wait_for(std::shared_ptr<OutputChannel> channel, Deadline deadline) {
   return channel->wait(deadline);
 }
 
-TEST(OutputChannel, PiecesOfAnotherThreadArriveAllAndInOrder) {
+TEST(OutputChannel, DeliversAnotherThreadsPiecesInOrder) {
   asio::io_context io;
   const auto channel = std::make_shared<OutputChannel>(io.get_executor());
   auto text = test_spawn::spawn(io.get_executor(), read_all(channel));
@@ -48,7 +48,7 @@ TEST(OutputChannel, PiecesOfAnotherThreadArriveAllAndInOrder) {
   EXPECT_EQ(text.get(), expected);
 }
 
-TEST(OutputChannel, PieceThatIsThereAlreadyIsNotWaitedFor) {
+TEST(OutputChannel, DoesNotWaitForAPresentPiece) {
   asio::io_context io;
   const auto channel = std::make_shared<OutputChannel>(io.get_executor());
   channel->put(piece_of("x"));
@@ -59,7 +59,7 @@ TEST(OutputChannel, PieceThatIsThereAlreadyIsNotWaitedFor) {
   EXPECT_TRUE(channel->take().empty());
 }
 
-TEST(OutputChannel, WaitingEndsAtTheDeadline) {
+TEST(OutputChannel, WaitEndsAtTheDeadline) {
   asio::io_context io;
   const auto channel = std::make_shared<OutputChannel>(io.get_executor());
   const auto begin = std::chrono::steady_clock::now();
@@ -84,7 +84,7 @@ TEST(OutputChannel, CancellationEndsTheWaitWithAnError) {
   EXPECT_THROW(std::rethrow_exception(outcome), boost::system::system_error);
 }
 
-TEST(OutputChannel, OutlivesItsReaderWhilePiecesStillCome) {
+TEST(OutputChannel, OutlivesItsReaderWhilePiecesArrive) {
   asio::io_context io;
   auto channel = std::make_shared<OutputChannel>(io.get_executor());
   std::weak_ptr<OutputChannel> watched = channel;

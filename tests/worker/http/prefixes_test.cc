@@ -1,4 +1,4 @@
-// POST /v1/prefixes and what comes of it, with the demo model behind a real server.
+// POST /v1/prefixes and its effects, with the demo model behind a real server.
 
 #include "worker/http/prefixes.h"
 
@@ -27,7 +27,7 @@ WorkerSettings small_settings() {
   return settings;
 }
 
-// Another text for every name, of some hundred tokens.
+// A different text for every name, of some hundred tokens.
 std::string persona(const std::string& name) {
   std::string text = "You are playing " + name + ".";
   for (int i = 0; i < 12; ++i) text += " " + name + " likes plum wine and dislikes wet boots.";
@@ -78,7 +78,7 @@ struct Prefixes : ::testing::Test {
     const bj::object& usage = answer.at("usage").as_object();
     return number_at(usage.at("prompt_tokens_details").as_object(), "cached_tokens");
   }
-  // One-shot prompts, several times what the KV memory holds.
+  // Sends one-shot prompts, several times the KV memory.
   void flood() {
     for (int i = 0; i < 14; ++i) chat_cached("passer-by " + std::to_string(100 + i), "Hello!");
   }
@@ -90,7 +90,7 @@ struct Prefixes : ::testing::Test {
   worker_fixture::Worker worker;
 };
 
-TEST_F(Prefixes, TheFirstChatFindsExactlyWhatWasComputedAheadOfIt) {
+TEST_F(Prefixes, FirstChatFindsExactlyTheComputedPrefix) {
   const bj::object made = post(prefix_body("Ruvo Tamek"));
   EXPECT_EQ(text_at(made, "object"), "prefix");
   EXPECT_EQ(number_at(made, "cached_tokens"), 0);
@@ -98,7 +98,7 @@ TEST_F(Prefixes, TheFirstChatFindsExactlyWhatWasComputedAheadOfIt) {
   const int64_t tokens = number_at(made, "tokens");
   EXPECT_GT(tokens, 100);
   EXPECT_EQ(chat_cached("Ruvo Tamek", "Hello!"), tokens);
-  // Asked for again nothing is left to compute.
+  // Asked for again, nothing is left to compute.
   const bj::object again = post(prefix_body("Ruvo Tamek"));
   EXPECT_EQ(text_at(again, "id"), text_at(made, "id"));
   EXPECT_EQ(number_at(again, "cached_tokens"), tokens - 1) << "the last token is always computed";
@@ -107,7 +107,7 @@ TEST_F(Prefixes, TheFirstChatFindsExactlyWhatWasComputedAheadOfIt) {
   EXPECT_EQ(list().at("data").as_array().size(), 1u);
 }
 
-TEST_F(Prefixes, APinSurvivesAFloodThatTakesAllElse) {
+TEST_F(Prefixes, PinSurvivesAFloodThatEvictsTheRest) {
   const int64_t pinned = number_at(post(prefix_body("Ruvo Tamek", R"(,"pin":true)")), "tokens");
   const int64_t other = number_at(post(prefix_body("Dazin Orel")), "tokens");
   flood();
@@ -118,7 +118,7 @@ TEST_F(Prefixes, APinSurvivesAFloodThatTakesAllElse) {
   EXPECT_GE(number_at(list(), "pinned_tokens"), pinned);
 }
 
-TEST_F(Prefixes, ADeletedPinIsEvictedLikeAnythingElse) {
+TEST_F(Prefixes, DeletedPinIsEvictedNormally) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true)"));
   const std::string path = "/v1/prefixes/" + text_at(made, "id");
   EXPECT_TRUE(object_of(ask(worker.port(), "DELETE", path)).at("deleted").as_bool());
@@ -129,13 +129,13 @@ TEST_F(Prefixes, ADeletedPinIsEvictedLikeAnythingElse) {
   EXPECT_LT(chat_cached("Ruvo Tamek", "Hello!"), number_at(made, "tokens"));
 }
 
-TEST_F(Prefixes, APinEndsWithItsTime) {
+TEST_F(Prefixes, PinExpiresAfterItsTtl) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":1)"));
   EXPECT_EQ(number_at(made, "ttl_s"), 1);
   EXPECT_EQ(number_at(made, "expires_at"), number_at(made, "created_at") + 1);
   std::this_thread::sleep_for(1500ms);
   const auto give_up = std::chrono::steady_clock::now() + 30s;
-  // Nobody asks for it meanwhile: the gauge is the engine's own.
+  // No request touches it meanwhile: the gauge is the engine's own.
   const auto pinned_blocks = [&] {
     const std::string text = ask(worker.port(), "GET", "/metrics").body;
     const size_t at = text.find("\ntroupe_kv_blocks_pinned{");
@@ -146,7 +146,7 @@ TEST_F(Prefixes, APinEndsWithItsTime) {
   object_of(ask(worker.port(), "GET", "/v1/prefixes/" + text_at(made, "id")), 404);
 }
 
-TEST_F(Prefixes, TheBudgetOfPinsIsAQuarterOfTheMemoryAndSaysWhatIsMissing) {
+TEST_F(Prefixes, PinsAreLimitedToAQuarterOfTheMemory) {
   post(prefix_body("Ruvo Tamek", R"(,"pin":true)"));
   const int64_t used = number_at(list(), "pinned_tokens");
   EXPECT_EQ(number_at(list(), "max_pinned_tokens"), 256);
@@ -159,7 +159,7 @@ TEST_F(Prefixes, TheBudgetOfPinsIsAQuarterOfTheMemoryAndSaysWhatIsMissing) {
   post(prefix_body("Dazin Orel"));
 }
 
-TEST_F(Prefixes, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
+TEST_F(Prefixes, NameTheWrongFieldOfABody) {
   const std::pair<std::string, std::string> wrong[] = {
       {R"({"model":"demo-model","messages":[{"role":"system","content":"x"}],"pin":1})", "pin"},
       {R"({"model":"demo-model","messages":[{"role":"system","content":"x"}],"ttl_s":0})", "ttl_s"},
@@ -191,7 +191,7 @@ TEST_F(Prefixes, WrongBodiesAreRefusedByTheNameOfTheFieldThatIsWrong) {
   EXPECT_TRUE(list().at("data").as_array().empty());
 }
 
-TEST_F(Prefixes, APlainPromptIsAPrefixToo) {
+TEST_F(Prefixes, AcceptPlainPrompts) {
   const std::string text = persona("Ruvo Tamek");
   const int64_t tokens =
       number_at(post(R"({"model":"demo-model","pin":true,"prompt":")" + text + "\"}"), "tokens");
@@ -203,14 +203,14 @@ TEST_F(Prefixes, APlainPromptIsAPrefixToo) {
       tokens);
 }
 
-TEST_F(Prefixes, OthersSaltAndOtherToolsAreOtherPrefixes) {
+TEST_F(Prefixes, OtherSaltOrToolsMakeAnotherPrefix) {
   const std::string plain = text_at(post(prefix_body("Ruvo Tamek")), "id");
   const std::string salted = text_at(post(prefix_body("Ruvo Tamek", R"(,"cache_salt":"tenant")")), "id");
   EXPECT_NE(plain, salted);
   EXPECT_EQ(number_at(post(prefix_body("Ruvo Tamek", R"(,"cache_salt":"tenant 2")")), "cached_tokens"), 0);
 }
 
-TEST_F(Prefixes, ASubscriberToResidencyIsToldOfThePin) {
+TEST_F(Prefixes, ResidencySubscriberReceivesThePin) {
   Connection connection(worker.port());
   connection.send(request_bytes("GET", "/v1/residency", ""));
   const std::string set(32, 'a');
@@ -224,7 +224,7 @@ TEST_F(Prefixes, ASubscriberToResidencyIsToldOfThePin) {
   EXPECT_TRUE(connection.read_until(R"("tokens":)" + whole + R"(,"pinned":false)")) << connection.buffer();
 }
 
-TEST_F(Prefixes, AWorkerThatDrainsDoesNotWaitForThemToExpire) {
+TEST_F(Prefixes, DrainDoesNotWaitForExpiry) {
   const bj::object made = post(prefix_body("Ruvo Tamek", R"(,"pin":true,"ttl_s":3600)"));
   Connection late(worker.port());
   late.send("DELETE /v1/prefixes/" + text_at(made, "id") + " HTTP/1.1\r\nHost: localhost\r\n");
@@ -245,21 +245,21 @@ struct MuchPinned : Prefixes {
   MuchPinned() : Prefixes(settings()) {}
 };
 
-TEST_F(MuchPinned, ARequestThatCannotFitBesideThePinsIsToldSoAndOthersGoOn) {
+TEST_F(MuchPinned, ImpossibleRequestIsRefusedAndOthersContinue) {
   post(prefix_body("Ruvo Tamek", R"(,"pin":true)"));
   post(prefix_body("Dazin Orel", R"(,"pin":true)"));
   const Reply refused =
       ask(worker.port(), "POST", "/v1/chat/completions", chat_body("Mira", "Hello!", R"(,"max_tokens":300)"));
   const std::string message = error_of(object_of(refused, 400), "message");
   EXPECT_NE(message.find("pinned"), std::string::npos) << message;
-  // Without max_tokens it is what fits.
+  // Without max_tokens the answer is as long as fits.
   const bj::object cut = object_of(ask(worker.port(), "POST", "/v1/completions",
                                        R"({"model":"demo-model","prompt":"Once","ignore_eos":true})"));
   EXPECT_EQ(text_at(cut.at("choices").as_array()[0].as_object(), "finish_reason"), "length");
   EXPECT_LT(number_at(cut.at("usage").as_object(), "completion_tokens"),
             512 - number_at(list(), "pinned_tokens") + 2);
   EXPECT_GT(chat_cached("Ruvo Tamek", "Hello!"), 100);
-  // A third would fit the budget and leave hardly anything.
+  // A third pin would fit the budget but leave hardly any memory.
   EXPECT_EQ(error_of(post(prefix_body("Mira Solen, the old one of the two", R"(,"pin":true)"), 409), "code"),
             "pin_budget_exceeded");
 }

@@ -26,14 +26,14 @@ Task<void> serve(ResidencyStream& stream, Exchange& exchange) {
   co_await stream.serve(call);
 }
 
-// Keeps the chunks' data of a streamed answer, event by event.
+// Stores the chunks' data of a streamed answer, event by event.
 class Reader {
  public:
   explicit Reader(uint16_t port, int receive_buffer = 0) : peer_(RawPeer::connect(port, receive_buffer)) {
     peer_.send("GET /v1/residency HTTP/1.1\r\nhost: t\r\n\r\n");
   }
   std::string head() { return peer_.read_until("\r\n\r\n"); }
-  // The next event; an empty epoch at the end of the stream.
+  // Returns the next event; its epoch is empty at the end of the stream.
   ResidencyEvent next() {
     while (events_.empty()) {
       const std::string size_line = peer_.read_until("\r\n");
@@ -62,7 +62,7 @@ class Reader {
   bool ended_ = false;
 };
 
-// What a subscriber knows, put together from its events.
+// A subscriber's knowledge, assembled from its events.
 struct Known {
   std::map<Hash128, int64_t> sets;
   uint64_t seq = 0;
@@ -81,7 +81,7 @@ struct Known {
   }
 };
 
-// A cache that the test fills and empties, told of by a stream behind a real server.
+// A cache that the test fills and empties, reported by a stream behind a real server.
 class ResidencyStreamTest : public ::testing::Test {
  protected:
   void open(const ResidencyStream::Options& options) {
@@ -113,7 +113,7 @@ class ResidencyStreamTest : public ::testing::Test {
   std::unique_ptr<TestServer> server_;
 };
 
-TEST_F(ResidencyStreamTest, BeginsWithASnapshotAndGoesOnWithChanges) {
+TEST_F(ResidencyStreamTest, BeginsWithSnapshotAndContinuesWithChanges) {
   open({});
   residency_.cached(0, 0, HolderKind::kSet, named(1));
   residency_.cached(1, 1, HolderKind::kSet, named(1));
@@ -141,7 +141,7 @@ TEST_F(ResidencyStreamTest, BeginsWithASnapshotAndGoesOnWithChanges) {
   EXPECT_EQ(grown.items, (std::vector<ResidencyItem>{{ResidencyItem::Kind::kSet, named(1), 48}}));
 }
 
-TEST_F(ResidencyStreamTest, EverySubscriberKnowsTheSameInTheEnd) {
+TEST_F(ResidencyStreamTest, AllSubscribersEndWithTheSameState) {
   open({.gather = 0ms});
   Reader early(server_->port());
   early.head();
@@ -152,7 +152,7 @@ TEST_F(ResidencyStreamTest, EverySubscriberKnowsTheSameInTheEnd) {
     if (block % 3 == 0) residency_.evicted(block);
     publish();
   }
-  // The last changes waited for a reader; it asked for them.
+  // The last changes waited for a reader, which then asked for them.
   ASSERT_TRUE(loop_.eventually([this] {
     publish();
     return metric("troupe_residency_changes_total") >= 33 && !residency_.has_changes();
@@ -165,12 +165,12 @@ TEST_F(ResidencyStreamTest, EverySubscriberKnowsTheSameInTheEnd) {
   EXPECT_EQ(known_early.sets, known_late.sets);
 }
 
-TEST_F(ResidencyStreamTest, ASlowSubscriberIsCutOffAndBeginsAnew) {
+TEST_F(ResidencyStreamTest, CutsOffSlowSubscriberWhichRestarts) {
   open({.log_bytes_max = 3u << 20, .gather = 0ms});
   Reader slow(server_->port(), 4096);
   slow.head();
   EXPECT_EQ(slow.next().kind, ResidencyEvent::Kind::kSnapshot);
-  // Far more than sockets and the log hold, while it does not read: some 2.5 MB a round.
+  // Far more than sockets and the log hold while it does not read: some 2.5 MB a round.
   constexpr BlockId kBlocks = 20'000;
   for (int round = 0; round < 10; ++round) {
     for (BlockId block = 0; block < kBlocks; ++block) {
@@ -193,7 +193,7 @@ TEST_F(ResidencyStreamTest, ASlowSubscriberIsCutOffAndBeginsAnew) {
   EXPECT_EQ(snapshot.seq, 10u * kBlocks);
 }
 
-TEST_F(ResidencyStreamTest, HeartbeatsWhereNothingChanges) {
+TEST_F(ResidencyStreamTest, SendsHeartbeatsWithoutChanges) {
   open({.heartbeat = 20ms});
   RawPeer peer = RawPeer::connect(server_->port());
   peer.send("GET /v1/residency HTTP/1.1\r\nhost: t\r\n\r\n");
@@ -201,7 +201,7 @@ TEST_F(ResidencyStreamTest, HeartbeatsWhereNothingChanges) {
   EXPECT_TRUE(peer.read_until(": hb\n\n").ends_with(": hb\n\n"));
 }
 
-TEST_F(ResidencyStreamTest, TooManySubscribersAreRefusedUntilOneGoes) {
+TEST_F(ResidencyStreamTest, RefusesExcessSubscribersUntilOneLeaves) {
   open({.subscribers_max = 1});
   {
     Reader first(server_->port());

@@ -1,4 +1,4 @@
-// What a client is told of pieces that come in any order of choices, and prompts given back.
+// Chunks and answers from pieces in any order of choices, and echoed prompts.
 
 #include "worker/http/response_builder.h"
 
@@ -40,7 +40,7 @@ static bj::value json_of(const std::string& text) {
   return value.ok() ? *value : bj::value();
 }
 
-TEST(Answer, ChoicesInterleaveAndTheLastEndsTheStream) {
+TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
   Answer answer(options_of(2));
   std::string out;
   answer.append_chunks(out, piece_of(1, "b", FinishReason::kNone, 1));
@@ -57,9 +57,9 @@ TEST(Answer, ChoicesInterleaveAndTheLastEndsTheStream) {
   EXPECT_LT(out.find(R"("index":1,"text":"b")"), out.find(R"("index":0,"text":"a")"));
 }
 
-TEST(Answer, TellsTheIdsOfEachPieceTheSeedInAChoicesFirstAndTheUsageInTheLast) {
+TEST(Answer, SendsIdsInEveryPieceSeedInTheFirstAndUsageInTheLast) {
   Answer::Options options = options_of(2);
-  options.include_usage = false;  // which clients ask for, not gateways
+  options.include_usage = false;  // requested by clients, not by gateways
   options.tells_ids = true;
   options.seed = 9;
   Answer answer(std::move(options));
@@ -88,7 +88,7 @@ TEST(Answer, TellsTheIdsOfEachPieceTheSeedInAChoicesFirstAndTheUsageInTheLast) {
   EXPECT_EQ(out.find("\"usage\""), std::string::npos) << out;
 }
 
-TEST(Answer, AWholeAnswerHasItsChoicesInOrder) {
+TEST(Answer, WholeAnswerHasChoicesInOrder) {
   Answer answer(options_of(3));
   for (const int32_t choice : {2, 0, 1}) {
     answer.collect(piece_of(choice, std::to_string(choice), FinishReason::kNone, 1));
@@ -119,7 +119,7 @@ static std::vector<TokenLogprob> prompt_scores() {
   return scores;
 }
 
-TEST(Answer, TheEchoComesBeforeEachChoiceAndShiftsItsOffsets) {
+TEST(Answer, EchoPrecedesEachChoiceAndShiftsOffsets) {
   auto options = options_of(2);
   options.wants_logprobs = true;
   options.echo = EchoedPrompt{"宋a", 2, {0, 1}};
@@ -143,8 +143,8 @@ TEST(Answer, TheEchoComesBeforeEachChoiceAndShiftsItsOffsets) {
   }
 }
 
-// The prompt is scored for choice 0; others, whose prompt was cached, may be faster.
-TEST(Answer, OtherChoicesWaitForTheScoresOfThePrompt) {
+// The prompt is scored for choice 0; other choices, with a cached prompt, may be faster.
+TEST(Answer, OtherChoicesWaitForPromptScores) {
   auto options = options_of(3);
   options.wants_logprobs = true;
   options.echo = EchoedPrompt{"宋a", 2, {0, 1}};
@@ -181,7 +181,7 @@ TEST(Answer, OtherChoicesWaitForTheScoresOfThePrompt) {
   EXPECT_THAT(scored, ElementsAre(1, 1, 1));
 }
 
-TEST(Echo, OffsetsAreWhereTokensBegin) {
+TEST(Echo, OffsetsMarkStartsOfTokens) {
   const auto tokenizer = std::move(Tokenizer::load(TROUPE_SOURCE_DIR "/configs/demo-model")).value();
   const std::string text = "<|im_start|>user\nHé, 宋江!😀 end<|im_end|>";
   const auto ids = tokenizer->encode(text, false).value();
@@ -190,7 +190,7 @@ TEST(Echo, OffsetsAreWhereTokensBegin) {
   ASSERT_EQ(echo.offsets.size(), ids.size());
   std::string so_far;
   for (size_t i = 0; i < ids.size(); ++i) {
-    // Characters that are whole before the token begins.
+    // Counts the characters that are whole before the token begins.
     int64_t whole = 0;
     for (size_t at = 0, next = 0; at < so_far.size(); at = next, ++whole) {
       const auto lead = static_cast<unsigned char>(so_far[at]);
@@ -208,8 +208,8 @@ TEST(Echo, OffsetsAreWhereTokensBegin) {
   EXPECT_TRUE(echo_prompt(*tokenizer, &text, ids, false).offsets.empty());
 }
 
-// SentencePiece puts a space before a text, and transformers one before each stretch between special tokens.
-TEST(Echo, TheSpaceBeforeATextTakesNoRoom) {
+// SentencePiece puts a space before a text, and Transformers one before each stretch between special tokens.
+TEST(Echo, SpaceBeforeATextTakesNoRoom) {
   std::ifstream file(TROUPE_SOURCE_DIR "/tests/fixtures/tokenizers/bpe.model", std::ios::binary);
   const std::string model{std::istreambuf_iterator<char>(file), {}};
   const bj::object config{{"bos_token", "<s>"}, {"add_bos_token", true}, {"eos_token", "</s>"}};
@@ -225,7 +225,7 @@ TEST(Echo, TheSpaceBeforeATextTakesNoRoom) {
     EXPECT_EQ(offsets[0], 0);
     std::string before;
     for (size_t i = 1; i < ids.size(); ++i) {
-      // Whole characters before the token, and of those one that is not in the text.
+      // Counts whole characters before the token, less the one that is not in the text.
       int64_t chars = 0;
       for (size_t at = 0; at < before.size(); ++chars) {
         const auto lead = static_cast<unsigned char>(before[at]);
@@ -248,7 +248,7 @@ TEST(Echo, TheSpaceBeforeATextTakesNoRoom) {
   ASSERT_TRUE(tokenizer.token_bytes(ids[end + 1], false).starts_with(' '));
 }
 
-TEST(Echo, WhatATokenizerPutInTakesNoRoom) {
+TEST(Echo, InsertedTokensTakeNoRoom) {
   const auto tokenizer = std::move(Tokenizer::load(TROUPE_SOURCE_DIR "/configs/demo-model")).value();
   const std::string text = "abc";
   std::vector<TokenId> ids = tokenizer->encode(text, false).value();

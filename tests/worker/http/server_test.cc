@@ -21,8 +21,8 @@ using raw_http::Reply;
 using raw_http::request_bytes;
 using std::chrono::milliseconds;
 
-// From the client's leaving to the engine's being free. A sanitizer slows the step under way down by far
-// more.
+// Time limit from the client's disconnect until the engine is free. A sanitizer slows the step under way down
+// by far more.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr milliseconds kFreedWithin{2000};
 #else
@@ -41,7 +41,7 @@ std::string chat_body(const std::string& question, const std::string& fields = R
          R"("},{"role":"user","content":")" + question + "\"}]" + fields + "}";
 }
 
-// A request that goes on for as long as the model has positions.
+// A request that continues for as long as the model has positions.
 std::string endless_body(const std::string& fields = R"(,"stream":true)") {
   return chat_body("Tell me a story.", R"(,"ignore_eos":true,"temperature":0)" + fields);
 }
@@ -83,7 +83,8 @@ class WorkerServerTest : public ::testing::Test {
   static Reply chat(const std::string& body, const std::vector<std::string>& headers = {}) {
     return ask(worker->port(), "POST", "/v1/chat/completions", body, headers);
   }
-  // From a client's leaving to its request's end, the best of three: a busy machine may delay one, not all.
+  // Time from a client's disconnect to its request's end, the best of three: a busy machine may delay
+  // one, not all.
   static milliseconds time_to_free(const std::string& body, bool is_answered) {
     milliseconds best{60000};
     for (int i = 0; i < 3; ++i) {
@@ -101,7 +102,7 @@ class WorkerServerTest : public ::testing::Test {
 };
 std::unique_ptr<worker_fixture::Worker> WorkerServerTest::worker;
 
-TEST_F(WorkerServerTest, AnswersInCharacter) {
+TEST_F(WorkerServerTest, AnswersChatRequest) {
   const auto reply = chat(chat_body("Who is your best friend?"));
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_NE(text_of(reply).find("Dazin"), std::string::npos) << reply.body;
@@ -114,7 +115,7 @@ TEST_F(WorkerServerTest, AnswersInCharacter) {
   EXPECT_FALSE(reply.header("x-request-id").empty());
 }
 
-TEST_F(WorkerServerTest, StreamSaysTheSameInChunks) {
+TEST_F(WorkerServerTest, StreamCarriesTheSameAnswerInChunks) {
   const std::string question = "What do you like?";
   const auto whole = chat(chat_body(question));
   const auto stream =
@@ -142,7 +143,7 @@ TEST_F(WorkerServerTest, StreamSaysTheSameInChunks) {
   EXPECT_EQ(text, text_of(whole));
 }
 
-TEST_F(WorkerServerTest, SecondAskIsReadFromThePrefixCacheUnlessSalted) {
+TEST_F(WorkerServerTest, RepeatedRequestReadsThePrefixCacheUnlessSalted) {
   const auto cached_tokens = [](const Reply& reply) {
     return json_of(reply.body).at_pointer("/usage/prompt_tokens_details/cached_tokens").as_int64();
   };
@@ -158,7 +159,7 @@ TEST_F(WorkerServerTest, SecondAskIsReadFromThePrefixCacheUnlessSalted) {
   EXPECT_EQ(text_of(first_salted), text_of(again));
 }
 
-TEST_F(WorkerServerTest, SeedDecidesWhatIsSampled) {
+TEST_F(WorkerServerTest, SeedDeterminesTheAnswer) {
   const auto drawn = [](const std::string& seed) {
     const auto reply = chat(chat_body(
         "Tell me a story.", R"(,"temperature":2,"top_p":1,"max_tokens":24,"ignore_eos":true)" + seed));
@@ -171,7 +172,7 @@ TEST_F(WorkerServerTest, SeedDecidesWhatIsSampled) {
   EXPECT_NE(drawn(""), drawn(""));  // each gets a seed of its own
 }
 
-TEST_F(WorkerServerTest, CompletionGoesOnFromText) {
+TEST_F(WorkerServerTest, CompletionContinuesItsPrompt) {
   const auto reply =
       ask(worker->port(), "POST", "/v1/completions",
           R"({"model":"demo-model","prompt":"<|im_start|>user\nHi","max_tokens":3,"temperature":0})");
@@ -182,7 +183,7 @@ TEST_F(WorkerServerTest, CompletionGoesOnFromText) {
   EXPECT_LE(answer.at_pointer("/usage/completion_tokens").as_int64(), 3);
 }
 
-TEST_F(WorkerServerTest, BadInputGetsAPreciseError) {
+TEST_F(WorkerServerTest, BadInputGetsPreciseError) {
   struct Case {
     const char* body;
     int status;
@@ -236,7 +237,7 @@ TEST_F(WorkerServerTest, OverlongPromptNamesBothCounts) {
   EXPECT_GT(std::atoi(message.c_str() + at + before_count.size()), 2048) << message;
 }
 
-TEST_F(WorkerServerTest, UnknownPathAndWrongMethodAreTold) {
+TEST_F(WorkerServerTest, RefusesUnknownPathAndWrongMethod) {
   const auto missing = ask(worker->port(), "GET", "/v1/nothing");
   EXPECT_EQ(missing.status, 404);
   EXPECT_NE(missing.body.find("/v1/nothing"), std::string::npos);
@@ -246,7 +247,7 @@ TEST_F(WorkerServerTest, UnknownPathAndWrongMethodAreTold) {
   EXPECT_EQ(ask(worker->port(), "POST", "/metrics").header("allow"), "GET, HEAD");
 }
 
-TEST_F(WorkerServerTest, RequestIdIsEchoedOnAnswersAndErrors) {
+TEST_F(WorkerServerTest, EchoesRequestIdOnAnswersAndErrors) {
   EXPECT_EQ(chat(chat_body("Hello!"), {"X-Request-Id: abc-1"}).header("x-request-id"), "abc-1");
   EXPECT_EQ(chat("{", {"X-Request-Id: abc-2"}).header("x-request-id"), "abc-2");
   const auto made = chat("{", {"X-Request-Id: not plain"}).header("x-request-id");
@@ -254,7 +255,7 @@ TEST_F(WorkerServerTest, RequestIdIsEchoedOnAnswersAndErrors) {
   EXPECT_NE(made, "not plain");
 }
 
-TEST_F(WorkerServerTest, TellsOfItself) {
+TEST_F(WorkerServerTest, ReportsItsModelAndState) {
   const auto models = json_of(ask(worker->port(), "GET", "/v1/models").body);
   EXPECT_EQ(models.at_pointer("/data/0/id"), "demo-model");
   EXPECT_EQ(models.at_pointer("/data/0/max_model_len"), 2048);
@@ -293,11 +294,11 @@ TEST_F(WorkerServerTest, CountsRequestsBesideTheEnginesMetrics) {
   }
 }
 
-TEST_F(WorkerServerTest, ClientThatLeavesMidStreamFreesItsRequest) {
+TEST_F(WorkerServerTest, ClientDisconnectMidStreamFreesItsRequest) {
   EXPECT_LT(time_to_free(endless_body(), true), kFreedWithin);
 }
 
-TEST_F(WorkerServerTest, ClientThatLeavesBeforeAWholeAnswerFreesItsRequest) {
+TEST_F(WorkerServerTest, ClientDisconnectBeforeWholeAnswerFreesItsRequest) {
   EXPECT_LT(time_to_free(endless_body(""), false), kFreedWithin);
 }
 
@@ -309,7 +310,7 @@ TEST_F(WorkerServerTest, DeadlineBeforeTheFirstByteIs504) {
   }
 }
 
-TEST_F(WorkerServerTest, DeadlineInTheMiddleOfAStreamIsAnErrorEvent) {
+TEST_F(WorkerServerTest, DeadlineDuringAStreamIsAnErrorEvent) {
   milliseconds best{60000};  // of three, as in time_to_free()
   for (int i = 0; i < 3; ++i) {
     const auto reply = chat(endless_body(), {"x-request-timeout-ms: 500"});
@@ -323,11 +324,11 @@ TEST_F(WorkerServerTest, DeadlineInTheMiddleOfAStreamIsAnErrorEvent) {
   EXPECT_LT(best, kFreedWithin);
 }
 
-TEST_F(WorkerServerTest, WholeAnswerThatTakesTooLongIs504) {
+TEST_F(WorkerServerTest, WholeAnswerBeyondItsDeadlineIs504) {
   EXPECT_EQ(chat(endless_body(""), {"x-request-timeout-ms: 300"}).status, 504);
 }
 
-TEST(WorkerServerQueue, RequestBeyondTheQueueIsToldToComeBack) {
+TEST(WorkerServerQueue, RequestBeyondTheQueueGets429) {
   auto settings = worker_fixture::demo_settings();
   settings.max_num_seqs = 1;
   settings.max_waiting = 0;
@@ -340,7 +341,7 @@ TEST(WorkerServerQueue, RequestBeyondTheQueueIsToldToComeBack) {
   EXPECT_EQ(second.header("retry-after"), "1");
 }
 
-TEST(WorkerServerDrain, RunningStreamEndsProperlyAndNewOnesAreRefused) {
+TEST(WorkerServerDrain, RunningStreamEndsProperlyAndNewRequestsAreRefused) {
   WorkerSettings settings = worker_fixture::demo_settings();
   settings.shutdown_notice_secs = 0;
   worker_fixture::Worker worker(settings);

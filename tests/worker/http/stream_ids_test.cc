@@ -1,5 +1,4 @@
-// A stream that tells its ids (x-troupe-ids), and says that the worker is alive while there is nothing to
-// tell.
+// A stream that carries its ids (x-troupe-ids), and sends heartbeats while there is nothing else to send.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +49,7 @@ bool wait_readable(Connection& connection) {
   return connection.readable_within(std::chrono::seconds(20));
 }
 
-TEST(StreamIds, EveryChunkTellsItsIdsAndTheFirstTheSeed) {
+TEST(StreamIds, EveryChunkHasIdsAndTheFirstTheSeed) {
   const HarnessServer server;
   const std::string body =
       HarnessServer::body(20, true, R"(,"seed":-1,"stream_options":{"include_usage":true})");
@@ -78,8 +77,8 @@ TEST(StreamIds, EveryChunkTellsItsIdsAndTheFirstTheSeed) {
   EXPECT_EQ(chunks[0].at_pointer("/troupe/seed").to_number<uint64_t>(), ~uint64_t{0});
 }
 
-// The text sent so far is what the ids told so far decode to, but for what is held back.
-TEST(StreamIds, TextIsAFunctionOfTheIdsTold) {
+// The text sent so far equals the decoded ids sent so far, except for held-back text.
+TEST(StreamIds, TextIsAFunctionOfTheIds) {
   const HarnessServer server;
   const auto reply = server.complete(HarnessServer::body(60, true, R"(,"seed":7)"), {kTellIds});
   const auto tokenizer = testing::EngineHarness::load_tokenizer();
@@ -96,7 +95,7 @@ TEST(StreamIds, TextIsAFunctionOfTheIdsTold) {
   EXPECT_GT(chunks_of_several, 0u) << "no token of this answer is part of a character";
 }
 
-TEST(StreamIds, NobodyElseIsTold) {
+TEST(StreamIds, AreSentOnlyOnRequest) {
   const HarnessServer server;
   const auto reply = server.complete(HarnessServer::body(5, true));
   EXPECT_EQ(reply.body.find("troupe"), std::string::npos) << reply.body;
@@ -106,7 +105,7 @@ TEST(StreamIds, NobodyElseIsTold) {
   EXPECT_EQ(whole.body.find("troupe"), std::string::npos) << whole.body;
 }
 
-TEST(Heartbeats, GoOnWhileAStepTakesLong) {
+TEST(Heartbeats, ContinueDuringALongStep) {
   StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
@@ -120,7 +119,7 @@ TEST(Heartbeats, GoOnWhileAStepTakesLong) {
   EXPECT_GE(count_of(reply.body, kSseHeartbeat), 5u);
 }
 
-TEST(Heartbeats, ComeOnlyWhereTheyAreAskedFor) {
+TEST(Heartbeats, AreSentOnlyOnRequest) {
   StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
@@ -145,7 +144,7 @@ TEST(Heartbeats, StopWhenAStepNeverEnds) {
   EXPECT_TRUE(connection.read_reply().body.ends_with(kSseDone));
 }
 
-TEST(Heartbeats, AnErrorAfterTheHeadIsAnEvent) {
+TEST(Heartbeats, ErrorAfterTheHeadIsAnEvent) {
   StepGate gate;
   const HarnessServer server(gate.hook());
   Connection connection(server.port());
@@ -161,13 +160,13 @@ TEST(Heartbeats, AnErrorAfterTheHeadIsAnEvent) {
   EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos);
 }
 
-TEST(Heartbeats, WhatTheEngineRefusesHasAStatusOfItsOwn) {
+TEST(Heartbeats, EngineRefusalHasAStatusOfItsOwn) {
   const HarnessServer server;
   const auto reply = server.complete(HarnessServer::body(4000, true), {kTellIds});
   EXPECT_EQ(reply.status, 400) << reply.body;
 }
 
-TEST(Heartbeats, EngineThatWaitsForWorkIsNotStuck) {
+TEST(Heartbeats, IdleEngineIsNotStuck) {
   HarnessServer server;
   EXPECT_EQ(server.complete(HarnessServer::body(5, true)).status, 200);
   const auto begin = std::chrono::steady_clock::now();
@@ -176,8 +175,8 @@ TEST(Heartbeats, EngineThatWaitsForWorkIsNotStuck) {
   }
 }
 
-// A connection that is to be dropped by a write of its answer is not dropped by a heartbeat before it.
-TEST(Heartbeats, AreNoWritesOfAnAnswer) {
+// A connection to be dropped by a write of its answer is not dropped by a heartbeat before it.
+TEST(Heartbeats, DoNotCountAsWritesOfAnAnswer) {
   WorkerSettings settings;
   settings.device = "sim";
   settings.port = 0;

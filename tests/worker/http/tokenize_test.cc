@@ -30,7 +30,7 @@ class Tokenize : public ::testing::Test {
 };
 std::unique_ptr<worker_fixture::Worker> Tokenize::worker;
 
-TEST_F(Tokenize, TextThereAndBack) {
+TEST_F(Tokenize, TextRoundTrips) {
   const std::string text = "<|im_start|>Grüße, 宋江!  \\n👩";
   const auto counted = answer("/tokenize", R"({"prompt":")" + text + R"("})");
   const auto& tokens = counted.at("tokens").as_array();
@@ -41,7 +41,7 @@ TEST_F(Tokenize, TextThereAndBack) {
   EXPECT_EQ(detokenized(bj::array()), "");
 }
 
-TEST_F(Tokenize, CountsAChatAsTheRequestItselfIsCharged) {
+TEST_F(Tokenize, CountsAChatLikeItsRequest) {
   const std::string chat = R"({"model":"demo-model","messages":[{"role":"system","content":"Be brief."},)"
                            R"({"role":"user","content":"Hello there"}])";
   const auto counted = answer("/tokenize", chat + "}");
@@ -54,7 +54,7 @@ TEST_F(Tokenize, CountsAChatAsTheRequestItselfIsCharged) {
   EXPECT_EQ(generated.at("usage").at("prompt_tokens").as_int64(), counted.at("count").as_int64());
 }
 
-TEST_F(Tokenize, SpellsTokensOut) {
+TEST_F(Tokenize, ReturnsTokenStrings) {
   const auto counted = answer("/tokenize", R"({"prompt":"a <|im_end|>","return_token_strs":true})");
   const auto& strings = counted.at("token_strs").as_array();
   ASSERT_EQ(strings.size(), counted.at("tokens").as_array().size());

@@ -23,7 +23,7 @@ struct Book : ::testing::Test {
   PrefixRegistry book{{.pinned_tokens_max = 160, .block_size = 16, .prefixes_max = 4, .making_max = 3}};
 };
 
-TEST_F(Book, APinTakesWholeBlocksOfTheBudgetFromWhenItIsAskedForUntilItIsErased) {
+TEST_F(Book, PinReservesWholeBlocksFromBeginToErase) {
   const auto ask = ask_for(1, 100, true);
   ASSERT_TRUE(book.begin(ask).ok());
   EXPECT_EQ(book.pinned_tokens(), 112);
@@ -42,7 +42,7 @@ TEST_F(Book, APinTakesWholeBlocksOfTheBudgetFromWhenItIsAskedForUntilItIsErased)
   EXPECT_EQ(book.pinned_tokens(), 48);
 }
 
-TEST_F(Book, TheSamePrefixIsPaidForOnceAndWhatIsAskedLastHolds) {
+TEST_F(Book, SamePrefixIsPaidOnceAndLastRequestWins) {
   ASSERT_TRUE(make(ask_for(1, 160, true, 10s), TimePoint{} + 1s));
   ASSERT_TRUE(make(ask_for(1, 160, true, 30s), TimePoint{} + 2s));
   EXPECT_EQ(book.pinned_tokens(), 160);
@@ -54,7 +54,7 @@ TEST_F(Book, TheSamePrefixIsPaidForOnceAndWhatIsAskedLastHolds) {
   EXPECT_EQ(book.all().size(), 1u);
 }
 
-TEST_F(Book, WhatWasAskedForAndCameToNothingLeavesNothing) {
+TEST_F(Book, AbortedRequestLeavesNothing) {
   const auto ask = ask_for(1, 100, true);
   ASSERT_TRUE(book.begin(ask).ok());
   EXPECT_TRUE(book.abort(ask)) << "the engine may have been faster than the client's going away";
@@ -62,7 +62,7 @@ TEST_F(Book, WhatWasAskedForAndCameToNothingLeavesNothing) {
   EXPECT_TRUE(book.all().empty());
 }
 
-TEST_F(Book, OneOfTwoWhoAskForTheSameMayGo) {
+TEST_F(Book, OneOfTwoRequestsForTheSamePrefixMayAbort) {
   const auto ask = ask_for(1, 100, true);
   ASSERT_TRUE(book.begin(ask).ok());
   ASSERT_TRUE(book.begin(ask).ok());
@@ -72,7 +72,7 @@ TEST_F(Book, OneOfTwoWhoAskForTheSameMayGo) {
   EXPECT_NE(book.find(ask.hash), nullptr);
 }
 
-TEST_F(Book, WhatIsOverIsErasedAndOnlyPinsAreUndone) {
+TEST_F(Book, ErasesExpiredEntriesAndUnpinsOnlyPins) {
   make(ask_for(1, 16, true, 5s));
   make(ask_for(2, 16, false, 4s));
   make(ask_for(3, 16, true));
@@ -83,7 +83,7 @@ TEST_F(Book, WhatIsOverIsErasedAndOnlyPinsAreUndone) {
   EXPECT_EQ(book.next_expiry(), std::nullopt);
 }
 
-TEST_F(Book, TheOldestThatIsNotPinnedMakesRoomAndIfAllArePinnedNobodyDoes) {
+TEST_F(Book, OldestUnpinnedEntryMakesRoomUnlessAllArePinned) {
   for (uint64_t name = 1; name <= 3; ++name) make(ask_for(name, 16, name == 1), TimePoint{} + name * 1s);
   make(ask_for(4, 16, true), TimePoint{} + 4s);
   make(ask_for(5, 16, true), TimePoint{} + 5s);
@@ -94,15 +94,15 @@ TEST_F(Book, TheOldestThatIsNotPinnedMakesRoomAndIfAllArePinnedNobodyDoes) {
   EXPECT_EQ(book.all().size(), 4u);
 }
 
-TEST_F(Book, OnlySoManyAreComputedAtOnce) {
+TEST_F(Book, LimitsConcurrentComputations) {
   for (uint64_t name = 1; name <= 3; ++name) ASSERT_TRUE(book.begin(ask_for(name, 16, false)).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(book.begin(ask_for(4, 16, false))));
   book.abort(ask_for(1, 16, false));
   EXPECT_TRUE(book.begin(ask_for(4, 16, false)).ok());
 }
 
-// The engine's pins follow what the book says, in the order in which they would be done.
-TEST_F(Book, WhatTheBookSaysIsPinnedIsPinnedWhateverHappensInWhateverOrder) {
+// The engine's pins follow the registry's results, in the order of the calls.
+TEST_F(Book, EnginePinsMatchTheRegistryInAnyOrderOfEvents) {
   std::mt19937 random(3);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   std::vector<PrefixRegistry::Ask> making;

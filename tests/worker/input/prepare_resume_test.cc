@@ -1,5 +1,5 @@
-// A stream that breaks off and is gone on with by another worker: wherever it is cut, the chunks that come
-// then are those that would have come.
+// A stream that breaks off and is resumed by another worker: wherever it is cut, the remaining chunks are
+// those of the uncut stream.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,15 +28,15 @@ std::string ids_json(const std::vector<TokenId>& ids) {
   return json + "]";
 }
 
-// A stream as its reader has it.
+// A stream as its client receives it.
 struct Stream {
-  // But the usage's, and without what was cached: the other worker may have more.
+  // All chunks but the usage's, without cached counts: the other worker may have more cached.
   std::vector<bj::value> chunks;
   bj::object usage;
   bool is_whole = false;
 
   uint64_t seed() const { return chunks.at(0).at_pointer("/troupe/seed").to_number<uint64_t>(); }
-  // Told by the first `count` chunks.
+  // The ids in the first `count` chunks.
   std::vector<TokenId> ids(size_t count) const {
     std::vector<TokenId> ids;
     for (size_t i = 0; i < count; ++i) {
@@ -56,7 +56,7 @@ struct Stream {
     for (const auto& chunk : chunks) count += chunk.at_pointer("/troupe/ids").as_array().size() > 1;
     return count;
   }
-  // That the other worker has something cached is no difference.
+  // Ignores cached tokens, which may differ on the other worker.
   bj::object counts() const {
     bj::object counts = usage;
     counts.erase("prompt_tokens_details");
@@ -91,7 +91,7 @@ class Resume : public ::testing::Test {
   static std::string body(const std::string& fields) {
     return HarnessServer::body(kMaxTokens, true, R"(,"stream_options":{"include_usage":true})" + fields);
   }
-  // `uncut`, cut behind `count` chunks.
+  // The body that resumes `uncut` after `count` chunks.
   static std::string resumed_body(const std::string& fields, const Stream& uncut, size_t count) {
     const std::string resume =
         absl::StrCat(R"(,"troupe_resume":{"ids":)", ids_json(uncut.ids(count)), R"(,"seed":)", uncut.seed(),
@@ -103,7 +103,7 @@ class Resume : public ::testing::Test {
     return stream_of(server.complete(body, {"x-troupe-ids: 1"}));
   }
 
-  // The stream, after it was gone on with behind every chunk of it.
+  // Compares the stream with its resumption after each chunk; returns the uncut stream.
   Stream expect_the_same_wherever_it_is_cut(const std::string& fields) {
     const Stream uncut = stream(first_, body(fields));
     for (size_t count = 1; count < uncut.chunks.size(); ++count) {
@@ -121,30 +121,30 @@ class Resume : public ::testing::Test {
   const HarnessServer first_, second_;
 };
 
-TEST_F(Resume, Greedy) {
+TEST_F(Resume, ContinuesGreedyStream) {
   const Stream uncut = expect_the_same_wherever_it_is_cut(R"(,"temperature":0)");
   EXPECT_GT(uncut.chunks_of_several_ids(), 0u) << "no character is of several tokens";
 }
 
-TEST_F(Resume, Sampled) {
+TEST_F(Resume, ContinuesSampledStream) {
   expect_the_same_wherever_it_is_cut(R"(,"temperature":1,"seed":-3)");
   expect_the_same_wherever_it_is_cut(R"(,"temperature":1,"top_p":0.8,"min_p":0.01)");
 }
 
-TEST_F(Resume, PenaltiesCountWhatWasTold) {
+TEST_F(Resume, PenaltiesCountSentTokens) {
   expect_the_same_wherever_it_is_cut(
       R"(,"temperature":0.5,"repetition_penalty":1.5,"presence_penalty":1,"frequency_penalty":0.7,"seed":5)");
 }
 
-TEST_F(Resume, StopTokenEndsIt) {
+TEST_F(Resume, StopTokenEndsTheResumedStream) {
   const auto ids = stream(first_, body(R"(,"temperature":0)")).ids(20);
   const Stream uncut = expect_the_same_wherever_it_is_cut(
       absl::StrCat(R"(,"temperature":0,"stop_token_ids":[)", ids.back(), "]"));
   EXPECT_EQ(uncut.chunks.back().at_pointer("/choices/0/finish_reason"), "stop");
 }
 
-// Stop strings that hold text back for nothing, and one that ends the answer.
-TEST_F(Resume, WhatAStopStringHoldsBackIsNotLost) {
+// Stop strings that hold text back in vain, and one that ends the answer.
+TEST_F(Resume, SendsTextHeldBackByStopStrings) {
   const std::string fields = R"(,"temperature":1,"seed":11)";
   const Stream plain = stream(first_, body(fields));
   std::vector<std::string> pieces;
@@ -159,7 +159,7 @@ TEST_F(Resume, WhatAStopStringHoldsBackIsNotLost) {
   EXPECT_LT(uncut.chunks.size(), 14u) << "nothing was held back";
 }
 
-TEST_F(Resume, LogprobsOfWhatIsHeldBackAreTold) {
+TEST_F(Resume, SendsLogprobsOfHeldBackText) {
   expect_the_same_wherever_it_is_cut(R"(,"temperature":0,"logprobs":2)");
   const std::string fields = R"(,"temperature":1,"seed":11,"logprobs":0,"frequency_penalty":0.5)";
   const Stream plain = stream(first_, body(fields));
@@ -167,12 +167,12 @@ TEST_F(Resume, LogprobsOfWhatIsHeldBackAreTold) {
   expect_the_same_wherever_it_is_cut(fields + R"(,"stop":)" + to_json(bj::array{piece + "\x01"}));
 }
 
-TEST_F(Resume, ThePromptIsNotGivenBackAgain) {
+TEST_F(Resume, DoesNotEchoThePromptAgain) {
   const Stream uncut = expect_the_same_wherever_it_is_cut(R"(,"temperature":0,"echo":true,"logprobs":1)");
   EXPECT_TRUE(uncut.text().starts_with("Once"));
 }
 
-TEST_F(Resume, WhatHasEndedOnlyEnds) {
+TEST_F(Resume, EndedStreamOnlyEnds) {
   for (const std::string fields : {R"(,"temperature":0)", R"(,"temperature":0,"logprobs":1)"}) {
     const Stream uncut = stream(first_, body(fields));
     const Stream rest = stream(second_, resumed_body(fields, uncut, uncut.chunks.size()));
@@ -191,14 +191,14 @@ TEST_F(Resume, WhatHasEndedOnlyEnds) {
   EXPECT_EQ(rest.counts(), stopped.counts());
 }
 
-TEST_F(Resume, NothingToldYetIsTheWholeStream) {
+TEST_F(Resume, NoIdsYieldTheWholeStream) {
   const std::string fields = R"(,"temperature":1,"echo":true)";
   const Stream uncut = stream(first_, body(fields));
   const Stream again = stream(second_, resumed_body(fields, uncut, 0));
   EXPECT_EQ(again.chunks, uncut.chunks);
 }
 
-TEST_F(Resume, WhatCannotBeGoneOnWithIsRefusedByName) {
+TEST_F(Resume, RefusesInvalidIdsByName) {
   const auto refusal = [this](const std::string& body) {
     const auto reply = second_.complete(body);
     EXPECT_EQ(reply.status, 400) << reply.body;
@@ -221,8 +221,8 @@ TEST_F(Resume, WhatCannotBeGoneOnWithIsRefusedByName) {
               HasSubstr("troupe_resume.seed: "));
 }
 
-// Under memory that is too small for all of them: some give way and are computed again.
-TEST(ResumeEngine, AmongManyEachGoesOnAsItWould) {
+// With a memory too small for all of them: some are preempted and computed again.
+TEST(ResumeEngine, ContinuesUnchangedAmongManyRequests) {
   SchedulerConfig config = EngineHarness::default_config();
   config.block_count = 60;
   config.max_num_batched_tokens = 24;
@@ -238,7 +238,7 @@ TEST(ResumeEngine, AmongManyEachGoesOnAsItWould) {
     r.emitted.resize(static_cast<size_t>(i % 12));
     ASSERT_TRUE(h.engine->submit(r, outs.emplace_back().sink()).ok());
   }
-  gate.open();  // now that all are there
+  gate.open();  // all have arrived
   for (size_t i = 0; i < requests.size(); ++i) {
     const EngineRequest& r = requests[i];
     ASSERT_TRUE(outs[i].wait_end()) << i;

@@ -48,7 +48,7 @@ class TextIn : public ::testing::Test {
 std::unique_ptr<Tokenizer> TextIn::tokenizer;
 std::unique_ptr<ChatTemplate> TextIn::chat_template;
 
-TEST_F(TextIn, ChatIsRenderedAndEncodedWithItsSpecialTokens) {
+TEST_F(TextIn, RendersChatAndEncodesItsSpecialTokens) {
   auto prepared = chat("");
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   EXPECT_EQ(tokenizer->decode(prepared->engine.prompt, /*skip_special=*/false),
@@ -56,15 +56,15 @@ TEST_F(TextIn, ChatIsRenderedAndEncodedWithItsSpecialTokens) {
   EXPECT_TRUE(tokenizer->is_special(prepared->engine.prompt.front()));
 }
 
-TEST_F(TextIn, ACompletionGoesOnWithThePromptAndAChatsAnswerDoesNot) {
+TEST_F(TextIn, OnlyCompletionsContinueThePromptsText) {
   EXPECT_FALSE(chat("")->engine.continues_text);
   EXPECT_TRUE(completion(R"("prompt":"Once upon a")")->engine.continues_text);
   EXPECT_TRUE(completion(R"("prompt":[1,500])")->engine.continues_text);
-  // Nothing but special tokens: the answer is the beginning.
+  // The prompt is only special tokens: the answer begins a text.
   EXPECT_FALSE(completion(R"("prompt":[1])")->engine.continues_text);
 }
 
-TEST_F(TextIn, DefaultsComeFromGenerationConfigAndRequestsOverrideThem) {
+TEST_F(TextIn, DefaultsComeFromGenerationConfigUnlessOverridden) {
   auto plain = chat("");
   ASSERT_TRUE(plain.ok());
   EXPECT_FLOAT_EQ(plain->engine.sampling.temperature, 0.7f);  // configs/demo-model/generation_config.json
@@ -85,7 +85,7 @@ TEST_F(TextIn, DefaultsComeFromGenerationConfigAndRequestsOverrideThem) {
   EXPECT_EQ(bare->engine.sampling.top_p, 1.0f);
 }
 
-TEST_F(TextIn, AnswerMayBeAsLongAsFits) {
+TEST_F(TextIn, AnswerMayTakeAllThatFits) {
   auto prepared = chat("");
   ASSERT_TRUE(prepared.ok());
   const auto prompt_count = static_cast<int32_t>(prepared->engine.prompt.size());
@@ -101,7 +101,7 @@ TEST_F(TextIn, AnswerMayBeAsLongAsFits) {
       << refused.error().message;
 }
 
-TEST_F(TextIn, PromptThatLeavesNoRoomNamesBothCounts) {
+TEST_F(TextIn, NamesBothCountsOfPromptWithoutRoom) {
   const auto refused = completion(R"("prompt":[)" + [] {
     std::string ids = "5";
     for (int i = 1; i < 64; ++i) ids += ",5";
@@ -113,9 +113,9 @@ TEST_F(TextIn, PromptThatLeavesNoRoomNamesBothCounts) {
   EXPECT_NE(refused.error().message.find("64"), std::string::npos);
 }
 
-// A fine-tune's tokenizer may know more tokens than its model: who writes one is refused, not everybody in
-// the batch.
-TEST_F(TextIn, TextWithATokenTheModelDoesNotHaveIsRefused) {
+// A fine-tune's tokenizer may know more tokens than its model: only the request with one is refused, not the
+// others in the batch.
+TEST_F(TextIn, RefusesTextWithATokenUnknownToTheModel) {
   model.config.vocab_size = *tokenizer->token_to_id("<|im_end|>");
   for (const auto& refused : {chat(""), completion(R"("prompt":"a<|im_end|>")")}) {
     ASSERT_FALSE(refused.ok());
@@ -125,7 +125,7 @@ TEST_F(TextIn, TextWithATokenTheModelDoesNotHaveIsRefused) {
   EXPECT_EQ(chat("").error().param, "messages");
 }
 
-TEST_F(TextIn, HugePromptIsRefusedWithoutBeingEncoded) {
+TEST_F(TextIn, RefusesHugePromptWithoutEncodingIt) {
   const auto refused = chat("", std::string(8 << 20, 'a'));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().param, "messages");
@@ -133,7 +133,7 @@ TEST_F(TextIn, HugePromptIsRefusedWithoutBeingEncoded) {
   EXPECT_NE(refused.error().message.find("bytes"), std::string::npos);
 }
 
-TEST_F(TextIn, BodyMayBeAsLongAsTheWorkersOwnLimit) {
+TEST_F(TextIn, BodyLimitIsTheWorkersOwn) {
   const std::string filler(17 << 20, ' ');
   EXPECT_FALSE(chat(filler).ok());  // the default is 16 MiB
   model.api.body_bytes_max = 18 << 20;
@@ -144,7 +144,7 @@ TEST_F(TextIn, BodyMayBeAsLongAsTheWorkersOwnLimit) {
   EXPECT_EQ(refused.error().http_status, 413);
 }
 
-TEST_F(TextIn, CompletionTakesTextOrIdsOfTheVocabulary) {
+TEST_F(TextIn, CompletionAcceptsTextOrIdsOfTheVocabulary) {
   auto text = completion(R"("prompt":"Once")");
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(tokenizer->decode(text->engine.prompt, false), "Once");
@@ -160,7 +160,7 @@ TEST_F(TextIn, CompletionTakesTextOrIdsOfTheVocabulary) {
   }
 }
 
-TEST_F(TextIn, SaltMakesAnotherRootAndEqualSaltsTheSame) {
+TEST_F(TextIn, SaltSelectsTheRootOfTheCache) {
   auto none = chat(""), a = chat(R"(,"cache_salt":"a")"), b = chat(R"(,"cache_salt":"b")");
   ASSERT_TRUE(none.ok() && a.ok() && b.ok());
   EXPECT_TRUE(none->engine.salt.is_zero());
@@ -169,7 +169,7 @@ TEST_F(TextIn, SaltMakesAnotherRootAndEqualSaltsTheSame) {
   EXPECT_EQ(a->engine.salt, chat(R"(,"cache_salt":"a")")->engine.salt);
 }
 
-TEST_F(TextIn, PenaltiesAndBiasAreTheRequestsOrTheModels) {
+TEST_F(TextIn, PenaltiesAndBiasComeFromRequestOrModel) {
   auto plain = chat("");
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(plain->engine.sampling.repetition_penalty, 1.0f);
@@ -189,7 +189,7 @@ TEST_F(TextIn, PenaltiesAndBiasAreTheRequestsOrTheModels) {
   EXPECT_EQ(refused.error().param, "logit_bias.4096");
 }
 
-TEST_F(TextIn, EchoKeepsThePromptAndMayBeAllThatIsAsked) {
+TEST_F(TextIn, EchoKeepsThePromptAndNeedsNoAnswer) {
   auto echoed = completion(R"("prompt":"Once","echo":true,"logprobs":2,"max_tokens":0,"n":3)");
   ASSERT_TRUE(echoed.ok()) << echoed.error().message;
   EXPECT_EQ(echoed->choice_count, 3);
@@ -205,7 +205,7 @@ TEST_F(TextIn, EchoKeepsThePromptAndMayBeAllThatIsAsked) {
   EXPECT_EQ(plain->choice_count, 1);
 }
 
-TEST_F(TextIn, APromptsScoresAreBounded) {
+TEST_F(TextIn, LimitsScoresOfAPrompt) {
   model.total_count_max = 1024;
   model.prompt_bytes_max = prompt_bytes_bound(*tokenizer, 1024);
   std::string text;
@@ -226,7 +226,7 @@ TEST_F(TextIn, APromptsScoresAreBounded) {
   EXPECT_TRUE(asked(R"(,"n":16)").ok()) << "nothing is scored";
 }
 
-TEST_F(TextIn, AnotherModelsNameIsNotFound) {
+TEST_F(TextIn, RefusesAnotherModelsName) {
   const auto refused = prepare_request(model, GenerateRequest::Kind::kChat,
                                        R"({"model":"gpt-9","messages":[{"role":"user","content":"Hi"}]})", 0);
   ASSERT_FALSE(refused.ok());
@@ -234,7 +234,7 @@ TEST_F(TextIn, AnotherModelsNameIsNotFound) {
   EXPECT_EQ(refused.error().code, "model_not_found");
 }
 
-TEST_F(TextIn, TemplateMayRefuseInItsOwnWords) {
+TEST_F(TextIn, PassesOnTheTemplatesRefusal) {
   auto refusing = ChatTemplate::parse("{{ raise_exception('Roles must alternate') }}");
   ASSERT_TRUE(refusing.ok());
   model.chat_template = refusing->get();
@@ -245,7 +245,7 @@ TEST_F(TextIn, TemplateMayRefuseInItsOwnWords) {
       << refused.error().message;
 }
 
-TEST_F(TextIn, ModelWithoutTemplateRefusesChatButCompletes) {
+TEST_F(TextIn, ModelWithoutTemplateOnlyCompletes) {
   model.chat_template = nullptr;
   const auto refused = chat("");
   ASSERT_FALSE(refused.ok());
@@ -259,8 +259,8 @@ HttpRequest with_header(std::string name, std::string value) {
   return request;
 }
 
-// The same as a gateway takes, or the two would log one request under two ids.
-TEST(WorkerCall, RequestIdIsEchoedOnlyIfShortAndPrintable) {
+// A gateway uses the same rule, or the two would log one request under two ids.
+TEST(WorkerCall, EchoesRequestIdOnlyIfShortAndPrintable) {
   for (const std::string good : {"a-B_1.2:3", "a/b+c=", "{\"x\"}", "~!"}) {
     EXPECT_EQ(request_id_of(with_header("x-request-id", good), "own"), good);
   }
@@ -272,7 +272,7 @@ TEST(WorkerCall, RequestIdIsEchoedOnlyIfShortAndPrintable) {
   EXPECT_EQ(request_id_of(HttpRequest{}, "own"), "own");
 }
 
-TEST(WorkerCall, AGatewaysDeadlineIsTheDeadlineAndAClientsIsBounded) {
+TEST(WorkerCall, TakesAGatewaysDeadlineAndBoundsAClients) {
   const TimePoint now{std::chrono::seconds(100)};
   const Duration longest = std::chrono::seconds(10);
   EXPECT_EQ(request_deadline(HttpRequest{}, now, longest)->at, now + longest);
@@ -314,7 +314,7 @@ class SharedPrefix : public TextIn {
     EXPECT_TRUE(prepared.ok()) << prepared.error().message;
     return std::move(prepared->engine);
   }
-  // The text of the prompt's leading tokens that are the set's.
+  // Returns the text of the prompt's leading tokens that belong to the set.
   std::string prefix_of(const EngineRequest& request) const {
     const std::vector<TokenId> ids(request.prompt.begin(), request.prompt.begin() + request.prefix_count);
     return tokenizer->decode(ids, /*skip_special=*/false);
@@ -322,7 +322,7 @@ class SharedPrefix : public TextIn {
   RoutingHints hints;
 };
 
-TEST_F(SharedPrefix, OfAChatEndsWhereTheFirstOwnMessageBegins) {
+TEST_F(SharedPrefix, ChatPrefixEndsAtTheFirstOwnMessage) {
   hints.prefix_messages = 1;
   const std::string persona = R"("messages":[{"role":"system","content":"You are Newton."},)";
   const std::string expected = "<|im_start|>system\nYou are Newton.<|im_end|>\n<|im_start|>user\n";
@@ -335,7 +335,7 @@ TEST_F(SharedPrefix, OfAChatEndsWhereTheFirstOwnMessageBegins) {
             expected);
 }
 
-TEST_F(SharedPrefix, HoldsExampleDialoguesWhereTheyAreSaidToBelongToIt) {
+TEST_F(SharedPrefix, IncludesDeclaredExampleDialogues) {
   hints.prefix_messages = 3;
   const auto request =
       prepare(GenerateRequest::Kind::kChat, R"("messages":[{"role":"system","content":"You are Newton."},)"
@@ -345,7 +345,7 @@ TEST_F(SharedPrefix, HoldsExampleDialoguesWhereTheyAreSaidToBelongToIt) {
   EXPECT_TRUE(prefix_of(request).ends_with("Apples.<|im_end|>\n<|im_start|>user\n")) << prefix_of(request);
 }
 
-TEST_F(SharedPrefix, OfAPromptIsItsLeadingBytes) {
+TEST_F(SharedPrefix, PlainPromptPrefixIsItsLeadingBytes) {
   hints.prefix_bytes = 12;
   const auto text = prepare(GenerateRequest::Kind::kCompletion, R"("prompt":"Once upon a time there was")");
   EXPECT_GT(text.prefix_count, 0);
@@ -354,7 +354,7 @@ TEST_F(SharedPrefix, OfAPromptIsItsLeadingBytes) {
   EXPECT_EQ(ids.prefix_count, 3);
 }
 
-TEST_F(SharedPrefix, IsNothingWithoutASet) {
+TEST_F(SharedPrefix, IsEmptyWithoutASet) {
   hints.prefix_messages = 1;
   const std::string body =
       R"("messages":[{"role":"system","content":"You are Newton."},{"role":"user","content":"Hi"}])";

@@ -1,5 +1,5 @@
-// A computation that fails in the middle of a stream, seen by the client: the server over an engine whose
-// runner breaks when it is told to.
+// A computation that fails in the middle of a stream, as the client sees it: the server over an engine whose
+// runner fails on demand.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(BrokenStream, EndsWithAnErrorEventAndWithoutDone) {
   EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos) << "the answer is not whole";
 }
 
-TEST(BrokenStream, WholeAnswerIs500AndTheNextRequestWorks) {
+TEST(BrokenStream, WholeAnswerIs500AndNextRequestSucceeds) {
   const HarnessServer server(break_at_tenth);
   EXPECT_EQ(server.complete(HarnessServer::body(20, /*stream=*/false)).status, 500);
   const auto reply = server.complete(HarnessServer::body(5, /*stream=*/true));

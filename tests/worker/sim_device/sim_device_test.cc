@@ -1,4 +1,4 @@
-// A worker without a model: its words, its faults, and a whole one behind HTTP.
+// A worker without a model: its text, its faults, and a whole worker behind HTTP.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double kSlack = 20;  // a sanitizer looks for other things than times
+constexpr double kSlack = 20;  // sanitizers check other things than times
 #else
 constexpr double kSlack = 1;
 #endif
@@ -36,7 +36,7 @@ std::unique_ptr<Tokenizer> tokenizer() {
   return *std::move(made);
 }
 
-TEST(SimText, EveryTextComesBack) {
+TEST(SimText, EveryTextRoundTrips) {
   const auto words = tokenizer();
   std::string bytes;
   for (int i = 1; i < 128; ++i) bytes.push_back(static_cast<char>(i));
@@ -68,7 +68,7 @@ TEST(SimText, TokensAreAboutAsLongAsARealModels) {
   EXPECT_LE(chinese, 3.0);
 }
 
-TEST(SimText, WhatIsEncodedStaysWhenMessagesFollow) {
+TEST(SimText, EncodedPrefixStaysWhenMessagesFollow) {
   const auto words = tokenizer();
   auto chat = built_in_chat_template();
   ASSERT_TRUE(chat.ok()) << chat.status();
@@ -85,7 +85,7 @@ TEST(SimText, WhatIsEncodedStaysWhenMessagesFollow) {
   EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), longer.begin()));
 }
 
-TEST(SimText, FillerSaysTheSameEndlesslyAndNothingSpecial) {
+TEST(SimText, FillerRepeatsWithoutSpecialTokens) {
   const auto words = tokenizer();
   const auto filler = filler_tokens(*words);
   ASSERT_TRUE(filler.ok());
@@ -105,7 +105,7 @@ Batch decode_batch(const std::vector<TokenId>& ids, int position) {
   return batch;
 }
 
-TEST(SimRunner, StepsKeepToTheProfileWithoutDrift) {
+TEST(SimRunner, StepsFollowTheProfileWithoutDrift) {
   Metrics metrics;
   SimFaults faults(metrics);
   SimRunner::Options options;
@@ -116,26 +116,25 @@ TEST(SimRunner, StepsKeepToTheProfileWithoutDrift) {
   const std::vector<TokenId> ids = {1};
   constexpr int kSteps = 100;
   double best_ms = 1e9;
-  for (int pass = 0; pass < 3; ++pass) {  // the machine may stand still in one
+  for (int pass = 0; pass < 3; ++pass) {  // the machine may stall in one
     const auto begin = steady_clock::now();
     for (int i = 0; i < kSteps; ++i) {
       ASSERT_TRUE(runner.launch(decode_batch(ids, i), {}).ok());
       const StepOutput output = runner.collect();
       ASSERT_EQ(output.tokens.size(), 1u);
       EXPECT_EQ(output.tokens[0], options.filler[static_cast<size_t>(i) % 3]);
-      std::this_thread::sleep_for(milliseconds(2));  // what an engine does between two steps
+      std::this_thread::sleep_for(milliseconds(2));  // the engine's time between two steps
     }
     const double ms = std::chrono::duration<double, std::milli>(steady_clock::now() - begin).count();
-    // A runner catches up with what a step before was late by.
+    // A runner catches up with the delay of the step before.
     EXPECT_GE(ms, 4.0 * kSteps * (pass == 0 ? 0.99 : 0.93));
     best_ms = std::min(best_ms, ms);
   }
-  // 600 ms with the pauses. The machine may stand still for longer than a runner catches up with, a few
-  // times.
+  // 600 ms with the pauses. The machine may stall, a few times, for longer than a runner catches up with.
   EXPECT_LE(best_ms, 4.0 * kSteps * 1.03 + 90 * kSlack) << "the pauses are not added";
 }
 
-TEST(SimRunner, AFaultThatIsClearedLetsTheStepUnderWayGo) {
+TEST(SimRunner, ClearedFaultReleasesTheStepUnderWay) {
   Metrics metrics;
   SimFaults faults(metrics);
   SimRunner::Options options;
@@ -153,7 +152,7 @@ TEST(SimRunner, AFaultThatIsClearedLetsTheStepUnderWayGo) {
 
 // ---------------------------------------------------------------- faults
 
-TEST(SimFaults, BadOnesAreRefusedByName) {
+TEST(SimFaults, RefusesBadSettingsByName) {
   for (const char* body :
        {R"({"stall_s": -1})", R"({"stall_s": "3"})", R"({"slow_factor": 0})", R"({"drop_rate": 1.5})",
         R"({"error_rate": null})", R"({"error_status": 200})", R"({"error_status": 503.0})",
@@ -185,7 +184,7 @@ std::vector<int> fates(SimFaults& faults, int64_t seed) {
   return result;
 }
 
-TEST(SimFaults, ChanceComesFromTheSeedAlone) {
+TEST(SimFaults, ChanceDependsOnTheSeedAlone) {
   Metrics metrics;
   SimFaults faults(metrics);
   const auto first = fates(faults, 7);
@@ -231,7 +230,7 @@ class SimWorker : public ::testing::Test {
                R"({"model":"study","messages":[{"role":"system","content":")" + card() +
                    R"("},{"role":"user","content":")" + question + "\"}]," + fields + "}");
   }
-  // A stream that ends without its end, or before its beginning.
+  // A stream that breaks off before its end, or before its beginning.
   static bool breaks_off() {
     try {
       return chat("Who?", R"("max_tokens":40,"stream":true)").status == 0;
@@ -248,7 +247,7 @@ class SimWorker : public ::testing::Test {
 };
 std::unique_ptr<worker_fixture::Worker> SimWorker::worker;
 
-TEST_F(SimWorker, AnswersAsLongAsAskedAndCountsWhatWasCached) {
+TEST_F(SimWorker, AnswersWithRequestedLengthAndCountsCachedTokens) {
   const auto first = json_of(chat("Who are you?", R"("max_tokens":5)"));
   EXPECT_EQ(first.at_pointer("/usage/completion_tokens").as_int64(), 5);
   EXPECT_EQ(first.at_pointer("/choices/0/finish_reason"), "length");
@@ -264,7 +263,7 @@ TEST_F(SimWorker, AnswersAsLongAsAskedAndCountsWhatWasCached) {
   EXPECT_GE(cached_again, (prompt - 1) / 16 * 16) << "every full block";
 }
 
-TEST_F(SimWorker, WithoutMaxTokensTheSeedSaysHowLong) {
+TEST_F(SimWorker, SeedDeterminesLengthWithoutMaxTokens) {
   const auto length = [](int seed) {
     return json_of(chat("Who?", "\"seed\":" + std::to_string(seed)))
         .at_pointer("/usage/completion_tokens")
@@ -278,7 +277,7 @@ TEST_F(SimWorker, WithoutMaxTokensTheSeedSaysHowLong) {
             *std::max_element(lengths.begin(), lengths.end()));
 }
 
-TEST_F(SimWorker, FailsWhatItIsToldToFail) {
+TEST_F(SimWorker, InjectsRequestedFaults) {
   faults(R"({"error_rate": 1, "error_status": 500})");
   EXPECT_EQ(chat("Who?", R"("max_tokens":3)").status, 500);
   faults(R"({"refuse": true})");
@@ -313,7 +312,7 @@ TEST_F(SimWorker, StallsAndSlowsDown) {
   EXPECT_LT(stalled, 5);
 }
 
-TEST_F(SimWorker, RefusesBadFaultsAndOthersHaveNoSuchPath) {
+TEST_F(SimWorker, RefusesBadFaultsAndRealWorkersLackThePath) {
   EXPECT_EQ(ask(worker->port(), "POST", "/sim/faults", R"({"slow_factor": 0})").status, 400);
   EXPECT_EQ(ask(worker->port(), "GET", "/sim/faults").status, 405);
   EXPECT_EQ(json_of(faults(R"({"seed": 3})")).at("seed").as_int64(), 3);
