@@ -1,5 +1,5 @@
-// Steps launched before the one before is collected: ids and penalties of tokens that only the device knows.
-// On random weights, so that it runs on a machine with a GPU and nothing else, too (tests/gpu/run.sh).
+// Steps launched before the one before is collected: ids and penalties of tokens known only to the device.
+// Random weights, so that it also runs on a machine with a GPU and nothing else (tests/gpu/run.sh).
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true
   return runner.ok() ? std::move(*runner) : nullptr;
 }
 
-// One greedy; one drawn; one drawn from what its penalties leave, which change with every token.
+// One greedy; one drawn; one drawn under penalties, which change with every token.
 SamplingParams sampling_of(int lane) {
   if (lane == 0) return {.temperature = 0};
   SamplingParams params{.temperature = 2.0f, .top_p = 0.95f, .seed = 5};
@@ -83,7 +83,7 @@ class Answers {
     std::vector<TokenId> ids;
     std::vector<BlockId> blocks;
     int32_t computed = 0;
-    int32_t place = -1;  // of its token in the last step, which is not collected
+    int32_t place = -1;  // row of its token in the last, uncollected step
     SamplingParams sampling;
     std::unique_ptr<LogitAdjuster> adjuster;
   };
@@ -94,7 +94,7 @@ class Answers {
     std::vector<size_t> lanes;
     std::deque<std::vector<TokenId>> unknown;
     for (int i = 0; i < kLanes; ++i) {
-      const auto lane = static_cast<size_t>((i + step) % kLanes);  // the places change from step to step
+      const auto lane = static_cast<size_t>((i + step) % kLanes);  // the rows change from step to step
       Answer& answer = answers_[lane];
       BatchItem& item = batch.items.emplace_back();
       item.blocks = answer.blocks;
@@ -160,7 +160,7 @@ TEST(RunnerAhead, DrawsTheSameTokens) {
   }
 }
 
-TEST(RunnerAhead, ANameOfNoTokenAndAThirdStepAreRefused) {
+TEST(RunnerAhead, RefusesIdOfNoRowAndThirdStep) {
   const auto runner = load(kBackends.back());
   ASSERT_NE(runner, nullptr);
   const std::vector<TokenId> prompt{1, 2, 3}, unknown{-2};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether what the sampler draws fits a distribution. Seeds are fixed, so a test passes or fails for good.
+// Tests whether the sampler's draws fit a distribution. Seeds are fixed, so the result never varies.
 
 #include <algorithm>
 #include <cmath>

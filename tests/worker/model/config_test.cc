@@ -79,7 +79,7 @@ TEST(ModelConfig, FillsInTransformersDefaults) {
   EXPECT_TRUE(parsed->eos_token_ids.empty());
 }
 
-TEST(ModelConfig, GenerationConfigWinsAndGreedyMeansTemperatureZero) {
+TEST(ModelConfig, GenerationConfigWinsAndGreedyIsTemperatureZero) {
   const bj::object config = with("eos_token_id", "3");
   EXPECT_THAT(parse_model_config(config, nullptr)->eos_token_ids, ElementsAre(3));
   const auto parse = [&](const std::string& json) {
@@ -107,7 +107,7 @@ bj::object of_family(const char* architecture) {
   return with("architectures", std::string("[\"") + architecture + "\"]");
 }
 
-TEST(ModelConfig, MinusOneIsNoToken) {
+TEST(ModelConfig, MinusOneMeansNoToken) {
   bj::object config = of_family("LlamaForCausalLM");
   config["eos_token_id"] = -1;
   config["bos_token_id"] = -1;
@@ -115,7 +115,7 @@ TEST(ModelConfig, MinusOneIsNoToken) {
   EXPECT_EQ(parse(config).bos_token_id, std::nullopt);
 }
 
-TEST(ModelConfig, KnowsMistralsWindow) {
+TEST(ModelConfig, ReadsMistralsWindow) {
   bj::object config = of_family("MistralForCausalLM");
   EXPECT_EQ(parse(config).sliding_window, 4096);
   config["sliding_window"] = nullptr;
@@ -128,7 +128,7 @@ TEST(ModelConfig, KnowsMistralsWindow) {
   EXPECT_EQ(parse(config).kv_heads, 8);
 }
 
-TEST(ModelConfig, KnowsWhenQwensWindowIsOff) {
+TEST(ModelConfig, DetectsThatQwensWindowIsOff) {
   for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
     bj::object config = of_family(architecture);
     EXPECT_EQ(parse(config).sliding_window, 0);
@@ -138,7 +138,7 @@ TEST(ModelConfig, KnowsWhenQwensWindowIsOff) {
     EXPECT_EQ(parse(config).sliding_window, 0);
     config["use_sliding_window"] = true;
     EXPECT_EQ(parse(config).sliding_window, 16);
-    config["max_window_layers"] = 2;  // of 2: no layer has it
+    config["max_window_layers"] = 2;  // of 2 layers: none has it
     EXPECT_EQ(parse(config).sliding_window, 0);
     config["layer_types"] = {"full_attention", "sliding_attention"};
     EXPECT_EQ(parse(config).sliding_window, 16);
@@ -155,11 +155,11 @@ TEST(ModelConfig, FillsInQwen3sOwnHeadDimension) {
   EXPECT_EQ(parse(config).head_dim, 128);
   config["head_dim"] = 24;
   EXPECT_EQ(parse(config).head_dim, 24);
-  config["hidden_size"] = 9;  // no multiple of the heads: no matter
+  config["hidden_size"] = 9;  // not a multiple of the heads, which is allowed
   EXPECT_EQ(parse(config).head_dim, 24);
 }
 
-TEST(ModelConfig, BaichuanRotatesWhereItHasPositions) {
+TEST(ModelConfig, BaichuanRotatesIfItHasPositions) {
   for (const char* architecture : {"BaichuanForCausalLM", "BaiChuanForCausalLM"}) {
     bj::object config = of_family(architecture);
     config.erase("num_key_value_heads");
@@ -207,7 +207,7 @@ TEST(ModelConfig, ReadsEveryRopeTypeInBothSpellings) {
   EXPECT_EQ(yarn.rope.original_max_position_embeddings, 32);
   EXPECT_NEAR(yarn.rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
   EXPECT_EQ(yarn.position_count_max, 128);
-  // The newer key of two wins; the older object of two wins; an empty one is none.
+  // Of two keys the newer wins; of two objects the older wins; an empty object counts as absent.
   EXPECT_EQ(in("rope_scaling", R"({"rope_type":"default","type":"linear"})").rope.type, RopeType::kDefault);
   bj::object both = with("rope_scaling", R"({"type":"linear","factor":4.0})");
   both["rope_parameters"] = bj::parse(R"({"rope_type":"default"})");
@@ -215,7 +215,7 @@ TEST(ModelConfig, ReadsEveryRopeTypeInBothSpellings) {
   EXPECT_EQ(in("rope_scaling", "{}").rope.type, RopeType::kDefault);
 }
 
-TEST(ModelConfig, TakesLlamasBiases) {
+TEST(ModelConfig, ReadsLlamasBiases) {
   EXPECT_TRUE(parse(with("attention_bias", "true")).attention_bias);
   EXPECT_TRUE(parse(with("mlp_bias", "true")).mlp_bias);
   EXPECT_FALSE(parse(base()).attention_bias);
@@ -223,7 +223,7 @@ TEST(ModelConfig, TakesLlamasBiases) {
 
 struct BadConfig {
   std::string key;
-  std::string json;   // value put there; "" erases the key
+  std::string json;   // the value; "" erases the key
   std::string error;  // after "config.json: key '…': "
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The demo model with what Transformers says about it (tests/fixtures/demo_golden.py), and a driver that
-// feeds a runner by hand: which chunk of which prompt goes into which step is the test's choice.
+// The demo model with Transformers' results for it (tests/fixtures/demo_golden.py), and a driver that feeds a
+// runner by hand: the test chooses which chunk of which prompt goes into which step.
 
 #include <gtest/gtest.h>
 
@@ -69,14 +69,14 @@ inline RunnerOptions demo_options(const std::string& backend, int64_t kv_cache_t
 
 using Logits = std::vector<float>;
 
-// A request as the scheduler would keep it: ids, blocks, how far its KV is computed.
+// A request in the scheduler's terms: its ids, its blocks, and how far its KV is computed.
 struct Lane {
   std::vector<TokenId> ids;
   std::vector<BlockId> blocks;
   int32_t computed = 0;
 };
 
-// A lane's blocks are [first_block, …) where nobody else's are.
+// A lane's blocks are [first_block, …), which no other lane uses.
 inline Lane make_lane(std::vector<TokenId> ids, BlockId first_block, int32_t block_size = 16) {
   Lane lane;
   lane.blocks.resize((ids.size() + static_cast<size_t>(block_size) - 1) / static_cast<size_t>(block_size));
@@ -85,7 +85,7 @@ inline Lane make_lane(std::vector<TokenId> ids, BlockId first_block, int32_t blo
   return lane;
 }
 
-// The next `count` ids of a lane as an item of a batch.
+// Takes the next `count` ids of a lane as an item of a batch.
 inline BatchItem take(Lane& lane, int32_t count, bool samples) {
   BatchItem item;
   item.ids = std::span(lane.ids).subspan(static_cast<size_t>(lane.computed), static_cast<size_t>(count));
@@ -96,8 +96,8 @@ inline BatchItem take(Lane& lane, int32_t count, bool samples) {
   return item;
 }
 
-// Runs the batch and copies the logits of the items that sample, in order. What the backend drew from them
-// must be what the host draws.
+// Runs the batch and copies the logits of the items that sample, in order. Checks that the backend drew from
+// them what the host draws.
 inline std::vector<Logits> run_step(ModelRunner& runner, const Batch& batch) {
   std::vector<SampleRow> draws;
   std::vector<int32_t> shown;
@@ -126,7 +126,7 @@ inline std::vector<Logits> run_step(ModelRunner& runner, std::vector<BatchItem> 
   return run_step(runner, batch);
 }
 
-// Feeds a lane alone up to `end` in chunks; the logits after its last id.
+// Feeds a lane alone up to `end` in chunks; returns the logits after its last id.
 inline Logits feed(ModelRunner& runner, Lane& lane, int32_t end, int32_t chunk) {
   std::vector<Logits> rows;
   while (lane.computed < end) {
@@ -136,7 +136,8 @@ inline Logits feed(ModelRunner& runner, Lane& lane, int32_t end, int32_t chunk) 
   return rows.empty() ? Logits() : rows.front();
 }
 
-// The logits before each golden token: the prompt in chunks, then one golden token after the other.
+// Returns the logits before each golden token: feeds the prompt in chunks, then one golden token
+// after the other.
 inline std::vector<Logits> answer(ModelRunner& runner, Lane& lane, const GoldenCase& golden, int32_t chunk) {
   std::vector<Logits> steps;
   const auto prompt_count = static_cast<int32_t>(golden.prompt.size());

@@ -1,7 +1,7 @@
 #pragma once
 
-// The small random checkpoints of tests/fixtures/make_model_goldens.py, written anew from the same numbers
-// (dummy_weights.h), with what Transformers says about them.
+// The small random checkpoints of tests/fixtures/make_model_goldens.py, written again from the same numbers
+// (dummy_weights.h), with Transformers' results for them.
 
 #include <gtest/gtest.h>
 
@@ -30,15 +30,15 @@ struct FamilyCheckpoint {
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
   double bf16_error = 0;  // mean |difference| of Transformers' bfloat16 from its float32
   std::vector<std::vector<TokenId>> ids;
-  std::vector<std::vector<double>> logprobs;  // a sequence: of every id after the first
+  std::vector<std::vector<double>> logprobs;  // log-probabilities of a sequence's ids after the first
 
   // Changes a tensor's float32 numbers before they are stored.
   using Edit = std::function<void(const std::string& name, float* values, int64_t count)>;
   void write(const TempDir& dir, const Edit& edit = nullptr) const;
 };
 
-// The same numbers as random_ids() of the script: SplitMix64 through the weights' own generator is not
-// reachable as integers, so it is spelled out.
+// Makes the numbers of the script's random_ids(): the weights' generator does not expose SplitMix64 as
+// integers, so it is spelled out.
 inline std::vector<TokenId> family_ids(const std::string& name, size_t length, uint64_t vocab_size) {
   uint64_t state = 0xcbf29ce484222325;
   for (const char c : name + "." + std::to_string(length)) {

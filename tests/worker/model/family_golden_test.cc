@@ -1,6 +1,6 @@
-// Every model family against Transformers (or, for Baichuan, against the oracle in make_model_goldens.py), on
-// every backend and instruction set this machine has, in float32 and bfloat16; and against itself, cut into
-// chunks.
+// Compares every model family with Transformers (or, for Baichuan, with the oracle in
+// make_model_goldens.py), on every backend and instruction set of this machine, in float32 and bfloat16; and
+// with itself, cut into chunks.
 
 #include <gmock/gmock.h>
 
@@ -22,12 +22,12 @@ constexpr bool kSanitized = false;
 #endif
 
 constexpr double kTolerance = 1e-3;
-// Ours against Transformers' own bfloat16: both round, neither the same way.
+// Limit against Transformers' own bfloat16: both round, but differently.
 constexpr double kBf16Share = 1.5;
-// Int8 weights against Transformers' float32, in its bfloat16's differences: 2.7 at most when this was
-// written.
+// Limit of int8 weights against Transformers' float32, in multiples of its bfloat16's difference: 2.7 at most
+// when this was written.
 constexpr double kInt8Share = 4;
-// What a broken tensor must exceed.
+// The minimum effect of a broken tensor.
 constexpr double kNoticed = 3e-3;
 constexpr int64_t kLargeVocabulary = 100000;
 
@@ -36,7 +36,7 @@ struct Device {
   CpuIsa isa = CpuIsa::kAuto;
 };
 
-// The plainest and the best, and where time allows all between and the GPU's kernels run on the CPU
+// The plainest and the best backend, and if time allows all in between, with the GPU's kernels run on the CPU
 // (kernels/emulated; cuda_test has them under sanitizers). TROUPE_TEST_CUDA=1: the GPU itself.
 std::vector<Device> devices(bool only_two) {
   std::vector<Device> all{{"ref", CpuIsa::kAuto}, {"cpu", CpuIsa::kAuto}};
@@ -68,7 +68,7 @@ struct Difference {
   double mean() const { return sum / static_cast<double>(count); }
 };
 
-// Over the sequences of up to `length` ids.
+// Compares the sequences of up to `length` ids.
 Difference difference(ModelRunner& runner, const FamilyCheckpoint& checkpoint, size_t length = 333) {
   Difference result;
   for (size_t i = 0; i < checkpoint.ids.size(); ++i) {
@@ -93,7 +93,7 @@ class Family : public testing::TestWithParam<size_t> {
   bool large() const { return checkpoint().config.at("vocab_size").to_number<int64_t>() > kLargeVocabulary; }
 };
 
-TEST_P(Family, ScoresAsTransformersDoesInFloat32) {
+TEST_P(Family, ScoresEqualTransformersInFloat32) {
   const TempDir dir;
   checkpoint().write(dir);
   double worst = 0;
@@ -110,7 +110,7 @@ TEST_P(Family, ScoresAsTransformersDoesInFloat32) {
   std::printf("%s float32: worst difference of a log-probability %.2g\n", checkpoint().name.c_str(), worst);
 }
 
-TEST_P(Family, IsNoFurtherOffInBfloat16ThanTransformersItself) {
+TEST_P(Family, Bfloat16ErrorStaysNearTransformersOwn) {
   const TempDir dir;
   checkpoint().write(dir);
   double worst = 0;
@@ -130,9 +130,9 @@ TEST_P(Family, IsNoFurtherOffInBfloat16ThanTransformersItself) {
               checkpoint().bf16_error);
 }
 
-// The published length of a head's row means nothing where the model divides by it: such rows are made longer
-// and shorter here, so that a head that is rounded without the division is far off.
-TEST_P(Family, RoundedToInt8ItIsStillNear) {
+// If the model normalises its head, the published length of a head's row has no meaning: rows are made longer
+// and shorter here, so that rounding without the division shows.
+TEST_P(Family, Int8ScoresStayNear) {
   const TempDir dir;
   const bool normalizes_head =
       large() && checkpoint().config.at("architectures").at(0) == "BaichuanForCausalLM";
@@ -175,15 +175,15 @@ TEST_P(Family, ChunksAndSingleTokensGiveTheBitsOfTheWhole) {
   }
 }
 
-// Which tensor is broken, in the last layer and outside of them all: every one of them must matter, or the
-// comparison says nothing of it.
-TEST_P(Family, EveryBrokenTensorIsNoticed) {
+// The broken tensor, in the last layer or outside of all layers: every one must matter, or the
+// comparison proves nothing.
+TEST_P(Family, EveryBrokenTensorChangesTheScores) {
   const auto layers = checkpoint().config.at("num_hidden_layers").to_number<int64_t>();
   const std::string last = "model.layers." + std::to_string(layers - 1) + ".";
   size_t tried = 0;
   for (const auto& [name, shape] : checkpoint().tensors) {
     if (name.starts_with("model.layers.") && !name.starts_with(last)) continue;
-    // A model of a large vocabulary takes a second: its own tensors only.
+    // A model of a large vocabulary takes a second, so only its own tensors are broken.
     if ((large() || kSanitized) && name != "lm_head.weight" && name != last + "self_attn.W_pack.weight") {
       continue;
     }
@@ -200,7 +200,7 @@ TEST_P(Family, EveryBrokenTensorIsNoticed) {
   EXPECT_GE(tried, kSanitized ? 0u : 2u);
 }
 
-// The dummy weights are those of the checkpoint (the script makes them by the same rule), so it must score
+// The dummy weights equal the checkpoint's (the script makes them by the same rule), so the scores must be
 // the same without any file but config.json.
 TEST_P(Family, DummyWeightsNeedOnlyTheConfig) {
   const TempDir dir;
@@ -224,7 +224,7 @@ std::string checkpoint_name(const testing::TestParamInfo<size_t>& param) {
 }
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Family, testing::ValuesIn(all_indices()), checkpoint_name);
 
-TEST(FamilyLimits, AWindowIsTheLengthWhereNoneIsAskedForAndNoMoreIsGiven) {
+TEST(FamilyLimits, WindowIsTheDefaultAndMaximumLength) {
   const TempDir dir;
   TinyModel model;
   model.config["architectures"] = {"MistralForCausalLM"};
@@ -245,7 +245,7 @@ TEST(FamilyLimits, AWindowIsTheLengthWhereNoneIsAskedForAndNoMoreIsGiven) {
   EXPECT_TRUE(ModelRunner::load(options).ok());
 }
 
-TEST(FamilyLimits, RopeScalingReachesFurtherThanTheModel) {
+TEST(FamilyLimits, RopeScalingExtendsTheMaximumLength) {
   const TempDir dir;
   TinyModel model;
   model.config["rope_scaling"] = bj::object{{"type", "dynamic"}, {"factor", 2.0}};

@@ -1,5 +1,5 @@
-// The demo model against Transformers (float32, CPU), and against itself: an answer may depend neither on
-// what was cached, nor on how the prompt was cut, nor on who else is in the batch.
+// Compares the demo model with Transformers (float32, CPU), and with itself: an answer must not depend on
+// what was cached, how the prompt was cut, or what else is in the batch.
 
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@
 namespace troupe {
 namespace golden_test {
 
-// float32 against float32 of another library over 8 layers: differences of 1e-5 are seen, 1e-3 is asked for.
+// float32 against float32 of another library over 8 layers: differences of 1e-5 occur, 1e-3 is the limit.
 constexpr double kLogprobTolerance = 1e-3;
-// The same library with the same inputs cut otherwise.
+// Limit between runs of the same library on the same inputs, cut differently.
 constexpr double kOwnTolerance = 1e-4;
 // Closer than this, rounding may choose the other token.
 constexpr double kNearTie = 0.1;
@@ -31,7 +31,7 @@ struct Setup {
   size_t case_count;  // ref takes a second for each of the shortest
 };
 
-// What each case gave alone: cold, and again with the first part of its blocks kept.
+// Results of each case alone: cold, and again with the first part of its blocks kept.
 struct Answers {
   std::vector<std::vector<Logits>> cold;
   std::vector<std::vector<Logits>> hit;
@@ -51,8 +51,8 @@ Answers compute_answers(const Setup& setup) {
     const GoldenCase& golden = golden_cases()[c];
     Lane cold = make_lane(golden.all_ids(), 0);
     answers.cold.push_back(answer(*runner, cold, golden, 512));
-    // A hit as the prefix cache makes it: full blocks of the prompt are shared, the rest is new. How many is
-    // different for each case, up to all but the last token.
+    // A hit as the prefix cache makes it: full blocks of the prompt are shared, the rest is new. The shared
+    // part differs for each case, up to all but the last token.
     const auto full = static_cast<int32_t>((golden.prompt.size() - 1) / 16);
     const int32_t shared = c % 2 == 0 ? full : std::max<int32_t>(1, full - static_cast<int32_t>(c % 9));
     Lane hit = make_lane(golden.all_ids(), 128);
@@ -63,7 +63,7 @@ Answers compute_answers(const Setup& setup) {
   return answers;
 }
 
-// Computed once a backend, for all tests of it.
+// Computed once for a backend, for all tests of it.
 const Answers& answers_of(const Setup& setup) {
   static std::map<std::string, Answers> computed;
   const auto [found, added] = computed.try_emplace(setup.backend);
@@ -88,7 +88,7 @@ void expect_golden(const GoldenCase& golden, const std::vector<Logits>& steps) {
   EXPECT_LT(worst_difference(golden, steps), kLogprobTolerance);
 }
 
-// Counts logits that are not the same bit for bit; none may be off by more than the tolerance.
+// Counts logits that differ in any bit, and fails on those that differ by more than the tolerance.
 size_t differing_logits(const std::vector<Logits>& a, const std::vector<Logits>& b) {
   size_t count = 0;
   EXPECT_EQ(a.size(), b.size());
@@ -103,7 +103,7 @@ size_t differing_logits(const std::vector<Logits>& a, const std::vector<Logits>&
 
 class Golden : public testing::TestWithParam<Setup> {};
 
-TEST_P(Golden, AnswersAsTransformersDoes) {
+TEST_P(Golden, AnswersEqualTransformers) {
   const Answers& answers = answers_of(GetParam());
   ASSERT_EQ(answers.cold.size(), GetParam().case_count);
   double worst = 0;
@@ -115,7 +115,7 @@ TEST_P(Golden, AnswersAsTransformersDoes) {
   std::printf("%s: worst difference of a log-probability %.2g\n", GetParam().backend.c_str(), worst);
 }
 
-TEST_P(Golden, APrefixHitChangesNothing) {
+TEST_P(Golden, PrefixHitChangesNothing) {
   const Answers& answers = answers_of(GetParam());
   ASSERT_EQ(answers.hit.size(), GetParam().case_count);
   for (size_t c = 0; c < answers.hit.size(); ++c) {
@@ -126,7 +126,7 @@ TEST_P(Golden, APrefixHitChangesNothing) {
 }
 
 // Ten prompts at a time in merged steps of 512 tokens, each starting while others already decode.
-TEST_P(Golden, OthersInTheBatchChangeNothing) {
+TEST_P(Golden, OtherRequestsInTheBatchChangeNothing) {
   constexpr size_t kLanes = 10;
   constexpr int32_t kStepTokens = 512;
   constexpr int32_t kChunk = 190;  // not a multiple of a block
@@ -169,8 +169,8 @@ TEST_P(Golden, OthersInTheBatchChangeNothing) {
   }
 }
 
-// The shortest prompt; and one of 900 and one of 1500 tokens where there are such and the chunks are not so
-// small that they take long.
+// The shortest prompt; and one of 900 and one of 1500 tokens, if there are such and the chunks are large
+// enough to be fast.
 std::vector<size_t> chunk_cases(size_t case_count, int32_t chunk) {
   std::vector<size_t> cases{0};
   for (const size_t wanted : {size_t{900}, size_t{1500}}) {
@@ -181,7 +181,7 @@ std::vector<size_t> chunk_cases(size_t case_count, int32_t chunk) {
   return cases;
 }
 
-TEST_P(Golden, TheChunkSizeChangesNothing) {
+TEST_P(Golden, ChunkSizeChangesNothing) {
   const Answers& answers = answers_of(GetParam());
   const auto runner = load(demo_options(GetParam().backend));
   ASSERT_NE(runner, nullptr);
@@ -199,7 +199,7 @@ TEST_P(Golden, TheChunkSizeChangesNothing) {
   }
 }
 
-TEST_P(Golden, TheThreadCountChangesNothing) {
+TEST_P(Golden, ThreadCountChangesNothing) {
   if (GetParam().backend == "ref") GTEST_SKIP() << "ref has one thread";
   const Answers& answers = answers_of(GetParam());
   RunnerOptions options = demo_options(GetParam().backend);
@@ -213,7 +213,7 @@ TEST_P(Golden, TheThreadCountChangesNothing) {
   }
 }
 
-TEST_P(Golden, LogprobsScoresEveryIdAsTheStepsDo) {
+TEST_P(Golden, LogprobsScoresEveryIdLikeTheSteps) {
   const GoldenCase& golden = golden_cases()[0];
   const std::vector<TokenId> ids = golden.all_ids();
   std::vector<std::vector<float>> scores;
@@ -231,8 +231,8 @@ TEST_P(Golden, LogprobsScoresEveryIdAsTheStepsDo) {
   }
 }
 
-// A model whose tensor differs from the golden's must fail the comparison, or the comparison says nothing.
-TEST_P(Golden, OneNegatedTensorIsNoticed) {
+// A model with one tensor changed must fail the comparison, or the comparison proves nothing.
+TEST_P(Golden, OneNegatedTensorFailsTheComparison) {
   namespace fs = std::filesystem;
   const TempDir dir;
   fs::copy(kDemoModelDir, dir.path(), fs::copy_options::recursive);
@@ -284,7 +284,7 @@ TEST_P(Golden, Bfloat16StaysClose) {
 std::string setup_name(const testing::TestParamInfo<Setup>& info) {
   return info.param.backend;
 }
-// Sanitizers make this ten times slower and look for other things than numbers: the shortest prompts do.
+// Sanitizers make this ten times slower and check other things than numbers: the shortest prompts suffice.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kRefCases = 1;
 constexpr size_t kCpuCases = 12;

@@ -1,5 +1,5 @@
-// A model with int8 weights: how far its log-probabilities are from the float32 ones, and that they depend on
-// nothing but the tokens.
+// A model with int8 weights: the distance of its log-probabilities from the float32 ones, and their
+// dependence on the tokens alone.
 
 #include <gtest/gtest.h>
 
@@ -28,12 +28,12 @@ RunnerOptions int8_options(const std::string& backend, DType dtype) {
   return options;
 }
 
-// 0.013 on average when this was written, in float32 as in bfloat16: a trained model of 8 layers. A wrong
-// scale or a lost column anywhere is far beyond the bound.
+// 0.013 on average when this was written, in float32 as in bfloat16, for a trained model of 8 layers. A wrong
+// scale or a lost column anywhere exceeds the bound by far.
 constexpr double kMeanErrorMax = 0.03;
 constexpr double kWorstErrorMax = 0.5;
 
-TEST(Int8Model, ItsLogProbabilitiesAreNearTheFloatOnes) {
+TEST(Int8Model, LogProbabilitiesAreNearTheFloatOnes) {
   const std::vector<TokenId> ids = golden_cases()[20].all_ids();
   const std::vector<float> exact = scores(demo_options("cpu"), ids);
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -54,7 +54,7 @@ TEST(Int8Model, ItsLogProbabilitiesAreNearTheFloatOnes) {
   }
 }
 
-TEST(Int8Model, HowAPromptIsCutChangesNoBit) {
+TEST(Int8Model, ChunksOfAPromptChangeNoBit) {
   std::vector<TokenId> ids = golden_cases()[0].all_ids();
   ids.resize(std::min<size_t>(ids.size(), 48));
   RunnerOptions options = int8_options("cpu", DType::kFloat32);
@@ -64,7 +64,7 @@ TEST(Int8Model, HowAPromptIsCutChangesNoBit) {
   EXPECT_EQ(scores(options, ids), whole);
 }
 
-TEST(Int8Model, TakesLessMemoryAndSaysSo) {
+TEST(Int8Model, DescriptionReportsInt8Weights) {
   const auto runner = ModelRunner::load(int8_options("cpu", DType::kBFloat16));
   ASSERT_TRUE(runner.ok()) << runner.status();
   EXPECT_NE((*runner)->description().find("MiB of int8"), std::string::npos) << (*runner)->description();

@@ -1,5 +1,5 @@
 // Bias and penalties against Transformers' processors (tests/fixtures/make_sampling_goldens.py): the adjusted
-// logits to the bit, and what is then drawn from them by χ².
+// logits to the bit, and the draws from them by χ².
 
 #include "worker/model/logit_adjuster.h"
 
@@ -77,13 +77,13 @@ std::vector<float> adjusted(const Golden& golden) {
   return logits;
 }
 
-TEST(LogitAdjuster, GivesTransformersLogitsToTheBit) {
+TEST(LogitAdjuster, LogitsEqualTransformersToTheBit) {
   const auto goldens = read_goldens();
   ASSERT_EQ(goldens.size(), 12u);
   for (size_t c = 0; c < goldens.size(); ++c) EXPECT_EQ(adjusted(goldens[c]), goldens[c].adjusted) << c;
 }
 
-TEST(LogitAdjuster, WhatIsDrawnFitsTransformersProbabilities) {
+TEST(LogitAdjuster, DrawsFitTransformersProbabilities) {
   const auto goldens = read_goldens();
   for (size_t c = 0; c < goldens.size(); ++c) {
     const ChiSquared result =
@@ -93,7 +93,7 @@ TEST(LogitAdjuster, WhatIsDrawnFitsTransformersProbabilities) {
   }
 }
 
-TEST(LogitAdjuster, WithoutPenaltiesTheDrawsDoNotFit) {
+TEST(LogitAdjuster, DrawsWithoutPenaltiesDoNotFit) {
   const auto goldens = read_goldens();
   for (size_t c = 0; c < goldens.size(); ++c) {
     const ChiSquared result =
@@ -102,7 +102,7 @@ TEST(LogitAdjuster, WithoutPenaltiesTheDrawsDoNotFit) {
   }
 }
 
-TEST(LogitAdjuster, LogSoftmaxOfTheRawLogitsIsTorchs) {
+TEST(LogitAdjuster, LogSoftmaxOfRawLogitsEqualsTorch) {
   for (const Golden& golden : read_goldens()) {
     const LogSoftmax softmax(golden.logits);
     for (size_t i = 0; i < golden.logits.size(); ++i) {
@@ -111,11 +111,11 @@ TEST(LogitAdjuster, LogSoftmaxOfTheRawLogitsIsTorchs) {
   }
 }
 
-TEST(LogitAdjuster, NothingAskedForIsNothingDone) {
+TEST(LogitAdjuster, NeutralParametersMakeNoAdjuster) {
   EXPECT_EQ(LogitAdjuster::make({}, std::vector<TokenId>{1, 2}), nullptr);
 }
 
-TEST(LogitAdjuster, PresenceAndFrequencyLeaveThePromptAlone) {
+TEST(LogitAdjuster, PresenceAndFrequencyIgnoreThePrompt) {
   SamplingParams params;
   params.presence_penalty = 1;
   params.frequency_penalty = 0.5f;
@@ -128,7 +128,7 @@ TEST(LogitAdjuster, PresenceAndFrequencyLeaveThePromptAlone) {
   EXPECT_EQ(logits, (std::vector<float>{1, -0.5f, -1, 1}));
 }
 
-TEST(LogSoftmaxRow, TheBestComeFirstAndTheLowestIdAmongEquals) {
+TEST(LogSoftmaxRow, BestComeFirstWithLowestIdAmongEquals) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> logits{1, 3, nan, 3, 2, 3};
   const auto best = LogSoftmax(logits).best(4);
@@ -142,7 +142,7 @@ TEST(LogSoftmaxRow, TheBestComeFirstAndTheLowestIdAmongEquals) {
   EXPECT_TRUE(LogSoftmax(logits).best(0).empty());
 }
 
-TEST(Choices, TheFirstHasThePlainSeedAndTheOthersTheirOwn) {
+TEST(Choices, FirstKeepsThePlainSeedAndOthersDeriveTheirs) {
   EXPECT_EQ(choice_seed(5, 0), 5u);
   std::vector<uint64_t> seeds;
   for (uint64_t seed = 0; seed < 20; ++seed) {

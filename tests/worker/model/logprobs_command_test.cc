@@ -36,7 +36,7 @@ class LogprobsCommand : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(LogprobsCommand, AnswersALineWithALine) {
+TEST_F(LogprobsCommand, AnswersEachLineWithALine) {
   const Outcome outcome = run(args(), "[1, 2, 3]\n[4]\n[1,2,3,4]");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   std::istringstream lines(outcome.out);
@@ -71,7 +71,7 @@ TEST_F(LogprobsCommand, RefusesLinesLongerThanTheModel) {
   EXPECT_THAT(run(args(), line + "]\n").err, HasSubstr("33 ids; must be in [1, 32]"));
 }
 
-// What Transformers writes for a small Mistral: a window far below its positions. Up to it all is as usual.
+// The config.json of a small Mistral: a window far below its positions. Up to the window nothing differs.
 TEST_F(LogprobsCommand, ScoresUpToASlidingWindow) {
   const TempDir dir;
   TinyModel model;
@@ -106,7 +106,7 @@ TEST_F(LogprobsCommand, SeparatesBadUsageFromFailure) {
   EXPECT_THAT(help.out, HasSubstr("--model"));
 }
 
-TEST_F(LogprobsCommand, ScoresTheDemoModelAsTransformersDoes) {
+TEST_F(LogprobsCommand, ScoresOfTheDemoModelEqualTransformers) {
   const GoldenCase& golden = golden_cases()[0];
   std::string line;
   for (const TokenId id : golden.all_ids()) line += (line.empty() ? "[" : ",") + std::to_string(id);

@@ -1,6 +1,7 @@
 #pragma once
 
-// A config.json whose weights are made up when it is loaded (LoadFormat::kDummy): a model that every machine
+// A config.json whose weights are generated at load time (LoadFormat::kDummy): a model for every machine,
+// including one with a GPU and nothing else.
 // has, one with a GPU and nothing else, too.
 
 namespace troupe {

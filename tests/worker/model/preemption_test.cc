@@ -1,5 +1,5 @@
-// A request that lost its KV to another and was computed again, with the real scheduler and the real model:
-// every logit must be what it is for a request that has the machine to itself.
+// A request that lost its KV to another and was recomputed, with the real scheduler and the real model: every
+// logit must equal that of a request that runs alone.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Outcome {
   SchedulerStats stats;
 };
 
-// Greedy, to the end, whatever stop tokens come.
+// Greedy, to the maximum length, whatever stop tokens come.
 Outcome compute(const std::vector<std::vector<TokenId>>& prompts, int64_t kv_tokens, bool prefix_caching) {
   Outcome outcome;
   RunnerOptions options = demo_options("cpu", kv_tokens);
@@ -33,7 +33,7 @@ Outcome compute(const std::vector<std::vector<TokenId>>& prompts, int64_t kv_tok
   config.block_size = options.block_size;
   config.block_count = (*runner)->block_count();
   config.enable_prefix_caching = prefix_caching;
-  config.output_reserve = OutputReserve::kNone;  // so that blocks do run out
+  config.output_reserve = OutputReserve::kNone;  // so that blocks run out
   Scheduler scheduler(config);
   const TimePoint now{};
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -66,9 +66,9 @@ Outcome compute(const std::vector<std::vector<TokenId>>& prompts, int64_t kv_tok
 
 class Preemption : public testing::TestWithParam<bool> {};
 
-TEST_P(Preemption, RecomputedLogitsAreTheSameBitForBit) {
-  // 158, 161 and 162 tokens: 10 or 11 blocks each, three more until the end. 35 hold the prompts, not the
-  // ends.
+TEST_P(Preemption, RecomputedLogitsAreBitwiseEqual) {
+  // 158, 161 and 162 tokens: 10 or 11 blocks each, three more by the end. 35 blocks hold the prompts but
+  // not the ends.
   std::vector<std::vector<TokenId>> prompts;
   for (size_t c = 0; c < 3; ++c) prompts.push_back(golden_cases()[c].prompt);
   const Outcome crowded = compute(prompts, int64_t{35} * 16, GetParam());

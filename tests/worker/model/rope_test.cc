@@ -28,7 +28,7 @@ TEST(Rope, PositionZeroRotatesNothing) {
   }
 }
 
-TEST(Rope, IsTheRotationByPositionTimesFrequency) {
+TEST(Rope, RotatesByPositionTimesFrequency) {
   for (const double theta : {10000.0, 500000.0}) {
     const std::vector<float> table = table_of(theta);
     for (int64_t position = 0; position < kPositions; ++position) {
@@ -45,9 +45,9 @@ TEST(Rope, IsTheRotationByPositionTimesFrequency) {
   }
 }
 
-// Where float32 angles and exact ones differ visibly, Transformers' are right by definition. The expected
-// values were computed apart, rounding to float32 where Transformers does.
-TEST(Rope, RoundsTheAngleAsTransformersDoes) {
+// Where float32 angles and exact ones visibly differ, Transformers' are right by definition. The expected
+// values were computed separately, with Transformers' rounding to float32.
+TEST(Rope, RoundsTheAngleLikeTransformers) {
   const std::vector<float> table = table_of(10000);
   struct Expected {
     int64_t position, i;

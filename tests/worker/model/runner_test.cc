@@ -60,7 +60,7 @@ class Runner : public testing::Test {
   std::unique_ptr<ModelRunner> runner_;
 };
 
-TEST_F(Runner, SaysWhatItHolds) {
+TEST_F(Runner, DescribesItsMemory) {
   EXPECT_EQ(runner_->block_count(), 4);  // 19 tokens are 4 whole blocks
   EXPECT_EQ(runner_->max_model_len(), 12);
   EXPECT_EQ(runner_->config().layers, 2);
@@ -68,7 +68,7 @@ TEST_F(Runner, SaysWhatItHolds) {
   EXPECT_THAT(runner_->description(), HasSubstr("KV 4 blocks of 4 tokens"));
 }
 
-TEST_F(Runner, RefusesOptionsThatCannotWork) {
+TEST_F(Runner, RefusesImpossibleOptions) {
   EXPECT_THAT(load_error([](RunnerOptions& o) { o.max_model_len = 33; }), HasSubstr("max_model_len 33"));
   EXPECT_THAT(load_error([](RunnerOptions& o) { o.kv_cache_tokens = 3; }), HasSubstr("kv_cache_tokens 3"));
   EXPECT_THAT(load_error([](RunnerOptions& o) { o.kv_cache_tokens = std::numeric_limits<int64_t>::max(); }),
@@ -113,7 +113,7 @@ TEST_F(Runner, RefusesBatchesOutOfBounds) {
   }
 }
 
-TEST_F(Runner, GivesLogitsOnlyOfItemsThatSample) {
+TEST_F(Runner, ReturnsLogitsOnlyOfItemsThatSample) {
   Lane a = make_lane({1, 2, 3, 4}, 0, 4);
   Lane b = make_lane({5, 6, 7}, 1, 4);
   EXPECT_TRUE(run_step(*runner_, {take(a, 3, false)}).empty());
@@ -123,7 +123,7 @@ TEST_F(Runner, GivesLogitsOnlyOfItemsThatSample) {
   EXPECT_EQ(rows.front(), feed(*runner_, alone, 3, 6));
 }
 
-TEST_F(Runner, ScatteredBlocksAreTheSameContext) {
+TEST_F(Runner, ScatteredBlocksFormTheSameContext) {
   const std::vector<TokenId> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
   Lane straight = make_lane(ids, 0, 4);
   const Logits expected = feed(*runner_, straight, 12, 6);
@@ -134,7 +134,7 @@ TEST_F(Runner, ScatteredBlocksAreTheSameContext) {
   EXPECT_NE(feed(*runner_, other, 12, 6), expected);
 }
 
-TEST_F(Runner, GoesOnInTheCopyOfAPartlyFilledBlock) {
+TEST_F(Runner, ContinuesInTheCopyOfAPartlyFilledBlock) {
   Lane first = make_lane({3, 1, 4, 1, 5, 9, 2}, 0, 4);  // blocks 0, 1; three tokens in the second
   feed(*runner_, first, 7, 6);
   const std::vector<TokenId> ids{3, 1, 4, 1, 5, 9, 8, 7};  // shares two of the three
@@ -153,7 +153,7 @@ TEST_F(Runner, GoesOnInTheCopyOfAPartlyFilledBlock) {
   }
 }
 
-TEST_F(Runner, WarmingUpChangesNoAnswer) {
+TEST_F(Runner, WarmUpChangesNoAnswer) {
   const std::vector<TokenId> ids{3, 1, 4, 1, 5, 9, 2, 6, 5};
   Lane cold = make_lane(ids, 0, 4);
   const Logits expected = feed(*runner_, cold, 9, 6);
@@ -171,7 +171,7 @@ TEST_F(Runner, WarmingUpChangesNoAnswer) {
   }
 }
 
-TEST_F(Runner, LogprobsRefusesWhatDoesNotFit) {
+TEST_F(Runner, LogprobsRefusesInputThatDoesNotFit) {
   EXPECT_EQ(runner_->logprobs(std::vector<TokenId>{1}).value().size(), 0u);
   EXPECT_EQ(runner_->logprobs(std::vector<TokenId>(12, 1)).value().size(), 11u);
   EXPECT_THAT(std::string(runner_->logprobs(std::vector<TokenId>(13, 1)).status().message()),
@@ -179,7 +179,7 @@ TEST_F(Runner, LogprobsRefusesWhatDoesNotFit) {
   EXPECT_FALSE(runner_->logprobs({}).ok());
   EXPECT_FALSE(runner_->logprobs(std::vector<TokenId>{1, 12}).ok());
   EXPECT_FALSE(runner_->logprobs(std::vector<TokenId>{12, 1}).ok());
-  // One more than a step: the last id is in no chunk, but it is looked up in the logits.
+  // One more than a step: the last id is in no chunk, but it indexes the logits.
   EXPECT_FALSE(runner_->logprobs(std::vector<TokenId>{1, 2, 3, 4, 5, 6, 12}).ok());
 }
 

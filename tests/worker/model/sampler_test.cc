@@ -1,5 +1,5 @@
-// The sampler against exact distributions: what may be drawn is computed here the slow and obvious way (sort
-// everything, cut, normalise), and 200,000 draws must fit it by χ².
+// The sampler against exact distributions: the allowed tokens are computed here the slow and obvious way
+// (sort everything, cut, normalise), and 200,000 draws must fit them by χ².
 
 #include "worker/model/sampler.h"
 
@@ -83,14 +83,14 @@ INSTANTIATE_TEST_SUITE_P(
                     SamplingParams{
                         .temperature = 3.0f, .top_k = 40, .top_p = 0.7f, .min_p = 0.3f, .seed = 10}));
 
-TEST(Sampler, TheFitNoticesAWrongTemperature) {
+TEST(Sampler, FitDetectsAWrongTemperature) {
   const std::vector<float> logits = make_logits(60, 7);
   const ChiSquared result =
       fit_draws(exact_distribution(logits, {.temperature = 1.03f}), logits, {.seed = 1});
   EXPECT_GT(result.chi_squared, result.limit);
 }
 
-TEST(Sampler, PhiloxGivesThePublishedVectors) {
+TEST(Sampler, PhiloxMatchesThePublishedVectors) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
@@ -110,7 +110,7 @@ TEST(Sampler, UniformsDependOnEveryBitOfSeedAndPosition) {
   EXPECT_LT(*seen.rbegin(), 1.0);
 }
 
-TEST(Sampler, TheSameSeedAndPositionGiveTheSameToken) {
+TEST(Sampler, SameSeedAndPositionGiveTheSameToken) {
   const std::vector<float> logits = make_logits(1000, 3);
   const SamplingParams params{.temperature = 0.9f, .top_k = 50, .top_p = 0.95f, .seed = 42};
   std::set<TokenId> tokens;
@@ -142,7 +142,7 @@ TEST(Sampler, TopKKeepsExactlyKAndTheLowestIdsAmongEquals) {
   EXPECT_EQ(tokens, (std::set<TokenId>{0, 1, 2, 3, 4, 5, 6}));
 }
 
-TEST(Sampler, NanIsNeverDrawnAndInfinityAlwaysIs) {
+TEST(Sampler, NanIsNeverDrawnAndInfinityAlways) {
   for (const SamplingParams& params :
        {SamplingParams{.temperature = 0}, SamplingParams{}, SamplingParams{.top_k = 3},
         SamplingParams{.top_p = 0.99f}, SamplingParams{.min_p = 0.001f}}) {
@@ -163,7 +163,7 @@ TEST(Sampler, ExtremeTemperaturesStayFinite) {
   }
 }
 
-TEST(Sampler, SelectsFromALargeVocabularyWhatASortWould) {
+TEST(Sampler, SelectsFromALargeVocabularyLikeASort) {
   const std::vector<float> logits = make_logits(50000, 11);
   for (const SamplingParams& base : {SamplingParams{.top_k = 40}, SamplingParams{.top_p = 0.3f},
                                      SamplingParams{.temperature = 3.0f, .top_p = 0.999f},
@@ -176,7 +176,7 @@ TEST(Sampler, SelectsFromALargeVocabularyWhatASortWould) {
   }
 }
 
-TEST(Sampler, LogProbabilityIsLogSoftmax) {
+TEST(Sampler, LogProbabilityEqualsLogSoftmax) {
   const std::vector<float> logits = make_logits(3000, 5);
   double total = 0;
   for (const float logit : logits) total += std::exp(double{logit});

@@ -1,6 +1,6 @@
 #pragma once
 
-// A Llama of a few hundred weights, made here, whose every part can be broken: config as JSON, tensors as
+// A generated Llama of a few hundred weights, every part of which can be broken: config as JSON, tensors as
 // bytes, and the safetensors around them.
 
 #include <boost/json/object.hpp>
@@ -17,7 +17,7 @@
 
 namespace troupe {
 
-// 8 bytes of length, the header, the data.
+// Concatenates 8 bytes of length, the header, the data.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data) {
   std::string file;
   for (int i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xff);
@@ -31,7 +31,7 @@ struct TinyTensor {
 };
 using TinyTensors = std::map<std::string, TinyTensor>;
 
-// A well-formed file of these tensors.
+// A valid file of these tensors.
 inline std::string safetensors_of(const TinyTensors& tensors) {
   boost::json::object header;
   std::string data;

@@ -1,5 +1,5 @@
-// What a device meets for the first time it meets before the first request. That no answer changes by it is
-// in runner_test.cc.
+// The warm-up covers the device's first-time costs before the first request. runner_test.cc checks that it
+// changes no answer.
 
 #include "worker/model/warm_up.h"
 
@@ -38,7 +38,7 @@ class WarmUp : public testing::Test {
   }
   int64_t free_bytes() const { return device_->device_memory()->free_bytes; }
 
-  // A step of decodes with so many tokens before, of which the first `shared` blocks are the same ones.
+  // Runs a step of decodes after `start` tokens, of which the first `shared` blocks are the same for all.
   void decode(int lanes, int32_t start, BlockId shared, float temperature) {
     const std::vector<TokenId> ids{7};
     std::vector<std::vector<BlockId>> tables;
@@ -63,10 +63,10 @@ class WarmUp : public testing::Test {
 
   RunnerOptions options_;
   std::unique_ptr<ModelRunner> runner_;
-  std::unique_ptr<Backend> device_;  // the same one
+  std::unique_ptr<Backend> device_;  // shares the runner's device
 };
 
-TEST_F(WarmUp, NoStepOfDecodesTakesMemoryLater) {
+TEST_F(WarmUp, NoDecodeStepTakesMemoryLater) {
   const int64_t cold = free_bytes();
   const Status warmed = warm_up(*runner_, options_);
   ASSERT_TRUE(warmed.ok()) << warmed;
@@ -82,7 +82,7 @@ TEST_F(WarmUp, NoStepOfDecodesTakesMemoryLater) {
   }
 }
 
-TEST(WarmUpSizes, ArePowersOfTwoAndTheLargestAndAllDecodes) {
+TEST(WarmUpSizes, ArePowersOfTwoTheLargestAndAllDecodes) {
   EXPECT_EQ(warm_up_sizes(200, 48), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 48, 64, 128, 200}));
   EXPECT_EQ(warm_up_sizes(64, 64), (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64}));
   EXPECT_EQ(warm_up_sizes(6, 100), (std::vector<int64_t>{1, 2, 4, 6}));

@@ -22,7 +22,7 @@ namespace chat_template_test {
 
 using ::testing::HasSubstr;
 
-// What a template makes of a context, or "error: …".
+// Renders a template with a context; returns "error: …" on failure.
 std::string rendered(std::string_view source, std::string_view context = "{}") {
   auto parsed = ChatTemplate::parse(source);
   if (!parsed.ok()) return "error: " + std::string(parsed.status().message());
@@ -57,7 +57,7 @@ TEST(ChatTemplate, WritesTheDemoModelsChatMl) {
             "Hallo\n<|im_end|>\n<|im_start|>assistant\n");
 }
 
-TEST(ChatTemplate, ChatMlOfTheFirstMessagesIsAPrefixOfTheWhole) {
+TEST(ChatTemplate, ChatMlOfLeadingMessagesIsAPrefixOfTheWhole) {
   auto chat = ChatTemplate::load(TROUPE_SOURCE_DIR "/configs/demo-model");
   ASSERT_TRUE(chat.ok());
   std::mt19937_64 rng(23);
@@ -80,7 +80,7 @@ TEST(ChatTemplate, ChatMlOfTheFirstMessagesIsAPrefixOfTheWhole) {
   }
 }
 
-TEST(ChatTemplate, GivesToolsAndExtraFieldsToTheTemplate) {
+TEST(ChatTemplate, PassesToolsAndExtraFieldsToTheTemplate) {
   GenerateRequest request;
   request.messages = {{Role::kAssistant, "", R"({"tool_calls": [{"id": "7"}], "name": "n"})"}};
   request.tools_json = R"([{"type": "function"}])";
@@ -93,7 +93,7 @@ TEST(ChatTemplate, GivesToolsAndExtraFieldsToTheTemplate) {
   EXPECT_EQ(*(*chat)->render(*context), "<s>function7assistantFalse3");
 }
 
-TEST(ChatTemplate, LoadsEitherPlaceATemplateLivesIn) {
+TEST(ChatTemplate, LoadsTemplateFromEitherFile) {
   std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "troupe_chat_template_test";
   std::filesystem::create_directories(dir);
   std::filesystem::remove(dir / "chat_template.jinja");
@@ -114,7 +114,7 @@ TEST(ChatTemplate, LoadsEitherPlaceATemplateLivesIn) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(ChatTemplate, OurOwnGoldens) {
+TEST(ChatTemplate, RendersOurGoldens) {
   std::filesystem::path dir = TROUPE_SOURCE_DIR "/tests/fixtures/templates";
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
@@ -135,7 +135,7 @@ TEST(ChatTemplate, OurOwnGoldens) {
   EXPECT_GE(count, 20);
 }
 
-TEST(ChatTemplate, PublishedTemplatesByteForByte) {
+TEST(ChatTemplate, RendersPublishedTemplatesByteForByte) {
   const char* data = std::getenv("TROUPE_DATA");
   std::filesystem::path dir =
       std::filesystem::path(data != nullptr ? data : TROUPE_SOURCE_DIR "/../shared/data") / "chat_templates";
@@ -187,7 +187,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-TEST(ChatTemplate, RunawayTemplatesAreCutOff) {
+TEST(ChatTemplate, StopsRunawayTemplates) {
   const char* runaways[] = {
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
       "{% set n = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
@@ -206,7 +206,7 @@ TEST(ChatTemplate, RunawayTemplatesAreCutOff) {
   for (const char* source : runaways) EXPECT_THAT(rendered(source), HasSubstr("error: line 1: ")) << source;
 }
 
-// What goes through text or lists, `s` being a million characters: nothing of it is free.
+// Operations that read text or lists, `s` being a million characters: none of them is free.
 constexpr const char* kReadersOfText[] = {
     "x | attr(s)",
     "s in d",
@@ -253,7 +253,7 @@ constexpr const char* kReadersOfText[] = {
     "range(20000) | sum",
 };
 
-TEST(ChatTemplate, WhateverReadsTextHasItsPrice) {
+TEST(ChatTemplate, ChargesEveryOperationThatReadsText) {
   for (const char* reader : kReadersOfText) {
     std::string source =
         "{% set s = 'a' * 1000000 %}{% set t = 'a' * 1000000 %}{% set x = 'xy' %}{% set d = {s: 1, t ~ x: 2} "
@@ -269,8 +269,8 @@ TEST(ChatTemplate, WhateverReadsTextHasItsPrice) {
   }
 }
 
-// Copies that a filter keeps for itself are text made, too: memory is bounded however many steps there are.
-TEST(ChatTemplate, TextThatIsKeptIsBounded) {
+// Copies kept inside a filter count as text made, too: memory is bounded however many steps remain.
+TEST(ChatTemplate, LimitsTextThatIsKept) {
   ChatTemplate::Limits limits;
   limits.steps_max = int64_t{1} << 40;
   limits.output_bytes_max = 1u << 20;
@@ -298,7 +298,7 @@ TEST(ChatTemplate, MessagesClipLongNames) {
   }
 }
 
-TEST(ChatTemplate, DeepNestingIsRefusedBeforeTheStackEnds) {
+TEST(ChatTemplate, RefusesDeepNestingBeforeTheStackOverflows) {
   auto repeat = [](std::string_view text, size_t count) {
     std::string all;
     for (size_t i = 0; i < count; ++i) all += text;
@@ -323,7 +323,7 @@ TEST(ChatTemplate, DeepNestingIsRefusedBeforeTheStackEnds) {
   }
 }
 
-TEST(ChatTemplate, ManyThreadsMayRenderOneTemplate) {
+TEST(ChatTemplate, ManyThreadsRenderOneTemplate) {
   auto parsed = ChatTemplate::parse(
       "{% macro m(x) %}<{{ x }}>{% endmacro %}{% for i in range(50) %}{{ m(i ~ k) }}{% endfor %}");
   ASSERT_TRUE(parsed.ok());
@@ -341,7 +341,7 @@ TEST(ChatTemplate, ManyThreadsMayRenderOneTemplate) {
   EXPECT_EQ(right, 200);
 }
 
-TEST(RenderCommand, AnswersALineForALine) {
+TEST(RenderCommand, AnswersEachLineWithALine) {
   std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "troupe_render.jinja";
   std::ofstream(path) << "{{ a.b }}{{ strftime_now('%d %b %Y') }}\n";
   std::istringstream in(

@@ -1,4 +1,4 @@
-// A worker must not start on a model directory that lies: each case breaks one thing of a good one, and the
+// A worker must not start on an invalid model directory: each case breaks one thing of a valid one, and the
 // error must name the file, the item and the reason.
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ std::string load_error(const TempDir& dir) {
   return runner.ok() ? "loaded" : std::string(runner.status().message());
 }
 
-// The model of `dir` as two shards and an index; a test edits them before they are written.
+// The tiny model as two shards and an index, which a test edits before write().
 struct Shards {
   TinyTensors a, b;
   boost::json::object map;  // tensor → "a.safetensors" or "b.safetensors"
@@ -58,7 +58,7 @@ struct Case {
   std::string name;
   std::function<void(TinyModel&)> edit_model;      // before it is written, and
   std::function<void(const TempDir&)> edit_files;  // after; either may be null
-  std::vector<std::string> error;                  // the message holds all of these
+  std::vector<std::string> error;                  // all are contained in the message
 };
 
 class BadModelDir : public testing::TestWithParam<Case> {};
@@ -195,7 +195,7 @@ std::vector<Case> tensor_cases() {
   };
 }
 
-// Shards as they should be, but for one edit.
+// Valid shards but for one edit.
 Case shard_case(const std::string& name, void (*edit)(Shards&), std::vector<std::string> error) {
   return {name, nullptr,
           [edit](const TempDir& dir) {
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Files, BadModelDir, testing::ValuesIn(file_cases()), ca
 INSTANTIATE_TEST_SUITE_P(Tensors, BadModelDir, testing::ValuesIn(tensor_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Shards, BadModelDir, testing::ValuesIn(shard_cases()), case_name);
 
-TEST(GoodModelDir, LoadsAndIgnoresWhatOldExportsLeaveBehind) {
+TEST(GoodModelDir, LoadsAndIgnoresLeftoversOfOldExports) {
   const TempDir dir;
   TinyModel model;
   model.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2});
@@ -264,7 +264,7 @@ std::vector<float> scores_of(const TempDir& dir) {
   return (*runner)->logprobs(std::vector<TokenId>{1, 5, 3, 11, 0, 7}).value();
 }
 
-// The tensor's float32 numbers rounded to eighths in [-1/2, 1/2], which every type holds exactly, as `dtype`.
+// Stores the tensor's numbers, rounded to eighths in [-1/2, 1/2], which every type holds exactly, as `dtype`.
 void store_as(TinyTensor& tensor, const std::string& dtype) {
   std::string bytes;
   for (size_t at = 0; at < tensor.bytes.size(); at += sizeof(float)) {
@@ -282,7 +282,7 @@ void store_as(TinyTensor& tensor, const std::string& dtype) {
   tensor.bytes = std::move(bytes);
 }
 
-TEST(GoodModelDir, TheSameNumbersInAnyTypeGiveTheSameScores) {
+TEST(GoodModelDir, SameNumbersInAnyTypeGiveTheSameScores) {
   std::vector<std::vector<float>> scores;
   for (const std::vector<std::string>& dtypes :
        {std::vector<std::string>{"F32"}, {"BF16"}, {"F16"}, {"F16", "F32", "BF16", "F32"}}) {
@@ -297,7 +297,7 @@ TEST(GoodModelDir, TheSameNumbersInAnyTypeGiveTheSameScores) {
   for (const std::vector<float>& other : scores) EXPECT_EQ(other, scores[0]);
 }
 
-TEST(GoodModelDir, ATiedHeadIsTheEmbedding) {
+TEST(GoodModelDir, TiedHeadIsTheEmbedding) {
   const TempDir untied_dir;
   TinyModel untied;
   untied.tensors["lm_head.weight"] = untied.tensors["model.embed_tokens.weight"];
@@ -310,7 +310,7 @@ TEST(GoodModelDir, ATiedHeadIsTheEmbedding) {
   EXPECT_EQ(scores_of(tied_dir), scores_of(untied_dir));
 }
 
-// The reference writer pads the header; others need not, and then no tensor is aligned to its type.
+// The reference writer pads the header; others may not, and then no tensor is aligned to its type.
 TEST(GoodModelDir, MisalignedTensorsGiveTheSameNumbers) {
   std::vector<std::vector<float>> scores;
   for (const size_t spaces : {0, 1, 2, 3}) {

@@ -1,4 +1,4 @@
-// KV memory by a share of the device's.
+// KV memory from a share of the device's memory.
 
 #include "worker/model/load/memory_budget.h"
 
@@ -15,8 +15,8 @@ using testing::HasSubstr;
 constexpr int64_t kGib = int64_t{1} << 30;
 constexpr int64_t kMib = int64_t{1} << 20;
 
-TEST(MemoryBudget, TheShareCountsWhateverIsThere) {
-  // 80 GiB, 17 of them taken: 72 - 17 less the reserve.
+TEST(MemoryBudget, ShareIncludesMemoryInUse) {
+  // 80 GiB, 17 of them in use: 72 - 17 less the reserve.
   const auto blocks =
       kv_blocks_that_fit({.device = {80 * kGib, 63 * kGib}, .utilization = 0.9, .block_bytes = 2 * kMib});
   ASSERT_TRUE(blocks.ok()) << blocks.status();
@@ -25,7 +25,7 @@ TEST(MemoryBudget, TheShareCountsWhateverIsThere) {
   EXPECT_NEAR(static_cast<double>(in_use) / (80.0 * kGib), 0.9, 0.02 * 0.9);
 }
 
-TEST(MemoryBudget, WhereNothingFitsItSaysWhatTakesHowMuch) {
+TEST(MemoryBudget, ErrorListsMemoryUsesWhenNothingFits) {
   const auto blocks =
       kv_blocks_that_fit({.device = {24 * kGib, 2 * kGib}, .utilization = 0.9, .block_bytes = 2 * kMib});
   ASSERT_EQ(blocks.status().code(), absl::StatusCode::kResourceExhausted);
@@ -45,7 +45,7 @@ RunnerOptions tiny_options(const TempDir& dir, const std::string& backend) {
   return options;
 }
 
-TEST(MemoryBudget, ARunnerOnADeviceTakesWhatIsLeft) {
+TEST(MemoryBudget, RunnerOnADeviceTakesTheRemainingMemory) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "TSan does not know the emulator's fibers";
 #endif
@@ -61,7 +61,7 @@ TEST(MemoryBudget, ARunnerOnADeviceTakesWhatIsLeft) {
   ASSERT_TRUE(fitted.ok()) << fitted;
   const RunnerMemory memory = (*runner)->memory();
   EXPECT_GT(memory.kv_bytes, kv_at_first);
-  // With the graphs of the warm-up, whose memory is the device's.
+  // Includes the graphs of the warm-up, which occupy device memory.
   const int64_t in_use = memory.device->total_bytes - memory.device->free_bytes;
   EXPECT_GT(in_use, memory.weight_bytes + memory.activation_bytes + memory.kv_bytes);
   EXPECT_NEAR(static_cast<double>(in_use + kStepReserveBytes) / (4.0 * kGib), 0.1, 0.1 * 0.02);
@@ -70,7 +70,7 @@ TEST(MemoryBudget, ARunnerOnADeviceTakesWhatIsLeft) {
   EXPECT_THAT(std::string(ModelRunner::load(options).status().message()), HasSubstr("no room for KV"));
 }
 
-TEST(MemoryBudget, ARunnerInHostMemoryIsTold) {
+TEST(MemoryBudget, RunnerInHostMemoryGetsAnError) {
   const TempDir dir;
   TinyModel().write(dir);
   const auto runner = ModelRunner::load(tiny_options(dir, "cpu"));

@@ -28,7 +28,7 @@ TEST(Safetensors, ReadsEntriesInTheOrderOfTheirOffsets) {
   EXPECT_EQ(parsed->entries[2].end, 16u);
 }
 
-TEST(Safetensors, AcceptsAFileWithoutTensors) {
+TEST(Safetensors, AcceptsFileWithoutTensors) {
   EXPECT_TRUE(parse_safetensors(safetensors_bytes("{}", "")).ok());
 }
 
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "tensor 'y': offsets [8, 16) overlap tensor 'x' at [0, 12)"},
         BadHeader{"{}", "last 16 of 16 data bytes"}));
 
-TEST(Safetensors, RefusesLengthsThatLie) {
+TEST(Safetensors, RefusesInvalidLengths) {
   const std::string good =
       safetensors_bytes(R"({"x":{"dtype":"I8","shape":[16],"data_offsets":[0,16]}})", k16);
   ASSERT_TRUE(parse_safetensors(good).ok());

@@ -1,5 +1,5 @@
-// What published templates use beyond loops and ifs, with Jinja2's answers (jinja_oracle.py compares many
-// more), and that no template runs for long.
+// Features of published templates beyond loops and ifs, with Jinja2's results (jinja_oracle.py compares many
+// more); and the limits on a template's run time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string rendered(std::string_view source, std::string_view context = "{}") {
   return text.ok() ? *text : "error: " + std::string(text.status().message());
 }
 
-TEST(JinjaFeatures, ArgumentsInStars) {
+TEST(JinjaFeatures, UnpacksStarredArguments) {
   EXPECT_EQ(rendered("{% macro m(a, b=2, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}"
                      "{{ m(*[7, 8]) }} {{ m(1, **{'c': 9}) }} {{ m(*'xy', c=0) }}"),
             "783 129 xy0");
@@ -33,7 +33,7 @@ TEST(JinjaFeatures, ArgumentsInStars) {
   EXPECT_THAT(rendered("{{ dict(**x, *y) }}"), HasSubstr("may stand once each"));
 }
 
-TEST(JinjaFeatures, MacrosTakeWhatTheyRead) {
+TEST(JinjaFeatures, MacrosBindTheNamesTheyRead) {
   EXPECT_EQ(rendered("{% macro m(a) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, k=3) }}"),
             "(2,){'k': 3}");
   EXPECT_THAT(rendered("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}"), HasSubstr("not more than 1 argument"));
@@ -47,7 +47,7 @@ TEST(JinjaFeatures, MacrosTakeWhatTheyRead) {
       "m('a', 'b')True");
 }
 
-TEST(JinjaFeatures, ValuesGoIntoTexts) {
+TEST(JinjaFeatures, FormatsValuesIntoTexts) {
   EXPECT_EQ(rendered("{{ '%s has %03d, %.2f%% %r %-4s|' % ('a', 7, 1.005, 'q', 'x') }}"),
             "a has 007, 1.00% 'q' x   |");
   EXPECT_EQ(rendered("{{ '%(k)s!' % {'k': [1]} }}{{ '%s'|format(1) }}{{ '%(a)x'|format(a=255) }}"),
@@ -63,7 +63,7 @@ TEST(JinjaFeatures, ValuesGoIntoTexts) {
   EXPECT_THAT(rendered("{{ '%99999s' % 1 }}{{ '{:99999}'.format(1) }}"), HasSubstr("over 10000"));
 }
 
-TEST(JinjaFeatures, ListsAreGroupedAndCut) {
+TEST(JinjaFeatures, GroupsAndSlicesLists) {
   const char* rows = R"({"rows": [{"r": "b", "n": 2}, {"r": "A", "n": 3}, {"r": "B", "n": 1}]})";
   EXPECT_EQ(
       rendered("{% for g in rows|groupby('r') %}{{ g.grouper }}{{ g.list|length }}{{ g[0] }};{% endfor %}",
@@ -78,7 +78,7 @@ TEST(JinjaFeatures, ListsAreGroupedAndCut) {
             "x|y");
 }
 
-TEST(JinjaFeatures, IntegersAreReadAsPythonReadsThem) {
+TEST(JinjaFeatures, ParsesIntegersLikePython) {
   EXPECT_EQ(
       rendered("{{ ['ff'|int(0, 16), '0x1F'|int(base=16), ' 1_000 '|int, '1__0'|int(-1), '0b11'|int(base=0), "
                "'z'|int(5), '7.9'|int, 1.9|int] }}"),
@@ -87,7 +87,7 @@ TEST(JinjaFeatures, IntegersAreReadAsPythonReadsThem) {
   EXPECT_THAT(rendered("{{ 1e30|int }}"), HasSubstr("does not fit into 64 bits"));
 }
 
-TEST(JinjaFeatures, KindsOfListsAreNotEachOther) {
+TEST(JinjaFeatures, KindsOfListsAreUnequal) {
   EXPECT_EQ(
       rendered("{{ [0, 1] == range(2) }}{{ (0, 1) == [0, 1] }}{{ range(2) == range(2) }}{{ [0] < [1] }}"),
       "FalseFalseTrueTrue");
@@ -100,14 +100,14 @@ TEST(JinjaFeatures, TuplesHaveTheirOwnMethods) {
   EXPECT_THAT(rendered("{{ (1, 2).copy() }}"), HasSubstr("has no attribute 'copy'"));
 }
 
-TEST(JinjaFeatures, MethodsThatChangeAreUndefined) {
+TEST(JinjaFeatures, MutatingMethodsAreUndefined) {
   EXPECT_EQ(rendered("{{ [1].append is defined }} {{ {}['update'] is defined }} {{ [].sort or 'none' }}"),
             "False False none");
   EXPECT_THAT(rendered("{{ [1].append(2) }}"), HasSubstr("must not change a list"));
   EXPECT_THAT(rendered("{{ {}.update({}) }}"), HasSubstr("must not change a dict"));
 }
 
-TEST(JinjaFeatures, APowerBeyondAFloatIsAnError) {
+TEST(JinjaFeatures, PowerBeyondAFloatIsAnError) {
   EXPECT_EQ(rendered("{{ 7 ** 300.0 > 1e253 }} {{ 7 ** -1e22 }} {{ (1e308 * 10) ** 2 }} {{ 1e308 * 10 }}"),
             "True 0.0 inf inf");
   EXPECT_THAT(rendered("{{ 7 ** 1e22 }}"), HasSubstr("out of range"));
@@ -128,14 +128,14 @@ TEST(JinjaFeatures, ObjectsAreKeysAndEqualOnlyThemselves) {
   EXPECT_EQ(rendered("{{ {1: 2}[(1, [])] is defined }}"), "False");
 }
 
-TEST(JinjaFeatures, NamespacesKeepNoUnderscores) {
+TEST(JinjaFeatures, NamespacesRefuseUnderscores) {
   EXPECT_THAT(rendered("{% set n = namespace(_a=1) %}"), HasSubstr("must not begin with '_'"));
   EXPECT_THAT(rendered("{% set n = namespace() %}{% set n._a = 1 %}"), HasSubstr("must not begin with '_'"));
   EXPECT_EQ(rendered("{{ dict([('a', 1)], b=2) }}"), "{'a': 1, 'b': 2}");
 }
 
-// Each is cut off by the limit its error names, long before a second is over (sanitizers: twenty).
-TEST(JinjaFeatures, RunawayTemplatesEndSoonAndNameTheLimit) {
+// Each template is stopped by the limit its error names, long before a second is over (sanitizers: twenty).
+TEST(JinjaFeatures, StopsRunawayTemplatesSoonNamingTheLimit) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr double kSecondsMax = 20;
 #else
@@ -173,7 +173,7 @@ TEST(JinjaFeatures, RunawayTemplatesEndSoonAndNameTheLimit) {
       {"{% set s = 'ab' * 5000000 %}" + loop + "{{ s|length }}{{ s[-1] }}" + end, "2000000 steps"},
       {"{% set s = 'ab' * 5000000 %}{% set t = 'ab' * 5000000 %}" + loop + "{{ s == t }}" + end,
        "2000000 steps"},
-      // A search that is quadratic where it is naive.
+      // A search that takes quadratic time if naive.
       {"{% set s = 'a' * 8000000 %}{{ s.find('a' * 4000000 ~ 'b') }}{{ s|wordcount }}{{ 'x' * 99999999 }}",
        "bytes of text"},
       {"{{ ('a ' * 4000000).rsplit(none, 7)|length }}{{ 'x' * 99999999 }}", "bytes of text"},
@@ -189,7 +189,7 @@ TEST(JinjaFeatures, RunawayTemplatesEndSoonAndNameTheLimit) {
       {"{{ " + std::string(300, '(') + "1" + std::string(300, ')') + " }}", "nested too deeply"},
   };
   for (const auto& [source, limit] : runaways) {
-    const std::clock_t begin = std::clock();  // of this process: a busy machine is not the template's fault
+    const std::clock_t begin = std::clock();  // CPU time of this process: a busy machine does not count
     const std::string answer = rendered(source);
     const double took_s = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_THAT(answer.substr(0, 200), HasSubstr("error: line ")) << source.substr(0, 300);

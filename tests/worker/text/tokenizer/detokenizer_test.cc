@@ -22,7 +22,7 @@ std::vector<int32_t> ids_of(std::string_view text) {
   return *demo().encode(text, false);
 }
 
-// The text's bytes as one token each, so that characters and stop strings are cut everywhere.
+// Encodes each byte of the text as one token, so that characters and stop strings are cut everywhere.
 std::vector<int32_t> byte_ids(const std::string& text) {
   static const std::vector<int32_t> by_byte = [] {
     std::vector<int32_t> table(256, -1);
@@ -65,12 +65,12 @@ TEST(Detokenizer, ReplacesAnUnfinishedCharacterAtTheEnd) {
   EXPECT_EQ(stream(ids, {}), "a\uFFFD");
 }
 
-TEST(Detokenizer, AnyIdsStreamedAreTheSameAsDecodedAtOnce) {
+TEST(Detokenizer, StreamOfAnyIdsEqualsWholeDecode) {
   std::mt19937_64 rng(5);
   for (int round = 0; round < 2000; ++round) {
     std::vector<int32_t> ids(rng() % 40);
     for (int32_t& id : ids) {
-      // Half of them from the tokens that are single bytes, where invalid UTF-8 comes from.
+      // Half of the ids are single-byte tokens, the source of invalid UTF-8.
       id = static_cast<int32_t>(rng() % 2 == 0 ? 3 + rng() % 256 : rng() % 4100);
     }
     EXPECT_EQ(stream(ids, {}), demo().decode(ids, true));
@@ -82,7 +82,7 @@ TEST(Detokenizer, SkipsSpecialTokens) {
   EXPECT_EQ(stream({1, ids_of("a")[0], 2}, {}), "a");
 }
 
-TEST(Detokenizer, HoldsBackWhatMayBeginAStopString) {
+TEST(Detokenizer, HoldsBackPossibleStartsOfAStopString) {
   Detokenizer detokenizer(&demo(), {"ENDE"});
   std::vector<int32_t> ids = byte_ids("xENENDEy");
   std::vector<std::string> texts;
@@ -92,13 +92,13 @@ TEST(Detokenizer, HoldsBackWhatMayBeginAStopString) {
   EXPECT_EQ(detokenizer.finish(), "");
 }
 
-TEST(Detokenizer, GivesBackAStopStringThatNeverCame) {
+TEST(Detokenizer, ReleasesAnIncompleteStopString) {
   bool stopped = true;
   EXPECT_EQ(stream(byte_ids("abEN"), {"ENDE"}, &stopped), "abEN");
   EXPECT_FALSE(stopped);
 }
 
-TEST(Detokenizer, FindsStopStringsInsideOfTokensAndAcrossThem) {
+TEST(Detokenizer, FindsStopStringsWithinAndAcrossTokens) {
   for (const std::vector<int32_t>& ids :
        {ids_of("Hello, world! And more"), byte_ids("Hello, world! And more")}) {
     bool stopped = false;
@@ -107,13 +107,13 @@ TEST(Detokenizer, FindsStopStringsInsideOfTokensAndAcrossThem) {
   }
 }
 
-TEST(Detokenizer, TheStopStringThatIsCompleteFirstWins) {
+TEST(Detokenizer, FirstCompletedStopStringWins) {
   EXPECT_EQ(stream(byte_ids("xabcd"), {"abcd", "abc"}), "x");
   EXPECT_EQ(stream(byte_ids("xabcd"), {"abcd", "bc"}), "xa");
   EXPECT_EQ(stream(byte_ids("xabcd"), {"cd", "abcd"}), "x");
 }
 
-TEST(Detokenizer, StopsAtTheSamePlaceHoweverTokensCutTheText) {
+TEST(Detokenizer, StopsAtTheSamePlaceForAnySplitIntoTokens) {
   std::mt19937_64 rng(11);
   for (int round = 0; round < 3000; ++round) {
     std::string text;
@@ -124,7 +124,7 @@ TEST(Detokenizer, StopsAtTheSamePlaceHoweverTokensCutTheText) {
       for (size_t j = 0; j < 1 + rng() % 4; ++j) stop.push_back("ab "[rng() % 3]);
       stops.push_back(stop);
     }
-    // What it means, the slow way: the shortest prefix of the text that holds a stop string.
+    // The expected text, computed the slow way: the shortest prefix of the text that holds a stop string.
     std::string expected = text;
     for (size_t end = 0; end <= text.size(); ++end) {
       std::string prefix = text.substr(0, end);
@@ -139,7 +139,7 @@ TEST(Detokenizer, StopsAtTheSamePlaceHoweverTokensCutTheText) {
   }
 }
 
-// Begin or end of the character that text[at] is part of.
+// Returns the begin or end of the character that contains text[at].
 size_t char_begin(const std::string& text, size_t at) {
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
   return at;
@@ -154,7 +154,7 @@ int64_t chars_before(const std::string& text, size_t at) {
   return count;
 }
 
-// Tokens are told with the text that ends them: not earlier, and not later.
+// Checks that offsets arrive with the text that ends their tokens: not earlier, and not later.
 void expect_offsets(const std::string& text, const std::vector<int32_t>& ids, const std::string& stop) {
   Detokenizer detokenizer(&demo(), {stop}, {.keeps_offsets = true});
   std::vector<size_t> begins{0};
@@ -183,7 +183,7 @@ void expect_offsets(const std::string& text, const std::vector<int32_t>& ids, co
   for (size_t i = 0; i < count; ++i) EXPECT_EQ(told[i], chars_before(text, begins[i])) << text << i;
 }
 
-TEST(Detokenizer, OffsetsComeWithTheTextOfTheirTokens) {
+TEST(Detokenizer, OffsetsArriveWithTheTextOfTheirTokens) {
   std::mt19937_64 rng(12);
   const char* const pieces[] = {"a", "b", " ", "é", "宋", "👩", "ab", "\n"};
   for (int round = 0; round < 1000; ++round) {
@@ -195,7 +195,7 @@ TEST(Detokenizer, OffsetsComeWithTheTextOfTheirTokens) {
   }
 }
 
-TEST(Detokenizer, OffsetsOfBrokenAndShownAsNothingTokensComeAllTheSame) {
+TEST(Detokenizer, OffsetsIncludeBrokenAndInvisibleTokens) {
   const int32_t special = *demo().token_to_id("<|im_start|>");
   std::vector<int32_t> ids = byte_ids("a\xe5\xae");  // the last character never ends
   ids.insert(ids.begin() + 1, special);
@@ -217,7 +217,7 @@ std::vector<int64_t> offsets_of(const Tokenizer& tokenizer, const std::vector<in
 }
 
 // tokenizer.json's ByteFallback holds a run of <0xNN> back to its end, SentencePiece a character.
-TEST(Detokenizer, OffsetsWithinARunOfByteTokens) {
+TEST(Detokenizer, OffsetsWithinARunOfByteTokensArrive) {
   std::string vocab = R"("a": 256, "▁b": 257)";
   for (int byte = 0; byte < 256; ++byte) {
     char name[32];

@@ -1,4 +1,4 @@
-// tokenizer.model with and without the files beside it, and models that lie.
+// tokenizer.model with and without the files beside it, and invalid models.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ constexpr const char* kLlama =
     R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "unk_token": "<unk>",
     "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "<nobody knows it>"})";
 
-TEST(SentencePiece, TakesSpecialStringsForTextWhereNoFileSaysOtherwise) {
+TEST(SentencePiece, TreatsSpecialStringsAsTextWithoutAConfig) {
   auto tokenizer = load(fixture("bpe.model"), "{}");
   auto ids = tokenizer->encode("<s>a</s>", /*add_special=*/true);
   ASSERT_TRUE(ids.ok());
@@ -64,16 +64,16 @@ TEST(SentencePiece, TakesSpecialStringsForTextWhereNoFileSaysOtherwise) {
   EXPECT_EQ(tokenizer->decode({1, 2}, false), "");
 }
 
-TEST(SentencePiece, TakesSpecialStringsOutOfTheTextWhereTheConfigNamesThem) {
+TEST(SentencePiece, SplitsSpecialStringsNamedInTheConfig) {
   auto tokenizer = load(fixture("bpe.model"), kLlama);
   EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2|  |b");
   EXPECT_EQ(tokens_of(*tokenizer, "a", /*add_special=*/true), "#1| a");
-  // As transformers decodes: only the text's own beginning loses its space.
+  // As in Transformers: only the beginning of the text loses its space.
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, false), "<s> a</s>");
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, true), "a");
 }
 
-TEST(SentencePiece, SpacesOnlyTheBeginningWhereLegacyIsOff) {
+TEST(SentencePiece, AddsSpaceOnlyAtTheBeginningIfNotLegacy) {
   auto tokenizer = load(fixture("bpe.model"), R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>",
       "add_bos_token": false, "eos_token": "</s>", "legacy": false})");
   EXPECT_EQ(tokens_of(*tokenizer, "a</s>a</s> a"), " a|#2|a|#2| a");
@@ -81,7 +81,7 @@ TEST(SentencePiece, SpacesOnlyTheBeginningWhereLegacyIsOff) {
   EXPECT_EQ(tokens_of(*tokenizer, "a", /*add_special=*/true), " a");
 }
 
-TEST(SentencePiece, KnowsTokensBeyondTheModel) {
+TEST(SentencePiece, ReadsTokensBeyondTheModel) {
   auto tokenizer = load(fixture("bpe.model"), R"({"add_eos_token": true, "eos_token": "<|end|>",
       "added_tokens_decoder": {"2000": {"content": "<|end|>", "special": true, "rstrip": true},
                                "2001": {"content": "<tool>", "special": false}}})");
@@ -91,7 +91,7 @@ TEST(SentencePiece, KnowsTokensBeyondTheModel) {
   EXPECT_EQ(tokenizer->decode({1999, 5000, -1}, false), "");
 }
 
-TEST(SentencePiece, ReadsADirectoryAndPrefersTokenizerJson) {
+TEST(SentencePiece, ReadsDirectoryAndPrefersTokenizerJson) {
   std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "spm_directory";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
@@ -114,7 +114,7 @@ TEST(SentencePiece, ReadsADirectoryAndPrefersTokenizerJson) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(SentencePiece, NamesWhatTheConfigGetsWrong) {
+TEST(SentencePiece, NamesFaultsOfTheConfig) {
   std::string model = fixture("bpe.model");
   EXPECT_THAT(error_of(model, R"({"added_tokens_decoder": {"x": {"content": "a"}}})"),
               HasSubstr("tokenizer_config.json: added_tokens_decoder.x: expected a token id"));
@@ -126,7 +126,7 @@ TEST(SentencePiece, NamesWhatTheConfigGetsWrong) {
       HasSubstr("added token \"<b>\": id 5 is that of \"<a>\" already"));
 }
 
-// A field of a protocol buffer, and a piece.
+// Serialises a field of a protocol buffer, and a piece.
 std::string bytes_field(char number, const std::string& content) {
   return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(content.size()) + content;
 }
@@ -137,7 +137,7 @@ std::string piece(const std::string& text, char type = 1, float score = -1) {
   return bytes_field(1, bytes_field(1, text) + "\x15" + score_bytes + "\x18" + type);
 }
 
-TEST(SentencePiece, NamesThePartOfTheModelThatLies) {
+TEST(SentencePiece, NamesInvalidPartsOfTheModel) {
   std::string model = fixture("bpe.model");
   EXPECT_THAT(error_of("not a model at all"), HasSubstr("not a SentencePiece model"));
   EXPECT_THAT(error_of(model.substr(0, model.size() / 2 + 1)),
@@ -160,7 +160,7 @@ TEST(SentencePiece, NamesThePartOfTheModelThatLies) {
   EXPECT_THAT(error_of(nested), HasSubstr("user-defined symbols: more than 64"));
 }
 
-// A charsmap: the trie's size, the trie, the texts.
+// Serialises a charsmap: the trie's size, the trie, the texts.
 std::string charsmap(const std::vector<uint32_t>& units, const std::string& texts) {
   auto size = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
   std::string bytes(sizeof size + size, '\0');
@@ -169,7 +169,7 @@ std::string charsmap(const std::vector<uint32_t>& units, const std::string& text
   return bytes + texts;
 }
 
-TEST(Charsmap, IsWalkedToItsEndsBeforeTheLibraryWalksIt) {
+TEST(Charsmap, IsCheckedToItsEndsBeforeTheLibraryWalksIt) {
   auto real = SpmModel::parse(fixture("unigram_plain.model"));
   ASSERT_TRUE(real.ok()) << real.status();
   ASSERT_FALSE(real->charsmap.empty());
@@ -187,7 +187,7 @@ TEST(Charsmap, IsWalkedToItsEndsBeforeTheLibraryWalksIt) {
   std::vector<uint32_t> far_value(768, ~0u);
   far_value[0] = 256u << 10;
   far_value[256 + 'a'] = 'a' | 1u << 8 | (static_cast<uint32_t>(256 + 'a') ^ 512u) << 10;
-  far_value[512] = 1u << 31 | 99;  // a text that is not there
+  far_value[512] = 1u << 31 | 99;  // a text that does not exist
   EXPECT_THAT(message(charsmap(far_value, text)), HasSubstr("outside of the texts"));
   far_value[512] = 1u << 31 | 0;
   EXPECT_EQ(message(charsmap(far_value, text)), "");

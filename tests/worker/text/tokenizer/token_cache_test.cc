@@ -27,7 +27,7 @@ TokenCache::Key key_of(std::string_view text, uint8_t stage = 0, bool first = fa
   return {stage, first, text};
 }
 
-TEST(TokenCache, KnowsWhatItWasTold) {
+TEST(TokenCache, ReturnsStoredIds) {
   TokenCache cache;
   Ids ids{9};
   EXPECT_FALSE(cache.append(key_of("abc"), ids));
@@ -43,7 +43,7 @@ TEST(TokenCache, KnowsWhatItWasTold) {
   EXPECT_EQ(cache.stats().hits, 3u);
 }
 
-TEST(TokenCache, StaysWithinItsBytesAndForgetsTheLeastRecentlyUsed) {
+TEST(TokenCache, StaysWithinItsBytesAndDropsTheLeastRecentlyUsed) {
   TokenCache::Options options;
   options.bytes_max = 64 << 10;
   options.entry_bytes_max = 8 << 10;
@@ -64,7 +64,7 @@ TEST(TokenCache, StaysWithinItsBytesAndForgetsTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.stats().bytes, before) << "one text must not push all others out";
 }
 
-TEST(TokenCache, ManyThreadsMayUseOne) {
+TEST(TokenCache, ManyThreadsShareOneCache) {
   TokenCache::Options options;
   options.bytes_max = 20 << 10;
   TokenCache cache(options);
@@ -90,11 +90,11 @@ TEST(TokenCache, ManyThreadsMayUseOne) {
   EXPECT_GT(cache.stats().hits, 0u);
 }
 
-// Random chats over few cards, so that stretches come again; every text is encoded both ways.
+// Random chats over few cards, so that stretches repeat; every text is encoded both ways.
 void expect_same_ids(const Tokenizer& tokenizer, const std::vector<std::string>& marks, uint32_t seed) {
   TokenCache::Options options;
   options.text_bytes_min = 6;
-  options.bytes_max = 16 << 10;  // so that things are forgotten, too
+  options.bytes_max = 16 << 10;  // small, so that entries are evicted, too
   TokenCache cache(options);
   std::mt19937 rng(seed);
   const auto pick = [&rng](const auto& from) { return from[rng() % std::size(from)]; };
@@ -120,7 +120,7 @@ void expect_same_ids(const Tokenizer& tokenizer, const std::vector<std::string>&
   EXPECT_GT(cache.stats().hits, 20u);
 }
 
-TEST(TokenCache, RandomChatsComeToTheSameIds) {
+TEST(TokenCache, RandomChatsEncodeToTheSameIds) {
   const auto tokenizer = Tokenizer::load(kDemoDir);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   expect_same_ids(**tokenizer, {"<|im_start|>", "<|im_end|>", "<|endoftext|>"}, 1);
@@ -147,12 +147,12 @@ TEST(TokenCache, EveryKindOfAddedTokenCutsExactly) {
     const auto tokenizer = Tokenizer::from_json(bj::serialize(file), "tokenizer.json");
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     expect_same_ids(**tokenizer, marks, 2);
-    // Only tokens that are looked for in normalised text.
+    // Only tokens that are matched in normalised text.
     expect_same_ids(**tokenizer, {marks.begin() + 10, marks.end()}, 3);
   }
 }
 
-TEST(TokenCache, SentencePieceModelsAreCutTheSame) {
+TEST(TokenCache, SentencePieceModelsEncodeToTheSameIds) {
   for (const char* name : {"bpe", "unigram"}) {
     for (const bool legacy : {false, true}) {
       std::ifstream file(TROUPE_SOURCE_DIR "/tests/fixtures/tokenizers/" + std::string(name) + ".model",
@@ -171,7 +171,7 @@ TEST(TokenCache, SentencePieceModelsAreCutTheSame) {
   }
 }
 
-TEST(TokenCache, APersonasCardIsEncodedOnce) {
+TEST(TokenCache, EncodesAPersonasCardOnce) {
   const auto tokenizer = Tokenizer::load(kDemoDir);
   const auto chat = ChatTemplate::load(kDemoDir);
   ASSERT_TRUE(tokenizer.ok() && chat.ok());

@@ -1,6 +1,5 @@
-// Our own small tokenizers (tests/fixtures/make_tokenizers.py), which between them use every component,
-// against what the originals made of the same texts and ids; and every stream of tokens against the whole
-// decode.
+// Compares our own small tokenizers (tests/fixtures/make_tokenizers.py), which together use every component,
+// with the originals' results for the same texts and ids; and every stream of tokens with the whole decode.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ std::string read_bytes(const std::string& name) {
   return content.str();
 }
 
-// The base with the golden's changes; those of "model" go into the model.
+// Applies the golden's changes to the base; those of "model" go into the model.
 std::string changed(const bj::object& golden) {
   bj::object file = read(std::string(golden.at("base").as_string()) + ".json").as_object();
   for (const auto& [key, value] : golden.at("changes").as_object()) {
@@ -84,7 +83,7 @@ std::string detokenized(const Tokenizer& tokenizer, const std::vector<int32_t>& 
 
 class Golden : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, TextsAndIdsAreTheOriginals) {
+TEST_P(Golden, TextsAndIdsEqualTheOriginals) {
   bj::object golden = read(GetParam()).as_object();
   std::unique_ptr<Tokenizer> tokenizer = load(golden);
   for (const bj::value& entry : golden.at("encode").as_array()) {
@@ -102,7 +101,7 @@ TEST_P(Golden, TextsAndIdsAreTheOriginals) {
   }
 }
 
-TEST_P(Golden, ACacheOfTokensChangesNone) {
+TEST_P(Golden, TokenCacheChangesNoIds) {
   bj::object golden = read(GetParam()).as_object();
   std::unique_ptr<Tokenizer> tokenizer = load(golden);
   std::vector<std::string> marks;
@@ -124,7 +123,7 @@ TEST_P(Golden, ACacheOfTokensChangesNone) {
       }
     }
   }
-  // A bare tokenizer.model takes special strings for plain text, which cuts nothing.
+  // A bare tokenizer.model treats special strings as plain text, which cuts nothing.
   const bool is_bare_model = golden.contains("model") && golden.at("model").is_string();
   EXPECT_EQ(cache.stats().hits > 0, !is_bare_model);
 }
@@ -147,7 +146,7 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Tokenizer, Golden, ::testing::ValuesIn(goldens()), test_name);
 
-TEST(TokenStream, KeepsTheFirstSpaceOfATextThatGoesOn) {
+TEST(TokenStream, KeepsTheFirstSpaceOfAContinuedText) {
   for (const char* name : {"llama2.golden.json", "metaspace_always.golden.json", "bpe.spm.json"}) {
     std::unique_ptr<Tokenizer> tokenizer = load(read(name).as_object());
     std::vector<int32_t> ids = *tokenizer->encode("Hello world", /*add_special=*/false);
@@ -169,7 +168,7 @@ TEST(TokenStream, WaitsForTheEndOfARunOfBytes) {
   EXPECT_EQ(stream->push(byte("<0xC3>")), "");
   EXPECT_EQ(stream->push(byte("<0xA9>")), "");
   EXPECT_EQ(stream->push(*tokenizer->token_to_id("a")), "éa");
-  // One wrong byte in it, and the original takes none of the run for a character.
+  // With one wrong byte in the run, the original decodes none of it to a character.
   EXPECT_EQ(stream->push(byte("<0xC3>")) + stream->push(byte("<0xA9>")) + stream->push(byte("<0xFF>")), "");
   EXPECT_EQ(stream->finish(), "\uFFFD\uFFFD\uFFFD");
 }
@@ -184,8 +183,8 @@ std::string random_prompt(std::mt19937& rng, const std::string& card) {
   return text;
 }
 
-// Whatever the tokenizer: with a cache, in parts where its words allow that, the ids are the same.
-TEST(TokenCache, PartsOfACardThatNoAddedTokenEndsComeToTheSameIds) {
+// For every tokenizer the ids are the same with a cache, which works in parts if the words allow that.
+TEST(TokenCache, PartsOfAnOpenCardEncodeToTheSameIds) {
   TokenCache::Options options;
   options.text_bytes_min = 6;
   options.part_bytes_min = 12;
@@ -212,7 +211,7 @@ TEST(TokenCache, PartsOfACardThatNoAddedTokenEndsComeToTheSameIds) {
   }
 }
 
-TEST(Tokenizer, IsNotSlowedDownByAMegabyteOfOneCharacter) {
+TEST(Tokenizer, EncodesAMegabyteOfOneCharacterInTime) {
   for (const char* name : {"llama2.golden.json", "metaspace_always.golden.json", "words.golden.json",
                            "bpe.spm.json", "unigram.spm.json"}) {
     std::unique_ptr<Tokenizer> tokenizer = load(read(name).as_object());
@@ -221,7 +220,7 @@ TEST(Tokenizer, IsNotSlowedDownByAMegabyteOfOneCharacter) {
       EXPECT_TRUE(tokenizer->encode(std::string(1 << 20, c), false).ok());
     }
     auto took = std::chrono::steady_clock::now() - started;
-    // Well under a second each in release; a quadratic way would take hours.
+    // Well under a second each in release; quadratic time would be hours.
     EXPECT_LT(std::chrono::duration<double>(took).count(), 120.0) << name;
   }
 }

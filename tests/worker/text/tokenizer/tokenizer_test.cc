@@ -71,13 +71,13 @@ std::string random_text(std::mt19937_64& rng) {
   return text;
 }
 
-TEST(Tokenizer, EncodesTheDemoModelsTextAsItsTrainerDid) {
+TEST(Tokenizer, EncodesTheDemoModelsTextLikeItsTrainer) {
   EXPECT_THAT(encode(demo(), "Hello, world! 宋江"), ElementsAre(2588, 14, 730, 347, 3, 223, 1586, 482));
   EXPECT_TRUE(encode(demo(), "").empty());
   EXPECT_EQ(demo().vocab_size(), 4096);
 }
 
-TEST(Tokenizer, TakesSpecialStringsOutOfTheText) {
+TEST(Tokenizer, SplitsSpecialStringsOutOfTheText) {
   EXPECT_THAT(encode(demo(), "<|im_start|><|im_end|>"), ElementsAre(1, 2));
   EXPECT_EQ(encode(demo(), "x<|im_end|>").back(), 2);
   EXPECT_TRUE(demo().is_special(2));
@@ -88,7 +88,7 @@ TEST(Tokenizer, TakesSpecialStringsOutOfTheText) {
   EXPECT_EQ(demo().token_to_id("no such token"), std::nullopt);
 }
 
-TEST(Tokenizer, DecodesWhatItEncoded) {
+TEST(Tokenizer, DecodesEncodedText) {
   std::mt19937_64 rng(17);
   for (int i = 0; i < 3000; ++i) {
     std::string text = random_text(rng);
@@ -101,7 +101,7 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
   EXPECT_EQ(demo().encode("\xED\xA0\x80", false).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Tokenizer, AnswersNothingForIdsItDoesNotHave) {
+TEST(Tokenizer, ReturnsNothingForUnknownIds) {
   EXPECT_EQ(demo().token_bytes(-1, false), "");
   EXPECT_EQ(demo().token_bytes(4096, false), "");
   EXPECT_EQ(demo().decode({-5, 1 << 30}, false), "");
@@ -114,11 +114,11 @@ TEST(Tokenizer, JoinsLowestRankFirstAndLeftmost) {
   EXPECT_THAT(encode(**tokenizer, "bcd"), ElementsAre(1, 5));
   EXPECT_THAT(encode(**tokenizer, "bcbc"), ElementsAre(7, 7));
   EXPECT_THAT(encode(**tokenizer, "a<s>b c"), ElementsAre(0, 20, 1, 8, 2));
-  // A byte the vocabulary lacks vanishes, as in the original.
+  // A byte missing from the vocabulary is dropped, as in the original.
   EXPECT_THAT(encode(**tokenizer, "a?b"), ElementsAre(0, 1));
 }
 
-TEST(Tokenizer, JoinsLongPiecesAsItJoinsShortOnes) {
+TEST(Tokenizer, JoinsLongPiecesLikeShortOnes) {
   auto tokenizer =
       load_changed([](bj::object& file) { file["pre_tokenizer"].as_object()["use_regex"] = false; });
   ASSERT_TRUE(tokenizer.ok());
@@ -126,7 +126,7 @@ TEST(Tokenizer, JoinsLongPiecesAsItJoinsShortOnes) {
   for (int round = 0; round < 300; ++round) {
     std::string text;
     for (size_t i = 0; i < 30 + rng() % 100; ++i) text.push_back(static_cast<char>('a' + rng() % 4));
-    // No merge crosses "da", so that cutting there must not change anything.
+    // No merge crosses "da", so a cut there must not change anything.
     std::vector<int32_t> pieces;
     size_t begin = 0;
     for (size_t i = 1; i <= text.size(); ++i) {
@@ -139,15 +139,15 @@ TEST(Tokenizer, JoinsLongPiecesAsItJoinsShortOnes) {
   }
 }
 
-TEST(Tokenizer, IsNotSlowedDownByAMegabyteWithoutASpace) {
+TEST(Tokenizer, EncodesAMegabyteWithoutASpaceInTime) {
   auto started = std::chrono::steady_clock::now();
   for (char c : {'a', ' ', '1', '\n'}) EXPECT_FALSE(encode(demo(), std::string(1 << 20, c)).empty());
   auto took = std::chrono::steady_clock::now() - started;
-  // Well under a second in release; a quadratic way would take hours.
+  // Well under a second in release; quadratic time would be hours.
   EXPECT_LT(std::chrono::duration<double>(took).count(), 60.0);
 }
 
-TEST(Tokenizer, AddsWhatThePostProcessorSays) {
+TEST(Tokenizer, AddsIdsOfThePostProcessor) {
   auto tokenizer = load_changed([](bj::object& file) {
     file["post_processor"] = *parse_json(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -158,7 +158,7 @@ TEST(Tokenizer, AddsWhatThePostProcessorSays) {
   EXPECT_THAT(*(*tokenizer)->encode("ab", false), ElementsAre(4));
 }
 
-TEST(Tokenizer, NamesTheComponentItDoesNotSupport) {
+TEST(Tokenizer, NamesUnsupportedComponents) {
   auto with = [](const char* key, const char* json) {
     return error_of([=](bj::object& file) { file[key] = *parse_json(json); });
   };
@@ -191,7 +191,7 @@ TEST(Tokenizer, NamesTheComponentItDoesNotSupport) {
               HasSubstr("unknown behavior \"Lost\""));
 }
 
-TEST(Tokenizer, NamesTheItemThatLies) {
+TEST(Tokenizer, NamesInvalidItems) {
   auto model_error = [](const char* key, const char* json) {
     return error_of([=](bj::object& file) { file["model"].as_object()[key] = *parse_json(json); });
   };
@@ -226,7 +226,7 @@ TEST(Tokenizer, LoadErrorsNameTheFile) {
   EXPECT_THAT(std::string(Tokenizer::from_json("[]", "t.json").status().message()), HasSubstr("t.json"));
 }
 
-TEST(Regex, SpellsClassesOutAsTheOriginalMeansThem) {
+TEST(Regex, ExpandsClassesToTheOriginalsMeaning) {
   EXPECT_EQ(*pcre2_pattern(R"(a\p{Zs}[^\r\n])"), R"(a\p{Zs}[^\r\n])");
   EXPECT_EQ(*pcre2_pattern(R"(\p{Han})"), R"(\p{sc:Han})");
   auto space = Regex::compile(R"(\s)");
@@ -237,7 +237,7 @@ TEST(Regex, SpellsClassesOutAsTheOriginalMeansThem) {
   EXPECT_EQ(matches, 2);
 }
 
-TEST(Regex, KnowsTheLettersThatNewerUnicodeAdded) {
+TEST(Regex, MatchesLettersAddedByNewerUnicode) {
   Regex::Matcher matcher;
   for (const char* pattern : {R"(\p{L})", R"([\p{Lo}])", R"(\w)", R"(\P{N})", R"([^\p{N}\s])"}) {
     int matches = 0;
@@ -249,7 +249,7 @@ TEST(Regex, KnowsTheLettersThatNewerUnicodeAdded) {
   }
 }
 
-TEST(Regex, RefusesWhatWouldMeanSomethingElse) {
+TEST(Regex, RefusesPatternsWithAnotherMeaningInPcre2) {
   for (const char* pattern :
        {"a{1,3}+", "[a&&b]", "[a[b]]", R"(\h)", R"(\bx)", "(?m:.)", "(*UTF)", "(?<n>a)", "a{,3}"}) {
     EXPECT_FALSE(Regex::compile(pattern).ok()) << pattern;
@@ -270,7 +270,7 @@ TEST(Regex, GivesUpOnRunawayPatterns) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
 }
 
-TEST(TokenizeCommand, AnswersALineForALine) {
+TEST(TokenizeCommand, AnswersEachLineWithALine) {
   std::istringstream in("\"Hello, world! 宋江\"\n\"\"\n");
   std::ostringstream out, err;
   EXPECT_EQ(tokenize_command({"--model", kDemoDir}, in, out, err), 0) << err.str();
@@ -281,7 +281,7 @@ TEST(TokenizeCommand, AnswersALineForALine) {
   EXPECT_EQ(text.str(), "\"Hello,\"\n");
 }
 
-TEST(TokenizeCommand, SaysWhichLineAndWhichArgumentIsWrong) {
+TEST(TokenizeCommand, NamesTheWrongLineOrArgument) {
   std::istringstream in("\"ok\"\n{}\n");
   std::ostringstream out, err;
   EXPECT_EQ(tokenize_command({"--model", kDemoDir}, in, out, err), 1);

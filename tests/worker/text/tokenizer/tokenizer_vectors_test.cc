@@ -1,5 +1,5 @@
-// The published vectors of TROUPE_DATA/tokenizer_vectors: llama.cpp's 47 texts for every vocabulary that is
-// there, and SentencePiece's own answers for both Mistral models.
+// The published vectors of TROUPE_DATA/tokenizer_vectors: llama.cpp's 47 texts for every vocabulary present,
+// and SentencePiece's own results for both Mistral models.
 
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ bj::object added_token(const bj::value& content, int64_t id, bool special) {
   return {{"id", id}, {"content", content}, {"special", special}, {"normalized", !special}};
 }
 
-// tokenizer.json of a byte-level vocabulary, with the pre-tokenizer that its model was published with.
+// The tokenizer.json of a byte-level vocabulary, with its model's published pre-tokenizer.
 std::string byte_json(const bj::object& source) {
   const bj::array& tokens = source.at("tokens").as_array();
   bj::object vocab;
@@ -88,7 +88,7 @@ std::string byte_json(const bj::object& source) {
   return bj::serialize(file);
 }
 
-// A protocol buffer by hand: what tokenizer.model holds.
+// Serialises a protocol buffer by hand: the content of tokenizer.model.
 std::string varint(uint64_t value) {
   std::string out;
   for (; value > 0x7F; value >>= 7) out.push_back(static_cast<char>((value & 0x7F) | 0x80));
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, Published,
 
 class Mistral : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
-TEST_P(Mistral, EncodesAndDecodesAsSentencePieceDoes) {
+TEST_P(Mistral, EncodesAndDecodesLikeSentencePiece) {
   SKIP_WITHOUT_DATA();
   std::string base = folder() + "/mistral/";
   auto tokenizer = Tokenizer::from_sentencepiece(read_bytes(base + GetParam().first), {}, GetParam().first);
