@@ -87,7 +87,7 @@ class Engine {
   // through the sink, with exactly one last piece. submit() chooses and returns the id; the first pieces may
   // come before it does. After cancel() of the id returns, `sink` is called at most once more.
   StatusOr<RequestId> submit(EngineRequest request, EngineSink sink);
-  // Admits several requests, all of them or none; `choice` tells their pieces apart.
+  // Admits several requests, all of them or none; `choice` identifies each piece's request.
   StatusOr<std::vector<RequestId>> submit(std::vector<EngineRequest> group, const EngineSink& sink);
   // Lets the KV pinned under `name` be evicted again; a pin still being computed is unaffected. Thread-safe.
   void unpin(Hash128 name);

@@ -24,7 +24,7 @@ namespace troupe {
 struct ServedModel {
   std::string name;
   const Tokenizer* tokenizer = nullptr;
-  TokenCache* token_cache = nullptr;            // of `tokenizer`; null: every text is encoded anew
+  TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   bj::object special_tokens;                    // bos_token, eos_token, … for the template
   ModelConfig config;

@@ -126,7 +126,7 @@ Status read_model(const ConfigKeys& keys, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// As vLLM: the file's values are sampling defaults whether or not do_sample is present; only an explicit
+// The file's values, as in vLLM, are sampling defaults whether or not do_sample is present; only an explicit
 // false means greedy.
 Status read_generation(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<int32_t> eos, keys.token_ids("eos_token_id", config.vocab_size));

@@ -85,7 +85,7 @@ Status read_yarn(const ConfigKeys& scaling, RopeConfig& rope) {
   if (rope.theta <= 1) return scaling.error("rope_theta", "must be above 1 for 'yarn'");
   TROUPE_ASSIGN_OR_RETURN(const auto fast, scaling.number("beta_fast", 0.0, kFactorMax));
   TROUPE_ASSIGN_OR_RETURN(const auto slow, scaling.number("beta_slow", 0.0, kFactorMax));
-  // As in Transformers, 0 means the default.
+  // 0 means the default, as in Transformers.
   if (fast.value_or(0) > 0) rope.beta_fast = *fast;
   if (slow.value_or(0) > 0) rope.beta_slow = *slow;
   TROUPE_ASSIGN_OR_RETURN(const auto truncate, scaling.boolean("truncate"));

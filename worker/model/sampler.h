@@ -14,7 +14,7 @@
 namespace troupe {
 
 struct SamplingParams {
-  // As in DrawParams.
+  // The fields of DrawParams.
   float temperature = 1.0f;
   int32_t top_k = 0;
   float top_p = 1.0f;

@@ -173,7 +173,7 @@ class EtcdMembers : public ::testing::Test {
   EtcdClient& client() {
     EtcdOptions options;
     options.members = {a_.server.endpoint(), b_.server.endpoint()};
-    // A shorter time-out could not tell silence from a busy machine.
+    // A shorter time-out could mistake a busy machine for silence.
     options.timeout = a_.silent ? 1000ms : 10'000ms;
     if (!client_) client_ = std::make_unique<EtcdClient>(loop_.executor(), options, clock_);
     return *client_;

@@ -207,7 +207,7 @@ TEST(ModelConfig, ReadsEveryRopeTypeInBothSpellings) {
   EXPECT_EQ(yarn.rope.original_max_position_embeddings, 32);
   EXPECT_NEAR(yarn.rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
   EXPECT_EQ(yarn.position_count_max, 128);
-  // Of two keys the newer wins; of two objects the older wins; an empty object counts as absent.
+  // The newer of two keys wins; the older of two objects wins; an empty object counts as absent.
   EXPECT_EQ(in("rope_scaling", R"({"rope_type":"default","type":"linear"})").rope.type, RopeType::kDefault);
   bj::object both = with("rope_scaling", R"({"type":"linear","factor":4.0})");
   both["rope_parameters"] = bj::parse(R"({"rope_type":"default"})");

@@ -174,7 +174,7 @@ inline constexpr int64_t kValueWeightMax = 1'000'000;
 // Throw beyond kValueDepthMax and kValueWeightMax, so that every walk over a value is short.
 int checked_depth(int depth);
 int64_t checked_weight(int64_t weight);
-// As in Jinja's sandbox under Hugging Face's settings, a namespace has no names that begin with '_'.
+// Refuses names that begin with '_', as Jinja's sandbox under Hugging Face's settings does.
 void check_namespace_field(std::string_view name);
 
 }  // namespace troupe::jinja

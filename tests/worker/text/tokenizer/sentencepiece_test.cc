@@ -68,7 +68,7 @@ TEST(SentencePiece, SplitsSpecialStringsNamedInTheConfig) {
   auto tokenizer = load(fixture("bpe.model"), kLlama);
   EXPECT_EQ(tokens_of(*tokenizer, "<s>a</s> b"), "#1| a|#2|  |b");
   EXPECT_EQ(tokens_of(*tokenizer, "a", /*add_special=*/true), "#1| a");
-  // As in Transformers: only the beginning of the text loses its space.
+  // Only the beginning of the text loses its space, as in Transformers.
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, false), "<s> a</s>");
   EXPECT_EQ(tokenizer->decode({1, *tokenizer->token_to_id("▁a"), 2}, true), "a");
 }
