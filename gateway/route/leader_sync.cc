@@ -79,7 +79,7 @@ void LeaderSync::lease_kept(int64_t lease, TimePoint until) {
   stage_ = Stage::kLoads;
 }
 
-// Under the lease: so its key also says that this gateway is there.
+// The value is put under the lease: its key also says that this gateway is alive.
 std::optional<StoreCommand> LeaderSync::loads_ask() {
   const uint32_t nodes = router_.news().nodes;
   if (loads_lease_ == lease_ && loads_sample_ == router_.samples() && loads_nodes_ == nodes)
@@ -98,7 +98,7 @@ std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   if (!leads_or_may_) return std::nullopt;
   const bool may_plan = router_.may_plan(now);
   StoreCommand ask;
-  if (shared_.holds_key() && !may_plan) {  // somebody sees more of the fleet: the key is free for them
+  if (shared_.holds_key() && !may_plan) {  // another gateway sees more of the fleet: it may have the key
     ask.kind = Kind::kResign;
     ask.leader_created = shared_.guard().leader_created;
     return ask;
@@ -111,9 +111,8 @@ std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   return ask;
 }
 
-// The first table at once; then one every tick. A store that was begun anew may have been given an older
-// table than some gateway has: who leads goes by the latest there is (Gateways::may_plan), and gives it to
-// the others.
+// Writes the first table at once, then one every tick. A store that was begun anew may hold an older table
+// than some gateway has: the leader goes by the latest there is (Gateways::may_plan), and hands it on.
 std::optional<StoreCommand> LeaderSync::write_ask(TimePoint now) {
   if (!leads_or_may_ || !shared_.leads(now)) return std::nullopt;
   const SharedTable::Guard guard = shared_.guard();
@@ -150,7 +149,7 @@ StoreNews LeaderSync::answered(const StoreAnswer& answer, TimePoint now) {
       break;
   }
   stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
-  // Who begins to lead plans from what is there, whatever it has seen before.
+  // A new leader plans from the table in the store, whatever it saw before.
   if (asked_.kind == Kind::kCampaign && answer.done) {
     looks_ = true;
     stage_ = Stage::kLook;
@@ -172,7 +171,7 @@ void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now)
   const std::string own = router_.options().name.hex();
   there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
                               [&own](const auto& loads) { return loads.first < own; });
-  // Where this gateway has lost its lease the others may have, too: who says so first is not alone.
+  // Where this gateway has lost its lease the others may have, too: the first to return is not alone.
   if (there.of >= place_.of || now >= others_return_until_) place_ = there;
   router_.set_gateways(std::max(options_.gateways, place_.of));
   if (!asked_.values) return;
@@ -189,7 +188,7 @@ StoreNews LeaderSync::look(const StoreAnswer& answer) {
   return saw_all(answer.revision, asked_at_, seen(answer.leader), seen(answer.table));
 }
 
-// Done, the store has it; not done, it has something else.
+// Done: the store holds the value; not done: it holds another one.
 StoreNews LeaderSync::settle(const StoreAnswer& answer) {
   StoreNews news;
   if (!answer.done) {

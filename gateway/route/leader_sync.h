@@ -1,17 +1,16 @@
 #pragma once
 
-// What a gateway does at the store that all of them share (etcd), one question after the other, and what it
-// makes of the answers. Pure: the caller asks the store, with whatever delays, losses and repetitions, and
-// brings back what it said; a simulation does so without one.
+// A gateway's exchange with the store that all of them share (etcd): one question after the other, and what
+// follows from the answers. Pure: the caller asks the store, with whatever delays, losses and repetitions,
+// and brings back the answer; a simulation needs no store.
 //
-//   a round    keep the lease → tell the own loads → hear who is there → give the leader's key back, or make
-//   it,
-//              where that is due → write the next table, where this gateway leads
-//   meanwhile  what the store tells of the leader's key and of the table, at any time between two questions
+// - a round: keep the lease → put the own loads → read who is there → give the leader's key back, or make it,
+//   where that is due → write the next table, where this gateway leads
+// - meanwhile: the store's watch reports the leader's key and the table, at any time between two questions
 //
-// A question may have been done though nobody answered, late, or twice. So everything that must not happen
-// twice, or after its time, says in the same step what the store has to look like for it (StoreCommand's
-// compares), and where it does not, the store says how it looks instead.
+// A question may have been done though no answer came, late, or twice. So everything that must not happen
+// twice, or after its time, states in the same step what the store has to look like for it (StoreCommand's
+// compares); where the store differs, it answers with its state instead.
 
 #include <cstdint>
 #include <optional>
@@ -36,18 +35,17 @@ struct StoreKey {
 struct StoreCommand {
   enum class Kind : uint8_t {
     kNothing,    // the round is over
-    kKeepLease,  // have one, the old one if there is
+    kKeepLease,  // renew the lease, or get one
     kPutLoads,   // `value` as this gateway's loads, under `lease`
-    kHear,  // all gateways' loads (without `values` only whose they are), the leader's key, and the table's
-            // without its value
-    kLook,  // the leader's key and the table
+    kHear,  // read all gateways' loads (without `values` their names only), the leader's key, the table's key
+    kLook,  // read the leader's key and the table
     kCampaign,  // make the leader's key with `value`, under `lease`
     kResign,    // delete the leader's key
     kWrite,     // `value` as the table
   };
   Kind kind = Kind::kNothing;
-  // Done only where the key was last made, or changed, at this revision (0: there is none), else answered
-  // with both keys. Of the last three kinds.
+  // For the last three kinds: done only where the key was last made, or changed, at this revision (0: it must
+  // not exist), else answered with both keys.
   std::optional<int64_t> leader_created, table_modified;
   int64_t lease = 0;
   std::string value;
@@ -57,18 +55,18 @@ struct StoreCommand {
 struct StoreAnswer {
   int64_t revision = 0;
   bool done = false;  // else the compares did not hold
-  // As they are, of kHear, kLook, and of what was not done; none: there is no such key.
+  // Current state, for kHear, kLook, and what was not done; none: the key does not exist.
   std::optional<StoreKey> leader, table;
-  std::vector<std::pair<std::string, std::string>> loads;  // kHear: gateways' names and what they told
+  std::vector<std::pair<std::string, std::string>> loads;  // kHear: gateways' names and loads
 };
 
-// For the log and the metrics.
+// Outcome of an answer, for the log and the metrics.
 struct StoreNews {
   bool written = false, refused = false, resigned = false;
   bool adopted = false;
-  bool other_kind = false;  // a table that says nothing to this gateway (gateways.h)
+  bool other_kind = false;  // a table of a kind that this gateway ignores (gateways.h)
   Status table;             // malformed
-  std::vector<std::pair<std::string, Status>> loads;  // malformed, of whom
+  std::vector<std::pair<std::string, Status>> loads;  // malformed, by gateway
 };
 
 // Not thread-safe.
@@ -76,32 +74,32 @@ class LeaderSync {
  public:
   struct Options {
     Duration plan_tick = std::chrono::seconds(4);
-    int64_t gateways = 1;  // share the fleet at least, whoever is there
+    int64_t gateways = 1;  // least number that shares the fleet, however many are present
   };
-  // `router` outlives it, and has RouterOptions::shared_table.
+  // REQUIRES: `router` outlives it and has RouterOptions::shared_table.
   LeaderSync(const Options& options, Router& router);
 
-  // What the store has, all as of one revision, asked for when shared().revision() was `asked`; null: there
-  // is no such key.
+  // The store's state, all as of one revision, asked for when shared().revision() was `asked`; null: the key
+  // does not exist.
   StoreNews saw_all(int64_t revision, int64_t asked, const StoreKey* leader, const StoreKey* table);
-  // A key changed, or was seen.
+  // A key was changed or read.
   void saw_leader(const StoreKey* key, int64_t revision);
   StoreNews saw_table(const StoreKey* key, int64_t revision);
 
   void begin() { stage_ = Stage::kLease; }
   // The next question. REQUIRES: the last one was answered by one of the next three; or begin().
   StoreCommand next(TimePoint now);
-  // kKeepLease: it holds until then by the clock here, counted from before it was asked for.
+  // kKeepLease: the lease holds until then by the local clock, counted from before it was asked for.
   void lease_kept(int64_t lease, TimePoint until);
   // Any other kind.
   StoreNews answered(const StoreAnswer& answer, TimePoint now);
-  // Nobody knows whether it was done. The round is over.
+  // The outcome of the question is unknown. The round is over.
   void failed();
 
   // A round now would be of use, rather than in a second or two.
   bool wants_round(TimePoint now) const { return shared_.may_campaign(now); }
   const SharedTable& shared() const { return shared_; }
-  // Among those that were heard at the last round.
+  // This gateway's place among those seen in the last round.
   const GatewayShard& place() const { return place_; }
 
  private:
@@ -118,14 +116,14 @@ class LeaderSync {
   SharedTable shared_;
   Stage stage_ = Stage::kOver;
   StoreCommand asked_;
-  int64_t asked_at_ = 0;  // revision known then
+  int64_t asked_at_ = 0;  // revision known when it was asked
   bool looks_ = false;    // in this round
   int64_t lease_ = 0;
   bool leads_or_may_ = false;  // in this round: then all loads are of use
-  bool behind_ = false;        // the store's table is older than the one that is gone by here
+  bool behind_ = false;        // the store's table is older than the one in force here
   TimePoint planned_at_{};
   GatewayShard place_;
-  TimePoint others_return_until_{};  // so long those who were there before count as there
+  TimePoint others_return_until_{};  // the gateways present before count as present until then
   // Of the loads put last; lease 0: to be put.
   int64_t loads_lease_ = 0;
   uint64_t loads_sample_ = 0;

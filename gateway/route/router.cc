@@ -5,14 +5,14 @@
 namespace troupe::route {
 namespace {
 
-// How fast the mean length of answers follows, an answer.
+// Step of the mean length of answers, per answer.
 constexpr double kCompletionStep = 0.02;
-// Tokens of an answer before one was seen.
+// Assumed tokens of an answer before the first one.
 constexpr int64_t kAnswerGuess = 128;
-// Links of a request without a session that are remembered, the deepest.
+// Remembered links of a request without a session, the deepest.
 constexpr size_t kChainPlacedMax = 64;
-// A worker tells of what it computed within a step or two. Until then the next request must find it; if it
-// has told nothing by now, it kept nothing.
+// A worker reports what it computed within a step or two. Until then the next request must find it; what has
+// not been reported by then was not kept.
 constexpr auto kToldWithin = std::chrono::seconds(1);
 constexpr size_t kUntoldMax = 65536;
 
@@ -29,7 +29,7 @@ ClusterState empty_cluster_state(const RouterOptions& options, std::shared_ptr<E
           Handover(options.moves_at_once)};
 }
 
-// The request's set, and of its conversation so many tokens, where it was sent.
+// The request's set, and that many tokens of its conversation, on the node it was sent to.
 Placement placement_of(const PrefixKey& key, const Sent& sent, int64_t session_tokens) {
   Placement placed;
   placed.node = sent.node;
@@ -70,7 +70,7 @@ void Router::adopt(std::shared_ptr<const ClusterView> view) {
     return;
   }
   known_.table = planner_.patch(fleet());
-  // It may know a node now that the table named.
+  // The new view may have a node that the table names.
   if (!planner_.common().partial) return;
   if (auto plan = decode_plan(message_, *known_.view); plan.ok())
     known_.table = planner_.follow(fleet(), *std::move(plan));
@@ -135,7 +135,7 @@ bool Router::extend(const PrefixKey& key, std::string_view model, Decision& deci
   const size_t before = decision.order.size();
   absl::InlinedVector<NodeIndex, CandidateOrder::kMax> asked;
   for (const Candidate& candidate : decision.order.all()) asked.push_back(candidate.node);
-  // Perhaps it has other homes already, by another request that failed.
+  // It may have other homes already, added for another request that failed.
   for (size_t i = 0; i <= planner_.sets_in_force(); ++i) {
     const Decision anew = decide(key, model, now);
     for (const Candidate& candidate : anew.order.all()) decision.order.push_back(candidate);
@@ -213,7 +213,7 @@ void Router::first_byte(const PrefixKey& key, Sent& sent, TimePoint now) {
   policy_->first_byte(request_of(key, sent), now);
 }
 
-// What it came to: nothing, where no answer began; a guess, where nobody counted.
+// Actual work of a request: 0 if no answer began; the estimate if the answer carried no counts.
 int64_t Router::work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const {
   if (!counts) return sent.answered ? sent.work_tokens : 0;
   const int64_t cached = counts->has_cached ? counts->cached_tokens : sent.expect_cached;
@@ -233,8 +233,8 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
     // A first turn's hit is the prefix alone (and at most a block of what follows it).
     const bool told = key.prefix_tokens == 0 && !sent.continued && counts->has_cached;
     // A node that never had the set may still share a few tokens of its template, and one that kept the
-    // conversation through our restart shares more than the prefix: what its bytes cannot come to is not its
-    // length.
+    // conversation through our restart shares more than the prefix: a count that the bytes cannot come to is
+    // not the prefix's length.
     const int64_t guess = known_.ratio.tokens(key.prefix_bytes);
     const bool plausible = counts->cached_tokens * 3 >= guess && counts->cached_tokens <= guess * 3;
     if (told && counts->cached_tokens > 0 && plausible) {
@@ -249,11 +249,11 @@ void Router::finished(const PrefixKey& key, Sent& sent, const std::optional<Answ
   policy_->finished(request, now);
 }
 
-// What the node has now computed: the prompt, and soon an answer of about the usual length.
+// Places what the node has now computed: the prompt, and soon an answer of about the usual length.
 void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
   if (key.session.is_zero()) {
-    // Workers tell of sets and sessions. A prompt of neither is told of by whoever counts its links in tokens
-    // (a simulator); a live gateway only knows where it sent it.
+    // Workers report sets and sessions. The links of a prompt with neither are reported only where they carry
+    // token counts (in a simulator); a live gateway only knows where it sent the prompt.
     const bool links_told = !key.anchors.empty() && key.anchors.back().tokens > 0;
     if (relies_on_shadow(sent.node) || !links_told) place_chain(key, sent.node);
   }
@@ -264,7 +264,7 @@ void Router::place(const PrefixKey& key, const Sent& sent, TimePoint now) {
   if (relies_on_shadow(sent.node)) tell(placed);
 }
 
-// Where the worker tells what it holds, a placement fills the time until it does.
+// On a node with a residency feed, a placement bridges the time until the worker reports it.
 void Router::remember_own(Placement placed, TimePoint now) {
   if (relies_on_shadow(placed.node)) return remember(placed);
   if (shares_exact_) return;  // its owner applies events as they happen
@@ -282,7 +282,7 @@ void Router::forget_untold() {
   untold_.pop_front();
 }
 
-// Without a session the prompt's links stand for themselves.
+// A request without a session is remembered by its prompt's links.
 void Router::place_chain(const PrefixKey& key, NodeIndex node) {
   std::span<const Anchor> chain = chain_of(key);
   int64_t before = key.prefix_tokens > 0 ? key.prefix_tokens : known_.ratio.tokens(key.prefix_bytes);
@@ -305,7 +305,7 @@ void Router::place_chain(const PrefixKey& key, NodeIndex node) {
 
 void Router::tell(const Placement& placement) {
   if (known_.gateways <= 1 || options_.affinity.mode == Mode::kPlan) return;
-  if (outbox_.size() >= options_.memory.outbox_max) {  // nobody fetches it: half goes at once, not one by one
+  if (outbox_.size() >= options_.memory.outbox_max) {  // nothing drains it: half goes at once, not one by one
     const size_t half = outbox_.size() / 2 + 1;
     outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<long>(std::min(half, outbox_.size())));
     placements_dropped_ += half;
@@ -325,7 +325,7 @@ void Router::adopt_placements(std::span<const Placement> placements) {
   }
 }
 
-// The set after its session: used last, so it is forgotten after what needs it.
+// Puts the set after its session: used last, it is forgotten after what needs it.
 void Router::remember(const Placement& p) {
   if (!known_.view->routable(p.node)) return;
   if (!p.session.is_zero())
@@ -337,7 +337,7 @@ FeedResult Router::residency(NodeIndex node, const ResidencyEvent& event) {
   const bool guessed = relies_on_shadow(node);
   const FeedResult result = known_.exact->apply(node, event);
   if (relies_on_shadow(node)) return result;
-  if (guessed) {  // what was guessed is known now
+  if (guessed) {  // the feed replaces what was guessed
     known_.shadow.drop_node(node);
   } else {
     for (const ResidencyItem& item : event.items) known_.shadow.drop(item.key, node);

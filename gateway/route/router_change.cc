@@ -1,4 +1,4 @@
-// What of a router an operator may change while it runs; and slots whose nodes are others from now on.
+// The router's run-time changes: an operator's settings, and slots reused by other nodes.
 
 #include <algorithm>
 
@@ -18,13 +18,13 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   options_.planner.max_nodes_per_set = planner.max_nodes_per_set;
   planner_.change(options_.planner);
   known_.loads.change(now);
-  if (options_.policy != "affinity") return;  // the others have memories of their own
+  if (options_.policy != "affinity") return;  // the other policies keep state of their own
   policy_ = make_policy(options_.policy, now);
   policy_->adopt(*known_.view);
 }
 
-// Nothing of a slot's last node may be taken for the one that has it now. The common table stays what it is
-// for the other gateways: it is kept by names, which only the view that is about to go can tell.
+// Forgets the last node of each reused slot, so that nothing of it counts for the new one. The common table
+// stays as it is for the other gateways: it is kept by names, which only the outgoing view can resolve.
 bool Router::forget_replaced(const ClusterView& next) {
   std::vector<NodeIndex> replaced;
   const size_t both = std::min(next.size(), known_.view->size());

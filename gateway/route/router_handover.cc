@@ -1,4 +1,4 @@
-// Which sets move when a node leaves or begins empty, and to whom.
+// Handover: which sets move when a node leaves or begins empty, and where to.
 
 #include <absl/container/flat_hash_set.h>
 
@@ -10,15 +10,15 @@ namespace troupe::route {
 
 namespace {
 
-// Beyond these nobody would notice.
+// Sets beyond these have no noticeable share of the work.
 constexpr size_t kSetsMovedMax = 1024;
-// Of a node's KV, for what is computed ahead; conversations come with the first requests.
+// Share of a node's KV for sets computed ahead; conversations come with the first requests.
 constexpr double kAheadShare = 0.5;
 
-// What so many of the nodes hold comes to be sent to every node; where memory is roomy that is everything,
-// and a node that begins empty would be asked for all of it at once. Simulated restarts of eight nodes, one
-// after the other: the 3 s behind each lacked 4.5 points of hits without this and 3.0 with it; 2.6 if one
-// holder were enough, but then large fleets computed sets that nobody asked for there.
+// A set held by this share of the nodes comes to be sent to every node; where memory is roomy that is
+// everything, and a node that begins empty would be asked for all of it at once. Simulated restarts of eight
+// nodes, one after the other: the 3 s behind each lacked 4.5 points of hits without this and 3.0 with it; 2.6
+// if one holder were enough, but then large fleets computed sets that no request asked for there.
 constexpr double kCommonShare = 1.0 / 3;
 
 void keep_hottest(const SetStats& book, std::vector<Hash128>& sets) {
@@ -30,7 +30,7 @@ void keep_hottest(const SetStats& book, std::vector<Hash128>& sets) {
   if (sets.size() > kSetsMovedMax) sets.resize(kSetsMovedMax);
 }
 
-// By rendezvous, where all weigh what they will when they have been there for a while.
+// The set's rendezvous choice, with the weight that every node has once it is warm.
 bool is_first(const Hash128& set, NodeIndex node, const ClusterView& view, std::span<const NodeIndex> among) {
   const auto draw = [&](NodeIndex n) { return rendezvous_draw(set.lo, view.node(n).hash.lo); };
   return std::all_of(among.begin(), among.end(), [&](NodeIndex n) { return draw(n) <= draw(node); });
@@ -46,7 +46,7 @@ std::vector<Router::Way> Router::ways(TimePoint now) const {
   for (const auto& [set, homes] : known_.table->sets()) {
     Way& way = ways.emplace_back();
     way.set = set;
-    // Strict: many keys share the set, and its homes are all that may be asked.
+    // Strict mode: many keys share the set, and only its homes may be asked.
     std::vector<NodeIndex> nodes(homes.nodes().begin(), homes.nodes().end());
     const auto model = models.find(set);
     if (known_.table->origin().strict_sets == 0 && model != models.end()) {
@@ -113,7 +113,7 @@ bool Router::takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIn
          !known_.handover.leaving(node);
 }
 
-// All of it, but perhaps the last block.
+// Nodes that hold all of the set, except perhaps its last block.
 std::vector<NodeIndex> Router::others_with(const Hash128& set, std::string_view model, NodeIndex from) const {
   const auto homes = known_.view->homes_for(model);
   const int64_t tokens = known_.sets.tokens(set);
@@ -127,7 +127,7 @@ std::vector<NodeIndex> Router::others_with(const Hash128& set, std::string_view 
   return nodes;
 }
 
-// With so many nodes that hold it, requests for it come to be sent to one more, if only when those are busy.
+// With that many holders, requests for the set come to be sent to one more node, if only when those are busy.
 bool Router::spreads(const Hash128& set, size_t holders, size_t nodes) const {
   if (table_decides()) return false;
   const auto held = static_cast<double>(holders), all = static_cast<double>(nodes);
@@ -152,7 +152,7 @@ NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeInde
 }
 
 NodeIndex Router::next_home(const Tail& tail, std::string_view model, NodeIndex from) const {
-  // It may have gone on there since.
+  // The conversation may have continued there since.
   for (const auto& holders :
        {known_.exact->index.holders(tail.session), known_.shadow.holders(tail.session)}) {
     const auto has_it = [&](const Holder& h) { return h.node != from && h.tokens >= tail.tokens; };

@@ -1,4 +1,4 @@
-// The router's part in what gateways of a fleet share.
+// The router's part in the state that the gateways of a fleet share.
 
 #include <algorithm>
 
@@ -7,10 +7,10 @@
 namespace troupe::route {
 namespace {
 
-// Of a gateway's sample. 4,096 personas with a noticeable share each are more than fleets have.
+// Sets in a gateway's sample: more personas with a noticeable share each than fleets have.
 constexpr size_t kToldSetsMax = 4096;
-// Of a table: etcd refuses requests of 1.5 MiB and more. A set takes 40 bytes and 4 for each of its homes, so
-// some 30,000 fit; the heaviest stay in.
+// Bytes of a table: etcd refuses requests of 1.5 MiB and more. A set takes 40 bytes and 4 for each of its
+// homes, so some 30,000 fit; the heaviest stay in.
 constexpr size_t kTableBytesMax = 1'400'000;
 constexpr size_t kDraftSetsMax = 30'000;
 
@@ -72,13 +72,13 @@ Status Router::adopt_loads_message(const Hash128& gateway, std::string_view mess
 std::string Router::draft_table(TimePoint now, bool there_is_one) {
   if (!there_is_one && table_version().epoch > 0) return table_message();
   SetLoads loads = others_loads_.sum(work_.loads(), now);
-  if (known_.view->routable_count() == 0) return {};  // seen from here; the others may see more
+  if (known_.view->routable_count() == 0) return {};  // seen from here; peers may see more
   for (size_t sets_max = kDraftSetsMax; sets_max > 0 && !loads.sets.empty(); sets_max /= 2) {
     keep_heaviest(loads, sets_max);
     Planner draft = planner_;
     draft.plan(fleet(), loads);
     if (draft.common().table->version() == table_version()) {
-      planner_ = std::move(draft);  // it knows who was there
+      planner_ = std::move(draft);  // it remembers which nodes were there
       known_.table = planner_.table();
       return {};
     }

@@ -47,7 +47,7 @@ bool Admission::may_enter(const Pool& pool, const Key* key, const Persona* perso
          (persona == nullptr || persona->inside.below(options_.persona));
 }
 
-// REQUIRES: whoever waits and may enter has been let in. So who may enter now passes nobody.
+// REQUIRES: all waiting requests that may enter have been admitted. So one that may enter now overtakes none.
 Admission::Answer Admission::judge(const AdmissionRequest& request, TimePoint now) const {
   Answer answer;
   const auto pool = pools_.find(hash_bytes(request.pool));
@@ -140,7 +140,7 @@ void Admission::enqueue(uint64_t ticket, Entry& entry, TimePoint now) {
   deadlines_.emplace(entry.deadline, ticket);
 }
 
-// The last to have come of the flow that takes most of the queue.
+// Removes the latest request of the flow that takes most of the queue.
 void Admission::push_out(const Entry& entry, TimePoint now) {
   const FairQueue::Flow& flow = *entry.flow;
   FairQueue::Flow* most = entry.pool->queue.most_crowded(flow.id, flow.priority(), flow.per_token());
@@ -182,7 +182,7 @@ void Admission::leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint 
   erase(ticket);
 }
 
-// What nobody is in any more is forgotten.
+// Erases the entry, and its pool, key and persona where no other entry uses them.
 void Admission::erase(uint64_t ticket) {
   const Entry entry = entries_.find(ticket)->second;
   entries_.erase(ticket);
@@ -233,7 +233,7 @@ void Admission::expire(TimePoint now) {
   }
 }
 
-// One of each pool in turn, so that where all together are limited no pool goes short.
+// Admits one request of each pool in turn, so that a total limit starves no pool.
 void Admission::fill(TimePoint now) {
   for (bool went = true; went && waiting_ > 0;) {
     went = false;
@@ -281,7 +281,7 @@ std::optional<Duration> Admission::wait_of(const Pool& pool, const Hash128& flow
   return seconds_at_most_a_day(ahead / *rate);
 }
 
-// Where nothing is known of how fast it goes: as long as nothing has gone.
+// With an unknown drain rate: the time since the last admission.
 Duration Admission::come_back(const Pool& pool, const std::optional<Duration>& wait) {
   return come_back_after(wait ? *wait : pool.drain.stalled());
 }

@@ -1,16 +1,17 @@
 #pragma once
 
-// Who may go to the workers now, who waits, and who is told to come back later.
+// Admission of requests to the workers: each is admitted now, waits in the queue, or is refused until later.
 //
-// Workers that are full queue in the order of arrival, so the one persona everybody asks for would hold up
-// all others there. The queue is therefore kept here, in front of them, where it can be fair (fair_queue.h)
-// and where a request whose client has gone costs nothing. One is let in while the pool (the workers of its
-// model) has room and neither the gateway, its API key nor its persona is at a limit. A limit in tokens holds
-// back whoever comes when it is reached; the last one let in may go over it by its own cost, else the large
-// would wait for ever behind the small. So it is with the pool's room for a request of several answers.
+// Workers that are full queue in the order of arrival, so one popular persona would hold up all others there.
+// The queue is therefore kept here, in front of them, where it can be fair (fair_queue.h) and where a request
+// whose client has gone costs nothing. A request is admitted while the pool (the workers of its model) has
+// room and neither the gateway, its API key nor its persona is at a limit. A limit in tokens holds back
+// requests that come once it is reached; the last one admitted may exceed it by its own cost, else large
+// requests would wait for ever behind small ones. The pool's room treats a request of several answers
+// likewise.
 //
-// A request is in from arrive() or advance() on until leave(), however often it is sent to workers meanwhile.
-// Time is an argument: sans-io, deterministic. Not thread-safe.
+// A request is inside from arrive() or advance() on until leave(), however often it is sent to workers
+// meanwhile. Time is an argument: sans-io, deterministic. Not thread-safe.
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/node_hash_map.h>
@@ -38,17 +39,18 @@ struct AdmissionLimits {  // at the workers at once; 0: no limit
 };
 
 struct AdmissionOptions {
-  AdmissionLimits total, persona;  // of all, and of each persona
-  size_t queue_max = 1024;         // that wait, of each pool
+  AdmissionLimits total, persona;  // of all requests, and of each persona
+  size_t queue_max = 1024;         // waiting requests of each pool
   Duration wait_max = std::chrono::seconds(60);
   bool fair = true;  // false: in order of arrival
-  // Flows that have had more than others and now rest; the one used longest ago is forgotten.
+  // Flows remembered because they have had more than others and now rest; the least recently used is
+  // forgotten.
   size_t flows_max = 16'384;
 };
 
-// What an API key is granted.
+// Rights of an API key.
 struct AdmissionKey {
-  Hash128 id;  // zero: anybody
+  Hash128 id;  // zero: any client
   double weight = 1;
   AdmissionLimits limits;
   int64_t waiting_max = 0;  // 0: no limit
@@ -56,25 +58,25 @@ struct AdmissionKey {
 
 struct AdmissionRequest {
   std::string_view pool;  // its model
-  int64_t pool_room = 0;  // answers at once that fill the pool
-  int64_t answers = 1;    // of this request (n): so many places in a worker's batch
+  int64_t pool_room = 0;  // concurrent answers that fill the pool
+  int64_t answers = 1;    // requested answers (n): places in a worker's batch
   AdmissionKey key;
   Hash128 persona;  // zero: none, and no limit of one
   int32_t priority = 0;
-  int64_t tokens = 1;  // to compute, as far as can be guessed
+  int64_t tokens = 1;  // to compute, estimated
   TimePoint deadline{};
 };
 
 enum class AdmissionOutcome : uint8_t {
   kAdmitted,
   kWaiting,
-  kQueueFull,     // and others have a better claim to a place in it
-  kKeyQueueFull,  // of its key as many wait as may
-  kWouldBeLate,   // by what drains, its turn comes after its deadline
-  kPushedOut,     // waited, and made room for one of a flow with fewer waiting
+  kQueueFull,     // and other requests have a better claim to a place in it
+  kKeyQueueFull,  // the key's waiting_max is reached
+  kWouldBeLate,   // at the queue's drain rate its turn comes after its deadline
+  kPushedOut,     // waited, and made room for a request of a flow with fewer waiting
   kTimedOut,      // waited for wait_max
   kDeadline,      // waited until its own deadline
-  kDrained,       // waited when the gateway was told to stop, for too long
+  kDrained,       // still waiting when the gateway's drain ended
 };
 inline constexpr size_t kAdmissionOutcomeCount = 9;
 std::string_view admission_outcome_name(AdmissionOutcome outcome);
@@ -85,32 +87,32 @@ class Admission {
 
   struct Answer {
     AdmissionOutcome outcome = AdmissionOutcome::kAdmitted;
-    uint64_t ticket = 0;  // of kAdmitted and kWaiting
+    uint64_t ticket = 0;  // for kAdmitted and kWaiting
     Duration wait{};      // until its turn, or until asking again makes sense; a guess, in whole seconds
   };
   Answer arrive(const AdmissionRequest& request, TimePoint now);
-  // What arrive() would say.
+  // The answer arrive() would give.
   Answer preview(const AdmissionRequest& request, TimePoint now) const { return judge(request, now); }
-  // Ends the request, or its waiting: its ticket is void. `tokens`: what it cost, where that is known.
+  // Ends the request, or its waiting: its ticket is void. `tokens`: its actual cost, where known.
   void leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint now);
 
-  // What became of those who waited, each once. (Of one that left, nothing.)
+  // Outcome of a waiting request, reported once; not reported for one that left.
   struct Event {
     uint64_t ticket = 0;
     AdmissionOutcome outcome = AdmissionOutcome::kAdmitted;
     Duration waited{};
     Duration wait{};  // as Answer's
   };
-  // To be called after leave(), arrive() and pool_room(), and at next_deadline().
+  // Call it after leave(), arrive() and pool_room(), and at next_deadline().
   std::vector<Event> advance(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
   void pool_room(std::string_view pool, int64_t requests);
-  // The pools where somebody waits.
+  // Pools with waiting requests.
   std::vector<std::string> waiting_pools() const;
-  // Other limits from now on (`flows_max` stays). Nobody who is in or waits is sent away.
+  // Replaces the limits (`flows_max` stays). Requests that are inside or wait stay.
   void change(const AdmissionOptions& options);
-  // Nobody new will come; who is not let in by `until` is kDrained.
+  // Stops arrivals; requests still waiting at `until` end as kDrained.
   void drain(TimePoint until);
 
   size_t waiting() const { return waiting_; }
@@ -119,7 +121,7 @@ class Admission {
   int64_t running_tokens() const { return inside_.tokens; }
   size_t flows() const;
   size_t flows_remembered() const { return memory_.size(); }
-  bool consistent() const;  // for tests: looks at everything
+  bool consistent() const;  // for tests: checks every entry
 
  private:
   struct Count {  // at the workers
@@ -182,14 +184,14 @@ class Admission {
 
   AdmissionOptions options_;
   LruMap<double> memory_;
-  absl::flat_hash_map<Hash128, std::unique_ptr<Pool>> pools_;  // by the hash of its name
+  absl::flat_hash_map<Hash128, std::unique_ptr<Pool>> pools_;  // by the hash of the pool's name
   absl::flat_hash_map<Hash128, std::unique_ptr<Key>> keys_;
   absl::flat_hash_map<Hash128, std::unique_ptr<Persona>> personas_;
   absl::node_hash_map<uint64_t, Entry> entries_;
-  std::set<std::pair<TimePoint, uint64_t>> deadlines_;  // of those that wait
+  std::set<std::pair<TimePoint, uint64_t>> deadlines_;  // of the waiting requests
   std::vector<Event> events_;
   uint64_t tickets_ = 0;
-  double base_ = 0;  // virtual time of the pools that were
+  double base_ = 0;  // virtual time reached by the pools erased so far
   size_t waiting_ = 0;
   Count inside_;
 };

@@ -1,9 +1,9 @@
 #pragma once
 
-// So many at once, and nobody waits in line: who finds no place is told when one may be free for him. That is
-// computed as in the queue (drain_rate.h): by how fast places have become free lately while all were taken,
-// and by how many were turned away before and are to come back first. Where too little was seen to say, as
-// long as nothing has become free.
+// Concurrency limit without a queue: a request that finds no place is refused with a time when one may be
+// free. That time is computed as in the queue (drain_rate.h): from how fast places have become free lately
+// while all were taken, and from how many requests were refused before and are to come back first. With too
+// few observations it is the time since a place last became free.
 //
 // Time is an argument. Not thread-safe.
 
@@ -17,7 +17,7 @@ namespace troupe::route {
 
 class ConcurrencyLimit {
  public:
-  // `most`: as many as there are, 0: endless. False: all are taken, and reject() says for how long.
+  // `most`: number of places, 0: unlimited. False: all are taken, and reject() returns the wait.
   bool enter(int64_t most, TimePoint now) {
     most_ = most;
     if (full()) return false;
@@ -47,7 +47,7 @@ class ConcurrencyLimit {
   bool full() const { return most_ > 0 && taken_ >= most_; }
 
   int64_t most_ = 0, taken_ = 0;
-  int64_t turned_away_ = 0;  // and not outnumbered yet by places that became free
+  int64_t turned_away_ = 0;  // refused, less the places that became free since
   DrainRate freed_;          // "tokens" are places
 };
 

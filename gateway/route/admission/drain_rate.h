@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast a queue empties: tokens a second let in from it over the last seconds, counting only the time in
-// which somebody waited. (Of a fleet that has little to do, what is let in says how little is asked.)
+// Drain rate of a queue: tokens a second admitted from it over the last seconds, counting only the time in
+// which requests waited. (In an idle fleet the admitted tokens measure the demand instead.)
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace troupe::route {
 
-// What a client is told to wait, at least and at most; in whole seconds, as Retry-After has them.
+// Least and greatest wait reported to a client; in whole seconds, as Retry-After has them.
 inline constexpr Duration kComeBackMin = std::chrono::seconds(1), kComeBackMax = std::chrono::minutes(2);
 
 inline Duration come_back_after(Duration wait) {
@@ -30,7 +30,7 @@ inline Duration seconds_at_most_a_day(double seconds) {
 
 class DrainRate {
  public:
-  // Up to `now` somebody waited, or nobody did.
+  // `waited`: requests waited in the time up to `now`.
   void advance(bool waited, TimePoint now) {
     const double dt = std::chrono::duration<double>(std::max(now - at_, Duration::zero())).count();
     at_ = std::max(at_, now);
@@ -45,12 +45,12 @@ class DrainRate {
     requests_ += 1;
     last_ = at_;
   }
-  // Tokens a second; nothing: too little was seen to say.
+  // Tokens a second; nothing: too few observations.
   std::optional<double> rate() const {
     if (requests_ < kRequestsMin || seconds_ < kSecondsMin) return std::nullopt;
     return tokens_ / seconds_;
   }
-  // For how long somebody has waited and nobody was let in.
+  // Time in which requests have waited and none was admitted.
   Duration stalled() const { return at_ - last_; }
 
  private:

@@ -6,7 +6,7 @@ namespace troupe::route {
 
 namespace {
 
-// Of what is let in, to the classes that are passed over.
+// Share of admitted tokens that goes to the classes passed over.
 constexpr double kFloor = 1.0 / 8;
 
 }  // namespace
@@ -49,7 +49,7 @@ double FairQueue::start_of(const Flow* known, const Hash128& id, const Band& ban
   return finish == nullptr ? band.virtual_time : std::max(band.virtual_time, *finish);
 }
 
-// What is behind virtual time need not be remembered: that is where a new flow begins.
+// A finish behind virtual time is not remembered: a new flow begins there anyway.
 void FairQueue::drop(Flow& flow) {
   if (flow.finish > bands_[flow.band].virtual_time) memory_.touch(flow.id) = flow.finish;
   flow.share->flows -= 1;
@@ -123,7 +123,7 @@ FairQueue::Taken FairQueue::take_of(const Pick& pick) {
   } else if (!waits_behind(flow.band)) {
     owed_ = 0;
   }
-  // A flow whose limits held it back while others went on is next, but has not saved up what it missed.
+  // A flow that its limits held back while others advanced is next, but has saved up nothing.
   flow.finish = flow.start;
   charge(flow, item.tokens);
   take_out(flow, flow.waiting.begin());

@@ -1,16 +1,16 @@
 #pragma once
 
-// In which order those who wait are let in, where not all can be: start-time fair queueing over flows (Goyal,
-// Vin, Cheng 1996), within classes of priority.
+// The order in which waiting requests are admitted: start-time fair queueing over flows (Goyal, Vin, Cheng
+// 1996), within classes of priority.
 //
 // A flow is what one API key asks of one persona. Each has a virtual start, the service it has had, in tokens
-// over its weight; the flow with the least is next, and letting in its first request moves its start on by
-// that request's cost. Whoever comes anew begins at what the others have, not at zero, so waiting saves up
-// nothing. A key's weight is shared by its flows: who asks ten personas has no more than who asks one.
+// over its weight; the flow with the least is next, and admitting its first request moves its start on by
+// that request's cost. A new flow begins at what the others have, not at zero, so waiting saves up nothing. A
+// key's weight is shared by its flows: a key that asks ten personas gets no more than one that asks one.
 //
-// Priorities are strict, but for a floor: of what is let in, the first class that waits gets 7/8, and 1/8
+// Priorities are strict, but for a floor: of what is admitted, the first class that waits gets 7/8, and 1/8
 // goes in turn to the classes behind it. Strict alone would starve those for as long as the first is busy;
-// ageing (a priority that rises as one waits) would let a backlog of old, unimportant requests hold up
+// ageing (a priority that rises with the wait) would let a backlog of old, unimportant requests hold up
 // important new ones, at the very time when priorities are needed.
 
 #include <absl/container/flat_hash_map.h>
@@ -29,13 +29,13 @@
 
 namespace troupe::route {
 
-// As in vLLM the lower is the earlier; nobody says: 0.
+// As in vLLM the lower is the earlier; default 0.
 inline constexpr int32_t kPriorityMin = -5, kPriorityMax = 5;
 
 // Not thread-safe. Flows stay where they are until they are dropped.
 class FairQueue {
  public:
-  // A key's; must outlive its flows.
+  // A key's share; REQUIRES: it outlives its flows.
   struct Share {
     double weight = 1;
     int64_t flows = 0;
@@ -43,25 +43,25 @@ class FairQueue {
   struct Item {
     uint64_t ticket = 0;
     uint64_t arrival = 0;  // counts up over all items
-    int64_t tokens = 0;    // its cost
+    int64_t tokens = 0;    // cost
   };
   struct Flow {
     Hash128 id;
     Share* share = nullptr;
     size_t band = 0;
-    int64_t inside = 0;  // items let in and not yet ended; the caller's
+    int64_t inside = 0;  // items admitted and not yet ended; kept by the caller
     std::list<Item> waiting;
     int64_t waiting_tokens = 0;
-    double start = 0;   // virtual, of the first waiting item
-    double finish = 0;  // likewise, of the last that was let in
-    double place = 0;   // in its band's order
+    double start = 0;   // virtual start of the first waiting item
+    double finish = 0;  // virtual finish of the last item admitted
+    double place = 0;   // key in its band's order
     int32_t priority() const { return static_cast<int32_t>(band) + kPriorityMin; }
     double per_token() const { return static_cast<double>(share->flows) / share->weight; }
     double crowd() const { return static_cast<double>(waiting.size()) * per_token(); }
   };
 
-  // What idle flows have had more than the others is remembered in `memory`, which may be shared. `fair`
-  // false: in order of arrival, whatever class and flow. Virtual time begins at `base`.
+  // `memory` holds the service that idle flows have had beyond the others; it may be shared. `fair` false: in
+  // order of arrival, across classes and flows. Virtual time begins at `base`.
   FairQueue(LruMap<double>& memory, bool fair, double base);
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
@@ -69,15 +69,15 @@ class FairQueue {
   void set_fair(bool fair);
   static size_t band_of(int32_t priority);
   Flow& flow(const Hash128& id, int32_t priority, Share& share);
-  // REQUIRES: nothing of it waits or is inside.
+  // REQUIRES: none of its items waits or is inside.
   void drop(Flow& flow);
 
-  // Lets an item in that need not wait.
+  // Admits an item that need not wait.
   void pass(Flow& flow, int64_t tokens);
-  // Where the item is, for take_out().
+  // Returns the item's position, for take_out().
   std::list<Item>::iterator push(Flow& flow, const Item& item);
   void take_out(Flow& flow, std::list<Item>::iterator item);
-  // The next of the flows for which `may(const Flow&)` says yes, let in; nothing: none may.
+  // Admits the next item of the flows for which `may(const Flow&)` is true; nothing: no flow may.
   struct Taken {
     Flow* flow = nullptr;
     Item item;
@@ -88,14 +88,14 @@ class FairQueue {
     if (pick.flow == nullptr) return std::nullopt;
     return take_of(pick);
   }
-  // An item of the flow cost `tokens` more than it was thought to, or less.
+  // An item of the flow cost `tokens` more than estimated (negative: less).
   void correct(Flow& flow, int64_t tokens);
 
-  // Whose last item makes room for one of this flow, which need not be known (`per_token` is for such a one).
-  // It is of the same class or a later one; null: nobody takes more of the queue.
+  // The flow whose last item makes room for one of flow `id`, which need not exist (then `per_token` is its
+  // cost a token). It is of the same class or a later one; null: no flow takes more of the queue.
   Flow* most_crowded(const Hash128& id, int32_t priority, double per_token) const;
-  // Tokens let in before an item that this flow, which need not be known, would append now; `per_token` is
-  // for one that is not. A guess: of those who come later it knows nothing.
+  // Estimated tokens admitted before an item that flow `id` would append now; it need not exist (then
+  // `per_token` is its cost a token). Later arrivals are not foreseen.
   double tokens_ahead(const Hash128& id, int32_t priority, double per_token) const;
 
   size_t waiting() const { return waiting_; }
@@ -103,7 +103,7 @@ class FairQueue {
   int64_t waiting_tokens() const;
   size_t flows() const { return flows_.size(); }
   double virtual_time_max() const;
-  // All sums agree with what they are sums of. For tests: looks at everything.
+  // All sums agree with their items. For tests: checks every item.
   bool consistent() const;
 
  private:
@@ -117,11 +117,11 @@ class FairQueue {
     }
   };
   struct Band {
-    std::set<Place> order;  // of flows that wait
+    std::set<Place> order;  // of waiting flows
     double virtual_time = 0;
     size_t items = 0;
     int64_t tokens = 0;
-    uint64_t turn = 0;  // when it last had the floor
+    uint64_t turn = 0;  // when the class last had the floor
   };
   struct Pick {
     Flow* flow = nullptr;
@@ -174,7 +174,7 @@ class FairQueue {
   std::array<Band, kBands> bands_;
   absl::flat_hash_map<Hash128, std::unique_ptr<Flow>> flows_;
   size_t waiting_ = 0;
-  double owed_ = 0;  // tokens, to the classes that were passed over
+  double owed_ = 0;  // tokens owed to the classes that were passed over
   uint64_t turns_ = 0;
 };
 

@@ -11,7 +11,7 @@ int64_t node_room(const PoolRoomOptions& options, const NodeLoad& load) {
   const int64_t batch = load.reported ? load.report.max_num_seqs : 0;
   if (batch <= 0) return options.foreign_requests > 0 ? options.foreign_requests : kEndlessRoom;
   const auto room = static_cast<int64_t>(std::ceil(options.fill * static_cast<double>(batch)));
-  const int64_t queue = room - batch;  // that we mean it to have
+  const int64_t queue = room - batch;  // intended length of the worker's own queue
   return load.report.queued > queue ? std::min(room, load.report.running + std::max<int64_t>(queue, 1))
                                     : room;
 }

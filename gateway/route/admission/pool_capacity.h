@@ -1,9 +1,9 @@
 #pragma once
 
-// How many answers at once (a request asks for n) fill the workers of a model: as many as their batches hold
-// and a few to follow at once, so that no worker idles while its next request is on its way. What waits
-// beyond that waits in the gateway, where it can be in a fair order. A worker whose own queue is longer than
-// that is full with fewer: its KV memory, or its prompts, hold it up, not its batch.
+// Capacity of a model's workers in concurrent answers (a request asks for n): as many as their batches hold
+// and a few to follow at once, so that no worker idles while its next request is on its way. Requests beyond
+// that wait in the gateway, where their order can be fair. A worker whose own queue is longer than that is
+// full with fewer: its KV memory, or its prompts, hold it up, not its batch.
 
 #include <cstdint>
 #include <limits>
@@ -15,16 +15,16 @@
 namespace troupe::route {
 
 struct PoolRoomOptions {
-  double fill = 1.25;              // of a worker's max_num_seqs, at least 1; 0: workers are never full
-  int64_t worker_requests = 0;     // of every worker, instead; 0: by its reports
-  int64_t foreign_requests = 256;  // of one that tells no max_num_seqs; 0: it is never full
+  double fill = 1.25;              // factor on a worker's max_num_seqs, at least 1; 0: workers are never full
+  int64_t worker_requests = 0;     // for every worker, instead; 0: by its reports
+  int64_t foreign_requests = 256;  // for one that reports no max_num_seqs; 0: it is never full
 };
 
 inline constexpr int64_t kEndlessRoom = std::numeric_limits<int64_t>::max();
 
 int64_t node_room(const PoolRoomOptions& options, const NodeLoad& load);
-// For this gateway, one of `gateways`: what the others leave, and at least its part. At least 1; with no
-// worker there, or one that is never full, endless (nobody waits for what is not there).
+// Room for this gateway, one of `gateways`: what the others leave, and at least its part. At least 1;
+// unlimited without workers, or with one that is never full (no request waits for an absent worker).
 int64_t pool_room(const PoolRoomOptions& options, const ClusterView& view, const LoadTracker& loads,
                   std::string_view model, int64_t gateways);
 

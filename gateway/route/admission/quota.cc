@@ -8,7 +8,7 @@ namespace troupe::route {
 
 namespace {
 
-constexpr double kTokenMin = 1;  // a request is let in while there is one
+constexpr double kTokenMin = 1;  // a request is admitted while there is one
 
 double request_capacity(const QuotaLimits& limits) {
   return std::max(1.0, limits.requests_per_s);
@@ -20,7 +20,7 @@ void Quota::Bucket::refill(double seconds) {
   level = std::min(capacity, level + per_s * seconds);
 }
 
-// A bucket that is new is full; one that was there keeps what was taken from it.
+// A new bucket is full; an existing one keeps what was taken from it.
 void Quota::Bucket::resize(double new_per_s, double new_capacity) {
   const double used = per_s > 0 ? capacity - level : 0;
   per_s = new_per_s;

@@ -1,9 +1,9 @@
 #pragma once
 
-// How much one client may ask: requests a second, tokens a minute, requests at once. Token buckets (the first
-// holds a second's requests, at least one; the other a minute's tokens). What an answer costs in tokens is
-// known only when it ends, so tokens are taken then and may leave a debt, which is waited for before the next
-// request. Not thread-safe.
+// Quota of one client: requests a second, tokens a minute, concurrent requests. Token buckets (the first
+// holds a second's requests, at least one; the other a minute's tokens). An answer's cost in tokens is known
+// only when it ends, so tokens are taken then and may leave a debt, which delays the next request. Not
+// thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -26,13 +26,13 @@ class Quota {
   enum class Limit : uint8_t { kRequestsAtOnce, kRequestsPerSecond, kTokensPerMinute };
   struct Refusal {
     Limit limit;
-    Duration wait;  // until there is room again; of kRequestsAtOnce a guess (concurrency_limit.h)
+    Duration wait;  // until there is room again; an estimate for kRequestsAtOnce (concurrency_limit.h)
   };
-  // A request wants in. Nothing: it is, and end() must follow, once. A refused one has taken nothing.
+  // Nothing: the request is admitted, and end() must follow, once. A refused one has taken nothing.
   std::optional<Refusal> begin(TimePoint now);
   void end(int64_t tokens, TimePoint now);
 
-  // Other limits from now on; what was used counts on.
+  // Replaces the limits; use so far still counts.
   void change(const QuotaLimits& limits, TimePoint now);
   int64_t running() const { return places_.taken(); }
 

@@ -1,13 +1,12 @@
 #pragma once
 
-// Limits are the fleet's, and every gateway counts what goes through itself alone. So each of those that live
-// enforces its part, and as gateways come and go the parts change (gateways.h): together they let through
-// what one alone would.
+// A gateway's shard of a fleet-wide limit. Every gateway counts its own traffic alone, so each live one
+// enforces its part, and parts change as gateways come and go (gateways.h): together they admit what a single
+// one would.
 //
-// Parts are equal, but for what whole numbers leave over: of that the first few gateways have one more each.
-// By where the traffic is they would fit better, but a gateway that nothing was heard of for a moment would
-// then have to be told apart from one that nobody asks. So a client whose requests all go to one of several
-// gateways has that one's part.
+// Parts are equal, except for the remainder of the division, of which the first few gateways get one each.
+// Parts by traffic would fit better, but would require telling a silent gateway from an idle one. So a client
+// whose requests all go to one of several gateways has that one's part.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,8 +17,8 @@
 
 namespace troupe::route {
 
-// 0 stays 0: no limit. Any other one stays at least 1, as what may never be used is no limit but a ban;
-// gateways in greater number than the limit let through one each.
+// 0 stays 0: no limit. Any other limit stays at least 1, as a limit of nothing is a ban; gateways in greater
+// number than the limit admit one each.
 inline int64_t share_of(int64_t limit, const GatewayShard& place) {
   if (limit <= 0) return 0;
   const int64_t of = std::max<int64_t>(place.of, 1);
@@ -30,7 +29,7 @@ inline AdmissionLimits share_of(const AdmissionLimits& limits, const GatewayShar
   return {share_of(limits.requests, place), share_of(limits.tokens, place)};
 }
 
-// (Of requests a second any part will do: it is waited for.)
+// (Requests a second may be any fraction: the bucket waits for a whole one.)
 inline QuotaLimits share_of(const QuotaLimits& limits, const GatewayShard& place) {
   QuotaLimits share = limits;
   share.requests_per_s = limits.requests_per_s / static_cast<double>(std::max<int64_t>(place.of, 1));

@@ -1,15 +1,14 @@
 #pragma once
 
-// What a request is, for routing: which shared prefix it begins with (the set), which conversation it
-// continues (the session), and a chain of hashes along its messages (the anchors). Nothing is tokenised: the
-// chain runs over canonical messages (role, text, other fields), so white space and key order of the JSON do
-// not matter.
+// A request's identity for routing: the shared prefix it begins with (the set), the conversation it continues
+// (the session), and a chain of hashes along its messages (the anchors). Nothing is tokenised: the chain runs
+// over canonical messages (role, text, other fields), so white space and key order of the JSON do not matter.
 //
 //   root = H(kind, model, tenant salt, tools) → message 0 → message 1 → …
 //
 // The persona prefix is everything before the first user turn: a first guess, which a learned one replaces
-// (shared_prefix_detector.h: the anchors are what it learns from). A plain prompt has no messages: its chain
-// runs over chunks of 1,024 bytes, and its first chunk stands for the persona.
+// (shared_prefix_detector.h learns from the anchors). A plain prompt has no messages: its chain runs over
+// chunks of 1,024 bytes, and its first chunk stands for the persona.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,42 +21,43 @@
 namespace troupe::route {
 
 inline constexpr size_t kPromptChunkBytes = 1024;
-// A chain is bounded: what lies deeper than this many links shares the last one.
+// Bound of a chain: deeper messages share the last link.
 inline constexpr size_t kAnchorsMax = 512;
 
 // The chain's value after some leading part of the prompt.
 struct Anchor {
   Hash128 hash;
   size_t bytes = 0;    // of prompt text up to and including this link
-  int64_t tokens = 0;  // the same in tokens, where the caller knows (a simulator); 0: guessed from bytes
+  int64_t tokens = 0;  // the same in tokens where the caller knows (a simulator); 0: estimated from bytes
 };
 
 enum class SessionSource : uint8_t { kNone, kHeader, kPromptCacheKey, kUser, kFirstTurn };
 
 struct PrefixKey {
-  Hash128 set;                  // zero: the request shares no prefix we know of
-  Hash128 session;              // zero: not part of a conversation we can name
+  Hash128 set;                  // zero: no known prefix is shared
+  Hash128 session;              // zero: no conversation can be named
   int32_t prefix_messages = 0;  // leading messages that are the persona prefix
   SessionSource session_source = SessionSource::kNone;
   size_t prefix_bytes = 0;   // text of the persona prefix, tools included
   size_t prompt_bytes = 0;   // text of the whole prompt, tools included
-  size_t history_bytes = 0;  // text up to the last message, where an answer is among it; 0: a first turn
-  // The same three in tokens, where the caller knows (a simulator); 0: guessed from bytes (token_estimate.h).
+  size_t history_bytes = 0;  // text up to the last message, in a prompt with an answer; 0: a first turn
+  // The same three in tokens, where the caller knows (a simulator); 0: estimated from bytes
+  // (token_estimate.h).
   int64_t prefix_tokens = 0;
   int64_t prompt_tokens = 0;
   int64_t history_tokens = 0;
   std::vector<Anchor> anchors;  // one a message (or chunk), in order
   bool chat = false;            // anchors are messages
   int32_t guessed_anchors = 0;  // leading anchors that are the first guess
-  bool refined = false;         // a learned prefix was asked for
-  // Its node died under its answer. Others are in the same plight at every gateway, at the same moment.
+  bool refined = false;         // a learned prefix was looked up
+  // Its node died under its answer: every gateway has such requests at the same moment.
   bool displaced = false;
 };
 
 // `session_id` is the x-session-id header's value, or empty. Session ids are scoped by model and tenant salt
 // and hashed whole: "session-1" never matches "session-12", and no id is too long or too strange.
 PrefixKey make_prefix_key(const GenerateRequest& request, std::string_view session_id);
-// The session of a conversation without a name whose first own message ends at this anchor.
+// Session of an unnamed conversation whose first own message ends at this anchor.
 Hash128 first_turn_session(const Hash128& anchor);
 
 }  // namespace troupe::route

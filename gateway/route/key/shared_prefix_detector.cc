@@ -9,22 +9,22 @@ namespace {
 constexpr uint32_t kSharedSessions = 3;
 constexpr uint16_t kLapseWindows = 6;
 constexpr uint32_t kBusy = 512;    // conversations
-constexpr uint32_t kEvidence = 8;  // conversations, to change what was judged
+constexpr uint32_t kEvidence = 8;  // conversations needed to change a state
 constexpr double kFollow = 0.9, kFollowNoMore = 0.75;
 constexpr double kTrunkCovered = 0.1, kTrunkNoMore = 0.03;
 constexpr int64_t kGainBytes = 256;
-constexpr double kGainShare = 0.5;  // of what is before it, for text that is not a system message
+constexpr double kGainShare = 0.5;  // of the text before it, for text that is not a system message
 constexpr double kSlight = 1.0 / 8, kSlightNoMore = 1.0 / 6;
 constexpr int64_t kLengthUnit = 64;                     // bytes
 constexpr int64_t kPromptLengthMax = int64_t{1} << 22;  // counted; 2^16 such prompts a window fit
 constexpr int kGuessLost = -3, kGuessKeptMax = 8;
-// A conversation's prompt is extended by its next turn (and by a few, asked again): what is extended more
-// often was no conversation.
+// A conversation's prompt is extended by its next turn (and by a few more, if repeated): a prompt extended
+// more often is not a conversation.
 constexpr uint32_t kExtendedMax = 3;
 constexpr int64_t kBytesPerToken = 4;
 
-// All anchors of a short chain, ever fewer of a long one; which ones depends on their places alone, so every
-// request of the same beginning has the same.
+// Keeps all anchors of a short chain, ever fewer of a long one; by position alone, so that every request of
+// the same beginning keeps the same ones.
 bool kept(size_t anchor) {
   size_t stride = 1;
   for (size_t from = 32; anchor >= from; from = 2 * from + 32) stride *= 2;
@@ -39,7 +39,7 @@ int64_t prompt_length(const PrefixKey& key) {
   return key.prompt_bytes > 0 ? static_cast<int64_t>(key.prompt_bytes) : key.prompt_tokens * kBytesPerToken;
 }
 
-// What must follow `length` for conversations that share it to be a thing of their own.
+// Text that must follow `length` for the conversations that share it to have a set of their own.
 int64_t gain_needed(const PrefixKey& key, int64_t length, size_t last_anchor) {
   if (last_anchor < static_cast<size_t>(key.guessed_anchors)) return kGainBytes;
   return std::max(kGainBytes, static_cast<int64_t>(kGainShare * static_cast<double>(length)));
@@ -68,8 +68,9 @@ SharedPrefixDetector::SharedPrefixDetector(const SharedPrefixDetectorOptions& op
     : options_(options), entries_(options.anchors_max), known_(options.sessions_max) {}
 
 size_t SharedPrefixDetector::bytes_max() const {
-  constexpr size_t kLinks = sizeof(Hash128) + 2 * sizeof(uint32_t);      // a slot's
-  constexpr size_t kIndexed = 2 * (sizeof(Hash128) + sizeof(uint64_t));  // of the index, at half load
+  constexpr size_t kLinks = sizeof(Hash128) + 2 * sizeof(uint32_t);  // per slot
+  // per entry of the index, at half load
+  constexpr size_t kIndexed = 2 * (sizeof(Hash128) + sizeof(uint64_t));
   return options_.anchors_max * (sizeof(Entry) + kLinks + kIndexed) +
          options_.sessions_max * (sizeof(Known) + kLinks + kIndexed);
 }
@@ -89,7 +90,7 @@ SharedPrefixDetector::Path SharedPrefixDetector::path_of(const PrefixKey& key) c
   return path;
 }
 
-// A conversation began.
+// Counts a conversation that began.
 void SharedPrefixDetector::began(TimePoint now) {
   if (busy_since_ == TimePoint{}) busy_since_ = now;
   if (busy_began_ >= kBusy && now >= busy_since_ + options_.window) {
@@ -121,7 +122,7 @@ size_t SharedPrefixDetector::prefix_anchors(const PrefixKey& key, const Path& pa
     end = i;
   }
   const Step& last = path[end];
-  if (last.anchor + 1 < guessed) {  // some system messages follow that few have shared
+  if (last.anchor + 1 < guessed) {  // system messages follow that few conversations have shared
     if (last.entry->guess_kept > kGuessLost) return guessed;
     return last.entry->trunk ? 0 : last.anchor + 1;
   }
@@ -157,8 +158,8 @@ void SharedPrefixDetector::learn(const PrefixKey& key, TimePoint now) {
   }
 }
 
-// Is this the first request of its conversation? One with a name is known by it; any by going on from where
-// another prompt ended.
+// True for the first request of a conversation: by its name where it has one; else, unless it continues from
+// the end of another prompt.
 bool SharedPrefixDetector::begins(const PrefixKey& key) {
   const bool named = !key.session.is_zero() && key.session_source != SessionSource::kFirstTurn;
   bool known = named && known_.find(key.session) != nullptr;
@@ -177,7 +178,7 @@ bool SharedPrefixDetector::begins(const PrefixKey& key) {
   }
   if (named) known_.touch(key.session);
   known_.touch(key.anchors[last].hash).length = length;
-  // A last block that is not full is another one the next turn.
+  // A partly filled last block differs in the next turn.
   if (!key.chat && last > 1 &&
       length_of(key.anchors[last]) - length_of(key.anchors[last - 1]) <
           length_of(key.anchors[last - 1]) - length_of(key.anchors[last - 2]))
@@ -186,7 +187,8 @@ bool SharedPrefixDetector::begins(const PrefixKey& key) {
 }
 
 void SharedPrefixDetector::count(const PrefixKey& key, uint32_t window) {
-  // The deepest first: what is forgotten first of a chain is its end. Windows are never 0, so new ones show.
+  // The deepest first: of a chain the end is forgotten first. Windows are never 0, so new entries are
+  // visible.
   for (size_t i = key.anchors.size(); i-- > 0;) {
     if (kept(i)) entries_.touch(key.anchors[i].hash);
   }
@@ -209,7 +211,7 @@ void SharedPrefixDetector::count(const PrefixKey& key, uint32_t window) {
     entry.shared = entry.shared || entry.sessions.sum() >= kSharedSessions;
     if (entry.shared && shared == i) shared = i + 1;
     if (i == 0) continue;
-    // The anchor before was counted already.
+    // Conversations that passed the anchor before since this one was first seen.
     const uint32_t seen = entries[i - 1]->sessions.sum() - entry.not_seen.sum();
     run *= static_cast<double>(entry.sessions.sum()) / static_cast<double>(seen);
     if (entry.followed && seen >= kEvidence && run < kFollowNoMore) entry.followed = false;
@@ -249,8 +251,8 @@ void SharedPrefixDetector::cover(Entry& entry, uint64_t way, uint32_t window) {
   entry.way_windows[at] = window;
 }
 
-// A later turn: what it uses is kept, and it shows whether the first guess lasts from turn to turn (a system
-// message that tells the time does not).
+// A later turn keeps what it uses in memory, and shows whether the first guess lasts from turn to turn (a
+// system message with the current time does not).
 void SharedPrefixDetector::see_again(const PrefixKey& key) {
   const Path path = path_of(key);
   const auto guessed = static_cast<size_t>(key.guessed_anchors);
@@ -258,7 +260,7 @@ void SharedPrefixDetector::see_again(const PrefixKey& key) {
   const bool lasts = !path.empty() && path.back().anchor + 1 >= guessed;
   for (size_t i = path.size(); i-- > 0;) {
     Entry& entry = entries_.touch(key.anchors[path[i].anchor].hash);
-    // Whoever goes on keeps the name: by another one it would be looked for where nobody has its set.
+    // The conversation keeps its name: under another one no node would have its set.
     if (!lapsed(entry)) entry.used = busy_;
     if (!judged || path[i].anchor + 1 >= guessed) continue;
     const int kept_now = entry.guess_kept + (lasts ? 1 : -1);

@@ -1,7 +1,7 @@
 #pragma once
 
 // Lengths in tokens without a tokenizer: from the workers' own counts where this prefix was answered before,
-// else from bytes by a ratio learned from their counts.
+// else from bytes by a ratio learned from those counts.
 
 #include <cstdint>
 
@@ -35,16 +35,16 @@ struct AnswerCounts {
   bool has_cached = false;  // the worker reports cached tokens at all
 };
 
-// Workers cache whole blocks: their --block-size default, for one that does not tell its own.
+// Workers cache whole blocks: the default --block-size, for one that reports none.
 inline constexpr int64_t kBlockTokens = 16;
 
-// A request's lengths in tokens: what the caller knows, else guessed from bytes by the one shared ratio. (An
+// A request's lengths in tokens: as the caller knows them, else estimated from bytes by one shared ratio. (An
 // error common to all nodes only rescales the cost; errors of each node's own would cost hits.)
 struct RequestTokens {
   int64_t prompt = 1;
-  int64_t prefix = 0;         // of the set; 0: no set
+  int64_t prefix = 0;         // of the set's prefix; 0: no set
   int64_t history = 0;        // up to the last message; 0: a first turn
-  bool prefix_known = false;  // counted, not guessed from bytes
+  bool prefix_known = false;  // counted, not estimated from bytes
 };
 // `learned_prefix`: the workers' own count of this set; 0: none yet.
 RequestTokens request_tokens(const PrefixKey& key, const TokenRatio& ratio, int64_t learned_prefix);

@@ -4,7 +4,7 @@
 
 namespace troupe::route {
 namespace {
-// As many as settings allow.
+// The most gateways that settings allow.
 constexpr size_t kOthersMax = 1024;
 }  // namespace
 
@@ -22,7 +22,7 @@ bool Gateways::plans(const GatewayNews& own, TimePoint now) const {
       most = std::max<uint64_t>(most, other.news.nodes);
   }
   const auto fit = [most](const GatewayNews& news) { return uint64_t{2} * news.nodes > most; };
-  if (most == 0) return true;  // there is nothing to plan but what all do alike
+  if (most == 0) return true;  // nothing to plan but what all plan alike
   if (!fit(own)) return false;
   if (own.table.planner == own.name) return true;
   for (const auto& [name, other] : others_) {

@@ -1,24 +1,23 @@
 #pragma once
 
-// Which of several gateways plans the table, as each of them sees it from what it hears.
+// Election of the gateway that plans the table, as each gateway sees it from its peers' news.
 //
-// One table needs one planner: copies that are kept and joins that are spread make a table hang on its past,
-// so gateways that plan side by side differ for good once one of them missed a tick or saw a node die that
-// the others did not. Instead, one plans and the others take its table over whole:
+// One table needs one planner: copies that are kept and joins that are spread make a table depend on its
+// past, so gateways that plan side by side differ for good once one of them missed a tick or saw a node die
+// that the others did not. Instead, one plans and the others take its table over whole:
 //
-//   what counts   of two tables the greater version (epoch, planner). A planner goes on from the table that
-//                 counts, in an epoch of its own above it. So a table that comes late, twice or in another
-//                 order changes nothing, and gateways that hear each other come to the same one.
-//   who plans     whoever made the table that counts, as long as it is heard; else the heard one with the
-//                 smallest name. But nobody who has nothing to plan from, or who sees half of the nodes at
-//                 most that another sees: a gateway cut off from its workers would plan them away.
-//   settings      where gateways divide keys into strict sets of different numbers, the planner's number is
-//   in
-//                 the table and counts for all. Where some are strict and others are not, the one's table
-//                 says nothing to the other: each kind has a planner of its own.
+// - versions: of two tables the greater version (epoch, planner) counts. A planner continues from the table
+//   that counts, in an epoch of its own above it. So a table that comes late, twice or in another order
+//   changes nothing, and gateways that hear each other come to the same one.
+// - planner: the gateway that made the table that counts, as long as it is heard; else the heard one with the
+//   smallest name. A gateway without loads to plan from, or that sees at most half of the nodes that another
+//   sees, is excluded: one cut off from its workers would plan them away.
+// - settings: where gateways divide keys into strict sets of different numbers, the planner's number is in
+//   the table and counts for all. Strict and other gateways ignore each other's tables: each kind has a
+//   planner of its own.
 //
-// Where gateways do not hear each other, each part of them has its own planner, and all find back to one
-// table when they do: a planner too many costs epochs, never agreement.
+// In a network partition each part has its own planner, and all return to one table afterwards: a planner too
+// many costs epochs, never agreement.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -31,29 +30,29 @@
 
 namespace troupe::route {
 
-// What a gateway says of itself with every message and every answer, once a second at least.
+// State of a gateway, sent with every message and every answer, once a second at least.
 struct GatewayNews {
-  Hash128 name;              // of this life of it
-  TableVersion table;        // that it goes by
-  uint32_t nodes = 0;        // that it can plan for; 0: it has no loads to plan from
-  uint32_t strict_sets = 0;  // that it plans with; 0: every set is its own
+  Hash128 name;              // of this life of the gateway
+  TableVersion table;        // in force there
+  uint32_t nodes = 0;        // known there; 0: it has no loads to plan from
+  uint32_t strict_sets = 0;  // it plans with; 0: every set is its own
 };
 
 // Not thread-safe.
 class Gateways {
  public:
-  // A gateway that is silent for this long is gone: three of the seconds in which it would have spoken.
+  // A gateway silent for this long is gone: it missed three messages.
   static constexpr Duration kSilence = std::chrono::seconds(3);
 
-  // News of oneself are not heeded.
+  // Ignores news of this gateway itself.
   void heard(const GatewayNews& own, const GatewayNews& news, TimePoint now);
   bool plans(const GatewayNews& own, TimePoint now) const;
-  // Where gateways agree on a planner by other means: it may be this one, unless somebody sees twice as many
-  // nodes or goes by a later table.
+  // For gateways that elect a planner by other means: this one qualifies, unless a peer sees twice as many
+  // nodes or has a later table.
   bool may_plan(const GatewayNews& own, TimePoint now) const;
-  // By its last news.
+  // The gateway's table is older than ours, by its last news.
   bool lacks(const Hash128& gateway, const GatewayNews& own) const;
-  // May one go by the other's table?
+  // True if each may use the other's table.
   static bool same_kind(const GatewayNews& a, const GatewayNews& b) {
     return (a.strict_sets == 0) == (b.strict_sets == 0);
   }
@@ -61,9 +60,9 @@ class Gateways {
     GatewayNews news;
     TimePoint heard_at{};
   };
-  // Among those that share the fleet now, this one included: those that are silent for kSilence do not.
+  // This gateway's place among those that share the fleet now; those silent for kSilence do not count.
   GatewayShard place(const Hash128& own, TimePoint now) const;
-  // Who was heard lately.
+  // Peers heard lately.
   const absl::flat_hash_map<Hash128, Other>& others() const { return others_; }
 
  private:

@@ -18,7 +18,7 @@ constexpr size_t kPlacementBytes = 16 + 16 + 8 + 3 * 4;
 constexpr std::string_view kLedgerMagic = "TPL1";
 constexpr size_t kLedgerBytes = 3 * 8;
 
-// The records behind the magic; the error says what is malformed.
+// Returns the records behind the magic; the error says what is malformed.
 StatusOr<std::string_view> records_of(std::string_view message, std::string_view magic, size_t record_bytes) {
   if (!message.starts_with(magic))
     return invalid_argument(absl::StrCat("gossip: a message of this kind begins with ", to_absl(magic)));
@@ -87,7 +87,7 @@ StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const Cl
     PeerLoad load;
     load.in_flight = take<int64_t>(records);
     load.pending_tokens = take<int64_t>(records);
-    // Sums of them must stay far from overflow, whoever sent it.
+    // Sums of them must stay far from overflow, whatever a peer sends.
     constexpr int64_t kPlausibleMax = int64_t{1} << 40;
     if (load.in_flight < 0 || load.pending_tokens < 0 || load.in_flight > kPlausibleMax ||
         load.pending_tokens > kPlausibleMax) {

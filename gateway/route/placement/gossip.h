@@ -1,8 +1,8 @@
 #pragma once
 
-// What gateways tell each other: who was placed where, and what each has in flight. A placement is told when
-// its first token came, so that nobody counts on what a node has not computed yet. Lost messages cost a hit,
-// never correctness.
+// Messages between gateways: placements (which node holds what) and ledgers (what each gateway has in
+// flight). A placement is sent when its first token came, so no peer counts on what a node has not computed
+// yet. Lost messages cost a hit, never correctness.
 
 #include <cstdint>
 #include <span>
@@ -17,32 +17,32 @@
 
 namespace troupe::route {
 
-// `node` holds so much of this set and this session now. Either key may be zero: none.
+// `node` holds that many tokens of this set and this session now. Either key may be zero: none.
 struct Placement {
   Hash128 set;
   Hash128 session;
   NodeIndex node = kNoNode;
   uint32_t set_tokens = 0;
   uint32_t session_tokens = 0;  // from the prompt's first token on
-  uint32_t session_charge = 0;  // what of them is the session's alone
+  uint32_t session_charge = 0;  // of those, the session's alone
 };
 
-// Of what waits for one that does not listen the newest so many are kept, and a gateway that has just begun
-// is told as many: 1.7 MB. (Measured with 16 nodes, each of four gateways restarted: hit .883 as without any
-// restart, and .881 with 8,192.)
+// Bound of the placements kept for a peer that does not listen (the newest stay) and of those sent to a
+// gateway that has just begun: 1.7 MB. (Measured with 16 nodes, each of four gateways restarted: hit .883 as
+// without any restart, and .881 with 8,192.)
 inline constexpr size_t kPlacementsTold = 32'768;
 
-// A message of placements. Nodes travel by the hash of their id: slots are each gateway's own.
+// Encodes placements. Nodes travel by the hash of their id: slots are each gateway's own.
 std::string encode_placements(std::span<const Placement> placements, const ClusterView& view);
-// Placements of nodes that `view` does not know are left out. The error says what is malformed.
+// Placements on nodes that `view` lacks are left out. The error says what is malformed.
 StatusOr<std::vector<Placement>> decode_placements(std::string_view message, const ClusterView& view);
 
-// The same for ledgers: each record replaces what the sender had said of that node.
+// The same for ledgers: each record replaces the sender's last one for that node.
 std::string encode_ledger(std::span<const PeerLoad> loads, const ClusterView& view);
 StatusOr<std::vector<PeerLoad>> decode_ledger(std::string_view message, const ClusterView& view);
 
-// All of a message; news, table and sample are table_codec.h's, and the last two may be empty. The parts
-// are somebody else's bytes: they live as long as those.
+// All parts of a message; news, table and sample are table_codec.h's, and the last two may be empty. Parts
+// are views of the caller's bytes.
 struct GossipParts {
   std::string_view placements, ledger, news, table, sample;
   bool operator==(const GossipParts&) const = default;

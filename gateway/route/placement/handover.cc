@@ -62,7 +62,7 @@ bool Handover::held(NodeIndex node) const {
 
 std::optional<Handover::Move> Handover::next() {
   if (under_way_ >= at_once_) return std::nullopt;
-  // Whose time is over first.
+  // The node with the earliest deadline.
   Book* first = nullptr;
   NodeIndex node = kNoNode;
   for (auto& [n, book] : books_) {
@@ -90,7 +90,7 @@ void Handover::done(const Move& move) {
   const auto same = [&move](const Move& m) { return m.set == move.set && m.turn == move.turn; };
   std::erase_if(computing_, same);
   const auto found = books_.find(move.from != kNoNode ? move.from : move.to);
-  if (found == books_.end() || found->second.turn != move.turn) return;  // it has begun anew meanwhile
+  if (found == books_.end() || found->second.turn != move.turn) return;  // the handover began anew meanwhile
   Book& book = found->second;
   book.open.erase(move.set);
   if (book.open.empty() && !book.leaves) books_.erase(found);

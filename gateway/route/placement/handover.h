@@ -1,13 +1,13 @@
 #pragma once
 
-// Sets on their way between nodes while the fleet changes, so that no request pays for the change:
+// Handover of sets between nodes while the fleet changes, so that no request pays for the change:
 //
-//   leave   a node that drains keeps each of its sets until the set is computed at its next home
-//   join    a node with an empty cache is not asked for the sets it is to have before they are computed there
+// - leave: a node that drains keeps each of its sets until the set is computed at its next home
+// - join: a node with an empty cache gets no requests of its future sets before they are computed there
 //
-// The hottest sets go first, a few at once. What is not done by its deadline moves all the same. This keeps
-// the books: it says which set is next and whom to avoid for which set meanwhile; whoever has the prompts
-// computes.
+// The hottest sets go first, a few at once. A set not done by its deadline moves all the same. This class
+// only keeps the state: it names the next set, and the node to avoid for each set meanwhile; the owner of the
+// prompts computes.
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
@@ -25,11 +25,11 @@
 
 namespace troupe::route {
 
-// What a node weighs so long after it joined: it rises from a tenth to 1 within `ramp`. In steps, for each is
-// a new view of the cluster.
+// Weight of a node at a time after its join: it rises from a tenth to 1 within `ramp`. In steps, as each is a
+// new view of the cluster.
 double ramp_weight(Duration joined_for, Duration ramp);
 
-// So many conversations of a node that leaves are computed at once, in the first half of its time.
+// Conversations of a leaving node that are computed at once, in the first half of its time.
 inline constexpr size_t kConversationsAtOnce = 4;
 
 // Not thread-safe.
@@ -37,9 +37,9 @@ class Handover {
  public:
   struct Move {
     Hash128 set;
-    NodeIndex from = kNoNode;  // it leaves; kNoNode: `to` joins
-    NodeIndex to = kNoNode;    // kNoNode until go_to() says it
-    uint64_t turn = 0;         // the handover's own
+    NodeIndex from = kNoNode;  // leaves; kNoNode: `to` joins
+    NodeIndex to = kNoNode;    // kNoNode until go_to()
+    uint64_t turn = 0;         // private to the handover
   };
   explicit Handover(size_t at_once = 2) : at_once_(at_once) {}
 
@@ -49,30 +49,31 @@ class Handover {
   // The node is avoided for these sets, for each until it has moved.
   void join(NodeIndex node, std::span<const Hash128> sets, TimePoint until);
   void come_back(NodeIndex node);
-  // It died: nothing can be computed there. What it was leaving is still to be.
+  // The node died: nothing can be computed there. Sets it was leaving still move.
   void forget_node(NodeIndex node);
 
-  // Of a node that leaves: its sets wait for its conversations, and none of them moves until release().
+  // Holds the sets of a leaving node back for its conversations: none moves until release().
   void hold(NodeIndex node);
   void release(NodeIndex node);
   bool held(NodeIndex node) const;
-  // The next set to move; none while as many as may are under way. Every move taken ends with done().
+  // The next set to move; nothing while the limit of concurrent moves is reached. Every move ends with
+  // done().
   std::optional<Move> next();
-  // It is computed at `to`, which is avoided for it until done().
+  // The set is computed at `to`, which is avoided for it until done().
   void go_to(Move& move, NodeIndex to);
   void done(const Move& move);
-  // What is over time has moved.
+  // Ends the moves that are past their deadline: their sets have moved.
   void advance(TimePoint now);
 
-  bool empty() const { return books_.empty(); }  // nobody leaves or joins
-  // Of leave(): sets it still keeps. Of join(): sets it still waits for.
+  bool empty() const { return books_.empty(); }  // no node leaves or joins
+  // After leave(): sets the node still keeps. After join(): sets it still waits for.
   size_t open_sets(NodeIndex node) const;
   bool leaving(NodeIndex node) const;
-  // Asked for the set only after all others. A set of zero stands for prompts without one.
+  // True: `node` comes after all others for the set. A zero set stands for prompts without one.
   bool avoids(NodeIndex node, const Hash128& set) const {
     return !books_.empty() && avoids_by_books(node, set);
   }
-  // The leaving node that still has the set to itself and to those who held it before; kNoNode.
+  // The leaving node that the set is still reserved to, besides its earlier holders; kNoNode: none.
   NodeIndex keeper(const Hash128& set) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace troupe::route {
 namespace {
 
-// The strict sets of a model, with the loads of the keys in them.
+// The strict sets of a model, with the summed loads of their keys.
 std::vector<SetLoad> strict_loads(const std::string& model, std::span<const SetLoad* const> keys,
                                   size_t strict_sets) {
   std::vector<SetLoad> strict(strict_sets);
@@ -38,8 +38,8 @@ SetLoads strict_loads(const SetLoads& keys, size_t strict_sets) {
 
 }  // namespace
 
-// One table in the making. Sets of one model at a time, by load, the heaviest first; all that stays is booked
-// before anything new comes, so that a newcomer never pushes out who is home.
+// Builds one table. It takes the sets model by model, the heaviest first, and books all homes that stay
+// before any new one, so that a new home never pushes out an old one.
 class Planner::Draft {
  public:
   Draft(const PlannerOptions& options, const Fleet& fleet, const SetTable& old, size_t strict_sets)
@@ -53,9 +53,9 @@ class Planner::Draft {
     }
   }
 
-  // Only homes that are gone are replaced.
+  // Replaces only homes that are gone.
   bool gone_only = false;
-  // A join's movement is held to this share of the load; infinite when there was none lately.
+  // Share of the load that a join may move; infinite without a recent join.
   double move_budget_share = std::numeric_limits<double>::infinity();
   bool held_back = false;
 
@@ -86,7 +86,7 @@ class Planner::Draft {
     uint64_t hash = 0;
     double weight = 1;
     double planned = 0;
-    double room = std::numeric_limits<double>::infinity();  // of the KV budget, tokens
+    double room = std::numeric_limits<double>::infinity();  // tokens left of the KV budget
     size_t sets = 0;
   };
   struct Item {
@@ -106,7 +106,7 @@ class Planner::Draft {
       weight += nodes_[n].weight;
       slots_ += options_.max_sets_per_node - std::min(options_.max_sets_per_node, nodes_[n].sets);
     }
-    mean_ = total_ / weight;  // a node of weight 1
+    mean_ = total_ / weight;  // for a node of weight 1
     move_budget_ = total_ > 0 ? move_budget_share * total_ : 0;
   }
 
@@ -138,8 +138,8 @@ class Planner::Draft {
     item.part = copies > 0 ? item.load->work / static_cast<double>(copies) : 0;
   }
 
-  // Strict: all places are given out, in proportion to load, one to each set first. What is given out already
-  // stays so unless the heaviest part could be clearly lighter: a set that moves is computed anew.
+  // Strict: gives out all places, in proportion to load, one to each set first. Places given out before stay
+  // unless the heaviest part could be clearly lighter: a set that moves is computed anew.
   void apportion(std::vector<Item>& items) {
     const double least_load = total_ > 0 ? 0.01 * total_ / static_cast<double>(items.size()) : 1;
     const auto part = [&](size_t i, size_t copies) {
@@ -192,7 +192,7 @@ class Planner::Draft {
       if (!std::binary_search(serving_.begin(), serving_.end(), n)) continue;
       const Node& node = nodes_[n];
       if (!may_be_home(node, item)) continue;
-      // Strict sets are few and large: to move one for a better balance costs more than the balance is worth.
+      // Strict sets are few and large: moving one for a better balance costs more than the balance is worth.
       const bool too_much =
           strict_sets_ == 0 && node.planned + item.part > options_.keep_load * mean_ * node.weight;
       if (too_much && !gone_only) {
@@ -206,7 +206,7 @@ class Planner::Draft {
     }
   }
 
-  // Those with room in rendezvous order, then the least planned.
+  // Prefers nodes with room, in rendezvous order, then the least planned.
   void fill(Item& item) {
     const size_t missing = item.copies - item.homes.size();
     if (missing == 0) return;
@@ -281,7 +281,7 @@ std::shared_ptr<const SetTable> Planner::plan(const Fleet& fleet, SetLoads loads
 std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
   Draft draft(options_, fleet, *table_, sets_in_force());
   draft.gone_only = true;
-  // A node that is gone comes back as one that joins.
+  // A node that is gone counts as a joining one when it returns.
   std::vector<bool>& known = plan_.known;
   for (NodeIndex n = 0; n < known.size(); ++n) known[n] = known[n] && fleet.view.may_be_home(n);
   draw(fleet, draft, sets_in_force());
@@ -291,7 +291,7 @@ std::shared_ptr<const SetTable> Planner::replace_gone(const Fleet& fleet) {
 
 void Planner::draw(const Fleet& fleet, Draft& draft, size_t strict_sets) {
   auto models = by_model(plan_.loads);
-  // Strict sets are there before their first load is: "nowhere else" must have a meaning from the start.
+  // Strict sets exist before their first load: "nowhere else" must have a meaning from the start.
   if (mode_ == Mode::kStrict) {
     const size_t known = plan_.loads.sets.size();
     for (const std::string& model : fleet.view.models()) {
@@ -304,7 +304,7 @@ void Planner::draw(const Fleet& fleet, Draft& draft, size_t strict_sets) {
 }
 
 std::shared_ptr<const SetTable> Planner::commit(SetTable::Map sets, size_t strict_sets) {
-  // (Where nobody can be home everybody plans: there is nothing to divide, nor to disagree on.)
+  // (Without any possible home every gateway plans: there is nothing to divide, nor to disagree on.)
   const bool divided_anew = !sets.empty() && strict_sets != sets_in_force();
   if (divided_anew || sets != plan_.table->sets()) {
     SetTable::Origin origin;
@@ -338,7 +338,7 @@ std::shared_ptr<const SetTable> Planner::patch(const Fleet& fleet) {
   return table_;
 }
 
-// All homes can be asked, and no model is without strict sets.
+// All homes can be asked, and every model has its strict sets.
 bool Planner::whole(const ClusterView& view) const {
   if (plan_.partial) return false;
   auto models = by_model(plan_.loads);
@@ -351,7 +351,7 @@ bool Planner::whole(const ClusterView& view) const {
     bool homeless = true;
     for (const SetLoad* load : loads) {
       const auto found = plan_.table->sets().find(load->set);
-      if (found == plan_.table->sets().end()) continue;  // there was no room for it
+      if (found == plan_.table->sets().end()) continue;  // the planner had no room for it
       homeless = false;
       if (!std::all_of(found->second.nodes().begin(), found->second.nodes().end(), askable)) return false;
     }

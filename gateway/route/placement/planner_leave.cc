@@ -1,5 +1,4 @@
-// What becomes of a strict set whose home fails before the node is known to be dead; and of all sets of a
-// node whose slot another one has now.
+// Moves a strict set whose home fails before the node is known to be dead; and empties reused slots.
 
 #include <algorithm>
 
@@ -31,7 +30,7 @@ bool Planner::leave_home(const Fleet& fleet, const Homeless& request) {
   return true;
 }
 
-// By rendezvous among nodes not asked yet that may be home to one set more.
+// The rendezvous choice among nodes not asked yet that may be home to one more set.
 NodeIndex Planner::place_for(Hash128 set, const Fleet& fleet, const Homeless& request) const {
   std::vector<size_t> held(fleet.view.size(), 0);
   for (const auto& [other, homes] : table_->sets()) {
@@ -46,7 +45,7 @@ NodeIndex Planner::place_for(Hash128 set, const Fleet& fleet, const Homeless& re
   return rendezvous_best(set, fleet.view, with_room);
 }
 
-// Does another set of the model have a home that was not asked yet?
+// True if another set of the model has a home that was not asked yet.
 bool Planner::could_share(const Homeless& request) const {
   for (size_t i = 0; i < sets_in_force(); ++i) {
     const auto found = table_->sets().find(SetTable::strict_name(request.model, i));
@@ -58,7 +57,7 @@ bool Planner::could_share(const Homeless& request) const {
   return false;
 }
 
-// As where another gateway's table names nodes that are not known here: the others know the table whole.
+// The plan is partial afterwards, as with another gateway's table on unknown nodes: the others have it whole.
 void Planner::vacate(std::span<const NodeIndex> nodes) {
   for (const NodeIndex n : nodes) {
     if (n < plan_.known.size()) plan_.known[n] = false;

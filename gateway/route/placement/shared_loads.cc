@@ -6,7 +6,7 @@
 
 namespace troupe::route {
 namespace {
-// As many gateways as settings allow.
+// The most gateways that settings allow.
 constexpr size_t kOthersMax = 1024;
 }  // namespace
 

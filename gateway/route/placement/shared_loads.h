@@ -1,8 +1,8 @@
 #pragma once
 
-// The fleet's loads per set where workers do not tell them: every gateway samples what it sends, and tells
-// the others; whoever plans adds up all samples. (One gateway's own share of the requests is no ground to
-// plan on: measured, an eighth of them costs plan mode 2 to 9 points of hits.)
+// The fleet's loads per set where workers do not report them: every gateway samples what it sends, and sends
+// its sample to the others; the planner adds up all samples. (One gateway's own share of the requests is too
+// little to plan on: measured, an eighth of them costs plan mode 2 to 9 points of hits.)
 
 #include <map>
 
@@ -15,12 +15,12 @@ namespace troupe::route {
 // Not thread-safe.
 class SharedLoads {
  public:
-  // What a gateway said counts for so long.
+  // `keep`: time for which a gateway's sample counts.
   explicit SharedLoads(Duration keep) : keep_(keep) {}
 
   void heard(const Hash128& gateway, SetLoads loads, TimePoint now);
   bool empty() const { return others_.empty(); }
-  // `own`, and what the others have lately said.
+  // `own` plus the others' recent samples.
   SetLoads sum(SetLoads own, TimePoint now);
 
  private:
@@ -29,7 +29,7 @@ class SharedLoads {
     TimePoint heard_at{};
   };
   Duration keep_;
-  std::map<Hash128, Sample> others_;  // by name: rounding must not hang on a hash
+  std::map<Hash128, Sample> others_;  // by name: rounding must not depend on a hash
 };
 
 }  // namespace troupe::route

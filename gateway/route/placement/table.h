@@ -1,7 +1,7 @@
 #pragma once
 
-// Which nodes are home to which set: an immutable snapshot with an epoch, made by the planner (planner.h),
-// swapped whole. It guides; only in strict mode it forbids.
+// The homes of every set: an immutable snapshot with an epoch, made by the planner (planner.h), swapped
+// whole. It guides; only in strict mode it forbids other nodes.
 //
 // Homes are found by weighted rendezvous: every node gets a score from (set, node) alone, the best are home.
 // A node that dies moves only its own sets, a node that joins takes only what it wins, and every gateway
@@ -37,8 +37,8 @@ class Homes {
   absl::InlinedVector<NodeIndex, 4> nodes_;
 };
 
-// In (0, 1), never an end. Both hashes are well mixed already; two rounds of multiply and shift
-// (splitmix64's) make their sum so, at a tenth of the cost of hashing them: the planner asks for millions.
+// A draw in (0, 1), never an end. Both hashes are well mixed already; two rounds of multiply and shift
+// (splitmix64's) make their sum so, at a tenth of the cost of hashing them: the planner needs millions.
 inline double rendezvous_draw(uint64_t key, uint64_t node) {
   uint64_t z = key + node * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -52,8 +52,8 @@ double rendezvous_score(double draw, double weight, bool equal_weights);
 // The best of `candidates`; kNoNode where there is none.
 NodeIndex rendezvous_best(Hash128 key, const ClusterView& view, std::span<const NodeIndex> candidates);
 
-// Names one table among all that the gateways of a fleet have made; of two the greater one counts. A planner
-// gives every epoch at most once.
+// Version of a table among all that the gateways of a fleet have made; of two the greater one counts. A
+// planner uses every epoch at most once.
 struct TableVersion {
   uint64_t epoch = 0;
   Hash128 planner;  // the gateway that made it
@@ -65,8 +65,9 @@ class SetTable {
   using Map = absl::flat_hash_map<Hash128, Homes>;
   struct Origin {
     TableVersion version;
-    uint64_t loads_epoch = 0;  // of the loads it was planned from; 0: this gateway's own sample
-    size_t strict_sets = 0;    // kStrict: so many sets share all keys of a model; 0: every key is its own
+    uint64_t loads_epoch = 0;  // epoch of the loads it was planned from; 0: this gateway's own sample
+    // kStrict: number of sets that share all keys of a model; 0: every key is its own
+    size_t strict_sets = 0;
   };
   SetTable() = default;
   SetTable(const Origin& origin, Map sets) : origin_(origin), sets_(std::move(sets)) {}
@@ -79,9 +80,9 @@ class SetTable {
     const Map::value_type* found = entry(set, model);
     return found == nullptr ? nullptr : &found->second;
   }
-  // The same with the name it is under.
+  // The same with the name it has in the table.
   const Map::value_type* entry(Hash128 set, std::string_view model) const;
-  // Under which a strict set is in the table.
+  // Name of a strict set in the table.
   static Hash128 strict_name(std::string_view model, size_t number);
   // The strict set a prefix key belongs to.
   static size_t strict_number(Hash128 set, size_t strict_sets) { return set.hi % strict_sets; }

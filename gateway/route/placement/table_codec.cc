@@ -21,10 +21,10 @@ constexpr std::string_view kPlanMagic = "TPT1";
 constexpr uint64_t kEpochMax = uint64_t{1} << 48;
 constexpr int64_t kTokensMax = int64_t{1} << 40;
 constexpr size_t kModelBytesMax = 1024;
-// The least that each takes.
+// Least bytes of each record.
 constexpr size_t kModelBytes = 4, kNodeBytes = 8 + 4, kSetBytes = 16 + 8 + 8 + 4 + 4;
 
-// Takes numbers as long as there are any; then zeros, and `over` stays true.
+// Takes numbers while there are any; then zeros, and `over` stays true.
 class Reader {
  public:
   explicit Reader(std::string_view in) : in_(in) {}
@@ -43,7 +43,7 @@ class Reader {
     in_.remove_prefix(count);
     return bytes;
   }
-  // A number of things that take so many bytes each, at least; 0 where so many cannot follow.
+  // A count of things of at least that many bytes each; 0 where so many cannot follow.
   size_t take_count(size_t bytes_each) {
     const size_t count = take<uint32_t>();
     if (count <= in_.size() / bytes_each) return count;
@@ -84,11 +84,11 @@ TableVersion take_version(Reader& in) {
 }
 
 struct Node {
-  NodeIndex slot = kNoNode;  // here
+  NodeIndex slot = kNoNode;  // of this gateway
   uint32_t seen_by = 0;      // the set that named it last, counted from 1
 };
 
-// One decoding.
+// Decodes one plan.
 class PlanReader {
  public:
   PlanReader(std::string_view bytes, const ClusterView& view) : in_(bytes), view_(view) {}
@@ -160,7 +160,7 @@ class PlanReader {
     load.tokens = in_.take<int64_t>();
     const auto model = in_.take<uint32_t>();
     const size_t homes = in_.take_count(sizeof(uint32_t));
-    if (in_.over) return absl::OkStatus();  // said once, at the end
+    if (in_.over) return absl::OkStatus();  // reported once, at the end
     if (!std::isfinite(load.work) || load.work < 0) return refused("sets[", i, "].work: must be 0 or more");
     if (load.tokens < 0 || load.tokens > kTokensMax)
       return refused("sets[", i, "].tokens: ", load.tokens, " is not from 0 to ", kTokensMax);
@@ -248,7 +248,7 @@ void keep_heaviest(SetLoads& loads, size_t sets_max) {
   loads.sets.erase(kept, loads.sets.end());
 }
 
-// They travel as a plan in which no set has a home.
+// Loads travel as a plan in which no set has a home.
 std::string encode_set_loads(SetLoads loads, size_t sets_max) {
   keep_heaviest(loads, sets_max);
   SetTable::Origin origin;

@@ -1,7 +1,7 @@
 #pragma once
 
-// How gateways hand each other the table (gateways.h): all of a plan, so that whoever has it can go on with
-// it. A set takes some 50 bytes; it is sent to a gateway that lacks it, not again and again.
+// Encoding of the table between gateways (gateways.h): all of a plan, so that the receiver can continue from
+// it. A set takes some 50 bytes; a plan is sent only to a gateway that lacks it.
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@
 namespace troupe::route {
 
 std::string encode_plan(const Plan& plan, const ClusterView& view);
-// Homes on nodes that `view` does not know are left out, and the plan is partial. The error names the field.
+// Homes on nodes that `view` lacks are left out, and the plan is partial. The error names the field.
 StatusOr<Plan> decode_plan(std::string_view message, const ClusterView& view);
 
 // A gateway's sample of the sets' loads, the heaviest (shared_loads.h).
@@ -21,10 +21,10 @@ inline constexpr size_t kSampleSetsMax = 16'384;  // some 650 KB
 std::string encode_set_loads(SetLoads loads, size_t sets_max = kSampleSetsMax);
 StatusOr<SetLoads> decode_set_loads(std::string_view message);
 
-// Leaves the `sets_max` heaviest.
+// Keeps the `sets_max` heaviest.
 void keep_heaviest(SetLoads& loads, size_t sets_max);
 
-// Without the name, which the message's envelope bears.
+// Bytes without the name, which is in the message's envelope.
 inline constexpr size_t kNewsBytes = 4 + 8 + 16 + 4 + 4;
 std::string encode_news(const GatewayNews& news);
 StatusOr<GatewayNews> decode_news(const Hash128& name, std::string_view message);

@@ -6,14 +6,14 @@
 namespace troupe::route {
 namespace {
 
-// Of a table's entry with more homes than this, a request looks at so many.
+// Homes a request looks at, of a table's entry with more.
 constexpr size_t kHomesLooked = 32;
 constexpr size_t kCandidatesMax = 80;
 constexpr size_t kHoldersNoted = 64;
 
 }  // namespace
 
-// One decision.
+// State of one decision.
 class AffinityPolicy::Choice {
  public:
   Choice(const AffinityOptions& options, const PolicyInput& input, Scratch& scratch, Random& random)
@@ -49,7 +49,7 @@ class AffinityPolicy::Choice {
       if (by_plan_) look_up_homes();
       gather();
     }
-    // Equal costs fall at random: the order they stand in is a random one.
+    // Equal costs are ordered at random, by shuffling the candidates first.
     for (size_t i = count_; i > 1; --i)
       std::swap(nodes_[i - 1], nodes_[random_.below(static_cast<uint32_t>(i))]);
     for (size_t i = 0; i < count_; ++i) candidates_.push_back(weighed(nodes_[i]));
@@ -81,7 +81,7 @@ class AffinityPolicy::Choice {
       add(nodes[random_.below(static_cast<uint32_t>(nodes.size()))]);
   }
 
-  // All of a short list; of a long one a random stretch.
+  // Adds all of a short list; of a long one a random stretch.
   template <typename Tell>
   void add_some(std::span<const Holder> holders, Tell&& tell) {
     const size_t size = holders.size();
@@ -102,7 +102,7 @@ class AffinityPolicy::Choice {
     return noted;
   }
 
-  // Short lists of holders are gone through once, instead of being searched for every candidate.
+  // Scans short lists of holders once, instead of searching them for every candidate.
   void note_resident() {
     for (const auto& holders : {resident_.set_exact(), resident_.set_shadow()})
       sets_noted_ &= note(holders, &Noted::set_tokens);
@@ -120,9 +120,9 @@ class AffinityPolicy::Choice {
     return true;
   }
 
-  // True when it is a candidate now and was none before.
+  // True if it is a new candidate.
   bool add(NodeIndex node) {
-    // It may not serve the model, or not any more.
+    // It may not serve the model, or no longer.
     if (count_ == kCandidatesMax || !in_.known.loads.in_group(in_.group, node)) return false;
     Noted& its = noted(node);
     if (its.taken) return false;
@@ -138,8 +138,8 @@ class AffinityPolicy::Choice {
     return resident_.count(node, known ? its.set_tokens : resident_.set_tokens(node), its.session_tokens);
   }
 
-  // The set's homes that can be sent to, and this conversation's own among them. Of very many a window, which
-  // the conversation picks: so it finds its home again.
+  // Finds the set's homes that can be sent to, and this conversation's own among them. Of very many homes it
+  // takes a window chosen by the conversation, which so finds its home again.
   void look_up_homes() {
     homes_.clear();
     if (in_.key.set.is_zero()) return;
@@ -147,7 +147,7 @@ class AffinityPolicy::Choice {
       std::span<const NodeIndex> window = planned->nodes();
       if (window.size() > kHomesLooked)
         window = window.subspan(in_.key.session.hi % (window.size() - kHomesLooked + 1), kHomesLooked);
-      // A set on its way has only homes that have it.
+      // During a handover only homes that already hold the set count.
       const NodeIndex keeper = in_.known.handover.keeper(in_.key.set);
       for (const NodeIndex n : window) {
         const bool has_it = keeper == kNoNode || resident_.set_tokens(n) > 0;
@@ -155,7 +155,7 @@ class AffinityPolicy::Choice {
       }
       if (keeper != kNoNode && in_.known.loads.in_group(in_.group, keeper)) homes_.push_back(keeper);
     }
-    // Not planned for yet: the rule it will be placed by.
+    // Without a plan yet: the home that rendezvous will plan.
     if (homes_.empty() && options_.mode != Mode::kStrict)
       homes_.push_back(rendezvous_best(in_.key.set, *in_.known.view, in_.group.nodes));
     if (!in_.key.session.is_zero()) session_home_ = rendezvous_best(in_.key.session, *in_.known.view, homes_);
@@ -169,14 +169,14 @@ class AffinityPolicy::Choice {
     if (home || here.set_tokens > 0) branch = Branch::kHome;
     if (here.session) branch = Branch::kSession;
     Candidate c = plain_candidate(in_, node, branch, here.cached);
-    // Nothing is moved of a conversation without a set: it ends where it is.
+    // A conversation without a set is not moved: it ends where it is.
     if (here.session && in_.key.set.is_zero()) c.suspect = in_.known.loads.suspect(node);
     c.miss = static_cast<double>(in_.tokens.prompt - here.cached);
     const int64_t lacking = in_.tokens.prefix - here.set_tokens;
     if (hot_ && lacking > in_.known.loads.block_tokens(node))
       c.miss -= options_.hot_discount * means_.busy * static_cast<double>(lacking);
     c.load = in_.known.loads.cost(means_, node);
-    // A worker lets a short prompt pass long ones: who lacks little there waits little.
+    // A worker lets short prompts pass long ones: a request that lacks little there waits little.
     c.load.pending = std::min(c.load.pending, static_cast<double>(in_.tokens.prompt - here.cached));
     if (!by_plan_ && in_.known.gateways > 1 && here.cached <= nothing_)
       c.noise = (in_.key.displaced ? options_.displaced_noise : 1) * options_.noise_tokens *
@@ -186,7 +186,7 @@ class AffinityPolicy::Choice {
     return c;
   }
 
-  // The plan says what is there; what was placed there ourselves is known better where it is more.
+  // Adds what the plan says is there; this gateway's own placements count where they say more.
   void believe_plan(NodeIndex node, CachedPrefix::Here& here) const {
     here.set_tokens = std::max(here.set_tokens, in_.tokens.prefix);
     here.cached = std::max(here.cached, in_.tokens.prefix);
@@ -203,7 +203,7 @@ class AffinityPolicy::Choice {
   const LoadTracker::Means means_;
   Scratch& scratch_;
   Random& random_;
-  int64_t nothing_ = 0;  // whoever holds no more than this holds nothing of the request's own
+  int64_t nothing_ = 0;  // a node with no more than this holds nothing of the request's own
   bool hot_ = false;
   bool by_plan_ = false;
   bool sets_noted_ = true;

@@ -6,12 +6,12 @@
 namespace troupe::route {
 namespace {
 
-// Less is better, class by class.
+// Class of last resort: smaller is better.
 int last_resort(const Candidate& c) {
   return (c.suspect ? 2 : 0) + (c.overloaded ? 1 : 0);
 }
 
-// What is compared again and again, side by side.
+// The fields of a comparison, side by side in memory.
 struct Ranked {
   int last_resort = 0;
   double cost = 0;

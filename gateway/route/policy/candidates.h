@@ -1,7 +1,7 @@
 #pragma once
 
-// What every policy answers with: an order of nodes and why, not one node. Whoever forwards walks down it
-// when one fails, and never asks the same node twice.
+// A policy's answer: an order of nodes with reasons, not one node. The forwarder walks down it on failures,
+// and never asks the same node twice.
 
 #include <array>
 #include <cstdint>
@@ -17,9 +17,9 @@ enum class Branch : uint8_t {
   kSession,     // it holds the conversation
   kHome,        // it holds the set, or is its home by plan
   kCopy,        // it holds nothing, and the set is hot: the next copy
-  kLeast,       // it holds nothing, and is little loaded
+  kLeast,       // it holds nothing, and its load is low
   kRoundRobin,  // its turn
-  kRival,       // another policy's own reason
+  kRival,       // a baseline policy's own reason
 };
 std::string_view branch_name(Branch branch);
 inline constexpr size_t kBranchCount = 6;
@@ -27,8 +27,8 @@ inline constexpr size_t kBranchCount = 6;
 struct Candidate {
   NodeIndex node = kNoNode;
   Branch branch = Branch::kLeast;
-  bool overloaded = false;    // has as many requests as it may be sent
-  bool suspect = false;       // or it leaves, or is to have the set computed first: asked after all others
+  bool overloaded = false;    // at its limit of requests
+  bool suspect = false;       // or it leaves, or waits for the set's prefix: asked after all others
   int64_t expect_cached = 0;  // predicted cached tokens
   // The cost and its parts, in prompt tokens; a policy without one leaves them 0.
   double cost = 0;
@@ -55,8 +55,8 @@ class CandidateOrder {
   size_t count_ = 0;
 };
 
-// The order of `ranked` candidates (distinct nodes): by cost, but those at their limit after all others and
-// suspects last; equal costs by their place in `ranked`. At most `order_max`.
+// Orders `ranked` candidates (distinct nodes) by cost, but those at their limit after all others and suspects
+// last; equal costs by their place in `ranked`. At most `order_max`.
 CandidateOrder order_of(std::span<const Candidate> ranked, size_t order_max);
 
 }  // namespace troupe::route

@@ -5,10 +5,10 @@
 namespace troupe::route {
 namespace {
 
-// Of a chain so many nodes are looked for, at so many depths: beyond them a deeper prefix was found already.
+// Bounds of a chain's look-up in nodes and in depths: beyond them a deeper prefix was found already.
 constexpr size_t kChainHoldersMax = 16;
 constexpr size_t kChainLevelsMax = 16;
-// A set's length guessed from bytes may be wrong by so much; one counted only by a block.
+// Tolerated error of a set's length estimated from bytes; one counted in tokens tolerates a block.
 constexpr double kGuessedWhole = 0.75;
 
 int64_t held_by(std::span<const Holder> holders, NodeIndex node) {
@@ -40,7 +40,7 @@ CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, 
   if (!key.set.is_zero()) {
     if (!exact.empty()) set_exact_ = exact.holders(key.set);
     if (!shadow.empty()) set_shadow_ = shadow.holders(key.set);
-    if (!tokens.prefix_known && !set_exact_.empty()) {  // a worker has counted it
+    if (!tokens.prefix_known && !set_exact_.empty()) {  // a worker has counted the set
       whole_prefix_ = 0;
       for (const Holder& h : set_exact_) whole_prefix_ = std::max<int64_t>(whole_prefix_, h.tokens);
     }
@@ -53,8 +53,8 @@ CachedPrefix::CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, 
   }
 }
 
-// Who holds a link holds (nearly always) all before it: so the deepest held one is found by halving, and from
-// there on upwards come nodes that hold less.
+// A node that holds a link holds (nearly always) all before it: so bisection finds the deepest held link, and
+// walking up from there finds nodes that hold less.
 void CachedPrefix::look_up_chain(const ClusterState& knowledge, const PrefixKey& key) {
   const std::span<const Anchor> chain = chain_of(key);
   size_t held = 0;  // links known to be held
@@ -68,7 +68,7 @@ void CachedPrefix::look_up_chain(const ClusterState& knowledge, const PrefixKey&
       open = middle - 1;
     }
   }
-  chain_.clear();  // halving went from shallow to deep
+  chain_.clear();  // bisection went from shallow to deep
   const size_t last = held > kChainLevelsMax ? held - kChainLevelsMax : 0;
   for (size_t i = held; i > last && chain_.size() < kChainHoldersMax; --i) {
     hold_anchor(knowledge, chain[i - 1].hash, anchor_tokens(chain[i - 1], knowledge.ratio));

@@ -1,6 +1,6 @@
 #pragma once
 
-// All that a router knows, as policies see it (const), and the question they all ask of it: how much of this
+// A router's whole state, as policies see it (const), and the question they all ask of it: how much of this
 // request does that node hold?
 
 #include <absl/container/inlined_vector.h>
@@ -22,7 +22,7 @@
 
 namespace troupe::route {
 
-// Residency as the workers tell it. Shared by the routers of a simulator, where each would hold the same.
+// Residency as reported by the workers. Shared by the routers of a simulator, where each would hold the same.
 struct ExactResidency {
   explicit ExactResidency(size_t items_per_node_max) : index(items_per_node_max) {}
   FeedResult apply(NodeIndex node, const ResidencyEvent& event) { return feeds.apply(node, event, index); }
@@ -42,28 +42,28 @@ struct ClusterState {
   ResidencyIndex shadow;
   SetStats sets;
   TokenRatio ratio;
-  int64_t gateways = 1;  // that share the fleet, as far as is known
+  int64_t gateways = 1;  // known to share the fleet
   Handover handover;
 };
 
-// What is resident of one request, node by node. A few look-ups when made, a binary search a node after.
-// A request without a session is looked for by its chain: the deepest anchors that somebody holds.
+// Resident parts of one request, node by node. A few look-ups when made, a binary search a node after. A
+// request without a session is looked up by its chain: the deepest anchors with a holder.
 class CachedPrefix {
  public:
   CachedPrefix(const ClusterState& knowledge, const PrefixKey& key, const RequestTokens& tokens);
 
   struct Here {
-    int64_t set_tokens = 0;  // of the set's prefix, resident
-    int64_t cached = 0;      // of the prompt: what need not be computed. Always less than the prompt
+    int64_t set_tokens = 0;  // resident, of the set's prefix
+    int64_t cached = 0;      // of the prompt: need not be computed. Always less than the prompt
     bool session = false;    // more than the set: some of the conversation
   };
   Here at(NodeIndex node) const;
   int64_t set_tokens(NodeIndex node) const;
-  // The rule of at(): what counts of so much of the set and so much of the session.
+  // The rule of at(): what counts of these tokens of the set and of the session.
   Here count(NodeIndex node, int64_t set_tokens, int64_t session_tokens) const;
 
-  // Nodes said to hold the set, or something of the session: by exact residency and by placements. A node may
-  // be in both: it has told of an earlier prompt, and not yet of the last one.
+  // Nodes that hold the set, or something of the session: by exact residency and by placements. A node may be
+  // in both: it has reported an earlier prompt, and not yet the last one.
   std::span<const Holder> set_exact() const { return set_exact_; }
   std::span<const Holder> set_shadow() const { return set_shadow_; }
   std::span<const Holder> session_exact() const { return session_exact_; }
@@ -82,12 +82,12 @@ class CachedPrefix {
 
   const LoadTracker& loads_;
   RequestTokens tokens_;
-  int64_t whole_prefix_;  // tokens of the set, all there, less than one block of a node
+  int64_t whole_prefix_;  // tokens of the whole set; a node may lack one block of them
   std::span<const Holder> set_exact_, set_shadow_, session_exact_, session_shadow_;
   absl::InlinedVector<Holder, 8> chain_;  // deepest first
 };
 
-// A block of the set may be lacking: its last one, which holds what follows as well.
+// True also without the set's last block, which holds the text that follows as well.
 inline bool CachedPrefix::whole(NodeIndex node, int64_t set_tokens) const {
   return tokens_.prefix == 0 || set_tokens >= whole_prefix_ - loads_.block_tokens(node);
 }
@@ -96,15 +96,15 @@ inline CachedPrefix::Here CachedPrefix::count(NodeIndex node, int64_t set_tokens
                                               int64_t session_tokens) const {
   Here here;
   here.set_tokens = set_tokens;
-  // Whoever lost some of the persona lost what follows it.
+  // A node that lost some of the persona lost what follows it.
   here.session = session_tokens > set_tokens && whole(node, set_tokens);
   here.cached = std::min(here.session ? session_tokens : set_tokens, tokens_.prompt - 1);
   return here;
 }
 
-// Tokens up to and including this anchor.
+// Tokens of the prompt up to and including this anchor.
 int64_t anchor_tokens(const Anchor& anchor, const TokenRatio& ratio);
-// The anchors beyond the set's prefix, the shallowest first: what stands for a session where none is named.
+// The anchors beyond the set's prefix, the shallowest first: an unnamed session is known by them.
 std::span<const Anchor> chain_of(const PrefixKey& key);
 
 }  // namespace troupe::route

@@ -1,11 +1,11 @@
 #pragma once
 
-// The seam between a router and the way it chooses. A policy sees all that the router knows, read only, and
-// answers with an order of nodes. What a policy wants to remember besides, it learns from the same events as
-// the router. `affinity` is ours (affinity.h); the others are there for comparison, selectable all the same.
+// The interface between a router and a policy. A policy sees all that the router knows, read-only, and
+// answers with an order of nodes. Any further state of its own it learns from the same events as the router.
+// `affinity` is the default (affinity.h); the baselines are there for comparison, selectable all the same.
 //
-// A new one: a class below RoutePolicy in a rival_*.cc that cites its source, its maker in baselines.h, its
-// name in the list of policy.cc.
+// To add one: a class below RoutePolicy in a file of baselines/ that cites its source, its maker in
+// baselines.h, its name in the list of policy.cc.
 
 #include <cstdint>
 #include <memory>
@@ -33,14 +33,15 @@ struct PolicyInput {
   uint64_t turn = 0;  // of this decision
 };
 
-// A policy is told of every request that is sent, exactly once each: sent, first_byte (perhaps), finished.
+// A policy receives every request that is sent, exactly once in each call: sent, first_byte (perhaps),
+// finished.
 struct PolicyRequest {
-  uint64_t id = 0;  // the same in all three, never again within a router's life
+  uint64_t id = 0;  // the same in all three calls, unique within a router's life
   const PrefixKey& key;
   NodeIndex node = kNoNode;
   RequestTokens tokens;
   int64_t expect_cached = 0;
-  int64_t completion_tokens = 0;  // when finished, where the answer told
+  int64_t completion_tokens = 0;  // when finished, if reported
 };
 
 // Not thread-safe.
@@ -51,7 +52,7 @@ class RoutePolicy {
   RoutePolicy& operator=(const RoutePolicy&) = delete;
   virtual ~RoutePolicy() = default;
 
-  // Changes nothing that shows: the same again for the same input and draw (so that explain can ask).
+  // Has no visible effect: the same result for the same input and draw (explain calls it, too).
   virtual CandidateOrder choose(const PolicyInput& input, Random& random) const = 0;
 
   virtual void sent(const PolicyRequest&, TimePoint) {}
@@ -64,12 +65,12 @@ class RoutePolicy {
 };
 
 std::vector<std::string> policy_names();
-// The error lists the names there are.
+// The error lists the valid names.
 Status check_policy(std::string_view name);
 // REQUIRES: check_policy(name).ok().
 std::unique_ptr<RoutePolicy> make_policy(std::string_view name, const AffinityOptions& options);
 
-// A candidate with what everybody fills in alike: suspicion, limits, the predicted hit.
+// A candidate with the fields that all policies fill in alike: suspicion, limits, the predicted hit.
 inline Candidate plain_candidate(const PolicyInput& input, NodeIndex node, Branch branch, int64_t cached) {
   Candidate c;
   c.node = node;

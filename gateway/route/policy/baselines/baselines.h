@@ -1,10 +1,10 @@
 #pragma once
 
-// What others route by, to compare with: each in its own rival_*.cc, which cites its source and keeps its
-// defaults. They read the same residency as our policy does, and of loads what the original knows: its own
-// ledger, or what workers report. They are as strong as what they stand for: faults of the originals that are
-// mere bugs are mended (and said so), their ideas are not.
-// What they cannot know in the original (another gateway's tree, a session's name) they do not ask here.
+// Baseline policies of other systems, for comparison: each in its own file, which cites its source and keeps
+// its defaults. They read the same residency as the affinity policy, and of loads what the original knows:
+// its own ledger, or what workers report. They are as strong as their originals: mere bugs are mended (and
+// said so), their ideas are not. What the original cannot know (another gateway's tree, a session's name) the
+// baseline does not use.
 
 #include <absl/container/inlined_vector.h>
 
@@ -26,8 +26,8 @@ std::unique_ptr<RoutePolicy> make_lmetric_p1(const AffinityOptions& options);
 std::unique_ptr<RoutePolicy> make_gie(const AffinityOptions& options);
 std::unique_ptr<RoutePolicy> make_preble(const AffinityOptions& options);
 
-// All nodes of the group by cost_of(node, what it holds), the least first; equal costs as they come from
-// place `start` on (a random one: ties fall at random).
+// Orders all nodes of the group by cost_of(node, what it holds), the least first; equal costs in order from
+// place `start` on (a random one, so ties are random).
 template <typename CostOf>
 CandidateOrder order_by_cost(const PolicyInput& input, size_t order_max, size_t start, CostOf&& cost_of) {
   const CachedPrefix resident(input.known, input.key, input.tokens);
@@ -48,8 +48,8 @@ inline size_t random_start(const PolicyInput& input, Random& random) {
 }
 
 // A request as a radix tree sees it: prefixes of its prompt, each named by its hash, the shortest first. They
-// are the anchors; a key without any (made by hand) has its set and its session, and of a session's own name
-// it is not known how long it was when it was last seen, so whoever remembers a link remembers its length.
+// are the anchors; a key without any (made by hand) has its set and its session, and a named session's
+// earlier length is unknown, so a policy that remembers a link remembers its length.
 struct PromptLink {
   Hash128 hash;
   int64_t tokens = 0;  // from the prompt's first token up to here

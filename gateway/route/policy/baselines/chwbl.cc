@@ -1,15 +1,15 @@
 // Consistent hashing with bounded loads: a ring with 256 places a node; the key's place on it is its home,
 // and clockwise from there the first node that would not carry more than 1.25 × the mean with it is taken.
-// Needs no state, so every gateway agrees.
+// Stateless, so every gateway agrees.
 //
 // Source: KubeAI internal/loadbalancer/balance_chwbl.go (PrefixHash: load factor 1.25, replication 256),
 // after Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads", SODA 2018. Its bound counts
-// the request itself on both sides, load + 1 <= 1.25 (total + 1) / n; an idle fleet has none; where nobody is
-// within it (any fleet with fewer requests than 0.8 × its nodes) the home takes it, however loaded.
+// the request itself on both sides, load + 1 <= 1.25 (total + 1) / n; an idle fleet has none; where no node
+// is within it (any fleet with fewer requests than 0.8 × its nodes) the home takes it, however loaded.
 // Stronger than the original in its key: that hashes the first 100 characters of the first user message,
 // which misses the persona; here the key is the persona, or without one the conversation.
 //
-// Known weakness: a set's overflow spills to the same neighbours as ever, node by node, and conversations
+// Known weakness: a set's overflow always spills to the same neighbours, node by node, and conversations
 // follow the load, not their history. One set for all (a common template line as key) is one walk for all.
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class ChwblPolicy final : public RoutePolicy {
     ++walk_;
     size_t within = 0;
     size_t place = first_place(key_of(input, random));
-    // Every node of the group is met once: the walk ends there, or where enough can take it.
+    // Each node of the group is met once: the walk ends after the last, or once enough nodes can take it.
     for (size_t i = 0; i < ring_.size() && ranked.size() < nodes && within < options_.order_max; ++i) {
       const NodeIndex node = ring_[place].node;
       place = place + 1 == ring_.size() ? 0 : place + 1;
@@ -87,7 +87,7 @@ class ChwblPolicy final : public RoutePolicy {
 
   AffinityOptions options_;
   std::vector<Place> ring_;
-  // Scratch of a walk: in which one a node was met last.
+  // Scratch: the number of the walk in which each node was met last.
   mutable std::vector<uint64_t> seen_;
   mutable uint64_t walk_ = 0;
 };

@@ -7,8 +7,8 @@
 //
 // Source: ai-dynamo/dynamo lib/kv-router/src/scheduling/selector/default.rs and docs/components/router:
 // overlap credit 1, its decay 0, prefill scale 1, no weight on the number of requests, temperature 0. Prefill
-// counts until a request's first token, blocks until its end. A router's ledger is its own: that several tell
-// each other theirs (replica sync) is off there by default.
+// counts until a request's first token, blocks until its end. A router's ledger is its own: the exchange
+// between routers (replica sync) is off there by default.
 //
 // Known weakness: waiting prefill and blocks in use weigh as much as a block of one's own to compute, so a
 // few queued prompts, or merely more users, push a conversation off the node that holds it.
@@ -84,7 +84,7 @@ class DynamoPolicy final : public RoutePolicy {
   };
   struct Node {
     absl::flat_hash_map<Hash128, Shared> sets;  // of the requests there
-    double tokens = 0;                          // of all of them, a set's counted once
+    double tokens = 0;                          // of all of them, each set counted once
     uint32_t life = 0;
   };
   struct Flight {

@@ -6,9 +6,9 @@
 //   3 × prefix   share of the prompt that the node holds
 //
 // Source: llm-d/llm-d-router pkg/epp/framework/plugins/scheduling (queue, kv-cache-utilization, prefix), its
-// weights 2-2-3. The prefix is exact for nodes that tell their residency ("precise"), else approximate: a
+// weights 2-2-3. The prefix is exact for nodes that report their residency ("precise"), else approximate: a
 // chain of hashes remembered a node when a request is sent there, the least recently used forgotten beyond
-// 31,250 blocks of 16 tokens. At most 256 blocks of a prompt are looked at there. Queue and KV are the nodes'
+// 31,250 blocks of 16 tokens. At most 256 blocks of a prompt are matched there. Queue and KV are the nodes'
 // last reports; there is no ledger.
 //
 // Known weakness: scores are relative. A long prompt whose persona is resident scores no more than a short
@@ -81,13 +81,13 @@ class GiePolicy final : public RoutePolicy {
  private:
   static PromptLinks matched_links(const PrefixKey& key, const RequestTokens& tokens) {
     PromptLinks links = prompt_links(key, tokens);
-    // The block that the limit falls into is the last one looked at.
+    // Keeps the block that the limit falls into as the last one.
     while (links.size() > 1 && links[links.size() - 2].tokens >= kTokensMatchedMax) links.pop_back();
     if (!links.empty()) links.back().tokens = std::min(links.back().tokens, kTokensMatchedMax);
     return links;
   }
 
-  // Of the prompt, from its first token on without a gap.
+  // Tokens of the prompt on the node, from the first one on without a gap.
   int64_t remembered(const PromptLinks& links, NodeIndex node) const {
     int64_t tokens = 0;
     for (const PromptLink& link : links) {

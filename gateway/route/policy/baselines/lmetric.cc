@@ -1,17 +1,17 @@
 // LMetric: argmin of (new prefill tokens × batch size), where the batch counts this request too. No weight to
-// tune: the product says that a token to compute delays everybody in the batch.
+// tune: the product says that a token to compute delays the whole batch.
 //
 // Source: "LMetric", arXiv 2603.15202. Of its two readings p0 multiplies the request's own missing tokens, p1
 // those and all that wait at the node before it:
 //
 //   p0 = miss × (requests + 1)                      p1 = (pending + miss) × (requests + 1)
 //
-// `lmetric` is p0, the stronger rival: in the study p1 sustains 655 requests/s for p0's 684 (8 gateways, 200
-// personas; 459 for 634 with 2,000 and one), because pending tokens at par with one's own misses push
+// `lmetric` is p0, the stronger baseline: in the study p1 sustains 655 requests/s for p0's 684 (8 gateways,
+// 200 personas; 459 for 634 with 2,000 and one), because pending tokens at par with one's own misses push
 // sessions off their nodes. `lmetric-p1` is the other; it was ahead on traces with few shared prefixes.
 //
-// Known weakness: a node that holds all but a few tokens of a prompt costs nearly nothing however busy it
-// is, so a hot set stays on its holders long after others are idle.
+// Known weakness: a node that holds all but a few tokens of a prompt costs nearly nothing however busy it is,
+// so a hot set stays on its holders long after others are idle.
 
 #include <algorithm>
 

@@ -18,7 +18,7 @@ class PowerOfTwoPolicy final : public RoutePolicy {
 
   CandidateOrder choose(const PolicyInput& input, Random& random) const override {
     const auto& nodes = input.group.nodes;
-    // As many distinct ones as an order holds, by a partial shuffle; the first two are the choice.
+    // Draws as many distinct nodes as an order holds, by a partial shuffle; the first two are the choice.
     std::vector<NodeIndex> drawn(nodes.begin(), nodes.end());
     const size_t count = std::min({drawn.size(), options_.order_max, CandidateOrder::kMax});
     for (size_t i = 0; i < count; ++i)

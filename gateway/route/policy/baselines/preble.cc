@@ -57,7 +57,7 @@ PreblePolicy::Here& PreblePolicy::here_of(Part& part, NodeIndex node) {
   return part.here.back();
 }
 
-// A part that moves takes along what is below it.
+// The nodes of a link: a part that moves takes the links below it along.
 PreblePolicy::NodeSet PreblePolicy::nodes_of(const Link& link, const Part& part) {
   if (link.own) return part.nodes;
   return link.moves == part.moves ? link.nodes : NodeSet{part.moved_to};
@@ -85,7 +85,7 @@ CandidateOrder PreblePolicy::choose(const PolicyInput& input, Random& random) co
   const auto within = [&](NodeIndex node) {
     return !exploit || known.nodes.empty() || contains(known.nodes, node);
   };
-  // Outside the set only for want of a node inside it.
+  // A node outside the set comes last, after all inside it.
   constexpr double kOutside = 1e9;
   return order_by_cost(input, options_.order_max, random_start(input, random),
                        [&](NodeIndex node, const CachedPrefix::Here&) {
@@ -128,7 +128,7 @@ PreblePolicy::PartId PreblePolicy::part_of(const PolicyRequest& request, const P
     Part part;
     part.tokens = exploit ? known.tokens : request.tokens.prompt - known.tokens;
     parts_[id] = part;
-    // Who explores joins the sets above, unless what is shared with them is a small part of theirs.
+    // An exploring node joins the sets above, unless what is shared with them is a small part of theirs.
     Part* above = exploit ? nullptr : find(known.part);
     if (above != nullptr && 2 * known.tokens > above->tokens && !contains(above->nodes, request.node))
       change(*above, [&] { above->nodes.push_back(request.node); });
@@ -158,7 +158,7 @@ void PreblePolicy::join(Link& link, NodeIndex node) {
 }
 
 void PreblePolicy::sent(const PolicyRequest& request, TimePoint now) {
-  if (request.node >= cost_.size()) return;  // of no cluster we were told of
+  if (request.node >= cost_.size()) return;  // of no known cluster
   sent_count_ += 1;
   expire(now);
   const PromptLinks links = prompt_links(request.key, request.tokens);
@@ -208,7 +208,7 @@ void PreblePolicy::finished(const PolicyRequest& request, TimePoint now) {
   if (part != nullptr && flight.life == life_[flight.node]) {
     change(*part, [&] { here_of(*part, flight.node).active -= 1; });
   }
-  // A node's time per token stands in all its parts' costs: they are summed anew with the next rebalancing.
+  // A node's time per token is in all its parts' costs: they are summed anew with the next rebalancing.
   if (request.completion_tokens > 1 && flight.first_at != TimePoint{}) {
     const double each = seconds(now - flight.first_at) / static_cast<double>(request.completion_tokens - 1);
     double& mean = per_token_[flight.node];
@@ -229,7 +229,7 @@ void PreblePolicy::expire(TimePoint now) {
     });
     if (part->requests > 0) continue;
     book(*part, -1);
-    parts_.erase(event.part);  // its links find no part, so the next to come makes one
+    parts_.erase(event.part);  // its links find no part, so the next request makes one
   }
 }
 
@@ -243,7 +243,7 @@ std::vector<double> PreblePolicy::costs() const {
 
 void PreblePolicy::rebalance(TimePoint now) {
   balanced_at_ = now;
-  cost_ = costs();  // also rids the sums of what rounding left
+  cost_ = costs();  // also drops accumulated rounding errors
   std::vector<double> cost(cost_.size(), 0);
   for (const auto& [id, part] : parts_) {
     if (part.requests < 2) continue;

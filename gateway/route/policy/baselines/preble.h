@@ -5,7 +5,7 @@
 // A tree of prompts, every link of it with the set of nodes that its prompts were sent to. If more than half
 // of a prompt is known, it goes to the cheapest node of the deepest known link's set (so a conversation
 // stays); otherwise to the cheapest of all. The parts that matter, those longer than all before them, make up
-// what a node costs, in seconds, over the last three minutes:
+// a node's cost, in seconds, over the last three minutes:
 //
 //   Σ over its parts   miss rate × requests × prefill time of the part / nodes it is on
 //                      + requests active × 45 tokens × mean time per token
@@ -61,28 +61,28 @@ class PreblePolicy final : public RoutePolicy {
   struct Here {  // a part on a node
     NodeIndex node = kNoNode;
     int64_t active = 0;
-    int64_t half = 0;            // which half window `ttft` is of
-    std::array<Half, 2> ttft{};  // before, now
+    int64_t half = 0;            // the half window that `ttft` belongs to
+    std::array<Half, 2> ttft{};  // the half before, the current one
   };
   struct Part {
     int64_t tokens = 0;                                       // its own, without what comes before
     int64_t requests = 0, hit_tokens = 0, prompt_tokens = 0;  // in the window
     NodeSet nodes;
-    uint32_t moves = 0;  // by rebalancing, and where to the last time
+    uint32_t moves = 0;  // number of rebalancing moves; the last one's target follows
     NodeIndex moved_to = kNoNode;
     absl::InlinedVector<Here, 2> here;
   };
   struct Link {
     PartId part = kNoPart;
     int64_t tokens = 0;
-    bool own = false;    // of the part itself, not below it: its nodes are the part's
-    uint32_t moves = 0;  // of the part, when `nodes` was right
+    bool own = false;    // the part's own link, not one below it: it shares the part's nodes
+    uint32_t moves = 0;  // the part's moves when `nodes` was set
     NodeSet nodes;
   };
   struct Match {
     int64_t tokens = 0;
-    PartId part = kNoPart;  // the deepest with nodes
-    NodeSet nodes;          // the deepest link's
+    PartId part = kNoPart;  // the deepest one with nodes
+    NodeSet nodes;          // of the deepest link
   };
   struct Event {
     TimePoint at{};
@@ -105,7 +105,7 @@ class PreblePolicy final : public RoutePolicy {
   void join(Link& link, NodeIndex node);
   double cost_of(const Part& part, NodeIndex node) const;
   std::vector<double> costs() const;
-  // Changes a part with its share of every node's cost taken out before and put back after.
+  // Changes a part: takes its share out of every node's cost before and adds it back after.
   template <typename Change>
   void change(Part& part, Change&& change);
   void book(const Part& part, double sign);
@@ -120,8 +120,8 @@ class PreblePolicy final : public RoutePolicy {
   PartId last_part_ = kNoPart;
   std::deque<Event> window_;
   absl::flat_hash_map<uint64_t, Flight> flights_;
-  std::vector<double> cost_;       // a node, kept up
-  std::vector<double> per_token_;  // mean seconds of an answer's token, a node
+  std::vector<double> cost_;       // by node, updated with every change
+  std::vector<double> per_token_;  // mean seconds of an answer's token, by node
   std::vector<uint32_t> life_;
   std::vector<bool> routable_;
   uint64_t sent_count_ = 0;

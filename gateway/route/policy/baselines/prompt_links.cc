@@ -1,4 +1,4 @@
-// The prompt as the radix trees of our rivals see it.
+// The prompt as a radix tree sees it.
 
 #include <algorithm>
 

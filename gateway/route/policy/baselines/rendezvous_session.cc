@@ -3,8 +3,8 @@
 // load is as even as chance makes it.
 //
 // Source: Thaler, Ravishankar, "A name-based mapping scheme for rendezvous", 1996; `rendezvous_hash` of
-// vllm-project/router. No parameters. Where a request names no session the second link of its prompt stands
-// for it (the first is often common to all), as the first user turn does in a chat.
+// vllm-project/router. No parameters. A request without a session is keyed by the second link of its prompt
+// (the first is often common to all), as a chat is by its first user turn.
 
 #include "gateway/route/policy/baselines/baselines.h"
 

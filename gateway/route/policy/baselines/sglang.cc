@@ -12,7 +12,7 @@
 // one, its token tree that one until about one request of sixteen moves it. Here it is always the last.
 //
 // Known weaknesses, kept: one node a prefix, so a hot one sticks to a node until the cliff and then all
-// affinity is dropped for everybody; the tree is each gateway's own; removing a worker does not clean the
+// affinity is dropped for all requests; the tree is each gateway's own; removing a worker does not clean the
 // tree, so what matches a dead node goes to the first healthy one and is not learned anew.
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 constexpr double kCacheThreshold = 0.3;
 constexpr int64_t kBalanceAbs = 64;
 constexpr double kBalanceRel = 1.5;
-// What a request that was sent counts beside one in flight: for ties alone.
+// Weight of a request sent so far beside one in flight: it only breaks ties.
 constexpr double kSentWeight = 1.0 / static_cast<double>(int64_t{1} << 32);
 constexpr size_t kTreeLinksMax = size_t{1} << 20;
 
@@ -71,13 +71,13 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
     const bool gone = tenant != kNoNode && (tenant >= routable_.size() || !routable_[tenant]);
     if (gone && request.node == first_routable_) return;  // not learned: see above
     if (request.node < sent_counts_.size()) sent_counts_[request.node] += 1;
-    // The longest first: what is forgotten first of a prompt is its end.
+    // The longest first: of a prompt the end is forgotten first.
     const PromptLinks links = prompt_links(request.key, request.tokens);
     for (auto link = links.rbegin(); link != links.rend(); ++link)
       tree_.touch(link->hash) = Tenant{request.node, life_of(request.node), link->tokens};
   }
 
-  // Ours: the original never meets it, for there a worker is its address.
+  // Not in the original, where a worker is its address and never shares a slot.
   void replace_node(NodeIndex node) override {
     if (node >= lives_.size()) return;
     lives_[node] += 1;
@@ -111,7 +111,7 @@ class SglangCacheAwarePolicy final : public RoutePolicy {
   AffinityOptions options_;
   LruMap<Tenant> tree_;
   std::vector<int64_t> sent_counts_;  // by node
-  std::vector<uint32_t> lives_;       // likewise: nodes that had the slot before
+  std::vector<uint32_t> lives_;       // by node: number of earlier nodes in the slot
   std::vector<bool> routable_;
   NodeIndex first_routable_ = kNoNode;
 };

@@ -22,7 +22,7 @@ CandidateOrder LeastRequestsPolicy::choose(const PolicyInput& input, Random& ran
   const CachedPrefix resident(input.known, input.key, input.tokens);
   const auto& nodes = input.group.nodes;
   std::vector<Candidate> ranked;
-  // From a random node on: equal ones then fall at random.
+  // Starts at a random node, so equal ones are chosen at random.
   const size_t start = random.below(static_cast<uint32_t>(nodes.size()));
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeIndex node = nodes[(start + i) % nodes.size()];

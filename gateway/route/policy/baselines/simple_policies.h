@@ -1,6 +1,6 @@
 #pragma once
 
-// The two policies that know nothing of caches: what a load balancer does by default.
+// The two policies without a cache model: a load balancer's defaults.
 //
 // Sources: nginx. Round-robin is its upstream module's default (src/http/ngx_http_upstream_round_robin.c;
 // here all have the same turn, whatever their weight). Least requests is its `least_conn`
