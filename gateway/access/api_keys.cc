@@ -42,7 +42,7 @@ std::optional<Sha256> digest_of_hex(std::string_view hex) {
   return digest;
 }
 
-// In the file's order, each once.
+// Top-level names in the file's order, each once.
 StatusOr<std::vector<std::string>> names_in(std::string_view yaml, const std::string& file_name) {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, flatten_yaml(yaml, file_name));
   std::vector<std::string> names;
@@ -148,7 +148,7 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
 
 StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(kYamlBytesMax + 1, '\0');  // a byte more than is allowed, to be refused for it
+  std::string text(kYamlBytesMax + 1, '\0');  // a byte beyond the limit, so that a longer file is refused
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));

@@ -1,8 +1,9 @@
 #pragma once
 
-// Who may ask, and how much. A file names the keys; of a key it has the SHA-256 alone, so whoever reads the
-// file cannot ask:
+// API keys and their limits. A file names the keys; it holds only the SHA-256 of a key, so its readers cannot
+// use one:
 //
+// clang-format off
 //   writers:                   # the name: in metrics and logs, no secret
 //     sha256: "9f86d0…"        # printf %s "$KEY" | sha256sum
 //     models: [demo-model]     # empty or absent: all
@@ -16,6 +17,7 @@
 //     requests_waiting: 16
 //     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
 //     admin: true              # may change the fleet at the metrics port, too (admin.h)
+// clang-format on
 //
 // The file can be read again at any time: whole, or not at all. Used from one thread.
 
@@ -48,30 +50,30 @@ struct ApiKey {
   std::vector<std::string> models;  // empty: all
   route::QuotaLimits limits;
   route::AdmissionKey admission;  // its id is the name's hash
-  int32_t priority = 0;           // the earliest of its requests
+  int32_t priority = 0;           // the earliest that its requests may have
   std::string tenant;             // empty: none
   bool admin = false;
 };
-// In the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
+// Keys in the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
 StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
 StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
 // The error names a key whose tenant would have no salt. `secret`: read_secret()'s, or empty.
 Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret);
 
-// One who may ask, as long as anybody holds it: a reload that takes its key away ends no request.
+// A client with a key. Shared: a reload that removes its key ends no request of it.
 class ApiClient {
  public:
-  // `salt`: of its tenant, empty where it has none.
+  // `salt`: its tenant's, empty without one.
   ApiClient(const ApiKey& key, std::string salt, Metrics& metrics, TimePoint now);
   const std::string& name() const { return key_.name; }
   bool may_use(std::string_view model) const;
-  // This gateway's part, as its limits are.
+  // This gateway's shard of the key's limits.
   const route::AdmissionKey& admission() const { return admission_; }
   int32_t priority() const { return key_.priority; }
   bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
   void change(const ApiKey& key, std::string salt, TimePoint now);
-  // Several gateways enforce its limits, each a part; one, until told otherwise.
+  // Each gateway enforces its shard of the key's limits; until the first call, all of them.
   void share(const route::GatewayShard& place, TimePoint now);
 
   std::optional<route::Quota::Refusal> begin(TimePoint now);
@@ -92,17 +94,16 @@ class ApiClient {
 class ApiKeys {
  public:
   explicit ApiKeys(Metrics& metrics) : metrics_(metrics) {}
-  // Takes these instead of what there was; clients whose names stay keep what they have used.
+  // Replaces all clients; those whose names stay keep what they have used.
   void take(const std::vector<ApiKey>& keys, std::string_view tenant_secret, TimePoint now);
-  // Reads and takes files (that of the tenants' secret may be none, ""); where that fails everything stays as
-  // it was.
+  // Reads and takes both files (the tenants' secret may be "": none). After an error all stays as it was.
   Status load(const std::string& path, const std::string& tenant_secret_path, TimePoint now);
-  // As ApiClient's, of all keys from now on.
+  // ApiClient::share() for all keys, present and future.
   void share(const route::GatewayShard& place, TimePoint now);
-  // By the value of an Authorization header: "Bearer KEY". Null: nobody. What differs between a wrong and a
-  // right key is not to be seen in the time this takes: keys are compared by their digests, whole.
+  // Finds a client by an Authorization header's value, "Bearer KEY"; null: unknown key. Its duration does not
+  // reveal where a wrong key differs: keys are compared by their digests, whole.
   std::shared_ptr<ApiClient> find(std::string_view authorization) const;
-  // Whose key has this name. Null: nobody's.
+  // The client with a key of this name; null: none.
   std::shared_ptr<ApiClient> named(std::string_view name) const;
   size_t size() const { return clients_.size(); }
 
@@ -112,10 +113,10 @@ class ApiKeys {
   std::vector<std::shared_ptr<ApiClient>> clients_;
 };
 
-// 401: what find() does not know. `authorization`: the header's value, or empty.
+// 401 for a key that find() does not know. `authorization`: the header's value, or empty.
 ApiError unknown_key(std::string_view authorization);
 
-// One request of a client: in from `begin` on, out with the tokens it cost when this ends.
+// One request of a client: counted from `begin` on; destruction ends it and charges its tokens.
 class ApiVisit {
  public:
   ApiVisit(std::shared_ptr<ApiClient> client, const Clock& clock)
