@@ -41,7 +41,7 @@ bool is_event_stream(const ClientAnswer& answer) {
   return answer.header("content-type").starts_with("text/event-stream");
 }
 
-// The worker's answer is one that another worker might better: keep it, in case none does.
+// Holds a worker's error that another worker may do better than, to pass it on if none does.
 Task<void> hold(ClientAnswer& answer, ForwardResult& result) {
   auto body = co_await answer.read_all(kHeldBodyMax);
   if (!body.ok() && body.status().code() == absl::StatusCode::kDeadlineExceeded) {
@@ -65,14 +65,14 @@ struct Relay {
   ForwardResult& result;
   bool begun = false;
 
-  // Of the answer's head, once.
+  // Headers for the client; call it once.
   HeaderList headers() const { return headers_for_client(answer.headers(), std::move(input.answer_headers)); }
 
-  // A head alone says nothing: some servers send it before they have begun to compute.
+  // Called with the first bytes of the body: some servers send the head before they have begun to compute.
   void first_byte() {
     if (begun) return;
     begun = true;
-    // What a worker refuses it has not computed.
+    // A request that a worker refuses has not been computed.
     if (result.status / 100 == 2) input.on_first_byte();
   }
 
@@ -83,7 +83,7 @@ struct Relay {
   void came() {
     if (input.phases != nullptr) input.phases->enter(Phase::kRelay, steady_now());
   }
-  // Before whatever may wait: for the worker, or for a client that is slow to take it.
+  // Called before anything that may wait: for the worker, or for a slow client.
   TimePoint rests() {
     const TimePoint now = steady_now();
     if (input.phases != nullptr) input.phases->pause(now);
@@ -95,7 +95,7 @@ struct Relay {
   }
 };
 
-// Passes on what `pending` holds and all that follows. REQUIRES: nothing was sent yet.
+// Passes on `pending` and all that follows. REQUIRES: nothing was sent yet.
 Task<void> relay_rest(Relay& relay, std::string pending) {
   HeaderList headers = relay.headers();
   relay.rests();
@@ -108,7 +108,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
     relay.wrote(before);
     auto next = co_await relay.answer.read(pending);
     if (!next.ok()) {
-      // Not an event stream, so there is no way to say it but to cut the answer short.
+      // Outside an event stream the only way to report an error is to cut the answer short.
       relay.result.end = ForwardResult::End::kBroken;
       fail_to_read(relay.result, next.status());
       co_return;
@@ -160,7 +160,7 @@ void hold_error(ForwardResult& result, std::string_view event, int status) {
   result.held_body.erase(result.held_body.find_last_not_of("\r\n") + 1);
 }
 
-// Cuts `piece` down to whole events; `held` is the beginning of one whose end has not come.
+// Cuts `piece` down to whole events; `held` keeps the beginning of an incomplete one.
 void hold_rest(std::string& piece, std::string& held) {
   if (!held.empty()) {
     held += piece;

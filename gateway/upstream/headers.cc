@@ -32,7 +32,7 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   });
 }
 
-// Is `name` one of the comma-separated tokens of a Connection header?
+// True if `name` is one of the comma-separated tokens of a Connection header.
 bool named_by_connection(const HeaderList& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (key != "connection") continue;

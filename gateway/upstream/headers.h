@@ -1,6 +1,6 @@
 #pragma once
 
-// Which headers cross the gateway, in each direction.
+// The headers that cross the gateway, in each direction.
 
 #include <string>
 #include <string_view>
@@ -10,22 +10,22 @@
 
 namespace troupe {
 
-// The client's headers as a worker gets them: all but those of this hop (RFC 9110 §7.6.1, and what
-// `Connection` names), those the gateway itself sets (x-request-id, x-request-timeout-ms, and every
-// x-troupe-*: a client does not speak for the gateway), `expect` and `accept-encoding` (answers are read in
+// The client's headers for a worker: all but those of this hop (RFC 9110 §7.6.1, and those named by
+// `Connection`), those the gateway itself sets (x-request-id, x-request-timeout-ms, and every x-troupe-*: a
+// client does not speak for the gateway), `expect` and `accept-encoding` (the gateway reads answers in
 // passing).
 HeaderList headers_for_worker(const HttpRequest& request);
 
-// What a worker needs to know to tell what it holds (x-troupe-set, -session), and how much of the prompt is
-// the set's: in messages, or in bytes of a plain prompt.
-// `planned`: the worker is among the set's homes, so its prefix is to be evicted last (x-troupe-planned). The
-// mark goes with the request because that costs nothing, needs no connection of its own and no agreement
-// among gateways, and a server of another kind passes over it: each use says it anew, a use without it takes
-// it back, and a set that has moved, of which nobody says anything any more, grows old (prefix_cache.h).
+// Adds what a worker needs to report what it holds (x-troupe-set, -session), and how much of the prompt is
+// the set's: in messages, or in bytes of a plain prompt. `planned`: the worker is among the set's homes, so
+// its prefix is to be evicted last (x-troupe-planned). The mark goes with the request because that costs
+// nothing, needs no connection of its own and no agreement among gateways, and a server of another kind
+// ignores it: each use renews it, a use without it takes it back, and a set that has moved, which no request
+// marks any more, ages out (prefix_cache.h).
 void append_hints(const route::PrefixKey& key, bool planned, HeaderList& headers);
 
-// The worker's headers as the client gets them, `own` first: without this hop's, Content-Length, x-troupe-*
-// and those that `own` sets.
+// The worker's headers for the client, `own` first: without this hop's, Content-Length, x-troupe-* and those
+// that `own` sets.
 HeaderList headers_for_client(const HeaderList& answer, HeaderList own);
 
 }  // namespace troupe

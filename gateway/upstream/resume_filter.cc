@@ -1,5 +1,5 @@
-// A chunk is a token of one stream, so what is done to each is little: the member is found from the chunk's
-// end. There it cannot be taken for a part of the text: the braces that close the chunk come after it, its
+// A chunk is a token of one stream, so the work for each is small: the member is found from the chunk's end.
+// It cannot be confused with part of the text there: the braces that close the chunk come after it, its
 // name's quotes are bare, and in a string they would be escaped.
 
 #include "gateway/upstream/resume_filter.h"
@@ -19,10 +19,10 @@ constexpr std::string_view kHeartbeat = ": hb\n\n";
 constexpr std::string_view kData = "data: ";
 constexpr std::string_view kBlank = "\n\n";
 constexpr std::string_view kMember = ",\"troupe\":";
-// From a choice's finish reason to the end of its chunk, at most.
+// Greatest distance from a choice's finish reason to the end of its chunk.
 constexpr size_t kFinishBytes = 64;
 
-// Where the member begins (at its comma) in a chunk's JSON; npos: nowhere.
+// Position of the member (of its comma) in a chunk's JSON; npos: none.
 size_t member_of(std::string_view data) {
   const size_t brace = data.rfind('{');
   if (brace == std::string_view::npos || !data.substr(0, brace).ends_with(kMember))
@@ -62,7 +62,7 @@ void ResumeTap::lose() {
   std::vector<int32_t>().swap(ids_);
 }
 
-// `,"prompt_tokens":…,"completion_tokens":…,"cached_tokens":…`, or nothing of it. False: it makes no sense.
+// Parses `,"prompt_tokens":…,"completion_tokens":…,"cached_tokens":…`, or nothing. False: malformed.
 bool ResumeTap::read_counts(std::string_view& member, std::optional<route::AnswerCounts>& counts) {
   if (!skip(member, ",\"prompt_tokens\":")) return true;
   route::AnswerCounts told;
@@ -75,8 +75,8 @@ bool ResumeTap::read_counts(std::string_view& member, std::optional<route::Answe
          told.cached_tokens <= told.prompt_tokens;
 }
 
-// `{"ids":[…]}`, with the seed, the counts or both behind the ids, and the chunk's own brace. False, and
-// nothing is kept, where it is anything else.
+// Parses `{"ids":[…]}`, with the seed, the counts or both behind the ids, and the chunk's own brace. Anything
+// else: false, and nothing is kept.
 bool ResumeTap::take_member(std::string_view member) {
   const size_t before = ids_.size();
   size_t told = 0;
@@ -111,7 +111,8 @@ std::optional<ResumeTap::Identity> ResumeTap::identity_of(std::string_view data)
   return identity;
 }
 
-// `data`: a chunk without its member, or another event's. False: clients have it already, or must not get it.
+// `data`: a chunk without its member, or another event's. False: the client has it already, or must not get
+// it.
 bool ResumeTap::passes(std::string_view data, bool told) {
   const bool first = std::exchange(first_, false);
   const auto identity = first && told ? identity_of(data) : std::nullopt;
@@ -131,7 +132,7 @@ bool ResumeTap::passes(std::string_view data, bool told) {
   const std::string_view tail = data.substr(data.size() - std::min(data.size(), kFinishBytes));
   finished_ = finished_ || tail.find("\"finish_reason\":\"") != std::string_view::npos;
   if (!first || !had_finished) return true;
-  counts_.reset();  // it has computed nothing, so it tells nothing of what it holds
+  counts_.reset();  // this worker has computed nothing, so its counts mean nothing
   return false;
 }
 
@@ -172,7 +173,7 @@ void ResumeTap::cut(std::string& events) {
       if (passes(data, false)) keep(begin, end);
       continue;
     }
-    // The chunk's last brace and the blank line move up to where the member was.
+    // The chunk's last brace and the blank line move up to the member's position.
     const size_t member = begin + kData.size() + at;
     const size_t tail = end - kBlank.size() - 1;
     events[member] = '}';

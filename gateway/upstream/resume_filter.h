@@ -1,15 +1,17 @@
 #pragma once
 
-// What a worker of ours tells beside a stream's text (x-troupe-ids): the ids of its tokens, the generator's
-// seed, heartbeats, and at last the usage, whether the client asks for it or not. All of it is taken out of
-// the bytes that pass and kept, so that another worker can go on where this one stops:
+// Filters what a worker of ours sends beside a stream's text (x-troupe-ids): the ids of its tokens, the
+// generator's seed, heartbeats, and at last the usage, whether the client asks for it or not. All of it is
+// removed from the passing bytes and kept, so that another worker can continue where this one stops:
 //
+// clang-format off
 //   data: {"id":"chatcmpl-…",…,"choices":[…],"troupe":{"ids":[8,15],"seed":42}}   →   data: {…,"choices":[…]}
 //   : hb                                                                          →   nothing
 //   …,"troupe":{"ids":[2],"prompt_tokens":30,"completion_tokens":9,"cached_tokens":16}}   →   …}
+// clang-format on
 //
-// The member is the last of its chunk, compact. A chunk that tells none, of a worker of another kind, passes
-// unaltered, and the stream cannot be resumed. Pure; one a request, its workers one after the other.
+// The member is the last of its chunk, compact. A chunk without it, from a worker of another kind, passes
+// unaltered, and the stream cannot be resumed. Pure; one per request, its workers one after the other.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,32 +28,32 @@ class ResumeTap {
  public:
   static constexpr size_t kIdsMax = size_t{1} << 18;  // a longer answer cannot be resumed
 
-  // `one_choice`: of several at once none can be resumed.
+  // `one_choice`: several parallel choices cannot be resumed.
   explicit ResumeTap(bool one_choice) : lost_(!one_choice) {}
 
-  // `events`: whole ones, as a worker sent them, up to their blank lines; afterwards as clients get them.
+  // `events`: whole ones as the worker sent them, up to their blank lines; on return as the client gets them.
   void cut(std::string& events);
 
-  // This worker has told a heartbeat or ids: it does so on, or it hangs.
+  // This worker has sent a heartbeat or ids: it keeps sending them, or it hangs.
   bool heartbeats() const { return heartbeats_; }
   bool done() const { return done_; }  // [DONE] has come
-  // Another worker can go on exactly where the client's text ends.
+  // Another worker can continue exactly where the client's text ends.
   bool resumable() const { return identity_ && seed_ && !lost_; }
-  size_t ids_told() const { return ids_.size(); }  // to go on after; none once it cannot be gone on with
-  // Of all workers' events that clients got.
+  size_t ids_told() const { return ids_.size(); }  // to continue after; 0 once the stream cannot be resumed
+  // Tokens that the client got, from all workers.
   size_t tokens_told() const { return tokens_told_; }
-  // This worker's, of the whole answer: one that went on counts what others told before it, and the prompt
-  // without that. None before its last chunk.
+  // This worker's counts of the whole answer: one that resumed includes the tokens before it, and counts the
+  // prompt without them. None before its last chunk.
   const std::optional<route::AnswerCounts>& counts() const { return counts_; }
 
-  // The next worker's events come from here on. `resumes`: it was asked to go on; else nothing of the answer
-  // has been passed on yet.
+  // The next worker's events come from here on. `resumes`: it was asked to continue; else no part of the
+  // answer has been passed on yet.
   void next_worker(bool resumes);
-  // The worker was asked to go on, and what it sent is not that stream's: nothing of it may be passed on.
+  // The worker was asked to resume, but its stream is another one: none of it may be passed on.
   bool strayed() const { return strayed_; }
 
-  // The client's request as the next worker gets it. REQUIRES: resumable(); `body` is one JSON object that
-  // has members.
+  // The client's request as sent to the next worker. REQUIRES: resumable(); `body` is one JSON object with
+  // members.
   std::string resume_body(std::string_view body) const;
 
  private:
@@ -69,18 +71,18 @@ class ResumeTap {
   size_t tokens_told_ = 0;
   std::optional<uint64_t> seed_;
   std::optional<Identity> identity_;
-  bool lost_ = false;      // something was told that nobody could go on after
+  bool lost_ = false;      // a chunk came that no worker can continue after
   bool finished_ = false;  // the client has the finish reason
   bool done_ = false;
-  // Of this worker.
+  // State of this worker.
   bool heartbeats_ = false;
-  bool first_ = true;  // no event has come yet
+  bool first_ = true;  // no event yet
   bool strayed_ = false;
-  bool resumes_ = false;  // another one began this stream
+  bool resumes_ = false;  // another worker began this stream
   std::optional<route::AnswerCounts> counts_;
 };
 
-// The HTTP status that an error event stands for, by its type and code; 0: it is none of ours.
+// The HTTP status that an error event stands for, by its type and code; 0: not one of our workers' errors.
 int status_of_error_event(std::string_view event);
 
 }  // namespace troupe

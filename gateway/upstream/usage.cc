@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-// The object that begins at `text`, braces matched outside strings; empty when it does not end.
+// The object at the beginning of `text`, braces matched outside strings; empty when it does not end.
 std::string_view object_at(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -28,10 +28,9 @@ std::string_view object_at(std::string_view text) {
   return {};
 }
 
-constexpr std::string_view kName = "\"usage\"";  // in a string of the model's the quotes would be escaped
+constexpr std::string_view kName = "\"usage\"";  // in a model's string the quotes would be escaped
 
-// Where what follows the last `"usage"` begins; npos: there is none. Looked for from the end, by its rarest
-// letter.
+// Position after the last `"usage"`; npos: none. Searched from the end, by its rarest letter.
 size_t after_last_usage(std::string_view text) {
   constexpr size_t kRarest = kName.find('g');
   for (size_t left = text.size(); left > 0;) {
@@ -44,7 +43,8 @@ size_t after_last_usage(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Lines that begin with `data:`. An event's JSON has no line breaks, so of a chunk three bytes are found.
+// Counts lines that begin with `data:`. An event's JSON has no line breaks, so one search per chunk is
+// enough.
 size_t data_lines(std::string_view bytes) {
   size_t count = bytes.starts_with("data:") ? 1 : 0;
   for (size_t at = 0; (at = bytes.find('\n', at)) != std::string_view::npos;)
@@ -61,13 +61,13 @@ void UsageTap::feed(std::string_view bytes) {
     tail_.assign(bytes.substr(bytes.size() - kTailBytes));
     return;
   }
-  // Trimmed only at twice the size, so that a stream of small pieces is not moved at every one.
+  // Trimmed only at twice the size, so that small pieces do not move it every time.
   if (tail_.size() + bytes.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
   tail_.append(bytes);
 }
 
 std::optional<route::AnswerCounts> UsageTap::counts() const {
-  // However it came, in one piece or many, the same bytes count.
+  // The same bytes count, whether they came in one piece or many.
   const std::string_view tail =
       std::string_view(tail_).substr(tail_.size() - std::min(tail_.size(), kTailBytes));
   size_t at = after_last_usage(tail);

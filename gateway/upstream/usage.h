@@ -1,8 +1,8 @@
 #pragma once
 
-// The worker's own token counts, read off an answer as it passes, and how much of it has: only its last bytes
-// are kept, and nothing of it is altered. Works for whole answers and for streams with include_usage, of any
-// OpenAI-like server; workers of ours tell theirs in every stream, see resume_filter.h.
+// Reads the worker's own token counts off an answer as it passes: only its last bytes are kept, and none is
+// altered. Works for whole answers and for streams with include_usage, of any OpenAI-like server; our workers
+// report theirs in every stream (resume_filter.h).
 
 #include <optional>
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace troupe {
 
-// Keeps the last kTailBytes of what it is fed.
+// Keeps the last kTailBytes of its input.
 class UsageTap {
  public:
   static constexpr size_t kTailBytes = 2048;
   void feed(std::string_view bytes);
-  // The last usage object seen, if there is one that makes sense.
+  // The last usage object seen; none: there is none, or it is malformed.
   std::optional<route::AnswerCounts> counts() const;
-  // Fed so far.
+  // Bytes fed so far.
   size_t bytes() const { return bytes_; }
-  // Of a stream: its events that have data. REQUIRES: it was fed in whole events.
+  // For a stream: number of events with data. REQUIRES: it was fed in whole events.
   size_t events() const { return events_; }
 
  private:
