@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-// A line for each part before the last: no two pairs of parts make the same bytes.
+// Each part but the last ends with a newline: different parts never make the same bytes.
 std::string GossipAuth::of(std::string_view kind, std::string_view name, std::string_view bytes) const {
   if (hash_ == nullptr) return "";
   std::string all;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The other gateways that etcd tells of, as peers to gossip with. Who has given its lease up, or lost it, is
-// told nothing more. All calls on the io_context's thread.
+// Gossip peers from etcd: the other gateways registered there. A gateway that gave its lease up, or lost it,
+// gets no more messages. All calls on the io_context's thread.
 
 #include <map>
 #include <string>
@@ -17,13 +17,13 @@ namespace troupe {
 
 class PeerDiscovery {
  public:
-  // Both outlive it. `own_key`: this gateway's.
+  // REQUIRES: `gossip` and `log` outlive it. `own_key`: this gateway's.
   PeerDiscovery(Gossip& gossip, std::string own_key, const Logger& log);
 
-  // A gateway's key and record as they are now. What is no record is logged and not heeded.
+  // A gateway's current key and record. A malformed record is logged and ignored.
   void registered(const std::string& key, std::string_view record);
   void gone(const std::string& key);
-  // All there are: any other key is gone.
+  // The complete list: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
 
  private:

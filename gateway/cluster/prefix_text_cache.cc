@@ -10,9 +10,9 @@ namespace troupe {
 
 namespace {
 
-// One text may have this part of the budget.
+// The largest text takes this part of the budget.
 constexpr size_t kTextShare = 8;
-// What an entry costs beside its text.
+// Bytes of an entry beside its text.
 constexpr size_t kEntryBytes = 512;
 
 void append_field(std::string_view name, std::string_view json, std::string& out) {
@@ -52,7 +52,7 @@ std::string messages_json(std::span<const ChatMessage> messages) {
 
 std::string prompt_json(const GenerateRequest& request, size_t bytes) {
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-    // The hash goes by bytes: it may end within a character.
+    // The hash covers bytes, so it may end within a character.
     while (bytes < text->size() && bytes > 0 && (static_cast<uint8_t>((*text)[bytes]) & 0xc0) == 0x80)
       bytes -= 1;
     return quoted(std::string_view(*text).substr(0, bytes));

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the beginnings that many prompts share say, so that a worker can be asked to compute one ahead (POST
-// /v1/prefixes) before its requests come. Taken from requests that pass by, kept in memory alone, within a
-// budget of bytes: what was used longest ago goes.
+// Cache of the shared prefixes' texts, so that a worker can be asked to compute one ahead (POST /v1/prefixes)
+// before its requests come. Filled from passing requests, in memory alone, within a budget of bytes; the
+// least recently used goes.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -17,8 +17,8 @@
 
 namespace troupe {
 
-// The body of POST /v1/prefixes for the part of the request that belongs to its set; empty where there is
-// none. REQUIRES: `key` is the request's.
+// The body of POST /v1/prefixes for the part of the request that belongs to its set; empty without one.
+// REQUIRES: `key` is the request's.
 std::string prefix_body(const GenerateRequest& request, const std::string& model,
                         const route::PrefixKey& key);
 
@@ -30,13 +30,13 @@ class PrefixTextCache {
   struct Text {
     std::string model;
     std::string body;
-    route::PrefixKey key;  // of the set alone: what append_hints() reads
+    route::PrefixKey key;  // of the set alone: the input of append_hints()
   };
-  // True: it is there, and counts as used now.
+  // True: the set is cached, and now the most recently used.
   bool use(const Hash128& set);
-  // Of a large text nothing is kept: it would push out many.
+  // Ignores a text that is too large: it would push out many.
   void put(const Hash128& set, Text text);
-  const Text* find(const Hash128& set) const;  // null: not kept. Until the next put()
+  const Text* find(const Hash128& set) const;  // null: not cached. Valid until the next put()
   std::vector<Hash128> sets_of(std::string_view model) const;
   size_t size() const { return index_.size(); }
   size_t bytes() const { return bytes_; }
@@ -49,7 +49,7 @@ class PrefixTextCache {
   };
   size_t bytes_max_;
   size_t bytes_ = 0;
-  std::list<Entry> entries_;  // the last used first
+  std::list<Entry> entries_;  // the most recently used first
   absl::flat_hash_map<Hash128, std::list<Entry>::iterator> index_;
 };
 

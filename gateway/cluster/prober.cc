@@ -17,7 +17,7 @@ using route::NodeState;
 namespace {
 constexpr std::string_view kFirstReadyPath = "/readyz";
 
-// Of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
+// Notice of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
 std::optional<Duration> notice_in(std::string_view body) {
   const auto value = parse_json(body);
   const bj::object* fields = value.ok() ? value->if_object() : nullptr;
@@ -38,8 +38,8 @@ struct Prober::Target {
   route::NodeIndex node;
   Timer timer;
   std::string ready_path{kFirstReadyPath};
-  bool has_load = true;  // until it is seen not to be there
-  bool awaited = false;  // a suspicion came while it was being probed
+  bool has_load = true;  // until a 404
+  bool awaited = false;  // a suspicion came during the probe
   bool watched = false;
   TimePoint asked_at{};
 };
@@ -69,7 +69,7 @@ void Prober::begin(route::NodeIndex node) {
   while (targets_.size() <= node)
     targets_.push_back(std::make_unique<Target>(executor_, static_cast<route::NodeIndex>(targets_.size())));
   Target& target = *targets_[node];
-  if (target.watched) {  // it came back before its task had seen that it was gone
+  if (target.watched) {  // it returned before its task had seen it go
     target.timer.cancel();
   } else {
     target.watched = group_->spawn(watch(target));
@@ -81,7 +81,7 @@ Task<void> Prober::watch(Target& target) {
     target.awaited = false;
     target.asked_at = clock_.now();
     {
-      const Fleet::Hold hold(fleet_);  // what it tells is told of this worker
+      const Fleet::Hold hold(fleet_);  // keeps the slot: the reply belongs to this worker
       co_await probe(target);
     }
     const auto pause = target.awaited ? options_.suspicion_interval : options_.interval;
@@ -99,7 +99,7 @@ Task<void> Prober::watch(Target& target) {
 }
 
 Task<void> Prober::probe(Target& target) {
-  // What comes back from the dead may be another program, which has what the last one had not.
+  // A worker that was dead may be another program now, with other endpoints.
   const NodeState state = fleet_.state(target.node);
   if (state == NodeState::kDead || state == NodeState::kUnknown) {
     target.ready_path = kFirstReadyPath;
@@ -109,22 +109,22 @@ Task<void> Prober::probe(Target& target) {
   if (!ready) co_return;
   const bool models = co_await ask_models(target);
   if (!models) co_return;
-  // Models and load first, state last: a worker is never routable with nothing to serve, and what it may be
-  // given to hold is known.
+  // Models and load first, state last: a worker is never routable without models to serve, and its KV size is
+  // known by then.
   if (target.has_load) co_await ask_load(target);
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
 }
 
-// False when the worker isn't ready (the event has been told then) or could not be asked.
+// False: the worker isn't ready (and has been reported so), or could not be asked.
 Task<bool> Prober::ask_ready(Target& target) {
   while (!target.ready_path.empty()) {
     const Reply reply = co_await get(target, target.ready_path);
-    if (not_there(reply.status)) {  // the next path, for as long as the worker lives
+    if (not_there(reply.status)) {  // use the next path while the worker lives
       target.ready_path = target.ready_path == kFirstReadyPath ? "/health" : "";
       continue;
     }
     if (reply.status == 200) co_return true;
-    if (reply.local) co_return false;  // says nothing of the worker
+    if (reply.local) co_return false;  // says nothing about the worker
     if (const auto left = notice_in(reply.body); reply.status == 503 && left) {
       fleet_.saw_notice(target.node, *left);
       co_return false;
@@ -151,7 +151,8 @@ Task<bool> Prober::ask_models(Target& target) {
 
 Task<void> Prober::ask_load(Target& target) {
   const Reply reply = co_await get(target, "/v1/load");
-  // One bad answer is no reason to stop: a new epoch (an empty cache) is seen only here.
+  // Only a missing endpoint ends the asking, not one bad answer: a new epoch (an empty cache) is seen only
+  // here.
   if (not_there(reply.status)) target.has_load = false;
   if (reply.status != 200) co_return;
   auto report = parse_load_report(reply.body);

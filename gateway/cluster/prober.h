@@ -1,8 +1,8 @@
 #pragma once
 
-// Asks every worker, every interval and each on its own, whether it is ready, which models it serves and how
-// busy it is. A worker of ours has /readyz and /v1/load; another OpenAI-like server may have /health or
-// nothing but /v1/models: the first that exists is used. A worker just seen to fail is asked again at once.
+// Probes every worker, every interval and each on its own: readiness, served models, load. A worker of ours
+// has /readyz and /v1/load; another OpenAI-like server may have /health or nothing but /v1/models: the first
+// that exists is used. A worker just seen to fail is asked again at once.
 
 #include <chrono>
 #include <memory>
@@ -32,8 +32,8 @@ class Prober {
   Prober& operator=(const Prober&) = delete;
 
   void change(const ProberOptions& options) { options_ = options; }
-  // One task a worker, in `group`, as long as it is a member: also for those that join later. Cancel the
-  // group to stop them.
+  // Starts one task per worker in `group`, which lasts as long as the worker is a member; later members get
+  // one, too. Cancel the group to stop them.
   void start(TaskGroup& group);
 
  private:
@@ -47,9 +47,9 @@ class Prober {
   // Status and body; status 0: no answer.
   struct Reply {
     int status = 0;
-    bool local = false;  // could not be asked, for want of something this gateway lacks
+    bool local = false;  // not asked, for want of a local resource
     std::string body;
-    std::string why;  // nothing came; for the log
+    std::string why;  // the error without an answer; for the log
   };
   Task<Reply> get(Target& target, std::string_view path);  // `path` outlives the call
 

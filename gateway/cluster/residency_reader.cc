@@ -37,7 +37,7 @@ route::ResidencyEvent::Kind kind_of(Kind kind) {
   return route::ResidencyEvent::Kind::kSnapshot;
 }
 
-// Sets last: what is put last is forgotten last, where a worker holds more than is remembered of it.
+// Sets last: the index forgets the last put last, where a worker holds more than it remembers.
 std::vector<route::ResidencyItem> items_of(const ResidencyEvent& event) {
   std::vector<route::ResidencyItem> items;
   items.reserve(event.items.size());
@@ -53,20 +53,20 @@ std::vector<route::ResidencyItem> items_of(const ResidencyEvent& event) {
 }  // namespace
 
 struct ResidencyReader::Stream {
-  std::string worker;  // whose slot it was at the last look
+  std::string worker;  // that had the slot at the last look
   bool open = false;
-  bool in_step = false;      // began with a snapshot that was taken
-  bool never_tells = false;  // the program that listens there now
+  bool in_step = false;      // began with a snapshot that was accepted
+  bool never_tells = false;  // the program that listens there now has no feed
   std::shared_ptr<asio::cancellation_signal> cancel;
   TimePoint heard_at{};
   TimePoint retry_at{};
   Duration pause{};
   Gauge* in_step_gauge = nullptr;  // null: the worker is removed
-  std::string epoch;               // of the worker's cache, that `pinned` is of
+  std::string epoch;               // of the worker's cache that `pinned` refers to
   absl::flat_hash_set<Hash128> pinned;
 };
 
-// However a stream ends, what it told is relied on no more.
+// Marks the node out of step when its stream ends, however it ends.
 class ResidencyReader::Reading {
  public:
   Reading(ResidencyReader& reader, NodeIndex node) : reader_(reader), node_(node) {
@@ -136,7 +136,7 @@ TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
     const bool silent = now > stream.heard_at + options_.silence_max;
     if (up && !forgotten && !silent) return stream.heard_at + options_.silence_max + kJustAfter;
     stream.cancel->emit(asio::cancellation_type::terminal);
-    return now + options_.retry_min;  // its end comes before that, and wakes us
+    return now + options_.retry_min;  // the stream ends before, and wakes us
   }
   if (!up) {
     stream.never_tells = false;
@@ -151,7 +151,7 @@ TimePoint ResidencyReader::look_after(NodeIndex node, TaskGroup& group) {
   return now + options_.silence_max + kJustAfter;
 }
 
-// A slot may be another worker's than it was, and is told of in metrics while it is a member's.
+// Follows a slot to its current worker, which has metrics while it is a member.
 void ResidencyReader::know_worker(NodeIndex node, Stream& stream) {
   const bool other = stream.worker != fleet_.id(node);
   if (stream.in_step_gauge != nullptr && (other || !fleet_.member(node)))

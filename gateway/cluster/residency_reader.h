@@ -7,9 +7,9 @@
 //       ▲                                      │
 //       └── pause ◀── a gap; the stream ends or falls silent; the worker dies or is removed
 //
-// Without a stream a worker counts as in gossip mode. One that does not tell (404: a vLLM behind us) is left
-// alone until it has been dead, for what comes back may be another program. Pauses double from retry_min to
-// retry_max while nothing comes of it; after a gap there is only the shortest.
+// A worker without a stream counts as in gossip mode. One without the endpoint (404: a vLLM behind us) is not
+// asked again until it has been dead, as another program may come back. Pauses double from retry_min to
+// retry_max while attempts fail; after a gap the pause is the shortest.
 
 #include <absl/container/flat_hash_set.h>
 
@@ -31,7 +31,7 @@ struct ResidencyReaderOptions {
   bool enabled = true;
   Duration retry_min = std::chrono::milliseconds(100);
   Duration retry_max = std::chrono::seconds(5);
-  Duration silence_max = std::chrono::seconds(10);  // workers say something every two seconds
+  Duration silence_max = std::chrono::seconds(10);  // workers send something every two seconds
 };
 
 class ResidencyReader {
@@ -49,23 +49,22 @@ class ResidencyReader {
   ResidencyReader(const ResidencyReader&) = delete;
   ResidencyReader& operator=(const ResidencyReader&) = delete;
 
-  // One endless task and one a stream, in `group`: cancel the group to stop them.
+  // Starts one endless task and one per stream in `group`: cancel the group to stop them.
   void start(TaskGroup& group);
 
-  // Sets that workers keep whatever comes, as they tell it, and who does; as of when their stream was last in
-  // step.
+  // Pinned sets and the nodes that report them, as of when their streams were last in step.
   std::map<Hash128, std::vector<route::NodeIndex>> pinned() const;
 
  private:
   struct Stream;
   class Reading;
   Task<void> supervise(TaskGroup& group);
-  // Until when nothing is to be done for this worker, if nothing happens.
+  // The time until which this worker needs no action, if nothing happens.
   TimePoint look_after(route::NodeIndex node, TaskGroup& group);
   void know_worker(route::NodeIndex node, Stream& stream);
   Task<void> read(route::NodeIndex node);
   Task<void> read_events(route::NodeIndex node, ClientAnswer& answer);
-  // False: this stream is of no more use.
+  // False: the stream must be closed.
   bool apply(route::NodeIndex node, std::string_view name, std::string_view data);
   static void note_pins(const ResidencyEvent& told, absl::flat_hash_set<Hash128>& pinned);
   bool in_step(route::NodeIndex node) const { return router_.known().exact->feeds.in_step(node); }

@@ -78,7 +78,7 @@ Task<void> SharedState::leave() {
   log_.info("state_left", {{"told", ended.ok()}});
 }
 
-// Both tasks' view put together, when it may have changed.
+// Reports the state seen by both tasks, when it may have changed.
 void SharedState::tell_state() {
   degraded_gauge_.Set(degraded() ? 1 : 0);
   workers_gauge_.Set(static_cast<double>(membership_.size()));
@@ -88,7 +88,7 @@ void SharedState::tell_state() {
   tell_other_sets();
   if (std::exchange(led_, leads) != leads)
     log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.table_version().epoch}});
-  if (!keeps_ && why_.empty()) return;  // neither has come round once
+  if (!keeps_ && why_.empty()) return;  // neither has completed a round
   if (std::exchange(told_, degraded()) == degraded()) return;
   if (degraded()) {
     log_.warn("state_degraded", {{"why", why_}});
@@ -109,7 +109,7 @@ Task<void> SharedState::follow() {
   }
 }
 
-// Until the watch ends, which it always does with an error.
+// Runs until the watch ends, which it always does with an error.
 Task<Status> SharedState::look_and_watch() {
   etcd::Txn txn;
   txn.reads = {KeyRange::key(keys_.leader), KeyRange::key(keys_.table), KeyRange::prefix(keys_.workers)};
@@ -136,7 +136,7 @@ Task<Status> SharedState::look_and_watch() {
   }
 }
 
-// All there is, as of one revision.
+// Takes the complete state as of one revision.
 void SharedState::take(const etcd::TxnAnswer& all, int64_t known) {
   std::optional<StoreKey> leader, table;
   std::vector<std::pair<std::string, std::string>> workers, gateways;
@@ -180,7 +180,7 @@ void SharedState::take_gateway(const etcd::WatchEvent& event) {
   }
 }
 
-// Nobody leads: now, not in a second or two.
+// The leader is gone: act now, not in a second or two.
 void SharedState::hurry() {
   if (round_.wants_round(clock_.now())) pause_.wake();
 }
@@ -199,7 +199,7 @@ void SharedState::heed(const route::StoreNews& news) {
   table_other_kind_ = true;
 }
 
-// Gateways under one prefix are to divide sets alike. Where they do not, somebody has to know.
+// Gateways under one prefix should divide sets alike; a difference is logged.
 void SharedState::tell_other_sets() {
   const route::GatewayNews own = router_.news();
   int64_t differing = 0;

@@ -1,12 +1,11 @@
 #pragma once
 
-// What gateways of a fleet share through etcd: the workers and gateways there are, who plans the table, and
-// the table (worker_discovery.h, peer_discovery.h, route/shared_table.h). Two tasks of which no request
-// knows: one keeps this gateway's lease and loads there and plans where it leads, the other looks and
-// watches. What is asked and what follows from the answers is route/shared_round.h's; here are etcd's keys
-// and words for it. While etcd is silent, slow or gone, both try on, the gateway is degraded by its own word
-// (troupe_gateway_state_degraded, the log), and all goes on as it was: the last table, the workers that are
-// known, as their probes say. All calls on the io_context's thread.
+// The fleet's shared state in etcd: its workers and gateways, the planner, and the table (worker_discovery.h,
+// peer_discovery.h, route/placement/shared_table.h). Two tasks, invisible to requests: one keeps this
+// gateway's lease and loads there and plans where it leads, the other reads and watches. The rules are
+// route/leader_sync.h's; here are etcd's keys and words for them. While etcd is silent, slow or gone, both
+// keep trying, the gateway reports itself degraded (troupe_gateway_state_degraded, the log), and all goes on
+// as it was: the last table, the known workers, by their probes. All calls on the io_context's thread.
 
 #include <memory>
 #include <optional>
@@ -28,14 +27,14 @@
 namespace troupe {
 
 struct SharedStateOptions {
-  EtcdOptions etcd;  // no members: nothing is shared
+  EtcdOptions etcd;  // no members: no state is shared
   std::string prefix{kStatePrefix};
   std::chrono::seconds lease_ttl{5};
   Duration plan_tick = std::chrono::seconds(4);
-  int64_t gateways = 1;           // share the fleet at least, whoever is there
+  int64_t gateways = 1;           // least number that shares the fleet, however many are present
   std::vector<Endpoint> workers;  // known without etcd
-  // Where the others reach this gateway to gossip, the url of its metrics port; empty: nowhere, and it looks
-  // for nobody. GossipOptions::finds where it is not.
+  // Address of this gateway for gossip from the others, the url of its metrics port; empty: none, and it
+  // finds no peers. GossipOptions::finds where it is set.
   std::string advertise_url;
 };
 
@@ -56,17 +55,18 @@ class SharedState {
   SharedState(const SharedState&) = delete;
   SharedState& operator=(const SharedState&) = delete;
 
-  // Endless tasks in `group`: cancel the group to stop them.
+  // Starts endless tasks in `group`: cancel the group to stop them.
   void start(TaskGroup& group);
-  // Its tasks have ended: gives back what is this gateway's, so that nobody waits for its lease to run out.
+  // REQUIRES: its tasks have ended. Deletes this gateway's keys, so that no peer waits for its lease to run
+  // out.
   Task<void> leave();
 
   bool degraded() const { return !keeps_ || !watches_; }
-  // That have a lease, this one included, as when last heard: 1 until then.
+  // This gateway among those with a lease, as last heard: 1 until then.
   const route::GatewayShard& place() const { return round_.place(); }
 
  private:
-  // shared_state.cc: what is there.
+  // shared_state.cc: reading what is there.
   Task<void> follow();
   Task<Status> look_and_watch();
   void take(const etcd::TxnAnswer& all, int64_t known);
@@ -77,7 +77,7 @@ class SharedState {
   void tell_other_sets();
   void tell_state();
 
-  // shared_state_lead.cc: what is this gateway's.
+  // shared_state_lead.cc: writing this gateway's own keys.
   Task<void> keep();
   Task<Status> keep_once();
   Task<Status> do_ask(const route::StoreCommand& ask);
@@ -97,14 +97,14 @@ class SharedState {
   WorkerDiscovery membership_;
   PeerDiscovery peers_;
   route::LeaderSync round_;
-  WakeableTimer pause_;       // of keep(); cut short where there is something to do
-  bool keeps_ = false;        // the last round of keep() did all it had to
-  bool watches_ = false;      // and changes are watched
-  std::optional<bool> told_;  // degraded, in the log
-  std::string why_;           // it is
+  WakeableTimer pause_;       // keep()'s pause; cut short when there is something to do
+  bool keeps_ = false;        // the last round of keep() succeeded
+  bool watches_ = false;      // changes are watched
+  std::optional<bool> told_;  // degraded, as last logged
+  std::string why_;           // reason of it
   bool led_ = false;
-  bool table_other_kind_ = false;  // the one in etcd says nothing to this gateway
-  bool told_other_sets_ = false;   // in the log
+  bool table_other_kind_ = false;  // the one in etcd is of a kind that this gateway ignores
+  bool told_other_sets_ = false;   // logged
 
   Gauge& degraded_gauge_;
   Gauge& leads_gauge_;
@@ -118,7 +118,7 @@ class SharedState {
   Counter& failed_;
 };
 
-// The gauges that say so; 0 for a gateway that shares nothing.
+// The gauges of that state; 0 for a gateway that shares none.
 Gauge& state_degraded_gauge(Metrics& metrics);
 Gauge& state_other_sets_gauge(Metrics& metrics);
 

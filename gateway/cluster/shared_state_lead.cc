@@ -1,4 +1,4 @@
-// A gateway's own keys in etcd: its loads and address, the leader's where it leads, and then the table.
+// A gateway's own keys in etcd: its loads and address, and where it leads the leader's key and the table.
 
 #include <algorithm>
 
@@ -61,7 +61,7 @@ Task<Status> SharedState::do_ask(const StoreCommand& ask) {
   co_return absl::OkStatus();
 }
 
-// And where this gateway is reached, if it is: whoever begins under this lease is found by both or neither.
+// The address goes with the loads: of a gateway that begins under this lease, others find both or neither.
 Task<Status> SharedState::put_loads(const StoreCommand& ask) {
   Txn txn;
   txn.puts = {{keys_.loads + name_, ask.value, ask.lease}};

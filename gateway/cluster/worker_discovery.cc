@@ -19,7 +19,7 @@ void WorkerDiscovery::registered(const std::string& key, std::string_view record
   }
   const std::string id = endpoint->authority();
   const auto known = registered_.find(key);
-  // A lease was lost and is back: what an operator did meanwhile stays done.
+  // After a lost lease returned, what an operator did meanwhile stays done.
   const bool same_life = known != registered_.end() && known->second.record == *parsed;
   if (known != registered_.end() && known->second.id != id) gone(key);
   leaving_.erase(id);

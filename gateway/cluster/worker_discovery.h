@@ -1,8 +1,8 @@
 #pragma once
 
-// The workers that etcd tells of, in the fleet. Who registers joins at once. Who is registered no more leaves
-// only once its probes say the same: etcd may have been away while leases ran out, and a worker that drains
-// still streams. Workers that the configuration names never leave. All calls on the io_context's thread.
+// Workers from etcd as members of the fleet. A registered worker joins at once. An unregistered one leaves
+// only once its probes fail as well: etcd may have been away while leases ran out, and a worker that drains
+// still streams. Configured workers never leave. All calls on the io_context's thread.
 
 #include <map>
 #include <set>
@@ -19,18 +19,18 @@ namespace troupe {
 
 class WorkerDiscovery {
  public:
-  // Both outlive it. `configured`: workers known without etcd; where there are none, the fleet knows nothing
-  // before all() or untold().
+  // REQUIRES: `fleet` and `log` outlive it. `configured`: workers known without etcd; if empty, the fleet's
+  // members are unknown before all() or untold().
   WorkerDiscovery(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log);
 
-  // A worker's key and record as they are now. What is no record is logged and not heeded.
+  // A worker's current key and record. A malformed record is logged and ignored.
   void registered(const std::string& key, std::string_view record);
   void gone(const std::string& key);
-  // All there are: any other key is gone.
+  // The complete list: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
-  // etcd cannot be asked: there may be some, and there may be none.
+  // etcd cannot be reached: the fleet goes on with the workers it has.
   void untold() { fleet_.told_members(); }
-  // Now and then: those that have gone and are dead leave.
+  // Called now and then: removes workers that are unregistered and dead.
   void tend();
 
   size_t size() const { return registered_.size(); }
