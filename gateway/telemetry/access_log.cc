@@ -12,10 +12,10 @@ namespace troupe {
 
 namespace {
 
-// The writer looks so often; nobody wakes it for every line.
+// Polling interval of the writer; lines don't wake it.
 constexpr auto kInterval = std::chrono::milliseconds(100);
 constexpr Duration kStopWithin = std::chrono::seconds(2);
-// Of what a client says, so that a line is shorter than PIPE_BUF even with every byte escaped.
+// Bound of each text from the client, so that a line is shorter than PIPE_BUF even with every byte escaped.
 constexpr size_t kPathBytesMax = 512;
 constexpr size_t kNameBytesMax = 128;
 constexpr std::string_view kNone = "-";
@@ -34,7 +34,7 @@ class Line {
     append_log_value(out_, value.empty() ? kNone : value, bytes_max);
     return *this;
   }
-  Line& word(std::string_view key, std::string_view value) {  // one of ours
+  Line& word(std::string_view key, std::string_view value) {  // needs no escaping
     name(key);
     out_ += value.empty() ? kNone : value;
     return *this;
@@ -45,7 +45,7 @@ class Line {
     absl::StrAppend(&out_, value);
     return *this;
   }
-  // From the one to the other; "-" where either was not come to.
+  // Time between the two; "-" where either was not reached.
   Line& span(std::string_view key, TimePoint from, TimePoint to) {
     if (from == TimePoint{} || to == TimePoint{}) return word(key, kNone);
     char text[32];
@@ -185,7 +185,7 @@ void AccessLog::reopen() {
 }
 
 void AccessLog::run() {
-  // A pipe whose reader has gone is a failed write, not the gateway's end.
+  // A pipe without a reader is a failed write, it does not end the gateway.
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);

@@ -1,20 +1,22 @@
 #pragma once
 
-// --access-log: one line a request, whatever became of it, in the form of the log (common/core/log.h):
+// --access-log: one line a request, whatever its outcome, in the form of the log (common/core/log.h):
 //
+// clang-format off
 //   ts=… level=info event=request request=req-… trace=- client=10.0.0.7:51234 key=writers method=POST
 //   path=/v1/chat/completions status=200 end=answered why=- in=8213 out=3120 ms=812.400 first_byte_ms=31.200
 //   own_ms=0.061 queue_ms=0.000 model=demo set=… node=127.0.0.1:31000 branch=home attempts=1 resumes=0
 //   expect=1470 cached=1472 prompt=1500 completion=64 stream=true
+// clang-format on
 //
-// All fields, always, in this order; "-" for what there is none of. `ts` is when it ended; `in` is the body's
-// bytes, `out` those of the answer with its head; `ms` to the answer's last byte, `own_ms` what the gateway
-// itself computed (parse, key, choice). Nothing of what clients and models say, and of a key its name. What
-// the HTTP layer refused is no request yet: event=malformed, with request, client, method, path, status and
-// why.
+// All fields, always, in this order; "-" for an absent value. `ts` is when it ended; `in` is the body's
+// bytes, `out` those of the answer with its head; `ms` to the answer's last byte, `own_ms` the gateway's own
+// computing (parse, key, choice). No text of clients and models, and only the name of a key. A request that
+// the HTTP layer refuses is a line of its own kind: event=malformed, with request, client, method, path,
+// status and why.
 //
-// The event loop only hands lines over; a thread writes them. Where the disk is slow or full lines are
-// dropped and counted, never a request held up.
+// The event loop only hands lines over; a thread writes them. With a slow or full disk, lines are dropped and
+// counted; no request waits.
 
 #include <condition_variable>
 #include <cstdint>
@@ -34,14 +36,14 @@ namespace troupe {
 inline constexpr std::string_view kAccessLogOff = "off";
 inline constexpr std::string_view kAccessLogStderr = "stderr";
 
-// What is said of a request besides its trail. Views, for the time of a call; empty: there is none.
+// Facts of a request beside its record. Views, valid during a call; empty: absent.
 struct RequestFacts {
   std::string_view request_id;
   std::string_view key;
   std::string_view method;
   std::string_view path;
   std::string_view model;
-  std::string_view host;  // that it was sent to, as the client says
+  std::string_view host;  // Host, as sent by the client
   std::string_view user_agent;
   Hash128 set;
   uint64_t bytes_in = 0;
@@ -62,20 +64,20 @@ class AccessLog {
     const Clock& clock;
     const Logger& log;
   };
-  // `path`: of a file, made with mode 0600, or kAccessLogStderr. Errors name it.
+  // `path`: of a file, created with mode 0600, or kAccessLogStderr. Errors name it.
   static StatusOr<std::unique_ptr<AccessLog>> open(const std::string& path, const Parts& parts);
-  // Writes what is there, for at most two seconds.
+  // Writes pending lines, for at most two seconds.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // Returns at once. Without the newline.
+  // Returns at once. `line`: without the newline.
   void add(std::string_view line);
-  // What is added from now on goes to the file that has the path then (a rotated log's successor).
+  // Lines added from now on go to the file then at the path (a rotated log's successor).
   void reopen();
 
  private:
-  // `fd`: of no use where `path` is kAccessLogStderr.
+  // `fd`: ignored where `path` is kAccessLogStderr.
   AccessLog(int fd, const std::string& path, const Parts& parts);
   AppendLog file_at(int fd, const std::string& path, const Parts& parts);
   void run();
@@ -84,15 +86,15 @@ class AccessLog {
   const Clock& clock_;
   Counter& dropped_full_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the following members
   std::condition_variable wake_;
   std::string queue_;  // lines
   bool reopen_ = false;
   bool stopping_ = false;
   TimePoint stop_by_{};
 
-  AppendLog file_;      // the writer's
-  std::thread writer_;  // last: it uses the above
+  AppendLog file_;      // used by the writer
+  std::thread writer_;  // last: it uses the members above
 };
 
 }  // namespace troupe

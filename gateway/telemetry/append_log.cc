@@ -28,7 +28,7 @@ bool takes_bytes(int fd, int wait_ms) {
   return poll(&wait, 1, wait_ms) > 0;
 }
 
-// As many whole lines as a pipe takes in one piece.
+// The whole lines that a pipe takes in one piece.
 std::string_view atomic_part(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   const size_t end = text.substr(0, PIPE_BUF).rfind('\n');
@@ -38,7 +38,7 @@ std::string_view atomic_part(std::string_view text) {
 }  // namespace
 
 StatusOr<int> AppendLog::open(const std::string& what, const std::string& path) {
-  // Not blocking: a pipe that nobody reads must not keep the writer when the gateway stops.
+  // Non-blocking: a pipe without a reader must not keep the writer when the gateway stops.
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return absl::NotFoundError(absl::StrCat(what, ": ", path, ": ", std::strerror(errno)));
   return fd;
@@ -88,7 +88,7 @@ void AppendLog::write(std::string_view text) {
   if (torn_) mend_torn(done);
 }
 
-// Of a file of ours the broken line is cut off again; elsewhere the next one begins on a line of its own.
+// In a file of ours the broken line is cut off again; elsewhere the next one begins on a line of its own.
 void AppendLog::mend_torn(std::string_view written) {
   struct stat info {};
   if (shared_ || fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) return;
@@ -97,7 +97,7 @@ void AppendLog::mend_torn(std::string_view written) {
   torn_ = ftruncate(fd_, info.st_size - static_cast<off_t>(tail)) != 0;
 }
 
-// False where it cannot go on; `text` is then what is left.
+// False: the write failed, and `text` is what is left.
 bool AppendLog::write_some(std::string_view& text) {
   if (shared_ && !takes_bytes(fd_, kWaitMs)) return parts_.may_wait();
   const std::string_view part = shared_ ? atomic_part(text) : text;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A file that whole lines are appended to by a thread that may wait for it. What cannot be written is dropped
-// and counted; a line that was written in part is cut off again, or ended before the next one.
+// A file to which a thread that may block appends whole lines. Lines that cannot be written are dropped and
+// counted; a partly written line is cut off again, or ended before the next one.
 
 #include <functional>
 #include <string>
@@ -20,23 +20,24 @@ class AppendLog {
     const Logger& log;
     Counter& lines_written;
     Counter& lines_dropped;
-    std::function<bool()> may_wait;  // asked while it is full, every 100 ms; false: drop the rest
+    std::function<bool()> may_wait;  // asked while the file is full, every 100 ms; false: drop the rest
   };
-  // Made with mode 0600. Errors name `what` and the path.
+  // Created with mode 0600. Errors name `what` and the path.
   static StatusOr<int> open(const std::string& what, const std::string& path);
 
-  // Owns `fd`, open()'s.
+  // Owns `fd`, from open().
   AppendLog(int fd, std::string path, Parts parts);
-  // Standard error, which this process shares with others: it is left blocking and whole, and written only as
-  // far as it takes at once, in lines of at most PIPE_BUF bytes, which no other writer then tears apart.
+  // Standard error, which this process shares with others: it stays blocking and is never truncated; it is
+  // written only as far as it takes at once, in lines of at most PIPE_BUF bytes, which no other writer then
+  // tears apart.
   static AppendLog standard_error(Parts parts);
   ~AppendLog();
   AppendLog(const AppendLog&) = delete;
   AppendLog& operator=(const AppendLog&) = delete;
 
-  // `text` is whole lines.
+  // REQUIRES: `text` is whole lines.
   void write(std::string_view text);
-  // The file that has the path now. Where it cannot be opened the old one stays, and the log says so.
+  // Opens the file now at the path. On failure the old one stays, and the log says so.
   void reopen();
 
  private:
@@ -49,7 +50,7 @@ class AppendLog {
   const Parts parts_;
   const bool shared_;
   bool torn_ = false;     // the file ends in the middle of a line
-  bool failing_ = false;  // said in the log already
+  bool failing_ = false;  // logged already
 };
 
 }  // namespace troupe

@@ -93,7 +93,7 @@ Instruments::Instruments(Metrics& metrics)
 }
 
 void Instruments::request_done(int http_status) {
-  // A worker may answer with any number; only what HTTP defines becomes a label.
+  // A worker may answer with any number; only HTTP's status codes become labels.
   const int code = http_status >= 100 && http_status < 600 ? http_status : 0;
   Counter*& counter = by_status_[code];
   if (counter == nullptr) {

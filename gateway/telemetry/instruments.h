@@ -1,7 +1,7 @@
 #pragma once
 
-// What the gateway counts. Handles are made once; the labels that vary are few and bounded (statuses,
-// branches, workers).
+// The gateway's metrics. Handles are made once; variable labels are few and bounded (statuses, branches,
+// workers).
 
 #include <array>
 #include <map>
@@ -25,7 +25,7 @@ class Instruments {
   void request_cancelled(CancelReason reason);  // without an answer
   void request_took(Duration duration, RequestOutcome end);
   void request_computed(const PhaseTimes& phases);
-  void malformed(int http_status);  // refused before it was a request
+  void malformed(int http_status);  // refused before it became a request
   void decided(route::Branch branch);
   void retried(route::FailureKind failure);
   void cached_tokens(int64_t expected, int64_t actual);
@@ -34,11 +34,11 @@ class Instruments {
   Gauge& in_flight;
   Histogram& ttfb;  // from the request's arrival to the answer's first byte; request_took(): to its last
   Counter& client_gone;
-  Counter& broken_streams;   // started answers that a worker broke off, and whose client was told
-  Counter& resumed;          // started streams that another worker went on with
-  Counter& not_resumed;      // and those that could have been, where none did
-  Histogram& resume_pause;   // what the client saw of it
-  Counter& retries_refused;  // by the budget
+  Counter& broken_streams;   // started answers that a worker broke off, with an error for the client
+  Counter& resumed;          // started streams that another worker continued
+  Counter& not_resumed;      // resumable streams that no worker continued
+  Histogram& resume_pause;   // the pause seen by the client
+  Counter& retries_refused;  // by the retry budget
 
  private:
   Metrics& metrics_;

@@ -1,10 +1,10 @@
 #pragma once
 
-// What the gateway itself computes on a request, phase by phase: time on its own core, and none of what it
-// waits for (room at the workers, a worker's answer, a slow client). A phase lasts from its enter() to the
-// next enter() or pause(); whoever is about to wait pauses. What the kernel does when a turn of the event
-// loop sends all that came together (common/net/send_batcher.h) belongs to no single request: it is in the
-// process' CPU time alone.
+// The gateway's own computing time on a request, phase by phase: time on its own core, without waits (for
+// room at the workers, a worker's answer, a slow client). A phase lasts from its enter() to the next enter()
+// or pause(); code that is about to wait pauses. The kernel's work when a turn of the event loop sends all
+// that came together (common/net/send_batcher.h) belongs to no single request: it is in the process' CPU time
+// alone.
 
 #include <array>
 #include <cstddef>
@@ -17,16 +17,16 @@ namespace troupe {
 
 enum class Phase : uint8_t {
   kAdmit,   // a place at the gateway, the API key, its limits
-  kParse,   // the body: read, checked, canonical, hashed
+  kParse,   // the body: reading, checks, canonical form, hash
   kChoose,  // set and node, a place at the workers, the record's arrival
-  kSend,    // what the worker gets: heads, ids to go on from
-  kRelay,   // its answer: events cut, counted, looked at for errors
-  kSettle,  // what the try has taught, charges, the gateway's own answers
+  kSend,    // the worker's request: heads, ids to resume after
+  kRelay,   // its answer: cutting and counting events, finding errors
+  kSettle,  // feedback of the try, charges, the gateway's own answers
 };
 inline constexpr size_t kPhaseCount = 6;
 std::string_view phase_name(Phase phase);
 
-// Of one request. Not thread-safe.
+// Times of one request. Not thread-safe.
 class PhaseTimes {
  public:
   void enter(Phase phase, TimePoint now) {
@@ -41,7 +41,7 @@ class PhaseTimes {
   }
 
   bool runs() const { return runs_; }
-  // Zero: it never came to that.
+  // Zero: the phase was not reached.
   Duration of(Phase phase) const { return took_[static_cast<size_t>(phase)]; }
   Duration total() const;
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1024;
 
-// One byte that says what follows, so that no two different prompts feed the chain the same.
+// Type of the following text, so that no two different prompts feed the chain the same.
 enum Tag : uint8_t { kKind = 1, kModel, kSalt, kTools, kChunk, kExtra, kMessage = 16 };
 
 Hash128 link(Hash128 parent, uint8_t tag, std::string_view text) {

@@ -32,7 +32,7 @@ void RequestObservers::trace(const HttpRequest& request, RequestRecord& request_
   request_record.traced = true;
   request_record.unix_ns = unix_ns();
   if (!request_record.trace) {
-    // A balancer asks every second whether this gateway lives: that is nobody's trace.
+    // A balancer's health check every second is not worth a trace.
     request_record.trace = ids_.new_trace(request.path == "/health" ? 0 : sample_ratio_);
     return;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
-// Who is told of requests that have ended: the access log, and a collector of spans. On the event loop's
-// thread.
+// Observers of ended requests: the access log, and the exporter of spans. On the event loop's thread.
 
 #include <memory>
 
@@ -14,15 +13,15 @@ namespace troupe {
 
 class RequestObservers {
  public:
-  // From now on requests are written there. It must outlive this.
+  // Writes requests to the log from now on. REQUIRES: it outlives this.
   void log_to(AccessLog& log) { access_log_ = &log; }
-  // From now on requests are part of a trace, and those that are sampled are exported: as the client says,
-  // else `ratio` of them. The exporter must outlive this.
+  // Traces requests from now on and exports sampled ones: as the client's header says, else `ratio` of them.
+  // REQUIRES: the exporter outlives this.
   void export_to(SpanExporter& exporter) { exporter_ = &exporter; }
   void sample(double ratio) { sample_ratio_ = ratio; }
   uint64_t new_span() { return ids_.next(); }
 
-  // Null where nobody is to be told.
+  // Null without observers.
   std::unique_ptr<RequestRecord> begin(const Exchange& exchange, TimePoint started);
   void end(RequestRecord& request_record, const RequestFacts& facts);
   void malformed(const HttpRefusal& refusal) const;

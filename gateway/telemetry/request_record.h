@@ -1,8 +1,8 @@
 #pragma once
 
-// What one request leaves behind on its way through the gateway, for those who look at it from outside: the
-// access log's line is made of it (access_log.h), and its spans (span_json.h). Plain data; it is kept only
-// where somebody looks, so where nobody does a phase costs a look at a null pointer.
+// Record of one request's way through the gateway: the source of the access log's line (access_log.h) and of
+// its spans (span_json.h). Plain data, kept only where there is an observer: without one a phase costs a null
+// check.
 
 #include <cstdint>
 #include <optional>
@@ -18,33 +18,33 @@
 
 namespace troupe {
 
-// How it ended.
+// How the request ended.
 enum class RequestOutcome : uint8_t {
-  kCancelled,  // without an answer, or in the middle of one: the client went away, or the gateway stopped
-  kAnswered,   // the worker's answer, or one that the gateway knew itself
-  kRefused,    // the gateway's error, or that of the last worker asked
-  kBroken,     // an answer that a worker broke off, and none went on with
+  kCancelled,  // without an answer, or during one: the client disconnected, or the gateway stopped
+  kAnswered,   // by a worker, or by the gateway itself
+  kRefused,    // with the gateway's error, or that of the last worker asked
+  kBroken,     // a worker broke the answer off, and no other one continued it
 };
 std::string_view outcome_name(RequestOutcome end);
 
-// One worker's try.
+// One try at one worker.
 struct AttemptRecord {
   std::string node;  // its name
   route::Branch branch = route::Branch::kLeast;
   int64_t expect_cached = 0;
-  bool resumes = false;  // goes on with a started stream
-  uint64_t span = 0;     // its id, where the request is traced
+  bool resumes = false;  // continues a started stream
+  uint64_t span = 0;     // span id, if the request is traced
   TimePoint sent{};
   TimePoint first_byte{};  // none: TimePoint{}
-  TimePoint ended{};       // likewise: it was cancelled
-  int status = 0;          // of the worker's answer; 0: there was none
+  TimePoint ended{};       // none: it was cancelled
+  int status = 0;          // of the worker's answer; 0: none
   bool failed = false;
-  route::FailureKind failure = route::FailureKind::kConnect;  // where it failed
+  route::FailureKind failure = route::FailureKind::kConnect;  // place of the failure
 };
 
 struct RequestRecord {
-  std::string client;   // its address and port
-  TimePoint started{};  // and the times of phases, none of those that were not come to
+  std::string client;   // address and port
+  TimePoint started{};  // this and the following times are unset for phases not reached
   TimePoint parsed{};   // and keyed
   TimePoint chosen{};   // decided on: until here the gateway itself computes
   TimePoint queued{};   // began to wait for room at the workers
@@ -55,19 +55,19 @@ struct RequestRecord {
   std::optional<route::AnswerCounts> counts;
   RequestOutcome end = RequestOutcome::kCancelled;
   int status = 0;   // as answered; 0: not yet
-  std::string why;  // of a refusal: the error's code; of a broken answer: what failed
+  std::string why;  // a refusal's error code; the failure that broke an answer
 
-  // Whose trace it belongs to; its span is this request's. Where nothing is exported: what the client said.
+  // The trace it belongs to, with this request's span. Without an exporter: the client's header.
   std::optional<TraceContext> trace;
-  bool traced = false;       // the worker is told this gateway's span
-  uint64_t parent_span = 0;  // the client's; 0: a trace of its own
-  int64_t unix_ns = 0;       // of `started`, by the wall clock; of one that is traced
+  bool traced = false;       // the worker gets this gateway's span
+  uint64_t parent_span = 0;  // the client's; 0: the trace begins here
+  int64_t unix_ns = 0;       // of `started`, by the wall clock; if traced
   struct {
     uint64_t parse = 0, choose = 0, queue = 0;
-  } spans;  // ids of its parts
+  } spans;  // span ids of its phases
 
   TimePoint left_queue(TimePoint ended) const { return let_in == TimePoint{} ? ended : let_in; }
-  // The first byte of the last try. REQUIRES: there is one.
+  // Sets the first byte of the last try. REQUIRES: there is one.
   void began(TimePoint now) {
     tries.back().first_byte = now;
     if (first_byte == TimePoint{}) first_byte = now;

@@ -69,7 +69,7 @@ Task<void> SpanExporter::run() {
   }
 }
 
-// Until there is a full one, or the interval is over and there is any.
+// Waits until a batch is full, or the interval is over and there is any span.
 Task<void> SpanExporter::wait_for_batch() {
   while (true) {
     if (queue_.has_full_batch() || (flushing_ && !queue_.empty())) co_return;
@@ -80,14 +80,14 @@ Task<void> SpanExporter::wait_for_batch() {
   }
 }
 
-// Cut short by whoever has something new to say.
+// Returns early when cancelled for new work.
 Task<void> SpanExporter::sleep(Duration duration) {
   timer_.expires_after(duration);
   boost::system::error_code woken;
   co_await timer_.async_wait(asio::redirect_error(use_task, woken));
 }
 
-// The oldest batch, until it is taken, refused, or has been tried often enough.
+// Sends the oldest batch until it is taken, refused, or has been tried often enough.
 Task<void> SpanExporter::deliver() {
   const SpanText* const batch = queue_.front();
   for (size_t failures = 1; batch != nullptr; ++failures) {
@@ -118,7 +118,7 @@ void SpanExporter::done(const SpanText& batch, const Outcome& outcome) {
     counter.Increment(static_cast<double>(batch.count));
   }
   queue_.drop_front();
-  // Who stops does not wait for a collector that is not there.
+  // A flush at the end does not wait for an absent collector.
   const bool hopeless = flushing_ && outcome.verdict == ExportVerdict::kAgain;
   while (hopeless && queue_.front() != nullptr) {
     dropped_undelivered_.Increment(static_cast<double>(queue_.front()->count));
@@ -156,7 +156,7 @@ Task<SpanExporter::Outcome> SpanExporter::send(const SpanText& batch) {
   co_return outcome;
 }
 
-// Once for as long as it lasts.
+// Logs a failure once for as long as it lasts.
 void SpanExporter::tell(const Outcome& outcome) {
   const bool fails = !outcome.why.empty();
   if (fails == failing_) return;

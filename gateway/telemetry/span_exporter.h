@@ -1,8 +1,8 @@
 #pragma once
 
-// Spans to a collector, by OTLP over HTTP in JSON: in batches, by size and interval, one request at a time.
-// No request of a client's waits for it: what a dead or slow collector does not take fills a bounded queue,
-// and what does not fit there is dropped and counted. On the event loop's thread.
+// Exports spans to a collector by OTLP over HTTP in JSON: in batches, by size and interval, one request at a
+// time. No client's request waits for it: spans for a dead or slow collector fill a bounded queue; further
+// ones are dropped and counted. On the event loop's thread.
 
 #include <memory>
 #include <string>
@@ -19,16 +19,16 @@ namespace troupe {
 
 struct SpanExporterOptions {
   Endpoint collector;
-  std::shared_ptr<const TlsSource> tls;  // for one with https
+  std::shared_ptr<const TlsSource> tls;  // for an https collector
   std::string target = "/v1/traces";
   std::string service_name = "troupe-gateway";
   size_t queue_bytes = size_t{16} << 20;
   size_t batch_bytes = size_t{256} << 10;
-  Duration interval = std::chrono::seconds(1);  // what is there is sent after this, full batch or not
+  Duration interval = std::chrono::seconds(1);  // spans are sent after this, full batch or not
   Duration timeout = std::chrono::seconds(10);  // of one request
-  size_t tries_max = 5;                         // of a batch
+  size_t tries_max = 5;                         // for a batch
   ExportBackoff backoff;
-  Duration retry_after_max = std::chrono::seconds(60);  // a collector that asks for more is asked after this
+  Duration retry_after_max = std::chrono::seconds(60);  // bound of a collector's Retry-After
 };
 
 class SpanExporter {
@@ -41,12 +41,12 @@ class SpanExporter {
   };
   SpanExporter(const SpanExporterOptions& options, const Parts& parts);
 
-  // An endless task in `group`: cancel the group to stop it.
+  // Starts an endless task in `group`: cancel the group to stop it.
   void start(TaskGroup& group) { group.spawn(run()); }
   // Returns at once.
   void add(SpanText spans);
-  // Sends what is there: returns when it is gone, when the collector does not take it, or at `until`. What is
-  // left then is dropped and counted. Afterwards nothing is taken any more.
+  // Sends pending spans: returns when they are gone, when the collector fails to take them, or at `until`.
+  // The rest is dropped and counted; later spans are not accepted.
   Task<void> flush(TimePoint until);
 
  private:
@@ -78,7 +78,7 @@ class SpanExporter {
   TimePoint flush_until_ = TimePoint::max();
   bool flushing_ = false;
   bool idle_ = false;     // run() waits for a batch
-  bool failing_ = false;  // said in the log already
+  bool failing_ = false;  // logged already
   Counter& exported_;
   Counter& dropped_full_;
   Counter& dropped_undelivered_;

@@ -12,14 +12,14 @@ namespace troupe {
 
 namespace {
 
-constexpr size_t kTextBytesMax = 512;  // of what a client says
+constexpr size_t kTextBytesMax = 512;  // bound of a text from the client
 enum Kind { kInternal = 1, kServer = 2, kClient = 3 };
 constexpr int kStatusError = 2;
-// Of Span.flags, beside those of the traceparent: whether the parent is another process's, and that it is
+// Bits of Span.flags beside those of the traceparent: the parent is another process's, and whether that is
 // known.
 constexpr uint32_t kHasIsRemote = 0x100, kIsRemote = 0x200;
 
-// Whole characters of valid UTF-8, whatever comes in.
+// Cuts a text to whole characters of valid UTF-8, whatever comes in.
 std::string fit(std::string_view text) {
   std::string out(text.substr(0, kTextBytesMax));
   if (is_valid_utf8(out)) return out;
@@ -65,7 +65,7 @@ std::string_view operation_of(std::string_view path) {
   return path == "/v1/completions" ? "text_completion" : "";
 }
 
-// The path where it is one of few, as http.route has to be.
+// The path if it is one of a known few, as http.route has to be.
 std::string_view route_of(std::string_view path) {
   if (path.starts_with("/v1/prefixes/")) return "/v1/prefixes/{id}";
   constexpr std::array<std::string_view, 7> kPaths{
@@ -82,7 +82,7 @@ std::string_view method_of(std::string_view method) {
 
 struct Address {
   std::string_view host;
-  int64_t port = 0;  // 0: not said
+  int64_t port = 0;  // 0: absent
 };
 Address address_of(std::string_view text) {
   Address address;

@@ -1,16 +1,18 @@
 #pragma once
 
-// A request's spans as OTLP has them in JSON (https://opentelemetry.io/docs/specs/otlp/): ids in hex, times
-// as strings of nanoseconds, 64-bit integers as strings, enums as numbers. Names are OpenTelemetry's semantic
-// conventions (http.*, url.*, server.*, client.*, gen_ai.*), and troupe.* for what only we have:
+// A request's spans in OTLP's JSON (https://opentelemetry.io/docs/specs/otlp/): ids in hex, times as strings
+// of nanoseconds, 64-bit integers as strings, enums as numbers. Names are OpenTelemetry's semantic
+// conventions (http.*, url.*, server.*, client.*, gen_ai.*), and troupe.* for our own:
 //
-//   POST /v1/chat/completions   server; its parent is the client's span, where he told one
-//     parse, choose             what the gateway itself computes: reading and keying, deciding on a node
-//     queue                     where it waited for room at the workers
-//     chat demo                 client; one for each worker asked. The worker is told it as its parent.
+// clang-format off
+//   POST /v1/chat/completions   server; its parent is the client's span, if the client sent one
+//     parse, choose             the gateway's computing: reading and keying, deciding on a node
+//     queue                     the wait for room at the workers
+//     chat demo                 client; one for each worker asked. The worker receives it as its parent.
 //       first_byte              event, on the server's span too
+// clang-format on
 //
-// No text of prompts or answers, and of keys their names.
+// No text of prompts or answers, and only the names of keys.
 
 #include <cstddef>
 #include <string>
@@ -26,10 +28,10 @@ struct SpanText {
   size_t count = 0;
 };
 
-// REQUIRES: trail.trace.
+// REQUIRES: the record has a trace.
 SpanText spans_of(const RequestRecord& request_record, const RequestFacts& facts);
 
-// What a batch begins and ends with: {"resourceSpans":[{"resource":…,"scopeSpans":[{"scope":…,"spans":[ …
+// The beginning and end of a batch: {"resourceSpans":[{"resource":…,"scopeSpans":[{"scope":…,"spans":[ …
 // ]}]}]}
 std::string batch_begin(std::string_view service_name, std::string_view instance_id);
 inline constexpr std::string_view kBatchEnd = "]}]}]}";

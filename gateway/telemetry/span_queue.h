@@ -1,7 +1,7 @@
 #pragma once
 
-// Spans on their way to a collector, and what its answers mean. Plain rules without sockets or clocks; who
-// sends is span_exporter.h.
+// Spans on their way to a collector, and the meaning of its answers. Pure rules without sockets or clocks;
+// span_exporter.h sends.
 
 #include <cstddef>
 #include <deque>
@@ -14,14 +14,14 @@
 
 namespace troupe {
 
-// Batches by size, in order, bounded in bytes: what does not fit is refused, so what is there when a
-// collector comes back is the oldest, in one piece.
+// Batches by size, in order, bounded in bytes: spans that do not fit are refused, so when a collector comes
+// back the queue holds the oldest, in one piece.
 class SpanQueue {
  public:
   SpanQueue(size_t bytes_max, size_t batch_bytes) : bytes_max_(bytes_max), batch_bytes_(batch_bytes) {}
   // False: there is no room.
   bool add(SpanText spans);
-  // The oldest batch, which counts as held until it is dropped; the others grow behind it. nullptr: none.
+  // The oldest batch, which counts until it is dropped; the others grow behind it. nullptr: none.
   const SpanText* front();
   void drop_front();
   bool has_full_batch() const { return batches_.size() > 1; }
@@ -37,17 +37,16 @@ class SpanQueue {
   size_t bytes_ = 0;
 };
 
-// By the OTLP specification: 429, 502, 503 and 504 (and no answer at all) may be asked again, all others not.
+// By the OTLP specification: 429, 502, 503 and 504 (and no answer at all) may be retried, all others not.
 enum class ExportVerdict { kTaken, kAgain, kRefused };
 ExportVerdict judge_export(int http_status);
-// Of an answer that took the batch: spans that it did not, `partialSuccess`. 0 where the answer is anything
-// else.
+// Number of spans rejected by an answer that took the batch (`partialSuccess`). 0 for any other answer.
 size_t rejected_spans(std::string_view body);
 // Retry-After, as seconds or as a date; nullopt where it is neither. `unix_s`: now.
 std::optional<Duration> retry_after(std::string_view header, int64_t unix_s);
 
-// How long until a batch is sent again: doubled each time, and by chance up to half as long, lest all
-// gateways come at once.
+// Wait until a batch is sent again: doubled each time, and randomly down to half, lest all gateways come at
+// once.
 struct ExportBackoff {
   Duration first = std::chrono::seconds(1);
   Duration max = std::chrono::seconds(30);

@@ -16,7 +16,7 @@ void append_hex(std::string& out, uint64_t value, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += "0123456789abcdef"[(value >> shift) & 15];
 }
 
-// Lower case only, as the standard has it.
+// Lower case only, as the standard demands.
 std::optional<uint64_t> hex(std::string_view text) {
   uint64_t value = 0;
   for (const char c : text) {
@@ -62,7 +62,7 @@ std::optional<TraceContext> parse_traceparent(std::string_view header) {
     return std::nullopt;
   const auto version = hex(header.substr(0, 2));
   if (!version || *version == 0xff) return std::nullopt;
-  // A later version may have more behind what is known.
+  // A later version may have more after the known fields.
   const bool ends = header.size() == kLength;
   if (!ends && (*version == 0 || header[kLength] != '-')) return std::nullopt;
   const auto hi = hex(header.substr(kTraceAt, 16)), lo = hex(header.substr(kTraceAt + 16, 16));
@@ -89,7 +89,8 @@ std::optional<TraceContext> trace_context_of(const HeaderList& headers) {
 uint64_t TraceIds::next() {
   while (true) {
     if (left_ == 0) {
-      // So few bytes come whole and at once; only before the kernel has gathered any randomness it waits.
+      // So few bytes come whole and at once; the call blocks only before the kernel has gathered any
+      // randomness.
       ssize_t got = 0;
       while ((got = getrandom(stock_.data(), sizeof stock_, 0)) < 0 && errno == EINTR) {
       }

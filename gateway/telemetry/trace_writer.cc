@@ -14,11 +14,11 @@ namespace {
 
 constexpr size_t kPlacesMax = 1 << 18;
 constexpr double kAnswerStep = 0.05;
-constexpr uint64_t kIdBits = 53;  // every reader of JSON keeps such a number whole
+constexpr uint64_t kIdBits = 53;  // every JSON reader keeps such a number exactly
 
 enum IdKind : uint64_t { kText = 1, kAnswer };
 
-// Of the block that ends `tokens` behind the prompt's beginning (text) or the answer's (answer).
+// Id of the block that ends `tokens` after the beginning of the prompt (text) or of the answer (answer).
 uint64_t block_id(uint64_t hash, IdKind kind, int64_t tokens) {
   return mix_hash(Hash128{hash, kind}, Hash128{kind, static_cast<uint64_t>(tokens)}) >> (64 - kIdBits);
 }
@@ -30,7 +30,7 @@ void append_numbers(std::string& out, const char* name, const std::vector<Number
   out += ']';
 }
 
-// What a reader needs to know messages by that another gateway has recorded too.
+// Appends what a reader needs to recognise messages that another gateway has recorded too.
 void append_messages(std::string& out, const PromptFingerprint& marks, const std::vector<int64_t>& ends) {
   std::vector<uint64_t> ids;
   std::vector<size_t> answers;
@@ -48,7 +48,7 @@ void append_text(std::string& out, const char* name, const std::string& text) {
   append_json_string(out, text);
 }
 
-// Microseconds as milliseconds, exactly.
+// Prints microseconds as milliseconds, exactly.
 void append_ms(std::string& out, const char* before, int64_t us) {
   char digits[40];
   const int length = std::snprintf(digits, sizeof digits, "%lld.%03lld", static_cast<long long>(us / 1000),
@@ -72,10 +72,10 @@ void append_outcome(std::string& out, const TrafficOutcome& outcome) {
 
 }  // namespace
 
-// Where each part of a prompt ends, in tokens.
+// The end of each part of a prompt, in tokens.
 struct TraceWriter::Spans {
   std::vector<int64_t> ends;
-  std::vector<bool> answers;  // the part was answered to what stands before it
+  std::vector<bool> answers;  // the part was the answer to all before it
 
   std::vector<uint64_t> ids(const PromptFingerprint& marks) const;
   int64_t tokens_of(const PromptFingerprint& marks, size_t bytes) const;
@@ -148,7 +148,7 @@ void TraceWriter::take_all(std::string& out) {
   held_bytes_ = 0;
 }
 
-// Lengths that are known stay; what lies between two of them is divided by bytes.
+// Known lengths stay; the text between two of them is divided by bytes.
 TraceWriter::Spans TraceWriter::place(const TrafficArrival& arrival, int64_t prompt_tokens) {
   const auto& parts = arrival.marks.parts;
   Spans spans;

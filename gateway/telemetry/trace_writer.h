@@ -1,8 +1,9 @@
 #pragma once
 
-// Requests as lines of a trace that troupe-sim replays (sim/trace/trace.h says the form), with what was
-// decided and measured besides:
+// Writes requests as lines of a trace that troupe-sim replays (sim/trace/trace.h has the format), with the
+// decision and measurements besides:
 //
+// clang-format off
 //   {"timestamp":1763777777123.456,"input_length":412,"output_length":24,"block_size":16,
 //    "set":"…","session":"…","turn":2,"prefix_length":300,"hash_ids":[…],"output_hash_ids":[…],
 //    "message_ends":[300,412],"message_ids":[…],"message_answers":[],"salt":"…",
@@ -12,21 +13,22 @@
 //   timestamp      ms since 1970, of the arrival; lines are in this order
 //   message_…      where each message of the prompt (or piece of text, and tools first) ends, in tokens; the
 //                  hash of all text up to there; and which ones, from 0, the assistant gave
-//   salt           names what the hashes are salted with: only of one salt they can be compared
+//   salt           names the salt of the hashes: only those of one salt can be compared
 //   node …         up to expected: absent where nothing was sent
-//   cached         absent where the worker does not tell, ttft_ms where it did not begin to answer
-//   status         499: the client went away; 502 also where a stream broke off
-//   estimated      true: the answer told no usage, so lengths in tokens are guessed
+//   cached         absent if the worker does not report it, ttft_ms if it did not begin to answer
+//   status         499: the client disconnected; 502 also where a stream broke off
+//   estimated      true: the answer had no usage, so lengths in tokens are estimated
 //   unfinished     true: still running when its line had to be written
+// clang-format on
 //
-// The gateway has no tokenizer, so a block's id is a hash of the text that it should cover: each message is
-// given a length in tokens once, from the first answer's own count, and keeps it, so equal beginnings have
-// equal ids. What a worker answered has ids by its place (its text is not looked at), which the turn that
-// quotes it gets too. Of two different answers to one prompt the blocks have the same ids.
+// The gateway has no tokenizer, so a block's id is a hash of the text that it should cover: each message gets
+// a length in tokens once, from the first answer's own count, and keeps it, so equal beginnings have equal
+// ids. A worker's answer has ids by its place (its text is not read), which the turn that quotes it gets too.
+// The blocks of two different answers to one prompt have the same ids.
 //
-// Another gateway, which saw a persona first in another prompt, gives its card a length a little off this
-// one's, and ids of blocks elsewhere in the text. The messages' own hashes do not depend on that: by them
-// several records are joined (sim/trace/trace_join.h).
+// Another gateway that saw a persona first in another prompt gives its card a slightly different length, and
+// ids to blocks elsewhere in the text. The messages' own hashes do not depend on that: by them several
+// records are joined (sim/trace/trace_join.h).
 
 #include <cstdint>
 #include <map>
@@ -41,12 +43,12 @@
 namespace troupe {
 
 struct TrafficArrival {
-  uint64_t number = 0;  // rises by one a request
+  uint64_t number = 0;  // rises by one per request
   int64_t unix_us = 0;
   std::string model;
   Hash128 set;              // zero: none
-  Hash128 session;          // zero: none. Not the router's: a user's name could be guessed in that
-  size_t prefix_bytes = 0;  // of the set
+  Hash128 session;          // zero: none. Not the router's: a user's name could be guessed from that
+  size_t prefix_bytes = 0;  // of the set's prefix
   PromptFingerprint marks;
 };
 
@@ -56,24 +58,24 @@ struct TrafficOutcome {
   int64_t expected = 0;  // cached tokens
   int status = 0;
   std::optional<route::AnswerCounts> counts;
-  std::optional<int64_t> first_byte_us;  // since the arrival
+  std::optional<int64_t> first_byte_us;  // since the arrival; none: no answer began
   int64_t duration_us = 0;
 };
 
 // Not thread-safe.
 class TraceWriter {
  public:
-  // Of requests whose line waits for them to end, or for an earlier one to; then the oldest is written as it
-  // stands.
+  // Bound of the requests whose line waits for their end, or for an earlier request's; beyond it the oldest
+  // is written unfinished.
   static constexpr size_t kHeldBytesMax = size_t{64} << 20;
   explicit TraceWriter(size_t held_bytes_max = kHeldBytesMax, std::string salt_name = {});
 
   void arrived(TrafficArrival arrival);
-  // An end whose arrival is not known (any more) is passed over.
+  // Ignores the end of an unknown (or forgotten) arrival.
   void ended(uint64_t number, TrafficOutcome outcome);
-  // Lines that are due, appended to `out`: all before the first request that still runs.
+  // Appends the due lines to `out`: all before the first request that still runs.
   void take(std::string& out);
-  // All there are, running ones too.
+  // Appends all lines, running requests too.
   void take_all(std::string& out);
   uint64_t lines() const { return lines_; }
 
@@ -83,9 +85,9 @@ class TraceWriter {
     std::optional<TrafficOutcome> outcome;
     size_t bytes() const { return sizeof(Held) + arrival.marks.heap_bytes(); }
   };
-  struct Place {  // of the end of a part, in tokens
+  struct Place {  // end of a part, in tokens
     int64_t tokens = 0;
-    bool asked = false;  // a prompt ended here: what follows of the assistant's was answered to it
+    bool asked = false;  // a prompt ended here: an assistant's message after it was its answer
     int64_t answer_tokens = 0;
   };
   struct Spans;

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// The writer looks so often; nobody wakes it for every request.
+// Polling interval of the writer; requests don't wake it.
 constexpr auto kInterval = std::chrono::milliseconds(100);
 constexpr Duration kStopWithin = std::chrono::seconds(2);
 constexpr size_t kOutcomeBytes = 256;
@@ -24,7 +24,7 @@ int64_t us_of(TimePoint t) {
   return std::chrono::duration_cast<std::chrono::microseconds>(t.time_since_epoch()).count();
 }
 
-// Lines of one salt are known by it; it cannot be told from this.
+// Name of a salt: lines of one salt share it, and it does not reveal the salt.
 std::string name_of(Hash128 salt) {
   return keyed_hash(salt.hex(), "name").substr(0, 16);
 }
@@ -79,7 +79,7 @@ uint64_t TrafficRecorder::arrived(TrafficArrival arrival, TimePoint at) {
 }
 
 void TrafficRecorder::ended(uint64_t number, TrafficOutcome outcome) {
-  // Where there is no room for it the line says that the request has not ended.
+  // If the queue has no room for it, the line says that the request has not ended.
   if (number != 0) push(End{number, std::move(outcome)}, kOutcomeBytes);
 }
 
@@ -91,7 +91,7 @@ bool TrafficRecorder::push(Event event, size_t bytes) {
   return true;
 }
 
-// False when it is time to stop; `events` may hold the last ones then.
+// False: time to stop; `events` may hold the last ones then.
 bool TrafficRecorder::wait(std::vector<Event>& events) {
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, kInterval, [this] { return stopping_; });
@@ -101,7 +101,7 @@ bool TrafficRecorder::wait(std::vector<Event>& events) {
 }
 
 void TrafficRecorder::run() {
-  // A pipe whose reader has gone is a failed write, not the gateway's end.
+  // A pipe without a reader is a failed write, it does not end the gateway.
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
   sigaddset(&pipe_signal, SIGPIPE);

@@ -1,14 +1,13 @@
 #pragma once
 
-// --record FILE: the traffic as a trace, written by a thread of its own. The gateway's thread hands over what
-// it knows and goes on; where the disk is slow or full, lines are dropped and counted, never a request held
-// up.
+// --record FILE: the traffic as a trace, written by a thread of its own. The gateway's thread hands its facts
+// over and goes on; with a slow or full disk, lines are dropped and counted; no request waits.
 //
 //   proxy ── arrival, outcome ──▶ queue (bounded) ──▶ TraceWriter ──▶ file
 //
 // The file is appended to (timestamps go on), and only its owner may read it. Without a secret that the
 // fleet's gateways share each run has a salt of its own, so ids of another run or gateway mean other text;
-// every line names its salt, so that nobody takes the one for the other.
+// every line names its salt, so that the two are not confused.
 
 #include <condition_variable>
 #include <cstdint>
@@ -29,7 +28,7 @@
 
 namespace troupe {
 
-// Gateways that are given the same secret write records that can be joined: equal text has equal hashes.
+// Gateways with the same secret write records that can be joined: equal text has equal hashes.
 Hash128 record_salt(std::string_view secret);
 
 class TrafficRecorder {
@@ -40,18 +39,17 @@ class TrafficRecorder {
     const Clock& clock;
     const Logger& log;
   };
-  // Errors name the path. `salt`: of all hashes but the sets' names.
+  // Errors name the path. `salt`: for all hashes but the sets' names.
   static StatusOr<std::unique_ptr<TrafficRecorder>> open(const std::string& path, const Parts& parts,
                                                          Hash128 salt);
-  // Writes what is there, for at most two seconds.
+  // Writes pending lines, for at most two seconds.
   ~TrafficRecorder();
   TrafficRecorder(const TrafficRecorder&) = delete;
   TrafficRecorder& operator=(const TrafficRecorder&) = delete;
 
   Hash128 salt() const { return salt_; }
   TimePoint now() const { return clock_.now(); }
-  // Both return at once. `arrival.number` and `unix_us` are filled in here; the number, or 0 where it was
-  // dropped.
+  // Both return at once. Fills in `arrival.number` and `unix_us`; returns the number, or 0 if it was dropped.
   uint64_t arrived(TrafficArrival arrival, TimePoint at);
   void ended(uint64_t number, TrafficOutcome outcome);
 
@@ -74,18 +72,18 @@ class TrafficRecorder {
   Counter& dropped_full_;
   uint64_t last_number_ = 0;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the following members
   std::condition_variable wake_;
   std::vector<Event> queue_;
   size_t queued_bytes_ = 0;
   bool stopping_ = false;
   TimePoint stop_by_{};
 
-  AppendLog file_;      // the writer's
-  std::thread writer_;  // last: it uses the above
+  AppendLog file_;      // used by the writer
+  std::thread writer_;  // last: it uses the members above
 };
 
-// One request's entry: whatever ends the request ends it.
+// One request's entry: its destruction ends the request.
 class TrafficEntry {
  public:
   TrafficEntry(TrafficRecorder& record, TrafficArrival arrival, TimePoint started)
@@ -103,7 +101,7 @@ class TrafficEntry {
   TrafficOutcome outcome;
 
  private:
-  static constexpr int kClientGone = 499;  // until something else is said
+  static constexpr int kClientGone = 499;  // until a status is set
   int64_t since_start_us() const {
     return std::chrono::duration_cast<std::chrono::microseconds>(record_.now() - started_).count();
   }
