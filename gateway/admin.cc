@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kWorkersPath = "/admin/workers";
 
-// The methods of a path of this port; empty: there is no such path.
+// The methods of a path of this port; empty: unknown path.
 std::string_view methods_of(std::string_view path) {
   if (path == "/admin/explain" || path == kGossipPath) return "POST";
   if (path == kWorkersPath) return "GET, HEAD, POST, DELETE";
@@ -100,7 +100,7 @@ std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
   return error;
 }
 
-// The few that take one, from whom may send it. (Of a seal more is not to be known before the message.)
+// Accepts bodies only where they are needed and allowed. (A gossip seal is checked after the message.)
 bool Admin::wants_body(const HttpRequest& head) const {
   if (head.path == kGossipPath) return parts_.gossip.may_take(head.header(kGossipAuthHeader));
   return head.path.starts_with("/admin/") && !refusal_of(head);
@@ -130,7 +130,7 @@ Admin::Page Admin::failed(const ApiError& error) {
   return page;
 }
 
-// The answer is the fleet as it is then.
+// The answer is the fleet after the change.
 Admin::Page Admin::change_workers(const HttpRequest& request) {
   auto endpoint = worker_of(request.body);
   if (!endpoint.ok()) return failed(endpoint.error());
@@ -202,7 +202,7 @@ std::string Admin::table_json() const {
     bj::object item;
     item["set"] = way.set.hex();
     item["nodes"] = std::move(nodes);
-    // Of a new conversation now, whatever the table says: in modes exact and gossip it is for show.
+    // The first choices of a new conversation now, which in modes exact and gossip do not follow the table.
     item["first"] = id_of(way.first);
     item["second"] = id_of(way.second);
     item["prefix_tokens"] = parts_.router.known().sets.tokens(way.set);
@@ -210,11 +210,11 @@ std::string Admin::table_json() const {
   }
   bj::object out;
   out["epoch"] = table.epoch();
-  // With several gateways: of the same epoch and planner is the same table. A copy is other than the common
-  // one while this gateway knows homes in it to be gone.
+  // With several gateways: equal epoch and planner mean the same table. A copy differs from the common one
+  // while this gateway knows homes in it to be gone.
   out["planner"] = table.version().planner.hex();
   out["planned_here"] = parts_.router.plans_table();
-  // Where another gateway planned, its number; `gateways` tells who is set otherwise.
+  // The number of the gateway that planned; `gateways` shows those that are configured otherwise.
   out["strict_sets"] = table.origin().strict_sets;
   bj::array gateways;
   for (const auto& [name, other] : parts_.router.gateways().others()) {
@@ -227,7 +227,7 @@ std::string Admin::table_json() const {
   out["gateways"] = std::move(gateways);
   out["view_epoch"] = parts_.router.view().epoch();
   out["sets"] = std::move(sets);
-  // Kept whatever comes, as workers tell (modes exact and strict), at home there or not.
+  // Pinned sets as reported by the workers (modes exact and strict), at home there or not.
   bj::array pinned;
   for (const auto& [set, nodes] : parts_.residency.pinned()) {
     bj::array ids;

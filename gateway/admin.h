@@ -1,12 +1,12 @@
 #pragma once
 
-// The metrics port: /metrics, the probes, what an operator asks and changes (/admin), and what other gateways
-// tell. On a listener of its own, so that a flood of requests doesn't starve the probes and a public main
+// The metrics port: /metrics, the probes, the operator's queries and changes (/admin), and gossip between
+// gateways. On a listener of its own, so that a flood of requests doesn't starve the probes and a public main
 // port doesn't show the fleet.
 //
-// With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may
-// who brought a certificate where this port demands one. To read is open to all whom the port is open to:
-// /metrics tells as much. What other gateways tell has a seal of its own (upstream/gossip_auth.h).
+// With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may a
+// client with a certificate where this port demands one. Reading is open to all that reach the port: /metrics
+// shows as much. Gossip has a seal of its own (cluster/gossip_auth.h).
 
 #include <optional>
 #include <string>
@@ -36,9 +36,9 @@ class Admin {
     const Clock& clock;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
-  // From now on only who has one of these that is marked so may change anything; they must outlive this.
+  // From now on only the `admin` keys among these may change anything; REQUIRES: they outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
-  // Whoever comes has shown a certificate, which is enough.
+  // Every client of this port has shown a certificate, which is enough.
   void demands_certificates(bool demands) { certified_ = demands; }
 
   Task<void> handle(Exchange& exchange);
@@ -50,10 +50,10 @@ class Admin {
     int status = 200;
     std::string content_type = "application/json";
     std::string body;
-    std::string allow;  // of a 405
-    std::string seal;   // of what another gateway is answered
+    std::string allow;  // for a 405
+    std::string seal;   // for an answer to a gateway's message
   };
-  // Why the request may not do what it asks for; none: it may.
+  // The error of a request that is not allowed; none: it is allowed.
   std::optional<ApiError> refusal_of(const HttpRequest& request) const;
   Page page(const HttpRequest& request);
   Page read(const HttpRequest& request);
@@ -65,7 +65,7 @@ class Admin {
   std::string table_json() const;
 
   Parts parts_;
-  const ApiKeys* keys_ = nullptr;  // null: nobody is asked for one
+  const ApiKeys* keys_ = nullptr;  // null: no key is needed
   bool certified_ = false;
 };
 

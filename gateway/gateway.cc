@@ -11,13 +11,13 @@ namespace {
 constexpr Duration kFlushSpansWithin = std::chrono::seconds(5);
 constexpr Duration kShareLimitsEvery = std::chrono::milliseconds(100);
 
-// Other gateways tell this one's life from all others by its name.
+// Gives the router a name that is unique to this gateway's life.
 route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
   options.name = chain_hash(Hash128{seed, 0}, std::string_view("gateway"));
   return options;
 }
 
-// What the HTTP layer refuses never comes to the proxy: it is counted and logged here.
+// Counts and logs requests that the HTTP layer refuses, which never reach the proxy.
 HttpServerOptions told(HttpServerOptions options, Instruments& instruments,
                        const RequestObservers& observers) {
   options.on_refused = [&instruments, &observers](const HttpRefusal& refusal) {
@@ -28,7 +28,7 @@ HttpServerOptions told(HttpServerOptions options, Instruments& instruments,
 }
 
 std::unique_ptr<SharedState> make_state(const GatewayConfig& config, const SharedState::Parts& parts) {
-  state_degraded_gauge(parts.metrics);  // alerts look at them, also where nothing can be
+  state_degraded_gauge(parts.metrics);  // alerts look at them, also without shared state
   state_other_sets_gauge(parts.metrics);
   if (config.state.etcd.members.empty()) return nullptr;
   return std::make_unique<SharedState>(config.state, parts);
@@ -81,7 +81,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   };
 }
 
-// Who has no key sends no bodies.
+// Clients without a key may not send bodies.
 HttpServerOptions Gateway::main_listener(HttpServerOptions options) {
   options.wants_body = [this](const HttpRequest& head) { return proxy_.wants_body(head); };
   return listener(told(std::move(options), instruments_, observers_), "main");
@@ -185,7 +185,7 @@ Status Gateway::start() {
   return absl::OkStatus();
 }
 
-// Asked at least every second, the router sees when there is a first set to plan for.
+// Called at least every second, so the router sees when there is a first set to plan for.
 Task<void> Gateway::plan_by_and_by() {
   Timer timer(io_.get_executor());
   while (true) {
@@ -195,9 +195,8 @@ Task<void> Gateway::plan_by_and_by() {
   }
 }
 
-// Limits are the fleet's: each gateway that lives enforces its part. Who lives is known from etcd's leases,
-// or from what others tell; where they do neither, as many as are configured. (One that is cut off from the
-// others enforces the whole.)
+// Sets this gateway's shard of the fleet's limits, among the live gateways: by etcd's leases, or by gossip;
+// without either, the configured number. (One that is cut off from the others enforces the whole.)
 Task<void> Gateway::share_limits() {
   Gauge& sharing = metrics_.gauge("troupe_gateway_limits_shared_by",
                                   "Gateways, this one included, that enforce a part of each limit.");
@@ -219,7 +218,7 @@ Task<void> Gateway::share_limits() {
   }
 }
 
-// From all workers' own counts where they tell them, else from what went through this gateway.
+// Plans from the workers' own counts where they report them, else from this gateway's traffic.
 void Gateway::plan() {
   const TimePoint now = clock_.now();
   // Gateways that share the table add up what each has sent.
@@ -248,7 +247,7 @@ Task<void> Gateway::drain() {
   const Duration left = std::max<Duration>(by - clock_.now(), Duration::zero());
   proxy_.start_drain(left);
   co_await main_server_.drain(left);
-  // What is left of the grace; an ill collector does not keep a gateway that is done.
+  // Uses what is left of the grace; a sick collector does not keep a finished gateway.
   const TimePoint spans_by = std::min<TimePoint>(by, clock_.now() + kFlushSpansWithin);
   if (exporter_ != nullptr) co_await exporter_->flush(spans_by);
   background_.close();

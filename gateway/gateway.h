@@ -37,15 +37,15 @@ class Gateway {
   Status start();  // opens the record, binds both ports, begins to probe and to accept
   uint16_t port() const { return main_server_.port(); }
   uint16_t metrics_port() const { return metrics_server_.port(); }
-  // Takes of `config` what can change while it runs (SettingsSchema::Field::live), and reads the API keys
-  // again. On an error all stays as it was. Certificates are for new connections; running ones go on.
+  // Applies the settings of `config` that may change at run time (SettingsSchema::Field::live), and reads the
+  // API keys again. After an error all stays as it was. New certificates apply to new connections.
   Status change(const GatewayConfig& config);
-  // Files that may have been moved away (a rotated access log) are opened anew.
+  // Reopens files that may have been moved away (a rotated access log).
   void reopen_logs();
   size_t api_key_count() const { return api_keys_.size(); }
-  // Steps: not ready any more, and connections end with their next answer, so that whoever spreads requests
-  // over gateways sends no more of them here; after the notice, which may be none, new requests are refused.
-  // Returns when running ones are done or the grace, the notice included, is over and everything has stopped.
+  // In steps: readiness ends, and connections end with their next answer, so that load balancers send no more
+  // requests; after the notice, which may be zero, new requests are refused. Returns when running ones are
+  // done or the grace, the notice included, is over and everything has stopped.
   Task<void> drain();
 
   Proxy& proxy() { return proxy_; }
@@ -71,12 +71,12 @@ class Gateway {
   asio::io_context& io_;
   const Clock& clock_;
   const Logger& log_;
-  const std::string api_keys_path_;  // empty: anybody may ask
+  const std::string api_keys_path_;  // empty: no key is needed
   const std::string tenant_secret_path_;
   const std::string record_path_;
   const TelemetryOptions telemetry_;
   const Hash128 record_salt_;
-  const GatewayTls tls_;  // its sources are what the clients look at
+  const GatewayTls tls_;  // its sources are what the clients read
   std::chrono::seconds grace_, notice_;
   Duration plan_tick_;
   TimePoint planned_at_{};  // from the fleet's loads
@@ -91,9 +91,9 @@ class Gateway {
   Prober prober_;
   ResidencyReader residency_reader_;
   Gossip gossip_;
-  std::unique_ptr<SharedState> state_;       // null: nothing is shared
+  std::unique_ptr<SharedState> state_;       // null: no state is shared
   std::unique_ptr<TrafficRecorder> record_;  // null: traffic is not recorded
-  std::unique_ptr<AccessLog> access_log_;    // null: none is kept
+  std::unique_ptr<AccessLog> access_log_;    // null: none
   std::unique_ptr<SpanExporter> exporter_;   // null: no spans
   RequestObservers observers_;
   AdmissionQueue admission_queue_;
