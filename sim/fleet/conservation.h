@@ -1,7 +1,7 @@
 #pragma once
 
-// What adds up at any moment of a run, counted in two places that do not know of each other. What does not is
-// a defect of the simulator, or of the scheduler that it runs.
+// Conservation checks: sums that hold at any moment of a run, counted in two independent places. A mismatch
+// is a defect of the simulator, or of the scheduler that it runs.
 
 #include <cstdint>
 #include <string_view>
@@ -13,27 +13,27 @@ namespace troupe::sim {
 struct RequestBooks {
   int64_t arrived = 0, finished = 0, lost = 0;
   int64_t on_their_way = 0;  // counted where they are kept
-  // Tokens of the answers that were finished: as many as were asked for and have room, and what nodes told
-  // of. However many nodes an answer visits, none is told twice, and none is left out.
+  // Tokens of the finished answers: the requested number that has room, and the number that nodes reported.
+  // However many nodes an answer visits, no token is reported twice, and none is left out.
   int64_t tokens_due = 0, tokens_told = 0;
 };
 Status check(const RequestBooks& books);
 
 struct NodeBooks {
   int64_t sent = 0;  // requests that reached it and have not ended
-  int64_t held = 0;  // by its scheduler
+  int64_t held = 0;  // by the node's scheduler
 };
 Status check(const NodeBooks& books);
 
-// Tokens of the prompts that a node has computed to their end: what was sent, what the scheduler told to be
-// cached, and what its steps were told to compute. (Without those that gave way on the way: of these only the
-// first admission's share is told.)
+// Tokens of the prompts that a node has computed to their end: sent, cached according to the scheduler, and
+// computed by its steps. (Without requests preempted on the way: for these only the first admission's share
+// is reported.)
 struct PromptBooks {
   int64_t sent = 0, cached = 0, computed = 0;
 };
 Status check(const PromptBooks& books);
 
-// Ends the program: a simulation that does not add up has no result.
+// Ends the program: a simulation with wrong sums has no result.
 [[noreturn]] void conservation_broken(std::string_view what);
 
 }  // namespace troupe::sim

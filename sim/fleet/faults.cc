@@ -129,7 +129,7 @@ StatusOr<std::vector<Fault>> parse_faults(std::string_view lines, std::string_vi
 
 Status check_faults(const std::vector<Fault>& faults, int32_t nodes, int32_t gateways) {
   constexpr double kNever = -1;
-  // When each went, or is to have gone; kNever: it is up.
+  // The time each node left, or is to leave; kNever: it is up.
   std::vector<double> gone_at(static_cast<size_t>(nodes), kNever);
   for (const Fault& fault : faults) {
     const std::string where = absl::StrCat(fault.said_at, fault.said_at.empty() ? "" : ": ", "fault '",

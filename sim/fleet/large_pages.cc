@@ -9,12 +9,12 @@
 
 namespace troupe::sim {
 
-// An allocator grows its heap where the last growth ended and knows nothing of what that memory was advised.
-// So it is made to grow once, by more than a run needs, and to keep that: untouched memory costs nothing.
-// tcmalloc keeps what is freed; glibc (in tests) must be told.
+// An allocator grows its heap where the last growth ended and does not know that memory's advice. So it is
+// made to grow once, by more than a run needs, and to keep that: untouched memory costs nothing. tcmalloc
+// keeps freed memory; glibc (in tests) has to be configured to.
 bool prefer_large_pages() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return false;  // malloc() is theirs
+  return false;  // their own malloc()
 #else
   constexpr size_t kPage = size_t{2} << 20;
   const auto bytes =

@@ -4,7 +4,7 @@
 
 namespace troupe::sim {
 
-// An id stands for all before it, too: where the last is the same, all are.
+// An id covers all before it, too: where the last is the same, all are.
 size_t PooledLru::common_count(const Run& known, std::span<const uint64_t> ids) {
   if (known.size <= ids.size() && known.last == static_cast<uint32_t>(ids[known.size - 1])) return known.size;
   const size_t most = std::min<size_t>(known.size, ids.size());
@@ -16,7 +16,7 @@ size_t PooledLru::common_count(const Run& known, std::span<const uint64_t> ids) 
                              known.ids);
 }
 
-// What touch() will need.
+// Prefetches the memory that touch() will need.
 void PooledLru::fetch_neighbours(int32_t index) const {
   const Run& touched = runs_[static_cast<size_t>(index)];
   for (const int32_t neighbour : {touched.newer, touched.older}) {
@@ -38,13 +38,13 @@ PooledLru::Hits PooledLru::serve(const TraceRequest& request) {
   if (full < blocks.size())
     add_partial(hits, walk, blocks[full], request.input_tokens % request.block_tokens);
   follow(walk, request.output_blocks, request.block_tokens);
-  // Tail first, head last: a block is never older than what hangs on it.
+  // Tail first, head last: a block is never older than those that follow it.
   for (size_t i = path_.size(); i-- > 0;) touch(path_[i]);
   evict();
   return hits;
 }
 
-// A block that is not full hangs on nothing: its id says what is before it, and conversations that go on
+// A partly filled block has no successors: its id covers what is before it, and conversations that continue
 // behind it stay one run.
 void PooledLru::add_partial(Hits& hits, const Walk& before, uint64_t id, int32_t tokens) {
   const auto [found, added] = partials_.try_emplace(id, kNone);
@@ -98,7 +98,7 @@ void PooledLru::follow(Walk& walk, std::span<const uint64_t> ids, int32_t tokens
   }
 }
 
-// Blocks never seen, behind the last run: on its end, where nothing else is.
+// Adds unseen blocks behind the last run: at its end, where it has no successor.
 void PooledLru::add(Walk& walk, std::span<const uint64_t> ids, int32_t tokens) {
   walk.all_seen = walk.all_pooled = false;
   const bool extends = walk.run != kNone && run(walk.run).grows && run(walk.run).tokens == tokens;
@@ -139,8 +139,8 @@ uint32_t* PooledLru::slice_of(uint32_t size) {
   return next_slice_ - size;
 }
 
-// Makes the first `count` blocks of a run one of their own, which is returned; the rest keeps the index, for
-// that is what those behind it know it by.
+// Makes the first `count` blocks of a run a run of their own and returns it; the rest keeps the index, by
+// which its successors know it.
 int32_t PooledLru::split(int32_t index, int32_t parent, size_t count) {
   const auto front_index = static_cast<int32_t>(runs_.size());
   Run& front = runs_.emplace_back();

@@ -1,8 +1,8 @@
 #pragma once
 
-// How long conversations are: tokens of each one's last prompt and its answer, as a gateway sees them in the
-// messages. Remembers the ones that spoke last: half as many as it may hold at least, in two halves of which
-// the older is dropped whole. So nothing is linked by age, and a look-up is one.
+// Lengths of conversations: tokens of each one's last prompt and its answer, as a gateway sees them in the
+// messages. Remembers the most recent ones, at least half of its capacity, in two halves of which the older
+// is dropped whole. So there are no links by age, and a look-up is one.
 
 #include <absl/container/flat_hash_map.h>
 
@@ -16,7 +16,7 @@ class RecentSessions {
  public:
   explicit RecentSessions(size_t sessions_max) : half_max_(sessions_max / 2 > 0 ? sessions_max / 2 : 1) {}
 
-  // 0: not known.
+  // 0: unknown.
   int32_t tokens(uint64_t session) const {
     if (const auto found = young_.find(session); found != young_.end()) return found->second;
     const auto found = old_.find(session);
@@ -29,7 +29,7 @@ class RecentSessions {
     }
     young_[session] = tokens;
   }
-  // Fetches the memory that a look-up will need soon.
+  // Prefetches the memory of a coming look-up.
   void prefetch(uint64_t session) const { young_.prefetch(session); }
 
  private:

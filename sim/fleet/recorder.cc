@@ -100,12 +100,12 @@ void Recorder::finished(const Finished& finished) {
     tpot_sum_ms_ += tpot;
   }
   good_ += ttft <= options_.slo_ttft_ms && tpot <= options_.slo_tpot_ms ? 1 : 0;
-  // What was over before the fault was not held up by it.
+  // A gap that ended before the fault was not caused by it.
   if (finished.at >= first_fault_) stall_max_ = std::max(stall_max_, finished.longest_gap);
 }
 
-// What was never admitted found nothing, and the bounds have it too: leaving it out would flatter who serves
-// few.
+// A request that was never admitted found nothing, and counts in the bounds too: omitting it would flatter a
+// fleet that serves few.
 void Recorder::lost(const Lost& lost) {
   second_at(lost.at).lost += 1;
   if (!measures(lost.arrived)) return;
@@ -128,7 +128,7 @@ void Recorder::second_over(int32_t second, const std::vector<NodeStand>& stands)
   for (size_t i = 0; i < stands.size(); ++i) {
     const NodeStand& stand = stands[i];
     NodeSeries& node = node_at(i);
-    // A node that came back counts from zero again.
+    // The counter of a node that came back starts at zero again.
     const int64_t work = stand.work_tokens - (stand.work_tokens >= work_before_[i] ? work_before_[i] : 0);
     node.work_tokens += work;
     work_before_[i] = stand.work_tokens;
@@ -196,7 +196,7 @@ double Recorder::hit_in(const Span& span) const {
   return prompt > 0 ? share(hit, prompt) : -1;
 }
 
-// Of the seconds that had first tokens.
+// Mean over the seconds with first tokens.
 std::optional<double> Recorder::p99_mean_in(const Span& span) const {
   double sum = 0;
   int count = 0;
@@ -213,7 +213,7 @@ FaultFigures Recorder::fault_figures() const {
   FaultFigures out;
   out.resumed = resumed_;
   out.stall_max_ms = static_cast<double>(ms_of(stall_max_));
-  // Afterwards only stragglers get their first tokens: their hit says nothing of the fault.
+  // After the last arrival only stragglers get first tokens: their hits say nothing about the fault.
   const size_t last =
       std::min(seconds_.size(), static_cast<size_t>(last_arrival_ / std::chrono::seconds(1)) + 1);
   const size_t fault = std::min(static_cast<size_t>(first_fault_ / std::chrono::seconds(1)), last);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Measures a run: told of what happens to requests and of how nodes stand at every second's end, it makes the
+// Measures a run: it receives the requests' events and the nodes' state at every second's end, and makes the
 // Result. Requests that arrived before the warm-up count in the series only.
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Recorder {
   struct Options {
     Duration warmup{};
     double slo_ttft_ms = 0, slo_tpot_ms = 0;
-    int64_t pooled_kv_tokens = 0;  // all nodes' together, at the begin; -1: not known
+    int64_t pooled_kv_tokens = 0;  // of all nodes together, at the begin; -1: unknown
     uint64_t crowd_set = 0;        // 0: no flash crowd
     Duration crowd_begin{};
   };
@@ -44,18 +44,18 @@ class Recorder {
   void finished(const Finished& finished);
   struct Lost {
     Duration arrived{}, at{};
-    int32_t prompt_tokens = 0;  // of one that had no first token; 0 of a stream that broke off
+    int32_t prompt_tokens = 0;  // 0 for a stream that broke off after its first token
   };
   void lost(const Lost& lost);
   void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
   void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
-  // One in the warm-up has no figures; those are of the first behind it. REQUIRES: told before requests that
-  // finish at that time or later.
+  // A fault in the warm-up has no figures; they are for the first fault after it. REQUIRES: called before
+  // requests that finish at that time or later are reported.
   void fault(Duration at);
-  // Nodes came or went: all that are up have so much together.
+  // Nodes came or left: the total KV memory of those that are up.
   void pool_changed(int64_t kv_tokens) { bounds_.set_capacity(kv_tokens); }
 
-  // A second of the run is over: one entry a node, in the order of their joining.
+  // A second of the run is over: one entry per node, in the order of their joining.
   struct NodeStand {
     int64_t work_tokens = 0;  // since its start
     int32_t running = 0, waiting = 0;
@@ -70,12 +70,12 @@ class Recorder {
 
  private:
   SecondSeries& second_at(Duration at);
-  NodeSeries& node_at(size_t node);  // added where it is new, its series empty up to now
+  NodeSeries& node_at(size_t node);  // a new node is added with an empty series so far
   double work_cov(int32_t window_s) const;
   struct Span {  // of seconds
     size_t begin = 0, end = 0;
   };
-  double hit_in(const Span& span) const;  // -1: of nothing
+  double hit_in(const Span& span) const;  // -1: no tokens in the span
   std::optional<double> p99_mean_in(const Span& span) const;
   FaultFigures fault_figures() const;
   void note_crowd(const First& first, float ttft_ms);
@@ -88,7 +88,7 @@ class Recorder {
   std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
   double tpot_sum_ms_ = 0;
   std::vector<SecondSeries> seconds_;
-  std::vector<std::vector<float>> second_ttfts_;  // of the seconds not closed yet, by second
+  std::vector<std::vector<float>> second_ttfts_;  // by second, of those not closed yet
   std::vector<NodeSeries> nodes_;
   std::vector<int64_t> work_before_, preemptions_before_;
   std::vector<std::vector<bool>> alive_;  // by second, by node

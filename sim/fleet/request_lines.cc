@@ -8,7 +8,7 @@ namespace troupe::sim {
 
 namespace {
 
-// As a record has it: to the microsecond.
+// To the microsecond, as in a gateway's record.
 void append_ms(std::string& out, std::string_view name, Duration time) {
   absl::StrAppendFormat(&out, ",\"%s\":%.3f", absl::string_view(name.data(), name.size()),
                         static_cast<double>(time.count()) / 1e6);

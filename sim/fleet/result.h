@@ -1,7 +1,7 @@
 #pragma once
 
-// What a simulated run gives. Shares are 0..1, times in ms, and everything but the series counts only
-// requests that arrived after the warm-up.
+// Result of a simulated run. Shares are 0..1, times in ms, and everything but the series counts only requests
+// that arrived after the warm-up.
 
 #include <cstdint>
 #include <optional>
@@ -13,15 +13,15 @@ namespace troupe::sim {
 struct Percentiles {
   double p50 = 0, p90 = 0, p99 = 0;
 };
-// Of unsorted values; nearest rank. Zero of none.
+// Percentiles of unsorted values by nearest rank; 0 without values.
 Percentiles percentiles(std::vector<float> values);
 
 // One second of the run, warm-up included.
 struct SecondSeries {
   int32_t arrived = 0, finished = 0, lost = 0;
-  int64_t prompt_tokens = 0, hit_tokens = 0;  // of requests first admitted in it
-  float ttft_p50_ms = 0, ttft_p99_ms = 0;     // of first tokens in it
-  int32_t waiting = 0;                        // at its end, all nodes
+  int64_t prompt_tokens = 0, hit_tokens = 0;  // of requests first admitted in this second
+  float ttft_p50_ms = 0, ttft_p99_ms = 0;     // of first tokens in this second
+  int32_t waiting = 0;                        // at the second's end, all nodes
 };
 
 struct NodeSeries {
@@ -35,9 +35,9 @@ struct NodeSeries {
   std::vector<float> kv_used;     // share of blocks referenced at each second's end
 };
 
-// What a fault did, seen from the seconds around it (present where there were faults after the warm-up; the
-// first of them counts). None: nothing to compare with, no request had its first token in the 10 s before the
-// fault, or none afterwards.
+// Effect of a fault in the seconds around it (present where there were faults after the warm-up; the first of
+// them counts). None: nothing to compare with, no request had its first token in the 10 s before the fault,
+// or none afterwards.
 struct FaultFigures {
   std::optional<double> hit_dip;  // points: hit of the 10 s before minus the worst 2 s mean after
   std::optional<double> t95_s;    // until a 3 s mean of hit is >= 95 % of before; -1: never within the run
@@ -49,16 +49,16 @@ struct FaultFigures {
   int64_t resumed = 0;      // streams that went on elsewhere
 };
 
-// A flash crowd, seen by itself and by everybody else. TTFT p99.
+// Effect of a flash crowd on itself and on all other requests. TTFT p99.
 struct CrowdFigures {
-  double before_ms = 0;  // of the minute before, whether warm-up or not
-  double crowd_ms = 0;   // from then on: those of the crowd's set
+  double before_ms = 0;  // in the minute before, warm-up included
+  double crowd_ms = 0;   // from its begin on: requests of the crowd's set
   double others_ms = 0;  // and all others
 };
 
 struct Result {
   std::string policy;
-  std::string mode;  // how gateways know what nodes hold; empty: the policy does not ask
+  std::string mode;  // the gateways' source of residency; empty: the policy uses none
   int32_t nodes = 0, gateways = 0;
   uint64_t seed = 0;
   std::string profile;
@@ -66,21 +66,21 @@ struct Result {
   int64_t requests = 0;  // arrived
   int64_t lost = 0;      // answered by an error, or never admitted by the end
   int64_t prompt_tokens = 0;
-  // Shares of one whole, the prompt tokens of all requests: what was never admitted found nothing, and is in
-  // all three. (Of a live run the whole is as the server counts, the bounds' is as the trace says.)
+  // Shares of one whole, the prompt tokens of all requests: a request that was never admitted found nothing,
+  // and is in all three. (In a live run the whole is as the server counts, the bounds' is as in the trace.)
   double hit_tokens = 0;      // found cached at first admission
   double pooled_lru_hit = 0;  // oracle_caches.h; none (null) unless has_pool
   double infinite_hit = 0;
   double work_cov = 0;   // std/mean over nodes of work in windows of 100 s, mean of the windows
   double work_cov5 = 0;  // the same of 5 s
-  bool has_pool = true;  // it is known how much memory all nodes have
+  bool has_pool = true;  // the total memory of all nodes is known
   Percentiles ttft_ms;
-  double tpot_mean_ms = 0, tpot_p99_ms = 0;  // a request's mean gap between its tokens
+  double tpot_mean_ms = 0, tpot_p99_ms = 0;  // mean gap between a request's tokens
   double goodput = 0;                        // share of requests inside both limits
   double duration_s = 0;                     // measured span
-  int64_t preemptions = 0;  // in the whole seconds after the warm-up, whoever it was: nodes count them
+  int64_t preemptions = 0;  // in the whole seconds after the warm-up, of any request: nodes count them
   int64_t retries = 0;
-  std::optional<int64_t> skipped_lines;  // of the trace, where it was asked to skip bad ones
+  std::optional<int64_t> skipped_lines;  // of the trace, if bad ones were to be skipped
   bool has_crowd = false;
   CrowdFigures crowd;
   int64_t faults_in_warmup = 0;
@@ -89,14 +89,14 @@ struct Result {
   std::vector<SecondSeries> seconds;
   std::vector<NodeSeries> node_series;
 
-  // How fast it ran. Not part of a report: reports of one seed are equal to the byte.
+  // Speed of the simulation. Not part of a report: reports of one seed are equal to the byte.
   double wall_s = 0;
   double decision_us = 0;  // mean of Router::decide()
   int64_t events = 0;
   int64_t simulated_requests = 0;  // warm-up included
 };
 
-// A load that was tried on the way to the sustainable one.
+// A load tried in the search for the sustainable one.
 struct LoadStep {
   double load = 0, rate = 0, goodput = 0, ttft_p99_ms = 0;
   bool holds = false;
