@@ -1,6 +1,6 @@
 #pragma once
 
-// The block ids of made-up text: cumulative, so that equal ids mean equal prefixes.
+// Block ids of synthetic text: cumulative, so that equal ids mean equal prefixes.
 
 #include <cstdint>
 
@@ -8,12 +8,12 @@
 
 namespace troupe::sim {
 
-// A well-mixed value of two.
+// A well-mixed hash of two values.
 inline uint64_t mix(uint64_t a, uint64_t b) {
   return route::Random(a * 0x9e3779b97f4a7c15u ^ b).next();
 }
 
-// JSON readers elsewhere keep whole numbers only up to 2^53.
+// Many JSON readers keep whole numbers only up to 2^53.
 inline constexpr uint64_t kIdMask = (uint64_t{1} << 53) - 1;
 
 // A run of tokens with one origin. Equal (content, length): equal tokens.
@@ -22,15 +22,15 @@ struct Segment {
   int32_t tokens = 0;
 };
 
-// A place in a text: all before it in one value, and so many tokens.
+// A position in a text: a hash of all before it, and its tokens.
 struct TextEnd {
-  uint64_t chained = 0x7f4a7c15;  // over all blocks: an id stands for all before it
+  uint64_t chained = 0x7f4a7c15;  // over all blocks: an id covers all before it
   int32_t tokens = 0;
 };
 
-// A text goes on by a segment: the ids of the blocks that it completes go to ids[], where the text's first
-// block is ids[0]. The new end. What a segment does depends on what is before it by `end` alone, so who keeps
-// the ends of a text's segments can have their ids in any order, and a processor has several at once.
+// Appends a segment to a text: writes the ids of the blocks that it completes to ids[], where the text's
+// first block is ids[0], and returns the new end. The result depends on the text before by `end` alone, so
+// with the ends of a text's segments their ids can be made in any order, and a processor has several at once.
 inline TextEnd append(TextEnd end, const Segment& segment, int32_t block_tokens, uint64_t* ids) {
   uint64_t* next = ids + end.tokens / block_tokens;
   const int32_t room = block_tokens - end.tokens % block_tokens;  // of the block begun

@@ -22,7 +22,7 @@ template <typename Word>
   mix_bits(lo);
 }
 
-// Eight at a time, where a processor can multiply so many; how many were named.
+// Names eight at a time, on processors that multiply so many; returns the number named.
 [[gnu::target("avx512f,avx512dq")]] size_t name_eights(std::span<const uint64_t> ids, Hash128* out) {
   using Eight [[gnu::vector_size(64)]] = uint64_t;
   size_t i = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The names that a node's cache knows a trace's blocks by.
+// Names of a trace's blocks in a node's cache.
 
 #include <cstdint>
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace troupe::sim {
 
-// Any id may stand for a block, 0 as well: Mooncake's first block has it. All bits of both halves are mixed,
-// for others draw from either.
+// Any id may name a block, even 0: Mooncake's first block has it. All bits of both halves are mixed, as users
+// draw from either.
 Hash128 block_name(uint64_t id);
-// The same of many: `out` has room for ids.size().
+// The same for many: `out` has room for ids.size().
 void name_blocks(std::span<const uint64_t> ids, Hash128* out);
 
 }  // namespace troupe::sim

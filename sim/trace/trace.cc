@@ -43,11 +43,11 @@ struct TraceReader::Impl {
   TooLong too_long;
   int64_t given = 0;
   std::optional<Duration> first_at;  // some traces count from 1970
-  std::deque<TraceRequest> tick;     // requests of one timestamp, spread already
+  std::deque<TraceRequest> tick;     // requests of one timestamp, already spread
   std::vector<TraceRequest> spare;
   TraceRequest ahead;  // the first of the next tick
   bool has_ahead = false;
-  bool ended = false;  // nothing more to place
+  bool ended = false;  // no more lines
 
   Status advance(Input& input);
   Status begin();
@@ -65,7 +65,7 @@ Status TraceReader::Impl::advance(Input& input) {
   return absl::OkStatus();
 }
 
-// All files' first lines, which say whether they can be of one time.
+// Reads all files' first lines, which show whether they can be of one time.
 Status TraceReader::Impl::begin() {
   for (Input& input : inputs) TROUPE_RETURN_IF_ERROR(advance(input));
   is_begun = true;
@@ -88,7 +88,7 @@ Status TraceReader::Impl::begin() {
   return absl::OkStatus();
 }
 
-// Of lines of one time the first file's; null: all are at their end.
+// The file with the earliest line, the first of equals; null: all are at their end.
 TraceReader::Impl::Input* TraceReader::Impl::earliest() {
   Input* first = nullptr;
   for (Input& input : inputs) {
@@ -98,7 +98,7 @@ TraceReader::Impl::Input* TraceReader::Impl::earliest() {
   return first;
 }
 
-// Several files are one trace only where an id means the same text in all of them.
+// Several files are one trace only if an id means the same text in all of them.
 Status TraceReader::Impl::check_alike(const Input& input) {
   const TraceLine& line = input.line;
   if (line.facts.salt != last_salt) salt_changes += 1;
@@ -152,7 +152,7 @@ StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
   return false;
 }
 
-// Takes all requests of the next timestamp and places them between it and the one after.
+// Takes all requests of the next timestamp and spreads them up to the one after.
 Status TraceReader::Impl::fill_tick() {
   if (!has_ahead && !ended) {
     TROUPE_ASSIGN_OR_RETURN(has_ahead, read_request(ahead));
@@ -249,8 +249,8 @@ std::vector<std::string> TraceReader::notes() const {
       if (impl_->inputs.size() > 1) out.push_back(absl::StrCat(path, " has no requests"));
       continue;
     }
-    // Of gateways that served together each record overlaps with some other one's.
-    const Impl::Input* last = nullptr;  // to end, of those that begin before
+    // The records of gateways that served together overlap, each with some other one's.
+    const Impl::Input* last = nullptr;  // the last to end, of those that begin before
     for (const Impl::Input& other : impl_->inputs) {
       if (&other == &input || !other.begin || *other.begin > *input.begin) continue;
       if (last == nullptr || other.end > last->end) last = &other;

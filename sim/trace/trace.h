@@ -1,33 +1,33 @@
 #pragma once
 
-// Requests to simulate, one after the other in order of time: from trace files, or made up (workload.h). A
+// Requests to simulate, one after the other in order of time: from trace files, or synthetic (workload.h). A
 // source is read once, forwards, and holds no more than one tick of requests, so ten million of them cost no
 // memory.
 //
 // A trace is JSON lines, gzipped or not, in Mooncake's form plus what it lacks:
 //
+// clang-format off
 //   {"timestamp": 27000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 14, 15, …]}
 //     timestamp         ms, not falling; a fraction is allowed. The first one is the trace's begin.
 //     input_length      prompt tokens, >= 1
 //     output_length     tokens answered, >= 0
-//     hash_ids          one id a block of the prompt, cumulative: an id stands for its block and all before
-//     it, so equal
-//                       ids mean equal prefixes. As many as the prompt has blocks, the partial last one
-//                       counted or not.
+//     hash_ids          one id a block of the prompt, cumulative: an id covers its block and all before it,
+//                       so equal ids mean equal prefixes. As many as the prompt has blocks, the partial last
+//                       one counted or not.
 //   optional:
 //     block_size        tokens a block, 512 where absent
 //     set, session      string or whole number: the persona prefix and the conversation
 //     turn              of the conversation, from 1
 //     prefix_length     tokens of the persona prefix, which the set names
-//     output_hash_ids   ids of the blocks that the answer completes: what a node holds afterwards beyond the
-//     prompt
+//     output_hash_ids   ids of the blocks that the answer completes: a node holds them beyond the prompt
 //   of records (gateway/telemetry/trace_writer.h says more), for records of several gateways to be joined:
-//     salt              what the ids are salted with: only of one salt they can be compared
-//     status            HTTP's, of the answer; a prompt that failed and comes again soon is one request
+//     salt              names the ids' salt: only those of one salt can be compared
+//     status            HTTP's, of the answer; a failed prompt that comes again soon is one request
 //     unfinished        true: it was running when the gateway stopped
 //     message_ends, message_ids, message_answers
 //                       of every message of the prompt the token it ends with and an id of all text up to
 //                       there; which ones, from 0, the assistant gave
+// clang-format on
 //
 // Source of the form: Qin et al., "Mooncake", FAST '25, artifact FAST25-release/traces.
 
@@ -47,21 +47,21 @@ struct TraceRequest {
   int32_t input_tokens = 0;
   int32_t output_tokens = 0;
   int32_t block_tokens = 512;
-  int32_t turn = 0;                     // 0: not told
-  int32_t prefix_tokens = 0;            // of the set; 0: not told
-  uint64_t set = 0, session = 0;        // id_of() of what the trace says; 0: nothing
+  int32_t turn = 0;                     // 0: unknown
+  int32_t prefix_tokens = 0;            // of the set; 0: unknown
+  uint64_t set = 0, session = 0;        // id_of() of the line's names; 0: none
   std::vector<uint64_t> blocks;         // floor or ceil(input_tokens / block_tokens) cumulative ids
   std::vector<uint64_t> output_blocks;  // of the blocks after floor(input_tokens / block_tokens), in order
 };
 
-// What records tell besides.
+// Further fields of records.
 struct RecordedFacts {
-  uint64_t salt = 0;             // id_of() its name; 0: not told
-  bool answered = false;         // whole, as far as can be told
-  bool failed = false;           // not answered, and not because the client went away
-  std::vector<uint64_t> ids;     // a message each
-  std::vector<int32_t> ends;     // as many, not falling; the last is input_tokens
-  std::vector<int32_t> answers;  // rising
+  uint64_t salt = 0;             // id_of() its name; 0: none
+  bool answered = false;         // completely, as far as the line shows
+  bool failed = false;           // not answered, though the client stayed
+  std::vector<uint64_t> ids;     // one per message
+  std::vector<int32_t> ends;     // one per message, not falling; the last is input_tokens
+  std::vector<int32_t> answers;  // indices of the assistant's messages, rising
 };
 
 // A name (or the digits of a number) as an id, never 0.
@@ -77,8 +77,8 @@ class RequestSource {
 struct TraceOptions {
   double rate_scale = 1;  // > 0: time runs this much faster
   Duration spread{};  // requests of one timestamp are spread evenly over this, or up to the next timestamp
-  bool skip_bad = false;             // lines that cannot be used are counted, not refused, up to half of all
-  int64_t requests_max = INT64_MAX;  // stop after so many
+  bool skip_bad = false;             // unusable lines, up to half of all, are counted instead of refused
+  int64_t requests_max = INT64_MAX;  // bound of the requests read
   int64_t model_tokens_max = 0;      // longer prompts and answers are counted, for a note; 0: none
 };
 
@@ -86,31 +86,31 @@ class TraceReader final : public RequestSource {
  public:
   static constexpr size_t kLineBytesMax = size_t{16} << 20;
   static constexpr int64_t kTokensMax = 16 << 20;  // of a prompt or an answer
-  // From the first request to the last, rate-scaled: every second of a run is recorded.
+  // Bound from the first request to the last, rate-scaled: every second of a run is recorded.
   static constexpr Duration kSpanMax = std::chrono::hours(24 * 14);
 
   static constexpr size_t kFilesMax = 256;
 
   // kNotFound / kInvalidArgument name the file.
   static StatusOr<std::unique_ptr<TraceReader>> open(const std::string& path, const TraceOptions& options);
-  // Several gateways' records of one time as one trace, by their timestamps. Errors, now or when they are
-  // read, where they cannot be one: a file twice, other blocks, another salt, or years apart.
+  // Several gateways' records of one time as one trace, by their timestamps. Errors, now or during reading,
+  // if they cannot be one: a file twice, other blocks, another salt, or years apart.
   static StatusOr<std::unique_ptr<TraceReader>> open_all(const std::vector<std::string>& paths,
                                                          const TraceOptions& options);
   ~TraceReader() override;
-  // Errors: "<path>:<line>: field 'x': …, and what would be right". A line far ahead is told from those
-  // behind it under skip_bad alone.
+  // Errors: "<path>:<line>: field 'x': …, and what would be right". A line with a timestamp far ahead is
+  // recognised under skip_bad alone, by the lines behind it.
   StatusOr<bool> next(TraceRequest& out) override;
   int64_t skipped_count() const;  // under skip_bad
-  // Requests given that no model of model_tokens_max tokens can answer, or not to their end.
+  // Requests that no model of model_tokens_max tokens can answer, or not to their end.
   struct TooLong {
-    int64_t prompts = 0;     // that leave no room for a token
-    int64_t answers = 0;     // others with more tokens than there is room for
-    std::string first_path;  // of either kind
+    int64_t prompts = 0;     // without room for a token
+    int64_t answers = 0;     // others with more tokens than room
+    std::string first_path;  // of the first of either kind
     int64_t first_line = 0;
   };
   const TooLong& too_long() const;
-  // What whoever reads a report of these requests should know of the files, a sentence each.
+  // Notes on the files for a reader of the report, a sentence each.
   std::vector<std::string> notes() const;
 
  private:
@@ -119,8 +119,8 @@ class TraceReader final : public RequestSource {
   std::unique_ptr<Impl> impl_;
 };
 
-// One line without its newline → a request at its own timestamp (not spread, not scaled). `scratch` keeps the
-// parser's memory between lines.
+// Parses one line without its newline into a request at its own timestamp (not spread, not scaled). `scratch`
+// keeps the parser's memory between lines.
 class TraceLineParser {
  public:
   TraceLineParser();
@@ -132,7 +132,7 @@ class TraceLineParser {
   std::unique_ptr<Impl> impl_;
 };
 
-// The names a written line gives; empty: left out.
+// Names for a written line; empty: left out.
 struct TraceNames {
   std::string_view set, session;
 };

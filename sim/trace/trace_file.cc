@@ -8,7 +8,7 @@ namespace troupe::sim {
 
 namespace {
 
-// Lines read ahead under skip_bad, to tell one that lies far ahead from those behind it.
+// Lines read ahead under skip_bad, to tell one with a timestamp far ahead from those behind it.
 constexpr size_t kLinesAhead = 16;
 
 Status bad_timestamp(std::string_view what) {
@@ -35,8 +35,8 @@ Status TraceFile::error(const Status& status, int64_t number) const {
   return invalid_argument(absl::StrCat(path_, ":", number, ": ", status.message()));
 }
 
-// The next line without its newline, by length: a NUL byte in it is a byte like any other. False at the end
-// of the file.
+// Reads the next line without its newline, by length: a NUL byte in it is a byte like any other. False at the
+// end of the file.
 StatusOr<bool> TraceFile::read_line() {
   line_.clear();
   line_number_ += 1;
@@ -65,7 +65,7 @@ StatusOr<bool> TraceFile::read_line() {
   return any;
 }
 
-// A line that cannot be used: an error, or one more that is counted.
+// Returns the error of an unusable line, or counts the line.
 Status TraceFile::refuse(const Status& status, int64_t number) {
   if (!skip_bad_) return error(status, number);
   if (skipped_ == 0) first_refusal_ = std::string(error(status, number).message());
@@ -73,7 +73,7 @@ Status TraceFile::refuse(const Status& status, int64_t number) {
   return absl::OkStatus();
 }
 
-// The next line that is a request, at whatever time.
+// The next line that is a request, with any timestamp.
 StatusOr<bool> TraceFile::read_parsed(TraceLine& out) {
   while (true) {
     TROUPE_ASSIGN_OR_RETURN(const bool more, read_line());
@@ -90,7 +90,7 @@ StatusOr<bool> TraceFile::read_parsed(TraceLine& out) {
   }
 }
 
-// The next of the lines read ahead, which are as many as the file has, up to kLinesAhead behind it.
+// Takes one of the lines read ahead: all that the file has, up to kLinesAhead behind it.
 StatusOr<bool> TraceFile::take_ahead(TraceLine& out) {
   while (lines_ahead_.size() <= kLinesAhead && !ended_) {
     TraceLine line;
@@ -116,7 +116,7 @@ Status TraceFile::check_time(Duration at) const {
                                       " s after the trace's first; a run has at most ",
                                       TraceReader::kSpanMax / std::chrono::seconds(1), " s"));
   }
-  // Of one line behind another nobody can tell which is wrong; of two or more behind it, it is.
+  // Of two lines in the wrong order either may be wrong; two or more behind one prove that one wrong.
   const auto behind = static_cast<size_t>(std::count_if(
       lines_ahead_.begin(), lines_ahead_.end(),
       [this, at](const TraceLine& below) { return below.request.at >= last_at_ && below.request.at < at; }));
@@ -127,7 +127,7 @@ Status TraceFile::check_time(Duration at) const {
   return absl::OkStatus();
 }
 
-// What is left of a trace most of whose lines are skipped is not that trace.
+// A trace with most lines skipped is refused: the rest is another trace.
 Status TraceFile::check_enough() const {
   if (skipped_ * 2 <= line_count_) return absl::OkStatus();
   return invalid_argument(absl::StrCat(path_, ": ", skipped_, " of its ", line_count_,

@@ -1,6 +1,6 @@
 #pragma once
 
-// One file of a trace, line by line: what TraceReader makes requests of.
+// One file of a trace, line by line: the input of TraceReader.
 
 #include <zlib.h>
 
@@ -28,7 +28,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // The next line that can be used, into `out`, whose memory is reused; false at the end. `at` never falls.
+  // Reads the next usable line into `out`, whose memory is reused; false at the end. `at` never falls.
   StatusOr<bool> next(TraceLine& out);
   const std::string& path() const { return path_; }
   int64_t skipped_count() const { return skipped_; }
@@ -52,15 +52,15 @@ class TraceFile {
   std::vector<char> chunk_ = std::vector<char>(1 << 18);
   size_t chunk_at_ = 0, chunk_end_ = 0;
   std::string line_;
-  bool line_too_long_ = false;  // its rest was passed over
+  bool line_too_long_ = false;  // its rest was skipped
   int64_t line_number_ = 0;
-  int64_t line_count_ = 0;  // but for empty ones
+  int64_t line_count_ = 0;  // without empty ones
   int64_t skipped_ = 0;
   std::string first_refusal_;
   std::deque<TraceLine> lines_ahead_;
   Duration last_at_{};
   std::optional<Duration> first_at_;
-  bool ended_ = false;  // nothing more to read ahead
+  bool ended_ = false;  // the file is read to its end
 };
 
 }  // namespace troupe::sim

@@ -33,7 +33,7 @@ bool TraceJoin::is_retry(const TraceRequest& request, const RecordedFacts& facts
   return again;
 }
 
-// The ids of the messages that are known, in order; the first that is not.
+// Appends the ids of the known messages, in order; returns the first unknown one.
 size_t TraceJoin::begin_as_before(const TraceRequest& request, const RecordedFacts& facts) {
   const size_t count = facts.ids.size();
   const Place* before = nullptr;
@@ -61,8 +61,8 @@ size_t TraceJoin::begin_as_before(const TraceRequest& request, const RecordedFac
   return count;
 }
 
-// The ids of the rest, from the `first` message on. Where it begins elsewhere than by the line's own lengths,
-// an own id may cover less text than its block: then it stands for the message, too.
+// Appends the ids of the rest, from message `first` on. If it begins elsewhere than by the line's own
+// lengths, an own id may cover less text than its block: then it stands for the message, too.
 void TraceJoin::go_on(const TraceRequest& request, const RecordedFacts& facts, size_t first) {
   const int32_t begin = first > 0 ? ends_[first - 1] : 0;
   const bool is_moved = first > 0 && begin != facts.ends[first - 1];
@@ -109,7 +109,7 @@ void TraceJoin::rename(TraceRequest& request, const RecordedFacts& facts) {
   const auto prefix_end = std::find(facts.ends.begin(), facts.ends.end(), request.prefix_tokens);
   if (request.prefix_tokens > 0 && prefix_end != facts.ends.end())
     request.prefix_tokens = ends_[static_cast<size_t>(prefix_end - facts.ends.begin())];
-  // A prompt that is known to its end may have counted its partial last block, or not.
+  // A prompt known to its end may have counted its partial last block, or not.
   for (size_t block = ids_.size(); block < request.blocks.size(); ++block)
     ids_.push_back(request.blocks[block]);
   ids_.resize(request.blocks.size());

@@ -1,4 +1,4 @@
-// One line of a trace: read strictly, and written.
+// One line of a trace: strict reading, and writing.
 
 #include <simdjson.h>
 
@@ -63,7 +63,7 @@ Status read_ids(simdjson::dom::element value, std::string_view field, std::vecto
   return absl::OkStatus();
 }
 
-// The fields a line can have, in the order in which a missing one is complained of.
+// The fields of a line, in the order in which a missing one is reported.
 enum Field {
   kTimestamp,
   kInput,
@@ -148,7 +148,7 @@ Status read_places(simdjson::dom::element value, std::string_view field, std::ve
   return absl::OkStatus();
 }
 
-// What only records have; in other traces `status` may be anything.
+// Fields of records only; in other traces `status` may be anything.
 Status read_fact(Field field, simdjson::dom::element value, RecordedFacts& out) {
   const std::string_view name = kNames[field];
   switch (field) {
