@@ -1,6 +1,6 @@
-// Poisson arrivals are those of the highest rate, thinned while the rate rises and where no burst is. Gamma
-// gaps cannot be thinned (what is left would be nearer to Poisson), so theirs are drawn in a time in which
-// the rate is one and the same, which goes slower where the rate is less.
+// Poisson arrivals are drawn at the highest rate and thinned while the rate rises and outside the burst.
+// Gamma gaps cannot be thinned (the rest would be nearer to Poisson), so they are drawn in a time of constant
+// rate, which runs slower where the rate is less.
 
 #include "sim/workload/arrivals.h"
 
@@ -30,7 +30,7 @@ Duration next_of_poisson(const PersonaWorkload& w, double gap_s, Duration at, Dr
   }
 }
 
-// Where the rate's integral from `t` on has become `left` seconds of the full rate.
+// The time at which the rate's integral from `t` on has become `left` seconds of the full rate.
 double time_after(const PersonaWorkload& w, double t, double left) {
   const double begin = w.burst ? in_seconds(w.burst->begin) : 0;
   const double end = w.burst ? begin + in_seconds(w.burst->duration) : 0;
@@ -38,7 +38,7 @@ double time_after(const PersonaWorkload& w, double t, double left) {
     const double times = t >= begin && t < end ? w.burst->times : 1;
     const bool rising = t < w.ramp_s;
     const double until = rising ? std::sqrt(t * t + 2 * w.ramp_s * left / times) : t + left / times;
-    double change = until;  // of the rate's law, if that comes before
+    double change = until;  // the rate's next edge, if that comes before
     for (const double edge : {begin, end, w.ramp_s})
       if (edge > t) change = std::min(change, edge);
     if (change >= until) return until;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Whose turn comes next. A fleet's conversations are far more than a heap can be walked through quickly, but
-// most turns are due much later: those wait in no order, by the eighth of a second that they fall in, and are
-// sorted when it begins.
+// Priority queue of the conversations' next turns. A fleet's conversations are far more than a heap can be
+// walked through quickly, but most turns are due much later: those wait unordered, by the eighth of a second
+// that they fall in, and are sorted when it begins.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,9 +25,9 @@ struct Due {
 class CalendarQueue {
  public:
   bool empty() const { return soon_.empty(); }
-  // The earliest. REQUIRES: not empty.
+  // The earliest item. REQUIRES: not empty.
   const Due& top() const { return soon_.back(); }
-  // The count-th behind the top, if it is known already.
+  // The count-th behind the top, if it is sorted already.
   const Due* behind_top(size_t count) const {
     return count < soon_.size() ? &soon_[soon_.size() - 1 - count] : nullptr;
   }
@@ -48,7 +48,7 @@ class CalendarQueue {
 
  private:
   static int64_t bucket_of(const Due& due) { return due.at / std::chrono::milliseconds(125); }
-  // While few wait the next bucket may lie far ahead: what comes before it must not pile up in its order.
+  // In a nearly empty queue the next bucket may lie far ahead: earlier items must not pile up in its order.
   void put_off(int64_t until) {
     if (!soon_.empty()) later_[bucket_] = std::exchange(soon_, {});
     bucket_ = until;

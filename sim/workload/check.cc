@@ -1,4 +1,4 @@
-// Which workloads there can be.
+// Validation of workloads.
 
 #include "common/settings/option_checks.h"
 #include "sim/workload/workload.h"

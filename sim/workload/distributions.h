@@ -1,7 +1,7 @@
 #pragma once
 
-// Draws from the distributions that workloads are made of. Written out, not taken from <random>, because the
-// standard leaves their algorithms open and the same seed must give the same trace everywhere.
+// Draws from the distributions that workloads use. Written out, not taken from <random>, because the standard
+// leaves their algorithms open and the same seed must give the same trace everywhere.
 
 #include <algorithm>
 #include <cmath>
@@ -30,7 +30,7 @@ class Draw {
   double lognormal(double mean, double sigma) {
     return mean * std::exp(sigma * normal() - sigma * sigma / 2);
   }
-  // Of scale 1, so with mean `shape`. Marsaglia and Tsang 2000; below 1 by way of shape + 1.
+  // Scale 1, so the mean is `shape`. Marsaglia and Tsang 2000; below 1 by way of shape + 1.
   double gamma(double shape) {
     if (shape < 1) return gamma(shape + 1) * std::pow(1 - uniform(), 1 / shape);
     const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);

@@ -3,16 +3,13 @@
 //
 //   sigma = sqrt(2 · ln(mean / median)), or ln(p90 / median) / 1.2816 where the mean is below the median
 //
-// No role-play set says when people come, whom they ask and how long they think. That is, for all of them:
+// No role-play set records arrivals, popularity or think times. For all of them:
 //
-//   zipf        1.31  slope of rank and rate, both logarithmic, of ranks 1 to 50 of m-mid's 109 clients
-//                     (ServeGen, arXiv 2505.09999, alibaba/ServeGen data/language/m-mid): a client stands for
-//                     a persona
-//   arrival_cv  1.32  median of the gaps' coefficient of variation, same clients, in windows of 600 s
-//   think_s     172   with the answer's time the median gap is 120 s: time since a prefix was last used
-//   (Mooncake,
-//                     FAST'25, kvcache-ai/Mooncake conversation trace, first half hour); its p90 of 433 s is
-//                     400 here
+// - zipf 1.31: slope of rank and rate, both logarithmic, of ranks 1 to 50 of m-mid's 109 clients (ServeGen,
+//   arXiv 2505.09999, alibaba/ServeGen data/language/m-mid): a client stands for a persona
+// - arrival_cv 1.32: median of the gaps' coefficient of variation, same clients, in windows of 600 s
+// - think_s 172: with the answer's time the median gap is 120 s: time since a prefix was last used (Mooncake,
+//   FAST'25, kvcache-ai/Mooncake conversation trace, first half hour); its p90 of 433 s is 400 here
 
 #include "sim/workload/presets.h"
 
@@ -37,10 +34,10 @@ struct Preset {
   std::string_view name, source;
   Lengths card;  // tokens
   Lengths turn;  // of either side; 0: not published
-  double turns;  // requests a conversation; 0: not published
+  double turns;  // requests per conversation; 0: not published
 };
 
-// Tokens of English sets by LLaMA's vocabulary, of Chinese ones by DeepSeek's.
+// Tokens of English sets are LLaMA's, of Chinese ones DeepSeek's.
 constexpr std::array kPresets{
     // boson-ai/RPBench-Auto data/rpbench_character.jsonl, 80 cards.
     Preset{"rpbench-character", "RPBench-Auto's English character cards", {431, 353, 854, 1201}, {}, 0},

@@ -12,9 +12,9 @@ namespace troupe::sim {
 
 // The first is the default of PersonaWorkload.
 std::vector<std::string> preset_names();
-// For --help: every preset's figures and where they are from.
+// Text for --help: every preset's figures and their sources.
 std::string preset_words();
-// REQUIRES: one of the names. What no figure is published for stays the default.
+// REQUIRES: one of the names. Unpublished figures keep their defaults.
 PersonaWorkload workload_like(std::string_view name);
 
 }  // namespace troupe::sim

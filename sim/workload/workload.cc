@@ -25,17 +25,17 @@ Duration seconds(double s) {
 struct Persona {
   int32_t tokens = 0;
   int32_t version = 0;
-  // System prompt and card of the version that was asked last: most of a prompt, and always the same.
+  // System prompt and card of the version asked last: most of a prompt, and always the same.
   std::vector<uint64_t> start_ids;
   TextEnd start_end;
   int32_t start_version = -1;  // none
-  uint64_t start_set = 0;      // id_of() its set
+  uint64_t start_set = 0;      // id_of() of its set
 };
 
-// Whose starts are kept, at a kilobyte each.
+// Personas whose starts are kept, at a kilobyte each.
 constexpr size_t kStartsMax = 1 << 16;
 
-// A user's turn or an answer: the number-th of its session.
+// A user's turn or an answer, with its number in the session.
 struct Said {
   uint32_t number = 0;
   int32_t tokens = 0;
@@ -43,17 +43,17 @@ struct Said {
 
 struct Session {
   alignas(64) uint64_t number = 0;
-  uint64_t id = 0;  // id_of() its name
+  uint64_t id = 0;  // id_of() of its name
   int32_t persona = 0, version = 0;
   int32_t card_tokens = 0;
   int32_t turn = 0;        // asked so far
   int32_t turns_left = 1;  // to ask, swipes not counted
   bool swiping = false;    // the next request asks for the last turn again
   uint32_t said_count = 0;
-  // What was said in earlier turns is as it was then: of `history` the first `written` ones complete these
-  // blocks behind those of the persona's start.
+  // Text of earlier turns never changes: the first `written` entries of `history` complete these blocks
+  // behind those of the persona's start.
   uint32_t written = 0;
-  TextEnd end, end_before_last;  // behind those, and behind all but the last of them
+  TextEnd end, end_before_last;  // behind all written, and behind all but the last of it
   std::vector<uint64_t> ids;
   std::vector<Said> history;  // user and answer in turn
 };
@@ -85,17 +85,17 @@ struct PersonaSource::Impl {
       personas.emplace_back().tokens =
           static_cast<int32_t>(w.flash->card_tokens > 0 ? w.flash->card_tokens : w.card_tokens);
     }
-    // A session asks `turns` times, each perhaps again: so many requests it brings.
+    // Requests of a session: it asks `turns` times, each perhaps again.
     const double requests = w.turns / (1 - w.swipe);
     session_gap_s = requests / w.rate;
     if (w.flash) flash_gap_s = session_gap_s * (1 - w.flash->share) / w.flash->share;
-    // Sessions between two requests, in the stationary state; met at any turn, for what is left of a
-    // geometric is one.
+    // Sessions between two requests, in the stationary state; at any turn, as the rest of a geometric is
+    // geometric.
     const double wait_s = w.think_s + w.answer_s_per_token * w.output_tokens;
     const double running = (requests - 1) / session_gap_s * wait_s;
     const int64_t met = std::llround(running);
     for (int64_t i = 0; i < met; ++i) {
-      // Met while their users think: what is left of an exponential time is one.
+      // Their users are thinking: the rest of an exponential time is exponential.
       joining.push_back(seconds(draw.uniform() * w.ramp_s + draw.exponential(wait_s)));
     }
     std::sort(joining.begin(), joining.end(), std::greater<>());
@@ -134,12 +134,12 @@ struct PersonaSource::Impl {
   PersonaWorkload w;
   Draw draw;
   Zipf zipf;
-  Persona unkept;                 // the start of a prompt, where there are too many personas to keep theirs
+  Persona unkept;                 // the current start, where too many personas exist to keep theirs
   std::vector<Persona> personas;  // a flash crowd's comes last
   std::vector<int32_t> rank_persona;
   std::vector<Session> sessions;
   std::vector<int32_t> free_slots;
-  std::vector<Duration> joining;  // when those met in mid-talk come, the first one last
+  std::vector<Duration> joining;  // join times of running conversations, the earliest last
   CalendarQueue due;
   uint64_t session_count = 0, due_count = 0;
   double session_gap_s = 0, flash_gap_s = 0;
@@ -148,7 +148,7 @@ struct PersonaSource::Impl {
   uint64_t last_session = 0;
 };
 
-// A conversation that has been going on for some turns.
+// Adds a conversation that has been going on for some turns.
 void PersonaSource::Impl::meet_session(Duration at) {
   const int32_t slot = start_session(at, rank_persona[static_cast<size_t>(zipf.draw(draw))]);
   Session& session = sessions[static_cast<size_t>(slot)];
@@ -184,7 +184,7 @@ int32_t PersonaSource::Impl::start_session(Duration at, int32_t persona) {
   return slot;
 }
 
-// Edits and swaps that happen before `until`.
+// Applies edits and swaps due before `until`.
 void PersonaSource::Impl::apply_changes(Duration until) {
   while (next_edit <= until) {
     Persona& persona = personas[static_cast<size_t>(draw.below(w.personas))];
@@ -199,7 +199,7 @@ void PersonaSource::Impl::apply_changes(Duration until) {
   }
 }
 
-// Drops the oldest turns until what is left, the new turn and its answer fit the context.
+// Drops the oldest turns until the rest, the new turn and its answer fit the context.
 void PersonaSource::Impl::truncate(Session& session, int32_t user_tokens, int32_t output_tokens) const {
   int64_t total = int64_t{user_tokens} + output_tokens;
   if (session.written > 0) {
@@ -219,7 +219,7 @@ void PersonaSource::Impl::truncate(Session& session, int32_t user_tokens, int32_
       session.history.begin() + static_cast<std::ptrdiff_t>(std::min(dropped, session.history.size())));
 }
 
-// The system prompt and the card.
+// The system prompt and the card of a session.
 const Persona& PersonaSource::Impl::start_of(const Session& session) {
   const bool kept = personas.size() <= kStartsMax;
   Persona& persona = kept ? personas[static_cast<size_t>(session.persona)] : unkept;
@@ -235,9 +235,9 @@ const Persona& PersonaSource::Impl::start_of(const Session& session) {
   return persona;
 }
 
-// What is said next, behind all that is written.
+// Appends the next text behind all that is written.
 void PersonaSource::Impl::write(Session& session, const Said& said, const TextEnd& start) const {
-  // Blocks are counted from the first behind the start.
+  // Blocks are counted from the first one behind the start.
   const int32_t tokens_before = start.tokens - start.tokens % w.block_tokens;
   TextEnd end{session.end.chained, session.end.tokens - tokens_before};
   session.ids.resize(static_cast<size_t>((end.tokens + said.tokens) / w.block_tokens));
@@ -247,11 +247,11 @@ void PersonaSource::Impl::write(Session& session, const Said& said, const TextEn
   session.written += 1;
 }
 
-// The start and all of the history; then what is answered.
+// Writes the start and all of the history; then the answer.
 void PersonaSource::Impl::write_texts(Session& session, TraceRequest& out) {
   const Persona& start = start_of(session);
   if (session.written == 0) session.end = start.start_end;
-  // (An answer that was not liked may have left some.)
+  // (A swiped answer may have left some.)
   session.ids.resize(static_cast<size_t>(session.end.tokens / w.block_tokens) - start.start_ids.size());
   while (session.written < session.history.size())
     write(session, session.history[session.written], start.start_end);
@@ -273,7 +273,7 @@ void PersonaSource::Impl::write_texts(Session& session, TraceRequest& out) {
   out.output_blocks.assign(ids.begin() + prompt_count, ids.end());
 }
 
-// Conversations lie far apart: those of the next turns are on their way while this one is asked.
+// Prefetches the conversations of the next turns, which lie far apart in memory, while this one is asked.
 void PersonaSource::Impl::fetch_ahead() const {
   if (const Due* later = due.behind_top(3)) {
     const Session& session = sessions[static_cast<size_t>(later->slot)];
@@ -289,7 +289,7 @@ void PersonaSource::Impl::fetch_ahead() const {
 
 void PersonaSource::Impl::ask(Session& session, Duration at, TraceRequest& out) {
   if (session.swiping) {
-    session.history.pop_back();  // the answer that was not liked; its question stays
+    session.history.pop_back();  // the swiped answer; its question stays
     session.written -= 1;
     session.end = session.end_before_last;
   } else {
