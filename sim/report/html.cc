@@ -80,9 +80,9 @@ constexpr std::array kPolicyWords{
 struct Column {
   std::string_view name, words;
   std::function<std::string(const Result&)> text;
-  std::function<double(const Result&)> rank;  // the highest is the best; empty: none is
+  std::function<double(const Result&)> rank;  // the highest is the best; empty: no best
 
-  // What the best shows; empty where none is better than the rest by what a reader sees.
+  // The text of the best; empty if no other is visibly worse.
   std::string best(std::span<const Result> results) const {
     const auto alike = [&](const Result& r) { return text(r) == text(results.front()); };
     if (!rank || std::all_of(results.begin(), results.end(), alike)) return {};
@@ -204,7 +204,7 @@ void append_steps(std::string& out, const PageFacts& facts) {
   out += "</tbody></table></div>\n";
 }
 
-// What hits are held against. Where nobody said how much memory the fleet has, that is a cache without end.
+// The bound to compare hits with: an infinite cache if the fleet's memory is unknown.
 std::string possible(const Result& r) {
   if (r.has_pool)
     return absl::StrCat("one cache of the fleet's whole size would have found ", percent(r.pooled_lru_hit));

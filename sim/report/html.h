@@ -1,8 +1,8 @@
 #pragma once
 
-// Results as one self-contained page: what each policy did, as a table with every column explained in words,
+// Results as one self-contained page: each policy's figures, as a table with every column explained in words,
 // and plots over time: hit, time to first token, work of every node as a heat map, requests, with faults
-// marked. For people who have not read the manual; no other file, no network.
+// marked. For readers without the manual; no other file, no network.
 //
 // The page stays small however long the run and large the fleet: time is cut into at most kTimeBucketsMax
 // pieces, nodes are joined into at most kNodeRowsMax rows.
@@ -19,19 +19,19 @@ namespace troupe::sim {
 
 inline constexpr size_t kTimeBucketsMax = 240, kNodeRowsMax = 96;
 
-// What the results do not say themselves.
+// Facts that are not in the results.
 struct PageFacts {
   std::string title;  // "compare: 8 nodes of study"
   bool live = false;  // measured, not simulated
   double warmup_s = 0, slo_ttft_ms = 0, slo_tpot_ms = 0;
   std::vector<Fault> faults;
-  std::vector<LoadStep> steps;  // of a search for the sustainable rate
+  std::vector<LoadStep> steps;  // of the search for the sustainable rate
 };
 
 // REQUIRES: at least one result. The same arguments give the same bytes.
 std::string html_page(std::span<const Result> results, const PageFacts& facts);
 
-// A sentence on how a policy chooses; empty for a name that is none.
+// A sentence on how a policy chooses; empty for an unknown name.
 std::string_view policy_in_words(std::string_view policy);
 
 }  // namespace troupe::sim

@@ -1,6 +1,6 @@
-// The script draws what html.cc counted (its data block has a comment there). Kept to what every browser of
-// the last years has: no library, nothing fetched. Colours come from the style sheet's variables, so that
-// light and dark differ in one place. Plots are drawn in the screen's own pixels, anew when the window's
+// The script draws the figures of html_data.cc (its data block is described there). It uses only what every
+// browser of the last years has: no library, no network. Colours come from the style sheet's variables, so
+// that light and dark differ in one place. Plots are drawn in the screen's own pixels, anew when the window's
 // width changes: labels scaled down with a picture of fixed width cannot be read on a phone.
 
 #include "sim/report/html_assets.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// The style sheet and the script of html_page(), as they stand in the page.
+// The style sheet and the script of html_page().
 
 #include <string_view>
 

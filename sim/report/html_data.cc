@@ -1,8 +1,10 @@
 // One JSON block for the page's script:
+// clang-format off
 //   {"step_s": seconds a bucket, "level": load a heat level, "warmup_s", "slo_ttft_ms",
 //    "faults": [{"at_s", "text"}],
 //    "runs": [{"name", "arrived": […], "waiting": […], "hit": [… or null], "ttft_p50_ms": […],
 //              "ttft_p99_ms": […], "row_names": ["n0", …], "rows": ["KLM…", …]}]}
+// clang-format on
 // A heat row is a string, one character a bucket (0-9A-Za-z: that many levels of 0.05 of the fleet's mean),
 // because 96 rows of 240 numbers for twelve policies would be megabytes.
 
@@ -28,7 +30,7 @@ std::string escape_json(std::string json) {
 
 using Seconds = std::span<const SecondSeries>;
 
-// Up to the last arrival: what trickles in afterwards is no traffic to judge by.
+// Seconds up to the last arrival: the stragglers afterwards are not representative.
 Seconds shown_seconds(const Result& r) {
   size_t count = r.seconds.size();
   while (count > 0 && r.seconds[count - 1].arrived == 0) --count;

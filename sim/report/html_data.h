@@ -1,6 +1,6 @@
 #pragma once
 
-// The numbers of html_page()'s plots, cut to what a page can hold. Private to html*.cc.
+// The numbers of html_page()'s plots, cut to a page's size. Private to html*.cc.
 
 #include <span>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace troupe::sim {
 
-// JSON without a "<": safe inside <script>. Its form is told in html_data.cc.
+// JSON without a "<": safe inside <script>. html_data.cc describes its form.
 std::string html_data(std::span<const Result> results, const PageFacts& facts);
 
 // "affinity (exact)", "round-robin"

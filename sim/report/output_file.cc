@@ -14,7 +14,7 @@ std::string temporary_of(const std::string& path) {
   return path + ".tmp";
 }
 
-// A device or a pipe: written to as it is, for a file with its name in its place would be its end.
+// A device or a pipe is written in place: a rename over it would destroy it.
 bool is_special(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored) &&

@@ -1,6 +1,7 @@
 #pragma once
 
-// Files of results: whole or not at all. One grows beside its place and is given its name when all is in it.
+// Files of results: whole or not at all. A file grows under a temporary name beside its place, and is renamed
+// once complete.
 
 #include <fstream>
 #include <initializer_list>
@@ -11,26 +12,26 @@
 
 namespace troupe::sim {
 
-// Can these be written? Said before a long run, not after it. Empty paths and "-" can.
+// Checks that these can be written, before a long run rather than after it. Empty paths and "-" can.
 Status check_outputs(std::initializer_list<std::string> paths);
 
-// One that is written piece by piece. Devices and pipes are written to as they are. Errors name the path.
+// A file written piece by piece. Devices and pipes are written in place. Errors name the path.
 class OutputFile {
  public:
   static StatusOr<OutputFile> open(const std::string& path);
-  // What was not closed is gone.
+  // Deletes a file that was not closed.
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
 
-  // What fails is said by close().
+  // close() reports its errors.
   void write(std::string_view text);
-  // All of it has been written, and stands under its name.
+  // Completes the file under its name.
   Status close();
 
  private:
   explicit OutputFile(std::string path);
-  std::string path_, temporary_;  // the latter empty: there is none (any more)
+  std::string path_, temporary_;  // temporary_ is empty if there is none (any more)
   std::ofstream file_;
 };
 

@@ -14,14 +14,14 @@ namespace troupe::sim {
 // One object; shares 0..1, times in ms. Series are columns: per_second {arrived, …}, per_node [{id, …,
 // work_per_s}].
 std::string report_json(const Result& result);
-// What the capacity command found.
+// Result of the capacity command.
 struct CapacityAnswer {
   double rate = 0;  // requests/s
   double load = 0;
   std::vector<LoadStep> steps;  // every load tried, in order
 };
-// As report_json() of the run at that rate, with {sustainable_rate, load, steps: [{load, rate, goodput,
-// ttft_p99_ms, verdict: "holds" or "fails"}]} before.
+// report_json() of the run at that rate, after {sustainable_rate, load, steps: [{load, rate, goodput,
+// ttft_p99_ms, verdict: "holds" or "fails"}]}.
 std::string capacity_json(const CapacityAnswer& answer, const Result& result);
 // {"runs": […]} in the given order.
 std::string comparison_json(std::span<const Result> results);
