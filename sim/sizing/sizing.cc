@@ -1,13 +1,14 @@
-// The arithmetic, for a step that decodes b streams of c tokens of context while a share of time goes to
-// prefill:
+// Arithmetic of a step that decodes b streams of c tokens of context while a share of time goes to prefill:
 //
+// clang-format off
 //   step(b)  = max((weights + b · c · kv_bytes) / bandwidth, b · 2 · parameters / flops) + 0.3 ms
 //   prefill  = missed tokens · (2 · parameters + attention to their context) / flops
 //   rate(b)  = b / (output · step(b) + b · prefill)         b streams keep the node busy all the time
 //   TPOT(b)  = step(b) / (1 − rate(b) · prefill)            prefill stretches every step by its share
+// clang-format on
 //
 // The highest rate is that of the largest b that stays inside the TPOT limit, KV memory and 256 streams. It
-// comes within a few per cent of what configs/sim says of an H200 (tests hold the two together).
+// agrees within a few per cent with configs/sim's profile of an H200 (tests hold the two together).
 
 #include "sim/sizing/sizing.h"
 
@@ -27,7 +28,7 @@ using namespace roofline;
 
 constexpr double kGiB = 1 << 30;
 constexpr double kBytes = 2;  // bfloat16
-// Sources: the config.json of the models as published, of Qwen2.5 the instructed ones'.
+// Sources: the published config.json of the models; of Qwen2.5 those of the instructed ones.
 const std::vector<ModelShape>& shapes() {
   static const std::vector<ModelShape> kShapes{
       {"llama-3.1-8b", 128'256, 4096, 14'336, 32, 32, 8, 128, 131'072, false},
@@ -41,7 +42,7 @@ const std::vector<ModelShape>& shapes() {
   return kShapes;
 }
 
-// A positive whole number; `fallback` > 0 where the key may be absent.
+// A positive whole number; `fallback` > 0 if the key may be absent.
 StatusOr<int64_t> dimension(const bj::object& config, std::string_view key, int64_t fallback) {
   const bj::value* value = config.if_contains(key);
   if ((value == nullptr || value->is_null()) && fallback > 0) return fallback;
@@ -94,12 +95,12 @@ Machine machine_of(const ModelShape& model, const Gpu& gpu, int gpus) {
           gpus * (gpu.memory_gib * kGiB * kMemoryShare - kActivationGib * kGiB) - model.weight_bytes()};
 }
 
-// Of the weights in a step: the input embedding is looked up, not read whole; the output product is.
+// Weights read by a step: the input embedding is looked up, not read whole; the output product reads all.
 double weight_bytes_read(const ModelShape& model) {
   return (model.layer_parameters() + static_cast<double>(model.vocab * model.hidden)) * kBytes;
 }
 
-// FLOP of attention for a pair of a token and one before it.
+// FLOP of attention per pair of a token and an earlier one.
 double pair_flops(const ModelShape& model) {
   return 4 * static_cast<double>(model.layers * model.heads * model.head_dim);
 }
@@ -110,13 +111,13 @@ double step_seconds(const ModelShape& model, const Machine& machine, double stre
   return std::max(read / machine.bandwidth, products / machine.flops) + kOverheadSeconds;
 }
 
-// `tokens` computed behind `cached` others.
+// Time to compute `tokens` behind `cached` others.
 double prefill_seconds(const ModelShape& model, const Machine& machine, double tokens, double cached) {
   const double pairs = tokens * (cached + tokens / 2);
   return (tokens * 2 * model.layer_parameters() + pair_flops(model) * pairs) / machine.flops;
 }
 
-// The largest number of streams for which `inside` holds; it holds for fewer where it holds for more.
+// The largest number of streams for which `inside` holds, which is monotonic.
 template <typename Inside>
 int64_t most_streams(int64_t most, Inside&& inside) {
   int64_t low = 0, high = std::max<int64_t>(most, 0);
@@ -172,10 +173,10 @@ StatusOr<ModelShape> load_model_shape(const std::string& name_or_dir) {
   return shape;
 }
 
-// Bandwidth and dense bfloat16 rate: NVIDIA's data sheets (H200 SXM, H100 SXM, A100 80GB SXM, L40S, A10) and,
-// of the RTX 4090, appendix A of the Ada whitepaper (with float32 accumulation). Memory: what nvidia-smi
-// shows. Prices: an assumption in the order of on-demand lists of public GPU clouds in 2025, to be replaced
-// by one's own.
+// Bandwidth and dense bfloat16 rate: NVIDIA's data sheets (H200 SXM, H100 SXM, A100 80GB SXM, L40S, A10), for
+// the RTX 4090 appendix A of the Ada whitepaper (with float32 accumulation). Memory: as nvidia-smi shows it.
+// Prices: an assumption in the order of on-demand lists of public GPU clouds in 2025, to be replaced by one's
+// own.
 const std::vector<Gpu>& known_gpus() {
   static const std::vector<Gpu> kGpus{
       {"H200", 139.0, 4.8, 989.0, 3.60},     {"H100", 79.6, 3.35, 989.0, 2.70},

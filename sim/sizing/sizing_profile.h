@@ -1,6 +1,6 @@
 #pragma once
 
-// A node profile that was derived, written as those of configs/sim are: every figure with what it comes from.
+// A derived node profile, written like those of configs/sim: every figure with its source.
 
 #include <string>
 
