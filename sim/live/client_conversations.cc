@@ -62,7 +62,7 @@ std::vector<Message> Conversations::messages(const TraceRequest& request, uint64
 void Conversations::answered(const TraceRequest& request, uint64_t number, std::string text) {
   if (request.session == 0) return;
   Talk* talk = talks_.find(key_of(request));
-  if (talk == nullptr || talk->number != number) return;  // asked again meanwhile
+  if (talk == nullptr || talk->number != number) return;  // another request was sent meanwhile
   talk->answer = std::move(text);
   talk->is_answered = true;
 }

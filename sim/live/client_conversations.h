@@ -1,9 +1,9 @@
 #pragma once
 
-// The conversations of a driven trace as their clients keep them: a turn that continues the one before (by
-// its block ids) is sent as that one's messages, what was really answered, and new words; a turn that asks
-// the same again is sent as it was. So what a node has of a conversation, answers too, can be found cached. A
-// turn that comes before its answer is whole (open loop: nobody waits) quotes made-up words in its place.
+// Client-side conversations of a driven trace: a turn that continues the one before (by its block ids) is
+// sent as that one's messages, the actual answer, and new words; a turn that repeats the last one is sent as
+// it was. So a node's cached conversation, answers included, can be found. A turn that comes before the last
+// answer is whole (open loop: clients do not wait) quotes synthetic words in its place.
 
 #include <cstdint>
 #include <string>
@@ -23,22 +23,22 @@ struct Message {
 // Not thread-safe.
 class Conversations {
  public:
-  // Of conversations remembered; the one used longest ago begins anew.
+  // Bound of the remembered conversations; the least recently used begins anew.
   static constexpr size_t kSessionsMax = 1 << 14;
   Conversations() : talks_(kSessionsMax) {}
 
-  // What to send for `request`, the `number`th of the trace (from 1).
+  // The messages of `request`, the `number`th of the trace (from 1).
   std::vector<Message> messages(const TraceRequest& request, uint64_t number);
   void answered(const TraceRequest& request, uint64_t number, std::string text);
-  // Turns that quote made-up words because the answer was not there yet.
+  // Turns that quote synthetic words because the answer was not complete.
   int64_t made_up_count() const { return made_up_; }
 
  private:
   struct Talk {
-    uint64_t number = 0;  // of the request that was sent last; 0: none
-    int64_t tokens = 0;   // of its prompt and answer, by the trace
+    uint64_t number = 0;  // of the request sent last; 0: none
+    int64_t tokens = 0;   // of its prompt and answer, as in the trace
     int32_t prompt_tokens = 0;
-    std::vector<uint64_t> prompt_blocks;  // all of its prompt's
+    std::vector<uint64_t> prompt_blocks;  // of its whole prompt
     std::vector<uint64_t> held;           // whole blocks of its prompt and answer
     std::vector<Message> messages;
     std::string answer;

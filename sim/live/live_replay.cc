@@ -1,5 +1,6 @@
 // One io_context, one task a request. A request's tokens are known only when its answer ends (usage comes
-// last), so the recorder is told then, with the times as they were, and its seconds are closed at the end.
+// last), so the recorder receives its events then, with their original times, and its seconds are closed at
+// the end.
 
 #include "sim/live/live_replay.h"
 
@@ -26,22 +27,22 @@ namespace {
 
 constexpr size_t kErrorBodyMax = 1 << 16, kReasonsMax = 16;
 
-// What one stream told.
+// Facts reported by one stream.
 struct Stream {
   TimePoint first{}, last{};
   Duration longest_gap{};
   int64_t prompt_tokens = 0, completion_tokens = 0;
-  std::optional<int64_t> cached_tokens;  // servers need not tell
+  std::optional<int64_t> cached_tokens;  // optional in servers' usage
   bool has_usage = false, done = false;
   std::string text, error;
 };
 
-// A request that was sent, or should have been.
+// A request that was sent, or was due.
 struct Asked {
   uint64_t number = 0;
   int64_t attempts = 0;
-  Status sent;       // else why there is no answer
-  std::string node;  // empty: nothing was heard of it
+  Status sent;       // else the reason for no answer
+  std::string node;  // empty: unknown
   Stream stream;
 };
 
@@ -143,7 +144,7 @@ class Driver {
     for (const auto& client : clients_) client->close_idle();
   }
 
-  // Asks the endpoints one after another: some may be down.
+  // Asks the endpoints one after another, as some may be down.
   Task<Status> find_model() {
     if (!options_.model.empty()) co_return absl::OkStatus();
     Status outcome;
@@ -240,7 +241,7 @@ class Driver {
     finish(trace, asked);
   }
 
-  // `answered`: there is a whole answer, good or bad.
+  // `answered`: the answer is complete, good or bad.
   Task<Status> exchange(HttpClient& client, const ClientRequest& request, Deadline deadline, Asked& asked,
                         bool& answered) {
     auto answer = co_await client.send(request, deadline);
@@ -274,14 +275,14 @@ class Driver {
     if (why.empty()) {
       answered(trace, asked);
     } else {
-      // Of a stream that broke off nothing was told, so its prompt found nothing.
+      // A stream that broke off reported no counts, so its prompt counts as not found.
       recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens});
       note_reason(why);
     }
     if (options_.on_request) tell(trace, asked, why.empty());
   }
 
-  // Empty: it was not.
+  // Empty: it was not lost.
   static std::string why_lost(const Asked& asked) {
     const Stream& stream = asked.stream;
     if (!asked.sent.ok()) return std::string(asked.sent.message());
@@ -313,7 +314,7 @@ class Driver {
     line.turn = trace.turn;
     line.prompt_tokens = stream.has_usage ? stream.prompt_tokens : trace.input_tokens;
     line.cached_tokens = stream.cached_tokens.value_or(-1);
-    // An answer that broke off told no count.
+    // An answer that broke off has no count.
     line.tokens = stream.has_usage || stream.first == TimePoint{} ? stream.completion_tokens : -1;
     line.attempts = asked.attempts;
     line.live_node = asked.node;
