@@ -1,5 +1,5 @@
-// capacity: the same run at several rates. Each says whether the next rate is to be higher or lower; where
-// there are cores to spare, what might be asked next is run before that is known.
+// capacity: the same run at several rates. Each result decides whether the next rate is higher or lower; on
+// spare cores the loads that may come next run before that is known.
 
 #include <cmath>
 #include <cstdio>
@@ -26,14 +26,14 @@ struct CapacityFlags {
   int64_t steps = 7, jobs = 0;
 };
 
-// One bad request of fewer than these is more than 99 % allow.
+// With fewer requests than these, one bad one is more than 99 % allow.
 constexpr int64_t kRequestsMin = 100;
 constexpr int64_t kDoublingsMax = 20;
 
-// Doubles or halves the load until one good and one bad are known, then halves the gap between them
+// Doubles or halves the load until a good and a bad one are known, then bisects the gap between them
 // (geometrically).
 struct Search {
-  double load = 1, low = 0, high = 0;  // 0: none is known
+  double load = 1, low = 0, high = 0;  // 0: unknown
   int64_t probes = 0, bisections = 0;
 
   bool is_over(int64_t steps) const { return bisections >= steps || probes >= kDoublingsMax + steps; }
@@ -48,7 +48,7 @@ struct Search {
   }
 };
 
-// What the search asks now, and what it may ask next: the nearest of these, each load once.
+// The load to run now, and those that may follow: the nearest of these, each load once.
 std::vector<double> loads_ahead(const Search& search, int64_t steps, size_t count) {
   std::vector<double> loads;
   std::deque<Search> level{search};
@@ -68,7 +68,7 @@ struct Probe {
   Result result;
 };
 
-// Probes in the order of the search, run up to `jobs` at once.
+// Runs probes in the order of the search, up to `jobs` at once.
 class Prober {
  public:
   Prober(const SourceFlags& source, const SimulationOptions& options, const CapacityFlags& flags)
@@ -86,10 +86,10 @@ class Prober {
     TROUPE_RETURN_IF_ERROR(parallel_runs(loads.size(), jobs_, [&](size_t i) -> Status {
       StatusOr<Probe> probe = run(loads[i]);
       if (probe.ok()) probes[i] = *std::move(probe);
-      // What cannot be run is no matter until it is asked for.
+      // The error of a speculative run counts only once the search asks for it.
       return i == 0 ? probe.status() : absl::OkStatus();
     }));
-    known_.clear();  // the way not taken
+    known_.clear();  // the branch not taken
     for (size_t i = 0; i < loads.size(); ++i) {
       if (probes[i]) known_[loads[i]] = *std::move(probes[i]);
     }
@@ -113,7 +113,7 @@ class Prober {
   const CapacityFlags& flags_;
   const int64_t jobs_;
   ProgressLine progress_;
-  std::map<double, Probe> known_;  // by load; a search comes to each load once, by the same sums
+  std::map<double, Probe> known_;  // by load; a search reaches each load once, by the same sums
 };
 
 void say_step(std::FILE* out, const LoadStep& step) {
@@ -135,7 +135,7 @@ Status nothing_fails(const Probe& last) {
       last.step.load, last.result.requests, last.result.duration_s));
 }
 
-// Every load of the search is told to `out` and in `steps`.
+// Reports every load of the search to `out` and in `steps`.
 StatusOr<Probe> sustainable(Prober& prober, const SimulationOptions& options, const CapacityFlags& flags,
                             std::FILE* out, std::vector<LoadStep>& steps) {
   Probe good;
@@ -150,7 +150,7 @@ StatusOr<Probe> sustainable(Prober& prober, const SimulationOptions& options, co
     steps.push_back(probe.step);
     search = search.after(probe.step.holds);
     if (probe.step.holds) good = std::move(probe);
-    // In a span shorter than the limit nobody can wait for longer; of less than a second it is one burst.
+    // In a span shorter than the limit no wait can exceed it; less than a second is one burst.
     const double shortest_s = std::min(options.slo_ttft_ms / 1e3, 1.0);
     if (search.high == 0 && good.result.duration_s < shortest_s) return nothing_fails(good);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every command does around its work: flags, --help and --version, progress on stderr.
+// The frame of every command: flags, --help and --version, progress on stderr.
 
 #include <chrono>
 #include <functional>
@@ -15,16 +15,16 @@
 
 namespace troupe::sim {
 
-// Reads the flags; the exit code where there is nothing more to do (help, version, bad usage: said on
+// Reads the flags; returns the exit code where the command ends here (help, version, bad usage: reported on
 // stderr).
 std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, int argc,
                               const char* const* argv);
 
-// "troupe-sim replay: …" on stderr; kExitUsage for what the user asked wrongly, else kExitFailed.
+// Prints "troupe-sim replay: …" on stderr; returns kExitUsage for the user's errors, else kExitFailed.
 int fail(std::string_view program, const Status& status);
 
-// How far the runs have come that go on at the moment: one line on stderr, rewritten if that is a terminal,
-// else said anew every ten seconds. Thread-safe; outlives what run() returns.
+// Progress of the current runs: one line on stderr, rewritten if that is a terminal, else printed anew every
+// ten seconds. Thread-safe; REQUIRES: it outlives what run() returns.
 class ProgressLine {
  public:
   // A SimulationOptions::progress of the run of this name, until ended().

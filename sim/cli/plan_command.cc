@@ -1,4 +1,4 @@
-// plan: which GPU, and how many, for a model and a load.
+// plan: the kind and number of GPUs for a model and a load.
 
 #include <algorithm>
 #include <cstdio>
@@ -44,7 +44,7 @@ std::vector<Row> rows_of(const ModelShape& model, const std::vector<std::string>
   return rows;
 }
 
-// The cheapest for the load, or for a token where no load was asked; null where none can.
+// The cheapest for the load, or per token without a load; null: none qualifies.
 const Row* best_of(const std::vector<Row>& rows) {
   const Row* best = nullptr;
   for (const Row& row : rows) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What --requests names (request_lines.h says what is in it), of commands that are one run.
+// The file of --requests (request_lines.h has its format), for commands with a single run.
 
 #include <optional>
 #include <string>
@@ -16,9 +16,9 @@ void describe_requests(SettingsSchema& schema, std::string& path);
 
 class RequestsFile {
  public:
-  // Empty: none is wanted. Errors name the flag or the path.
+  // Empty path: no file. Errors name the flag or the path.
   static StatusOr<RequestsFile> open(const std::string& path);
-  // Writes a line; null where none are wanted. REQUIRES: this stays where it is.
+  // Returns the function that writes a line; null without a file. REQUIRES: this object does not move.
   OnRequest on_request();
   Status close();
 

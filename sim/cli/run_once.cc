@@ -62,7 +62,7 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
                           open_source(source_flags, options.seed, load, options.profile.max_model_len));
   SimulationOptions run = options;
   run.progress = progress.run(label);
-  // Of a trace that runs faster the warm-up is as much shorter: the same requests count at every load.
+  // A faster trace has a shorter warm-up: the same requests count at every load.
   if (!source_flags.trace.empty()) run.warmup_s /= load;
   if (source_flags.trace.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const PersonaWorkload workload, workload_of(source_flags));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What replay, compare and capacity have in common: where results go, and one run with what is said of it.
+// The common parts of replay, compare and capacity: output flags, and one run with its messages.
 
 #include <optional>
 #include <span>
@@ -22,18 +22,18 @@ struct RunFlags {
   SourceFlags source;
   FleetFlags fleet;
   OutputFlags output;
-  SimulationOptions options;  // what `fleet` comes to
+  SimulationOptions options;  // built from `fleet`
 };
-// Adds these to the command's own, reads all and checks what no run is needed to see; the exit code where
-// there is nothing more to do, as read_flags().
+// Adds these flags to the command's own, reads all and checks what needs no run; returns the exit code where
+// the command ends here, as read_flags().
 std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::string_view program, int argc,
                                   const char* const* argv);
-// Of a command that is several runs: lines of requests would be of all of them.
+// Refuses --requests for a command with several runs, whose lines would be mixed.
 Status check_no_requests(const OutputFlags& flags);
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what);
 
-// `load`: times the rate of the source. What there is to say is said on stderr under the label, and how far
-// it is by `progress`. Thread-safe.
+// `load`: factor on the source's rate. Messages go to stderr with the label, progress to `progress`.
+// Thread-safe.
 StatusOr<Result> run_once(const SourceFlags& source, const SimulationOptions& options, double load,
                           const std::string& label, ProgressLine& progress);
 

@@ -1,4 +1,4 @@
-// synth persona: traffic as a trace file, gzipped where the name says so.
+// synth persona: traffic as a trace file, gzipped if its name ends in .gz.
 
 #include <zlib.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kProgram[] = "troupe-sim synth persona";
 
-// Writes plain or gzipped, and says at the end whether all of it got there.
+// Writes plain or gzipped, and reports at the end whether all of it was written.
 class TraceFile {
  public:
   explicit TraceFile(const std::string& path) : path_(path), gzip_(path.ends_with(".gz")) {
