@@ -22,7 +22,7 @@ std::string error_of(std::string_view yaml) {
   return keys.ok() ? "" : std::string(keys.status().message());
 }
 
-TEST(ApiKeys, TheDigestIsTheOneEverybodyKnows) {
+TEST(ApiKeys, DigestIsSha256) {
   // FIPS 180-4's example.
   EXPECT_EQ(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
@@ -59,7 +59,7 @@ TEST(ApiKeys, ReadsAFile) {
   EXPECT_EQ((*keys)[1].limits.requests_per_s, 0);
 }
 
-TEST(ApiKeys, WhatIsWrongIsNamed) {
+TEST(ApiKeys, ErrorsNameTheLineAndTheKey) {
   const std::string good = absl::StrCat("a:\n  sha256: ", hex("k"), "\n");
   EXPECT_THAT(error_of(""), HasSubstr("keys.yaml: names nobody"));
   EXPECT_THAT(error_of("a: 5\n"), HasSubstr("keys.yaml:1: 'a' must be a name"));
@@ -95,7 +95,7 @@ class Ring : public testing::Test {
   const TimePoint now_{};
 };
 
-TEST_F(Ring, FindsWhoHasAKeyAndNobodyElse) {
+TEST_F(Ring, FindsClientsByTheirKeysOnly) {
   keys_.take(two(), "", now_);
   ASSERT_NE(keys_.find("Bearer k1"), nullptr);
   EXPECT_EQ(keys_.find("Bearer k1")->name(), "writers");
@@ -109,7 +109,7 @@ TEST_F(Ring, FindsWhoHasAKeyAndNobodyElse) {
   EXPECT_TRUE(keys_.find("Bearer k2")->may_use("other"));
 }
 
-TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
+TEST_F(Ring, ReloadKeepsUsageAndRunningRequests) {
   keys_.take(two(), "", now_);
   const auto writers = keys_.find("Bearer k1");
   EXPECT_FALSE(writers->begin(now_).has_value());
@@ -127,7 +127,7 @@ TEST_F(Ring, AReloadKeepsWhatWasUsedAndEndsNobody) {
               HasSubstr("troupe_gateway_key_refused_total{key=\"writers\",limit=\"requests_at_once\"} 1"));
 }
 
-TEST_F(Ring, OfSeveralGatewaysEachEnforcesItsPart) {
+TEST_F(Ring, EachOfSeveralGatewaysEnforcesItsShard) {
   std::vector<ApiKey> keys = {two()[0]};
   keys[0].limits.requests_at_once = 4;
   keys[0].admission.limits.requests = 9;
@@ -150,7 +150,7 @@ TEST_F(Ring, OfSeveralGatewaysEachEnforcesItsPart) {
   EXPECT_EQ(writers->admission().limits.requests, 9);
 }
 
-TEST_F(Ring, AFileThatCannotBeTakenChangesNothing) {
+TEST_F(Ring, InvalidFileChangesNothing) {
   keys_.take(two(), "", now_);
   EXPECT_THAT(std::string(keys_.load("/nowhere/keys.yaml", "", now_).message()),
               HasSubstr("/nowhere/keys.yaml"));
