@@ -1,4 +1,4 @@
-// Several gateways in front of the same workers, which do not tell what they hold.
+// Several gateways in front of the same workers, which have no residency feed.
 
 #include "gateway/cluster/gossip.h"
 
@@ -53,7 +53,7 @@ class GossipTest : public ::testing::Test {
     config.residency.enabled = false;
     config.router.affinity.mode = route::Mode::kGossip;
     config.router.affinity.gateways = static_cast<int64_t>(peers.size()) + (finds_ ? 2 : 1);
-    config.router.affinity.hot_factor = 0;  // else so few requests make every persona a hot one
+    config.router.affinity.hot_factor = 0;  // else so few requests make every persona hot
     config.router.affinity.noise_tokens = 0;
     config.router.affinity.peer_ledger = ledger;
     config.gossip.ledger = ledger;
@@ -91,8 +91,8 @@ class GossipTest : public ::testing::Test {
                  nobody_ = dead_endpoint(loop_);
 };
 
-TEST_F(GossipTest, OneGatewaysPlacementsGuideTheOther) {
-  // Each has its own address in the list too, and one that is down.
+TEST_F(GossipTest, PlacementsOfOneGatewayGuideTheOther) {
+  // The list also contains each gateway's own address, and one that is down.
   const std::vector<Endpoint> peers = {first_, second_, nobody_};
   const auto one = start(first_, peers), two = start(second_, peers);
   ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
@@ -107,7 +107,7 @@ TEST_F(GossipTest, OneGatewaysPlacementsGuideTheOther) {
   EXPECT_TRUE(answers(*one, nobody_, 0));
 }
 
-TEST_F(GossipTest, OneselfInTheListIsNotOneGatewayMore) {
+TEST_F(GossipTest, OwnAddressInThePeerListIsNotAPeer) {
   const auto gateways = [&](TestGateway& gateway) { return gateway.gateway->router().known().gateways; };
   const auto one = start(first_, {first_, second_, nobody_}), two = start(second_, {second_});
   EXPECT_TRUE(loop_.eventually([&] { return gateways(*one) == 3; })) << "who is down may come back";
@@ -116,7 +116,7 @@ TEST_F(GossipTest, OneselfInTheListIsNotOneGatewayMore) {
   EXPECT_EQ(loop_.call([&] { return gateways(*one); }), 3);
 }
 
-TEST_F(GossipTest, APeerThatComesLaterIsFound) {
+TEST_F(GossipTest, PeerThatStartsLaterIsFound) {
   const auto one = start(first_, {second_});
   one->ask(persona_body(0));
   EXPECT_TRUE(answers(*one, second_, 0));
@@ -124,8 +124,9 @@ TEST_F(GossipTest, APeerThatComesLaterIsFound) {
   EXPECT_TRUE(answers(*one, second_));
 }
 
-// As from etcd: whoever is found is told at once and hears all there is; who has left is told no more.
-TEST_F(GossipTest, WhoIsFoundIsToldAndWhoHasLeftIsNot) {
+// As from etcd: a found peer receives all messages at once and hears all there is; one that left receives
+// none.
+TEST_F(GossipTest, MessagesGoToFoundPeersAndNotToLeftOnes) {
   finds_ = true;
   const auto first = start(first_, {}), second = start(second_, {});
   const auto found = [this](TestGateway& gateway, const std::vector<Endpoint>& peers) {
@@ -157,7 +158,7 @@ TEST_F(GossipTest, WhoIsFoundIsToldAndWhoHasLeftIsNot) {
   EXPECT_TRUE(knows(*second, 1, other)) << "also what happened meanwhile";
 }
 
-TEST_F(GossipTest, AGatewayThatBeginsAnewIsSoonAsGoodAsTheOthers) {
+TEST_F(GossipTest, RestartedGatewayCatchesUpWithItsPeers) {
   retry_max_ = 60s;
   const auto one = start(first_, {second_});
   auto two = start(second_, {first_});
@@ -177,7 +178,7 @@ TEST_F(GossipTest, AGatewayThatBeginsAnewIsSoonAsGoodAsTheOthers) {
   }
 }
 
-// Placements in all messages this stand-in for a gateway was sent so far.
+// Placements in all messages that this stand-in for a gateway received so far.
 size_t placements_told(const StubWorker& peer) {
   constexpr size_t kRecordBytes = 16 + 16 + 8 + 3 * 4;
   size_t count = 0;
@@ -189,7 +190,7 @@ size_t placements_told(const StubWorker& peer) {
   return count;
 }
 
-TEST_F(GossipTest, WhatAPeerDidNotTakeIsToldAgain) {
+TEST_F(GossipTest, RefusedMessagesAreSentAgain) {
   StubWorker peer(loop_, answer_status(503));
   const auto one = start(first_, {peer.endpoint()});
   one->ask(persona_body(0));
@@ -202,7 +203,7 @@ TEST_F(GossipTest, WhatAPeerDidNotTakeIsToldAgain) {
   EXPECT_EQ(one->metric("troupe_gateway_gossip_dropped_total"), 0);
 }
 
-TEST_F(GossipTest, OfWhatAPeerDidNotHearTheNewestIsKept) {
+TEST_F(GossipTest, NewestPlacementsAreKeptForASilentPeer) {
   StubWorker peer(loop_, answer_status(503));
   placements_max_ = 3;
   const auto one = start(first_, {peer.endpoint()});
@@ -233,11 +234,11 @@ TEST_F(GossipTest, OfWhatAPeerDidNotHearTheNewestIsKept) {
   }
 }
 
-TEST_F(GossipTest, WhatWasPlacedOnANodeThatDiedIsNotToldLater) {
+TEST_F(GossipTest, PlacementsOnADeadNodeAreNotSentLater) {
   StubWorker peer(loop_, answer_status(503));
   const auto one = start(first_, {peer.endpoint()});
   const route::NodeIndex node = index_of(one->ask(persona_body(0)).route("node"));
-  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) >= 2; }));  // it is known to be away
+  ASSERT_TRUE(loop_.eventually([&] { return placements_told(peer) >= 2; }));  // it is known to be down
   (node == 0 ? a_ : b_).stop();
   ASSERT_TRUE(one->becomes(node, "dead"));
   EXPECT_EQ(one->ask(persona_body(1)).route("node"), (node == 0 ? b_ : a_).id());
@@ -249,9 +250,8 @@ TEST_F(GossipTest, WhatWasPlacedOnANodeThatDiedIsNotToldLater) {
   EXPECT_EQ(loop_.call([&] { return placements_told(peer); }), 1u);
 }
 
-// It begins knowing nothing, long after everything was placed and told, and is asked ever more seldom
-// meanwhile.
-TEST_F(GossipTest, AGatewayThatWasAwayIsToldWhatItMissed) {
+// It begins without state, long after all placements were sent, and was asked ever more seldom meanwhile.
+TEST_F(GossipTest, ReturningGatewayReceivesMissedPlacements) {
   const auto one = start(first_, {second_});
   auto two = start(second_, {first_});
   ASSERT_TRUE(answers(*one, second_));
@@ -267,8 +267,8 @@ TEST_F(GossipTest, AGatewayThatWasAwayIsToldWhatItMissed) {
   }
 }
 
-// The workers' counts make a table at once; what one has placed counts before it for the other that begins.
-TEST_F(GossipTest, AGatewayThatHasJustBegunGoesByPlacementsAndNotByTheTable) {
+// The workers' counts make a table at once; a peer's placements take precedence over it at a new gateway.
+TEST_F(GossipTest, NewGatewayRoutesByPlacementsNotByTheTable) {
   loop_.call([&] {
     for (StubWorker* stub : {&a_, &b_}) {
       stub->load_status = 200;
@@ -297,7 +297,7 @@ TEST_F(GossipTest, AGatewayThatHasJustBegunGoesByPlacementsAndNotByTheTable) {
   }
 }
 
-TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
+TEST_F(GossipTest, LedgersOfPeersCountUntilTheyFallSilent) {
   loop_.call([&] { a_.answer = b_.answer = never_answer; });
   auto one = start(first_, {second_}, true);
   const auto two = start(second_, {first_}, true);
@@ -314,7 +314,7 @@ TEST_F(GossipTest, LedgersTellWhatOthersHaveInFlightUntilTheyFallSilent) {
   EXPECT_TRUE(loop_.eventually([&] { return in_flight_elsewhere() == 0; }));
 }
 
-TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
+TEST_F(GossipTest, OneGatewayPlansForAllAndTheNextTakesOver) {
   loop_.call([&] {
     a_.load_status = b_.load_status = 200;
     a_.load.epoch = b_.load.epoch = "first";
@@ -348,7 +348,7 @@ TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
     return one->gateway->router().plans_table() != two->gateway->router().plans_table();
   };
   EXPECT_TRUE(loop_.eventually(one_plans));
-  // The planner restarts, as a gateway of another name, and finds the table again.
+  // The planner restarts under another name, and receives the table again.
   const bool first_planned = loop_.call([&] { return one->gateway->router().plans_table(); });
   auto& gone = first_planned ? one : two;
   gone.reset();
@@ -360,7 +360,7 @@ TEST_F(GossipTest, OnePlansForAllAndTheNextTakesOver) {
   EXPECT_TRUE(loop_.eventually(one_plans));
 }
 
-TEST_F(GossipTest, WhereWorkersTellNoLoadsTheGatewaysTellEachOtherTheirs) {
+TEST_F(GossipTest, GatewaysExchangeLoadsWhenWorkersReportNone) {
   const auto one = start(first_, {second_}), two = start(second_, {first_});
   ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
   for (int persona = 0; persona < kPersonas; ++persona)
@@ -371,7 +371,7 @@ TEST_F(GossipTest, WhereWorkersTellNoLoadsTheGatewaysTellEachOtherTheirs) {
   }
 }
 
-TEST_F(GossipTest, AGatewaySetOtherwiseIsSeen) {
+TEST_F(GossipTest, GatewayWithOtherStrictSetsIsShown) {
   const auto one = start(first_, {});
   route::GatewayNews news;
   news.strict_sets = 8;
@@ -391,7 +391,7 @@ TEST_F(GossipTest, AGatewaySetOtherwiseIsSeen) {
   EXPECT_EQ(gateways[0].at("strict_sets").to_number<int>(), 8);
 }
 
-TEST_F(GossipTest, WhatIsMalformedIsRefused) {
+TEST_F(GossipTest, MalformedMessagesAreRefused) {
   const auto one = start(first_, {});
   const std::string sender = "x-troupe-gateway: " + std::string(32, 'a') + "\r\n";
   const auto send = [&](const std::string& body, const std::string& headers) {
@@ -423,7 +423,7 @@ GossipAuth seal_of(const std::string& secret) {
   return GossipAuth([secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
 }
 
-TEST_F(GossipTest, WhoKnowsTheSecretIsHeardAndNobodyElse) {
+TEST_F(GossipTest, OnlySealedMessagesAreAccepted) {
   seal_ = seal_of("the fleet's own");
   const auto one = start(first_, {second_}), two = start(second_, {first_});
   ASSERT_TRUE(answers(*one, second_) && answers(*two, first_));
@@ -459,7 +459,7 @@ Task<void> claim_to_be_a_gateway(Exchange& exchange) {
   co_await exchange.respond(200, headers, std::move(body));
 }
 
-TEST_F(GossipTest, AnAnswerWithoutTheSecretIsNotHeeded) {
+TEST_F(GossipTest, UnsealedAnswerIsIgnored) {
   seal_ = seal_of("the fleet's own");
   TestServer liar(loop_, claim_to_be_a_gateway);
   const auto one = start(first_, {liar.endpoint()});
@@ -468,7 +468,7 @@ TEST_F(GossipTest, AnAnswerWithoutTheSecretIsNotHeeded) {
   EXPECT_TRUE(answers(*one, liar.endpoint(), 0));
 }
 
-TEST_F(GossipTest, IsConfiguredByItsPeers) {
+TEST_F(GossipTest, PeersAreConfigured) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   settings.gossip.peers = {"http://127.0.0.1:2", "http://127.0.0.1:3"};
@@ -483,7 +483,7 @@ TEST_F(GossipTest, IsConfiguredByItsPeers) {
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
 }
 
-TEST_F(GossipTest, IsFoundByTheAddressThatItTells) {
+TEST_F(GossipTest, AdvertisedAddressNeedsEtcdAndAValidUrl) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   EXPECT_FALSE(make_config(settings)->gossip.finds);

@@ -1,4 +1,5 @@
-// A worker's sets are computed elsewhere before its requests go there: texts that are kept, and the asking.
+// A worker's sets are computed elsewhere before its requests go there: the cached texts, and the requests for
+// them.
 
 #include "gateway/cluster/prefix_migrator.h"
 
@@ -21,7 +22,7 @@ PrefixTextCache::Text text_of(size_t bytes) {
   return text;
 }
 
-TEST(PrefixTextCache, KeepWhatWasUsedLastWithinTheirBudget) {
+TEST(PrefixTextCache, KeepsTheMostRecentlyUsedWithinItsBudget) {
   PrefixTextCache texts(20'000);
   for (uint64_t i = 0; i < 100; ++i) {
     texts.put(Hash128{1, i}, text_of(1000));
@@ -40,7 +41,7 @@ TEST(PrefixTextCache, KeepWhatWasUsedLastWithinTheirBudget) {
   EXPECT_EQ(none.size(), 0u);
 }
 
-// What is computed ahead has the key of the requests it is for.
+// A prefix computed ahead has the key of the requests that it is for.
 void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   auto request =
       kind == GenerateRequest::Kind::kChat ? parse_chat_request(body) : parse_completion_request(body);
@@ -57,7 +58,7 @@ void expect_same_set(const std::string& body, GenerateRequest::Kind kind) {
   EXPECT_EQ(ahead->model, "demo");
 }
 
-TEST(PrefixTextCache, BodiesAreOfTheSameSetAsTheirRequests) {
+TEST(PrefixTextCache, BodyHasTheSetOfItsRequest) {
   const auto chat = GenerateRequest::Kind::kChat, completion = GenerateRequest::Kind::kCompletion;
   expect_same_set(chat_body("You are \"Bo\"\n\\ – 宋江", "Hi"), chat);
   expect_same_set(
@@ -71,7 +72,7 @@ TEST(PrefixTextCache, BodiesAreOfTheSameSetAsTheirRequests) {
   expect_same_set(R"({"model":"demo","prompt":[)" + ids + "]}", completion);
 }
 
-TEST(PrefixTextCache, APromptIsCutBetweenCharacters) {
+TEST(PrefixTextCache, PromptIsCutBetweenCharacters) {
   std::string prompt;
   for (int i = 0; i < 2000; ++i) prompt += "宋江";
   for (const std::string begin : {"", "a", "ab"}) {
@@ -84,12 +85,12 @@ TEST(PrefixTextCache, APromptIsCutBetweenCharacters) {
   }
 }
 
-// A prefix or a conversation that is asked for is computed when the test lets it.
+// A worker that computes a requested prefix or conversation once the test lets it.
 struct Ahead {
   bool open = true;
   std::vector<std::string> asked;         // bodies
-  std::vector<CachedConversation> tails;  // that it tells of
-  std::vector<std::string> made;          // bodies of others' tails
+  std::vector<CachedConversation> tails;  // reported by it
+  std::vector<std::string> made;          // bodies of other workers' conversations
 };
 
 Task<void> answer_conversations(Ahead& ahead, Exchange& exchange) {
@@ -179,7 +180,7 @@ class PrefixMigratorTest : public ::testing::Test {
     EXPECT_EQ(answer.status, 200) << answer.body;
     return answer;
   }
-  // Whom each persona goes to.
+  // The worker of each persona.
   std::vector<std::string> places(TestGateway& gateway) {
     std::vector<std::string> found;
     for (int p = 0; p < kPersonas; ++p) found.push_back(ask(gateway, p).route("node"));
@@ -198,7 +199,7 @@ class PrefixMigratorTest : public ::testing::Test {
   int questions_ = 0;
 };
 
-TEST_F(PrefixMigratorTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
+TEST_F(PrefixMigratorTest, SetsOfADrainedWorkerMoveOnceComputed) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -218,7 +219,7 @@ TEST_F(PrefixMigratorTest, SetsOfADrainedWorkerMoveWhenTheyAreComputed) {
   for (const std::string& body : at_a_.asked) EXPECT_NE(body.find("Persona "), std::string::npos);
 }
 
-TEST_F(PrefixMigratorTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
+TEST_F(PrefixMigratorTest, ConversationsMoveBeforeTheirSetsMostRecentFirst) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -245,8 +246,8 @@ TEST_F(PrefixMigratorTest, ConversationsGoBeforeTheirSetsThoseUsedLastFirst) {
   EXPECT_EQ(first->ids.size(), 3u) << "as the worker told them";
 }
 
-// The worker tells of conversations that it lost since, and hangs at others.
-TEST_F(PrefixMigratorTest, ConversationsThatCannotBeMovedHoldNothingUp) {
+// The worker reports conversations that it has lost since, and hangs at others.
+TEST_F(PrefixMigratorTest, ImmovableConversationsDoNotDelayTheDrain) {
   GatewayConfig config = TestGateway::quick_config();
   config.migrator.deadline = 600ms;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
@@ -263,7 +264,7 @@ TEST_F(PrefixMigratorTest, ConversationsThatCannotBeMovedHoldNothingUp) {
   loop_.call([this] { at_a_.open = true; });
 }
 
-TEST_F(PrefixMigratorTest, AtTheDeadlineTheyMoveAllTheSame) {
+TEST_F(PrefixMigratorTest, SetsMoveAtTheDeadlineThoughNotComputed) {
   GatewayConfig config = TestGateway::quick_config();
   config.migrator.deadline = 300ms;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
@@ -275,7 +276,7 @@ TEST_F(PrefixMigratorTest, AtTheDeadlineTheyMoveAllTheSame) {
   loop_.call([this] { at_a_.open = true; });
 }
 
-TEST_F(PrefixMigratorTest, WhereNothingIsKeptTheyMoveAtOnce) {
+TEST_F(PrefixMigratorTest, SetsMoveAtOnceWhenTextsAreNotKept) {
   GatewayConfig config = TestGateway::quick_config();
   config.migrator.enabled = false;
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()}, config);
@@ -286,7 +287,7 @@ TEST_F(PrefixMigratorTest, WhereNothingIsKeptTheyMoveAtOnce) {
   EXPECT_TRUE(at_a_.asked.empty());
 }
 
-TEST_F(PrefixMigratorTest, AWorkerGivesNotice) {
+TEST_F(PrefixMigratorTest, LeavingWorkerGivesNotice) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   warm_up(gateway);
   const std::vector<std::string> before = places(gateway);
@@ -315,7 +316,7 @@ TEST_F(PrefixMigratorTest, AWorkerGivesNotice) {
   EXPECT_TRUE(loop_.eventually([this] { return at_b_.asked.size() >= 3; }));
 }
 
-TEST_F(PrefixMigratorTest, AFleetThatStartsWaitsForNothing) {
+TEST_F(PrefixMigratorTest, StartingFleetComputesNoPrefixesAhead) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   EXPECT_TRUE(gateway.becomes(0, "ready"));
   EXPECT_TRUE(gateway.becomes(1, "ready"));
@@ -324,7 +325,7 @@ TEST_F(PrefixMigratorTest, AFleetThatStartsWaitsForNothing) {
   EXPECT_TRUE(at_a_.asked.empty() && at_b_.asked.empty());
 }
 
-TEST_F(PrefixMigratorTest, APersonaAskedForOnceIsNotKept) {
+TEST_F(PrefixMigratorTest, TextOfAPersonaAskedOnceIsNotKept) {
   TestGateway gateway(loop_, {a_.endpoint(), b_.endpoint()});
   places(gateway);
   std::this_thread::sleep_for(50ms);

@@ -1,4 +1,4 @@
-// What the gateway learns of its workers by asking them, and what it tells of them on its metrics port.
+// Probing of workers, and its results on the metrics port.
 
 #include <map>
 #include <set>
@@ -34,7 +34,7 @@ TEST(Prober, FollowsAWorkerFromReadyToDrainingToReadyToDead) {
   }
 }
 
-TEST(Prober, AWorkerWithoutReadyzIsAskedForItsModelsAlone) {
+TEST(Prober, WorkerWithoutReadyzIsProbedByItsModelsAlone) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   loop.call([&] { stub.ready_status = 404; });
@@ -43,7 +43,7 @@ TEST(Prober, AWorkerWithoutReadyzIsAskedForItsModelsAlone) {
   EXPECT_EQ(gateway.ask(chat_body(kProbedCard, "x")).status, 200);
 }
 
-TEST(Prober, ANewEpochForgetsWhatTheWorkerHeld) {
+TEST(Prober, NewEpochForgetsTheWorkersResidency) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   loop.call([&] {
@@ -61,7 +61,7 @@ TEST(Prober, ANewEpochForgetsWhatTheWorkerHeld) {
   EXPECT_EQ(gateway.ask(chat_body(kProbedCard, "z")).route("expect"), "0");
 }
 
-TEST(Prober, OneBadLoadReportDoesNotEndTheReports) {
+TEST(Prober, BadLoadReportDoesNotEndTheReports) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   loop.call([&] {
@@ -86,13 +86,13 @@ TEST(Prober, OneBadLoadReportDoesNotEndTheReports) {
   EXPECT_EQ(gateway.ask(chat_body(kProbedCard, "y")).route("expect"), "0") << "the new epoch was not seen";
 }
 
-TEST(Prober, AWorkerBackFromTheDeadIsAskedForEverythingAgain) {
+TEST(Prober, RevivedWorkerIsProbedOnAllPathsAgain) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   loop.call([&] { stub.ready_status = 404; });
   TestGateway gateway(loop, {stub.endpoint()});
   EXPECT_EQ(gateway.worker_state(0), "ready");
-  loop.call([&] {  // replaced at its address by one that has /readyz and /v1/load
+  loop.call([&] {  // replaced at its address by a worker with /readyz and /v1/load
     stub.ready_status = stub.load_status = 200;
     stub.load.epoch = "new";
     stub.load.running = 4;
@@ -103,7 +103,7 @@ TEST(Prober, AWorkerBackFromTheDeadIsAskedForEverythingAgain) {
   EXPECT_TRUE(loop.eventually([&] { return gateway.gateway->router().loads().at(0).others_requests == 4; }));
 }
 
-TEST(Prober, ModelsAreTheUnionAndRequestsGoWhereTheirModelIs) {
+TEST(Prober, ModelsAreTheUnionAndRequestsGoToTheirModel) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole);
   loop.call([&] { a.models = {"demo", "small"}; });
@@ -125,7 +125,7 @@ TEST(Prober, ModelsAreTheUnionAndRequestsGoWhereTheirModelIs) {
       << "a model whose workers are down is not an unknown one";
 }
 
-TEST(Admin, ExplainSendsNothing) {
+TEST(Admin, ExplainSendsNoRequest) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole);
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
@@ -166,13 +166,13 @@ TEST(Admin, TableAndWorkersAreShown) {
   EXPECT_EQ(gateway.admin("/v1/chat/completions").status, 404);
 }
 
-TEST(Admin, TheTableNamesWhoIsAskedWhereASetsFirstWorkerFails) {
+TEST(Admin, TableShowsTheSecondChoiceOfASet) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole), c(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();
-  config.prober.interval = config.prober.suspicion_interval = 60s;  // nobody but the request finds out
+  config.prober.interval = config.prober.suspicion_interval = 60s;  // only the request detects the failure
   TestGateway gateway(loop, {a.endpoint(), b.endpoint(), c.endpoint()}, config);
-  std::map<std::string, std::string> cards;  // by their sets
+  std::map<std::string, std::string> cards;  // by set
   for (int i = 0; i < 12; ++i) {
     const std::string card = std::to_string(i) + kProbedCard;
     cards[gateway.ask(chat_body(card, "x")).route("set")] = card;
@@ -198,7 +198,7 @@ TEST(Admin, TheTableNamesWhoIsAskedWhereASetsFirstWorkerFails) {
   EXPECT_EQ(answer.route("node"), second);
 }
 
-TEST(Admin, AWrongMethodIsNamedWithTheRightOnes) {
+TEST(Admin, WrongMethodIsRefusedWithTheAllowedOnes) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -216,7 +216,7 @@ TEST(Admin, AWrongMethodIsNamedWithTheRightOnes) {
   EXPECT_EQ(read_answer(main_peer).header("allow"), "GET, HEAD");
 }
 
-TEST(Admin, ExplainTakesNobodysTurn) {
+TEST(Admin, ExplainDoesNotChangeTheNextDecision) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();

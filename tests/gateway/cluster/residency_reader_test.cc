@@ -1,4 +1,4 @@
-// The gateway learns what its workers hold from their own events.
+// The gateway learns its workers' residency from their own events.
 
 #include "gateway/cluster/residency_reader.h"
 
@@ -37,7 +37,7 @@ class ResidencyReaderTest : public ::testing::Test {
  protected:
   void start(const std::function<void(GatewayConfig&)>& change = {}) {
     GatewayConfig config = TestGateway::quick_config();
-    config.router.affinity.hot_factor = 0;  // else so few requests make the persona a hot one
+    config.router.affinity.hot_factor = 0;  // else so few requests make the persona hot
     config.residency.retry_min = 5ms;
     config.residency.retry_max = 20ms;
     if (change) change(config);
@@ -55,7 +55,7 @@ class ResidencyReaderTest : public ::testing::Test {
       stub.hang_ups += 1;
     });
   }
-  // So many of the set's tokens, by what the worker told; -1: it is not in step.
+  // Waits until the node is reported to hold that many of the set's tokens; -1: until it is out of step.
   bool knows(route::NodeIndex node, int64_t tokens) {
     const Hash128 set = set_of(body_);
     return loop_.eventually([&] {
@@ -64,7 +64,7 @@ class ResidencyReaderTest : public ::testing::Test {
                         : exact.feeds.in_step(node) && exact.index.tokens(set, node) == tokens;
     });
   }
-  // The worker that answers; asked once.
+  // The worker that answers one request.
   std::string node() { return gateway_->ask(body_).route("node"); }
 
   const std::string body_ = chat_body(kHeldCard, "Who are you?");
@@ -73,7 +73,7 @@ class ResidencyReaderTest : public ::testing::Test {
   std::unique_ptr<TestGateway> gateway_;
 };
 
-TEST_F(ResidencyReaderTest, RequestsGoWhereTheWorkersSayTheirPersonaIs) {
+TEST_F(ResidencyReaderTest, RequestsGoToWorkersThatReportTheirPersona) {
   const Hash128 set = set_of(body_);
   begin(a_, event(Kind::kSnapshot, "a1", 0, {}));
   begin(b_, event(Kind::kSnapshot, "b1", 7, {holds(set, 400)}));
@@ -88,7 +88,7 @@ TEST_F(ResidencyReaderTest, RequestsGoWhereTheWorkersSayTheirPersonaIs) {
   EXPECT_EQ(gateway_->metric("troupe_gateway_residency_gaps_total"), 0);
 }
 
-TEST_F(ResidencyReaderTest, AGapIsMendedByANewSnapshot) {
+TEST_F(ResidencyReaderTest, SnapshotMendsAGap) {
   const Hash128 set = set_of(body_);
   begin(a_, event(Kind::kSnapshot, "a1", 3, {}));
   start();
@@ -101,7 +101,7 @@ TEST_F(ResidencyReaderTest, AGapIsMendedByANewSnapshot) {
   EXPECT_GE(gateway_->metric("troupe_gateway_residency_gaps_total"), 1);
 }
 
-TEST_F(ResidencyReaderTest, ARestartedWorkerIsKnownByItsNewEpoch) {
+TEST_F(ResidencyReaderTest, NewEpochRevealsARestart) {
   const Hash128 set = set_of(body_);
   begin(a_, event(Kind::kSnapshot, "a1", 3, {holds(set, 400)}));
   start();
@@ -112,7 +112,7 @@ TEST_F(ResidencyReaderTest, ARestartedWorkerIsKnownByItsNewEpoch) {
   EXPECT_TRUE(knows(0, 48));
 }
 
-TEST_F(ResidencyReaderTest, AnEpochSeenInALoadReportFirstBeginsTheStreamAnew) {
+TEST_F(ResidencyReaderTest, NewEpochInALoadReportReopensTheStream) {
   const Hash128 set = set_of(body_);
   loop_.call([&] {
     a_.load_status = 200;
@@ -129,7 +129,7 @@ TEST_F(ResidencyReaderTest, AnEpochSeenInALoadReportFirstBeginsTheStreamAnew) {
   EXPECT_TRUE(knows(0, 16));
 }
 
-TEST_F(ResidencyReaderTest, PinsAreShownWhereTheyAre) {
+TEST_F(ResidencyReaderTest, PinsAreShownWithTheirNodes) {
   const Hash128 set = set_of(body_), other = hash_bytes("another set");
   const auto pinned = [](const Hash128& name) {
     ResidencyItem item = holds(name, 400);
@@ -165,7 +165,7 @@ TEST_F(ResidencyReaderTest, PinsAreShownWhereTheyAre) {
   EXPECT_EQ(shown(other), a);
 }
 
-TEST_F(ResidencyReaderTest, ABrokenStreamCountsNoMoreUntilTheNextSnapshot) {
+TEST_F(ResidencyReaderTest, BrokenStreamIsDiscardedUntilTheNextSnapshot) {
   const Hash128 set = set_of(body_);
   begin(a_, event(Kind::kSnapshot, "a1", 1, {holds(set, 400)}));
   start();
@@ -179,7 +179,7 @@ TEST_F(ResidencyReaderTest, ABrokenStreamCountsNoMoreUntilTheNextSnapshot) {
   EXPECT_TRUE(knows(0, 416));
 }
 
-TEST_F(ResidencyReaderTest, NonsenseEndsTheStreamAndIsCounted) {
+TEST_F(ResidencyReaderTest, MalformedEventEndsTheStreamAndIsCounted) {
   begin(a_, event(Kind::kSnapshot, "a1", 1, {}));
   start();
   ASSERT_TRUE(knows(0, 0));
@@ -188,19 +188,19 @@ TEST_F(ResidencyReaderTest, NonsenseEndsTheStreamAndIsCounted) {
   EXPECT_GE(gateway_->metric("troupe_gateway_residency_malformed_total"), 1);
 }
 
-TEST_F(ResidencyReaderTest, ASilentStreamIsGivenUp) {
+TEST_F(ResidencyReaderTest, SilentStreamIsClosed) {
   begin(a_, event(Kind::kSnapshot, "a1", 1, {}));
   start([](GatewayConfig& config) { config.residency.silence_max = 50ms; });
   EXPECT_TRUE(loop_.eventually([&] { return a_.residency_asked >= 3; }));
 }
 
-TEST_F(ResidencyReaderTest, AWorkerThatDoesNotTellIsAskedOnceALifeAndRoutedByPlacements) {
+TEST_F(ResidencyReaderTest, WorkerWithoutAFeedIsAskedOncePerLifeAndRoutedByPlacements) {
   start();
   ASSERT_TRUE(loop_.eventually([&] { return a_.residency_asked == 1 && b_.residency_asked == 1; }));
   const std::string first = node();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(node(), first);
   EXPECT_EQ(loop_.call([&] { return a_.residency_asked; }), 1);
-  // What comes back from the dead may be another program.
+  // A worker that returns after a death may be another program.
   loop_.call([&] { a_.ready_status = 500; });
   ASSERT_TRUE(gateway_->becomes(0, "dead"));
   begin(a_, event(Kind::kSnapshot, "a1", 1, {holds(set_of(body_), 80)}));
@@ -208,7 +208,7 @@ TEST_F(ResidencyReaderTest, AWorkerThatDoesNotTellIsAskedOnceALifeAndRoutedByPla
   EXPECT_TRUE(knows(0, 80));
 }
 
-TEST_F(ResidencyReaderTest, ADeadWorkersStreamIsClosed) {
+TEST_F(ResidencyReaderTest, StreamOfADeadWorkerIsClosed) {
   begin(a_, event(Kind::kSnapshot, "a1", 1, {holds(set_of(body_), 80)}));
   start();
   ASSERT_TRUE(knows(0, 80));
@@ -218,7 +218,7 @@ TEST_F(ResidencyReaderTest, ADeadWorkersStreamIsClosed) {
   EXPECT_EQ(loop_.call([&] { return gateway_->gateway->router().known().exact->index.items_of(0); }), 0u);
 }
 
-TEST_F(ResidencyReaderTest, NobodyIsAskedInModesThatDoNotUseIt) {
+TEST_F(ResidencyReaderTest, NoStreamIsOpenedInModesThatDoNotUseIt) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   for (const auto& [mode, asks] :
@@ -234,7 +234,7 @@ TEST_F(ResidencyReaderTest, NobodyIsAskedInModesThatDoNotUseIt) {
   EXPECT_EQ(loop_.call([&] { return a_.residency_asked; }), 0);
 }
 
-TEST_F(ResidencyReaderTest, TheTableIsPlannedFromTheWorkersOwnCounts) {
+TEST_F(ResidencyReaderTest, TableIsPlannedFromTheWorkersCounts) {
   const Hash128 elsewhere = hash_bytes("a set that other gateways send");
   loop_.call([&] {
     for (StubWorker* stub : {&a_, &b_}) {

@@ -1,4 +1,4 @@
-// Workers that etcd tells of: they join, and leave only once their probes agree.
+// Workers from etcd: they join, and leave only once their probes fail as well.
 
 #include "gateway/cluster/worker_discovery.h"
 
@@ -21,7 +21,7 @@ class MembershipTest : public ::testing::Test {
   bool member(const StubWorker& worker) {
     return loop_.call([&] { return gateway_.gateway->fleet().find(worker.id()).has_value(); });
   }
-  // A worker leaves by tend() alone, which here is called now and then as in a gateway.
+  // A worker leaves through tend() alone, which is called here now and then as in a gateway.
   bool leaves(const StubWorker& worker) {
     return loop_.eventually([&] {
       membership_->tend();
@@ -39,12 +39,12 @@ class MembershipTest : public ::testing::Test {
   });
 };
 
-TEST_F(MembershipTest, WhoRegistersIsAskedAndServes) {
+TEST_F(MembershipTest, RegisteredWorkerIsProbedAndServes) {
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   EXPECT_TRUE(gateway_.becomes(1, "ready"));
 }
 
-TEST_F(MembershipTest, AWorkerThatComesBackWithTlsIsReachedSo) {
+TEST_F(MembershipTest, WorkerThatReturnsWithTlsIsReachedByTls) {
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   const std::string secure = worker_record_json({"https://" + other_.endpoint().authority(), "demo", "e2"});
@@ -56,7 +56,7 @@ TEST_F(MembershipTest, AWorkerThatComesBackWithTlsIsReachedSo) {
   EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
 }
 
-TEST_F(MembershipTest, AWorkerThatAnswersStaysWhoeverForgotIt) {
+TEST_F(MembershipTest, UnregisteredWorkerStaysWhileItAnswersProbes) {
   with([&](WorkerDiscovery& m) {
     m.registered(key("a"), record(other_.endpoint()));
     m.gone(key("a"));
@@ -68,7 +68,7 @@ TEST_F(MembershipTest, AWorkerThatAnswersStaysWhoeverForgotIt) {
   EXPECT_TRUE(leaves(other_));
 }
 
-TEST_F(MembershipTest, ADeadWorkerStaysAsLongAsItIsRegistered) {
+TEST_F(MembershipTest, DeadWorkerStaysWhileRegistered) {
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   other_.stop();
@@ -79,7 +79,7 @@ TEST_F(MembershipTest, ADeadWorkerStaysAsLongAsItIsRegistered) {
   EXPECT_TRUE(leaves(other_));
 }
 
-TEST_F(MembershipTest, WhoComesBackInTimeStays) {
+TEST_F(MembershipTest, ReregisteredWorkerStaysThoughDead) {
   with([&](WorkerDiscovery& m) {
     m.registered(key("a"), record(other_.endpoint()));
     m.gone(key("a"));
@@ -103,18 +103,18 @@ TEST_F(MembershipTest, ConfiguredWorkersNeverLeave) {
   EXPECT_TRUE(member(configured_));
 }
 
-TEST_F(MembershipTest, WhatAnOperatorDidStaysDoneWhenALeaseComesBack) {
+TEST_F(MembershipTest, RenewedLeaseDoesNotUndoAnOperatorsRemoval) {
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   ASSERT_TRUE(gateway_.becomes(1, "ready"));
   loop_.call([&] { gateway_.gateway->fleet().remove(1); });
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint())); });
   EXPECT_FALSE(member(other_));
-  // Another life of it is another matter.
+  // A new life of the worker joins again.
   with([&](WorkerDiscovery& m) { m.registered(key("a"), record(other_.endpoint(), "e2")); });
   EXPECT_TRUE(member(other_));
 }
 
-TEST_F(MembershipTest, WhatIsNoRecordIsNotHeeded) {
+TEST_F(MembershipTest, MalformedRecordIsIgnored) {
   for (const char* text : {"", "{}", "[]", R"({"url":"ftp://x:1","model":"m","epoch":"e"})",
                            R"({"url":7,"model":"m","epoch":"e"})"})
     with([&](WorkerDiscovery& m) { m.registered(key("a"), text); });
