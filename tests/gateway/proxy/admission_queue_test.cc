@@ -15,7 +15,7 @@
 namespace troupe::gateway_test {
 namespace {
 
-// Answers when the test says so.
+// Answers once the test says so.
 Task<void> answer_when_released(bool& released, StubWorker& stub, Exchange& exchange) {
   Timer timer(exchange.executor());
   while (!released) {
@@ -61,7 +61,7 @@ class Queue : public testing::Test {
   std::unique_ptr<TestGateway> gateway;
 };
 
-TEST_F(Queue, WhoFindsNoRoomWaitsAndIsAnswered) {
+TEST_F(Queue, RequestWithoutRoomWaitsAndIsAnswered) {
   begin(config_of(1, 10));
   RawPeer first = send("first");
   ASSERT_TRUE(runs(1));
@@ -82,7 +82,7 @@ TEST_F(Queue, WhoFindsNoRoomWaitsAndIsAnswered) {
   EXPECT_EQ(gateway->metric("troupe_gateway_tokens_in_flight"), 0);
 }
 
-TEST_F(Queue, AFullQueueAndADeadlineInIt) {
+TEST_F(Queue, FullQueueAndExpiredDeadlineAreErrors) {
   begin(config_of(1, 1));
   RawPeer first = send("first");
   ASSERT_TRUE(runs(1));
@@ -102,7 +102,7 @@ TEST_F(Queue, AFullQueueAndADeadlineInIt) {
   EXPECT_EQ(read_answer(first).status, 200);
 }
 
-TEST_F(Queue, WhoGoesAwayLeavesItAtOnce) {
+TEST_F(Queue, DisconnectedClientLeavesTheQueueAtOnce) {
   begin(config_of(1, 10));
   RawPeer first = send("first");
   ASSERT_TRUE(runs(1));
@@ -119,7 +119,7 @@ TEST_F(Queue, WhoGoesAwayLeavesItAtOnce) {
   EXPECT_EQ(stub.seen.size(), 2u);
 }
 
-TEST_F(Queue, OtherLimitsLetInWhoWaits) {
+TEST_F(Queue, RaisedLimitsAdmitWaitingRequests) {
   begin(config_of(1, 10));
   RawPeer first = send("first"), second = send("second");
   ASSERT_TRUE(waits(1));
@@ -132,7 +132,7 @@ TEST_F(Queue, OtherLimitsLetInWhoWaits) {
   EXPECT_EQ(read_answer(second).status, 200);
 }
 
-TEST_F(Queue, AGatewayThatStopsEndsTheQueueWithinHalfItsGrace) {
+TEST_F(Queue, DrainEndsTheQueueWithinHalfTheGrace) {
   GatewayConfig config = config_of(1, 10);
   config.grace = 2s;
   begin(config);
@@ -147,7 +147,7 @@ TEST_F(Queue, AGatewayThatStopsEndsTheQueueWithinHalfItsGrace) {
   EXPECT_NE(told.body.find("shutting down"), std::string::npos) << told.body;
 }
 
-TEST_F(Queue, NobodyWaitsForWorkersThatAreNotThere) {
+TEST_F(Queue, NoRequestWaitsForAbsentWorkers) {
   begin(config_of(1, 10));
   RawPeer first = send("first"), second = send("second");
   ASSERT_TRUE(waits(1));
@@ -157,7 +157,7 @@ TEST_F(Queue, NobodyWaitsForWorkersThatAreNotThere) {
   EXPECT_EQ(read_answer(first).status, 200);
 }
 
-TEST_F(Queue, ARequestOfSeveralAnswersTakesAsManyPlaces) {
+TEST_F(Queue, RequestForSeveralAnswersTakesAsManyPlaces) {
   begin(config_of(4, 10));
   RawPeer several = send("several", "", R"("n":4)");
   ASSERT_TRUE(runs(1));
@@ -170,7 +170,7 @@ TEST_F(Queue, ARequestOfSeveralAnswersTakesAsManyPlaces) {
   EXPECT_TRUE(loop.eventually([this] { return gateway->gateway->router().loads().in_flight_total() == 0; }));
 }
 
-TEST_F(Queue, APrefixToBeComputedWaitsLikeAnyRequest) {
+TEST_F(Queue, PrefixRequestWaitsLikeAnyOther) {
   begin(config_of(1, 1));
   RawPeer first = send("first");
   ASSERT_TRUE(runs(1));
@@ -189,7 +189,7 @@ TEST_F(Queue, APrefixToBeComputedWaitsLikeAnyRequest) {
   EXPECT_EQ(stub.seen.size(), 2u);
 }
 
-TEST_F(Queue, OfRequestsForTokensOnlySoManyAreTakenAtOnce) {
+TEST_F(Queue, ConcurrentTokenizeRequestsAreBounded) {
   GatewayConfig config = config_of(1, 10);
   config.proxy.text_requests_max = 1;
   begin(config);
@@ -206,7 +206,7 @@ TEST_F(Queue, OfRequestsForTokensOnlySoManyAreTakenAtOnce) {
   EXPECT_EQ(read_answer(first).status, 200);
 }
 
-// Fails once it is told to; whoever is asked after that waits for its release.
+// Fails on the test's signal; the worker asked next waits for its release.
 Task<void> fail_when_told(bool& told, StubWorker&, Exchange& exchange) {
   Timer timer(exchange.executor());
   while (!told) {
@@ -216,7 +216,7 @@ Task<void> fail_when_told(bool& told, StubWorker&, Exchange& exchange) {
   co_await respond_status(500, exchange);
 }
 
-TEST(Retries, KeepTheirPlaceBeforeAllThatWait) {
+TEST(Retries, RetryKeepsItsPlaceAheadOfTheQueue) {
   Loop loop;
   bool fails = false, released = false;
   std::vector<std::string> asked;
@@ -251,7 +251,7 @@ TEST(Retries, KeepTheirPlaceBeforeAllThatWait) {
   EXPECT_EQ(asked, (std::vector<std::string>{"question 0", "question 0", "question 1", "question 2"}));
 }
 
-// Two tenants and one key of none, on a worker that notes what it is asked.
+// Two tenants and a key without one, on a worker that records the requests.
 class Tenants : public Queue {
  protected:
   void SetUp() override {
@@ -292,7 +292,7 @@ class Tenants : public Queue {
   std::string dir;
 };
 
-TEST_F(Tenants, ShareNoCacheAndCannotNameEachOthers) {
+TEST_F(Tenants, TenantsShareNoCacheAndCannotForgeSalts) {
   const Seen a = ask("a1"), same = ask("a2"), b = ask("b1"), none = ask("none");
   EXPECT_EQ(salt(a), salt_within(tenant_salt(std::string(40, 's'), "a"), ""));
   EXPECT_EQ(salt(same), salt(a));
@@ -300,7 +300,7 @@ TEST_F(Tenants, ShareNoCacheAndCannotNameEachOthers) {
   EXPECT_NE(salt(b), salt(a));
   EXPECT_EQ(salt(none), "");
   EXPECT_EQ((std::set<std::string>{a.set, b.set, none.set}).size(), 3u);
-  // A salt of the client's own divides its tenant's further, and leads nowhere else.
+  // A salt of the client's own divides its tenant's further, and reaches no other tenant.
   const Seen own = ask("a1", R"("cache_salt":"own")"),
              stolen = ask("b1", "\"cache_salt\":\"" + salt(a) + "\"");
   EXPECT_EQ((std::set<std::string>{salt(own), salt(stolen), salt(a), salt(b), "own"}).size(), 5u);
@@ -309,7 +309,7 @@ TEST_F(Tenants, ShareNoCacheAndCannotNameEachOthers) {
   EXPECT_EQ(salt(ask("none", R"("cache_salt":"own")")), "own");
 }
 
-TEST_F(Tenants, APriorityIsNoEarlierThanTheKeys) {
+TEST_F(Tenants, RequestPriorityIsNotEarlierThanTheKeys) {
   EXPECT_EQ(ask("none", R"("priority":-3)").body.at("priority"), 1);
   EXPECT_EQ(ask("none", R"("priority":4)").body.at("priority"), 4);
   EXPECT_FALSE(ask("none").body.contains("priority"));
@@ -327,7 +327,7 @@ Task<void> answer_twenty_events(StubWorker&, Exchange& exchange) {
   co_await timer.async_wait(use_task);
 }
 
-TEST_F(Tenants, WhoGoesAwayIsChargedForWhatWasAnswered) {
+TEST_F(Tenants, DisconnectedClientIsChargedForTheAnsweredPart) {
   loop.call([this] { stub.answer = answer_twenty_events; });
   const std::string body = chat_body("A persona", "hello", true);
   const auto charged = [this] { return gateway->metric("troupe_gateway_key_tokens_total{key=\"none\"}"); };
@@ -342,7 +342,7 @@ TEST_F(Tenants, WhoGoesAwayIsChargedForWhatWasAnswered) {
   EXPECT_NEAR(charged(), prompt + 20, 1);
 }
 
-TEST_F(Tenants, NeedASecret) {
+TEST_F(Tenants, TenantsNeedASecret) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   settings.api_keys = dir + "/tenants.yaml";

@@ -1,5 +1,5 @@
-// What an API key is charged for an answer that its client has only a part of: as many tokens as that part
-// has, whoever broke it off.
+// The charge to an API key for an answer that its client received in part: as many tokens as that part has,
+// whichever side broke it off.
 
 #include <fstream>
 
@@ -11,13 +11,13 @@
 namespace troupe::gateway_test {
 namespace {
 
-// How a worker's answer goes.
+// Script of a worker's answer.
 struct Pour {
   enum class Then { kHang, kBreak };
   int events = 20;
   size_t event_bytes = 150;  // of its text
-  bool ours = false;         // each event tells three ids, as workers of ours do
-  bool finishes = false;     // with its counts, short of [DONE]
+  bool ours = false;         // each event has three ids, as our workers send them
+  bool finishes = false;     // ends with its counts, short of [DONE]
   Then then = Then::kHang;
 };
 
@@ -70,7 +70,7 @@ class Charge : public testing::Test {
     peer.send(http_post("/v1/chat/completions", body, "authorization: Bearer key-payer\r\n" + headers));
     return peer;
   }
-  // Once nobody is asked any more.
+  // Tokens charged, once no worker is asked any more.
   double charged() {
     EXPECT_TRUE(loop_.eventually([&] { return gateway_->gateway->proxy().requests_running() == 0; }));
     return gateway_->metric("troupe_gateway_key_tokens_total{key=\"payer\"}");
@@ -80,10 +80,10 @@ class Charge : public testing::Test {
   Pour pour_;
   StubWorker stub_{loop_, [this](StubWorker&, Exchange& exchange) { return pour(pour_, exchange); }};
   std::unique_ptr<TestGateway> gateway_;
-  double prompt_ = 0;  // what it is guessed to cost
+  double prompt_ = 0;  // estimated cost
 };
 
-TEST_F(Charge, WhoLeavesAForeignStreamPaysForEveryEventOfIt) {
+TEST_F(Charge, DisconnectFromAForeignStreamCostsItsEvents) {
   for (const size_t bytes : {1, 1000}) {
     Pour how;
     how.event_bytes = bytes;
@@ -94,7 +94,7 @@ TEST_F(Charge, WhoLeavesAForeignStreamPaysForEveryEventOfIt) {
   }
 }
 
-TEST_F(Charge, WhoLeavesAStreamOfOursPaysForEveryTokenOfIt) {
+TEST_F(Charge, DisconnectFromOurStreamCostsItsTokens) {
   Pour how;
   how.ours = true;
   begin(how);
@@ -102,7 +102,7 @@ TEST_F(Charge, WhoLeavesAStreamOfOursPaysForEveryTokenOfIt) {
   EXPECT_EQ(charged(), prompt_ + 60);
 }
 
-TEST_F(Charge, SoHeDoesWhereItIsSeveralAnswersThatNobodyCouldGoOnWith) {
+TEST_F(Charge, DisconnectFromSeveralChoicesCostsTheirTokens) {
   Pour how;
   how.ours = true;
   begin(how);
@@ -110,7 +110,7 @@ TEST_F(Charge, SoHeDoesWhereItIsSeveralAnswersThatNobodyCouldGoOnWith) {
   EXPECT_EQ(charged(), prompt_ + 60);
 }
 
-TEST_F(Charge, WhoLeavesWhenAllIsCountedPaysWhatWasCounted) {
+TEST_F(Charge, DisconnectAfterTheUsageChunkCostsItsCounts) {
   for (const bool ours : {true, false}) {
     Pour how;
     how.ours = ours;
@@ -124,7 +124,7 @@ TEST_F(Charge, WhoLeavesWhenAllIsCountedPaysWhatWasCounted) {
   }
 }
 
-TEST_F(Charge, AWorkerThatBreaksOffIsPaidForWhatItTold) {
+TEST_F(Charge, BrokenStreamCostsItsTokens) {
   for (const bool ours : {true, false}) {
     Pour how;
     how.ours = ours;
@@ -139,7 +139,7 @@ TEST_F(Charge, AWorkerThatBreaksOffIsPaidForWhatItTold) {
   }
 }
 
-TEST_F(Charge, ADeadlineInMidStreamEndsWhatIsPaidForAndNoMore) {
+TEST_F(Charge, DeadlineInMidStreamCostsTheEventsSent) {
   Pour how;
   how.event_bytes = 1000;
   begin(how);
@@ -148,8 +148,8 @@ TEST_F(Charge, ADeadlineInMidStreamEndsWhatIsPaidForAndNoMore) {
   EXPECT_NEAR(charged(), prompt_ + 20, 1);
 }
 
-// Else whoever sets his own short deadlines would have his prompts computed for nothing.
-TEST_F(Charge, ADeadlineBeforeTheFirstByteCostsThePrompt) {
+// Otherwise a client with a short deadline would get its prompts computed for free.
+TEST_F(Charge, DeadlineBeforeTheFirstByteCostsThePrompt) {
   Pour how;
   how.events = 0;
   begin(how);
@@ -158,7 +158,7 @@ TEST_F(Charge, ADeadlineBeforeTheFirstByteCostsThePrompt) {
   EXPECT_EQ(charged(), prompt_);
 }
 
-TEST_F(Charge, AWorkerThatSaysNothingIsPaidNothing) {
+TEST_F(Charge, SilentWorkerCostsNothing) {
   Pour how;
   how.events = 0;
   how.then = Pour::Then::kBreak;

@@ -1,4 +1,4 @@
-// What happens when workers fail: retries before the first byte, an honest end after it, drain.
+// Failing workers: retries before the first byte, an honest end after it, drain.
 
 #include <set>
 #include <thread>
@@ -10,11 +10,11 @@ namespace {
 
 const std::string kCard(1200, 'c');
 
-TEST(Failover, ARefusedConnectionGoesToTheNextCandidate) {
+TEST(Failover, RefusedConnectionGoesToTheNextCandidate) {
   Loop loop;
   StubWorker dying(loop, answer_whole), healthy(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();
-  config.prober.interval = 60s;  // the requests find out, not the probes
+  config.prober.interval = 60s;  // requests detect the failure, not probes
   config.prober.suspicion_interval = 60s;
   TestGateway gateway(loop, {dying.endpoint(), healthy.endpoint()}, config);
   dying.stop();
@@ -31,10 +31,10 @@ TEST(Failover, ARefusedConnectionGoesToTheNextCandidate) {
   EXPECT_EQ(gateway.metric("troupe_gateway_retries_total{failure=\"connect\"}"), retried);
 }
 
-// Strict, and one home for each set: the other worker becomes it.
+// Strict mode with one home for each set: the other worker becomes it.
 GatewayConfig strict_config() {
   GatewayConfig config = TestGateway::quick_config();
-  config.prober.interval = 60s;  // nobody but the requests finds out
+  config.prober.interval = 60s;  // only requests detect the failure
   config.prober.suspicion_interval = 60s;
   config.router.affinity.mode = route::Mode::kStrict;
   config.residency.enabled = false;
@@ -42,7 +42,7 @@ GatewayConfig strict_config() {
   return config;
 }
 
-TEST(Failover, AStrictSetsOnlyHomeFailsAndAnotherTakesItOver) {
+TEST(Failover, StrictSetMovesWhenItsOnlyHomeFails) {
   for (const int status : {0, 500, 503}) {
     Loop loop;
     StubWorker ill(loop, answer_status(status)), healthy(loop, answer_whole);
@@ -59,13 +59,13 @@ TEST(Failover, AStrictSetsOnlyHomeFailsAndAnotherTakesItOver) {
   }
 }
 
-// 503 is what a full server says (a foreign one, too). Were that illness, its load would fall on the others.
-TEST(Failover, AnswersOf503AreLoadAndNotIllness) {
+// A full server answers 503 (a foreign one, too). Treated as a failure, its load would fall on the others.
+TEST(Failover, Status503MeansLoadNotFailure) {
   for (const int status : {500, 503}) {
     Loop loop;
     StubWorker busy(loop, answer_status(status)), other(loop, answer_whole);
     GatewayConfig config = TestGateway::quick_config();
-    config.prober.interval = 60s;  // nobody but the requests finds out
+    config.prober.interval = 60s;  // only requests detect the failure
     config.prober.suspicion_interval = 60s;
     TestGateway gateway(loop, {busy.endpoint(), other.endpoint()}, config);
     int retried = 0;
@@ -83,8 +83,8 @@ TEST(Failover, AnswersOf503AreLoadAndNotIllness) {
   }
 }
 
-// It passes its probes, so nothing but its answers tells; the plan of the next tick must heed them.
-TEST(Failover, AStrictNodeThatOnlyFailsIsGivenNoSetsAgain) {
+// It passes its probes, so only its answers reveal it; the next tick's plan must exclude it.
+TEST(Failover, StrictNodeThatOnlyFailsGetsNoSets) {
   Loop loop;
   StubWorker ill(loop, answer_status(500)), a(loop, answer_whole), b(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();
@@ -117,7 +117,7 @@ TEST(Failover, AStrictNodeThatOnlyFailsIsGivenNoSetsAgain) {
   EXPECT_EQ(loop.call(ill_sets), 0u);
 }
 
-TEST(Failover, ANodeWhoseErrorsAreOverIsTriedAgain) {
+TEST(Failover, RecoveredNodeIsTriedAgain) {
   Loop loop;
   StubWorker ill(loop, answer_status(500)), healthy(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();
@@ -129,7 +129,7 @@ TEST(Failover, ANodeWhoseErrorsAreOverIsTriedAgain) {
   EXPECT_TRUE(gateway.becomes(0, "ready"));
 }
 
-TEST(Failover, AFullStrictHomeKeepsItsSets) {
+TEST(Failover, FullStrictHomeKeepsItsSets) {
   Loop loop;
   StubWorker a(loop, answer_status(429)), b(loop, answer_status(429));
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()}, strict_config());
@@ -138,7 +138,7 @@ TEST(Failover, AFullStrictHomeKeepsItsSets) {
   EXPECT_EQ(a.seen.size() + b.seen.size(), 1u);
 }
 
-TEST(Failover, AnErrorStatusGoesToTheNextCandidate) {
+TEST(Failover, ErrorStatusGoesToTheNextCandidate) {
   for (const int status : {500, 502, 503, 507, 524, 429}) {
     Loop loop;
     StubWorker ill(loop, answer_status(status)), healthy(loop, answer_whole);
@@ -177,7 +177,7 @@ TEST(Failover, TokenizingGoesToTheNextCandidateLikeAnyRequest) {
   EXPECT_FALSE(ill.seen.empty());
 }
 
-// How often the two workers were asked for one request of which both fail with 503, and the answer to it.
+// Number of times two workers were asked for one request that both fail with 503, and the answer to it.
 std::pair<size_t, Answer> asked_of_two(bool resend_to_foreign, const std::string& header, bool ours = false) {
   Loop loop;
   StubWorker a(loop, answer_status(503)), b(loop, answer_status(503));
@@ -192,7 +192,7 @@ std::pair<size_t, Answer> asked_of_two(bool resend_to_foreign, const std::string
   return {a.seen.size() + b.seen.size(), answer};
 }
 
-TEST(Failover, WhatAForeignWorkerMayHaveBegunIsSentAgainWhereConfigurationOrClientSaySo) {
+TEST(Failover, ResendAfterAForeignFailureFollowsConfigurationAndHeader) {
   EXPECT_EQ(asked_of_two(true, "").first, 2u);
   const auto [asked, answer] = asked_of_two(false, "");
   EXPECT_EQ(asked, 1u);
@@ -207,13 +207,14 @@ TEST(Failover, WhatAForeignWorkerMayHaveBegunIsSentAgainWhereConfigurationOrClie
   EXPECT_NE(wrong.body.find("x-troupe-retry must be 'always' or 'connect'"), std::string::npos) << wrong.body;
 }
 
-TEST(Failover, WhatNoWorkerSawGoesElsewhereWhateverIsSaid) {
+TEST(Failover, RequestThatNoWorkerBeganIsAlwaysRetried) {
   for (const bool dies : {false, true}) {
     Loop loop;
     StubWorker failing(loop, answer_status(429)), healthy(loop, answer_whole);
     GatewayConfig config = TestGateway::quick_config();
     config.proxy.resend_to_foreign = false;
-    config.prober.interval = config.prober.suspicion_interval = 60s;  // the requests find out, not the probes
+    // requests detect the failure, not probes
+    config.prober.interval = config.prober.suspicion_interval = 60s;
     TestGateway gateway(loop, {failing.endpoint(), healthy.endpoint()}, config);
     if (dies) failing.stop();
     for (int i = 0; i < 30; ++i) {
@@ -227,7 +228,7 @@ TEST(Failover, WhatNoWorkerSawGoesElsewhereWhateverIsSaid) {
   }
 }
 
-TEST(Failover, RetriesThatTheBudgetRefusesAreCounted) {
+TEST(Failover, RetriesRefusedByTheBudgetAreCounted) {
   Loop loop;
   StubWorker a(loop, answer_status(503)), b(loop, answer_status(503));
   GatewayConfig config = TestGateway::quick_config();
@@ -239,7 +240,7 @@ TEST(Failover, RetriesThatTheBudgetRefusesAreCounted) {
   EXPECT_EQ(gateway.metric("troupe_gateway_retries_refused_total"), 2);
 }
 
-TEST(Failover, WhenNobodyDoesBetterTheLastAnswerIsPassedOn) {
+TEST(Failover, LastErrorIsPassedOnWhenAllCandidatesFail) {
   for (const int status : {500, 503, 429}) {
     Loop loop;
     StubWorker a(loop, answer_status(status)), b(loop, answer_status(status));
@@ -253,7 +254,7 @@ TEST(Failover, WhenNobodyDoesBetterTheLastAnswerIsPassedOn) {
   }
 }
 
-TEST(Failover, AWorkersTimeoutIsPassedOnAndNotComputedAgain) {
+TEST(Failover, TimeoutOfAWorkerIsPassedOnNotRetried) {
   Loop loop;
   StubWorker a(loop, answer_status(504)), b(loop, answer_status(504));
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
@@ -264,7 +265,7 @@ TEST(Failover, AWorkersTimeoutIsPassedOnAndNotComputedAgain) {
   EXPECT_EQ(gateway.worker_state(0) + gateway.worker_state(1), "readyready");
 }
 
-TEST(Failover, TheClientsOwnErrorsAreNotRetried) {
+TEST(Failover, ClientErrorsAreNotRetried) {
   Loop loop;
   StubWorker a(loop, answer_status(400)), b(loop, answer_status(400));
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
@@ -281,7 +282,7 @@ Task<void> break_off_whole(StubWorker&, Exchange& exchange) {
   co_await exchange.write("{\"choices\":[");
 }
 
-TEST(Failover, AWholeAnswerThatBreaksOffIsRetried) {
+TEST(Failover, BrokenWholeAnswerIsRetried) {
   Loop loop;
   StubWorker broken(loop, break_off_whole), healthy(loop, answer_whole);
   TestGateway gateway(loop, {broken.endpoint(), healthy.endpoint()});
@@ -289,7 +290,7 @@ TEST(Failover, AWholeAnswerThatBreaksOffIsRetried) {
   EXPECT_FALSE(broken.seen.empty());
 }
 
-TEST(Failover, AWholeAnswerThatAlwaysBreaksOffIsABadGateway) {
+TEST(Failover, WholeAnswerThatAlwaysBreaksIsBadGateway) {
   Loop loop;
   StubWorker a(loop, break_off_whole), b(loop, break_off_whole);
   TestGateway gateway(loop, {a.endpoint(), b.endpoint()});
@@ -303,7 +304,7 @@ Task<void> break_off_before_first_event(StubWorker&, Exchange& exchange) {
   co_await exchange.write("data: {\"half");
 }
 
-TEST(Failover, AStreamThatBreaksOffBeforeItsFirstEventIsRetried) {
+TEST(Failover, StreamBrokenBeforeItsFirstEventIsRetried) {
   Loop loop;
   StubWorker broken(loop, break_off_before_first_event), healthy(loop, answer_stream);
   TestGateway gateway(loop, {broken.endpoint(), healthy.endpoint()});
@@ -321,7 +322,7 @@ Task<void> break_off_mid_stream(StubWorker&, Exchange& exchange) {
   co_await exchange.write("data: {\"n\":0}\n\ndata: {\"n\":1}\n\ndata: {\"ha");
 }
 
-TEST(Failover, AStreamThatBreaksOffEndsWithAnErrorEventAndWithoutDone) {
+TEST(Failover, BrokenStreamEndsWithAnErrorEventWithoutDone) {
   Loop loop;
   StubWorker broken(loop, break_off_mid_stream), other(loop, break_off_mid_stream);
   TestGateway gateway(loop, {broken.endpoint(), other.endpoint()});
@@ -388,7 +389,7 @@ class Resetter {
   std::thread thread_;
 };
 
-TEST(Failover, AConnectionResetBeforeTheAnswerGoesToTheNextCandidate) {
+TEST(Failover, ConnectionResetBeforeTheAnswerGoesToTheNextCandidate) {
   Loop loop;
   Resetter resetter;
   StubWorker healthy(loop, answer_whole);
@@ -404,7 +405,7 @@ Task<void> answer_after_5_ms(StubWorker& stub, Exchange& exchange) {
   co_await answer_whole(stub, exchange);
 }
 
-TEST(Failover, AWorkerThatDiesUnderLoadCostsNoRequest) {
+TEST(Failover, WorkerDeathUnderLoadLosesNoRequest) {
   Loop loop;
   StubWorker a(loop, answer_after_5_ms), b(loop, answer_after_5_ms), c(loop, answer_after_5_ms);
   TestGateway gateway(loop, {a.endpoint(), b.endpoint(), c.endpoint()});
@@ -430,7 +431,7 @@ TEST(Failover, AWorkerThatDiesUnderLoadCostsNoRequest) {
   EXPECT_EQ(loop.call([&] { return gateway.gateway->router().loads().pending_tokens_total(); }), 0);
 }
 
-TEST(Failover, NobodyReadyIs503AndHealthSaysSo) {
+TEST(Failover, NoReadyWorkerIs503AndShowsInHealth) {
   Loop loop;
   TestGateway gateway(loop, {dead_endpoint(loop), dead_endpoint(loop)});
   const Answer answer = gateway.ask(chat_body(kCard, "x"));
@@ -454,7 +455,7 @@ Task<void> answer_when_told(StubWorker& stub, Exchange& exchange) {
   co_await exchange.finish();
 }
 
-TEST(Drain, LetsRunningRequestsFinishAndRefusesNewOnes) {
+TEST(Drain, FinishesRunningRequestsAndRefusesNewOnes) {
   Loop loop;
   StubWorker stub(loop, answer_when_told);
   GatewayConfig config = TestGateway::quick_config();
@@ -464,8 +465,8 @@ TEST(Drain, LetsRunningRequestsFinishAndRefusesNewOnes) {
   running.send(http_post("/v1/chat/completions", chat_body(kCard, "x", true)));
   ASSERT_NE(running.read_until("data: {}\n\n\r\n"), "");
   const std::string second = http_post("/v1/chat/completions", chat_body(kCard, "y", true));
-  waiting.send(second.substr(0, 30));  // a request that is half sent when the drain begins
-  std::this_thread::sleep_for(300ms);  // until it has come
+  waiting.send(second.substr(0, 30));  // a request half sent when the drain begins
+  std::this_thread::sleep_for(300ms);  // until it has arrived
   std::thread drain([&] { gateway.drain(); });
   EXPECT_TRUE(loop.eventually([&] { return gateway.gateway->proxy().draining(); }));
   EXPECT_EQ(gateway.admin("/readyz").status, 503);
@@ -479,7 +480,7 @@ TEST(Drain, LetsRunningRequestsFinishAndRefusesNewOnes) {
   EXPECT_EQ(loop.call([&] { return gateway.gateway->proxy().requests_running(); }), 0u);
 }
 
-TEST(Drain, EndsWhatIsLeftWhenTheGraceIsOver) {
+TEST(Drain, EndsRemainingRequestsAfterTheGrace) {
   Loop loop;
   StubWorker stub(loop, answer_when_told);
   TestGateway gateway(loop, {stub.endpoint()});

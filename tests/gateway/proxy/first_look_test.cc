@@ -1,4 +1,4 @@
-// Who comes to a gateway that has just started waits until it has looked at its workers.
+// Requests to a gateway that has just started wait until it has probed its workers.
 
 #include "gateway/cluster/worker_discovery.h"
 #include "tests/gateway/gateway_fixture.h"
@@ -25,7 +25,7 @@ class FirstLook : public ::testing::Test {
   StubWorker stub_{loop_, answer_whole};
 };
 
-TEST_F(FirstLook, WhoComesBeforeItWaitsForIt) {
+TEST_F(FirstLook, RequestWaitsForTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   const Answer answer = gateway.ask(chat_body("A persona", "x"));
@@ -34,7 +34,7 @@ TEST_F(FirstLook, WhoComesBeforeItWaitsForIt) {
   EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
 }
 
-TEST_F(FirstLook, TheListOfModelsWaitsForIt) {
+TEST_F(FirstLook, ModelListWaitsForTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   const Answer answer = gateway.get("/v1/models");
@@ -43,7 +43,7 @@ TEST_F(FirstLook, TheListOfModelsWaitsForIt) {
   EXPECT_LT(gateway.metric("troupe_gateway_own_seconds_sum"), .1) << "waiting is no computing";
 }
 
-TEST_F(FirstLook, WhatCannotBeIsRefusedAtOnceAndAModelThatNobodyHasAfterIt) {
+TEST_F(FirstLook, InvalidRequestIsRefusedBeforeAndUnknownModelAfterTheFirstProbes) {
   stub_.ready_after = 200ms;
   const TestGateway gateway = start({stub_.endpoint()});
   EXPECT_EQ(gateway.ask("{}").status, 400);
@@ -54,7 +54,7 @@ TEST_F(FirstLook, WhatCannotBeIsRefusedAtOnceAndAModelThatNobodyHasAfterIt) {
   EXPECT_TRUE(probed(gateway));
 }
 
-TEST_F(FirstLook, IsNotWaitedForLongerThanTheRequestMayTake) {
+TEST_F(FirstLook, WaitEndsAtTheRequestsDeadline) {
   stub_.ready_after = 5s;
   GatewayConfig config = TestGateway::quick_config();
   config.prober.timeout = 5s;
@@ -68,7 +68,7 @@ TEST_F(FirstLook, IsNotWaitedForLongerThanTheRequestMayTake) {
   EXPECT_LT(now() - begin, Proxy::kFirstLookMax + 2s);
 }
 
-TEST_F(FirstLook, OfMembersThatEtcdTellsIsWaitedForToo) {
+TEST_F(FirstLook, WaitsForMembersFromEtcdToo) {
   TestGateway gateway = start({});
   const auto membership = membership_of(gateway);
   EXPECT_FALSE(probed(gateway));
@@ -84,13 +84,13 @@ TEST_F(FirstLook, OfMembersThatEtcdTellsIsWaitedForToo) {
   EXPECT_TRUE(probed(gateway));
 }
 
-TEST_F(FirstLook, IsOverWhereNobodyTellsOfMembers) {
+TEST_F(FirstLook, WaitEndsWhenEtcdIsUnreachable) {
   TestGateway gateway = start({});
   const auto membership = membership_of(gateway);
   loop_.call([&] { membership->untold(); });
   EXPECT_TRUE(probed(gateway));
   EXPECT_EQ(gateway.ask(chat_body("A persona", "x")).status, 503);
-  // Whom the configuration names is enough to begin with.
+  // Configured workers are enough to begin with.
   TestGateway named(loop_, {stub_.endpoint()});
   const auto more = membership_of(named, {stub_.endpoint()});
   EXPECT_TRUE(probed(named));

@@ -1,4 +1,4 @@
-// Workers of other kinds that accept a request and say nothing, or nothing any more: they send no heartbeats.
+// Foreign workers that accept a request and stay silent, or fall silent: they send no heartbeats.
 
 #include <gmock/gmock.h>
 
@@ -41,7 +41,7 @@ struct TwoWorkers {
   TestGateway gateway;
 };
 
-// Whoever is asked first says nothing (and, where told to, does not answer probes either); the other one
+// The worker asked first stays silent (and, if so scripted, does not answer probes either); the other one
 // answers.
 StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins = false) {
   auto asked = std::make_shared<int>(0);
@@ -52,7 +52,7 @@ StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins
   };
 }
 
-TEST(ForeignStall, AStreamThatDoesNotBeginIsAskedForElsewhere) {
+TEST(ForeignStall, StreamThatDoesNotBeginIsRetriedElsewhere) {
   TwoWorkers workers(first_is_silent(answer_stream));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
   EXPECT_EQ(answer.status, 200);
@@ -60,21 +60,21 @@ TEST(ForeignStall, AStreamThatDoesNotBeginIsAskedForElsewhere) {
   EXPECT_EQ(answer.route("attempt"), "2");
 }
 
-TEST(ForeignStall, AWholeAnswerMayTakeItsTimeWhileProbesAreAnswered) {
+TEST(ForeignStall, WholeAnswerMayBeSlowWhileProbesAreAnswered) {
   TwoWorkers workers(answer_late);
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.route("attempt"), "1");
 }
 
-TEST(ForeignStall, AWholeAnswerIsAskedForElsewhereWhereProbesFailToo) {
+TEST(ForeignStall, WholeAnswerIsRetriedElsewhereWhenProbesFailToo) {
   TwoWorkers workers(first_is_silent(answer_whole, 500));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.route("attempt"), "2");
 }
 
-TEST(ForeignStall, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
+TEST(ForeignStall, StartedStreamOfADeadWorkerEndsWithAnError) {
   TwoWorkers workers(first_is_silent(answer_stream, 500, true));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
   EXPECT_EQ(answer.status, 200);
@@ -83,7 +83,7 @@ TEST(ForeignStall, AStreamThatBeganAtAWorkerThatIsDeadEndsWithAnError) {
   EXPECT_THAT(answer.body, ::testing::Not(::testing::HasSubstr("[DONE]")));
 }
 
-TEST(ForeignStall, AStreamThatStallsEndsWithAnErrorThoughProbesAreAnswered) {
+TEST(ForeignStall, StalledStreamEndsWithAnErrorThoughProbesAreAnswered) {
   Loop loop;
   StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return say_little(exchange); });
   for (const bool silence_bound : {true, false}) {
@@ -115,7 +115,7 @@ Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
   co_await exchange.finish();
 }
 
-TEST(ForeignStall, AStreamThatIsSlowHasNotStalled) {
+TEST(ForeignStall, SlowStreamHasNotStalled) {
   Loop loop;
   StubWorker stub(loop, speak_slowly);
   GatewayConfig config = TwoWorkers::config();
@@ -124,7 +124,7 @@ TEST(ForeignStall, AStreamThatIsSlowHasNotStalled) {
   EXPECT_TRUE(gateway.ask(chat_body(kSilentCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
 }
 
-TEST(ForeignStall, WithNobodyElseAWorkerIsWaitedFor) {
+TEST(ForeignStall, OnlyWorkerIsWaitedFor) {
   Loop loop;
   StubWorker only(loop, answer_late);
   TestGateway gateway(loop, {only.endpoint()}, TwoWorkers::config());

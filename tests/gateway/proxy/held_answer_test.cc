@@ -1,5 +1,5 @@
-// What a client gets of answers that were kept back while another worker was asked, and of streams that a
-// worker itself ends with an error.
+// The client's view of answers held while another worker was asked, and of streams that a worker itself ends
+// with an error.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ StubAnswer refuse_with(int status, size_t body_bytes) {
   return [=](StubWorker&, Exchange& exchange) { return refuse_with_body(status, body_bytes, exchange); };
 }
 
-TEST(Held, ARefusalWithoutAUsableBodyKeepsItsStatusAndRetryAfter) {
+TEST(Held, RefusalWithoutUsableBodyKeepsStatusAndRetryAfter) {
   for (const int status : {429, 503}) {
     for (const size_t bytes : {size_t{0}, size_t{200'000}}) {
       Loop loop;
@@ -56,7 +56,7 @@ Task<void> refuse_without_end(StubWorker&, Exchange& exchange) {
   co_await timer.async_wait(use_task);
 }
 
-TEST(Held, ADeadlineThatPassesInTheBodyOfARefusalIsA504) {
+TEST(Held, DeadlineDuringTheBodyOfARefusalIs504) {
   Loop loop;
   StubWorker stub(loop, refuse_without_end);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -64,7 +64,7 @@ TEST(Held, ADeadlineThatPassesInTheBodyOfARefusalIsA504) {
   EXPECT_EQ(answer.status, 504);
 }
 
-TEST(Held, AFullFleetSaysSoThoughOneOfItIsGone) {
+TEST(Held, FullFleetAnswers429ThoughOneWorkerIsGone) {
   Loop loop;
   StubWorker full(loop, answer_status(429)), gone(loop, answer_status(429));
   GatewayConfig config = TestGateway::quick_config();
@@ -72,7 +72,7 @@ TEST(Held, AFullFleetSaysSoThoughOneOfItIsGone) {
   config.fleet.health.dead_after = 100;
   TestGateway gateway(loop, {full.endpoint(), gone.endpoint()}, config);
   gone.stop();
-  // Alternately: the one that is gone is asked first until it is a suspect, then last.
+  // Alternately: the dead worker is asked first until it is a suspect, then last.
   for (int i = 0; i < 10; ++i) {
     const Answer answer = gateway.ask(chat_body(kPersonaCard + std::to_string(i), "x"));
     EXPECT_EQ(answer.status, 429) << i;
@@ -81,7 +81,7 @@ TEST(Held, AFullFleetSaysSoThoughOneOfItIsGone) {
   }
 }
 
-// Full, and says so once another worker can be routed to.
+// A full worker that says so once another worker can be routed to.
 Task<void> refuse_as_another_joins(Gateway& gateway, Exchange& exchange) {
   ModelCard card;
   card.id = "demo";
@@ -90,8 +90,8 @@ Task<void> refuse_as_another_joins(Gateway& gateway, Exchange& exchange) {
   co_await respond_status(429, exchange);
 }
 
-// At the order's end it is decided anew, and who is first then is another one.
-TEST(Held, AFullWorkersAnswerNamesItThoughTheOrderIsAnother) {
+// At the order's end a new decision is made, which has another first choice.
+TEST(Held, HeldAnswerNamesItsWorkerAfterANewDecision) {
   Loop loop;
   StubWorker full(loop, answer_status(429));
   GatewayConfig config = TestGateway::quick_config();
@@ -122,7 +122,7 @@ TEST(ErrorEvent, EndsTheStreamAndCountsAsBroken) {
   StubWorker stub(loop, stream_with_error);
   TestGateway gateway(loop, {stub.endpoint()});
   RawPeer peer = gateway.connect();
-  for (int i = 1; i <= 4; ++i) {  // on one connection: the answer's end is whole
+  for (int i = 1; i <= 4; ++i) {  // on one connection: the answer ends properly
     peer.send(http_post("/v1/chat/completions", chat_body(kPersonaCard, "x", true)));
     const Answer answer = read_answer(peer);
     EXPECT_TRUE(answer.complete);
@@ -134,7 +134,7 @@ TEST(ErrorEvent, EndsTheStreamAndCountsAsBroken) {
   EXPECT_EQ(gateway.worker_state(0), "ready") << "a worker that says what went wrong is not a dead one";
 }
 
-// While it lives, this process gets no further file descriptor.
+// While it lives, this process gets no more file descriptors.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -154,7 +154,7 @@ class NoMoreFiles {
 };
 
 // Two stub workers in a process of their own, which keeps its descriptors when ours has none left (a worker
-// that cannot accept is rightly blamed). To be made before this process has a second thread.
+// that cannot accept is rightly blamed). REQUIRES: created before this process has a second thread.
 class StubProcess {
  public:
   StubProcess() {
@@ -186,7 +186,7 @@ class StubProcess {
   std::vector<Endpoint> endpoints{2};
 
  private:
-  // Until the parent closes `life`.
+  // Runs until the parent closes `life`.
   [[noreturn]] static void serve(int report, int life) {
     Loop loop;
     StubWorker a(loop, answer_whole), b(loop, answer_whole);
@@ -203,7 +203,7 @@ class StubProcess {
   int life_ = -1;
 };
 
-TEST(Local, AGatewayOutOfDescriptorsBlamesNoWorker) {
+TEST(Local, GatewayOutOfDescriptorsBlamesNoWorker) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UBSan checks types through a pipe: without descriptors every type looks wrong";
 #endif
@@ -212,14 +212,14 @@ TEST(Local, AGatewayOutOfDescriptorsBlamesNoWorker) {
   GatewayConfig config = TestGateway::quick_config();
   config.fleet.client.idle_connections_max = 0;  // every request and every probe connects
   config.fleet.health.dead_after = 1;
-  config.prober.timeout = 10s;  // a slow machine is no dead worker
+  config.prober.timeout = 10s;  // a slow machine is not a dead worker
   TestGateway gateway(loop, stubs.endpoints, config);
   RawPeer peer = gateway.connect();
   peer.send(http_post("/v1/chat/completions", chat_body(kPersonaCard, "x")));
   EXPECT_EQ(read_answer(peer).status, 200);
-  std::vector<Answer> refused;  // looked at once there are descriptors again
+  std::vector<Answer> refused;  // checked once there are descriptors again
   {
-    // Connections of probes come and go: some may still get the descriptor that another gives back.
+    // Probes' connections come and go: some may still get the descriptor that another gives back.
     const NoMoreFiles none;
     for (int i = 0; i < 200 && refused.size() < 3; ++i) {
       peer.send(http_post("/v1/chat/completions", chat_body(kPersonaCard, "x")));
@@ -247,20 +247,20 @@ Task<void> flood(StubWorker& stub, Exchange& exchange) {
   }
 }
 
-TEST(Stall, AWorkerThatBreaksOffBehindASlowClientIsNotBlamed) {
+TEST(Stall, WorkerThatBreaksOffBehindASlowClientIsNotBlamed) {
   for (const bool slow : {true, false}) {
     Loop loop;
     StubWorker stub(loop, flood);
     GatewayConfig config = TestGateway::quick_config();
-    config.prober.interval = config.prober.suspicion_interval = 60s;  // requests alone speak of its health
+    config.prober.interval = config.prober.suspicion_interval = 60s;  // requests alone change its health
     config.proxy.client_stall = slow ? Duration(50ms) : Duration(60s);
     TestGateway gateway(loop, {stub.endpoint()}, config);
     RawPeer peer = gateway.connect(64 << 10);
     peer.send(http_post("/v1/chat/completions", chat_body(kPersonaCard, "x", true)));
     ASSERT_TRUE(loop.eventually([&] { return stub.bytes_written > 0; }));
-    // The client reads nothing: wait until everything between it and the worker is full.
+    // The client reads nothing: wait until all buffers between it and the worker are full.
     const auto written = [&] { return loop.call([&] { return stub.bytes_written; }); };
-    // A busy machine may stand still for a moment, too.
+    // A busy machine may stall for a moment, too.
     size_t before = 0;
     for (int i = 0, still = 0; i < 100 && still < 4; ++i) {
       const size_t after = written();

@@ -17,7 +17,7 @@ std::string salted(std::string_view body) {
   return with_members(body, {&salt, 1});
 }
 
-TEST(BodyMembers, ReplacesAMemberHoweverItIsSpelt) {
+TEST(BodyMembers, ReplacesAMemberHoweverEscaped) {
   EXPECT_EQ(salted(R"({"a":1})"), R"({"a":1,"cache_salt":"s"})");
   EXPECT_EQ(salted(R"({"cache_salt":"mine","a":1})"), R"({"a":1,"cache_salt":"s"})");
   EXPECT_EQ(salted(R"({"a":1,"cache_salt":null})"), R"({"a":1,"cache_salt":"s"})");
@@ -26,7 +26,7 @@ TEST(BodyMembers, ReplacesAMemberHoweverItIsSpelt) {
   EXPECT_EQ(salted("{}"), R"({"cache_salt":"s"})");
 }
 
-TEST(BodyMembers, LeavesAllElseAsItCame) {
+TEST(BodyMembers, LeavesTheRestUnchanged) {
   for (const char* inner : {R"("a" : [1, {"cache_salt":"inner"}, "}]"])",
                             R"("a":"\\","b":"\"cache_salt\":1,{")", R"("a":{"b":[[],{}]} ,"c":-1.5e3)",
                             "\"a\":\"\xe5\xae\x8b\\ud83d\\ude00\"", R"("\\":true,"":false)"}) {
@@ -66,7 +66,7 @@ bj::value by_chance(route::Random& random, int depth) {
   }
 }
 
-TEST(BodyMembers, WhateverTheBodyTheResultIsItWithTheMembers) {
+TEST(BodyMembers, AnyBodyKeepsItsValuesAndGetsTheMembers) {
   route::Random random(1);
   for (int i = 0; i < 5000; ++i) {
     bj::object object;
@@ -81,7 +81,7 @@ TEST(BodyMembers, WhateverTheBodyTheResultIsItWithTheMembers) {
   }
 }
 
-TEST(Tenant, SaltsAreApartAndNotToBeGuessed) {
+TEST(Tenant, SaltsDifferAndNeedTheSecret) {
   const std::string secret(32, 'k');
   const std::string a = tenant_salt(secret, "a"), b = tenant_salt(secret, "b");
   EXPECT_EQ(a.size(), 64u);

@@ -1,4 +1,4 @@
-// What a client sees of the gateway, and what a worker sees of the client.
+// The gateway as clients see it, and the client as workers see it.
 
 #include "gateway/proxy/proxy.h"
 
@@ -44,8 +44,8 @@ TEST(Proxy, ForwardsTheClientsBytesAndStreamsTheAnswerBack) {
   EXPECT_LE(left, 1'800'000);
 }
 
-// Example dialogues that every conversation begins with are part of the persona, once three have shown it.
-TEST(Proxy, TellsTheWorkerTheLearnedPrefix) {
+// Example dialogues common to every conversation are part of the persona, once three have shown it.
+TEST(Proxy, SendsTheLearnedPrefixToTheWorker) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -64,7 +64,7 @@ TEST(Proxy, TellsTheWorkerTheLearnedPrefix) {
   }
 }
 
-TEST(Proxy, ClientsDoNotSpeakForTheGateway) {
+TEST(Proxy, ClientHeadersOfTheGatewayAreDropped) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -79,7 +79,7 @@ TEST(Proxy, ClientsDoNotSpeakForTheGateway) {
   EXPECT_EQ(seen.header("x-yours"), "1");
 }
 
-TEST(Proxy, AskingAgainStaysAndIsExpectedToHit) {
+TEST(Proxy, RepeatedRequestStaysAndExpectsAHit) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole), c(loop, answer_whole);
   TestGateway gateway(loop, {a.endpoint(), b.endpoint(), c.endpoint()});
@@ -107,7 +107,7 @@ TEST(Proxy, StreamsPassUnaltered) {
   Loop loop;
   StubWorker stub(loop, answer_stream);
   GatewayConfig config = TestGateway::quick_config();
-  config.residency.enabled = false;  // it has a connection of its own
+  config.residency.enabled = false;  // it uses a connection of its own
   TestGateway gateway(loop, {stub.endpoint()}, config);
   RawPeer peer = gateway.connect();
   for (int i = 0; i < 3; ++i) {  // on one kept-alive connection
@@ -127,7 +127,7 @@ TEST(Proxy, StreamsPassUnaltered) {
   EXPECT_EQ(stats.connects, 1u) << "the upstream connection was not reused";
 }
 
-TEST(Proxy, TokenizingNeedsNoModelWhereThereIsOnlyOne) {
+TEST(Proxy, TokenizingNeedsNoModelIfThereIsOnlyOne) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole);
   b.models = {"other"};
@@ -160,7 +160,7 @@ Task<void> answer_large(StubWorker& stub, Exchange& exchange) {
   co_await exchange.respond(200, headers, std::move(body));
 }
 
-TEST(Proxy, AWholeAnswerLargerThanItsBufferPassesIntact) {
+TEST(Proxy, WholeAnswerLargerThanItsBufferPassesIntact) {
   Loop loop;
   StubWorker stub(loop, answer_large);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -171,7 +171,7 @@ TEST(Proxy, AWholeAnswerLargerThanItsBufferPassesIntact) {
     ASSERT_EQ(answer.body[i], static_cast<char>('a' + i % 23)) << i;
 }
 
-TEST(Proxy, RefusesWhatIsWrongInTheApisShapeWithoutAskingAWorker) {
+TEST(Proxy, RefusesInvalidRequestsInTheApisShapeWithoutAWorker) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -206,7 +206,7 @@ TEST(Proxy, RefusesWhatIsWrongInTheApisShapeWithoutAskingAWorker) {
   EXPECT_EQ(gateway.get("/v1/chat/completions").status, 405);
 }
 
-TEST(Proxy, WhatTheHttpLayerRefusesCarriesADecisionToo) {
+TEST(Proxy, RefusalsOfTheHttpLayerCarryADecision) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   settings.limits.body_bytes = 4096;
@@ -223,7 +223,7 @@ TEST(Proxy, WhatTheHttpLayerRefusesCarriesADecisionToo) {
   EXPECT_TRUE(stub.seen.empty());
 }
 
-TEST(Proxy, TheRequestIdIsMadeWhereItIsMissingOrUnfit) {
+TEST(Proxy, MissingOrInvalidRequestIdIsReplaced) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -236,7 +236,7 @@ TEST(Proxy, TheRequestIdIsMadeWhereItIsMissingOrUnfit) {
                   .starts_with("req-"));
 }
 
-TEST(Proxy, ADeadlineIsPassedOnAndKept) {
+TEST(Proxy, DeadlineIsPassedOnAndKept) {
   Loop loop;
   StubWorker stub(loop, answer_never);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -252,7 +252,7 @@ TEST(Proxy, ADeadlineIsPassedOnAndKept) {
   EXPECT_EQ(gateway.worker_state(0), "ready") << "a client's short deadline made the worker a suspect";
 }
 
-TEST(Proxy, MoreRequestsThanTheLimitAreTurnedAway) {
+TEST(Proxy, RequestsBeyondTheLimitAreRefused) {
   Loop loop;
   StubWorker stub(loop, answer_never);
   GatewayConfig config = TestGateway::quick_config();
@@ -274,7 +274,7 @@ TEST(Proxy, MoreRequestsThanTheLimitAreTurnedAway) {
 
 constexpr int kTries = 3;  // a busy machine may delay one, not all
 
-// From the client's leaving to the worker's hearing of it.
+// From the client's disconnect to the worker's cancellation.
 Duration time_to_cancel(Loop& loop, StubWorker& stub, RawPeer& peer) {
   EXPECT_TRUE(loop.eventually([&] { return stub.running == 1; }));
   std::this_thread::sleep_for(20ms);
@@ -284,7 +284,7 @@ Duration time_to_cancel(Loop& loop, StubWorker& stub, RawPeer& peer) {
   return loop.call([&] { return stub.left_at; }) - left;
 }
 
-TEST(Proxy, AClientThatLeavesBeforeTheAnswerCancelsTheWorkerWithin50Ms) {
+TEST(Proxy, DisconnectBeforeTheAnswerCancelsTheWorkerWithin50Ms) {
   Loop loop;
   StubWorker stub(loop, answer_never);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -313,7 +313,7 @@ Task<void> answer_drip(StubWorker&, Exchange& exchange) {
   }
 }
 
-TEST(Proxy, AClientThatLeavesMidStreamCancelsTheWorkerWithin50Ms) {
+TEST(Proxy, DisconnectInMidStreamCancelsTheWorkerWithin50Ms) {
   Loop loop;
   StubWorker stub(loop, answer_drip);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -338,14 +338,14 @@ Task<void> answer_flood(StubWorker& stub, Exchange& exchange) {
   co_await exchange.finish();
 }
 
-TEST(Proxy, ASlowReaderStopsTheWorkerNotTheGateway) {
+TEST(Proxy, SlowReaderStopsTheWorkerNotTheGateway) {
   Loop loop;
   StubWorker stub(loop, answer_flood);
   TestGateway gateway(loop, {stub.endpoint()});
   RawPeer peer = gateway.connect(64 << 10);
   peer.send(http_post("/v1/chat/completions", chat_body(kPersona, "x", true)));
   size_t before = 0;
-  for (int quiet = 0; quiet < 5;) {  // until the worker has been stopped for 250 ms
+  for (int quiet = 0; quiet < 5;) {  // until the worker has paused for 250 ms
     std::this_thread::sleep_for(50ms);
     const size_t written = loop.call([&] { return stub.bytes_written; });
     quiet = written == before && written > 0 ? quiet + 1 : 0;

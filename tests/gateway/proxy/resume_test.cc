@@ -1,4 +1,4 @@
-// Streams that go on at another worker, and what their clients see of it: a pause, and nothing twice.
+// Streams that resume at another worker, as their clients see them: a pause, and no text twice.
 
 #include "tests/gateway/gateway_fixture.h"
 
@@ -6,18 +6,18 @@ namespace troupe::gateway_test {
 namespace {
 
 const std::string kCard(1200, 'r');
-constexpr int kWords = 12;                               // of the whole story
+constexpr int kWords = 12;                               // in the whole story
 constexpr int kPromptTokens = 300, kCachedTokens = 288;  // as these workers count
 
-// What becomes of one request, whichever worker it comes to.
+// Script of one request, at any worker.
 struct Part {
   enum class Then { kEnd, kBreak, kHang, kBeat, kError, kUndone };
-  int words = kWords;  // it tells, at most
+  int words = kWords;  // most words that it sends
   Then then = Then::kEnd;
   ApiError error{};
-  Duration reads = Duration::zero();  // before its head
-  bool tells = true;                  // ids and heartbeats, where it is asked for them
-  bool resumes = true;                // else it begins anew, whatever it is asked
+  Duration reads = Duration::zero();  // delay before its head
+  bool tells = true;                  // sends ids and heartbeats, if asked for them
+  bool resumes = true;                // else it begins anew, despite the request
 };
 
 std::string chunk_of(const std::string& id, const std::string& delta, const std::string& troupe,
@@ -32,7 +32,7 @@ std::string word(int i) {
   return "\"content\":\"w" + std::to_string(i) + " \"";
 }
 
-// What clients get of the whole story.
+// The whole story as clients receive it.
 std::string whole_story(const std::string& id = "chatcmpl-a", bool with_end = true) {
   std::string out;
   for (int i = 0; i < kWords; ++i)
@@ -47,7 +47,7 @@ Task<void> pause(Exchange& exchange, Duration duration) {
   co_await timer.async_wait(use_task);
 }
 
-// Where to begin, by what a gateway says that the client has.
+// Number of words that the client already has, according to the gateway.
 int told_words(const bj::value& resume, std::string& id) {
   const bj::array& ids = resume.at("ids").as_array();
   id = std::string(resume.at("id").as_string().c_str());
@@ -70,7 +70,7 @@ Task<void> then(const Part& part, Exchange& exchange) {
   }
 }
 
-// Tells the story as a worker of ours does: from where troupe_resume says, under the id that it says.
+// Streams the story as a worker of ours does: from troupe_resume's position, under its id.
 Task<void> tell(const Part& part, std::string id, Exchange& exchange) {
   const auto body = parse_json(exchange.request().body);
   const bj::value* resume = body->get_object().if_contains("troupe_resume");
@@ -103,7 +103,7 @@ Task<void> tell(const Part& part, std::string id, Exchange& exchange) {
 
 using Script = std::vector<Part>;
 
-// StallCheck is what a test says, not what a busy machine makes.
+// The script decides on stalls, not a busy machine.
 GatewayConfig quiet_config(Duration silence_max = 60s) {
   GatewayConfig config = TestGateway::quick_config();
   config.proxy.silence_max = silence_max;
@@ -111,8 +111,8 @@ GatewayConfig quiet_config(Duration silence_max = 60s) {
   return config;
 }
 
-// Workers of ours that follow a script: its parts are the requests that come, in their order; the last one is
-// all further ones'.
+// Workers of ours with a script: its parts apply to requests in order of arrival; the last one to all further
+// ones.
 class Cast {
  public:
   explicit Cast(Script script, size_t workers = 2, GatewayConfig config = quiet_config())
@@ -151,7 +151,7 @@ class Cast {
   double resumes(const std::string& result) {
     return gateway->metric("troupe_gateway_resumes_total{result=\"" + result + "\"}");
   }
-  // Nothing is booked anywhere any more, and no worker works.
+  // Waits until no booking is left and no worker works.
   bool settles() {
     return loop.eventually([&] {
       int running = 0;
@@ -188,9 +188,9 @@ TEST(Resume, ClientsSeeNothingOfIdsAndHeartbeats) {
   }
 }
 
-// Though no client asked for usage: what was found cached is counted of every stream, and of one that went on
-// what the worker found that ended it.
-TEST(Resume, WhatWorkersCountIsKnownOfEveryStream) {
+// Clients did not ask for usage: cached tokens are counted for every stream; for a resumed one, those of the
+// worker that ended it.
+TEST(Resume, CachedTokensOfEveryStreamAreCounted) {
   const auto actual = [](const Cast& cast) {
     return cast.gateway->metric("troupe_gateway_cached_tokens_actual_total");
   };
@@ -202,13 +202,13 @@ TEST(Resume, WhatWorkersCountIsKnownOfEveryStream) {
   cast.ask();
   EXPECT_EQ(cast.resumes("resumed"), 1);
   EXPECT_EQ(actual(cast), 3 * kCachedTokens);
-  // Who only repeats the end of a whole answer has looked nothing up.
+  // A worker that only repeats the end of a complete answer has looked nothing up.
   Cast undone(Script{{.then = Then::kUndone}, {}});
   EXPECT_EQ(undone.ask().body, whole_story());
   EXPECT_EQ(actual(undone), 0);
 }
 
-TEST(Resume, OnlyStreamsOfOursAreAskedForIds) {
+TEST(Resume, OnlyOurWorkersStreamsAreAskedForIds) {
   Loop loop;
   StubWorker foreign(loop, answer_stream);
   TestGateway gateway(loop, {foreign.endpoint()});
@@ -221,7 +221,7 @@ TEST(Resume, OnlyStreamsOfOursAreAskedForIds) {
   EXPECT_EQ(cast.stubs[0]->seen[0].header("x-troupe-ids"), "");
 }
 
-TEST(Resume, AStreamWhoseWorkerBreaksOffGoesOnAtTheNext) {
+TEST(Resume, BrokenStreamResumesAtTheNextWorker) {
   for (const int words : {1, 5, kWords}) {
     Cast cast(Script{{.words = words, .then = Then::kBreak}, {}});
     const Answer answer = cast.ask();
@@ -239,7 +239,7 @@ TEST(Resume, AStreamWhoseWorkerBreaksOffGoesOnAtTheNext) {
   }
 }
 
-TEST(Resume, AStreamWhoseWorkerHangsGoesOnAtTheNext) {
+TEST(Resume, HangingStreamResumesAtTheNextWorker) {
   Cast cast(Script{{.words = 4, .then = Then::kHang}, {}}, 2, quiet_config(300ms));
   const Answer answer = cast.ask();
   EXPECT_EQ(answer.body, whole_story());
@@ -247,7 +247,7 @@ TEST(Resume, AStreamWhoseWorkerHangsGoesOnAtTheNext) {
   EXPECT_TRUE(cast.settles()) << "the one that hung is still asked";
 }
 
-TEST(Resume, AWorkerThatHangsBeforeItsFirstEventIsLeftForTheNext) {
+TEST(Resume, HangBeforeTheFirstEventIsRetriedAtTheNextWorker) {
   Cast cast(Script{{.words = 0, .then = Then::kHang}, {}}, 2, quiet_config(300ms));
   const Answer answer = cast.ask();
   EXPECT_EQ(answer.body, whole_story());
@@ -255,14 +255,14 @@ TEST(Resume, AWorkerThatHangsBeforeItsFirstEventIsLeftForTheNext) {
   EXPECT_EQ(cast.resumes("resumed"), 0);
 }
 
-TEST(Resume, HeartbeatsAreAWorkersSignOfLife) {
+TEST(Resume, HeartbeatsKeepASlowStreamAlive) {
   Cast cast(Script{{.then = Then::kBeat}}, 2, quiet_config(1500ms));
-  const Answer answer = cast.ask();  // three seconds of nothing but heartbeats
+  const Answer answer = cast.ask();  // three seconds of heartbeats only
   EXPECT_EQ(answer.body, whole_story());
   EXPECT_EQ(cast.asked(), 1u);
 }
 
-TEST(Resume, WhoeverHasNobodyElseIsWaitedFor) {
+TEST(Resume, OnlyWorkerIsWaitedFor) {
   for (const size_t workers : {1u, 2u}) {
     GatewayConfig config = quiet_config(200ms);
     config.proxy.retry.attempts_max = workers == 1 ? 4 : 1;
@@ -274,10 +274,10 @@ TEST(Resume, WhoeverHasNobodyElseIsWaitedFor) {
   }
 }
 
-TEST(Resume, WhoeverGoesOnAndFailsIsFollowedByAnother) {
+TEST(Resume, StreamResumesAgainAfterEachFailureUntilNoWorkerIsLeft) {
   Cast cast(Script{{.words = 3, .then = Then::kBreak}}, 4);
   const Answer answer = cast.ask();
-  // Four times three words, and then nobody is left for the end.
+  // Four times three words, and then no worker is left for the end.
   EXPECT_TRUE(answer.body.starts_with(whole_story("chatcmpl-a", false) + "data: {\"error\"")) << answer.body;
   EXPECT_NE(answer.body.find("no other could go on"), std::string::npos);
   EXPECT_EQ(answer.body.find("[DONE]"), std::string::npos);
@@ -297,8 +297,8 @@ TEST(Resume, AttemptsAreBounded) {
 }
 
 // Two workers, each of which breaks off again and again: a long stream outlives more deaths than it has
-// tries, at workers that have been asked before, too.
-TEST(Resume, WhatBefellALongStreamLongAgoCountsNoMore) {
+// tries, on workers that have been asked before, too.
+TEST(Resume, LongStreamGetsNewAttemptsAfterAWhile) {
   GatewayConfig config = quiet_config();
   config.proxy.retry.attempts_max = 2;
   config.proxy.retry.afresh_after = std::chrono::nanoseconds(1);
@@ -309,7 +309,7 @@ TEST(Resume, WhatBefellALongStreamLongAgoCountsNoMore) {
   EXPECT_EQ(cast.resumes("resumed"), 4);
 }
 
-TEST(Resume, AWorkerThatBeginsAnewIsNotBelieved) {
+TEST(Resume, WorkerThatBeginsAnewIsRejected) {
   for (const bool tells : {true, false}) {
     Cast cast(Script{{.words = 5, .then = Then::kBreak}, {.tells = tells, .resumes = false}, {}}, 3);
     EXPECT_EQ(cast.ask().body, whole_story()) << tells;
@@ -317,13 +317,13 @@ TEST(Resume, AWorkerThatBeginsAnewIsNotBelieved) {
   }
 }
 
-TEST(Resume, AFinishedAnswerIsNotFinishedTwice) {
+TEST(Resume, FinishedAnswerIsNotFinishedTwice) {
   Cast cast(Script{{.then = Then::kUndone}, {}});
   EXPECT_EQ(cast.ask().body, whole_story());
   EXPECT_EQ(cast.asked(), 2u);
 }
 
-TEST(Resume, SeveralChoicesAtOnceEndWithAnErrorEvent) {
+TEST(Resume, BrokenStreamOfSeveralChoicesEndsWithAnErrorEvent) {
   Cast cast(Script{{.words = 3, .then = Then::kBreak}, {}});
   const Answer answer = cast.ask(",\"n\":2");
   EXPECT_NE(answer.body.find("{\"error\""), std::string::npos) << answer.body;
@@ -332,7 +332,7 @@ TEST(Resume, SeveralChoicesAtOnceEndWithAnErrorEvent) {
   EXPECT_EQ(cast.resumes("failed"), 0) << "nobody could have";
 }
 
-TEST(Resume, AnErrorBeforeTheFirstEventIsAStatus) {
+TEST(Resume, ErrorBeforeTheFirstEventIsAStatus) {
   Cast cast(Script{{.words = 0, .then = Then::kError, .error = ApiError::bad_field("n", "not so")}});
   const Answer answer = cast.ask();
   EXPECT_EQ(answer.status, 400);
@@ -346,7 +346,7 @@ TEST(Resume, AnErrorBeforeTheFirstEventIsAStatus) {
   EXPECT_EQ(full.asked(), 2u) << "the other one may have room";
 }
 
-TEST(Resume, AWorkerThatStopsInMidStreamIsFollowedByAnother) {
+TEST(Resume, StreamOfAStoppingWorkerResumesAtAnother) {
   Cast cast(Script{{.words = 5, .then = Then::kError, .error = ApiError::unavailable("stopping")}, {}});
   EXPECT_EQ(cast.ask().body, whole_story());
   Cast alone(Script{{.words = 5, .then = Then::kError, .error = ApiError::unavailable("stopping")}}, 1);
@@ -355,14 +355,14 @@ TEST(Resume, AWorkerThatStopsInMidStreamIsFollowedByAnother) {
       << "its own words";
 }
 
-TEST(Resume, TheRequestsTimeIsOverOnlyOnce) {
+TEST(Resume, DeadlineErrorIsNotRetried) {
   Cast cast(Script{{.words = 5, .then = Then::kError, .error = ApiError::deadline("too late")}, {}});
   const Answer answer = cast.ask();
   EXPECT_TRUE(answer.body.ends_with("data: " + ApiError::deadline("too late").to_json() + "\n\n"));
   EXPECT_EQ(cast.asked(), 1u);
 }
 
-TEST(Resume, AClientThatGoesAwayFreesWhoeverWorksForIt) {
+TEST(Resume, DisconnectFreesTheResumingWorker) {
   Cast cast(Script{{.words = 4, .then = Then::kBreak}, {.words = 2, .then = Then::kHang}});
   RawPeer peer = cast.gateway->connect();
   peer.send(http_post("/v1/chat/completions", chat_body(kCard, "x", true)));
@@ -372,10 +372,10 @@ TEST(Resume, AClientThatGoesAwayFreesWhoeverWorksForIt) {
   EXPECT_EQ(cast.asked(), 2u);
 }
 
-TEST(Resume, AWorkerThatReadsForLongIsNoWorkerThatHangs) {
+TEST(Resume, LongPrefillIsNotAHang) {
   for (const bool hangs : {false, true}) {
     Cast cast(Script{{}, {.reads = hangs ? Duration(60s) : Duration(1200ms)}, {}}, 2, quiet_config(200ms));
-    cast.ask();  // which shows that this one beats
+    cast.ask();  // which shows that this worker sends heartbeats
     const std::string node = cast.stubs[0]->seen.empty() ? cast.stubs[1]->id() : cast.stubs[0]->id();
     cast.loop.call([&] {
       for (const auto& stub : cast.stubs) stub->ready_status = hangs && stub->id() == node ? 500 : 200;
@@ -387,7 +387,7 @@ TEST(Resume, AWorkerThatReadsForLongIsNoWorkerThatHangs) {
   }
 }
 
-TEST(Resume, ClientsDoNotResume) {
+TEST(Resume, ClientsCannotResume) {
   Cast cast(Script(1));
   const Answer answer = cast.ask(R"(,"troupe_resume":{"ids":[1],"seed":1})");
   EXPECT_EQ(answer.status, 400);
@@ -399,7 +399,7 @@ Task<void> answer_in_a_minute(StubWorker&, Exchange& exchange) {
   return pause(exchange, 60s);
 }
 
-TEST(Resume, AWholeAnswerOfADeadWorkerIsAskedForElsewhere) {
+TEST(Resume, WholeAnswerOfADeadWorkerIsRetriedElsewhere) {
   Loop loop;
   StubWorker a(loop, answer_in_a_minute), b(loop, answer_never);
   a.load_status = b.load_status = 200;
@@ -421,7 +421,7 @@ TEST(Resume, AWholeAnswerOfADeadWorkerIsAskedForElsewhere) {
   EXPECT_TRUE(loop.eventually([&] { return a.running + b.running == 0; }));
 }
 
-TEST(Resume, BudgetBoundsResumesAsItDoesRetries) {
+TEST(Resume, BudgetBoundsResumesLikeRetries) {
   GatewayConfig config = quiet_config();
   config.proxy.retry.budget_max = config.proxy.retry.budget_ratio = config.proxy.retry.budget_per_s = 0;
   Cast cast(Script{{.words = 4, .then = Then::kBreak}, {}}, 2, config);
