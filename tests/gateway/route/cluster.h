@@ -1,6 +1,6 @@
 #pragma once
 
-// Made-up clusters, requests and time for the routing tests.
+// Synthetic clusters, requests and time for the routing tests.
 
 #include <memory>
 #include <string>
@@ -72,7 +72,7 @@ inline Candidate to(NodeIndex node) {
   return candidate;
 }
 
-// Sent, answered and finished there.
+// Sends, answers and finishes a request there.
 inline void serve_at(Router& router, const PrefixKey& k, NodeIndex node, TimePoint now) {
   Sent sent = router.sent(k, "demo", to(node), now);
   router.first_byte(k, sent, now);
@@ -86,7 +86,7 @@ inline NodeIndex serve(Router& router, const PrefixKey& k, TimePoint now) {
   return node;
 }
 
-// `requests` of no set at a node, prompts computed, never finished.
+// `requests` without a set at a node, prompts computed, never finished.
 inline void crowd(Router& router, NodeIndex node, int requests, TimePoint now) {
   for (int i = 0; i < requests; ++i) {
     const PrefixKey k = key(-1, -1, 0, 200);

@@ -1,5 +1,5 @@
-// A gateway's questions to the store, without the store: what it asks, in which order, and what it makes of
-// the answers. (All that can go wrong between them: tests/gateway/faults/shared_world.h.)
+// A gateway's questions to the store, without the store: their order, and what follows from the answers.
+// (Faults between the two: tests/gateway/faults/shared_world.h.)
 
 #include "gateway/route/leader_sync.h"
 
@@ -22,7 +22,7 @@ class SharedRounds : public ::testing::Test {
     router.name = hash_bytes("gateway " + std::to_string(name));
     return router;
   }
-  // Lease kept and loads told: up to what the gateway hears.
+  // Keeps the lease and puts the loads: up to the question for the gateways.
   static StoreCommand up_to_hear(LeaderSync& round, TimePoint now) {
     round.begin();
     EXPECT_EQ(round.next(now).kind, Kind::kKeepLease);
@@ -52,8 +52,8 @@ class SharedRounds : public ::testing::Test {
   LeaderSync round_{LeaderSync::Options{}, router_};
 };
 
-// After a fault of the store every gateway's lease is lost, and one is the first to have another.
-TEST_F(SharedRounds, WhoHasLostItsLeaseCountsTheOthersUntilTheyHadTimeToComeBack) {
+// After a fault of the store every gateway's lease is lost, and one gateway is the first to get another.
+TEST_F(SharedRounds, GatewayThatLostItsLeaseCountsTheOthersUntilTheyCouldReturn) {
   const auto hears = [this](int64_t lease, int gateways, TimePoint now) {
     round_.begin();
     EXPECT_EQ(round_.next(now).kind, Kind::kKeepLease);
@@ -90,7 +90,7 @@ TEST_F(SharedRounds, WhoHasLostItsLeaseCountsTheOthersUntilTheyHadTimeToComeBack
   EXPECT_EQ(round_.place(), place(1));
 }
 
-TEST_F(SharedRounds, WhoFindsNoLeaderMakesItsKeyLooksAndWrites) {
+TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   serve_at(router_, key(1, -1), 0, at_ms(0));
   router_.plan(at_ms(0));
   sees_nothing(round_);
@@ -123,8 +123,8 @@ TEST_F(SharedRounds, WhoFindsNoLeaderMakesItsKeyLooksAndWrites) {
   EXPECT_EQ(round_.next(at_ms(1000)).kind, Kind::kNothing) << "the next table is due in a tick";
 }
 
-// A stream of changes that says nothing any more, and does not end either.
-TEST_F(SharedRounds, ARoundSeesWhatAWatchHasMissed) {
+// The watch stays open but delivers nothing any more.
+TEST_F(SharedRounds, RoundSeesChangesMissedByTheWatch) {
   sees_nothing(round_);
   up_to_hear(round_, at_ms(0));
   StoreAnswer heard = at(20);
@@ -139,7 +139,7 @@ TEST_F(SharedRounds, ARoundSeesWhatAWatchHasMissed) {
   EXPECT_EQ(round_.next(at_ms(0)).kind, Kind::kNothing);
 }
 
-TEST_F(SharedRounds, ATableOfAnotherKindIsToldOfAndNotGoneBy) {
+TEST_F(SharedRounds, TableOfAnotherKindIsReportedAndIgnored) {
   const StoreKey strict{table_of(Mode::kStrict), 4, 4};
   ASSERT_FALSE(strict.value.empty());
   const StoreNews news = round_.saw_all(5, 0, nullptr, &strict);
@@ -151,8 +151,8 @@ TEST_F(SharedRounds, ATableOfAnotherKindIsToldOfAndNotGoneBy) {
   EXPECT_FALSE(round_.saw_table(&broken, 6).table.ok());
 }
 
-// Somebody who had lost everything wrote the first table of a store that was begun anew.
-TEST_F(SharedRounds, WhoLeadsGivesTheStoreALaterTableThanItHas) {
+// A gateway without state wrote the first table of a store that was begun anew.
+TEST_F(SharedRounds, LeaderWritesALaterTableThanTheStoreHas) {
   const std::string first = table_of(Mode::kExact);
   serve_at(router_, key(1, -1), 0, at_ms(0));
   serve_at(router_, key(2, -1), 0, at_ms(0));
@@ -176,7 +176,7 @@ TEST_F(SharedRounds, WhoLeadsGivesTheStoreALaterTableThanItHas) {
   EXPECT_EQ(write.table_modified, 4);
 }
 
-TEST_F(SharedRounds, LoadsOfWhichNobodyKnowsWhetherTheyWereTakenAreToldAgain) {
+TEST_F(SharedRounds, LoadsWithAnUnknownOutcomeAreSentAgain) {
   sees_nothing(round_);
   round_.begin();
   round_.next(at_ms(0));

@@ -1,4 +1,4 @@
-// The router as a whole: its rules whatever the policy, and random operations against what must always hold.
+// The router as a whole: its rules under every policy, and random operations against its invariants.
 
 #include "gateway/route/router.h"
 
@@ -21,7 +21,7 @@ RouterOptions options_of(std::string policy, Mode mode = Mode::kExact, int64_t g
   return options;
 }
 
-// A first turn answered with so many cached tokens; what is then known of its set's length.
+// The set's length that is known after a first turn was answered with so many cached tokens.
 int64_t learned_from(int64_t cached_tokens) {
   auto view = cluster(1);
   Router router = router_over(view, options_of("affinity", Mode::kGossip), 1);
@@ -35,7 +35,7 @@ int64_t learned_from(int64_t cached_tokens) {
   return router.known().sets.tokens(k.set);
 }
 
-TEST(Router, LearnsAPrefixsLengthOnlyFromAHitThatCanBeThePrefix) {
+TEST(Router, LearnsAPrefixLengthOnlyFromAPlausibleHit) {
   EXPECT_EQ(learned_from(1008), 1008) << "4,000 bytes come to about 1,000 tokens";
   EXPECT_EQ(learned_from(7), 0) << "a few tokens of a template that all share";
   EXPECT_EQ(learned_from(9000), 0) << "a whole conversation";
@@ -132,8 +132,8 @@ uint64_t live(const RouterOptions& options, uint64_t seed, int steps) {
   return digest;
 }
 
-// Keys follow what was sent: example dialogues that all conversations have become part of the set.
-TEST(Router, NamesSetsByWhatItHasSent) {
+// Sets follow the requests sent: example dialogues common to all conversations become part of the set.
+TEST(Router, NamesSetsByTheRequestsSent) {
   Router router = router_over(cluster(4));
   const auto key_of = [&](int conversation) {
     GenerateRequest request;
@@ -158,7 +158,7 @@ TEST(Router, NamesSetsByWhatItHasSent) {
   EXPECT_EQ(learned.prefix_bytes, 1000u + 10 + 400);
 }
 
-TEST(Router, WhateverHappensNoDeadNodeNoNodeTwiceAndTheSameSeedTheSameOrder) {
+TEST(Router, RandomUseNeverOrdersADeadNodeOrANodeTwice) {
   for (const Mode mode : {Mode::kExact, Mode::kGossip, Mode::kPlan, Mode::kStrict}) {
     for (uint64_t seed = 1; seed <= 12; ++seed) {
       const RouterOptions options = options_of("affinity", mode, 1 + static_cast<int64_t>(seed % 3));
@@ -178,7 +178,7 @@ TEST(Router, EveryPolicyKeepsTheSameRules) {
   }
 }
 
-TEST(Router, ATryThatWasNotAnsweredLeavesNoPlacement) {
+TEST(Router, UnansweredTryLeavesNoPlacement) {
   Router router = router_over(cluster(4));
   const PrefixKey k = key(1, 7);
   Sent failed = router.sent(k, "demo", to(2), at_ms(0));
@@ -188,7 +188,7 @@ TEST(Router, ATryThatWasNotAnsweredLeavesNoPlacement) {
   EXPECT_EQ(router.loads().pending_tokens_total(), 0);
 }
 
-TEST(Router, ANodeThatDiedHoldsNothingInItsNextLife) {
+TEST(Router, RevivedNodeHoldsNothing) {
   auto view = cluster(4);
   Router router = router_over(view);
   const PrefixKey k = key(1, 7);
@@ -199,14 +199,14 @@ TEST(Router, ANodeThatDiedHoldsNothingInItsNextLife) {
   const Decision without = router.decide(k, "demo", at_ms(2));
   for (const Candidate& c : without.order.all()) EXPECT_NE(c.node, 2u);
   router.adopt(with_state(router.view(), 2, NodeState::kAlive));
-  router.first_byte(k, late, at_ms(3));  // what the dead one still had to say
+  router.first_byte(k, late, at_ms(3));  // a late byte of the dead node
   router.finished(k, late, AnswerCounts{1100, 50, 0, true}, at_ms(3));
   const Decision back = router.decide(k, "demo", at_ms(4));
   for (const Candidate& c : back.order.all()) EXPECT_EQ(c.expect_cached, 0);
   EXPECT_EQ(router.loads().in_flight_total(), 0);
 }
 
-TEST(Router, ASuspicionMakesNoNewTableAndADeathOneAtOnce) {
+TEST(Router, SuspicionMakesNoNewTableAndADeathOneAtOnce) {
   const auto view = cluster(6);
   Router router = router_over(view);
   for (int set = 0; set < 50; ++set) serve(router, key(set, -1), at_ms(set));
@@ -234,9 +234,9 @@ TEST(Router, PlansOnceATick) {
   EXPECT_EQ(router.table()->epoch(), 2u);
 }
 
-// What is guessed when a request leaves is far from what it comes to: what its node has forgotten it
-// computes.
-TEST(Router, PlansFromTheWorkThatAnswersTellOf) {
+// The estimate when a request is sent differs much from its actual work: the node recomputes what it has
+// forgotten.
+TEST(Router, PlansFromTheWorkReportedByAnswers) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kPlan, 2));
   const auto served = [&](int set, bool answers, const std::optional<AnswerCounts>& counts) {
     const PrefixKey k = key(set, -1);
@@ -248,7 +248,7 @@ TEST(Router, PlansFromTheWorkThatAnswersTellOf) {
   served(2, true, AnswerCounts{1100, 500, 0, true});
   served(3, false, std::nullopt);
   served(4, true, std::nullopt);                       // it broke off
-  served(5, true, AnswerCounts{1100, 100, 0, false});  // by a worker that tells no hits
+  served(5, true, AnswerCounts{1100, 100, 0, false});  // by a worker that reports no hits
   router.plan(at_ms(4));
   const auto sample = decode_set_loads(router.sample_message());
   ASSERT_TRUE(sample.ok()) << sample.status();
@@ -262,7 +262,7 @@ TEST(Router, PlansFromTheWorkThatAnswersTellOf) {
   EXPECT_EQ(loads[numbered_set(1)].tokens, 1000);
 }
 
-TEST(Router, WhatOneGatewayPlacedAnotherKnows) {
+TEST(Router, PlacementsAreSharedBetweenGateways) {
   const auto view = cluster(8);
   Router a = router_over(view, options_of("affinity", Mode::kGossip, 2), 1);
   Router b = router_over(view, options_of("affinity", Mode::kGossip, 2), 2);
@@ -280,7 +280,7 @@ TEST(Router, WhatOneGatewayPlacedAnotherKnows) {
   EXPECT_TRUE(b.take_placements().empty()) << "what was heard is not told again";
 }
 
-TEST(Router, PlacementsNobodyFetchesAreBounded) {
+TEST(Router, UnfetchedPlacementsAreBounded) {
   RouterOptions options = options_of("affinity", Mode::kGossip, 2);
   options.memory.outbox_max = 100;
   options.memory.placements_per_node = 50;
@@ -295,7 +295,7 @@ TEST(Router, PlacementsNobodyFetchesAreBounded) {
   EXPECT_EQ(told + router.placements_dropped(), 2000u);
 }
 
-TEST(Router, TheShadowOfANodeIsAsLargeAsItsCache) {
+TEST(Router, ShadowOfANodeIsAsLargeAsItsCache) {
   Router router = router_over(cluster(1));
   NodeReport report;
   report.kv_tokens_total = 5000;
@@ -305,7 +305,7 @@ TEST(Router, TheShadowOfANodeIsAsLargeAsItsCache) {
   EXPECT_GT(router.known().shadow.charge_of(0), 4000);
 }
 
-TEST(Router, WhereTheWorkerTellsNothingIsGuessed) {
+TEST(Router, ReportedResidencyReplacesPlacements) {
   Router router = router_over(cluster(2), options_of("affinity", Mode::kExact, 2));
   serve_at(router, key(1, 1), 0, at_ms(0));
   EXPECT_FALSE(router.known().shadow.empty());
@@ -324,9 +324,9 @@ TEST(Router, WhereTheWorkerTellsNothingIsGuessed) {
   EXPECT_GT(router.known().shadow.items_of(0), 0u);
 }
 
-// The worker's word takes a step or two; a user's next turn, or the persona's next user, need not wait for
+// A worker's report takes a step or two; a user's next turn, or the persona's next user, need not wait for
 // it.
-TEST(Router, WhatAWorkerWillTellIsRememberedUntilItDoes) {
+TEST(Router, PlacementIsRememberedUntilTheWorkerReportsIt) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
   for (NodeIndex n = 0; n < 4; ++n) {
     ResidencyEvent empty;
@@ -349,8 +349,8 @@ TEST(Router, WhatAWorkerWillTellIsRememberedUntilItDoes) {
   EXPECT_TRUE(router.known().shadow.empty()) << "evicted before it was told of";
 }
 
-// Two completions, one of which goes on where the other ended; nobody names a session.
-TEST(Router, APromptWithoutASessionIsKnownByItsLinksAlsoWhereWorkersTell) {
+// Two completions, one of which continues the other's end; neither names a session.
+TEST(Router, PromptWithoutASessionIsFoundByItsLinksDespiteAFeed) {
   Router router = router_over(cluster(4), options_of("affinity", Mode::kExact));
   const Hash128 set = numbered_set(1);
   const ResidencyItem held[] = {{set, Held::kSet, 256}};
@@ -364,7 +364,7 @@ TEST(Router, APromptWithoutASessionIsKnownByItsLinksAlsoWhereWorkersTell) {
     k.anchors.push_back({i == 0 ? set : numbered_set(100 + int(i)), (i + 1) * 1024, 0});
   k.prompt_bytes = 8 * 1024;
   serve_at(router, k, 2, at_ms(0));
-  // Events go on, and do not make it forgotten.
+  // Further events do not make it forgotten.
   ASSERT_EQ(router.residency(2, {ResidencyEvent::Kind::kAdmitted, 1, 2, held}), FeedResult::kApplied);
   k.anchors.push_back({numbered_set(200), 9 * 1024, 0});
   k.prompt_bytes = 9 * 1024 + 10;
@@ -373,7 +373,7 @@ TEST(Router, APromptWithoutASessionIsKnownByItsLinksAlsoWhereWorkersTell) {
   EXPECT_GT(next.order[0].expect_cached, next.order[1].expect_cached + 1000);
 }
 
-TEST(Router, LengthsAreGuessedFromBytesAndLearnedFromAnswers) {
+TEST(Router, LengthsAreEstimatedFromBytesAndLearnedFromAnswers) {
   Router router = router_over(cluster(1));
   PrefixKey k;
   k.set = numbered_set(1);
@@ -399,7 +399,7 @@ TEST(TokenRatio, StartsWithAGuessAndLearnsFromWorkers) {
   EXPECT_NEAR(static_cast<double>(ratio.tokens(1000)), 100, 2);
 }
 
-TEST(Router, RoundRobinTakesTurnsAndLeastRequestsTheIdlest) {
+TEST(Router, RoundRobinTakesTurnsAndLeastRequestsTakesTheIdlest) {
   Router turns = router_over(cluster(3), options_of("round-robin"));
   std::vector<NodeIndex> got;
   for (int i = 0; i < 6; ++i) got.push_back(serve(turns, key(1, 1), at_ms(i)));

@@ -1,5 +1,5 @@
-// A slot whose node is gone for good and that another node has now: nothing of the first is taken for the
-// second, whatever the router had come to know of it.
+// A slot that another node reuses after the first is gone for good: none of the router's state about the
+// first counts for the second.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ RouterOptions options_of(Mode mode) {
   return options;
 }
 
-// A router that has sent the slot's node much, and has planned.
+// A router that has sent much to the slot's node, and has planned.
 Router busy_router(Mode mode) {
   Router router = router_over(cluster(3), options_of(mode));
   for (int i = 0; i < 30; ++i) {
@@ -60,13 +60,13 @@ size_t homes_at(const SetTable& table, NodeIndex node) {
   return count;
 }
 
-TEST(Slots, TheNextNodeOfASlotIsNew) {
+TEST(Slots, NextNodeOfASlotInheritsNothing) {
   for (const Mode mode : {Mode::kGossip, Mode::kExact, Mode::kPlan}) {
     Router router = busy_router(mode);
     ASSERT_GT(router.loads().at(kSlot).in_flight, 0);
     const std::array<ResidencyItem, 1> items{ResidencyItem{numbered_set(3), Held::kSet, 1000}};
     router.residency(kSlot, {ResidencyEvent::Kind::kSnapshot, 5, 1, items});
-    // Without a death between, so that nothing else has made it forget.
+    // Without a death in between, so that nothing else has made it forget.
     router.adopt(with_other(router.view(), kSlot, NodeState::kUnknown));
     EXPECT_EQ(router.known().shadow.items_of(kSlot), 0u);
     EXPECT_EQ(router.known().exact->index.items_of(kSlot), 0u);
@@ -80,8 +80,8 @@ TEST(Slots, TheNextNodeOfASlotIsNew) {
   }
 }
 
-// Whoever plans for all goes on with the others' help: they know the table by its nodes' names.
-TEST(Slots, TheTableThatCountsStaysWhatItIsForTheOthers) {
+// Another planner continues with the others' table, which they know by its nodes' names.
+TEST(Slots, CommonTableStaysUnchangedForThePeers) {
   Router router = busy_router(Mode::kPlan);
   const auto before = router.view();
   const auto version = router.table_version();
@@ -92,14 +92,14 @@ TEST(Slots, TheTableThatCountsStaysWhatItIsForTheOthers) {
   ASSERT_EQ(homes_at(*follower.table(), kSlot), homes);
   follower.adopt(with_other(follower.view(), kSlot, NodeState::kAlive));
   EXPECT_EQ(follower.table_version(), version);
-  // For here and now the homes are others'; the table that it passes on still names the first node.
+  // Locally other nodes are the homes; the table that it passes on still names the first node.
   const auto passed_on = decode_plan(follower.table_message(), before);
   ASSERT_TRUE(passed_on.ok()) << passed_on.status();
   EXPECT_EQ(homes_at(*passed_on->table, kSlot), homes);
   EXPECT_FALSE(passed_on->partial);
 }
 
-TEST(Slots, ARequestThatEndsLateSaysNothingOfTheNextNode) {
+TEST(Slots, LateRequestDoesNotAffectTheNextNode) {
   for (const char* policy : {"affinity", "sglang-cache-aware", "dynamo", "gie", "preble", "chwbl"}) {
     RouterOptions options = options_of(Mode::kGossip);
     options.policy = policy;

@@ -11,8 +11,8 @@ namespace admission_chance_test {
 
 using Outcome = AdmissionOutcome;
 
-// Everything at once, by chance: nobody lost or answered twice, no bound passed, nobody waiting who may
-// enter.
+// Random use of all operations: no request is lost or answered twice, no bound is exceeded, and no request
+// waits that may enter.
 class Chance {
  public:
   explicit Chance(uint64_t seed) : random_(seed), options_(made_options()), admission_(options_) {}
@@ -67,7 +67,7 @@ class Chance {
   }
   void pass_time() { now_ += std::chrono::milliseconds(random_.below(60)); }
 
-  // Smaller bounds send nobody away.
+  // Smaller bounds remove no request.
   void change() {
     const size_t flows_max = options_.flows_max;
     options_ = made_options();
@@ -121,7 +121,7 @@ class Chance {
     inside_.erase(one);
   }
 
-  // A bound may only have been passed before it was one.
+  // A bound may be exceeded only by requests from before it.
   void enter(uint64_t ticket, const Asked& asked) {
     Count all, of_persona, of_key;
     int64_t of_pool = 0;
@@ -176,7 +176,7 @@ class Chance {
   std::map<uint64_t, Asked> inside_, waiting_;
 };
 
-TEST(Admission, ByChanceNobodyIsLostOrToldTwice) {
+TEST(Admission, RandomUseLosesOrRepeatsNoAnswer) {
   for (uint64_t seed = 1; seed <= 2000 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Chance(seed).run();

@@ -43,7 +43,7 @@ AdmissionRequest request_of_key(const std::string& key, const std::string& perso
   return request;
 }
 
-// Workers that are always full: each request takes as long as its tokens, one lane each.
+// Workers that are always full: each request takes as long as its tokens, one per lane.
 class Mill {
  public:
   explicit Mill(const AdmissionOptions& options, double tokens_per_s = 1000)
@@ -56,7 +56,7 @@ class Mill {
     take(admission.advance(now()));
     return answer;
   }
-  // Ends the request that ends next.
+  // Ends the request that is due first.
   bool step() {
     if (ends_.empty()) return false;
     const auto [end, ticket] = *ends_.begin();
@@ -71,8 +71,8 @@ class Mill {
 
   Admission admission;
   double time = 0;
-  std::map<std::string, int64_t> tokens_in;          // let in, by label
-  std::map<std::string, std::vector<double>> waits;  // of who was let in, likewise
+  std::map<std::string, int64_t> tokens_in;          // admitted, by label
+  std::map<std::string, std::vector<double>> waits;  // of admitted requests, by label
   std::map<Outcome, int> outcomes;
 
  private:
@@ -103,20 +103,20 @@ class Mill {
   std::set<std::pair<double, uint64_t>> ends_;
 };
 
-TEST(Admission, WhereThereIsRoomNobodyWaits) {
+TEST(Admission, NoRequestWaitsWhileThereIsRoom) {
   Admission admission({});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(admission.arrive(request_of("a"), at(0)).outcome, Outcome::kAdmitted);
   EXPECT_EQ(admission.arrive(request_of("b"), at(0)).outcome, Outcome::kWaiting);
   EXPECT_EQ(admission.running(), 4);
   EXPECT_EQ(admission.running_tokens(), 400);
-  // Another model's workers are not concerned.
+  // Another model's workers have room of their own.
   AdmissionRequest other = request_of("b");
   other.pool = "other";
   EXPECT_EQ(admission.arrive(other, at(0)).outcome, Outcome::kAdmitted);
   EXPECT_TRUE(admission.consistent());
 }
 
-TEST(Admission, WhoLeavesMakesRoomAndWhoWaitsIsTold) {
+TEST(Admission, EndedRequestAdmitsTheNextInTheQueue) {
   Admission admission({});
   std::vector<uint64_t> inside;
   for (int i = 0; i < 4; ++i) inside.push_back(admission.arrive(request_of("a"), at(0)).ticket);
@@ -131,7 +131,7 @@ TEST(Admission, WhoLeavesMakesRoomAndWhoWaitsIsTold) {
   EXPECT_TRUE(admission.advance(at(3)).empty()) << "once";
 }
 
-TEST(Admission, MoreRoomLetsInAtOnce) {
+TEST(Admission, MoreRoomAdmitsAtOnce) {
   Admission admission({});
   for (int i = 0; i < 10; ++i) admission.arrive(request_of("a"), at(0));
   EXPECT_EQ(admission.waiting(), 6u);
@@ -139,13 +139,13 @@ TEST(Admission, MoreRoomLetsInAtOnce) {
   admission.pool_room("demo", 7);
   EXPECT_EQ(admission.advance(at(0)).size(), 3u);
   EXPECT_EQ(admission.waiting(), 3u);
-  // Less room sends nobody away.
+  // Less room removes no running request.
   admission.pool_room("demo", 1);
   EXPECT_TRUE(admission.advance(at(0)).empty());
   EXPECT_EQ(admission.running(), 7);
 }
 
-TEST(Admission, WhoGoesAwayLeavesTheQueueAtOnce) {
+TEST(Admission, CancelledRequestLeavesTheQueueAtOnce) {
   Admission admission({});
   std::vector<uint64_t> tickets;
   for (int i = 0; i < 7; ++i) tickets.push_back(admission.arrive(request_of("a"), at(0)).ticket);
@@ -156,7 +156,7 @@ TEST(Admission, WhoGoesAwayLeavesTheQueueAtOnce) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].ticket, tickets[4]);
   EXPECT_EQ(events[1].ticket, tickets[6]);
-  // Also one that was let in just now, and has not heard of it.
+  // Likewise one that was just admitted, before its event was read.
   admission.arrive(request_of("b"), at(1));
   admission.arrive(request_of("b"), at(1));
   const auto last = admission.arrive(request_of("b"), at(1));
@@ -167,7 +167,7 @@ TEST(Admission, WhoGoesAwayLeavesTheQueueAtOnce) {
   EXPECT_TRUE(admission.consistent());
 }
 
-TEST(Admission, ADeadlinePassesInTheQueue) {
+TEST(Admission, DeadlinesExpireInTheQueue) {
   AdmissionOptions options;
   options.wait_max = std::chrono::seconds(10);
   Admission admission(options);
@@ -190,7 +190,7 @@ TEST(Admission, ADeadlinePassesInTheQueue) {
   EXPECT_FALSE(admission.next_deadline().has_value());
 }
 
-TEST(Admission, WhoDrainsGivesTheQueueAnEnd) {
+TEST(Admission, DrainEndsTheQueue) {
   Admission admission({});
   std::vector<uint64_t> inside;
   for (int i = 0; i < 4; ++i) inside.push_back(admission.arrive(request_of("a"), at(0)).ticket);
@@ -204,7 +204,7 @@ TEST(Admission, WhoDrainsGivesTheQueueAnEnd) {
   EXPECT_EQ(events[0].outcome, Outcome::kDrained);
 }
 
-TEST(Admission, LimitsOfAKeyOfAPersonaAndOfAll) {
+TEST(Admission, KeyPersonaAndTotalLimitsHold) {
   AdmissionOptions options;
   options.total = {.requests = 5};
   options.persona = {.tokens = 250};
@@ -227,14 +227,14 @@ TEST(Admission, LimitsOfAKeyOfAPersonaAndOfAll) {
   EXPECT_EQ(ask("large", "d").outcome, Outcome::kWaiting) << "five of all";
   EXPECT_TRUE(admission.advance(at(0)).empty());
   admission.leave(first.ticket, std::nullopt, at(1));
-  // The key's other request was the first to wait of those that may now.
+  // The key's other request is the first in the queue that may enter now.
   const auto events = admission.advance(at(1));
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].ticket, second.ticket);
   EXPECT_TRUE(admission.consistent());
 }
 
-TEST(Admission, AFullQueueMakesRoomForWhoHasFewInIt) {
+TEST(Admission, FullQueueMakesRoomForAFlowWithFewWaiting) {
   AdmissionOptions options;
   options.queue_max = 8;
   Mill mill(options);
@@ -243,7 +243,7 @@ TEST(Admission, AFullQueueMakesRoomForWhoHasFewInIt) {
   EXPECT_EQ(mill.arrive(request_of("tail"), "tail").outcome, Outcome::kWaiting);
   EXPECT_EQ(mill.outcomes[Outcome::kPushedOut], 1);
   EXPECT_EQ(mill.admission.waiting(), 8u);
-  // An unimportant one never pushes an important one out, and goes before any.
+  // An unimportant request never pushes an important one out, and is pushed out before any.
   AdmissionRequest late = request_of("late");
   late.priority = 3;
   EXPECT_EQ(mill.arrive(late, "late").outcome, Outcome::kQueueFull);
@@ -255,7 +255,7 @@ TEST(Admission, AFullQueueMakesRoomForWhoHasFewInIt) {
   EXPECT_TRUE(mill.admission.consistent());
 }
 
-TEST(Admission, AKeyMayHaveSoManyWaiting) {
+TEST(Admission, WaitingRequestsOfAKeyAreBounded) {
   Admission admission({});
   AdmissionRequest request = request_of_key("k", "a");
   request.key.waiting_max = 2;
@@ -266,7 +266,7 @@ TEST(Admission, AKeyMayHaveSoManyWaiting) {
   EXPECT_EQ(admission.arrive(request_of("a"), at(0)).outcome, Outcome::kWaiting);
 }
 
-TEST(Admission, SharesAreTheKeysWeightsWhateverTheirPersonas) {
+TEST(Admission, SharesFollowKeyWeightsWhateverThePersonas) {
   AdmissionOptions options;
   options.queue_max = 4000;
   options.wait_max = std::chrono::hours(10);
@@ -275,7 +275,7 @@ TEST(Admission, SharesAreTheKeysWeightsWhateverTheirPersonas) {
   const std::map<std::string, double> weights{{"one", 1}, {"two", 2}, {"four", 4}};
   const auto refill = [&] {
     for (const auto& [key, weight] : weights) {
-      const int personas = key == "one" ? 10 : 2;  // more of them are worth no more
+      const int personas = key == "one" ? 10 : 2;  // more personas are worth no more
       for (int i = 0; i < 10; ++i) {
         AdmissionRequest request = request_of_key(key, key + std::to_string(i % personas), weight);
         request.tokens = 50 + random.below(200);
@@ -294,8 +294,8 @@ TEST(Admission, SharesAreTheKeysWeightsWhateverTheirPersonas) {
   }
 }
 
-TEST(Admission, WhatAnswersReallyCostCounts) {
-  // Both ask alike and seem to cost alike, but one's answers are three times as long.
+TEST(Admission, ActualCostOfAnswersCounts) {
+  // Both keys' requests look alike in rate and cost, but one's answers are three times as long.
   AdmissionOptions options;
   options.queue_max = 4000;
   options.wait_max = std::chrono::hours(1);
@@ -320,8 +320,8 @@ TEST(Admission, WhatAnswersReallyCostCounts) {
   EXPECT_NEAR(ended[false], 300, 12);
 }
 
-// One persona is asked for ten times as much as the fleet can do, beside forty that ask little.
-TEST(Admission, AViralPersonaDoesNotHoldUpTheTail) {
+// One persona gets ten times the load that the fleet can serve, beside forty with little load.
+TEST(Admission, ViralPersonaDoesNotDelayTheOthers) {
   std::map<bool, double> worst;
   for (const bool fair : {true, false}) {
     AdmissionOptions options;
@@ -347,7 +347,7 @@ TEST(Admission, AViralPersonaDoesNotHoldUpTheTail) {
   EXPECT_GT(worst[false], 100);
 }
 
-TEST(Admission, PrioritiesAreKeptAndNobodyStarves) {
+TEST(Admission, PrioritiesHoldAndNoClassStarves) {
   AdmissionOptions options;
   options.queue_max = 10'000;
   Mill mill(options);
@@ -369,7 +369,7 @@ TEST(Admission, PrioritiesAreKeptAndNobodyStarves) {
   EXPECT_NEAR(let_in("4"), 25, 2);
 }
 
-TEST(Admission, HowLongToWaitIsToldFromWhatDrains) {
+TEST(Admission, RetryAfterFollowsTheDrainRate) {
   AdmissionOptions options;
   options.queue_max = 400;
   Mill mill(options);  // 4 lanes, each 10 requests a second: 40 in all
@@ -381,9 +381,9 @@ TEST(Admission, HowLongToWaitIsToldFromWhatDrains) {
   EXPECT_EQ(refused.outcome, Outcome::kQueueFull);
   EXPECT_GE(refused.wait, std::chrono::seconds(9)) << "400 at 40 a second";
   EXPECT_LE(refused.wait, std::chrono::seconds(12));
-  // It is no long wait for a flow with nobody in the queue.
+  // The wait of a flow without waiting requests is short.
   EXPECT_LE(mill.admission.preview(request_of("b"), mill.now()).wait, std::chrono::seconds(1));
-  // Nobody is kept waiting for what will be too late.
+  // A request that would be too late is refused at once.
   AdmissionRequest hurried = request_of("a");
   hurried.deadline = mill.now() + std::chrono::seconds(5);
   EXPECT_EQ(mill.arrive(hurried, "a").outcome, Outcome::kQueueFull);
@@ -394,7 +394,7 @@ TEST(Admission, HowLongToWaitIsToldFromWhatDrains) {
   EXPECT_EQ(mill.arrive(hurried, "a").outcome, Outcome::kWaiting);
 }
 
-TEST(Admission, ManyPersonasAreForgottenNotRefused) {
+TEST(Admission, FlowMemoryIsBoundedWithoutRefusals) {
   AdmissionOptions options;
   options.flows_max = 64;
   Mill mill(options);

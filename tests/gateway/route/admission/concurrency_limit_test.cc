@@ -13,7 +13,7 @@ double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
-TEST(ConcurrencyLimit, AreTakenAndLeft) {
+TEST(ConcurrencyLimit, PlacesAreTakenAndReleased) {
   ConcurrencyLimit places;
   EXPECT_TRUE(places.enter(2, at(0)));
   EXPECT_TRUE(places.enter(2, at(0)));
@@ -24,7 +24,7 @@ TEST(ConcurrencyLimit, AreTakenAndLeft) {
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(places.enter(0, at(1))) << "endless";
 }
 
-// All are taken and `per_s` become free and are taken again, for ten seconds.
+// All places are taken and `per_s` become free and are taken again, for ten seconds.
 double busy(ConcurrencyLimit& places, int64_t most, double per_s) {
   double now = 0;
   for (int64_t i = 0; i < most; ++i) places.enter(most, at(now));
@@ -35,7 +35,7 @@ double busy(ConcurrencyLimit& places, int64_t most, double per_s) {
   return now;
 }
 
-TEST(ConcurrencyLimit, WhoIsTurnedAwayComesBackWhenThoseBeforeHimHaveHadTheirs) {
+TEST(ConcurrencyLimit, RefusedRequestsReturnInTurn) {
   ConcurrencyLimit places;
   const double now = busy(places, 100, 10);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(seconds(places.reject(at(now))), 1) << i;
@@ -45,14 +45,14 @@ TEST(ConcurrencyLimit, WhoIsTurnedAwayComesBackWhenThoseBeforeHimHaveHadTheirs) 
   EXPECT_LE(seconds(places.reject(at(now + 0.02))), 2) << "as many places have become free";
 }
 
-TEST(ConcurrencyLimit, SlowRequestsAreWaitedForLonger) {
+TEST(ConcurrencyLimit, SlowRequestsLengthenTheWait) {
   ConcurrencyLimit fast, slow;
   const double fast_now = busy(fast, 8, 20), slow_now = busy(slow, 8, 0.5);
   EXPECT_EQ(seconds(fast.reject(at(fast_now))), 1);
   EXPECT_GE(seconds(slow.reject(at(slow_now + 3))), 3) << "nothing has become free for as long";
 }
 
-TEST(ConcurrencyLimit, NobodyIsToldToWaitForMoreThanTheQueueWould) {
+TEST(ConcurrencyLimit, WaitIsBoundedAsInTheQueue) {
   ConcurrencyLimit places;
   const double now = busy(places, 10, 2);
   Duration longest{};

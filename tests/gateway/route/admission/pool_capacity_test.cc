@@ -16,7 +16,7 @@ NodeLoad reported(int64_t running, int64_t queued, int64_t max_num_seqs) {
   return load;
 }
 
-TEST(PoolRoom, AWorkerIsFullWithItsBatchAndAFewToFollow) {
+TEST(PoolRoom, WorkerIsFullWithItsBatchAndAFewToFollow) {
   const PoolRoomOptions options;
   EXPECT_EQ(node_room(options, reported(0, 0, 64)), 80);
   EXPECT_EQ(node_room(options, reported(64, 16, 64)), 80) << "as many wait there as may";
@@ -25,7 +25,7 @@ TEST(PoolRoom, AWorkerIsFullWithItsBatchAndAFewToFollow) {
   EXPECT_EQ(node_room({.fill = 1}, reported(2, 3, 4)), 3) << "never none";
 }
 
-TEST(PoolRoom, ByConfigurationWhereNothingIsReported) {
+TEST(PoolRoom, UsesConfigurationWithoutReports) {
   EXPECT_EQ(node_room({}, {}), 256);
   EXPECT_EQ(node_room({.foreign_requests = 8}, {}), 8);
   EXPECT_EQ(node_room({.foreign_requests = 0}, {}), kEndlessRoom);
@@ -56,7 +56,7 @@ class Fleet : public testing::Test {
   LoadTracker loads;
 };
 
-TEST_F(Fleet, RoomIsThatOfTheWorkersThatTakeRequests) {
+TEST_F(Fleet, RoomIsThatOfRoutableWorkers) {
   EXPECT_EQ(pool_room({}, view, loads, "demo", 1), 160);
   EXPECT_EQ(pool_room({}, view, loads, "unknown", 1), kEndlessRoom);
 }

@@ -16,17 +16,17 @@ double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
-TEST(Quota, WithoutLimitsEverybodyIsLetIn) {
+TEST(Quota, WithoutLimitsAllRequestsAreAdmitted) {
   Quota quota({}, at(0));
   for (int i = 0; i < 10'000; ++i) EXPECT_FALSE(quota.begin(at(0)).has_value());
   for (int i = 0; i < 10'000; ++i) quota.end(1'000'000, at(0));
   EXPECT_FALSE(quota.begin(at(0)).has_value());
 }
 
-TEST(Quota, RequestsASecond) {
+TEST(Quota, RequestsPerSecondAreLimited) {
   Quota quota({.requests_per_s = 5}, at(0));
   int let_in = 0;
-  // A hundred a second for ten seconds: the bucket, and what ran into it.
+  // A hundred a second for ten seconds: the bucket, and its refill meanwhile, are admitted.
   for (int i = 0; i < 1000; ++i) {
     const auto refusal = quota.begin(at(i * 0.01));
     let_in += refusal ? 0 : 1;
@@ -39,7 +39,7 @@ TEST(Quota, RequestsASecond) {
   EXPECT_LE(let_in, 55);
 }
 
-TEST(Quota, WhoWaitsAsLongAsToldIsLetIn) {
+TEST(Quota, RequestIsAdmittedAfterTheReportedWait) {
   Quota quota({.requests_per_s = 0.25, .tokens_per_min = 600}, at(0));
   double now = 0;
   for (int i = 0; i < 20; ++i) {
@@ -55,7 +55,7 @@ TEST(Quota, WhoWaitsAsLongAsToldIsLetIn) {
   EXPECT_GT(now, 110);
 }
 
-TEST(Quota, TokensAreTakenWhenTheyAreKnownAndADebtIsWaitedFor) {
+TEST(Quota, TokensAreTakenAtTheEndAndADebtDelays) {
   Quota quota({.tokens_per_min = 6000}, at(0));
   EXPECT_FALSE(quota.begin(at(0)).has_value());
   EXPECT_FALSE(quota.begin(at(0)).has_value()) << "nothing is known yet of what the first will cost";
@@ -68,7 +68,7 @@ TEST(Quota, TokensAreTakenWhenTheyAreKnownAndADebtIsWaitedFor) {
   EXPECT_FALSE(quota.begin(at(21.02)).has_value());
 }
 
-TEST(Quota, RequestsAtOnce) {
+TEST(Quota, ConcurrentRequestsAreLimited) {
   Quota quota({.requests_at_once = 2}, at(0));
   EXPECT_FALSE(quota.begin(at(0)).has_value());
   EXPECT_FALSE(quota.begin(at(0)).has_value());
@@ -80,10 +80,10 @@ TEST(Quota, RequestsAtOnce) {
   EXPECT_EQ(quota.running(), 2);
 }
 
-TEST(Quota, WhoIsOverHisRequestsAtOnceIsToldByHowFastTheyEnd) {
+TEST(Quota, WaitForAPlaceFollowsTheRateOfEnds) {
   Quota quota({.requests_at_once = 4}, at(0));
   for (int i = 0; i < 4; ++i) quota.begin(at(0));
-  // One ends every half a second, and the next takes its place.
+  // One ends every half second, and the next takes its place.
   double now = 0;
   for (int i = 0; i < 40; ++i) {
     quota.end(0, at(now += 0.5));
@@ -96,7 +96,7 @@ TEST(Quota, WhoIsOverHisRequestsAtOnceIsToldByHowFastTheyEnd) {
   EXPECT_NEAR(waits.back(), 6, 1);
 }
 
-TEST(Quota, ARefusalTakesNothing) {
+TEST(Quota, RefusalTakesNothing) {
   Quota quota({.requests_per_s = 1, .requests_at_once = 1}, at(0));
   EXPECT_FALSE(quota.begin(at(0)).has_value());
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(quota.begin(at(0.5)).has_value());
@@ -104,7 +104,7 @@ TEST(Quota, ARefusalTakesNothing) {
   EXPECT_FALSE(quota.begin(at(1.0)).has_value());
 }
 
-TEST(Quota, NewLimitsKeepWhatWasUsed) {
+TEST(Quota, NewLimitsKeepUsage) {
   Quota quota({.tokens_per_min = 600}, at(0));
   EXPECT_FALSE(quota.begin(at(0)).has_value());
   quota.end(600, at(0));
@@ -118,7 +118,7 @@ TEST(Quota, NewLimitsKeepWhatWasUsed) {
   EXPECT_FALSE(quota.begin(at(0)).has_value()) << "a limit that was not there begins anew";
 }
 
-TEST(Quota, AClockThatStandsOrFallsGivesNothingAway) {
+TEST(Quota, StandingOrFallingClockGrantsNothing) {
   Quota quota({.requests_per_s = 1}, at(100));
   EXPECT_FALSE(quota.begin(at(100)).has_value());
   EXPECT_TRUE(quota.begin(at(90)).has_value());

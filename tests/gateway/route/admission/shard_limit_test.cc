@@ -9,7 +9,7 @@ TimePoint at(double seconds) {
   return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
 }
 
-TEST(LimitShare, AllTogetherLetThroughWhatOneWould) {
+TEST(LimitShare, SharesAddUpToTheLimit) {
   for (int64_t limit = 1; limit < 200; ++limit) {
     for (int64_t gateways = 1; gateways <= 16; ++gateways) {
       int64_t all = 0;
@@ -19,21 +19,21 @@ TEST(LimitShare, AllTogetherLetThroughWhatOneWould) {
   }
 }
 
-TEST(LimitShare, NoTwoPartsAreMoreThanOneApart) {
+TEST(LimitShare, SharesDifferByAtMostOne) {
   EXPECT_EQ(share_of(int64_t{8}, {0, 3}), 3);
   EXPECT_EQ(share_of(int64_t{8}, {1, 3}), 3);
   EXPECT_EQ(share_of(int64_t{8}, {2, 3}), 2);
   EXPECT_EQ(share_of(int64_t{8}, {0, 4}), share_of(int64_t{8}, {3, 4}));
 }
 
-// Told only how many there are (route.gateways), each may be any of them: what is left over is nobody's.
-TEST(LimitShare, WhoDoesNotKnowItsPlaceHasNoneOfWhatIsLeftOver) {
+// A gateway that knows only the number (route.gateways) may be any of them: the remainder goes to none.
+TEST(LimitShare, UnknownPlaceGetsNoRemainder) {
   EXPECT_EQ(of_at_least({0, 1}, 1), (GatewayShard{0, 1}));
   EXPECT_EQ(of_at_least({1, 3}, 2), (GatewayShard{1, 3}));
   for (int64_t limit = 4; limit < 50; ++limit) EXPECT_LE(4 * share_of(limit, of_at_least({0, 1}, 4)), limit);
 }
 
-TEST(LimitShare, NoLimitStaysNoneAndASmallOneStaysOne) {
+TEST(LimitShare, ZeroStaysUnlimitedAndSmallLimitsStayOne) {
   EXPECT_EQ(share_of(int64_t{0}, {0, 4}), 0);
   EXPECT_EQ(share_of(int64_t{1}, {3, 4}), 1);
   EXPECT_EQ(share_of(int64_t{7}, {0, 0}), 7) << "nobody knows how many: one";
@@ -42,7 +42,7 @@ TEST(LimitShare, NoLimitStaysNoneAndASmallOneStaysOne) {
   EXPECT_EQ(none.queue_max, AdmissionOptions{}.queue_max) << "each gateway's own";
 }
 
-TEST(LimitShare, WhatAKeyHasUsedCountsOnWhenGatewaysComeAndGo) {
+TEST(LimitShare, UsageCountsOnWhenGatewaysComeAndGo) {
   const QuotaLimits limits{.tokens_per_min = 6000};
   Quota quota(share_of(limits, {0, 1}), at(0));
   ASSERT_FALSE(quota.begin(at(0)).has_value());
@@ -57,7 +57,7 @@ TEST(LimitShare, WhatAKeyHasUsedCountsOnWhenGatewaysComeAndGo) {
   EXPECT_TRUE(quota.begin(at(0)).has_value());
 }
 
-TEST(LimitShare, OfSeveralGatewaysEachLetsItsPartOfRequestsThrough) {
+TEST(LimitShare, EachGatewayAdmitsItsShareOfRequests) {
   const QuotaLimits limits{.requests_per_s = 30};
   int let_in = 0;
   Quota quotas[3] = {{share_of(limits, {0, 3}), at(0)},

@@ -11,7 +11,7 @@ TimePoint at(int seconds) {
   return TimePoint(std::chrono::seconds(seconds));
 }
 
-TEST(Health, OneGoodProbeMakesANewNodeAlive) {
+TEST(Health, GoodProbeMakesANewNodeAlive) {
   NodeHealth health;
   EXPECT_EQ(health.state(), NodeState::kUnknown);
   EXPECT_TRUE(health.on_event(HealthEvent::kProbeOk, at(1)));
@@ -21,7 +21,7 @@ TEST(Health, OneGoodProbeMakesANewNodeAlive) {
   EXPECT_EQ(health.since(), at(1));
 }
 
-TEST(Health, ANewNodeThatDoesNotAnswerIsDeadAtOnce) {
+TEST(Health, NewNodeThatDoesNotAnswerIsDeadAtOnce) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeFail, at(1));
   EXPECT_EQ(health.state(), NodeState::kDead);
@@ -39,7 +39,7 @@ TEST(Health, OneFailureMakesASuspectAndThreeInARowADeadNode) {
   EXPECT_FALSE(health.wants_probe());
 }
 
-TEST(Health, SilenceMakesASuspectAndOnlyProbesTellItFromDeath) {
+TEST(Health, SilenceMakesASuspectAndOnlyProbesDeclareDeath) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   EXPECT_TRUE(health.on_event(HealthEvent::kSilent, at(1)));
@@ -53,7 +53,7 @@ TEST(Health, SilenceMakesASuspectAndOnlyProbesTellItFromDeath) {
   EXPECT_EQ(health.state(), NodeState::kDead);
 }
 
-TEST(Health, AGoodProbeClearsSuspicion) {
+TEST(Health, GoodProbeClearsSuspicion) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   for (int round = 0; round < 10; ++round) {
@@ -65,7 +65,7 @@ TEST(Health, AGoodProbeClearsSuspicion) {
   }
 }
 
-TEST(Health, ANodeThatOnlyFailsIsASuspectWhateverItsProbesSay) {
+TEST(Health, NodeThatOnlyFailsIsSuspectDespiteGoodProbes) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(health.on_event(HealthEvent::kErrored, at(1)));
@@ -83,7 +83,7 @@ TEST(Health, ANodeThatOnlyFailsIsASuspectWhateverItsProbesSay) {
   EXPECT_FALSE(health.failing());
 }
 
-TEST(Health, ATrialThatFailsMakesTheNextPauseLonger) {
+TEST(Health, FailedTrialLengthensTheNextPause) {
   HealthOptions options;
   options.errors_for = std::chrono::seconds(10);
   options.errors_for_max = std::chrono::seconds(35);
@@ -104,7 +104,7 @@ TEST(Health, ATrialThatFailsMakesTheNextPauseLonger) {
   EXPECT_TRUE(health.on_event(HealthEvent::kProbeOk, at(now + 10))) << "as if it were the first time";
 }
 
-TEST(Health, ASuspectThatBeginsToFailIsNewsToo) {
+TEST(Health, SuspectThatBeginsToFailIsReported) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   health.on_event(HealthEvent::kProbeFail, at(1));
@@ -114,7 +114,7 @@ TEST(Health, ASuspectThatBeginsToFailIsNewsToo) {
   EXPECT_TRUE(health.failing());
 }
 
-TEST(Health, WhoDiesAndComesBackBeginsAnew) {
+TEST(Health, RevivedNodeBeginsAnew) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   for (int i = 0; i < 5; ++i) health.on_event(HealthEvent::kErrored, at(1));
@@ -125,7 +125,7 @@ TEST(Health, WhoDiesAndComesBackBeginsAnew) {
   EXPECT_EQ(health.state(), NodeState::kAlive);
 }
 
-TEST(Health, ADeadNodeComesBackAfterEnoughGoodProbesInARow) {
+TEST(Health, DeadNodeReturnsAfterEnoughGoodProbesInARow) {
   HealthOptions options;
   options.alive_after = 2;
   NodeHealth health(options);
@@ -138,7 +138,7 @@ TEST(Health, ADeadNodeComesBackAfterEnoughGoodProbesInARow) {
   EXPECT_EQ(health.state(), NodeState::kAlive);
 }
 
-TEST(Health, ANodeThatSaysNotReadyDrainsAtOnceAndReturnsAtOnce) {
+TEST(Health, NotReadyNodeDrainsAndReturnsAtOnce) {
   NodeHealth health;
   health.on_event(HealthEvent::kProbeOk, at(0));
   EXPECT_TRUE(health.on_event(HealthEvent::kProbeNotReady, at(1)));
@@ -149,7 +149,7 @@ TEST(Health, ANodeThatSaysNotReadyDrainsAtOnceAndReturnsAtOnce) {
   EXPECT_EQ(health.state(), NodeState::kAlive);
 }
 
-TEST(Health, AnAnsweredRequestIsASignOfLifeButRaisesNoDead) {
+TEST(Health, AnsweredRequestIsASignOfLifeButRevivesNoDeadNode) {
   NodeHealth health;
   EXPECT_FALSE(health.on_event(HealthEvent::kAnswered, at(0)));
   EXPECT_EQ(health.state(), NodeState::kUnknown);
@@ -168,7 +168,7 @@ TEST(Health, AnAnsweredRequestIsASignOfLifeButRaisesNoDead) {
       << "a draining worker finishing its work takes no new";
 }
 
-TEST(Health, WhateverHappensEnoughFailuresKillAndEnoughSuccessesHeal) {
+TEST(Health, EnoughFailuresKillAndEnoughSuccessesHealFromAnyState) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     Random random(seed);
     HealthOptions options;

@@ -28,7 +28,7 @@ LoadTracker book_over(size_t nodes, AffinityOptions options = {}) {
   return book;
 }
 
-TEST(Loads, AreTheLastReportLessOwnThenPlusOwnNow) {
+TEST(Loads, LoadIsTheLastReportLessOwnThenPlusOwnNow) {
   LoadTracker book = book_over(2);
   auto a = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(10, 2000), at_ms(1));
@@ -45,9 +45,9 @@ TEST(Loads, AreTheLastReportLessOwnThenPlusOwnNow) {
   EXPECT_EQ(book.in_flight_total(), 0);
 }
 
-// What is over is taken from what the report told, which had counted down its chunks: never from what came
-// since.
-TEST(Loads, WhatEndsAfterAReportTakesNothingFromWhatCameSince) {
+// The tokens of a finished prefill are taken from those in the report, which had counted down its chunks:
+// never from later requests' tokens.
+TEST(Loads, RequestThatEndsAfterAReportLeavesLaterOnesPending) {
   LoadTracker book = book_over(1);
   auto old = book.open(0, {3000, 3000}, at_ms(0));
   book.report(0, report_of(1, 400), at_ms(100));  // all but 400 of the 3,000 are computed
@@ -63,7 +63,7 @@ TEST(Loads, WhatEndsAfterAReportTakesNothingFromWhatCameSince) {
   EXPECT_EQ(book.pending_tokens_total(), 0);
 }
 
-TEST(Loads, NeverFallBelowZero) {
+TEST(Loads, LoadNeverFallsBelowZero) {
   LoadTracker book = book_over(1);
   auto a = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(0, 0), at_ms(1));
@@ -73,7 +73,7 @@ TEST(Loads, NeverFallBelowZero) {
   EXPECT_EQ(book.pending_tokens(0), 0);
 }
 
-TEST(Loads, ADeathVoidsEverythingAndOldTicketsCloseToNothing) {
+TEST(Loads, DeathVoidsAllLoadsAndOldTickets) {
   LoadTracker book = book_over(2);
   auto old = book.open(0, {500, 600}, at_ms(0));
   book.report(0, report_of(10, 2000), at_ms(1));
@@ -95,11 +95,11 @@ TEST(Loads, WorkIsARateOfTheReportsCounter) {
   EXPECT_NEAR(book.work_rate(0), 700, 1);
   for (int i = 1; i <= 200; ++i) book.report(0, report_of(0, 0, 140'000), at_ms(200'000 + 100 * i));
   EXPECT_NEAR(book.work_rate(0), 700 * std::exp(-1.0), 5) << "20 s later a third is left";
-  book.report(0, report_of(0, 0, 5), at_ms(230'000));  // its counter began anew
+  book.report(0, report_of(0, 0, 5), at_ms(230'000));  // its counter restarted
   EXPECT_GE(book.work_rate(0), 0);
 }
 
-TEST(Loads, WithoutReportsWorkIsWhatWasSent) {
+TEST(Loads, WorkWithoutReportsIsTheWorkSent) {
   LoadTracker book = book_over(2);
   for (int i = 0; i < 6000; ++i) {
     auto ticket = book.open(0, {50, 50}, at_ms(20 * i));
@@ -110,7 +110,7 @@ TEST(Loads, WithoutReportsWorkIsWhatWasSent) {
   EXPECT_NEAR(book.work_rate(0), 2500 * std::exp(-1.0), 40);
 }
 
-TEST(Loads, PeersLedgersAreHeededAtOnceAndNotTwice) {
+TEST(Loads, LedgersOfPeersCountAtOnceAndOnlyOnce) {
   AffinityOptions options;
   options.peer_ledger = true;
   LoadTracker book = book_over(2, options);
@@ -141,7 +141,7 @@ TEST(Loads, PeersLedgersAreHeededAtOnceAndNotTwice) {
   book.close(own);
 }
 
-TEST(Loads, WhatNobodysLedgerTellsOfIsLearnedFromReports) {
+TEST(Loads, LoadOutsideAllLedgersIsLearnedFromReports) {
   AffinityOptions options;
   options.peer_ledger = true;
   LoadTracker book = book_over(2, options);
@@ -153,7 +153,7 @@ TEST(Loads, WhatNobodysLedgerTellsOfIsLearnedFromReports) {
     for (const int until = ms + how_long; ms < until;)
       book.report(0, report_of(running, 0), at_ms(ms += 100));
   };
-  report_for(5000, 23);  // of a gateway that we do not hear
+  report_for(5000, 23);  // from a gateway outside the ledgers
   EXPECT_NEAR(book.requests(0), 23, 0.5);
   report_for(100, 17);
   EXPECT_GT(book.requests(0), 21) << "the moment's difference is the ledgers' being late";
@@ -166,7 +166,7 @@ TEST(Loads, WhatNobodysLedgerTellsOfIsLearnedFromReports) {
   EXPECT_NEAR(book.requests(0), 3, 0.5) << "a peer that fell silent and lives";
 }
 
-// What decisions read is kept up incrementally; here it is summed up anew after every step.
+// Sums are kept up incrementally; here they are added up anew after every step.
 TEST(Loads, SumsAgreeWithAPlainCountUnderRandomUse) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Random random(seed);
@@ -208,8 +208,9 @@ TEST(Loads, SumsAgreeWithAPlainCountUnderRandomUse) {
   }
 }
 
-// Among prompts of 300 tokens a node twice as busy as the others is worth a fifth of one, not more than one.
-TEST(Loads, WeighNoMoreThanAShareOfAUsualPrompt) {
+// Among prompts of 300 tokens a node twice as busy as the others costs a fifth of a prompt, not more than
+// one.
+TEST(Loads, LoadWeighsAtMostAShareOfAUsualPrompt) {
   LoadTracker book = book_over(4);
   const auto cost = [&](NodeIndex node) { return book.cost(book.means(*book.group("demo")), node).relative; };
   for (NodeIndex n = 0; n < 4; ++n) book.report(n, report_of(10, 0), at_ms(0));
@@ -227,7 +228,7 @@ TEST(Loads, WeighNoMoreThanAShareOfAUsualPrompt) {
   EXPECT_EQ(book.scale(), 1) << "long prompts do not make it weigh more: measured with them";
 }
 
-TEST(Loads, TheLeastLoadedIsFoundAmongMany) {
+TEST(Loads, LeastLoadedIsFoundAmongMany) {
   LoadTracker book = book_over(1000);
   std::vector<LoadTracker::Ticket> open;
   for (NodeIndex n = 0; n < 1000; ++n) {

@@ -18,7 +18,7 @@ ResidencyIndex::Put put_of(int key, NodeIndex node, int64_t tokens) {
   return {numbered_set(key), Held::kSet, node, tokens, tokens};
 }
 
-TEST(Residency, IsFoundBySetAndByNode) {
+TEST(Residency, HoldersAreFoundBySetAndByNode) {
   ResidencyIndex index(100);
   index.put(put_of(1, 3, 500));
   index.put(put_of(1, 0, 400));
@@ -36,7 +36,7 @@ TEST(Residency, IsFoundBySetAndByNode) {
   EXPECT_EQ(index.check(), "");
 }
 
-TEST(Residency, OverItsBudgetANodeForgetsWhatWasUsedLongestAgo) {
+TEST(Residency, NodeOverBudgetForgetsTheLeastRecentlyUsed) {
   ResidencyIndex index(100);
   index.set_budget(0, 1000);
   for (int i = 0; i < 4; ++i) index.put(put_of(i, 0, 300));
@@ -71,7 +71,7 @@ TEST(Residency, AgreesWithAPlainModelUnderRandomUseAndStaysBounded) {
           index.put(put_of(key, node, 1 + random.below(1000)));
           model[{key, node}] = index.tokens(numbered_set(key), node);
       }
-      // What it evicted of itself, within the bound, the model learns from it.
+      // The model learns from it which items it evicted within the bound.
       std::erase_if(model, [&](const auto& held) {
         return index.items_of(held.first.second) == 40 &&
                index.tokens(numbered_set(held.first.first), held.first.second) == 0;
@@ -116,7 +116,7 @@ TEST(ResidencyFeed, FollowsASnapshotAndNumberedEvents) {
   EXPECT_TRUE(f.feeds.in_step(0));
 }
 
-TEST(ResidencyFeed, AGapAsksForASnapshotUntilItComes) {
+TEST(ResidencyFeed, GapAsksForASnapshotUntilItComes) {
   Feeder f;
   f.tell(Kind::kSnapshot, 5, 10, 1, 500);
   EXPECT_EQ(f.tell(Kind::kAdmitted, 5, 13, 2, 300), FeedResult::kGap);
@@ -128,7 +128,7 @@ TEST(ResidencyFeed, AGapAsksForASnapshotUntilItComes) {
   EXPECT_EQ(f.tell(Kind::kAdmitted, 5, 15, 2, 300), FeedResult::kApplied);
 }
 
-TEST(ResidencyFeed, AnotherEpochEmpties) {
+TEST(ResidencyFeed, NewEpochEmptiesTheIndex) {
   Feeder f;
   f.tell(Kind::kSnapshot, 5, 10, 1, 500);
   EXPECT_EQ(f.tell(Kind::kAdmitted, 6, 4, 2, 300), FeedResult::kGap);
@@ -141,7 +141,7 @@ TEST(ResidencyFeed, AnotherEpochEmpties) {
   EXPECT_EQ(f.tokens(3), 1);
 }
 
-// A worker's cache, its events with losses and restarts, a reader that brings a snapshot when told to.
+// A worker's cache, its events with losses and restarts, a reader that brings a snapshot on request.
 TEST(ResidencyFeed, ConvergesHoweverManyEventsAreLost) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     Random random(seed);
@@ -176,7 +176,7 @@ TEST(ResidencyFeed, ConvergesHoweverManyEventsAreLost) {
   }
 }
 
-TEST(Gossip, PlacementsSurviveTheWayBetweenGatewaysThatNumberNodesDifferently) {
+TEST(Gossip, PlacementsTravelBetweenDifferentNodeNumberings) {
   auto here = testing_cluster::nodes(4);
   auto there = here;
   std::reverse(there.begin(), there.end());
@@ -202,7 +202,7 @@ TEST(Gossip, PlacementsSurviveTheWayBetweenGatewaysThatNumberNodesDifferently) {
   EXPECT_TRUE(decode_placements(message, *testing_cluster::cluster(0))->empty()) << "an unknown node";
 }
 
-TEST(Gossip, LedgersTravelByTheNamesOfNodes) {
+TEST(Gossip, LedgersTravelByNodeNames) {
   auto here = testing_cluster::nodes(4);
   auto there = here;
   std::reverse(there.begin(), there.end());

@@ -40,7 +40,7 @@ TEST(PrefixKey, UsersOfOnePersonaShareASet) {
   EXPECT_EQ(a.prompt_bytes, kCard.size() + 12);
 }
 
-TEST(PrefixKey, EverythingThatChangesThePromptChangesTheSet) {
+TEST(PrefixKey, AnyChangeOfThePrefixChangesTheSet) {
   const GenerateRequest base = chat({{Role::kSystem, kCard}, {Role::kUser, "hi"}});
   std::vector<GenerateRequest> others(7, base);
   others[0].model = "other";
@@ -55,8 +55,8 @@ TEST(PrefixKey, EverythingThatChangesThePromptChangesTheSet) {
   EXPECT_EQ(sets.size(), others.size() + 1);
 }
 
-// A long text is linked by its digest, which is not the text that has these bytes.
-TEST(PrefixKey, ATextIsNotItsDigest) {
+// A long text is linked by its digest, which differs from the text with these bytes.
+TEST(PrefixKey, TextAndItsDigestDiffer) {
   const std::string card(1000, 'x');
   const Hash128 digest = hash_bytes(card);
   std::string bytes;
@@ -83,14 +83,14 @@ TEST(PrefixKey, BoundariesBetweenMessagesCount) {
   EXPECT_NE(make_prefix_key(with_extra, "").set, make_prefix_key(without, "").set);
 }
 
-TEST(PrefixKey, AGreetingBeforeTheFirstUserTurnBelongsToThePersona) {
+TEST(PrefixKey, GreetingBeforeTheFirstUserTurnBelongsToThePersona) {
   const auto key = make_prefix_key(
       chat({{Role::kSystem, kCard}, {Role::kAssistant, "Welcome, brother."}, {Role::kUser, "hi"}}), "");
   EXPECT_EQ(key.prefix_messages, 2);
   EXPECT_EQ(key.set, key.anchors[1].hash);
 }
 
-TEST(PrefixKey, NothingBeforeTheFirstUserTurnIsNoSet) {
+TEST(PrefixKey, PromptThatBeginsWithAUserTurnHasNoSet) {
   const auto key = make_prefix_key(chat({{Role::kUser, "hi"}}), "");
   EXPECT_TRUE(key.set.is_zero());
   EXPECT_EQ(key.prefix_messages, 0);
@@ -98,7 +98,7 @@ TEST(PrefixKey, NothingBeforeTheFirstUserTurnIsNoSet) {
   EXPECT_FALSE(key.session.is_zero());
 }
 
-TEST(PrefixKey, WithoutAnyUserTurnTheWholePromptIsThePrefix) {
+TEST(PrefixKey, PromptWithoutAUserTurnIsAllPrefix) {
   const auto key = make_prefix_key(chat({{Role::kSystem, kCard}}), "");
   EXPECT_EQ(key.set, key.anchors.back().hash);
   EXPECT_EQ(key.prefix_messages, 1);
@@ -150,7 +150,7 @@ TEST(PrefixKey, PromptsAreKeyedByTheirFirstChunk) {
   EXPECT_NE(chat_key.set, a.set);
 }
 
-TEST(PrefixKey, AShortPromptHasNoSet) {
+TEST(PrefixKey, ShortPromptHasNoSet) {
   EXPECT_TRUE(make_prefix_key(completion(std::string(kPromptChunkBytes - 1, 'p')), "").set.is_zero());
 }
 
@@ -164,7 +164,7 @@ TEST(PrefixKey, TokenIdPromptsAreChunkedToo) {
   EXPECT_NE(make_prefix_key(completion(same_bytes), "").set, ids.set);
 }
 
-TEST(PrefixKey, TheChainIsBoundedAndStillCountsAllBytes) {
+TEST(PrefixKey, ChainIsBoundedAndStillCountsAllBytes) {
   std::vector<std::pair<Role, std::string>> turns{{Role::kSystem, kCard}};
   for (int i = 0; i < 2000; ++i) turns.push_back({i % 2 == 0 ? Role::kUser : Role::kAssistant, "0123456789"});
   const auto key = make_prefix_key(chat(turns), "");

@@ -1,4 +1,4 @@
-// What is a set, from traffic alone.
+// Learning sets from traffic alone.
 
 #include "gateway/route/key/shared_prefix_detector.h"
 
@@ -28,7 +28,7 @@ std::string text_of(const std::string& name, size_t bytes) {
   return text.substr(0, bytes);
 }
 
-// Traffic through one sketch, a second a request; every conversation has its own name unless told otherwise.
+// Traffic through one detector, a request a second; by default every conversation has its own name.
 struct World {
   explicit World(const SharedPrefixDetectorOptions& options = {}) : sketch(options) {}
 
@@ -46,7 +46,7 @@ struct World {
     sketch.learn(key, at_ms(1000 * ++requests));
     return key;
   }
-  // The first request of a new conversation that asks something of its own.
+  // The first request of a new conversation with a question of its own.
   PrefixKey ask(Messages messages) {
     const std::string own = std::to_string(++conversations);
     messages.push_back({Role::kUser, "my question " + own});
@@ -98,7 +98,7 @@ TEST(SharedPrefixDetector, MovesTheSessionBehindTheExamplesToo) {
   EXPECT_EQ(world.key_of(first, "").session, world.key_of(later, "").session);
 }
 
-TEST(SharedPrefixDetector, KeysNobodyByATemplateCommonToAllPersonas) {
+TEST(SharedPrefixDetector, TemplateCommonToAllPersonasKeysNoSet) {
   World world;
   const auto prompt = [](int persona) {  // the card in the first user message
     return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
@@ -145,7 +145,7 @@ TEST(SharedPrefixDetector, PopularFirstQuestionsDoNotSplitAPersona) {
                                            : "question " + std::to_string(i)});
     const std::string session = "s" + std::to_string(i);
     sets.insert(world.send(messages, session).set.hex());
-    // Greedy answers: the same to the same question.
+    // Greedy answers: equal questions get equal answers.
     messages.push_back({Role::kAssistant, text_of("answer to " + messages.back().content, 500)});
     messages.push_back({Role::kUser, "and " + std::to_string(i)});
     sets.insert(world.send(messages, session).set.hex());
@@ -153,7 +153,7 @@ TEST(SharedPrefixDetector, PopularFirstQuestionsDoNotSplitAPersona) {
   EXPECT_EQ(sets.size(), 1u);
 }
 
-TEST(SharedPrefixDetector, APersonaEditIsANewSetAtOnceAndItsExamplesAfterThree) {
+TEST(SharedPrefixDetector, EditedPersonaIsANewSetAtOnceAndItsExamplesAfterThree) {
   World world;
   for (int i = 0; i < 100; ++i) world.ask(with_examples("newton", 3));
   const PrefixKey old = world.ask(with_examples("newton", 3));
@@ -176,7 +176,7 @@ TEST(SharedPrefixDetector, APersonaEditIsANewSetAtOnceAndItsExamplesAfterThree) 
   EXPECT_LE(switches, 3) << "the old one's, none better, its own";
 }
 
-TEST(SharedPrefixDetector, OnePersonaMakingUpAllTrafficIsASet) {
+TEST(SharedPrefixDetector, OnlyPersonaOfTheTrafficIsASet) {
   World world;
   PrefixKey key;
   for (int i = 0; i < 2000; ++i) key = world.ask({{Role::kSystem, text_of("newton", 1200)}});
@@ -184,7 +184,7 @@ TEST(SharedPrefixDetector, OnePersonaMakingUpAllTrafficIsASet) {
   EXPECT_EQ(key.set, key.anchors[0].hash);
 }
 
-TEST(SharedPrefixDetector, ASystemMessageThatTellsTheTimeGivesWayToTheCardBeforeIt) {
+TEST(SharedPrefixDetector, SystemMessageWithTheTimeYieldsToTheCardBeforeIt) {
   World world;
   PrefixKey key;
   for (int i = 0; i < 60; ++i) {
@@ -199,8 +199,8 @@ TEST(SharedPrefixDetector, ASystemMessageThatTellsTheTimeGivesWayToTheCardBefore
   EXPECT_EQ(key.prefix_messages, 1);
 }
 
-// A conversation's own history is nobody's set, with a name or without.
-TEST(SharedPrefixDetector, LongConversationsAreNotSharedByTheirTurns) {
+// A conversation's own history never becomes a set, with a name or without.
+TEST(SharedPrefixDetector, TurnsOfLongConversationsAreNotShared) {
   for (const bool named : {true, false}) {
     World world;
     for (int i = 0; i < 30; ++i) {
@@ -215,7 +215,7 @@ TEST(SharedPrefixDetector, LongConversationsAreNotSharedByTheirTurns) {
   }
 }
 
-TEST(SharedPrefixDetector, PlainPromptsAreKeyedByTheChunksTheyShare) {
+TEST(SharedPrefixDetector, PlainPromptsAreKeyedByTheirSharedChunks) {
   World world;
   const auto send = [&](int persona, int question) {
     GenerateRequest request;
@@ -239,8 +239,8 @@ TEST(SharedPrefixDetector, PlainPromptsAreKeyedByTheChunksTheyShare) {
   EXPECT_EQ(sets.size(), 4u);
 }
 
-// Four gateways, each with a random quarter: after a few conversations a persona, all name the same.
-TEST(SharedPrefixDetector, GatewaysThatSeeDifferentSamplesAgreeSoon) {
+// Four gateways, each with a random quarter: after a few conversations per persona all name the same set.
+TEST(SharedPrefixDetector, GatewaysWithDifferentSamplesAgreeSoon) {
   std::vector<World> gateways(4);
   Random random(11);
   int conversation = 0, differ = 0;
@@ -260,7 +260,7 @@ TEST(SharedPrefixDetector, GatewaysThatSeeDifferentSamplesAgreeSoon) {
   EXPECT_LE(differ, 30) << "1 % of what came after 50 conversations a persona";
 }
 
-// Share hovering about every threshold for two hours: each set's name changes a few times at most.
+// Shares hover about every threshold for two hours: each set's name changes a few times at most.
 TEST(SharedPrefixDetector, NamesDoNotFlap) {
   World world;
   Random random(5);
@@ -276,13 +276,13 @@ TEST(SharedPrefixDetector, NamesDoNotFlap) {
   EXPECT_LE(switches, 10);
 }
 
-// An hour and more of others' traffic: each second a conversation of one of twenty.
+// An hour and more of other traffic: each second a conversation of one of twenty.
 void pass(World& world, int seconds) {
   for (int i = 0; i < seconds; ++i)
     world.ask({{Role::kSystem, text_of("other " + std::to_string(world.requests % 20), 1200)}});
 }
 
-TEST(SharedPrefixDetector, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
+TEST(SharedPrefixDetector, SharedStateLapsesAfterAnHourOfOtherTraffic) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   ASSERT_EQ(world.key_of(with_examples("newton", 3), "s").prefix_messages, 7);
@@ -295,8 +295,8 @@ TEST(SharedPrefixDetector, WhatNobodyHasHadForAnHourOfTrafficIsSharedNoMore) {
   EXPECT_EQ(world.ask(with_examples("newton", 3)).prefix_messages, 7) << "three have shown it anew";
 }
 
-// What was a trunk before personas is one persona's card's beginning now.
-TEST(SharedPrefixDetector, WhatWasJudgedLapsesWithIt) {
+// A former trunk before personas becomes the beginning of one persona's card.
+TEST(SharedPrefixDetector, TrunkLapsesWithItsSharedState) {
   World world;
   const auto prompt = [](int persona) {
     return Messages{{Role::kSystem, text_of("You are a character in a play.", 400)},
@@ -310,8 +310,8 @@ TEST(SharedPrefixDetector, WhatWasJudgedLapsesWithIt) {
   EXPECT_EQ(key.set, key.anchors[0].hash) << "the first guess";
 }
 
-// Nothing speaks against a persona where hardly anybody asks for any.
-TEST(SharedPrefixDetector, AQuietNightForgetsNothing) {
+// In idle hours no state lapses.
+TEST(SharedPrefixDetector, QuietNightForgetsNothing) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   for (int i = 0; i < 100; ++i) {
@@ -322,7 +322,7 @@ TEST(SharedPrefixDetector, AQuietNightForgetsNothing) {
       << "after more than eight hours";
 }
 
-TEST(SharedPrefixDetector, AConversationThatGoesOnKeepsItsName) {
+TEST(SharedPrefixDetector, OngoingConversationKeepsItsName) {
   World world;
   for (int i = 0; i < 20; ++i) world.ask(with_examples("newton", 3));
   Messages messages = with_examples("newton", 3);
@@ -335,9 +335,8 @@ TEST(SharedPrefixDetector, AConversationThatGoesOnKeepsItsName) {
   }
 }
 
-// Often enough to be shared, then for ever about as rarely as lets it lapse: it changes with each lapse, no
-// more.
-TEST(SharedPrefixDetector, WhatIsRarelyAskedForDoesNotFlap) {
+// Shared for a while, then about as rare as makes it lapse: the key changes with each lapse, no more often.
+TEST(SharedPrefixDetector, RarePersonaDoesNotFlap) {
   World world;
   Random random(7);
   Hash128 last;
@@ -371,7 +370,7 @@ TEST(SharedPrefixDetector, MemoryIsBounded) {
   EXPECT_EQ(key.prefix_messages, 3) << "what is shared is used, so it stays";
 }
 
-TEST(SharedPrefixDetector, TheDefaultsTakeLessThanSixteenMegabytes) {
+TEST(SharedPrefixDetector, DefaultsTakeLessThanSixteenMegabytes) {
   EXPECT_LT(SharedPrefixDetector(SharedPrefixDetectorOptions{}).bytes_max(), size_t{16} << 20);
 }
 

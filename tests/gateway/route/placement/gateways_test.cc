@@ -1,4 +1,4 @@
-// One table for several gateways: who plans it, how it travels, and what becomes of it where it arrives.
+// One table for several gateways: the planner's election, the table's encoding, and its adoption.
 
 #include "gateway/route/placement/gateways.h"
 
@@ -27,7 +27,7 @@ SetLoads loads_of(int sets, double z = 0.5) {
   return loads;
 }
 
-TEST(Gateways, TheSmallestNamePlansUntilSomebodyHas) {
+TEST(Gateways, SmallestNamePlansUntilATableExists) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   EXPECT_TRUE(gateways.plans(own, at_ms(0))) << "alone";
@@ -36,12 +36,12 @@ TEST(Gateways, TheSmallestNamePlansUntilSomebodyHas) {
   gateways.heard(own, news_of(3), at_ms(1000));
   EXPECT_FALSE(gateways.plans(own, at_ms(1001)));
   EXPECT_TRUE(gateways.plans(own, at_ms(4001))) << "3 is silent";
-  // Whoever made the table goes on with it.
+  // The maker of the table continues to plan.
   EXPECT_TRUE(gateways.plans(news_of(5, 4, {9, {0, 5}}), at_ms(1001)));
   EXPECT_FALSE(gateways.plans(news_of(1, 4, {9, {0, 7}}), at_ms(1001)));
 }
 
-TEST(Gateways, ThoseThatAreSilentDoNotLive) {
+TEST(Gateways, SilentGatewaysDoNotCount) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   const auto place = [&](int64_t ms) { return gateways.place(own.name, at_ms(ms)); };
@@ -56,7 +56,7 @@ TEST(Gateways, ThoseThatAreSilentDoNotLive) {
   EXPECT_EQ(place(4500), (GatewayShard{0, 1}));
 }
 
-TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
+TEST(Gateways, GatewayWithoutLoadsOrHalfTheNodesDoesNotPlan) {
   Gateways gateways;
   const GatewayNews own = news_of(5, 10);
   gateways.heard(own, news_of(3, 0), at_ms(0));
@@ -69,7 +69,7 @@ TEST(Gateways, WhoHasNoLoadsOrSeesHalfOfTheNodesDoesNotPlan) {
   EXPECT_FALSE(gateways.plans(news_of(1, 0), at_ms(5)));
 }
 
-TEST(Gateways, OneselfAndThoseOfAnotherKindAreNotHeeded) {
+TEST(Gateways, OwnNewsAndOtherKindsAreIgnored) {
   Gateways gateways;
   const GatewayNews own = news_of(5);
   GatewayNews other = news_of(3);
@@ -83,7 +83,7 @@ TEST(Gateways, OneselfAndThoseOfAnotherKindAreNotHeeded) {
   EXPECT_EQ(gateways.others().size(), 1u) << "who is set otherwise can be told";
 }
 
-TEST(Gateways, StrictOnesOfAnotherNumberAreHeeded) {
+TEST(Gateways, StrictGatewaysWithAnotherNumberCount) {
   Gateways gateways;
   GatewayNews own = news_of(5), other = news_of(3);
   own.strict_sets = 16;
@@ -94,7 +94,7 @@ TEST(Gateways, StrictOnesOfAnotherNumberAreHeeded) {
   EXPECT_TRUE(gateways.lacks(other.name, own));
 }
 
-TEST(Gateways, TheyAreBounded) {
+TEST(Gateways, FollowedGatewaysAreBounded) {
   Gateways gateways;
   const GatewayNews own = news_of(1);
   for (uint64_t name = 2; name < 5000; ++name) gateways.heard(own, news_of(name), at_ms(0));
@@ -129,11 +129,11 @@ TEST(TableMessage, CarriesTheWholePlan) {
   }
 }
 
-TEST(TableMessage, NodesTravelByTheirNames) {
+TEST(TableMessage, NodesTravelByName) {
   const auto there = cluster(4);
   auto reordered = testing_cluster::nodes(4);
   std::swap(reordered[0], reordered[3]);
-  reordered.pop_back();  // the node that is 0 there is not known here
+  reordered.pop_back();  // node 0 there is unknown here
   const ClusterView here(1, reordered);
   Planner planner({}, Mode::kPlan);
   planner.plan({*there, {}}, loads_of(80));
@@ -148,7 +148,7 @@ TEST(TableMessage, NodesTravelByTheirNames) {
   EXPECT_EQ(got->loads.sets.size(), 80u);
 }
 
-TEST(TableMessage, WhatIsMalformedIsRefusedAndNamed) {
+TEST(TableMessage, MalformedFieldIsRefusedAndNamed) {
   const auto view = cluster(3);
   Planner planner({}, Mode::kPlan);
   planner.plan({*view, {}}, loads_of(4));
@@ -219,8 +219,8 @@ class OneTable : public ::testing::Test {
   }
 };
 
-// Copies that are kept because they were there once: the reason why gateways differed for good.
-TEST_F(OneTable, AGatewayThatMissedATickComesToTheSameTable) {
+// Copies that are kept for their past: the reason why side-by-side planners differed for good.
+TEST_F(OneTable, GatewayThatMissedATickConverges) {
   const auto view = cluster(8);
   Router a = named(1, view), b = named(2, view);
   const SetLoads flat = loads_of(40, 0.1), steep = loads_of(40, 1.2);
@@ -243,7 +243,7 @@ TEST_F(OneTable, AGatewayThatMissedATickComesToTheSameTable) {
   }
 }
 
-TEST_F(OneTable, WhoFollowsReplacesWhatItKnowsToBeGoneUntilItIsBack) {
+TEST_F(OneTable, FollowerReplacesGoneHomesUntilTheyReturn) {
   const auto view = cluster(6);
   Router a = named(1, view), b = named(2, view);
   a.plan(at_ms(0), loads_of(60));
@@ -262,7 +262,7 @@ TEST_F(OneTable, WhoFollowsReplacesWhatItKnowsToBeGoneUntilItIsBack) {
   EXPECT_EQ(b.table().get(), common.get());
 }
 
-TEST_F(OneTable, TheOtherTakesOverAndGoesOnFromIt) {
+TEST_F(OneTable, NextPlannerContinuesFromTheTable) {
   const auto view = cluster(6);
   Router a = named(1, view), b = named(2, view);
   a.plan(at_ms(0), loads_of(60));
@@ -280,7 +280,7 @@ TEST_F(OneTable, TheOtherTakesOverAndGoesOnFromIt) {
   EXPECT_EQ(a.table()->sets(), b.table()->sets());
 }
 
-TEST_F(OneTable, ANodeThatIsHeardOfLaterIsHomeAsSoonAsItIs) {
+TEST_F(OneTable, NodeInTheTableBecomesHomeOnceKnown) {
   auto all = testing_cluster::nodes(4);
   Router a = named(1, cluster(4));
   all.pop_back();
@@ -293,8 +293,8 @@ TEST_F(OneTable, ANodeThatIsHeardOfLaterIsHomeAsSoonAsItIs) {
   EXPECT_EQ(b.table()->sets(), a.table()->sets());
 }
 
-// As while the setting is being changed, gateway by gateway.
-TEST_F(OneTable, OfStrictGatewaysSetOtherwiseThePlannersNumberCounts) {
+// As during a change of the setting, gateway by gateway.
+TEST_F(OneTable, StrictSetsFollowThePlannersNumber) {
   const auto view = cluster(6);
   Router a = named(1, view, Mode::kStrict, 8), b = named(2, view, Mode::kStrict, 5);
   a.plan(at_ms(0), loads_of(60));
@@ -313,14 +313,14 @@ TEST_F(OneTable, OfStrictGatewaysSetOtherwiseThePlannersNumberCounts) {
   }
   follower.adopt(with_state(*view, 2, NodeState::kDead));
   EXPECT_EQ(follower.table()->origin().strict_sets, in_force) << "replaced, not divided anew";
-  // The other falls silent: from now on the number is the follower's own.
+  // The planner falls silent: from now on the number is the follower's own.
   follower.plan(at_ms(9000), loads_of(60));
   EXPECT_TRUE(follower.plans_table());
   EXPECT_NE(follower.table()->origin().strict_sets, in_force);
   EXPECT_EQ(follower.table()->sets().size(), follower.table()->origin().strict_sets);
 }
 
-TEST_F(OneTable, WhoPlansKnowsWhatTheOthersSend) {
+TEST_F(OneTable, PlannerCountsLoadsOfTheOthers) {
   const auto view = cluster(4);
   Router a = named(1, view), b = named(2, view);
   const auto serve = [](Router& router, int set, int times) {
@@ -350,12 +350,12 @@ TEST_F(OneTable, WhoPlansKnowsWhatTheOthersSend) {
     EXPECT_EQ(router->table()->find(numbered_set(1), "demo")->size(), 4u) << "nearly all of the load";
   }
   EXPECT_FALSE(a.adopt_sample(Hash128{0, 2}, "TPT1", at_ms(6020)).ok());
-  // Who says nothing any more is counted no more.
+  // A silent gateway no longer counts.
   a.plan(at_ms(60'000));
   EXPECT_EQ(a.table()->sets().size(), 1u);
 }
 
-TEST(SharedLoadsTest, OfAVeryLongSampleTheHeaviestTravel) {
+TEST(SharedLoadsTest, LongSampleIsCutToTheHeaviest) {
   SetLoads loads;
   for (int i = 0; i < 20'000; ++i) loads.sets.push_back(SetLoad{numbered_set(i), 1.0 + i, 7, "demo"});
   const auto got = decode_set_loads(encode_set_loads(loads));
@@ -364,7 +364,7 @@ TEST(SharedLoadsTest, OfAVeryLongSampleTheHeaviestTravel) {
   for (const SetLoad& load : got->sets) EXPECT_GT(load.work, 20'000 - 16'384);
 }
 
-TEST_F(OneTable, StrictTablesOfOtherSetsAreLeftAlone) {
+TEST_F(OneTable, StrictAndOtherTablesAreKeptApart) {
   const auto view = cluster(6);
   Router a = named(1, view, Mode::kStrict), b = named(2, view, Mode::kPlan);
   a.plan(at_ms(0), loads_of(60));
@@ -374,7 +374,7 @@ TEST_F(OneTable, StrictTablesOfOtherSetsAreLeftAlone) {
   EXPECT_EQ(b.table_version().epoch, 0u);
 }
 
-TEST_F(OneTable, TheEpochOfItsLoadsTravels) {
+TEST_F(OneTable, EpochOfTheLoadsTravels) {
   const auto view = cluster(8);
   for (const uint64_t epoch : {0u, 7u}) {
     Router a = named(1, view, Mode::kGossip), b = named(2, view, Mode::kGossip);

@@ -1,5 +1,5 @@
-// Sets that move before their requests do: the books of it, who is asked for them meanwhile, and which they
-// are.
+// Sets that move before their requests do: the handover's state, routing meanwhile, and the choice of the
+// sets.
 
 #include "gateway/route/placement/handover.h"
 
@@ -21,7 +21,7 @@ std::vector<Hash128> numbered(std::initializer_list<int> numbers) {
   return sets;
 }
 
-TEST(Handover, ALeavingNodeKeepsASetUntilItHasMoved) {
+TEST(Handover, LeavingNodeKeepsASetUntilItHasMoved) {
   Handover books(1);
   EXPECT_FALSE(books.avoids(0, numbered_set(1)));
   books.leave(0, numbered({1, 2}), at_ms(1000));
@@ -47,7 +47,7 @@ TEST(Handover, ALeavingNodeKeepsASetUntilItHasMoved) {
   EXPECT_EQ(books.next()->set, numbered_set(2));
 }
 
-TEST(Handover, WhatIsNotMovedByTheDeadlineMovesAllTheSame) {
+TEST(Handover, SetNotComputedByTheDeadlineMovesAnyway) {
   Handover books(1);
   books.leave(0, numbered({1, 2, 3}), at_ms(1000));
   books.join(1, numbered({1, 2}), at_ms(2000));
@@ -67,7 +67,7 @@ TEST(Handover, WhatIsNotMovedByTheDeadlineMovesAllTheSame) {
   EXPECT_FALSE(books.next().has_value());
 }
 
-TEST(Handover, AJoiningNodeIsAskedForASetWhenItHasIt) {
+TEST(Handover, JoiningNodeGetsASetsRequestsOnceComputed) {
   Handover books(2);
   books.join(3, numbered({1, 2, 4}), at_ms(1000));
   EXPECT_TRUE(books.avoids(3, numbered_set(1)));
@@ -86,7 +86,7 @@ TEST(Handover, AJoiningNodeIsAskedForASetWhenItHasIt) {
   EXPECT_FALSE(books.leaving(3));
 }
 
-TEST(Handover, ANewLifeOwesNothingToTheOldOne) {
+TEST(Handover, NewLifeDropsTheOldHandover) {
   Handover books(2);
   books.leave(0, numbered({1}), at_ms(1000));
   const auto old = books.next();
@@ -116,7 +116,7 @@ TEST(Handover, WeightRisesInSteps) {
   EXPECT_DOUBLE_EQ(ramp_weight(0s, 0s), 1);
 }
 
-TEST(Handover, SetsOfANodeThatIsHeldWaitAndOthersDoNot) {
+TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
   Handover handover(4);
   const Hash128 sets[] = {numbered_set(1), numbered_set(2)};
   handover.leave(1, sets, at_ms(10'000));
@@ -133,11 +133,11 @@ TEST(Handover, SetsOfANodeThatIsHeldWaitAndOthersDoNot) {
   handover.advance(at_ms(10'000));
   EXPECT_FALSE(handover.held(3)) << "not beyond its time";
   EXPECT_EQ(handover.open_sets(3), 0u);
-  handover.hold(7);  // of which nothing is known
+  handover.hold(7);  // unknown to the handover
   EXPECT_FALSE(handover.held(7));
 }
 
-// By a router, in every mode that knows sets.
+// A router in every mode that knows sets.
 class HandoverRouting : public ::testing::TestWithParam<Mode> {
  protected:
   HandoverRouting() { adopt(); }
@@ -152,7 +152,7 @@ class HandoverRouting : public ::testing::TestWithParam<Mode> {
     router_.plan(at_ms(now_));
   }
   NodeIndex ask(int set) { return serve(router_, key(set, ++sessions_), at_ms(now_ += 10)); }
-  // Its sets are a few of many: none is everywhere.
+  // Makes its sets a few of many: none is on every node.
   void others_are_asked_for() {
     for (int set = 30; set < 60; ++set) ask(set);
     now_ += 10'000;
@@ -177,7 +177,7 @@ class HandoverRouting : public ::testing::TestWithParam<Mode> {
 INSTANTIATE_TEST_SUITE_P(Modes, HandoverRouting, ::testing::Values(Mode::kExact, Mode::kGossip, Mode::kPlan),
                          [](const auto& tested) { return std::string(mode_name(tested.param)); });
 
-TEST_P(HandoverRouting, ASetGoesOnWhereItIsUntilItHasMovedAndThenWhereItWasComputed) {
+TEST_P(HandoverRouting, RequestsStayUntilTheSetHasMovedThenFollowIt) {
   others_are_asked_for();
   const NodeIndex before_it_was_planned = ask(7);
   for (int i = 0; i < 3; ++i) ask(7);
@@ -205,8 +205,8 @@ TEST_P(HandoverRouting, ASetGoesOnWhereItIsUntilItHasMovedAndThenWhereItWasCompu
   for (int set = 100; set < 130; ++set) EXPECT_NE(ask(set), old) << "and nothing new goes there";
 }
 
-// One holder fewer, and the requests that the others have no room for would go to nodes without it.
-TEST_P(HandoverRouting, ASetThatManyHaveIsToBeHeldByAsManyAsBefore) {
+// With one holder fewer, requests beyond the others' room would go to nodes without the set.
+TEST_P(HandoverRouting, WidespreadSetKeepsItsNumberOfHolders) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   leave(old);
@@ -220,7 +220,7 @@ TEST_P(HandoverRouting, ASetThatManyHaveIsToBeHeldByAsManyAsBefore) {
   EXPECT_EQ(have.size(), GetParam() == Mode::kPlan ? 1u : nodes_.size() - 1) << "of four, a third is two";
 }
 
-TEST_P(HandoverRouting, ASetOfFewNodesMovesToOneOfThem) {
+TEST_P(HandoverRouting, SetOfFewNodesMovesToOneOfThem) {
   nodes_ = nodes(12);
   adopt();
   others_are_asked_for();
@@ -234,7 +234,7 @@ TEST_P(HandoverRouting, ASetOfFewNodesMovesToOneOfThem) {
   EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode) << "nobody else is asked for it";
 }
 
-TEST_P(HandoverRouting, AConversationGoesOnWhereItWasComputed) {
+TEST_P(HandoverRouting, ConversationContinuesWhereItWasComputed) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   const int session = sessions_;
@@ -252,7 +252,7 @@ TEST_P(HandoverRouting, AConversationGoesOnWhereItWasComputed) {
   EXPECT_EQ(router_.next_home(tail, "demo", old), kNoNode) << "it is there";
 }
 
-TEST_P(HandoverRouting, ConversationsOfOneSetAreSpreadOverAllWhoHaveIt) {
+TEST_P(HandoverRouting, ConversationsOfOneSetSpreadOverItsHolders) {
   if (GetParam() == Mode::kPlan) GTEST_SKIP() << "there it has the homes of the table";
   others_are_asked_for();
   const NodeIndex old = ask(7);
@@ -272,7 +272,7 @@ TEST_P(HandoverRouting, ConversationsOfOneSetAreSpreadOverAllWhoHaveIt) {
   }
 }
 
-TEST_P(HandoverRouting, TheLastNodeIsAskedEvenIfItLeaves) {
+TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   for (NodeView& node : nodes_) node.leaving = true;
@@ -284,7 +284,7 @@ TEST_P(HandoverRouting, TheLastNodeIsAskedEvenIfItLeaves) {
   EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode);
 }
 
-TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
+TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
   nodes_[3].state = NodeState::kDead;
   adopt();
   std::vector<Hash128> sets;
@@ -292,12 +292,12 @@ TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
     sets.push_back(numbered_set(set));
     for (int i = 0; i < 1 + (set == 11 ? 60 : 0); ++i) ask(set);
   }
-  sets.push_back(numbered_set(99));  // of which nobody asks
+  sets.push_back(numbered_set(99));  // without requests
   EXPECT_TRUE(router_.sets_for(3, "demo", sets).empty()) << "it is not there";
   nodes_[3].state = NodeState::kAlive;
   adopt();
   EXPECT_TRUE(router_.sets_for(3, "other", sets).empty());
-  nodes_[3].weight = 0.1;  // as long as it ramps
+  nodes_[3].weight = 0.1;  // during its ramp
   adopt();
   const std::vector<Hash128> wanted = router_.sets_for(3, "demo", sets);
   ASSERT_FALSE(wanted.empty());
@@ -311,8 +311,8 @@ TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveItsShareOfTheHottest) {
   EXPECT_TRUE(router_.sets_for(3, "demo", wanted).empty()) << "it has them";
 }
 
-// What many hold it is sent soon, too.
-TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveWhatManyHold) {
+// A set that many nodes hold will soon be sent to it, too.
+TEST_P(HandoverRouting, JoiningNodeGetsWidespreadSets) {
   nodes_[3].state = NodeState::kDead;
   adopt();
   std::vector<Hash128> sets;
@@ -335,8 +335,8 @@ TEST_P(HandoverRouting, ANodeThatJoinsIsToHaveWhatManyHold) {
   }
 }
 
-// What the table does not send to it would be computed there for nobody.
-TEST(HandoverByTable, ANodeThatJoinsIsToHaveWhatTheTableGivesIt) {
+// A set that the table does not send there would be computed for nothing.
+TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
   for (const Mode mode : {Mode::kPlan, Mode::kStrict}) {
     SCOPED_TRACE(mode_name(mode));
     RouterOptions options;

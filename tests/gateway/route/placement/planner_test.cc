@@ -25,7 +25,7 @@ SetLoads zipf(int sets, double z, int64_t tokens = 1000) {
   return loads;
 }
 
-// By node: planned load over the mean.
+// Planned load over the mean, by node.
 std::vector<double> planned(const SetTable& table, const SetLoads& loads, size_t nodes) {
   std::vector<double> on(nodes, 0);
   double total = 0;
@@ -39,7 +39,7 @@ std::vector<double> planned(const SetTable& table, const SetLoads& loads, size_t
   return on;
 }
 
-// The share of all load whose homes changed: of each set the part of its copies that are new.
+// The share of all load whose homes changed: of each set the part of its new copies.
 double moved_load(const SetTable& before, const SetTable& after, const SetLoads& loads) {
   double moved = 0, total = 0;
   for (const SetLoad& load : loads.sets) {
@@ -64,7 +64,7 @@ std::shared_ptr<const ClusterView> with_failing(const ClusterView& view,
   return std::make_shared<ClusterView>(view.epoch() + 1, std::move(all));
 }
 
-TEST(Planner, WhoFailsAtEverythingIsHomeToNothing) {
+TEST(Planner, NodeThatOnlyFailsIsHomeToNoSet) {
   for (const Mode mode : {Mode::kPlan, Mode::kStrict}) {
     Planner planner({}, mode);
     const auto view = cluster(4);
@@ -76,7 +76,7 @@ TEST(Planner, WhoFailsAtEverythingIsHomeToNothing) {
       for (const auto& [set, homes] : table->sets()) EXPECT_FALSE(homes.contains(2));
     }
     EXPECT_EQ(ill->nodes_for("demo").size(), 4u) << "it may be asked";
-    // Where all of them fail, none of them is the worse for it.
+    // If all nodes fail, none is excluded.
     const auto all_ill = with_failing(*view, {0, 1, 2, 3});
     size_t homes_there = 0;
     for (const auto& [set, homes] : planner.plan({*all_ill, {}}, loads)->sets()) homes_there += homes.size();
@@ -133,7 +133,7 @@ TEST(Planner, CopiesShrinkOnlyWhenClearlyTooMany) {
   EXPECT_EQ(copies(0.24), 3u) << "growth waits for nothing";
 }
 
-TEST(Planner, DeadNodesAreReplacedAtOnceAndNobodyElseMoves) {
+TEST(Planner, DeadNodesAreReplacedAtOnceAndNoOtherHomeMoves) {
   Planner planner({}, Mode::kPlan);
   const auto view = cluster(12);
   const SetLoads loads = zipf(500, 0.9);
@@ -151,7 +151,7 @@ TEST(Planner, DeadNodesAreReplacedAtOnceAndNobodyElseMoves) {
   EXPECT_NEAR(moved_load(*before, *after, loads), 1.0 / 12, 0.02);
 }
 
-TEST(Planner, AJoinMovesTwoPercentATickUntilTheNewNodesAreInUse) {
+TEST(Planner, JoinMovesTwoPercentATickUntilTheNewNodesAreInUse) {
   Planner planner({}, Mode::kPlan);
   const auto small = cluster(8);
   const SetLoads loads = zipf(2000, 0.9);
@@ -191,7 +191,7 @@ TEST(Planner, HomesStayWithinTheKvBudget) {
   EXPECT_EQ(table->find(numbered_set(199), "demo"), nullptr) << "the coldest have no room";
 }
 
-TEST(Planner, TheSameLoadsGiveTheSameTableWhateverTheirOrder) {
+TEST(Planner, SameLoadsGiveTheSameTableInAnyOrder) {
   const auto view = cluster(16, std::vector<double>{1, 2, 3});
   SetLoads loads = zipf(300, 0.8);
   Planner a({}, Mode::kPlan), b({}, Mode::kPlan);
@@ -200,7 +200,7 @@ TEST(Planner, TheSameLoadsGiveTheSameTableWhateverTheirOrder) {
   EXPECT_EQ(one->sets(), b.plan({*view, {}}, loads)->sets());
 }
 
-TEST(Planner, SetsLiveOnlyOnNodesThatServeTheirModel) {
+TEST(Planner, HomesServeTheModelOfTheirSets) {
   auto nodes = testing_cluster::nodes(4);
   nodes[0].models = nodes[1].models = {"small"};
   const ClusterView view(1, nodes);
@@ -237,7 +237,7 @@ TEST(Planner, StrictNeverGivesANodeMoreSetsThanItsBound) {
         }
       }
       for (const auto& [node, count] : held) ASSERT_LE(count, options.max_sets_per_node) << "seed " << seed;
-      // Every persona has a place as long as anybody is there: where sets are more than places, they share.
+      // Every persona has a home while any node is up: more sets than places share them.
       for (int set = 0; set < 20; ++set) {
         const Homes* homes = planner.table()->find(numbered_set(set), "demo");
         ASSERT_EQ(homes != nullptr && homes->size() > 0, view->routable_count() > 0) << "seed " << seed;
@@ -264,7 +264,7 @@ TEST(Planner, StrictSetsStayWhereTheyAreWhileLoadsWaver) {
   EXPECT_EQ(given, 32u) << "all places are given out";
 }
 
-TEST(Planner, ALargeFleetIsPlannedWithinBounds) {
+TEST(Planner, LargeFleetIsPlannedWithinBounds) {
   Planner planner({}, Mode::kPlan);
   const auto view = cluster(1024);
   const SetLoads loads = zipf(2000, 0.9);
@@ -314,7 +314,7 @@ TEST(SetStats, SharesDecayAndForgottenSetsAreBounded) {
   EXPECT_NEAR(book.share(numbered_set(5)), 1, 1e-6);
 }
 
-TEST(SetStats, WorkIsCorrectedAndThereIsNeverLessThanNone) {
+TEST(SetStats, WorkIsCorrectedAndNeverNegative) {
   SetStats book(10, std::chrono::seconds(15), std::chrono::seconds(2));
   book.note(numbered_set(1), "demo", 300, at_ms(0));
   book.note(numbered_set(2), "demo", 300, at_ms(0));
@@ -328,7 +328,7 @@ TEST(SetStats, WorkIsCorrectedAndThereIsNeverLessThanNone) {
   EXPECT_EQ(book.size(), 2u) << "not known";
 }
 
-TEST(SetLoadMerger, AddsUpWorkersCountersAndTheirNewLives) {
+TEST(SetLoadMerger, SumsWorkersCountersAcrossRestarts) {
   SetLoadMerger merger(std::chrono::seconds(20), 100);
   const auto report = [&](uint32_t worker, uint64_t epoch, int64_t total) {
     const SetLoadMerger::Counter counter{numbered_set(1), total, 900};
@@ -342,7 +342,7 @@ TEST(SetLoadMerger, AddsUpWorkersCountersAndTheirNewLives) {
   EXPECT_NEAR(loads.sets[0].work, 150, 1e-9);
   EXPECT_EQ(loads.sets[0].tokens, 900);
   report(0, 1, 130);
-  report(1, 2, 20);  // began anew
+  report(1, 2, 20);  // its counter restarted
   loads = merger.take(at_ms(20'000));
   EXPECT_EQ(loads.epoch, 2u);
   EXPECT_NEAR(loads.sets[0].work, 75 + 30 + 20, 1e-9);

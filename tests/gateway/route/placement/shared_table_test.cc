@@ -1,5 +1,5 @@
-// Gateways that share one table through a store, without the store: who may plan, what is drafted, and what
-// every one of them goes by.
+// Gateways that share one table through a store, without the store: which may plan, the draft, and the table
+// in force at each.
 
 #include "gateway/route/placement/shared_table.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing_cluster;
 
-TEST(SharedTable, NobodyCampaignsBeforeAllWasSeen) {
+TEST(SharedTable, NoGatewayCampaignsBeforeBothKeysWereSeen) {
   SharedTable state("me");
   state.lease_holds_until(at_ms(1000));
   EXPECT_FALSE(state.may_campaign(at_ms(0)));
@@ -23,7 +23,7 @@ TEST(SharedTable, NobodyCampaignsBeforeAllWasSeen) {
   EXPECT_FALSE(state.may_campaign(at_ms(1000))) << "without a lease that holds";
 }
 
-TEST(SharedTable, WhoMadeTheKeyLeadsAsLongAsItsLeaseHolds) {
+TEST(SharedTable, OwnerOfTheKeyLeadsWhileItsLeaseHolds) {
   SharedTable state("me");
   state.lease_holds_until(at_ms(1000));
   state.leader_is("me", 7, 7);
@@ -38,7 +38,7 @@ TEST(SharedTable, WhoMadeTheKeyLeadsAsLongAsItsLeaseHolds) {
   EXPECT_FALSE(state.may_campaign(at_ms(0)));
 }
 
-TEST(SharedTable, OlderNewsAreNotHeeded) {
+TEST(SharedTable, OlderRevisionsAreIgnored) {
   SharedTable state("me");
   EXPECT_TRUE(state.table_is(2, 8, 8));
   EXPECT_FALSE(state.table_is(2, 6, 6));
@@ -54,7 +54,7 @@ TEST(SharedTable, OlderNewsAreNotHeeded) {
   EXPECT_EQ(state.leader(), "b");
 }
 
-TEST(SharedTable, AStoreThatWasBegunAnewCountsFromTheStart) {
+TEST(SharedTable, StoreBegunAnewCountsFromTheStart) {
   SharedTable state("me");
   state.leader_is("b", 90, 90);
   state.table_is(80, 80, 90);
@@ -84,7 +84,7 @@ class SharedRouters : public ::testing::Test {
   static void ask(Router& router, int set, int count, TimePoint now) {
     for (int i = 0; i < count; ++i) serve_at(router, key(set, -1), 0, now);
   }
-  // Every gateway's loads to every other.
+  // Exchanges every gateway's loads with every other.
   void tell(TimePoint now) {
     for (Router* from : {&a_, &b_}) {
       from->plan(now);
@@ -99,15 +99,15 @@ class SharedRouters : public ::testing::Test {
   Router a_ = router_over(view_, options(1)), b_ = router_over(view_, options(2));
 };
 
-TEST_F(SharedRouters, NobodyMakesATableOfItsOwn) {
+TEST_F(SharedRouters, NoRouterMakesATableOfItsOwn) {
   ask(a_, 1, 10, at_ms(0));
   for (int tick = 0; tick < 4; ++tick) tell(at_ms(4000 * tick));
   EXPECT_EQ(a_.table()->epoch(), 0u);
   EXPECT_EQ(b_.table()->epoch(), 0u);
 }
 
-TEST_F(SharedRouters, ADraftIsPlannedFromTheLoadsOfAll) {
-  // Each alone sees one set; of both, one is twice as heavy.
+TEST_F(SharedRouters, DraftIsPlannedFromTheLoadsOfAll) {
+  // Each alone sees one set; in the sum, one is twice as heavy.
   ask(a_, 1, 10, at_ms(0));
   ask(b_, 2, 20, at_ms(0));
   tell(at_ms(4000));
@@ -124,7 +124,7 @@ TEST_F(SharedRouters, ADraftIsPlannedFromTheLoadsOfAll) {
   EXPECT_NE(plan->table->find(numbered_set(2), "demo"), nullptr);
 }
 
-TEST_F(SharedRouters, AllGoByTheTableThatWasWrittenAndThePlannerGoesOnFromIt) {
+TEST_F(SharedRouters, AllRoutersUseTheWrittenTableAndThePlannerContinuesFromIt) {
   ask(a_, 1, 10, at_ms(0));
   ask(b_, 2, 20, at_ms(0));
   tell(at_ms(4000));
@@ -133,7 +133,7 @@ TEST_F(SharedRouters, AllGoByTheTableThatWasWrittenAndThePlannerGoesOnFromIt) {
   EXPECT_EQ(a_.table_version(), b_.table_version());
   EXPECT_EQ(a_.table()->epoch(), 1u);
   EXPECT_EQ(a_.draft_table(at_ms(4000), true), "") << "nothing is to change";
-  // Another one plans: from the same table on, in the next epoch.
+  // Another gateway plans: from the same table on, in the next epoch.
   ask(a_, 3, 40, at_ms(5000));
   tell(at_ms(8000));
   const std::string second = b_.draft_table(at_ms(8000), true);
@@ -144,7 +144,7 @@ TEST_F(SharedRouters, AllGoByTheTableThatWasWrittenAndThePlannerGoesOnFromIt) {
   EXPECT_EQ(*a_.table()->find(numbered_set(1), "demo"), *b_.table()->find(numbered_set(1), "demo"));
 }
 
-TEST_F(SharedRouters, ATableThatTheStoreLostIsGivenAgain) {
+TEST_F(SharedRouters, LostTableIsWrittenAgain) {
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
   const std::string first = a_.draft_table(at_ms(4000), false);
@@ -152,7 +152,7 @@ TEST_F(SharedRouters, ATableThatTheStoreLostIsGivenAgain) {
   EXPECT_EQ(b_.draft_table(at_ms(4000), false), first);
 }
 
-TEST_F(SharedRouters, WhoSeesHalfOfTheNodesOrAnOlderTableDoesNotPlan) {
+TEST_F(SharedRouters, RouterWithHalfTheNodesOrAnOlderTableDoesNotPlan) {
   EXPECT_TRUE(b_.may_plan(at_ms(0)));
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
@@ -170,7 +170,7 @@ TEST_F(SharedRouters, WhoSeesHalfOfTheNodesOrAnOlderTableDoesNotPlan) {
   EXPECT_TRUE(b_.may_plan(at_ms(8000) + Gateways::kSilence + std::chrono::seconds(1))) << "the other is gone";
 }
 
-TEST_F(SharedRouters, WhoSeesNoNodePlansNothingAway) {
+TEST_F(SharedRouters, RouterWithoutNodesPlansNothingAway) {
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
   ASSERT_TRUE(a_.adopt_table(a_.draft_table(at_ms(4000), false)).ok());
@@ -180,8 +180,8 @@ TEST_F(SharedRouters, WhoSeesNoNodePlansNothingAway) {
   EXPECT_EQ(a_.draft_table(at_ms(8000), true), "");
 }
 
-// etcd takes 1.5 MiB: what does not fit is the lightest.
-TEST_F(SharedRouters, ADraftIsNoLongerThanAStoreTakes) {
+// etcd takes 1.5 MiB: the lightest sets are left out.
+TEST_F(SharedRouters, DraftFitsTheStoresLimit) {
   RouterOptions large = options(1);
   large.memory.sets_max = 60'000;
   Router router = router_over(view_, large);
@@ -198,11 +198,11 @@ TEST_F(SharedRouters, ADraftIsNoLongerThanAStoreTakes) {
   const auto plan = decode_plan(draft, *view_);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->loads.sets.size(), 30'000u);
-  // 3 × 10,000 of 3 × 16,000: of each the heaviest.
+  // 3 × 10,000 of 3 × 16,000: the heaviest of each.
   for (const SetLoad& load : plan->loads.sets) EXPECT_GE(load.work, 5'999);
 }
 
-TEST_F(SharedRouters, LoadsThatMakeNoSenseAreRefused) {
+TEST_F(SharedRouters, MalformedLoadsAreRefused) {
   const Hash128 other = hash_bytes("other");
   const std::string good = b_.loads_message();
   EXPECT_TRUE(a_.adopt_loads_message(other, good, at_ms(0)).ok());

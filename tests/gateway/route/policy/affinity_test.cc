@@ -22,7 +22,7 @@ RouterOptions options_of(Mode mode, int64_t gateways = 1) {
   return options;
 }
 
-// Load in full, though the prompts here are short.
+// Load with its full weight, though the prompts here are short.
 RouterOptions full_load() {
   RouterOptions options;
   options.affinity.load_prompt_share = 100;
@@ -36,7 +36,7 @@ const Candidate* at(const Decision& decision, NodeIndex node) {
   return nullptr;
 }
 
-TEST(Affinity, AConversationStaysWhereItIs) {
+TEST(Affinity, ConversationStaysOnItsNode) {
   Router router = router_over(cluster(8));
   for (int session = 0; session < 100; ++session) {
     const NodeIndex first = serve(router, key(session % 20, session), at_ms(session));
@@ -48,7 +48,7 @@ TEST(Affinity, AConversationStaysWhereItIs) {
   }
 }
 
-TEST(Affinity, ANewConversationGoesWhereThePersonaIs) {
+TEST(Affinity, NewConversationGoesToAHolderOfThePersona) {
   Router router = router_over(cluster(8));
   const NodeIndex warm = serve(router, key(3, 0), at_ms(0));
   for (int set = 10; set < 60; ++set) serve(router, key(set, 100 + set), at_ms(set));  // 3 is one of many
@@ -68,7 +68,7 @@ TEST(Affinity, NothingIsResidentBeforeTheFirstToken) {
   EXPECT_GT(at(router.decide(k, "demo", at_ms(1)), 2)->expect_cached, 0);
 }
 
-TEST(Affinity, ASessionCountsOnlyWhereItsWholePersonaIs) {
+TEST(Affinity, SessionCountsOnlyWithItsWholePersona) {
   RouterOptions options = options_of(Mode::kExact);
   Router router = router_over(cluster(2), options);
   const PrefixKey k = key(1, 7, 1000, 2000);
@@ -90,9 +90,9 @@ TEST(Affinity, ASessionCountsOnlyWhereItsWholePersonaIs) {
   EXPECT_GE(at(decision, 1)->miss, 2000 - 600 - 0.95 * 400);
 }
 
-// Of a persona of 700 tokens a node with blocks of 512 holds one block, of one of 400 none: still all of it
-// that can be there, so the conversation counts.
-TEST(Affinity, APersonaIsWholeByItsNodesOwnBlocks) {
+// A node with blocks of 512 holds one block of a persona of 700 tokens, and none of one of 400: still all of
+// it that can be there, so the conversation counts.
+TEST(Affinity, PersonaIsWholeByTheNodesBlockSize) {
   Router router = router_over(cluster(2), options_of(Mode::kExact));
   NodeReport report;
   report.block_tokens = 512;
@@ -113,13 +113,13 @@ TEST(Affinity, APersonaIsWholeByItsNodesOwnBlocks) {
   }
 }
 
-TEST(Affinity, NeverTheWholePromptIsCached) {
+TEST(Affinity, CachedTokensAreFewerThanThePrompt) {
   Router router = router_over(cluster(1));
   serve_at(router, key(1, 7, 1000, 1000), 0, at_ms(0));
   EXPECT_GE(router.decide(key(1, 7, 1000, 1000), "demo", at_ms(1)).order[0].miss, 1);
 }
 
-TEST(Affinity, PendingTokensCostAtMostWhatIsMissing) {
+TEST(Affinity, PendingTokensCostAtMostTheMissingTokens) {
   Router router = router_over(cluster(2));
   serve_at(router, key(1, 7, 1000, 2000), 0, at_ms(0));
   router.sent(key(-1, -1, 0, 30'000), "demo", to(0), at_ms(1));
@@ -142,19 +142,19 @@ TEST(Affinity, PendingTokensWeighTwoFifteenths) {
   EXPECT_EQ(decision.order[0].node, 1u);
 }
 
-// On a fleet where few sets have been seen yet, each has a large share: no reason to compute one again where
-// nobody waits for anything.
-TEST(Affinity, AnIdleFleetGrowsNoCopies) {
+// On a fleet with few known sets each has a large share: no reason to compute one again while no request
+// waits.
+TEST(Affinity, IdleFleetGrowsNoCopies) {
   Router router = router_over(cluster(8));
   for (int set = 0; set < 4; ++set) serve_at(router, key(set, set, 230, 240), set, at_ms(set));
   ASSERT_GT(router.decide(key(0, 9, 230, 240), "demo", at_ms(10)).order[0].expect_cached, 0);
-  for (int i = 0; i < 2; ++i) router.sent(key(-1, -1, 0, 1), "demo", to(0), at_ms(11));  // it is at work
+  for (int i = 0; i < 2; ++i) router.sent(key(-1, -1, 0, 1), "demo", to(0), at_ms(11));  // node 0 is at work
   const Decision next = router.decide(key(0, 0, 230, 290), "demo", at_ms(12));
   EXPECT_EQ(next.order[0].node, 0u) << branch_name(next.order[0].branch);
 }
 
-// A few queued prefills push nobody off his node: the whole point of the small weight.
-TEST(Affinity, AFewQueuedPrefillsDoNotMoveAConversation) {
+// A few queued prefills push no conversation off its node: the purpose of the small weight.
+TEST(Affinity, FewQueuedPrefillsDoNotMoveAConversation) {
   Router router = router_over(cluster(8));
   for (NodeIndex n = 0; n < 8; ++n) crowd(router, n, 60, at_ms(0));
   serve_at(router, key(1, 7, 1000, 2000), 3, at_ms(0));
@@ -175,7 +175,7 @@ TEST(Affinity, LoadIsConvexAboveTheMean) {
   EXPECT_NEAR(at(decision, 1)->load.relative, 333 * low, 1e-6);
 }
 
-TEST(Affinity, ANearlyFullBatchCostsSteeply) {
+TEST(Affinity, NearlyFullBatchCostsSteeply) {
   Router router = router_over(cluster(2));
   NodeReport report;
   report.max_num_seqs = 100;
@@ -189,11 +189,11 @@ TEST(Affinity, ANearlyFullBatchCostsSteeply) {
   EXPECT_NEAR(cost(95) - cost(10), 333 * 20 * 0.20, 1e-6);
 }
 
-TEST(Affinity, AHotSetGrowsOntoNodesThatLackIt) {
+TEST(Affinity, HotSetGrowsOntoNodesThatLackIt) {
   Router router = router_over(cluster(16));
   for (NodeIndex n = 0; n < 16; ++n) crowd(router, n, 40, at_ms(0));  // the fleet is busy
   for (int i = 0; i < 5; ++i) serve_at(router, key(1, 0), 5, at_ms(0));
-  const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // the only persona there is
+  const Decision hot = router.decide(key(1, 1), "demo", at_ms(1));  // the only persona
   EXPECT_EQ(at(hot, hot.order[0].node == 5 ? hot.order[1].node : hot.order[0].node)->branch, Branch::kCopy);
   const Candidate* other = at(hot, hot.order[1].node);
   EXPECT_LT(other->miss, 1100 - 0.92 * 1000);
@@ -206,13 +206,13 @@ TEST(Affinity, AHotSetGrowsOntoNodesThatLackIt) {
   EXPECT_EQ(cold.order[1].branch, Branch::kLeast);
 }
 
-TEST(Affinity, AFlashCrowdOfOnePersonaUsesTheWholeFleetEvenly) {
+TEST(Affinity, FlashCrowdOfOnePersonaUsesTheWholeFleetEvenly) {
   Router router = router_over(cluster(16));
   std::map<NodeIndex, int> running;
   for (int session = 0; session < 480; ++session) {
     const PrefixKey k = key(1, session, 3000, 3100);
     const NodeIndex node = router.decide(k, "demo", at_ms(session)).order[0].node;
-    Sent sent = router.sent(k, "demo", to(node), at_ms(session));  // nobody finishes
+    Sent sent = router.sent(k, "demo", to(node), at_ms(session));  // never finished
     router.first_byte(k, sent, at_ms(session));
     running[node] += 1;
   }
@@ -220,7 +220,7 @@ TEST(Affinity, AFlashCrowdOfOnePersonaUsesTheWholeFleetEvenly) {
   for (const auto& [node, count] : running) EXPECT_NEAR(count, 30, 12) << node;
 }
 
-TEST(Affinity, WhenEverybodyIsBusyAffinityStays) {
+TEST(Affinity, BusyFleetKeepsAffinity) {
   Router router = router_over(cluster(4));
   for (int set = 0; set < 40; ++set)
     serve_at(router, key(set, set), static_cast<NodeIndex>(set % 4), at_ms(0));
@@ -231,9 +231,8 @@ TEST(Affinity, WhenEverybodyIsBusyAffinityStays) {
   }
 }
 
-// A card of 200 tokens, too, is held by whoever has it, though it is shorter than what long prompts have in
-// common.
-TEST(Affinity, NoiseOnlyWithSeveralGatewaysAndOnlyWhereNothingIsHeld) {
+// A card of 200 tokens counts as held, too, though it is shorter than the text that long prompts share.
+TEST(Affinity, NoiseNeedsSeveralGatewaysAndNothingHeld) {
   for (const int64_t gateways : {1, 4}) {
     for (const int64_t prefix : {200, 1000}) {
       Router router = router_over(cluster(4), options_of(Mode::kGossip, gateways));
@@ -249,8 +248,8 @@ TEST(Affinity, NoiseOnlyWithSeveralGatewaysAndOnlyWhereNothingIsHeld) {
   }
 }
 
-// All gateways look for new places at one moment, so that none knows of the others.
-TEST(Affinity, StreamsOfANodeThatDiedSpreadOverThoseThatHoldNothing) {
+// All gateways look for new places at one moment, before any hears of the others' choices.
+TEST(Affinity, StreamsOfADeadNodeSpreadOverNodesThatHoldNothing) {
   const auto crowd_at = [](bool displaced) {
     Router router = router_over(cluster(8), options_of(Mode::kGossip, 16));
     for (int i = 0; i < 50; ++i) crowd(router, 7, 1, at_ms(i));
@@ -269,7 +268,7 @@ TEST(Affinity, StreamsOfANodeThatDiedSpreadOverThoseThatHoldNothing) {
   EXPECT_LT(displaced, usually / 2);
 }
 
-TEST(Affinity, TiesFallEvenlyInSmallAndLargeFleets) {
+TEST(Affinity, TiesSpreadEvenlyInSmallAndLargeFleets) {
   for (const size_t count : {5u, 40u}) {
     Router router = router_over(cluster(count));
     std::vector<int> got(count, 0);
@@ -280,7 +279,7 @@ TEST(Affinity, TiesFallEvenlyInSmallAndLargeFleets) {
   }
 }
 
-TEST(Affinity, ANodeAtItsOwnLimitComesAfterOthersAndASuspectLast) {
+TEST(Affinity, NodeAtItsLimitComesAfterOthersAndASuspectLast) {
   auto all = testing_cluster::nodes(4);
   for (NodeView& node : all) node.in_flight_max = 1;
   all[3].state = NodeState::kSuspect;
@@ -317,7 +316,7 @@ TEST(Affinity, PlanModeBelievesTheTable) {
   }
 }
 
-TEST(Affinity, WhatWasPlacedByOneselfOverridesThePlan) {
+TEST(Affinity, OwnPlacementsOverrideThePlan) {
   Router router = router_over(cluster(8), options_of(Mode::kPlan));
   PrefixKey k = key(1, 1, 1000, 2000);
   k.history_tokens = 1900;
@@ -328,8 +327,8 @@ TEST(Affinity, WhatWasPlacedByOneselfOverridesThePlan) {
   EXPECT_EQ(router.decide(k, "demo", at_ms(1)).order[0].node, elsewhere);
 }
 
-// It hears within milliseconds of what nodes hold: from themselves, or from the other gateways.
-TEST(Affinity, AGatewayThatHasJustStartedGoesByWhatIsThereAndNotByTheTable) {
+// It learns within milliseconds what nodes hold: from themselves, or from the other gateways.
+TEST(Affinity, NewGatewayRoutesByResidencyNotByTheTable) {
   for (const Mode mode : {Mode::kExact, Mode::kGossip}) {
     Router router = router_over(cluster(8), options_of(mode));
     SetLoads loads;
@@ -351,7 +350,7 @@ TEST(Affinity, AGatewayThatHasJustStartedGoesByWhatIsThereAndNotByTheTable) {
   }
 }
 
-TEST(Affinity, StrictSendsASetNowhereElse) {
+TEST(Affinity, StrictSendsASetToItsHomesOnly) {
   RouterOptions options = options_of(Mode::kStrict);
   Router router = router_over(cluster(16), options);
   std::map<size_t, std::set<NodeIndex>> used;
@@ -367,7 +366,7 @@ TEST(Affinity, StrictSendsASetNowhereElse) {
   EXPECT_FALSE(router.decide(key(-1, 5), "demo", at_ms(3000)).order.empty()) << "no set, no restriction";
 }
 
-// Homes of all sets, by node.
+// Number of homes, by node.
 std::map<NodeIndex, size_t> sets_held(const Router& router) {
   std::map<NodeIndex, size_t> held;
   for (const auto& [set, homes] : router.table()->sets()) {
@@ -376,7 +375,7 @@ std::map<NodeIndex, size_t> sets_held(const Router& router) {
   return held;
 }
 
-TEST(Affinity, AStrictSetWhoseOnlyHomeFailsMovesAtOnceWhereThereIsRoom) {
+TEST(Affinity, StrictSetWithAFailedHomeMovesAtOnceToANodeWithRoom) {
   RouterOptions options = options_of(Mode::kStrict);
   options.planner.max_nodes_per_set = 1;
   Router router = router_over(cluster(6), options);
@@ -397,7 +396,7 @@ TEST(Affinity, AStrictSetWhoseOnlyHomeFailsMovesAtOnceWhereThereIsRoom) {
   EXPECT_EQ(next.order[0].node, decision.order[1].node) << "it stays there";
   for (const auto& [node, held] : sets_held(router)) EXPECT_LE(held, options.planner.max_sets_per_node);
 
-  // Another request that failed there finds what was done for the first.
+  // Another request that failed there finds the home added for the first.
   Decision late = next;
   late.order = CandidateOrder();
   late.order.push_back(to(failed));
@@ -407,7 +406,7 @@ TEST(Affinity, AStrictSetWhoseOnlyHomeFailsMovesAtOnceWhereThereIsRoom) {
   EXPECT_EQ(router.table().get(), table.get());
 }
 
-TEST(Affinity, AStrictSetSharesAnothersHomesWhereThereIsNoRoom) {
+TEST(Affinity, StrictSetWithoutRoomSharesAnothersHomes) {
   RouterOptions options = options_of(Mode::kStrict);
   options.planner.strict_sets = 4;
   Router router = router_over(cluster(2), options);  // four places
@@ -424,7 +423,7 @@ TEST(Affinity, AStrictSetSharesAnothersHomesWhereThereIsNoRoom) {
   }
 }
 
-TEST(Affinity, WhereNobodyElseIsAStrictSetStays) {
+TEST(Affinity, StrictSetStaysWithoutAnotherNode) {
   Router router = router_over(cluster(1), options_of(Mode::kStrict));
   Decision decision = router.decide(key(3, 1), "demo", at_ms(0));
   const auto table = router.table();
@@ -435,7 +434,7 @@ TEST(Affinity, WhereNobodyElseIsAStrictSetStays) {
   EXPECT_FALSE(exact.extend(key(3, 1), "demo", full, at_ms(1))) << "only where the table forbids";
 }
 
-TEST(Affinity, ARequestWithoutASessionIsFoundByItsChain) {
+TEST(Affinity, RequestWithoutASessionIsFoundByItsChain) {
   Router router = router_over(cluster(20), options_of(Mode::kGossip));
   const auto chained = [](int from, int links) {
     PrefixKey k;
@@ -456,7 +455,7 @@ TEST(Affinity, ARequestWithoutASessionIsFoundByItsChain) {
   EXPECT_EQ(router.decide(chained(2, 9), "demo", at_ms(1)).order[0].node, 4u);
 }
 
-TEST(Affinity, OfAVeryWidespreadSetEveryCandidateIsStillCountedRightly) {
+TEST(Affinity, CandidatesOfAWidespreadSetAreCountedRightly) {
   Router router = router_over(cluster(200));
   for (NodeIndex n = 0; n < 150; ++n) serve_at(router, key(1, static_cast<int>(n)), n, at_ms(n));
   for (int i = 0; i < 100; ++i) {
@@ -468,12 +467,12 @@ TEST(Affinity, OfAVeryWidespreadSetEveryCandidateIsStillCountedRightly) {
   }
 }
 
-TEST(Affinity, AModelNobodyServesHasNoCandidates) {
+TEST(Affinity, UnservedModelHasNoCandidates) {
   Router router = router_over(cluster(3));
   EXPECT_TRUE(router.decide(key(1, 1), "other", at_ms(0)).order.empty());
 }
 
-TEST(Affinity, ModelsAreRoutedAndMeasuredApart) {
+TEST(Affinity, ModelsAreRoutedAndMeasuredSeparately) {
   auto all = testing_cluster::nodes(4);
   all[2].models = all[3].models = {"other"};
   Router router = router_over(std::make_shared<ClusterView>(1, all), full_load());

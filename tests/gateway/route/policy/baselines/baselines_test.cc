@@ -1,4 +1,4 @@
-// What each rival is known for, its weakness included, with numbers worked out by hand.
+// Each baseline's characteristic behaviour, its weakness included, with numbers worked out by hand.
 
 #include "gateway/route/policy/baselines/baselines.h"
 
@@ -25,7 +25,7 @@ Router router_of(const std::string& policy, size_t nodes, uint64_t seed = 1) {
   return router_over(cluster(nodes), options, seed);
 }
 
-// As a gateway sees it: no lengths told by a set, but links. `card` tokens of persona, the rest of `prompt`
+// A key as a gateway sees it: no lengths by set, but links. `card` tokens of persona; the rest of `prompt` is
 // its conversation's own.
 PrefixKey linked(int persona, int session, int64_t card, int64_t prompt) {
   PrefixKey k = key(persona, session, card, prompt);
@@ -46,7 +46,7 @@ NodeIndex first(Router& router, const PrefixKey& k, TimePoint now = at_ms(1)) {
   return router.decide(k, "demo", now).order[0].node;
 }
 
-// Open requests of nobody's set, their prompts computed.
+// Open requests without a set, their prompts computed.
 std::vector<Sent> open_at(Router& router, NodeIndex node, int count, TimePoint now = at_ms(0)) {
   std::vector<Sent> open;
   for (int i = 0; i < count; ++i) {
@@ -57,14 +57,14 @@ std::vector<Sent> open_at(Router& router, NodeIndex node, int count, TimePoint n
   return open;
 }
 
-TEST(Rivals, AreKnownByTheirNames) {
+TEST(Rivals, AreListedByName) {
   for (const char* name : kNames) EXPECT_TRUE(check_policy(name).ok()) << name;
   EXPECT_EQ(policy_names().size(), std::size(kNames));
   EXPECT_FALSE(check_policy("chwbl2").ok());
 }
 
-// All of them through the same mixed traffic with a death in it: orders are whole, nobody dead is asked, and
-// the same seed decides the same.
+// All baselines through the same mixed traffic with a death in it: orders are whole, no dead node is asked,
+// and the same seed decides the same.
 TEST(Rivals, KeepTheContractOfAPolicy) {
   for (const char* name : kNames) {
     std::vector<std::vector<NodeIndex>> taken(2);
@@ -119,8 +119,8 @@ TEST(PowerOfTwo, TakesTheLesserOfARandomPair) {
   EXPECT_EQ(got[2], 0);
 }
 
-// Four nodes, nobody finishes. An idle fleet has no bound; with 1 and 2 there it is 0.625 and 0.94, which
-// nobody can keep, so the home takes them; with 3 there it is 1.25 and the others take one each, then two.
+// Four nodes, no request finishes. An idle fleet has no bound; with 1 and 2 there it is 0.625 and 0.94, which
+// no node can keep, so the home takes them; with 3 there it is 1.25 and the others take one each, then two.
 TEST(Chwbl, FillsTheHomeAndThenItsNeighboursByTheBound) {
   Router one = router_of("chwbl", 4, 1);
   Router two = router_of("chwbl", 4, 2);
@@ -169,8 +169,8 @@ TEST(SglangCacheAware, FollowsAMatchOfMoreThanThirtyPercent) {
   EXPECT_EQ(first(router, linked(1, 2, 1000, 1000000)), 0u);
 }
 
-// Known weakness: the cliff. 64 more than the least is even yet; 65 is not, and then everybody goes to the
-// least loaded, whatever he matches.
+// Known weakness: the cliff. 64 more than the least is even yet; 65 is not, and then every request goes to
+// the least loaded node, whatever it matches.
 TEST(SglangCacheAware, DropsAllAffinityAtTheCliff) {
   Router router = router_of("sglang-cache-aware", 3);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
@@ -189,8 +189,9 @@ TEST(SglangCacheAware, DropsAllAffinityAtTheCliff) {
   EXPECT_EQ(first(router, linked(1, 3, 1000, 1100)), 0u);
 }
 
-// Of equally loaded ones the one that was sent the fewest; an idle fleet would otherwise be its first node.
-TEST(SglangCacheAware, TakesOfEqualLoadsTheOneSentTheFewest) {
+// Of equally loaded nodes the one with the fewest sent requests; an idle fleet would otherwise use its first
+// only.
+TEST(SglangCacheAware, BreaksTiesByTheFewestSent) {
   Router router = router_of("sglang-cache-aware", 3);
   std::vector<NodeIndex> went;
   for (int i = 0; i < 6; ++i) {
@@ -203,7 +204,7 @@ TEST(SglangCacheAware, TakesOfEqualLoadsTheOneSentTheFewest) {
   EXPECT_EQ(first(router, linked(7, 7, 1000, 1100)), 1u) << "what it is busy with comes first";
 }
 
-TEST(SglangCacheAware, RemembersOneNodeAPrefixTheLast) {
+TEST(SglangCacheAware, RemembersTheLastNodeOfAPrefix) {
   Router router = router_of("sglang-cache-aware", 4);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
   router.sent(linked(1, 2, 1000, 1100), "demo", to(3), at_ms(0));
@@ -211,7 +212,7 @@ TEST(SglangCacheAware, RemembersOneNodeAPrefixTheLast) {
   EXPECT_EQ(first(router, linked(1, 1, 1000, 1100)), 2u) << "that conversation's own end is node 2's";
 }
 
-// Known weakness: what matches a dead node goes to the first healthy one, again and again.
+// Known weakness: a match on a dead node goes to the first healthy one, again and again.
 TEST(SglangCacheAware, DoesNotUnlearnADeadNode) {
   Router router = router_of("sglang-cache-aware", 4);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
@@ -238,7 +239,7 @@ TEST(LMetric, IsMissTimesBatch) {
   }
 }
 
-// Known weakness of p1 that p0 has not: one queued prompt pushes a persona off its node.
+// Known weakness of p1 that p0 lacks: one queued prompt pushes a persona off its node.
 TEST(LMetric, CountsPendingTokensOnlyAsP1) {
   for (const char* name : {"lmetric", "lmetric-p1"}) {
     Router router = router_of(name, 2);
@@ -276,7 +277,7 @@ TEST(Dynamo, IsPushedOffTheHolderByOneQueuedPrompt) {
   EXPECT_EQ(first(router, key(1, 2)), 1u);
 }
 
-TEST(Dynamo, ForgetsWhatRanOnADeadNode) {
+TEST(Dynamo, ForgetsRequestsOfADeadNode) {
   Router router = router_of("dynamo", 2);
   Sent sent = router.sent(key(1, 1), "demo", to(0), at_ms(0));
   router.forget_node(0);
@@ -302,7 +303,7 @@ TEST(Gie, WeighsQueueKvAndPrefixTwoTwoThree) {
   EXPECT_EQ(first(router, k), 1u) << "the emptier one, though all but 100 tokens are held by the other";
 }
 
-TEST(Gie, BelievesANodeThatTellsItsResidency) {
+TEST(Gie, UsesReportedResidency) {
   Router router = router_of("gie", 2);
   const PrefixKey k = linked(1, 1, 1000, 1100);
   router.sent(k, "demo", to(0), at_ms(0));
@@ -313,7 +314,7 @@ TEST(Gie, BelievesANodeThatTellsItsResidency) {
   event.items = items;
   ASSERT_EQ(router.residency(1, event), FeedResult::kApplied);
   event.items = {};
-  ASSERT_EQ(router.residency(0, event), FeedResult::kApplied);  // holds nothing, in fact
+  ASSERT_EQ(router.residency(0, event), FeedResult::kApplied);  // it holds nothing
   EXPECT_DOUBLE_EQ(cost_at(router, k, 0), -4);
   EXPECT_DOUBLE_EQ(cost_at(router, k, 1), -(4 + 3 * 1000 / 1100.0));
 }
@@ -329,7 +330,7 @@ TEST(Gie, ForgetsTheLeastRecentlySentBeyondItsBlocks) {
   EXPECT_GT(cost_at(router, k, 0), -(4 + 3.0));
 }
 
-TEST(Preble, ExploitsWhatIsMostlyKnownAndExploresTheRest) {
+TEST(Preble, ExploitsMostlyKnownPromptsAndExploresTheRest) {
   Router router = router_of("preble", 4);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(2), at_ms(0));
   // One active answer of 45 tokens at .15 s, and 1,100 tokens missed once at 8,300 a second.
@@ -349,7 +350,7 @@ TEST(Preble, ChoosesTheCheapestWithinASetNotItsPlaceInIt) {
   EXPECT_GT(decision.order[2].cost, 1e8) << "outside the set";
 }
 
-TEST(Preble, AConversationStaysWhereItsTurnsWere) {
+TEST(Preble, ConversationStaysWithItsTurns) {
   Router router = router_of("preble", 4);
   router.sent(linked(1, 1, 1000, 1100), "demo", to(1), at_ms(0));
   router.sent(linked(1, 2, 1000, 2100), "demo", to(2), at_ms(0));  // explored: the card is on two nodes
