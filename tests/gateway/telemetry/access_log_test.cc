@@ -1,4 +1,4 @@
-// The access log: one line a request whatever becomes of it, which nobody can forge, hold up or lose.
+// The access log: one line per request whatever its outcome, which cannot be forged, delayed or lost.
 
 #include "gateway/telemetry/access_log.h"
 
@@ -19,7 +19,7 @@ namespace access_log_test {
 
 using Fields = std::map<std::string, std::string>;
 
-// A line taken apart again, by the rules of the log's form and no others.
+// Parses a line by the rules of the log's form and no others.
 Fields parse(const std::string& line) {
   Fields fields;
   size_t at = 0;
@@ -107,7 +107,7 @@ RequestFacts facts_of_answered() {
   return facts;
 }
 
-TEST(AccessLine, SaysAllOfARequestInOneLine) {
+TEST(AccessLine, HoldsAllOfARequestInOneLine) {
   EXPECT_EQ(access_line(answered(), facts_of_answered(), 1767323045678),
             "ts=2026-01-02T03:04:05.678Z level=info event=request request=req-1 trace=- "
             "client=10.0.0.7:51234 key=writers method=POST path=/v1/chat/completions status=200 end=answered "
@@ -116,7 +116,7 @@ TEST(AccessLine, SaysAllOfARequestInOneLine) {
             "expect=320 cached=321 prompt=400 completion=9 stream=true");
 }
 
-TEST(AccessLine, HasTheSameFieldsWhereThereIsNothingToSay) {
+TEST(AccessLine, HasTheSameFieldsForAbsentValues) {
   RequestRecord request_record;
   request_record.started = at_ms(0);
   request_record.status = 401;
@@ -130,7 +130,7 @@ TEST(AccessLine, HasTheSameFieldsWhereThereIsNothingToSay) {
     EXPECT_EQ(nothing.at(key), "-") << key;
 }
 
-TEST(AccessLine, WhatAClientSaysStaysInItsFieldAndInBounds) {
+TEST(AccessLine, ClientTextStaysInItsFieldAndInBounds) {
   const std::string forged = "/x status=200 end=answered\nts=2026-01-02T03:04:05.678Z event=request \"";
   RequestFacts facts = facts_of_answered();
   facts.path = facts.model = forged;
@@ -148,7 +148,7 @@ TEST(AccessLine, WhatAClientSaysStaysInItsFieldAndInBounds) {
   request_record.client = request_record.why = endless;
   EXPECT_LT(access_line(request_record, facts, 0).size(), size_t{PIPE_BUF} + 2000);
   facts = facts_of_answered();
-  facts.path = facts.model = facts.method = endless;  // what is a client's; the rest is ours
+  facts.path = facts.model = facts.method = endless;  // the client's fields; the rest are ours
   EXPECT_LT(access_line(answered(), facts, 0).size(), size_t{PIPE_BUF});
   HttpRequest request;
   request.method = request.path = endless;
@@ -178,7 +178,7 @@ struct Opened {
   double full() const { return metric("troupe_gateway_access_log_dropped_total{reason=\"queue_full\"}"); }
 };
 
-TEST(AccessLog, ARotatedFileIsOpenedAnewAndNothingIsLost) {
+TEST(AccessLog, ReopensARotatedFileWithoutLoss) {
   const TempFile file;
   Opened opened(file.path);
   struct stat info {};
@@ -187,7 +187,7 @@ TEST(AccessLog, ARotatedFileIsOpenedAnewAndNothingIsLost) {
   opened.access->add("event=request n=1");
   EXPECT_TRUE(eventually([&] { return opened.written() == 1; }));
   std::filesystem::rename(file.path, file.path + ".1");
-  opened.access->add("event=request n=2");  // to the file that was there, wherever it lies
+  opened.access->add("event=request n=2");  // goes to the old file, wherever it is now
   EXPECT_TRUE(eventually([&] { return opened.written() == 2; }));
   opened.access->reopen();
   opened.access->add("event=request n=3");
@@ -197,7 +197,7 @@ TEST(AccessLog, ARotatedFileIsOpenedAnewAndNothingIsLost) {
   EXPECT_EQ(file.lines()[0].at("n"), "3");
 }
 
-TEST(AccessLog, WhereTheNewFileCannotBeOpenedTheOldOneIsGoneOnWith) {
+TEST(AccessLog, KeepsTheOldFileWhenTheNewOneCannotBeOpened) {
   const std::string folder =
       std::filesystem::temp_directory_path() / ("access_test_dir." + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
@@ -210,16 +210,15 @@ TEST(AccessLog, WhereTheNewFileCannotBeOpenedTheOldOneIsGoneOnWith) {
   std::filesystem::remove_all(folder + ".old");
 }
 
-TEST(AccessLog, AFullDiskDropsAndCounts) {
+TEST(AccessLog, FullDiskDropsAndCounts) {
   Opened opened("/dev/full");
   for (int i = 0; i < 100; ++i) opened.access->add("event=request");
   EXPECT_TRUE(eventually([&] { return opened.failed() == 100; }));
   EXPECT_EQ(opened.written(), 0);
 }
 
-// Nobody reads: the pipe fills, then the queue. Whoever adds is not held up, and the end is no longer in
-// coming.
-TEST(AccessLog, AStuckReaderDropsAndCounts) {
+// No reader: the pipe fills, then the queue. add() does not wait, and the log still closes promptly.
+TEST(AccessLog, StuckReaderDropsAndCounts) {
   const TempFile file;
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   const int reader = ::open(file.path.c_str(), O_RDWR | O_NONBLOCK);
@@ -235,7 +234,7 @@ TEST(AccessLog, AStuckReaderDropsAndCounts) {
   ::close(reader);
 }
 
-TEST(AccessLog, APathThatIsNoneIsRefusedByName) {
+TEST(AccessLog, InvalidPathIsRefusedByName) {
   Metrics metrics;
   const SteadyClock clock;
   const Logger log(LogLevel::kError, -1);
@@ -260,7 +259,7 @@ class LoggedGateway : public ::testing::Test {
     gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Endpoint>{worker_.endpoint()}, config);
     EXPECT_TRUE(gateway_->becomes(0, "ready"));
   }
-  // The next line, once it is there.
+  // Waits for the next line.
   Fields next() {
     const size_t index = ++lines_seen_;
     EXPECT_TRUE(eventually([&] { return file_.lines().size() >= index; }));
@@ -277,7 +276,7 @@ class LoggedGateway : public ::testing::Test {
   size_t lines_seen_ = 0;
 };
 
-TEST_F(LoggedGateway, HasALineForEveryRequestHoweverItEnds) {
+TEST_F(LoggedGateway, WritesALineForEveryRequestHoweverItEnds) {
   const Answer answer = gateway_->ask(chat_body("You are Song Jiang.", "Hello"));
   ASSERT_EQ(answer.status, 200);
   Fields line = next();
@@ -329,7 +328,7 @@ TEST_F(LoggedGateway, HasALineForEveryRequestHoweverItEnds) {
   EXPECT_EQ(received(), static_cast<double>(lines_seen_));
 }
 
-TEST_F(LoggedGateway, WhatIsNoRequestIsALineOfAnotherKind) {
+TEST_F(LoggedGateway, MalformedRequestIsALineOfAnotherKind) {
   RawPeer peer = gateway_->connect();
   peer.send("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
   EXPECT_EQ(peer.read_to_end().substr(9, 3), "400");

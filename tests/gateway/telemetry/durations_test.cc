@@ -1,4 +1,4 @@
-// How long the phases of requests take, as the metrics tell it.
+// Durations of requests' phases, in the metrics.
 
 #include "tests/gateway/gateway_fixture.h"
 
@@ -15,7 +15,7 @@ std::string connects(const std::string& result, const std::string& what = "count
   return "troupe_gateway_connect_seconds_" + what + "{result=\"" + result + "\"}";
 }
 
-// A duration is told when the last byte has left, which a client may have seen before.
+// A duration is recorded when the last byte has left, which a client may have seen before.
 bool comes_to(const TestGateway& gateway, const std::string& metric, double value) {
   for (int i = 0; i < 1000 && gateway.metric(metric) < value; ++i) std::this_thread::sleep_for(2ms);
   return gateway.metric(metric) == value;
@@ -37,10 +37,10 @@ Task<void> answer_slowly(StubWorker&, Exchange& exchange) {
 Task<void> break_off(StubWorker&, Exchange& exchange) {
   co_await begin_stream(exchange);
   co_await exchange.write("data: {}\n\n");
-  // No end: the connection is closed.
+  // The connection is closed instead of a proper end.
 }
 
-TEST(Durations, OfARequestAreToldFromItsArrivalToItsLastByte) {
+TEST(Durations, CoverARequestFromItsArrivalToItsLastByte) {
   Loop loop;
   StubWorker stub(loop, answer_slowly);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -52,7 +52,7 @@ TEST(Durations, OfARequestAreToldFromItsArrivalToItsLastByte) {
   EXPECT_LT(gateway.metric("troupe_gateway_time_to_first_byte_seconds_sum"), seconds);
 }
 
-TEST(Durations, AreToldByHowRequestsEnd) {
+TEST(Durations, AreLabelledByOutcome) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -68,7 +68,7 @@ TEST(Durations, AreToldByHowRequestsEnd) {
     ASSERT_TRUE(loop.eventually([&] { return stub.running == 1; }));
   }
   EXPECT_TRUE(comes_to(gateway, took("cancelled"), 1));
-  // What is no chat and no completion is over at once, and would only hide how long those take.
+  // Other paths than chats and completions are over at once, and would only distort the durations.
   gateway.get("/v1/models");
   gateway.get("/nothing");
   RawPeer peer = gateway.connect();
@@ -84,7 +84,7 @@ std::string computes(const std::string& phase, const std::string& what = "count"
 
 constexpr std::array kPhaseNames{"admit", "parse", "choose", "send", "relay", "settle"};
 
-TEST(Durations, OfPhasesAreWhatTheGatewayComputesAndNotWhatItWaitsFor) {
+TEST(Durations, PhasesCountComputingNotWaiting) {
   Loop loop;
   StubWorker stub(loop, answer_slowly);
   TestGateway gateway(loop, {stub.endpoint()});
@@ -98,9 +98,9 @@ TEST(Durations, OfPhasesAreWhatTheGatewayComputesAndNotWhatItWaitsFor) {
     sum += gateway.metric(computes(phase, "sum"));
   }
   EXPECT_NEAR(gateway.metric("troupe_gateway_own_seconds_sum"), sum, 1e-6);
-  // Two steps of the stub's are waited for. (A machine that is busy may stop the gateway where it computes.)
+  // Two of the stub's steps are waits. (A busy machine may stop the gateway while it computes.)
   EXPECT_LT(sum, std::chrono::duration<double>(kStep).count());
-  // What is refused for its body comes to no choice.
+  // A request refused for its body never reaches the choice.
   gateway.ask("{}");
   ASSERT_TRUE(comes_to(gateway, took("refused"), 1));
   EXPECT_EQ(gateway.metric(computes("parse")), 2);
@@ -108,11 +108,11 @@ TEST(Durations, OfPhasesAreWhatTheGatewayComputesAndNotWhatItWaitsFor) {
   EXPECT_EQ(gateway.metric("troupe_gateway_own_seconds_count"), 2);
 }
 
-TEST(Durations, OfNewConnectionsToWorkers) {
+TEST(Durations, CoverNewConnectionsToWorkers) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   GatewayConfig config = TestGateway::quick_config();
-  config.residency.enabled = false;  // it has a connection of its own
+  config.residency.enabled = false;  // it uses a connection of its own
   TestGateway gateway(loop, {stub.endpoint()}, config);
   const double before = gateway.metric(connects("connected"));
   EXPECT_GE(before, 1) << "the probes'";

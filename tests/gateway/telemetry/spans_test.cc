@@ -1,5 +1,5 @@
-// Traces: what of a traceparent is believed, who the worker is told is its parent, and how spans wait for a
-// collector. What they look like is held against OpenTelemetry's own messages in tests/e2e/test_otlp.py.
+// Traces: the accepted parts of a traceparent, the parent sent to the worker, and spans waiting for a
+// collector. tests/e2e/test_otlp.py compares their form with OpenTelemetry's own messages.
 
 #include <set>
 
@@ -14,7 +14,7 @@ namespace trace_test {
 constexpr char kTrace[] = "0af7651916cd43dd8448eb211c80319c";
 constexpr char kHeader[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-TEST(TraceContext, IsReadAndWrittenAsItStands) {
+TEST(TraceContext, ReadAndWrittenUnchanged) {
   const auto context = parse_traceparent(kHeader);
   ASSERT_TRUE(context.has_value());
   EXPECT_EQ(context->trace_id(), kTrace);
@@ -24,7 +24,7 @@ TEST(TraceContext, IsReadAndWrittenAsItStands) {
   EXPECT_FALSE(parse_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")->sampled());
 }
 
-TEST(TraceContext, OfAnotherVersionWhatIsKnownIsRead) {
+TEST(TraceContext, LaterVersionIsReadAsVersion00) {
   for (const std::string tail : {"", "-", "-more-of-it"}) {
     const auto later = parse_traceparent("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff" + tail);
     ASSERT_TRUE(later.has_value()) << tail;
@@ -32,7 +32,7 @@ TEST(TraceContext, OfAnotherVersionWhatIsKnownIsRead) {
   }
 }
 
-TEST(TraceContext, WhatIsMalformedIsNone) {
+TEST(TraceContext, MalformedHeaderIsIgnored) {
   for (const std::string wrong : {"", "00", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
                                   "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1",
                                   "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-",
@@ -52,7 +52,7 @@ TEST(TraceContext, WhatIsMalformedIsNone) {
   EXPECT_FALSE(trace_context_of({}).has_value());
 }
 
-TEST(TraceIds, AreNeverTheSameAndSampledByTheRatio) {
+TEST(TraceIds, AreUniqueAndSampledByTheRatio) {
   TraceIds ids;
   std::set<std::string> seen;
   int sampled = 0;
@@ -98,7 +98,7 @@ TEST(SpanQueue, FillsBatchesAndKeepsItsBound) {
   EXPECT_EQ(queue.bytes(), 0u);
 }
 
-TEST(SpanQueue, WhatIsBeingSentGrowsNoMore) {
+TEST(SpanQueue, BatchBeingSentDoesNotGrow) {
   SpanQueue queue(1000, 300);
   EXPECT_TRUE(queue.add(spans(1, 10)));
   const SpanText* sent = queue.front();
@@ -121,7 +121,7 @@ TEST(Export, JudgesAnswersByTheSpecification) {
     EXPECT_EQ(rejected_spans(none), 0u) << none;
 }
 
-TEST(Export, WaitsAsLongAsItIsTold) {
+TEST(Export, WaitsForRetryAfter) {
   constexpr int64_t kNow = 784111777;  // Sun, 06 Nov 1994 08:49:37 GMT
   EXPECT_EQ(retry_after("7", kNow), 7s);
   EXPECT_EQ(retry_after("Sun, 06 Nov 1994 08:50:37 GMT", kNow), 60s);
@@ -137,7 +137,7 @@ TEST(Export, WaitsAsLongAsItIsTold) {
   EXPECT_GT(backoff.wait(1, UINT64_MAX), 1400ms);
 }
 
-// Takes what comes.
+// A collector that takes every batch.
 Task<void> collect(std::vector<std::string>& bodies, Exchange& exchange) {
   bodies.push_back(exchange.request().body);
   const HeaderList headers;
@@ -157,7 +157,7 @@ class TracedGateway : public ::testing::Test {
     EXPECT_TRUE(gateway_->becomes(0, "ready"));
     EXPECT_TRUE(gateway_->becomes(1, "ready"));
   }
-  // Of the last POST that came to a worker.
+  // The last POST's header at a worker.
   std::string told(const std::string& header) {
     return loop_.call([&] {
       const StubWorker& asked = worker_.seen.empty() ? other_ : worker_;
@@ -176,7 +176,7 @@ class TracedGateway : public ::testing::Test {
   std::unique_ptr<TestGateway> gateway_;
 };
 
-TEST_F(TracedGateway, TheWorkersParentIsTheGatewaysOwnSpan) {
+TEST_F(TracedGateway, ParentSentToTheWorkerIsTheGatewaysSpan) {
   ask(std::string("traceparent: ") + kHeader + "\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
   const auto context = parse_traceparent(told("traceparent"));
   ASSERT_TRUE(context.has_value()) << told("traceparent");
@@ -192,7 +192,7 @@ TEST_F(TracedGateway, TheWorkersParentIsTheGatewaysOwnSpan) {
   EXPECT_NE(bodies_[0].find("\"parentSpanId\":\"b7ad6b7169203331\""), std::string::npos);
 }
 
-TEST_F(TracedGateway, WhatIsNotSampledIsPassedOnAsSuch) {
+TEST_F(TracedGateway, UnsampledTraceIsPassedOnUnsampled) {
   ask("traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00\r\n");
   EXPECT_EQ(told("traceparent").substr(0, 36), std::string("00-") + kTrace + "-");
   EXPECT_TRUE(told("traceparent").ends_with("-00"));
@@ -200,7 +200,7 @@ TEST_F(TracedGateway, WhatIsNotSampledIsPassedOnAsSuch) {
   EXPECT_TRUE(bodies_.empty());
 }
 
-TEST_F(TracedGateway, AMalformedParentMakesANewTrace) {
+TEST_F(TracedGateway, MalformedParentStartsANewTrace) {
   for (const std::string wrong : {"00-xyz", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}) {
     ask("traceparent: " + wrong + "\r\ntracestate: a=1\r\n");
     const auto context = parse_traceparent(told("traceparent"));
@@ -211,7 +211,7 @@ TEST_F(TracedGateway, AMalformedParentMakesANewTrace) {
   }
 }
 
-TEST_F(TracedGateway, EveryTryHasASpanOfItsOwn) {
+TEST_F(TracedGateway, EveryTryHasItsOwnSpan) {
   for (StubWorker* worker : {&worker_, &other_}) loop_.call([=] { worker->answer = answer_status(503); });
   EXPECT_EQ(gateway_->ask(chat_body("p", "Hi"), std::string("traceparent: ") + kHeader + "\r\n").status, 503);
   const auto seen = loop_.call([this] {
@@ -225,7 +225,7 @@ TEST_F(TracedGateway, EveryTryHasASpanOfItsOwn) {
     EXPECT_NE(bodies_[0].find("\"spanId\":\"" + header.substr(36, 16) + "\""), std::string::npos) << header;
 }
 
-TEST(UntracedGateway, PassesOnWhatTheClientSays) {
+TEST(UntracedGateway, PassesOnTheClientsHeader) {
   Loop loop;
   StubWorker worker(loop, answer_whole);
   TestGateway gateway(loop, {worker.endpoint()});

@@ -1,4 +1,4 @@
-// The record of traffic: which beginnings of prompts get equal ids, lines in order whatever ends when, and
+// The record of traffic: equal ids for equal beginnings of prompts, lines in order whatever ends when, and
 // files that cannot be written.
 
 #include "gateway/telemetry/traffic_recorder.h"
@@ -44,7 +44,7 @@ std::string words(const std::string& name, size_t bytes) {
   return out;
 }
 
-// Drives TraceWriter as the record does, one request at a time unless told otherwise.
+// Drives TraceWriter as the recorder does, by default one request at a time.
 struct Lines {
   TraceWriter lines;
   uint64_t number = 0;
@@ -106,7 +106,7 @@ size_t common(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
   return same;
 }
 
-TEST(TraceWriter, EqualBeginningsHaveEqualIdsWhateverFollows) {
+TEST(TraceWriter, EqualBeginningsHaveEqualIds) {
   Lines lines;
   const Message card{Role::kSystem, words("Newton", 2000)};
   const auto first = lines.ask(chat_of({card, {Role::kUser, "Who are you?"}}), 512, 20, 2000);
@@ -124,7 +124,7 @@ TEST(TraceWriter, EqualBeginningsHaveEqualIdsWhateverFollows) {
   EXPECT_NEAR(static_cast<double>(common(ids(first), ids(third))), 15.5, 1.5);
 }
 
-TEST(TraceWriter, ATurnBeginsWithTheLastOneAndItsAnswer) {
+TEST(TraceWriter, TurnBeginsWithTheLastOneAndItsAnswer) {
   Lines lines;
   std::vector<Message> talk{{Role::kSystem, words("card", 700)}, {Role::kUser, "Who?"}};
   int64_t tokens = 190;
@@ -142,7 +142,7 @@ TEST(TraceWriter, ATurnBeginsWithTheLastOneAndItsAnswer) {
   }
 }
 
-// Messages of the assistant that nobody was seen to answer are text like others.
+// Assistant messages that were never seen as answers are text like others.
 TEST(TraceWriter, ExampleDialoguesDifferByTheirText) {
   Lines lines;
   const auto with = [](const std::string& example) {
@@ -156,13 +156,13 @@ TEST(TraceWriter, ExampleDialoguesDifferByTheirText) {
   EXPECT_GT(common(ids(a), ids(b)), 3u);
 }
 
-TEST(TraceWriter, ASaltHidesWhatIsEqual) {
+TEST(TraceWriter, SaltHidesEqualTexts) {
   const auto request = chat_of({{Role::kUser, words("x", 100)}});
   EXPECT_EQ(prompt_marks(request, kSalt).grains, prompt_marks(request, kSalt).grains);
   EXPECT_NE(prompt_marks(request, kSalt).grains, prompt_marks(request, Hash128{1, 3}).grains);
 }
 
-TEST(TraceWriter, ComeInOrderOfArrival) {
+TEST(TraceWriter, LinesComeInOrderOfArrival) {
   Lines lines;
   const auto request = chat_of({{Role::kUser, "Hello, how are you?"}});
   const uint64_t slow = lines.arrive(request), quick = lines.arrive(request);
@@ -179,7 +179,7 @@ TEST(TraceWriter, ComeInOrderOfArrival) {
   EXPECT_TRUE(lines.take().empty());
 }
 
-TEST(TraceWriter, WhatRunsForeverHoldsBackABoundedPart) {
+TEST(TraceWriter, EndlessRequestHoldsBackABoundedPart) {
   Lines lines{.lines = TraceWriter(64 << 10)};
   const auto request = chat_of({{Role::kUser, words("long", 3200)}});
   const uint64_t stuck = lines.arrive(request);
@@ -202,7 +202,7 @@ TEST(TraceWriter, WhatRunsForeverHoldsBackABoundedPart) {
   EXPECT_NE(text.find("\"unfinished\":true"), std::string::npos) << last;
 }
 
-TEST(TraceWriter, WithoutUsageLengthsAreGuessed) {
+TEST(TraceWriter, LengthsWithoutUsageAreEstimated) {
   Lines lines;
   for (int i = 0; i < 50; ++i)
     lines.ask(chat_of({{Role::kUser, words("w" + std::to_string(i), 600)}}), 200, 40);
@@ -215,8 +215,8 @@ TEST(TraceWriter, WithoutUsageLengthsAreGuessed) {
   EXPECT_NEAR(static_cast<double>(line.at("output_length").as_int64()), 40, 15);
 }
 
-// Any text and any counts, sensible or not: a line that a replay takes.
-TEST(TraceWriter, AnyCountsGiveALineThatHoldsTogether) {
+// Any text and any counts, sensible or not, give a line that a replay accepts.
+TEST(TraceWriter, AnyCountsGiveAConsistentLine) {
   Lines lines;
   route::Random random(5);
   for (int round = 0; round < 3000; ++round) {
@@ -284,7 +284,7 @@ bool eventually(const std::function<bool()>& condition) {
   return condition();
 }
 
-TEST(TrafficRecorder, AppendsToWhatIsThere) {
+TEST(TrafficRecorder, AppendsToAnExistingFile) {
   const TempFile file;
   for (int run = 1; run <= 2; ++run) {
     Recorded recorded(file.path);
@@ -295,7 +295,7 @@ TEST(TrafficRecorder, AppendsToWhatIsThere) {
   }
 }
 
-// What several records are joined by, whatever each gateway thinks of a message's length.
+// Several records are joined by these ids, whatever each gateway thinks of a message's length.
 TEST(TraceWriter, MessagesHaveTheSameIdsAtEveryGateway) {
   Lines here, there;
   const Message card{Role::kSystem, words("Newton", 2000)}, who{Role::kUser, "Who?"};
@@ -321,28 +321,27 @@ TEST(TrafficRecorder, GatewaysWithOneSecretHaveOneSalt) {
   EXPECT_NE(lines[0].at("salt"), lines[2].at("salt"));
 }
 
-TEST(TrafficRecorder, AFullDiskDropsAndCounts) {
+TEST(TrafficRecorder, FullDiskDropsAndCounts) {
   Recorded recorded("/dev/full");
   recorded.ask(100);
   EXPECT_TRUE(eventually([&] { return recorded.failed() == 100; }));
   EXPECT_EQ(recorded.metric("troupe_gateway_record_lines_total"), 0);
 }
 
-// Nobody reads: the pipe fills, then the queue; whoever asks is never held up. Somebody reads: whole lines
-// again.
-TEST(TrafficRecorder, AStuckReaderDropsAndCounts) {
+// No reader: the pipe fills, then the queue, and requests never wait. With a reader: whole lines again.
+TEST(TrafficRecorder, StuckReaderDropsAndCounts) {
   const TempFile file;
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   const int reader = open(file.path.c_str(), O_RDWR | O_NONBLOCK);
   Recorded recorded(file.path);
-  // 256 KB of hashes each, 100 MB: the queue's bound and what the writer took are 64.
+  // 256 KB of hashes each, 100 MB: the queue's bound and the writer's share are 64.
   recorded.ask(400, 1 << 20);
   EXPECT_GT(recorded.full(), 100);
-  recorded.record.reset();  // and ends all the same
+  recorded.record.reset();  // it ends all the same
   close(reader);
 }
 
-TEST(TrafficRecorder, AReaderThatGoesAwayIsAFailedWrite) {
+TEST(TrafficRecorder, ClosedPipeIsAFailedWrite) {
   const TempFile file;
   ASSERT_EQ(mkfifo(file.path.c_str(), 0600), 0);
   int reader = open(file.path.c_str(), O_RDONLY | O_NONBLOCK);
@@ -367,7 +366,7 @@ Task<void> never(StubWorker&, Exchange&) {
   co_await timer.async_wait(use_task);
 }
 
-TEST(TrafficRecorder, TellsHowRequestsEnded) {
+TEST(TrafficRecorder, RecordsHowRequestsEnded) {
   const TempFile file;
   Loop loop;
   StubWorker worker(loop, answer_stream);
