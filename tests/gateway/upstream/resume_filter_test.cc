@@ -27,7 +27,7 @@ std::string cut(ResumeTap& tap, std::string events) {
 
 constexpr const char* kUsage = "data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":4}}\n\n";
 
-TEST(ResumeTap, ClientsGetWhatTheyWouldGetWithoutIt) {
+TEST(ResumeTap, ClientsGetTheStreamTheyWouldGetWithoutIt) {
   ResumeTap tap(true);
   const std::string with = ": hb\n\n" + chunk("", told("", "42")) + ": hb\n\n: hb\n\n" +
                            chunk("a", told("8,15")) + chunk("b", ",\"usage\":null" + told("16")) +
@@ -44,14 +44,14 @@ std::string counted(const std::string& prompt, const std::string& completion, co
          cached + "}";
 }
 
-// A member that tells ids, and the counts of the answer.
+// A member with ids, and the counts of the answer.
 std::string told_last(const std::string& ids, const std::string& counts, const std::string& seed = "") {
   std::string member = told(ids, seed);
   member.pop_back();
   return member + counts;
 }
 
-TEST(ResumeTap, TheLastChunkTellsTheCounts) {
+TEST(ResumeTap, LastChunkHasTheCounts) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "1")));
   EXPECT_FALSE(tap.counts());
@@ -64,7 +64,7 @@ TEST(ResumeTap, TheLastChunkTellsTheCounts) {
   EXPECT_EQ(tap.counts()->completion_tokens, 2);
   EXPECT_EQ(tap.counts()->cached_tokens, 16);
   EXPECT_TRUE(tap.counts()->has_cached);
-  // An answer of one chunk tells all at once; of several choices the last one's last chunk does.
+  // An answer of one chunk has all at once; of several choices the last one's last chunk has them.
   ResumeTap at_once(false);
   const std::string all = chunk("a", told_last("2", counted("1", "1", "0"), "5"), "\"stop\"");
   EXPECT_EQ(cut(at_once, all), chunk("a", "", "\"stop\""));
@@ -72,7 +72,7 @@ TEST(ResumeTap, TheLastChunkTellsTheCounts) {
   EXPECT_EQ(at_once.counts()->prompt_tokens, 1);
 }
 
-TEST(ResumeTap, CountsAreThoseOfWhoComputedLast) {
+TEST(ResumeTap, CountsAreOfTheLastWorkerThatComputed) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "1")));
   const std::string end = chunk("", told_last("2", counted("30", "2", "16"), "1"), "\"stop\"");
@@ -89,7 +89,7 @@ TEST(ResumeTap, CountsAreThoseOfWhoComputedLast) {
   EXPECT_FALSE(strays.counts());
 }
 
-TEST(ResumeTap, AskForTheRestNamesAllThatWasTold) {
+TEST(ResumeTap, ResumeBodyNamesAllTokensSoFar) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "18446744073709551615"), "null", "chat\\\"1"));
   cut(tap, chunk("b", told("15,16")));
@@ -100,7 +100,7 @@ TEST(ResumeTap, AskForTheRestNamesAllThatWasTold) {
   EXPECT_TRUE(parse_json(std::string_view(body).substr(0, body.size() - 1)).ok());
 }
 
-TEST(ResumeTap, WhatOnlyLooksLikeAMemberIsText) {
+TEST(ResumeTap, TextThatLooksLikeAMemberPasses) {
   const std::string quoted = R"(,\"troupe\":{\"ids\":[1]}})";
   for (const std::string& other :
        {chunk(quoted, ""), chunk("a", R"(,"more":{"a":1,"troupe":{"ids":[1]}})"),
@@ -126,7 +126,7 @@ TEST(ResumeTap, WhatOnlyLooksLikeAMemberIsText) {
   EXPECT_TRUE(tap.resumable());
 }
 
-TEST(ResumeTap, AWorkerOfAnotherKindPassesUnaltered) {
+TEST(ResumeTap, ForeignStreamPassesUnaltered) {
   ResumeTap tap(true);
   const std::string events = ": ping\n\n" + chunk("a", "") + "event: x\ndata: {}\n\ndata: [DONE]\n\n";
   EXPECT_EQ(cut(tap, events), events);
@@ -135,7 +135,7 @@ TEST(ResumeTap, AWorkerOfAnotherKindPassesUnaltered) {
   EXPECT_TRUE(tap.done());
 }
 
-TEST(ResumeTap, OfSeveralChoicesNoneIsResumed) {
+TEST(ResumeTap, SeveralChoicesAreNotResumable) {
   ResumeTap tap(false);
   EXPECT_EQ(cut(tap, chunk("a", told("8", "1"))), chunk("a", ""));
   EXPECT_TRUE(tap.heartbeats());
@@ -145,7 +145,7 @@ TEST(ResumeTap, OfSeveralChoicesNoneIsResumed) {
   EXPECT_FALSE(tap.strayed());
 }
 
-TEST(ResumeTap, WithoutSeedOrIdentityNothingIsResumed) {
+TEST(ResumeTap, MissingSeedOrIdentityIsNotResumable) {
   ResumeTap no_seed(true), no_id(true);
   cut(no_seed, chunk("a", told("8")));
   EXPECT_FALSE(no_seed.resumable());
@@ -167,7 +167,7 @@ TEST(ResumeTap, TooLongAnAnswerIsNotKept) {
   EXPECT_EQ(tap.tokens_told(), 1 + ResumeTap::kIdsMax + 1024) << "but counted";
 }
 
-TEST(ResumeTap, TheNextWorkerGoesOn) {
+TEST(ResumeTap, NextWorkerContinuesTheStream) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "1")));
   tap.next_worker(true);
@@ -180,7 +180,7 @@ TEST(ResumeTap, TheNextWorkerGoesOn) {
   EXPECT_EQ(tap.tokens_told(), 3u);
 }
 
-TEST(ResumeTap, AWorkerThatBeginsAnewHasStrayed) {
+TEST(ResumeTap, WorkerThatBeginsAnewHasStrayed) {
   for (const std::string& first : {chunk("a", ""), chunk("a", told("8", "1"), "null", "chatcmpl-2"),
                                    std::string(kUsage), std::string("data: [DONE]\n\n")}) {
     ResumeTap tap(true);
@@ -195,7 +195,7 @@ TEST(ResumeTap, AWorkerThatBeginsAnewHasStrayed) {
   }
 }
 
-TEST(ResumeTap, AFinishReasonIsPassedOnOnce) {
+TEST(ResumeTap, FinishReasonIsPassedOnOnce) {
   ResumeTap tap(true);
   cut(tap, chunk("a", told("8", "1")));
   cut(tap, chunk("", told("2"), "\"length\""));
