@@ -1,4 +1,4 @@
-// An operator changes the fleet while it runs: POST and DELETE /admin/workers, POST
+// Run-time changes of the fleet by an operator: POST and DELETE /admin/workers, POST
 // /admin/workers/{id}/drain.
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ std::string url_body(const Endpoint& endpoint) {
   return R"({"url":"http://)" + endpoint.authority() + "\"}";
 }
 
-// Answers when the test lets it.
+// Answers once the test opens it.
 struct Gate {
   bool open = false;
 };
@@ -51,7 +51,7 @@ class AdminWorkersTest : public ::testing::Test {
     }
     return false;
   }
-  // Where new personas go; several, so that chance sends some to every worker.
+  // Nodes that new personas go to; several, so that chance sends some to every worker.
   std::set<std::string> nodes() {
     std::set<std::string> found;
     for (int i = 0; i < 24; ++i) {
@@ -69,7 +69,7 @@ class AdminWorkersTest : public ::testing::Test {
   int personas_ = 0;
 };
 
-TEST_F(AdminWorkersTest, AWorkerThatJoinsIsProbedAndSentRequests) {
+TEST_F(AdminWorkersTest, AddedWorkerIsProbedAndGetsRequests) {
   EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
   const Answer added = change("POST", b_.endpoint());
   EXPECT_EQ(added.status, 200) << added.body;
@@ -80,13 +80,13 @@ TEST_F(AdminWorkersTest, AWorkerThatJoinsIsProbedAndSentRequests) {
   EXPECT_EQ(listed().size(), 2u);
 }
 
-TEST_F(AdminWorkersTest, TheGatewayStaysReadyWhileANewWorkerIsLookedFor) {
+TEST_F(AdminWorkersTest, GatewayStaysReadyWhileANewWorkerIsProbed) {
   EXPECT_EQ(change("POST", dead_endpoint(loop_)).status, 200);
   EXPECT_EQ(gateway_.admin("/readyz").status, 200);
   EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
 }
 
-TEST_F(AdminWorkersTest, ARemovedWorkerEndsWhatItHasAndGetsNothingNew) {
+TEST_F(AdminWorkersTest, RemovedWorkerFinishesItsRequestsAndGetsNoMore) {
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
   Gate gate;
@@ -108,34 +108,34 @@ TEST_F(AdminWorkersTest, ARemovedWorkerEndsWhatItHasAndGetsNothingNew) {
   std::this_thread::sleep_for(200ms);  // four probe intervals
   EXPECT_LE(loop_.call([&] { return b_.probes; }), probes + 1);
   EXPECT_EQ(change("DELETE", b_.endpoint()).status, 404);
-  // And back, in its old slot.
+  // It returns to its old slot.
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
   EXPECT_EQ(nodes(), (std::set<std::string>{a_.id(), b_.id()}));
   EXPECT_EQ(loop_.call([&] { return gateway_.gateway->fleet().size(); }), 2u);
 }
 
-TEST_F(AdminWorkersTest, TheLastWorkersModelIsNotKnownAnyMore) {
+TEST_F(AdminWorkersTest, ModelOfTheLastRemovedWorkerIsUnknown) {
   EXPECT_EQ(change("DELETE", a_.endpoint()).status, 200);
   EXPECT_EQ(gateway_.ask(chat_body("p", "Hi")).status, 503);
   EXPECT_EQ(gateway_.admin("/readyz").status, 503);
 }
 
-TEST_F(AdminWorkersTest, ADrainedWorkerIsSpared) {
+TEST_F(AdminWorkersTest, DrainedWorkerGetsNoNewRequests) {
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
   const std::string path = "/admin/workers/" + b_.id() + "/drain";
   EXPECT_EQ(gateway_.admin_send("POST", path, "").status, 200);
   EXPECT_EQ(listed()[b_.id()], "draining");
   EXPECT_EQ(nodes(), std::set<std::string>{a_.id()});
-  std::this_thread::sleep_for(150ms);  // good probes do not bring it back
+  std::this_thread::sleep_for(150ms);  // good probes do not end the drain
   EXPECT_EQ(listed()[b_.id()], "draining");
   change("POST", b_.endpoint());
   EXPECT_EQ(listed()[b_.id()], "ready");
 }
 
-// Pods come under new addresses all the time: what is kept of them is bounded by those that are there.
-TEST_F(AdminWorkersTest, ThousandsMayComeAndGo) {
+// Pods come under new addresses all the time: state is bounded by the present ones.
+TEST_F(AdminWorkersTest, ThousandsOfWorkersMayJoinAndLeave) {
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
   Fleet& fleet = gateway_.gateway->fleet();
@@ -161,14 +161,14 @@ TEST_F(AdminWorkersTest, ThousandsMayComeAndGo) {
   EXPECT_NE(metrics.find("worker=\"" + b_.id()), std::string::npos);
 }
 
-TEST_F(AdminWorkersTest, ASlotIsNobodysWhileARequestRunsThere) {
+TEST_F(AdminWorkersTest, SlotIsNotReusedWhileARequestRunsThere) {
   change("POST", b_.endpoint());
   ASSERT_TRUE(lists(b_.id(), "ready"));
   Fleet& fleet = gateway_.gateway->fleet();
   Gate gate;
   loop_.call([&] {
     b_.answer = [&gate](StubWorker& stub, Exchange& e) { return answer_at_gate(gate, stub, e); };
-    fleet.drain(0);  // so that the request goes to the other one
+    fleet.drain(0);  // so that the request goes to the other worker
   });
   RawPeer peer = gateway_.connect();
   peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi")));
@@ -189,14 +189,14 @@ TEST_F(AdminWorkersTest, ASlotIsNobodysWhileARequestRunsThere) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.route("node"), b_.id());
   EXPECT_TRUE(loop_.eventually([&] { return gateway_.gateway->proxy().requests_running() == 0; }));
-  for (int number = 2; number < 100; ++number) {  // probes that were under way hold it, too
+  for (int number = 2; number < 100; ++number) {  // probes under way hold it, too
     if (slot_of_new(number) == 1) return;
     std::this_thread::sleep_for(10ms);
   }
   ADD_FAILURE() << "its slot was given to nobody";
 }
 
-TEST_F(AdminWorkersTest, WhatMakesNoSenseIsRefused) {
+TEST_F(AdminWorkersTest, InvalidChangesAreRefused) {
   for (const std::string body :
        {"", "{}", "[]", R"({"url":5})", R"({"url":"ftp://a"})", R"({"url":"http://a:1","weight":2})",
         R"({"url":"nonsense"})", R"({"url":""})", R"({"url":"http://"})", R"({"url":"http://a:1/v1"})"}) {

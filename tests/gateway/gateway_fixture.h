@@ -1,7 +1,7 @@
 #pragma once
 
-// A gateway with stub workers, all in one process: workers whose answers a test scripts, and a blocking
-// client that sees the very bytes.
+// A gateway with stub workers, all in one process: the test scripts the workers' answers, and a blocking
+// client sees the raw bytes.
 
 #include <gtest/gtest.h>
 
@@ -33,8 +33,8 @@ Task<void> answer_whole(StubWorker& stub, Exchange& exchange);   // a chat answe
 Task<void> answer_stream(StubWorker& stub, Exchange& exchange);  // three events, usage, [DONE]
 StubAnswer answer_status(int status);                            // an error with that status
 
-// Serves /readyz, /v1/models and /v1/load, /v1/residency where told to, and answers POSTs as scripted. Its
-// members are read by the test through Loop::call, or once the loop is quiet.
+// Serves /readyz, /v1/models and /v1/load, optionally /v1/residency, and answers POSTs as scripted. The test
+// reads its members through Loop::call, or once the loop is quiet.
 class StubWorker {
  public:
   StubWorker(Loop& loop, StubAnswer script)
@@ -48,11 +48,10 @@ class StubWorker {
   std::vector<std::string> models{"demo"};
   int ready_status = 200;
   std::string ready_body = "{}";
-  Duration ready_after{};  // a probe has its answer
+  Duration ready_after{};  // delay of a probe's answer
   int load_status = 404;
   LoadReport load;
-  // GET /v1/residency: every stream is sent all that `told` holds, from its beginning on, until `hang_ups`
-  // grows.
+  // GET /v1/residency: every stream receives all of `told`, from its beginning on, until `hang_ups` grows.
   bool tells_residency = false;
   std::string told;
   int hang_ups = 0;
@@ -61,15 +60,15 @@ class StubWorker {
   int probes = 0;
   std::vector<HttpRequest> seen;  // POSTs
   size_t bytes_written = 0;
-  TimePoint left_at{};  // when the last scripted handler ended, however
+  TimePoint left_at{};  // end of the last scripted handler, for any reason
 
  private:
   static Task<void> handle(StubWorker& stub, Exchange& exchange);
   std::unique_ptr<TestServer> server_;
-  const Endpoint endpoint_ = server_->endpoint();  // handlers still ask while the server is being stopped
+  const Endpoint endpoint_ = server_->endpoint();  // handlers use it while the server is being stopped
 };
 
-// Leaves a trace in the stub when a scripted handler ends, cancelled or not.
+// Marks in the stub that a scripted handler ended, cancelled or not.
 struct Presence {
   explicit Presence(StubWorker& s) : stub(s) { stub.running += 1; }
   ~Presence() {
@@ -185,7 +184,7 @@ inline Task<void> answer_never(StubWorker&, Exchange& exchange) {
   co_await timer.async_wait(use_task);
 }
 
-// What a client got.
+// An answer as the client received it.
 struct Answer {
   int status = 0;
   std::string head;
@@ -250,7 +249,7 @@ inline std::string chat_body(const std::string& persona, const std::string& ques
   return to_json(body);
 }
 
-// A gateway in front of some workers, probed once and ready unless told otherwise.
+// A gateway in front of some workers, by default probed once and ready.
 class TestGateway {
  public:
   static GatewayConfig quick_config() {
@@ -262,7 +261,7 @@ class TestGateway {
     return config;
   }
 
-  // `looks`: false to ask it before it has looked at its workers.
+  // `looks`: false to use it before it has probed its workers.
   TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config(),
               uint64_t seed = 42, bool looks = true)
       : loop_(loop) {
@@ -301,7 +300,7 @@ class TestGateway {
   Answer explain(const std::string& body) const {
     return send(gateway->metrics_port(), http_post("/admin/explain", body));
   }
-  // Value of a line of /metrics, by its name and labels as they stand there; -1 when it isn't there.
+  // Value of a line of /metrics, by its name and labels as printed; -1: no such line.
   double metric(const std::string& line_start) const {
     const std::string text = "\n" + admin("/metrics").body;
     const size_t at = text.find("\n" + line_start + " ");
@@ -331,8 +330,8 @@ class TestGateway {
   bool drained_ = false;
 };
 
-// A port on which nobody listens, but a gateway may: below those that the kernel gives to outgoing
-// connections, one of which would keep it from that. Never the same twice in this process.
+// A port without a listener, on which a gateway may listen: below those that the kernel gives to outgoing
+// connections, one of which would block it. Never the same twice in this process.
 inline Endpoint dead_endpoint(Loop& loop) {
   constexpr uint16_t kFirst = 10'000, kCount = 22'000;
   static std::atomic<uint32_t> next{std::random_device()()};

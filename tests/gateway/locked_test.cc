@@ -1,4 +1,4 @@
-// A gateway with API keys: what those get who have none, or not the right one.
+// A gateway with API keys: answers to clients with no key, or a wrong one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::string head_of_large(const std::string& path, const std::string& headers) {
          headers + "\r\n";
 }
 
-TEST_F(Locked, WhoHasNoKeyHoldsNoMemory) {
+TEST_F(Locked, BodyWithoutAKeyIsNotRead) {
   GatewayConfig config = TestGateway::quick_config();
   config.main_server.bodies_bytes_max = 2 * kLargeBytes;
   start({a_.endpoint()}, config);
@@ -77,7 +77,7 @@ TEST_F(Locked, WhoHasNoKeyHoldsNoMemory) {
   EXPECT_EQ(gateway_->metric("troupe_gateway_malformed_total{code=\"401\"}"), -1);
 }
 
-TEST_F(Locked, WhoWaitsToBeAskedForABodyIsNot) {
+TEST_F(Locked, ExpectContinueWithoutAKeyIsRefused) {
   start({a_.endpoint()});
   RawPeer stranger = gateway_->connect();
   stranger.send(head_of_large("/v1/chat/completions", "expect: 100-continue\r\n"));
@@ -92,7 +92,7 @@ TEST_F(Locked, WhoWaitsToBeAskedForABodyIsNot) {
 }
 
 // A client that sends a small body with a wrong key may send the right one on the same connection.
-TEST_F(Locked, AfterASmallBodyTheConnectionGoesOn) {
+TEST_F(Locked, ConnectionStaysOpenAfterARefusedSmallBody) {
   start({a_.endpoint()});
   RawPeer peer = gateway_->connect();
   peer.send(http_post("/v1/chat/completions", chat_body("p", "Hi")));
@@ -101,12 +101,12 @@ TEST_F(Locked, AfterASmallBodyTheConnectionGoesOn) {
   EXPECT_EQ(read_answer(peer).status, 200);
 }
 
-// Knows one prefix, of one model.
+// A worker with one prefix, of one model.
 struct PrefixKeeper {
   std::string id = prefix_id(Hash128{1, 2});
   std::string model = "demo";
   bool kept = true;
-  bool waits = false;  // with its answers about it
+  bool waits = false;  // delays its answers about the prefix
   int asked = 0;
 };
 
@@ -145,7 +145,7 @@ class LockedPrefixes : public Locked {
   TestServer worker_{loop_, [this](Exchange& exchange) { return keep_prefix(&keeper_, exchange); }};
 };
 
-TEST_F(LockedPrefixes, AKeySeesAndDeletesThoseOfItsModelsAlone) {
+TEST_F(LockedPrefixes, KeySeesAndDeletesPrefixesOfItsModelsOnly) {
   keeper_.model = "secret";
   start({worker_.endpoint()});
   const Answer none =
@@ -161,22 +161,22 @@ TEST_F(LockedPrefixes, AKeySeesAndDeletesThoseOfItsModelsAlone) {
   EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
 }
 
-TEST_F(LockedPrefixes, AKeyDeletesThoseOfItsOwnModel) {
+TEST_F(LockedPrefixes, KeyDeletesPrefixesOfItsModel) {
   start({worker_.endpoint()});
   EXPECT_EQ(send("GET", path(), bearer("guest")).status, 200);
   EXPECT_EQ(send("DELETE", path(), bearer("guest")).status, 200);
   EXPECT_FALSE(loop_.call([this] { return keeper_.kept; }));
 }
 
-// A worker that is not asked tells nothing, not even that it does not answer.
-TEST_F(LockedPrefixes, WhoServesNoneOfAKeysModelsIsNotAsked) {
+// A worker that is not asked reveals nothing, not even that it does not answer.
+TEST_F(LockedPrefixes, WorkerWithoutTheKeysModelsIsNotAsked) {
   keys_ += key_lines("outsider", "  models: [another]\n");
   start({worker_.endpoint()});
   EXPECT_EQ(send("DELETE", path(), bearer("outsider")).status, 404);
   EXPECT_EQ(loop_.call([this] { return keeper_.asked; }), 0);
 }
 
-TEST_F(LockedPrefixes, AskingForOneCountsAgainstTheKeysLimits) {
+TEST_F(LockedPrefixes, PrefixRequestCountsAgainstTheKeysLimits) {
   keys_ += key_lines("slow", "  requests_per_s: 0.01\n");
   start({worker_.endpoint()});
   EXPECT_EQ(send("GET", path(), bearer("slow")).status, 200);
@@ -185,7 +185,7 @@ TEST_F(LockedPrefixes, AskingForOneCountsAgainstTheKeysLimits) {
   EXPECT_NE(over.header("retry-after"), "");
 }
 
-TEST_F(LockedPrefixes, SoManyAtOnceAreAnsweredAndNoMore) {
+TEST_F(LockedPrefixes, ConcurrentPrefixRequestsAreBounded) {
   GatewayConfig config = TestGateway::quick_config();
   config.proxy.text_requests_max = 1;
   keeper_.waits = true;
@@ -210,7 +210,7 @@ class LockedAdmin : public Locked {
   StubWorker b_{loop_, answer_whole};
 };
 
-TEST_F(LockedAdmin, OnlyAnAdminsKeyChangesTheFleet) {
+TEST_F(LockedAdmin, OnlyAnAdminKeyChangesTheFleet) {
   start({a_.endpoint()});
   const std::string drain = "/admin/workers/" + a_.id() + "/drain";
   for (const std::string& headers : {std::string(), bearer("stranger"), bearer("writer")}) {
@@ -238,7 +238,7 @@ TEST_F(LockedAdmin, OnlyAnAdminsKeyChangesTheFleet) {
   EXPECT_THAT(nobody.body, HasSubstr("x-troupe-key"));
 }
 
-TEST_F(LockedAdmin, WhoHasNoKeyHoldsNoMemoryThereEither) {
+TEST_F(LockedAdmin, BodyWithoutAKeyIsNotReadAtTheAdminPort) {
   start({a_.endpoint()});
   for (const std::string path : {"/admin/explain", "/admin/workers", "/metrics", "/nowhere"}) {
     RawPeer stranger = RawPeer::connect(gateway_->gateway->metrics_port());
@@ -249,14 +249,14 @@ TEST_F(LockedAdmin, WhoHasNoKeyHoldsNoMemoryThereEither) {
   }
 }
 
-TEST_F(LockedAdmin, ACertificateIsKeyEnough) {
+TEST_F(LockedAdmin, ClientCertificateReplacesAnAdminKey) {
   GatewayConfig config = TestGateway::quick_config();
   config.metrics_demands_certificates = true;
   start({a_.endpoint()}, config);
   EXPECT_EQ(gateway_->admin_send("POST", "/admin/workers", url_of_b()).status, 200);
 }
 
-TEST(ExposedEndpoints, WhatStrangersMayDoIsSaid) {
+TEST(ExposedEndpoints, EndpointsOpenToStrangersAreListed) {
   const TempDir folder;
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};

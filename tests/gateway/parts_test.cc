@@ -1,4 +1,4 @@
-// The gateway's small plain parts: usage seen in passing, events kept whole, headers, settings.
+// The gateway's small pure parts: usage read in passing, whole events, headers, settings.
 
 #include <fstream>
 #include <sstream>
@@ -18,7 +18,7 @@ std::optional<route::AnswerCounts> counts_of(std::string_view text, size_t piece
   return tap.counts();
 }
 
-TEST(UsageTap, ReadsTheLastUsageWhateverThePieces) {
+TEST(UsageTap, ReadsTheLastUsageHoweverSplit) {
   const std::string text =
       "data: {\"usage\":null}\n\n" + std::string(10'000, 'x') +
       "\ndata: {\"choices\":[], \"usage\" : {\"prompt_tokens\":12,\"completion_tokens\":3,"
@@ -33,7 +33,7 @@ TEST(UsageTap, ReadsTheLastUsageWhateverThePieces) {
   }
 }
 
-TEST(UsageTap, CountsEventsThatHaveData) {
+TEST(UsageTap, CountsEventsWithData) {
   UsageTap tap;
   tap.feed("data: {\"a\":\"data:\"}\n\n: hb\n\n");
   EXPECT_EQ(tap.events(), 1U);
@@ -44,7 +44,7 @@ TEST(UsageTap, CountsEventsThatHaveData) {
 }
 
 // A token "usage" is a name among the alternatives of a completion, and the answer's own usage comes last.
-TEST(UsageTap, LooksAtTheSameBytesWhateverThePieces) {
+TEST(UsageTap, SearchesTheSameBytesHoweverSplit) {
   const std::string usage = "{\"usage\":{\"prompt_tokens\":5}}";
   const std::string last_in = usage + std::string(UsageTap::kTailBytes - usage.size(), 'x');
   const std::string out = last_in + "xx";  // the tail begins within {"usage"
@@ -68,7 +68,7 @@ TEST(UsageTap, CountsAllChoicesOfAnAnswerWithLogprobs) {
   EXPECT_FALSE(counts_of(chunk_json(header, choices[0], false, false)).has_value());
 }
 
-TEST(UsageTap, BelievesNothingThatMakesNoSense) {
+TEST(UsageTap, IgnoresMalformedUsage) {
   EXPECT_FALSE(counts_of("").has_value());
   EXPECT_FALSE(counts_of("data: {\"usage\":null}\n\n").has_value());
   EXPECT_FALSE(counts_of("{\"usage\":{\"prompt_tokens\":-1}}").has_value());
@@ -104,7 +104,7 @@ TEST(ErrorEvent, OnlyAWholeEventIsAnError) {
   EXPECT_EQ(error_event("data: 1\n\ndata: {\"error\":1}\n\ndata: [DONE]\n\n"), "data: {\"error\":1}\n\n");
 }
 
-TEST(Headers, ThoseOfOneHopDoNotCross) {
+TEST(Headers, HopByHopHeadersAreRemoved) {
   HttpRequest request;
   request.headers = {
       {"host", "h"},           {"connection", "close, X-Private"}, {"x-private", "1"}, {"accept", "*/*"},
@@ -126,7 +126,7 @@ GatewaySettings settings_with(std::vector<std::string> urls) {
   return settings;
 }
 
-TEST(Config, WorkersAreCheckedOneByOne) {
+TEST(Config, EachWorkerUrlIsChecked) {
   EXPECT_TRUE(make_config(settings_with({"http://127.0.0.1:31000", "http://127.0.0.1:31001"})).ok());
   const struct {
     std::vector<std::string> urls;
@@ -147,7 +147,7 @@ TEST(Config, WorkersAreCheckedOneByOne) {
   }
 }
 
-TEST(Config, TheCommentedFileShowsEveryKeyAndEveryDefault) {
+TEST(Config, CommentedFileShowsEveryKeyAndDefault) {
   const std::string path = std::string(TROUPE_SOURCE_DIR) + "/configs/gateway.yaml";
   GatewaySettings from_file, defaults;
   SettingsSchema schema("troupe-gateway", ""), default_schema("troupe-gateway", "");
@@ -163,7 +163,7 @@ TEST(Config, TheCommentedFileShowsEveryKeyAndEveryDefault) {
     EXPECT_NE(text.str().find("\n" + std::string(key == leaf ? "" : "  ") + leaf + ":"), std::string::npos)
         << key;
   }
-  from_file.worker_urls.clear();  // an example there, none by default
+  from_file.worker_urls.clear();  // an example in the file, none by default
   EXPECT_EQ(schema.help(), default_schema.help()) << "a value in the file is not the default";
 }
 

@@ -1,4 +1,4 @@
-// SIGHUP: settings are read again, whole or not at all, and what cannot change stays.
+// SIGHUP: settings are read again, whole or not at all; fixed settings stay.
 
 #include "gateway/reload.h"
 
@@ -43,7 +43,7 @@ class ReloadTest : public ::testing::Test {
     return text + more;
   }
   void write(const std::string& text) { std::ofstream(path_) << text; }
-  // What the log says of it.
+  // Returns the log's lines about it.
   std::string reload(const std::string& text) {
     write(text);
     const off_t begin = ::lseek(fileno(log_file_), 0, SEEK_END);
@@ -68,7 +68,7 @@ class ReloadTest : public ::testing::Test {
   std::unique_ptr<Reload> reload_;
 };
 
-TEST_F(ReloadTest, WorkersComeAndGo) {
+TEST_F(ReloadTest, AddsAndRemovesWorkers) {
   const std::string said = reload(settings({b_, c_}));
   EXPECT_NE(said.find("event=reloaded"), std::string::npos) << said;
   EXPECT_NE(said.find("changed=worker_urls"), std::string::npos) << said;
@@ -86,7 +86,7 @@ TEST_F(ReloadTest, WorkersComeAndGo) {
   EXPECT_EQ(loop_.call([this] { return gateway_->gateway->fleet().size(); }), 3u) << "in its old slot";
 }
 
-TEST_F(ReloadTest, AWorkerThatIsToBeReachedByTlsStaysTheSameWorker) {
+TEST_F(ReloadTest, ChangeToTlsKeepsTheWorker) {
   const std::string text = settings({a_, b_});
   std::string secure = text;
   secure.insert(secure.find("http://" + b_.id()) + 4, "s");
@@ -98,7 +98,7 @@ TEST_F(ReloadTest, AWorkerThatIsToBeReachedByTlsStaysTheSameWorker) {
   EXPECT_TRUE(gateway_->becomes(1, "ready"));
 }
 
-TEST_F(ReloadTest, CertificatesComeWholeOrNotAtAll) {
+TEST_F(ReloadTest, ReplacesCertificatesWholeOrNotAtAll) {
   const net_test::TestFolder folder;
   const net_test::TestAuthority authority(folder);
   const TlsFiles first = authority.issue("first"), second = authority.issue("second");
@@ -106,7 +106,7 @@ TEST_F(ReloadTest, CertificatesComeWholeOrNotAtAll) {
     return settings({a_, b_}, "tls: {certificate: " + certificate + ", private_key: " + key + "}\n");
   };
   const auto context = net_test::RawTls::client_context();
-  // Of whom a new connection gets to see, as long as TLS is spoken.
+  // Name of the certificate that a new connection receives, if it speaks TLS.
   const auto shown = [&]() -> std::string {
     net_test::RawTls peer(context.get(), RawPeer::connect(gateway_->gateway->port()));
     if (!peer.connect()) return "";
@@ -127,7 +127,7 @@ TEST_F(ReloadTest, CertificatesComeWholeOrNotAtAll) {
   EXPECT_NE(shown(), "");
 }
 
-TEST_F(ReloadTest, AWorkerThatAnOperatorAddedStays) {
+TEST_F(ReloadTest, KeepsWorkersAddedByAnOperator) {
   gateway_->admin_send("POST", "/admin/workers", R"({"url":"http://)" + c_.id() + "\"}");
   reload(settings({a_, b_}, "limits: {requests: 7}\n"));
   EXPECT_EQ(members(), 3u);
@@ -136,7 +136,7 @@ TEST_F(ReloadTest, AWorkerThatAnOperatorAddedStays) {
   EXPECT_TRUE(loop_.eventually([this] { return gateway_->gateway->fleet().member_count() == 2; }));
 }
 
-TEST_F(ReloadTest, LimitsAndWeightsChange) {
+TEST_F(ReloadTest, ChangesLimitsAndWeights) {
   const std::string big(4000, 'x');
   EXPECT_EQ(gateway_->ask(chat_body(big, "Hi")).status, 200);
   const std::string said =
@@ -150,12 +150,12 @@ TEST_F(ReloadTest, LimitsAndWeightsChange) {
   EXPECT_EQ(gateway_->ask(chat_body(big, "Hi")).status, 200) << "a key left out has its default again";
 }
 
-TEST_F(ReloadTest, OneMistakeRefusesTheWholeOfIt) {
+TEST_F(ReloadTest, OneMistakeRefusesTheWholeFile) {
   for (const std::string mistake : {"limits: {requests: 0}\n", "limit: {requests: 5}\n", "port: [1]\n",
                                     "route: {\n", "api_keys: /nowhere\n"}) {
     const std::string said = reload(settings({b_, c_}, "request_timeout_secs: 5\n" + mistake));
     EXPECT_NE(said.find("event=not_reloaded"), std::string::npos) << said;
-    // Of what is no YAML at all, the file and the line.
+    // For malformed YAML the error names the file and the line.
     const std::string key = mistake == "route: {\n" ? ".yaml:" : mistake.substr(0, mistake.find(':'));
     EXPECT_NE(said.find(key), std::string::npos) << said;
   }
@@ -163,7 +163,7 @@ TEST_F(ReloadTest, OneMistakeRefusesTheWholeOfIt) {
   EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().member(0); }));
 }
 
-TEST_F(ReloadTest, MoreWorkersThanAreFollowedRefuseTheWholeOfIt) {
+TEST_F(ReloadTest, TooManyWorkersRefuseTheWholeFile) {
   std::string many = settings({b_, c_});
   for (int i = 1; i <= 4095; ++i) many += "  - http://127.0.0.2:" + std::to_string(i) + "\n";
   const std::string said = reload(many + "request_timeout_secs: 5\n");
@@ -178,8 +178,8 @@ TEST_F(ReloadTest, MoreWorkersThanAreFollowedRefuseTheWholeOfIt) {
   EXPECT_TRUE(loop_.call([this] { return gateway_->gateway->fleet().member(0); }));
 }
 
-TEST_F(ReloadTest, WhatTakesARestartIsSaid) {
-  for (int i = 0; i < 2; ++i) {  // as long as it stands there
+TEST_F(ReloadTest, NamesSettingsThatNeedARestart) {
+  for (int i = 0; i < 2; ++i) {  // as long as the fault persists
     const std::string said = reload(settings({a_, b_}, "port: 1234\nlimits: {requests: 9}\n"));
     EXPECT_NE(said.find("event=not_changed key=port"), std::string::npos) << said;
     EXPECT_NE(said.find("event=reloaded"), std::string::npos) << said;
