@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of whole simulations share.
+// Shared helpers for tests of whole simulations.
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 namespace troupe::sim {
 namespace simulator_test {
 
-TEST(ParallelRuns, AllIsDoneOnceHoweverManyJobs) {
+TEST(ParallelRuns, EachRunIsDoneOnceWithAnyNumberOfJobs) {
   for (const int64_t jobs : {1, 2, 5, 50}) {
     std::vector<std::atomic<int>> done(20);
     EXPECT_TRUE(parallel_runs(done.size(), jobs, [&](size_t i) {
@@ -23,7 +23,7 @@ TEST(ParallelRuns, AllIsDoneOnceHoweverManyJobs) {
   EXPECT_TRUE(parallel_runs(0, 4, [](size_t) { return absl::InternalError("there is no work"); }).ok());
 }
 
-TEST(ParallelRuns, SoManyAreAtWorkAtOnce) {
+TEST(ParallelRuns, JobsRunAtOnce) {
   std::latch all(3);
   EXPECT_TRUE(parallel_runs(3, 3, [&](size_t) {
                 all.arrive_and_wait();  // for ever, were they fewer
@@ -36,7 +36,7 @@ TEST(ParallelRuns, SoManyAreAtWorkAtOnce) {
               }).ok());
 }
 
-TEST(ParallelRuns, TheFirstFailureByNumberIsToldAndNothingIsBegunAfterOne) {
+TEST(ParallelRuns, FirstFailureByNumberIsReturnedAndNoRunBeginsAfterOne) {
   std::latch both(2);
   const Status failed = parallel_runs(2, 2, [&](size_t i) {
     both.arrive_and_wait();
@@ -54,14 +54,14 @@ TEST(ParallelRuns, TheFirstFailureByNumberIsToldAndNothingIsBegunAfterOne) {
   EXPECT_EQ(begun, 4);
 }
 
-TEST(ParallelRuns, JobsAreTheMachinesCoresWithinABoundOrAsAsked) {
+TEST(ParallelRuns, JobsDefaultToTheCoresWithinABound) {
   EXPECT_GE(jobs_of(0), 1);
   EXPECT_LE(jobs_of(0), kJobsByItself);
   EXPECT_EQ(jobs_of(20), 20);
 }
 
-// Nothing that simulations share is written to (TSan sees to it).
-TEST(ParallelRuns, SimulationsKnowNothingOfEachOther) {
+// Nothing that simulations share is written to (checked by TSan).
+TEST(ParallelRuns, SimulationsAreIndependent) {
   SimulationOptions options = options_of(4, 2);
   const Result alone = run_personas(kSmall, options);
   std::vector<Result> results(3);

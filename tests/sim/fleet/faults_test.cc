@@ -1,4 +1,4 @@
-// Files of faults: what is read, and what is refused in which words.
+// Files of faults: parsing, and the words of refusals.
 
 #include "sim/fleet/faults.h"
 
@@ -8,7 +8,7 @@
 namespace troupe::sim {
 namespace {
 
-TEST(Faults, AreReadInOrderOfTime) {
+TEST(Faults, FileIsReadInOrderOfTime) {
   const auto faults = parse_faults(
       "{\"at_s\": 90, \"return\": 3}\n\n{\"at_s\": 60, \"kill\": 3}\r\n{\"at_s\": 60.5, \"slow\": 1, "
       "\"factor\": 2, \"for_s\": 30}",
@@ -23,7 +23,7 @@ TEST(Faults, AreReadInOrderOfTime) {
   EXPECT_TRUE(check_faults(*faults, 4, 1).ok());
 }
 
-TEST(Faults, WhatCannotBeIsNamed) {
+TEST(Faults, InvalidFaultsAreNamed) {
   const auto says = [](std::string_view text, const char* words) {
     EXPECT_THAT(std::string(parse_faults(text, "f").status().message()), ::testing::HasSubstr(words)) << text;
   };
@@ -42,7 +42,7 @@ TEST(Faults, WhatCannotBeIsNamed) {
   says("{\"at_s\": 1, \"kill\": 1", "f:1: ");
 }
 
-TEST(Faults, MustMakeSenseForTheFleet) {
+TEST(Faults, FaultsMustFitTheFleet) {
   const auto says = [](std::string_view text, const char* words) {
     const auto faults = parse_faults(text, "f");
     ASSERT_TRUE(faults.ok()) << faults.status();
@@ -58,7 +58,7 @@ TEST(Faults, MustMakeSenseForTheFleet) {
   EXPECT_TRUE(check_faults(*joined, 4, 1).ok());
 }
 
-TEST(Faults, WhoeverDrainsHasAnEnd) {
+TEST(Faults, DrainingNodeTakesNoOtherFaultUntilItsEnd) {
   const auto checked = [](std::string_view then) {
     const auto faults = parse_faults("{\"at_s\": 5, \"drain\": 2, \"for_s\": 10}\n" + std::string(then), "f");
     EXPECT_TRUE(faults.ok()) << faults.status();

@@ -20,7 +20,7 @@ int64_t large_kb() {
   return -1;
 }
 
-// In a process of its own, whose heap is fresh: says how much of 64 MB is on large pages.
+// In a process of its own, whose heap is fresh: prints how much of 64 MB is on large pages.
 void take_memory() {
   const bool asked = prefer_large_pages();
   constexpr size_t kBytes = size_t{64} << 20;
@@ -35,13 +35,13 @@ void take_memory() {
   std::exit(0);
 }
 
-TEST(LargePagesDeathTest, AreWhereMemoryLiesThatIsAskedForLater) {
+TEST(LargePagesDeathTest, LaterAllocationsLieOnLargePages) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   std::string mode;
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::getline(file, mode);
   const bool has_them = large_kb() >= 0 && !mode.empty() && mode.find("[never]") == std::string::npos;
-  // Where there are none, or a sanitizer has malloc(), memory is what it always was.
+  // Without large pages, or under a sanitizer's malloc(), memory is as always.
   EXPECT_EXIT(take_memory(), ::testing::ExitedWithCode(0),
               has_them ? "asked 1, checksum 14, large|asked 0, checksum 14" : "checksum 14");
 }

@@ -1,5 +1,5 @@
-// What the sketch learns from whole workloads: personas made up by the simulator, whose true sets are known,
-// and a published trace, whose are not.
+// The detector on whole workloads: synthetic personas, whose true sets are known, and a published trace,
+// whose sets are not.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ PrefixKey key_of(const TraceRequest& request) {
   return key;
 }
 
-// How learned sets stand to true ones, request by request.
+// Accuracy of learned sets against true ones, request by request.
 struct Accuracy {
   std::map<std::pair<uint64_t, Hash128>, int64_t> met;
   std::map<uint64_t, int64_t> of_persona;
@@ -52,7 +52,7 @@ struct Accuracy {
       return;
     }
     met[{request.set, key.set}] += 1;
-    // A long chain's anchors are looked at a few blocks apart.
+    // A long chain's anchors are kept a few blocks apart.
     off += std::abs(key.prefix_tokens - request.prefix_tokens) > std::max(64, request.prefix_tokens / 20);
   }
   // Requests whose learned set is its persona's most common one, and belongs mostly to that persona.
@@ -91,7 +91,7 @@ Accuracy run_personas(PersonaWorkload workload, double warmup_s) {
   return accuracy;
 }
 
-TEST(LearnedSets, AreThePersonas) {
+TEST(LearnedSets, MatchThePersonas) {
   PersonaWorkload workload;
   workload.personas = 200;
   workload.zipf = 0.9;

@@ -1,5 +1,5 @@
-// A node that goes through its uneventful steps at once must be the same as one that is looked at after every
-// step: the two get the same requests, and tell the same at the same times.
+// A node that skips through its uneventful steps must equal one that is read after every step: both get the
+// same requests, and report the same at the same times.
 
 #include "sim/fleet/node.h"
 
@@ -14,7 +14,7 @@
 namespace troupe::sim {
 namespace node_test {
 
-// Of which blocks run out now and then.
+// A node that runs out of blocks now and then.
 NodeProfile small_node() {
   NodeProfile profile;
   profile.costs.overhead_us = 300;
@@ -47,7 +47,7 @@ class DrivenNode {
     node.set_slowdown(factor);
   }
 
-  // What ends before `until` is over.
+  // Runs the events before `until`.
   void go_to(TimePoint until) {
     while (end_ < until) {
       const TimePoint now = end_;
@@ -132,7 +132,7 @@ class SimNodes : public ::testing::TestWithParam<Batching> {};
 INSTANTIATE_TEST_SUITE_P(SimNode, SimNodes,
                          ::testing::Values(Batching::kMerged, Batching::kSeparate, Batching::kStatic));
 
-TEST_P(SimNodes, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
+TEST_P(SimNodes, SkippedStepsEqualSingleSteps) {
   int64_t heard_of = 0, heard_of_every = 0, evicted = 0;
   for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -152,7 +152,7 @@ TEST_P(SimNodes, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
       EXPECT_EQ(a.tokens, b.tokens);
       EXPECT_EQ(a.last, b.last);
       EXPECT_EQ(a.longest_gap, b.longest_gap);
-      if (id % 10 == 0) {  // a fault begins, or ends
+      if (id % 10 == 0) {  // a fault begins or ends
         at_once.set_slowdown(id % 20 == 0 ? 1 : 1.5, now);
         one_by_one.set_slowdown(id % 20 == 0 ? 1 : 1.5, now);
       }
@@ -170,8 +170,8 @@ TEST_P(SimNodes, StepsGoneThroughAtOnceAreTheSameAsOneByOne) {
   EXPECT_GT(evicted, 1'000);
 }
 
-// What is told of each request with its last token, against what was to be seen of it after every step.
-TEST_P(SimNodes, TokensAndTheGapsBetweenThemAreThoseOfTheSteps) {
+// The values reported with each request's last token equal those observed after every step.
+TEST_P(SimNodes, TokensAndGapsEqualThoseOfTheSteps) {
   struct Seen {
     int32_t new_tokens = 0, tokens = 0;
     TimePoint last{};

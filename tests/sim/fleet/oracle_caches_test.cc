@@ -5,7 +5,7 @@
 namespace troupe::sim {
 namespace {
 
-// A prompt of one full block and the beginning of another, of which its id stands for both.
+// A prompt of one full block and the beginning of another, whose id covers both.
 TraceRequest prompt(uint64_t full, uint64_t partial) {
   TraceRequest request;
   request.block_tokens = 16;
@@ -14,7 +14,7 @@ TraceRequest prompt(uint64_t full, uint64_t partial) {
   return request;
 }
 
-TEST(Bounds, BlockThatIsNotFullIsSeenForEverAndPooledForAsLongAsThereIsRoom) {
+TEST(Bounds, PartialBlockIsSeenForEverAndPooledWhileThereIsRoom) {
   PooledLru cache(64);
   EXPECT_EQ(cache.serve(prompt(1, 100)).infinite, 0);
   EXPECT_EQ(cache.serve(prompt(1, 100)).pooled, 21);
@@ -26,20 +26,20 @@ TEST(Bounds, BlockThatIsNotFullIsSeenForEverAndPooledForAsLongAsThereIsRoom) {
   EXPECT_LE(cache.tokens_held(), 64);
 }
 
-TEST(Bounds, RunsOfBlocksThatLeftThePoolAreUsedAgain) {
+TEST(Bounds, RunsOfEvictedBlocksAreReused) {
   constexpr int64_t kBlocks = 100;
   PooledLru cache(16 * kBlocks);
   for (uint64_t i = 0; i < 10'000; ++i) {
     cache.serve(prompt(1, 1000 + i));
     ASSERT_LE(cache.tokens_held(), 16 * kBlocks);
   }
-  // Five tokens each, but for the full block that they share; and one that comes before another goes.
+  // Five tokens each, except the full block that they share; and one more prompt evicts another.
   EXPECT_LE(cache.run_count(), static_cast<size_t>((16 * kBlocks - 16) / 5 + 2));
   EXPECT_EQ(cache.serve(prompt(1, 1000)).infinite, 21);
   EXPECT_EQ(cache.serve(prompt(1, 1000)).pooled, 21);
 }
 
-TEST(Bounds, SmallNumbersAsIdsAreToldApart) {
+TEST(Bounds, SmallIdsAreDistinguished) {
   PooledLru cache(-1);
   TraceRequest request;
   request.block_tokens = 1;

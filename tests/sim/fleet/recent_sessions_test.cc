@@ -7,7 +7,7 @@
 namespace troupe::sim {
 namespace {
 
-TEST(RecentSessions, RemembersWhatWasToldLast) {
+TEST(RecentSessions, RemembersTheLastLength) {
   RecentSessions sessions(100);
   EXPECT_EQ(sessions.tokens(7), 0);
   sessions.set(7, 300);
@@ -15,7 +15,7 @@ TEST(RecentSessions, RemembersWhatWasToldLast) {
   EXPECT_EQ(sessions.tokens(7), 450);
 }
 
-TEST(RecentSessions, ForgetsThoseThatSpokeLongAgoAndKeepsHalfAsManyAsItMayAtLeast) {
+TEST(RecentSessions, ForgetsTheOldestAndKeepsAtLeastHalfItsCapacity) {
   RecentSessions sessions(100);
   for (uint64_t session = 1; session <= 1000; ++session) {
     sessions.set(session, static_cast<int32_t>(session));
@@ -27,7 +27,7 @@ TEST(RecentSessions, ForgetsThoseThatSpokeLongAgoAndKeepsHalfAsManyAsItMayAtLeas
   }
 }
 
-TEST(RecentSessions, WhoSpeaksAgainIsNotForgotten) {
+TEST(RecentSessions, ActiveSessionIsNotForgotten) {
   RecentSessions sessions(10);
   for (uint64_t other = 100; other < 200; ++other) {
     sessions.set(1, static_cast<int32_t>(other));

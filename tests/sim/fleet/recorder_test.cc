@@ -1,4 +1,4 @@
-// Figures of a run from what it was told, by hand.
+// Figures of a run from hand-made events.
 
 #include "sim/fleet/recorder.h"
 
@@ -28,7 +28,7 @@ TEST(Percentiles, AreNearestRank) {
   EXPECT_EQ(percentiles({7}).p50, 7);
 }
 
-TEST(Recorder, CountsOnlyWhatArrivedAfterTheWarmUp) {
+TEST(Recorder, CountsOnlyArrivalsAfterTheWarmUp) {
   Recorder recorder({.warmup = seconds(10), .slo_ttft_ms = 100, .slo_tpot_ms = 20, .pooled_kv_tokens = 1000});
   for (const int at : {5, 12, 13, 14}) {
     recorder.arrived(request_at(seconds(at), 100));
@@ -55,8 +55,8 @@ TEST(Recorder, CountsOnlyWhatArrivedAfterTheWarmUp) {
   EXPECT_EQ(result.seconds[5].arrived, 1) << "series have the warm-up too";
 }
 
-// Of two asks of the same prompt the first is never admitted, the second found half of it.
-TEST(Recorder, WhatWasNeverAdmittedFoundNothing) {
+// Of two requests with one prompt the first is never admitted; the second finds half of it.
+TEST(Recorder, UnadmittedRequestCountsAsAMiss) {
   Recorder recorder({.warmup = seconds(10), .pooled_kv_tokens = 1000});
   const auto ask = [&recorder](int at) {
     TraceRequest r = request_at(seconds(at), 32);
@@ -85,7 +85,7 @@ std::vector<Recorder::NodeStand> stands(std::initializer_list<int64_t> work, boo
   return out;
 }
 
-TEST(Recorder, WorkCovIsOfTheWindowsMean) {
+TEST(Recorder, WorkCovIsTheMeanOfTheWindows) {
   Recorder recorder({.pooled_kv_tokens = 1});
   recorder.arrived(request_at(seconds(9), 1));
   for (int second = 0; second < 10; ++second)
@@ -98,7 +98,7 @@ TEST(Recorder, WorkCovIsOfTheWindowsMean) {
   EXPECT_EQ(result.node_series[1].work_per_s[4], 300);
 }
 
-TEST(Recorder, ANodeThatWasDownInAWindowIsNotInItsCov) {
+TEST(Recorder, NodeDownInAWindowIsNotInItsCov) {
   Recorder recorder({.pooled_kv_tokens = 1});
   recorder.arrived(request_at(seconds(4), 1));
   for (int second = 0; second < 5; ++second)
@@ -135,8 +135,8 @@ TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
   EXPECT_EQ(result.faults.resumed, 1);
 }
 
-// A thing cannot fall, nor come back, of which nothing is known from before.
-TEST(Recorder, AFaultWithNothingBeforeOrAfterItHasNoFiguresOfThat) {
+// Without requests before it there is nothing to fall from or return to.
+TEST(Recorder, FaultWithoutRequestsBeforeOrAfterHasNoSuchFigures) {
   const auto run = [](int fault, int traffic_from, int traffic_to) {
     Recorder recorder({.pooled_kv_tokens = 1});
     recorder.fault(seconds(fault));
@@ -169,7 +169,7 @@ TEST(Recorder, AFaultWithNothingBeforeOrAfterItHasNoFiguresOfThat) {
   EXPECT_EQ(sparse.t95_s, 0);
 }
 
-TEST(Recorder, RetriesPreemptionsAndResumesAreThoseAfterTheWarmUpToo) {
+TEST(Recorder, RetriesPreemptionsAndResumesCountAfterTheWarmUp) {
   Recorder recorder({.warmup = seconds(2), .pooled_kv_tokens = 1});
   recorder.arrived(request_at(seconds(3), 1));
   recorder.retried(seconds(1));
@@ -213,7 +213,7 @@ TEST(Recorder, FaultsInTheWarmUpAreCountedAndHaveNoFigures) {
   EXPECT_EQ(late.faults.p99_peak_ms, 30) << "of the second one alone";
 }
 
-TEST(Recorder, ThePooledBoundHasAsMuchMemoryAsTheNodesThatAreUp) {
+TEST(Recorder, PooledBoundHasTheMemoryOfTheNodesThatAreUp) {
   Recorder recorder({.pooled_kv_tokens = 32});
   const auto ask = [&](uint64_t content) {
     TraceRequest r = request_at(seconds(1), 32);
@@ -239,7 +239,7 @@ TEST(Recorder, ThePooledBoundHasAsMuchMemoryAsTheNodesThatAreUp) {
   EXPECT_NEAR(hit(), 32, 1e-9) << "a node died, and what was used longest ago with it";
 }
 
-TEST(Recorder, OfAPoolOfUnknownSizeThereIsNoBound) {
+TEST(Recorder, PoolOfUnknownSizeHasNoBound) {
   Recorder recorder({.pooled_kv_tokens = -1});
   for (const int at : {1, 2}) {
     TraceRequest r = request_at(seconds(at), 32);
@@ -254,7 +254,7 @@ TEST(Recorder, OfAPoolOfUnknownSizeThereIsNoBound) {
   EXPECT_EQ(result.infinite_hit, 0.5);
 }
 
-TEST(Recorder, AFlashCrowdIsSeenBesideTheOthersAndTheMinuteBefore) {
+TEST(Recorder, FlashCrowdIsComparedWithTheOthersAndTheMinuteBefore) {
   Recorder recorder(
       {.warmup = seconds(100), .pooled_kv_tokens = 1, .crowd_set = 7, .crowd_begin = seconds(100)});
   const auto first = [&](int at, int64_t ms, uint64_t set) {

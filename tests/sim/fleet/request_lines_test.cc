@@ -1,4 +1,4 @@
-// What --requests writes: a line a request, which add up to the report.
+// Output of --requests: a line per request; the lines' sums equal the report.
 
 #include "sim/fleet/request_lines.h"
 
@@ -22,7 +22,7 @@ std::string line_of(const RequestLine& line) {
   return out;
 }
 
-TEST(RequestLines, AnAnsweredOneHasAllMembers) {
+TEST(RequestLines, AnsweredRequestHasAllMembers) {
   RequestLine line;
   line.number = 7;
   line.arrived = microseconds(1234567);
@@ -42,7 +42,7 @@ TEST(RequestLines, AnAnsweredOneHasAllMembers) {
       "\n");
 }
 
-TEST(RequestLines, WhatWasNotToldIsAbsent) {
+TEST(RequestLines, UnreportedMembersAreAbsent) {
   RequestLine line;
   line.number = 1;
   line.prompt_tokens = 20;
@@ -82,7 +82,7 @@ Sums sums_of(const PersonaWorkload& workload, SimulationOptions options, Result&
   return sums;
 }
 
-TEST(RequestLines, AddUpToTheReport) {
+TEST(RequestLines, SumsEqualTheReport) {
   Result result;
   const Sums sums = sums_of(kSmall, options_of(3, 2), result);
   ASSERT_GT(result.requests, 1000);
@@ -97,7 +97,7 @@ TEST(RequestLines, AddUpToTheReport) {
     EXPECT_EQ(sums.answered.at(node), result.node_series[static_cast<size_t>(node)].requests);
 }
 
-TEST(RequestLines, AFaultsLostAndRetriedOnesAreAmongThem) {
+TEST(RequestLines, LostAndRetriedRequestsOfAFaultAreIncluded) {
   SimulationOptions options = options_of(3);
   options.resume = false;
   options.faults = {{.kind = Fault::Kind::kKill, .at_s = 20, .target = 1}};
@@ -110,8 +110,8 @@ TEST(RequestLines, AFaultsLostAndRetriedOnesAreAmongThem) {
   EXPECT_LE(sums.retried, result.retries);
 }
 
-// They go on at another node, whose cache is not what the report's hits are of.
-TEST(RequestLines, ResumedOnesAddUpToo) {
+// They resume at another node, whose cache the report's hits do not include.
+TEST(RequestLines, SumsWithResumedRequestsEqualTheReport) {
   PersonaWorkload workload = kSmall;
   workload.output_tokens = 1500;
   workload.rate = 6;
@@ -124,8 +124,8 @@ TEST(RequestLines, ResumedOnesAddUpToo) {
   EXPECT_NEAR(static_cast<double>(sums.cached) / static_cast<double>(sums.prompt), result.hit_tokens, 1e-9);
 }
 
-// Told or not, the run is the same.
-TEST(RequestLines, DoNotChangeTheRun) {
+// The run is the same with and without a listener.
+TEST(RequestLines, WritingThemDoesNotChangeTheRun) {
   Result told;
   sums_of(kSmall, options_of(3), told);
   const Result untold = run_personas(kSmall, options_of(3));
@@ -133,8 +133,8 @@ TEST(RequestLines, DoNotChangeTheRun) {
   EXPECT_EQ(told.ttft_ms.p99, untold.ttft_ms.p99);
 }
 
-// Who is still being answered when the run ends is neither lost nor answered.
-TEST(RequestLines, TheDrainsEndLeavesSomeUnfinished) {
+// A request still being answered when the run ends is neither lost nor answered.
+TEST(RequestLines, RunsEndLeavesSomeUnfinished) {
   PersonaWorkload workload = kSmall;
   workload.output_tokens = 2000;
   SimulationOptions options = options_of(1);

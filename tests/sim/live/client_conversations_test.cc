@@ -1,4 +1,4 @@
-// Clients of a driven trace: a turn quotes what was answered to the one before.
+// Clients of a driven trace: a turn quotes the answer to the one before.
 
 #include "sim/live/client_conversations.h"
 
@@ -28,8 +28,8 @@ bool begins_with(const std::vector<Message>& all, const std::vector<Message>& pa
                     [](const auto& a, const auto& b) { return a.role == b.role && a.text == b.text; });
 }
 
-// A whole workload, every answer there in time: nothing that the ids share differs in its text.
-TEST(Conversations, QuoteWhatWasAnswered) {
+// A whole workload with every answer in time: where ids agree the text does, too.
+TEST(Conversations, QuoteTheActualAnswer) {
   PersonaWorkload workload;
   workload.personas = 10;
   workload.rate = 5;
@@ -86,7 +86,7 @@ TraceRequest turn(int32_t tokens, std::vector<uint64_t> blocks, int32_t output,
   return r;
 }
 
-TEST(Conversations, ALateAnswerIsMadeUp) {
+TEST(Conversations, LateAnswerIsSynthesised) {
   Conversations conversations;
   const auto first = conversations.messages(turn(40, {1, 2}, 20, {3}), 1);
   ASSERT_EQ(first.size(), 2u);
@@ -103,7 +103,7 @@ TEST(Conversations, ALateAnswerIsMadeUp) {
   EXPECT_EQ(words(third[5].text), 10);
 }
 
-TEST(Conversations, AnotherHistoryBeginsAnew) {
+TEST(Conversations, ChangedHistoryStartsNewConversation) {
   Conversations conversations;
   const auto first = conversations.messages(turn(40, {1, 2}, 20, {3}), 1);
   conversations.answered(turn(40, {1, 2}, 20, {3}), 1, " x");
@@ -111,7 +111,7 @@ TEST(Conversations, AnotherHistoryBeginsAnew) {
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[0].text, first[0].text);
   EXPECT_NE(cut[1].text.substr(0, 20), first[1].text.substr(0, 20));
-  // Without a session nothing is remembered.
+  // Without a session there is no memory.
   TraceRequest alone = turn(40, {1, 2}, 20, {3});
   alone.session = 0;
   conversations.answered(alone, 3, " x");

@@ -1,5 +1,5 @@
-// The page as a browser would take it apart: tags that nest, numbers that are the results', names that stay
-// text, and a size that does not follow the run's.
+// The page as a browser parses it: tags nest, numbers are the results', names stay text, and the size does
+// not follow the run's.
 
 #include "sim/report/html.h"
 
@@ -37,7 +37,7 @@ Result result_of(std::string policy, size_t nodes, size_t seconds) {
   r.node_series.resize(nodes);
   for (size_t n = 0; n < nodes; ++n) {
     r.node_series[n].id = "n" + std::to_string(n);
-    // Node 0 does twice the others' work; the last one nothing.
+    // Node 0 does twice the others' work; the last one none.
     r.node_series[n].work_per_s.assign(seconds, n == 0 ? 2000.F : n + 1 == nodes ? 0.F : 1000.F);
   }
   return r;
@@ -89,7 +89,7 @@ void expect_well_formed(const std::string& page) {
     EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
 }
 
-TEST(HtmlPage, HoldsTheNumbersAndWhatTheyMean) {
+TEST(HtmlPage, HoldsTheNumbersAndTheirMeaning) {
   PageFacts facts = titled("t");
   facts.warmup_s = 60;
   facts.faults.push_back({Fault::Kind::kSlow, 42, 5, 2, 30});
@@ -118,7 +118,7 @@ TEST(HtmlPage, HoldsTheNumbersAndWhatTheyMean) {
   EXPECT_EQ(run.at("rows").at(3).as_string(), std::string(100, '0'));
 }
 
-TEST(HtmlPage, HoldsHitsAgainstACacheWithoutEndWhereThePoolsSizeIsNotKnown) {
+TEST(HtmlPage, ComparesHitsWithAnInfiniteCacheIfThePoolSizeIsUnknown) {
   Result r = result_of("live", 2, 3);
   r.infinite_hit = 0.95;
   const std::string known = html_page(std::span(&r, 1), titled("t"));
@@ -131,7 +131,7 @@ TEST(HtmlPage, HoldsHitsAgainstACacheWithoutEndWhereThePoolsSizeIsNotKnown) {
   EXPECT_NE(page.find("<td>–</td>"), std::string::npos) << "of possible";
 }
 
-TEST(HtmlPage, NamesStayText) {
+TEST(HtmlPage, EscapesNames) {
   Result r = result_of("<b>&\"'", 2, 3);
   r.profile = "</title><script>alert(1)</script>";
   r.node_series[0].id = "</script><!--";
@@ -158,7 +158,7 @@ TEST(HtmlPage, StaysSmallForLongRunsAndLargeFleets) {
   EXPECT_EQ(run.at("ttft_p99_ms").at(0).as_int64(), 41);
 }
 
-TEST(HtmlPage, OfARunWithoutAnythingIsStillAPage) {
+TEST(HtmlPage, EmptyRunIsStillAPage) {
   Result r;
   r.policy = "affinity";
   const std::string page = html_page(std::span(&r, 1), titled("none"));
@@ -174,7 +174,7 @@ TEST(HtmlPage, PlotsEndWithTheLastArrival) {
   EXPECT_EQ(data.at("runs").at(0).at("rows").at(0).as_string().size(), 50U);
 }
 
-TEST(HtmlPage, HasWordsForEveryPolicy) {
+TEST(HtmlPage, DescribesEveryPolicy) {
   for (const std::string& policy : route::policy_names())
     EXPECT_FALSE(policy_in_words(policy).empty()) << policy;
 }

@@ -1,5 +1,5 @@
-// Reports as their readers take them apart: the names that are promised, what each stands for, and that what
-// was not asked for is not there.
+// Reports as their readers parse them: promised names with their values, and no parts that were not asked
+// for.
 
 #include "sim/report/report.h"
 
@@ -34,7 +34,7 @@ double number(const bj::value& value) {
   return value.to_number<double>();
 }
 
-// Every figure another than every other, so that none can stand in another's place.
+// All figures differ, so that none can stand in another's place.
 Result by_hand() {
   Result r;
   r.policy = "affinity";
@@ -76,7 +76,7 @@ Result by_hand() {
   return r;
 }
 
-TEST(Report, HasTheFiguresOfARunByTheirNames) {
+TEST(Report, HasTheFiguresOfARunByName) {
   const bj::object report = parsed(report_json(by_hand()));
   EXPECT_EQ(report.at("policy").as_string(), "affinity");
   EXPECT_EQ(report.at("mode").as_string(), "gossip");
@@ -125,7 +125,7 @@ TEST(Report, HasSeriesOfSecondsAndNodesAsColumns) {
   EXPECT_EQ(number(node.at("kv_used").at(1)), 0.5);
 }
 
-TEST(Report, LeavesOutWhatTheRunHadNot) {
+TEST(Report, LeavesOutAbsentParts) {
   Result r = by_hand();
   r.policy = "round-robin";
   r.mode = "";
@@ -160,7 +160,7 @@ TEST(Report, HasTheFiguresOfFaultsAndOfACrowd) {
   EXPECT_EQ(report.at("crowd_ttft_p99_ms"), bj::value({{"before", 21}, {"crowd", 31}, {"others", 41}}));
 }
 
-TEST(Report, SaysNullForABoundOfAPoolOfUnknownSize) {
+TEST(Report, BoundOfAPoolOfUnknownSizeIsNull) {
   Result r = by_hand();
   EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr(" 0.8100  0.8200 "));
   r.has_pool = false;
@@ -168,7 +168,7 @@ TEST(Report, SaysNullForABoundOfAPoolOfUnknownSize) {
   EXPECT_THAT(table_text(std::span(&r, 1)), HasSubstr(" 0.8100       - "));
 }
 
-TEST(Report, SaysNullWhereAFaultHasNothingToBeComparedWith) {
+TEST(Report, FaultWithoutAComparisonIsNull) {
   Result r = by_hand();
   r.has_faults = true;
   r.faults.p99_peak_ms = 220;
@@ -209,7 +209,7 @@ TEST(Report, ComparisonsAndTimingsHaveOneEntryARun) {
   EXPECT_FALSE(parsed(report_json(results[0])).contains("decision_us")) << "a report is equal to the byte";
 }
 
-TEST(Report, OfACapacityHasTheAnswerBesideItsRun) {
+TEST(Report, CapacityReportHasTheAnswerAndItsRun) {
   const CapacityAnswer answer{
       .rate = 123.5,
       .load = 1.25,
@@ -228,8 +228,8 @@ TEST(Report, OfACapacityHasTheAnswerBesideItsRun) {
   EXPECT_EQ(report, parsed(report_json(by_hand())));
 }
 
-// What a real run fills in: shares are shares, series are as long as the run, and sums agree.
-TEST(Report, OfASimulatedDeathIsWhole) {
+// A real run's report: shares are shares, series are as long as the run, and sums agree.
+TEST(Report, ReportOfASimulatedDeathIsComplete) {
   SimulationOptions options;
   options.profile = *load_node_profile("study");
   options.nodes = 3;

@@ -23,7 +23,7 @@ const Gpu& gpu(std::string_view name) {
   return known_gpus()[0];
 }
 
-TEST(Sizing, WeightsAreThePublishedCounts) {
+TEST(Sizing, WeightsEqualThePublishedCounts) {
   const std::pair<const char*, double> published[] = {
       {"llama-3.1-8b", 8.03e9}, {"llama-3.1-70b", 70.6e9}, {"llama-2-7b", 6.74e9},  {"llama-2-13b", 13.02e9},
       {"qwen2.5-7b", 7.62e9},   {"qwen2.5-14b", 14.77e9},  {"qwen2.5-32b", 32.76e9}};
@@ -52,7 +52,7 @@ TEST(Sizing, AgreesWithTheNodeProfiles) {
   }
 }
 
-// Every figure of a node; the name is not one.
+// Every figure of a node, without its name.
 std::vector<std::pair<const char*, double>> figures(const NodeProfile& p) {
   return {{"kv_cache_tokens", p.kv_cache_tokens},
           {"block_size", p.block_size},
@@ -75,7 +75,7 @@ void expect_alike(const NodeProfile& a, const NodeProfile& b, double share) {
     EXPECT_NEAR(of_a[i].second / of_b[i].second, 1, share) << of_a[i].first;
 }
 
-TEST(Sizing, WritesTheCommittedProfilesAgain) {
+TEST(Sizing, ReproducesTheCommittedProfiles) {
   for (const char* name : {"llama-3.1-8b", "llama-2-13b"}) {
     SCOPED_TRACE(name);
     const auto committed = load_node_profile(std::string("h200-") + name);
@@ -86,7 +86,7 @@ TEST(Sizing, WritesTheCommittedProfilesAgain) {
   }
 }
 
-TEST(Sizing, ReadsBackEveryProfileThatItWrites) {
+TEST(Sizing, WrittenProfilesReadBack) {
   int count = 0;
   for (const std::string& name : model_shape_names()) {
     const ModelShape model = *load_model_shape(name);
@@ -99,7 +99,7 @@ TEST(Sizing, ReadsBackEveryProfileThatItWrites) {
         const auto read = parse_node_profile(yaml, "w.yaml");
         ASSERT_TRUE(read.ok()) << read.status() << "\n" << yaml;
         expect_alike(*read, derived_profile(model, each, gpus), 1e-4);
-        // The simulator's step is the one that the table reckons with.
+        // The simulator's step equals the table's.
         const double alone_us =
             read->costs.overhead_us + read->costs.weights_us + 2160 * read->costs.decode_context_ns / 1e3;
         EXPECT_NEAR(1e6 / s.stream_tokens_per_s / alone_us, 1, 1e-3);
@@ -110,7 +110,7 @@ TEST(Sizing, ReadsBackEveryProfileThatItWrites) {
   EXPECT_GT(count, 100);
 }
 
-TEST(Sizing, AWrittenProfileSaysWhatEveryFigureComesFrom) {
+TEST(Sizing, WrittenProfileNamesTheSourceOfEveryFigure) {
   const ModelShape model = *load_model_shape("llama-3.1-8b");
   const std::string yaml = profile_yaml(model, gpu("L40S"), 4);
   EXPECT_NE(yaml.find("# 4 x L40S with llama-3.1-8b"), std::string::npos);
@@ -143,7 +143,7 @@ TEST(Sizing, MoreHitsAndLooserLimitsCarryMore) {
       << "reading the weights takes longer";
 }
 
-TEST(Sizing, TakesTheNumberOfGpusThatIsCheapest) {
+TEST(Sizing, TakesTheCheapestNumberOfGpus) {
   const ModelShape model = *load_model_shape("llama-3.1-8b");
   for (const double rate : {0.0, 200.0}) {
     Load load;
@@ -158,7 +158,7 @@ TEST(Sizing, TakesTheNumberOfGpusThatIsCheapest) {
         }
       }
     }
-    // One alone is slow, or too slow, for a token within 30 ms: reading the weights takes most of that.
+    // A single one is slow, or too slow, for a token within 30 ms: reading the weights takes most of that.
     const Sizing alone = size_node(model, gpu("L40S"), 1, load),
                  l40s = cheapest_node(model, gpu("L40S"), load);
     EXPECT_GT(l40s.gpus, 1);
@@ -173,7 +173,7 @@ TEST(Sizing, TakesTheNumberOfGpusThatIsCheapest) {
   EXPECT_EQ(cheapest_node(model, gpu("L40S"), few).gpus, 1) << "one is enough for so little";
 }
 
-TEST(Sizing, SaysOfTheMostGpusWhatNoneCanKeep) {
+TEST(Sizing, ReportsTheMostGpusIfNoneKeepsTheLimit) {
   Load load;
   load.tpot_ms = 0.5;
   const Sizing slow = cheapest_node(*load_model_shape("llama-3.1-8b"), gpu("A10"), load);
@@ -195,7 +195,7 @@ TEST(Sizing, TakesAsManyGpusAndNodesAsItNeeds) {
   const Sizing s = cheapest_node(*load_model_shape("llama-3.1-8b"), gpu("H100"), load);
   EXPECT_GE(static_cast<double>(s.nodes) * s.requests_per_s * load.headroom, load.rate);
   EXPECT_LT(static_cast<double>(s.nodes - 1) * s.requests_per_s * load.headroom, load.rate);
-  // A token costs what a node costs that answers at the planned rate.
+  // Price of a token: that of a node that answers at the planned rate.
   const double tokens_per_hour = s.requests_per_s * load.headroom * load.output_tokens * 3600;
   EXPECT_NEAR(s.price_per_million, s.price_per_hour / tokens_per_hour * 1e6, 1e-9);
 }

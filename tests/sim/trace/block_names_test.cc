@@ -8,7 +8,7 @@
 namespace troupe::sim {
 namespace block_names_test {
 
-TEST(BlockNames, ManyAreNamedAsEachAlone) {
+TEST(BlockNames, NamingManyEqualsNamingEach) {
   std::vector<uint64_t> ids;
   for (uint64_t i = 0; i < 37; ++i) ids.push_back(i * 0x0123456789abcdef);
   for (size_t count = 0; count <= ids.size(); ++count) {
@@ -19,7 +19,7 @@ TEST(BlockNames, ManyAreNamedAsEachAlone) {
   }
 }
 
-TEST(BlockNames, NoTwoHalvesAreAlike) {
+TEST(BlockNames, AllHalvesDiffer) {
   std::set<uint64_t> halves;
   for (uint64_t id = 0; id < 1000; ++id) {
     halves.insert(block_name(id).hi);

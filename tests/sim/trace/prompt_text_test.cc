@@ -1,4 +1,4 @@
-// Prompts for live workers: equal block ids are equal text, and nothing else is.
+// Prompts for live workers: text is equal exactly where block ids are.
 
 #include "sim/trace/prompt_text.h"
 
@@ -22,7 +22,7 @@ int64_t words(const std::string& text) {
   return std::count(text.begin(), text.end(), ' ');
 }
 
-TEST(PromptText, SharesWhatTheIdsShare) {
+TEST(PromptText, SharesTextExactlyWhereIdsAgree) {
   const PromptText a = prompt_text(request_of({1, 2, 3}, 40, 32), 7);
   const PromptText b = prompt_text(request_of({1, 2, 4}, 40, 32), 7);
   EXPECT_EQ(a.prefix, b.prefix);
@@ -33,7 +33,7 @@ TEST(PromptText, SharesWhatTheIdsShare) {
 }
 
 TEST(PromptText, CoversEveryToken) {
-  // The partial last block has an id, or none: then its text is the request's own.
+  // The partial last block has an id, or none: then its text is unique to the request.
   EXPECT_EQ(words(prompt_text(request_of({1, 2, 3}, 33, 0), 1).rest), 33);
   EXPECT_EQ(words(prompt_text(request_of({1, 2}, 33, 0), 1).rest), 33);
   EXPECT_NE(prompt_text(request_of({1}, 30, 0), 1).rest, prompt_text(request_of({1}, 30, 0), 2).rest);

@@ -1,4 +1,5 @@
-// Several files as one trace: joined by time, one naming for all, each request once; and what cannot be one.
+// Several files as one trace: joined by time, one naming for all, each request once; and files that cannot be
+// joined.
 
 #include "sim/trace/trace_join.h"
 
@@ -24,8 +25,8 @@ using Ids = std::vector<uint64_t>;
 struct Line {
   double at_s = 0;
   int64_t output = 0;
-  Ids blocks{};                 // every whole one's
-  std::vector<int32_t> ends{};  // of its messages
+  Ids blocks{};                 // one per whole block
+  std::vector<int32_t> ends{};  // of the messages
   Ids messages{};
   std::vector<int32_t> answers{};
   Ids output_blocks{};
@@ -46,7 +47,7 @@ struct Line {
   }
 };
 
-// Files of lines, and what is read of all of them.
+// Files of lines, and the requests read from all of them.
 struct Files {
   std::vector<std::string> paths;
   std::vector<std::string> notes;
@@ -89,7 +90,7 @@ Line later(Line line, double at_s) {
   return line;
 }
 
-// One prompt, of one message that nobody else sends.
+// One prompt, of one unique message.
 Line simple(double at_s, uint64_t id) {
   return {.at_s = at_s, .blocks = {id}, .ends = {10}, .messages = {id}};
 }
@@ -107,8 +108,8 @@ TEST(TraceJoin, FilesAreJoinedByTimeFromTheFirstLineOfAll) {
   EXPECT_THAT(files.notes, IsEmpty());
 }
 
-// Gateway b counts a card one token shorter than a does, and so names all its blocks otherwise.
-TEST(TraceJoin, ACardThatTwoGatewaysRecordHasTheIdsItHadFirst) {
+// Gateway b counts a card one token shorter than a does, so it names all its blocks differently.
+TEST(TraceJoin, CardRecordedByTwoGatewaysKeepsItsFirstIds) {
   const Line a{.at_s = 1, .blocks = {1, 2, 3, 4}, .ends = {31, 40}, .messages = {100, 101}};
   const Line b{.at_s = 2, .blocks = {51, 52, 53, 54, 55}, .ends = {30, 55}, .messages = {100, 102}};
   const Line c{.at_s = 3, .blocks = {51, 52, 53, 56, 57}, .ends = {30, 50}, .messages = {100, 103}};
@@ -123,9 +124,9 @@ TEST(TraceJoin, ACardThatTwoGatewaysRecordHasTheIdsItHadFirst) {
   EXPECT_NE(all[1].blocks[3], all[2].blocks[3]);
 }
 
-// By b's own lengths its fourth block is all of the card, so it is one in both its lines; by a's the card
-// ends before it.
-TEST(TraceJoin, ABlockBehindAMovedEndStandsForItsMessageToo) {
+// By b's own lengths its fourth block lies within the card, so it is the same in both its lines; by a's the
+// card ends before it.
+TEST(TraceJoin, BlockBehindAMovedEndStandsForItsMessageToo) {
   const Line a{.at_s = 1, .blocks = {1, 2, 3, 4}, .ends = {31, 40}, .messages = {100, 101}};
   const Line b{.at_s = 2, .blocks = {51, 52, 53, 54}, .ends = {41, 49}, .messages = {100, 102}};
   const Line c{.at_s = 3, .blocks = {51, 52, 53, 54}, .ends = {41, 49}, .messages = {100, 103}};
@@ -136,7 +137,7 @@ TEST(TraceJoin, ABlockBehindAMovedEndStandsForItsMessageToo) {
   EXPECT_EQ(all[1].blocks, all[3].blocks) << "and the same prompt is the same";
 }
 
-TEST(TraceJoin, ATurnThatComesToAnotherGatewayBeginsWithTheLastOneAndItsAnswer) {
+TEST(TraceJoin, TurnAtAnotherGatewayBeginsWithTheLastOneAndItsAnswer) {
   const Line one{
       .at_s = 1, .output = 20, .blocks = {1, 2}, .ends = {25}, .messages = {100}, .output_blocks = {3, 4}};
   const Line two{.at_s = 2,
@@ -160,7 +161,7 @@ TEST(TraceJoin, ATurnThatComesToAnotherGatewayBeginsWithTheLastOneAndItsAnswer) 
   EXPECT_EQ(Ids(all[2].blocks.begin(), all[2].blocks.begin() + 6), held) << "and back again";
 }
 
-TEST(TraceJoin, OfOneGatewayAllIdsStayAsTheyAre) {
+TEST(TraceJoin, IdsOfASingleGatewayStay) {
   const Line one{
       .at_s = 1, .output = 20, .blocks = {1, 2}, .ends = {25}, .messages = {100}, .output_blocks = {3, 4}};
   const Line two{.at_s = 2,
@@ -178,7 +179,7 @@ TEST(TraceJoin, OfOneGatewayAllIdsStayAsTheyAre) {
   EXPECT_EQ(all[4].blocks, two.blocks);
 }
 
-TEST(TraceJoin, ARequestThatFailedAndComesAgainSoonCountsOnce) {
+TEST(TraceJoin, FailedRequestRetriedSoonCountsOnce) {
   Line failed = simple(1, 7), again = simple(2, 7), later = simple(40, 7), gone = simple(41, 8);
   failed.status = 503;
   gone.status = 499;
@@ -208,14 +209,14 @@ TEST(TraceJoin, OtherSaltsAreRefusedAndTheSettingNamed) {
   other.salt = "";
   Files missing({{simple(1, 1)}, {other}});
   EXPECT_THAT(missing.error(), HasSubstr(":1: field 'salt': is missing, but told by "));
-  // Runs of one gateway in one file are what they always were, but it is said.
+  // Runs of one gateway in one file stay as they are, with a note.
   other.salt = "b";
   Files one({{simple(1, 1), other}});
   EXPECT_EQ(one.all().size(), 2u);
   EXPECT_THAT(one.notes, ElementsAre(HasSubstr("the salt changes 1 times")));
 }
 
-TEST(TraceJoin, WhatCannotBeOneTraceIsRefused) {
+TEST(TraceJoin, FilesThatCannotBeOneTraceAreRefused) {
   Line wide = simple(2, 1);
   wide.block_size = 5;
   wide.blocks = {1, 2};
@@ -230,7 +231,7 @@ TEST(TraceJoin, WhatCannotBeOneTraceIsRefused) {
   EXPECT_THAT(twice.error(), HasSubstr("is the same file as"));
 }
 
-TEST(TraceJoin, FilesOfDifferentTimesAndEmptyOnesAreTold) {
+TEST(TraceJoin, FilesOfDifferentTimesAndEmptyOnesAreNoted) {
   Files files({{simple(100, 1), simple(101, 2)}, {simple(1, 3), simple(50, 4)}, {simple(20, 5)}, {}});
   EXPECT_EQ(files.all().size(), 5u);
   EXPECT_THAT(files.notes, ElementsAre(absl::StrCat(files.paths[0], " begins 50 s after ", files.paths[1],

@@ -1,4 +1,4 @@
-// Trace lines: what is read, what is refused and in which words, and how a tick is spread.
+// Trace lines: parsing, the words of refusals, and the spreading of a tick.
 
 #include "sim/trace/trace.h"
 
@@ -71,7 +71,7 @@ TEST(TraceLine, ReadsMooncakesFormAndOurAdditions) {
   EXPECT_THAT(r.output_blocks, ElementsAre(8)) << "floor(49/16) - floor(40/16) = 1 block completed";
 }
 
-TEST(TraceLine, RefusesWhatCannotBeAndNamesTheField) {
+TEST(TraceLine, RefusesInvalidValuesAndNamesTheField) {
   const auto says = [](std::string_view line, const char* words) {
     const Status status = parse_error(line);
     EXPECT_FALSE(status.ok()) << line;
@@ -108,7 +108,7 @@ TEST(TraceLine, RefusesWhatCannotBeAndNamesTheField) {
        "completes 0 blocks");
 }
 
-TEST(TraceLine, WrittenIsReadAgainAsItWas) {
+TEST(TraceLine, WrittenLineReadsBack) {
   TraceRequest r;
   r.at = Duration(1'234'567'891);
   r.input_tokens = 40;
@@ -169,7 +169,7 @@ TEST(TraceReader, ReadsGzip) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, NamesTheLineOrSkipsAndCounts) {
+TEST(TraceReader, NamesTheBadLineOrSkipsAndCountsIt) {
   const std::string path =
       temporary_file("bad", std::string(kFour) +
                                 "\n{\"timestamp\":8000,\"input_length\":8,\"output_length\":1,"
@@ -193,7 +193,7 @@ TEST(TraceReader, NamesTheLineOrSkipsAndCounts) {
   EXPECT_FALSE(TraceReader::open(path, {.rate_scale = 0}).ok());
 }
 
-TEST(TraceReader, ALineTooLongOrWithANulByteIsOneBadLine) {
+TEST(TraceReader, LineTooLongOrWithANulByteIsOneBadLine) {
   const std::string good = "{\"timestamp\":0,\"input_length\":5,\"output_length\":1,\"hash_ids\":[1]}\n";
   const std::string nul = std::string("{\"times\0", 9) + "\n";
   const std::string path =
@@ -220,7 +220,7 @@ std::string lines_at(const std::vector<double>& at_ms) {
   return text;
 }
 
-// The first error of reading all of a trace, "" if there is none.
+// The first error of reading a whole trace, "" if there is none.
 std::string error_of(const std::string& path, const TraceOptions& options) {
   auto reader = TraceReader::open(path, options);
   TraceRequest r;
@@ -231,7 +231,7 @@ std::string error_of(const std::string& path, const TraceOptions& options) {
   }
 }
 
-TEST(TraceReader, AnAbsurdTimeIsItsLinesFault) {
+TEST(TraceReader, ImpossibleTimestampIsTheFaultOfItsLine) {
   const std::string path = temporary_file("span", lines_at({5e8, 5e8 + 1000, 5e8 + 1.3e9, 5e8 + 2000}));
   EXPECT_THAT(error_of(path, {}),
               HasSubstr(path + ":3: field 'timestamp': lies 1300000 s after the trace's first; a run has at "
@@ -242,7 +242,7 @@ TEST(TraceReader, AnAbsurdTimeIsItsLinesFault) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, OneLineFarAheadIsSkippedNotAllBehindIt) {
+TEST(TraceReader, LineFarAheadIsSkippedNotAllBehindIt) {
   std::vector<double> at_ms{0, 36'000'000, 36'000'000};
   for (int i = 1; i < 1000; ++i) at_ms.push_back(i * 1000);
   const std::string path = temporary_file("ahead", lines_at(at_ms));
@@ -256,7 +256,7 @@ TEST(TraceReader, OneLineFarAheadIsSkippedNotAllBehindIt) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, OneLineTooLateIsSkippedAlone) {
+TEST(TraceReader, LineTooLateIsSkippedAlone) {
   const std::string path = temporary_file("late", lines_at({0, 5000, 4000, 6000, 5500, 7000, 8000}));
   std::vector<Duration> at;
   for (const TraceRequest& r : read_all(path, {.skip_bad = true})) at.push_back(r.at);
@@ -265,14 +265,14 @@ TEST(TraceReader, OneLineTooLateIsSkippedAlone) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, WhereMostLinesCannotBeUsedNothingIsSkippedOver) {
+TEST(TraceReader, TraceOfMostlyBadLinesIsRefused) {
   const std::string path = temporary_file("most", lines_at({0, 1.7e12, 1.7e12 + 1, 1.7e12 + 2}));
   EXPECT_THAT(error_of(path, {.skip_bad = true}),
               HasSubstr(path + ": 3 of its 4 lines cannot be used; " + path + ":2: field 'timestamp'"));
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, CountsWhatIsTooLongForAModelAndKnowsTheFirstLine) {
+TEST(TraceReader, CountsRequestsTooLongForAModelAndNamesTheFirst) {
   const auto line = [](int input, int output) {
     return "{\"timestamp\":0,\"input_length\":" + std::to_string(input) +
            ",\"output_length\":" + std::to_string(output) + ",\"hash_ids\":[1]}\n";
@@ -291,7 +291,7 @@ TEST(TraceReader, CountsWhatIsTooLongForAModelAndKnowsTheFirstLine) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceReader, RefusesACutGzipFile) {
+TEST(TraceReader, RefusesATruncatedGzipFile) {
   const std::string whole = temporary_file("whole.gz", "");
   gzFile file = gzopen(whole.c_str(), "wb");
   for (int i = 0; i < 1000; ++i)
@@ -308,8 +308,8 @@ TEST(TraceReader, RefusesACutGzipFile) {
   std::filesystem::remove(whole);
 }
 
-// The figures of the trace's own description.
-TEST(TraceReader, MooncakesBoundsAreTheKnownOnes) {
+// The figures in the trace's own description.
+TEST(TraceReader, MooncakesBoundsEqualThePublishedOnes) {
   const char* data = std::getenv("TROUPE_DATA");
   const std::string path = std::string(data != nullptr ? data : TROUPE_SOURCE_DIR "/../shared/data") +
                            "/mooncake/conversation_first30min.jsonl.gz";

@@ -10,13 +10,13 @@
 namespace troupe::sim {
 namespace due_queue_test {
 
-TEST(CalendarQueue, GivesWhatAHeapGives) {
+TEST(CalendarQueue, AgreesWithAHeap) {
   Draw draw(11);
   CalendarQueue queue;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> heap;
   Duration now{};
   for (uint64_t i = 0; i < 20'000; ++i) {
-    // Some at once, some in the same bucket, some hours from now; more and more, then fewer.
+    // Some due at once, some in the same bucket, some in hours; ever more, then fewer.
     const double mean_s = draw.below(3) == 0 ? 0.01 : draw.below(50) == 0 ? 5000 : 3;
     const Due due{
         now + Duration(static_cast<int64_t>(draw.exponential(mean_s) * 1e9) / 1'000'000 * 1'000'000), i,
@@ -39,7 +39,7 @@ TEST(CalendarQueue, GivesWhatAHeapGives) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(CalendarQueue, KnowsWhoComesBehindTheTopWithinItsBucket) {
+TEST(CalendarQueue, KnowsTheItemsBehindTheTopWithinItsBucket) {
   CalendarQueue queue;
   for (int32_t i = 0; i < 3; ++i)
     queue.push({std::chrono::milliseconds(1000 + i), static_cast<uint64_t>(i), i});

@@ -1,5 +1,5 @@
-// What is made up like published data, held against what is published of it: the figures are those of the
-// data sets' own tables (tokens; mean, median, p90, p99), of ServeGen's and of Mooncake's.
+// Workloads like published data, compared with the published figures: those of the data sets' own tables
+// (tokens; mean, median, p90, p99), of ServeGen's and of Mooncake's.
 
 #include "sim/workload/presets.h"
 
@@ -61,7 +61,7 @@ Lengths lengths_of(PersonaWorkload w) {
   return out;
 }
 
-TEST(WorkloadPresets, CardsAndTurnsAreAsLongAsThePublished) {
+TEST(WorkloadPresets, CardsAndTurnsHaveThePublishedLengths) {
   const std::map<std::string, Figures> cards{{"rpbench-character", {431, 353, 854, 1201}},
                                              {"rpbench-scene", {1218, 1235, 1376, 1645}},
                                              {"charactereval", {621, 532, 1116, 1898}},
@@ -80,10 +80,10 @@ TEST(WorkloadPresets, CardsAndTurnsAreAsLongAsThePublished) {
   }
 }
 
-TEST(WorkloadPresets, ConversationsAreAsLongAsCharacterEvals) {
+TEST(WorkloadPresets, ConversationsHaveCharacterEvalsLengths) {
   std::map<uint64_t, double> turns;
   PersonaWorkload w = workload_like("charactereval");
-  w.think_s = 1;  // hardly anyone is met in mid-talk, or still talks at the end
+  w.think_s = 1;  // hardly any conversation is running at the begin or the end
   w.duration_s = 600;
   for_each(w, [&](const TraceRequest& r) {
     if (r.turn == 1) turns[r.session] = 0;
@@ -129,7 +129,7 @@ std::vector<double> gaps_between_starts(const PersonaWorkload& w) {
   return gaps;
 }
 
-TEST(WorkloadPresets, PopularityAndGapsAreServeGensAndMooncakes) {
+TEST(WorkloadPresets, PopularityAndGapsEqualServeGensAndMooncakes) {
   PersonaWorkload w = workload_like("rpbench-character");
   w.duration_s = 4000;
   std::map<uint64_t, double> count_of;
@@ -138,7 +138,7 @@ TEST(WorkloadPresets, PopularityAndGapsAreServeGensAndMooncakes) {
   for_each(w, [&](const TraceRequest& r) {
     if (r.turn == 1) count_of[r.set] += 1;
     const auto [before, is_new] = last.try_emplace(r.session, r.at);
-    // Gaps that began so late that long ones would not be seen do not count.
+    // Gaps that began too late for long ones to be seen do not count.
     if (!is_new && before->second < std::chrono::seconds(2000))
       gaps.push_back(static_cast<double>((r.at - before->second).count()) / 1e9);
     before->second = r.at;
@@ -151,7 +151,7 @@ TEST(WorkloadPresets, PopularityAndGapsAreServeGensAndMooncakes) {
   EXPECT_NEAR(cv_of(gaps_between_starts(w)), 1.32, 0.05);
 }
 
-TEST(WorkloadPresets, GapsAreAsIrregularAsAskedForAndTheRateStays) {
+TEST(WorkloadPresets, GapsAreAsIrregularAsConfiguredAtTheSameRate) {
   for (const double cv : {0.3, 1.0, 1.32, 5.3}) {
     const PersonaWorkload w{.turns = 1, .rate = 100, .duration_s = 2000, .arrival_cv = cv};
     const auto gaps = gaps_between_starts(w);
@@ -163,7 +163,7 @@ TEST(WorkloadPresets, GapsAreAsIrregularAsAskedForAndTheRateStays) {
 TEST(WorkloadPresets, IrregularGapsFollowTheRampAndTheBurst) {
   PersonaWorkload w{.turns = 1, .ramp_s = 200, .rate = 100, .duration_s = 500, .arrival_cv = 1.5};
   w.burst = Burst{3, std::chrono::seconds(150), std::chrono::seconds(150)};
-  std::vector<double> count(5);  // of every hundred seconds
+  std::vector<double> count(5);  // per hundred seconds
   for_each(w,
            [&](const TraceRequest& r) { count[static_cast<size_t>(r.at / std::chrono::seconds(100))] += 1; });
   const double expected[] = {2500, 3125 + 3 * 4375, 30'000, 10'000, 10'000};

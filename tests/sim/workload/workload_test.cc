@@ -1,4 +1,4 @@
-// Made-up persona traffic has the shape that was asked for.
+// Synthetic persona traffic has the configured shape.
 
 #include "sim/workload/workload.h"
 
@@ -42,14 +42,14 @@ TEST(PersonaWorkload, SameSeedSameRequests) {
   EXPECT_NE(a.front().at, c.front().at);
 }
 
-TEST(PersonaWorkload, HasTheRateTheLengthsAndThePopularityAskedFor) {
+TEST(PersonaWorkload, HasTheConfiguredRateLengthsAndPopularity) {
   const auto all = make_all({.personas = 200, .zipf = 1.1, .rate = 100, .duration_s = 1200}, 1);
   EXPECT_NEAR(rate_between(all, 0, 100), 100, 8) << "from the beginning";
   EXPECT_NEAR(rate_between(all, 400, 1200), 100, 6);
   const auto ramped = make_all({.ramp_s = 200, .rate = 100, .duration_s = 400}, 1);
   EXPECT_NEAR(rate_between(ramped, 0, 200), 50, 6);
   EXPECT_NEAR(rate_between(ramped, 200, 400), 100, 8);
-  // Users met in the ramp are met while they think: short of them by those who only ask once more, the rate
+  // Running sessions joined in the ramp are in their think time: without those on their last turn the rate
   // would be 4 % low here, for minutes.
   const auto after = make_all({.ramp_s = 150, .rate = 450, .duration_s = 320}, 1);
   EXPECT_NEAR(rate_between(after, 160, 320), 450, 9);
@@ -75,7 +75,7 @@ TEST(PersonaWorkload, HasTheRateTheLengthsAndThePopularityAskedFor) {
   EXPECT_NEAR(top / n, 0.2206, 0.03) << "1 / sum of r^-1.1 over 200 ranks";
 }
 
-TEST(PersonaWorkload, ANextTurnBeginsWithTheLastPromptAndItsAnswer) {
+TEST(PersonaWorkload, NextTurnBeginsWithTheLastPromptAndItsAnswer) {
   const auto all = make_all({.rate = 20, .duration_s = 200, .context_tokens = 100'000}, 3);
   std::map<uint64_t, TraceRequest> before;
   int continued = 0;
@@ -111,7 +111,7 @@ TEST(PersonaWorkload, PersonasShareTheirCardAndAllShareTheSystemLine) {
   EXPECT_NE(first.begin()->second->blocks[5], std::next(first.begin())->second->blocks[5]);
 }
 
-TEST(PersonaWorkload, ASwipeAsksForTheSamePromptAgain) {
+TEST(PersonaWorkload, SwipeAsksForTheSamePromptAgain) {
   const auto all = make_all({.rate = 20, .duration_s = 300, .swipe = 0.3}, 3);
   std::map<uint64_t, TraceRequest> before;
   int same = 0, turns = 0;
@@ -143,7 +143,7 @@ TEST(PersonaWorkload, TruncationKeepsTheContextAndTheCard) {
   }
 }
 
-TEST(PersonaWorkload, AFlashCrowdIsItsShareOnTop) {
+TEST(PersonaWorkload, FlashCrowdAddsItsShareOnTop) {
   const PersonaWorkload w{
       .rate = 60,
       .duration_s = 900,
@@ -166,7 +166,7 @@ TEST(PersonaWorkload, AFlashCrowdIsItsShareOnTop) {
   EXPECT_NEAR(rate_between(all, 600, 900), 100, 8);
 }
 
-TEST(PersonaWorkload, ABurstBeginsMoreConversationsOnlyWhileItLasts) {
+TEST(PersonaWorkload, BurstBeginsMoreConversationsOnlyWhileItLasts) {
   PersonaWorkload w{.turns = 1, .rate = 100, .duration_s = 300};
   w.burst = Burst{3, std::chrono::seconds(100), std::chrono::seconds(100)};
   const auto all = make_all(w, 5);
@@ -197,7 +197,7 @@ TEST(PersonaWorkload, EditsMakeNewSetsAndDriftMovesPopularity) {
   EXPECT_LT(top(late)->second / late_total, 0.5);
 }
 
-TEST(PersonaWorkload, RefusesWhatCannotBe) {
+TEST(PersonaWorkload, RefusesInvalidWorkloads) {
   const auto says = [](const PersonaWorkload& w, const char* words) {
     EXPECT_THAT(std::string(check_workload(w).message()), ::testing::HasSubstr(words));
   };
