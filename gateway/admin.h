@@ -36,7 +36,7 @@ class Admin {
     const Clock& clock;
   };
   explicit Admin(const Parts& parts) : parts_(parts) {}
-  // From now on only the `admin` keys among these may change anything; REQUIRES: they outlive this.
+  // Changes need one of these keys, marked `admin`, from now on. REQUIRES: they outlive this.
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
   // Every client of this port has shown a certificate, which is enough.
   void demands_certificates(bool demands) { certified_ = demands; }

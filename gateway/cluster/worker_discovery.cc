@@ -19,7 +19,7 @@ void WorkerDiscovery::registered(const std::string& key, std::string_view record
   }
   const std::string id = endpoint->authority();
   const auto known = registered_.find(key);
-  // After a lost lease returned, what an operator did meanwhile stays done.
+  // A lost lease that returns does not undo an operator's change.
   const bool same_life = known != registered_.end() && known->second.record == *parsed;
   if (known != registered_.end() && known->second.id != id) gone(key);
   leaving_.erase(id);

@@ -171,7 +171,7 @@ void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now)
   const std::string own = router_.options().name.hex();
   there.index = std::count_if(answer.loads.begin(), answer.loads.end(),
                               [&own](const auto& loads) { return loads.first < own; });
-  // Where this gateway has lost its lease the others may have, too: the first to return is not alone.
+  // A gateway that lost its lease may not be alone in it: the first to return still counts the others.
   if (there.of >= place_.of || now >= others_return_until_) place_ = there;
   router_.set_gateways(std::max(options_.gateways, place_.of));
   if (!asked_.values) return;

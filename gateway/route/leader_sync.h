@@ -124,7 +124,7 @@ class LeaderSync {
   TimePoint planned_at_{};
   GatewayShard place_;
   TimePoint others_return_until_{};  // the gateways present before count as present until then
-  // Of the loads put last; lease 0: to be put.
+  // State of the loads put last; lease 0: to be put.
   int64_t loads_lease_ = 0;
   uint64_t loads_sample_ = 0;
   uint32_t loads_nodes_ = 0;

@@ -111,7 +111,7 @@ class Router {
   // gets another home at once and the order goes on there. False: no node is left.
   bool may_extend(const PrefixKey& key, const Decision& decision) const;
   bool extend(const PrefixKey& key, std::string_view model, Decision& decision, TimePoint now);
-  // What decide() would return now; does not change the next decide().
+  // The decision that decide() would return now; does not change the next decide().
   Decision preview(const PrefixKey& key, std::string_view model, TimePoint now);
   // `answers`: choices that the request asks for (n).
   Sent sent(const PrefixKey& key, std::string_view model, const Candidate& candidate, TimePoint now,
@@ -132,9 +132,9 @@ class Router {
   // Sets that the node holds or is home to and that still have a noticeable share of the work, the hottest
   // first.
   std::vector<Hash128> sets_of(NodeIndex node) const;
-  // Those of `sets` of `model` that the node should hold and lacks: it is their home; or, where the table
-  // does not decide alone (modes other than plan and strict), it would be by rendezvous, they are hot, or
-  // many nodes have them. The hottest first, within half the node's KV. REQUIRES: the node is in the view.
+  // The sets among `sets` of `model` that the node should hold and lacks: it is their home; or, where the
+  // table does not decide alone (modes other than plan and strict), it would be by rendezvous, they are hot,
+  // or many nodes have them. The hottest first, within half the node's KV. REQUIRES: the node is in the view.
   std::vector<Hash128> sets_for(NodeIndex node, std::string_view model, std::span<const Hash128> sets) const;
   // The node that computes a set's prefix before its traffic leaves `from`; kNoNode: enough others have it,
   // or no node is left. As many nodes get it as had it, where one more would come to be asked for it.
@@ -185,9 +185,8 @@ class Router {
   uint64_t samples() const { return samples_; }
   std::string sample_message() const { return encode_set_loads(sample_); }
   Status adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now);
-  bool plans_table() const {
-    return options_.shared_table ? plans_here_ : plans_;
-  }  // else another gateway does
+  // False: another gateway plans the table.
+  bool plans_table() const { return options_.shared_table ? plans_here_ : plans_; }
   // Ignores an older table than ours, or one of another kind (gateways.h). The error names what is malformed.
   Status adopt_table(std::string_view message);
   uint64_t tables_of_other_kind() const { return tables_of_other_kind_; }  // ignored

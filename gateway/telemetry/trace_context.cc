@@ -89,8 +89,7 @@ std::optional<TraceContext> trace_context_of(const HeaderList& headers) {
 uint64_t TraceIds::next() {
   while (true) {
     if (left_ == 0) {
-      // So few bytes come whole and at once; the call blocks only before the kernel has gathered any
-      // randomness.
+      // So few bytes are never cut; the call blocks only before the kernel has any randomness.
       ssize_t got = 0;
       while ((got = getrandom(stock_.data(), sizeof stock_, 0)) < 0 && errno == EINTR) {
       }

@@ -248,7 +248,8 @@ size_t whole_events(std::string_view bytes) {
 
 std::string_view error_event(std::string_view events) {
   constexpr std::string_view kBegin = "data: {\"error\"";
-  // From blank line to blank line: a stream is mostly one event at a time, and none of them an error.
+  // Searches from blank line to blank line: a stream is mostly one event at a time, and none of them an
+  // error.
   size_t at = events.starts_with(kBegin) ? 0 : std::string_view::npos;
   for (size_t line = 0; at != 0 && (line = events.find('\n', line)) != std::string_view::npos;) {
     const std::string_view before = events.substr(0, ++line);

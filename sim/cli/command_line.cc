@@ -57,7 +57,7 @@ void ProgressLine::ended(const std::string& name) {
   if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
 }
 
-// Of several runs, as many as fit a terminal.
+// Shows as many of several runs as fit a terminal.
 std::string ProgressLine::line() const {
   if (running_.size() == 1) {
     const auto& [name, run] = *running_.begin();

@@ -43,7 +43,7 @@ struct FaultFigures {
   std::optional<double> t95_s;    // until a 3 s mean of hit is >= 95 % of before; -1: never within the run
   std::optional<double> p99_before_ms;  // mean of the 10 s before
   std::optional<double> p99_peak_ms;    // worst second's TTFT p99 after
-  // Until a second's p99 is < 1.5 × before again; -1: never within the run.
+  // Time until a second's p99 is < 1.5 × before again; -1: never within the run.
   std::optional<double> p99_settled_s;
   double stall_max_ms = 0;  // longest gap between two tokens of a stream that ran at the fault or later
   int64_t resumed = 0;      // streams that went on elsewhere

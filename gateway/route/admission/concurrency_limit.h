@@ -31,7 +31,7 @@ class ConcurrencyLimit {
     taken_ -= 1;
     turned_away_ = std::max<int64_t>(turned_away_ - 1, 0);
   }
-  // In whole seconds, at least one.
+  // Returns the wait in whole seconds, at least one.
   Duration reject(TimePoint now) {
     freed_.advance(true, now);
     const auto rate = freed_.rate();

@@ -29,7 +29,7 @@
 
 namespace troupe::route {
 
-// As in vLLM the lower is the earlier; default 0.
+// Lower is earlier, as in vLLM; default 0.
 inline constexpr int32_t kPriorityMin = -5, kPriorityMax = 5;
 
 // Not thread-safe. Flows stay where they are until they are dropped.

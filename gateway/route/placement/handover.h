@@ -43,8 +43,8 @@ class Handover {
   };
   explicit Handover(size_t at_once = 2) : at_once_(at_once) {}
 
-  // From here on the node is avoided for all but these of its sets (hottest first), and for each of them once
-  // it has moved. Until come_back() or join().
+  // Avoids the node from here on for all but these of its sets (hottest first), and for each of them once it
+  // has moved. Until come_back() or join().
   void leave(NodeIndex node, std::span<const Hash128> sets, TimePoint until);
   // The node is avoided for these sets, for each until it has moved.
   void join(NodeIndex node, std::span<const Hash128> sets, TimePoint until);

@@ -62,7 +62,7 @@ class Planner::Draft {
   void plan_model(const std::string& model, std::vector<const SetLoad*> loads) {
     serving_ = view_.homes_for(model);
     if (serving_.empty()) return;
-    // Never by a pointer, a map's order or arrival: gateways must agree.
+    // The order never depends on a pointer, a map's order or arrival: gateways must agree.
     std::sort(loads.begin(), loads.end(), [](const SetLoad* a, const SetLoad* b) {
       return a->work != b->work ? a->work > b->work : a->set < b->set;
     });

@@ -124,8 +124,7 @@ TEST_F(GossipTest, PeerThatStartsLaterIsFound) {
   EXPECT_TRUE(answers(*one, second_));
 }
 
-// As from etcd: a found peer receives all messages at once and hears all there is; one that left receives
-// none.
+// A found peer (as from etcd) receives all messages at once; one that left receives none.
 TEST_F(GossipTest, MessagesGoToFoundPeersAndNotToLeftOnes) {
   finds_ = true;
   const auto first = start(first_, {}), second = start(second_, {});

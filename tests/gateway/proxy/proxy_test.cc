@@ -274,7 +274,7 @@ TEST(Proxy, RequestsBeyondTheLimitAreRefused) {
 
 constexpr int kTries = 3;  // a busy machine may delay one, not all
 
-// From the client's disconnect to the worker's cancellation.
+// Time from the client's disconnect to the worker's cancellation.
 Duration time_to_cancel(Loop& loop, StubWorker& stub, RawPeer& peer) {
   EXPECT_TRUE(loop.eventually([&] { return stub.running == 1; }));
   std::this_thread::sleep_for(20ms);

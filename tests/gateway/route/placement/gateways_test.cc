@@ -293,7 +293,7 @@ TEST_F(OneTable, NodeInTheTableBecomesHomeOnceKnown) {
   EXPECT_EQ(b.table()->sets(), a.table()->sets());
 }
 
-// As during a change of the setting, gateway by gateway.
+// The state during a change of the setting, gateway by gateway.
 TEST_F(OneTable, StrictSetsFollowThePlannersNumber) {
   const auto view = cluster(6);
   Router a = named(1, view, Mode::kStrict, 8), b = named(2, view, Mode::kStrict, 5);
