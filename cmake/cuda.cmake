@@ -5,6 +5,9 @@ if(CUDA STREQUAL "OFF" OR TROUPE_SANITIZE OR TROUPE_FUZZ)
   return()
 endif()
 include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)  # looked for in vain by an earlier configuration: there may be one now
+endif()
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(TROUPE_NVCC nvcc HINTS /usr/local/cuda/bin)
   if(TROUPE_NVCC)
@@ -26,6 +29,8 @@ if(CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_STANDARD 20)
   # Debian's packages name it; named to nvcc as a system folder it would hide libstdc++'s own <math.h>.
   list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES /usr/include)
+  # CMake 3.25 sets a property of this target whether there is such a library or not, and since CUDA 13 there is none.
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
   find_package(CUDAToolkit)
 endif()
 if(CMAKE_CUDA_COMPILER AND TARGET CUDA::cublasLt)
