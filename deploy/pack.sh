@@ -16,7 +16,8 @@ build/pack/troupe and packs that. The same build gives the same bytes, whoever p
 the file and the repository together are over 60 MB.
 
   -o, --output FILE   (default dist.tar.xz in the repository's root)
-  --gpu-tests         with bin/cuda_gpu_test and the benches, for tests/gpu/*.sh (needs a CUDA compiler here)
+  --gpu-tests         with bin/cuda_gpu_test and the benches, for tests/gpu/*.sh (without a CUDA compiler here, takes
+                      PyPI's into .cuda/, 0.9 GB)
   --level N           of xz, 0 (seconds) to 9 (default 6, half a minute; 9 saves half a percent more)
   -h, --help          this text
 
@@ -50,6 +51,7 @@ trap 'stop_step; rm -f "$OUTPUT.part"' EXIT
 trap 'exit 130' INT TERM
 
 need_packages "${BUILD_PACKAGES[@]}" binutils xz-utils
+[ -z "$GPU_TESTS" ] || need_cuda_toolkit
 build_programs installable
 if [ -n "$GPU_TESTS" ]; then
   need_packages "${TEST_PACKAGES[@]}"

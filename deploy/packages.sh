@@ -80,6 +80,60 @@ need_test_python() {
   touch "$stamp"
 }
 
+# cuda_release NVCC: "13.0".
+cuda_release() { "$1" --version | sed -n 's/.* release \([0-9]*\.[0-9]*\),.*/\1/p'; }
+
+# cuda_compiles NVCC: it is new enough for this source, compiles for Hopper and links with cuBLASLt. Says why not.
+cuda_compiles() {
+  local release folder said result=0
+  release=$(cuda_release "$1" 2> /dev/null) && [ -n "$release" ] || { say "not used: $1, which does not tell its version"; return 1; }
+  printf '12.8\n%s\n' "$release" | sort -V -C || { say "not used: $1 of CUDA $release, older than 12.8"; return 1; }
+  folder=$(mktemp -d)
+  cat > "$folder/probe.cu" <<'CUDA'
+#include <cublasLt.h>
+__global__ void kernel(float* x) { x[threadIdx.x] += 1; }
+int main() { kernel<<<1, 32>>>(nullptr); return static_cast<int>(cublasLtGetVersion()); }
+CUDA
+  said=$("$1" -arch=sm_90a -o "$folder/probe" "$folder/probe.cu" -lcublasLt 2>&1) || result=1
+  rm -rf "$folder"
+  [ $result -eq 0 ] || say "not used: $1 of CUDA $release, which fails to compile for sm_90a and link with cuBLASLt: $said"
+  return $result
+}
+
+# Where PyPI's packages lay CUDA out in .cuda/: bin, include, lib, nvvm.
+pypi_toolkit() { echo "$PWD"/.cuda/lib/python3*/site-packages/nvidia/cu[0-9]*; }
+
+# Names a CUDA compiler in CUDACXX: this machine's where it has one that will do, or else PyPI's, which goes into .cuda/ of the
+# repository's root; anew where the list has changed or what is there does not work. REQUIRES: called there.
+need_cuda_toolkit() {
+  local list=tests/gpu/toolkit_requirements.txt begin=$SECONDS nvcc stamp toolkit library
+  for nvcc in ${CUDACXX:+"$CUDACXX"} nvcc /usr/local/cuda/bin/nvcc; do
+    nvcc=$(command -v "$nvcc") || continue
+    cuda_compiles "$nvcc" || continue
+    say "CUDA compiler: $nvcc, CUDA $(cuda_release "$nvcc")"
+    export CUDACXX=$nvcc
+    return 0
+  done
+  stamp=.cuda/$(sha256sum "$list" | cut -c1-16)
+  if [ ! -e "$stamp" ] || ! cuda_compiles "$(pypi_toolkit)/bin/nvcc"; then
+    need_packages g++ python3-venv
+    say "CUDA's compiler and cuBLASLt from PyPI ($list), into .cuda/: half a gigabyte to download, 0.9 GB on disk"
+    rm -rf .cuda
+    step python3 -m venv .cuda
+    step .cuda/bin/pip install -q --disable-pip-version-check --only-binary :all: -r "$list" || die "pip failed (above): no CUDA compiler"
+    toolkit=$(pypi_toolkit)
+    [ -d "$toolkit/lib" ] || die "$list brought no $toolkit/lib: packages are laid out otherwise now"
+    # The packages' libraries have no names to link by, and nvcc looks for them in lib64.
+    for library in "$toolkit"/lib/lib*.so.[0-9]*; do ln -sf "${library##*/}" "${library%.so.*}.so"; done
+    ln -sfn lib "$toolkit/lib64"
+    cuda_compiles "$toolkit/bin/nvcc" || die "PyPI's CUDA compiler does not work here (above)"
+    touch "$stamp"
+    say "CUDA $(cuda_release "$toolkit/bin/nvcc") is in .cuda/: $(du -sm .cuda | cut -f1) MB, in $((SECONDS - begin)) s"
+  fi
+  CUDACXX=$(pypi_toolkit)/bin/nvcc
+  export CUDACXX
+}
+
 # build_programs TARGET…: release, into build/; shows what the build said where it failed. REQUIRES: called in the repository's root.
 build_programs() {
   say "building into build/ (the first time takes minutes, ccache makes the next ones short)"

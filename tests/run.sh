@@ -11,12 +11,13 @@ usage() {
   cat <<'H'
 usage: tests/run.sh [--quick] [-R REGEX]
 
-Installs the Debian packages and (into .venv/) the Python packages the tests need, builds, and runs unit tests, end-to-end
-tests, unit tests under ASan+UBSan and TSan, a fuzz smoke and the tidy checks. Ends with what tests measured and ctest's
-summary; non-zero on any failure.
+Installs the Debian packages and (into .venv/) the Python packages the tests need and, where there is no nvcc of CUDA 12.8 or
+newer, PyPI's (into .cuda/, 0.9 GB), builds, and runs unit tests, end-to-end tests, unit tests under ASan+UBSan and TSan, a fuzz
+smoke, a look at the CUDA module's machine code and the tidy checks. Ends with what tests measured and ctest's summary; non-zero
+on any failure.
 
-  --quick    release build only: unit, end-to-end and tidy
-  -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, tidy)
+  --quick    release build only, CUDA where there is a compiler already: unit, end-to-end and tidy
+  -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, cuda_built, tidy)
 
 TROUPE_DATA names the folder with published traces, vectors and templates (default ../shared/data); tests of them skip where it is
 absent.
@@ -41,6 +42,7 @@ need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 "${TEST_PA
   $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
 
 need_test_python
+[ -n "$QUICK" ] || need_cuda_toolkit
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
 build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
@@ -54,7 +56,7 @@ build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
   step cmake --build --preset "$preset" --target "${targets[@]}"
   say "built $label in $((SECONDS - begin)) s"
 }
-build release "release" all -- -DTROUPE_TESTS=ON -DTROUPE_ALL_TESTS="$([ -n "$QUICK" ] && echo OFF || echo ON)"
+build release "release" all -- -DTROUPE_TESTS=ON $([ -n "$QUICK" ] && echo -DTROUPE_ALL_TESTS=OFF || echo -DTROUPE_ALL_TESTS=ON -DCUDA=ON)
 if [ -z "$QUICK" ]; then
   build debug "ASan+UBSan" sanitized_tests -- -DTROUPE_TESTS=ON
   build tsan "TSan" sanitized_tests -- -DTROUPE_TESTS=ON
