@@ -126,6 +126,8 @@ need_cuda_toolkit() {
     # The packages' libraries have no names to link by, and nvcc looks for them in lib64.
     for library in "$toolkit"/lib/lib*.so.[0-9]*; do ln -sf "${library##*/}" "${library%.so.*}.so"; done
     ln -sfn lib "$toolkit/lib64"
+    # ccache knows a compiler by its time: the same for the same list, whenever and in whichever checkout it was installed.
+    touch -d "@$((16#$(basename "$stamp" | cut -c1-7)))" "$toolkit/bin/nvcc"
     cuda_compiles "$toolkit/bin/nvcc" || die "PyPI's CUDA compiler does not work here (above)"
     touch "$stamp"
     say "CUDA $(cuda_release "$toolkit/bin/nvcc") is in .cuda/: $(du -sm .cuda | cut -f1) MB, in $((SECONDS - begin)) s"
