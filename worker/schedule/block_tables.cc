@@ -300,8 +300,9 @@ Status BlockTables::verify(std::span<ScheduledRequest* const> running, int32_t o
   int32_t owed_count = owed_ahead;
   for (const ScheduledRequest* request : running) {
     TROUPE_RETURN_IF_ERROR(verify_table(*request));
-    if (request->on_clock)
+    if (request->is_counted()) {
       owed_count += blocks_for(request->computed_count) - count_of(request->blocks.size());
+    }
     holds.paths.push_back(request->path);
     if (request->copy_run >= 0) holds.partials.push_back(request->copy_run);
   }
@@ -336,7 +337,7 @@ Status BlockTables::verify_announced(std::span<ScheduledRequest* const> running)
 
 Status BlockTables::verify_table(const ScheduledRequest& request) const {
   const std::string name = "request " + std::to_string(request.id);
-  if (!request.on_clock && count_of(request.blocks.size()) < blocks_for(request.computed_count)) {
+  if (!request.is_counted() && count_of(request.blocks.size()) < blocks_for(request.computed_count)) {
     return absl::InternalError(name + " has computed more than its blocks hold");
   }
   if (!options_.enable_prefix_caching) return absl::OkStatus();

@@ -58,8 +58,8 @@ class BlockTables {
   void finish_copy(ScheduledRequest& request);
   // A block for the last known id, if it needs one; false: none is left.
   bool grow(ScheduledRequest& request);
-  // The same for one that is only counted (decode_clock.h): that it has a block is all that matters before
-  // settle(). Not after all: forgive_block().
+  // The same for a decode that is counted (counted_decodes.h): which block it has matters only at settle().
+  // forgive_block() takes it back.
   bool owe_block();
   void forgive_block() { pool_.owe(-1); }
   // For all that are needed in several steps. REQUIRES: so many are free.
@@ -87,7 +87,7 @@ class BlockTables {
   void extend_hashes(ScheduledRequest& request) const;
 
   // `running`: every request that holds blocks.
-  // Those on a DecodeClock are owed what they have computed; `owed_ahead`: blocks for what they compute next.
+  // Those that are counted are owed what they have computed; `owed_ahead`: blocks for what they compute next.
   Status verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const;
 
  private:

@@ -13,6 +13,7 @@
 //   [computed_count, known_count)    still to be computed; exactly one id while decoding
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "common/core/block_hash.h"
@@ -60,11 +61,11 @@ struct alignas(64) ScheduledRequest {
   std::vector<BlockId> blocks;  // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
   int32_t known_count = 0;      // prompt and emitted
   int32_t computed_count = 0;
-  // On a DecodeClock its lengths are those of the last settle(); this is the step at which none of its ids
-  // was computed, had it decoded all along.
-  int64_t zero_step = 0;
+  // Of a decode that is counted (counted_decodes.h) the step at which none of its ids was computed, had it
+  // decoded all along; its lengths are then those of the last CountedDecodes::settle().
+  static constexpr int64_t kNotCounted = std::numeric_limits<int64_t>::min();
+  int64_t zero_step = kNotCounted;
   int32_t prompt_count = 0;
-  bool on_clock = false;
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
   bool cut_to_fit = false;
@@ -104,6 +105,9 @@ struct alignas(64) ScheduledRequest {
   int32_t pin_blocks = 0;      // what its pin may come to
 
   bool in_background() const { return arrival_index >= kBackgroundArrival; }
+  bool is_counted() const { return zero_step != kNotCounted; }
+  int32_t rest_count() const { return known_count - computed_count; }   // ids still to be computed
+  int32_t emitted_count() const { return known_count - prompt_count; }  // tokens of the answer so far
 };
 
 }  // namespace troupe

@@ -1,15 +1,15 @@
-// Who is computed in the next step. First every decode, for they are what somebody is reading; then prefill
-// chunks with the tokens that are left. Of those the oldest prefill has half for sure. The other half it has
-// too where nobody needs fewer tokens than it does: so a prompt of 8,000 tokens is not slowed down by others
-// of its kind, and one that misses five tokens of a cached persona does not wait for it.
+// Merged steps: first every decode, since a client reads along; then prefill chunks with the tokens that are
+// left. The oldest prefill is sure of half of these. It gets the other half too where no request needs fewer
+// tokens than it does: so a prompt of 8,000 tokens is not slowed down by others of its kind, and one that
+// misses five tokens of a cached persona does not wait for it.
 //
-// Where steps are not merged it is the other way round: prompts first, decodes where there is none. So
-// whoever asks is answered soon, and whoever is answered waits for all who ask.
+// Where steps are not merged the order is reversed: prompts first, decodes where there is none. So a new
+// request is answered soon, and the decodes wait for all prompts.
+
+#include "worker/schedule/step_planner.h"
 
 #include <algorithm>
 #include <chrono>
-
-#include "worker/schedule/scheduler_impl.h"
 
 namespace troupe {
 
@@ -17,276 +17,256 @@ namespace {
 
 // However slow the machine: a prefill goes on by this many tokens a step.
 constexpr int32_t kMinChunk = 32;
-// Of a prompt that is scored, whose rows may take a hundred times as long.
+// The same of a prompt that is scored, whose rows may take a hundred times as long.
 constexpr int32_t kMinScoredChunk = 8;
-// A request for which there were no prefill tokens in so many steps lets nobody pass any more.
+// A request for which there were no prefill tokens in so many steps lets no younger one pass any more.
 constexpr int32_t kHeldMax = 64;
-// Admission reckons with the length that half of a set's answers stay within. Many are admitted side by side,
-// what is asked for is the peak of all together (kv_forecast.h), and each keeps a block besides: more reserve
-// (the 0.9 quantile) preempted no less and took a quarter more steps.
-constexpr double kLengthQuantile = 0.5;
-// What an answer is taken to need before any was seen.
-constexpr int32_t kUnknownLength = 64;
 
 }  // namespace
 
-void Scheduler::Impl::plan_step(TimePoint now) {
-  begin_plan(now);
+StepPlanner::StepPlanner(SchedulerState* state, BackgroundPrefill* background, PlannedStep* step)
+    : state_(*state),
+      config_(state->config),
+      queues_(state->queues),
+      background_(*background),
+      step_(*step),
+      batch_(step->batch),
+      reserve_(state),
+      budget_(state->config.max_num_batched_tokens) {}
+
+void StepPlanner::plan() {
+  if (background_.take_makes_way()) {
+    while (!queues_.running().empty() && queues_.running().back()->in_background()) {
+      preempt(*queues_.running().back());
+    }
+    preempted_ = false;  // what it frees is for those that wait
+  }
   bool leaves_some = true;  // for prompts in the background
-  if (config.batching == Batching::kMerged) {
+  if (config_.batching == Batching::kMerged) {
     plan_merged();
   } else {
     leaves_some = plan_prompts();
   }
-  if (background_count > 0) {
+  if (!background_.is_empty()) {
     if (leaves_some) serve_background();
-    claim_room();
+    background_.end_plan(no_room_);
   }
   finish_oldest();
-  stats.budget_limited_steps_total += time_cuts;
+  state_.stats.budget_limited_steps_total += time_cuts_;
+  step_.in_flight = !batch_.empty();
 }
 
-void Scheduler::Impl::begin_plan(TimePoint now) {
-  batch.items.clear();
-  batch.copies.clear();
-  batch.token_count = 0;
-  batch.decode_count = 0;
-  batch.counted_decodes = 0;
-  batch.counted_context_tokens = 0;
-  batch.preempted.clear();
-  batch_requests.clear();
-  planned_at = now;
-  load = {};
-  budget = config.max_num_batched_tokens;
-  seconds_max = 0;
-  time_cuts = false;
-  oldest = nullptr;
-  held = 0;
-  if (makes_way) make_way();
-  preempted_now = false;
-  no_room = false;
-  background_served = false;
-}
-
-void Scheduler::Impl::plan_merged() {
+void StepPlanner::plan_merged() {
   plan_decodes();
   limit_prefill();
   plan_prefills();
-  // What preemption freed is for those who run; admitting now would only preempt again.
-  if (!preempted_now) admit_waiting();
+  // What preemption freed is for those that run; admitting now would only preempt again.
+  if (!preempted_) admit_waiting();
 }
 
-// Prompts, or decodes if there is none; true: no decodes.
-bool Scheduler::Impl::plan_prompts() {
-  const bool in_batches = config.batching == Batching::kStatic;
-  if (in_batches && running.empty()) admit_waiting();
+// Prompts, or decodes if there is no prompt. Returns whether the step has no decodes.
+bool StepPlanner::plan_prompts() {
+  const bool in_batches = config_.batching == Batching::kStatic;
+  if (in_batches && queues_.running().empty()) admit_waiting();
   plan_prefills();
   if (!in_batches) admit_waiting();
-  if (!batch.empty()) return true;
+  if (!batch_.empty()) return true;
   plan_decodes();
-  return batch.empty();
+  return batch_.empty();
 }
 
-void Scheduler::Impl::plan_decodes() {
-  if (config.itemize_decodes) {
+void StepPlanner::plan_decodes() {
+  if (config_.itemize_decodes) {
     list_decodes();
   } else {
     count_decodes();
   }
 }
 
-void Scheduler::Impl::list_decodes() {
-  // `running` shrinks at its end while older requests take their blocks.
+void StepPlanner::list_decodes() {
+  // running() shrinks at its end while older requests take their blocks.
+  const RequestQueues::Queue& running = queues_.running();
   for (size_t i = 0; i < running.size(); ++i) {
     Request& r = *running[i];
-    if (r.phase == RequestPhase::kDecode && budget > 0 && grow_or_preempt(r)) add_item(r, 1, 1);
+    if (r.phase == RequestPhase::kDecode && budget_ > 0 && grow_or_preempt(r)) add_item(r, 1, 1);
   }
 }
 
-// The same, of those that are only counted: only at the end of a block is there anything to do for one. Those
-// who give way are the youngest, so whoever has got its block keeps it.
-void Scheduler::Impl::count_decodes() {
-  while (owed_ahead < clock.at_block_end()) {
-    if (tables.owe_block()) {
-      owed_ahead += 1;
-    } else {
-      preempt(*running.back());
-    }
-  }
-  batch.counted_decodes = clock.count();
-  batch.counted_context_tokens = clock.context_count();
-  batch.token_count = batch.counted_decodes;
-  load.decode_count = batch.counted_decodes;
-  load.decode_context_tokens = batch.counted_context_tokens;
-  budget -= batch.counted_decodes;
+// The same for decodes that are counted. The youngest give way, so a request that has got its block keeps it.
+void StepPlanner::count_decodes() {
+  const CountedDecodes& counted = state_.counted;
+  while (!state_.counted.reserve_blocks()) preempt(*queues_.running().back());
+  batch_.counted_decodes = counted.count();
+  batch_.counted_context_tokens = counted.context_count();
+  batch_.token_count = counted.count();
+  step_.load.decode_count = counted.count();
+  step_.load.decode_context_tokens = counted.context_count();
+  budget_ -= counted.count();
 }
 
 // A block for the id to be computed; false: `request` itself was the youngest and gave way.
-bool Scheduler::Impl::grow_or_preempt(Request& request) {
-  while (!tables.grow(request)) {
-    Request& victim = *running.back();
+bool StepPlanner::grow_or_preempt(Request& request) {
+  while (!state_.tables.grow(request)) {
+    Request& victim = *queues_.running().back();
     preempt(victim);
     if (&victim == &request) return false;
   }
   return true;
 }
 
-// REQUIRES: `request` is the last of `running`.
-void Scheduler::Impl::preempt(Request& request) {
-  stop_running(request);
-  tables.release(request);
-  batch.preempted.push_back(request.id);
-  request.phase = RequestPhase::kWaiting;
-  ++request.preemption_count;
-  request.passed_count = 0;
-  request.held_count = 0;
-  ++stats.preemptions_total;
-  preempted_now = true;
-  look_up(request);
-  insert_by_arrival(waiting, &request);
+void StepPlanner::preempt(Request& request) {
+  queues_.preempt(request);
+  batch_.preempted.push_back(request.id);
+  ++state_.stats.preemptions_total;
+  preempted_ = true;
 }
 
 // Beside decodes: as much prefill as fits their time. Where the chunk starts matters little; the oldest's is
 // taken for all.
-void Scheduler::Impl::limit_prefill() {
-  if (config.tpot_budget <= Duration::zero() || batch.empty() || budget == 0) return;
+void StepPlanner::limit_prefill() {
+  if (config_.tpot_budget <= Duration::zero() || batch_.empty() || budget_ == 0) return;
   int32_t start = 0;
   int64_t wanted = 0;
-  for (const Request* r : prefilling) {
+  for (const Request* r : queues_.prefilling()) {
     if (wanted == 0) start = r->computed_count;
-    wanted += rest_of(*r);
+    wanted += r->rest_count();
   }
-  if (wanted == 0 && waiting.empty()) return;
-  seconds_max = std::chrono::duration<double>(config.tpot_budget).count();
-  const int32_t limit = std::max(kMinChunk, cost.chunk_within(seconds_max, load, {start, budget}));
-  if (limit >= budget) return;
-  budget = limit;
-  time_cuts = wanted > limit;
+  if (wanted == 0 && queues_.waiting().empty()) return;
+  seconds_max_ = std::chrono::duration<double>(config_.tpot_budget).count();
+  const int32_t limit =
+      std::max(kMinChunk, state_.cost.chunk_within(seconds_max_, step_.load, {start, budget_}));
+  if (limit >= budget_) return;
+  budget_ = limit;
+  time_cuts_ = wanted > limit;
 }
 
-// What a token of the request takes of `budget`. Beside decodes a token whose row is scored takes as many
+// What a token of the request takes of budget_. Beside decodes a token whose row is scored takes as many
 // others' share as it takes time; the logits of a large vocabulary cost more than all else of a token.
-int32_t Scheduler::Impl::price_of(const Request& request) const {
-  if (!request.scores_prompt || seconds_max == 0 || budget == 0) return 1;
-  const int32_t count =
-      std::max(1, cost.chunk_within(seconds_max, load, {request.computed_count, budget, /*scored=*/true}));
-  return (budget + count - 1) / count;
+int32_t StepPlanner::price_of(const Request& request) const {
+  if (!request.scores_prompt || seconds_max_ == 0 || budget_ == 0) return 1;
+  const StepCost::Chunk chunk{request.computed_count, budget_, /*scored=*/true};
+  const int32_t count = std::max(1, state_.cost.chunk_within(seconds_max_, step_.load, chunk));
+  return (budget_ + count - 1) / count;
 }
 
-void Scheduler::Impl::plan_prefills() {
-  for (Request* r : prefilling) {
-    if (budget == 0 || r->in_background()) return;
+void StepPlanner::plan_prefills() {
+  for (Request* r : queues_.prefilling()) {
+    if (budget_ == 0 || r->in_background()) return;
     give_chunk(*r);
   }
 }
 
-// A chunk for a request that holds its blocks or is about to; false: there are no tokens for it.
-bool Scheduler::Impl::give_chunk(Request& request) {
-  const int32_t rest = rest_of(request);
+// A chunk for a request that holds its blocks; false: there are no tokens for it.
+bool StepPlanner::give_chunk(Request& request) {
+  const int32_t rest = request.rest_count();
   const int32_t price = price_of(request);
-  if (oldest == nullptr) {
+  if (oldest_ == nullptr) {
     const int32_t least = price > 1 ? kMinScoredChunk : 1;
-    const int32_t count = std::min(rest, std::max((budget + 1) / 2 / price, least));
-    oldest = &request;
-    oldest_item = batch.items.size();
-    oldest_work = int64_t{rest} * price;
+    const int32_t count = std::min(rest, std::max((budget_ + 1) / 2 / price, least));
+    oldest_ = &request;
+    oldest_item_ = batch_.items.size();
+    oldest_work_ = int64_t{rest} * price;
     add_item(request, count, price);
     const int64_t wanted = int64_t{rest - count} * price;
-    time_cuts |= price > 1 && wanted > budget;
-    held = static_cast<int32_t>(std::min<int64_t>(wanted, budget));
+    time_cuts_ |= price > 1 && wanted > budget_;
+    held_ = static_cast<int32_t>(std::min<int64_t>(wanted, budget_));
     return true;
   }
-  const bool first = int64_t{rest} * price < oldest_work && !request.in_background();
-  const int32_t usable = first ? budget : budget - held;
+  const bool first = int64_t{rest} * price < oldest_work_ && !request.in_background();
+  const int32_t usable = first ? budget_ : budget_ - held_;
   if (usable <= 0) return false;
   const int32_t count = std::min(rest, std::max(usable / price, 1));
-  time_cuts |= price > 1 && count < rest;
+  time_cuts_ |= price > 1 && count < rest;
   add_item(request, count, price);
-  held = std::min(held, budget);
+  held_ = std::min(held_, budget_);
   return true;
 }
 
-// The oldest has what nobody with less to do took.
-void Scheduler::Impl::finish_oldest() {
-  if (held == 0) return;
-  BatchItem& item = batch.items[oldest_item];
-  const int32_t count = std::min(rest_of(*oldest) - item.count, held / price_of(*oldest));
-  held = 0;
+// The oldest gets the tokens held for it that no request with less to do took.
+void StepPlanner::finish_oldest() {
+  if (held_ == 0) return;
+  BatchItem& item = batch_.items[oldest_item_];
+  const int32_t count = std::min(oldest_->rest_count() - item.count, held_ / price_of(*oldest_));
+  held_ = 0;
   const int32_t scored_before = item.scored.count;
-  load.add_prefill(item.start + item.count, count);
-  set_count(item, *oldest, item.count + count);
-  load.scored_rows += item.scored.count - scored_before;
-  batch.token_count += count;
-  budget -= count;
+  step_.load.add_prefill(item.start + item.count, count);
+  set_count(item, *oldest_, item.count + count);
+  step_.load.scored_rows += item.scored.count - scored_before;
+  batch_.token_count += count;
+  budget_ -= count;
 }
 
-// Oldest first. Those whose prefix is in the making are left where they are; those that do not fit may be
-// passed, the oldest of them `max_passes` times. A batch is admitted whole, whatever of its prompts this step
-// will hold.
-void Scheduler::Impl::admit_waiting() {
-  const size_t limit = running_limit();
-  if (waiting.empty() || budget == 0 || running.size() >= limit) return;
-  const bool in_batches = config.batching == Batching::kStatic;
-  has_forecast = false;
+// Oldest first. Requests whose prefix another one is computing stay where they are; those that do not fit may
+// be passed, the oldest of them `max_passes` times. A static batch is admitted whole, whatever of its prompts
+// this step will hold.
+void StepPlanner::admit_waiting() {
+  const size_t limit = queues_.running_limit();
+  const RequestQueues::Queue &waiting = queues_.waiting(), &running = queues_.running();
+  if (waiting.empty() || budget_ == 0 || running.size() >= limit) return;
+  const bool in_batches = config_.batching == Batching::kStatic;
   Request* passed = nullptr;  // the oldest that does not fit
-  size_t kept = 0, next = 0;
-  for (; next < waiting.size(); ++next) {
-    if (budget == 0 || running.size() >= limit || tables.available_count() == 0) break;
-    Request* r = waiting[next];
-    const bool urgent = !r->in_background();
+  size_t next = 0;
+  bool started = false, may_go_on = true;
+  for (; may_go_on && next < waiting.size(); ++next) {
+    if (budget_ == 0 || running.size() >= limit || state_.tables.available_count() == 0) break;
+    Request& r = *waiting[next];
+    const bool urgent = !r.in_background();
     if (!urgent && !in_batches) {
-      if (!has_place_for_background()) break;
+      if (!background_.has_turn(batch_)) break;
       serve_background();
     }
-    if (tables.look_is_stale(*r)) look_up(*r);
+    if (state_.tables.look_is_stale(r)) queues_.look_up(r);
     const bool has_tokens =
-        oldest == nullptr || budget > held || (urgent && r->pending_tokens * price_of(*r) < oldest_work);
+        oldest_ == nullptr || budget_ > held_ || (urgent && r.pending_tokens * price_of(r) < oldest_work_);
     const bool in_turn = urgent || passed == nullptr;
-    if (!r->look_awaits && has_tokens && in_turn && tables.admit(*r, reserve_count(*r))) {
+    if (!r.look_awaits && has_tokens && in_turn && state_.tables.admit(r, reserve_.beside(r))) {
       if (passed != nullptr) ++passed->passed_count;
-      start_running(*r);
+      start_running(r);
+      started = true;
       continue;
     }
-    waiting[kept++] = r;
-    if (r->look_awaits) continue;
+    if (r.look_awaits) continue;
     if (!has_tokens) {
-      if (++r->held_count < kHeldMax) continue;
-      ++next;
-      break;
+      may_go_on = ++r.held_count < kHeldMax;
+      continue;
     }
-    no_room = no_room || urgent;
-    if (passed == nullptr) passed = r;
-    if (passed->passed_count >= config.max_passes) {
-      ++next;
-      break;
-    }
+    no_room_ = no_room_ || urgent;
+    if (passed == nullptr) passed = &r;
+    may_go_on = passed->passed_count < config_.max_passes;
   }
-  waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(kept),
-                waiting.begin() + static_cast<ptrdiff_t>(next));
+  if (started) queues_.drop_started(next);
 }
 
-// REQUIRES: it was admitted, and there are tokens for it, or it is of a batch.
-void Scheduler::Impl::start_running(Request& request) {
-  request.phase = RequestPhase::kPrefill;
-  set_pending(request, rest_of(request));
+// The requests of the background that run, behind all others and before those of their kind that wait.
+void StepPlanner::serve_background() {
+  if (background_served_) return;
+  background_served_ = true;
+  const RequestQueues::Queue& prefilling = queues_.prefilling();
+  const auto first =
+      std::find_if(prefilling.begin(), prefilling.end(), [](const Request* r) { return r->in_background(); });
+  budget_ = std::min(budget_, held_ + background_.token_share(/*alone=*/batch_.empty()));
+  for (auto it = first; it != prefilling.end() && budget_ > 0; ++it) give_chunk(**it);
+}
+
+// REQUIRES: it was admitted, and there are tokens for it, or it is of a static batch.
+void StepPlanner::start_running(Request& request) {
+  queues_.start(request);
   if (request.first_cached_count < 0) {
     request.first_cached_count = request.cached_count;
-    if (config.enable_prefix_caching) {
+    if (config_.enable_prefix_caching) {
+      SchedulerStats& stats = state_.stats;
       stats.prefix_query_tokens_total += request.known_count;
       stats.prefix_hit_tokens_total += request.cached_count;
-      stats.prefix_copied_tokens_total += request.cached_count % config.block_size;
+      stats.prefix_copied_tokens_total += request.cached_count % config_.block_size;
     }
   }
-  insert_by_arrival(running, &request);
-  running_new_count += request.max_new_count;
-  insert_by_arrival(prefilling, &request);
-  if (config.batching != Batching::kStatic) give_chunk(request);
-  if (has_forecast) forecast.add(forecast_of(request));
+  if (config_.batching != Batching::kStatic) give_chunk(request);
+  reserve_.add(request);
 }
 
-void Scheduler::Impl::set_count(BatchItem& item, const Request& request, int32_t count) const {
+void StepPlanner::set_count(BatchItem& item, const Request& request, int32_t count) const {
   item.count = count;
-  item.samples = count == rest_of(request);
+  item.samples = count == request.rest_count();
   if (request.scores_prompt) {
     // The row of id p scores id p + 1.
     const int32_t begin = std::max(item.start, request.scored_count);
@@ -299,75 +279,24 @@ void Scheduler::Impl::set_count(BatchItem& item, const Request& request, int32_t
 }
 
 // `price`: what a token of it takes of the budget; the last may cost more than is left.
-void Scheduler::Impl::add_item(Request& request, int32_t count, int32_t price) {
-  BatchItem& item = batch.items.emplace_back();
+void StepPlanner::add_item(Request& request, int32_t count, int32_t price) {
+  BatchItem& item = batch_.items.emplace_back();
   item.id = request.id;
   item.start = request.computed_count;
   set_count(item, request, count);
-  item.sample_position = emitted_by(request);
+  item.sample_position = request.emitted_count();
   item.blocks = request.blocks;
-  if (request.copy_from >= 0) batch.copies.push_back(tables.copy_of(request));
-  batch_requests.push_back(&request);
-  batch.token_count += count;
-  budget -= static_cast<int32_t>(std::min<int64_t>(int64_t{count} * price, budget));
+  if (request.copy_from >= 0) batch_.copies.push_back(state_.tables.copy_of(request));
+  step_.requests.push_back(&request);
+  batch_.token_count += count;
+  budget_ -= static_cast<int32_t>(std::min<int64_t>(int64_t{count} * price, budget_));
   if (count == 1 && item.samples && item.sample_position > 0) {
-    ++batch.decode_count;
-    load.add_decode(item.start + 1);
+    ++batch_.decode_count;
+    step_.load.add_decode(item.start + 1);
   } else {
-    load.add_prefill(item.start, count);
-    load.scored_rows += item.scored.count;
+    step_.load.add_prefill(item.start, count);
+    step_.load.scored_rows += item.scored.count;
   }
-}
-
-// ---------------------------------------------------------------- what those who run will need
-
-// Tokens that it is expected to emit from now on; at least one.
-int32_t Scheduler::Impl::remaining_of(Request& request) {
-  const int32_t emitted = emitted_by(request);
-  const int32_t most = std::max(1, request.max_new_count - emitted);
-  if (config.output_reserve == OutputReserve::kMax) return most;
-  if (emitted >= request.expected_until) {
-    const int32_t predicted = lengths.predict(request.set, emitted, kLengthQuantile);
-    request.expected_count = predicted > 0 ? predicted : emitted + kUnknownLength;
-    // What goes on is longer than what is expected of one that begins.
-    request.expected_until = std::min(request.expected_count, emitted + config.block_size);
-  }
-  return std::clamp(request.expected_count - emitted, 1, most);
-}
-
-KvForecast::Request Scheduler::Impl::forecast_of(Request& request) {
-  const int32_t known = request.known_count;
-  // One that decodes has the block for its last id, or takes it with the next decodes.
-  const int32_t blocks = tables.blocks_for(known);
-  // The blocks it found are others' too, more often than not.
-  return {.remaining_count = remaining_of(request),
-          .room_count = blocks * config.block_size - known,
-          .own_count = (blocks - request.cached_count / config.block_size) * config.block_size};
-}
-
-void Scheduler::Impl::forecast_running() {
-  forecast_requests.clear();
-  for (Request* r : running) {
-    if (r->on_clock) clock.settle(*r);
-    forecast_requests.push_back(forecast_of(*r));
-  }
-  forecast.reset(forecast_requests);
-  has_forecast = true;
-}
-
-// Blocks that must stay available when `newcomer` is admitted.
-int32_t Scheduler::Impl::reserve_count(Request& newcomer) {
-  if (config.output_reserve == OutputReserve::kNone) return count_of(running.size());
-  // Alone it needs nobody's leave: add() saw to it that it fits.
-  if (running.empty()) return 0;
-  // Where even the longest answers of all fit side by side, nobody need be asked how long his will be.
-  const int64_t most = (running_new_count + newcomer.max_new_count) / config.block_size +
-                       2 * (int64_t{count_of(running.size())} + 1);
-  const int64_t needed = tables.blocks_for(newcomer.known_count);
-  if (needed + most < tables.available_count()) return static_cast<int32_t>(most);
-  if (!has_forecast) forecast_running();
-  // A block each at least: whoever is expected to end may go on.
-  return std::max(count_of(running.size()), forecast.reserve_count(forecast_of(newcomer)));
 }
 
 }  // namespace troupe

@@ -1,0 +1,55 @@
+#include "worker/schedule/scheduler_state.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+namespace {
+
+// Sets whose work is told: a load report is read every second by every gateway.
+constexpr int32_t kSetsToldMax = 4096;
+
+BlockTables::Options table_options(const SchedulerConfig& config) {
+  return {config.block_size, config.block_count, config.enable_prefix_caching, config.name_blocks,
+          config.batching != Batching::kStatic};
+}
+
+}  // namespace
+
+SchedulerState::SchedulerState(const SchedulerConfig& c)
+    : config(c),
+      tables(table_options(c)),
+      counted(c.block_size, &tables),
+      queues(&config, &tables, &counted),
+      pins(&config, &tables, &queues),
+      lengths(c.max_sets),
+      set_work(c.count_set_work ? std::min(c.max_sets, kSetsToldMax) : 0) {}
+
+void SchedulerState::end(ScheduledRequest& request, bool complete) {
+  queues.leave(request);
+  // Whatever ended it: for so long it needed its memory. In the background nothing is answered.
+  const int32_t emitted_count = request.emitted_count();
+  if (emitted_count > 0 && !request.in_background()) lengths.record(request.set, emitted_count);
+  tables.release(request);
+  if (complete && !request.pin.is_zero()) tables.pin(request);
+  pins.drop(request);
+  queues.erase(request);
+}
+
+void SchedulerState::refresh_stats() {
+  queues.describe(stats);
+  stats.blocks_total = tables.pool().total_count();
+  stats.blocks_free = tables.pool().free_count();
+  stats.blocks_cached = tables.pool().cached_count();
+  stats.blocks_used = tables.pool().used_count();
+  stats.blocks_pinned = tables.pinned_count();
+  stats.evicted_blocks_total = tables.cache_counts().evicted;
+  stats.evicted_shared_blocks_total = tables.cache_counts().evicted_shared;
+}
+
+Status SchedulerState::verify() const {
+  TROUPE_RETURN_IF_ERROR(queues.verify());
+  return tables.verify(queues.running(), counted.reserved_count());
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+// What outlives a step, shared by the parts of a scheduler: StepPlanner (what is computed next), StepCommit
+// (what came of a step) and FastForward (many steps at once, for a simulator).
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/core/status.h"
+#include "worker/schedule/block_tables.h"
+#include "worker/schedule/counted_decodes.h"
+#include "worker/schedule/output_length_predictor.h"
+#include "worker/schedule/pin_reserve.h"
+#include "worker/schedule/request_queues.h"
+#include "worker/schedule/scheduler.h"
+#include "worker/schedule/set_work.h"
+#include "worker/schedule/step_cost.h"
+
+namespace troupe {
+
+// Aborts on caller bugs that would silently corrupt the KV of other requests.
+inline void require_scheduler(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "Scheduler: %s\n", what);
+  std::abort();
+}
+
+struct SchedulerState {
+  explicit SchedulerState(const SchedulerConfig& c);
+  SchedulerState(const SchedulerState&) = delete;
+  SchedulerState& operator=(const SchedulerState&) = delete;
+
+  // The request ends and is destroyed. `complete`: it came to its end, so what it asked to pin is pinned.
+  void end(ScheduledRequest& request, bool complete);
+  // Brings the gauges of `stats` up to date; the totals always are.
+  void refresh_stats();
+  Status verify() const;
+
+  const SchedulerConfig config;
+  SchedulerStats stats;
+  BlockTables tables;
+  CountedDecodes counted;
+  RequestQueues queues;
+  PinReserve pins;
+  OutputLengthPredictor lengths;
+  SetWork set_work;
+  StepCost cost;
+};
+
+}  // namespace troupe
