@@ -2,15 +2,16 @@
 
 #include <algorithm>
 
+#include "worker/schedule/fast_forward.h"
+
 namespace troupe::sim {
 
 namespace {
 
 SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& options) {
   SchedulerConfig config = scheduler_config(profile);
-  config.name_blocks = true;
-  config.itemize_decodes = false;
-  config.count_set_work = false;  // set_counters() counts when answers begin
+  // set_counters() counts a set's work when its answers begin.
+  config.simulation = {.count_decodes = true, .name_blocks = true, .skip_set_work = true};
   config.tpot_budget = options.tpot_budget;
   config.batching = options.batching;
   return config;
@@ -60,7 +61,7 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   counted_decodes_ = batch.counted_decodes;
   stepping_ = true;
   StepLoad load = step_load(batch);
-  uneventful_ = scheduler_->uneventful_steps();
+  uneventful_ = scheduler_->fast_forward().uneventful_steps();
   step_ends_.clear();
   next_end_ = 0;
   TimePoint ends = now + duration_of(load);
@@ -74,7 +75,7 @@ std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
 }
 
 RequestId SimNode::fetch_ahead() const {
-  const RequestId ends = scheduler_->fetch_ahead();
+  const RequestId ends = scheduler_->fast_forward().fetch_ahead();
   const RequestId next = step_tokens_.empty() ? ends : step_tokens_.front().id;
   if (next != 0) requests_.prefetch(next);
   return next;
@@ -91,7 +92,7 @@ void SimNode::catch_up(TimePoint now) {
   for (; passed < uneventful_ && step_ends_[next_end_] < now; ++passed) step_over(step_ends_[next_end_++]);
   if (passed == 0) return;
   uneventful_ -= passed;
-  scheduler_->pass(passed);
+  scheduler_->fast_forward().pass(passed);
 }
 
 std::optional<TimePoint> SimNode::interrupt(TimePoint now) {

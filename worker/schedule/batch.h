@@ -43,12 +43,12 @@ struct Batch {
   std::vector<KvCopy> copies;
   int32_t token_count = 0;   // sum of the items' counts
   int32_t decode_count = 0;  // items with exactly one id that sample and have emitted before
-  // Decodes that are only counted, not listed (SchedulerConfig::itemize_decodes off), beside the items; and
-  // what they attend to, their own tokens included. token_count counts them.
+  // Requests that had to give way for this step, youngest first: they wait again.
+  std::vector<RequestId> preempted;
+  // In a simulation (SchedulerConfig::Simulation::count_decodes): decodes that are counted beside the items,
+  // and the tokens that they attend to, their own included. token_count contains the former.
   int32_t counted_decodes = 0;
   int64_t counted_context_tokens = 0;
-  // Who had to give way for this step, youngest first: they wait again.
-  std::vector<RequestId> preempted;
   bool empty() const { return items.empty() && counted_decodes == 0; }
 };
 

@@ -30,7 +30,7 @@ class BlockTables {
     int32_t block_size = 16;
     int32_t block_count = 0;
     bool enable_prefix_caching = true;
-    bool name_blocks = false;  // SchedulerConfig's
+    bool name_blocks = false;  // SchedulerConfig::Simulation's
     bool announces = true;     // who needs a block that another is computing waits for it
   };
   explicit BlockTables(const Options& options);

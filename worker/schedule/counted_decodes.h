@@ -1,7 +1,7 @@
 #pragma once
 
-// The decodes of a simulator (SchedulerConfig::itemize_decodes off): counted, not listed. Each of them goes
-// on by one token a step, so nothing is stored per step and request: the step at which a request ends is
+// The decodes of a simulator (SchedulerConfig::Simulation::count_decodes): counted, not listed. Each of them
+// goes on by one token a step, so nothing is stored per step and request: the step at which a request ends is
 // known when it begins to decode, and so is, for every step, how many requests then need another block. A
 // step costs what happens in it, not how many requests decode, and steps in which nothing happens are passed
 // at once.

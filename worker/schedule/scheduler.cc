@@ -9,6 +9,7 @@
 #include <string>
 
 #include "worker/schedule/background_prefill.h"
+#include "worker/schedule/fast_forward.h"
 #include "worker/schedule/planned_step.h"
 #include "worker/schedule/scheduler_state.h"
 #include "worker/schedule/step_commit.h"
@@ -41,12 +42,14 @@ Batching batching_of(std::string_view name) {
 }
 
 struct Scheduler::Impl {
-  explicit Impl(const SchedulerConfig& config) : state(config), background(&state), commit(&state, &step) {}
+  explicit Impl(const SchedulerConfig& config)
+      : state(config), background(&state), commit(&state, &step), fast_forward(&state, &step) {}
 
   SchedulerState state;
   BackgroundPrefill background;
   PlannedStep step;  // the one being planned, in flight, or last computed
   StepCommit commit;
+  FastForward fast_forward;
 };
 
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {
@@ -68,7 +71,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   const int64_t new_count = std::min<int64_t>(request.max_new_count, s.config.max_model_len - prompt_count);
   if (request.emitted_count >= new_count)
     return invalid_argument("the answer that goes on has all the tokens it may have");
-  require_scheduler(s.config.itemize_decodes || request.prompt.empty(),
+  require_scheduler(request.prompt.empty() || !s.config.simulation.count_decodes,
                     "only requests without ids can be counted");
   if (s.queues.find(request.id) != nullptr)
     return invalid_argument("a request of this id is scheduled already");
@@ -120,7 +123,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
 }
 
 void Scheduler::advance() {
-  require_scheduler(impl_->state.config.itemize_decodes, "advance() where decodes are only counted");
+  require_scheduler(!impl_->state.config.simulation.count_decodes, "advance() where decodes are counted");
   std::vector<RequestId> none;
   impl_->commit.advance(none);
   impl_->state.refresh_stats();
@@ -151,34 +154,6 @@ void Scheduler::unpin(Hash128 name) {
   impl_->state.refresh_stats();
 }
 
-RequestId Scheduler::fetch_ahead() const {
-  return impl_->state.counted.fetch_ahead();
-}
-
-int64_t Scheduler::uneventful_steps() const {
-  const SchedulerState& s = impl_->state;
-  const RequestQueues& queues = s.queues;
-  // Nobody joins a batch, and only those in the background would leave it for somebody who waits.
-  const bool closed = s.config.batching == Batching::kStatic && impl_->background.is_empty();
-  const bool alone = impl_->step.in_flight && impl_->step.batch.items.empty() && s.counted.count() > 0 &&
-                     (queues.waiting().empty() || closed) && queues.prefilling().empty();
-  // What a step costs is learned of each of them.
-  if (!alone || s.config.tpot_budget > Duration::zero() || s.tables.residency().has_changes()) return 0;
-  return s.counted.uneventful_steps();
-}
-
-void Scheduler::pass(int64_t steps) {
-  SchedulerState& s = impl_->state;
-  require_scheduler(steps <= uneventful_steps(), "pass() of steps in which something happens");
-  if (steps == 0) return;
-  s.counted.pass(steps);
-  s.stats.computed_tokens_total += steps * s.counted.count();
-  Batch& batch = impl_->step.batch;
-  batch.preempted.clear();
-  batch.counted_context_tokens = s.counted.context_count();
-  s.refresh_stats();
-}
-
 int32_t Scheduler::cached_count(RequestId id) const {
   const ScheduledRequest* const request = impl_->state.queues.find(id);
   return request == nullptr ? -1 : request->first_cached_count;
@@ -202,6 +177,10 @@ const SetWork& Scheduler::set_work() const {
 
 const SchedulerStats& Scheduler::stats() const {
   return impl_->state.stats;
+}
+
+FastForward& Scheduler::fast_forward() {
+  return impl_->fast_forward;
 }
 
 Status Scheduler::verify() const {

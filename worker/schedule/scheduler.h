@@ -7,18 +7,20 @@
 //                ▲                       │  out of blocks
 //                └──── preempted (youngest first; recomputed, its prefix usually still cached)
 //
-// Rules: decodes first, then prefill chunks up to max_batched_tokens, and beside decodes no more than
-// tpot_budget allows (the cost of a step is learned, step_cost.h); the oldest prefill gets at least half of
-// them, the rest goes first to those that need fewer: a long prompt neither starves nor holds up the others.
-// Only uncached tokens are charged; a
-// waiting request that needs a block which a running request is computing right now waits for it instead of
-// computing it again (one cold prefix, computed once); a request behind one that does not fit may pass it as
-// long as it fits itself, but the oldest waiting request cannot be passed for ever (ageing bound). Impossible
-// requests are refused by add(). What is computed ahead of use, in the background, gets what all others leave
-// (background_prefill.cc). Where a cached block begins as a request's next block does, the request goes
-// on in a copy of it (Batch::copies). The last id of a prompt is always computed (its logits are needed), so
-// cached_count <= ids.size() - 1. So it is with merged steps; the other ways to form them (Batching) are
-// there to be compared with.
+// The rules:
+// - A step holds the decodes first, then prefill chunks up to max_num_batched_tokens; beside decodes no more
+//   of these than tpot_budget allows (the cost of a step is learned, step_cost.h).
+// - The oldest prefill gets at least half of the prefill tokens; the rest goes first to the requests that
+//   need fewer. So a long prompt neither starves nor holds up the others.
+// - Only uncached tokens are charged. The last id of a prompt is always computed, since its logits are
+//   needed: cached_count <= ids.size() - 1.
+// - A waiting request that needs a block which a running request computes right now waits for it instead of
+//   computing it again (one cold prefix is computed once). Where a cached block only begins as the request's
+//   next block does, the request goes on in a copy of it (Batch::copies).
+// - A request behind one that does not fit may pass it if it fits itself; the oldest waiting request cannot
+//   be passed for ever (max_passes). add() refuses requests that can never run.
+// - Requests in the background get what all others leave (background_prefill.h).
+// These rules are those of merged steps; the other ways to form steps (Batching) are there to be compared.
 
 #include <cstdint>
 #include <memory>
@@ -35,6 +37,8 @@
 #include "worker/schedule/set_work.h"
 
 namespace troupe {
+
+class FastForward;
 
 // What an admission leaves free for those that run, so that it is not paid for by a preemption soon.
 enum class OutputReserve : uint8_t {
@@ -64,19 +68,25 @@ struct SchedulerConfig {
   int32_t max_model_len = 2048;
   int32_t max_passes = 16;  // younger requests admitted past the oldest waiting one that does not fit
   bool enable_prefix_caching = true;
-  // Blocks of requests without a session are told of under their own hashes: how a simulator follows a trace
-  // that names no conversations. Else they are nobody's.
-  bool name_blocks = false;
   Batching batching = Batching::kMerged;
   // How long a prefill chunk may make a step in which others decode; zero: as long as it takes. Only merged
   // steps are such.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;      // whose answers' lengths and whose work are told apart
-  bool count_set_work = true;  // off: set_work() stays empty, for who counts on his own
-  // Off: batches count the decodes of requests without ids instead of listing them, and commit() takes no
-  // tokens for them; they end by their max_new_count. For who computes nothing.
-  bool itemize_decodes = true;
+  int32_t max_sets = 256;  // whose answers' lengths and whose work are told apart
+
+  // For a simulator that computes nothing (fast_forward.h). A worker leaves all of it off.
+  struct Simulation {
+    // Batches count the decodes of requests without ids instead of listing them, and commit() takes no tokens
+    // for them; they end by their max_new_count.
+    bool count_decodes = false;
+    // Residency tells blocks of requests without a session under their own hashes, for a trace that names no
+    // conversations. Otherwise they belong to nobody.
+    bool name_blocks = false;
+    // set_work() stays empty; the simulator counts on its own.
+    bool skip_set_work = false;
+  };
+  Simulation simulation = {};
 };
 
 // Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.
@@ -124,24 +134,15 @@ class Scheduler {
   // that finish (stop token, max_new_count or max_model_len reached) are removed and their blocks cached;
   // they are what `finished` then lists.
   void commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
-  // commit() in two, for who launches a step while the one before is still being computed:
+  // commit() in two, for a caller that launches a step while the one before is still being computed:
   //   plan 1, advance, plan 2, resolve 1, advance, plan 3, resolve 2, advance, …
-  // advance(): the step counts as computed. Of those that sample one more id is known to be there, not which:
-  // until resolve() it is -1 - i of the i-th item that samples, and so the next batch names it. Who has all
-  // its tokens by their number has ended. REQUIRES: itemize_decodes
+  // advance(): the step counts as computed. Each request that samples has one more id from now on, whose
+  // value is not known: until resolve() it is -1 - i of the i-th item that samples, and so the next batch
+  // names it. A request that has all its tokens by their number has ended. REQUIRES: decodes are listed.
   void advance();
   // `tokens` of the step that was advanced last, as for commit(); those of requests that were removed since
-  // are not looked at. One that a stop token ended may be in the step in flight: it counts for nothing.
+  // are ignored. A request that a stop token ended may be in the step in flight, which counts for nothing.
   void resolve(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
-  // Of the step in flight and those behind it, as long as nothing is added: so many at least leave nothing to
-  // tell but a token for each of the batch's counted decodes. Whoever has time to come back later may let
-  // them go by at once. 0 where decodes are listed, or prefill is cut for their sake.
-  int64_t uneventful_steps() const;
-  // So many of them were computed, and the next one is in flight: as if by commit() and plan().
-  void pass(int64_t steps);
-  // Of a fleet's many nodes one is far from the processor when its turn comes: fetches what the end of a step
-  // will look at. The counted decode that ends next, 0 where there is none.
-  RequestId fetch_ahead() const;
   // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
   // again.
   void abandon();
@@ -160,11 +161,14 @@ class Scheduler {
   // What the cache holds of conversations (PrefixCache).
   std::vector<Conversation> conversations(size_t max_count) const;
   std::optional<Conversation> conversation(const Hash128& session) const;
-  // What was computed for each set, but for decodes that are only counted.
+  // What was computed for each set; decodes that are counted are not part of it.
   const SetWork& set_work() const;
   // Walks everything and asserts the invariants (block conservation, tables, references). For tests and idle
   // ticks.
   Status verify() const;
+
+  // For a simulator: many steps at once.
+  FastForward& fast_forward();
 
  private:
   struct Impl;

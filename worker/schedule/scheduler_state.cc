@@ -10,7 +10,7 @@ namespace {
 constexpr int32_t kSetsToldMax = 4096;
 
 BlockTables::Options table_options(const SchedulerConfig& config) {
-  return {config.block_size, config.block_count, config.enable_prefix_caching, config.name_blocks,
+  return {config.block_size, config.block_count, config.enable_prefix_caching, config.simulation.name_blocks,
           config.batching != Batching::kStatic};
 }
 
@@ -23,7 +23,7 @@ SchedulerState::SchedulerState(const SchedulerConfig& c)
       queues(&config, &tables, &counted),
       pins(&config, &tables, &queues),
       lengths(c.max_sets),
-      set_work(c.count_set_work ? std::min(c.max_sets, kSetsToldMax) : 0) {}
+      set_work(c.simulation.skip_set_work ? 0 : std::min(c.max_sets, kSetsToldMax)) {}
 
 void SchedulerState::end(ScheduledRequest& request, bool complete) {
   queues.leave(request);

@@ -53,7 +53,7 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
   entry.ended = request.emitted_count() >= request.max_new_count;
   if (entry.ended) {
     ended_.push_back(&request);
-  } else if (!state_.config.itemize_decodes) {
+  } else if (state_.config.simulation.count_decodes) {
     state_.counted.join(request);
   }
 }

@@ -76,10 +76,10 @@ bool StepPlanner::plan_prompts() {
 }
 
 void StepPlanner::plan_decodes() {
-  if (config_.itemize_decodes) {
-    list_decodes();
-  } else {
+  if (config_.simulation.count_decodes) {
     count_decodes();
+  } else {
+    list_decodes();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "worker/schedule/fast_forward.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/schedule/step_time.h"
 
@@ -15,7 +16,7 @@ class Twins {
  public:
   Twins(uint64_t seed, Batching batching)
       : random_(seed), config_(random_config(batching)), listed_(config_) {
-    config_.itemize_decodes = false;
+    config_.simulation.count_decodes = true;
     counted_ = std::make_unique<Scheduler>(config_);
   }
 
@@ -58,7 +59,7 @@ class Twins {
     config.output_reserve = static_cast<OutputReserve>(pick(0, 2));
     config.tpot_budget = std::chrono::microseconds(pick(0, 2) * 550);
     config.max_sets = pick(0, 3);
-    config.name_blocks = pick(0, 1) == 0;
+    config.simulation.name_blocks = pick(0, 1) == 0;
     return config;
   }
 
@@ -111,9 +112,9 @@ class Twins {
 
   // Several steps at once, and one by one.
   void pass(const Batch& a, const Batch& b) {
-    const int64_t most = counted_->uneventful_steps();
+    const int64_t most = counted_->fast_forward().uneventful_steps();
     const int64_t steps = pick(0, static_cast<int>(std::min<int64_t>(most, 100)));
-    counted_->pass(steps);
+    counted_->fast_forward().pass(steps);
     for (int64_t i = 0; i < steps; ++i) {
       listed_.commit(tokens_of(a), now_, finished_);
       EXPECT_TRUE(finished_.empty());
@@ -121,7 +122,7 @@ class Twins {
       listed_.plan(now_);
     }
     passed_steps += steps;
-    EXPECT_EQ(counted_->uneventful_steps(), most - steps);
+    EXPECT_EQ(counted_->fast_forward().uneventful_steps(), most - steps);
     same_stats();
     ASSERT_TRUE(counted_->verify().ok()) << counted_->verify();
     same_batches(a, b);

@@ -69,7 +69,7 @@ TEST(SetWork, OfASchedulerIsWhatItsStepsComputed) {
 
 TEST(SetWork, IsNotCountedForWhoCountsOnHisOwn) {
   SchedulerConfig config = testing::config_of(64);
-  config.count_set_work = false;
+  config.simulation.skip_set_work = true;
   testing::Driver driver(config);
   NewRequest request;
   request.id = 1;
