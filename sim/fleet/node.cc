@@ -26,12 +26,12 @@ Status SimNode::add(NewSimRequest sim_request, TimePoint now) {
   NewRequest request;
   request.id = sim_request.id;
   request.prompt_count = sim_request.prompt_tokens;
-  request.prefix_count = sim_request.prefix_tokens;
+  request.spec.prefix_count = sim_request.prefix_tokens;
   request.max_new_count = sim_request.new_tokens;
-  request.set = sim_request.set;
-  request.planned = sim_request.planned;
-  request.background = sim_request.background;
-  request.session = sim_request.session;
+  request.spec.set = sim_request.set;
+  request.spec.planned = sim_request.planned;
+  request.spec.background = sim_request.background;
+  request.spec.session = sim_request.session;
   request.block_hashes = std::move(sim_request.blocks);
   TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
   const auto room =

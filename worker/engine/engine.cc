@@ -59,14 +59,7 @@ StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest r
   NewRequest scheduled;
   scheduled.max_new_count = request.max_new_count;
   scheduled.scores_prompt = request.logprobs && request.prompt_logprobs;
-  scheduled.salt = request.salt;
-  scheduled.set = request.set;
-  scheduled.session = request.session;
-  scheduled.prefix_count = request.prefix_count;
-  scheduled.cut_to_fit = request.cut_to_fit;
-  scheduled.planned = request.planned;
-  scheduled.background = request.background;
-  scheduled.pin = request.pin;
+  scheduled.spec = request.spec;
   Sequence sequence(request);
   // Emitted tokens with log-probabilities still to be sent are drawn
   // once more: the model has to compute up to them.
@@ -112,7 +105,7 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
       const Impl::Queued one{1, static_cast<int64_t>(submission.request.prompt.size())};
       e.queued += one;
       e.pending.all += one;
-      if (submission.request.background) {
+      if (submission.request.spec.background) {
         e.queued_background += one;
         e.pending.background += one;
       }

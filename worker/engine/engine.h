@@ -42,12 +42,7 @@ struct EngineRequest {
   std::vector<TokenId> emitted;
   int32_t untold_logprobs = 0;
   bool prompt_only = false;  // compute the prompt and emit nothing. REQUIRES: max_new_count 1
-  bool cut_to_fit = false;   // max_new_count is whatever fits (NewRequest)
-  bool planned = false;      // as in NewRequest
-  bool background = false;   // as in NewRequest; REQUIRES: prompt_only
-  Hash128 pin;               // as in NewRequest
-  Hash128 salt, set, session;
-  int32_t prefix_count = 0;  // leading tokens of the prompt that belong to the set
+  ScheduleSpec spec;         // REQUIRES: prompt_only where it is in the background
 };
 
 // A piece of an answer, in order. The last one has `finish` != kNone or an error.

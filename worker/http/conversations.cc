@@ -97,12 +97,12 @@ ApiResult<EngineRequest> prepare_tail(const ServedModel& model, std::string_view
     return ApiError::context_length("ids", tail->tokens, model.total_count_max);
   }
   EngineRequest engine;
-  engine.set = tail->set;
-  engine.session = tail->session;
-  engine.salt = tail->salt;
-  engine.prefix_count = tail->set.is_zero() ? 0 : static_cast<int32_t>(tail->prefix_tokens);
+  engine.spec.set = tail->set;
+  engine.spec.session = tail->session;
+  engine.spec.salt = tail->salt;
+  engine.spec.prefix_count = tail->set.is_zero() ? 0 : static_cast<int32_t>(tail->prefix_tokens);
   engine.prompt_only = true;
-  engine.background = true;
+  engine.spec.background = true;
   engine.prompt = std::move(tail->ids);
   return engine;
 }

@@ -46,21 +46,21 @@ ApiResult<PreparedPrefix> prepare_prefix(const ServedModel& model, std::string_v
   PreparedPrefix prepared;
   EngineRequest& engine = prepared.engine;
   const auto count = static_cast<int32_t>(ids->size());
-  engine.set = hints.set;
-  engine.planned = hints.planned;
+  engine.spec.set = hints.set;
+  engine.spec.planned = hints.planned;
   const bool all = source.kind == GenerateRequest::Kind::kChat &&
                    hints.prefix_messages >= static_cast<int64_t>(source.messages.size());
-  engine.prefix_count = std::min(count, all ? count : shared_prefix_count(model, source, *ids, hints));
-  if (hints.set.is_zero()) engine.prefix_count = 0;
-  if (!source.cache_salt.empty()) engine.salt = hash_bytes(source.cache_salt);
+  engine.spec.prefix_count = std::min(count, all ? count : shared_prefix_count(model, source, *ids, hints));
+  if (hints.set.is_zero()) engine.spec.prefix_count = 0;
+  if (!source.cache_salt.empty()) engine.spec.salt = hash_bytes(source.cache_salt);
   engine.prompt_only = true;
-  engine.background = true;
-  prepared.ask.hash = chain_hash(chain_hash(engine.salt, model.name), *ids);
+  engine.spec.background = true;
+  prepared.ask.hash = chain_hash(chain_hash(engine.spec.salt, model.name), *ids);
   prepared.ask.set = hints.set;
   prepared.ask.tokens = count;
   prepared.ask.pin = request->pin;
   if (request->ttl_s) prepared.ask.ttl = std::chrono::seconds(*request->ttl_s);
-  if (request->pin) engine.pin = prepared.ask.hash;
+  if (request->pin) engine.spec.pin = prepared.ask.hash;
   engine.prompt = std::move(*ids);
   return prepared;
 }

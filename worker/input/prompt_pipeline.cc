@@ -191,10 +191,10 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.include_usage = request.include_usage;
   prepared.choice_count = request.n;
   prepared.echo = echo_of(model, request, *prompt);
-  prepared.engine.set = hints.set;
-  prepared.engine.planned = hints.planned;
-  prepared.engine.session = hints.session;
-  prepared.engine.prefix_count = shared_prefix_count(model, request, *prompt, hints);
+  prepared.engine.spec.set = hints.set;
+  prepared.engine.spec.planned = hints.planned;
+  prepared.engine.spec.session = hints.session;
+  prepared.engine.spec.prefix_count = shared_prefix_count(model, request, *prompt, hints);
   prepared.engine.continues_text = continues_text(model, request, *prompt);
   prepared.engine.prompt = std::move(*prompt);
   prepared.engine.max_new_count = *max_new_count;
@@ -205,8 +205,8 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   prepared.engine.logprobs = request.logprobs;
   prepared.engine.prompt_logprobs = request.echo;
   prepared.engine.prompt_only = request.max_tokens == 0;
-  prepared.engine.cut_to_fit = !request.max_tokens;
-  if (!request.cache_salt.empty()) prepared.engine.salt = hash_bytes(request.cache_salt);
+  prepared.engine.spec.cut_to_fit = !request.max_tokens;
+  if (!request.cache_salt.empty()) prepared.engine.spec.salt = hash_bytes(request.cache_salt);
   if (request.resume) {
     const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
     const int64_t count_max = request.max_tokens.value_or(room);

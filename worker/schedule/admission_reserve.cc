@@ -22,7 +22,7 @@ int32_t AdmissionReserve::remaining_of(ScheduledRequest& request) const {
   const int32_t most = std::max(1, request.max_new_count - emitted);
   if (state_.config.output_reserve == OutputReserve::kMax) return most;
   if (emitted >= request.expected_until) {
-    const int32_t predicted = state_.lengths.predict(request.set, emitted, kLengthQuantile);
+    const int32_t predicted = state_.lengths.predict(request.spec.set, emitted, kLengthQuantile);
     request.expected_count = predicted > 0 ? predicted : emitted + kUnknownLength;
     // An answer that goes on is expected to become longer than one that begins.
     request.expected_until = std::min(request.expected_count, emitted + state_.config.block_size);

@@ -54,7 +54,7 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   }
   const size_t known_count = request.ids.size() - (request.sampled_index >= 0 ? 1 : 0);
   while ((hashes.size() + 1) * block_size <= known_count) {
-    const Hash128 parent = hashes.empty() ? request.salt : hashes.back();
+    const Hash128 parent = hashes.empty() ? request.spec.salt : hashes.back();
     const std::span<const TokenId> ids(request.ids);
     hashes.push_back(chain_hash(parent, ids.subspan(hashes.size() * block_size, block_size)));
   }
@@ -62,8 +62,8 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
 
 // Where it is admitted, residency is told of its set, and soon of its session.
 void BlockTables::look_up(ScheduledRequest& request) const {
-  residency_.prefetch(HolderKind::kSet, request.set);
-  residency_.prefetch(HolderKind::kSession, request.session);
+  residency_.prefetch(HolderKind::kSet, request.spec.set);
+  residency_.prefetch(HolderKind::kSession, request.spec.session);
   look(request);
 }
 
@@ -87,8 +87,8 @@ PrefixCache::Match BlockTables::look(ScheduledRequest& request) const {
   if (options_.enable_prefix_caching && !request.scores_prompt && !request.ids.empty()) {
     const std::span<const TokenId> ids(request.ids);
     const size_t rest = std::min(ids.size() - 1 - found * block_size, block_size);
-    request.look_partial = cache_.find_partial(match, request.salt, ids.subspan(found * block_size, rest),
-                                               worth_copying(options_.block_size));
+    request.look_partial = cache_.find_partial(
+        match, request.spec.salt, ids.subspan(found * block_size, rest), worth_copying(options_.block_size));
   }
   request.look_change_count = cache_.change_count();
   return match;
@@ -129,13 +129,13 @@ void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Matc
   const int32_t answer = blocks_for(request.max_new_count) + 1;
   request.blocks.reserve(static_cast<size_t>(count + std::min(answer, kAnswerRoom)));
   request.path = cache_.hold(match, request.user, request.blocks);
-  const int32_t prefix_blocks = request.prefix_count / options_.block_size;
-  if (prefix_blocks > 0 && (request.planned || cache_.has_planned())) {
-    cache_.set_planned(request.path, prefix_blocks, request.planned);
+  const int32_t prefix_blocks = request.spec.prefix_count / options_.block_size;
+  if (prefix_blocks > 0 && (request.spec.planned || cache_.has_planned())) {
+    cache_.set_planned(request.path, prefix_blocks, request.spec.planned);
   }
   if (prefix_blocks > 0 && match.count >= prefix_blocks) {
     const auto last = static_cast<size_t>(prefix_blocks - 1);
-    residency_.found(request.blocks[last], prefix_blocks - 1, request.set);
+    residency_.found(request.blocks[last], prefix_blocks - 1, request.spec.set);
   }
   if (request.look_partial.count > 0) {
     request.copy_from = request.look_partial.block;
@@ -198,7 +198,7 @@ void BlockTables::settle(ScheduledRequest& request) {
 
 void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (!options_.enable_prefix_caching) return;
-  const int32_t prefix_blocks = request.prefix_count / options_.block_size;
+  const int32_t prefix_blocks = request.spec.prefix_count / options_.block_size;
   const int32_t end = request.computed_count / options_.block_size;
   if (request.path.count == end) return;
   extend_hashes(request);
@@ -220,12 +220,13 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
   blocks.hashes = request.block_hashes;
   blocks.blocks = std::span<BlockId>(request.blocks).first(end);
   blocks.ids = ids_of(request, 0, end * block_size);
-  blocks.root = request.salt;
+  blocks.root = request.spec.salt;
   blocks.user = request.user;
-  const bool of_set = end * block_size <= static_cast<size_t>(request.prefix_count) && !request.set.is_zero();
-  blocks.planned = of_set && request.planned;
+  const bool of_set =
+      end * block_size <= static_cast<size_t>(request.spec.prefix_count) && !request.spec.set.is_zero();
+  blocks.planned = of_set && request.spec.planned;
   blocks.kind = of_set ? HolderKind::kSet : HolderKind::kSession;
-  blocks.holder = of_set ? request.set : request.session;
+  blocks.holder = of_set ? request.spec.set : request.spec.session;
   blocks.each_itself = blocks.holder.is_zero() && options_.name_blocks;
   return blocks;
 }
@@ -258,12 +259,12 @@ void BlockTables::pin(const ScheduledRequest& request) {
   const auto found = static_cast<size_t>(match.count);
   const size_t rest = std::min(prompt_count - found * block_size, block_size - 1);
   if (rest > 0 && !request.ids.empty()) {
-    partial = cache_.find_partial(match, request.salt, ids_of(request, found * block_size, rest), 1);
+    partial = cache_.find_partial(match, request.spec.salt, ids_of(request, found * block_size, rest), 1);
   }
   const PrefixCache::Pin pin = cache_.pin(match, partial);
-  unpin(request.pin);
-  pins_.emplace(request.pin, Pinned{pin, request.set});
-  residency_.pinned(request.set, 1);
+  unpin(request.spec.pin);
+  pins_.emplace(request.spec.pin, Pinned{pin, request.spec.set});
+  residency_.pinned(request.spec.set, 1);
 }
 
 void BlockTables::unpin(Hash128 name) {
@@ -289,7 +290,7 @@ bool BlockTables::keep_tail(const ScheduledRequest& request) {
     return false;
   return cache_.insert_tail(request.path, {.block = request.blocks[full_count],
                                            .ids = ids_of(request, full_count * block_size, rest),
-                                           .root = request.salt,
+                                           .root = request.spec.salt,
                                            .user = request.user});
 }
 
@@ -354,7 +355,7 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   }
   if (request.ids.empty()) return absl::OkStatus();
   const size_t block_size = static_cast<size_t>(options_.block_size);
-  Hash128 hash = request.salt;
+  Hash128 hash = request.spec.salt;
   for (size_t i = 0; i < static_cast<size_t>(request.path.count); ++i) {
     hash = chain_hash(hash, ids_of(request, i * block_size, block_size));
     if (request.block_hashes[i] != hash) {

@@ -75,8 +75,8 @@ class BlockTables {
   // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
   // full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
-  // Pins what is cached of the prompt of a request that has ended, under request.pin; what was pinned under
-  // that name before is pinned no more.
+  // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
+  // under that name before is pinned no more.
   void pin(const ScheduledRequest& request);
   void unpin(Hash128 name);                                       // of a name that is not known: nothing
   int32_t pinned_count() const { return cache_.pinned_count(); }  // blocks

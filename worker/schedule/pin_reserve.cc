@@ -6,9 +6,9 @@
 namespace troupe {
 
 Status PinReserve::admit(ScheduledRequest& request) {
-  if (kept_count() == 0 && request.pin.is_zero()) return absl::OkStatus();
+  if (kept_count() == 0 && request.spec.pin.is_zero()) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(fit(request));
-  if (request.pin.is_zero()) return absl::OkStatus();
+  if (request.spec.pin.is_zero()) return absl::OkStatus();
   request.pin_blocks = tables_->blocks_for(request.prompt_count);
   reserved_count_ += request.pin_blocks;
   // All or none: no answer is cut for a pin that is refused.
@@ -26,7 +26,7 @@ Status PinReserve::fit(ScheduledRequest& request) {
   const int64_t most = most_tokens(request, kept_count());
   const int64_t surplus = int64_t{request.prompt_count} + request.max_new_count - most;
   if (surplus <= 0) return absl::OkStatus();
-  if (!request.cut_to_fit || most <= request.known_count) {
+  if (!request.spec.cut_to_fit || most <= request.known_count) {
     return invalid_argument("the prompt has " + std::to_string(request.prompt_count) + " tokens; with " +
                             std::to_string(request.max_new_count) +
                             " to generate they do not fit the KV cache beside the prefixes pinned in it: " +
@@ -47,7 +47,7 @@ Status PinReserve::fit_others(const ScheduledRequest& newcomer, bool cut) {
     const int64_t most = most_tokens(r, kept_count() - r.pin_blocks);
     const int64_t surplus = int64_t{r.prompt_count} + r.max_new_count - most;
     if (surplus <= 0) continue;
-    if (!r.cut_to_fit || r.max_new_count - surplus <= r.emitted_count()) {
+    if (!r.spec.cut_to_fit || r.max_new_count - surplus <= r.emitted_count()) {
       return absl::ResourceExhaustedError(
           to_absl("a request of " + std::to_string(int64_t{r.prompt_count} + r.max_new_count) +
                   " tokens is here, which would not fit beside the pin; try again when it has ended"));

@@ -22,6 +22,24 @@
 
 namespace troupe {
 
+// What a request asks of the scheduler and its cache. It is part of the request from the engine on, and moves
+// with it.
+struct ScheduleSpec {
+  Hash128 salt;     // root of the prefix chain: requests of different salts never share KV
+  Hash128 set;      // zero: none
+  Hash128 session;  // zero: none
+  // Not zero: when the request ends, what is cached of its prompt is pinned under this name, until
+  // Scheduler::unpin().
+  Hash128 pin;
+  int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
+  bool planned = false;      // the set is at home here: its prefix is evicted after all else
+  // No client reads along: the request is computed with what all others leave, gives way to them, and no
+  // other request waits for a block that it computes.
+  bool background = false;
+  // The request wants as many tokens as fit: where pins leave less room its max_new_count is cut.
+  bool cut_to_fit = false;
+};
+
 struct NewRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // not empty, but for a request without ids
@@ -29,22 +47,11 @@ struct NewRequest {
   // The last so many ids of `prompt` are no prompt: the answer goes on behind them, as that of a preempted
   // request does. Fewer than the prompt's and than max_new_count.
   int32_t emitted_count = 0;
-  Hash128 salt;                // root of the prefix chain: requests of different salts never share KV
   bool scores_prompt = false;  // the logits of all its prompt are wanted, so all of it is computed
-  Hash128 set;                 // what residency is told by; zero: none
-  Hash128 session;
-  int32_t prefix_count = 0;  // leading tokens of the prompt that are the set's
-  bool planned = false;      // the set is at home here: its prefix is evicted after all else
-  // Nobody reads along: it is computed with what all others leave, is put back for their sake, and nobody
-  // waits for a block because it computes that one.
-  bool background = false;
-  // Not zero: when it ends, what is cached of its prompt is pinned under this name, until Scheduler::unpin().
-  Hash128 pin;
-  // max_new_count is whatever fits: where pins leave less room it is cut.
-  bool cut_to_fit = false;
+  ScheduleSpec spec;
 
-  // Without ids (prompt empty): the prompt's length, and the hashes of the full blocks of prompt and answer,
-  // as far as they are known; an answer's block beyond them is never found by anybody.
+  // Of a request without ids (prompt empty): the prompt's length, and the hashes of the full blocks of prompt
+  // and answer as far as they are known. An answer's block beyond them is never found by another request.
   int32_t prompt_count = 0;
   std::vector<Hash128> block_hashes;
 };
@@ -68,21 +75,17 @@ struct alignas(64) ScheduledRequest {
   int32_t prompt_count = 0;
   RequestPhase phase = RequestPhase::kWaiting;
   bool scores_prompt = false;
-  bool cut_to_fit = false;
-  bool planned = false;
   bool stopped = false;  // by a stop token, while it was in the step in flight
 
   std::vector<TokenId> ids;    // known_count of them, or none
   int32_t sampled_index = -1;  // of a sampled token that is not known yet (Scheduler::advance), the last id
-  int32_t prefix_count = 0;
   int32_t max_new_count = 0;
   int32_t cached_count = 0;
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
   int32_t preemption_count = 0;
   int32_t scored_count = 0;  // leading ids whose rows were scored; a preemption takes nothing of it back
   TimePoint arrival{};
-  Hash128 salt, set, session;
-  Hash128 pin;                        // zero: nothing is pinned
+  ScheduleSpec spec;                  // prefix_count is at most prompt_count
   uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
   LockedPrefix path;                  // the leading ones of `blocks` are the cache's, the others its own

@@ -41,16 +41,16 @@ RequestQueues::Request* RequestQueues::find(RequestId id) const {
   return found == requests_.end() ? nullptr : found->second.get();
 }
 
-RequestQueues::Request& RequestQueues::add(std::unique_ptr<Request> owned, bool background) {
+RequestQueues::Request& RequestQueues::add(std::unique_ptr<Request> owned) {
   Request& request = *owned;
-  request.arrival_index = next_arrival_index_++ | (background ? kBackgroundArrival : 0);
+  request.arrival_index = next_arrival_index_++ | (request.spec.background ? kBackgroundArrival : 0);
   requests_.emplace(request.id, std::move(owned));
   if (background_count_ == 0) {
     waiting_.push_back(&request);
   } else {
     insert_by_arrival(waiting_, &request);
   }
-  background_count_ += background;
+  background_count_ += request.spec.background;
   return request;
 }
 

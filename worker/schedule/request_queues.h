@@ -39,7 +39,7 @@ class RequestQueues {
   int32_t background_count() const { return background_count_; }    // of all requests
 
   // The request waits. Sets its arrival_index.
-  Request& add(std::unique_ptr<Request> request, bool background);
+  Request& add(std::unique_ptr<Request> request);
   // Looks a waiting request up in the prefix cache again.
   void look_up(Request& request);
   void set_pending(Request& request, int64_t token_count);

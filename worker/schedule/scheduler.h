@@ -150,7 +150,7 @@ class Scheduler {
   // in flight: between plan() and commit() or advance().
   void remove(RequestId id);
 
-  // What was pinned under this name (NewRequest::pin) may be evicted again. Not while a step is in flight.
+  // What was pinned under this name (ScheduleSpec::pin) may be evicted again. Not while a step is in flight.
   void unpin(Hash128 name);
 
   // For usage: tokens found cached at first admission, -1 while never admitted.

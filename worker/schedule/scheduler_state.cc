@@ -29,9 +29,9 @@ void SchedulerState::end(ScheduledRequest& request, bool complete) {
   queues.leave(request);
   // Whatever ended it: for so long it needed its memory. In the background nothing is answered.
   const int32_t emitted_count = request.emitted_count();
-  if (emitted_count > 0 && !request.in_background()) lengths.record(request.set, emitted_count);
+  if (emitted_count > 0 && !request.in_background()) lengths.record(request.spec.set, emitted_count);
   tables.release(request);
-  if (complete && !request.pin.is_zero()) tables.pin(request);
+  if (complete && !request.spec.pin.is_zero()) tables.pin(request);
   pins.drop(request);
   queues.erase(request);
 }

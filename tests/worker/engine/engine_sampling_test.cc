@@ -277,7 +277,7 @@ TEST_P(EngineSampling, DifferentSaltsShareNothing) {
   const int64_t cached[] = {0, 0, 0, 49, 49};
   for (size_t i = 0; i < std::size(salts); ++i) {
     EngineRequest request = h.request(prompt, 3);
-    request.salt = salts[i];
+    request.spec.salt = salts[i];
     Collector out;
     ASSERT_TRUE(h.engine->submit(request, out.sink()).ok());
     ASSERT_TRUE(out.wait_end());

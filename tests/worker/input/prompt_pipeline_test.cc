@@ -163,10 +163,10 @@ TEST_F(TextIn, CompletionAcceptsTextOrIdsOfTheVocabulary) {
 TEST_F(TextIn, SaltSelectsTheRootOfTheCache) {
   auto none = chat(""), a = chat(R"(,"cache_salt":"a")"), b = chat(R"(,"cache_salt":"b")");
   ASSERT_TRUE(none.ok() && a.ok() && b.ok());
-  EXPECT_TRUE(none->engine.salt.is_zero());
-  EXPECT_FALSE(a->engine.salt.is_zero());
-  EXPECT_NE(a->engine.salt, b->engine.salt);
-  EXPECT_EQ(a->engine.salt, chat(R"(,"cache_salt":"a")")->engine.salt);
+  EXPECT_TRUE(none->engine.spec.salt.is_zero());
+  EXPECT_FALSE(a->engine.spec.salt.is_zero());
+  EXPECT_NE(a->engine.spec.salt, b->engine.spec.salt);
+  EXPECT_EQ(a->engine.spec.salt, chat(R"(,"cache_salt":"a")")->engine.spec.salt);
 }
 
 TEST_F(TextIn, PenaltiesAndBiasComeFromRequestOrModel) {
@@ -316,7 +316,8 @@ class SharedPrefix : public TextIn {
   }
   // Returns the text of the prompt's leading tokens that belong to the set.
   std::string prefix_of(const EngineRequest& request) const {
-    const std::vector<TokenId> ids(request.prompt.begin(), request.prompt.begin() + request.prefix_count);
+    const std::vector<TokenId> ids(request.prompt.begin(),
+                                   request.prompt.begin() + request.spec.prefix_count);
     return tokenizer->decode(ids, /*skip_special=*/false);
   }
   RoutingHints hints;
@@ -348,19 +349,19 @@ TEST_F(SharedPrefix, IncludesDeclaredExampleDialogues) {
 TEST_F(SharedPrefix, PlainPromptPrefixIsItsLeadingBytes) {
   hints.prefix_bytes = 12;
   const auto text = prepare(GenerateRequest::Kind::kCompletion, R"("prompt":"Once upon a time there was")");
-  EXPECT_GT(text.prefix_count, 0);
+  EXPECT_GT(text.spec.prefix_count, 0);
   EXPECT_TRUE(std::string("Once upon a ").starts_with(prefix_of(text))) << prefix_of(text);
   const auto ids = prepare(GenerateRequest::Kind::kCompletion, R"("prompt":[5,6,7,8,9])");
-  EXPECT_EQ(ids.prefix_count, 3);
+  EXPECT_EQ(ids.spec.prefix_count, 3);
 }
 
 TEST_F(SharedPrefix, IsEmptyWithoutASet) {
   hints.prefix_messages = 1;
   const std::string body =
       R"("messages":[{"role":"system","content":"You are Newton."},{"role":"user","content":"Hi"}])";
-  EXPECT_GT(prepare(GenerateRequest::Kind::kChat, body).prefix_count, 0);
+  EXPECT_GT(prepare(GenerateRequest::Kind::kChat, body).spec.prefix_count, 0);
   hints.set = {};
-  EXPECT_EQ(prepare(GenerateRequest::Kind::kChat, body).prefix_count, 0);
+  EXPECT_EQ(prepare(GenerateRequest::Kind::kChat, body).spec.prefix_count, 0);
 }
 
 }  // namespace troupe::text_in_test

@@ -42,10 +42,10 @@ struct World {
     request.id = ++last_id;
     request.prompt = turn.ids;
     request.max_new_count = turn.new_count;
-    request.set = turn.set;
-    request.session = turn.session;
-    request.salt = turn.salt;
-    request.prefix_count = turn.prefix_count;
+    request.spec.set = turn.set;
+    request.spec.session = turn.session;
+    request.spec.salt = turn.salt;
+    request.spec.prefix_count = turn.prefix_count;
     EXPECT_TRUE(scheduler.add(std::move(request), now).ok());
     std::vector<TokenId> said = turn.ids;
     for (std::vector<RequestId> finished; finished.empty();) {

@@ -123,8 +123,8 @@ NewRequest ahead(RequestId id, std::vector<TokenId> prompt, Hash128 pin = {}) {
   NewRequest request;
   request.id = id;
   request.prompt = std::move(prompt);
-  request.background = true;
-  request.pin = pin;
+  request.spec.background = true;
+  request.spec.pin = pin;
   return request;
 }
 
@@ -136,9 +136,9 @@ struct Planned : ::testing::Test {
     request.prompt = joined(tokens_from(100'000 * static_cast<TokenId>(persona), 40),
                             tokens_from(1000 * static_cast<TokenId>(ids), 8));
     request.max_new_count = 1;
-    request.set = {5, persona};
-    request.prefix_count = 40;
-    request.planned = planned;
+    request.spec.set = {5, persona};
+    request.spec.prefix_count = 40;
+    request.spec.planned = planned;
     ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
     while (driver.finished.empty() || driver.finished.back() != ids) driver.step();
   }
@@ -298,7 +298,7 @@ TEST_F(Beside, AnAnswerOfWhateverFitsIsCutToWhatIsLeft) {
   request.id = 2;
   request.prompt = tokens_from(500, 50);
   request.max_new_count = 79;
-  request.cut_to_fit = true;
+  request.spec.cut_to_fit = true;
   ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
   while (driver.finished.back() != 2) driver.step();
   EXPECT_EQ(driver.sampled[2].size(), 15u);
@@ -340,8 +340,8 @@ TEST_F(Beside, ASecondPinOfTheSameNameTakesTheFirstOnesPlace) {
 TEST(PinnedResidency, TellsOfASetThatItIsPinnedAndNoMore) {
   Driver driver(config_of(32));
   NewRequest request = ahead(1, tokens_from(1, 64), kPin);
-  request.set = {3, 3};
-  request.prefix_count = 64;
+  request.spec.set = {3, 3};
+  request.spec.prefix_count = 64;
   ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
   while (driver.finished.empty()) driver.step();
   std::vector<Resident> told;

@@ -22,7 +22,7 @@ void add_background(Driver& driver, RequestId id, std::vector<TokenId> prompt, i
   request.id = id;
   request.prompt = std::move(prompt);
   request.max_new_count = max_new_count;
-  request.background = true;
+  request.spec.background = true;
   ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
 }
 

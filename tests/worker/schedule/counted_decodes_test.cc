@@ -70,11 +70,11 @@ class Twins {
     const auto persona = static_cast<uint64_t>(pick(1, 4));
     const auto session = static_cast<uint64_t>(pick(1, 40));
     request.prompt_count = pick(1, 120);
-    request.prefix_count = pick(0, request.prompt_count);
+    request.spec.prefix_count = pick(0, request.prompt_count);
     request.max_new_count = pick(1, 60);
-    request.background = config_.batching != Batching::kMerged && pick(0, 7) == 0;
-    if (pick(0, 3) > 0) request.set = {persona, 1};
-    if (pick(0, 3) > 0) request.session = {session, 2};
+    request.spec.background = config_.batching != Batching::kMerged && pick(0, 7) == 0;
+    if (pick(0, 3) > 0) request.spec.set = {persona, 1};
+    if (pick(0, 3) > 0) request.spec.session = {session, 2};
     const int32_t own = pick(0, request.prompt_count) / config_.block_size;
     const int32_t known = (request.prompt_count + pick(0, request.max_new_count)) / config_.block_size;
     for (int32_t i = 0; i < known; ++i) {

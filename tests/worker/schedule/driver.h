@@ -33,7 +33,7 @@ class Driver {
     request.id = id;
     request.prompt = std::move(prompt);
     request.max_new_count = max_new_count;
-    request.salt = salt;
+    request.spec.salt = salt;
     return scheduler.add(std::move(request), TimePoint{});
   }
 

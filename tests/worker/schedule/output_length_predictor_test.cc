@@ -101,7 +101,7 @@ Outcome serve_with(OutputReserve reserve) {
       request.id = next_id;
       request.prompt = tokens_from(static_cast<TokenId>(next_id) * 1000, 120);
       request.max_new_count = 1500;
-      request.set = set_of(set + 1);
+      request.spec.set = set_of(set + 1);
       lengths[next_id] = 1 + static_cast<int>(std::gamma_distribution<double>(4, means[set] / 4)(random));
       EXPECT_TRUE(scheduler.add(std::move(request), TimePoint{}).ok());
     }

@@ -234,12 +234,12 @@ TEST(SchedulerCache, ASetIsResidentWhoeverComputedItsPrefix) {
   NewRequest named;
   named.id = 2;
   named.prompt = joined(persona, tokens_from(200, 3));
-  named.set = Hash128{0, 7};
-  named.prefix_count = 18;
+  named.spec.set = Hash128{0, 7};
+  named.spec.prefix_count = 18;
   ASSERT_TRUE(driver.scheduler.add(named, TimePoint{}).ok());
-  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.set), 0);
+  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.spec.set), 0);
   driver.run_until_idle();
-  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.set), 16);
+  EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.spec.set), 16);
 }
 
 }  // namespace scheduler_cache_test

@@ -135,17 +135,17 @@ class Machine {
     added.id = next_id_++;
     added.prompt = request.ids;
     added.max_new_count = request.max_new_count;
-    added.salt = request.salt;
+    added.spec.salt = request.salt;
     keep_some(added, request);
-    added.set = {9, static_cast<uint64_t>(pick(0, 2))};
-    added.prefix_count = pick(0, request.prompt_count);
-    added.planned = pick(0, 1) == 0;
+    added.spec.set = {9, static_cast<uint64_t>(pick(0, 2))};
+    added.spec.prefix_count = pick(0, request.prompt_count);
+    added.spec.planned = pick(0, 1) == 0;
     const int32_t new_count = std::min(request.max_new_count, config_.max_model_len - request.prompt_count);
     const int32_t kv_count = request.prompt_count + new_count - 1;
     const bool possible = new_count >= 1 && kv_count <= config_.block_count * config_.block_size;
     const bool room = scheduler_.stats().waiting < config_.max_waiting;
     const int32_t needed_blocks = (kv_count + config_.block_size - 1) / config_.block_size;
-    const bool roomy = needed_blocks <= config_.block_count - kept_blocks() && added.pin.is_zero();
+    const bool roomy = needed_blocks <= config_.block_count - kept_blocks() && added.spec.pin.is_zero();
     const Status status = scheduler_.add(std::move(added), TimePoint{});
     if (roomy || !possible || !room) {
       ASSERT_EQ(status.ok(), possible && room) << status;
@@ -161,10 +161,10 @@ class Machine {
 
   // Some are computed in the background, and what is cached of some of those is pinned.
   void keep_some(NewRequest& added, ModelRequest& request) {
-    added.cut_to_fit = request.cut_to_fit = pick(0, 2) == 0;
-    added.background = pick(0, 7) == 0;
-    if (!added.background || pick(0, 2) == 0) return;
-    added.pin = random_pin();
+    added.spec.cut_to_fit = request.cut_to_fit = pick(0, 2) == 0;
+    added.spec.background = pick(0, 7) == 0;
+    if (!added.spec.background || pick(0, 2) == 0) return;
+    added.spec.pin = random_pin();
     added.max_new_count = request.max_new_count = 1;
     request.pin_blocks = (request.prompt_count + config_.block_size - 1) / config_.block_size;
   }

@@ -57,8 +57,8 @@ TEST(SetWork, OfASchedulerIsWhatItsStepsComputed) {
     request.id = id;
     request.prompt = testing::joined(testing::tokens_from(0, 20), testing::tokens_from(100 * TokenId(id), 3));
     request.max_new_count = 5;
-    request.set = named(7);
-    request.prefix_count = 20;
+    request.spec.set = named(7);
+    request.spec.prefix_count = 20;
     ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
     driver.run_until_idle();
   }
@@ -75,7 +75,7 @@ TEST(SetWork, IsNotCountedForWhoCountsOnHisOwn) {
   request.id = 1;
   request.prompt = testing::tokens_from(0, 20);
   request.max_new_count = 5;
-  request.set = named(7);
+  request.spec.set = named(7);
   ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
   driver.run_until_idle();
   EXPECT_TRUE(driver.scheduler.set_work().totals().empty());
