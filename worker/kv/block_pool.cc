@@ -45,7 +45,7 @@ void BlockPool::allocate_owed(int32_t count, std::vector<BlockId>& out) {
   take_free(count, out);
 }
 
-// Those that were used last go first.
+// The blocks used last are given first: their memory is warm.
 void BlockPool::take_free(int32_t count, std::vector<BlockId>& out) {
   const size_t begin = out.size();
   const size_t listed = std::min(static_cast<size_t>(count), free_list_.size());

@@ -1,8 +1,8 @@
 #pragma once
 
-// KV blocks by number. A block is free, in use by requests, or cached: complete, in the prefix cache,
-// referenced by nobody, and evictable. Who holds which block is known to the cache (prefix_cache.h) and to
-// requests; here is who is free, and how many are what. Pure; not thread-safe.
+// KV blocks by number. A block is free, in use by requests, or cached: complete, in the prefix cache, without
+// a reference, and evictable. The pool knows which blocks are free and counts the others; the cache
+// (prefix_cache.h) and the requests know which of them they hold. Pure; not thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -26,17 +26,17 @@ class BlockPool {
 
   // A free block, in use from now on, or -1.
   BlockId allocate();
-  // So many of them, to the end of `out`. REQUIRES: they are free.
+  // Appends `count` free blocks to `out`, in use from now on. REQUIRES: that many are free.
   void allocate(int32_t count, std::vector<BlockId>& out);
-  // So many free blocks are in use from now on, whichever they will be: whoever has them asks by
-  // allocate_owed() when it matters. Below zero: not after all.
+  // `count` free blocks are in use from now on without being chosen yet; allocate_owed() chooses them. A
+  // negative count takes back what was owed.
   void owe(int32_t count);
   void allocate_owed(int32_t count, std::vector<BlockId>& out);
   int32_t owed_count() const { return owed_count_; }
-  // → free list. REQUIRES: it is in use.
+  // The block is free again. REQUIRES: it is in use.
   void release(BlockId block);
-  // So many blocks in use are cached and referenced by nobody from now on; below zero: so many of those are
-  // in use again.
+  // `count` blocks in use are cached without a reference from now on; a negative count: that many of those
+  // are in use again.
   void add_cached(int32_t count);
   bool is_free(BlockId block) const { return free_.contains(block); }
   const BlockSet& free_blocks() const { return free_; }
@@ -48,8 +48,8 @@ class BlockPool {
 
   BlockSet free_;
   std::vector<BlockId> free_list_;  // of those before first_new_
-  BlockId first_new_ = 0;           // from here on no block was ever used
-  int32_t owed_count_ = 0;          // of those on the list and from there on
+  BlockId first_new_ = 0;           // this block and all behind it were never used
+  int32_t owed_count_ = 0;          // of the free blocks
   int32_t cached_count_ = 0;
 };
 

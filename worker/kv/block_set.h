@@ -1,7 +1,7 @@
 #pragma once
 
-// A set of KV blocks, a bit each: who walks over all of a cache's blocks does so 64 at a time, and of a
-// simulated fleet's many nodes it stays in the processor's cache.
+// A set of KV blocks, one bit each: a walk over all of a cache's blocks takes 64 at a time, and the sets of a
+// simulated fleet's many nodes stay in the processor's cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-// Blocks are those from 0 to the count that it was made for.
+// Holds blocks from 0 up to the count that it was made for.
 class BlockSet {
  public:
   explicit BlockSet(int32_t block_count)
@@ -20,14 +20,14 @@ class BlockSet {
 
   int32_t block_count() const { return block_count_; }
   bool contains(BlockId block) const { return (words_[word_of(block)] & bit_of(block)) != 0; }
-  // False: it was there already.
+  // Returns false if the block was there already.
   bool insert(BlockId block) {
     const bool is_new = !contains(block);
     words_[word_of(block)] |= bit_of(block);
     return is_new;
   }
   void erase(BlockId block) { words_[word_of(block)] &= ~bit_of(block); }
-  // From `first` on so many, a word at a time.
+  // Erases [first, first + count), a word at a time.
   void erase(BlockId first, int32_t count) {
     for (const BlockId end = first + count; first < end;) {
       const auto place = static_cast<uint32_t>(first) % 64;
@@ -36,14 +36,14 @@ class BlockSet {
       first += static_cast<BlockId>(here);
     }
   }
-  // And all behind it.
+  // Inserts `first` and all blocks behind it.
   void insert_from(BlockId first) {
     for (; first < block_count_ && first % 64 != 0; ++first) insert(first);
     for (; first + 64 <= block_count_; first += 64) words_[word_of(first)] = ~uint64_t{0};
     for (; first < block_count_; ++first) insert(first);
   }
   bool operator==(const BlockSet&) const = default;
-  // The least block that is in both or in neither; -1: there is none.
+  // Returns the least block that is in both sets or in neither; -1: there is none.
   BlockId not_in_exactly_one(const BlockSet& other) const {
     for (size_t i = 0; i < words_.size(); ++i) {
       const uint64_t wrong = ~(words_[i] ^ other.words_[i]);

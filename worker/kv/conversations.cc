@@ -1,5 +1,5 @@
-// Which conversations are cached, and what of them: PrefixCache::conversations() and conversation(). A walk
-// over all runs, for a worker that leaves; nobody pays for it otherwise.
+// PrefixCache::conversations() and conversation(): a walk over all runs, made when a worker leaves. Nothing
+// is kept for it at other times.
 
 #include "worker/kv/conversations.h"
 
@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-// The runs that follow one another up to the one where a conversation ends, used last of all its branches.
+// The runs from the root to the end of a conversation's branch.
 struct PrefixCache::Impl::Branch {
   Hash128 session;
   RadixNodeId last = -1;
@@ -29,7 +29,7 @@ std::optional<PrefixCache::Impl::Branch> PrefixCache::Impl::branch_of(RadixNodeI
   return Branch{owner->name, id, r.use.used_at, r.depth + r.count()};
 }
 
-// The last block of it, if that is not filled.
+// The partly filled block behind a run, the one used last; -1: there is none.
 RadixNodeId PrefixCache::Impl::tail_behind(RadixNodeId id) const {
   RadixNodeId tail = -1;
   for (RadixNodeId child = tree.run(id).first_child; child >= 0; child = tree.run(child).next_sibling) {

@@ -1,9 +1,9 @@
-// Unreferenced leaves lie in one ordered list a class, by the time they became idle. Eviction compares the
-// two ends of each list by learned value: within a class the value changes with age in one direction over the
-// ages that are there, more or less, so the least is at an end; which end is learned too. A block is never
-// evicted before those behind it: only leaves are listed, they lose their last block first, and whoever holds
-// a block holds all before it. A pin is such a hold. What a plan wants here (set_planned) lies in lists of
-// its own, which are asked when all others are empty.
+// Eviction. Unreferenced leaves lie in one ordered list per class, by the time they became idle. Eviction
+// compares the two ends of each list by learned value: within a class the value changes with age in one
+// direction over the ages that occur, more or less, so the least value is at an end; which end is learned
+// too. A block is never evicted before those behind it: only leaves are listed, they lose their last block
+// first, and a request that holds a block holds all before it. A pin is such a hold. Planned prefixes
+// (set_planned) lie in lists of their own, from which eviction takes when all others are empty.
 //
 // Costs: a run becoming or ceasing to be an evictable leaf is O(log leaves); an eviction looks at 22 leaves
 // and takes as many blocks of one as are worth the same; what it remembers of them is a line of memory each.
@@ -11,10 +11,12 @@
 // next eviction asks for what it taught.
 //
 // Measured (hit rate of blocks; tests/worker/kv/eviction_test.cc prints them), LRU / this / Belady:
-//   Zipf personas, 20 % one-shots  0.383 / 0.505 / 0.577     a loop larger than the cache  0.000 / 0.433 /
-//   0.433 Zipf personas, 80 % one-shots  0.040 / 0.115 / 0.134     a production trace, 5k blocks 0.117 /
-//   0.174 / 0.352 conversations, 30 % one-shots  0.448 / 0.554 / 0.632     conversations only 0.549 / 0.551 /
-//   0.783
+//   Zipf personas, 20 % one-shots  0.383 / 0.505 / 0.577
+//   Zipf personas, 80 % one-shots  0.040 / 0.115 / 0.134
+//   conversations, 30 % one-shots  0.448 / 0.554 / 0.632
+//   conversations only             0.549 / 0.551 / 0.783
+//   a loop larger than the cache   0.000 / 0.433 / 0.433
+//   a production trace, 5k blocks  0.117 / 0.174 / 0.352
 // Eight simulated nodes where KV is tight (1,000 personas, means of three seeds), hits of tokens without
 // marks of what is planned / with them: residency exact, one gateway 0.551 / 0.557; gossip, eight 0.527 /
 // 0.521; by plan, eight 0.529 / 0.528. The learned values keep most of it anyway; the mark makes it certain.
@@ -29,7 +31,7 @@ namespace troupe {
 
 namespace {
 
-// What is planned and was not used while the cache turned over so often is taken to be planned no more.
+// A planned prefix that was not used while the cache turned over this often counts as planned no more.
 constexpr uint64_t kPlannedTurnovers = 4;
 
 }  // namespace
@@ -56,8 +58,8 @@ void PrefixCache::Impl::unlist(RadixNodeId id) {
   r.listed = false;
 }
 
-// The value's lesson needs to know how much lies idle, at which ages: a sample tells, of what is here and of
-// what is remembered.
+// A lesson needs to know how much lies idle and at which ages: a sample of the cached and of the remembered
+// blocks tells.
 void PrefixCache::Impl::learn() {
   constexpr size_t kSamples = 512;
   constexpr size_t kAhead = 8;  // samples whose memory is on its way: they lie far apart
@@ -87,7 +89,7 @@ void PrefixCache::Impl::learn() {
   if (planned_count > 0) retire_planned();
 }
 
-// The plan changes, and nobody says so of a set that is asked for elsewhere now.
+// The plan changes, and no request tells of a set that is routed to another node now.
 void PrefixCache::Impl::retire_planned() {
   const auto most = kPlannedTurnovers * static_cast<uint64_t>(pool->total_count());
   for (auto& list_of_class : planned_leaves) {
@@ -101,7 +103,7 @@ void PrefixCache::Impl::retire_planned() {
   }
 }
 
-// Of the index-th block on the way to the end of a run.
+// The hash of the index-th block on the way to the end of a run.
 Hash128 PrefixCache::Impl::hash_at(RadixNodeId id, size_t index) const {
   while (static_cast<size_t>(tree.run(id).depth) > index) id = tree.run(id).parent;
   return tree.hash_of(tree.run(id), index - static_cast<size_t>(tree.run(id).depth));

@@ -4,11 +4,11 @@
 // order, a frequency order and everything between come out of the same rule:
 //   - one-shot prompts: their class is hardly ever wanted again, so it is worth little at every age;
 //   - conversations: worth most shortly before the usual pause is over, little long after it;
-//   - a loop larger than the cache: the older, the sooner wanted, so the youngest goes (LRU would hit
-//   nothing);
+//   - a loop larger than the cache: the older, the sooner wanted, so the youngest goes (LRU would never
+//     hit);
 //   - shared prefixes: wanted again and again at young ages; one that went out of fashion is soon older than
 //     its class is used to, and worth little.
-// What is learned is the rate at which blocks of a class and age are wanted: hits over (blocks × ticks) of
+// The cache learns the rate at which blocks of a class and age are wanted: hits over (blocks × ticks) of
 // lying idle. Evicted blocks count for both while they are remembered (ghost_list.h), so it is known what
 // would have hit had it been kept, at ages several times beyond what the cache holds now. Ranking by hits per
 // space and time, learned by class and age: Beckmann, Chen, Cidon, "LHD: Improving Cache Hit Rate by
@@ -119,7 +119,7 @@ double EvictionScore::smooth(const Row& row, size_t bucket) const {
 }
 
 void EvictionScore::value_class(size_t c) {
-  // Of the blocks that reach a bucket: the share wanted within it, and the ticks they stay on average.
+  // `wanted`: the share of the blocks reaching a bucket that is wanted in it; `stay`: their average ticks.
   std::array<double, kBucketCount> wanted{}, stay{}, most{};
   for (size_t b = 0; b <= last_bucket_; ++b) {
     const double hits = smooth(learned_hits_[c], b) + prior_hits_[c][b];

@@ -1,6 +1,6 @@
 #pragma once
 
-// What it is worth to keep an idle block: learned from how often blocks like it, idle for as long, are wanted
+// The worth of keeping an idle block: learned from how often blocks like it, idle for as long, are wanted
 // again. Pure; not thread-safe.
 //
 // Ages are in ticks of the cache's own clock (blocks that became idle), so nothing here depends on how fast
@@ -12,12 +12,12 @@
 
 namespace troupe {
 
-// What is known of a block that lies idle, as far as it tells how likely it is to be wanted again.
+// Classes of idle blocks, by what tells how likely a block is to be wanted again.
 using IdleClass = uint8_t;
 inline constexpr IdleClass kNewClass = 0;  // one request used it, of a session that was not seen to come back
 inline constexpr IdleClass kReturningClass = 1;  // its session came back for it, or for the block before it
-// Several sessions used it; by the usual time between two uses, from a sixteenth of a turnover (as many ticks
-// as the cache has blocks) up to more than eight of them, an octave each.
+// Blocks that several sessions used, by the usual time between two uses: from a sixteenth of a turnover (as
+// many ticks as the cache has blocks) up to more than eight turnovers, one octave a class.
 inline constexpr IdleClass kFirstSharedClass = 2;
 inline constexpr size_t kIdleClassCount = 11;
 
@@ -33,12 +33,12 @@ class EvictionScore {
     uint64_t first = 0;
     int32_t count = 1;  // blocks
   };
-  // They are wanted again, whether they are still in the cache or only remembered.
+  // These blocks are wanted again, whether they are still in the cache or only remembered.
   void record_hits(IdleClass idle_class, Ages ages) {
     seen_[idle_class] = true;
     count(hits_[idle_class], ages, 1);
   }
-  // So many more ticks; how many lessons are due.
+  // The clock goes on by `ticks`. Returns how many lessons are due.
   int tick(int32_t ticks);
   // Before a lesson: these blocks, times `weight`, lie idle, or evicted and remembered.
   void record_idle(IdleClass idle_class, Ages ages, double weight) {
@@ -54,7 +54,7 @@ class EvictionScore {
     if (is_due_[idle_class]) value_class(idle_class);
     return values_[idle_class][bucket_of(age)];
   }
-  // The youngest age from which up to `age` a block is worth the same.
+  // The youngest age from which on, up to `age`, a block is worth the same.
   uint64_t same_value_from(uint64_t age) const { return begin_of(bucket_of(age)); }
 
  private:

@@ -17,7 +17,7 @@ uint8_t pack_interval(float ticks) {
   return static_cast<uint8_t>(std::min(steps, 127.0f));
 }
 
-// Of every packed one: a lesson asks for hundreds.
+// The interval of every packed value: a lesson asks for hundreds.
 const std::array<float, 128> kUnpacked = [] {
   std::array<float, 128> ticks{};
   for (size_t packed = 1; packed < ticks.size(); ++packed)
@@ -61,7 +61,8 @@ void GhostList::add(const Row& row, const GhostEntry& first) {
 }
 
 void GhostList::put(Set& set, const Entry& added) {
-  // A tick is one block's alone: whoever became idle just before the last of these did is the one behind it.
+  // A tick belongs to one block alone, so the block that became idle a tick before the last of these is the
+  // one behind it.
   const uint32_t time_behind = added.time - (added.last - added.first) - 1;
   Entry* oldest = &set.entries[0];
   for (Entry& entry : set.entries) {

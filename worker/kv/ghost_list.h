@@ -1,16 +1,17 @@
 #pragma once
 
-// Remembers evicted blocks, some ten times as many as the cache has blocks: only who used them and since when
-// they lie idle. What comes back is not new, and the cache learns how long "too early" would have been. A
-// table of small sets that never grows: in a full set the one that is idle for longest makes room.
+// A ghost list: remembers evicted blocks, some ten times as many as the cache has blocks, by their last user
+// and the time since when they lie idle. A block that comes back is then not new, and the cache learns how
+// much longer it should have been kept. A table of small sets that never grows: in a full set the entry that
+// is idle for longest makes room.
 //
-// Blocks go and come back in rows, so one entry stands for up to eight of them: some of those between two
-// multiples of eight of a prompt, found by the hash of the first of these. Of each block 16 bits of its hash
-// are kept (one in 13,000 new blocks is taken for one that comes back), of users 12, intervals to a quarter
-// of an octave. Times wrap after 2^32 ticks, long after the sets were filled anew.
+// Blocks go and come back in rows, so one entry stands for up to eight of them: neighbours between two
+// multiples of eight of a prompt, found by the hash of the block at the first multiple. An entry keeps 16
+// bits of each block's hash (one in 13,000 new blocks is taken for one that comes back), 12 bits of the user,
+// and intervals to a quarter of an octave. Times wrap after 2^32 ticks, long after the sets were filled anew.
 //
-// A set takes its memory when its first entry comes, in the order of their coming: two thirds more than all
-// of a cache's hashes is much for a fleet's nodes that have hardly evicted anything. Pure; not thread-safe.
+// A set gets its memory when its first entry comes: all sets need two thirds more than all hashes of a cache,
+// which is much for a simulated fleet's nodes that have hardly evicted anything. Pure; not thread-safe.
 
 #include <array>
 #include <cstdint>
@@ -52,18 +53,18 @@ class GhostList {
     __builtin_prefetch(set);
     __builtin_prefetch(reinterpret_cast<const char*>(set) + 64);
   }
-  // Of `hashes`, a prompt's from its first block on, those that come back are [begin, end): what is known of
-  // the first of them, and of how many it is the same. Finds and forgets.
+  // Blocks [begin, end) of the prompt with these hashes come back. Returns what is remembered of block
+  // `begin` and for how many blocks from there on it is the same, and forgets these.
   struct Found {
     size_t count = 0;
     std::optional<GhostEntry> block;
   };
   Found take(std::span<const Hash128> hashes, size_t begin, size_t end, uint64_t now);
-  // Whether `user` is, as far as is known, the one remembered.
+  // Whether `user` is the one remembered, as far as the kept bits tell.
   static bool is_same_user(const GhostEntry& block, uint32_t user) {
     return block.user == (user & kUserMask);
   }
-  // All places, and what is in one (nothing: count 0), for who takes samples.
+  // All entries, for sampling: how many there may be, and one by its index (count 0: it is empty).
   size_t size() const { return places_.size() * kWays; }
   Found at(size_t index, uint64_t now) const;
   void prefetch_at(size_t index) const {
@@ -92,7 +93,7 @@ class GhostList {
   static_assert(sizeof(Set) == 128);
   static constexpr size_t kChunk = 64;
   size_t set_index(Hash128 hash) const { return static_cast<size_t>((hash.lo >> 32) * set_count_ >> 32); }
-  // Null: nothing was ever in it.
+  // Null: the set never had an entry.
   Set* find(size_t index) const {
     const uint32_t place = places_[index];
     return place == 0 ? nullptr : &(*chunks_[(place - 1) / kChunk])[(place - 1) % kChunk];

@@ -1,5 +1,5 @@
-// What stays though nobody uses it just now: pinned blocks, for good, and the prefixes of sets that a plan
-// wants here, for as long as anything else can go.
+// PrefixCache: blocks that stay although no request uses them. Pinned blocks are never evicted; the planned
+// prefixes of sets at home here are evicted when nothing else is left.
 
 #include <algorithm>
 
@@ -36,7 +36,7 @@ int32_t PrefixCache::pinned_count() const {
 }
 
 int32_t PrefixCache::pinned_count(const Match& match) const {
-  // Before a pinned run all are.
+  // All runs before a pinned one are pinned.
   for (RadixNodeId id = match.run; id >= 0; id = impl_->tree.run(id).parent) {
     const RadixNode& r = impl_->tree.run(id);
     if (r.pins > 0) return std::min(match.count, r.depth + r.count());

@@ -1,5 +1,5 @@
-// Who holds which of the cached blocks, and what comes in. Everything is by runs, however many blocks they
-// have, but for copying their ids and asking what is remembered of blocks that come back.
+// PrefixCache: look-up, holds and insertion. The cost of each is one of runs, however many blocks they have,
+// except for copying token ids and for asking the ghost list about blocks that come back.
 
 #include "worker/kv/prefix_cache.h"
 
@@ -177,7 +177,7 @@ const PrefixCache::Counts& PrefixCache::counts() const {
 
 // ---------------------------------------------------------------- who holds what
 
-// The back stays in its place among the leaves, which goes by its first block.
+// The back keeps its place among the leaves, which is by the idle time of its first block.
 RadixNodeId PrefixCache::Impl::split(RadixNodeId id, int32_t count) {
   const bool listed = tree.run(id).listed;
   if (listed) unlist(id);
@@ -215,7 +215,7 @@ void PrefixCache::Impl::drop(RadixNodeId id) {
   if (--r.references == 0) idle(id);
 }
 
-// From the last block to the first.
+// The blocks of a run become idle from the last one to the first, a tick each.
 void PrefixCache::Impl::idle(RadixNodeId id) {
   RadixNode& r = tree.run(id);
   now += static_cast<uint64_t>(r.count());
@@ -227,7 +227,7 @@ void PrefixCache::Impl::idle(RadixNodeId id) {
 
 // ---------------------------------------------------------------- what comes in
 
-// Of a block that comes behind a path for the first time.
+// The use of a block that comes behind a path for the first time.
 RunUse PrefixCache::Impl::first_use(const LockedPrefix& path, uint32_t user) const {
   RunUse use;
   if (path.run >= 0) use = use_behind(tree.run(path.run).use);
@@ -236,7 +236,7 @@ RunUse PrefixCache::Impl::first_use(const LockedPrefix& path, uint32_t user) con
   return use;
 }
 
-// What a returning session adds to its own is as likely to be wanted again.
+// A block that a returning session adds behind its own is as likely to be wanted again.
 RunUse PrefixCache::Impl::use_behind(const RunUse& before) const {
   RunUse use;
   use.user = before.user;
@@ -261,7 +261,7 @@ bool PrefixCache::Impl::alike(const RunUse& a, const RunUse& b) const {
   return a.user == b.user && a.shared == b.shared && a.returning == b.returning && class_of(a) == class_of(b);
 }
 
-// Blocks that are there already take the place of the request's.
+// Cached blocks take the place of the request's own, which are freed.
 void PrefixCache::Impl::adopt(LockedPrefix& path, RadixNodeId known, const Blocks& blocks) {
   const auto begin = static_cast<size_t>(path.count);
   const auto own = blocks.blocks.subspan(begin);
@@ -276,7 +276,7 @@ void PrefixCache::Impl::adopt(LockedPrefix& path, RadixNodeId known, const Block
   path = {id, path.count + taken};
 }
 
-// Blocks that were never here, or no longer, in rows of such as were used alike.
+// Inserts blocks that are not cached, in rows of blocks that were used alike.
 void PrefixCache::Impl::add(LockedPrefix& path, const Blocks& blocks) {
   ++change_count;
   const auto begin = static_cast<size_t>(path.count);
@@ -296,7 +296,7 @@ void PrefixCache::Impl::add(LockedPrefix& path, const Blocks& blocks) {
   place(path, blocks, {row, end});
 }
 
-// On the end of the path's run where nothing else hangs on it or ends there, else as a run of its own.
+// Appends a row to the path's run where nothing else hangs on that run or ends there, else adds a run.
 void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Row& row) {
   const auto begin = static_cast<size_t>(path.count);
   const size_t count = row.end - begin;
@@ -325,7 +325,7 @@ void PrefixCache::Impl::place(LockedPrefix& path, const Blocks& blocks, const Ro
   path.count += static_cast<int32_t>(count);
 }
 
-// ConversationsEndpoint that say no more than what is to come in their place does.
+// Removes tails whose ids are the beginning of `by`: the block that comes in their place holds them too.
 void PrefixCache::Impl::drop_covered_tails(const LockedPrefix& path, Hash128 root,
                                            std::span<const TokenId> by) {
   if (by.empty()) return;  // no ids, no tails

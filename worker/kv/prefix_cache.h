@@ -1,11 +1,11 @@
 #pragma once
 
-// KV blocks that outlive the request that computed them: a tree (radix_tree.h), in which a block is named by
-// the chained hash of everything up to and including it. A leaf may also be partly filled (the tail of a
-// conversation): it has no hash, and is found by what is before it and its token ids. Eviction takes
-// unreferenced leaves only, from their last block on, that of the least learned value first
-// (eviction_score.h). Also knows blocks in the making: the block that a running request computes next is
-// announced, so that a second request for the same prefix waits instead of computing it again. Pure; not
+// The prefix cache: KV blocks that outlive the request that computed them, in a radix tree (radix_tree.h). A
+// block is named by the chained hash of everything up to and including it. A leaf may also be partly filled
+// (the tail of a conversation): it has no hash, and is found by what is before it and its token ids. Eviction
+// takes unreferenced leaves only, from their last block on, the one of the least learned value first
+// (eviction_score.h). The cache also knows blocks in the making: the block that a running request computes
+// next is announced, so a second request for the same prefix waits instead of computing it again. Pure; not
 // thread-safe.
 
 #include <cstdint>
@@ -28,27 +28,26 @@ class PrefixCache {
   PrefixCache(BlockPool* pool, int32_t block_size, Residency* residency = nullptr);
   ~PrefixCache();
 
-  // What the cache has of a prompt: its leading blocks, up to some place in a run. Holds until the cache
-  // changes.
+  // The leading blocks of a prompt that are cached, up to some place in a run. Valid until the cache changes.
   struct Match {
     int32_t count = 0;      // blocks
     RadixNodeId run = -1;   // of the last of them
     int32_t run_count = 0;  // of its blocks; the run may have more
   };
-  // Full blocks of a prompt, from its first one on; those behind its request's path are new, and computed.
+  // Full blocks of a prompt, from its first one on. Those behind the request's path are new, and computed.
   struct Blocks {
     std::span<const Hash128> hashes;  // of all that are known, so more perhaps than there are blocks
     std::span<BlockId> blocks;
     std::span<const TokenId> ids = {};  // of all the blocks, or none
     Hash128 root = {};                  // what a path of nothing hangs on (a salt)
-    // Whom the request is of (its session), as far as the cache is concerned: what many users share is worth
-    // more than what one came back for.
+    // The user of the request (its session) as the cache tells users apart: blocks that many users share are
+    // worth more than blocks that one user came back for.
     uint64_t user = 0;
-    // Whom residency is told they belong to; a zero name: nobody.
+    // The holder that residency counts them to; a zero name: none.
     HolderKind kind = HolderKind::kSession;
     Hash128 holder = {};
     bool planned = false;      // of a set that is at home here
-    bool each_itself = false;  // instead: a session each, under its own hash
+    bool each_itself = false;  // in a simulation, instead: each block is a session under its own hash
   };
   struct Tail {
     BlockId block = -1;
@@ -61,72 +60,75 @@ class PrefixCache {
     int64_t evicted_shared = 0;  // of those, used by more than one user
   };
 
-  // The leading ones of `hashes`, which are a chain, that are held. Does not touch recency.
+  // Finds the leading blocks of this chain of hashes that are cached. Does not touch recency.
   Match find(std::span<const Hash128> hashes) const;
-  // How many of them nobody references: the last ones, for whoever holds a block holds all before it.
+  // How many of them have no reference: the last ones, since a reference to a block is one to all before it.
   int32_t unreferenced_count(const Match& match) const;
-  // A block behind `match` (full or tail, in use or not) that begins as `ids` does: the one with most ids in
-  // common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
+  // Finds a block behind `match` (full or tail, in use or not) that begins as `ids` does: the one with most
+  // ids in common among the kCandidatesMax youngest; block -1 where none has `count_min` (>= 1).
   PartialMatch find_partial(const Match& match, Hash128 root, std::span<const TokenId> ids,
                             int32_t count_min) const;
   bool is_referenced(RadixNodeId run) const;
 
   // Takes a reference on all of the match; writes their blocks to `out`, head first.
   LockedPrefix hold(const Match& match, uint64_t user, std::vector<BlockId>& out);
-  // And on the block of a partial match behind it, until drop(). The run that the block now is.
+  // Takes a reference on the block of a partial match, until drop(). Returns the run that the block is now.
   RadixNodeId hold_partial(const PartialMatch& partial, uint64_t user);
   void drop(RadixNodeId run);
-  // Computed blocks enter under their hashes, and the path goes on to the last of them. Where a hash is there
+  // Adds computed blocks under their hashes and extends the path to the last of them. Where a hash is cached
   // already its block takes the place of the request's own, which is freed: the KV is bitwise the same.
   void insert(LockedPrefix& path, const Blocks& blocks);
-  // The last block of a request that ends, not filled, behind its path: the cache keeps it, unless it knows
-  // all its ids already (then false). REQUIRES: nobody writes to the block any more.
+  // Keeps the last, partly filled block of a request that ends, behind its path. Returns false, and does not
+  // keep it, if all its ids are cached already. REQUIRES: no request writes to the block any more.
   bool insert_tail(const LockedPrefix& path, const Tail& tail);
-  // Drops a request's references; what it held stays cached.
+  // Drops a request's references; the blocks it held stay cached.
   void release(const LockedPrefix& path);
-  // Fetches the memory that insert() and release() will look at first.
+  // Prefetches the memory that insert() and release() read first.
   void fetch_ahead(const LockedPrefix& path) const;
-  // Of a held path, the runs that end within its first `count` blocks are those of a set that is at home
-  // here, or no longer. Such are evicted after all others, for as long as they are used now and then.
+  // Marks the runs that end within the first `count` blocks of a held path as belonging to a set that is at
+  // home here, or takes the mark back. Marked runs are evicted after all others, as long as they are used now
+  // and then.
   void set_planned(const LockedPrefix& path, int32_t count, bool planned);
   bool has_planned() const;
-  // Frees up to `count` blocks; the number freed.
+  // Frees up to `count` blocks. Returns the number freed.
   int32_t evict(int32_t count);
 
-  // Blocks that are kept though no request holds them.
+  // Blocks that are kept although no request holds them.
   struct Pin {
     LockedPrefix path;
-    RadixNodeId partial = -1;  // and one behind it that is not filled, or only begins as what is pinned does
+    // A block behind it that is partly filled, or of which only the beginning counts.
+    RadixNodeId partial = -1;
   };
-  // All of the match and the block of `partial` (block -1: none) stay until unpin(). That is no use of them.
+  // Keeps all of the match and the block of `partial` (block -1: none) until unpin(); this is not a use.
   Pin pin(const Match& match, const PartialMatch& partial);
-  // They may be evicted again, as blocks that became idle now.
+  // Makes them evictable again, as blocks that became idle now.
   void unpin(const Pin& pin);
   int32_t pinned_count() const;                    // blocks, each counted once
-  int32_t pinned_count(const Match& match) const;  // of them, the leading ones of a match
+  int32_t pinned_count(const Match& match) const;  // leading blocks of a match that are pinned
 
-  // Announced: computed by `owner` next. The first owner of a hash stays; withdraw() of another does nothing.
-  // insert() does not withdraw.
+  // An announced block is the one that `owner` computes next. The first owner of a hash stays; withdraw() by
+  // another does nothing. insert() does not withdraw.
   void announce(Hash128 hash, RequestId owner);
   void withdraw(Hash128 hash, RequestId owner);
   bool is_announced_by_other(Hash128 hash, RequestId self) const;
 
-  // So many sessions as were used last, the last one first: of each the branch that was used last, without
-  // ids and hashes.
+  // The `max_count` sessions used last, the latest first: of each the branch that was used last, without ids
+  // and hashes.
   std::vector<Conversation> conversations(size_t max_count) const;
-  // The same of one, with them; none where nothing behind its set is cached.
+  // One session, with ids and hashes; none where nothing behind its set is cached.
   std::optional<Conversation> conversation(const Hash128& session) const;
 
   int32_t size() const;  // blocks held: under a hash, and tails
   int32_t announced_count() const;
-  // Grows whenever a lookup of full blocks may newly succeed or a wait may end: while it is unchanged, a
-  // lookup that missed misses again.
+  // Grows whenever a look-up of full blocks may newly succeed or a wait may end: while it is unchanged, a
+  // look-up that missed misses again.
   uint64_t change_count() const;
   const Counts& counts() const;
   // Whether a path is these blocks under these hashes; without hashes: these blocks.
   bool is_path(const LockedPrefix& path, std::span<const Hash128> hashes,
                std::span<const BlockId> blocks) const;
-  // All that is held: every reference has its holder. `in_cache` (empty) gets all blocks cached.
+  // Everything that is held, for verify(): every reference must have its holder. `in_cache` (empty at first)
+  // gets all cached blocks.
   struct Holds {
     std::vector<LockedPrefix> paths;
     std::vector<RadixNodeId> partials;

@@ -1,6 +1,7 @@
 #pragma once
 
-// What prefix_cache.cc (who holds what, and what comes in) and eviction.cc (what goes) share.
+// The state of a PrefixCache, shared by prefix_cache.cc (look-up, holds, insertion), eviction.cc, pinning.cc
+// and conversations.cc.
 
 #include <array>
 #include <optional>
@@ -15,7 +16,7 @@
 
 namespace troupe {
 
-// How long the last block lies idle, and so each before it a tick less.
+// The time since when the last block of a run lies idle.
 inline uint64_t last_idle_since(const RadixNode& r) {
   return r.use.idle_since - static_cast<uint64_t>(r.count() - 1);
 }
@@ -84,8 +85,8 @@ struct PrefixCache::Impl {
   Residency* residency;
   RadixTree tree;
   absl::flat_hash_map<Hash128, RequestId> announced;
-  // By (idle_since, run): the first is the one idle for longest. Ticks of a run's blocks are a stretch of
-  // their own, so its place stays while it loses its last ones.
+  // By (idle_since, run): the first is the one idle for longest. No other run's ticks lie between those of a
+  // run's blocks, so its place stays while it loses its last blocks.
   Leaves leaves, planned_leaves;
   GhostList evicted;
   EvictionScore value;

@@ -10,7 +10,7 @@ void RadixIndex::place(Entry entry) {
   entries_[i] = entry;
 }
 
-// A third of the entries stay free at least, so that rows of taken ones are short.
+// At least a third of the entries stay free, so that probes are short.
 void RadixIndex::grow() {
   std::vector<Entry> old(entries_.size() * 2);
   std::swap(old, entries_);
@@ -28,7 +28,7 @@ void RadixIndex::add(Hash128 hash, RadixNodeId run) {
 void RadixIndex::remove(Hash128 hash, RadixNodeId run) {
   size_t hole = home_of(tag_of(hash));
   while (entries_[hole].run != run) hole = next(hole);
-  // Whoever was put off past the hole moves into it, so that nobody is looked for across a gap.
+  // An entry that had to probe past the hole moves into it: find() stops at the first free entry.
   for (size_t i = next(hole); entries_[i].run >= 0; i = next(i)) {
     const size_t mask = entries_.size() - 1;
     const size_t from_home = (i - home_of(entries_[i].tag)) & mask;

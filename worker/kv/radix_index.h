@@ -1,8 +1,8 @@
 #pragma once
 
-// Finds runs of cached blocks by the hash of their first block. Keeps 32 bits of each hash and leaves it to
-// the caller to compare the rest, which lies with the run: eight bytes an entry. Pure; not thread-safe; grows
-// with what is in it.
+// A hash table that finds runs of cached blocks by the hash of their first block. It keeps 32 bits of each
+// hash, eight bytes an entry; the caller compares the rest, which lies with the run. Grows with its contents.
+// Pure; not thread-safe.
 
 #include <cstdint>
 #include <vector>

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint32_t kTailIdsMax = (1u << 29) - 1;  // far more than a block holds
 
-// A vector that has taken on `more` with room for what usually comes behind, but without the half that
-// doubling leaves empty: runs are most of what a node of a simulated fleet remembers.
+// Appends with room for what usually follows, but not the half that doubling leaves empty: runs are most of
+// the memory of a simulated fleet's node.
 template <typename T>
 void append_to(std::vector<T>& to, std::span<const T> more) {
   const size_t size = to.size() + more.size();

@@ -1,10 +1,10 @@
 #pragma once
 
-// The tree of cached KV blocks, kept in runs: stretches of blocks that follow one another. A prompt goes
+// The radix tree of cached KV blocks. Its nodes are runs: blocks that follow one another. A prompt goes
 // through a handful of runs (the system prompt, a persona, a conversation), however many blocks they have. A
-// run is cut in two where prompts part, or where somebody holds only its first blocks; so it is held, or
-// not, as a whole. Knows nothing of what a run is worth (prefix_cache.h). Children are an intrusive list,
-// youngest first. Pure; not thread-safe.
+// run is cut in two where prompts part, or where a request holds only its first blocks; so it is held, or
+// not, as a whole. The tree does not know what a run is worth (prefix_cache.h does). Children are an
+// intrusive list, youngest first. Pure; not thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -19,9 +19,8 @@
 
 namespace troupe {
 
-// How a run was used: the cache's own, for its choice of what to evict. The same for all its blocks, but that
-// of those which became idle together the last was the first: each lies idle a tick longer than the one
-// before it.
+// How a run was used: kept for the cache's choice of what to evict. It is the same for all its blocks, except
+// that the last block became idle first: each lies idle a tick longer than the one before it.
 struct RunUse {
   uint64_t idle_since = 0;  // ticks; of its first block, while unreferenced
   uint64_t used_at = 0;     // ticks
@@ -43,9 +42,9 @@ struct RadixNode {
   RadixNodeId previous_sibling = -1;  // younger
   RadixNodeId next_sibling = -1;
   int32_t depth = 0;       // blocks before it
-  int32_t references = 0;  // of those who hold it: they hold all before it, too
-  int32_t pins = 0;        // of its references, those that no request holds
-  // Of a tail: one block partly filled, without a hash and never with children. Else 0.
+  int32_t references = 0;  // by requests and pins; each holds all before the run, too
+  int32_t pins = 0;        // of its references, those by pins
+  // Above 0 for a tail: one block partly filled, without a hash and never with children.
   uint32_t tail_id_count : 29 = 0;
   bool has_ids : 1 = false;  // of tokens
   bool listed : 1 = false;   // among the leaves that may be evicted
@@ -66,34 +65,34 @@ class RadixTree {
   // References to runs hold until the next add() or split().
   RadixNode& run(RadixNodeId id) { return runs_[static_cast<size_t>(id)]; }
   const RadixNode& run(RadixNodeId id) const { return runs_[static_cast<size_t>(id)]; }
-  // Fetches the memory of one that will be looked at soon.
+  // Prefetches the memory of a run that will be read soon.
   void prefetch(RadixNodeId id) const {
     const auto* const at = reinterpret_cast<const char*>(&run(id));
     for (size_t line = 0; line < sizeof(RadixNode); line += 64) __builtin_prefetch(at + line);
   }
-  // The same, of a run whose first line is here: what holding it needs.
+  // Prefetches what holding a run needs beyond its first line of memory.
   static void prefetch_rest(const RadixNode& r) {
     __builtin_prefetch(&r.previous_sibling);
     const auto* const blocks = reinterpret_cast<const char*>(r.blocks.data());
     for (size_t at = 0; at < r.blocks.size() * sizeof(BlockId); at += 64) __builtin_prefetch(blocks + at);
   }
-  // All ids below are those of runs, or of runs that were: without blocks.
+  // All ids below this one are runs, or were (those have no blocks).
   RadixNodeId id_end() const { return static_cast<RadixNodeId>(runs_.size()); }
-  // Of a run's index-th block. REQUIRES: it is no tail.
+  // The hash of a run's index-th block. REQUIRES: it is no tail.
   const Hash128& hash_of(const RadixNode& r, size_t index) const {
     return hashes_[static_cast<size_t>(r.blocks[index])];
   }
   // How many of the first hashes are those of a run's first blocks.
   size_t common_count(const RadixNode& r, std::span<const Hash128> hashes) const;
-  // Of a run's last blocks, so many as `out` has room for.
+  // The hashes of a run's last blocks, as many as `out` has room for.
   void last_hashes(const RadixNode& r, std::span<Hash128> out) const;
-  // Ids of a run's index-th block; none where they were never told.
+  // The token ids of a run's index-th block; none where requests have no ids.
   std::span<const TokenId> ids_of(RadixNodeId id, int32_t index) const;
   // The child of `parent` (below zero: any run that hangs on a root) whose first block has this hash, or -1.
   RadixNodeId find_child(RadixNodeId parent, Hash128 hash) const;
   // The youngest child of `parent`; where that is below zero, of the root of this name.
   RadixNodeId first_child_of(RadixNodeId parent, Hash128 root) const;
-  // Of the root that a run hangs on. REQUIRES: it has no parent.
+  // The name of the root that a run hangs on. REQUIRES: it has no parent.
   const Hash128& root_name(RadixNodeId id) const {
     return roots_[static_cast<size_t>(-1 - run(id).parent)].name;
   }
@@ -109,21 +108,22 @@ class RadixTree {
   RadixNodeId add(RadixNodeId parent, Hash128 root, const Blocks& blocks);
   // REQUIRES: it has no children and is no tail.
   void append(RadixNodeId id, const Blocks& blocks);
-  // The first `count` blocks become a run of their own, which is returned: held by all who hold the rest. The
-  // rest keeps its id, its children and so whoever holds it to its end. REQUIRES: 0 < count < its blocks.
+  // The first `count` blocks become a run of their own, which is returned, with a reference for each that the
+  // rest has. The rest keeps its id and its children, so holds to its end stay valid. REQUIRES: 0 < count <
+  // its blocks.
   RadixNodeId split(RadixNodeId id, int32_t count);
-  // Takes the last `count` blocks away; without blocks the run is no more. REQUIRES: it has no children.
+  // Removes the last `count` blocks; a run without blocks is removed. REQUIRES: it has no children.
   void cut(RadixNodeId id, int32_t count);
 
   Status verify() const;
 
  private:
-  // What runs without a parent hang on: a name, for as long as some do.
+  // Runs without a parent hang on a root; it has a name and exists as long as it has children.
   struct Root {
     Hash128 name;
     RadixNodeId first_child = -1;
   };
-  // How a run's parent names the root instead.
+  // A run's `parent` holds its root as a negative number.
   static RadixNodeId as_parent(int32_t root) { return -1 - root; }
   Root& root_of(const RadixNode& r) { return roots_[static_cast<size_t>(-1 - r.parent)]; }
   RadixNodeId& first_sibling(const RadixNode& r) {

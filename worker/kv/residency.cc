@@ -31,7 +31,7 @@ void Residency::mark_changed(int32_t holder) {
 
 Residency::Extent Residency::cached(Range range, HolderKind kind, Hash128 name, Extent before) {
   if (name.is_zero()) return {};
-  // Whoever has a block cached is there.
+  // A holder that has a cached block exists.
   const Key key{kind, name};
   const bool same = before.holder >= 0 && holders_[static_cast<size_t>(before.holder)].key == key;
   const int32_t holder = same ? before.holder : find_or_add(key);
@@ -137,7 +137,7 @@ void Residency::evicted_of(Extent extent, Range range) {
   drop_if_empty(extent.holder);
 }
 
-// A holder whose end was told, or that nobody was told of, is forgotten.
+// Forgets a holder whose end was told, or that was never told.
 void Residency::drop_if_empty(int32_t holder) {
   const Holder& h = holders_[static_cast<size_t>(holder)];
   if (h.block_count > 0 || h.found_block >= 0 || h.pins > 0 || h.changed) return;

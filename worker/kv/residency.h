@@ -1,21 +1,21 @@
 #pragma once
 
-// Which sets and sessions this node holds, and how many of their leading tokens: what a router wants to know,
-// told from the real prefix cache instead of guessed. Blocks up to the end of the persona prefix belong to
-// the set, later ones to the session; a block that several share belongs to whoever cached it first. Because
-// the cache evicts leaves only, a holder's deepest block says it all: everything before it is there too.
+// Residency: which sets and sessions this node holds and how many of their leading tokens, taken from the
+// prefix cache itself so that a router need not guess. Blocks up to the end of the persona prefix belong to
+// the set, later ones to the session; a block that several share belongs to the one that cached it first.
+// Because the cache evicts leaves only, a holder's deepest block says it all: everything before it is cached.
 //
 // A conversation may branch (an answer swiped away, old turns dropped): its tokens are those of the branch
 // that grew last, for that is what its next turn continues. Branches are told apart by a generation that
 // starts anew whenever a block is cached that does not lie deeper than the last one.
 //
-// A set may find its prefix under other names: it was learned anew (a gateway's first guess at what a persona
-// is gave way to a better one), or the prefix came with a request that named none. A set that has found all
-// of its prefix is told to be there as long as the last block of it is.
+// A set may find its prefix cached for another holder: the set was learned anew (a gateway's first guess at
+// what a persona is gave way to a better one), or the prefix came with a request that named no set. A set
+// that has found all of its prefix is resident as long as the last block of it is.
 //
 // Changes are coalesced: a holder that grew by nine blocks since take_changes() is one change. Blocks come
-// and go in rows; whoever keeps a row keeps its Extent, too. Memory: one entry a holder, so never more than
-// the blocks there are. Pure; not thread-safe.
+// and go in rows; the cache keeps an Extent with each row. Memory: one entry a holder, so never more than the
+// blocks there are. Pure; not thread-safe.
 
 #include <algorithm>
 #include <cstdint>
@@ -45,24 +45,25 @@ class Residency {
  public:
   Residency(int32_t block_size, int32_t block_count);
 
-  // Blocks are told by the place of the first in their prompt (from 0); they follow one another.
+  // Blocks of a prompt that follow one another, by the index of the first (from 0).
   struct Range {
     int32_t index = 0;
     int32_t count = 0;
   };
-  // Of which branch of which holder blocks are.
+  // The holder that blocks belong to, and the branch of its conversation.
   struct Extent {
-    int32_t holder = -1;  // nobody
+    int32_t holder = -1;  // below zero: none
     uint32_t generation = 0;
     bool operator==(const Extent&) const = default;
   };
-  // They are cached now and belong to this set or session; a zero name is nobody's and not told of. `before`:
-  // of the block before them, which is cached; for it is often of the same holder, who then is found at once.
+  // These blocks are cached now and belong to this set or session; with a zero name they belong to none and
+  // are not told. `before`: the extent of the block before them; its holder is often the same and then needs
+  // no look-up.
   Extent cached(Range range, HolderKind kind, Hash128 name, Extent before);
   Extent cached(Range range, HolderKind kind, Hash128 name) { return cached(range, kind, name, Extent()); }
-  // The same, each told of as a session under its own name.
+  // In a simulation: the same, with each block a session under its own name.
   Extent cached_each(int32_t index, std::span<const Hash128> names);
-  // Blocks that go, those behind them being gone. `names`: those of cached_each().
+  // Evicted blocks; those behind them are gone already. `names`: those given to cached_each().
   struct Gone {
     Extent extent;
     int32_t index = 0;
@@ -70,11 +71,12 @@ class Residency {
     std::span<const Hash128> names;
   };
   void evicted(const Gone& gone);
-  // A request of `set` found its whole prefix cached, whoever holds it; `block` is the index-th and last of
-  // it.
+  // A request of `set` found its whole prefix cached, for whatever holder; `block` is the last block of the
+  // prefix, at `index`.
   void found(BlockId block, int32_t index, Hash128 set);
 
-  // Whose blocks are that were cached with this extent, and still are; nobody's, or each its own: none.
+  // The holder of blocks that were cached with this extent and still are. None: they belong to no holder, or
+  // each to its own.
   struct Owner {
     HolderKind kind = HolderKind::kSet;
     Hash128 name;
@@ -85,16 +87,16 @@ class Residency {
     return Owner{key.kind, key.name};
   }
 
-  // Fetches the memory that found() and cached() will look at first.
+  // Prefetches the memory that found() and cached() read first.
   void prefetch(HolderKind kind, Hash128 name) const { by_name_.prefetch(Key{kind, name}); }
 
-  // So many more pins of a set's blocks, or fewer; a zero name is not told of.
+  // A set's blocks have `more` pins more, or fewer if negative; a zero name is ignored.
   void pinned(Hash128 set, int32_t more);
 
-  // What changed since the last call, each holder once, in the order of the first change. Appends.
+  // Appends what changed since the last call, each holder once, in the order of the first change.
   void take_changes(std::vector<Resident>& out);
   bool has_changes() const { return !changed_.empty(); }
-  // All that is resident, sets first. Appends.
+  // Appends all that is resident, sets first.
   void snapshot(std::vector<Resident>& out) const;
   int64_t tokens(HolderKind kind, Hash128 name) const;
   int32_t set_count() const { return set_count_; }
@@ -120,7 +122,7 @@ class Residency {
     int32_t block_count = 0;   // of all branches
     int32_t told_tip = -1;     // at the last take_changes()
     bool changed = false;      // in changed_
-    // Of a set that found its prefix: the last block of it, that block's index, and the others that found it.
+    // For a set that found its prefix: its last block, that block's index, and the other sets that found it.
     BlockId found_block = -1;
     int32_t found_tip = -1;
     int32_t previous_finder = kNobody, next_finder = kNobody;
@@ -139,8 +141,8 @@ class Residency {
 
   const int32_t block_size_;
   const size_t blocks_max_;
-  // Few blocks were found by others than who cached them, but every one that goes is asked about: which have
-  // finders, and who is the first one's.
+  // Blocks found by a set that did not cache them, and the first such set of each. They are few, but every
+  // evicted block is looked up.
   BlockSet found_blocks_;
   absl::flat_hash_map<BlockId, int32_t> first_finders_;
   std::vector<Holder> holders_;

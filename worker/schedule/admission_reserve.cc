@@ -11,7 +11,7 @@ namespace {
 // what is asked for is the peak of all together (kv_forecast.h), and each keeps a block besides: more reserve
 // (the 0.9 quantile) preempted no less and took a quarter more steps.
 constexpr double kLengthQuantile = 0.5;
-// What an answer is taken to need before any was seen.
+// An answer is expected to need so many tokens before any was seen.
 constexpr int32_t kUnknownLength = 64;
 
 }  // namespace

@@ -7,10 +7,10 @@ namespace troupe {
 
 namespace {
 
-// What the background may have of a step's tokens. Beside others it makes a step that decodes half as long
-// again (on the GPUs and CPUs of configs/sim; all that the others leave made theirs five times as long, and
-// requests that came meanwhile went elsewhere, where their conversations were not cached); and where nothing
-// else runs, a request that comes waits for what is under way.
+// The background gets one part in so many of a step's tokens. Beside others it makes a step that decodes half
+// as long again (on the GPUs and CPUs of configs/sim; with all that the others leave a step took five times
+// as long, and requests that came meanwhile went elsewhere, where their conversations were not cached). Where
+// nothing else runs, a request that comes waits for what is under way.
 constexpr int32_t kShareBeside = 32;
 constexpr int32_t kShareAlone = 4;
 

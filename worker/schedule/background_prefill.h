@@ -1,9 +1,10 @@
 #pragma once
 
-// What is computed ahead of use. A request in the background counts as younger than every other, whenever it
-// came: so it is admitted last, gets a few of the prefill tokens that the others leave, and is preempted
-// first. Where another request finds no place beside it, it makes way at the next step; what it has computed
-// stays cached, so little is lost. These are the rules; StepPlanner applies them. Pure; not thread-safe.
+// The rules of requests in the background, which compute prefixes ahead of use; StepPlanner applies them.
+// Such a request counts as younger than every other, whenever it came: it is admitted last, gets a few of the
+// prefill tokens that the others leave, and is preempted first. Where another request finds no place beside
+// it, it makes way at the next step; what it has computed stays cached, so little is lost. Pure; not
+// thread-safe.
 
 #include <cstdint>
 

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-// Rows of an item, counted from its own first.
+// Rows of an item, counted from the item's first.
 struct RowRange {
   int32_t first = 0;
   int32_t count = 0;
@@ -26,13 +26,13 @@ struct BatchItem {
   int32_t count = 0;
   int32_t start = 0;                // position of ids[0]; KV of [0, start) is in the blocks already
   bool samples = false;             // the chunk reaches the last known id
-  RowRange scored = {};             // whose logits score the id behind each; every row of a prompt once
+  RowRange scored = {};             // rows whose logits score the next id; every row of a prompt once
   int32_t sample_position = 0;      // number of tokens emitted before the one sampled now (generator key)
   std::span<const BlockId> blocks;  // covers at least start + count tokens
 };
 
-// Before the step: the KV of block `from`, whole, into block `to`. `from` stays as it is for others; `to`
-// belongs to an item of this step, which goes on in it behind the tokens it shares.
+// A copy to be made before the step: the whole KV of block `from` into block `to`. `from` stays as it is for
+// others; `to` belongs to an item of this step, which goes on in it behind the tokens it shares.
 struct KvCopy {
   BlockId from = -1;
   BlockId to = -1;

@@ -17,8 +17,8 @@ namespace troupe {
 
 namespace {
 
-constexpr int32_t kEvictedAhead = 1024;  // of the cache's blocks one
-constexpr int32_t kAnswerRoom = 16;      // blocks that a table need not move for
+constexpr int32_t kEvictedAhead = 1024;  // one in so many of the cache's blocks is evicted ahead of need
+constexpr int32_t kAnswerRoom = 16;      // blocks that a table can grow by without moving
 
 int32_t count_of(size_t size) {
   return static_cast<int32_t>(size);
@@ -46,7 +46,7 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   std::vector<Hash128>& hashes = request.block_hashes;
   if (request.ids.empty()) {
-    // An answer nobody foretold: its blocks are named after the request, which nobody else can ask for.
+    // An answer that the trace does not tell: its blocks are named after the request, so no other finds them.
     for (uint64_t i = hashes.size(); (i + 1) * block_size <= static_cast<size_t>(request.known_count); ++i) {
       hashes.push_back(chain_hash(Hash128{request.id, i}, std::string_view("answer")));
     }
@@ -60,7 +60,7 @@ void BlockTables::extend_hashes(ScheduledRequest& request) const {
   }
 }
 
-// Where it is admitted, residency is told of its set, and soon of its session.
+// An admitted request changes the residency of its set, and soon that of its session.
 void BlockTables::look_up(ScheduledRequest& request) const {
   residency_.prefetch(HolderKind::kSet, request.spec.set);
   residency_.prefetch(HolderKind::kSession, request.spec.session);
@@ -124,7 +124,7 @@ bool BlockTables::admit(ScheduledRequest& request, int32_t reserve_count) {
   return true;
 }
 
-// The found ones, first of all: what is held is not evicted for those that are new.
+// Holds the found blocks first, so that they are not evicted for the new ones.
 void BlockTables::take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count) {
   const int32_t answer = blocks_for(request.max_new_count) + 1;
   request.blocks.reserve(static_cast<size_t>(count + std::min(answer, kAnswerRoom)));
@@ -154,11 +154,11 @@ void BlockTables::make_free(int32_t count) {
   if (missing > 0) cache_.evict(missing + options_.block_count / kEvictedAhead);
 }
 
-// Others who need the block at `index`, or the next that is not cached, wait for it.
+// Announces the block at `index`, or the next one that is not cached: other requests that need it wait.
 void BlockTables::announce_from(ScheduledRequest& request, int32_t index) {
   const std::span<const Hash128> hashes(request.block_hashes);
   if (request.announced >= 0) cache_.withdraw(hashes[static_cast<size_t>(request.announced)], request.id);
-  // Only where the cache was not asked can a block behind those found be there.
+  // Only where the cache was not asked can the block behind those found be cached.
   if (request.scores_prompt && index < request.announce_end) {
     index = std::max(index, cache_.find(hashes.first(static_cast<size_t>(request.announce_end))).count);
   }
@@ -212,7 +212,7 @@ void BlockTables::cache_full_blocks(ScheduledRequest& request) {
   if (request.announced >= 0 && request.announced < end) announce_from(request, end);
 }
 
-// Those up to the end-th. REQUIRES: what is new of them lies before the end of the request's prefix, or all
+// The request's blocks up to the end-th. REQUIRES: all that are new lie before the end of its prefix, or all
 // behind it.
 PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size_t end) const {
   const size_t block_size = static_cast<size_t>(options_.block_size);
@@ -232,7 +232,7 @@ PrefixCache::Blocks BlockTables::cache_blocks_of(ScheduledRequest& request, size
 }
 
 void BlockTables::release(ScheduledRequest& request) {
-  // What a running request announced and has not computed yet; others may now compute it.
+  // Others may now compute the block that the request announced and has not computed.
   request.announce_end = 0;
   announce_from(request, 0);
   cache_full_blocks(request);
@@ -280,7 +280,7 @@ int32_t BlockTables::pinned_count(const ScheduledRequest& request) const {
   return cache_.pinned_count(cache_.find(hashes.first(look_limit(request))));
 }
 
-// What was computed of the last block, not filled; false: the cache has no use for it.
+// Keeps the computed part of the last, partly filled block; false: the cache has no use for it.
 bool BlockTables::keep_tail(const ScheduledRequest& request) {
   const size_t block_size = static_cast<size_t>(options_.block_size);
   const size_t full_count = static_cast<size_t>(request.computed_count) / block_size;
@@ -344,7 +344,7 @@ Status BlockTables::verify_table(const ScheduledRequest& request) const {
   if (!options_.enable_prefix_caching) return absl::OkStatus();
   // A trace may use an id for two prefixes; only hashes that were computed from ids are surely a chain.
   const auto hashes = request.ids.empty() ? std::span<const Hash128>() : request.block_hashes;
-  // Those of an answer enter when it ends.
+  // An answer's blocks enter the cache when it ends.
   const int32_t end = request.computed_count / options_.block_size;
   const int32_t begin = request.phase == RequestPhase::kPrefill
                             ? end

@@ -1,7 +1,8 @@
 #pragma once
 
-// The KV memory of requests: which blocks a request gets, shares, waits for and gives back. Stands between
-// the scheduler (who runs) and BlockPool + PrefixCache (what a block is). Pure; not thread-safe.
+// The block tables of requests: which KV blocks a request gets, shares, waits for and gives back. The
+// scheduler decides which request runs; BlockPool and PrefixCache know what a block is. Pure; not
+// thread-safe.
 
 #include <algorithm>
 #include <cstdint>
@@ -31,12 +32,12 @@ class BlockTables {
     int32_t block_count = 0;
     bool enable_prefix_caching = true;
     bool name_blocks = false;  // SchedulerConfig::Simulation's
-    bool announces = true;     // who needs a block that another is computing waits for it
+    bool announces = true;     // a request that needs a block which another computes waits for it
   };
   explicit BlockTables(const Options& options);
 
   int32_t blocks_for(int32_t token_count) const;
-  // What can be taken without preempting anybody: free blocks and unreferenced cached ones.
+  // Blocks that can be taken without a preemption: free ones and unreferenced cached ones.
   int32_t available_count() const { return pool_.free_count() + pool_.cached_count(); }
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
@@ -44,8 +45,8 @@ class BlockTables {
   Residency& residency() { return residency_; }
   const Residency& residency() const { return residency_; }
 
-  // A waiting request: how much of it is cached, and whether a running request is computing the next block
-  // (request.look_*).
+  // Looks up how much of a waiting request is cached, and whether a running request is computing the next
+  // block (request.look_*).
   void look_up(ScheduledRequest& request) const;
   int32_t look_cached_count(const ScheduledRequest& request) const;  // tokens found
   bool look_is_stale(const ScheduledRequest& request) const;
@@ -53,48 +54,47 @@ class BlockTables {
   // stay available; sets cached_count and computed_count and announces the blocks it will compute. False:
   // nothing changed but the look.
   bool admit(ScheduledRequest& request, int32_t reserve_count);
-  // While request.copy_from is set: what its next step has to copy; and: it did.
+  // While request.copy_from is set: the copy that its next step has to make; and: it was made.
   KvCopy copy_of(const ScheduledRequest& request) const;
   void finish_copy(ScheduledRequest& request);
-  // A block for the last known id, if it needs one; false: none is left.
+  // Takes a block for the last known id, if it needs one; false: none is left.
   bool grow(ScheduledRequest& request);
-  // The same for a decode that is counted (counted_decodes.h): which block it has matters only at settle().
-  // forgive_block() takes it back.
+  // In a simulation, for decodes that are counted (counted_decodes.h); which block each has matters only at
+  // settle(). owe_block() is grow() for one of them, forgive_block() takes it back.
   bool owe_block();
   void forgive_block() { pool_.owe(-1); }
-  // For all that are needed in several steps. REQUIRES: so many are free.
+  // Takes all that several steps need. REQUIRES: so many are free.
   void owe_free_blocks(int32_t count) { pool_.owe(count); }
-  // Gives it the blocks that it is owed for what it has computed.
+  // Gives a request the blocks that it is owed for what it has computed.
   void settle(ScheduledRequest& request);
-  // After computed_count went up: full blocks enter the cache. Where another request's
-  // block of the same content came first this one switches to it: the KV is bitwise the same, and the
-  // duplicate is free again.
+  // After computed_count went up: full blocks enter the cache. Where another request's block of the same
+  // content came first this request switches to it: the KV is bitwise the same, and the duplicate is freed.
   void cache_full_blocks(ScheduledRequest& request);
-  // Fetches the memory that caching its blocks, or release(), will look at first.
+  // Prefetches the memory that caching its blocks, or release(), reads first.
   void fetch_ahead(const ScheduledRequest& request) const { cache_.fetch_ahead(request.path); }
-  // Gives everything back; what is cached stays so, and so does what was computed of a last block that is not
-  // full. computed_count and cached_count become 0.
+  // Gives all blocks back. Cached blocks stay cached, and so does the computed part of a last block that is
+  // not full. computed_count and cached_count become 0.
   void release(ScheduledRequest& request);
   // Pins what is cached of the prompt of a request that has ended, under request.spec.pin; what was pinned
   // under that name before is pinned no more.
   void pin(const ScheduledRequest& request);
-  void unpin(Hash128 name);                                       // of a name that is not known: nothing
+  void unpin(Hash128 name);                                       // an unknown name is ignored
   int32_t pinned_count() const { return cache_.pinned_count(); }  // blocks
-  // Leading blocks of a request that are pinned, so that it finds them whenever it is admitted.
+  // Leading blocks of a request that are pinned: it finds them whenever it is admitted.
   int32_t pinned_count(const ScheduledRequest& request) const;
   // Names the full blocks of the known ids that have no name yet. Called once for a prompt; what is emitted
   // later cache_full_blocks() names.
   void extend_hashes(ScheduledRequest& request) const;
 
-  // `running`: every request that holds blocks.
-  // Those that are counted are owed what they have computed; `owed_ahead`: blocks for what they compute next.
+  // `running`: every request that holds blocks. `owed_ahead`: blocks owed to counted decodes for what they
+  // compute next, beyond those for what they have computed.
   Status verify(std::span<ScheduledRequest* const> running, int32_t owed_ahead) const;
 
  private:
   size_t look_limit(const ScheduledRequest& request) const;
   PrefixCache::Match look(ScheduledRequest& request) const;
   void take_blocks(ScheduledRequest& request, const PrefixCache::Match& match, int32_t count);
-  // As far as there are any.
+  // Evicts until `count` blocks are free, as far as possible.
   void make_free(int32_t count);
   void announce_from(ScheduledRequest& request, int32_t index);
   PrefixCache::Blocks cache_blocks_of(ScheduledRequest& request, size_t end) const;

@@ -1,8 +1,8 @@
 #pragma once
 
-// How full the KV memory will get if everybody who runs goes on to the expected end: they grow by a token a
-// step each, and give back what they alone hold when they end, so the sum of the ends is never needed at
-// once. The peak over time is what admission has to leave room for. Pure; not thread-safe.
+// Forecasts how full the KV memory gets if all running requests go on to their expected ends: each grows by a
+// token a step and gives back what it alone holds when it ends, so the sum of the ends is never needed at
+// once. Admission has to leave room for the peak over time. Pure; not thread-safe.
 //
 // The idea of looking at the peak instead of the sum: Gong et al., "Past-Future Scheduler for LLM Serving
 // under SLA Guarantees", ASPLOS 2025.
@@ -23,7 +23,7 @@ class KvForecast {
     int32_t room_count = 0;       // tokens that its blocks still have room for
     int32_t own_count = 0;        // tokens of room that its end gives back
   };
-  // Those who run, all at once; then one more. O(n log n) and O(n).
+  // Sets all running requests at once, O(n log n), and adds one more, O(n).
   void reset(std::span<const Request> running);
   void add(const Request& request);
   // Blocks that must be left once `newcomer` has got those of its known tokens, so that until it ends neither

@@ -55,7 +55,7 @@ class ProfileFile {
     optional_cost(key, target);
     costs_.emplace_back(key, target);
   }
-  // What no key has set stays at nothing.
+  // A field that no key has set stays zero.
   void optional_cost(std::string_view key, double* target) {
     constexpr double kMax = 1e9;
     schema_.add(key, target, "").range(0, kMax);

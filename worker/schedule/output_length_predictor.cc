@@ -77,7 +77,7 @@ int32_t OutputLengthPredictor::predict(Hash128 set, int32_t emitted_count, doubl
     return static_cast<double>(all_.counts[b]) * scale +
            (own == nullptr ? 0.0 : static_cast<double>(own->counts[b]));
   };
-  // Of the bucket that emitted_count is in, the part beyond it.
+  // The part of emitted_count's bucket that lies beyond it.
   const size_t first = bucket_of(emitted_count);
   const double low = first == 0 ? 0 : upper_end(first - 1);
   const double emitted = static_cast<double>(emitted_count);

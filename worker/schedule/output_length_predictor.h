@@ -15,14 +15,15 @@ namespace troupe {
 
 class OutputLengthPredictor {
  public:
-  // At most `sets_max` sets are told apart; then the one that has not answered for longest is forgotten.
+  // At most `sets_max` sets are told apart; beyond that the one that has not answered for longest is
+  // forgotten.
   explicit OutputLengthPredictor(int32_t sets_max);
 
   // An answer of `set` (zero: of none) ended after `count` tokens, whatever ended it.
   void record(Hash128 set, int32_t count);
-  // The length that a share `quantile` of the answers of `set` stay within, among those longer than
-  // `emitted_count`; more than emitted_count. Little-known sets are taken for the average one. 0: nothing was
-  // recorded yet.
+  // Returns the length that a share `quantile` of the answers of `set` stay within, among those longer than
+  // `emitted_count`; it is more than emitted_count. A set with few answers counts as the average one. 0:
+  // nothing was recorded yet.
   int32_t predict(Hash128 set, int32_t emitted_count, double quantile) const;
 
  private:

@@ -16,7 +16,8 @@ Status PinReserve::admit(ScheduledRequest& request) {
   return fit_others(request, /*cut=*/true);
 }
 
-// Of prompt and answer together, beside so many blocks that are kept. The last token is never stored.
+// The most tokens that prompt and answer may have together beside so many kept blocks. The last token is
+// never stored.
 int64_t PinReserve::most_tokens(const ScheduledRequest& request, int32_t kept_blocks) const {
   const int64_t blocks = int64_t{config_->block_count} - kept_blocks + tables_->pinned_count(request);
   return blocks * config_->block_size + 1;

@@ -1,10 +1,8 @@
 #pragma once
 
-// What the scheduler knows of a request. The scheduler owns the token ids (prompt and emitted), because a
-// preempted request is recomputed from them.
-//
-// A simulator's requests have no ids: nobody computes them, and what their blocks hold is told by hashes from
-// the start.
+// A request as the scheduler knows it. The scheduler owns the token ids (prompt and emitted), because a
+// preempted request is recomputed from them. A simulator's requests have no ids: nothing computes them, and
+// hashes tell from the start what their blocks hold.
 //
 // Three lengths, in this order at all times:  computed_count <= known_count <= prompt_count + max_new_count.
 //   [0, cached_count)                KV found in the prefix cache at (last) admission; of the last block
@@ -22,8 +20,8 @@
 
 namespace troupe {
 
-// What a request asks of the scheduler and its cache. It is part of the request from the engine on, and moves
-// with it.
+// The demands of a request on the scheduler and its cache: one struct, which the request carries from the
+// engine on.
 struct ScheduleSpec {
   Hash128 salt;     // root of the prefix chain: requests of different salts never share KV
   Hash128 set;      // zero: none
@@ -44,32 +42,33 @@ struct NewRequest {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // not empty, but for a request without ids
   int32_t max_new_count = 1;    // >= 1
-  // The last so many ids of `prompt` are no prompt: the answer goes on behind them, as that of a preempted
-  // request does. Fewer than the prompt's and than max_new_count.
+  // The last ids of `prompt` that are emitted already: the answer goes on behind them, as that of a preempted
+  // request does. Fewer than the prompt's ids and than max_new_count.
   int32_t emitted_count = 0;
   bool scores_prompt = false;  // the logits of all its prompt are wanted, so all of it is computed
   ScheduleSpec spec;
 
-  // Of a request without ids (prompt empty): the prompt's length, and the hashes of the full blocks of prompt
-  // and answer as far as they are known. An answer's block beyond them is never found by another request.
+  // In a simulation, for a request without ids (prompt empty): the prompt's length, and the hashes of the
+  // full blocks of prompt and answer as far as they are known. No request finds an answer's block beyond
+  // them.
   int32_t prompt_count = 0;
   std::vector<Hash128> block_hashes;
 };
 
-// Of a request in the background: it is younger than every other.
+// Bit of arrival_index that makes a request in the background younger than every other.
 inline constexpr uint64_t kBackgroundArrival = uint64_t{1} << 63;
 
 enum class RequestPhase : uint8_t { kWaiting, kPrefill, kDecode };
 
 struct alignas(64) ScheduledRequest {
-  // What a request costs that only decodes: one line of memory.
+  // All that a step reads of a request that only decodes: one line of memory.
   RequestId id = 0;
   uint64_t arrival_index = 0;   // older is smaller; the youngest is preempted first
   std::vector<BlockId> blocks;  // block table: ids [i*block_size, (i+1)*block_size) live in blocks[i]
   int32_t known_count = 0;      // prompt and emitted
   int32_t computed_count = 0;
-  // Of a decode that is counted (counted_decodes.h) the step at which none of its ids was computed, had it
-  // decoded all along; its lengths are then those of the last CountedDecodes::settle().
+  // Set for a decode that is counted (counted_decodes.h): the step at which none of its ids was computed, had
+  // it decoded all along. Its lengths are then those of the last CountedDecodes::settle().
   static constexpr int64_t kNotCounted = std::numeric_limits<int64_t>::min();
   int64_t zero_step = kNotCounted;
   int32_t prompt_count = 0;
@@ -78,34 +77,33 @@ struct alignas(64) ScheduledRequest {
   bool stopped = false;  // by a stop token, while it was in the step in flight
 
   std::vector<TokenId> ids;    // known_count of them, or none
-  int32_t sampled_index = -1;  // of a sampled token that is not known yet (Scheduler::advance), the last id
+  int32_t sampled_index = -1;  // of the last id, while its token is not known (Scheduler::advance)
   int32_t max_new_count = 0;
   int32_t cached_count = 0;
   int32_t first_cached_count = -1;  // at first admission: what usage.cached_tokens reports
   int32_t preemption_count = 0;
   int32_t scored_count = 0;  // leading ids whose rows were scored; a preemption takes nothing of it back
-  TimePoint arrival{};
-  ScheduleSpec spec;                  // prefix_count is at most prompt_count
-  uint64_t user = 0;                  // whose it is to the prefix cache: its session, or itself alone
+  ScheduleSpec spec;         // prefix_count is at most prompt_count
+  uint64_t user = 0;         // its user to the prefix cache: its session, or itself alone
   std::vector<Hash128> block_hashes;  // chained hash of each full block of ids, from the salt on
   LockedPrefix path;                  // the leading ones of `blocks` are the cache's, the others its own
   BlockId copy_from = -1;             // held until a step has copied it into the block of cached_count
-  RadixNodeId copy_run = -1;          // which is this run's only one
-  int32_t announced = -1;             // block that others are told it computes next; below zero: none
-  int32_t announce_end = 0;           // of those that it may announce
+  RadixNodeId copy_run = -1;          // run of copy_from, which is its only block
+  int32_t announced = -1;             // index of the block that others wait for; below zero: none
+  int32_t announce_end = 0;           // end of the blocks that it may announce
 
-  // While waiting: what the last look at the prefix cache found. The look is repeated only after the cache
+  // While waiting: the result of the last look-up in the prefix cache. It is repeated only after the cache
   // changed.
   uint64_t look_change_count = ~uint64_t{0};  // PrefixCache::change_count() then
   int32_t look_found_count = 0;               // leading blocks found
-  PartialMatch look_partial;                  // and of the next one, a part
+  PartialMatch look_partial;                  // a block that begins as the next one does
   bool look_awaits = false;                   // the next block is being computed by another request
   int32_t passed_count = 0;                   // younger requests admitted while this one did not fit
   int32_t held_count = 0;      // steps in which it fitted, but no prefill tokens were left for it
   int32_t expected_count = 0;  // tokens it is expected to emit in all
   int32_t expected_until = 0;  // emitted tokens up to which that holds
   int64_t pending_tokens = 0;  // its share of SchedulerStats::pending_prefill_tokens
-  int32_t pin_blocks = 0;      // what its pin may come to
+  int32_t pin_blocks = 0;      // blocks that its pin may come to
 
   bool in_background() const { return arrival_index >= kBackgroundArrival; }
   bool is_counted() const { return zero_step != kNotCounted; }

@@ -120,7 +120,7 @@ void RequestQueues::stop_running(Request& request) {
   if (request.is_counted()) counted_->leave(request);
 }
 
-// Those in the background are the last of a queue.
+// Requests in the background are the last of a queue.
 void RequestQueues::count_background(const Queue& queue, int32_t& count, int64_t& pending_tokens) const {
   for (auto it = queue.rbegin(); it != queue.rend() && (*it)->in_background(); ++it) {
     count += 1;

@@ -86,7 +86,6 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   owned->prompt_count = static_cast<int32_t>(prompt_count);
   owned->known_count = static_cast<int32_t>(known_count);
   owned->max_new_count = static_cast<int32_t>(new_count);
-  owned->arrival = now;
   owned->scores_prompt = request.scores_prompt;
   if (s.config.enable_prefix_caching) owned->block_hashes = std::move(request.block_hashes);
   owned->spec = request.spec;

@@ -40,20 +40,22 @@ namespace troupe {
 
 class FastForward;
 
-// What an admission leaves free for those that run, so that it is not paid for by a preemption soon.
+// The blocks that an admission leaves free for running requests, so that it does not cause a preemption soon
+// after.
 enum class OutputReserve : uint8_t {
   kNone,       // one block each
-  kPredicted,  // what their answers are expected to take, by the lengths of their set's answers so far
-  kMax,        // what their max_new_count allows
+  kPredicted,  // as many as their answers are expected to take, by the lengths of their set's answers so far
+  kMax,        // as many as their max_new_count allows
 };
 
-// What a step is formed of.
+// How a step is formed.
 enum class Batching : uint8_t {
   kMerged,    // decodes and prompt chunks side by side
-  kSeparate,  // either: prompt chunks as long as there is a prompt to compute, a token for each decode then
-  // The same, and nobody joins those who run before all of them have ended: their places stay empty. Whoever
-  // waits when the last has ended is admitted at once, as far as there is room, and what several of them
-  // share without its being cached each computes. One that is preempted comes with the next batch.
+  kSeparate,  // either: prompt chunks as long as there is a prompt to compute, else a token for each decode
+  // As kSeparate, and no request joins the running ones before all of them have ended: their places stay
+  // empty. The requests that wait then are admitted at once, as far as there is room, and a prefix that
+  // several of them share and that is not cached is computed by each. A preempted request comes with the next
+  // batch.
   kStatic,
 };
 // REQUIRES: "merged", "separate" or "static".
@@ -69,11 +71,11 @@ struct SchedulerConfig {
   int32_t max_passes = 16;  // younger requests admitted past the oldest waiting one that does not fit
   bool enable_prefix_caching = true;
   Batching batching = Batching::kMerged;
-  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes. Only merged
-  // steps are such.
+  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes. Concerns
+  // merged steps only.
   Duration tpot_budget{};
   OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;  // whose answers' lengths and whose work are told apart
+  int32_t max_sets = 256;  // sets whose answers' lengths and work are told apart
 
   // For a simulator that computes nothing (fast_forward.h). A worker leaves all of it off.
   struct Simulation {
@@ -90,10 +92,10 @@ struct SchedulerConfig {
 };
 
 // Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.
-// Scheduler::add() asks the same; who must answer before the scheduler can be asked calls this.
+// Scheduler::add() checks the same; this is for a caller that must answer before it can reach the scheduler.
 Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count);
 
-// What a step gave for one item that samples.
+// The token that a step drew for one item that samples.
 struct StepToken {
   RequestId id = 0;
   TokenId token = 0;
@@ -103,20 +105,19 @@ struct StepToken {
 struct SchedulerStats {
   int32_t running = 0, waiting = 0;
   int64_t pending_prefill_tokens = 0;  // uncached prompt tokens not computed yet, waiting ones included
-  // Of these, what is in the background: it gives way to whoever comes.
+  // The part of these that is in the background and gives way to every other request.
   int32_t background_running = 0, background_waiting = 0;
   int64_t background_pending_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_used = 0;
   int32_t blocks_pinned = 0;  // of those that are used
   int64_t preemptions_total = 0;
-  int64_t computed_tokens_total = 0;      // all ids whose KV own steps computed
-  int64_t prefix_query_tokens_total = 0;  // tokens looked up at first admission
-  int64_t prefix_hit_tokens_total = 0;    // of those, found
-  int64_t prefix_copied_tokens_total =
-      0;  // of those, in a block that was copied because only part of it fits
+  int64_t computed_tokens_total = 0;       // all ids whose KV own steps computed
+  int64_t prefix_query_tokens_total = 0;   // tokens looked up at first admission
+  int64_t prefix_hit_tokens_total = 0;     // of those, found
+  int64_t prefix_copied_tokens_total = 0;  // of those, in a block that was copied since only part of it fits
   int64_t evicted_blocks_total = 0;
   int64_t evicted_shared_blocks_total = 0;  // of those, used by several sessions
-  int64_t budget_limited_steps_total = 0;   // whose prefill tpot_budget cut
+  int64_t budget_limited_steps_total = 0;   // steps whose prefill tpot_budget cut
 };
 
 class Scheduler {
@@ -124,15 +125,17 @@ class Scheduler {
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
-  // kInvalidArgument: can never run (too long for max_model_len or for all blocks together; empty prompt;
-  // a known id; no room for it beside what is pinned); kResourceExhausted: max_waiting reached, or its pin
-  // would leave no room for a request that is here. max_new_count is cut to what max_model_len leaves.
+  // The request waits from now on. kInvalidArgument: it can never run (too long for max_model_len or for all
+  // blocks together; empty prompt; a known id; no room beside what is pinned). kResourceExhausted:
+  // max_waiting is reached, or its pin would leave no room for another request. max_new_count is cut to what
+  // max_model_len leaves.
   Status add(NewRequest request, TimePoint now);
-  // The next step; empty when there is nothing to compute. Holds until commit() or advance().
+  // Plans the next step; it is empty when there is nothing to compute. Valid until commit() or advance().
+  // REQUIRES: no step is in flight.
   const Batch& plan(TimePoint now);
   // The step was computed. `tokens`: one entry for each item with `samples`, in the batch's order. Requests
   // that finish (stop token, max_new_count or max_model_len reached) are removed and their blocks cached;
-  // they are what `finished` then lists.
+  // `finished` lists them.
   void commit(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished);
   // commit() in two, for a caller that launches a step while the one before is still being computed:
   //   plan 1, advance, plan 2, resolve 1, advance, plan 3, resolve 2, advance, …
@@ -146,24 +149,24 @@ class Scheduler {
   // The step failed: nothing of it counts; its blocks' contents are undefined again. Its copies will come
   // again.
   void abandon();
-  // Client gone or stop string: drops a request wherever it is; unknown ids are ignored. Not while a step is
-  // in flight: between plan() and commit() or advance().
+  // Drops a request wherever it is (client gone, stop string); unknown ids are ignored. REQUIRES: no step is
+  // in flight, between plan() and commit() or advance().
   void remove(RequestId id);
 
-  // What was pinned under this name (ScheduleSpec::pin) may be evicted again. Not while a step is in flight.
+  // Makes blocks pinned under this name (ScheduleSpec::pin) evictable again. REQUIRES: no step is in flight.
   void unpin(Hash128 name);
 
-  // For usage: tokens found cached at first admission, -1 while never admitted.
+  // Tokens found cached at first admission, for usage; -1 while never admitted.
   int32_t cached_count(RequestId id) const;
   const SchedulerStats& stats() const;
-  // What the cache holds of each set and session; its changes are the caller's to take.
+  // How much of each set and session is cached; the caller takes the changes.
   Residency& residency();
-  // What the cache holds of conversations (PrefixCache).
+  // The conversations that are cached, as PrefixCache's functions of these names.
   std::vector<Conversation> conversations(size_t max_count) const;
   std::optional<Conversation> conversation(const Hash128& session) const;
-  // What was computed for each set; decodes that are counted are not part of it.
+  // Tokens computed for each set; decodes that are counted are not part of it.
   const SetWork& set_work() const;
-  // Walks everything and asserts the invariants (block conservation, tables, references). For tests and idle
+  // Walks everything and checks the invariants (block conservation, tables, references). For tests and idle
   // ticks.
   Status verify() const;
 

@@ -6,7 +6,7 @@ namespace troupe {
 
 namespace {
 
-// Sets whose work is told: a load report is read every second by every gateway.
+// The most sets whose work is told: every gateway reads the load report every second.
 constexpr int32_t kSetsToldMax = 4096;
 
 BlockTables::Options table_options(const SchedulerConfig& config) {
@@ -27,7 +27,7 @@ SchedulerState::SchedulerState(const SchedulerConfig& c)
 
 void SchedulerState::end(ScheduledRequest& request, bool complete) {
   queues.leave(request);
-  // Whatever ended it: for so long it needed its memory. In the background nothing is answered.
+  // Its memory was needed for so long, whatever ended it. A request in the background answers nothing.
   const int32_t emitted_count = request.emitted_count();
   if (emitted_count > 0 && !request.in_background()) lengths.record(request.spec.set, emitted_count);
   tables.release(request);

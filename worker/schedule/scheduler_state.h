@@ -1,7 +1,7 @@
 #pragma once
 
-// What outlives a step, shared by the parts of a scheduler: StepPlanner (what is computed next), StepCommit
-// (what came of a step) and FastForward (many steps at once, for a simulator).
+// The state of a scheduler that outlives a step. Its parts work on it: StepPlanner (decides what is computed
+// next), StepCommit (takes in what came of a step) and FastForward (many steps at once, for a simulator).
 
 #include <cstdint>
 #include <cstdio>

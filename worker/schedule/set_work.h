@@ -1,7 +1,7 @@
 #pragma once
 
-// How much work each set has made since the start: what a planner of the whole fleet adds up. Counters only
-// rise; a set that was forgotten begins at zero again. Pure; not thread-safe; bounded.
+// Counts the work that each set has made since the start; the planner of the whole fleet adds it up. Counters
+// only rise; a set that was forgotten begins at zero again. Pure; not thread-safe; bounded.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +20,10 @@ class SetWork {
     int32_t prefix_count = 0;       // tokens of its prefix, as last seen
   };
 
-  // At most `sets_max` sets are told apart; then the one without work for longest is forgotten.
+  // At most `sets_max` sets are told apart; beyond that the one without work for longest is forgotten.
   explicit SetWork(int32_t sets_max);
 
-  // So many tokens were computed for a request of `set` (zero: of none, which is not counted).
+  // `tokens` were computed for a request of `set`. A zero set is not counted.
   void add(Hash128 set, int32_t prefix_count, int64_t tokens);
   const std::vector<Total>& totals() const { return totals_; }
 

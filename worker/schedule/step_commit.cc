@@ -35,7 +35,7 @@ void StepCommit::advance_counted(std::vector<RequestId>& finished) {
 void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) {
   state_.stats.computed_tokens_total += item.count;
   state_.set_work.add(request.spec.set, request.spec.prefix_count, item.count);
-  if (request.stopped) {  // before this step: what it computed of the request is nobody's
+  if (request.stopped) {  // before this step, which computed for it in vain
     if (item.samples) sampled_.push_back({request.id, nullptr, false});
     return;
   }

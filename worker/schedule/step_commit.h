@@ -1,8 +1,8 @@
 #pragma once
 
-// What came of a step, in two halves: that it was computed, which is known when it is launched, and the
-// tokens that were drawn. Between the two a request's last id is a placeholder for what will be drawn; what
-// is cached or hashed was computed a step earlier, so its ids are known by then. Pure; not thread-safe.
+// Takes in what came of a step, in two halves: that it was computed, which is known when it is launched, and
+// the tokens that were drawn. Between the two a request's last id is a placeholder for its token; blocks that
+// are cached or hashed were computed a step earlier, so their ids are known by then. Pure; not thread-safe.
 
 #include <span>
 #include <vector>

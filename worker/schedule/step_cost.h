@@ -1,6 +1,6 @@
 #pragma once
 
-// What a step costs on this machine with this model: learned online from the steps that were taken, to tell
+// The cost of a step on this machine with this model, learned online from the steps that were taken. It tells
 // how large a prefill chunk may be so that the decodes beside it do not wait too long. Pure; not thread-safe.
 
 #include <array>
@@ -21,9 +21,9 @@ class StepCost {
     int32_t wanted = 0;   // tokens
     bool scored = false;  // every row of it
   };
-  // How many of a chunk's tokens `base` can take in and still end within `budget_seconds`, with a margin for
-  // what the model usually misses by. Never more than twice the largest prefill observed (64 to begin with),
-  // nor than twice the most rows scored (16): what was not seen is not known.
+  // Returns how many of a chunk's tokens `base` can take in and still end within `budget_seconds`, with a
+  // margin for the usual error of the forecast. Never more than twice the largest prefill observed (64 to
+  // begin with), nor than twice the most rows scored (16): the cost of larger ones is not known.
   int32_t chunk_within(double budget_seconds, const StepLoad& base, const Chunk& chunk) const;
 
  private:

@@ -60,7 +60,7 @@ void StepPlanner::plan_merged() {
   plan_decodes();
   limit_prefill();
   plan_prefills();
-  // What preemption freed is for those that run; admitting now would only preempt again.
+  // Blocks that preemption freed are for running requests; admitting now would only preempt again.
   if (!preempted_) admit_waiting();
 }
 
@@ -140,8 +140,8 @@ void StepPlanner::limit_prefill() {
   time_cuts_ = wanted > limit;
 }
 
-// What a token of the request takes of budget_. Beside decodes a token whose row is scored takes as many
-// others' share as it takes time; the logits of a large vocabulary cost more than all else of a token.
+// The tokens of budget_ that a token of the request takes. Beside decodes a token whose row is scored counts
+// as many as it takes time; the logits of a large vocabulary cost more than all else of a token.
 int32_t StepPlanner::price_of(const Request& request) const {
   if (!request.scores_prompt || seconds_max_ == 0 || budget_ == 0) return 1;
   const StepCost::Chunk chunk{request.computed_count, budget_, /*scored=*/true};

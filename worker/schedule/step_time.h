@@ -1,7 +1,7 @@
 #pragma once
 
-// How long a node takes for a step: the figures of one machine with one model, and the batch. What a worker
-// without a model sleeps by and the simulator counts by, so both see the same node.
+// How long a node takes for a step, by the figures of one machine with one model and by the batch. A worker
+// without a model sleeps for that time and the simulator counts with it, so both see the same node.
 //
 //   memory  = weights + decode_context · Σ KV tokens that the decodes read
 //           + prefill_context · Σ tokens before a prefill chunk, once a chunk
@@ -29,7 +29,7 @@ struct StepCosts {
   double prefill_pair_ns = 0;     // attention of one prompt token to one token of its context
 };
 
-// What a batch costs by. Sums of two batches' loads are the load of both in one step.
+// The quantities of a batch that its cost depends on. The sum of two loads is the load of both in one step.
 struct StepLoad {
   int64_t decode_count = 0;
   int64_t decode_context_tokens = 0;   // Σ over decodes of the tokens they attend to, their own included

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace block_pool_test {
 
-TEST(BlockSet, IsWhatWasInsertedAndNotErased) {
+TEST(BlockSet, ContainsInsertedBlocksUntilErased) {
   BlockSet set(130);
   EXPECT_TRUE(set.insert(63));
   EXPECT_FALSE(set.insert(63));
@@ -18,7 +18,7 @@ TEST(BlockSet, IsWhatWasInsertedAndNotErased) {
   EXPECT_FALSE(set.contains(65));
 }
 
-TEST(BlockSet, LosesStretchesWhereverTheyBeginAndEnd) {
+TEST(BlockSet, ErasesRangesAcrossWords) {
   for (const BlockId first : {0, 1, 63, 64, 65, 127}) {
     for (const int32_t count : {0, 1, 2, 63, 64, 65, 73}) {
       BlockSet set(200);
@@ -31,7 +31,7 @@ TEST(BlockSet, LosesStretchesWhereverTheyBeginAndEnd) {
   }
 }
 
-TEST(BlockSet, TakesAllFromOneOnAndNoneBehindItsLast) {
+TEST(BlockSet, InsertsAllFromABlockToItsLast) {
   for (const int32_t first : {0, 1, 64, 100, 129, 130}) {
     BlockSet set(130), one_by_one(130);
     set.insert_from(first);
@@ -40,7 +40,7 @@ TEST(BlockSet, TakesAllFromOneOnAndNoneBehindItsLast) {
   }
 }
 
-TEST(BlockSet, FindsTheFirstBlockThatIsNotInExactlyOneOfTwo) {
+TEST(BlockSet, FindsFirstBlockNotInExactlyOneOfTwo) {
   BlockSet low(130), high(130);
   for (BlockId block = 0; block < 70; ++block) low.insert(block);
   high.insert_from(70);
@@ -51,7 +51,7 @@ TEST(BlockSet, FindsTheFirstBlockThatIsNotInExactlyOneOfTwo) {
   EXPECT_EQ(low.not_in_exactly_one(high), 69);
 }
 
-TEST(BlockPool, GivesEveryBlockOnceThenMinusOne) {
+TEST(BlockPool, AllocatesEachBlockOnceThenReturnsMinusOne) {
   BlockPool pool(5);
   std::set<BlockId> seen;
   for (int i = 0; i < 5; ++i) seen.insert(pool.allocate());
@@ -61,7 +61,7 @@ TEST(BlockPool, GivesEveryBlockOnceThenMinusOne) {
   EXPECT_TRUE(pool.verify().ok());
 }
 
-TEST(BlockPool, ABlockIsFreeCachedOrUsed) {
+TEST(BlockPool, CountsFreeCachedAndUsedBlocks) {
   BlockPool pool(2);
   const BlockId block = pool.allocate();
   EXPECT_FALSE(pool.is_free(block));
@@ -79,7 +79,7 @@ TEST(BlockPool, ABlockIsFreeCachedOrUsed) {
   EXPECT_TRUE(pool.verify().ok());
 }
 
-TEST(BlockPool, GivesSeveralInTheOrderInWhichItGivesEach) {
+TEST(BlockPool, AllocatesSeveralInTheOrderOfSingleOnes) {
   BlockPool pool(6), twin(6);
   for (BlockPool* p : {&pool, &twin}) {
     for (int i = 0; i < 3; ++i) p->allocate();
@@ -94,7 +94,7 @@ TEST(BlockPool, GivesSeveralInTheOrderInWhichItGivesEach) {
   EXPECT_TRUE(pool.verify().ok());
 }
 
-TEST(BlockPool, OwesBlocksThatAreInUseWhicheverTheyWillBe) {
+TEST(BlockPool, CountsOwedBlocksAsUsed) {
   BlockPool pool(3);
   pool.owe(2);
   EXPECT_EQ(pool.free_count(), 1);

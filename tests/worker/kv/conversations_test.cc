@@ -1,5 +1,5 @@
-// Which conversations a cache tells of, and their ids: against what requests said, in whatever order they
-// came, branched, shared beginnings and were evicted.
+// The conversations that a cache describes, and their ids, compared with the requests that were served, in
+// whatever order they came, branched, shared beginnings and were evicted.
 
 #include "worker/kv/conversations.h"
 
@@ -36,7 +36,7 @@ struct World {
     c.max_model_len = 400;
     return c;
   }
-  // All that was computed of it: the last token drawn is not.
+  // Serves a turn and returns all its ids that were computed: all but the last token drawn.
   std::vector<TokenId> serve(const Turn& turn) {
     NewRequest request;
     request.id = ++last_id;
@@ -76,7 +76,7 @@ struct Conversations : ::testing::Test, World {};
 
 constexpr Hash128 kSet{1, 1}, kAnn{2, 1}, kBen{2, 2}, kSalt{3, 1};
 
-TEST_F(Conversations, AreToldWithAllThatTheirNextTurnFinds) {
+TEST_F(Conversations, DescribeAllThatTheNextTurnFinds) {
   const auto said = serve({.ids = ids_from(10, 21),
                            .prefix_count = 12,
                            .new_count = 6,
@@ -93,7 +93,7 @@ TEST_F(Conversations, AreToldWithAllThatTheirNextTurnFinds) {
   EXPECT_FALSE(scheduler.conversation(kBen).has_value());
 }
 
-TEST_F(Conversations, TheLastUsedComesFirstAndOnlySoManyAreListed) {
+TEST_F(Conversations, ListIsOrderedByLastUseAndLimited) {
   for (TokenId i = 0; i < 6; ++i) {
     serve({.ids = ids_from(100 * i, 20), .new_count = 5, .session = {2, static_cast<uint64_t>(i)}});
   }
@@ -109,7 +109,7 @@ TEST_F(Conversations, TheLastUsedComesFirstAndOnlySoManyAreListed) {
   EXPECT_EQ(scheduler.conversations(100).size(), 6u);
 }
 
-TEST_F(Conversations, OfBranchesTheLastUsedIsTold) {
+TEST_F(Conversations, BranchUsedLastIsDescribed) {
   const auto first = serve({.ids = ids_from(10, 20), .new_count = 30, .session = kAnn});
   const auto swiped = serve({.ids = ids_from(10, 20), .new_count = 12, .session = kAnn});
   ASSERT_LT(swiped.size(), first.size());
@@ -117,13 +117,13 @@ TEST_F(Conversations, OfBranchesTheLastUsedIsTold) {
   EXPECT_EQ(scheduler.conversations(9).size(), 1u);
 }
 
-TEST_F(Conversations, WhoHasNoNameOrNothingBehindItsSetIsNotTold) {
+TEST_F(Conversations, UnnamedOrPrefixOnlySessionIsNotListed) {
   serve({.ids = ids_from(10, 20), .new_count = 9});
   serve({.ids = ids_from(50, 13), .prefix_count = 12, .new_count = 1, .set = kSet, .session = kAnn});
   EXPECT_TRUE(scheduler.conversations(9).empty());
 }
 
-TEST_F(Conversations, WhatComputesThemElsewhereHasTheSame) {
+TEST_F(Conversations, AnotherWorkerThatComputesTheIdsHasTheSame) {
   const Turn turn{.ids = ids_from(10, 21), .prefix_count = 12, .new_count = 9, .set = kSet, .session = kAnn};
   serve(turn);
   const Conversation c = one(kAnn);
@@ -135,8 +135,8 @@ TEST_F(Conversations, WhatComputesThemElsewhereHasTheSame) {
             scheduler.residency().tokens(HolderKind::kSession, kAnn));
 }
 
-// Random turns of some sessions in a small cache: whatever is told was said, and begins as it was said.
-TEST(ConversationsAtRandom, NothingIsToldThatWasNotSaid) {
+// Random turns of some sessions in a small cache: every described conversation begins as a served turn.
+TEST(ConversationsAtRandom, DescribeOnlyIdsThatWereServed) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     std::mt19937_64 random(seed);
     World world(48);

@@ -1,6 +1,6 @@
-// What a flood of one-shot prompts does to personas' prefixes, and what the cure costs where there is none.
-// Every trace is played through the real cache, an LRU and Belady's rule; the hit rates (of blocks) are
-// printed.
+// Eviction on traces: how much of personas' prefixes survives a flood of one-shot prompts, and what that
+// costs without a flood. Every trace is played through the real cache, an LRU and Belady's rule; the hit
+// rates (of blocks) are printed.
 
 #include <algorithm>
 #include <cmath>
@@ -108,7 +108,7 @@ HitRates measured(const char* what, const Trace& trace, size_t capacity) {
   return rates;
 }
 
-TEST(Eviction, AFloodOfOneShotsDoesNotRuinPersonas) {
+TEST(Eviction, KeepsPersonasThroughFloodOfOneShots) {
   Chat chat;
   for (const double share : {0.2, 0.5, 0.8}) {
     chat.one_shot_share = share;
@@ -121,7 +121,7 @@ TEST(Eviction, AFloodOfOneShotsDoesNotRuinPersonas) {
   }
 }
 
-TEST(Eviction, AFloodDoesNotRuinConversationsEither) {
+TEST(Eviction, KeepsConversationsThroughFloodOfOneShots) {
   Chat chat;
   chat.one_shot_share = 0.3;
   chat.turns_max = 8;
@@ -129,12 +129,12 @@ TEST(Eviction, AFloodDoesNotRuinConversationsEither) {
   EXPECT_GT(rates.ours, rates.lru + 0.4 * (rates.belady - rates.lru));
 }
 
-TEST(Eviction, PlainZipfLosesNothing) {
+TEST(Eviction, IsNoWorseThanLruOnPlainZipf) {
   const HitRates rates = measured("Plain Zipf personas", Chat().trace(3), 1600);
   EXPECT_GE(rates.ours, rates.lru);
 }
 
-TEST(Eviction, PureConversationsLoseNothing) {
+TEST(Eviction, IsNoWorseThanLruOnConversationsOnly) {
   Chat chat;
   chat.persona_count = 1'000'000;  // nobody shares
   chat.exponent = 0;
@@ -151,7 +151,7 @@ TEST(Eviction, PureConversationsLoseNothing) {
   }
 }
 
-TEST(Eviction, DriftingPopularityIsFollowed) {
+TEST(Eviction, FollowsDriftingPopularity) {
   Chat chat;
   chat.exponent = 1.2;
   for (const int drift : {20, 200}) {
@@ -162,8 +162,8 @@ TEST(Eviction, DriftingPopularityIsFollowed) {
   }
 }
 
-TEST(Eviction, ALoopLargerThanTheCacheIsHeldInPart) {
-  // Sixty documents are read in turn, again and again: more than fit. Between them, what is read once.
+TEST(Eviction, HoldsPartOfLoopLargerThanCache) {
+  // Sixty documents, more than fit, are read in turn again and again, with blocks that are read once between.
   Trace trace;
   uint64_t next_name = 1'000'000'000;
   for (int i = 0; i < kVisits; ++i) {
@@ -180,7 +180,7 @@ TEST(Eviction, ALoopLargerThanTheCacheIsHeldInPart) {
 
 // A production chat service's half hour, by the published hashes of its prompts' blocks (512 tokens each).
 // It names no sessions: every request is a user of its own.
-TEST(Eviction, RealTrace) {
+TEST(Eviction, IsNoWorseThanLruOnRealTrace) {
   const char* data = std::getenv("TROUPE_DATA");
   const std::string folder = data != nullptr ? data : TROUPE_SOURCE_DIR "/../shared/data";
   const std::string file = folder + "/mooncake/conversation_first30min.jsonl.gz";

@@ -27,7 +27,7 @@ void add(GhostList& evicted, const std::vector<Hash128>& prompt, size_t begin, s
               first);
 }
 
-// What is known of each of a prompt's blocks in [begin, end), and then no longer.
+// Takes a prompt's blocks [begin, end): the entry of each, which is forgotten then.
 std::vector<std::optional<GhostEntry>> taken(GhostList& evicted, const std::vector<Hash128>& prompt,
                                              size_t begin, size_t end, uint64_t now) {
   std::vector<std::optional<GhostEntry>> out;
@@ -44,7 +44,7 @@ std::vector<std::optional<GhostEntry>> taken(GhostList& evicted, const std::vect
   return out;
 }
 
-TEST(GhostList, TellWhatTheyWereToldOnceAndRoughly) {
+TEST(GhostList, ReturnsEntryOnceAndRounded) {
   GhostList evicted(6400);
   const uint64_t now = 5'000'000'000;
   const auto one = prompt_of(1, 1), two = prompt_of(2, 1);
@@ -70,7 +70,7 @@ TEST(GhostList, TellWhatTheyWereToldOnceAndRoughly) {
   EXPECT_TRUE(second->returning);
 }
 
-TEST(GhostList, ARowIsRememberedHoweverItGoesAndComesBack) {
+TEST(GhostList, FindsRowAddedAndTakenInAnyPieces) {
   const auto prompt = prompt_of(1, 40);
   const uint64_t now = 1000;
   for (const size_t step : {1u, 3u, 30u}) {    // it goes from its end, so many at a time
@@ -99,7 +99,7 @@ TEST(GhostList, ARowIsRememberedHoweverItGoesAndComesBack) {
   }
 }
 
-TEST(GhostList, APromptThatPartsFromTheRowFindsWhatIsBeforeThat) {
+TEST(GhostList, FindsCommonBeginningOfPartingPrompt) {
   GhostList evicted(1000);
   const auto prompt = prompt_of(1, 24);
   add(evicted, prompt, 0, 24, {.idle_since = 100});
@@ -111,7 +111,7 @@ TEST(GhostList, APromptThatPartsFromTheRowFindsWhatIsBeforeThat) {
   for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(rest[i].has_value()) << "what nobody asked for is still known";
 }
 
-TEST(GhostList, ForgetsWhatIsIdleForLongestAcrossTheWrapOfTimes) {
+TEST(GhostList, ForgetsLongestIdleEntryAcrossTimeWrap) {
   GhostList evicted(1);  // one set of five
   const uint64_t wrap = uint64_t{1} << 32;
   for (uint64_t i = 0; i < 12; ++i) add(evicted, prompt_of(i, 1), 0, 1, {.idle_since = wrap - 12 + 2 * i});
@@ -122,7 +122,7 @@ TEST(GhostList, ForgetsWhatIsIdleForLongestAcrossTheWrapOfTimes) {
   }
 }
 
-TEST(GhostList, RemembersManyTurnoversAndHardlyEverTakesANewBlockForAnOldOne) {
+TEST(GhostList, RemembersManyTurnoversWithFewFalseMatches) {
   constexpr uint64_t kBlocks = 4096;
   GhostList evicted(kBlocks);
   uint64_t now = 0;

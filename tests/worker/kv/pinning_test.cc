@@ -1,5 +1,5 @@
-// What is kept though nobody uses it: pins in the prefix cache, and the requests in the background that make
-// them.
+// Blocks that are kept although no request uses them: pins in the prefix cache, and the requests in the
+// background that make them.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<Hash128> chain(uint64_t name, size_t count) {
 }
 
 struct PinnedCache : ::testing::Test {
-  // Computes a prompt and lets it go, evicting what it must. False: there is no room.
+  // Computes a prompt and releases it, evicting blocks as needed. False: there is no room.
   bool visit(const std::vector<Hash128>& hashes, uint64_t user) {
     std::vector<BlockId> blocks;
     LockedPrefix path = cache.hold(cache.find(hashes), user, blocks);
@@ -54,7 +54,7 @@ struct PinnedCache : ::testing::Test {
   PrefixCache cache{&pool, 4};
 };
 
-TEST_F(PinnedCache, WhatIsPinnedIsNotEvictedAndIsWhenItNoLongerIs) {
+TEST_F(PinnedCache, PinnedBlocksAreEvictedOnlyAfterUnpin) {
   ASSERT_TRUE(visit(chain(1, 8), 1));
   const auto pin = cache.pin(cache.find(chain(1, 5)), {});
   EXPECT_EQ(cache.pinned_count(), 5);
@@ -84,7 +84,7 @@ TEST_F(PinnedCache, BlocksOfTwoPinsCountOnceAndStayForEither) {
 }
 
 // Against a model that knows a pinned chain's length and nothing else.
-TEST_F(PinnedCache, AFloodOfRandomPromptsTakesNothingThatIsPinned) {
+TEST_F(PinnedCache, RandomPromptsEvictNoPinnedBlock) {
   std::mt19937 random(7);
   const auto pick = [&](uint64_t n) { return static_cast<uint64_t>(random() % n); };
   std::map<uint64_t, std::pair<PrefixCache::Pin, size_t>> pins;  // by chain
@@ -129,7 +129,7 @@ NewRequest ahead(RequestId id, std::vector<TokenId> prompt, Hash128 pin = {}) {
 }
 
 struct Planned : ::testing::Test {
-  // A persona of 40 tokens, and of 8 what one user says to it.
+  // Serves a request for a persona of 40 tokens with 8 tokens of its own.
   void visit(uint64_t persona, bool planned) {
     NewRequest request;
     request.id = ++ids;
@@ -145,7 +145,7 @@ struct Planned : ::testing::Test {
   int64_t held(uint64_t persona) {
     return driver.scheduler.residency().tokens(HolderKind::kSet, {5, persona});
   }
-  // Others, so that so many of all blocks become idle once: nobody comes back for them.
+  // Serves other personas, each once, so that the cache turns over this often.
   void flood(int turnovers) {
     for (int i = 0; i < turnovers * 64 / 12 + 1; ++i) visit(10'000 + ids, false);
   }
@@ -153,31 +153,31 @@ struct Planned : ::testing::Test {
   Driver driver{config_of(64)};
 };
 
-TEST_F(Planned, WhatIsAtHomeHereGoesAfterAllElseEvenIfThatIsWantedMoreOften) {
+TEST_F(Planned, PlannedPrefixIsEvictedAfterAllOthers) {
   visit(1, true);
   visit(1, true);
   visit(2, false);
   visit(2, false);
-  // As much as there is room beside the two, and more, all of it at home here: nobody else is left to go.
+  // More planned prefixes than there is room for beside the two, so that something has to go.
   for (uint64_t persona = 3; persona <= 7; ++persona) visit(persona, true);
   EXPECT_EQ(held(1), 40);
   EXPECT_EQ(held(2), 0) << "used last of the two, but at home elsewhere";
 }
 
-TEST_F(Planned, AUseWithoutTheMarkTakesItBack) {
+TEST_F(Planned, UseWithoutPlannedTakesTheMarkBack) {
   visit(1, true);
   visit(1, false);
   for (uint64_t persona = 3; persona <= 8; ++persona) visit(persona, true);
   EXPECT_EQ(held(1), 0);
 }
 
-TEST_F(Planned, ItIsForgottenWhereNobodySaysItAnyMore) {
+TEST_F(Planned, MarkExpiresWithoutUse) {
   visit(1, true);
   flood(12);
   EXPECT_LT(held(1), 40);
 }
 
-TEST_F(Planned, WhereAllIsPlannedTheLeastValuableOfItGoes) {
+TEST_F(Planned, LeastValuablePlannedPrefixIsEvictedWhenAllArePlanned) {
   for (uint64_t persona = 1; persona <= 12; ++persona) visit(persona, true);
   EXPECT_EQ(held(12), 40);
   EXPECT_LT(held(1), 40);
@@ -187,7 +187,7 @@ TEST_F(Planned, WhereAllIsPlannedTheLeastValuableOfItGoes) {
 
 constexpr Hash128 kPin{7, 7};
 
-TEST(Background, ItsPrefixIsPinnedWithTheBlockThatItDoesNotFill) {
+TEST(Background, PinIncludesPartlyFilledLastBlock) {
   Driver driver(config_of(32));
   const auto persona = tokens_from(100, 11);  // two blocks and three ids
   ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin), {}).ok());
@@ -206,7 +206,7 @@ TEST(Background, ItsPrefixIsPinnedWithTheBlockThatItDoesNotFill) {
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 0);
 }
 
-TEST(Background, AnotherRequestGoesBeforeItWheneverItCame) {
+TEST(Background, LaterRequestIsComputedFirst) {
   SchedulerConfig config = config_of(64);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
@@ -220,7 +220,7 @@ TEST(Background, AnotherRequestGoesBeforeItWheneverItCame) {
   EXPECT_EQ(driver.finished, (std::vector<RequestId>{2, 1}));
 }
 
-TEST(Background, ItLeavesItsPlaceToARequestThatFindsNone) {
+TEST(Background, MakesWayWhenMaxNumSeqsIsReached) {
   SchedulerConfig config = config_of(64);
   config.max_num_batched_tokens = 16;
   config.max_num_seqs = 1;
@@ -236,7 +236,7 @@ TEST(Background, ItLeavesItsPlaceToARequestThatFindsNone) {
   EXPECT_EQ(driver.finished, (std::vector<RequestId>{2, 1}));
 }
 
-TEST(Background, ItsMemoryGoesToARequestThatFindsNone) {
+TEST(Background, MakesWayWhenBlocksRunOut) {
   SchedulerConfig config = config_of(32);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
@@ -249,7 +249,7 @@ TEST(Background, ItsMemoryGoesToARequestThatFindsNone) {
   EXPECT_EQ(driver.finished, (std::vector<RequestId>{2, 1}));
 }
 
-TEST(Background, NobodyWaitsForABlockThatItComputes) {
+TEST(Background, RequestDoesNotAwaitItsBlocks) {
   SchedulerConfig config = config_of(64);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
@@ -261,7 +261,7 @@ TEST(Background, NobodyWaitsForABlockThatItComputes) {
   driver.run_until_idle();
 }
 
-struct Beside : ::testing::Test {
+struct BesidePin : ::testing::Test {
   // 32 blocks of 4, of which a prefix of 64 tokens is pinned: 64 tokens are left.
   void SetUp() override {
     ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin), {}).ok());
@@ -277,7 +277,7 @@ struct Beside : ::testing::Test {
   const std::vector<TokenId> persona = tokens_from(1, 64);
 };
 
-TEST_F(Beside, ARequestThatCanNeverFitIsToldSoAndOneThatJustFitsRuns) {
+TEST_F(BesidePin, RequestTooLargeIsRefusedAndLargestFittingOneRuns) {
   const Status refused = driver.add(2, tokens_from(500, 50), 16);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(to_std(refused.message()).find("64 of 128 are left"), std::string::npos) << refused;
@@ -286,14 +286,14 @@ TEST_F(Beside, ARequestThatCanNeverFitIsToldSoAndOneThatJustFitsRuns) {
   EXPECT_EQ(driver.sampled[3].size(), 15u);
 }
 
-TEST_F(Beside, WhatARequestSharesWithThePinItHasForNothing) {
+TEST_F(BesidePin, BlocksSharedWithPinNeedNoRoom) {
   ASSERT_TRUE(driver.add(2, joined(persona, tokens_from(500, 50)), 15).ok());
   while (driver.finished.back() != 2) driver.step();
   EXPECT_EQ(driver.scheduler.cached_count(2), -1);
   EXPECT_EQ(driver.sampled[2].size(), 15u);
 }
 
-TEST_F(Beside, AnAnswerOfWhateverFitsIsCutToWhatIsLeft) {
+TEST_F(BesidePin, CutToFitAnswerIsCutToRemainingRoom) {
   NewRequest request;
   request.id = 2;
   request.prompt = tokens_from(500, 50);
@@ -304,7 +304,7 @@ TEST_F(Beside, AnAnswerOfWhateverFitsIsCutToWhatIsLeft) {
   EXPECT_EQ(driver.sampled[2].size(), 15u);
 }
 
-TEST_F(Beside, ManyRequestsTakeTurnsInWhatIsLeftAndAllEnd) {
+TEST_F(BesidePin, ManyRequestsTakeTurnsAndAllEnd) {
   for (RequestId id = 10; id < 30; ++id) {
     ASSERT_TRUE(driver.add(id, tokens_from(1000 * static_cast<TokenId>(id), 10), 30).ok());
   }
@@ -313,7 +313,7 @@ TEST_F(Beside, ManyRequestsTakeTurnsInWhatIsLeftAndAllEnd) {
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 16);
 }
 
-TEST_F(Beside, APinThatLeavesNoRoomForARequestThatIsHereIsRefused) {
+TEST_F(BesidePin, PinThatLeavesNoRoomForPresentRequestIsRefused) {
   ASSERT_TRUE(driver.add(2, tokens_from(500, 30), 30).ok());
   const Status refused = driver.scheduler.add(ahead(3, tokens_from(900, 12), {8, 8}), {});
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
@@ -323,7 +323,7 @@ TEST_F(Beside, APinThatLeavesNoRoomForARequestThatIsHereIsRefused) {
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 19);
 }
 
-TEST_F(Beside, APinInTheMakingIsReckonedWithAndGivesItsRoomBackWhenItsRequestGoes) {
+TEST_F(BesidePin, PinInTheMakingReservesRoomUntilItsRequestEnds) {
   ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(900, 32), {8, 8}), {}).ok());
   EXPECT_FALSE(driver.add(3, tokens_from(500, 50), 10).ok());
   driver.scheduler.remove(2);
@@ -331,13 +331,13 @@ TEST_F(Beside, APinInTheMakingIsReckonedWithAndGivesItsRoomBackWhenItsRequestGoe
   while (driver.finished.back() != 4) driver.step();
 }
 
-TEST_F(Beside, ASecondPinOfTheSameNameTakesTheFirstOnesPlace) {
+TEST_F(BesidePin, SecondPinOfSameNameReplacesFirst) {
   ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(1, 32), kPin), {}).ok());
   while (driver.finished.back() != 2) driver.step();
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 8);
 }
 
-TEST(PinnedResidency, TellsOfASetThatItIsPinnedAndNoMore) {
+TEST(PinnedResidency, TellsThatSetIsPinnedAndUnpinned) {
   Driver driver(config_of(32));
   NewRequest request = ahead(1, tokens_from(1, 64), kPin);
   request.spec.set = {3, 3};

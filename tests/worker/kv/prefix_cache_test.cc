@@ -20,7 +20,7 @@ std::vector<Hash128> keys(uint64_t first, size_t count) {
   return out;
 }
 
-// Of full blocks: block key(n) is of ids n, n + 1, …
+// Hashes of full blocks: block key(n) holds ids n, n + 1, …
 std::vector<TokenId> ids_of(const std::vector<Hash128>& hashes) {
   std::vector<TokenId> ids;
   for (const Hash128& hash : hashes) {
@@ -29,7 +29,7 @@ std::vector<TokenId> ids_of(const std::vector<Hash128>& hashes) {
   return ids;
 }
 
-// A request as the scheduler's: what is held of its prompt is shared, the rest it computes.
+// A request as the scheduler's: it shares the cached part of its prompt and computes the rest.
 struct Holder {
   Holder(PrefixCache& c, BlockPool& p, std::vector<Hash128> prompt, uint64_t user = 1)
       : cache(c), pool(p), hashes(std::move(prompt)), of(user) {
@@ -90,7 +90,7 @@ std::vector<Hash128> joined(std::vector<Hash128> a, const std::vector<Hash128>& 
   return a;
 }
 
-TEST_F(PrefixCacheTest, FindsWhatWasInsertedAfterItsRequestEnded) {
+TEST_F(PrefixCacheTest, FindsInsertedBlocksAfterRelease) {
   const auto blocks = visit(keys(1, 2));
   EXPECT_EQ(found_of(keys(1, 3)), 2u);
   EXPECT_EQ(found_of(keys(1, 1)), 1u);
@@ -103,7 +103,7 @@ TEST_F(PrefixCacheTest, FindsWhatWasInsertedAfterItsRequestEnded) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, ASecondBlockOfTheSameContentIsNotInserted) {
+TEST_F(PrefixCacheTest, DuplicateBlockIsFreed) {
   Holder first(cache, pool, keys(1, 3)), second(cache, pool, keys(1, 4));
   first.compute();
   const auto own = second.blocks;
@@ -118,7 +118,7 @@ TEST_F(PrefixCacheTest, ASecondBlockOfTheSameContentIsNotInserted) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, PromptsPartAnywhereInWhatOneOfThemComputed) {
+TEST_F(PrefixCacheTest, PromptsPartAnywhereInARun) {
   Holder first(cache, pool, keys(1, 8));
   first.compute();
   Holder second(cache, pool, joined(keys(1, 5), keys(20, 3)), 2);
@@ -139,7 +139,7 @@ TEST_F(PrefixCacheTest, PromptsPartAnywhereInWhatOneOfThemComputed) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, WhoComputesOnWhereAnotherEndedLeavesThatOneItsPath) {
+TEST_F(PrefixCacheTest, ExtendingARunKeepsPathsThatEndInIt) {
   Holder first(cache, pool, keys(1, 4));
   first.compute();
   Holder second(cache, pool, keys(1, 6), 2);
@@ -153,7 +153,7 @@ TEST_F(PrefixCacheTest, WhoComputesOnWhereAnotherEndedLeavesThatOneItsPath) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, EvictsTheLastBlocksOfWhatIsIdleForLongestFirst) {
+TEST_F(PrefixCacheTest, EvictsLastBlocksOfLongestIdleRunFirst) {
   visit(keys(10, 3));
   visit(keys(20, 2));
   EXPECT_EQ(cache.evict(2), 2);
@@ -167,7 +167,7 @@ TEST_F(PrefixCacheTest, EvictsTheLastBlocksOfWhatIsIdleForLongestFirst) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, NeverEvictsWhatIsReferenced) {
+TEST_F(PrefixCacheTest, NeverEvictsReferencedBlocks) {
   visit(keys(1, 3));
   Holder holder(cache, pool, keys(1, 2));
   EXPECT_EQ(cache.evict(10), 1);
@@ -191,7 +191,7 @@ TEST_F(PrefixCacheTest, AnnouncementsBelongToTheirFirstOwner) {
   EXPECT_FALSE(cache.is_announced_by_other(key(1), 8));
 }
 
-TEST_F(PrefixCacheTest, FindsTheTailThatSharesMostIds) {
+TEST_F(PrefixCacheTest, FindsTailWithMostCommonIds) {
   Holder parent(cache, pool, keys(1, 1));
   parent.compute();
   const std::vector<TokenId> ids{50, 51, 52};
@@ -223,7 +223,7 @@ TEST_F(PrefixCacheTest, FindsTheTailThatSharesMostIds) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, APartOfABlockInTheMiddleIsFoundAndHeldAlone) {
+TEST_F(PrefixCacheTest, PartialMatchInsideRunIsHeldAlone) {
   visit(keys(100, 5));
   const std::vector<TokenId> wanted{102, 103, 7};
   const auto prompt = keys(100, 2);
@@ -241,7 +241,7 @@ TEST_F(PrefixCacheTest, APartOfABlockInTheMiddleIsFoundAndHeldAlone) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, TailsOfARootAreFoundAndForgotten) {
+TEST_F(PrefixCacheTest, TailsOfRootAreFoundAndEvicted) {
   const std::vector<TokenId> ids{50, 51, 52};
   const BlockId tail = pool.allocate();
   EXPECT_TRUE(cache.insert_tail({}, {.block = tail, .ids = ids, .root = key(77), .user = 1}));
@@ -256,7 +256,7 @@ TEST_F(PrefixCacheTest, TailsOfARootAreFoundAndForgotten) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, WhatManyUseOutlivesWhatOneUsedLater) {
+TEST_F(PrefixCacheTest, SharedBlocksOutliveBlocksOfOneUser) {
   for (uint64_t user = 1; user <= 6; ++user) visit(keys(10, 2), user);
   for (uint64_t i = 0; i < 10; ++i) visit(keys(100 + 20 * i, 6), 100 + i);
   EXPECT_EQ(pool.cached_count(), 62);
@@ -267,7 +267,7 @@ TEST_F(PrefixCacheTest, WhatManyUseOutlivesWhatOneUsedLater) {
   expect_whole();
 }
 
-TEST_F(PrefixCacheTest, VerifySeesAReferenceWithoutAHolder) {
+TEST_F(PrefixCacheTest, VerifyFindsReferenceWithoutHolder) {
   Holder holder(cache, pool, keys(1, 3));
   holder.compute();
   expect_whole({&holder});
@@ -276,7 +276,7 @@ TEST_F(PrefixCacheTest, VerifySeesAReferenceWithoutAHolder) {
 }
 
 using PrefixCacheDeathTest = Cache;
-TEST_F(PrefixCacheDeathTest, AReferenceDroppedTwiceAborts) {
+TEST_F(PrefixCacheDeathTest, ReleasingTwiceAborts) {
   Holder holder(cache, pool, keys(1, 3));
   holder.compute();
   const LockedPrefix path = holder.path;

@@ -1,5 +1,4 @@
-// What a node tells of its cache: deepest resident token a set and a session, through growth, eviction and
-// branches.
+// Residency: the deepest resident token of each set and session, through growth, eviction and branches.
 
 #include "worker/kv/residency.h"
 
@@ -32,7 +31,7 @@ SingleBlocks four_blocks() {
   return r;
 }
 
-TEST(Residency, TellsASetAndASessionOnceEach) {
+TEST(Residency, TellsSetAndSessionOnceEach) {
   SingleBlocks r = four_blocks();
   const auto changes = changes_of(r);
   ASSERT_EQ(changes.size(), 2u);
@@ -47,7 +46,7 @@ TEST(Residency, TellsASetAndASessionOnceEach) {
   EXPECT_EQ(r.session_count(), 1);
 }
 
-TEST(Residency, ShrinksFromTheTailAndEndsWithZero) {
+TEST(Residency, ShrinksFromTheLastBlockToZero) {
   SingleBlocks r = four_blocks();
   changes_of(r);
   r.evicted(3);
@@ -65,7 +64,7 @@ TEST(Residency, ShrinksFromTheTailAndEndsWithZero) {
   EXPECT_EQ(r.set_count(), 0);
 }
 
-TEST(Residency, WhatCameAndWentBetweenTwoLooksIsNotTold) {
+TEST(Residency, BlocksCachedAndEvictedBetweenLooksAreNotTold) {
   SingleBlocks r(16, 32);
   r.cached(5, 0, HolderKind::kSet, kPersona);
   r.evicted(5);
@@ -73,7 +72,7 @@ TEST(Residency, WhatCameAndWentBetweenTwoLooksIsNotTold) {
   EXPECT_EQ(r.set_count(), 0);
 }
 
-TEST(Residency, ASwipedAnswersOldBranchDoesNotShortenTheNewOne) {
+TEST(Residency, EvictedOldBranchDoesNotShortenNewBranch) {
   SingleBlocks r = four_blocks();
   r.cached(4, 3, HolderKind::kSession, kChat);  // another fourth block: the answer was asked for again
   r.cached(5, 4, HolderKind::kSession, kChat);
@@ -87,7 +86,7 @@ TEST(Residency, ASwipedAnswersOldBranchDoesNotShortenTheNewOne) {
   EXPECT_EQ(r.tokens(HolderKind::kSession, kChat), 0);
 }
 
-TEST(Residency, NamelessRequestsAreNobodys) {
+TEST(Residency, BlocksWithoutNameAreNotTold) {
   SingleBlocks r(16, 32);
   r.cached(0, 0, HolderKind::kSession, Hash128{});
   EXPECT_FALSE(r.has_changes());
@@ -95,7 +94,7 @@ TEST(Residency, NamelessRequestsAreNobodys) {
   EXPECT_FALSE(r.has_changes());
 }
 
-TEST(Residency, RowsOfBlocksAreTheSameAsTheirBlocksOneByOne) {
+TEST(Residency, RowEqualsItsBlocksOneByOne) {
   std::mt19937 random(5);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   for (int round = 0; round < 200; ++round) {
@@ -137,7 +136,7 @@ TEST(Residency, RowsOfBlocksAreTheSameAsTheirBlocksOneByOne) {
   }
 }
 
-TEST(Residency, BlocksUnderTheirOwnNamesAreASessionEach) {
+TEST(Residency, CachedEachMakesEveryBlockASession) {
   Residency r(16, 32);
   const std::vector<Hash128> names{{9, 1}, {9, 2}, {9, 3}};
   const std::vector<BlockId> blocks{4, 5, 6};
@@ -154,7 +153,7 @@ TEST(Residency, BlocksUnderTheirOwnNamesAreASessionEach) {
 
 // Random linear conversations over shared personas, evicted leaf first: the told state, replayed from
 // changes, is always the true one.
-TEST(Residency, ReplayedChangesAreTheSnapshot) {
+TEST(Residency, ReplayedChangesEqualSnapshot) {
   std::mt19937 random(11);
   constexpr int kBlocks = 64;
   SingleBlocks r(16, kBlocks);
@@ -215,7 +214,7 @@ TEST(Residency, ReplayedChangesAreTheSnapshot) {
 
 constexpr Hash128 kOther{0, 3}, kThird{0, 4};
 
-TEST(Residency, ASetThatFindsItsPrefixUnderOtherNamesIsTold) {
+TEST(Residency, SetThatFindsForeignPrefixIsTold) {
   SingleBlocks r = four_blocks();
   changes_of(r);
   r.found(2, 2, kOther);  // its prefix is the persona and the first block of the conversation
@@ -237,7 +236,7 @@ TEST(Residency, ASetThatFindsItsPrefixUnderOtherNamesIsTold) {
   EXPECT_EQ(r.set_count(), 1);
 }
 
-TEST(Residency, AFoundPrefixAndOwnBlocksAreTheDeeperOfTheTwo) {
+TEST(Residency, FoundPrefixAndOwnBlocksCountTheDeeper) {
   SingleBlocks r = four_blocks();
   r.found(1, 1, kOther);
   r.cached(4, 2, HolderKind::kSet, kOther);
@@ -251,7 +250,7 @@ TEST(Residency, AFoundPrefixAndOwnBlocksAreTheDeeperOfTheTwo) {
   EXPECT_EQ(r.tokens(HolderKind::kSet, kOther), 0);
 }
 
-TEST(Residency, FindersAreNeverMoreThanBlocks) {
+TEST(Residency, FindersAreAtMostAsManyAsBlocks) {
   SingleBlocks r(16, 4);
   r.cached(0, 0, HolderKind::kSet, kPersona);
   for (uint64_t name = 100; name < 200; ++name) r.found(0, 0, Hash128{0, name});

@@ -1,4 +1,4 @@
-// Steps that are planned before the tokens of the one before are known.
+// Steps that are planned before the tokens of the step before are known.
 
 #include <gtest/gtest.h>
 
@@ -33,8 +33,9 @@ class SchedulerAhead : public ::testing::Test {
   Scheduler scheduler_{config_of(20)};
 };
 
-// A prompt's step lies between a token and the step that goes on from it: by then it is known.
-TEST(SchedulerAheadApart, ATokenIsKnownWhenItsTurnComes) {
+// With separate steps a prompt's step lies between a token and the step that continues from it, so the token
+// is resolved by then.
+TEST(SchedulerAheadSeparate, BatchHoldsResolvedTokenAfterPromptStep) {
   SchedulerConfig config = config_of(20);
   config.batching = Batching::kSeparate;
   Scheduler scheduler(config);
@@ -63,7 +64,7 @@ TEST(SchedulerAheadApart, ATokenIsKnownWhenItsTurnComes) {
   EXPECT_TRUE(scheduler.verify().ok()) << scheduler.verify();
 }
 
-TEST_F(SchedulerAhead, TheNextStepNamesATokenByItsPlace) {
+TEST_F(SchedulerAhead, NextBatchHoldsPlaceholderForUnresolvedToken) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 4).ok());
   ASSERT_TRUE(add(2, tokens_from(10, 5), 4).ok());
   EXPECT_EQ(plan(), (std::vector<TokenId>{3, 14}));
@@ -71,7 +72,7 @@ TEST_F(SchedulerAhead, TheNextStepNamesATokenByItsPlace) {
   EXPECT_EQ(plan(), (std::vector<TokenId>{-1, -2}));
   EXPECT_TRUE(resolve({{1, 70, false}, {2, 80, false}}).empty());
   scheduler_.advance();
-  // What was resolved is known: the step after is about what comes behind it.
+  // The next step computes the tokens behind the resolved ones.
   const Batch& batch = scheduler_.plan(TimePoint{});
   ASSERT_EQ(batch.items.size(), 2u);
   EXPECT_EQ(batch.items[1].start, 6);
@@ -79,7 +80,7 @@ TEST_F(SchedulerAhead, TheNextStepNamesATokenByItsPlace) {
   EXPECT_EQ(batch.items[1].sample_position, 2);
 }
 
-TEST_F(SchedulerAhead, AStopTokenIsFoundAStepLateAndTheStepCountsForNothing) {
+TEST_F(SchedulerAhead, StepInFlightIsIgnoredAfterStopToken) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 9).ok());
   ASSERT_TRUE(add(2, tokens_from(10, 5), 9).ok());
   plan();
@@ -97,7 +98,7 @@ TEST_F(SchedulerAhead, AStopTokenIsFoundAStepLateAndTheStepCountsForNothing) {
   EXPECT_TRUE(scheduler_.verify().ok()) << scheduler_.verify();
 }
 
-TEST_F(SchedulerAhead, WhoHasAllItsTokensIsNotPlannedAgain) {
+TEST_F(SchedulerAhead, RequestWithAllItsTokensIsNotPlannedAgain) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 1).ok());
   plan();
   scheduler_.advance();
@@ -106,7 +107,7 @@ TEST_F(SchedulerAhead, WhoHasAllItsTokensIsNotPlannedAgain) {
   EXPECT_EQ(resolve({{1, 5, false}}), (std::vector<RequestId>{1}));
 }
 
-TEST_F(SchedulerAhead, ARequestMayGoBeforeItsTokenIsKnown) {
+TEST_F(SchedulerAhead, RemovedRequestIgnoresItsUnresolvedToken) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 4).ok());
   ASSERT_TRUE(add(2, tokens_from(10, 5), 4).ok());
   plan();
@@ -118,8 +119,8 @@ TEST_F(SchedulerAhead, ARequestMayGoBeforeItsTokenIsKnown) {
   EXPECT_TRUE(scheduler_.verify().ok()) << scheduler_.verify();
 }
 
-// An id that is not known completes a block: the block has no name before it is.
-TEST_F(SchedulerAhead, ABlockIsNamedByItsTokens) {
+// An unresolved token completes a block: the block has no hash before the token is resolved.
+TEST_F(SchedulerAhead, BlockIsHashedAfterItsTokensAreResolved) {
   const std::vector<TokenId> answer{50, 51, 52, 53, 54};
   ASSERT_TRUE(add(1, tokens_from(0, 3), 5).ok());
   plan();
@@ -137,7 +138,7 @@ TEST_F(SchedulerAhead, ABlockIsNamedByItsTokens) {
 
 using SchedulerAheadDeathTest = SchedulerAhead;
 
-TEST_F(SchedulerAheadDeathTest, TokensComeBeforeTheNextStepEnds) {
+TEST_F(SchedulerAheadDeathTest, CallsOutOfOrderAbort) {
   ASSERT_TRUE(add(1, tokens_from(0, 4), 4).ok());
   EXPECT_DEATH(scheduler_.advance(), "was not planned");
   plan();

@@ -1,4 +1,4 @@
-// What a step holds where prompts and decodes are not merged.
+// The contents of steps for each kind of batching.
 
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ void add_background(Driver& driver, RequestId id, std::vector<TokenId> prompt, i
   ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
 }
 
-TEST(Batching, HasNames) {
+TEST(Batching, IsParsedFromItsNames) {
   EXPECT_EQ(batching_of("merged"), Batching::kMerged);
   EXPECT_EQ(batching_of("separate"), Batching::kSeparate);
   EXPECT_EQ(batching_of("static"), Batching::kStatic);
 }
 
-TEST(MergedSteps, HoldADecodeBesideAPrompt) {
+TEST(MergedSteps, HoldDecodesBesidePrompts) {
   Driver driver(config_with(Batching::kMerged));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 4)).ok());
   EXPECT_EQ(driver.step(), (Counts{{1, 4}}));
@@ -41,8 +41,8 @@ TEST(MergedSteps, HoldADecodeBesideAPrompt) {
   EXPECT_EQ(driver.step(), (Counts{{1, 1}, {2, 3}}));
 }
 
-// Others' steps are not to be much longer for it, and whoever comes is not to wait for all of it.
-TEST(MergedSteps, HoldLittleOfTheBackground) {
+// Steps of other requests must not become much longer, and a new request must not wait for all of it.
+TEST(MergedSteps, LimitBackgroundPrefill) {
   SchedulerConfig config = config_of(60);
   config.max_num_batched_tokens = 320;
   Driver driver(config);
@@ -58,7 +58,7 @@ TEST(MergedSteps, HoldLittleOfTheBackground) {
   EXPECT_EQ(driver.scheduler.stats().background_running, 0);
 }
 
-TEST(SeparateSteps, LetDecodesWaitUntilNoPromptIsLeft) {
+TEST(SeparateSteps, ComputePromptsBeforeDecodes) {
   Driver driver(config_with(Batching::kSeparate));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 4)).ok());
   EXPECT_EQ(driver.step(), (Counts{{1, 4}}));
@@ -71,8 +71,8 @@ TEST(SeparateSteps, LetDecodesWaitUntilNoPromptIsLeft) {
   driver.run_until_idle();
 }
 
-// Else who waits for blocks and who has them would wait for each other.
-TEST(SeparateSteps, DecodeWhereNobodyCanBeAdmitted) {
+// Otherwise a request that waits for blocks and one that holds them would wait for each other.
+TEST(SeparateSteps, DecodeWhileNoRequestCanBeAdmitted) {
   SchedulerConfig config = config_with(Batching::kSeparate);
   config.max_num_seqs = 1;
   Driver driver(config);
@@ -85,7 +85,7 @@ TEST(SeparateSteps, DecodeWhereNobodyCanBeAdmitted) {
   driver.run_until_idle();
 }
 
-TEST(SeparateSteps, HaveRoomForTheBackgroundBesidePromptsOrWhereNobodyDecodes) {
+TEST(SeparateSteps, ComputeBackgroundBesidePromptsOrWithoutDecodes) {
   Driver driver(config_with(Batching::kSeparate));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 4), 3).ok());
   add_background(driver, 9, tokens_from(900, 12), 1);
@@ -96,7 +96,7 @@ TEST(SeparateSteps, HaveRoomForTheBackgroundBesidePromptsOrWhereNobodyDecodes) {
   driver.run_until_idle();
 }
 
-TEST(SeparateSteps, PreemptAsMergedOnesDo) {
+TEST(SeparateSteps, PreemptWhenBlocksRunOut) {
   SchedulerConfig config = config_of(6);
   config.batching = Batching::kSeparate;
   config.output_reserve = OutputReserve::kNone;
@@ -109,7 +109,7 @@ TEST(SeparateSteps, PreemptAsMergedOnesDo) {
   EXPECT_EQ(driver.sampled[2].size(), 12u);
 }
 
-TEST(StaticBatches, AreAdmittedWholeAndNobodyJoinsThem) {
+TEST(StaticBatches, AdmitNoRequestBeforeAllHaveEnded) {
   Driver driver(config_with(Batching::kStatic));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 6), 2).ok());
   ASSERT_TRUE(driver.add(2, tokens_from(100, 6), 4).ok());
@@ -125,7 +125,7 @@ TEST(StaticBatches, AreAdmittedWholeAndNobodyJoinsThem) {
   driver.run_until_idle();
 }
 
-TEST(StaticBatches, HaveManyWhosePromptsNoStepCouldHold) {
+TEST(StaticBatches, AdmitMorePromptsThanOneStepHolds) {
   SchedulerConfig config = config_with(Batching::kStatic);
   config.max_num_seqs = 6;
   Driver driver(config);
@@ -138,7 +138,7 @@ TEST(StaticBatches, HaveManyWhosePromptsNoStepCouldHold) {
 }
 
 // A request that waited for the other's blocks would miss the batch.
-TEST(StaticBatches, ComputeWhatSeveralBeginWithForEach) {
+TEST(StaticBatches, ComputeSharedUncachedPrefixForEachRequest) {
   for (const Batching batching : {Batching::kMerged, Batching::kStatic}) {
     Driver driver(config_with(batching));
     ASSERT_TRUE(driver.add(1, tokens_from(0, 12), 1).ok());
@@ -148,7 +148,7 @@ TEST(StaticBatches, ComputeWhatSeveralBeginWithForEach) {
   }
 }
 
-TEST(StaticBatches, AreLeftByOneThatIsPreempted) {
+TEST(StaticBatches, PreemptedRequestComesWithNextBatch) {
   SchedulerConfig config = config_of(6);
   config.batching = Batching::kStatic;
   config.output_reserve = OutputReserve::kNone;
@@ -161,7 +161,7 @@ TEST(StaticBatches, AreLeftByOneThatIsPreempted) {
   EXPECT_EQ(driver.sampled[2].size(), 12u);
 }
 
-TEST(StaticBatches, OfTheBackgroundAloneGiveWay) {
+TEST(StaticBatches, BackgroundGivesWayWhenAloneInBatch) {
   Driver driver(config_with(Batching::kStatic));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 4), 2).ok());
   add_background(driver, 9, tokens_from(900, 12), 20);

@@ -1,5 +1,5 @@
-// Decodes that are only counted must come to the same as decodes that are listed one by one: two schedulers
-// get the same random requests, and at every step everything that both tell must be equal.
+// Counted decodes must give the same results as listed ones: two schedulers get the same random requests, and
+// at every step everything that both report must be equal.
 
 #include <gtest/gtest.h>
 
@@ -149,7 +149,7 @@ class Twins {
     EXPECT_EQ(x.prefill_pairs, y.prefill_pairs);
     EXPECT_EQ(a.token_count, b.token_count);
     EXPECT_EQ(a.preempted, b.preempted);
-    // What is not listed are decodes; what is, is the same and in the same order.
+    // The items that are missing are decodes; the others are equal and in the same order.
     const size_t skipped = a.items.size() - b.items.size();
     ASSERT_EQ(skipped, static_cast<size_t>(b.counted_decodes));
     for (size_t i = 0; i < a.items.size(); ++i) {
@@ -163,7 +163,7 @@ class Twins {
       EXPECT_EQ(one.count, other.count);
       EXPECT_EQ(one.samples, other.samples);
       EXPECT_EQ(one.sample_position, other.sample_position);
-      EXPECT_EQ(one.blocks.size(), other.blocks.size());  // which ones hangs on who asked for his first
+      EXPECT_EQ(one.blocks.size(), other.blocks.size());  // which blocks depends on the order
     }
   }
 
@@ -205,7 +205,7 @@ class Twins {
   TimePoint now_{};
 };
 
-TEST(CountedDecodes, ComeToTheSameAsListedOnes) {
+TEST(CountedDecodes, EqualListedDecodesInMergedSteps) {
   int64_t steps = 0, passed = 0, finished = 0, preempted = 0, evicted = 0, limited = 0;
   for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -218,7 +218,7 @@ TEST(CountedDecodes, ComeToTheSameAsListedOnes) {
     evicted += twins.stats().evicted_blocks_total;
     limited += twins.stats().budget_limited_steps_total;
   }
-  // The seeds do go where things can differ.
+  // The seeds reach the cases in which the two could differ.
   EXPECT_GT(steps, 10'000);
   EXPECT_GT(passed, 3'000);
   EXPECT_GT(finished, 1'000);
@@ -227,7 +227,7 @@ TEST(CountedDecodes, ComeToTheSameAsListedOnes) {
   EXPECT_GT(limited, 10);
 }
 
-TEST(CountedDecodes, DoSoWhateverStepsAreFormedOf) {
+TEST(CountedDecodes, EqualListedDecodesInOtherBatchings) {
   for (const Batching batching : {Batching::kSeparate, Batching::kStatic}) {
     int64_t passed = 0, preempted = 0, finished = 0;
     for (uint64_t seed = 1; seed <= 400 && !HasFailure(); ++seed) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// The cache's eviction against what it is to be measured by, on one and the same trace: least recently used,
-// and Belady's rule (whose next use is furthest goes), which knows the future. All three take leaves only,
-// and never a block of the visit that is being served.
+// Plays one trace through the cache's own eviction and two policies to compare with: least recently used, and
+// Belady's rule, which knows the future (the block whose next use is furthest goes). All three take leaves
+// only, and never a block of the visit that is being served.
 
 #include <gtest/gtest.h>
 

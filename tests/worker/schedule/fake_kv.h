@@ -31,7 +31,7 @@ class FakeKv {
     return slots_[slot(blocks, position)];
   }
 
-  // What comes before a step's items.
+  // The copies that a step makes before its items.
   void copy(std::span<const KvCopy> copies) {
     for (const KvCopy& copy : copies) {
       const auto size = static_cast<ptrdiff_t>(block_size_);

@@ -18,7 +18,7 @@ Hash128 set_of(uint64_t n) {
   return {9, n};
 }
 
-TEST(OutputLengthPredictor, EachSetHasItsOwn) {
+TEST(OutputLengthPredictor, LearnsLengthsPerSet) {
   OutputLengthPredictor lengths(8);
   EXPECT_EQ(lengths.predict(set_of(1), 0, 0.5), 0);
   std::mt19937_64 random(1);
@@ -37,7 +37,7 @@ TEST(OutputLengthPredictor, EachSetHasItsOwn) {
   EXPECT_NEAR(lengths.predict(set_of(77), 0, 0.5), 100, 30) << "an unknown set is taken for the average one";
 }
 
-TEST(OutputLengthPredictor, WhatGoesOnIsExpectedToBeLonger) {
+TEST(OutputLengthPredictor, PredictsMoreThanWasEmitted) {
   OutputLengthPredictor lengths(8);
   for (int i = 0; i < 100; ++i) lengths.record({}, i < 90 ? 20 : 400);
   EXPECT_LE(lengths.predict({}, 0, 0.5), 24);
@@ -47,7 +47,7 @@ TEST(OutputLengthPredictor, WhatGoesOnIsExpectedToBeLonger) {
   }
 }
 
-TEST(OutputLengthPredictor, ForgetsWhatIsLongAgoAndHoldsNoMoreSetsThanItMay) {
+TEST(OutputLengthPredictor, ForgetsOldAnswersAndLimitsSets) {
   OutputLengthPredictor lengths(4);
   for (int i = 0; i < 1000; ++i) lengths.record(set_of(1), 500);
   for (int i = 0; i < 300; ++i) lengths.record(set_of(1), 10);
@@ -59,7 +59,7 @@ TEST(OutputLengthPredictor, ForgetsWhatIsLongAgoAndHoldsNoMoreSetsThanItMay) {
   EXPECT_NEAR(none.predict(set_of(1), 0, 0.5), 30, 8);
 }
 
-TEST(KvForecast, LooksAtThePeakAndNotAtTheSumOfTheEnds) {
+TEST(KvForecast, ReservesForThePeakNotTheSumOfEnds) {
   KvForecast forecast(16);
   EXPECT_EQ(forecast.reserve_count({.remaining_count = 160}), 11);  // its own growth, half a block rounded
   // One ends at once and gives 100 blocks back; another goes on for long.
@@ -116,7 +116,7 @@ Outcome serve_with(OutputReserve reserve) {
       }
       scheduler.commit(tokens, TimePoint{}, finished);
     }
-    // Whoever knows no lengths yet can only guess: the first wave of each does not count.
+    // Without any known length a prediction is a guess: the first wave of each set does not count.
     if (wave == 2) outcome.preemptions = -scheduler.stats().preemptions_total;
     if (wave == 2) outcome.computed = -scheduler.stats().computed_tokens_total;
   }

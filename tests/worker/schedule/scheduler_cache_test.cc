@@ -1,4 +1,4 @@
-// What the scheduler computes only once: prefixes shared between requests, now and later.
+// Prefixes shared between requests, at the same time and later, are computed once.
 
 #include "tests/worker/schedule/driver.h"
 
@@ -22,7 +22,7 @@ TEST(SchedulerCache, OnlyUncachedTokensAreComputed) {
   EXPECT_EQ(driver.scheduler.stats().prefix_query_tokens_total, 43 + 45);
 }
 
-TEST(SchedulerCache, TheLastPromptIdIsAlwaysComputed) {
+TEST(SchedulerCache, LastPromptIdIsAlwaysComputed) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 16), 1).ok());
   driver.run_until_idle();
@@ -31,7 +31,7 @@ TEST(SchedulerCache, TheLastPromptIdIsAlwaysComputed) {
   EXPECT_EQ(driver.scheduler.stats().blocks_cached, 4);          // and the duplicate is gone
 }
 
-TEST(SchedulerCache, TheNextTurnFindsGeneratedTokensToo) {
+TEST(SchedulerCache, NextTurnFindsGeneratedTokensCached) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 8), 9).ok());
   driver.run_until_idle();
@@ -42,7 +42,7 @@ TEST(SchedulerCache, TheNextTurnFindsGeneratedTokensToo) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerCache, AnAnswerIsFoundWhenItEndsOrItsClientLeaves) {
+TEST(SchedulerCache, AnswerIsCachedWhenItEndsOrIsRemoved) {
   for (const bool leaves : {false, true}) {
     Driver driver(config_of(64));
     ASSERT_TRUE(driver.add(1, tokens_from(0, 8), 20).ok());
@@ -52,14 +52,14 @@ TEST(SchedulerCache, AnAnswerIsFoundWhenItEndsOrItsClientLeaves) {
     ASSERT_TRUE(driver.add(2, joined(history, tokens_from(500, 6))).ok());
     driver.step();
     EXPECT_EQ(driver.scheduler.cached_count(2), leaves ? 17 : 8);
-    // Where both have computed the same, the second to end switches to the other's blocks.
+    // Where both have computed the same blocks, the second to end switches to those of the first.
     driver.run_until_idle();
     EXPECT_TRUE(driver.scheduler.verify().ok()) << driver.scheduler.verify();
     EXPECT_EQ(driver.scheduler.stats().blocks_used, 0);
   }
 }
 
-TEST(SchedulerCache, TheNextTurnGoesOnInACopyOfTheTail) {
+TEST(SchedulerCache, NextTurnCopiesPartlyFilledLastBlock) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 10), 5).ok());
   driver.run_until_idle();
@@ -80,7 +80,7 @@ TEST(SchedulerCache, TheNextTurnGoesOnInACopyOfTheTail) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerCache, APrefixThatEndsInsideABlockIsSharedWhole) {
+TEST(SchedulerCache, PrefixEndingInsideBlockIsSharedWhole) {
   Driver driver(config_of(64));
   const auto persona = tokens_from(0, 10);  // two blocks and a half
   ASSERT_TRUE(driver.add(1, joined(persona, tokens_from(100, 9)), 1).ok());
@@ -91,7 +91,7 @@ TEST(SchedulerCache, APrefixThatEndsInsideABlockIsSharedWhole) {
   EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 10);
 }
 
-TEST(SchedulerCache, AnAbandonedCopyComesAgain) {
+TEST(SchedulerCache, AbandonedStepRepeatsItsCopies) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 11), 1).ok());
   driver.run_until_idle();
@@ -104,7 +104,7 @@ TEST(SchedulerCache, AnAbandonedCopyComesAgain) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerCache, SaltsDoNotShare) {
+TEST(SchedulerCache, RequestsOfDifferentSaltsShareNothing) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 20), 1, {1, 1}).ok());
   driver.run_until_idle();
@@ -112,7 +112,7 @@ TEST(SchedulerCache, SaltsDoNotShare) {
   EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 20}}));
 }
 
-TEST(SchedulerCache, WithoutPrefixCachingNothingIsKept) {
+TEST(SchedulerCache, DisabledPrefixCachingKeepsNoBlocks) {
   SchedulerConfig config = config_of(64);
   config.enable_prefix_caching = false;
   Driver driver(config);
@@ -124,8 +124,8 @@ TEST(SchedulerCache, WithoutPrefixCachingNothingIsKept) {
   EXPECT_EQ(driver.scheduler.stats().prefix_query_tokens_total, 0);
 }
 
-// A block of a stranger's is not worth copying for the one token that both happen to begin with.
-TEST(SchedulerCache, AFewTokensInCommonAreNotWorthACopy) {
+// A block is not worth a copy for a few tokens that both requests begin with by chance.
+TEST(SchedulerCache, ShortPartialMatchIsNotCopied) {
   SchedulerConfig config = config_of(16);
   config.block_size = 16;
   for (int common = 1; common <= 8; ++common) {
@@ -141,7 +141,7 @@ TEST(SchedulerCache, AFewTokensInCommonAreNotWorthACopy) {
 }
 
 // A simulator's requests come with the hashes of their blocks.
-TEST(SchedulerCache, WithoutPrefixCachingNothingIsAnnounced) {
+TEST(SchedulerCache, DisabledPrefixCachingAnnouncesNoBlocks) {
   SchedulerConfig config = config_of(64);
   config.enable_prefix_caching = false;
   Driver driver(config);
@@ -158,7 +158,7 @@ TEST(SchedulerCache, WithoutPrefixCachingNothingIsAnnounced) {
   EXPECT_EQ(driver.finished, (std::vector<RequestId>{1, 2}));
 }
 
-TEST(SchedulerCache, SixtyFourColdRequestsComputeTheirPersonaOnce) {
+TEST(SchedulerCache, ColdRequestsComputeSharedPersonaOnce) {
   SchedulerConfig config = config_of(2000);
   config.max_num_batched_tokens = 96;
   config.max_model_len = 1000;
@@ -175,7 +175,7 @@ TEST(SchedulerCache, SixtyFourColdRequestsComputeTheirPersonaOnce) {
   EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 63 * 400);
 }
 
-TEST(SchedulerCache, TwoColdRequestsThatMeetInOneStepShareToo) {
+TEST(SchedulerCache, ColdRequestsOfOneStepShareTheirPrefix) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 20)).ok());
   ASSERT_TRUE(driver.add(2, tokens_from(0, 22)).ok());
@@ -184,7 +184,7 @@ TEST(SchedulerCache, TwoColdRequestsThatMeetInOneStepShareToo) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerCache, OthersAreNotHeldUpByAPrefixInTheMaking) {
+TEST(SchedulerCache, RequestBehindOneAwaitingPrefixIsAdmitted) {
   SchedulerConfig config = config_of(200);
   config.max_num_batched_tokens = 32;
   Driver driver(config);
@@ -202,7 +202,7 @@ TEST(SchedulerCache, OthersAreNotHeldUpByAPrefixInTheMaking) {
   EXPECT_EQ(driver.scheduler.stats().prefix_hit_tokens_total, 100);
 }
 
-TEST(SchedulerCache, ALeavingAnnouncerPassesItsPrefixOn) {
+TEST(SchedulerCache, RemovedRequestHandsItsPrefixToWaitingOne) {
   SchedulerConfig config = config_of(200);
   config.max_num_batched_tokens = 32;
   Driver driver(config);
@@ -226,7 +226,7 @@ TEST(SchedulerCache, EvictionMakesRoomForNewPrefixes) {
 }
 
 // A persona's first request came without a name, as from a client of the worker's own.
-TEST(SchedulerCache, ASetIsResidentWhoeverComputedItsPrefix) {
+TEST(SchedulerCache, SetIsResidentIfAnotherRequestComputedItsPrefix) {
   Driver driver(config_of(64));
   const auto persona = tokens_from(0, 18);  // four blocks and a half
   ASSERT_TRUE(driver.add(1, joined(persona, tokens_from(100, 3))).ok());

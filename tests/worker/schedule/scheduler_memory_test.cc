@@ -1,4 +1,4 @@
-// Who gets the KV memory when there is not enough for all: admission, passing, preemption.
+// Admission, passing and preemption when there is not enough KV memory for all.
 
 #include "tests/worker/schedule/driver.h"
 
@@ -7,14 +7,14 @@ namespace scheduler_memory_test {
 
 using namespace testing;
 
-// Admission that does not look ahead: so that blocks do run out.
+// Admission without a reserve, so that blocks do run out.
 SchedulerConfig careless(int32_t block_count) {
   SchedulerConfig config = config_of(block_count);
   config.output_reserve = OutputReserve::kNone;
   return config;
 }
 
-TEST(SchedulerMemory, TheYoungestGivesWayAndContinuesWithItsOwnTokens) {
+TEST(SchedulerMemory, PreemptedYoungestContinuesWithItsOwnTokens) {
   SchedulerConfig config = careless(10);  // 40 tokens
   config.enable_prefix_caching = false;
   Driver driver(config);
@@ -28,7 +28,7 @@ TEST(SchedulerMemory, TheYoungestGivesWayAndContinuesWithItsOwnTokens) {
   EXPECT_EQ(driver.sampled[2], expected);  // nothing emitted twice, nothing lost
 }
 
-TEST(SchedulerMemory, APreemptedRequestReusesItsOwnBlocks) {
+TEST(SchedulerMemory, PreemptedRequestReusesItsCachedBlocks) {
   Driver driver(careless(12));  // 48 tokens: both reach 24, then one gives way
   ASSERT_TRUE(driver.add(1, tokens_from(0, 12), 20).ok());
   ASSERT_TRUE(driver.add(2, tokens_from(100, 12), 20).ok());
@@ -38,7 +38,7 @@ TEST(SchedulerMemory, APreemptedRequestReusesItsOwnBlocks) {
   EXPECT_EQ(driver.scheduler.stats().computed_tokens_total, 2 * (12 + 19) + 2 * 4);
 }
 
-TEST(SchedulerMemory, WhatPreemptionFreesIsNotGivenToNewcomersAtOnce) {
+TEST(SchedulerMemory, StepWithPreemptionAdmitsNoRequest) {
   SchedulerConfig config = careless(12);  // 48 tokens: both reach 24, then one gives way
   config.enable_prefix_caching = false;
   Driver driver(config);
@@ -53,7 +53,7 @@ TEST(SchedulerMemory, WhatPreemptionFreesIsNotGivenToNewcomersAtOnce) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerMemory, ALargeCacheMakesRoomForSeveralDecodesAtOnce) {
+TEST(SchedulerMemory, LargeCacheEvictsForSeveralDecodesAtOnce) {
   SchedulerConfig config = careless(2048);  // blocks of 4 tokens; a thousandth is two
   config.max_num_batched_tokens = config.max_model_len = 8192;
   Driver driver(config);
@@ -71,7 +71,7 @@ TEST(SchedulerMemory, ALargeCacheMakesRoomForSeveralDecodesAtOnce) {
   for (const int64_t count : gone) EXPECT_EQ(count, 3);  // the one that is needed, and two ahead
 }
 
-TEST(SchedulerMemory, ASmallRequestMayPassOneThatDoesNotFit) {
+TEST(SchedulerMemory, SmallRequestPassesOneThatDoesNotFit) {
   Driver driver(config_of(12));  // 48 tokens
   ASSERT_TRUE(driver.add(1, tokens_from(0, 16), 10).ok());
   driver.step();
@@ -83,7 +83,7 @@ TEST(SchedulerMemory, ASmallRequestMayPassOneThatDoesNotFit) {
   driver.run_until_idle();
 }
 
-TEST(SchedulerMemory, PassingHasAnEnd) {
+TEST(SchedulerMemory, LargeRequestIsPassedAtMostMaxPassesTimes) {
   SchedulerConfig config = config_of(12);
   config.max_passes = 3;
   config.enable_prefix_caching = false;
@@ -103,7 +103,7 @@ TEST(SchedulerMemory, PassingHasAnEnd) {
   EXPECT_EQ(passed, 3);
 }
 
-TEST(SchedulerMemory, AnAdmissionLeavesABlockForEachThatRuns) {
+TEST(SchedulerMemory, AdmissionLeavesBlockForEachRunningRequest) {
   Driver driver(careless(8));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 12), 8).ok());    // 3 blocks, will need 5
   ASSERT_TRUE(driver.add(2, tokens_from(100, 20), 2).ok());  // 5 blocks: all that is left

@@ -159,7 +159,7 @@ class Machine {
 
   Hash128 random_pin() { return {7, static_cast<uint64_t>(pick(1, 3))}; }
 
-  // Some are computed in the background, and what is cached of some of those is pinned.
+  // Makes some requests background requests, and lets some of those pin their prompts.
   void keep_some(NewRequest& added, ModelRequest& request) {
     added.spec.cut_to_fit = request.cut_to_fit = pick(0, 2) == 0;
     added.spec.background = pick(0, 7) == 0;
@@ -195,7 +195,7 @@ class Machine {
     ASSERT_LE(static_cast<int32_t>(batch.items.size()), config_.max_num_seqs);
     ASSERT_LE(batch.token_count, config_.max_num_batched_tokens);
     const bool preempted = scheduler_.stats().preemptions_total > preemptions_before;
-    // One in the background that made way may be in the step again.
+    // A background request that made way may be in the step again.
     for (const RequestId id : batch.preempted) {
       requests_.at(id).computed_count = -1;
       requests_.at(id).decoding = false;
@@ -228,14 +228,14 @@ class Machine {
     if (!ahead_) resolve();
   }
 
-  // Who may be in a step with whom.
+  // Checks which requests share the step.
   void check_batching(const Batch& batch, int32_t running_before) {
     if (config_.batching == Batching::kMerged) return;
     int decodes = 0, live_decodes = 0;
     for (const BatchItem& item : batch.items) decodes += requests_.at(item.id).decoding;
     ASSERT_TRUE(decodes == 0 || decodes == static_cast<int>(batch.items.size())) << "prompts beside decodes";
     for (const auto& [id, request] : requests_) live_decodes += request.decoding && !request.finished;
-    // Ahead, some may have ended of which the model does not know yet.
+    // When steps are planned ahead, some requests may have ended without the model knowing it yet.
     if (decodes > 0 && !ahead_) {
       ASSERT_EQ(decodes, live_decodes) << "a decode without its token";
     }
@@ -288,7 +288,7 @@ class Machine {
     sampled.push_back({item.id, token});
   }
 
-  // Whoever is not in a step with a preemption may be the victim: where it stands is unknown until it is
+  // A request that is not in a step with a preemption may be the victim: its position is unknown until it is
   // planned again.
   void forget_positions(const Batch& batch) {
     for (auto& [id, request] : requests_) {

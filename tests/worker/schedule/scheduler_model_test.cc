@@ -24,7 +24,7 @@ TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
     computed_in_vain += machine.computed_in_vain();
     machines_that_evict += machine.stats().blocks_free == 0;
   }
-  // The seeds do reach what they are for.
+  // The seeds reach the cases that they are for.
   EXPECT_GT(preemptions, 1000);
   EXPECT_GT(hit_tokens, 100'000);
   EXPECT_GT(machines_that_evict, 500);
@@ -35,7 +35,7 @@ TEST(SchedulerModel, RandomOperationsKeepEveryContextRight) {
   EXPECT_GT(computed_in_vain, 1'000);
 }
 
-TEST(SchedulerModel, SoDoSeparateSteps) {
+TEST(SchedulerModel, RandomOperationsInSeparateStepsKeepEveryContextRight) {
   int64_t preemptions = 0, prompts_before_decodes = 0, pins = 0, computed_in_vain = 0;
   for (uint64_t seed = 1; seed <= 3000 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -52,7 +52,7 @@ TEST(SchedulerModel, SoDoSeparateSteps) {
   EXPECT_GT(computed_in_vain, 500);
 }
 
-TEST(SchedulerModel, SoDoStaticBatches) {
+TEST(SchedulerModel, RandomOperationsInStaticBatchesKeepEveryContextRight) {
   int64_t preemptions = 0, batches = 0, pins = 0, computed_in_vain = 0;
   for (uint64_t seed = 1; seed <= 3000 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,5 +1,5 @@
-// What the scheduler promises, one behaviour a test: steps, chunks, limits. What it shares and keeps is in
-// scheduler_cache_test.cc, who gets memory in scheduler_memory_test.cc, random operations in
+// The scheduler's contract, one behaviour a test: steps, chunks, limits. Shared and cached prefixes are in
+// scheduler_cache_test.cc, memory pressure in scheduler_memory_test.cc, random operations in
 // scheduler_model_test.cc.
 
 #include "tests/worker/schedule/driver.h"
@@ -20,7 +20,7 @@ TEST(Scheduler, RunsOneRequestToItsEnd) {
   driver.run_until_idle();
 }
 
-TEST(Scheduler, AStopTokenEndsARequestEarly) {
+TEST(Scheduler, StopTokenEndsRequestEarly) {
   Driver driver(config_of(16));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 5), 50).ok());
   driver.scheduler.plan(TimePoint{});
@@ -30,7 +30,7 @@ TEST(Scheduler, AStopTokenEndsARequestEarly) {
   driver.run_until_idle();
 }
 
-TEST(Scheduler, TheModelsLengthEndsARequest) {
+TEST(Scheduler, MaxModelLenEndsRequest) {
   SchedulerConfig config = config_of(16);
   config.max_model_len = 12;
   Driver driver(config);
@@ -39,7 +39,7 @@ TEST(Scheduler, TheModelsLengthEndsARequest) {
   EXPECT_EQ(driver.sampled[1].size(), 2u);
 }
 
-TEST(Scheduler, RefusesWhatCanNeverRun) {
+TEST(Scheduler, RefusesRequestsThatCanNeverRun) {
   SchedulerConfig config = config_of(4);  // 16 tokens of KV
   config.max_model_len = 100;
   config.max_waiting = 2;
@@ -56,7 +56,7 @@ TEST(Scheduler, RefusesWhatCanNeverRun) {
   EXPECT_EQ(driver.finished.size(), 2u);
 }
 
-TEST(Scheduler, ChunksALongPromptAndDecodesBesideIt) {
+TEST(Scheduler, ChunksLongPromptBesideDecodes) {
   SchedulerConfig config = config_of(64);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
@@ -87,7 +87,7 @@ TEST(Scheduler, SeveralPrefillsShareAStep) {
   driver.run_until_idle();
 }
 
-TEST(Scheduler, AnAbandonedStepIsComputedAgain) {
+TEST(Scheduler, AbandonedStepIsComputedAgain) {
   Driver driver(config_of(64));
   ASSERT_TRUE(driver.add(1, tokens_from(0, 20), 2).ok());
   driver.scheduler.plan(TimePoint{});
@@ -98,9 +98,9 @@ TEST(Scheduler, AnAbandonedStepIsComputedAgain) {
   EXPECT_EQ(driver.scheduler.stats().computed_tokens_total, 21);
 }
 
-// As a preempted one: what was emitted is computed with the prompt, found cached like it, and counts as the
-// answer's.
-TEST(Scheduler, AnAnswerThatGoesOnGoesOnAtItsPosition) {
+// As with a preempted request the emitted ids are computed with the prompt, found cached like it, and count
+// as part of the answer.
+TEST(Scheduler, ResumedAnswerContinuesAtItsPosition) {
   Driver driver(config_of(64));
   NewRequest request;
   request.id = 1;
@@ -128,7 +128,7 @@ TEST(Scheduler, AnAnswerThatGoesOnGoesOnAtItsPosition) {
       << "of the prompt nothing is left";
 }
 
-TEST(Scheduler, DecodesNeverStarveAPrefill) {
+TEST(Scheduler, DecodesDoNotStarvePrefills) {
   SchedulerConfig config = config_of(200);
   config.max_num_batched_tokens = 4;
   config.max_num_seqs = 64;

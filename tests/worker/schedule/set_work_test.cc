@@ -17,7 +17,7 @@ int64_t work_of(const SetWork& work, Hash128 set) {
   return -1;
 }
 
-TEST(SetWork, AddsUpASetAtATimeAndKeepsItsPrefixLength) {
+TEST(SetWork, SumsTokensAndKeepsPrefixLengthPerSet) {
   SetWork work(4);
   work.add(named(1), 100, 30);
   work.add(named(2), 50, 7);
@@ -29,7 +29,7 @@ TEST(SetWork, AddsUpASetAtATimeAndKeepsItsPrefixLength) {
   EXPECT_EQ(work.totals()[0].prefix_count, 100);
 }
 
-TEST(SetWork, ForgetsWhoHadNoWorkForLongestAndNeverGrows) {
+TEST(SetWork, ForgetsLongestIdleSetBeyondItsLimit) {
   SetWork work(2);
   work.add(named(1), 0, 1);
   work.add(named(2), 0, 1);
@@ -44,13 +44,13 @@ TEST(SetWork, ForgetsWhoHadNoWorkForLongestAndNeverGrows) {
   EXPECT_EQ(work_of(work, named(1)), 4);
 }
 
-TEST(SetWork, IsNothingWhereNoSetIsToldApart) {
+TEST(SetWork, StaysEmptyWithoutSets) {
   SetWork work(0);
   work.add(named(1), 0, 1);
   EXPECT_TRUE(work.totals().empty());
 }
 
-TEST(SetWork, OfASchedulerIsWhatItsStepsComputed) {
+TEST(SetWork, CountsTokensComputedByScheduler) {
   testing::Driver driver(testing::config_of(64));
   for (RequestId id = 1; id <= 2; ++id) {
     NewRequest request;
@@ -67,7 +67,7 @@ TEST(SetWork, OfASchedulerIsWhatItsStepsComputed) {
   EXPECT_EQ(driver.scheduler.set_work().totals()[0].prefix_count, 20);
 }
 
-TEST(SetWork, IsNotCountedForWhoCountsOnHisOwn) {
+TEST(SetWork, StaysEmptyIfSimulationSkipsIt) {
   SchedulerConfig config = testing::config_of(64);
   config.simulation.skip_set_work = true;
   testing::Driver driver(config);

@@ -1,7 +1,6 @@
 #pragma once
 
-// Residency whose blocks come and go one at a time; whose each is, is kept beside it, as the prefix cache
-// does.
+// A Residency whose blocks come and go one at a time. It keeps the extent of each, as the prefix cache does.
 
 #include <map>
 #include <utility>

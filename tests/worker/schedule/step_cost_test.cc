@@ -1,4 +1,4 @@
-// A step's cost learned online, and what the scheduler makes of it: no decode waits for a prefill longer than
+// The cost of a step, learned online, and its use by the scheduler: no decode waits for a prefill longer than
 // the budget, and prefill hardly slows down.
 
 #include "worker/schedule/step_cost.h"
@@ -21,7 +21,7 @@ StepLoad load_of(int decodes, int64_t context, int64_t start, int64_t chunk) {
   return load;
 }
 
-// A machine: reading the weights once, and what every token and every key costs.
+// A machine by its costs: reading the weights once, every token, every key.
 double true_seconds(const StepLoad& load) {
   return 0.008 + 1.2e-4 * static_cast<double>(load.prefill_tokens) +
          2e-5 * static_cast<double>(load.decode_count) +
@@ -34,7 +34,7 @@ StepLoad random_load(std::mt19937_64& random) {
   return load_of(pick(0, 48), pick(50, 3000), pick(0, 4000), pick(0, 3) == 0 ? 0 : pick(1, 512));
 }
 
-TEST(StepCost, LearnsAMachineInSpiteOfNoiseAndHiccups) {
+TEST(StepCost, LearnsMachineDespiteNoiseAndOutliers) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> noise(1, 0.03);
   StepCost cost;
@@ -51,7 +51,7 @@ TEST(StepCost, LearnsAMachineInSpiteOfNoiseAndHiccups) {
   EXPECT_LT(worst, 0.12);
 }
 
-TEST(StepCost, RemembersPrefillThroughALongStretchWithoutAny) {
+TEST(StepCost, RemembersPrefillCostThroughDecodesOnly) {
   std::mt19937_64 random(2);
   StepCost cost;
   for (int i = 0; i < 300; ++i) {
@@ -66,7 +66,7 @@ TEST(StepCost, RemembersPrefillThroughALongStretchWithoutAny) {
   EXPECT_NEAR(cost.seconds(load) / true_seconds(load), 1, 0.15);
 }
 
-TEST(StepCost, DoesNotTrustItselfFarBeyondWhatItSaw) {
+TEST(StepCost, LimitsChunkToTwiceTheLargestSeen) {
   StepCost cost;
   EXPECT_LE(cost.chunk_within(10, {}, {0, 4096}), 64);
   const StepLoad load = load_of(4, 100, 0, 100);
@@ -143,7 +143,7 @@ Outcome serve_under(Duration budget, const Prompts& prompts = {}) {
           scheduler.stats().budget_limited_steps_total};
 }
 
-TEST(StepCost, AChunkDelaysNoDecodeBeyondTheBudget) {
+TEST(StepCost, ChunkKeepsStepWithinTpotBudget) {
   const Outcome free = serve_under(Duration::zero());
   const Outcome held = serve_under(std::chrono::milliseconds(50));
   std::printf("TPOT budget none: p99 gap %.1f ms, %.1f s for all; 50 ms: p99 gap %.1f ms, %.1f s\n",
@@ -154,7 +154,7 @@ TEST(StepCost, AChunkDelaysNoDecodeBeyondTheBudget) {
 }
 
 // A row of logits at a vocabulary of 150,000 costs as much as twenty tokens.
-TEST(StepCost, AScoredPromptDelaysNoDecodeBeyondTheBudget) {
+TEST(StepCost, ScoredPromptKeepsStepWithinTpotBudget) {
   const Prompts scored{.count = 20, .length = 400, .scored = true, .steps_to_learn = 5};
   const Outcome free = serve_under(Duration::zero(), scored);
   const Outcome held = serve_under(std::chrono::milliseconds(100), scored);
@@ -166,8 +166,8 @@ TEST(StepCost, AScoredPromptDelaysNoDecodeBeyondTheBudget) {
   EXPECT_GT(held.cut_steps, 100);
 }
 
-// Whoever is not scored gets on beside one that is, and every row is scored once.
-TEST(StepCost, AScoredPromptDoesNotHoldUpTheOthers) {
+// Prefills without scores go on beside a scored one, and every row is scored once.
+TEST(StepCost, ScoredPromptDoesNotDelayOtherPrefills) {
   SchedulerConfig config = config_of(4000);
   config.max_num_batched_tokens = 512;
   config.max_model_len = 5000;
@@ -212,7 +212,7 @@ TEST(StepCost, AScoredPromptDoesNotHoldUpTheOthers) {
   EXPECT_LT(last_prefill_of_3, step) << "the prompt that is not scored had to wait for the one that is";
 }
 
-TEST(StepCost, ABudgetThatCannotBeKeptDoesNotStopPrefill) {
+TEST(StepCost, UnreachableTpotBudgetDoesNotStopPrefill) {
   SchedulerConfig config = config_of(400);
   config.max_num_batched_tokens = 512;
   config.max_model_len = 1000;
@@ -242,7 +242,7 @@ TEST(StepCost, ABudgetThatCannotBeKeptDoesNotStopPrefill) {
   EXPECT_GE(scheduler.stats().budget_limited_steps_total, 8);
 }
 
-TEST(StepCost, AHitDoesNotWaitForALongPrompt) {
+TEST(StepCost, ShortPrefillDoesNotWaitForLongPrompt) {
   SchedulerConfig config = config_of(4000);
   config.max_num_batched_tokens = 64;
   config.max_model_len = 5000;

@@ -60,7 +60,7 @@ double study_ms(double decode_kv_tokens, double prefill_tokens, double prefill_r
   return std::max(4.2 + 3e-5 * decode_kv_tokens, prefill_tokens / prefill_rate * 1000) + 0.3;
 }
 
-TEST(StepTime, StudyProfilesAreTheStudysFormula) {
+TEST(StepTime, StudyProfilesFollowTheStudysFormula) {
   const StepCosts study = profile("study").costs, tight = profile("study-13b").costs;
   for (const int count : {0, 1, 64, 256}) {
     for (const int64_t context : {1, 2000, 100'000}) {
@@ -77,7 +77,7 @@ TEST(StepTime, StudyProfilesAreTheStudysFormula) {
   }
 }
 
-TEST(StepTime, StudyProfilesHoldAsMuchAsTheStudysNodes) {
+TEST(StepTime, StudyProfilesHaveTheStudysCapacity) {
   EXPECT_EQ(profile("study").kv_cache_tokens, 800'000);
   EXPECT_EQ(profile("study-13b").kv_cache_tokens, 120'000);
   const SchedulerConfig config = scheduler_config(profile("study"));
@@ -98,7 +98,7 @@ TEST(StepTime, DerivedProfilesAreNearTheirRooflines) {
   EXPECT_NEAR(ms(llama2, prefill(0, 2048)), 68.0 / 0.60 + 0.3, 0.8);
 }
 
-TEST(StepTime, NothingThatIsAddedMakesAStepShorter) {
+TEST(StepTime, DurationRisesWithEveryPartOfTheLoad) {
   for (const char* name : {"study", "study-13b", "h200-llama-3.1-8b", "h200-llama-2-13b", "h100-llama-3.1-8b",
                            "a100-80-qwen2.5-14b", "l40s-qwen2.5-7b", "4x-h100-llama-3.1-70b", "cpu-demo"}) {
     const StepCosts costs = profile(name).costs;
@@ -115,7 +115,7 @@ TEST(StepTime, NothingThatIsAddedMakesAStepShorter) {
   }
 }
 
-TEST(StepTime, TheDearestStepIsALongOne) {
+TEST(StepTime, DurationIsCappedAtOneDay) {
   const auto dear = parse_node_profile(changed("prefill_pair_ns", "1e9"), "x.yaml");
   ASSERT_TRUE(dear.ok()) << dear.status();
   const Duration takes = step_duration(dear->costs, prefill(16'000'000, 1 << 20));
@@ -123,7 +123,7 @@ TEST(StepTime, TheDearestStepIsALongOne) {
   EXPECT_GT(takes, step_duration(dear->costs, prefill(0, 100)));
 }
 
-TEST(StepTime, ChunksOfAPromptHaveThePairsOfTheWhole) {
+TEST(StepTime, ChunksOfPromptSumToItsAttentionPairs) {
   StepLoad chunks;
   chunks.add_prefill(0, 100);
   chunks.add_prefill(100, 28);
@@ -132,7 +132,7 @@ TEST(StepTime, ChunksOfAPromptHaveThePairsOfTheWhole) {
   EXPECT_EQ(prefill(5, 2).prefill_pairs, 6 + 7);
 }
 
-TEST(StepTime, EveryChunkReadsTheTokensBeforeItOnce) {
+TEST(StepTime, ChunkReadsItsContextOnce) {
   StepCosts costs;
   costs.weights_us = 1000;
   costs.prefill_context_ns = 500;
@@ -146,7 +146,7 @@ TEST(StepTime, EveryChunkReadsTheTokensBeforeItOnce) {
   EXPECT_NEAR(ms(costs, two), 1.0 + 1.0 + 0.2, 1e-6) << "chunks of two prompts";
 }
 
-TEST(StepTime, LoadOfABatchTellsDecodesFromOneTokenChunks) {
+TEST(StepTime, BatchLoadTellsDecodesFromOneTokenChunks) {
   const std::vector<TokenId> ids(64, 7);
   const std::span<const TokenId> all(ids);
   Batch batch;
@@ -167,7 +167,7 @@ TEST(StepTime, LoadOfABatchTellsDecodesFromOneTokenChunks) {
   EXPECT_EQ(load.prefill_pairs, 1000 + 64 * 65 / 2);
 }
 
-TEST(NodeProfile, ImpossibleNodesAreRefusedByTheFieldsName) {
+TEST(NodeProfile, ImpossibleValueIsRefusedByKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {{"kv_cache_tokens", "0"},
                                                                   {"kv_cache_tokens", "many"},
                                                                   {"block_size", "-16"},
@@ -190,7 +190,7 @@ TEST(NodeProfile, ImpossibleNodesAreRefusedByTheFieldsName) {
   }
 }
 
-TEST(NodeProfile, EveryKeyMustBeThere) {
+TEST(NodeProfile, MissingKeyIsRefused) {
   for (const char* key : {"kv_cache_tokens", "block_size", "max_num_seqs", "max_num_batched_tokens",
                           "max_model_len", "overlap", "overhead_us", "weights_us", "decode_token_us",
                           "decode_context_ns", "prefill_token_us", "prefill_pair_ns"}) {
@@ -204,14 +204,14 @@ TEST(NodeProfile, EveryKeyMustBeThere) {
 }
 
 // Profiles from before there was this key.
-TEST(NodeProfile, ReadingOfAPromptsContextIsFreeWhereNothingIsSaid) {
+TEST(NodeProfile, PrefillContextCostDefaultsToZero) {
   const auto parsed = parse_node_profile(changed("prefill_context_ns", ""), "x.yaml");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->costs.prefill_context_ns, 0);
   EXPECT_EQ(parse_node_profile(changed("prefill_context_ns", "7"), "x.yaml")->costs.prefill_context_ns, 7);
 }
 
-TEST(NodeProfile, IsFoundByNameFromWherever) {
+TEST(NodeProfile, IsFoundByNameFromAnyDirectory) {
   const auto found = load_node_profile("study");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->name, "study");
