@@ -67,8 +67,7 @@ int64_t Proxy::answered(const RequestContext& context) {
 }
 
 void Proxy::charge_counted(const RequestContext& context, const route::AnswerCounts& counts) {
-  if (context.admission_ticket != nullptr)
-    context.admission_ticket->cost(counts.prompt_tokens - counts.cached_tokens + counts.completion_tokens);
+  if (context.admission_ticket != nullptr) context.admission_ticket->cost(route::admission_cost(counts));
   if (context.visit != nullptr) context.visit->cost(counts.prompt_tokens + counts.completion_tokens);
 }
 
@@ -77,7 +76,8 @@ void Proxy::charge_seen(const Exchange& exchange, const RequestContext& context)
   const int64_t told = answered(context);
   if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()) + told);
   if (context.admission_ticket == nullptr || told == 0) return;  // else what was guessed stands
-  const int64_t cached = context.chosen == nullptr ? 0 : context.chosen->expect_cached;
+  const route::Candidate* const chosen = context.flow.chosen();
+  const int64_t cached = chosen == nullptr ? 0 : chosen->expect_cached;
   context.admission_ticket->cost(std::max<int64_t>(router_.prompt_tokens(context.routed.key) - cached, 1) +
                                  told);
 }

@@ -20,21 +20,16 @@ int32_t priority_of(const RoutedRequest& routed, const ApiClient* client) {
 
 }  // namespace
 
-// Of a request that is decided on: what its first candidate will have to compute, as far as is known.
-route::AdmissionRequest Proxy::admission_of(const RoutedRequest& routed, const route::Decision& decision,
-                                            const ApiClient* client, TimePoint deadline) const {
-  route::AdmissionRequest request;
-  request.pool = routed.model;
-  if (client != nullptr) request.key = client->admission();
-  request.persona = routed.key.set;
-  request.priority = priority_of(routed, client);
-  const int64_t cached = decision.order.empty() ? 0 : decision.order[0].expect_cached;
-  const int64_t prompt = std::max<int64_t>(router_.prompt_tokens(routed.key) - cached, 1);
-  const int64_t usual = router_.usual_answer_tokens();
-  request.tokens = prompt + routed.choices * std::min(usual, routed.answer_tokens_max.value_or(usual));
-  request.answers = routed.choices;
-  request.deadline = deadline;
-  return request;
+route::AdmissionSpec Proxy::admission_spec(const RoutedRequest& routed, const ApiClient* client,
+                                           TimePoint deadline) {
+  route::AdmissionSpec spec;
+  spec.pool = routed.model;
+  if (client != nullptr) spec.key = client->admission();
+  spec.priority = priority_of(routed, client);
+  spec.answers = routed.choices;
+  spec.answer_tokens_max = routed.answer_tokens_max;
+  spec.deadline = deadline;
+  return spec;
 }
 
 // Text in only (tokenize): the worker's batch has no part in it, but its threads do.
@@ -51,24 +46,22 @@ ApiResult<bool> Proxy::ask_in(RequestContext& context) {
     return true;
   }
   auto admission_ticket = admission_queue_.arrive(
-      admission_of(context.routed, context.decision, context.client.get(), context.deadline.at));
+      route::admission_request(router_, context.routed.key, context.flow.decision(),
+                               admission_spec(context.routed, context.client.get(), context.deadline.at)));
   if (!admission_ticket.ok()) return admission_ticket.error();
   context.admission_ticket = std::move(*admission_ticket);
   return true;
 }
 
-// What was decided on arrival knows nothing of what has happened since.
 Task<ApiResult<bool>> Proxy::wait_in_queue(RequestContext& context) {
   const TimePoint arrived = clock_.now();
+  context.waited = true;
   context.phases.pause(arrived);
   if (context.request_record != nullptr) context.request_record->queued = arrived;
   ApiResult<bool> go = co_await context.admission_ticket->wait();
   const TimePoint now = clock_.now();
   context.phases.enter(Phase::kChoose, now);
   if (context.request_record != nullptr) context.request_record->let_in = now;
-  if (!go.ok()) co_return go;
-  context.decision = router_.decide(context.routed.key, context.routed.model, now);
-  if (context.decision.order.empty()) co_return no_candidate(context.routed.model);
   co_return go;
 }
 

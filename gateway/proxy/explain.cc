@@ -48,7 +48,8 @@ std::pair<int, std::string> Proxy::health() const {
 bj::object Proxy::explain_admission(const RoutedRequest& routed, const route::Decision& decision,
                                     const RequestContext& context) const {
   const TimePoint deadline = clock_.now() + options_.request_timeout;
-  const auto request = admission_of(routed, decision, context.client.get(), deadline);
+  const auto request = route::admission_request(router_, routed.key, decision,
+                                                admission_spec(routed, context.client.get(), deadline));
   const auto preview = admission_queue_.preview(request);
   const route::Admission& admission = admission_queue_.admission();
   bj::object out;

@@ -113,6 +113,9 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   if (awaits_first_look(go, context)) go = co_await prepare_after_look(exchange, parse_prefix, context);
   if (go.ok()) go = ask_in(context);
   if (go.ok() && context.admission_ticket->waits()) go = co_await wait_in_queue(context);
+  if (go.ok() && context.waited &&
+      context.flow.choose(flow_context(), clock_.now()) == route::Action::kRefuse)
+    go = no_candidate(context.routed.model);
   if (!go.ok()) {
     co_await refuse(exchange, context, go.error());
     co_return;
@@ -121,16 +124,16 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   retry_budget_.earn(context.started);
   std::vector<Candidate> targets = homes_of(context);
   const size_t home_count = targets.size();
-  for (const Candidate& candidate : context.decision.order.all()) {
+  for (const Candidate& candidate : context.flow.decision().order.all()) {
     const auto same = [&candidate](const Candidate& t) { return t.node == candidate.node; };
     if (std::none_of(targets.begin(), targets.end(), same)) targets.push_back(candidate);
   }
   std::vector<PrefixAsk> asks;
   bool made = false;
+  const BookingGuard booking(*this, context);
   for (size_t i = 0; i < targets.size(); ++i) {
     if (i >= home_count && (made || (i > 0 && !asks_another(context, asks.back().result)))) break;
-    context.chosen = &targets[i];
-    context.attempt += 1;
+    context.flow.send_to(flow_context(), targets[i], false, clock_.now());
     PrefixAsk ask;
     ask.node = targets[i].node;
     if (context.request_record != nullptr) record_attempt(exchange, context);
@@ -147,21 +150,20 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   }
 }
 
-Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const RequestContext& context) {
-  const route::NodeIndex node = context.chosen->node;
-  Booking booking(*this, context.routed, *context.chosen);
+Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, RequestContext& context) {
+  const route::NodeIndex node = context.flow.attempt().candidate.node;
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
   asked.headers = worker_headers(request, context);
   asked.body = body_for_worker(request, context);
   ForwardResult result = co_await ask_once(fleet_.client(node), asked, context.deadline);
-  if (result.end == ForwardResult::End::kAnswered) booking.first_byte();
-  booking.finish(std::nullopt);
+  const TimePoint now = clock_.now();
+  if (result.end == ForwardResult::End::kAnswered) context.flow.first_byte(flow_context(), false, now);
   if (result.held && !route::retryable_status(result.status)) {
-    fleet_.on_event(node, HealthEvent::kAnswered);
+    context.flow.answered(flow_context(), std::nullopt, result.status, now);
   } else {
-    learn_failure(node, result);
+    context.flow.broken(flow_context(), result.failure, true, now);
   }
   co_return result;
 }
@@ -170,7 +172,7 @@ Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, const Request
 bool Proxy::asks_another(const RequestContext& context, const ForwardResult& last) {
   if (PrefixAsk{.node = 0, .result = last}.is_unknown_there()) return true;
   route::AttemptState state;
-  state.attempts = static_cast<int>(context.attempt);
+  state.attempts = context.flow.attempts();
   state.candidates_left = 1;
   const TimePoint now = clock_.now();
   state.remaining = context.deadline.remaining(now);

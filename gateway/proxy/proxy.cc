@@ -13,7 +13,6 @@ namespace troupe {
 
 using route::Candidate;
 using route::FailureKind;
-using route::HealthEvent;
 
 namespace {
 
@@ -39,6 +38,7 @@ Proxy::Proxy(const ProxyOptions& options, const Parts& parts, uint64_t seed)
       admission_queue_(parts.admission_queue),
       clock_(parts.clock),
       log_(parts.log),
+      signals_(std::make_unique<Signals>(parts.fleet)),
       retry_budget_(options.retry),
       ids_(seed) {}
 
@@ -126,8 +126,6 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
       co_return;
     }
   }
-  if (context.visit != nullptr)
-    context.visit->cost(prompt_cost(exchange.request()));  // at least, if he goes away
   co_await forward(exchange, context);
 }
 
@@ -167,10 +165,11 @@ ApiResult<bool> Proxy::prepare(const HttpRequest& request, ForwardParser parse, 
   if (context.request_record != nullptr) context.request_record->parsed = parsed;
   router_.refine(context.routed.key);
   keep_text(context.routed);
-  context.decision = router_.decide(context.routed.key, context.routed.model, parsed);
+  context.flow.begin(context.routed.key, context.routed.model, context.routed.choices);
+  const route::Action action = context.flow.choose(flow_context(), parsed);
   if (context.request_record != nullptr) context.request_record->chosen = clock_.now();
   record_arrival(context);
-  if (context.decision.order.empty()) return no_candidate(context.routed.model);
+  if (action == route::Action::kRefuse) return no_candidate(context.routed.model);
   return true;
 }
 
@@ -235,13 +234,13 @@ void Proxy::record_arrival(RequestContext& context) {
   context.entry = std::make_unique<TrafficEntry>(*record_, std::move(arrival), context.started);
 }
 
-void Proxy::record_answer(const RequestContext& context, const Booking& booking,
-                          const ForwardResult& result) const {
+void Proxy::record_answer(const RequestContext& context, const ForwardResult& result) const {
   TrafficOutcome& outcome = context.entry->outcome;
-  outcome.node = fleet_.id(context.chosen->node);
-  outcome.branch = route::branch_name(context.chosen->branch);
-  outcome.attempts = context.attempt;
-  outcome.expected = booking.expect_cached();
+  const route::RequestFlow::Attempt& attempt = context.flow.attempt();
+  outcome.node = fleet_.id(attempt.candidate.node);
+  outcome.branch = route::branch_name(attempt.candidate.branch);
+  outcome.attempts = static_cast<size_t>(context.flow.attempts());
+  outcome.expected = attempt.sent.expect_cached;
   outcome.counts = result.counts;
   outcome.status = result.end == ForwardResult::End::kBroken ? kBrokenStatus : result.status;
 }
@@ -268,58 +267,102 @@ ApiError Proxy::no_candidate(const std::string& model) const {
   return ApiError::not_found_model(model);
 }
 
-// Down the order of candidates until one answers.
+// The driver of a RequestFlow over sockets: each action is performed, and what came of it is the next event.
 Task<void> Proxy::forward(Exchange& exchange, RequestContext& context) {
-  retry_budget_.earn(context.started);
   const GoneCharge gone(*this, exchange, context);
-  ForwardResult full;  // the last 429: "come back later" is truer of a full fleet than "nobody is there"
-  std::optional<Candidate> full_node;  // a copy: the order it stands in may not be the last one
-  while (true) {
-    context.phases.enter(Phase::kSend, clock_.now());
-    context.chosen = &context.decision.order[context.place];
-    context.attempt += 1;
-    context.tried.push_back(context.chosen->node);
-    Booking booking(*this, context.routed, *context.chosen);
-    instruments_.decided(context.chosen->branch);
-    if (context.request_record != nullptr) record_attempt(exchange, context);
-    std::optional<route::NextAttempt> next;  // decided where the worker is given up
-    // One pointer for each function: more would be memory each time.
-    auto judge = [this, &exchange, &context, &next] { return gives_up(exchange, context, next); };
-    auto begin = [this, &context, &booking] { began(context, booking); };
-    ForwardInput input = forward_input(exchange, context);
-    input.request.give_up = std::ref(judge);
-    input.on_first_byte = std::ref(begin);
-    ForwardResult result = co_await forward_once(exchange, fleet_.client(context.chosen->node), input);
-    context.phases.enter(Phase::kSettle, clock_.now());
-    if (context.request_record != nullptr) record_attempt_end(context, result);
-    if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
-    learn(context, booking, result);
-    charge(exchange, context, result);
-    if (context.entry != nullptr) record_answer(context, booking, result);
-    if (result.end != ForwardResult::End::kFailed) {
-      const bool broken = result.end == ForwardResult::End::kBroken;
-      count_answer(context, result.status, broken ? RequestOutcome::kBroken : RequestOutcome::kAnswered);
-      if (broken) instruments_.broken_streams.Increment();
-      co_return;
-    }
-    if (!next) next = next_attempt(exchange, context, result.failure);
-    if (!next && exchange.head_sent()) {
-      co_await end_broken(exchange, context, result);
-      co_return;
-    }
-    if (!next) {
-      if (result.failure.kind == FailureKind::kConnect && full_node) {
-        context.chosen = &*full_node;
-        result = std::move(full);
-      }
-      co_await give_up(exchange, context, result);
-      co_return;
-    }
-    const bool was_full = result.held && result.status == 429;
-    if (was_full) full_node = *context.chosen;
-    go_on(exchange, context, *std::move(next), result);
-    if (was_full) full = std::move(result);
+  const BookingGuard booking(*this, context);
+  context.phases.enter(Phase::kSend, clock_.now());
+  route::Action action = context.flow.admitted(flow_context(), context.waited, clock_.now());
+  if (action == route::Action::kRefuse) {
+    const ApiError error = no_candidate(context.routed.model);
+    co_await refuse(exchange, context, error);
+    co_return;
   }
+  // What a client that goes away is charged at least.
+  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()));
+  ForwardResult full;  // the last 429
+  while (true) {
+    ForwardResult result = co_await attempt(exchange, context);
+    if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // whatever failed, nobody waits for it
+    charge(exchange, context, result);
+    if (context.entry != nullptr) record_answer(context, result);
+    if (result.end != ForwardResult::End::kFailed) {
+      learn_answer(context, result);
+      co_return;
+    }
+    action = learn_failure(exchange, context, result);
+    if (action != route::Action::kSend) {
+      if (action == route::Action::kPassOnFull) result = std::move(full);
+      co_await perform_end(exchange, context, action, result);
+      co_return;
+    }
+    context.phases.enter(Phase::kSend, clock_.now());
+    if (result.held && result.status == 429) full = std::move(result);
+  }
+}
+
+// Sends the flow's attempt and passes the answer on.
+Task<ForwardResult> Proxy::attempt(Exchange& exchange, RequestContext& context) {
+  const Candidate& candidate = context.flow.attempt().candidate;
+  instruments_.decided(candidate.branch);
+  if (context.request_record != nullptr) record_attempt(exchange, context);
+  // One pointer for each function: more would be memory each time.
+  auto judge = [this, &exchange, &context] { return gives_up(exchange, context); };
+  auto begin = [this, &context] { began(context); };
+  ForwardInput input = forward_input(exchange, context);
+  input.request.give_up = std::ref(judge);
+  input.on_first_byte = std::ref(begin);
+  ForwardResult result = co_await forward_once(exchange, fleet_.client(candidate.node), input);
+  context.phases.enter(Phase::kSettle, clock_.now());
+  if (context.request_record != nullptr) record_attempt_end(context, result);
+  co_return result;
+}
+
+// The client has an answer, whole or broken off.
+void Proxy::learn_answer(RequestContext& context, const ForwardResult& result) {
+  const TimePoint now = clock_.now();
+  const bool broken = result.end == ForwardResult::End::kBroken;
+  if (broken) {
+    context.flow.broken(flow_context(), result.failure, !result.client_stalled, now);
+    log_failure(context, result);
+    instruments_.broken_streams.Increment();
+  } else {
+    context.flow.answered(flow_context(), result.counts, result.status, now);
+    if (context.request_record != nullptr) context.request_record->counts = result.counts;
+    if (result.counts && result.counts->has_cached)
+      instruments_.cached_tokens(context.flow.attempt().sent.expect_cached, result.counts->cached_tokens);
+  }
+  count_answer(context, result.status, broken ? RequestOutcome::kBroken : RequestOutcome::kAnswered);
+}
+
+route::Action Proxy::learn_failure(const Exchange& exchange, RequestContext& context,
+                                   const ForwardResult& result) {
+  log_failure(context, result);
+  const TimePoint now = clock_.now();
+  const uint64_t refused = retry_budget_.refused();
+  const route::Action action = context.flow.failed(flow_context(), result.failure, !result.client_stalled,
+                                                   progress(exchange, context), now);
+  if (retry_budget_.refused() != refused) instruments_.retries_refused.Increment();
+  if (action != route::Action::kSend) return action;
+  instruments_.retried(result.failure.kind);
+  // A worker that failed before it went on has added to the pause.
+  if (exchange.head_sent() && result.sent_at != TimePoint{}) context.paused_at = result.sent_at;
+  return action;
+}
+
+void Proxy::log_failure(const RequestContext& context, const ForwardResult& result) const {
+  log_.debug("try_failed", {{"request", context.request_id},
+                            {"worker", fleet_.id(context.flow.attempt().candidate.node)},
+                            {"attempt", context.flow.attempts()},
+                            {"failure", failure_name(result.failure.kind)},
+                            {"status", result.status},
+                            {"error", to_std(result.error.message())}});
+}
+
+Task<void> Proxy::perform_end(Exchange& exchange, RequestContext& context, route::Action action,
+                              ForwardResult& result) {
+  if (action == route::Action::kEndBroken) return end_broken(exchange, context, result);
+  return give_up(exchange, context, result);
 }
 
 HeaderList Proxy::worker_headers(const HttpRequest& request, const RequestContext& context) const {
@@ -331,8 +374,8 @@ HeaderList Proxy::worker_headers(const HttpRequest& request, const RequestContex
   if (context.request_record != nullptr && context.request_record->traced)
     record_headers(*context.request_record, headers);
   const route::PrefixKey& key = context.routed.key;
-  const bool planned =
-      context.chosen != nullptr && router_.at_home(key, context.routed.model, context.chosen->node);
+  const Candidate* const chosen = context.flow.chosen();
+  const bool planned = chosen != nullptr && router_.at_home(key, context.routed.model, chosen->node);
   append_hints(key, planned, headers);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(context.deadline.remaining(clock_.now())).count();
@@ -352,44 +395,10 @@ ForwardInput Proxy::forward_input(const Exchange& exchange, RequestContext& cont
   input.answer_headers = own_headers(context);
   input.phases = &context.phases;
   context.passed = {};
-  context.silent_after = 0;
   input.passed = &context.passed;
   ask_ids(exchange, context, input);
-  input.request.patience = patience_with(context);
+  input.request.patience = route::patience(options_, context.ours);
   return input;
-}
-
-// What this try teaches about the node: its health where it failed, its cache where it answered.
-void Proxy::learn(const RequestContext& context, Booking& booking, const ForwardResult& result) {
-  const route::NodeIndex node = context.chosen->node;
-  if (result.end == ForwardResult::End::kAnswered) {
-    const auto& counts = result.counts;
-    booking.finish(counts);
-    if (context.request_record != nullptr) context.request_record->counts = counts;
-    fleet_.on_event(node, result.status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused);
-    if (counts && counts->has_cached)
-      instruments_.cached_tokens(booking.expect_cached(), counts->cached_tokens);
-    return;
-  }
-  booking.finish(std::nullopt);
-  learn_failure(node, result);
-  log_.debug("try_failed", {{"request", context.request_id},
-                            {"worker", fleet_.id(node)},
-                            {"attempt", context.attempt},
-                            {"failure", failure_name(result.failure.kind)},
-                            {"status", result.status},
-                            {"error", to_std(result.error.message())}});
-}
-
-void Proxy::learn_failure(route::NodeIndex node, const ForwardResult& result) {
-  // Where the client held the worker back for long, the worker may have had enough of us: no fault of its
-  // own.
-  const FailureKind kind = result.failure.kind;
-  const bool broke = kind == FailureKind::kTransport || kind == FailureKind::kBody;
-  if (broke && !result.client_stalled) fleet_.on_event(node, HealthEvent::kTransportError);
-  if (kind == FailureKind::kConnect) fleet_.on_event(node, HealthEvent::kConnectError);
-  if (kind == FailureKind::kStatus && route::node_ill(result.failure))
-    fleet_.on_event(node, HealthEvent::kErrored);
 }
 
 }  // namespace troupe

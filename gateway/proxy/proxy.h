@@ -2,21 +2,18 @@
 
 // The gateway's main port, and the life of a request in it:
 //
-// POST /v1/prefixes has phases of its own (prefix_endpoint.cc): it goes to all homes of its set.
+//   parse, prefix_key   request_parser.h
+//   choose              route/request/request_flow.h, which decides every next action; this is its driver
+//   wait                admission_queue.h, where all workers are full; then choose again
+//   forward             upstream/forward.h, once an attempt
 //
-//   parse → prefix_key → choose → wait → forward   (parse and prefix_key: request_parser.h; choose:
-//   route/router.h;
-//                                                    wait: admission_queue.h, where all workers are full, and
-//                                                    choose again; forward: upstream/forward.h, once a
-//                                                    candidate)
+// POST /v1/prefixes has phases of its own (prefix_endpoint.cc): it goes to all homes of its set.
 //
 // A stream that has begun and whose worker fails goes on at another (proxy_resume.cc). The head was the first
 // one's: x-route-decision names where the answer began.
 //
 // Every answer, errors too, carries x-request-id and x-route-decision, by which an operator sees where a
 // request went and why. The client going away cancels the handler, and with it the request at the worker.
-
-#include <absl/container/inlined_vector.h>
 
 #include <cstdint>
 #include <memory>
@@ -34,7 +31,7 @@
 #include "gateway/proxy/admission_queue.h"
 #include "gateway/proxy/request_parser.h"
 #include "gateway/route/admission/concurrency_limit.h"
-#include "gateway/route/request/failover.h"
+#include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
 #include "gateway/telemetry/instruments.h"
@@ -47,19 +44,11 @@
 
 namespace troupe {
 
-struct ProxyOptions : RequestParserOptions {
+struct ProxyOptions : RequestParserOptions, route::StallOptions {
   size_t requests_max = 4096;      // at once; more are answered 429
   size_t text_requests_max = 256;  // of them, at once, that ask for tokens only; more are answered 429
   route::RetryOptions retry;
   Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
-  // A worker of ours that is silent for this long in mid-stream hangs, but not before somebody else can
-  // answer.
-  Duration silence_max = std::chrono::milliseconds(400);
-  // One of another kind that has sent nothing of an answer for this long (route/tries.h); 0: it is waited
-  // for.
-  Duration foreign_silence_max = std::chrono::seconds(60);
-  // Likewise, of one that has begun its answer; 0: for ever.
-  Duration foreign_stall_max = std::chrono::seconds(120);
   // What a worker of another kind may have begun may be begun anew elsewhere, unless its client says.
   bool resend_to_foreign = true;
 };
@@ -136,29 +125,23 @@ class Proxy {
     std::string request_id;
     Deadline deadline;
     RoutedRequest routed;
-    route::Decision decision;
-    size_t place = 0;    // in decision.order, of whom to ask (next)
-    size_t attempt = 0;  // tries, this one included; 0: nothing was sent
-    const route::Candidate* chosen = nullptr;
-    absl::InlinedVector<route::NodeIndex, 4> tried;  // those that count (failover.h)
-    std::unique_ptr<TrafficEntry> entry;             // null: not recorded
-    std::shared_ptr<ApiClient> client;               // who asks; null: anybody may
-    std::unique_ptr<ApiVisit> visit;                 // likewise
-    std::string body;                                // for the worker, where not as it came; else empty
+    route::RequestFlow flow;              // decides; this driver performs
+    std::unique_ptr<TrafficEntry> entry;  // null: not recorded
+    std::shared_ptr<ApiClient> client;    // who asks; null: anybody may
+    std::unique_ptr<ApiVisit> visit;      // likewise
+    std::string body;                     // for the worker, where not as it came; else empty
     // At the workers or waiting for them, however many tries it takes; null: it is none that computes much.
     std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;
+    bool waited = false;           // in the admission queue
     std::optional<Permit> inside;  // the gateway, by its limit
     std::optional<Permit> text;    // of one that asks for tokens only
-    UsageTap passed;               // of this try's answer
-    size_t silent_after = 0;       // bytes passed when last the worker was asked after,
-    Duration silent{};             // and for how long it has sent none since
+    UsageTap passed;               // of this attempt's answer
     Resend resend = Resend::kAsConfigured;
     // Of streams.
     std::optional<ResumeTap> tap;
-    bool ours = false;      // the worker of this try
-    bool asks_ids = false;  // likewise
+    bool ours = false;      // the worker of this attempt
+    bool asks_ids = false;  // it was asked for ids
     std::string resume_body;
-    TimePoint began_at{};   // this try's first byte
     TimePoint paused_at{};  // the last event before the failure that a resume mends
     bool counted = false;   // by count_answer()
     bool timed = false;     // it is a chat or a completion: how long it takes is told
@@ -168,7 +151,8 @@ class Proxy {
   };
   class Running;
   class GoneCharge;
-  class Booking;
+  class BookingGuard;
+  class Signals;
 
   Task<void> answer_own(Exchange& exchange);
   Task<void> route_and_forward(Exchange& exchange, ForwardParser parse);
@@ -208,19 +192,23 @@ class Proxy {
   }
   void keep_text(RoutedRequest& routed);
   void record_arrival(RequestContext& context);
-  void record_answer(const RequestContext& context, const Booking& booking,
-                     const ForwardResult& result) const;
+  void record_answer(const RequestContext& context, const ForwardResult& result) const;
   ApiResult<std::string> only_model(const RequestContext& context) const;
   ApiError no_candidate(const std::string& model) const;
+  route::FlowContext flow_context() { return {router_, retry_budget_, *signals_, options_}; }
   Task<void> forward(Exchange& exchange, RequestContext& context);
+  Task<ForwardResult> attempt(Exchange& exchange, RequestContext& context);
+  Task<void> perform_end(Exchange& exchange, RequestContext& context, route::Action action,
+                         ForwardResult& result);
+  void learn_answer(RequestContext& context, const ForwardResult& result);
+  route::Action learn_failure(const Exchange& exchange, RequestContext& context, const ForwardResult& result);
+  void log_failure(const RequestContext& context, const ForwardResult& result) const;
   HeaderList worker_headers(const HttpRequest& request, const RequestContext& context) const;
   ForwardInput forward_input(const Exchange& exchange, RequestContext& context);
-  void learn(const RequestContext& context, Booking& booking, const ForwardResult& result);
-  void learn_failure(route::NodeIndex node, const ForwardResult& result);
 
   // admission_wait.cc
-  route::AdmissionRequest admission_of(const RoutedRequest& routed, const route::Decision& decision,
-                                       const ApiClient* client, TimePoint deadline) const;
+  static route::AdmissionSpec admission_spec(const RoutedRequest& routed, const ApiClient* client,
+                                             TimePoint deadline);
   ApiResult<bool> ask_in(RequestContext& context);
   bj::object explain_admission(const RoutedRequest& routed, const route::Decision& decision,
                                const RequestContext& context) const;
@@ -229,18 +217,13 @@ class Proxy {
 
   // proxy_resume.cc
   void ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input);
-  Duration patience_with(const RequestContext& context) const;
-  bool stalls(RequestContext& context) const;
   bool may_resend(const RequestContext& context) const;
-  bool gives_up(const Exchange& exchange, RequestContext& context, std::optional<route::NextAttempt>& next);
-  std::optional<route::NextAttempt> next_attempt(const Exchange& exchange, const RequestContext& context,
-                                                 const route::Failure& failure);
-  void go_on(const Exchange& exchange, RequestContext& context, route::NextAttempt next,
-             const ForwardResult& failed);
-  void began(RequestContext& context, Booking& booking);
+  route::AnswerProgress progress(const Exchange& exchange, const RequestContext& context) const;
+  bool gives_up(const Exchange& exchange, RequestContext& context);
+  void began(RequestContext& context);
   Task<void> end_broken(Exchange& exchange, RequestContext& context, ForwardResult& result);
 
-  // request_tracing.cc; REQUIRES: flight.trail
+  // request_tracing.cc; REQUIRES: context.request_record
   void record_attempt(const Exchange& exchange, RequestContext& context);
   static void record_headers(const RequestRecord& request_record, HeaderList& headers);
   void record_attempt_end(RequestContext& context, const ForwardResult& result);
@@ -250,7 +233,7 @@ class Proxy {
   struct PrefixAsk;
   Task<void> make_prefix(Exchange& exchange);
   std::vector<route::Candidate> homes_of(const RequestContext& context) const;
-  Task<ForwardResult> ask_to_make(const HttpRequest& request, const RequestContext& context);
+  Task<ForwardResult> ask_to_make(const HttpRequest& request, RequestContext& context);
   bool asks_another(const RequestContext& context, const ForwardResult& last);
   Task<void> answer_made(Exchange& exchange, RequestContext& context, const std::vector<PrefixAsk>& asks);
   Task<void> answer_not_made(Exchange& exchange, RequestContext& context, std::vector<PrefixAsk>& asks);
@@ -273,6 +256,7 @@ class Proxy {
   AdmissionQueue& admission_queue_;
   const Clock& clock_;
   const Logger& log_;
+  const std::unique_ptr<route::NodeSignals> signals_;
   route::RetryBudget retry_budget_;
   route::Random ids_;
   size_t running_ = 0;

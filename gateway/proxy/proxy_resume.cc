@@ -1,9 +1,6 @@
-// A worker that fails while it answers: who goes on, and what the client is told where nobody can.
-//
-// Until the first byte has gone out, the request is simply sent to the next candidate. After it the stream is
-// gone on with: the next worker gets the request and the ids of all that the client has, and the same
-// generator at the same place. Who that is, is decided anew: the order of minutes ago knows nothing of what
-// has happened since. Nobody is asked twice.
+// What resuming a stream needs of the sockets' side: the ids of all that the client has, and the words it
+// gets where no worker can go on. Which worker goes on is the flow's to decide
+// (route/request/request_flow.h).
 
 #include <algorithm>
 
@@ -14,7 +11,6 @@
 namespace troupe {
 
 using route::FailureKind;
-using route::NodeIndex;
 
 namespace {
 
@@ -23,7 +19,7 @@ std::string_view what_failed(FailureKind kind) {
                                       : "the worker broke off before the answer was complete";
 }
 
-ApiError broken_error(const route::Failure& failure, size_t tried) {
+ApiError broken_error(const route::Failure& failure, int tried) {
   if (failure.kind == FailureKind::kDeadline || failure.http_status == 504)
     return ApiError::deadline("the request's time was over before its answer was complete");
   std::string message(what_failed(failure.kind));
@@ -35,7 +31,7 @@ ApiError broken_error(const route::Failure& failure, size_t tried) {
 
 // Ours are asked to tell what another needs to go on; a worker that goes on is told it.
 void Proxy::ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) {
-  context.ours = fleet_.ours(context.chosen->node);
+  context.ours = fleet_.ours(context.flow.attempt().candidate.node);
   context.asks_ids = context.routed.stream && context.routed.generates && context.ours;
   if (!context.asks_ids) return;
   if (!context.tap) context.tap.emplace(context.routed.choices == 1);
@@ -49,11 +45,9 @@ void Proxy::ask_ids(const Exchange& exchange, RequestContext& context, ForwardIn
 }
 
 // The answer's first byte, or the first of a worker that goes on with it.
-void Proxy::began(RequestContext& context, Booking& booking) {
-  booking.first_byte();
-  if (context.asks_ids && context.tap->heartbeats()) fleet_.saw_beat(context.chosen->node);
+void Proxy::began(RequestContext& context) {
   const TimePoint now = clock_.now();
-  context.began_at = now;
+  context.flow.first_byte(flow_context(), context.asks_ids && context.tap->heartbeats(), now);
   if (context.request_record != nullptr) context.request_record->began(now);
   if (context.paused_at != TimePoint{}) {
     const Duration pause = now - std::exchange(context.paused_at, TimePoint{});
@@ -61,8 +55,8 @@ void Proxy::began(RequestContext& context, Booking& booking) {
     if (context.request_record != nullptr) context.request_record->resumes += 1;
     instruments_.resume_pause.Observe(std::chrono::duration<double>(pause).count());
     log_.info("stream_resumed", {{"request", context.request_id},
-                                 {"worker", fleet_.id(context.chosen->node)},
-                                 {"attempt", context.attempt},
+                                 {"worker", fleet_.id(context.flow.attempt().candidate.node)},
+                                 {"attempt", context.flow.attempts()},
                                  {"tokens", context.tap->ids_told()},
                                  {"pause_ms", std::chrono::duration<double, std::milli>(pause).count()}});
     return;
@@ -72,90 +66,35 @@ void Proxy::began(RequestContext& context, Booking& booking) {
     instruments_.ttfb.Observe(std::chrono::duration<double>(now - context.started).count());
 }
 
-// After so long without a byte the worker is judged, and again as long after that. 0: never.
-Duration Proxy::patience_with(const RequestContext& context) const {
-  if (context.ours) return options_.silence_max;
-  const Duration silence = options_.foreign_silence_max, stall = options_.foreign_stall_max;
-  if (silence == Duration::zero() || stall == Duration::zero()) return std::max(silence, stall);
-  return std::min(silence, stall);
-}
-
-// Asked whenever the worker has been silent for patience_with(), so that is added up.
-bool Proxy::stalls(RequestContext& context) const {
-  const bool more = context.passed.bytes() != context.silent_after;
-  context.silent_after = context.passed.bytes();
-  context.silent = (more ? Duration::zero() : context.silent) + patience_with(context);
-  const bool began = context.began_at != TimePoint{};
-  return began && options_.foreign_stall_max > Duration::zero() &&
-         context.silent >= options_.foreign_stall_max;
-}
-
-// Of this try's worker, if it fails before the client has something.
+// Whether the request may be sent again where this attempt's worker fails before the client has something.
 bool Proxy::may_resend(const RequestContext& context) const {
   if (context.resend == Resend::kAsConfigured) return context.ours || options_.resend_to_foreign;
   return context.resend == Resend::kAlways;
 }
 
-// Nothing has come from the worker for as long as is waited (see forward_input()).
-bool Proxy::gives_up(const Exchange& exchange, RequestContext& context,
-                     std::optional<route::NextAttempt>& next) {
-  const NodeIndex node = context.chosen->node;
-  route::StallCheck silence;
-  silence.ours = context.ours;
-  silence.stream = context.routed.stream;
-  silence.heartbeats_asked = context.asks_ids;
-  silence.heartbeats_seen = context.asks_ids && context.tap->heartbeats();
-  silence.node_heartbeats = fleet_.heartbeats(node);
-  silence.suspect = fleet_.state(node) == route::NodeState::kSuspect;
-  silence.dead = fleet_.known_dead(node);
-  silence.stalled = !context.ours && stalls(context);
-  // The shorter of two bounds may be the one of an answer that has begun.
-  const bool heeded =
-      options_.foreign_silence_max > Duration::zero() && context.silent >= options_.foreign_silence_max;
-  if (!context.ours && !silence.stalled && !heeded) return false;
-  const route::StallVerdict verdict = route::check_stall(silence);
-  if (verdict.blamed) fleet_.on_event(node, route::HealthEvent::kSilent);
-  if (verdict.ask_after) fleet_.ask_after(node);
-  if (!verdict.hangs) return false;
-  next = next_attempt(exchange, context, {FailureKind::kSilent, 0});
-  return next.has_value() || verdict.hopeless;
+route::AnswerProgress Proxy::progress(const Exchange& exchange, const RequestContext& context) const {
+  route::AnswerProgress progress;
+  progress.started = exchange.head_sent();
+  if (context.tap) {
+    progress.resumable = context.tap->resumable();
+    progress.tokens = static_cast<int64_t>(context.tap->ids_told());
+  }
+  progress.remaining = context.deadline.remaining(clock_.now());
+  progress.resend = may_resend(context);
+  return progress;
 }
 
-std::optional<route::NextAttempt> Proxy::next_attempt(const Exchange& exchange, const RequestContext& context,
-                                                      const route::Failure& failure) {
-  const TimePoint now = clock_.now();
-  const bool told = context.tap.has_value();
-  const route::FailoverState state{
-      context.routed.key,
-      context.routed.model,
-      context.decision,
-      context.place,
-      context.tried,
-      exchange.head_sent(),
-      told && context.tap->resumable(),
-      told ? static_cast<int64_t>(context.tap->ids_told()) : 0,
-      context.began_at == TimePoint{} ? Duration::zero() : now - context.began_at,
-      context.deadline.remaining(now),
-      may_resend(context)};
-  const auto ours = [this](NodeIndex node) { return fleet_.ours(node); };
+// Nothing has come from the worker for patience() (see forward_input()).
+bool Proxy::gives_up(const Exchange& exchange, RequestContext& context) {
+  route::RequestFlow::SilentFacts facts;
+  facts.stream = context.routed.stream;
+  facts.heartbeats_asked = context.asks_ids;
+  facts.heartbeats_seen = context.asks_ids && context.tap->heartbeats();
+  facts.bytes = context.passed.bytes();
   const uint64_t refused = retry_budget_.refused();
-  auto next = route::next_attempt(state, failure, ours, router_, retry_budget_, now);
+  const bool given_up = context.flow.silent(flow_context(), facts, progress(exchange, context), clock_.now());
   if (retry_budget_.refused() != refused) instruments_.retries_refused.Increment();
-  return next;
-}
-
-void Proxy::go_on(const Exchange& exchange, RequestContext& context, route::NextAttempt next,
-                  const ForwardResult& failed) {
-  instruments_.retried(failed.failure.kind);
-  context.decision = next.decision;
-  context.place = next.place;
-  context.began_at = {};
-  context.silent = {};
-  if (next.afresh) context.tried.erase(context.tried.begin(), context.tried.end() - 1);
-  if (!exchange.head_sent()) return;
-  context.routed.key.prompt_tokens = next.prompt_tokens;
-  // A worker that failed before it went on has added to the pause.
-  if (failed.sent_at != TimePoint{}) context.paused_at = failed.sent_at;
+  return given_up;
 }
 
 // The client has some of the stream: tell it in the stream's own language, and end without [DONE].
@@ -166,9 +105,10 @@ Task<void> Proxy::end_broken(Exchange& exchange, RequestContext& context, Forwar
   if (context.tap && context.tap->resumable()) instruments_.not_resumed.Increment();
   if (context.entry != nullptr) context.entry->outcome.status = kBrokenStatus;
   // The worker that began may have said itself what went wrong.
-  const bool said = context.attempt == 1 && result.held && !result.held_body.empty();
+  const bool said = context.flow.attempts() == 1 && result.held && !result.held_body.empty();
   std::string event;
-  append_sse_data(event, said ? result.held_body : broken_error(result.failure, context.attempt).to_json());
+  append_sse_data(event,
+                  said ? result.held_body : broken_error(result.failure, context.flow.attempts()).to_json());
   exchange.close_after();
   context.phases.pause(clock_.now());
   co_await exchange.write(event);

@@ -17,7 +17,7 @@ inline constexpr int kBrokenStatus = 502;  // of a stream that began with 200, i
 class Proxy::Running {
  public:
   Running(Proxy& proxy, const Exchange& exchange, RequestContext& context)
-      : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), flight_(context) {
+      : proxy_(proxy), hold_(proxy.fleet_), exchange_(exchange), context_(context) {
     context.started = proxy_.clock_.now();
     context.phases.enter(Phase::kAdmit, context.started);
     context.request_id = proxy_.request_id(exchange.request());
@@ -30,17 +30,17 @@ class Proxy::Running {
   ~Running() {
     proxy_.running_ -= 1;
     proxy_.instruments_.in_flight.Decrement();
-    if (!flight_.counted) proxy_.instruments_.request_cancelled(exchange_.cancel_reason());
+    if (!context_.counted) proxy_.instruments_.request_cancelled(exchange_.cancel_reason());
     const CancelReason reason = exchange_.cancel_reason();
     if (reason == CancelReason::kClientGone) proxy_.instruments_.client_gone.Increment();
-    if (flight_.timed) {
-      const RequestOutcome end = reason == CancelReason::kNone ? flight_.end : RequestOutcome::kCancelled;
+    if (context_.timed) {
+      const RequestOutcome end = reason == CancelReason::kNone ? context_.end : RequestOutcome::kCancelled;
       const TimePoint now = proxy_.clock_.now();
-      flight_.phases.pause(now);
-      proxy_.instruments_.request_took(now - flight_.started, end);
-      proxy_.instruments_.request_computed(flight_.phases);
+      context_.phases.pause(now);
+      proxy_.instruments_.request_took(now - context_.started, end);
+      proxy_.instruments_.request_computed(context_.phases);
     }
-    if (flight_.request_record != nullptr) proxy_.end_record(exchange_, flight_);
+    if (context_.request_record != nullptr) proxy_.end_record(exchange_, context_);
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
@@ -49,16 +49,16 @@ class Proxy::Running {
   Proxy& proxy_;
   const Fleet::Hold hold_;
   const Exchange& exchange_;
-  RequestContext& flight_;
+  RequestContext& context_;
 };
 
 // Whoever goes away is charged for what was computed for him until then.
 class Proxy::GoneCharge {
  public:
   GoneCharge(const Proxy& proxy, const Exchange& exchange, const RequestContext& context)
-      : proxy_(proxy), exchange_(exchange), flight_(context) {}
+      : proxy_(proxy), exchange_(exchange), context_(context) {}
   ~GoneCharge() {
-    if (exchange_.cancel_reason() != CancelReason::kNone) proxy_.charge_gone(exchange_, flight_);
+    if (exchange_.cancel_reason() != CancelReason::kNone) proxy_.charge_gone(exchange_, context_);
   }
   GoneCharge(const GoneCharge&) = delete;
   GoneCharge& operator=(const GoneCharge&) = delete;
@@ -66,36 +66,40 @@ class Proxy::GoneCharge {
  private:
   const Proxy& proxy_;
   const Exchange& exchange_;
-  const RequestContext& flight_;
+  const RequestContext& context_;
 };
 
-// What a try has booked at its node: given back also when the client's going away destroys the coroutine.
-class Proxy::Booking {
+// The fleet, as a RequestFlow sees its nodes.
+class Proxy::Signals final : public route::NodeSignals {
  public:
-  Booking(Proxy& proxy, const RoutedRequest& routed, const route::Candidate& candidate)
-      : router_(proxy.router_),
-        clock_(proxy.clock_),
-        key_(routed.key),
-        sent_(router_.sent(routed.key, routed.model, candidate, clock_.now(), routed.choices)) {}
-  ~Booking() {
-    if (!finished_) router_.finished(key_, sent_, std::nullopt, clock_.now());
+  explicit Signals(Fleet& fleet) : fleet_(fleet) {}
+  void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint) override {
+    fleet_.on_event(node, event);
   }
-  Booking(const Booking&) = delete;
-  Booking& operator=(const Booking&) = delete;
-
-  void first_byte() { router_.first_byte(key_, sent_, clock_.now()); }
-  void finish(const std::optional<route::AnswerCounts>& counts) {
-    finished_ = true;
-    router_.finished(key_, sent_, counts, clock_.now());
+  route::NodeStanding standing(route::NodeIndex node) const override {
+    return {.ours = fleet_.ours(node),
+            .heartbeats = fleet_.heartbeats(node),
+            .suspect = fleet_.state(node) == route::NodeState::kSuspect,
+            .dead = fleet_.known_dead(node)};
   }
-  int64_t expect_cached() const { return sent_.expect_cached; }
+  void saw_heartbeat(route::NodeIndex node) override { fleet_.saw_beat(node); }
+  void probe(route::NodeIndex node, TimePoint) override { fleet_.ask_after(node); }
 
  private:
-  route::Router& router_;
-  const Clock& clock_;
-  const route::PrefixKey& key_;
-  route::Sent sent_;
-  bool finished_ = false;
+  Fleet& fleet_;
+};
+
+// Hands the attempt's booking back also when the client's going away destroys the coroutine.
+class Proxy::BookingGuard {
+ public:
+  BookingGuard(Proxy& proxy, RequestContext& context) : proxy_(proxy), context_(context) {}
+  ~BookingGuard() { context_.flow.abandoned(proxy_.flow_context(), proxy_.clock_.now()); }
+  BookingGuard(const BookingGuard&) = delete;
+  BookingGuard& operator=(const BookingGuard&) = delete;
+
+ private:
+  Proxy& proxy_;
+  RequestContext& context_;
 };
 
 }  // namespace troupe

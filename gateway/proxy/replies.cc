@@ -39,7 +39,7 @@ Task<void> Proxy::give_up(Exchange& exchange, RequestContext& context, ForwardRe
     co_return;
   }
   ApiError error =
-      ApiError::unavailable(absl::StrCat("no worker could be reached (", context.attempt, " tried)"));
+      ApiError::unavailable(absl::StrCat("no worker could be reached (", context.flow.attempts(), " tried)"));
   switch (result.failure.kind) {
     case FailureKind::kConnect:
       break;
@@ -57,8 +57,8 @@ Task<void> Proxy::give_up(Exchange& exchange, RequestContext& context, ForwardRe
     case FailureKind::kSilent:
       error.http_status = 502;
       error.code = "bad_gateway";
-      error.message =
-          absl::StrCat("the worker broke off before its answer was complete (", context.attempt, " tried)");
+      error.message = absl::StrCat("the worker broke off before its answer was complete (",
+                                   context.flow.attempts(), " tried)");
       break;
   }
   co_await refuse(exchange, context, error);
@@ -100,12 +100,12 @@ HeaderList Proxy::own_headers(const RequestContext& context) const {
 // set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
 std::string Proxy::route_decision(const RequestContext& context) const {
   const Hash128& set = context.routed.key.set;
-  const Candidate* c = context.chosen;
-  return absl::StrCat("set=", set.is_zero() ? "-" : set.hex(),
-                      ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
-                      ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
-                      ";attempt=", context.attempt, ";expect=", c == nullptr ? 0 : c->expect_cached,
-                      ";epoch=", c == nullptr ? router_.table()->epoch() : context.decision.table_epoch);
+  const Candidate* c = context.flow.chosen();
+  return absl::StrCat(
+      "set=", set.is_zero() ? "-" : set.hex(), ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
+      ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
+      ";attempt=", context.flow.attempts(), ";expect=", c == nullptr ? 0 : c->expect_cached,
+      ";epoch=", c == nullptr ? router_.table()->epoch() : context.flow.decision().table_epoch);
 }
 
 std::string Proxy::request_id(const HttpRequest& request) {

@@ -23,9 +23,10 @@ int status_of(CancelReason reason) {
 
 void Proxy::record_attempt(const Exchange& exchange, RequestContext& context) {
   AttemptRecord& tried = context.request_record->tries.emplace_back();
-  tried.node = fleet_.id(context.chosen->node);
-  tried.branch = context.chosen->branch;
-  tried.expect_cached = context.chosen->expect_cached;
+  const route::Candidate& candidate = context.flow.attempt().candidate;
+  tried.node = fleet_.id(candidate.node);
+  tried.branch = candidate.branch;
+  tried.expect_cached = candidate.expect_cached;
   tried.resumes = exchange.head_sent();
   if (context.request_record->traced) tried.span = observers_->new_span();
   tried.sent = clock_.now();

@@ -34,7 +34,7 @@ std::optional<NextAttempt> next_attempt(const FailoverState& told, const Failure
   if (next.afresh && !state.tried.empty()) state.tried = state.tried.last(1);
   if (state.started && state.resumable) {
     PrefixKey longer = state.key;
-    longer.prompt_tokens = 0;  // an earlier resume's
+    longer.prompt_tokens = state.prompt_tokens;  // without those of an earlier resume
     longer.prompt_tokens = router.prompt_tokens(longer) + state.tokens_told;
     longer.displaced = true;
     next.prompt_tokens = longer.prompt_tokens;
@@ -64,33 +64,6 @@ std::optional<NextAttempt> next_attempt(const FailoverState& told, const Failure
   next.place = next_place(state, next.decision, next.place, router, can_resume);
   if (next.place == next.decision.order.size()) return std::nullopt;
   return next;
-}
-
-// Ours: in a stream that has brought heartbeats it is a hang. Before its head a worker may still be reading a
-// long prompt, so there probes, asked for now, or other streams must agree. What brings no heartbeats is
-// given up where probes have found the worker dead.
-//
-// Others may compute on the very thread that should answer probes, so probes alone do not end anything. But a
-// stream has something to say once in that time; a whole answer may take it to be computed, so there probes
-// must agree. One that has begun its answer has read the prompt and has no more to wait for: where it stalls
-// for long its client is told, whatever the probes say, and nobody waits until the request's time is over.
-StallVerdict check_stall(const StallCheck& silence) {
-  StallVerdict verdict;
-  if (silence.ours) {
-    verdict.hangs = silence.dead;
-    if (silence.heartbeats_asked && silence.heartbeats_seen) {
-      verdict.hangs = verdict.blamed = true;
-    } else if (silence.heartbeats_asked && silence.node_heartbeats) {
-      verdict.hangs = silence.dead || silence.suspect;
-      verdict.ask_after = true;
-    }
-    return verdict;
-  }
-  verdict.ask_after = true;
-  verdict.hangs = silence.stream || silence.suspect || silence.dead || silence.stalled;
-  verdict.blamed = silence.stream || silence.stalled;
-  verdict.hopeless = silence.dead || silence.stalled;
-  return verdict;
 }
 
 }  // namespace troupe::route

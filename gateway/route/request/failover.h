@@ -1,17 +1,17 @@
 #pragma once
 
-// A request's way from one worker to the next: who is asked after a try that failed, and when one that says
-// nothing has failed. The rules of what may be retried at all are retry.h's.
+// Which node is asked after an attempt that failed. The rules of what may be retried at all are retry.h's.
 //
-//   before the first byte   down the order that was decided on; at its end whoever has joined since
-//   a stream that began     decided anew, with all that the client has as the prompt: the order of minutes
-//   ago knows
-//                           nothing of what has happened since. Only workers that can go on with it
-//   strict                  a set whose homes have all failed is given another one
-//   never                   a worker that was asked already, or that takes no requests any more
+// clang-format off
+//   before the first byte   down the order that was decided on; at its end, nodes that have joined since
+//   a started stream        decided anew, with all that the client has as the prompt: an order of minutes ago knows
+//                           nothing of what has happened since. Only workers that can resume it
+//   strict                  a set whose homes have all failed gets another one
+//   never                   a node that was asked already, or that takes no requests any more
+// clang-format on
 //
-// A stream that has gone on for a while (RetryOptions::afresh_after) is as good as one that has just begun:
-// what befell it before counts no more, or a long one would not survive its third worker.
+// A stream that one attempt has carried on for RetryOptions::afresh_after is as good as one that has just
+// begun: earlier failures count no more, or a long stream would not survive its third worker.
 
 #include <absl/functional/function_ref.h>
 
@@ -24,7 +24,7 @@
 
 namespace troupe::route {
 
-// After a try that failed.
+// After an attempt that failed.
 struct FailoverState {
   const PrefixKey& key;
   std::string_view model;
@@ -33,8 +33,9 @@ struct FailoverState {
   std::span<const NodeIndex> tried;  // the one that failed included
   bool started = false;              // the client has some of the answer
   bool resumable = false;            // and another worker of ours can go on exactly there
-  int64_t tokens_told = 0;
-  Duration streamed{};  // by the try that failed, from its first byte to its last; zero: nothing came
+  int64_t prompt_tokens = 0;         // of the key as it came; 0: unknown
+  int64_t tokens_told = 0;           // that the client has
+  Duration streamed{};               // by the attempt that failed, since its first byte; zero: nothing came
   Duration remaining = Duration::max();
   bool resend = true;  // see AttemptState
 };
@@ -46,30 +47,10 @@ struct NextAttempt {
   bool afresh = false;        // of those tried, only the last one counts from here on
 };
 
-// nullopt: nobody; what came of the last try is the answer. Spends from the budget as decide_retry() does.
+// nullopt: none; what came of the last attempt is the answer. Spends from the budget as decide_retry() does.
 // `can_resume`: the worker is one of ours.
 std::optional<NextAttempt> next_attempt(const FailoverState& state, const Failure& failure,
                                         absl::FunctionRef<bool(NodeIndex)> can_resume, Router& router,
                                         RetryBudget& budget, TimePoint now);
-
-// A try of which nothing has come for as long as is waited: a worker of ours a few heartbeats, another one a
-// minute or so (ours tell us that they live; of the others only an answer does).
-struct StallCheck {
-  bool ours = false;
-  bool stream = false;
-  bool heartbeats_asked = false;       // heartbeats were asked for,
-  bool heartbeats_seen = false;        // have come in this stream,
-  bool node_heartbeats = false;        // or in another one of the worker's
-  bool suspect = false, dead = false;  // the worker, as its probes have it
-  // Not ours: it has begun its answer, and has sent nothing of it for longer than any two tokens are apart.
-  bool stalled = false;
-};
-struct StallVerdict {
-  bool hangs = false;      // to be given up for somebody else
-  bool blamed = false;     // HealthEvent::kSilent
-  bool ask_after = false;  // probe it now
-  bool hopeless = false;   // to be given up though there is nobody else
-};
-StallVerdict check_stall(const StallCheck& silence);
 
 }  // namespace troupe::route

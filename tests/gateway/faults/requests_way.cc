@@ -1,7 +1,6 @@
-// A request's way: the gateway's side as proxy.cc and forward.cc have it, and what workers send.
+// A request's way: the gateway's side as gateway/proxy and forward.cc have it, and what workers send.
 
 #include <algorithm>
-#include <utility>
 
 #include "gateway/upstream/forward.h"
 #include "tests/gateway/faults/requests_world.h"
@@ -41,11 +40,8 @@ void RequestsWorld::ask() {
   request->tokens = 1 + static_cast<int>(pick(25));
   const Duration given = chance(0.15) ? between(50, 1500) : std::chrono::seconds(8);
   request->deadline = now_ + given;
-  budget_->earn(now_);
-  budget_left_ = std::min(retry_options_.budget_max, budget_left() + retry_options_.budget_ratio);
-  budget_at_ = now_;
-  request->decision = router_->decide(request->key, "a", now_);
-  if (request->decision.order.empty()) {
+  request->flow.begin(request->key, "a", 1);
+  if (request->flow.choose(context(), now_) == Action::kRefuse) {
     if (router_->view().routable_count() > 0) breach("nobody is asked though somebody could be");
     return end(request, "refused");
   }
@@ -59,12 +55,14 @@ void RequestsWorld::ask() {
       if (!request->ended) end(request, "cancelled");
     });
   }
+  request->flow.admitted(context(), false, now_);
+  budget_left_ = std::min(retry_options_.budget_max, budget_left() + retry_options_.budget_ratio);
+  budget_at_ = now_;
   send(request);
 }
 
 void RequestsWorld::send(const Shared& request) {
-  const Candidate& chosen = request->decision.order[request->place];
-  const NodeIndex node = chosen.node;
+  const NodeIndex node = request->flow.attempt().candidate.node;
   if (std::find(request->tried.begin(), request->tried.end(), node) != request->tried.end())
     breach("request " + std::to_string(request->number) + " is sent to n" + std::to_string(node) + " twice");
   if (!request->tried.empty() && !router_->view().routable(node))
@@ -73,7 +71,6 @@ void RequestsWorld::send(const Shared& request) {
   if (static_cast<int>(request->tried.size()) > retry_options_.attempts_max)
     breach("a request is tried too often");
   request->tries += 1;
-  request->sent = router_->sent(request->key, "a", chosen, now_);
   Worker& worker = workers_[node];
   request->ours = worker.ours;
   request->asks_ids = request->stream && worker.ours;
@@ -91,70 +88,55 @@ void RequestsWorld::send(const Shared& request) {
 }
 
 void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
-  const Duration patience = request->ours ? patience_ : foreign_patience_;
-  after(request->heard_at + patience - now_, [this, request, number] {
+  const Duration most = patience(stall_, request->ours);
+  after(request->heard_at + most - now_, [this, request, number, most] {
     if (request->ended || request->tries != number) return;
-    if (now_ < request->heard_at + (request->ours ? patience_ : foreign_patience_))
-      return watch_silence(request, number);
-    const NodeIndex node = request->tried.back();
-    StallCheck silence;
-    silence.ours = request->ours;
-    silence.stream = request->stream;
-    silence.heartbeats_asked = request->asks_ids;
-    silence.heartbeats_seen = request->asks_ids && request->tap->heartbeats();
-    silence.node_heartbeats = workers_[node].heartbeats;
-    silence.suspect = workers_[node].health.state() == NodeState::kSuspect;
-    silence.dead = workers_[node].health.state() == NodeState::kDead;
-    const StallVerdict verdict = check_stall(silence);
-    if (verdict.blamed) saw(node, HealthEvent::kSilent);
-    if (verdict.hangs) {
-      const Failure failure{FailureKind::kSilent, 0};
-      if (auto onward = next(request, failure)) {
-        router_->finished(request->key, request->sent, std::nullopt, now_);
-        request->decision = std::move(onward->decision);
-        request->place = onward->place;
-        return send(request);
-      }
-      if (verdict.hopeless) return failed_for_good(request, failure);
-    }
+    if (now_ < request->heard_at + most) return watch_silence(request, number);
+    RequestFlow::SilentFacts facts;
+    facts.stream = request->stream;
+    facts.heartbeats_asked = request->asks_ids;
+    facts.heartbeats_seen = request->asks_ids && request->tap->heartbeats();
+    facts.bytes = request->client.size();
+    if (request->flow.silent(context(), facts, progress(*request), now_))
+      return fail(request, {FailureKind::kSilent, 0});
     request->heard_at = now_;  // and for as long again
     watch_silence(request, number);
   });
 }
 
-std::optional<NextAttempt> RequestsWorld::next(const Shared& request, const Failure& failure) {
-  const bool told = request->tap.has_value();
-  const std::span<const NodeIndex> tried =
-      heeds_tried_ ? std::span<const NodeIndex>(request->tried) : std::span<const NodeIndex>();
-  const FailoverState state{request->key,
-                            "a",
-                            request->decision,
-                            request->place,
-                            tried,
-                            request->head_sent,
-                            told && request->tap->resumable(),
-                            told ? static_cast<int64_t>(request->tap->ids_told()) : 0,
-                            request->began_at == TimePoint{} ? Duration::zero() : now_ - request->began_at,
-                            request->deadline - now_};
-  auto onward = next_attempt(
-      state, failure, [this](NodeIndex n) { return workers_[n].ours; }, *router_, *budget_, now_);
-  if (onward) check_retry(*request, failure);
-  if (onward && onward->afresh) request->tried.erase(request->tried.begin(), request->tried.end() - 1);
-  return onward;
+NodeStanding RequestsWorld::standing(NodeIndex node) const {
+  const Worker& worker = workers_[node];
+  return {.ours = worker.ours,
+          .heartbeats = worker.heartbeats,
+          .suspect = worker.health.state() == NodeState::kSuspect,
+          .dead = worker.health.state() == NodeState::kDead};
+}
+
+AnswerProgress RequestsWorld::progress(const Flight& request) const {
+  AnswerProgress progress;
+  progress.started = request.head_sent;
+  progress.resumable = request.tap && request.tap->resumable();
+  progress.tokens = request.tap ? static_cast<int64_t>(request.tap->ids_told()) : 0;
+  progress.remaining = request.deadline - now_;
+  return progress;
 }
 
 void RequestsWorld::fail(const Shared& request, const Failure& failure) {
-  const NodeIndex node = request->tried.back();
-  const FailureKind kind = failure.kind;
-  if (kind == FailureKind::kConnect) saw(node, HealthEvent::kConnectError);
-  if (kind == FailureKind::kTransport || kind == FailureKind::kBody) saw(node, HealthEvent::kTransportError);
-  if (kind == FailureKind::kStatus && node_ill(failure)) saw(node, HealthEvent::kErrored);
-  auto onward = next(request, failure);
-  if (!onward) return failed_for_good(request, failure);
-  router_->finished(request->key, request->sent, std::nullopt, now_);
+  if (!heeds_tried_) {  // the mutant: the request begins anew, and so forgets which nodes it was sent to
+    request->flow.abandoned(context(), now_);
+    request->flow = RequestFlow();
+    request->flow.begin(request->key, "a", 1);
+    if (request->flow.choose(context(), now_) == Action::kRefuse) return failed_for_good(request, failure);
+    request->flow.admitted(context(), false, now_);
+    return send(request);
+  }
+  if (request->flow.failed(context(), failure, true, progress(*request), now_) != Action::kSend)
+    return failed_for_good(request, failure);
+  check_retry(*request, failure);
+  const bool afresh = request->head_sent && request->began_at != TimePoint{} &&
+                      now_ - request->began_at >= retry_options_.afresh_after;
+  if (afresh) request->tried.erase(request->tried.begin(), request->tried.end() - 1);
   if (request->head_sent) resumed_ += 1;
-  request->decision = std::move(onward->decision);
-  request->place = onward->place;
   send(request);
 }
 
@@ -172,10 +154,11 @@ void RequestsWorld::end(const Shared& request, const std::string& how) {
   request->ended = true;
   if (!request->tried.empty()) {
     const bool complete = how == "complete";
-    router_->finished(request->key, request->sent,
-                      complete ? std::optional(AnswerCounts{400, request->tokens, 0, true}) : std::nullopt,
-                      now_);
-    if (complete) saw(request->tried.back(), HealthEvent::kAnswered);
+    if (complete) {
+      request->flow.answered(context(), AnswerCounts{400, request->tokens, 0, true}, 200, now_);
+    } else {
+      request->flow.abandoned(context(), now_);
+    }
     check_text(*request, complete);
   }
   out_.digest = chain_hash(out_.digest, how + request->client);
@@ -201,8 +184,10 @@ void RequestsWorld::heard(const Shared& request, std::string bytes) {
     events =
         events.substr(0, static_cast<size_t>(error.data() - piece.data()) + (status == 0 ? error.size() : 0));
   if (!events.empty()) {
-    router_->first_byte(r.key, r.sent, now_);
-    if (r.began_at == TimePoint{}) r.began_at = now_;
+    if (r.began_at == TimePoint{}) {
+      r.flow.first_byte(context(), r.asks_ids && r.tap->heartbeats(), now_);
+      r.began_at = now_;
+    }
     r.head_sent = true;
     r.client += events;
   }

@@ -31,8 +31,9 @@ void RequestsWorld::set_up() {
   retry_options_.budget_ratio = 0.3 * random_.unit();
   retry_options_.budget_per_s = chance(0.5) ? 0 : 3 * random_.unit();
   retry_options_.budget_max = 1 + 30 * random_.unit();
-  patience_ = milliseconds(200 + 100 * pick(4));
-  foreign_patience_ = milliseconds(800 + 100 * pick(10));
+  stall_.silence_max = milliseconds(200 + 100 * pick(4));
+  stall_.foreign_silence_max = milliseconds(800 + 100 * pick(10));
+  stall_.foreign_stall_max = Duration::zero();
   loss_ = chance(0.3) ? 0 : 0.3 * random_.unit();
   breaks_ = chance(0.5) ? 0 : 0.03 * random_.unit();
   router_ = std::make_unique<Router>(options_, random_.next());

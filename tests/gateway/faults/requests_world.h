@@ -5,7 +5,7 @@
 // mid-stream, or go on with a stream in another one's place. Clients go away, deadlines pass, retries run out
 // of budget, probes are late and lost.
 //
-// It runs the code that decides: next_attempt(), decide_retry(), check_stall(), NodeHealth, Router, and
+// It drives the machine that decides, RequestFlow, with NodeHealth, Router, and
 // ResumeTap on streams of the very bytes that workers send, in pieces. What must hold: every request has
 // exactly one end, by its deadline; what its client has is the answer's tokens from the first on, each once,
 // all of them where it is complete; no worker is asked twice, none that takes no requests; retries keep to
@@ -21,13 +21,13 @@
 #include <vector>
 
 #include "gateway/route/fleet/health.h"
-#include "gateway/route/request/failover.h"
+#include "gateway/route/request/request_flow.h"
 #include "gateway/upstream/resume_filter.h"
 #include "tests/gateway/faults/timeline.h"
 
 namespace troupe::route::faults {
 
-class RequestsWorld : private Timeline {
+class RequestsWorld : private Timeline, private NodeSignals {
  public:
   // `heeds_tried`: false forgets whom a request was sent to, to see that it is noticed.
   RequestsWorld(uint64_t seed, bool verbose, bool heeds_tried = true);
@@ -47,11 +47,9 @@ class RequestsWorld : private Timeline {
     PrefixKey key;
     bool stream = true;
     int tokens = 0;
-    Decision decision;
-    size_t place = 0;
-    std::vector<NodeIndex> tried;
-    uint64_t tries = 0;  // what comes of an earlier one is not heeded
-    Sent sent;
+    RequestFlow flow;
+    std::vector<NodeIndex> tried;  // by the world's own account
+    uint64_t tries = 0;            // what comes of an earlier one is not heeded
     std::optional<ResumeTap> tap;
     bool asks_ids = false, ours = false, head_sent = false, ended = false;
     std::string resume_body, held, client;
@@ -87,7 +85,12 @@ class RequestsWorld : private Timeline {
   void watch_silence(const Shared& request, uint64_t number);
   void heard(const Shared& request, std::string bytes);
   void heard_end(const Shared& request);
-  std::optional<NextAttempt> next(const Shared& request, const Failure& failure);
+  FlowContext context() { return {*router_, *budget_, *this, stall_}; }
+  AnswerProgress progress(const Flight& request) const;
+  void on_event(NodeIndex node, HealthEvent event, TimePoint) override { saw(node, event); }
+  NodeStanding standing(NodeIndex node) const override;
+  void saw_heartbeat(NodeIndex node) override { workers_[node].heartbeats = true; }
+  void probe(NodeIndex, TimePoint) override {}
   void arrives(const Shared& request, uint64_t number);
   void write(const Shared& request, uint64_t number, Answer answer);
   std::string chunk(const Flight& request, const Answer& answer, int tokens) const;
@@ -96,7 +99,7 @@ class RequestsWorld : private Timeline {
   const bool heeds_tried_;
   RouterOptions options_;
   RetryOptions retry_options_;
-  Duration patience_{}, foreign_patience_{};
+  StallOptions stall_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<RetryBudget> budget_;
   std::vector<Worker> workers_;

@@ -1,0 +1,165 @@
+#include "gateway/route/request/request_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::route {
+
+std::optional<HealthEvent> health_event_of(const Failure& failure, bool blame) {
+  switch (failure.kind) {
+    case FailureKind::kConnect:
+      return HealthEvent::kConnectError;
+    case FailureKind::kTransport:
+    case FailureKind::kBody:
+      return blame ? std::optional(HealthEvent::kTransportError) : std::nullopt;
+    case FailureKind::kStatus:
+      return node_ill(failure) ? std::optional(HealthEvent::kErrored) : std::nullopt;
+    case FailureKind::kSilent:  // silent() has reported it
+    case FailureKind::kDeadline:
+    case FailureKind::kLocal:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+AdmissionRequest admission_request(const Router& router, const PrefixKey& key, const Decision& decision,
+                                   const AdmissionSpec& spec) {
+  AdmissionRequest request;
+  request.pool = spec.pool;
+  request.key = spec.key;
+  request.persona = key.set;
+  request.priority = spec.priority;
+  const int64_t cached = decision.order.empty() ? 0 : decision.order[0].expect_cached;
+  const int64_t prompt = std::max<int64_t>(router.prompt_tokens(key) - cached, 1);
+  const int64_t usual = router.usual_answer_tokens();
+  request.tokens = prompt + spec.answers * std::min(usual, spec.answer_tokens_max.value_or(usual));
+  request.answers = spec.answers;
+  request.deadline = spec.deadline;
+  return request;
+}
+
+void RequestFlow::begin(PrefixKey& key, std::string_view model, int64_t answers) {
+  key_ = &key;
+  model_ = model;
+  answers_ = answers;
+  prompt_tokens_ = key.prompt_tokens;
+}
+
+Action RequestFlow::choose(const FlowContext& context, TimePoint now) {
+  decision_ = context.router.decide(*key_, model_, now);
+  place_ = 0;
+  return decision_.order.empty() ? Action::kRefuse : Action::kAdmit;
+}
+
+Action RequestFlow::admitted(const FlowContext& context, bool waited, TimePoint now) {
+  if (waited && choose(context, now) == Action::kRefuse) return Action::kRefuse;
+  context.budget.earn(now);
+  return send_next(context, false, now);
+}
+
+void RequestFlow::send_to(const FlowContext& context, const Candidate& candidate, bool resumes,
+                          TimePoint now) {
+  attempt_ = Attempt();
+  attempt_.candidate = candidate;
+  attempt_.resumes = resumes;
+  attempt_.sent = context.router.sent(*key_, model_, candidate, now, answers_);
+  attempt_.booked = true;
+  attempts_ += 1;
+  tried_.push_back(candidate.node);
+}
+
+Action RequestFlow::send_next(const FlowContext& context, bool resumes, TimePoint now) {
+  send_to(context, decision_.order[place_], resumes, now);
+  return Action::kSend;
+}
+
+void RequestFlow::hand_back(const FlowContext& context, const std::optional<AnswerCounts>& counts,
+                            TimePoint now) {
+  if (std::exchange(attempt_.booked, false)) context.router.finished(*key_, attempt_.sent, counts, now);
+}
+
+void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePoint now) {
+  if (attempt_.booked) context.router.first_byte(*key_, attempt_.sent, now);
+  if (heartbeats) context.nodes.saw_heartbeat(attempt_.candidate.node);
+  attempt_.first_byte_at = now;
+}
+
+bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, const AnswerProgress& progress,
+                         TimePoint now) {
+  const NodeIndex node = attempt_.candidate.node;
+  StallCheck check;
+  check.node = context.nodes.standing(node);
+  check.stream = facts.stream;
+  check.heartbeats_asked = facts.heartbeats_asked;
+  check.heartbeats_seen = facts.heartbeats_seen;
+  check.began = attempt_.first_byte_at != TimePoint{};
+  const StallVerdict verdict = attempt_.stall.silent(context.stall, check, facts.bytes);
+  if (verdict.blamed) context.nodes.on_event(node, HealthEvent::kSilent, now);
+  if (verdict.ask_after) context.nodes.probe(node, now);
+  if (!verdict.hangs) return false;
+  attempt_.moved_on = move_on(context, {FailureKind::kSilent, 0}, progress, now);
+  return attempt_.moved_on || verdict.hopeless;
+}
+
+Action RequestFlow::failed(const FlowContext& context, const Failure& failure, bool blame,
+                           const AnswerProgress& progress, TimePoint now) {
+  hand_back(context, std::nullopt, now);
+  learn(context, failure, blame, now);
+  const bool was_full = failure.kind == FailureKind::kStatus && failure.http_status == 429;
+  if (attempt_.moved_on || move_on(context, failure, progress, now)) {
+    if (was_full) full_ = attempt_.candidate;
+    return send_next(context, progress.started, now);
+  }
+  if (progress.started) return Action::kEndBroken;
+  if (failure.kind != FailureKind::kConnect || !full_) return Action::kPassOn;
+  attempt_.candidate = *full_;
+  return Action::kPassOnFull;
+}
+
+void RequestFlow::answered(const FlowContext& context, const std::optional<AnswerCounts>& counts, int status,
+                           TimePoint now) {
+  hand_back(context, counts, now);
+  context.nodes.on_event(attempt_.candidate.node,
+                         status < 400 ? HealthEvent::kAnswered : HealthEvent::kRefused, now);
+}
+
+void RequestFlow::broken(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
+  hand_back(context, std::nullopt, now);
+  learn(context, failure, blame, now);
+}
+
+void RequestFlow::abandoned(const FlowContext& context, TimePoint now) {
+  hand_back(context, std::nullopt, now);
+}
+
+void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
+  if (const auto event = health_event_of(failure, blame))
+    context.nodes.on_event(attempt_.candidate.node, *event, now);
+}
+
+bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, const AnswerProgress& progress,
+                          TimePoint now) {
+  const TimePoint begun = attempt_.first_byte_at;
+  const FailoverState state{.key = *key_,
+                            .model = model_,
+                            .decision = decision_,
+                            .place = place_,
+                            .tried = tried_,
+                            .started = progress.started,
+                            .resumable = progress.resumable,
+                            .prompt_tokens = prompt_tokens_,
+                            .tokens_told = progress.tokens,
+                            .streamed = begun == TimePoint{} ? Duration::zero() : now - begun,
+                            .remaining = progress.remaining,
+                            .resend = progress.resend};
+  const auto can_resume = [&context](NodeIndex node) { return context.nodes.standing(node).ours; };
+  auto next = next_attempt(state, failure, can_resume, context.router, context.budget, now);
+  if (!next) return false;
+  decision_ = std::move(next->decision);
+  place_ = next->place;
+  if (next->afresh) tried_.erase(tried_.begin(), tried_.end() - 1);
+  if (progress.started) key_->prompt_tokens = next->prompt_tokens;
+  return true;
+}
+
+}  // namespace troupe::route

@@ -1,0 +1,64 @@
+#pragma once
+
+// When an attempt that says nothing has failed.
+//
+// A worker of ours sends heartbeats in its streams, so a few of them missing are a hang. A server of another
+// kind only answers, so a minute without a byte is waited for; one that has begun its answer has read the
+// prompt and has no more to wait for.
+
+#include <cstddef>
+
+#include "common/core/time.h"
+
+namespace troupe::route {
+
+struct StallOptions {
+  // A worker of ours that is silent for this long in mid-stream hangs, but not before another can answer.
+  Duration silence_max = std::chrono::milliseconds(400);
+  // A worker of another kind that has sent nothing of an answer for this long hangs; 0: it is waited for.
+  Duration foreign_silence_max = std::chrono::seconds(60);
+  // The same once it has begun its answer; 0: it is waited for.
+  Duration foreign_stall_max = std::chrono::seconds(120);
+};
+
+// After so long without a byte an attempt is judged, and again as long after that. 0: never.
+Duration patience(const StallOptions& options, bool ours);
+
+// A node as its probes and other streams have it.
+struct NodeStanding {
+  bool ours = false;        // it can resume, and sends heartbeats where asked
+  bool heartbeats = false;  // some stream of it has brought heartbeats
+  bool suspect = false, dead = false;
+};
+
+struct StallCheck {
+  NodeStanding node;
+  bool stream = false;
+  bool heartbeats_asked = false;  // for this stream,
+  bool heartbeats_seen = false;   // and they have come
+  bool began = false;             // the attempt has sent some of its answer
+};
+
+struct StallVerdict {
+  bool hangs = false;      // to be given up for another node
+  bool blamed = false;     // HealthEvent::kSilent
+  bool ask_after = false;  // probe it now
+  bool hopeless = false;   // to be given up though there is no other
+};
+
+// `stalled`: a worker of another kind that has begun its answer and sent nothing for longer than any two
+// tokens are apart.
+StallVerdict check_stall(const StallCheck& check, bool stalled);
+
+// One attempt's. Adds up how long nothing has come.
+class StallWatch {
+ public:
+  // Nothing has come for patience() since the last byte or the last call. `bytes`: of the attempt so far.
+  StallVerdict silent(const StallOptions& options, const StallCheck& check, size_t bytes);
+
+ private:
+  size_t bytes_ = 0;   // at the last call,
+  Duration silent_{};  // and for how long there have been no others since
+};
+
+}  // namespace troupe::route

@@ -1,0 +1,374 @@
+// The machine of a request's way: events in, actions out. No sockets, clocks or threads.
+
+#include "gateway/route/request/request_flow.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace troupe::route {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Failure kConnect{FailureKind::kConnect, 0};
+constexpr Failure kTransport{FailureKind::kTransport, 0};
+constexpr Failure kBody{FailureKind::kBody, 0};
+constexpr Failure kSilent{FailureKind::kSilent, 0};
+constexpr Failure kFull{FailureKind::kStatus, 429};
+constexpr Failure kIll{FailureKind::kStatus, 500};
+
+// Some nodes, and what is reported of them.
+class Nodes final : public NodeSignals {
+ public:
+  void on_event(NodeIndex node, HealthEvent event, TimePoint) override { events.emplace_back(node, event); }
+  NodeStanding standing(NodeIndex node) const override { return standings[node]; }
+  void saw_heartbeat(NodeIndex node) override { standings[node].heartbeats = true; }
+  void probe(NodeIndex node, TimePoint) override { probed.push_back(node); }
+
+  std::vector<std::pair<NodeIndex, HealthEvent>> events;
+  std::vector<NodeIndex> probed;
+  std::array<NodeStanding, 4> standings{};
+};
+
+class RequestFlowTest : public testing::Test {
+ protected:
+  RequestFlowTest() {
+    for (NodeStanding& node : nodes_.standings) node.ours = true;
+    for (size_t i = 0; i < 4; ++i) {
+      NodeView& node = views_.emplace_back();
+      node.id = "n" + std::to_string(i);
+      node.models = {"m"};
+      node.state = NodeState::kAlive;
+    }
+    adopt();
+    key_.set = hash_bytes("set");
+    key_.prefix_bytes = 800;
+    key_.prompt_bytes = 1600;
+  }
+
+  void adopt() { router_.adopt(std::make_shared<ClusterView>(++epoch_, views_)); }
+  FlowContext context() { return {router_, budget_, nodes_, stall_}; }
+  NodeIndex node() const { return flow_.attempt().candidate.node; }
+  int64_t in_flight() const { return router_.loads().in_flight_total(); }
+
+  Action send() {
+    flow_.begin(key_, "m", 1);
+    EXPECT_EQ(flow_.choose(context(), now_), Action::kAdmit);
+    return flow_.admitted(context(), false, now_);
+  }
+  AnswerProgress unstarted() const { return {}; }
+  AnswerProgress started(int64_t tokens = 10) const {
+    return {.started = true, .resumable = true, .tokens = tokens};
+  }
+
+  RouterOptions options_;
+  Router router_{options_, 7};
+  RetryOptions retry_;
+  RetryBudget budget_{retry_};
+  StallOptions stall_;
+  Nodes nodes_;
+  std::vector<NodeView> views_;
+  uint64_t epoch_ = 0;
+  PrefixKey key_;
+  RequestFlow flow_;
+  TimePoint now_{seconds(100)};
+};
+
+TEST_F(RequestFlowTest, WithoutARoutableNodeItIsRefused) {
+  for (NodeView& node : views_) node.state = NodeState::kDead;
+  adopt();
+  flow_.begin(key_, "m", 1);
+  EXPECT_EQ(flow_.choose(context(), now_), Action::kRefuse);
+  EXPECT_EQ(flow_.chosen(), nullptr);
+}
+
+TEST_F(RequestFlowTest, AfterWaitingItIsChosenAnewAndMayBeRefused) {
+  flow_.begin(key_, "m", 1);
+  ASSERT_EQ(flow_.choose(context(), now_), Action::kAdmit);
+  const NodeIndex first = flow_.decision().order[0].node;
+  views_[first].state = NodeState::kDead;
+  adopt();
+  RequestFlow unwaited = flow_;
+  EXPECT_EQ(flow_.admitted(context(), true, now_), Action::kSend);
+  EXPECT_NE(node(), first) << "died while the request waited";
+  flow_.abandoned(context(), now_);
+  for (NodeView& view : views_) view.state = NodeState::kDead;
+  adopt();
+  EXPECT_EQ(unwaited.admitted(context(), true, now_), Action::kRefuse);
+  EXPECT_EQ(in_flight(), 0);
+}
+
+TEST_F(RequestFlowTest, AnAnswerHandsTheBookingBackOnceAndIsReportedToHealth) {
+  ASSERT_EQ(send(), Action::kSend);
+  EXPECT_EQ(in_flight(), 1);
+  flow_.first_byte(context(), true, now_);
+  EXPECT_TRUE(nodes_.standings[node()].heartbeats);
+  flow_.answered(context(), AnswerCounts{400, 10, 0, true}, 200, now_);
+  EXPECT_EQ(in_flight(), 0);
+  EXPECT_EQ(nodes_.events, (std::vector{std::pair(node(), HealthEvent::kAnswered)}));
+  flow_.abandoned(context(), now_);  // as a driver's guard does at the end
+  EXPECT_EQ(in_flight(), 0);
+}
+
+TEST_F(RequestFlowTest, AnAnswerOfTheClientsFaultIsReportedAsRefused) {
+  send();
+  flow_.answered(context(), std::nullopt, 400, now_);
+  EXPECT_EQ(nodes_.events.back().second, HealthEvent::kRefused);
+}
+
+TEST_F(RequestFlowTest, AClientThatLeavesHandsTheBookingBackAndBlamesNoNode) {
+  send();
+  flow_.abandoned(context(), now_);
+  EXPECT_EQ(in_flight(), 0);
+  EXPECT_TRUE(nodes_.events.empty());
+}
+
+TEST_F(RequestFlowTest, BeforeTheFirstByteTheNextOfTheOrderIsAskedAndNoNodeTwice) {
+  send();
+  std::vector<NodeIndex> asked{node()};
+  for (int i = 1; i < retry_.attempts_max; ++i) {
+    ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
+    EXPECT_EQ(std::count(asked.begin(), asked.end(), node()), 0);
+    EXPECT_FALSE(flow_.attempt().resumes);
+    asked.push_back(node());
+    EXPECT_EQ(in_flight(), 1);
+  }
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(flow_.attempts(), retry_.attempts_max);
+  EXPECT_EQ(in_flight(), 0);
+}
+
+TEST_F(RequestFlowTest, ANodeThatTakesNoRequestsAnyMoreIsPassedOver) {
+  send();
+  const NodeIndex second = flow_.decision().order[1].node;
+  views_[second].state = NodeState::kDraining;
+  adopt();
+  ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
+  EXPECT_NE(node(), second);
+}
+
+TEST_F(RequestFlowTest, AtTheOrdersEndNodesThatHaveJoinedAreAsked) {
+  for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
+  adopt();
+  send();
+  ASSERT_EQ(node(), 0u);
+  views_[0].state = NodeState::kDead;
+  views_[2].state = NodeState::kAlive;
+  adopt();
+  ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
+  EXPECT_EQ(node(), 2u);
+}
+
+TEST_F(RequestFlowTest, FailuresTeachHealthByTheirKind) {
+  const std::vector<std::pair<Failure, std::optional<HealthEvent>>> rows{
+      {kConnect, HealthEvent::kConnectError},
+      {kTransport, HealthEvent::kTransportError},
+      {kBody, HealthEvent::kTransportError},
+      {kIll, HealthEvent::kErrored},
+      {kFull, std::nullopt},
+      {{FailureKind::kStatus, 503}, std::nullopt},
+      {{FailureKind::kStatus, 501}, std::nullopt},
+      {kSilent, std::nullopt},
+      {{FailureKind::kDeadline, 0}, std::nullopt},
+      {{FailureKind::kLocal, 0}, std::nullopt}};
+  for (const auto& [failure, event] : rows) {
+    EXPECT_EQ(health_event_of(failure, true), event) << static_cast<int>(failure.kind);
+    const bool broke = failure.kind == FailureKind::kTransport || failure.kind == FailureKind::kBody;
+    EXPECT_EQ(health_event_of(failure, false), broke ? std::nullopt : event)
+        << "the client held the worker back";
+  }
+}
+
+TEST_F(RequestFlowTest, AFullFleetAnswersComeBackLaterThoughTheLastNodeIsGone) {
+  send();
+  const NodeIndex full = node();
+  ASSERT_EQ(flow_.failed(context(), kFull, true, unstarted(), now_), Action::kSend);
+  ASSERT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kSend);
+  EXPECT_EQ(flow_.failed(context(), kConnect, true, unstarted(), now_), Action::kPassOnFull);
+  EXPECT_EQ(flow_.chosen()->node, full) << "the answer is that node's";
+}
+
+TEST_F(RequestFlowTest, WhatTheClientMayNotRepeatIsNotSentAgainOnceANodeMayHaveBegun) {
+  send();
+  AnswerProgress once = unstarted();
+  once.resend = false;
+  ASSERT_EQ(flow_.failed(context(), kConnect, true, once, now_), Action::kSend) << "it never saw it";
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, once, now_), Action::kPassOn);
+}
+
+TEST_F(RequestFlowTest, AfterTheDeadlineNothingIsRetried) {
+  send();
+  AnswerProgress late = unstarted();
+  late.remaining = milliseconds(1);
+  EXPECT_EQ(flow_.failed(context(), kConnect, true, late, now_), Action::kPassOn);
+}
+
+TEST_F(RequestFlowTest, AStartedStreamResumesAtAnotherOfOurWorkersWithItsTokensAsPrompt) {
+  send();
+  flow_.first_byte(context(), true, now_);
+  const NodeIndex first = node();
+  NodeIndex foreign = kNoNode;
+  for (const Candidate& candidate : flow_.decision().order.all())
+    if (candidate.node != first && foreign == kNoNode) foreign = candidate.node;
+  nodes_.standings[foreign].ours = false;
+  const int64_t prompt = router_.prompt_tokens(key_);
+  ASSERT_EQ(flow_.failed(context(), kBody, true, started(50), now_), Action::kSend);
+  EXPECT_TRUE(flow_.attempt().resumes);
+  EXPECT_NE(node(), first);
+  EXPECT_NE(node(), foreign) << "it cannot resume";
+  EXPECT_EQ(key_.prompt_tokens, prompt + 50);
+}
+
+TEST_F(RequestFlowTest, ASecondResumeCountsTheClientsTokensOnce) {
+  key_.prompt_tokens = 400;  // known, as in a simulation
+  send();
+  flow_.first_byte(context(), true, now_);
+  ASSERT_EQ(flow_.failed(context(), kBody, true, started(50), now_), Action::kSend);
+  flow_.first_byte(context(), true, now_);
+  ASSERT_EQ(flow_.failed(context(), kBody, true, started(80), now_), Action::kSend);
+  EXPECT_EQ(key_.prompt_tokens, 480);
+}
+
+TEST_F(RequestFlowTest, AStartedAnswerThatCannotResumeEndsBroken) {
+  send();
+  flow_.first_byte(context(), false, now_);
+  AnswerProgress progress = started();
+  progress.resumable = false;
+  EXPECT_EQ(flow_.failed(context(), kBody, true, progress, now_), Action::kEndBroken);
+  EXPECT_EQ(in_flight(), 0);
+}
+
+TEST_F(RequestFlowTest, AStreamThatWasCarriedOnForLongForgetsEarlierFailures) {
+  send();
+  for (int i = 0; i < 5; ++i) {
+    flow_.first_byte(context(), true, now_);
+    now_ += retry_.afresh_after;
+    ASSERT_EQ(flow_.failed(context(), kBody, true, started(), now_), Action::kSend) << i;
+  }
+  flow_.first_byte(context(), true, now_);
+  int more = 0;
+  while (flow_.failed(context(), kBody, true, started(), now_) == Action::kSend) more += 1;
+  EXPECT_LT(more, retry_.attempts_max) << "failures in quick succession count";
+}
+
+TEST_F(RequestFlowTest, AnEmptyBudgetEndsRetriesThatMayCostTwice) {
+  RetryOptions none = retry_;
+  none.budget_start = none.budget_ratio = none.budget_per_s = 0;
+  budget_ = RetryBudget(none);
+  send();
+  EXPECT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kPassOn);
+  EXPECT_EQ(budget_.refused(), 1u);
+}
+
+TEST_F(RequestFlowTest, ASilentStreamWithHeartbeatsIsGivenUpForAnotherNode) {
+  send();
+  flow_.first_byte(context(), true, now_);
+  const NodeIndex first = node();
+  const RequestFlow::SilentFacts facts{
+      .stream = true, .heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
+  ASSERT_TRUE(flow_.silent(context(), facts, started(), now_));
+  EXPECT_EQ(nodes_.events, (std::vector{std::pair(first, HealthEvent::kSilent)}));
+  ASSERT_EQ(flow_.failed(context(), kSilent, true, started(), now_), Action::kSend);
+  EXPECT_NE(node(), first);
+  EXPECT_EQ(in_flight(), 1);
+}
+
+TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
+  for (size_t i = 1; i < 4; ++i) views_[i].state = NodeState::kDead;
+  adopt();
+  send();
+  flow_.first_byte(context(), true, now_);
+  const RequestFlow::SilentFacts facts{
+      .stream = true, .heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
+  EXPECT_FALSE(flow_.silent(context(), facts, started(), now_));
+  EXPECT_EQ(in_flight(), 1);
+}
+
+TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgree) {
+  send();
+  nodes_.standings[node()].heartbeats = true;
+  const RequestFlow::SilentFacts facts{
+      .stream = true, .heartbeats_asked = true, .heartbeats_seen = false, .bytes = 0};
+  EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
+  EXPECT_EQ(nodes_.probed, std::vector{node()});
+  nodes_.standings[node()].suspect = true;
+  EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
+}
+
+TEST_F(RequestFlowTest, AForeignStreamIsGivenUpAfterItsOwnPatience) {
+  send();
+  nodes_.standings[node()].ours = false;
+  EXPECT_EQ(patience(stall_, false), stall_.foreign_silence_max);
+  const RequestFlow::SilentFacts facts{
+      .stream = true, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = 0};
+  EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
+}
+
+TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoOn) {
+  stall_.foreign_silence_max = Duration::zero();
+  send();
+  nodes_.standings[node()].ours = false;
+  flow_.first_byte(context(), false, now_);
+  AnswerProgress progress = started();
+  progress.resumable = false;
+  const RequestFlow::SilentFacts facts{
+      .stream = true, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = 7};
+  EXPECT_EQ(patience(stall_, false), stall_.foreign_stall_max);
+  EXPECT_TRUE(flow_.silent(context(), facts, progress, now_));
+  EXPECT_EQ(flow_.failed(context(), kSilent, true, progress, now_), Action::kEndBroken);
+}
+
+TEST_F(RequestFlowTest, ForeignSilenceIsAddedUpOnlyWhileNoBytesCome) {
+  stall_.foreign_silence_max = seconds(10);
+  stall_.foreign_stall_max = seconds(30);
+  send();
+  nodes_.standings[node()].ours = false;
+  flow_.first_byte(context(), false, now_);
+  AnswerProgress progress = started();
+  progress.resumable = false;
+  const auto after = [&](size_t bytes) {
+    return flow_.silent(
+        context(), {.stream = false, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = bytes},
+        progress, now_);
+  };
+  EXPECT_FALSE(after(5));
+  EXPECT_FALSE(after(5));
+  EXPECT_FALSE(after(6)) << "more has come";
+  EXPECT_FALSE(after(6));
+  EXPECT_TRUE(after(6)) << "three times ten seconds";
+}
+
+TEST_F(RequestFlowTest, AStalledAttemptsSilenceIsNotTheNextOnes) {
+  stall_.foreign_silence_max = seconds(10);
+  stall_.foreign_stall_max = seconds(20);
+  for (NodeStanding& node : nodes_.standings) node.ours = false;
+  send();
+  const RequestFlow::SilentFacts whole{};
+  EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_));
+  ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
+  flow_.first_byte(context(), false, now_);
+  EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_)) << "only ten seconds of this attempt";
+}
+
+TEST_F(RequestFlowTest, AdmissionIsAskedForWhatTheFirstCandidateHasToCompute) {
+  key_.prompt_tokens = 1000;
+  flow_.begin(key_, "m", 2);
+  flow_.choose(context(), now_);
+  AdmissionSpec spec;
+  spec.pool = "m";
+  spec.answers = 2;
+  spec.answer_tokens_max = 30;
+  const AdmissionRequest request = admission_request(router_, key_, flow_.decision(), spec);
+  EXPECT_EQ(request.tokens, 1000 + 2 * 30) << "nothing is cached";
+  EXPECT_EQ(request.persona, key_.set);
+  EXPECT_EQ(request.answers, 2);
+  EXPECT_EQ(admission_cost({1000, 60, 400, true}), 660);
+}
+
+}  // namespace
+}  // namespace troupe::route
