@@ -62,6 +62,25 @@ find_library(TROUPE_SENTENCEPIECE sentencepiece REQUIRED)
 find_library(TROUPE_DNNL dnnl REQUIRED)
 find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
+set(TROUPE_UNITY_BATCH 24)
+# troupe_unity(TARGET BATCH): compiles up to BATCH of the target's files as one, for most of what a file costs are its headers.
+# Which go together is decided by unity.py. Files with options of their own stay by themselves (CMake sees to it).
+function(troupe_unity name batch)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  get_target_property(sources ${name} SOURCES)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/unity.py ${batch} ${sources}
+                  WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
+  foreach(file group IN ZIP_LISTS sources groups)
+    set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${name}_${group})
+  endforeach()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ takes a file's own types for a header's where the file is included.
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # troupe_library(NAME deps...): all .cc files of the current folder and of the folders below it (without main.cc) as a static
 # library, except those below that are libraries of their own. A folder that has only headers becomes an interface library.
 function(troupe_library name)
@@ -74,6 +93,9 @@ function(troupe_library name)
   endforeach()
   if(sources)
     add_library(${name} STATIC ${sources})
+    if(TROUPE_UNITY)
+      troupe_unity(${name} ${TROUPE_UNITY_BATCH})
+    endif()
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name} PUBLIC ${ARGN})
   else()
