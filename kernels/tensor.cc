@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/core/check.h"
 #include "kernels/host/check.h"
 
 namespace troupe {

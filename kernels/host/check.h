@@ -1,10 +1,8 @@
 #pragma once
 
-// The one assert of the compute layer. What it guards cannot be reached by a request's input, only by a bug
-// of the caller; going on would read or write foreign memory, so it stays on in release builds and ends the
-// process, naming the op and what was wrong with which shape.
+// TROUPE_CHECK (common/core/check.h) for an op's parameters: a failure names the op and what was wrong with
+// which shape, as a condition's text would not.
 
-#include <string>
 #include <string_view>
 
 namespace troupe {
@@ -13,9 +11,3 @@ namespace troupe {
 [[noreturn]] void check_failed(std::string_view op, std::string_view message);
 
 }  // namespace troupe
-
-// `message` is evaluated only on failure.
-#define TROUPE_CHECK(condition, message)                           \
-  do {                                                             \
-    if (!(condition)) ::troupe::check_failed(#condition, message); \
-  } while (false)

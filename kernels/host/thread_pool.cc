@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/host/check.h"
+#include "common/core/check.h"
 #include "kernels/host/openmp.h"
 
 namespace troupe {

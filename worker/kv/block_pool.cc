@@ -1,22 +1,15 @@
 #include "worker/kv/block_pool.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <numeric>
+#include <string>
+
+#include "common/core/check.h"
+
+// Its checks: a block in two places hands one request's KV to another. Better no answer than the wrong
+// persona's.
 
 namespace troupe {
-
-namespace {
-
-// A block in two places hands one request's KV to another: better no answer than the wrong persona's.
-void require(bool condition, const char* what, int32_t number) {
-  if (condition) return;
-  std::fprintf(stderr, "BlockPool: %d: %s\n", number, what);
-  std::abort();
-}
-
-}  // namespace
 
 BlockPool::BlockPool(int32_t total_count) : free_(total_count) {
   free_.insert_from(0);
@@ -31,12 +24,13 @@ BlockId BlockPool::allocate() {
 }
 
 void BlockPool::allocate(int32_t count, std::vector<BlockId>& out) {
-  require(count <= free_count(), "so many blocks are not free", count);
+  TROUPE_CHECK(count <= free_count(), std::to_string(count) + " blocks are not free");
   take_free(count, out);
 }
 
 void BlockPool::owe(int32_t count) {
-  require(count <= free_count() && -count <= owed_count_, "so many blocks are not free, or not owed", count);
+  TROUPE_CHECK(count <= free_count() && -count <= owed_count_,
+               std::to_string(count) + " blocks are not free, or not owed");
   owed_count_ += count;
 }
 
@@ -64,15 +58,15 @@ void BlockPool::take_free(int32_t count, std::vector<BlockId>& out) {
 }
 
 void BlockPool::release(BlockId block) {
-  require(!is_free(block), "this block is freed twice", block);
-  require(used_count() > 0, "this block is freed while cached", block);
+  TROUPE_CHECK(!is_free(block), "block " + std::to_string(block) + " is freed twice");
+  TROUPE_CHECK(used_count() > 0, "block " + std::to_string(block) + " is freed while cached");
   free_.insert(block);
   free_list_.push_back(block);
 }
 
 void BlockPool::add_cached(int32_t count) {
-  require(count <= used_count() && -count <= cached_count_,
-          "so many blocks are not there to be cached, or to be used", count);
+  TROUPE_CHECK(count <= used_count() && -count <= cached_count_,
+               std::to_string(count) + " blocks are not there to be cached, or to be used");
   cached_count_ += count;
 }
 

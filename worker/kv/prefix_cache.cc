@@ -4,9 +4,9 @@
 #include "worker/kv/prefix_cache.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <string>
 
+#include "common/core/check.h"
 #include "worker/kv/prefix_cache_impl.h"
 
 namespace troupe {
@@ -208,10 +208,7 @@ void PrefixCache::Impl::take(RadixNodeId id, uint32_t user) {
 
 void PrefixCache::Impl::drop(RadixNodeId id) {
   RadixNode& r = tree.run(id);
-  if (r.references <= 0) {
-    std::fprintf(stderr, "PrefixCache: run %d is dropped without a reference\n", id);
-    std::abort();
-  }
+  TROUPE_CHECK(r.references > 0, "run " + std::to_string(id) + " is dropped without a reference");
   if (--r.references == 0) idle(id);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/schedule/fast_forward.h"
 
+#include "common/core/check.h"
 #include "worker/schedule/planned_step.h"
 #include "worker/schedule/scheduler_state.h"
 
@@ -18,7 +19,7 @@ int64_t FastForward::uneventful_steps() const {
 }
 
 void FastForward::pass(int64_t steps) {
-  require_scheduler(steps <= uneventful_steps(), "pass() of steps in which something happens");
+  TROUPE_CHECK(steps <= uneventful_steps(), "pass() of steps in which something happens");
   if (steps == 0) return;
   state_.counted.pass(steps);
   state_.stats.computed_tokens_total += steps * state_.counted.count();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/core/check.h"
 #include "worker/schedule/background_prefill.h"
 #include "worker/schedule/fast_forward.h"
 #include "worker/schedule/planned_step.h"
@@ -53,10 +54,9 @@ struct Scheduler::Impl {
 };
 
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {
-  require_scheduler(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
-                        config.max_num_batched_tokens > 0 && config.max_waiting > 0 &&
-                        config.max_model_len > 1,
-                    "every limit in SchedulerConfig must be positive");
+  TROUPE_CHECK(config.block_size > 0 && config.block_count > 0 && config.max_num_seqs > 0 &&
+                   config.max_num_batched_tokens > 0 && config.max_waiting > 0 && config.max_model_len > 1,
+               "every limit in SchedulerConfig must be positive");
   impl_->state.refresh_stats();
 }
 
@@ -71,8 +71,8 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
   const int64_t new_count = std::min<int64_t>(request.max_new_count, s.config.max_model_len - prompt_count);
   if (request.emitted_count >= new_count)
     return invalid_argument("the answer that goes on has all the tokens it may have");
-  require_scheduler(request.prompt.empty() || !s.config.simulation.count_decodes,
-                    "only requests without ids can be counted");
+  TROUPE_CHECK(request.prompt.empty() || !s.config.simulation.count_decodes,
+               "only requests without ids can be counted");
   if (s.queues.find(request.id) != nullptr)
     return invalid_argument("a request of this id is scheduled already");
   const size_t waiting_count = s.queues.waiting().size();
@@ -103,7 +103,7 @@ Status Scheduler::add(NewRequest request, TimePoint now) {
 
 const Batch& Scheduler::plan(TimePoint now) {
   PlannedStep& step = impl_->step;
-  require_scheduler(!step.in_flight, "plan() before the last step's end");
+  TROUPE_CHECK(!step.in_flight, "plan() before the last step's end");
   step = PlannedStep::in_memory_of(step, now);
   StepPlanner(&impl_->state, &impl_->background, &step).plan();
   impl_->state.refresh_stats();
@@ -118,7 +118,7 @@ void Scheduler::commit(std::span<const StepToken> tokens, TimePoint now, std::ve
 }
 
 void Scheduler::advance() {
-  require_scheduler(!impl_->state.config.simulation.count_decodes, "advance() where decodes are counted");
+  TROUPE_CHECK(!impl_->state.config.simulation.count_decodes, "advance() where decodes are counted");
   std::vector<RequestId> none;
   impl_->commit.advance(none);
   impl_->state.refresh_stats();
@@ -136,7 +136,7 @@ void Scheduler::abandon() {
 }
 
 void Scheduler::remove(RequestId id) {
-  require_scheduler(!impl_->step.in_flight, "remove() while a step is in flight");
+  TROUPE_CHECK(!impl_->step.in_flight, "remove() while a step is in flight");
   ScheduledRequest* const request = impl_->state.queues.find(id);
   if (request == nullptr) return;
   impl_->commit.end(*request, /*complete=*/false);
@@ -144,7 +144,7 @@ void Scheduler::remove(RequestId id) {
 }
 
 void Scheduler::unpin(Hash128 name) {
-  require_scheduler(!impl_->step.in_flight, "unpin() while a step is in flight");
+  TROUPE_CHECK(!impl_->step.in_flight, "unpin() while a step is in flight");
   impl_->state.tables.unpin(name);
   impl_->state.refresh_stats();
 }

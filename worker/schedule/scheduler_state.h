@@ -19,13 +19,6 @@
 
 namespace troupe {
 
-// Aborts on caller bugs that would silently corrupt the KV of other requests.
-inline void require_scheduler(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "Scheduler: %s\n", what);
-  std::abort();
-}
-
 struct SchedulerState {
   explicit SchedulerState(const SchedulerConfig& c);
   SchedulerState(const SchedulerState&) = delete;

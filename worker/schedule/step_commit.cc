@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/core/check.h"
+
 namespace troupe {
 
 void StepCommit::advance(std::vector<RequestId>& finished) {
-  require_scheduler(step_.in_flight, "a step ends that was not planned");
-  require_scheduler(!unresolved_, "a step ends before the tokens of the one before are known");
+  TROUPE_CHECK(step_.in_flight, "a step ends that was not planned");
+  TROUPE_CHECK(!unresolved_, "a step ends before the tokens of the one before are known");
   ended_.clear();
   sampled_.clear();
   if (step_.batch.counted_decodes > 0) advance_counted(finished);
@@ -59,14 +61,12 @@ void StepCommit::advance_item(ScheduledRequest& request, const BatchItem& item) 
 }
 
 void StepCommit::resolve(std::span<const StepToken> tokens, TimePoint now, std::vector<RequestId>& finished) {
-  require_scheduler(unresolved_, "tokens of a step that has not ended");
-  require_scheduler(tokens.size() == sampled_.size(),
-                    "a step's end needs one token for each item that samples");
+  TROUPE_CHECK(unresolved_, "tokens of a step that has not ended");
+  TROUPE_CHECK(tokens.size() == sampled_.size(), "a step's end needs one token for each item that samples");
   for (size_t i = 0; i < sampled_.size(); ++i) {
     const Sampled& entry = sampled_[i];
     const StepToken& token = tokens[i];
-    require_scheduler(token.id == entry.id,
-                      "a step's end needs one token for each item that samples, in order");
+    TROUPE_CHECK(token.id == entry.id, "a step's end needs one token for each item that samples, in order");
     if (entry.request != nullptr) {
       ScheduledRequest& request = *entry.request;
       request.sampled_index = -1;
