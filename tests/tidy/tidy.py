@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """The house rules as a test: each finding names file, line, rule and what to do instead.
 
-    tests/tidy/tidy.py             check everything git tracks (or would track)
-    tests/tidy/tidy.py --ratchet   write tests/tidy/ratchet.json anew (sizes may only shrink: do this after making one smaller)
+    tests/tidy/tidy.py                  check everything git tracks (or would track)
+    tests/tidy/tidy.py --ratchet        lower the counts in tests/tidy/ratchet.json to today's: do this after making one smaller
+    tests/tidy/tidy.py --ratchet=anew   write them anew, larger ones too: only where files have other names, and read the difference
 
 Rules: dependency rules between folders (by #include), purity of gateway/route, worker/schedule and worker/kv, coroutine rules of this
-toolchain (g++ 12 miscompiles the rest silently), words with a better replacement, file and function sizes as a ratchet,
-formatting, dead headers, shell syntax, the README's length and links, and the repository's size.
+toolchain (g++ 12 miscompiles the rest silently), words with a better replacement, guarded mutexes, sizes and widths as a ratchet
+(shape.py), formatting, dead headers, shell syntax, the README's length and links, and the repository's size.
 """
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -16,9 +18,14 @@ import re
 import subprocess
 import sys
 
+import shape
+import source
+from source import line_of, strip_code
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RATCHET = ROOT / "tests/tidy/ratchet.json"
-FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX, REPOSITORY_MB_MAX = 400, 70, 110, 30
+FORMATTED = ROOT / ".cache/tidy/formatted"  # names by content what was found well formatted, for the next run in this clone
+COLUMNS_MAX, REPOSITORY_MB_MAX = 110, 30
 LARGE_FILE_KB, LARGE_FILES_ALLOWED = 1024, {"configs/demo-model/model.safetensors"}
 
 # What a folder (or a unit: a path without extension) may include, besides itself, the standard library and packages. Nothing else
@@ -131,25 +138,6 @@ def tracked():
     return sorted(path for path in set(out.split("\n")) if path and (ROOT / path).is_file())
 
 
-def strip_code(text):
-    """The code with comments and literals blanked, lines kept."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
-
-    def blank(match):
-        token = match.group(0)
-        if token.startswith("'") and len(token) > 8:
-            return token
-        if token[0] in "\"'R":
-            return '""' + "\n" * token.count("\n")
-        return "\n" * token.count("\n")
-
-    return pattern.sub(blank, text)
-
-
-def line_of(text, offset):
-    return text.count("\n", 0, offset) + 1
-
-
 def folder_of(path):
     """The longest row of MAY_INCLUDE that path belongs to: a unit, or a folder that holds it."""
     return max((row for row in MAY_INCLUDE if path.startswith((row + "/", row + "."))), key=len, default=None)
@@ -202,57 +190,6 @@ def check_words(path, code):
                 report(path, line_of(code, match.start()), f"'{match.group(0).strip()}': {instead}")
 
 
-def functions(code):
-    """(name, first line, lines) of every function body, by walking braces with what stands before them."""
-    stack, start = [], 0
-    for index, char in enumerate(code):
-        if char == "{":
-            header = " ".join(code[start:index].split())
-            stack.append((kind_of(header, stack[-1][0] if stack else "scope"), header, index, start))
-            start = index + 1
-        elif char == "}" and stack:
-            kind, header, opened, header_start = stack.pop()
-            if kind == "function":
-                first = line_of(code, header_start + len(code[header_start:opened]) - len(code[header_start:opened].lstrip()))
-                name = re.findall(r"([\w~:<>]+|operator\S+)\s*\(", header)
-                yield (name[0] if name else header[:40]), first, line_of(code, index) - first + 1
-            start = index + 1
-        elif char == ";":
-            start = index + 1
-
-
-def kind_of(header, parent):
-    if parent not in ("scope", "type"):
-        return "block"
-    if re.match(r"(inline )?namespace\b|extern \"\"", header) or re.search(r"extern\s*\"\"$", header):
-        return "scope"
-    if re.search(r"\b(class|struct|union|enum)\b[^()]*$", header) and not header.endswith(")"):
-        return "type"
-    if "(" in header and not re.search(r"=\s*$", header):
-        return "function"
-    return "block"
-
-
-def check_sizes(sizes_old, files):
-    sizes_new = {}
-    for path, text in files.items():
-        lines = text.count("\n")
-        if lines > FILE_LINES_MAX:
-            sizes_new[path] = lines
-            if lines > sizes_old.get(path, FILE_LINES_MAX):
-                report(path, 1, f"{lines} lines; at most {sizes_old.get(path, FILE_LINES_MAX)}: split it by what changes together")
-        for name, first, count in functions(strip_code(text)):
-            if count > FUNCTION_LINES_MAX:
-                key = f"{path}:{name}"
-                sizes_new[key] = max(count, sizes_new.get(key, 0))
-                if count > sizes_old.get(key, FUNCTION_LINES_MAX):
-                    report(path, first, f"function {name} has {count} lines; at most {sizes_old.get(key, FUNCTION_LINES_MAX)}")
-    for key, limit in sizes_old.items():
-        if sizes_new.get(key, 0) < limit:
-            report("tests/tidy/ratchet.json", 1, f"'{key}' is down to {sizes_new.get(key, 'within the budget')} from {limit}: run tidy.py --ratchet to keep it there")
-    return sizes_new
-
-
 def check_headers(files, every_text):
     for path in files:
         if path.endswith(".h"):
@@ -282,14 +219,37 @@ def check_one_definition(files):
                     report(path, number, f"{name} is also defined in {other}: give one of them another name or namespace")
 
 
+def check_mutexes(path, code):
+    """A mutex says what it guards, where clang can read it (-Wthread-safety, in the build of the fuzzers)."""
+    if path == "common/core/mutex.h":
+        return
+    for match in re.finditer(r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable\w*", code):
+        report(path, line_of(code, match.start()), f"'{match.group(0)}': use Mutex, MutexLock and CondVar of common/core/mutex.h")
+    for name, line, body in source.classes(code):
+        for mutex in re.findall(r"^\s*(?:mutable )?Mutex (\w+);", body, re.M):
+            if not re.search(rf"\bABSL_(?:PT_)?GUARDED_BY\({mutex}\)", body):
+                report(path, line, f"no member of {name} is ABSL_GUARDED_BY({mutex}): say what it guards")
+
+
 def check_format(paths):
-    def one(path):
-        return path, subprocess.run(["clang-format-14", "--dry-run", "-Werror", path], cwd=ROOT, capture_output=True, text=True).returncode
+    """By clang-format-14, many files a process; what an earlier run has passed is known by its content."""
+    style = subprocess.run(["clang-format-14", "--version"], check=True, capture_output=True).stdout + (ROOT / ".clang-format").read_bytes()
+    names = {path: hashlib.sha1(style + path.encode() + b"\0" + (ROOT / path).read_bytes()).hexdigest() for path in paths}
+    passed = set(FORMATTED.read_text().split()) if FORMATTED.exists() else set()
+    rest = [path for path in paths if names[path] not in passed]
+    batches = [rest[first:first + 40] for first in range(0, len(rest), 40)]
+
+    def one(batch):
+        out = subprocess.run(["clang-format-14", "--dry-run", *batch], cwd=ROOT, capture_output=True, text=True)
+        wrong = set(re.findall(r"^(.+?):\d+:\d+: (?:warning|error):", out.stderr, re.M))
+        return set(batch) if out.returncode and not wrong else wrong
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, code in pool.map(one, paths):
-            if code:
-                report(path, 1, "not formatted: clang-format-14 -i " + path)
+        wrong = set().union(*pool.map(one, batches))
+    for path in sorted(wrong):
+        report(path, 1, "not formatted: clang-format-14 -i " + path)
+    FORMATTED.parent.mkdir(parents=True, exist_ok=True)
+    FORMATTED.write_text("\n".join(sorted(names[path] for path in paths if path not in wrong)) + "\n")
 
 
 def check_repository(paths):
@@ -320,13 +280,13 @@ def check_readme():
 
 def main():
     paths = tracked()
-    cpp = [path for path in paths if re.search(r"\.(h|cc|cu|cuh)$", path)]
+    cpp = [path for path in paths if source.CPP.search(path)]
     files = {path: (ROOT / path).read_text("utf-8") for path in cpp}
+    codes = {path: strip_code(text) for path, text in files.items()}
     own = {path: text for path, text in files.items() if not path.startswith("tests/")}
     for path, text in files.items():
-        code = strip_code(text)
         check_includes(path, text)
-        check_words(path, code)
+        check_words(path, codes[path])
         for number, line in enumerate(text.split("\n"), 1):
             if len(line) > COLUMNS_MAX and "http" not in line and 'R"' not in line:
                 report(path, number, f"{len(line)} columns; at most {COLUMNS_MAX}")
@@ -335,13 +295,12 @@ def main():
             text = (ROOT / path).read_text("utf-8", "replace")
             for match in re.finditer(PATHS[0], text):
                 report(path, line_of(text, match.start()), f"'{match.group(0)}…': {PATHS[1]}")
-    sizes_old = json.loads(RATCHET.read_text()) if RATCHET.exists() else {}
-    if "--ratchet" in sys.argv[1:]:
-        sizes_old = {}
-    sizes_new = check_sizes(sizes_old, own)
-    if "--ratchet" in sys.argv[1:]:
-        RATCHET.write_text(json.dumps(sizes_new, indent=1, sort_keys=True) + "\n")
-        print(f"{RATCHET.relative_to(ROOT)}: {len(sizes_new)} entries over the budget")
+    ratchet = json.loads(RATCHET.read_text()) if RATCHET.exists() else {}
+    counts = shape.check(report, ratchet, files, codes)
+    if len(sys.argv) > 1:
+        changed = counts if sys.argv[1] == "--ratchet=anew" else shape.tighten(ratchet, counts)
+        RATCHET.write_text(json.dumps(changed, indent=1, sort_keys=True) + "\n")
+        print(f"{RATCHET.relative_to(ROOT)}: {sum(map(len, changed.values()))} counts over the budget")
         return 0
     check_one_definition(own)
     check_headers(own, "\n".join(files.values()))

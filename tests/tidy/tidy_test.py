@@ -3,7 +3,22 @@
 import sys
 import unittest
 
+import shape
+import source
 import tidy
+
+
+def over(rule, *texts, **named):
+    """The counts over its budget that a rule of shape.py finds in files a.cc, b.cc, … of texts, or in those named."""
+    files = {f"gateway/{chr(ord('a') + i)}.cc": text for i, text in enumerate(texts)} | named.get("files", {})
+    codes = {path: source.strip_code(text) for path, text in files.items()}
+    return {key: count for key, (count, _, _) in rule(files, codes).items()}
+
+
+def ratcheted(ratchet, files):
+    tidy.findings.clear()
+    counts = shape.check(tidy.report, ratchet, files, {path: source.strip_code(text) for path, text in files.items()})
+    return list(tidy.findings), counts
 
 
 def found(check, *args):
@@ -50,13 +65,27 @@ class Rules(unittest.TestCase):
 
     def test_function_sizes(self):
         long_body = "int Type::method(int x) const {\n" + "  x += 1;\n" * 71 + "  return x;\n}\n"
-        code = "namespace troupe {\nstruct S {\n  int small() { return 1; }\n};\n" + long_body + "}  // namespace troupe\n"
-        sizes = {name: count for name, _, count in tidy.functions(tidy.strip_code(code))}
+        code = ("#pragma once\n#include <vector>\n#define CHECK(x) \\\n  do { f(x); } while (0)\n"
+                "namespace troupe {\nstruct S {\n  int small() { return 1; }\n};\n" + long_body + "}  // namespace troupe\n")
+        sizes = {name: count for name, _, count in source.functions(source.strip_code(code))}
         self.assertEqual(sizes, {"small": 1, "Type::method": 74})
-        self.assertTrue(found(tidy.check_sizes, {}, {"a.cc": code}))
-        self.assertEqual(found(tidy.check_sizes, {"a.cc:Type::method": 74}, {"a.cc": code}), [])
-        self.assertTrue(found(tidy.check_sizes, {"a.cc:Type::method": 73}, {"a.cc": code}), "it may not grow")
-        self.assertTrue(found(tidy.check_sizes, {"a.cc:Type::method": 80}, {"a.cc": code}), "the ratchet must follow it down")
+        kernel = source.strip_code("template <int N>\n__global__ void __launch_bounds__(kThreads) add(int* x) {\n}\n")
+        self.assertEqual([name for name, _, _ in source.functions(kernel)], ["add"])
+        self.assertEqual(over(shape.function_lines, code), {"gateway/a.cc:Type::method": 74})
+        self.assertEqual(over(shape.function_lines, code.replace("  x += 1;\n" * 5, "")), {})
+
+    def test_what_has_grown_and_what_has_shrunk_is_told(self):
+        files = {"gateway/a.cc": "\n" * 401}
+        self.assertEqual(len(ratcheted({}, files)[0]), 1)
+        self.assertEqual(ratcheted({"file lines": {"gateway/a.cc": 401}}, files), ([], {"file lines": {"gateway/a.cc": 401}}))
+        self.assertIn("at most 400", ratcheted({"file lines": {"gateway/a.cc": 400}}, files)[0][0], "it may not grow")
+        self.assertIn("down to 401 from 500", ratcheted({"file lines": {"gateway/a.cc": 500}}, files)[0][0])
+        self.assertIn("down to within the budget", ratcheted({"file lines": {"gateway/gone.cc": 500}}, {})[0][0])
+
+    def test_the_ratchet_is_lowered_and_never_raised(self):
+        old = {"riddles": {"a.cc": 3, "b.cc": 3, "c.cc": 3}, "folder units": {"sim": 40}}
+        counts = {"riddles": {"a.cc": 2, "b.cc": 4, "d.cc": 1}}
+        self.assertEqual(shape.tighten(old, counts), {"riddles": {"a.cc": 2, "b.cc": 3}})
 
     def test_one_definition(self):
         one = "namespace troupe {\nclass Pieces {\n};\n}  // namespace troupe\n"
@@ -66,8 +95,119 @@ class Rules(unittest.TestCase):
         self.assertEqual(found(tidy.check_one_definition, {"a.h": one, "b.cc": hidden, "c.h": other}), [])
 
     def test_file_sizes(self):
-        self.assertTrue(found(tidy.check_sizes, {}, {"a.cc": "\n" * 401}))
-        self.assertEqual(found(tidy.check_sizes, {}, {"a.cc": "\n" * 400}), [])
+        self.assertEqual(over(shape.file_lines, "\n" * 401, "\n" * 400), {"gateway/a.cc": 401})
+
+    def test_unit_cycles(self):
+        def files(**includes):
+            return {path.replace("__", "."): f'#include "{target}"\n' for path, target in includes.items()}
+
+        mutual = files(a__h="b.h", b__h="", b__cc="c.h", c__h="a.h", d__h="a.h")
+        self.assertEqual(over(shape.unit_cycles, files=mutual), {"a": 3, "b": 3, "c": 3})
+        straight = files(a__h="", a__cc="b.h", b__h="", c__cc="a.h")
+        self.assertEqual(over(shape.unit_cycles, files=straight), {})
+        own = files(a__h="", a__cc="a_impl.h", a_impl__h="a.h", a_part__cc="a_impl.h")
+        self.assertEqual(over(shape.unit_cycles, files=own), {}, "one's own _impl.h is no other unit")
+        others = files(a__h="", b__cc="b.h", b__h="a_impl.h", a_impl__h="b.h")
+        self.assertEqual(over(shape.unit_cycles, files=others), {"a": 2, "b": 2}, "another's is")
+
+    def test_folder_units(self):
+        files = {f"gateway/route/u{i}.{kind}": "" for i in range(31) for kind in ("h", "cc")}
+        self.assertEqual(over(shape.folder_units, files=files), {"gateway/route": 31})
+        del files["gateway/route/u0.h"], files["gateway/route/u0.cc"]
+        self.assertEqual(over(shape.folder_units, files=files | {"gateway/route/key/x.h": ""}), {})
+
+    def test_a_class_in_many_files(self):
+        header = "namespace troupe {\nclass Proxy {\n  struct Impl {\n    int x = 0;\n  };\n};\n}  // namespace troupe\n"
+        part = '#include "a.h"\nnamespace troupe {\nint Proxy::f(int x) {\n  return x;\n}\n}  // namespace troupe\n'
+        nested = part.replace("Proxy::f", "Proxy::Impl::f")
+        free = part.replace("Proxy::f", "names::f")
+        self.assertEqual(over(shape.class_files, header + part, part, part), {"gateway:Proxy": 3})
+        self.assertEqual(over(shape.class_files, header + part, part, nested, nested, free, free), {})
+
+    def test_members_of_a_class(self):
+        body = """
+ public:
+  explicit Type(int x) : x_(x), y_{x} {}
+  Type(const Type&) = delete;
+  ~Type() = default;
+  [[nodiscard]] const std::vector<int>& values() const { return values_; }
+  bool operator==(const Type& other) const;
+  template <typename T>
+  void each(T&& visit) {
+    if (x_ > 0) { visit(x_); }
+  }
+  virtual Status run(const Params& params = {}) = 0;
+
+ private:
+  using Map = std::map<int, int>;
+  friend class Other;
+  struct Slot {
+    int a = 0;
+    int g() { return a; }
+  };
+  enum class State { kOne, kTwo };
+  static constexpr int kMax = 3;
+  int64_t sent_ = 0, held_ = f(1, 2);
+  std::function<void(int, int)> hook_;
+  std::map<int, std::vector<int>> by_id_ ABSL_GUARDED_BY(mutex_);
+  std::array<int, 2> pair_{1, 2};
+  const char* name_ = "";
+  int x_, y_;
+"""
+        code = source.strip_code("namespace troupe {\nclass Type : public Base {" + body + "};\n}\n")
+        (name, _, text), = [one for one in source.classes(code) if one[0] == "Type"]
+        found = list(source.members(text))
+        functions = [text for kind, text in found if kind == "function"]
+        fields = [text for kind, text in found if kind == "field"]
+        self.assertEqual(len(functions), 5, functions)
+        self.assertEqual(sum(map(source.field_count, fields)), 8, fields)
+        self.assertEqual(sorted(one[0] for one in source.classes(code)), ["Type", "Type::Slot"])
+
+    def test_a_wide_class(self):
+        def of(name, functions, fields):
+            return f"class {name} {{\n" + "  void f();\n" * functions + "  int x = 0;\n" * fields + "};\n"
+
+        self.assertEqual(over(shape.class_functions, of("A", 26, 0), of("B", 25, 0)), {"gateway:A": 26})
+        self.assertEqual(over(shape.class_fields, of("A", 0, 21), of("B", 0, 20)), {"gateway:A": 21})
+        self.assertEqual(over(shape.class_fields, of("ProxyOptions", 0, 21)), {}, "a setting is added without asking")
+        self.assertEqual(over(shape.class_fields, files={"common/api/api.h": of("Request", 0, 21)}), {}, "so is a field of a protocol")
+
+    def test_live_rules_in_the_simulator(self):
+        text = "auto x = decide_retry(y);\nviews.push_back(NodeView{node});\nClusterView (a);\nNodeHealth h;\n// NodeHealth\n"
+        self.assertEqual(over(shape.live_rules_in_sim, files={"sim/fleet/x.cc": text, "gateway/route/x.cc": text}), {"sim/fleet/x.cc": 4})
+        driven = "const ClusterView& view = registry.view();\nNodeHealthy x;\n"
+        self.assertEqual(over(shape.live_rules_in_sim, files={"sim/fleet/x.cc": driven}), {})
+
+    def test_comments_that_begin_with_a_riddle(self):
+        bad = "// What is left.\nint a;\n\n  // Of a request: it\n  // waits.\n  // Who waits.\nint b;\n// Whoever\n//\n// Those\n"
+        self.assertEqual(over(shape.riddles, bad), {"gateway/a.cc": 3})
+        good = ("// The rest. What is left\n// Who asks.\nint a;  // of all\n        // Those of it.\n// Office hours.\n"
+                'const char* s = R"(\n// What?\n)";\n')
+        self.assertEqual(over(shape.riddles, good), {})
+
+    def test_comment_lines(self):
+        self.assertEqual(source.comment_lines('// a\n  // b\nint x;  // c\nf("http://d");  // e\ng("//");\n'), (2, 2))
+
+    def test_comments_torn_by_the_formatter(self):
+        full = "// " + "x" * 103 + "\n"
+        bad = [full + "// four\n// goes on there\n", "//   decide()  " + "x" * 91 + "\n// four and\n//             goes on\n",
+               "  // " + "x" * 101 + "\n  // four\n  // goes on there\n"]
+        for text in bad:
+            self.assertEqual(over(shape.torn_comments, text), {"gateway/a.cc": 1}, text)
+        good = [bad[0].replace("four", "one"), bad[0].replace("// goes on there\n", ""), bad[0].replace("// four", "// - four"),
+                bad[0].replace("// four", "//"), bad[0].replace("// four", "// four five six"), "// Shapes:\n// one\n// two\n"]
+        for text in good:
+            self.assertEqual(over(shape.torn_comments, text), {}, text)
+
+    def test_mutexes_say_what_they_guard(self):
+        bad = ["class A {\n  Mutex mutex_;\n  int x_ = 0;\n};\n", "class A {\n  mutable std::mutex mutex_;\n};\n",
+               "class A {\n  Mutex a_;\n  mutable Mutex b_;\n  int x_ ABSL_GUARDED_BY(a_);\n};\n", "std::condition_variable_any wake;\n"]
+        for code in bad:
+            self.assertTrue(found(tidy.check_mutexes, "gateway/x.h", code), code)
+        good = ["class A {\n  mutable Mutex mutex_;\n  int x_ ABSL_GUARDED_BY(mutex_) = 0;\n};\n", "void f(Mutex& mutex);\n"]
+        for code in good:
+            self.assertEqual(found(tidy.check_mutexes, "gateway/x.h", code), [], code)
+        self.assertEqual(found(tidy.check_mutexes, "common/core/mutex.h", "std::mutex mutex_;\n"), [])
 
 
 if __name__ == "__main__":

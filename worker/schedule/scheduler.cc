@@ -62,7 +62,7 @@ Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Imp
 
 Scheduler::~Scheduler() = default;
 
-Status Scheduler::add(NewRequest request, TimePoint now) {
+Status Scheduler::add(NewRequest request, TimePoint) {
   SchedulerState& s = impl_->state;
   const int64_t known_count =
       request.prompt.empty() ? request.prompt_count : static_cast<int64_t>(request.prompt.size());
