@@ -34,17 +34,15 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
              "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
   schema.add("tenant_secret", &s.tenant_secret,
              "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
-  schema.add("gossip.secret", &s.gossip.secret,
+  schema.add("gossip.secret", &s.gossip_secret,
              "file of the secret by which gateways know each other's messages; empty: all are taken");
 }
 
 Status make_access(const GatewaySettings& s, GatewayConfig& config) {
-  config.api_keys = s.api_keys;
-  config.tenant_secret = s.tenant_secret;
   config.metrics_demands_certificates = s.metrics_tls && !s.tls.ca.empty();
   TROUPE_RETURN_IF_ERROR(check_keys(s));
-  if (s.gossip.secret.empty()) return absl::OkStatus();
-  const auto secret = read_secret(s.gossip.secret);
+  if (s.gossip_secret.empty()) return absl::OkStatus();
+  const auto secret = read_secret(s.gossip_secret);
   if (!secret.ok()) return annotate(secret.status(), "gossip.secret");
   config.gossip.seal =
       GossipAuth([secret = *secret](std::string_view bytes) { return keyed_hash(secret, bytes); });

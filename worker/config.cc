@@ -5,16 +5,30 @@
 #include <thread>
 
 #include "common/etcd/etcd.h"
+#include "common/net/http_settings.h"
 #include "common/net/tls_settings.h"
+#include "common/settings/log_levels.h"
 #include "kernels/kernels.h"
+#include "worker/model/load/weights.h"
 #include "worker/schedule/node_profile.h"
+#include "worker/schedule/setting_names.h"
 
 namespace troupe {
 
 namespace {
 
+constexpr HttpLimitSettings kHttpLimits = {
+    .body_bytes = {"largest request body", 1 << 30},
+    .bodies_bytes = {"all request bodies held at once", 1e12},
+    .header_bytes = {"largest request head", 1 << 20},
+    .connections = {"open connections", 1 << 20},
+    .write_timeout_doc = "for a client that does not read its answer",
+    .timeout_ms_most = 86'400'000,
+    .live = false,
+};
+
 void describe_model(SettingsSchema& schema, WorkerSettings& s) {
-  schema.add("model", &s.model,
+  schema.add("model", &s.runner.model_dir,
              "directory of the model, in Hugging Face's layout; required but for device sim, which takes its "
              "tokenizer and template");
   schema.add("served_model_name", &s.served_model_name,
@@ -29,16 +43,13 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
            "type of weights, KV and products' inputs; auto: bfloat16 where the checkpoint is in bfloat16 and "
            "the device is cuda or a CPU with AVX512-BF16, else float32")
       .choices({"auto", "float32", "bfloat16"});
-  schema
-      .add("quantization", &s.quantization,
-           "how products' weights are held; int8: half of bfloat16's bytes, computed in 8 bits")
-      .choices({"none", "int8"});
-  schema
-      .add("load_format", &s.load_format,
-           "where weights come from: auto is the model's safetensors; dummy is random ones of config.json's "
-           "shapes, for benches and load tests")
-      .choices({"auto", "dummy"});
-  schema.add("reference_ops", &s.reference_ops,
+  schema.add_enum("quantization", &s.runner.weight_format, kQuantizationNames,
+                  "how products' weights are held; int8: half of bfloat16's bytes, computed in 8 bits");
+  schema.add_enum(
+      "load_format", &s.runner.load_format, kLoadFormatNames,
+      "where weights come from: auto is the model's safetensors; dummy is random ones of config.json's "
+      "shapes, for benches and load tests");
+  schema.add("reference_ops", &s.runner.reference_ops,
              "device cuda: the plainest implementation of every op, for accuracy work");
   schema.add("disable_cascade_attn", &s.disable_cascade_attn,
              "device cuda: every request of a step reads a prefix that several share by itself");
@@ -51,72 +62,73 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
   schema.add("async_scheduling", &s.async_scheduling,
              "device cuda: a step is planned and launched while the one before it is computed");
   schema.add(
-      "tune_file", &s.tune_file,
+      "tune_file", &s.runner.tune_file,
       "device cuda: where it is kept which implementation of a product was measured to be the fastest; "
       "empty: measured at every start");
-  schema.add("threads", &s.threads, "compute threads; 0: one a core").range(0, 1024);
+  schema.add("threads", &s.runner.threads, "compute threads; 0: one a core").range(0, 1024);
 }
 
 void describe_scheduling(SettingsSchema& schema, WorkerSettings& s) {
   schema
-      .add("max_model_len", &s.max_model_len,
+      .add("max_model_len", &s.scheduler.max_model_len,
            "longest prompt and answer together; 0: the model's or profile's own")
       .range(0, 1 << 24)
       .unit("tokens");
-  schema.add("max_num_seqs", &s.max_num_seqs, "requests computed side by side; 0: 64, or the sim profile's")
+  schema
+      .add("max_num_seqs", &s.scheduler.max_num_seqs,
+           "requests computed side by side; 0: 64, or the sim profile's")
       .range(0, 65536);
   schema
-      .add("max_num_batched_tokens", &s.max_num_batched_tokens,
+      .add("max_num_batched_tokens", &s.scheduler.max_num_batched_tokens,
            "most tokens in one step; 0: 512, or the sim profile's")
       .range(0, 1 << 20)
       .unit("tokens");
-  schema.add("max_waiting", &s.max_waiting, "requests that may wait; more are answered 429")
+  schema.add("max_waiting", &s.scheduler.max_waiting, "requests that may wait; more are answered 429")
       .range(0, 1 << 20);
   schema
-      .add("kv_cache_tokens", &s.kv_cache_tokens,
+      .add("kv_cache_tokens", &s.runner.kv_cache_tokens,
            "KV memory, of running requests and cached prefixes together; 0: what gpu_memory_utilization "
            "leaves on "
            "device cuda, the sim profile's, else 32768")
       .range(0, 1e12)
       .unit("tokens");
   schema
-      .add("gpu_memory_utilization", &s.gpu_memory_utilization,
+      .add("gpu_memory_utilization", &s.runner.memory_utilization,
            "share of an accelerator's memory in use, whoever uses it, where kv_cache_tokens is 0; the cpu "
            "device "
            "goes by kv_cache_tokens alone")
       .range(0.01, 1);
   schema
-      .add("block_size", &s.block_size,
+      .add("block_size", &s.scheduler.block_size,
            "unit of KV allocation, sharing and eviction; 0: 16, or the sim profile's")
       .range(0, 1024)
       .unit("tokens");
-  schema.add("enable_prefix_caching", &s.enable_prefix_caching,
+  schema.add("enable_prefix_caching", &s.scheduler.enable_prefix_caching,
              "keep KV of finished requests for later ones");
   schema
-      .add("max_pinned_share", &s.max_pinned_share,
+      .add("max_pinned_share", &s.server.max_pinned_share,
            "share of the KV memory that prefixes pinned by POST /v1/prefixes may take")
       .range(0, 1);
-  schema.add("hand_on_conversations", &s.hand_on_conversations,
+  schema.add("hand_on_conversations", &s.server.hand_on_conversations,
              "GET /v1/conversations tells the token ids of cached conversations, so that they go on "
              "elsewhere at a drain");
-  schema.add("max_sets", &s.max_sets, "most sets whose answers' lengths and whose work are told apart")
+  schema
+      .add("max_sets", &s.scheduler.max_sets,
+           "most sets whose answers' lengths and whose work are told apart")
       .range(1, 1 << 20);
+  schema.add_enum(
+      "batching", &s.scheduler.batching, kBatchingNames,
+      "what a step holds: decodes and prompt chunks together; prompts first, decodes apart; or that of "
+      "batches which nobody joins before all of them have ended; for comparisons");
   schema
-      .add("batching", &s.batching,
-           "what a step holds: decodes and prompt chunks together; prompts first, decodes apart; or that of "
-           "batches which nobody joins before all of them have ended; for comparisons")
-      .choices({"merged", "separate", "static"});
-  schema
-      .add("tpot_budget_ms", &s.tpot_budget_ms,
+      .add("tpot_budget_ms", &s.scheduler.tpot_budget,
            "how long a step may take because of the prefill beside its decodes; 0: as long as it takes")
       .range(0, 60'000)
       .unit("ms");
-  schema
-      .add("reserve_output", &s.reserve_output,
-           "KV memory that admission leaves for answers that run: one block each, what answers like them "
-           "took, "
-           "or their max_tokens")
-      .choices({"none", "predicted", "max"});
+  schema.add_enum(
+      "reserve_output", &s.scheduler.output_reserve, kOutputReserveNames,
+      "KV memory that admission leaves for answers that run: one block each, what answers like them "
+      "took, or their max_tokens");
 }
 
 void describe_sim(SettingsSchema& schema, WorkerSettings& s) {
@@ -136,8 +148,8 @@ void describe_registration(SettingsSchema& schema, WorkerSettings& s) {
       "etcd_endpoints", &s.etcd_endpoints,
       "etcd's members, such as http://127.0.0.1:2379, where gateways find this worker; empty: they are "
       "told otherwise");
-  schema.add("etcd_prefix", &s.etcd_prefix, "what its keys there begin with");
-  schema.add("etcd_lease_ttl_secs", &s.etcd_lease_ttl_secs, "a worker that is silent for this long is gone")
+  schema.add("etcd_prefix", &s.registration.prefix, "what its keys there begin with");
+  schema.add("etcd_lease_ttl_secs", &s.registration.ttl, "a worker that is silent for this long is gone")
       .range(2, 3600)
       .unit("s");
   schema.add("advertise_url", &s.advertise_url, "where gateways reach this worker; empty: at host and port");
@@ -145,48 +157,28 @@ void describe_registration(SettingsSchema& schema, WorkerSettings& s) {
 }
 
 void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
-  schema.add("host", &s.host, "address to listen on");
-  schema.add("port", &s.port, "port to listen on; 0: any free one, told by the log").range(0, 65535);
-  schema.add("log_level", &s.log_level, "least severe lines to log")
-      .choices({"debug", "info", "warn", "error"});
+  schema.add("host", &s.server.http.host, "address to listen on");
+  schema.add("port", &s.server.http.port, "port to listen on; 0: any free one, told by the log")
+      .range(0, 65535);
+  schema.add_enum("log_level", &s.log_level, kLogLevelNames, "least severe lines to log");
   schema
-      .add("shutdown_grace_period_secs", &s.shutdown_grace_period_secs,
+      .add("shutdown_grace_period_secs", &s.grace,
            "how long running requests may go on after SIGTERM or SIGINT")
       .range(0, 86400)
       .unit("s");
   schema
-      .add("shutdown_notice_secs", &s.shutdown_notice_secs,
+      .add("shutdown_notice_secs", &s.server.notice,
            "of these, how long new requests are still taken, for gateways to move what is cached here first")
       .range(0, 3600)
       .unit("s");
   describe_tls_listener(schema, "tls", s.tls, TlsReload::kNever);
   describe_registration(schema, s);
-  auto& limits = s.limits;
-  schema.add("limits.body_bytes", &limits.body_bytes, "largest request body")
-      .range(1024, 1 << 30)
-      .unit("bytes");
-  schema.add("limits.bodies_bytes", &limits.bodies_bytes, "all request bodies held at once")
-      .range(1024, 1e12)
-      .unit("bytes");
-  schema.add("limits.header_bytes", &limits.header_bytes, "largest request head")
-      .range(1024, 1 << 20)
-      .unit("bytes");
-  schema.add("limits.connections", &limits.connections, "open connections").range(1, 1 << 20);
-  schema.add("limits.header_timeout_ms", &limits.header_timeout_ms, "for a whole request head")
-      .range(1, 86'400'000)
-      .unit("ms");
-  schema.add("limits.body_timeout_ms", &limits.body_timeout_ms, "for a whole request body")
-      .range(1, 86'400'000)
-      .unit("ms");
-  schema.add("limits.idle_timeout_ms", &limits.idle_timeout_ms, "between two requests of a connection")
-      .range(1, 86'400'000)
-      .unit("ms");
+  describe_http_bodies(schema, s.server.http, kHttpLimits);
+  describe_http_head(schema, s.server.http, kHttpLimits);
+  describe_http_connections(schema, s.server.http, kHttpLimits);
+  describe_http_timeouts(schema, s.server.http, kHttpLimits);
   schema
-      .add("limits.write_timeout_ms", &limits.write_timeout_ms, "for a client that does not read its answer")
-      .range(1, 86'400'000)
-      .unit("ms");
-  schema
-      .add("limits.request_timeout_ms", &limits.request_timeout_ms,
+      .add("limits.request_timeout_ms", &s.server.generator.request_timeout,
            "for a whole request that comes directly; one through a gateway has the gateway's")
       .range(1, 86'400'000)
       .unit("ms");
@@ -200,33 +192,39 @@ std::string directory_name(const std::string& path) {
   return absolute.filename().string();
 }
 
-void fill_in(int64_t& value, int64_t otherwise) {
-  if (value == 0) value = otherwise;
+// REQUIRES: `otherwise` fits, as a profile's numbers do.
+template <typename T>
+void fill_in(T& value, int64_t otherwise) {
+  if (value == 0) value = static_cast<T>(otherwise);
 }
 
 void fill_in_defaults(WorkerSettings& s) {
-  fill_in(s.block_size, 16);
-  fill_in(s.max_num_seqs, 64);
-  fill_in(s.max_num_batched_tokens, 512);
-  if (s.device != "cuda") fill_in(s.kv_cache_tokens, 32768);  // cuda: what fits its memory
+  const SchedulerConfig defaults;
+  fill_in(s.scheduler.block_size, defaults.block_size);
+  fill_in(s.scheduler.max_num_seqs, defaults.max_num_seqs);
+  fill_in(s.scheduler.max_num_batched_tokens, defaults.max_num_batched_tokens);
+  if (s.device != "cuda") fill_in(s.runner.kv_cache_tokens, 32768);  // cuda: what fits its memory
 }
 
 Status fill_in_from_profile(WorkerSettings& s) {
   const auto profile = load_node_profile(s.sim_profile);
   if (!profile.ok()) return annotate(profile.status(), "--sim-profile");
-  fill_in(s.block_size, profile->block_size);
-  fill_in(s.max_num_seqs, profile->max_num_seqs);
-  fill_in(s.max_num_batched_tokens, std::max(profile->max_num_batched_tokens, s.max_num_seqs));
-  fill_in(s.kv_cache_tokens, profile->kv_cache_tokens);
-  fill_in(s.max_model_len, std::min(profile->max_model_len, s.kv_cache_tokens));
-  if (s.model.empty() && s.served_model_name.empty()) s.served_model_name = profile->name;
+  SchedulerConfig& scheduler = s.scheduler;
+  fill_in(scheduler.block_size, profile->block_size);
+  fill_in(scheduler.max_num_seqs, profile->max_num_seqs);
+  fill_in(scheduler.max_num_batched_tokens,
+          std::max<int64_t>(profile->max_num_batched_tokens, scheduler.max_num_seqs));
+  fill_in(s.runner.kv_cache_tokens, profile->kv_cache_tokens);
+  fill_in(scheduler.max_model_len, std::min<int64_t>(profile->max_model_len, s.runner.kv_cache_tokens));
+  if (s.runner.model_dir.empty() && s.served_model_name.empty()) s.served_model_name = profile->name;
   return absl::OkStatus();
 }
 
 Status check_registration(const WorkerSettings& s) {
-  if (const Status prefix = check_state_prefix(s.etcd_prefix); !prefix.ok())
+  const std::string& host = s.server.http.host;
+  if (const Status prefix = check_state_prefix(s.registration.prefix); !prefix.ok())
     return annotate(prefix, "--etcd-prefix");
-  const auto etcd = EtcdOptions::of(s.etcd_endpoints, std::chrono::seconds(s.etcd_lease_ttl_secs));
+  const auto etcd = EtcdOptions::of(s.etcd_endpoints, s.registration.ttl);
   TROUPE_RETURN_IF_ERROR(etcd.status());
   if (!s.advertise_url.empty()) {
     const auto url = Endpoint::parse(s.advertise_url);
@@ -235,36 +233,39 @@ Status check_registration(const WorkerSettings& s) {
                               ": must be an https:// URL where --tls.certificate is set");
     return url.ok() ? absl::OkStatus() : annotate(url.status(), "--advertise-url");
   }
-  if (!s.etcd_endpoints.empty() && (s.host == "0.0.0.0" || s.host == "::"))
-    return invalid_argument("--advertise-url: is needed with --etcd-endpoints where --host is " + s.host +
+  if (!s.etcd_endpoints.empty() && (host == "0.0.0.0" || host == "::"))
+    return invalid_argument("--advertise-url: is needed with --etcd-endpoints where --host is " + host +
                             ", which is no address to be reached at");
   return absl::OkStatus();
 }
 
 Status check_scheduling(const WorkerSettings& s) {
-  if (s.max_model_len == 1) {
+  const SchedulerConfig& scheduler = s.scheduler;
+  const int64_t kv_cache_tokens = s.runner.kv_cache_tokens;
+  if (scheduler.max_model_len == 1) {
     return invalid_argument(
         "--max-model-len 1: must be 0 (the model's own) or at least 2, a token of the prompt and one "
         "of the answer");
   }
-  const bool what_fits = s.kv_cache_tokens == 0;
-  if (!what_fits && s.max_model_len > 0 && s.kv_cache_tokens < s.max_model_len) {
-    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
-                            " is less than --max-model-len " + std::to_string(s.max_model_len) +
+  const bool what_fits = kv_cache_tokens == 0;
+  if (!what_fits && scheduler.max_model_len > 0 && kv_cache_tokens < scheduler.max_model_len) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(kv_cache_tokens) +
+                            " is less than --max-model-len " + std::to_string(scheduler.max_model_len) +
                             ": one request of full length must fit");
   }
-  if (!what_fits && s.kv_cache_tokens < s.block_size) {
-    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) +
-                            " is less than one block (--block-size " + std::to_string(s.block_size) + ")");
+  if (!what_fits && kv_cache_tokens < scheduler.block_size) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(kv_cache_tokens) +
+                            " is less than one block (--block-size " + std::to_string(scheduler.block_size) +
+                            ")");
   }
   // A model's runner has its own bound.
-  if (s.device == "sim" && s.kv_cache_tokens > (1 << 30)) {
-    return invalid_argument("--kv-cache-tokens " + std::to_string(s.kv_cache_tokens) + " is more than " +
+  if (s.device == "sim" && kv_cache_tokens > (1 << 30)) {
+    return invalid_argument("--kv-cache-tokens " + std::to_string(kv_cache_tokens) + " is more than " +
                             std::to_string(1 << 30));
   }
-  if (s.max_num_batched_tokens < s.max_num_seqs) {
-    return invalid_argument("--max-num-batched-tokens " + std::to_string(s.max_num_batched_tokens) +
-                            " is less than --max-num-seqs " + std::to_string(s.max_num_seqs) +
+  if (scheduler.max_num_batched_tokens < scheduler.max_num_seqs) {
+    return invalid_argument("--max-num-batched-tokens " + std::to_string(scheduler.max_num_batched_tokens) +
+                            " is less than --max-num-seqs " + std::to_string(scheduler.max_num_seqs) +
                             ": a step must hold one token of every running request");
   }
   return absl::OkStatus();
@@ -281,13 +282,25 @@ Status choose_device(WorkerSettings& s) {
   s.device = device.ok() ? "cuda" : "cpu";
   if (!device.ok() && device.status().code() != absl::StatusCode::kNotFound)
     s.device_unusable = to_std(device.status().message());
-  if (s.device == "cuda" && s.quantization == "int8") {
+  if (s.device == "cuda" && s.runner.weight_format == WeightFormat::kInt8) {
     return invalid_argument("--quantization int8: only --device cpu has it, and the device is cuda");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+WorkerSettings::WorkerSettings() {
+  runner.tune_file = "/var/cache/troupe/tuning";
+  runner.threads = 0;
+  scheduler.max_model_len = 0;
+  scheduler.max_num_seqs = 0;
+  scheduler.max_num_batched_tokens = 0;
+  scheduler.block_size = 0;
+  scheduler.tpot_budget = std::chrono::milliseconds(200);
+  server.http.port = 31000;
+  server.notice = std::chrono::seconds(5);
+}
 
 void describe_worker_settings(SettingsSchema& schema, WorkerSettings& settings) {
   describe_model(schema, settings);
@@ -301,17 +314,17 @@ Status resolve_worker_settings(WorkerSettings& s) {
     TROUPE_RETURN_IF_ERROR(fill_in_from_profile(s));
   } else {
     TROUPE_RETURN_IF_ERROR(choose_device(s));
-    if (s.model.empty()) {
+    if (s.runner.model_dir.empty()) {
       return invalid_argument("--model is required: the directory that holds config.json and *.safetensors");
     }
   }
   fill_in_defaults(s);
-  if (s.served_model_name.empty()) s.served_model_name = directory_name(s.model);
+  if (s.served_model_name.empty()) s.served_model_name = directory_name(s.runner.model_dir);
   TROUPE_RETURN_IF_ERROR(check_scheduling(s));
   TROUPE_RETURN_IF_ERROR(check_registration(s));
   TROUPE_RETURN_IF_ERROR(make_tls_listener(s.tls, "tls").status());
   TROUPE_RETURN_IF_ERROR(TlsContext::for_client(s.etcd_tls, "etcd_tls").status());
-  if (s.threads == 0) s.threads = std::max(1u, std::thread::hardware_concurrency());
+  fill_in(s.runner.threads, std::max(1u, std::thread::hardware_concurrency()));
   return absl::OkStatus();
 }
 
@@ -323,19 +336,6 @@ DType choose_dtype(std::string_view dtype, DType checkpoint, bool has_bfloat16) 
 
 bool cpu_has_bfloat16() {
   return __builtin_cpu_supports("avx512bf16") != 0;
-}
-
-OutputReserve output_reserve_of(std::string_view name) {
-  if (name == "none") return OutputReserve::kNone;
-  if (name == "max") return OutputReserve::kMax;
-  return OutputReserve::kPredicted;
-}
-
-LogLevel log_level_of(std::string_view name) {
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "warn") return LogLevel::kWarn;
-  if (name == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
 }
 
 }  // namespace troupe

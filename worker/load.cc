@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "worker/model/load/weights.h"
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
@@ -13,25 +12,17 @@
 namespace troupe {
 
 RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& config) {
-  RunnerOptions options;
-  options.model_dir = settings.model;
-  options.load_format = settings.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
+  RunnerOptions options = settings.runner;
   options.backend = settings.device;
   options.dtype = choose_dtype(settings.dtype, config.dtype, settings.device == "cuda" || cpu_has_bfloat16());
-  options.reference_ops = settings.reference_ops;
   options.cascade = !settings.disable_cascade_attn;
   options.graphs = !settings.enforce_eager;
   options.overlaps = settings.launch_overlap && !settings.enforce_eager;
-  options.measures = settings.device == "cuda" && !settings.reference_ops;
-  options.tune_file = settings.tune_file;
-  options.weight_format = weight_format_of(settings.quantization);
-  options.threads = static_cast<int>(settings.threads);
-  options.block_size = static_cast<int32_t>(settings.block_size);
-  options.kv_cache_tokens = settings.kv_cache_tokens;
-  options.memory_utilization = settings.gpu_memory_utilization;
-  options.max_batched_tokens = static_cast<int32_t>(settings.max_num_batched_tokens);
-  options.max_num_seqs = static_cast<int32_t>(settings.max_num_seqs);
-  options.max_model_len = static_cast<int32_t>(settings.max_model_len);
+  options.measures = settings.device == "cuda" && !options.reference_ops;
+  options.block_size = settings.scheduler.block_size;
+  options.max_batched_tokens = settings.scheduler.max_num_batched_tokens;
+  options.max_num_seqs = settings.scheduler.max_num_seqs;
+  options.max_model_len = settings.scheduler.max_model_len;
   return options;
 }
 
@@ -56,15 +47,15 @@ Status load_built_in_text(LoadedModel& model) {
 }
 
 void describe_served(const WorkerSettings& settings, LoadedModel& model) {
-  const int64_t kv_token_count = int64_t{model.block_count} * settings.block_size;
+  const int64_t kv_token_count = int64_t{model.block_count} * settings.scheduler.block_size;
   auto& served = model.served;
   served.name = settings.served_model_name;
   served.tokenizer = model.tokenizer.get();
   served.token_cache = model.token_cache.get();
   served.chat_template = model.chat_template.get();
-  served.block_size = static_cast<int32_t>(settings.block_size);
-  served.keeps_prefixes = settings.enable_prefix_caching;
-  served.api.body_bytes_max = static_cast<size_t>(settings.limits.body_bytes);
+  served.block_size = settings.scheduler.block_size;
+  served.keeps_prefixes = settings.scheduler.enable_prefix_caching;
+  served.api.body_bytes_max = settings.server.http.body_bytes_max;
   served.total_count_max = static_cast<int32_t>(std::min<int64_t>(kv_token_count, model.max_model_len));
   served.prompt_bytes_max = prompt_bytes_bound(*model.tokenizer, served.total_count_max);
 }
@@ -79,12 +70,12 @@ bool has_tokenizer(const std::string& model_dir) {
 
 // Made-up weights need no more than made-up words, where the model has none of its own.
 Status load_words(const WorkerSettings& settings, const ModelConfig& config, LoadedModel& model) {
-  if (settings.load_format != "dummy" || has_tokenizer(settings.model)) {
-    return load_text(settings.model, model);
+  if (settings.runner.load_format != LoadFormat::kDummy || has_tokenizer(settings.runner.model_dir)) {
+    return load_text(settings.runner.model_dir, model);
   }
   TROUPE_RETURN_IF_ERROR(load_built_in_text(model));
   if (model.tokenizer->vocab_size() <= config.vocab_size) return absl::OkStatus();
-  return invalid_argument(settings.model +
+  return invalid_argument(settings.runner.model_dir +
                           "/config.json: key 'vocab_size': " + std::to_string(config.vocab_size) +
                           " is less than the " + std::to_string(model.tokenizer->vocab_size()) +
                           " of the built-in tokenizer, and there is no tokenizer.json or tokenizer.model");
@@ -133,7 +124,7 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
     log.warn("device_unusable",
              {{"reason", settings.device_unusable}, {"effect", "the CPU computes, many times slower"}});
   }
-  TROUPE_ASSIGN_OR_RETURN(auto config, load_model_config(settings.model));
+  TROUPE_ASSIGN_OR_RETURN(auto config, load_model_config(settings.runner.model_dir));
   TROUPE_RETURN_IF_ERROR(load_words(settings, config, model));
   const RunnerOptions options = runner_options(settings, config);
   TROUPE_ASSIGN_OR_RETURN(auto runner, ModelRunner::load(options));
@@ -148,8 +139,9 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
                                 {"max_model_len", model.max_model_len},
                                 {"effect", "longer requests are refused"}});
   }
-  log.info("model_loaded",
-           {{"model", settings.model}, {"name", model.served.name}, {"runner", runner->description()}});
+  log.info(
+      "model_loaded",
+      {{"model", settings.runner.model_dir}, {"name", model.served.name}, {"runner", runner->description()}});
   tell_memory(runner->memory(), metrics, log);
   const bool runs_ahead = settings.async_scheduling && runner->runs_ahead();
   model.runner = std::make_unique<ModelStepRunner>(std::move(runner), runs_ahead);
@@ -167,38 +159,15 @@ Engine::Options engine_options(const WorkerSettings& settings, const LoadedModel
   Engine::Options options;
   options.model_name = settings.served_model_name;
   options.eos_token_ids = model.served.config.eos_token_ids;
-  options.scheduler.block_size = static_cast<int32_t>(settings.block_size);
+  options.scheduler = settings.scheduler;
   options.scheduler.block_count = model.block_count;
-  options.scheduler.max_num_seqs = static_cast<int32_t>(settings.max_num_seqs);
-  options.scheduler.max_num_batched_tokens = static_cast<int32_t>(settings.max_num_batched_tokens);
-  options.scheduler.max_waiting = static_cast<int32_t>(settings.max_waiting);
   options.scheduler.max_model_len = model.max_model_len;
-  options.scheduler.enable_prefix_caching = settings.enable_prefix_caching;
-  options.scheduler.batching = batching_of(settings.batching);
-  options.scheduler.tpot_budget = std::chrono::milliseconds(settings.tpot_budget_ms);
-  options.scheduler.output_reserve = output_reserve_of(settings.reserve_output);
-  options.scheduler.max_sets = static_cast<int32_t>(settings.max_sets);
   return options;
 }
 
 WorkerServer::Options server_options(const WorkerSettings& settings) {
-  const auto& limits = settings.limits;
-  WorkerServer::Options options;
-  options.http.host = settings.host;
-  options.http.port = static_cast<uint16_t>(settings.port);
-  options.http.header_bytes_max = static_cast<size_t>(limits.header_bytes);
-  options.http.body_bytes_max = static_cast<size_t>(limits.body_bytes);
-  options.http.bodies_bytes_max = static_cast<size_t>(limits.bodies_bytes);
-  options.http.connections_max = static_cast<size_t>(limits.connections);
-  options.http.header_timeout = std::chrono::milliseconds(limits.header_timeout_ms);
-  options.http.body_timeout = std::chrono::milliseconds(limits.body_timeout_ms);
-  options.http.idle_timeout = std::chrono::milliseconds(limits.idle_timeout_ms);
-  options.http.write_timeout = std::chrono::milliseconds(limits.write_timeout_ms);
-  options.max_pinned_share = settings.max_pinned_share;
-  options.hand_on_conversations = settings.hand_on_conversations;
-  options.notice = std::chrono::seconds(settings.shutdown_notice_secs);
-  options.generator.requests_max = settings.max_num_seqs + settings.max_waiting;
-  options.generator.request_timeout = std::chrono::milliseconds(limits.request_timeout_ms);
+  WorkerServer::Options options = settings.server;
+  options.generator.requests_max = int64_t{settings.scheduler.max_num_seqs} + settings.scheduler.max_waiting;
   return options;
 }
 

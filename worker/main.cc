@@ -96,8 +96,8 @@ class Signals {
 };
 
 int serve(const WorkerSettings& settings) {
-  const Logger log(log_level_of(settings.log_level));
-  const size_t files_needed = static_cast<size_t>(settings.limits.connections) * 2 + 64;
+  const Logger log(settings.log_level);
+  const size_t files_needed = settings.server.http.connections_max * 2 + 64;
   if (const auto status = raise_file_limit(files_needed); !status.ok()) {
     log.warn("file_limit_low", {{"why", to_std(status.message())}});
   }
@@ -134,11 +134,10 @@ int serve(const WorkerSettings& settings) {
   const SteadyClock clock;
   const auto registration = make_registration(settings, server.port(), engine.load().epoch,
                                               {io.get_executor(), metrics, log, clock, certificates.etcd()});
-  Signals signals(io, {server, registration.get(), certificates, log},
-                  std::chrono::seconds(settings.shutdown_grace_period_secs));
+  Signals signals(io, {server, registration.get(), certificates, log}, settings.grace);
   server.start();
   if (registration != nullptr) registration->start();
-  log.info("listening", {{"host", settings.host}, {"port", server.port()}});
+  log.info("listening", {{"host", settings.server.http.host}, {"port", server.port()}});
 
   // Runs until a drain has closed the last connection.
   io.run();
@@ -179,7 +178,8 @@ int main_of(int argc, const char* const* argv) {
   }
   if (parsed->check_config) {
     // As far as can be told without loading it: what model the folder says that it holds.
-    status = settings.device == "sim" ? absl::OkStatus() : load_model_config(settings.model).status();
+    status =
+        settings.device == "sim" ? absl::OkStatus() : load_model_config(settings.runner.model_dir).status();
     if (!status.ok()) {
       std::cerr << "troupe-worker: --model: " << to_std(status.message()) << "\n";
       return kExitUsage;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/net/timer.h"
+#include "worker/config.h"
 
 namespace troupe {
 namespace {
@@ -74,16 +75,14 @@ Task<void> Registration::end() {
 std::unique_ptr<Registration> make_registration(const WorkerSettings& settings, uint16_t port,
                                                 const std::string& epoch, const Registration::Parts& parts) {
   if (settings.etcd_endpoints.empty()) return nullptr;
-  Registration::Options options;
-  options.prefix = settings.etcd_prefix;
-  options.ttl = std::chrono::seconds(settings.etcd_lease_ttl_secs);
+  Registration::Options options = settings.registration;
   options.etcd = *EtcdOptions::of(settings.etcd_endpoints, options.ttl);
   options.etcd.tls = parts.etcd_tls;
   WorkerRecord record;
   record.url = settings.advertise_url;
   if (record.url.empty()) {
     Endpoint here;
-    here.host = settings.host;
+    here.host = settings.server.http.host;
     here.port = port;
     here.tls = !settings.tls.certificate.empty();
     record.url = here.url();

@@ -11,15 +11,16 @@
 #include "common/etcd/etcd.h"
 #include "common/etcd/keys.h"
 #include "common/net/task_group.h"
-#include "worker/config.h"
 
 namespace troupe {
+
+struct WorkerSettings;
 
 class Registration {
  public:
   struct Options {
     EtcdOptions etcd;
-    std::string prefix;
+    std::string prefix{kStatePrefix};
     std::chrono::seconds ttl{5};
   };
   // All of it outlives the registration.

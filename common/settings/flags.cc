@@ -179,8 +179,8 @@ std::string SettingsSchema::help() const {
     }
     if (field.is_list()) left += " A,B";
     if (field.is_string()) left += " TEXT";
-    if (std::holds_alternative<int64_t*>(field.target)) left += " INTEGER";
-    if (std::holds_alternative<double*>(field.target)) left += " NUMBER";
+    if (field.is_integer()) left += " INTEGER";
+    if (std::holds_alternative<Field::Number>(field.target)) left += " NUMBER";
     std::string notes;
     if (!field.allowed.empty() || field.has_range) absl::StrAppend(&notes, field.expectation(), "; ");
     if (!field.unit_text.empty()) absl::StrAppend(&notes, "in ", field.unit_text, "; ");

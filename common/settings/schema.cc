@@ -31,6 +31,8 @@ SettingsSchema::SettingsSchema(std::string_view program, std::string_view summar
 SettingsSchema::~SettingsSchema() = default;
 
 SettingsSchema::Field& SettingsSchema::Field::range(double min_value, double max_value) {
+  assert(!is_integer() ||
+         (min_value >= static_cast<double>(least) && max_value <= static_cast<double>(most)));
   has_range = true;
   min = min_value;
   max = max_value;
@@ -59,17 +61,21 @@ std::string SettingsSchema::Field::expectation() const {
   if (!allowed.empty()) return absl::StrCat("one of ", absl::StrJoin(allowed, ", "));
   if (is_list()) return "a list of strings";
   if (is_string()) return "a string";
-  std::string text = std::holds_alternative<int64_t*>(target) ? "an integer" : "a number";
-  if (has_range) absl::StrAppend(&text, " from ", number_text(min), " to ", number_text(max));
+  std::string text = is_integer() ? "an integer" : "a number";
+  if (has_range) {
+    absl::StrAppend(&text, " from ", number_text(min), " to ", number_text(max));
+  } else if (least != std::numeric_limits<int64_t>::min()) {
+    absl::StrAppend(&text, " from ", least, " to ", most);
+  }
   return text;
 }
 
 std::string SettingsSchema::Field::value_text() const {
   if (is_bool()) return *std::get<bool*>(target) ? "true" : "false";
   if (is_list()) return absl::StrJoin(*std::get<std::vector<std::string>*>(target), ",");
-  if (is_string()) return *std::get<std::string*>(target);
-  if (const auto* integer = std::get_if<int64_t*>(&target)) return absl::StrCat(**integer);
-  return number_text(*std::get<double*>(target));
+  if (is_string()) return std::get<Text>(target).get();
+  if (is_integer()) return absl::StrCat(std::get<Integer>(target).get());
+  return number_text(std::get<Number>(target).get());
 }
 
 Status SettingsSchema::Field::refuse(std::string_view got) const {
@@ -82,17 +88,18 @@ Status SettingsSchema::Field::set_scalar(std::string_view text) {
   if (auto* flag = std::get_if<bool*>(&target)) {
     is_set = text == "true" || text == "false";
     if (is_set) **flag = text == "true";
-  } else if (auto* integer = std::get_if<int64_t*>(&target)) {
+  } else if (auto* integer = std::get_if<Integer>(&target)) {
     int64_t value = 0;
-    is_set = parse_whole(text, value) && in_range(static_cast<double>(value));
-    if (is_set) **integer = value;
-  } else if (auto* number = std::get_if<double*>(&target)) {
+    is_set =
+        parse_whole(text, value) && value >= least && value <= most && in_range(static_cast<double>(value));
+    if (is_set) integer->set(value);
+  } else if (auto* number = std::get_if<Number>(&target)) {
     double value = 0;
     is_set = parse_whole(text, value) && std::isfinite(value) && in_range(value);
-    if (is_set) **number = value;
-  } else if (auto* string = std::get_if<std::string*>(&target)) {
+    if (is_set) number->set(value);
+  } else if (auto* string = std::get_if<Text>(&target)) {
     is_set = allowed.empty() || std::find(allowed.begin(), allowed.end(), text) != allowed.end();
-    if (is_set) **string = text;
+    if (is_set) string->set(std::string(text));
   }
   return is_set ? absl::OkStatus() : refuse(quoted(text));
 }
@@ -115,18 +122,35 @@ SettingsSchema::Field& SettingsSchema::add_field(std::string_view key, Field::Ta
   auto& field = *fields_.emplace_back(std::make_unique<Field>());
   field.key = key;
   field.doc = doc;
-  field.target = target;
+  field.target = std::move(target);
   return field;
 }
 
-SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::string* target, std::string_view doc) {
-  return add_field(key, target, doc);
+int64_t SettingsSchema::nanoseconds_per_unit(std::string_view key) {
+  if (key.ends_with("_ms")) return 1'000'000;
+  assert(key.ends_with("_s") || key.ends_with("_secs"));
+  return 1'000'000'000;
 }
-SettingsSchema::Field& SettingsSchema::add(std::string_view key, int64_t* target, std::string_view doc) {
-  return add_field(key, target, doc);
+
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::string* target, std::string_view doc) {
+  return add_field(
+      key, Field::Text{[target] { return *target; }, [target](const std::string& value) { *target = value; }},
+      doc);
 }
 SettingsSchema::Field& SettingsSchema::add(std::string_view key, double* target, std::string_view doc) {
-  return add_field(key, target, doc);
+  return add_field(
+      key, Field::Number{[target] { return *target; }, [target](const double& value) { *target = value; }},
+      doc);
+}
+SettingsSchema::Field& SettingsSchema::add_fraction(std::string_view key, std::chrono::nanoseconds* target,
+                                                    std::string_view doc) {
+  const auto unit = static_cast<double>(nanoseconds_per_unit(key));
+  return add_field(key,
+                   Field::Number{[target, unit] { return static_cast<double>(target->count()) / unit; },
+                                 [target, unit](const double& value) {
+                                   *target = std::chrono::nanoseconds(std::llround(value * unit));
+                                 }},
+                   doc);
 }
 SettingsSchema::Field& SettingsSchema::add(std::string_view key, bool* target, std::string_view doc) {
   return add_field(key, target, doc);

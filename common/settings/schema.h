@@ -1,13 +1,13 @@
 #pragma once
 
-// Settings of a program: a plain struct with defaults in its member initialisers, described once here, read
-// from a YAML file and overridden by flags. The description gives --help, refuses unknown keys with their
-// path, refuses duplicate keys and wrong types by name, and checks ranges. Example:
+// Settings of a program: the options of its parts, with defaults in their member initialisers, described once
+// here, read from a YAML file and overridden by flags. The description gives --help, refuses unknown keys
+// with their path, refuses duplicate keys and wrong types by name, and checks ranges. Example:
 //
-//   struct WorkerSettings { std::string host = "127.0.0.1"; int64_t port = 31000; };
-//   SettingsSchema schema("troupe-worker", "answers chat requests with one model");
-//   schema.add("host", &s.host, "address to listen on");
-//   schema.add("port", &s.port, "port to listen on").range(0, 65535);
+//   struct ProberOptions { std::chrono::milliseconds interval{1000}; size_t body_bytes_max = 1 << 20; };
+//   SettingsSchema schema("troupe-gateway", "routes chat requests to workers");
+//   schema.add("probe.interval_ms", &options.interval, "between probes of a worker").range(10, 3.6e6);
+//   schema.add("probe.body_bytes", &options.body_bytes_max, "an answer, at most").range(1024, 1e9);
 //   TROUPE_ASSIGN_OR_RETURN(auto args, schema.parse(argc, argv));   // --config FILE first, flags over it
 //
 // Keys are snake_case in YAML (`max_num_seqs`, nested `limits.body_bytes`), kebab-case as flags
@@ -15,10 +15,17 @@
 // `--limits.body-bytes`). Bool flags: `--flag`, `--no-flag`, `--flag=true`. Lists: YAML sequence,
 // comma-separated flag.
 
+#include <algorithm>
+#include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +34,10 @@
 namespace troupe {
 
 struct YamlEntry;
+
+// The names by which an enum is set, in the order in which --help lists them.
+template <typename E>
+using EnumName = std::pair<std::string_view, E>;
 
 class SettingsSchema {
  public:
@@ -40,11 +51,21 @@ class SettingsSchema {
 
    private:
     friend class SettingsSchema;
-    using Target = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*>;
+    // A target of another type (a duration, an enum) is read and written as one of these.
+    template <typename T>
+    struct Access {
+      std::function<T()> get;
+      std::function<void(const T&)> set;
+    };
+    using Text = Access<std::string>;
+    using Integer = Access<int64_t>;
+    using Number = Access<double>;
+    using Target = std::variant<Text, Integer, Number, bool*, std::vector<std::string>*>;
 
     bool is_bool() const { return std::holds_alternative<bool*>(target); }
     bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
-    bool is_string() const { return std::holds_alternative<std::string*>(target); }
+    bool is_string() const { return std::holds_alternative<Text>(target); }
+    bool is_integer() const { return std::holds_alternative<Integer>(target); }
     // "an integer from 0 to 65535", for errors.
     std::string expectation() const;
     // The current value as text.
@@ -57,8 +78,10 @@ class SettingsSchema {
     std::string key, doc, unit_text;
     Target target;
     bool yaml_only = false, is_live = false;
-    bool has_range = false;
+    bool has_range = false;  // set by range(); --help shows it
     double min = 0, max = 0;
+    // The values that an integer's target can hold, in the key's unit.
+    int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
     std::vector<std::string> allowed;
   };
 
@@ -74,12 +97,22 @@ class SettingsSchema {
   SettingsSchema(const SettingsSchema&) = delete;
   SettingsSchema& operator=(const SettingsSchema&) = delete;
 
-  // Targets must outlive the schema. The value they hold now is the default. REQUIRES: keys are distinct.
+  // Targets must outlive the schema. The value they hold now is the default. REQUIRES: keys are distinct; a
+  // range lies within what the target can hold. Besides the types below, T may be any integer, and any
+  // std::chrono duration: a whole number in the unit that the key ends with (_ms, _s or _secs).
   Field& add(std::string_view key, std::string* target, std::string_view doc);
-  Field& add(std::string_view key, int64_t* target, std::string_view doc);
   Field& add(std::string_view key, double* target, std::string_view doc);
   Field& add(std::string_view key, bool* target, std::string_view doc);
   Field& add(std::string_view key, std::vector<std::string>* target, std::string_view doc);
+  template <std::integral T>
+  Field& add(std::string_view key, T* target, std::string_view doc);
+  template <typename Rep, typename Period>
+  Field& add(std::string_view key, std::chrono::duration<Rep, Period>* target, std::string_view doc);
+  // A duration set as a number with a fraction.
+  Field& add_fraction(std::string_view key, std::chrono::nanoseconds* target, std::string_view doc);
+  // An enum by its names. REQUIRES: the target's value has one.
+  template <typename E, size_t N>
+  Field& add_enum(std::string_view key, E* target, const EnumName<E> (&names)[N], std::string_view doc);
 
   // File (if --config) then flags. Errors: kInvalidArgument naming flag, or file, line and key, with what
   // would be right. A scalar flag given twice: the last one counts; a list flag given twice: both count,
@@ -103,6 +136,8 @@ class SettingsSchema {
   struct CommandLine;
 
   Field& add_field(std::string_view key, Field::Target target, std::string_view doc);
+  // Reads the unit that ends the key.
+  static int64_t nanoseconds_per_unit(std::string_view key);
   Field* find(std::string_view key);
   bool is_group(std::string_view key) const;
   Status apply_yaml(const YamlEntry& entry);
@@ -114,5 +149,55 @@ class SettingsSchema {
   std::string program_, summary_;
   std::vector<std::unique_ptr<Field>> fields_;
 };
+
+template <std::integral T>
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, T* target, std::string_view doc) {
+  Field& field =
+      add_field(key,
+                Field::Integer{[target] { return static_cast<int64_t>(*target); },
+                               [target](const int64_t& value) { *target = static_cast<T>(value); }},
+                doc);
+  if constexpr (std::cmp_greater(std::numeric_limits<T>::min(), std::numeric_limits<int64_t>::min()))
+    field.least = std::numeric_limits<T>::min();
+  if constexpr (std::cmp_less(std::numeric_limits<T>::max(), std::numeric_limits<int64_t>::max()))
+    field.most = std::numeric_limits<T>::max();
+  return field;
+}
+
+template <typename Rep, typename Period>
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::chrono::duration<Rep, Period>* target,
+                                           std::string_view doc) {
+  using std::chrono::duration_cast, std::chrono::nanoseconds;
+  const int64_t unit = nanoseconds_per_unit(key);
+  Field& field = add_field(
+      key,
+      Field::Integer{[target, unit] { return duration_cast<nanoseconds>(*target).count() / unit; },
+                     [target, unit](const int64_t& value) {
+                       *target = duration_cast<std::chrono::duration<Rep, Period>>(nanoseconds(value * unit));
+                     }},
+      doc);
+  field.least = 0;
+  field.most = std::numeric_limits<int64_t>::max() / unit;
+  return field;
+}
+
+template <typename E, size_t N>
+SettingsSchema::Field& SettingsSchema::add_enum(std::string_view key, E* target,
+                                                const EnumName<E> (&names)[N], std::string_view doc) {
+  const std::vector<EnumName<E>> all(names, names + N);
+  std::vector<std::string> words;
+  for (const auto& [word, value] : all) words.emplace_back(word);
+  const auto get = [target, all] {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& n) { return n.second == *target; });
+    return found == all.end() ? std::string() : std::string(found->first);
+  };
+  const auto set = [target, all](const std::string& word) {
+    for (const auto& [name, value] : all) {
+      if (name == word) *target = value;
+    }
+  };
+  return add_field(key, Field::Text{get, set}, doc).choices(std::move(words));
+}
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/settings/schema.h"
 
 namespace troupe {
 
@@ -290,6 +291,34 @@ std::vector<ModelCard> Fleet::models() const {
     }
   }
   return cards;
+}
+
+void describe(SettingsSchema& schema, FleetOptions& options) {
+  schema.add("probe.dead_after", &options.health.dead_after, "failures in a row that make a worker dead")
+      .range(1, 1000)
+      .live();
+  schema.add("probe.alive_after", &options.health.alive_after, "good probes in a row that bring it back")
+      .range(1, 1000)
+      .live();
+  schema
+      .add("handover.ramp_secs", &options.ramp,
+           "a worker that joins rises from a tenth of its share to all of it")
+      .range(0, 3600)
+      .unit("seconds")
+      .live();
+  schema
+      .add("limits.worker_requests", &options.in_flight_max,
+           "requests at once a worker is sent before others are preferred; 0: no bound")
+      .range(0, 1e6)
+      .live();
+  schema.add("upstream.connect_timeout_ms", &options.client.connect_timeout, "to connect to a worker")
+      .range(1, 600'000)
+      .unit("ms");
+  schema.add("upstream.idle_connections", &options.client.idle_connections_max, "kept open to each worker")
+      .range(0, 65'536);
+  schema.add("upstream.idle_timeout_ms", &options.client.idle_timeout, "and for how long unused")
+      .range(1, 3.6e6)
+      .unit("ms");
 }
 
 }  // namespace troupe

@@ -25,6 +25,8 @@
 
 namespace troupe {
 
+class SettingsSchema;
+
 struct FleetOptions {
   std::vector<Endpoint> workers;
   HttpClientOptions client;
@@ -36,6 +38,9 @@ struct FleetOptions {
   size_t sets_max = 16'384;
   Duration ramp = std::chrono::seconds(10);  // to full weight, of a worker that joins while others serve
 };
+// Describes upstream.*, handover.ramp_secs, limits.worker_requests, probe.dead_after, .alive_after. `options`
+// must outlive the schema.
+void describe(SettingsSchema& schema, FleetOptions& options);
 
 class Fleet {
  public:

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/timer.h"
+#include "common/settings/schema.h"
 #include "gateway/route/placement/table_codec.h"
 
 namespace troupe {
@@ -374,6 +375,14 @@ void Gossip::forget_node(NodeIndex node) {
     std::erase_if(peer->placements, [node](const Placement& placed) { return placed.node == node; });
     peer->ledger.erase(node);
   }
+}
+
+void describe(SettingsSchema& schema, GossipOptions& options) {
+  schema.add("gossip.interval_ms", &options.interval, "between two messages to each of them")
+      .range(1, 60'000)
+      .unit("ms");
+  schema.add("gossip.ledger", &options.ledger,
+             "tell the other gateways what is in flight, before the workers' reports do");
 }
 
 }  // namespace troupe

@@ -37,6 +37,8 @@
 
 namespace troupe {
 
+class SettingsSchema;
+
 inline constexpr std::string_view kGossipPath = "/admin/gossip";
 inline constexpr std::string_view kGossipSenderHeader = "x-troupe-gateway";
 
@@ -57,6 +59,8 @@ struct GossipOptions {
   size_t placements_max = route::kPlacementsTold;  // waiting for a peer; the oldest are dropped
   size_t senders_max = 1024;
 };
+// Describes gossip.interval_ms, .ledger. `options` must outlive the schema.
+void describe(SettingsSchema& schema, GossipOptions& options);
 // A message is no longer: an eighth for what is placed and in flight, the rest for the table.
 inline constexpr size_t kGossipBytesMax = 16u << 20;
 

@@ -5,6 +5,7 @@
 
 #include "common/api/prefix.h"
 #include "common/json/json.h"
+#include "common/settings/schema.h"
 #include "gateway/upstream/forward.h"
 #include "gateway/upstream/headers.h"
 
@@ -158,6 +159,15 @@ void PrefixMigrator::end_leaving() {
     const route::Handover& handover = router_.handover();
     if (fleet_.leaving(node) && !handover.held(node) && handover.open_sets(node) == 0) fleet_.left(node);
   }
+}
+
+void describe(SettingsSchema& schema, PrefixMigratorOptions& options) {
+  schema
+      .add("handover.deadline_secs", &options.deadline,
+           "what of a worker's personas is not computed by then moves all the same")
+      .range(1, 3600)
+      .unit("seconds")
+      .live();
 }
 
 }  // namespace troupe

@@ -25,11 +25,15 @@
 
 namespace troupe {
 
+class SettingsSchema;
+
 struct PrefixMigratorOptions {
   bool enabled = true;
   Duration deadline = std::chrono::seconds(20);   // of one worker's sets; then they move all the same
   Duration tick = std::chrono::milliseconds(20);  // while something is on its way
 };
+// Describes handover.deadline_secs. `options` must outlive the schema.
+void describe(SettingsSchema& schema, PrefixMigratorOptions& options);
 
 class PrefixMigrator {
  public:

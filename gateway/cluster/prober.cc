@@ -8,6 +8,7 @@
 
 #include "common/json/json.h"
 #include "common/net/timer.h"
+#include "common/settings/schema.h"
 
 namespace troupe {
 
@@ -175,6 +176,17 @@ Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
   reply.status = (*answer)->status();
   reply.body = *std::move(body);
   co_return reply;
+}
+
+void describe(SettingsSchema& schema, ProberOptions& options) {
+  schema.add("probe.interval_ms", &options.interval, "between probes of a worker")
+      .range(10, 3.6e6)
+      .unit("ms")
+      .live();
+  schema.add("probe.timeout_ms", &options.timeout, "a probe without an answer by then has failed")
+      .range(1, 3.6e6)
+      .unit("ms")
+      .live();
 }
 
 }  // namespace troupe

@@ -17,12 +17,16 @@
 
 namespace troupe {
 
+class SettingsSchema;
+
 struct ProberOptions {
   std::chrono::milliseconds interval{1000};
   std::chrono::milliseconds timeout{1000};
   std::chrono::milliseconds suspicion_interval{100};  // at most this often, whatever fails
   size_t body_bytes_max = 1u << 20;
 };
+// Describes probe.interval_ms, .timeout_ms. `options` must outlive the schema.
+void describe(SettingsSchema& schema, ProberOptions& options);
 
 class Prober {
  public:

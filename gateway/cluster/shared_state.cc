@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/settings/schema.h"
+
 namespace troupe {
 
 using etcd::KeyRange;
@@ -219,6 +221,13 @@ void SharedState::tell_other_sets() {
              {"table", table_other_kind_ ? "ignored: one side is in mode strict, the other is not; give them "
                                            "one mode, or an etcd_prefix each"
                                          : "the planner's strict_sets count"}});
+}
+
+void describe(SettingsSchema& schema, SharedStateOptions& options) {
+  schema.add("etcd_prefix", &options.prefix, "what the keys there begin with");
+  schema.add("etcd_lease_ttl_secs", &options.lease_ttl, "a gateway that is silent for this long is gone")
+      .range(2, 3600)
+      .unit("seconds");
 }
 
 }  // namespace troupe

@@ -26,6 +26,8 @@
 
 namespace troupe {
 
+class SettingsSchema;
+
 struct SharedStateOptions {
   EtcdOptions etcd;  // no members: no state is shared
   std::string prefix{kStatePrefix};
@@ -37,6 +39,8 @@ struct SharedStateOptions {
   // finds no peers. GossipOptions::finds where it is set.
   std::string advertise_url;
 };
+// Describes etcd_prefix, etcd_lease_ttl_secs. `options` must outlive the schema.
+void describe(SettingsSchema& schema, SharedStateOptions& options);
 
 class SharedState {
  public:

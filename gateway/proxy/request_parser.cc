@@ -1,8 +1,5 @@
 #include "gateway/proxy/request_parser.h"
 
-#include <algorithm>
-#include <charconv>
-
 #include "common/api/prefix.h"
 #include "common/api/tokenize.h"
 #include "common/json/json.h"
@@ -10,8 +7,6 @@
 
 namespace troupe {
 namespace {
-
-constexpr size_t kRequestIdMax = 128;
 
 // A tenant's request is keyed with a salt that is not the client's to choose.
 std::string salt_as(std::string_view tenant_salt, GenerateRequest& request) {
@@ -58,25 +53,8 @@ ForwardParser forward_parser(std::string_view path) {
   return nullptr;
 }
 
-std::string_view request_id_of(const HttpRequest& request) {
-  const std::string_view id = request.header("x-request-id");
-  const bool fit = !id.empty() && id.size() <= kRequestIdMax &&
-                   std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
-  return fit ? id : std::string_view();
-}
-
 ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options) {
-  const std::string_view text = request.header("x-request-timeout-ms");
-  if (text.empty()) return options.request_timeout;
-  int64_t ms = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (error == std::errc::result_out_of_range && text.front() != '-') return options.request_timeout;
-  if (error != std::errc() || end != text.data() + text.size() || ms < 1) {
-    return ApiError::bad_field("x-request-timeout-ms",
-                               "x-request-timeout-ms must be a whole number of milliseconds, at least 1");
-  }
-  const int64_t most = std::chrono::duration_cast<std::chrono::milliseconds>(options.request_timeout).count();
-  return Duration(std::chrono::milliseconds(std::min(ms, most)));
+  return client_timeout(request, options.request_timeout);
 }
 
 ApiResult<Resend> resend_of(const HttpRequest& request) {

@@ -13,6 +13,7 @@
 #include "common/api/api.h"
 #include "common/core/time.h"
 #include "common/net/http_server.h"
+#include "common/net/request_headers.h"
 #include "gateway/route/key/prefix_key.h"
 #include "gateway/telemetry/prompt_fingerprint.h"
 
@@ -40,10 +41,6 @@ struct RequestParserOptions {
   std::optional<Hash128> mark_salt;  // traffic is recorded
   bool keep_parsed = false;
 };
-
-// The client's x-request-id where it has one that is fit to be echoed, logged and passed on (1 to 128 visible
-// characters), else empty.
-std::string_view request_id_of(const HttpRequest& request);
 
 // x-request-timeout-ms, at most the configured time-out; that one where the header is absent.
 ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOptions& options);

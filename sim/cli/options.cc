@@ -9,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/settings/yaml.h"
+#include "gateway/route/settings.h"
 #include "sim/cli/command_line.h"
 #include "sim/workload/presets.h"
+#include "worker/schedule/setting_names.h"
 
 namespace troupe::sim {
 
@@ -70,26 +72,27 @@ void describe_source(SettingsSchema& schema, SourceFlags& f) {
       "trace", &f.trace,
       "files of requests, JSON lines as Mooncake's, gzipped or not; several, FILE,FILE or --trace again, are "
       "joined by time: records of gateways with one record_secret; without any: persona traffic, see below");
-  schema.add("rate_scale", &f.rate_scale, "requests come so many times as fast").range(1e-6, 1e6);
+  schema.add("rate_scale", &f.trace_options.rate_scale, "requests come so many times as fast")
+      .range(1e-6, 1e6);
   schema
-      .add("spread_ms", &f.spread_ms,
-           "a trace's requests of one timestamp are spread over so long, up to the next one")
+      .add_fraction("spread_ms", &f.trace_options.spread,
+                    "a trace's requests of one timestamp are spread over so long, up to the next one")
       .range(0, 1e7)
       .unit("ms");
-  schema.add("skip_bad", &f.skip_bad,
+  schema.add("skip_bad", &f.trace_options.skip_bad,
              "count lines of the trace that cannot be used instead of refusing them");
 }
 
 void describe_workload(SettingsSchema& schema, SourceFlags& f) {
   PersonaWorkload& w = f.workload;
   schema.add("like", &f.like, preset_words()).choices(preset_names());
-  schema.add("personas", &f.personas, "personas").range(1, 1e7);
+  schema.add("personas", &w.personas, "personas").range(1, 1e7);
   schema.add("zipf", &w.zipf, "popularity of rank r is r to the minus this; 0: all alike").range(0, 10);
   schema.add("card_tokens", &w.card_tokens, "mean length of a persona's card (log-normal)").range(1, 1e6);
   schema.add("card_sigma", &w.card_sigma, "its sigma").range(0, 3);
-  schema.add("card_tokens_min", &f.card_tokens_min, "shortest card").range(1, 1e6);
-  schema.add("card_tokens_max", &f.card_tokens_max, "longest card").range(1, 1e6);
-  schema.add("system_tokens", &f.system_tokens, "line that all personas begin with").range(0, 1e6);
+  schema.add("card_tokens_min", &w.card_tokens_min, "shortest card").range(1, 1e6);
+  schema.add("card_tokens_max", &w.card_tokens_max, "longest card").range(1, 1e6);
+  schema.add("system_tokens", &w.system_tokens, "line that all personas begin with").range(0, 1e6);
   schema.add("turns", &w.turns, "mean turns of a conversation (geometric)").range(1, 10'000);
   schema.add("think_s", &w.think_s, "mean time a user thinks (exponential)").range(0, 1e6).unit("s");
   schema
@@ -108,8 +111,10 @@ void describe_workload(SettingsSchema& schema, SourceFlags& f) {
       .range(0.05, 50);
   schema.add("ramp_s", &w.ramp_s, "the rate rises from 0 for so long").range(0, 1e8).unit("s");
   schema.add("duration_s", &w.duration_s, "length of the trace").range(0, 1e8).unit("s");
-  schema.add("block_size", &f.block_size, "tokens a block id stands for").range(1, 65'536);
-  schema.add("context", &f.context, "tokens of prompt and answer; older turns are dropped to stay inside")
+  schema.add("block_size", &w.block_tokens, "tokens a block id stands for").range(1, 65'536);
+  schema
+      .add("context", &w.context_tokens,
+           "tokens of prompt and answer; older turns are dropped to stay inside")
       .range(1, 1e8);
   schema.add("swipe", &w.swipe, "share of answers that are asked for again").range(0, 0.95);
   schema.add("edits_per_s", &w.edits_per_s, "cards rewritten").range(0, 1e6);
@@ -124,21 +129,12 @@ std::optional<int> read_source_flags(SettingsSchema& schema, SourceFlags& f, std
   const std::string before = f.like;
   auto code = read_flags(schema, program, argc, argv);
   if (code || f.like == before) return code;
-  const PersonaWorkload w = workload_like(f.like);
-  f.workload = w;
-  f.card_tokens_min = w.card_tokens_min;
-  f.card_tokens_max = w.card_tokens_max;
+  f.workload = workload_like(f.like);
   return read_flags(schema, program, argc, argv);  // again, over it
 }
 
 StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
   PersonaWorkload w = f.workload;
-  w.personas = static_cast<int32_t>(f.personas);
-  w.card_tokens_min = static_cast<int32_t>(f.card_tokens_min);
-  w.card_tokens_max = static_cast<int32_t>(f.card_tokens_max);
-  w.system_tokens = static_cast<int32_t>(f.system_tokens);
-  w.block_tokens = static_cast<int32_t>(f.block_size);
-  w.context_tokens = static_cast<int32_t>(f.context);
   if (!f.flash.empty()) {
     TROUPE_ASSIGN_OR_RETURN(w.flash, parse_flash(f.flash));
   }
@@ -152,16 +148,14 @@ StatusOr<PersonaWorkload> workload_of(const SourceFlags& f) {
 StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& f, uint64_t seed, double load,
                                                      int64_t model_tokens_max) {
   if (!f.trace.empty()) {
-    TraceOptions options;
-    options.rate_scale = f.rate_scale * load;
-    options.spread = Duration(std::llround(f.spread_ms * 1e6));
-    options.skip_bad = f.skip_bad;
+    TraceOptions options = f.trace_options;
+    options.rate_scale *= load;
     options.model_tokens_max = model_tokens_max;
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> reader, TraceReader::open_all(f.trace, options));
     return reader;
   }
   TROUPE_ASSIGN_OR_RETURN(PersonaWorkload w, workload_of(f));
-  w.rate *= f.rate_scale * load;
+  w.rate *= f.trace_options.rate_scale * load;
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RequestSource> source, PersonaSource::make(w, seed));
   return source;
 }
@@ -220,7 +214,7 @@ Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
                                    const SourceFlags& f) {
   const auto* reader = dynamic_cast<const TraceReader*>(&source);
-  if (reader == nullptr || !f.skip_bad) return std::nullopt;
+  if (reader == nullptr || !f.trace_options.skip_bad) return std::nullopt;
   const int64_t count = reader->skipped_count();
   if (count > 0) {
     std::fprintf(stderr, "%.*s: %lld lines of the trace were skipped\n", static_cast<int>(label.size()),
@@ -249,86 +243,67 @@ void say_too_long(std::string_view label, const RequestSource& source, const Nod
 }
 
 void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
-  route::describe_policy(schema, f.route);
-  schema.add("nodes", &f.nodes, "workers").range(1, 100'000);
-  schema.add("gateways", &f.gateways, "gateways; a request comes to any of them").range(1, 1'000);
-  schema.add("session_sticky", &f.session_sticky, "a session's requests come to one gateway");
+  SimulationOptions& o = f.options;
+  route::describe_policy(schema, o.router);
+  schema.add("nodes", &o.nodes, "workers").range(1, 100'000);
+  schema.add("gateways", &o.gateways, "gateways; a request comes to any of them").range(1, 1'000);
+  schema.add("session_sticky", &o.session_sticky, "a session's requests come to one gateway");
   schema.add("profile", &f.profile, "node: a name in configs/sim, or a path ending in .yaml");
-  schema.add("seed", &f.seed, "the same seed gives the same report, to the byte").range(0, 1e15);
-  schema.add("warmup_s", &f.warmup_s, "requests that arrive before are served but not counted")
+  schema.add("seed", &o.seed, "the same seed gives the same report, to the byte").range(0, 1e15);
+  schema.add("warmup_s", &o.warmup_s, "requests that arrive before are served but not counted")
       .range(0, 1e8)
       .unit("s");
-  schema.add("slo_ttft_ms", &f.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
-  schema.add("slo_tpot_ms", &f.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
+  schema.add("slo_ttft_ms", &o.slo_ttft_ms, "good: first token within").range(0, 1e9).unit("ms");
+  schema.add("slo_tpot_ms", &o.slo_tpot_ms, "good: mean time between tokens within").range(0, 1e9).unit("ms");
   schema
-      .add("tpot_budget_ms", &f.tpot_budget_ms,
+      .add("tpot_budget_ms", &o.tpot_budget_ms,
            "how long prefill may make a step in which others decode; 0: as long as it takes")
       .range(0, 1e6)
       .unit("ms");
-  schema
-      .add("batching", &f.batching,
-           "a node's steps: decodes and prompt chunks together; prompts first, decodes apart; or that of "
-           "batches which nobody joins before all of them have ended")
-      .choices({"merged", "separate", "static"});
-  schema.add("drain_s", &f.drain_s, "after the last arrival; what has no token then is lost")
+  schema.add_enum(
+      "batching", &o.batching, kBatchingNames,
+      "a node's steps: decodes and prompt chunks together; prompts first, decodes apart; or that of "
+      "batches which nobody joins before all of them have ended");
+  schema.add("drain_s", &o.drain_s, "after the last arrival; what has no token then is lost")
       .range(0, 1e6)
       .unit("s");
   schema.add("faults", &f.faults,
              "file of what goes wrong: JSON lines as {\"at_s\": 60, \"kill\": 3}; also return, join, drain, "
              "slow, stall, lose_reports, lose_residency and restart_gateway");
-  schema.add("network_ms", &f.network_ms, "one way between gateway and worker").range(0, 1e5).unit("ms");
-  schema.add("report_ms", &f.report_ms, "between two load reports of a node").range(1, 1e6).unit("ms");
-  schema.add("residency_delay_ms", &f.residency_delay_ms, "until a worker's residency event is known")
+  schema.add("network_ms", &o.network_ms, "one way between gateway and worker").range(0, 1e5).unit("ms");
+  schema.add("report_ms", &o.report_ms, "between two load reports of a node").range(1, 1e6).unit("ms");
+  schema.add("residency_delay_ms", &o.residency_delay_ms, "until a worker's residency event is known")
       .range(0, 1e6)
       .unit("ms");
-  schema.add("gossip_ms", &f.gossip_ms, "between two exchanges of gateways").range(1, 1e6).unit("ms");
+  schema.add("gossip_ms", &o.gossip_ms, "between two exchanges of gateways").range(1, 1e6).unit("ms");
   schema.add("peer_ledger", &f.peer_ledger, "several gateways tell each other what they have in flight");
-  schema.add("detect_ms", &f.detect_ms, "until a dead node's connections are seen broken")
+  schema.add("detect_ms", &o.detect_ms, "until a dead node's connections are seen broken")
       .range(0, 1e6)
       .unit("ms");
-  schema.add("join_ms", &f.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
+  schema.add("join_ms", &o.join_ms, "until a node that came back is used again").range(0, 1e6).unit("ms");
   schema
-      .add("join_ramp_s", &f.join_ramp_s,
+      .add("join_ramp_s", &o.join_ramp_s,
            "policy affinity: a node that joins or came back rises from a tenth of its share to all of it; 0: "
            "at once")
       .range(0, 3600)
       .unit("s");
   schema
-      .add("handover_s", &f.handover_s,
+      .add("handover_s", &o.handover_s,
            "policy affinity: so long its personas are computed there ahead of their requests; 0: none are")
       .range(0, 3600)
       .unit("s");
   schema.add(
-      "resume", &f.resume,
+      "resume", &o.resume,
       "started streams go on elsewhere when their node dies; else, as with workers of another kind, they "
       "end in an error and count as lost");
-  route::describe_route(schema, f.route);
+  route::describe_route(schema, o.router);
 }
 
 StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
-  SimulationOptions o;
+  SimulationOptions o = f.options;
   TROUPE_ASSIGN_OR_RETURN(o.profile, load_node_profile(f.profile));
-  o.nodes = static_cast<int32_t>(f.nodes);
-  o.gateways = static_cast<int32_t>(f.gateways);
-  o.seed = static_cast<uint64_t>(f.seed);
-  TROUPE_RETURN_IF_ERROR(route::apply_route(f.route, o.router));
-  o.router.affinity.peer_ledger = f.peer_ledger && f.gateways > 1 && f.route.policy == "affinity";
-  o.session_sticky = f.session_sticky;
-  o.warmup_s = f.warmup_s;
-  o.slo_ttft_ms = f.slo_ttft_ms;
-  o.slo_tpot_ms = f.slo_tpot_ms;
-  o.tpot_budget_ms = f.tpot_budget_ms;
-  o.batching = batching_of(f.batching);
-  o.drain_s = f.drain_s;
-  o.network_ms = f.network_ms;
-  o.report_ms = f.report_ms;
-  o.residency_delay_ms = f.residency_delay_ms;
-  o.gossip_ms = f.gossip_ms;
-  o.detect_ms = f.detect_ms;
-  o.join_ms = f.join_ms;
-  o.join_ramp_s = f.join_ramp_s;
-  o.handover_s = f.handover_s;
-  o.resume = f.resume;
+  route::settle_route(o.router);
+  o.router.affinity.peer_ledger = f.peer_ledger && o.gateways > 1 && o.router.policy == "affinity";
   if (!f.faults.empty()) {
     std::ifstream file(f.faults, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));

@@ -3,6 +3,7 @@
 // Flags that several commands of troupe-sim share, and what they come to: a fleet, and where requests come
 // from.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +12,6 @@
 
 #include "common/core/status.h"
 #include "common/settings/schema.h"
-#include "gateway/route/settings.h"
 #include "sim/fleet/simulator.h"
 #include "sim/trace/trace.h"
 #include "sim/workload/workload.h"
@@ -21,15 +21,9 @@ namespace troupe::sim {
 // Requests: a trace's files, or persona traffic made up on the way.
 struct SourceFlags {
   std::vector<std::string> trace;
-  double rate_scale = 1;
-  double spread_ms = 3000;
-  bool skip_bad = false;
+  TraceOptions trace_options{.spread = std::chrono::seconds(3)};
   std::string like = "study";  // what the workload starts from
   PersonaWorkload workload;
-  int64_t personas = workload.personas, card_tokens_min = workload.card_tokens_min,
-          card_tokens_max = workload.card_tokens_max;
-  int64_t system_tokens = workload.system_tokens, block_size = workload.block_tokens,
-          context = workload.context_tokens;
   std::string flash;  // SHARE:BEGIN_S:DURATION_S[:CARD_TOKENS]
   std::string burst;  // TIMES:BEGIN_S:DURATION_S
 };
@@ -56,13 +50,9 @@ void say_notes(std::string_view label, const RequestSource& source);
 void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
 
 struct FleetFlags {
-  route::RouteSettings route;
-  std::string profile = "study", batching = "merged", faults;
-  int64_t nodes = 16, gateways = 1, seed = 1;
-  double warmup_s = 0, slo_ttft_ms = 500, slo_tpot_ms = 30, tpot_budget_ms = 0, drain_s = 120;
-  double network_ms = 0, report_ms = 100, residency_delay_ms = 1, gossip_ms = 20, detect_ms = 50,
-         join_ms = 1000, join_ramp_s = 10, handover_s = 20;
-  bool session_sticky = false, peer_ledger = true, resume = true;
+  SimulationOptions options;              // the flags that name no file
+  std::string profile = "study", faults;  // simulation_of() reads them
+  bool peer_ledger = true;                // if several gateways can use it
 };
 void describe_fleet(SettingsSchema& schema, FleetFlags& flags);
 // Errors name the flag or the file.

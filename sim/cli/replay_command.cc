@@ -22,7 +22,7 @@ int replay_command(int argc, const char* const* argv) {
   if (!requests.ok()) return fail(kProgram, requests.status());
   run.options.on_request = requests->on_request();
   ProgressLine progress;
-  const auto result = run_once(run.source, run.options, 1, run.fleet.route.policy, progress);
+  const auto result = run_once(run.source, run.options, 1, run.options.router.policy, progress);
   if (!result.ok()) return fail(kProgram, result.status());
   if (const Status written = requests->close(); !written.ok()) return fail(kProgram, written);
   const std::span<const Result> one(&*result, 1);

@@ -266,19 +266,19 @@ TEST(ExposedEndpoints, EndpointsOpenToStrangersAreListed) {
     return exposed_endpoints(*config);
   };
   EXPECT_EQ(doors().open + doors().close, "");
-  settings.host = "0.0.0.0";
+  settings.main_server.host = "0.0.0.0";
   EXPECT_THAT(doors().open, testing::AllOf(HasSubstr("/admin)"), HasSubstr("/admin/gossip")));
   EXPECT_THAT(doors().close, testing::AllOf(HasSubstr("api_keys"), HasSubstr("gossip.secret"),
                                             HasSubstr("metrics_host: 127.0.0.1")));
   settings.api_keys = folder.write("keys.yaml", key_lines("writer"));
   EXPECT_THAT(doors().open, testing::Not(HasSubstr("/admin)")));
   EXPECT_THAT(doors().close, testing::Not(HasSubstr("api_keys")));
-  settings.gossip.secret = folder.write("secret", "short");
+  settings.gossip_secret = folder.write("secret", "short");
   EXPECT_THAT(std::string(make_config(settings).status().message()), HasSubstr("gossip.secret: "));
-  settings.gossip.secret = folder.write("secret", "sixteen bytes or more");
+  settings.gossip_secret = folder.write("secret", "sixteen bytes or more");
   EXPECT_EQ(doors().open + doors().close, "");
-  settings.gossip.secret = settings.api_keys = "";
-  settings.metrics_host = "127.0.0.1";
+  settings.gossip_secret = settings.api_keys = "";
+  settings.metrics_server.host = "127.0.0.1";
   EXPECT_EQ(doors().open, "");
 }
 

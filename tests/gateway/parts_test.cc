@@ -167,5 +167,125 @@ TEST(Config, CommentedFileShowsEveryKeyAndDefault) {
   EXPECT_EQ(schema.help(), default_schema.help()) << "a value in the file is not the default";
 }
 
+// tests/fixtures/old_gateway.yaml is an earlier configs/gateway.yaml: operators have files like it.
+TEST(Config, LoadsAnOlderFile) {
+  GatewaySettings settings;
+  SettingsSchema schema("troupe-gateway", "");
+  describe_settings(settings, schema);
+  const Status status = schema.load_yaml_file(TROUPE_SOURCE_DIR "/tests/fixtures/old_gateway.yaml");
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  const auto config = make_config(settings);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->main_server.port, 30000);
+  EXPECT_EQ(config->metrics_server.port, 29000);
+  EXPECT_EQ(config->metrics_server.host, config->main_server.host);
+  EXPECT_FALSE(config->fleet.workers.empty());
+}
+
+// Returns the configuration of a file with a worker and these lines.
+GatewayConfig config_of(const std::string& lines) {
+  GatewaySettings settings;
+  SettingsSchema schema("troupe-gateway", "");
+  describe_settings(settings, schema);
+  const Status status = schema.load_yaml("worker_urls: [http://127.0.0.1:1]\n" + lines, "f.yaml");
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  auto config = make_config(settings);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *std::move(config) : GatewayConfig();
+}
+
+TEST(Config, BindsRoutingToTheRouterAndItsFollowers) {
+  const GatewayConfig c = config_of(
+      "mode: plan\nroute: {plan_interval_s: 0.5, anchors_max: 64, strict_sets: 3, node_kv_tokens: 2048,\n"
+      "  sets_max: 77, gateways: 6}\ngossip: {interval_ms: 61}\n"
+      "handover: {text_bytes: 0, at_once: 21, deadline_secs: 22, ramp_secs: 23}\n");
+  EXPECT_EQ(c.router.affinity.mode, route::Mode::kPlan);
+  EXPECT_FALSE(c.residency.enabled);
+  EXPECT_EQ(c.router.planner.tick, 500ms);
+  EXPECT_EQ(c.state.plan_tick, 500ms);
+  EXPECT_EQ(c.router.sketch.anchors_max, 64u);
+  EXPECT_EQ(c.router.sketch.sessions_max, 64u);
+  EXPECT_EQ(c.router.planner.strict_sets, 3u);
+  EXPECT_EQ(c.router.memory.node_kv_tokens_guess, 2048);
+  EXPECT_EQ(c.router.memory.sets_max, 77u);
+  EXPECT_EQ(c.fleet.sets_max, 77u);
+  EXPECT_EQ(c.router.affinity.gateways, 6);
+  EXPECT_EQ(c.gossip.gateways, 6);
+  EXPECT_EQ(c.gossip.interval, 61ms);
+  EXPECT_TRUE(c.gossip.ledger);
+  EXPECT_FALSE(c.router.affinity.peer_ledger) << "there is nobody to tell";
+  EXPECT_EQ(c.prefix_text_bytes, 0u);
+  EXPECT_FALSE(c.migrator.enabled);
+  EXPECT_EQ(c.router.moves_at_once, 21u);
+  EXPECT_EQ(c.migrator.deadline, 22s);
+  EXPECT_EQ(c.fleet.ramp, 23s);
+}
+
+TEST(Config, BindsRequestSettingsToProxyAndFleet) {
+  const GatewayConfig c = config_of(
+      "request_timeout_secs: 7\nstream_heartbeat_timeout_ms: 201\nforeign_worker_silence_timeout_ms: 0\n"
+      "foreign_worker_stall_timeout_ms: 3\nshutdown_grace_period_secs: 4\nshutdown_notice_secs: 2\n"
+      "retry: {attempts_max: 5, resend_to_foreign: false}\nlog_level: warn\n"
+      "probe: {interval_ms: 11, timeout_ms: 12, dead_after: 13, alive_after: 14}\n"
+      "upstream: {connect_timeout_ms: 51, idle_connections: 52, idle_timeout_ms: 53}\n"
+      "otlp: {endpoint: 'http://127.0.0.1:2', interval_ms: 71, timeout_ms: 72}\n");
+  EXPECT_EQ(c.proxy.request_timeout, 7s);
+  EXPECT_EQ(c.proxy.silence_max, 201ms);
+  EXPECT_EQ(c.proxy.foreign_silence_max, 0ms);
+  EXPECT_EQ(c.proxy.foreign_stall_max, 3ms);
+  EXPECT_EQ(c.grace, 4s);
+  EXPECT_EQ(c.notice, 2s);
+  EXPECT_EQ(c.proxy.retry.attempts_max, 5);
+  EXPECT_FALSE(c.proxy.resend_to_foreign);
+  EXPECT_EQ(c.log_level, LogLevel::kWarn);
+  EXPECT_EQ(c.prober.interval, 11ms);
+  EXPECT_EQ(c.prober.timeout, 12ms);
+  EXPECT_EQ(c.fleet.health.dead_after, 13);
+  EXPECT_EQ(c.fleet.health.alive_after, 14);
+  EXPECT_EQ(c.fleet.client.connect_timeout, 51ms);
+  EXPECT_EQ(c.fleet.client.idle_connections_max, 52u);
+  EXPECT_EQ(c.fleet.client.idle_timeout, 53ms);
+  ASSERT_TRUE(c.telemetry.otlp.has_value());
+  EXPECT_EQ(c.telemetry.otlp->interval, 71ms);
+  EXPECT_EQ(c.telemetry.otlp->timeout, 72ms);
+}
+
+TEST(Config, BindsLimitsToTheirOwners) {
+  const GatewayConfig c = config_of(
+      "limits: {body_bytes: 1025, bodies_bytes: 1026, header_bytes: 1027, header_timeout_ms: 31,\n"
+      "  body_timeout_ms: 32, idle_timeout_ms: 33, write_timeout_ms: 34, requests: 35,\n"
+      "  tokenize_requests: 36, connections: 37, worker_requests: 38}\n"
+      "admission: {worker_fill: 2, worker_requests: 41, foreign_worker_requests: 42, queue: 43,\n"
+      "  queue_timeout_ms: 44, fair: false, requests: 45, tokens: 46, persona_requests: 47,\n"
+      "  persona_tokens: 48}\n");
+  const HttpServerOptions& http = c.main_server;
+  EXPECT_EQ(http.body_bytes_max, 1025u);
+  EXPECT_EQ(c.proxy.api.body_bytes_max, 1025u);
+  EXPECT_EQ(c.metrics_server.body_bytes_max, kGossipBytesMax);
+  EXPECT_EQ(http.bodies_bytes_max, 1026u);
+  EXPECT_EQ(http.header_bytes_max, 1027u);
+  EXPECT_EQ(http.header_timeout, 31ms);
+  EXPECT_EQ(http.body_timeout, 32ms);
+  EXPECT_EQ(http.idle_timeout, 33ms);
+  EXPECT_EQ(http.write_timeout, 34ms);
+  EXPECT_EQ(c.proxy.requests_max, 35u);
+  EXPECT_EQ(c.proxy.text_requests_max, 36u);
+  EXPECT_EQ(http.connections_max, 37u);
+  EXPECT_EQ(c.metrics_server.connections_max, 256u);
+  EXPECT_EQ(c.fleet.in_flight_max, 38);
+  const route::PoolRoomOptions& room = c.admission_queue.room;
+  EXPECT_EQ(room.fill, 2);
+  EXPECT_EQ(room.worker_requests, 41);
+  EXPECT_EQ(room.foreign_requests, 42);
+  const route::AdmissionOptions& admission = c.admission_queue.admission;
+  EXPECT_EQ(admission.queue_max, 43u);
+  EXPECT_EQ(admission.wait_max, 44ms);
+  EXPECT_FALSE(admission.fair);
+  EXPECT_EQ(admission.total.requests, 45);
+  EXPECT_EQ(admission.total.tokens, 46);
+  EXPECT_EQ(admission.persona.requests, 47);
+  EXPECT_EQ(admission.persona.tokens, 48);
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test

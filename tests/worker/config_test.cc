@@ -19,7 +19,7 @@ std::string read_example() {
 
 WorkerSettings with_model() {
   WorkerSettings settings;
-  settings.model = "configs/demo-model/";
+  settings.runner.model_dir = "configs/demo-model/";
   return settings;
 }
 
@@ -47,13 +47,24 @@ TEST(WorkerConfig, ExampleFileNamesEveryKeyWithItsDefault) {
   }
 }
 
+// tests/fixtures/old_worker.yaml is an earlier configs/worker.yaml: operators have files like it.
+TEST(WorkerConfig, LoadsAnOlderFile) {
+  WorkerSettings settings;
+  SettingsSchema schema("troupe-worker", "test");
+  describe_worker_settings(schema, settings);
+  const Status status = schema.load_yaml_file(TROUPE_SOURCE_DIR "/tests/fixtures/old_worker.yaml");
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(settings.server.http.port, 31000);
+  EXPECT_EQ(settings.scheduler.tpot_budget, std::chrono::milliseconds(200));
+}
+
 TEST(WorkerConfig, ReadsEveryExampleValue) {
   WorkerSettings settings;
   SettingsSchema schema("troupe-worker", "test");
   describe_worker_settings(schema, settings);
   ASSERT_TRUE(schema.load_yaml("max_num_seqs: 7\nlimits:\n  body_bytes: 4096\n", "x.yaml").ok());
-  EXPECT_EQ(settings.max_num_seqs, 7);
-  EXPECT_EQ(settings.limits.body_bytes, 4096);
+  EXPECT_EQ(settings.scheduler.max_num_seqs, 7);
+  EXPECT_EQ(settings.server.http.body_bytes_max, 4096);
   EXPECT_FALSE(schema.load_yaml("max_num_seq: 7\n", "x.yaml").ok());
 }
 
@@ -88,22 +99,22 @@ TEST(WorkerConfig, FlagsHaveVllmsNames) {
                                 "--port",
                                 "0"});
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(s.model, "m");
+  EXPECT_EQ(s.runner.model_dir, "m");
   EXPECT_EQ(s.served_model_name, "x");
   EXPECT_EQ(s.dtype, "float32");
-  EXPECT_EQ(s.quantization, "int8");
-  EXPECT_EQ(s.load_format, "dummy");
-  EXPECT_EQ(s.max_model_len, 100);
-  EXPECT_EQ(s.max_num_seqs, 3);
-  EXPECT_EQ(s.max_num_batched_tokens, 64);
-  EXPECT_EQ(s.kv_cache_tokens, 320);
-  EXPECT_EQ(s.gpu_memory_utilization, 0.5);
-  EXPECT_EQ(s.block_size, 8);
-  EXPECT_FALSE(s.enable_prefix_caching);
-  EXPECT_EQ(s.max_sets, 9);
-  EXPECT_EQ(s.batching, "separate");
-  EXPECT_EQ(s.threads, 2);
-  EXPECT_EQ(s.port, 0);
+  EXPECT_EQ(s.runner.weight_format, WeightFormat::kInt8);
+  EXPECT_EQ(s.runner.load_format, LoadFormat::kDummy);
+  EXPECT_EQ(s.scheduler.max_model_len, 100);
+  EXPECT_EQ(s.scheduler.max_num_seqs, 3);
+  EXPECT_EQ(s.scheduler.max_num_batched_tokens, 64);
+  EXPECT_EQ(s.runner.kv_cache_tokens, 320);
+  EXPECT_EQ(s.runner.memory_utilization, 0.5);
+  EXPECT_EQ(s.scheduler.block_size, 8);
+  EXPECT_FALSE(s.scheduler.enable_prefix_caching);
+  EXPECT_EQ(s.scheduler.max_sets, 9);
+  EXPECT_EQ(s.scheduler.batching, Batching::kSeparate);
+  EXPECT_EQ(s.runner.threads, 2);
+  EXPECT_EQ(s.server.http.port, 0);
 }
 
 TEST(WorkerConfig, RefusesBadFlagsByName) {
@@ -126,26 +137,26 @@ TEST(WorkerConfig, ResolveReplacesAuto) {
   ASSERT_TRUE(resolve_worker_settings(settings).ok());
   EXPECT_EQ(settings.device, "cpu");
   EXPECT_EQ(settings.served_model_name, "demo-model");
-  EXPECT_GE(settings.threads, 1);
+  EXPECT_GE(settings.runner.threads, 1);
 }
 
 TEST(WorkerConfig, SimTakesUnsetValuesFromItsProfile) {
   WorkerSettings settings;
   settings.device = "sim";
   settings.sim_profile = "study-13b";
-  settings.max_num_seqs = 8;
+  settings.scheduler.max_num_seqs = 8;
   ASSERT_TRUE(resolve_worker_settings(settings).ok());
   EXPECT_EQ(settings.served_model_name, "study-13b");
-  EXPECT_EQ(settings.kv_cache_tokens, 120'000);
-  EXPECT_EQ(settings.max_num_batched_tokens, 2048);
-  EXPECT_EQ(settings.block_size, 16);
-  EXPECT_EQ(settings.max_num_seqs, 8);
+  EXPECT_EQ(settings.runner.kv_cache_tokens, 120'000);
+  EXPECT_EQ(settings.scheduler.max_num_batched_tokens, 2048);
+  EXPECT_EQ(settings.scheduler.block_size, 16);
+  EXPECT_EQ(settings.scheduler.max_num_seqs, 8);
 
   WorkerSettings small;
   small.device = "sim";
-  small.kv_cache_tokens = 1000;
+  small.runner.kv_cache_tokens = 1000;
   ASSERT_TRUE(resolve_worker_settings(small).ok());
-  EXPECT_EQ(small.max_model_len, 1000) << "what fits the memory";
+  EXPECT_EQ(small.scheduler.max_model_len, 1000) << "what fits the memory";
 }
 
 TEST(WorkerConfig, ResolveRefusesImpossibleSettings) {
@@ -160,14 +171,17 @@ TEST(WorkerConfig, ResolveRefusesImpossibleSettings) {
               s.sim_profile = "abacus";
             }).find("--sim-profile: there is no profile 'abacus'"),
             std::string::npos);
-  EXPECT_NE(message_after([](auto& s) { s.max_model_len = 1; }).find("--max-model-len 1"), std::string::npos);
-  EXPECT_NE(message_after([](auto& s) { s.model = ""; }).find("--model is required"), std::string::npos);
-  EXPECT_NE(message_after([](auto& s) { s.kv_cache_tokens = 8; }).find("--block-size"), std::string::npos);
-  EXPECT_NE(message_after([](auto& s) { s.max_num_batched_tokens = 4; }).find("--max-num-seqs"),
+  EXPECT_NE(message_after([](auto& s) { s.scheduler.max_model_len = 1; }).find("--max-model-len 1"),
+            std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.runner.model_dir = ""; }).find("--model is required"),
+            std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.runner.kv_cache_tokens = 8; }).find("--block-size"),
+            std::string::npos);
+  EXPECT_NE(message_after([](auto& s) { s.scheduler.max_num_batched_tokens = 4; }).find("--max-num-seqs"),
             std::string::npos);
   EXPECT_NE(message_after([](auto& s) {
-              s.max_model_len = 2048;
-              s.kv_cache_tokens = 1024;
+              s.scheduler.max_model_len = 2048;
+              s.runner.kv_cache_tokens = 1024;
             }).find("--max-model-len 2048"),
             std::string::npos);
 }

@@ -19,12 +19,12 @@ namespace troupe::worker_fixture {
 
 inline WorkerSettings demo_settings() {
   WorkerSettings settings;
-  settings.model = TROUPE_SOURCE_DIR "/configs/demo-model";
+  settings.runner.model_dir = TROUPE_SOURCE_DIR "/configs/demo-model";
   settings.dtype = "float32";
-  settings.threads = 2;
-  settings.port = 0;
-  settings.kv_cache_tokens = 16384;
-  settings.log_level = "error";
+  settings.runner.threads = 2;
+  settings.server.http.port = 0;
+  settings.runner.kv_cache_tokens = 16384;
+  settings.log_level = LogLevel::kError;
   const auto status = resolve_worker_settings(settings);
   if (!status.ok()) throw std::runtime_error(status.ToString());
   return settings;

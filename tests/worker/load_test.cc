@@ -23,11 +23,11 @@ void copy_demo_files(const TempDir& dir, const std::vector<std::string>& files) 
   }
 }
 
-StatusOr<LoadedModel> load(const TempDir& dir, const std::string& load_format) {
+StatusOr<LoadedModel> load(const TempDir& dir, LoadFormat load_format) {
   WorkerSettings settings;
-  settings.model = dir.path();
-  settings.load_format = load_format;
-  settings.threads = 1;
+  settings.runner.model_dir = dir.path();
+  settings.runner.load_format = load_format;
+  settings.runner.threads = 1;
   EXPECT_TRUE(resolve_worker_settings(settings).ok());
   Metrics metrics;
   const Logger log(LogLevel::kError);
@@ -37,10 +37,11 @@ StatusOr<LoadedModel> load(const TempDir& dir, const std::string& load_format) {
 TEST(LoadModel, DummyNeedsNoWeights) {
   const TempDir dir;
   copy_demo_files(dir, {"config.json", "tokenizer.json"});
-  const auto dummy = load(dir, "dummy");
+  const auto dummy = load(dir, LoadFormat::kDummy);
   ASSERT_TRUE(dummy.ok()) << dummy.status();
   EXPECT_EQ(dummy->served.config.vocab_size, 4096);
-  EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("has neither model.safetensors"));
+  EXPECT_THAT(std::string(load(dir, LoadFormat::kAuto).status().message()),
+              HasSubstr("has neither model.safetensors"));
 }
 
 TEST(LoadModel, DummyNeedsNoTokenizer) {
@@ -48,18 +49,18 @@ TEST(LoadModel, DummyNeedsNoTokenizer) {
   TinyModel model;
   model.config["vocab_size"] = 16384;
   dir.write("config.json", boost::json::serialize(model.config));
-  const auto dummy = load(dir, "dummy");
+  const auto dummy = load(dir, LoadFormat::kDummy);
   ASSERT_TRUE(dummy.ok()) << dummy.status();
   EXPECT_NE(dummy->chat_template, nullptr);
   EXPECT_LE(dummy->tokenizer->vocab_size(), 16384);
-  EXPECT_THAT(std::string(load(dir, "auto").status().message()), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(std::string(load(dir, LoadFormat::kAuto).status().message()), HasSubstr("tokenizer.json"));
 }
 
 TEST(LoadModel, DummyRefusesVocabularySmallerThanItsWords) {
   const TempDir dir;
   TinyModel().write(dir);
   fs::remove(dir.path() + "/model.safetensors");
-  EXPECT_THAT(std::string(load(dir, "dummy").status().message()),
+  EXPECT_THAT(std::string(load(dir, LoadFormat::kDummy).status().message()),
               HasSubstr("/config.json: key 'vocab_size': 12 is less than the"));
 }
 

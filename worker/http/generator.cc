@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/net/request_headers.h"
 #include "worker/engine/engine_errors.h"
 #include "worker/http/conversations.h"
 

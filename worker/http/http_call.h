@@ -45,13 +45,4 @@ class HttpCall {
   int code_ = kNoAnswer;
 };
 
-// Returns the client's id if it is short (128) printable ASCII without spaces (a gateway's rule), else
-// `fallback`.
-std::string request_id_of(const HttpRequest& request, std::string_view fallback);
-
-// The deadline is x-troupe-timeout-ms if present: a gateway sends the time left to it and applies a bound of
-// its own. Else it is a client's x-request-timeout-ms, at most `longest`, which is also the default. Larger
-// values count as the maximum; a header that is not a positive whole number is a 400.
-ApiResult<Deadline> request_deadline(const HttpRequest& request, TimePoint now, Duration longest);
-
 }  // namespace troupe

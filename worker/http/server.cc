@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "common/net/request_headers.h"
 #include "worker/http/conversations.h"
 #include "worker/http/http_call.h"
 #include "worker/http/prefixes.h"
@@ -187,8 +188,9 @@ Task<void> WorkerServer::Impl::handle(Exchange& exchange) {
   const auto begin = std::chrono::steady_clock::now();
   const auto* route = find_route(exchange.request().path);
   const std::string own_id = instance + "-" + std::to_string(++request_index);
+  const std::string_view their_id = request_id_of(exchange.request());
   HttpCall call(exchange, route != nullptr ? route->path : "other",
-                request_id_of(exchange.request(), own_id));
+                their_id.empty() ? own_id : std::string(their_id));
   if (generator.refusing()) exchange.close_after();
   const AtEnd told([this, &call, begin] { count(call, begin); });
   co_await dispatch(call);

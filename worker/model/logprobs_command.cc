@@ -25,14 +25,9 @@ constexpr int kExitUsage = 2;
 constexpr int32_t kDefaultLenMax = 8192;
 
 struct Settings {
-  std::string model;
   std::string device = "auto";
   std::string dtype = "auto";
-  std::string quantization = "none";
-  std::string load_format = "auto";
-  bool reference_ops = false;
-  int64_t threads = 1;
-  int64_t max_model_len = 0;
+  RunnerOptions runner;  // all else that is set
 };
 
 StatusOr<std::vector<TokenId>> parse_ids(std::string_view line) {
@@ -59,22 +54,17 @@ void append_float(std::string& text, float value) {
 }
 
 StatusOr<std::unique_ptr<ModelRunner>> load_runner(const Settings& settings) {
-  TROUPE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(settings.model));
-  RunnerOptions options;
-  options.model_dir = settings.model;
+  TROUPE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(settings.runner.model_dir));
+  RunnerOptions options = settings.runner;
   options.backend = settings.device == "auto" ? "cpu" : settings.device;
   // float16 is for weights only; computing in bfloat16 would lose 3 of its bits.
   const bool bfloat16 =
       settings.dtype == "bfloat16" || (settings.dtype == "auto" && config.dtype == DType::kBFloat16);
   options.dtype = bfloat16 ? DType::kBFloat16 : DType::kFloat32;
-  options.weight_format = weight_format_of(settings.quantization);
-  options.reference_ops = settings.reference_ops;
-  options.threads = static_cast<int>(settings.threads);
-  if (settings.load_format == "dummy") options.load_format = LoadFormat::kDummy;
   // Within its window a model computes full attention, so the default length stays within it.
   int64_t length = std::min<int64_t>(config.max_position_embeddings, kDefaultLenMax);
   if (config.sliding_window > 0) length = std::min(length, config.sliding_window);
-  options.max_model_len = static_cast<int32_t>(settings.max_model_len > 0 ? settings.max_model_len : length);
+  if (options.max_model_len == 0) options.max_model_len = static_cast<int32_t>(length);
   // Whole blocks, so that the last position has a slot.
   options.kv_cache_tokens = int64_t{options.max_model_len} + options.block_size - 1;
   return ModelRunner::load(options);
@@ -98,22 +88,21 @@ int logprobs_command(const std::vector<std::string>& args, std::istream& in, std
   Settings settings;
   SettingsSchema schema("troupe-worker logprobs",
                         "Log-probability of every id after the first, one JSON array of ids a line on stdin");
-  schema.add("model", &settings.model, "model directory (config.json and safetensors)");
+  schema.add("model", &settings.runner.model_dir, "model directory (config.json and safetensors)");
   schema.add("device", &settings.device,
              "where to compute: auto (cpu), cpu, cuda, ref, or a backend module's path");
   schema.add("dtype", &settings.dtype, "type of activations; auto: the checkpoint's")
       .choices({"auto", "float32", "bfloat16"});
-  schema.add("quantization", &settings.quantization, "how products' weights are held")
-      .choices({"none", "int8"});
-  schema
-      .add("load_format", &settings.load_format,
-           "where weights come from: auto (safetensors), or dummy: random ones of config.json's shapes")
-      .choices({"auto", "dummy"});
-  schema.add("reference_ops", &settings.reference_ops,
+  schema.add_enum("quantization", &settings.runner.weight_format, kQuantizationNames,
+                  "how products' weights are held");
+  schema.add_enum(
+      "load_format", &settings.runner.load_format, kLoadFormatNames,
+      "where weights come from: auto (safetensors), or dummy: random ones of config.json's shapes");
+  schema.add("reference_ops", &settings.runner.reference_ops,
              "device cuda: the plainest implementation of every op");
-  schema.add("threads", &settings.threads, "threads to compute with").range(1, 1024);
+  schema.add("threads", &settings.runner.threads, "threads to compute with").range(1, 1024);
   schema
-      .add("max_model_len", &settings.max_model_len,
+      .add("max_model_len", &settings.runner.max_model_len,
            "longest line in ids; 0: the model's, at most 8192 and its window")
       .range(0, 1 << 24);
   std::vector<const char*> argv{"troupe-worker logprobs"};
@@ -123,9 +112,9 @@ int logprobs_command(const std::vector<std::string>& args, std::istream& in, std
     out << schema.help();
     return kExitOk;
   }
-  if (!parsed.ok() || !parsed->positional.empty() || settings.model.empty()) {
+  if (!parsed.ok() || !parsed->positional.empty() || settings.runner.model_dir.empty()) {
     const std::string reason = !parsed.ok() ? std::string(parsed.status().message())
-                               : settings.model.empty()
+                               : settings.runner.model_dir.empty()
                                    ? "--model DIR is missing"
                                    : absl::StrCat("unknown argument '", parsed->positional.front(), "'");
     err << "troupe-worker logprobs: " << reason << "\n";

@@ -9,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/core/status.h"
@@ -22,6 +24,8 @@ enum class LoadFormat : uint8_t {
   kAuto,   // safetensors
   kDummy,  // random weights of config.json's shapes; no other file is read
 };
+inline constexpr std::pair<std::string_view, LoadFormat> kLoadFormatNames[] = {{"auto", LoadFormat::kAuto},
+                                                                               {"dummy", LoadFormat::kDummy}};
 
 struct RunnerOptions {
   std::string model_dir;

@@ -31,6 +31,10 @@
 #include "gateway/route/admission/drain_rate.h"
 #include "gateway/route/admission/fair_queue.h"
 
+namespace troupe {
+class SettingsSchema;
+}
+
 namespace troupe::route {
 
 struct AdmissionLimits {  // at the workers at once; 0: no limit
@@ -47,6 +51,8 @@ struct AdmissionOptions {
   // forgotten.
   size_t flows_max = 16'384;
 };
+// Describes admission.queue, .fair and the limits. `options` must outlive the schema.
+void describe(SettingsSchema& schema, AdmissionOptions& options);
 
 // Rights of an API key.
 struct AdmissionKey {

@@ -9,8 +9,13 @@
 #include <limits>
 #include <string_view>
 
+#include "common/core/status.h"
 #include "gateway/route/fleet/load_tracker.h"
 #include "gateway/route/fleet/view.h"
+
+namespace troupe {
+class SettingsSchema;
+}
 
 namespace troupe::route {
 
@@ -19,6 +24,11 @@ struct PoolRoomOptions {
   int64_t worker_requests = 0;     // for every worker, instead; 0: by its reports
   int64_t foreign_requests = 256;  // for one that reports no max_num_seqs; 0: it is never full
 };
+// Describes admission.worker_fill, .worker_requests, .foreign_worker_requests. `options` must outlive the
+// schema.
+void describe(SettingsSchema& schema, PoolRoomOptions& options);
+// The error names the key.
+Status check(const PoolRoomOptions& options);
 
 inline constexpr int64_t kEndlessRoom = std::numeric_limits<int64_t>::max();
 

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <map>
 
 namespace troupe::settings_test {
 
@@ -304,6 +306,90 @@ TEST(SettingsHelp, ShowsEveryKeyWithItsDefaultRangeAndUnit) {
     EXPECT_THAT(help, HasSubstr(text));
   }
   EXPECT_EQ(s.schema.keys().size(), 8u);
+}
+
+// Targets of the types that the options of a program's parts have.
+struct Bound {
+  enum class Mode { kExact, kPlan };
+  uint16_t port = 80;
+  int32_t seqs = 64;
+  size_t bytes = 1024, unbounded = 7;
+  std::chrono::milliseconds interval{1500};
+  std::chrono::seconds grace{30};
+  std::chrono::nanoseconds budget = std::chrono::milliseconds(200), tick = std::chrono::milliseconds(2500);
+  Mode mode = Mode::kPlan;
+  SettingsSchema schema{"troupe-sample", "shows settings"};
+
+  Bound() {
+    schema.add("port", &port, "to listen on").range(0, 65535);
+    schema.add("seqs", &seqs, "at once").range(-5, 65536);
+    schema.add("bytes", &bytes, "at most").range(1, 1e12);
+    schema.add("unbounded", &unbounded, "of them");
+    schema.add("interval_ms", &interval, "between probes").range(10, 3.6e6).unit("ms");
+    schema.add("grace_secs", &grace, "to end");
+    schema.add("budget_ms", &budget, "of a step").range(0, 60'000);
+    schema.add_fraction("tick_s", &tick, "between plans").range(0.1, 3600).unit("s");
+    schema.add_enum("mode", &mode, {{"exact", Mode::kExact}, {"plan", Mode::kPlan}}, "of routing");
+  }
+  std::string error(std::string_view text) {
+    return std::string(to_std(schema.load_yaml(text, "f.yaml").message()));
+  }
+};
+
+TEST(SettingsBinding, ReadsIntoTheTypesOfOptions) {
+  Bound b;
+  ASSERT_EQ(b.error("port: 65535\nseqs: -5\nbytes: 1000000000000\nunbounded: 0\ninterval_ms: 3600000\n"
+                    "grace_secs: 2\nbudget_ms: 60000\ntick_s: 0.29\nmode: exact\n"),
+            "");
+  EXPECT_EQ(b.port, 65535);
+  EXPECT_EQ(b.seqs, -5);
+  EXPECT_EQ(b.bytes, 1'000'000'000'000u);
+  EXPECT_EQ(b.unbounded, 0u);
+  EXPECT_EQ(b.interval, std::chrono::hours(1));
+  EXPECT_EQ(b.grace, std::chrono::seconds(2));
+  EXPECT_EQ(b.budget, std::chrono::minutes(1));
+  EXPECT_EQ(b.tick, std::chrono::milliseconds(290));
+  EXPECT_EQ(b.mode, Bound::Mode::kExact);
+}
+
+TEST(SettingsBinding, ShowsValuesInTheKeysUnit) {
+  Bound b;
+  std::map<std::string, std::string> shown;
+  for (const auto& value : b.schema.values()) shown[value.key] = value.text;
+  EXPECT_EQ(shown, (std::map<std::string, std::string>{{"port", "80"},
+                                                       {"seqs", "64"},
+                                                       {"bytes", "1024"},
+                                                       {"unbounded", "7"},
+                                                       {"interval_ms", "1500"},
+                                                       {"grace_secs", "30"},
+                                                       {"budget_ms", "200"},
+                                                       {"tick_s", "2.5"},
+                                                       {"mode", "plan"}}));
+  const std::string help = b.schema.help();
+  EXPECT_THAT(help, HasSubstr("--interval-ms INTEGER"));
+  EXPECT_THAT(help, HasSubstr("--tick-s NUMBER"));
+  EXPECT_THAT(help, HasSubstr("--mode TEXT"));
+  EXPECT_THAT(help, HasSubstr("of them (default 7)")) << "a type's own bounds are no range";
+}
+
+TEST(SettingsBinding, RefusesValuesThatDoNotFitAndKeepsTheOldOnes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"port: 65536", "'port' must be an integer from 0 to 65535, not '65536'"},
+      {"bytes: -1", "'bytes' must be an integer from 1 to 1000000000000, not '-1'"},
+      {"unbounded: -1", "'unbounded' must be an integer from 0 to 9223372036854775807, not '-1'"},
+      {"interval_ms: 9", "'interval_ms' must be an integer from 10 to 3600000, not '9'"},
+      {"interval_ms: 10.5", "'interval_ms' must be an integer from 10 to 3600000, not '10.5'"},
+      {"grace_secs: 9223372037", "'grace_secs' must be an integer from 0 to 9223372036, not '9223372037'"},
+      {"grace_secs: -1", "'grace_secs' must be an integer from 0 to 9223372036, not '-1'"},
+      {"tick_s: 0", "'tick_s' must be a number from 0.1 to 3600, not '0'"},
+      {"tick_s: inf", "'tick_s' must be a number from 0.1 to 3600, not 'inf'"},
+      {"mode: strict", "'mode' must be one of exact, plan, not 'strict'"},
+  };
+  for (const auto& [text, message] : cases) {
+    Bound b;
+    EXPECT_EQ(b.error(text), std::string("f.yaml:1: ") + message);
+    EXPECT_EQ(b.schema.help(), Bound().schema.help());
+  }
 }
 
 }  // namespace troupe::settings_test

@@ -470,15 +470,15 @@ TEST_F(GossipTest, UnsealedAnswerIsIgnored) {
 TEST_F(GossipTest, PeersAreConfigured) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
-  settings.gossip.peers = {"http://127.0.0.1:2", "http://127.0.0.1:3"};
+  settings.gossip_peers = {"http://127.0.0.1:2", "http://127.0.0.1:3"};
   auto config = make_config(settings);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->gossip.peers.size(), 2u);
   EXPECT_EQ(config->router.affinity.gateways, 3);
   EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.ledger);
-  settings.gateways = 5;
+  settings.gossip.gateways = 5;
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
-  settings.gossip.peers = {"ftp://127.0.0.1:2"};
+  settings.gossip_peers = {"ftp://127.0.0.1:2"};
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
 }
 
@@ -486,19 +486,19 @@ TEST_F(GossipTest, AdvertisedAddressNeedsEtcdAndAValidUrl) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
   EXPECT_FALSE(make_config(settings)->gossip.finds);
-  settings.gossip.advertise_url = "http://127.0.0.1:29000";
+  settings.state.advertise_url = "http://127.0.0.1:29000";
   const auto error = [&] { return std::string(make_config(settings).status().message()); };
   EXPECT_THAT(error(), ::testing::HasSubstr(
                            "gossip.advertise_url: http://127.0.0.1:29000: is of use with state: etcd only"));
-  settings.state = "etcd";
+  settings.state_store = "etcd";
   settings.etcd_endpoints = {"http://127.0.0.1:2379"};
   ASSERT_EQ(error(), "");
   EXPECT_TRUE(make_config(settings)->gossip.finds);
   EXPECT_TRUE(make_config(settings)->router.affinity.peer_ledger);
-  EXPECT_EQ(make_config(settings)->state.advertise_url, settings.gossip.advertise_url);
-  settings.gossip.advertise_url = "https://127.0.0.1:29000";
+  EXPECT_EQ(make_config(settings)->state.advertise_url, settings.state.advertise_url);
+  settings.state.advertise_url = "https://127.0.0.1:29000";
   EXPECT_THAT(error(), ::testing::HasSubstr("must be http://, for metrics_tls is off"));
-  settings.gossip.advertise_url = "ftp://127.0.0.1:29000";
+  settings.state.advertise_url = "ftp://127.0.0.1:29000";
   EXPECT_THAT(error(), ::testing::HasSubstr("gossip.advertise_url"));
 }
 

@@ -221,12 +221,14 @@ TEST_F(ResidencyReaderTest, StreamOfADeadWorkerIsClosed) {
 TEST_F(ResidencyReaderTest, NoStreamIsOpenedInModesThatDoNotUseIt) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
-  for (const auto& [mode, asks] :
-       {std::pair("exact", true), {"strict", true}, {"gossip", false}, {"plan", false}}) {
-    settings.route.mode = mode;
+  for (const auto& [mode, asks] : {std::pair(route::Mode::kExact, true),
+                                   {route::Mode::kStrict, true},
+                                   {route::Mode::kGossip, false},
+                                   {route::Mode::kPlan, false}}) {
+    settings.router.affinity.mode = mode;
     const auto config = make_config(settings);
     ASSERT_TRUE(config.ok()) << config.status();
-    EXPECT_EQ(config->residency.enabled, asks) << mode;
+    EXPECT_EQ(config->residency.enabled, asks) << route::mode_name(mode);
   }
   begin(a_, event(Kind::kSnapshot, "a1", 1, {}));
   start([](GatewayConfig& config) { config.residency.enabled = false; });

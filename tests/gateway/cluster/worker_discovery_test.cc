@@ -124,7 +124,7 @@ TEST_F(MembershipTest, MalformedRecordIsIgnored) {
 
 TEST(StateConfig, EtcdNeedsItsMembersAndNoWorkers) {
   GatewaySettings settings;
-  settings.state = "etcd";
+  settings.state_store = "etcd";
   EXPECT_FALSE(make_config(settings).ok());
   settings.etcd_endpoints = {"http://127.0.0.1:2379", "127.0.0.1:3379"};
   const auto config = make_config(settings);
@@ -132,14 +132,14 @@ TEST(StateConfig, EtcdNeedsItsMembersAndNoWorkers) {
   EXPECT_EQ(config->state.etcd.members.size(), 2u);
   EXPECT_TRUE(config->router.shared_table);
   for (const char* prefix : {"", "/", "troupe", "/troupe/", "/tr oupe"}) {
-    settings.etcd_prefix = prefix;
+    settings.state.prefix = prefix;
     EXPECT_FALSE(make_config(settings).ok()) << prefix;
   }
-  settings.etcd_prefix = "/x";
+  settings.state.prefix = "/x";
   settings.etcd_endpoints = {"ftp://127.0.0.1:2379"};
   EXPECT_FALSE(make_config(settings).ok());
   settings.etcd_endpoints = {"http://127.0.0.1:2379"};
-  settings.state = "memory";
+  settings.state_store = "memory";
   settings.worker_urls = {"http://127.0.0.1:1"};
   EXPECT_FALSE(make_config(settings).ok()) << "members that nobody asks";
 }

@@ -209,7 +209,7 @@ TEST(Proxy, RefusesInvalidRequestsInTheApisShapeWithoutAWorker) {
 TEST(Proxy, RefusalsOfTheHttpLayerCarryADecision) {
   GatewaySettings settings;
   settings.worker_urls = {"http://127.0.0.1:1"};
-  settings.limits.body_bytes = 4096;
+  settings.main_server.body_bytes_max = 4096;
   auto config = make_config(settings);
   ASSERT_TRUE(config.ok());
   config->main_server.port = config->metrics_server.port = 0;

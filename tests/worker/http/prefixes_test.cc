@@ -22,8 +22,8 @@ using raw_http::request_bytes;
 
 WorkerSettings small_settings() {
   WorkerSettings settings = worker_fixture::demo_settings();
-  settings.kv_cache_tokens = 1024;
-  settings.max_model_len = 512;
+  settings.runner.kv_cache_tokens = 1024;
+  settings.scheduler.max_model_len = 512;
   return settings;
 }
 
@@ -238,8 +238,8 @@ TEST_F(Prefixes, DrainDoesNotWaitForExpiry) {
 struct MuchPinned : Prefixes {
   static WorkerSettings settings() {
     WorkerSettings settings = small_settings();
-    settings.kv_cache_tokens = 512;
-    settings.max_pinned_share = 1;
+    settings.runner.kv_cache_tokens = 512;
+    settings.server.max_pinned_share = 1;
     return settings;
   }
   MuchPinned() : Prefixes(settings()) {}

@@ -330,8 +330,8 @@ TEST_F(WorkerServerTest, WholeAnswerBeyondItsDeadlineIs504) {
 
 TEST(WorkerServerQueue, RequestBeyondTheQueueGets429) {
   auto settings = worker_fixture::demo_settings();
-  settings.max_num_seqs = 1;
-  settings.max_waiting = 0;
+  settings.scheduler.max_num_seqs = 1;
+  settings.scheduler.max_waiting = 0;
   worker_fixture::Worker worker(settings);
   Connection first(worker.port());
   first.send(request_bytes("POST", "/v1/chat/completions", endless_body()));
@@ -343,7 +343,7 @@ TEST(WorkerServerQueue, RequestBeyondTheQueueGets429) {
 
 TEST(WorkerServerDrain, RunningStreamEndsProperlyAndNewRequestsAreRefused) {
   WorkerSettings settings = worker_fixture::demo_settings();
-  settings.shutdown_notice_secs = 0;
+  settings.server.notice = Duration{};
   worker_fixture::Worker worker(settings);
   Connection idle(worker.port());
   idle.send(request_bytes("GET", "/readyz", ""));

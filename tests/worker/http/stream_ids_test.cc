@@ -179,8 +179,8 @@ TEST(Heartbeats, IdleEngineIsNotStuck) {
 TEST(Heartbeats, DoNotCountAsWritesOfAnAnswer) {
   WorkerSettings settings;
   settings.device = "sim";
-  settings.port = 0;
-  settings.log_level = "error";
+  settings.server.http.port = 0;
+  settings.log_level = LogLevel::kError;
   ASSERT_TRUE(resolve_worker_settings(settings).ok());
   const worker_fixture::Worker worker(settings);
   for (int seed = 0; seed < 3; ++seed) {

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "worker/http/http_call.h"
-
 namespace troupe::text_in_test {
 
 constexpr const char* kModelDir = TROUPE_SOURCE_DIR "/configs/demo-model";
@@ -251,53 +249,6 @@ TEST_F(TextIn, ModelWithoutTemplateOnlyCompletes) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("/v1/completions"), std::string::npos);
   EXPECT_TRUE(completion(R"("prompt":"Once")").ok());
-}
-
-HttpRequest with_header(std::string name, std::string value) {
-  HttpRequest request;
-  request.headers.emplace_back(std::move(name), std::move(value));
-  return request;
-}
-
-// A gateway uses the same rule, or the two would log one request under two ids.
-TEST(WorkerCall, EchoesRequestIdOnlyIfShortAndPrintable) {
-  for (const std::string good : {"a-B_1.2:3", "a/b+c=", "{\"x\"}", "~!"}) {
-    EXPECT_EQ(request_id_of(with_header("x-request-id", good), "own"), good);
-  }
-  EXPECT_EQ(request_id_of(with_header("x-request-id", std::string(128, 'x')), "own"), std::string(128, 'x'));
-  for (const auto& bad :
-       {std::string(129, 'x'), std::string("a b"), std::string("a\x7f"), std::string("\xc3\xa9")}) {
-    EXPECT_EQ(request_id_of(with_header("x-request-id", bad), "own"), "own") << bad;
-  }
-  EXPECT_EQ(request_id_of(HttpRequest{}, "own"), "own");
-}
-
-TEST(WorkerCall, TakesAGatewaysDeadlineAndBoundsAClients) {
-  const TimePoint now{std::chrono::seconds(100)};
-  const Duration longest = std::chrono::seconds(10);
-  EXPECT_EQ(request_deadline(HttpRequest{}, now, longest)->at, now + longest);
-  auto both = with_header("x-request-timeout-ms", "5000");
-  EXPECT_EQ(request_deadline(both, now, longest)->at, now + std::chrono::milliseconds(5000));
-  both.headers.emplace_back("x-troupe-timeout-ms", "300");
-  EXPECT_EQ(request_deadline(both, now, longest)->at, now + std::chrono::milliseconds(300));
-  EXPECT_EQ(request_deadline(with_header("x-troupe-timeout-ms", "99000"), now, longest)->at,
-            now + std::chrono::seconds(99))
-      << "a gateway may have more time than a worker gives its own clients";
-  EXPECT_EQ(request_deadline(with_header("x-request-timeout-ms", "99000"), now, longest)->at, now + longest);
-  for (const char* huge : {"9000000000000000000", "99999999999999999999"}) {
-    EXPECT_EQ(request_deadline(with_header("x-request-timeout-ms", huge), now, longest)->at, now + longest);
-    EXPECT_GT(request_deadline(with_header("x-troupe-timeout-ms", huge), now, longest)->at,
-              now + std::chrono::hours(24 * 365))
-        << huge;
-  }
-  for (const char* name : {"x-request-timeout-ms", "x-troupe-timeout-ms"}) {
-    for (const char* bad : {"0", "-5", "1.5", "5s", "-99999999999999999999", "99999999999999999999s"}) {
-      const auto refused = request_deadline(with_header(name, bad), now, longest);
-      ASSERT_FALSE(refused.ok()) << bad;
-      EXPECT_EQ(refused.error().http_status, 400);
-      EXPECT_EQ(refused.error().param, name);
-    }
-  }
 }
 
 class SharedPrefix : public TextIn {

@@ -202,9 +202,9 @@ TEST(SimFaults, ChanceDependsOnTheSeedAlone) {
 WorkerSettings sim_settings() {
   WorkerSettings settings;
   settings.device = "sim";
-  settings.port = 0;
+  settings.server.http.port = 0;
   settings.sim_speed = 4;
-  settings.log_level = "error";
+  settings.log_level = LogLevel::kError;
   EXPECT_TRUE(resolve_worker_settings(settings).ok());
   return settings;
 }

@@ -50,10 +50,6 @@ std::vector<float> stack(std::span<const Tensor> parts, DType dtype) {
 
 }  // namespace
 
-WeightFormat weight_format_of(std::string_view quantization) {
-  return quantization == "int8" ? WeightFormat::kInt8 : WeightFormat::kActivation;
-}
-
 StatusOr<std::unique_ptr<PackedWeight>> WeightLoader::linear(std::span<const LinearPart> parts,
                                                              int64_t columns) {
   std::vector<SourceTensor> taken;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/core/status.h"
@@ -16,8 +17,9 @@
 
 namespace troupe {
 
-// "none" or "int8", as --quantization names them.
-WeightFormat weight_format_of(std::string_view quantization);
+// As --quantization names them.
+inline constexpr std::pair<std::string_view, WeightFormat> kQuantizationNames[] = {
+    {"none", WeightFormat::kActivation}, {"int8", WeightFormat::kInt8}};
 
 // A tensor in the backend's memory, with its owner.
 struct DeviceTensor {

@@ -1,7 +1,8 @@
+#include "gateway/telemetry/telemetry_settings.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/config.h"
 
 namespace troupe {
 
@@ -24,15 +25,15 @@ Status parse_collector(const std::string& url, SpanExporterOptions& options) {
 
 }  // namespace
 
-void describe_telemetry(TelemetrySettings& t, SettingsSchema& schema) {
-  schema.add("access_log", &t.access_log,
+void describe(SettingsSchema& schema, TelemetrySettings& t) {
+  schema.add("access_log", &t.options.access_log,
              "a line for every request: to this file (opened anew on SIGHUP), stderr, or off");
   schema.add(
-      "otlp.endpoint", &t.otlp.endpoint,
+      "otlp.endpoint", &t.otlp_endpoint,
       "where spans go, OTLP over HTTP in JSON, such as http://127.0.0.1:4318/v1/traces; empty: nowhere");
   schema.add("otlp.service_name", &t.otlp.service_name, "service.name of the spans");
   schema
-      .add("otlp.sample_ratio", &t.otlp.sample_ratio,
+      .add("otlp.sample_ratio", &t.options.sample_ratio,
            "of requests without a traceparent of their own, which says itself whether they are sampled")
       .range(0, 1)
       .live();
@@ -43,30 +44,24 @@ void describe_telemetry(TelemetrySettings& t, SettingsSchema& schema) {
   schema.add("otlp.batch_bytes", &t.otlp.batch_bytes, "spans are sent when there are so many")
       .range(1024, 16e6)
       .unit("bytes");
-  schema.add("otlp.interval_ms", &t.otlp.interval_ms, "or after this").range(1, 3.6e6).unit("ms");
-  schema.add("otlp.timeout_ms", &t.otlp.timeout_ms, "the collector answers within this, or is asked again")
+  schema.add("otlp.interval_ms", &t.otlp.interval, "or after this").range(1, 3.6e6).unit("ms");
+  schema.add("otlp.timeout_ms", &t.otlp.timeout, "the collector answers within this, or is asked again")
       .range(1, 3.6e6)
       .unit("ms");
 }
 
-Status make_telemetry(const GatewaySettings& s, GatewayConfig& config) {
-  const TelemetrySettings& t = s.telemetry;
-  if (t.access_log.empty()) return invalid_argument("access_log: must be off, stderr, or the path of a file");
-  config.telemetry.access_log = t.access_log;
-  config.telemetry.sample_ratio = t.otlp.sample_ratio;
-  if (t.otlp.endpoint.empty()) return absl::OkStatus();
+StatusOr<TelemetryOptions> make_telemetry(const TelemetrySettings& t) {
+  TelemetryOptions options = t.options;
+  if (options.access_log.empty())
+    return invalid_argument("access_log: must be off, stderr, or the path of a file");
+  if (t.otlp_endpoint.empty()) return options;
   if (t.otlp.service_name.empty()) return invalid_argument("otlp.service_name: must not be empty");
-  SpanExporterOptions& options = config.telemetry.otlp.emplace();
-  if (const Status status = parse_collector(t.otlp.endpoint, options); !status.ok())
+  options.otlp = t.otlp;
+  if (const Status status = parse_collector(t.otlp_endpoint, *options.otlp); !status.ok())
     return annotate(status, "otlp.endpoint");
   TROUPE_ASSIGN_OR_RETURN(auto tls, TlsContext::for_client(TlsFiles(), "otlp"));  // the system's authorities
-  options.tls = std::make_shared<TlsSource>(TlsSource{std::move(tls)});
-  options.service_name = t.otlp.service_name;
-  options.queue_bytes = static_cast<size_t>(t.otlp.queue_bytes);
-  options.batch_bytes = static_cast<size_t>(t.otlp.batch_bytes);
-  options.interval = std::chrono::milliseconds(t.otlp.interval_ms);
-  options.timeout = std::chrono::milliseconds(t.otlp.timeout_ms);
-  return absl::OkStatus();
+  options.otlp->tls = std::make_shared<TlsSource>(TlsSource{std::move(tls)});
+  return options;
 }
 
 }  // namespace troupe
