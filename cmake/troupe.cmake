@@ -75,10 +75,9 @@ function(troupe_unity name batch)
     set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${name}_${group})
   endforeach()
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # g++ takes a file's own types for a header's where the file is included.
-    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
-  endif()
+  # Of files that are included some warnings are not true: a neighbour's own name is no outer one, nor is its type a header's.
+  target_compile_options(${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>)
 endfunction()
 
 # troupe_library(NAME deps...): all .cc files of the current folder and of the folders below it (without main.cc) as a static
