@@ -64,6 +64,13 @@ void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimeP
   publish();
 }
 
+route::NodeStanding SimGateway::standing(route::NodeIndex node) const {
+  return {.ours = true,
+          .heartbeats = true,
+          .suspect = health_[node].state() == route::NodeState::kSuspect,
+          .dead = health_[node].state() == route::NodeState::kDead};
+}
+
 std::string SimGateway::take_sample() {
   if (samples_taken_ == router_->samples()) return {};
   samples_taken_ = router_->samples();

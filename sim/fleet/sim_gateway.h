@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gateway/route/fleet/health.h"
+#include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
 
@@ -17,7 +18,7 @@ namespace troupe::sim {
 
 inline constexpr char kModel[] = "model";
 
-class SimGateway {
+class SimGateway final : public route::NodeSignals {
  public:
   struct Options {
     route::RouterOptions router;
@@ -26,11 +27,13 @@ class SimGateway {
     uint64_t seed = 0;
     std::shared_ptr<route::ExactResidency> residency;  // shared by all gateways; they would all hold the same
     Duration ramp{};                                   // zero: nodes take all of their share at once
+    route::StallOptions stall{};
   };
   SimGateway(const Options& options, TimePoint now);
 
   route::Router& router() { return *router_; }
-  route::RetryBudget& retry_budget() { return retry_budget_; }
+  // What a request's flow decides with.
+  route::FlowContext flow_context() { return {*router_, retry_budget_, *this, options_.stall}; }
   // Nodes are known alive from here on.
   void add_nodes(int32_t count, TimePoint now);
   // The node has an empty cache: its share rises from here on, if there are sets elsewhere.
@@ -43,7 +46,10 @@ class SimGateway {
   bool leaving(route::NodeIndex node) const { return leaving_[node]; }
   void left(route::NodeIndex node, TimePoint now);
   // What a probe or a request saw.
-  void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now);
+  void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
+  route::NodeStanding standing(route::NodeIndex node) const override;
+  void saw_heartbeat(route::NodeIndex) override {}     // every node sends them
+  void probe(route::NodeIndex, TimePoint) override {}  // a death is detected by the network's own time
   // Its own sample of the sets' loads, for the others to plan from; empty: that was taken already.
   std::string take_sample();
   // Forgets all it knew but the nodes.

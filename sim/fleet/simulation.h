@@ -56,7 +56,6 @@ class Simulation {
     uint64_t gateway_life = 0;
     int32_t gateway = 0, node = -1;
     int32_t emitted = 0;        // tokens, as far as the node was heard: its first, its last, all at its death
-    int32_t attempts = 0;       // of all orders
     int32_t cached_tokens = 0;  // that its node found
     int32_t found_first = 0;    // that the node of its first token found
     bool planned = false;       // its set is at home on the node
@@ -65,14 +64,12 @@ class Simulation {
     TimePoint last{};  // token before the node died
     Duration longest_gap{};
     uint64_t node_life = 0;  // of the node, when it was delivered
-    route::Sent sent;
     route::PrefixKey key;
     TraceRequest trace;
-    size_t tried = 0;    // candidates of the order
-    int64_t number = 0;  // of all arrivals, from 1
-    route::Decision decision;
+    int64_t number = 0;       // of all arrivals, from 1
+    route::RequestFlow flow;  // decides, as in a live gateway; its attempt comes first
   };
-  static constexpr size_t kTokenBytes = 384;
+  static constexpr size_t kTokenBytes = 512;
   struct ResidencyBatch {
     route::ResidencyEvent::Kind kind;
     uint64_t epoch = 0, seq = 0;
@@ -99,8 +96,10 @@ class Simulation {
   void fetch_ahead(const Event& next) const;
   void arrive(TraceRequest& request);
   void make_key(SimRequest& sim_request);
-  void decide(SimRequest& sim_request);
-  void send_next(SimRequest& sim_request);
+  route::Action choose(SimRequest& sim_request);
+  route::FlowContext context_of(SimRequest& sim_request);
+  void perform(SimRequest& sim_request, route::Action action);
+  void send(SimRequest& sim_request);
   void deliver(uint64_t id);
   void fail(SimRequest& sim_request, const route::Failure& failure);
   void end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end);
@@ -143,7 +142,6 @@ class Simulation {
   void kill(int32_t node);
   void pool_changed();
   void detect(int32_t node, uint64_t life);
-  void break_stream(SimRequest& sim_request);
   // simulator_handover.cc
   void keep_prefix(const SimRequest& sim_request);
   void begins_empty(SimGateway& gateway, int32_t node);

@@ -246,11 +246,8 @@ void Simulation::detect(int32_t index, uint64_t life) {
   std::sort(there.begin(), there.end(),
             [](const SimRequest* a, const SimRequest* b) { return a->id < b->id; });
   for (SimRequest* sim_request : there) {
-    if (sim_request->emitted > 0) {
-      break_stream(*sim_request);
-    } else {
-      fail(*sim_request, {route::FailureKind::kTransport, 0});
-    }
+    const bool started = sim_request->emitted > 0;
+    fail(*sim_request, {started ? route::FailureKind::kBody : route::FailureKind::kTransport, 0});
   }
   // A suspect is probed at once: nobody answers, or the node's next life.
   for (auto& gateway : gateways_) {
@@ -262,35 +259,6 @@ void Simulation::detect(int32_t index, uint64_t life) {
       gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeFail, now_);
     }
   }
-}
-
-void Simulation::break_stream(SimRequest& sim_request) {
-  SimGateway& gateway = gateway_of(sim_request);
-  const auto node = static_cast<route::NodeIndex>(sim_request.node);
-  if (gateway_knows(sim_request))
-    gateway.router().finished(sim_request.key, sim_request.sent, std::nullopt, now_);
-  gateway.on_event(node, route::HealthEvent::kTransportError, now_);
-  route::AttemptState state;
-  state.attempts = sim_request.attempts;
-  state.first_byte_sent = true;
-  state.resumable = options_.resume;
-  state.candidates_left = 1;  // who, is decided anew
-  if (route::decide_retry({route::FailureKind::kBody, 0}, state, gateway.retry_budget(), now_) !=
-      route::RetryAction::kNextCandidate) {
-    end_flight(sim_request, now_, RequestEnd::kLost);
-    return;
-  }
-  recorder_.resumed(sim_request.arrived.time_since_epoch());
-  sim_request.id = (++tries_ << 32) | (sim_request.id & 0xffffffff);
-  sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
-  sim_request.key.prompt_tokens = sim_request.trace.input_tokens + sim_request.emitted;
-  sim_request.key.displaced = true;
-  decide(sim_request);
-  // Whoever has just died may still be in this gateway's view; it is not asked again.
-  while (sim_request.tried < sim_request.decision.order.size() &&
-         sim_request.decision.order[sim_request.tried].node == node)
-    sim_request.tried += 1;
-  send_next(sim_request);
 }
 
 // Of `count` nodes, in one walk along all requests.

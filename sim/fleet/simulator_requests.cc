@@ -51,7 +51,7 @@ void Simulation::arrive(TraceRequest& request) {
   sim_request.number = books_.arrived;
   std::swap(sim_request.trace, request);
   sim_request.node = -1;
-  sim_request.emitted = sim_request.attempts = 0;
+  sim_request.emitted = 0;
   sim_request.at_node = false;
   sim_request.arrived = now_;
   sim_request.first = sim_request.last = {};
@@ -63,9 +63,25 @@ void Simulation::arrive(TraceRequest& request) {
   sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
   make_key(sim_request);
   if (keeps_prefixes_) keep_prefix(sim_request);
-  gateway_of(sim_request).retry_budget().earn(now_);
-  decide(sim_request);
-  send_next(sim_request);
+  sim_request.flow = route::RequestFlow();
+  sim_request.flow.begin(sim_request.key, kModel, 1);
+  perform(sim_request, choose(sim_request));
+}
+
+// The driver of a RequestFlow on the virtual clock, as gateway/proxy is over sockets.
+void Simulation::perform(SimRequest& sim_request, route::Action action) {
+  if (action == route::Action::kAdmit)
+    action = sim_request.flow.admitted(context_of(sim_request), false, now_);
+  if (action == route::Action::kSend) {
+    send(sim_request);
+  } else {
+    end_flight(sim_request, now_, RequestEnd::kLost);
+  }
+}
+
+route::FlowContext Simulation::context_of(SimRequest& sim_request) {
+  if (!gateway_knows(sim_request)) sim_request.flow.forget_booking();
+  return gateway_of(sim_request).flow_context();
 }
 
 // What a gateway would read off the messages: lengths are known here, so nothing is guessed from bytes.
@@ -94,30 +110,24 @@ void Simulation::make_key(SimRequest& sim_request) {
   if (trace.set == 0) gateway_of(sim_request).router().refine(key);
 }
 
-void Simulation::decide(SimRequest& sim_request) {
+route::Action Simulation::choose(SimRequest& sim_request) {
   const bool timed = (tries_ & 15) == 0;
   const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
-  sim_request.decision = gateway_of(sim_request).router().decide(sim_request.key, kModel, now_);
+  const route::Action action = sim_request.flow.choose(context_of(sim_request), now_);
   if (timed) {
     decision_ns_ +=
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
     decisions_timed_ += 1;
   }
-  sim_request.tried = 0;
+  return action;
 }
 
-void Simulation::send_next(SimRequest& sim_request) {
-  if (sim_request.tried >= sim_request.decision.order.size()) {
-    end_flight(sim_request, now_, RequestEnd::kLost);
-    return;
-  }
-  const route::Candidate& candidate = sim_request.decision.order[sim_request.tried++];
-  sim_request.attempts += 1;
-  sim_request.node = static_cast<int32_t>(candidate.node);
+// To the node of the flow's attempt, which is booked already.
+void Simulation::send(SimRequest& sim_request) {
+  const route::NodeIndex node = sim_request.flow.attempt().candidate.node;
+  sim_request.node = static_cast<int32_t>(node);
   sim_request.at_node = false;
-  route::Router& router = gateway_of(sim_request).router();
-  sim_request.planned = router.at_home(sim_request.key, kModel, candidate.node);
-  sim_request.sent = router.sent(sim_request.key, kModel, candidate, now_);
+  sim_request.planned = gateway_of(sim_request).router().at_home(sim_request.key, kModel, node);
   if (options_.network_ms > 0) {
     post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, sim_request.id);
   } else {
@@ -169,32 +179,19 @@ void Simulation::deliver(uint64_t id) {
 }
 
 void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
-  SimGateway& gateway = gateway_of(sim_request);
-  const auto node = static_cast<route::NodeIndex>(sim_request.node);
-  if (gateway_knows(sim_request))
-    gateway.router().finished(sim_request.key, sim_request.sent, std::nullopt, now_);
-  if (failure.kind == route::FailureKind::kConnect)
-    gateway.on_event(node, route::HealthEvent::kConnectError, now_);
-  if (failure.kind == route::FailureKind::kTransport)
-    gateway.on_event(node, route::HealthEvent::kTransportError, now_);
-  route::AttemptState state;
-  state.attempts = sim_request.attempts;
-  state.first_byte_sent = sim_request.emitted > 0;
-  state.resumable = options_.resume;
-  const size_t left = sim_request.decision.order.size() - sim_request.tried;
-  const bool extends = left == 0 && route::node_failed(failure) &&
-                       gateway.router().may_extend(sim_request.key, sim_request.decision);
-  state.candidates_left = extends ? 1 : static_cast<int>(left);
-  const bool again =
-      route::decide_retry(failure, state, gateway.retry_budget(), now_) == route::RetryAction::kNextCandidate;
-  if (!again || (extends && !gateway.router().extend(sim_request.key, kModel, sim_request.decision, now_))) {
-    end_flight(sim_request, now_, RequestEnd::kLost);
-    return;
+  route::AnswerProgress progress;
+  progress.started = sim_request.emitted > 0;
+  progress.resumable = options_.resume;
+  progress.tokens = sim_request.emitted;
+  const route::Action action =
+      sim_request.flow.failed(context_of(sim_request), failure, true, progress, now_);
+  if (action == route::Action::kSend) {
+    const auto arrived = sim_request.arrived.time_since_epoch();
+    progress.started ? recorder_.resumed(arrived) : recorder_.retried(arrived);
+    sim_request.id = (++tries_ << kSlotBits) | (sim_request.id & 0xffffffff);
+    sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
   }
-  recorder_.retried(sim_request.arrived.time_since_epoch());
-  sim_request.id = (++tries_ << kSlotBits) | (sim_request.id & 0xffffffff);
-  sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
-  send_next(sim_request);
+  perform(sim_request, action);
 }
 
 // `at`: when its client knows.
@@ -224,14 +221,12 @@ void Simulation::tell_end(const SimRequest& sim_request, TimePoint at, RequestEn
   line.turn = sim_request.trace.turn;
   line.prompt_tokens = sim_request.trace.input_tokens;
   line.tokens = sim_request.emitted;
-  line.attempts = sim_request.attempts;
+  line.attempts = sim_request.flow.attempts();
   line.end = end;
   line.simulated_node = sim_request.node;
-  // Of a stream that broke off the order may be another already.
-  for (const route::Candidate& candidate : sim_request.decision.order.all()) {
-    if (static_cast<int32_t>(candidate.node) != sim_request.node) continue;
-    line.branch = route::branch_name(candidate.branch);
-    line.expected_tokens = candidate.expect_cached;
+  if (const route::Candidate* const chosen = sim_request.flow.chosen(); chosen != nullptr) {
+    line.branch = route::branch_name(chosen->branch);
+    line.expected_tokens = chosen->expect_cached;
   }
   options_.on_request(line);
 }
@@ -283,8 +278,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     } else {
       sim_request.longest_gap = std::max(sim_request.longest_gap, seen - sim_request.last);
     }
-    if (gateway_knows(sim_request))
-      gateway_of(sim_request).router().first_byte(sim_request.key, sim_request.sent, now_);
+    sim_request.flow.first_byte(context_of(sim_request), true, now_);
     sim_request.emitted += 1;
   }
   if (!token.last) return;
@@ -298,11 +292,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   counts.completion_tokens = sim_request.emitted;
   counts.cached_tokens = sim_request.cached_tokens;
   counts.has_cached = true;
-  if (gateway_knows(sim_request)) {
-    gateway_of(sim_request).router().finished(sim_request.key, sim_request.sent, counts, now_);
-    gateway_of(sim_request)
-        .on_event(static_cast<route::NodeIndex>(node), route::HealthEvent::kAnswered, now_);
-  }
+  sim_request.flow.answered(context_of(sim_request), counts, 200, now_);
   if (sim_request.trace.session != 0) {
     recent_sessions_.set(sim_request.trace.session, sim_request.trace.input_tokens + sim_request.emitted);
   }
