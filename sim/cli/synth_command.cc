@@ -17,9 +17,9 @@ namespace {
 constexpr char kProgram[] = "troupe-sim synth persona";
 
 // Writes plain or gzipped, and reports at the end whether all of it was written.
-class TraceFile {
+class TraceOutput {
  public:
-  explicit TraceFile(const std::string& path) : path_(path), gzip_(path.ends_with(".gz")) {
+  explicit TraceOutput(const std::string& path) : path_(path), gzip_(path.ends_with(".gz")) {
     if (gzip_) {
       zipped_ = gzopen(path.c_str(), "wb6");
     } else {
@@ -27,9 +27,9 @@ class TraceFile {
     }
     failed_ = gzip_ ? zipped_ == nullptr : plain_ == nullptr;
   }
-  ~TraceFile() { close().IgnoreError(); }
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
+  ~TraceOutput() { close().IgnoreError(); }
+  TraceOutput(const TraceOutput&) = delete;
+  TraceOutput& operator=(const TraceOutput&) = delete;
 
   bool write(const std::string& text) {
     if (failed_) return false;
@@ -55,7 +55,7 @@ class TraceFile {
   bool failed_ = false;
 };
 
-Status synthesize(PersonaSource& source, TraceFile& file) {
+Status synthesize(PersonaSource& source, TraceOutput& file) {
   TraceRequest request;
   std::string text;
   ProgressLine line;
@@ -105,7 +105,7 @@ int synth_command(int argc, const char* const* argv) {
   if (!workload.ok()) return fail(kProgram, workload.status());
   auto source = PersonaSource::make(*workload, static_cast<uint64_t>(seed));
   if (!source.ok()) return fail(kProgram, source.status());
-  TraceFile file(out);
+  TraceOutput file(out);
   const Status written = synthesize(**source, file);
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
