@@ -4,8 +4,8 @@
     tests/interface.py           compare; exit 1 and a diff where something differs
     tests/interface.py --write   write tests/fixtures/help_*.txt and metrics_*.txt anew: in a commit that says for whom they change
 
-Programs are taken from build/bin, or from $TROUPE_BIN. Metrics are those of a worker (a model, and --device sim) and of a gateway that
-have answered a request; what only trouble brings is not among them.
+Programs are taken from build/bin, or from $TROUPE_BIN. metrics_worker, _worker_sim and _gateway are what programs export that have
+answered a request; metrics_named is every name that the sources spell out, those that only trouble or other settings bring included.
 """
 import argparse
 import contextlib
@@ -28,6 +28,8 @@ BIN = pathlib.Path(os.environ.get("TROUPE_BIN", ROOT / "build/bin"))
 COMMANDS = ["troupe-gateway", "troupe-worker", "troupe-worker tokenize", "troupe-worker render", "troupe-worker logprobs", "troupe-sim",
             "troupe-sim replay", "troupe-sim compare", "troupe-sim capacity", "troupe-sim synth persona", "troupe-sim drive",
             "troupe-sim plan"]
+SOURCES = ["common", "gateway", "worker"]
+METRIC_NAME = re.compile(r'"((?:troupe_[a-z]+_|vllm:)[a-z0-9_:]+)"')
 PROMPT = json.dumps({"model": "demo-model", "max_tokens": 2, "messages": [{"role": "user", "content": "Hello"}]}).encode()
 START_S, SETTLE_S = 60, 10
 
@@ -98,7 +100,7 @@ def metrics():
     with running("troupe-worker", *own, "--model", ROOT / "configs/demo-model", "--dtype", "float32", "--tune-file", "") as worker:
         ask(worker["port"])
         texts["metrics_worker.txt"] = metrics_of(worker["port"])
-    with running("troupe-worker", *own, "--device", "sim") as worker:
+    with running("troupe-worker", *own, "--device", "sim", "--sim-profile", ROOT / "configs/sim/study.yaml") as worker:
         url = f"http://127.0.0.1:{worker['port']}"
         with running("troupe-gateway", "--port", "0", "--metrics-port", "0", "--worker-urls", url) as gateway:
             ask(gateway["port"])
@@ -107,12 +109,19 @@ def metrics():
     return texts
 
 
+def named():
+    """file name -> text"""
+    sources = (path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in (".cc", ".h"))
+    names = {name for path in sources for name in METRIC_NAME.findall(path.read_text())}
+    return {"metrics_named.txt": "".join(f"{name}\n" for name in sorted(names))}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     write = parser.parse_args().write
     differences = []
-    for name, text in {**helps(), **metrics()}.items():
+    for name, text in {**helps(), **metrics(), **named()}.items():
         path = FIXTURES / name
         if write:
             path.write_text(text)
