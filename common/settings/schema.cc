@@ -1,7 +1,6 @@
 #include "common/settings/schema.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/check.h"
 #include "common/settings/text.h"
 #include "common/settings/yaml.h"
 
@@ -31,8 +31,9 @@ SettingsSchema::SettingsSchema(std::string_view program, std::string_view summar
 SettingsSchema::~SettingsSchema() = default;
 
 SettingsSchema::Field& SettingsSchema::Field::range(double min_value, double max_value) {
-  assert(!is_integer() ||
-         (min_value >= static_cast<double>(least) && max_value <= static_cast<double>(most)));
+  TROUPE_CHECK(
+      !is_integer() || (min_value >= static_cast<double>(least) && max_value <= static_cast<double>(most)),
+      "the range of '" + key + "' is beyond what its target can hold");
   has_range = true;
   min = min_value;
   max = max_value;
@@ -118,7 +119,7 @@ Status SettingsSchema::Field::set_list(std::vector<std::string> items) {
 
 SettingsSchema::Field& SettingsSchema::add_field(std::string_view key, Field::Target target,
                                                  std::string_view doc) {
-  assert(find(key) == nullptr);
+  TROUPE_CHECK(find(key) == nullptr, "key '" + std::string(key) + "' is described twice");
   auto& field = *fields_.emplace_back(std::make_unique<Field>());
   field.key = key;
   field.doc = doc;
@@ -128,7 +129,8 @@ SettingsSchema::Field& SettingsSchema::add_field(std::string_view key, Field::Ta
 
 int64_t SettingsSchema::nanoseconds_per_unit(std::string_view key) {
   if (key.ends_with("_ms")) return 1'000'000;
-  assert(key.ends_with("_s") || key.ends_with("_secs"));
+  TROUPE_CHECK(key.ends_with("_s") || key.ends_with("_secs"),
+               "key '" + std::string(key) + "' does not end with its duration's unit");
   return 1'000'000'000;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/core/block_hash.h"
@@ -23,10 +24,9 @@ enum class Mode : uint8_t {
   kPlan,    // the table, and this gateway's own placements
   kStrict,  // the table forbids every node outside the set's homes
 };
+inline constexpr std::pair<std::string_view, Mode> kModeNames[] = {
+    {"exact", Mode::kExact}, {"gossip", Mode::kGossip}, {"plan", Mode::kPlan}, {"strict", Mode::kStrict}};
 std::string_view mode_name(Mode mode);
-std::vector<std::string> mode_names();
-// The error lists the valid names.
-StatusOr<Mode> parse_mode(std::string_view name);
 
 struct AffinityOptions {
   Mode mode = Mode::kExact;

@@ -3,12 +3,6 @@
 #include "gateway/route/policy/policy.h"
 
 namespace troupe::route {
-namespace {
-
-constexpr EnumName<Mode> kModeNames[] = {
-    {"exact", Mode::kExact}, {"gossip", Mode::kGossip}, {"plan", Mode::kPlan}, {"strict", Mode::kStrict}};
-
-}  // namespace
 
 void describe_policy(SettingsSchema& schema, RouterOptions& r) {
   schema.add("policy", &r.policy, "how requests are placed").choices(policy_names());

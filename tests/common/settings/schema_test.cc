@@ -392,4 +392,14 @@ TEST(SettingsBinding, RefusesValuesThatDoNotFitAndKeepsTheOldOnes) {
   }
 }
 
+TEST(SettingsBindingDeathTest, RefusesDescriptionsThatCannotHold) {
+  Bound b;
+  const auto too_far = [&b] { b.schema.add("narrow", &b.port, "a port").range(0, 65536); };
+  EXPECT_DEATH(too_far(), "the range of 'narrow' is beyond what its target can hold");
+  const auto twice = [&b] { b.schema.add("port", &b.seqs, "again"); };
+  EXPECT_DEATH(twice(), "key 'port' is described twice");
+  const auto without_unit = [&b] { b.schema.add("interval", &b.interval, "of what?"); };
+  EXPECT_DEATH(without_unit(), "key 'interval' does not end with its duration's unit");
+}
+
 }  // namespace troupe::settings_test

@@ -418,11 +418,6 @@ TEST(Policy, UnknownNamesAreRefusedWithTheListOfKnownOnes) {
   const Status unknown = check_policy("magic");
   ASSERT_FALSE(unknown.ok());
   for (const auto& name : policy_names()) EXPECT_NE(unknown.message().find(name), absl::string_view::npos);
-  EXPECT_EQ(*parse_mode("strict"), Mode::kStrict);
-  const auto mode = parse_mode("magic");
-  ASSERT_FALSE(mode.ok());
-  for (const auto& name : mode_names())
-    EXPECT_NE(mode.status().message().find(name), absl::string_view::npos);
 }
 
 TEST(LruMap, AgreesWithAPlainModelUnderRandomUse) {
