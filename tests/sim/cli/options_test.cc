@@ -14,11 +14,11 @@ namespace troupe::sim::options_test {
 namespace {
 
 // Reads flags as the commands do.
-struct Run {
+struct Flags {
   RunFlags flags;
   std::optional<int> code;
 
-  explicit Run(std::vector<const char*> argv) {
+  explicit Flags(std::vector<const char*> argv) {
     argv.insert(argv.begin(), "troupe-sim");
     SettingsSchema schema("troupe-sim", "");
     code = read_run_flags(schema, flags, "troupe-sim", static_cast<int>(argv.size()), argv.data());
@@ -26,30 +26,30 @@ struct Run {
 };
 
 TEST(FleetFlags, BindEveryOptionOfTheSimulation) {
-  const Run run({"--nodes=3",
-                 "--gateways=2",
-                 "--seed=1000000000000",
-                 "--policy=random",
-                 "--mode=gossip",
-                 "--session-sticky",
-                 "--warmup-s=4.5",
-                 "--slo-ttft-ms=5",
-                 "--slo-tpot-ms=6",
-                 "--tpot-budget-ms=7.5",
-                 "--batching=static",
-                 "--drain-s=8",
-                 "--network-ms=9",
-                 "--report-ms=10",
-                 "--residency-delay-ms=11",
-                 "--gossip-ms=12",
-                 "--detect-ms=13",
-                 "--join-ms=14",
-                 "--join-ramp-s=15",
-                 "--handover-s=16",
-                 "--no-resume",
-                 "--profile=study-13b",
-                 "--route.plan-interval-s=0.25",
-                 "--route.anchors-max=64"});
+  const Flags run({"--nodes=3",
+                   "--gateways=2",
+                   "--seed=1000000000000",
+                   "--policy=random",
+                   "--mode=gossip",
+                   "--session-sticky",
+                   "--warmup-s=4.5",
+                   "--slo-ttft-ms=5",
+                   "--slo-tpot-ms=6",
+                   "--tpot-budget-ms=7.5",
+                   "--batching=static",
+                   "--drain-s=8",
+                   "--network-ms=9",
+                   "--report-ms=10",
+                   "--residency-delay-ms=11",
+                   "--gossip-ms=12",
+                   "--detect-ms=13",
+                   "--join-ms=14",
+                   "--join-ramp-s=15",
+                   "--handover-s=16",
+                   "--no-resume",
+                   "--profile=study-13b",
+                   "--route.plan-interval-s=0.25",
+                   "--route.anchors-max=64"});
   ASSERT_EQ(run.code, std::nullopt);
   const SimulationOptions& o = run.flags.options;
   EXPECT_EQ(o.nodes, 3);
@@ -81,13 +81,13 @@ TEST(FleetFlags, BindEveryOptionOfTheSimulation) {
 }
 
 TEST(FleetFlags, ShareTheLedgerOnlyWithSeveralAffinityGateways) {
-  EXPECT_FALSE(Run({}).flags.options.router.affinity.peer_ledger);
-  EXPECT_TRUE(Run({"--gateways=2"}).flags.options.router.affinity.peer_ledger);
-  EXPECT_FALSE(Run({"--gateways=2", "--no-peer-ledger"}).flags.options.router.affinity.peer_ledger);
+  EXPECT_FALSE(Flags({}).flags.options.router.affinity.peer_ledger);
+  EXPECT_TRUE(Flags({"--gateways=2"}).flags.options.router.affinity.peer_ledger);
+  EXPECT_FALSE(Flags({"--gateways=2", "--no-peer-ledger"}).flags.options.router.affinity.peer_ledger);
 }
 
 TEST(SourceFlags, StartFromThePresetThatLikeNames) {
-  const Run study({"--personas=7", "--block-size=32", "--context=4096", "--system-tokens=8"});
+  const Flags study({"--personas=7", "--block-size=32", "--context=4096", "--system-tokens=8"});
   ASSERT_EQ(study.code, std::nullopt);
   const auto of_study = workload_of(study.flags.source);
   ASSERT_TRUE(of_study.ok()) << of_study.status();
@@ -100,7 +100,7 @@ TEST(SourceFlags, StartFromThePresetThatLikeNames) {
 
   const std::string other = preset_names().back();
   const std::string like = "--like=" + other;
-  const Run preset({like.c_str(), "--card-tokens-min=17", "--personas=7"});
+  const Flags preset({like.c_str(), "--card-tokens-min=17", "--personas=7"});
   ASSERT_EQ(preset.code, std::nullopt);
   const auto of_preset = workload_of(preset.flags.source);
   ASSERT_TRUE(of_preset.ok()) << of_preset.status();
@@ -112,7 +112,7 @@ TEST(SourceFlags, StartFromThePresetThatLikeNames) {
 
 // tests/fixtures/old_simulator.yaml is an earlier configs/simulator.yaml: users have files like it.
 TEST(SimulatorConfig, LoadsAnOlderFile) {
-  const Run run({"--config", TROUPE_SOURCE_DIR "/tests/fixtures/old_simulator.yaml"});
+  const Flags run({"--config", TROUPE_SOURCE_DIR "/tests/fixtures/old_simulator.yaml"});
   ASSERT_EQ(run.code, std::nullopt);
   EXPECT_EQ(run.flags.options.nodes, 16);
   EXPECT_EQ(run.flags.options.router.policy, "affinity");
