@@ -29,7 +29,7 @@ TEST(FleetFlags, BindEveryOptionOfTheSimulation) {
   const Flags run({"--nodes=3",
                    "--gateways=2",
                    "--seed=1000000000000",
-                   "--policy=random",
+                   "--policy=round-robin",
                    "--mode=gossip",
                    "--session-sticky",
                    "--warmup-s=4.5",
@@ -55,7 +55,7 @@ TEST(FleetFlags, BindEveryOptionOfTheSimulation) {
   EXPECT_EQ(o.nodes, 3);
   EXPECT_EQ(o.gateways, 2);
   EXPECT_EQ(o.seed, 1'000'000'000'000u);
-  EXPECT_EQ(o.router.policy, "random");
+  EXPECT_EQ(o.router.policy, "round-robin");
   EXPECT_EQ(o.router.affinity.mode, route::Mode::kGossip);
   EXPECT_FALSE(o.router.affinity.peer_ledger) << "only affinity reads it";
   EXPECT_TRUE(o.session_sticky);
