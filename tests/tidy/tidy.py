@@ -7,7 +7,7 @@
 
 Rules: dependency rules between folders (by #include), purity of gateway/route, worker/schedule and worker/kv, coroutine rules of this
 toolchain (g++ 12 miscompiles the rest silently), words with a better replacement, guarded mutexes, sizes and widths as a ratchet
-(shape.py), formatting, dead headers, shell syntax, the README's length and links, and the repository's size.
+(shape.py), formatting, dead headers, shell syntax, the README's length, links and paths of README and docs, and the repository's size.
 """
 import concurrent.futures
 import hashlib
@@ -268,14 +268,28 @@ def check_repository(paths):
                 report(path, 1, result.stderr.strip())
 
 
-def check_readme():
-    text = (ROOT / "README.md").read_text("utf-8")
-    if text.count("\n") >= 100:
-        report("README.md", 1, f"{text.count(chr(10))} lines; a stranger reads under 100")
-    for match in re.finditer(r"\]\(([^)#]+?)(#[^)]*)?\)", text):
-        target = match.group(1)
-        if not target.startswith("http") and not (ROOT / target).exists():
-            report("README.md", line_of(text, match.start()), f"link to '{target}', which does not exist")
+README_LINES_MAX, README_WORDS_MAX, TABLE_COLUMNS_MAX = 100, 900, 160
+
+
+def check_readme(pages=None):
+    """README.md is short; no page has a table line too long to read; what pages link to, and paths in `code`, exist."""
+    if pages is None:
+        pages = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
+    for page, text in pages.items():
+        if page == "README.md" and text.count("\n") >= README_LINES_MAX:
+            report(page, 1, f"{text.count(chr(10))} lines; a stranger reads under {README_LINES_MAX}")
+        if page == "README.md" and len(text.split()) >= README_WORDS_MAX:
+            report(page, 1, f"{len(text.split())} words; a stranger reads under {README_WORDS_MAX}: move some to docs/")
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.startswith("|") and len(line) > TABLE_COLUMNS_MAX:
+                report(page, number, f"{len(line)} characters in a line of a table; at most {TABLE_COLUMNS_MAX}")
+        for match in re.finditer(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)|\bsrc=\"([^\"]+)\"", text):
+            target = match.group(1) or match.group(2)
+            if not target.startswith("http") and not (ROOT / page).parent.joinpath(target).exists():
+                report(page, line_of(text, match.start()), f"link to '{target}', which does not exist")
+        for match in re.finditer(r"`((?:common|configs|deploy|docs|examples|gateway|kernels|sim|tests|worker)/[\w./-]*)`", text):
+            if not (ROOT / match.group(1)).exists():
+                report(page, line_of(text, match.start()), f"'{match.group(1)}' does not exist: name what is there now")
 
 
 def main():

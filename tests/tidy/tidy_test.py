@@ -209,6 +209,33 @@ class Rules(unittest.TestCase):
             self.assertEqual(found(tidy.check_mutexes, "gateway/x.h", code), [], code)
         self.assertEqual(found(tidy.check_mutexes, "common/core/mutex.h", "std::mutex mutex_;\n"), [])
 
+    def test_readme_is_short(self):
+        lines, words = tidy.README_LINES_MAX, tidy.README_WORDS_MAX
+        for text in ["a line\n" * lines, "a " * words]:
+            self.assertTrue(found(tidy.check_readme, {"README.md": text}), text[:10])
+        for page, text in {"README.md": "a line\n" * (lines - 1) + "a " * (words - 2 * lines), "docs/x.md": "a line\n" * 3 * words}.items():
+            self.assertEqual(found(tidy.check_readme, {page: text}), [], page)
+
+    def test_lines_of_tables_are_short(self):
+        cell = "x" * (tidy.TABLE_COLUMNS_MAX - 4)
+        for page in ["README.md", "docs/x.md"]:
+            self.assertTrue(found(tidy.check_readme, {page: f"| {cell}x |\n"}), page)
+            self.assertEqual(found(tidy.check_readme, {page: f"| {cell} |\n{cell} is a long line, but of no table\n"}), [], page)
+
+    def test_links_and_paths_of_pages_exist(self):
+        bad = {"README.md": ["[a](docs/no-such-page.md)", "![a](no.svg)", "[a](tidy.py)", '<img src="no.svg">', "[a](nowhere.md#part)",
+                             "`gateway/route/no_such_file.h`", "`tests/no-such-folder/`"],
+               "docs/x.md": ["[a](README.md)", "[a](../tests/tidy/none.py)", "`worker/nobody.cc`"]}
+        for page, texts in bad.items():
+            for text in texts:
+                self.assertTrue(found(tidy.check_readme, {page: f"words {text}\n"}), (page, text))
+        good = {"README.md": ["[a](tests/tidy/tidy.py#L1)", "[a](https://example.org/x)", "[a](#part)", "`tests/tidy/tidy.py`", "`tests/tidy`",
+                              "`gateway/route/*.h`", "`tests/run.sh -R nobody`", "`x/nobody.cc`"],
+                "docs/x.md": ["[a](../README.md)", "[a](../tests/tidy/tidy.py)", "`tests/tidy/tidy.py`"]}
+        for page, texts in good.items():
+            for text in texts:
+                self.assertEqual(found(tidy.check_readme, {page: f"words {text}\n"}), [], (page, text))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
