@@ -33,7 +33,7 @@ Status SimNode::add(NewSimRequest sim_request, TimePoint now) {
   request.spec.background = sim_request.background;
   request.spec.session = sim_request.session;
   request.block_hashes = std::move(sim_request.blocks);
-  TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request), now));
+  TROUPE_RETURN_IF_ERROR(scheduler_->add(std::move(request)));
   const auto room =
       static_cast<int32_t>(profile_.max_model_len) - sim_request.prompt_tokens;  // add() saw some
   requests_[sim_request.id] = {.new_tokens = std::min(sim_request.new_tokens, room),

@@ -46,7 +46,7 @@ void Engine::Impl::apply(Commands& commands) {
   for (Submission& submission : commands.submissions) {
     const RequestId id = submission.request.id;
     sequences.emplace(id, std::move(submission.sequence));
-    const Status status = scheduler.add(std::move(submission.request), now());
+    const Status status = scheduler.add(std::move(submission.request));
     if (status.ok()) continue;
     sequences.erase(id);
     text_out.fail({id}, status);

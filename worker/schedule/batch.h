@@ -38,6 +38,13 @@ struct KvCopy {
   BlockId to = -1;
 };
 
+// The token that a step drew for one item that samples.
+struct StepToken {
+  RequestId id = 0;
+  TokenId token = 0;
+  bool finished = false;  // stop token: do not schedule further (max_new_count is the scheduler's own check)
+};
+
 struct Batch {
   std::vector<BatchItem> items;
   std::vector<KvCopy> copies;

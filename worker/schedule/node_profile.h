@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/core/status.h"
-#include "worker/schedule/scheduler.h"
+#include "worker/schedule/scheduler_config.h"
 #include "worker/schedule/step_time.h"
 
 namespace troupe {

@@ -11,7 +11,7 @@
 #include "common/core/status.h"
 #include "worker/schedule/block_tables.h"
 #include "worker/schedule/request_queues.h"
-#include "worker/schedule/scheduler.h"
+#include "worker/schedule/scheduler_config.h"
 
 namespace troupe {
 

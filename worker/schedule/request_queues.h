@@ -15,7 +15,8 @@
 #include "worker/schedule/block_tables.h"
 #include "worker/schedule/counted_decodes.h"
 #include "worker/schedule/request.h"
-#include "worker/schedule/scheduler.h"
+#include "worker/schedule/scheduler_config.h"
+#include "worker/schedule/scheduler_stats.h"
 
 namespace troupe {
 

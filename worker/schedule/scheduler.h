@@ -26,7 +26,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "common/core/status.h"
@@ -34,91 +33,13 @@
 #include "worker/kv/residency.h"
 #include "worker/schedule/batch.h"
 #include "worker/schedule/request.h"
+#include "worker/schedule/scheduler_config.h"
+#include "worker/schedule/scheduler_stats.h"
 #include "worker/schedule/set_work.h"
 
 namespace troupe {
 
 class FastForward;
-
-// The blocks that an admission leaves free for running requests, so that it does not cause a preemption soon
-// after.
-enum class OutputReserve : uint8_t {
-  kNone,       // one block each
-  kPredicted,  // as many as their answers are expected to take, by the lengths of their set's answers so far
-  kMax,        // as many as their max_new_count allows
-};
-
-// How a step is formed.
-enum class Batching : uint8_t {
-  kMerged,    // decodes and prompt chunks side by side
-  kSeparate,  // either: prompt chunks as long as there is a prompt to compute, else a token for each decode
-  // As kSeparate, and no request joins the running ones before all of them have ended: their places stay
-  // empty. The requests that wait then are admitted at once, as far as there is room, and a prefix that
-  // several of them share and that is not cached is computed by each. A preempted request comes with the next
-  // batch.
-  kStatic,
-};
-// REQUIRES: "merged", "separate" or "static".
-Batching batching_of(std::string_view name);
-
-struct SchedulerConfig {
-  int32_t block_size = 16;               // tokens
-  int32_t block_count = 0;               // KV budget
-  int32_t max_num_seqs = 64;             // running at once
-  int32_t max_num_batched_tokens = 512;  // a step's tokens
-  int32_t max_waiting = 1024;
-  int32_t max_model_len = 2048;
-  int32_t max_passes = 16;  // younger requests admitted past the oldest waiting one that does not fit
-  bool enable_prefix_caching = true;
-  Batching batching = Batching::kMerged;
-  // How long a prefill chunk may make a step in which others decode; zero: as long as it takes. Concerns
-  // merged steps only.
-  Duration tpot_budget{};
-  OutputReserve output_reserve = OutputReserve::kPredicted;
-  int32_t max_sets = 256;  // sets whose answers' lengths and work are told apart
-
-  // For a simulator that computes nothing (fast_forward.h). A worker leaves all of it off.
-  struct Simulation {
-    // Batches count the decodes of requests without ids instead of listing them, and commit() takes no tokens
-    // for them; they end by their max_new_count.
-    bool count_decodes = false;
-    // Residency tells blocks of requests without a session under their own hashes, for a trace that names no
-    // conversations. Otherwise they belong to nobody.
-    bool name_blocks = false;
-    // set_work() stays empty; the simulator counts on its own.
-    bool skip_set_work = false;
-  };
-  Simulation simulation = {};
-};
-
-// Whether a request of these lengths can ever run: kInvalidArgument says what would have to be shorter.
-// Scheduler::add() checks the same; this is for a caller that must answer before it can reach the scheduler.
-Status check_possible(const SchedulerConfig& config, int64_t prompt_count, int64_t max_new_count);
-
-// The token that a step drew for one item that samples.
-struct StepToken {
-  RequestId id = 0;
-  TokenId token = 0;
-  bool finished = false;  // stop token: do not schedule further (max_new_count is the scheduler's own check)
-};
-
-struct SchedulerStats {
-  int32_t running = 0, waiting = 0;
-  int64_t pending_prefill_tokens = 0;  // uncached prompt tokens not computed yet, waiting ones included
-  // The part of these that is in the background and gives way to every other request.
-  int32_t background_running = 0, background_waiting = 0;
-  int64_t background_pending_tokens = 0;
-  int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_used = 0;
-  int32_t blocks_pinned = 0;  // of those that are used
-  int64_t preemptions_total = 0;
-  int64_t computed_tokens_total = 0;       // all ids whose KV own steps computed
-  int64_t prefix_query_tokens_total = 0;   // tokens looked up at first admission
-  int64_t prefix_hit_tokens_total = 0;     // of those, found
-  int64_t prefix_copied_tokens_total = 0;  // of those, in a block that was copied since only part of it fits
-  int64_t evicted_blocks_total = 0;
-  int64_t evicted_shared_blocks_total = 0;  // of those, used by several sessions
-  int64_t budget_limited_steps_total = 0;   // steps whose prefill tpot_budget cut
-};
 
 class Scheduler {
  public:
@@ -129,7 +50,7 @@ class Scheduler {
   // blocks together; empty prompt; a known id; no room beside what is pinned). kResourceExhausted:
   // max_waiting is reached, or its pin would leave no room for another request. max_new_count is cut to what
   // max_model_len leaves.
-  Status add(NewRequest request, TimePoint now);
+  Status add(NewRequest request);
   // Plans the next step; it is empty when there is nothing to compute. Valid until commit() or advance().
   // REQUIRES: no step is in flight.
   const Batch& plan(TimePoint now);

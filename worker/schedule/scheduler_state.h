@@ -13,7 +13,8 @@
 #include "worker/schedule/output_length_predictor.h"
 #include "worker/schedule/pin_reserve.h"
 #include "worker/schedule/request_queues.h"
-#include "worker/schedule/scheduler.h"
+#include "worker/schedule/scheduler_config.h"
+#include "worker/schedule/scheduler_stats.h"
 #include "worker/schedule/set_work.h"
 #include "worker/schedule/step_cost.h"
 

@@ -46,7 +46,7 @@ struct World {
     request.spec.session = turn.session;
     request.spec.salt = turn.salt;
     request.spec.prefix_count = turn.prefix_count;
-    EXPECT_TRUE(scheduler.add(std::move(request), now).ok());
+    EXPECT_TRUE(scheduler.add(std::move(request)).ok());
     std::vector<TokenId> said = turn.ids;
     for (std::vector<RequestId> finished; finished.empty();) {
       const Batch& batch = scheduler.plan(now);

@@ -139,7 +139,7 @@ struct Planned : ::testing::Test {
     request.spec.set = {5, persona};
     request.spec.prefix_count = 40;
     request.spec.planned = planned;
-    ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
+    ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
     while (driver.finished.empty() || driver.finished.back() != ids) driver.step();
   }
   int64_t held(uint64_t persona) {
@@ -190,7 +190,7 @@ constexpr Hash128 kPin{7, 7};
 TEST(Background, PinIncludesPartlyFilledLastBlock) {
   Driver driver(config_of(32));
   const auto persona = tokens_from(100, 11);  // two blocks and three ids
-  ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin)).ok());
   while (driver.finished.empty()) driver.step();
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 3);
   for (RequestId id = 2; id < 40; ++id) {
@@ -210,7 +210,7 @@ TEST(Background, LaterRequestIsComputedFirst) {
   SchedulerConfig config = config_of(64);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
-  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 64)), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 64))).ok());
   driver.step();
   ASSERT_TRUE(driver.add(2, tokens_from(500, 48), 1).ok());
   const auto counts = driver.step();
@@ -225,7 +225,7 @@ TEST(Background, MakesWayWhenMaxNumSeqsIsReached) {
   config.max_num_batched_tokens = 16;
   config.max_num_seqs = 1;
   Driver driver(config);
-  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 120)), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 120))).ok());
   driver.step();
   ASSERT_TRUE(driver.add(2, tokens_from(500, 8), 2).ok());
   driver.step();
@@ -240,7 +240,7 @@ TEST(Background, MakesWayWhenBlocksRunOut) {
   SchedulerConfig config = config_of(32);
   config.max_num_batched_tokens = 16;
   Driver driver(config);
-  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 120)), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(1, tokens_from(1, 120))).ok());
   driver.step();
   ASSERT_TRUE(driver.add(2, tokens_from(500, 32), 2).ok());
   driver.step();
@@ -254,7 +254,7 @@ TEST(Background, RequestDoesNotAwaitItsBlocks) {
   config.max_num_batched_tokens = 16;
   Driver driver(config);
   const auto persona = tokens_from(1, 60);
-  ASSERT_TRUE(driver.scheduler.add(ahead(1, persona), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(1, persona)).ok());
   driver.step();
   ASSERT_TRUE(driver.add(2, joined(persona, tokens_from(900, 4)), 1).ok());
   EXPECT_TRUE(driver.step().contains(2));
@@ -264,7 +264,7 @@ TEST(Background, RequestDoesNotAwaitItsBlocks) {
 struct BesidePin : ::testing::Test {
   // 32 blocks of 4, of which a prefix of 64 tokens is pinned: 64 tokens are left.
   void SetUp() override {
-    ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin), {}).ok());
+    ASSERT_TRUE(driver.scheduler.add(ahead(1, persona, kPin)).ok());
     while (driver.finished.empty()) driver.step();
     ASSERT_EQ(driver.scheduler.stats().blocks_pinned, 16);
   }
@@ -299,7 +299,7 @@ TEST_F(BesidePin, CutToFitAnswerIsCutToRemainingRoom) {
   request.prompt = tokens_from(500, 50);
   request.max_new_count = 79;
   request.spec.cut_to_fit = true;
-  ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
   while (driver.finished.back() != 2) driver.step();
   EXPECT_EQ(driver.sampled[2].size(), 15u);
 }
@@ -315,16 +315,16 @@ TEST_F(BesidePin, ManyRequestsTakeTurnsAndAllEnd) {
 
 TEST_F(BesidePin, PinThatLeavesNoRoomForPresentRequestIsRefused) {
   ASSERT_TRUE(driver.add(2, tokens_from(500, 30), 30).ok());
-  const Status refused = driver.scheduler.add(ahead(3, tokens_from(900, 12), {8, 8}), {});
+  const Status refused = driver.scheduler.add(ahead(3, tokens_from(900, 12), {8, 8}));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
   while (driver.finished.back() != 2) driver.step();
-  EXPECT_TRUE(driver.scheduler.add(ahead(3, tokens_from(900, 12), {8, 8}), {}).ok());
+  EXPECT_TRUE(driver.scheduler.add(ahead(3, tokens_from(900, 12), {8, 8})).ok());
   while (driver.finished.back() != 3) driver.step();
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 19);
 }
 
 TEST_F(BesidePin, PinInTheMakingReservesRoomUntilItsRequestEnds) {
-  ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(900, 32), {8, 8}), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(900, 32), {8, 8})).ok());
   EXPECT_FALSE(driver.add(3, tokens_from(500, 50), 10).ok());
   driver.scheduler.remove(2);
   EXPECT_TRUE(driver.add(4, tokens_from(500, 50), 10).ok());
@@ -332,7 +332,7 @@ TEST_F(BesidePin, PinInTheMakingReservesRoomUntilItsRequestEnds) {
 }
 
 TEST_F(BesidePin, SecondPinOfSameNameReplacesFirst) {
-  ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(1, 32), kPin), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(ahead(2, tokens_from(1, 32), kPin)).ok());
   while (driver.finished.back() != 2) driver.step();
   EXPECT_EQ(driver.scheduler.stats().blocks_pinned, 8);
 }
@@ -342,7 +342,7 @@ TEST(PinnedResidency, TellsThatSetIsPinnedAndUnpinned) {
   NewRequest request = ahead(1, tokens_from(1, 64), kPin);
   request.spec.set = {3, 3};
   request.spec.prefix_count = 64;
-  ASSERT_TRUE(driver.scheduler.add(std::move(request), {}).ok());
+  ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
   while (driver.finished.empty()) driver.step();
   std::vector<Resident> told;
   driver.scheduler.residency().take_changes(told);

@@ -41,7 +41,7 @@ Outcome compute(const std::vector<std::vector<TokenId>>& prompts, int64_t kv_tok
     request.id = i + 1;
     request.prompt = prompts[i];
     request.max_new_count = kNewCount;
-    const Status added = scheduler.add(std::move(request), now);
+    const Status added = scheduler.add(std::move(request));
     EXPECT_TRUE(added.ok()) << added;
   }
   std::vector<RequestId> finished;

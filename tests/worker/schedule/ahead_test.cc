@@ -16,7 +16,7 @@ class SchedulerAhead : public ::testing::Test {
     request.id = id;
     request.prompt = std::move(prompt);
     request.max_new_count = max_new_count;
-    return scheduler_.add(std::move(request), TimePoint{});
+    return scheduler_.add(std::move(request));
   }
   // The last id of each item of the next step.
   std::vector<TokenId> plan() {
@@ -44,7 +44,7 @@ TEST(SchedulerAheadSeparate, BatchHoldsResolvedTokenAfterPromptStep) {
     request.id = id;
     request.prompt = tokens_from(static_cast<TokenId>(id) * 10, 4);
     request.max_new_count = 4;
-    ASSERT_TRUE(scheduler.add(std::move(request), TimePoint{}).ok());
+    ASSERT_TRUE(scheduler.add(std::move(request)).ok());
   };
   std::vector<RequestId> finished;
   add(1);

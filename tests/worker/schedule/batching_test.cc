@@ -23,7 +23,7 @@ void add_background(Driver& driver, RequestId id, std::vector<TokenId> prompt, i
   request.prompt = std::move(prompt);
   request.max_new_count = max_new_count;
   request.spec.background = true;
-  ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+  ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
 }
 
 TEST(Batching, IsParsedFromItsNames) {

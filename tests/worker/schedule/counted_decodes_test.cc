@@ -84,7 +84,7 @@ class Twins {
                   : Hash128{session << 20 | persona << 10 | depth, static_cast<uint64_t>(1000 + own)});
     }
     const NewRequest copy = request;
-    EXPECT_EQ(listed_.add(copy, now_), counted_->add(std::move(request), now_));
+    EXPECT_EQ(listed_.add(copy), counted_->add(std::move(request)));
   }
 
   void step(bool fails) {

@@ -34,7 +34,7 @@ class Driver {
     request.prompt = std::move(prompt);
     request.max_new_count = max_new_count;
     request.spec.salt = salt;
-    return scheduler.add(std::move(request), TimePoint{});
+    return scheduler.add(std::move(request));
   }
 
   // One step; the tokens it computed by request.

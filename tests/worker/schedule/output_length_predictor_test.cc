@@ -103,7 +103,7 @@ Outcome serve_with(OutputReserve reserve) {
       request.max_new_count = 1500;
       request.spec.set = set_of(set + 1);
       lengths[next_id] = 1 + static_cast<int>(std::gamma_distribution<double>(4, means[set] / 4)(random));
-      EXPECT_TRUE(scheduler.add(std::move(request), TimePoint{}).ok());
+      EXPECT_TRUE(scheduler.add(std::move(request)).ok());
     }
     while (true) {
       const Batch& batch = scheduler.plan(TimePoint{});

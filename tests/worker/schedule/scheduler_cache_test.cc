@@ -151,7 +151,7 @@ TEST(SchedulerCache, DisabledPrefixCachingAnnouncesNoBlocks) {
     request.prompt_count = 20;
     request.max_new_count = 3;
     for (uint64_t i = 0; i < 5; ++i) request.block_hashes.push_back({1, i + 1});
-    ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+    ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
   }
   for (int step = 0; step < 4; ++step) driver.step();  // verifies
   driver.run_until_idle();
@@ -236,7 +236,7 @@ TEST(SchedulerCache, SetIsResidentIfAnotherRequestComputedItsPrefix) {
   named.prompt = joined(persona, tokens_from(200, 3));
   named.spec.set = Hash128{0, 7};
   named.spec.prefix_count = 18;
-  ASSERT_TRUE(driver.scheduler.add(named, TimePoint{}).ok());
+  ASSERT_TRUE(driver.scheduler.add(named).ok());
   EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.spec.set), 0);
   driver.run_until_idle();
   EXPECT_EQ(driver.scheduler.residency().tokens(HolderKind::kSet, named.spec.set), 16);

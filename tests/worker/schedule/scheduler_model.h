@@ -146,7 +146,7 @@ class Machine {
     const bool room = scheduler_.stats().waiting < config_.max_waiting;
     const int32_t needed_blocks = (kv_count + config_.block_size - 1) / config_.block_size;
     const bool roomy = needed_blocks <= config_.block_count - kept_blocks() && added.spec.pin.is_zero();
-    const Status status = scheduler_.add(std::move(added), TimePoint{});
+    const Status status = scheduler_.add(std::move(added));
     if (roomy || !possible || !room) {
       ASSERT_EQ(status.ok(), possible && room) << status;
     }

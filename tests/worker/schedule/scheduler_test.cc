@@ -107,24 +107,24 @@ TEST(Scheduler, ResumedAnswerContinuesAtItsPosition) {
   request.prompt = tokens_from(0, 20);
   request.emitted_count = 6;
   request.max_new_count = 9;
-  ASSERT_TRUE(driver.scheduler.add(request, TimePoint{}).ok());
+  ASSERT_TRUE(driver.scheduler.add(request).ok());
   EXPECT_EQ(driver.scheduler.stats().pending_prefill_tokens, 20);
   EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{1, 20}}));
   driver.run_until_idle();
   EXPECT_EQ(driver.sampled[1], (std::vector<TokenId>{1'000'006, 1'000'007, 1'000'008}));
 
   request.id = 2;
-  ASSERT_TRUE(driver.scheduler.add(request, TimePoint{}).ok());
+  ASSERT_TRUE(driver.scheduler.add(request).ok());
   EXPECT_EQ(driver.step(), (std::map<RequestId, int>{{2, 1}}));
   EXPECT_EQ(driver.scheduler.cached_count(2), 19);
   driver.run_until_idle();
 
   request.id = 3;
   request.max_new_count = 6;
-  EXPECT_EQ(driver.scheduler.add(request, TimePoint{}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(driver.scheduler.add(request).code(), absl::StatusCode::kInvalidArgument);
   request.emitted_count = 20;
   request.max_new_count = 30;
-  EXPECT_EQ(driver.scheduler.add(request, TimePoint{}).code(), absl::StatusCode::kInvalidArgument)
+  EXPECT_EQ(driver.scheduler.add(request).code(), absl::StatusCode::kInvalidArgument)
       << "of the prompt nothing is left";
 }
 

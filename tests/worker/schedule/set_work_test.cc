@@ -59,7 +59,7 @@ TEST(SetWork, CountsTokensComputedByScheduler) {
     request.max_new_count = 5;
     request.spec.set = named(7);
     request.spec.prefix_count = 20;
-    ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+    ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
     driver.run_until_idle();
   }
   // The second finds the first's 20 tokens cached.
@@ -76,7 +76,7 @@ TEST(SetWork, StaysEmptyIfSimulationSkipsIt) {
   request.prompt = testing::tokens_from(0, 20);
   request.max_new_count = 5;
   request.spec.set = named(7);
-  ASSERT_TRUE(driver.scheduler.add(std::move(request), TimePoint{}).ok());
+  ASSERT_TRUE(driver.scheduler.add(std::move(request)).ok());
   driver.run_until_idle();
   EXPECT_TRUE(driver.scheduler.set_work().totals().empty());
 }

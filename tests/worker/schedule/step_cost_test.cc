@@ -106,7 +106,7 @@ Outcome serve_under(Duration budget, const Prompts& prompts = {}) {
     request.prompt = tokens_from(static_cast<TokenId>(id) * 10'000, prompt_count);
     request.max_new_count = max_new_count;
     request.scores_prompt = scored;
-    EXPECT_TRUE(scheduler.add(std::move(request), now).ok());
+    EXPECT_TRUE(scheduler.add(std::move(request)).ok());
   };
   for (RequestId id = 1; id <= 32; ++id) add(id, 40, 4000, false);
   std::map<RequestId, TimePoint> last;
@@ -186,7 +186,7 @@ TEST(StepCost, ScoredPromptDoesNotDelayOtherPrefills) {
         request.prompt = tokens_from(static_cast<TokenId>(id) * 10'000, count);
         request.max_new_count = id == 1 ? 4000 : 1;
         request.scores_prompt = id == 2;
-        ASSERT_TRUE(scheduler.add(std::move(request), now).ok());
+        ASSERT_TRUE(scheduler.add(std::move(request)).ok());
       }
     }
     const Batch& batch = scheduler.plan(now);
@@ -226,7 +226,7 @@ TEST(StepCost, UnreachableTpotBudgetDoesNotStopPrefill) {
       request.id = step == 0 ? 1 : 2;
       request.prompt = tokens_from(1000 * step, step == 0 ? 8 : 320);
       request.max_new_count = 100;
-      ASSERT_TRUE(scheduler.add(std::move(request), now).ok());
+      ASSERT_TRUE(scheduler.add(std::move(request)).ok());
     }
     const Batch& batch = scheduler.plan(now);
     std::vector<StepToken> tokens;
