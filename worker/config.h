@@ -17,7 +17,7 @@
 #include "worker/http/server.h"
 #include "worker/model/config.h"
 #include "worker/model/runner.h"
-#include "worker/registration.h"
+#include "worker/registration_options.h"
 #include "worker/schedule/scheduler.h"
 
 namespace troupe {
@@ -54,7 +54,7 @@ struct WorkerSettings {
 
   // Where it tells gateways that it is there.
   std::vector<std::string> etcd_endpoints;  // empty: it does not
-  Registration::Options registration;
+  RegistrationOptions registration;
   std::string advertise_url;  // empty: of host and port
   TlsFiles etcd_tls;
 };

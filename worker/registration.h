@@ -11,6 +11,7 @@
 #include "common/etcd/etcd.h"
 #include "common/etcd/keys.h"
 #include "common/net/task_group.h"
+#include "worker/registration_options.h"
 
 namespace troupe {
 
@@ -18,11 +19,7 @@ struct WorkerSettings;
 
 class Registration {
  public:
-  struct Options {
-    EtcdOptions etcd;
-    std::string prefix{kStatePrefix};
-    std::chrono::seconds ttl{5};
-  };
+  using Options = RegistrationOptions;
   // All of it outlives the registration.
   struct Parts {
     Executor executor;

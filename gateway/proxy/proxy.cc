@@ -293,7 +293,11 @@ Task<void> Proxy::forward(Exchange& exchange, RequestContext& context) {
     action = learn_failure(exchange, context, result);
     if (action != route::Action::kSend) {
       if (action == route::Action::kPassOnFull) result = std::move(full);
-      co_await perform_end(exchange, context, action, result);
+      if (action == route::Action::kEndBroken) {
+        co_await end_broken(exchange, context, result);
+      } else {
+        co_await give_up(exchange, context, result);
+      }
       co_return;
     }
     context.phases.enter(Phase::kSend, clock_.now());
@@ -357,12 +361,6 @@ void Proxy::log_failure(const RequestContext& context, const ForwardResult& resu
                             {"failure", failure_name(result.failure.kind)},
                             {"status", result.status},
                             {"error", to_std(result.error.message())}});
-}
-
-Task<void> Proxy::perform_end(Exchange& exchange, RequestContext& context, route::Action action,
-                              ForwardResult& result) {
-  if (action == route::Action::kEndBroken) return end_broken(exchange, context, result);
-  return give_up(exchange, context, result);
 }
 
 HeaderList Proxy::worker_headers(const HttpRequest& request, const RequestContext& context) const {

@@ -198,8 +198,6 @@ class Proxy {
   route::FlowContext flow_context() { return {router_, retry_budget_, *signals_, options_}; }
   Task<void> forward(Exchange& exchange, RequestContext& context);
   Task<ForwardResult> attempt(Exchange& exchange, RequestContext& context);
-  Task<void> perform_end(Exchange& exchange, RequestContext& context, route::Action action,
-                         ForwardResult& result);
   void learn_answer(RequestContext& context, const ForwardResult& result);
   route::Action learn_failure(const Exchange& exchange, RequestContext& context, const ForwardResult& result);
   void log_failure(const RequestContext& context, const ForwardResult& result) const;

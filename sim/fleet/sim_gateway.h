@@ -32,7 +32,7 @@ class SimGateway final : public route::NodeSignals {
   SimGateway(const Options& options, TimePoint now);
 
   route::Router& router() { return *router_; }
-  // What a request's flow decides with.
+  // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {*router_, retry_budget_, *this, options_.stall}; }
   // Nodes are known alive from here on.
   void add_nodes(int32_t count, TimePoint now);

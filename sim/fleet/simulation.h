@@ -113,10 +113,6 @@ class Simulation {
   SimGateway& gateway_of(const SimRequest& sim_request) {
     return *gateways_[static_cast<size_t>(sim_request.gateway)];
   }
-  // The gateway forgot what it had sent when it restarted.
-  bool gateway_knows(const SimRequest& sim_request) const {
-    return gateway_lives_[static_cast<size_t>(sim_request.gateway)] == sim_request.gateway_life;
-  }
   SimNode::NewSimRequest to_node(const SimRequest& sim_request) const;
 
   // simulator_fleet.cc: what nodes and gateways tell each other, and faults

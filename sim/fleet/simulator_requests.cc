@@ -79,8 +79,10 @@ void Simulation::perform(SimRequest& sim_request, route::Action action) {
   }
 }
 
+// A gateway that has restarted has forgotten what it had sent.
 route::FlowContext Simulation::context_of(SimRequest& sim_request) {
-  if (!gateway_knows(sim_request)) sim_request.flow.forget_booking();
+  if (gateway_lives_[static_cast<size_t>(sim_request.gateway)] != sim_request.gateway_life)
+    sim_request.flow.forget_booking();
   return gateway_of(sim_request).flow_context();
 }
 

@@ -22,8 +22,7 @@ StatusOr<std::string> normalize_utf8(std::string_view text, NormalForm form);
 
 // Unicode property White_Space: the spaces of Oniguruma, Rust and (nearly) Python's str.strip().
 bool is_white_space(char32_t code_point);
-// The functions below classify as the originals do, whose tables are of other versions
-// (unicode_corrections.h).
+// The functions below classify as the originals do (unicode_corrections.h).
 // General category N (Nd, Nl, No).
 bool is_numeric(char32_t code_point);
 // General categories L and Nd.

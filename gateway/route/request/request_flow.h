@@ -51,7 +51,7 @@ struct FlowContext {
   const StallOptions& stall;
 };
 
-// What the driver knows of the answer when an attempt fails or falls silent.
+// The answer as the driver knows it when an attempt fails or falls silent.
 struct AnswerProgress {
   bool started = false;    // the client has some of it
   bool resumable = false;  // another worker of ours can go on exactly there
@@ -143,7 +143,7 @@ class RequestFlow {
   std::optional<Candidate> full_;  // the last that answered 429
 };
 
-// What a request asks admission for: what its first candidate will have to compute, as far as is known.
+// A request asks admission for the tokens that its first candidate will have to compute, as far as is known.
 struct AdmissionSpec {
   std::string_view pool;  // its model
   AdmissionKey key;
@@ -154,12 +154,12 @@ struct AdmissionSpec {
 };
 AdmissionRequest admission_request(const Router& router, const PrefixKey& key, const Decision& decision,
                                    const AdmissionSpec& spec);
-// What a counted answer came to, in the tokens that admission counts: computed ones.
+// The tokens of a counted answer that admission counts: computed ones.
 inline int64_t admission_cost(const AnswerCounts& counts) {
   return counts.prompt_tokens - counts.cached_tokens + counts.completion_tokens;
 }
 
-// What a failure teaches of the node; none: nothing.
+// The health event that a failure is for its node; nullopt: none.
 std::optional<HealthEvent> health_event_of(const Failure& failure, bool blame);
 
 }  // namespace troupe::route
