@@ -354,15 +354,6 @@ route::Action Proxy::learn_failure(const Exchange& exchange, RequestContext& con
   return action;
 }
 
-void Proxy::log_failure(const RequestContext& context, const ForwardResult& result) const {
-  log_.debug("try_failed", {{"request", context.request_id},
-                            {"worker", fleet_.id(context.flow.attempt().candidate.node)},
-                            {"attempt", context.flow.attempts()},
-                            {"failure", failure_name(result.failure.kind)},
-                            {"status", result.status},
-                            {"error", to_std(result.error.message())}});
-}
-
 HeaderList Proxy::worker_headers(const HttpRequest& request, const RequestContext& context) const {
   HeaderList headers = headers_for_worker(request);
   // A key of ours is nothing for workers.

@@ -97,6 +97,15 @@ bool Proxy::gives_up(const Exchange& exchange, RequestContext& context) {
   return given_up;
 }
 
+void Proxy::log_failure(const RequestContext& context, const ForwardResult& result) const {
+  log_.debug("try_failed", {{"request", context.request_id},
+                            {"worker", fleet_.id(context.flow.attempt().candidate.node)},
+                            {"attempt", context.flow.attempts()},
+                            {"failure", failure_name(result.failure.kind)},
+                            {"status", result.status},
+                            {"error", to_std(result.error.message())}});
+}
+
 // The client has some of the stream: tell it in the stream's own language, and end without [DONE].
 Task<void> Proxy::end_broken(Exchange& exchange, RequestContext& context, ForwardResult& result) {
   count_answer(context, 200, RequestOutcome::kBroken);

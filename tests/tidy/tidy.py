@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "gateway/route/policy": [*_ROUTE, "gateway/route/key", "gateway/route/fleet", "gateway/route/placement", "gateway/route/policy/baselines"],
     "gateway/route/policy/baselines": [*_ROUTE, "gateway/route/key", "gateway/route/fleet", "gateway/route/placement", "gateway/route/policy"],
     "gateway/route": [*_ROUTE, "gateway/route/key", "gateway/route/fleet", "gateway/route/placement", "gateway/route/policy"],
-    "gateway/route/request": [*_ROUTE, "gateway/route", "gateway/route/fleet", "gateway/route/key", "gateway/route/policy"],
+    "gateway/route/request": [*_ROUTE, "gateway/route", "gateway/route/admission", "gateway/route/fleet", "gateway/route/key", "gateway/route/policy"],
     "gateway/access": [*_LOW, "gateway/route/admission", "gateway/route/fleet"],
     "gateway/telemetry": [*_NET, "gateway/route/*", "gateway/access"],
     "gateway/upstream": [*_NET, "gateway/route/*", "gateway/telemetry"],

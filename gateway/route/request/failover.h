@@ -4,8 +4,8 @@
 //
 // clang-format off
 //   before the first byte   down the order that was decided on; at its end, nodes that have joined since
-//   a started stream        decided anew, with all that the client has as the prompt: an order of minutes ago knows
-//                           nothing of what has happened since. Only workers that can resume it
+//   a started stream        decided anew, with all that the client has as the prompt: an order of minutes
+//                           ago knows nothing of what has happened since. Only workers that can resume it
 //   strict                  a set whose homes have all failed gets another one
 //   never                   a node that was asked already, or that takes no requests any more
 // clang-format on
