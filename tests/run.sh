@@ -56,7 +56,9 @@ build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
   step cmake --build --preset "$preset" --target "${targets[@]}"
   say "built $label in $((SECONDS - begin)) s"
 }
-build release "release" all -- -DTROUPE_TESTS=ON $([ -n "$QUICK" ] && echo -DTROUPE_ALL_TESTS=OFF || echo -DTROUPE_ALL_TESTS=ON -DCUDA=ON)
+# A tree that is made here, as CI's, is built in one go: libraries, too, many files at a time (cmake/troupe.cmake).
+UNITY=$([ -e build/CMakeCache.txt ] || echo -DTROUPE_UNITY=ON)
+build release "release" all -- ${UNITY:+"$UNITY"} -DTROUPE_TESTS=ON $([ -n "$QUICK" ] && echo -DTROUPE_ALL_TESTS=OFF || echo -DTROUPE_ALL_TESTS=ON -DCUDA=ON)
 if [ -z "$QUICK" ]; then
   build debug "ASan+UBSan" sanitized_tests -- -DTROUPE_TESTS=ON
   build tsan "TSan" sanitized_tests -- -DTROUPE_TESTS=ON
