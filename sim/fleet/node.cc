@@ -22,7 +22,7 @@ SchedulerConfig config_of(const NodeProfile& profile, const SimNode::Options& op
 SimNode::SimNode(const NodeProfile& profile, const Options& options)
     : profile_(profile), scheduler_(std::make_unique<Scheduler>(config_of(profile, options))) {}
 
-Status SimNode::add(NewSimRequest sim_request, TimePoint now) {
+Status SimNode::add(NewSimRequest sim_request, TimePoint) {
   NewRequest request;
   request.id = sim_request.id;
   request.prompt_count = sim_request.prompt_tokens;
