@@ -79,8 +79,10 @@ class Rules(unittest.TestCase):
         self.assertEqual(len(ratcheted({}, files)[0]), 1)
         self.assertEqual(ratcheted({"file lines": {"gateway/a.cc": 401}}, files), ([], {"file lines": {"gateway/a.cc": 401}}))
         self.assertIn("at most 400", ratcheted({"file lines": {"gateway/a.cc": 400}}, files)[0][0], "it may not grow")
-        self.assertIn("down to 401 from 500", ratcheted({"file lines": {"gateway/a.cc": 500}}, files)[0][0])
-        self.assertIn("down to within the budget", ratcheted({"file lines": {"gateway/gone.cc": 500}}, {})[0][0])
+        self.assertIn("down: 'gateway/a.cc' 401 from 500 (1 in all)", ratcheted({"file lines": {"gateway/a.cc": 500}}, files)[0][0])
+        gone = {f"gateway/{name}.cc": 500 for name in "abcd"}
+        self.assertEqual(len(ratcheted({"file lines": gone}, {})[0]), 1, "one line a rule")
+        self.assertIn("'gateway/a.cc' within the budget from 500; ", ratcheted({"file lines": gone}, {})[0][0])
 
     def test_the_ratchet_is_lowered_and_never_raised(self):
         old = {"riddles": {"a.cc": 3, "b.cc": 3, "c.cc": 3}, "folder units": {"sim": 40}}
