@@ -161,7 +161,7 @@ AppendLog AccessLog::file_at(int fd, const std::string& path, const Parts& parts
 
 AccessLog::~AccessLog() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     stop_by_ = clock_.now() + kStopWithin;
   }
@@ -170,7 +170,7 @@ AccessLog::~AccessLog() {
 }
 
 void AccessLog::add(std::string_view line) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (queue_.size() + line.size() >= kQueueBytesMax) {
     dropped_full_.Increment();
     return;
@@ -180,7 +180,7 @@ void AccessLog::add(std::string_view line) {
 }
 
 void AccessLog::reopen() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reopen_ = true;
 }
 
@@ -194,8 +194,9 @@ void AccessLog::run() {
   for (bool more = true; more;) {
     bool reopen = false;
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kInterval, [this] { return stopping_; });
+      const MutexLock lock(mutex_);
+      while (!stopping_ && wake_.wait_for(mutex_, kInterval)) {
+      }
       lines.clear();
       lines.swap(queue_);
       reopen = std::exchange(reopen_, false);
@@ -207,7 +208,7 @@ void AccessLog::run() {
 }
 
 bool AccessLog::may_go_on() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !stopping_ || clock_.now() < stop_by_;
 }
 

@@ -18,15 +18,14 @@
 // The event loop only hands lines over; a thread writes them. With a slow or full disk, lines are dropped and
 // counted; no request waits.
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "common/core/block_hash.h"
+#include "common/core/mutex.h"
 #include "common/net/http_server.h"
 #include "gateway/telemetry/append_log.h"
 #include "gateway/telemetry/request_record.h"
@@ -86,12 +85,12 @@ class AccessLog {
   const Clock& clock_;
   Counter& dropped_full_;
 
-  std::mutex mutex_;  // of the following members
-  std::condition_variable wake_;
-  std::string queue_;  // lines
-  bool reopen_ = false;
-  bool stopping_ = false;
-  TimePoint stop_by_{};
+  Mutex mutex_;
+  CondVar wake_;
+  std::string queue_ ABSL_GUARDED_BY(mutex_);  // lines
+  bool reopen_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  TimePoint stop_by_ ABSL_GUARDED_BY(mutex_){};
 
   AppendLog file_;      // used by the writer
   std::thread writer_;  // last: it uses the members above

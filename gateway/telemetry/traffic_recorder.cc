@@ -59,7 +59,7 @@ TrafficRecorder::TrafficRecorder(int fd, const std::string& path, const Parts& p
 
 TrafficRecorder::~TrafficRecorder() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     stop_by_ = clock_.now() + kStopWithin;
   }
@@ -84,7 +84,7 @@ void TrafficRecorder::ended(uint64_t number, TrafficOutcome outcome) {
 }
 
 bool TrafficRecorder::push(Event event, size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (queued_bytes_ + bytes > kQueueBytesMax) return false;
   queued_bytes_ += bytes;
   queue_.push_back(std::move(event));
@@ -93,8 +93,9 @@ bool TrafficRecorder::push(Event event, size_t bytes) {
 
 // False: time to stop; `events` may hold the last ones then.
 bool TrafficRecorder::wait(std::vector<Event>& events) {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, kInterval, [this] { return stopping_; });
+  const MutexLock lock(mutex_);
+  while (!stopping_ && wake_.wait_for(mutex_, kInterval)) {
+  }
   events.swap(queue_);
   queued_bytes_ = 0;
   return !stopping_;
@@ -128,7 +129,7 @@ void TrafficRecorder::run() {
 }
 
 bool TrafficRecorder::may_go_on() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !stopping_ || clock_.now() < stop_by_;
 }
 

@@ -9,10 +9,8 @@
 // fleet's gateways share each run has a salt of its own, so ids of another run or gateway mean other text;
 // every line names its salt, so that the two are not confused.
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +19,7 @@
 
 #include "common/core/log.h"
 #include "common/core/metrics.h"
+#include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "gateway/telemetry/append_log.h"
@@ -72,12 +71,12 @@ class TrafficRecorder {
   Counter& dropped_full_;
   uint64_t last_number_ = 0;
 
-  std::mutex mutex_;  // of the following members
-  std::condition_variable wake_;
-  std::vector<Event> queue_;
-  size_t queued_bytes_ = 0;
-  bool stopping_ = false;
-  TimePoint stop_by_{};
+  Mutex mutex_;
+  CondVar wake_;
+  std::vector<Event> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  TimePoint stop_by_ ABSL_GUARDED_BY(mutex_){};
 
   AppendLog file_;      // used by the writer
   std::thread writer_;  // last: it uses the members above

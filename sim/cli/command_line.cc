@@ -41,7 +41,7 @@ int fail(std::string_view program, const Status& status) {
 
 std::function<void(double, int64_t)> ProgressLine::run(std::string name) {
   return [this, name = std::move(name)](double seconds, int64_t requests) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     running_[name] = {seconds, requests};
     const bool terminal = isatty(STDERR_FILENO) != 0;
     const auto now = std::chrono::steady_clock::now();
@@ -52,7 +52,7 @@ std::function<void(double, int64_t)> ProgressLine::run(std::string name) {
 }
 
 void ProgressLine::ended(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   running_.erase(name);
   if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
 }

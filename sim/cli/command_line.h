@@ -5,11 +5,11 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "common/core/mutex.h"
 #include "common/settings/schema.h"
 #include "sim/fleet/simulator.h"
 
@@ -36,11 +36,11 @@ class ProgressLine {
     double seconds = 0;
     int64_t requests = 0;
   };
-  std::string line() const;
+  std::string line() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::map<std::string, Run> running_;
-  std::chrono::steady_clock::time_point told_at_ = std::chrono::steady_clock::now();
+  Mutex mutex_;
+  std::map<std::string, Run> running_ ABSL_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point told_at_ ABSL_GUARDED_BY(mutex_) = std::chrono::steady_clock::now();
 };
 
 }  // namespace troupe::sim

@@ -301,6 +301,8 @@ def main():
     for path, text in files.items():
         check_includes(path, text)
         check_words(path, codes[path])
+        if path in own:
+            check_mutexes(path, codes[path])
         for number, line in enumerate(text.split("\n"), 1):
             if len(line) > COLUMNS_MAX and "http" not in line and 'R"' not in line:
                 report(path, number, f"{len(line)} columns; at most {COLUMNS_MAX}")

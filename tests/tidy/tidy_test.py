@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Holds tidy.py to its word: every rule finds the thing it is there for, and leaves good code alone."""
+import shutil
+import subprocess
 import sys
 import unittest
 
@@ -237,6 +239,56 @@ class Rules(unittest.TestCase):
         for page, texts in good.items():
             for text in texts:
                 self.assertEqual(found(tidy.check_readme, {page: f"words {text}\n"}), [], (page, text))
+
+
+GUARDED = """
+#include "common/core/mutex.h"
+namespace troupe {
+class Counter {
+ public:
+  void add() {
+    const MutexLock lock(mutex_);
+    add_locked();
+  }
+  int await(int count) {
+    const MutexLock lock(mutex_);
+    while (count_ < count) changed_.wait(mutex_);
+    return count_;
+  }
+
+ private:
+  void add_locked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ++count_;
+    changed_.notify_all();
+  }
+  Mutex mutex_;
+  CondVar changed_;
+  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+}  // namespace troupe
+"""
+
+
+@unittest.skipUnless(shutil.which("clang++-16"), "clang++-16 builds the fuzzers, which a quick run leaves out")
+class Locks(unittest.TestCase):
+    """What the fuzz preset's compiler says of common/core/mutex.h."""
+
+    def errors(self, code):
+        command = ["clang++-16", "-std=c++20", "-Wthread-safety", "-Werror", "-fsyntax-only", "-I", str(tidy.ROOT), "-x", "c++", "-"]
+        result = subprocess.run(command, input=code, capture_output=True, text=True)
+        self.assertEqual(result.returncode != 0, "error:" in result.stderr, result.stderr)
+        return [line for line in result.stderr.split("\n") if "error:" in line]
+
+    def test_locked_code_compiles(self):
+        self.assertEqual(self.errors(GUARDED), [])
+
+    def test_a_missing_lock_does_not(self):
+        unlocked = GUARDED.replace("    const MutexLock lock(mutex_);\n    while", "    while")
+        self.assertNotEqual(unlocked, GUARDED)
+        self.assertRegex("\n".join(self.errors(unlocked)), "reading variable 'count_' requires holding mutex 'mutex_'")
+        self.assertRegex("\n".join(self.errors(unlocked)), "calling function 'wait' requires holding mutex 'mutex_'")
+        unlocked = GUARDED.replace("    const MutexLock lock(mutex_);\n    add_locked", "    add_locked")
+        self.assertRegex("\n".join(self.errors(unlocked)), "calling function 'add_locked' requires holding mutex 'mutex_'")
 
 
 if __name__ == "__main__":

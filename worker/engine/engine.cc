@@ -29,7 +29,7 @@ void Engine::start() {
 
 void Engine::stop() {
   {
-    std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     impl_->stopping = true;
   }
   impl_->wake.notify_one();
@@ -38,7 +38,12 @@ void Engine::stop() {
   if (impl_->thread.joinable()) impl_->thread.join();
   impl_->text_out.stop(absl::CancelledError("the worker is shutting down"));
   // An engine that was never started still holds questions; no thread adds any more.
-  for (Question& question : std::exchange(impl_->pending.questions, {})) std::move(question)(nullptr);
+  std::vector<Question> unanswered;
+  {
+    const MutexLock lock(impl_->mutex);
+    unanswered.swap(impl_->pending.questions);
+  }
+  for (Question& question : unanswered) std::move(question)(nullptr);
 }
 
 StatusOr<Engine::Impl::Submission> Engine::Impl::make_submission(EngineRequest request,
@@ -92,7 +97,7 @@ StatusOr<std::vector<RequestId>> Engine::submit(std::vector<EngineRequest> group
   }
   std::vector<RequestId> ids;
   {
-    std::lock_guard lock(e.mutex);
+    const MutexLock lock(e.mutex);
     if (e.stopping) return absl::UnavailableError("the worker is shutting down");
     const SchedulerConfig& limits = e.options.scheduler;
     const int64_t held_count = e.published.running + e.published.waiting + e.queued.count;
@@ -123,7 +128,7 @@ void Engine::cancel(RequestId id) {
 
 void Engine::unpin(Hash128 name) {
   {
-    std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     impl_->pending.unpins.push_back(name);
   }
   impl_->wake.notify_one();
@@ -131,7 +136,7 @@ void Engine::unpin(Hash128 name) {
 
 bool Engine::ask(Question question) {
   {
-    std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     if (!impl_->stopping) {
       if (impl_->pending.questions.size() >= kQuestionsMax) return false;
       impl_->pending.questions.push_back(std::move(question));
@@ -151,7 +156,7 @@ LoadReport Engine::load() const {
   report.max_num_seqs = e.options.scheduler.max_num_seqs;
   report.block_size = e.options.scheduler.block_size;
   e.news.describe(report);
-  std::lock_guard lock(e.mutex);
+  const MutexLock lock(e.mutex);
   const SchedulerStats& stats = e.published;
   report.ready = !e.stopping;
   // Background requests yield to every other request and nothing waits for them, so they are not counted.
@@ -173,7 +178,7 @@ ResidencyPublisher& Engine::cache_news() {
 bool Engine::idle() const {
   const Impl& e = *impl_;
   if (e.text_out.open_count() > 0) return false;
-  std::lock_guard lock(e.mutex);
+  const MutexLock lock(e.mutex);
   return e.pending.empty() && e.queued.count == 0 && e.published.running + e.published.waiting == 0;
 }
 
@@ -184,7 +189,7 @@ Duration Engine::turn_age() const {
 
 void Engine::Impl::drop(RequestId id) {
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     pending.drops.push_back(id);
   }
   wake.notify_one();

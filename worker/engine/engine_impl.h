@@ -3,14 +3,13 @@
 // State shared by engine.cc (callers, on any thread) and engine_loop.cc (the compute thread).
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/core/mutex.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_metrics.h"
 #include "worker/engine/output_pipeline.h"
@@ -51,7 +50,7 @@ struct Engine::Impl {
         metrics(m, options.model_name),
         scheduler(with_room_for_preempted(options.scheduler)),
         news([this] {
-          std::lock_guard lock(mutex);
+          const MutexLock lock(mutex);
           nudged = true;
           wake.notify_one();
         }),
@@ -80,6 +79,10 @@ struct Engine::Impl {
 
   void loop();
   bool take_commands(Commands& commands);
+  bool await_call(TimePoint until);
+  bool is_called() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return stopping || nudged || !pending.empty();
+  }
   void apply(Commands& commands);
   void publish(const Commands& applied);
   void step();
@@ -120,14 +123,15 @@ struct Engine::Impl {
   std::atomic<TimePoint> turn_began = TimePoint::max();  // max: waiting for work
   ResidencyPublisher news;
 
-  mutable std::mutex mutex;  // guards down to `stopping`
-  std::condition_variable wake;
-  Commands pending;
-  SchedulerStats published;
-  Queued queued, queued_background;  // submitted, not in `published` yet; the background part of them
-  RequestId next_id = 1;
-  bool nudged = false;  // the compute thread must wake, if only to publish
-  bool stopping = false;
+  mutable Mutex mutex;
+  CondVar wake;
+  Commands pending ABSL_GUARDED_BY(mutex);
+  SchedulerStats published ABSL_GUARDED_BY(mutex);
+  // Submitted, not in `published` yet; the background part of them.
+  Queued queued ABSL_GUARDED_BY(mutex), queued_background ABSL_GUARDED_BY(mutex);
+  RequestId next_id ABSL_GUARDED_BY(mutex) = 1;
+  bool nudged ABSL_GUARDED_BY(mutex) = false;  // the compute thread must wake, if only to publish
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
   OutputPipeline text_out;
   std::thread thread;
 };

@@ -27,18 +27,24 @@ bool Engine::Impl::take_commands(Commands& commands) {
   commands.unpins.clear();
   commands.questions.clear();
   commands.all = commands.background = {};
-  const auto called = [this] { return stopping || nudged || !pending.empty(); };
-  std::unique_lock lock(mutex);
-  if (!has_work() && !wake.wait_for(lock, options.idle_check, called)) {
-    lock.unlock();
+  if (!has_work() && !await_call(now() + options.idle_check)) {
     const Status status = scheduler.verify();
     if (!status.ok()) log.error("kv_blocks_inconsistent", {{"reason", to_std(status.ToString())}});
-    lock.lock();
-    wake.wait(lock, called);
+    await_call(TimePoint::max());
   }
+  const MutexLock lock(mutex);
   std::swap(commands, pending);
   nudged = false;
   return !stopping;
+}
+
+// Returns false when it is `until` and the thread has not been called.
+bool Engine::Impl::await_call(TimePoint until) {
+  const MutexLock lock(mutex);
+  while (!is_called()) {
+    if (!wake.wait_until(mutex, until)) return is_called();
+  }
+  return true;
 }
 
 // Submissions come first: a drop or a pin may refer to one of them, and a dropped request pins nothing.
@@ -63,7 +69,7 @@ void Engine::Impl::apply(Commands& commands) {
 void Engine::Impl::publish(const Commands& applied) {
   metrics.stats(scheduler.stats());
   news.publish(scheduler.residency(), scheduler.set_work(), !has_work(), now());
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   published = scheduler.stats();
   queued -= applied.all;
   queued_background -= applied.background;

@@ -41,7 +41,7 @@ void OutputPipeline::start() {
 
 void OutputPipeline::stop(Status error) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) stop_error_ = std::move(error);
     stopping_ = true;
   }
@@ -55,7 +55,7 @@ void OutputPipeline::stop(Status error) {
 }
 
 void OutputPipeline::open(NewStream stream) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_.insert(stream.id);
   inbox_.opened.push_back(std::move(stream));
   // No wake-up: a new stream needs nothing before its first token.
@@ -63,7 +63,7 @@ void OutputPipeline::open(NewStream stream) {
 
 bool OutputPipeline::cancel(RequestId id) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (open_.erase(id) == 0) return false;
     inbox_.cancelled.push_back(id);
     ++closing_count_;
@@ -74,8 +74,8 @@ bool OutputPipeline::cancel(RequestId id) {
 
 void OutputPipeline::push(std::vector<TokenEvent>& events) {
   {
-    std::unique_lock lock(mutex_);
-    drained_.wait(lock, [this] { return inbox_.tokens.size() < options_.pending_tokens_max || stopping_; });
+    const MutexLock lock(mutex_);
+    while (inbox_.tokens.size() >= options_.pending_tokens_max && !stopping_) drained_.wait(mutex_);
     inbox_.tokens.insert(inbox_.tokens.end(), std::make_move_iterator(events.begin()),
                          std::make_move_iterator(events.end()));
   }
@@ -85,36 +85,38 @@ void OutputPipeline::push(std::vector<TokenEvent>& events) {
 
 void OutputPipeline::fail(const std::vector<RequestId>& ids, const Status& error) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (RequestId id : ids) inbox_.failures.emplace_back(id, error);
   }
   changed_.notify_one();
 }
 
 size_t OutputPipeline::open_count() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return open_.size() + closing_count_;
 }
 
 void OutputPipeline::loop() {
   Inbox inbox;  // swapped with inbox_, so both keep their memory
   bool stopping = false;
+  Status error;
   while (!stopping) {
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !inbox_.empty() || stopping_; });
+      const MutexLock lock(mutex_);
+      while (inbox_.empty() && !stopping_) changed_.wait(mutex_);
       std::swap(inbox, inbox_);
       stopping = stopping_;
+      if (stopping) error = stop_error_;
     }
     drained_.notify_all();
     process(inbox);
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       closing_count_ -= inbox.cancelled.size();
     }
     inbox.clear();
   }
-  while (!streams_.empty()) fail_stream(streams_.begin()->first, stop_error_);
+  while (!streams_.empty()) fail_stream(streams_.begin()->first, error);
 }
 
 // The order matters: a stream's tokens come after its opening and before its failure.
@@ -222,7 +224,7 @@ void OutputPipeline::take_scores(Stream& stream, const TokenEvent& event) const 
 }
 
 bool OutputPipeline::is_open(RequestId id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return open_.contains(id);
 }
 
@@ -230,7 +232,7 @@ bool OutputPipeline::is_open(RequestId id) const {
 void OutputPipeline::deliver(Stream& stream, EngineOutput output, bool last) {
   stream.request.sink(std::move(output));
   if (!last) return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_.erase(stream.request.id);
 }
 

@@ -3,10 +3,8 @@
 // Third stage: tokens → text → the request's sink, on a thread of its own, so that detokenising a wide batch
 // never delays a step. It owns the streams and finds stop strings, which only the text shows.
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "common/api/api.h"
+#include "common/core/mutex.h"
 #include "common/core/time.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_metrics.h"
@@ -108,15 +107,16 @@ class OutputPipeline {
   void fail_stream(RequestId id, const Status& error);
 
   const Options options_;
-  mutable std::mutex mutex_;  // guards the five below; never held while a sink or callback runs
-  std::condition_variable changed_;
-  Inbox inbox_;
-  absl::flat_hash_set<RequestId> open_;  // streams that may still get a piece
-  size_t closing_count_ = 0;             // cancelled streams that the text-out thread has not removed yet
-  bool stopping_ = false;
+  mutable Mutex mutex_;  // never held while a sink or callback runs
+  CondVar changed_;
+  CondVar drained_;  // the pending tokens were taken
+  Inbox inbox_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<RequestId> open_ ABSL_GUARDED_BY(mutex_);  // streams that may still get a piece
+  // Cancelled streams that the text-out thread has not removed yet.
+  size_t closing_count_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Status stop_error_ ABSL_GUARDED_BY(mutex_);
 
-  std::condition_variable drained_;  // with mutex_: the pending tokens were taken
-  Status stop_error_;                // written before stopping_, read after it
   absl::flat_hash_map<RequestId, std::unique_ptr<Stream>> streams_;  // text-out thread only
   std::thread thread_;
 };

@@ -26,7 +26,7 @@ ResidencyPublisher::ResidencyPublisher(std::function<void()> wake)
 void ResidencyPublisher::publish(Residency& residency, const SetWork& work, bool rests, TimePoint now) {
   const bool tells_work = rests || now >= work_published_at_ + kWorkInterval;
   if (!tells_work && !residency.has_changes()) return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (tells_work) {
     work_ = work.totals();
     work_published_at_ = now;
@@ -38,7 +38,7 @@ void ResidencyPublisher::publish(Residency& residency, const SetWork& work, bool
 }
 
 void ResidencyPublisher::listen(std::function<void()> listener) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   listener_ = std::move(listener);
   if (!changes_.empty()) listener_();
 }
@@ -46,7 +46,7 @@ void ResidencyPublisher::listen(std::function<void()> listener) {
 void ResidencyPublisher::take(std::vector<Resident>& changes) {
   bool more = false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changes.insert(changes.end(), changes_.begin(), changes_.end());
     changes_.clear();
     more = std::exchange(more_, false);
@@ -56,7 +56,7 @@ void ResidencyPublisher::take(std::vector<Resident>& changes) {
 
 void ResidencyPublisher::describe(LoadReport& report) const {
   report.epoch = epoch_;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const SetWork::Total& total : work_) {
     report.sets.push_back({total.set, total.work_tokens_total, total.prefix_count});
   }

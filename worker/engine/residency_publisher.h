@@ -7,11 +7,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "common/api/api.h"
+#include "common/core/mutex.h"
 #include "common/core/time.h"
 #include "worker/kv/residency.h"
 #include "worker/schedule/set_work.h"
@@ -42,11 +42,12 @@ class ResidencyPublisher {
   const std::string epoch_;
   TimePoint work_published_at_{};  // compute thread only
 
-  mutable std::mutex mutex_;  // guards the rest
-  std::function<void()> listener_;
-  std::vector<Resident> changes_;
-  bool more_ = false;  // the cache has changes that wait for changes_ to be taken
-  std::vector<SetWork::Total> work_;
+  mutable Mutex mutex_;
+  std::function<void()> listener_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Resident> changes_ ABSL_GUARDED_BY(mutex_);
+  // The cache has changes that wait for changes_ to be taken.
+  bool more_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<SetWork::Total> work_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe

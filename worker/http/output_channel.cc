@@ -13,14 +13,14 @@ OutputChannel::OutputChannel(Executor executor) : executor_(executor), timer_(ex
 
 void OutputChannel::put(EngineOutput piece) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pieces_.push_back(std::move(piece));
     if (wake_posted_) return;
     wake_posted_ = true;
   }
   asio::post(executor_, [self = shared_from_this()] {
     {
-      std::lock_guard lock(self->mutex_);
+      const MutexLock lock(self->mutex_);
       self->wake_posted_ = false;
     }
     self->timer_.cancel();
@@ -28,7 +28,7 @@ void OutputChannel::put(EngineOutput piece) {
 }
 
 bool OutputChannel::has_pieces() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !pieces_.empty();
 }
 
@@ -48,7 +48,7 @@ Task<bool> OutputChannel::wait(Deadline deadline) {
 }
 
 std::vector<EngineOutput> OutputChannel::take() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(pieces_, {});
 }
 

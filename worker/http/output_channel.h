@@ -9,9 +9,9 @@
 
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "common/core/mutex.h"
 #include "common/core/time.h"
 #include "common/net/task.h"
 #include "worker/engine/engine.h"
@@ -37,10 +37,10 @@ class OutputChannel : public std::enable_shared_from_this<OutputChannel> {
   bool has_pieces() const;
 
   Executor executor_;
-  Timer timer_;               // armed only during wait(); cancelled to wake the waiter
-  mutable std::mutex mutex_;  // guards the rest
-  std::vector<EngineOutput> pieces_;
-  bool wake_posted_ = false;
+  Timer timer_;  // armed only during wait(); cancelled to wake the waiter
+  mutable Mutex mutex_;
+  std::vector<EngineOutput> pieces_ ABSL_GUARDED_BY(mutex_);
+  bool wake_posted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace troupe

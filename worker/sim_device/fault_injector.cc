@@ -102,7 +102,7 @@ SimFaults::SimFaults(Metrics& metrics)
 
 void SimFaults::set(const SimFaultSettings& settings, TimePoint now) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     settings_ = settings;
     stalled_until_ = now + std::chrono::nanoseconds(std::llround(settings.stall_s * 1e9));
     request_count_ = 0;
@@ -111,20 +111,19 @@ void SimFaults::set(const SimFaultSettings& settings, TimePoint now) {
 }
 
 SimFaultSettings SimFaults::settings() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return settings_;
 }
 
 bool SimFaults::refuses() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return settings_.refuse;
 }
 
 SimFaults::Fate SimFaults::next_fate() {
-  std::lock_guard lock(mutex_);
-  const auto draw = [this, position = 3 * request_count_++](uint64_t i) {
-    return counter_uniform(static_cast<uint64_t>(settings_.seed), position + i);
-  };
+  const MutexLock lock(mutex_);
+  const auto draw = [seed = static_cast<uint64_t>(settings_.seed), position = 3 * request_count_++](
+                        uint64_t i) { return counter_uniform(seed, position + i); };
   Fate fate;
   if (settings_.refuse) {
     fate.error_status = 503;
@@ -144,11 +143,11 @@ TimePoint SimFaults::step_end(TimePoint begin, Duration duration) const {
 }
 
 TimePoint SimFaults::wait_step_end(TimePoint begin, Duration duration) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   // A change of the settings during the wait applies to this step, too.
   TimePoint end = step_end(begin, duration);
   while (clock_.now() < end) {
-    changed_.wait_until(lock, end);
+    changed_.wait_until(mutex_, end);
     end = step_end(begin, duration);
   }
   return end;

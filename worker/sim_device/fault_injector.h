@@ -4,14 +4,13 @@
 // choices (which requests fail) depend on the seed and the order of requests alone, so a test sees the same
 // faults every time.
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "common/api/error.h"
 #include "common/core/metrics.h"
+#include "common/core/mutex.h"
 #include "common/core/time.h"
 
 namespace troupe {
@@ -54,16 +53,16 @@ class SimFaults {
   TimePoint wait_step_end(TimePoint begin, Duration duration);
 
  private:
-  TimePoint step_end(TimePoint begin, Duration duration) const;  // REQUIRES: mutex_ held
+  TimePoint step_end(TimePoint begin, Duration duration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Counter& errors_;
   Counter& drops_;
   const SteadyClock clock_;
-  mutable std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
-  SimFaultSettings settings_;
-  TimePoint stalled_until_ = TimePoint::min();
-  uint64_t request_count_ = 0;  // since set()
+  mutable Mutex mutex_;
+  CondVar changed_;
+  SimFaultSettings settings_ ABSL_GUARDED_BY(mutex_);
+  TimePoint stalled_until_ ABSL_GUARDED_BY(mutex_) = TimePoint::min();
+  uint64_t request_count_ ABSL_GUARDED_BY(mutex_) = 0;  // since set()
 };
 
 }  // namespace troupe

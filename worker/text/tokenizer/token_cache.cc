@@ -3,7 +3,7 @@
 namespace troupe {
 
 bool TokenCache::append(const Key& key, std::vector<int32_t>& ids) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++stats_.lookups;
   const auto it = index_.find(key);
   if (it == index_.end()) return false;
@@ -19,7 +19,7 @@ void TokenCache::put(const Key& key, std::vector<int32_t> ids) {
   const size_t bytes = key.text.size() + ids.size() * sizeof(int32_t) + kBookkeeping;
   if (bytes > options_.entry_bytes_max || bytes > options_.bytes_max) return;
   ids.shrink_to_fit();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (index_.contains(key)) return;  // another thread was faster
   Entry& entry = entries_.emplace_front();
   entry.text = key.text;
@@ -38,7 +38,7 @@ void TokenCache::put(const Key& key, std::vector<int32_t> ids) {
 }
 
 TokenCache::Stats TokenCache::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stats_;
 }
 

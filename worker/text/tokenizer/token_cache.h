@@ -11,13 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/core/mutex.h"
 #include "common/core/status.h"
 
 namespace troupe {
@@ -79,10 +79,10 @@ class TokenCache {
   };
 
   const Options options_;
-  mutable std::mutex mutex_;  // guards the rest
-  std::list<Entry> entries_;  // most recently used first
-  absl::flat_hash_map<Key, std::list<Entry>::iterator> index_;
-  Stats stats_;
+  mutable Mutex mutex_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
+  absl::flat_hash_map<Key, std::list<Entry>::iterator> index_ ABSL_GUARDED_BY(mutex_);
+  Stats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe
