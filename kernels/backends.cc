@@ -1,8 +1,9 @@
+#include "kernels/backends.h"
+
 #include <dlfcn.h>
 
 #include "kernels/cpu/backend.h"
 #include "kernels/host/module.h"
-#include "kernels/kernels.h"
 #include "kernels/ref/backend.h"
 
 namespace troupe {

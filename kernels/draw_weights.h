@@ -13,13 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/sampling.h"
-
-#ifdef __CUDACC__
-#define TROUPE_HOST_DEVICE __host__ __device__
-#else
-#define TROUPE_HOST_DEVICE
-#endif
+#include "kernels/host_device.h"
 
 namespace troupe {
 
@@ -27,10 +21,10 @@ inline constexpr int kFullWeightBits = 40;
 inline constexpr uint64_t kFullWeight = uint64_t{1} << kFullWeightBits;
 // Their weights' sum stays below 2^62.
 inline constexpr int64_t kDrawVocabMax = int64_t{1} << 22;
-// Of a draw's random number.
+// Bits of a draw's random number.
 inline constexpr int kDrawBits = 53;
 
-// What is compared: NaN is -inf, and there is one zero.
+// A logit as it is compared: NaN is -inf, and there is one zero.
 TROUPE_HOST_DEVICE inline float clean_logit(float logit) {
   return logit == logit ? logit + 0.0f : -INFINITY;
 }
@@ -42,7 +36,7 @@ TROUPE_HOST_DEVICE inline uint32_t logit_key(float logit) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// Who is kept before whom: by logit, among equals the lowest id.
+// The order in which tokens are kept: by logit, among equals the lowest id.
 TROUPE_HOST_DEVICE inline uint64_t draw_rank(uint32_t key, uint32_t id) {
   return uint64_t{key} << 32 | (0xffffffffu - id);
 }
@@ -103,8 +97,9 @@ TROUPE_HOST_DEVICE inline uint64_t nucleus_target(float top_p, uint64_t total) {
   return target > 1 ? target : 1;
 }
 
-// What weighs less than this is not in that set: all such tokens together weigh less than 1 - top_p of the
-// total, so the others reach it without them. The last factor keeps the doubles' rounding on the safe side.
+// Tokens that weigh less than this are not in that set: all of them together weigh less than 1 - top_p of
+// the total, so the others reach it without them. The last factor keeps the doubles' rounding on the safe
+// side.
 TROUPE_HOST_DEVICE inline uint64_t nucleus_cutoff(float top_p, uint64_t total, int64_t count) {
   const double rest = 1.0 - static_cast<double>(top_p > 0 ? top_p : 0.0f);
   return static_cast<uint64_t>(rest * static_cast<double>(total) / static_cast<double>(count) * (1 - 1e-9));
@@ -116,25 +111,6 @@ TROUPE_HOST_DEVICE inline uint64_t least_weight(float min_p) {
   const auto least =
       static_cast<uint64_t>(ceil((share > 0 ? share : 0.0) * static_cast<double>(kFullWeight)));
   return least > 1 ? least : 1;
-}
-
-// The edit of a token that is emitted again, or for the first time.
-TROUPE_HOST_DEVICE inline LogitEdit once_more(LogitEdit edit) {
-  edit.emitted_count = (edit.emitted_count > 0 ? edit.emitted_count : 0) + 1;
-  return edit;
-}
-
-// One logit after its edit (sampling.h).
-TROUPE_HOST_DEVICE inline float edited_logit(float logit, const LogitPenalties& penalties,
-                                             const LogitEdit& edit) {
-  logit += edit.bias;
-  if (edit.emitted_count < 0) return logit;
-  if (penalties.repetition != 1.0f) {
-    logit = logit > 0 ? logit / penalties.repetition : logit * penalties.repetition;
-  }
-  if (edit.emitted_count == 0) return logit;
-  logit -= penalties.frequency * static_cast<float>(edit.emitted_count);
-  return logit - penalties.presence;
 }
 
 }  // namespace troupe

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an int8 product is, for every backend (WeightFormat::kInt8):
+// Definition of an int8 product, for every backend (WeightFormat::kInt8):
 //
 //   w8[n][k] = round(w[n][k] / s[n]),  s[n] = max_k |w[n][k]| / 127     once, when packed
 //   x8[t][k] = round(x[t][k] / r[t]),  r[t] = max_k |x[t][k]| / 127     at every product

@@ -2,7 +2,8 @@
 
 // The one public face of the compute backends. A Backend owns a device (for `cpu`: a pool of threads),
 // allocates its memory and offers the ops of a transformer's step. `ref` is the meaning of every op in plain
-// loops; every other backend is held against it. The model code (worker/model) knows only this file.
+// loops; every other backend is held against it. The model code (worker/model) knows only this file, and
+// backends.h to make one. Each op's parameters and their check are in ops/.
 //
 // Letters: T tokens of the step (all requests concatenated) · D hidden · H query heads · G key/value heads ·
 // C head dim · F ffn width · V vocabulary · N, K a weight's (out, in) · B block size in tokens · R requests
@@ -29,7 +30,18 @@
 #include <string_view>
 
 #include "common/core/status.h"
-#include "kernels/sampling.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/copy_blocks.h"
+#include "kernels/ops/embed.h"
+#include "kernels/ops/gated_mlp.h"
+#include "kernels/ops/gather_rows.h"
+#include "kernels/ops/kv.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/ops/rms_norm.h"
+#include "kernels/ops/rope_kv.h"
+#include "kernels/ops/sample.h"
+#include "kernels/ops/silu_mul.h"
+#include "kernels/ops/weight.h"
 #include "kernels/tensor.h"
 
 namespace troupe {
@@ -45,21 +57,6 @@ class Readback {
   virtual const void* wait() = 0;
 };
 
-// How a weight is held. kInt8: a byte a value and a scale an output feature; what it is multiplied by is
-// rounded to 8 bits as well, with a scale a row (int8.h). Half of bfloat16's bytes, at about a percent of
-// error a product.
-enum class WeightFormat : uint8_t { kActivation, kInt8 };
-
-// A weight in the backend's own layout. Made by Backend::pack, freed with it.
-class PackedWeight {
- public:
-  virtual ~PackedWeight() = default;
-  virtual int64_t rows() const = 0;     // N: output features
-  virtual int64_t columns() const = 0;  // K: input features
-  virtual int64_t bytes() const = 0;    // as held, padding not counted
-  virtual WeightFormat format() const { return WeightFormat::kActivation; }
-};
-
 // Device memory, freed on destruction.
 class DeviceBuffer {
  public:
@@ -68,113 +65,7 @@ class DeviceBuffer {
   virtual size_t bytes() const = 0;
 };
 
-// out[t] = table[ids[t]]
-struct EmbedParams {
-  std::span<const int32_t> ids;  // (T), each in [0, V), or -1 - s: the one in drawn[s]
-  Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16
-  Tensor out;                    // (T, D) float32
-  // (S) int32, or empty. What sample() drew in the step before: whoever asks for this one need not know yet.
-  Tensor drawn = {};
-
-  // What to take for out[t], where `drawn` is in host memory.
-  int64_t id_of(int64_t t) const {
-    const int32_t id = ids[static_cast<size_t>(t)];
-    return id >= 0 ? id : drawn.as<const int32_t>()[-1 - id];
-  }
-};
-
-// out = x / sqrt(mean(x²) + epsilon) * weight       (source: Zhang & Sennrich 2019, as in Transformers'
-// LlamaRMSNorm)
-struct RmsNormParams {
-  Tensor x;       // (T, D) float32
-  Tensor weight;  // (D) float32, which upload() wrote, no op
-  float epsilon = 1e-5f;
-  Tensor out;  // (T, D) activation
-};
-
-// out = x · weightᵀ (+ bias) (+ out if accumulate), rounded to out's type once
-struct MatmulParams {
-  Tensor x;                              // (T, K) activation
-  const PackedWeight* weight = nullptr;  // (N, K)
-  Tensor out;                            // (T, N): activation, or float32
-  bool accumulate = false;               // out float32 only: the residual add
-  Tensor bias = {};  // (N) float32, added to every row; or empty. What upload() wrote, no op.
-};
-
-// Splits qkv, norms and rotates q and k (half-split pairs, as Transformers' rotate_half), writes k and v into
-// their blocks. Norms: RmsNormParams' formula over each head, before the rotation (Qwen3).
-struct RopeKvParams {
-  Tensor qkv;  // (T, (H + 2G)·C) activation
-  // This and the norms are what upload() wrote, no op.
-  Tensor cos_sin;                      // (positions, C) float32: cos in [0, C/2), sin in [C/2, C); empty: no
-                                       // rotation (ALiBi)
-  std::span<const int32_t> positions;  // (T)
-  std::span<const int32_t> slots;      // (T): block · B + offset
-  int layer = 0;
-  Tensor q_out;        // (T, H, C) activation
-  Tensor q_norm = {};  // (C) float32, or empty: q is not normed
-  Tensor k_norm = {};  // (C) float32, or empty: k is not normed
-  float norm_epsilon = 1e-6f;
-};
-
-// Causal attention of a step's queries over their blocks: query t of request r at position p sees keys [0,
-// p].
-struct AttentionParams {
-  Tensor q;  // (T, H, C) activation
-  std::span<const int32_t>
-      query_starts;  // (R + 1): request r's queries are rows [query_starts[r], query_starts[r+1])
-  std::span<const int32_t> context_counts;  // (R): keys of r, its own new ones included
-  std::span<const int32_t> block_tables;    // (R, block_table_stride)
-  int32_t block_table_stride = 0;
-  int layer = 0;
-  float scale = 1.0f;
-  Tensor out;  // (T, H·C) activation
-  // (H) or empty. ALiBi (Press et al. 2022): score += slope of the head · (key's position - query's
-  // position).
-  std::span<const float> alibi_slopes = {};
-};
-
-// out = silu(gate) * up
-struct SiluMulParams {
-  Tensor gate_up;  // (T, 2F) activation: gate in columns [0, F), up in [F, 2F)
-  Tensor out;      // (T, F) activation
-};
-
-// sum += down · (silu(gate · x) * (up · x)), rounded where the three ops it stands for would round
-struct GatedMlpParams {
-  Tensor x;                               // (T, D) activation
-  const PackedWeight* gate_up = nullptr;  // (2F, D): gate over up
-  const PackedWeight* down = nullptr;     // (D, F)
-  Tensor sum;                             // (T, D) float32
-  Tensor mixed;                           // (T, 2F) activation: scratch, of no meaning afterwards
-  Tensor gated;                           // (T, F) activation: likewise
-  Tensor gate_up_bias = {};               // (2F) float32, or empty
-  Tensor down_bias = {};                  // (D) float32, or empty
-};
-
-// out[i] = x[rows[i]]: the last rows of the requests that sample
-struct GatherRowsParams {
-  Tensor x;                       // (T, D) float32
-  std::span<const int32_t> rows;  // (S)
-  Tensor out;                     // (S, D) float32
-};
-
-// All layers of block `from` over those of block `to`. How a partly filled block is shared: the copy is
-// written on, the original stays as it is.
-struct BlockCopy {
-  int32_t from = 0;
-  int32_t to = 0;  // once in a call, and never also a `from`
-};
-
-struct KvLayout {
-  int layers = 0;       // L
-  int kv_heads = 0;     // G
-  int head_dim = 0;     // C
-  int block_size = 16;  // B, tokens
-  int64_t block_elements() const { return int64_t{2} * layers * kv_heads * head_dim * block_size; }
-};
-
-// What steps will come to at most.
+// Upper bounds of the steps to come.
 struct StepLimits {
   int64_t tokens = 0;     // T
   int64_t requests = 0;   // R
@@ -186,42 +77,45 @@ struct StepLimits {
 // one.
 enum class CpuIsa : uint8_t { kAuto, kSse, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-// Whose kernel computes decodes: that which is measured to be faster, or this one wherever it takes the
-// model.
+// The kernel that computes decodes: the one measured to be faster, or this one wherever it takes the model.
 enum class DecodeKernel : uint8_t { kMeasured, kTiles, kLanes };
 // And prompts.
 enum class PrefillKernel : uint8_t { kMeasured, kTiles, kWarpgroups };
+
+// Switches of the "cuda" backend.
+struct CudaOptions {
+  // The plainest implementation of every op, for accuracy work.
+  bool reference_ops = false;
+  // Keys that decoding requests share are read once for all of them (attention_plan.h).
+  bool cascade = true;
+  // Tensor cores (attention_mma.cu) or not (attention_simt.cu). Unmeasured, tensor cores.
+  DecodeKernel decode = DecodeKernel::kMeasured;
+  // Products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu). Unmeasured, the former.
+  PrefillKernel prefill = PrefillKernel::kMeasured;
+  // A step of decodes is launched as one graph (step_graphs.h).
+  bool graphs = true;
+  // A kernel comes to the device while the one before it still runs, and a product of few rows reads its
+  // weights meanwhile (ptx.cuh's await_launch_before()); from sm_90 on. Not with reference_ops.
+  bool overlaps = true;
+  // The fastest implementation of a product is measured when its shape comes for the first time, and kept in
+  // this file across starts ("": not kept).
+  bool measures = false;
+  std::string tune_file = {};
+  // take_gaps() has something to tell.
+  bool times_gaps = false;
+};
 
 struct BackendOptions {
   DType dtype = DType::kFloat32;  // activation type: float32 or bfloat16
   int threads = 1;                // cpu only
   CpuIsa isa = CpuIsa::kAuto;     // cpu only
-  // cuda only: of every op the plainest implementation, for accuracy work.
-  bool reference_ops = false;
-  // cuda only: keys that decoding requests share are read once for all of them (attention_plan.h).
-  bool cascade = true;
-  // cuda only: tensor cores (attention_mma.cu) or not (attention_simt.cu). Unmeasured, tensor cores.
-  DecodeKernel decode = DecodeKernel::kMeasured;
-  // cuda only: products of a warp (attention_mma.cu) or Hopper's of four (attention_wgmma.cu).
-  // Unmeasured, the former.
-  PrefillKernel prefill = PrefillKernel::kMeasured;
-  // cuda only: a step of decodes is launched as one graph (step_graphs.h).
-  bool graphs = true;
-  // cuda only: a kernel comes to the device while the one before it still runs, and a product of few rows
-  // reads its weights meanwhile (ptx.cuh's await_launch_before()); from sm_90 on. Not with reference_ops.
-  bool overlaps = true;
-  // cuda only: the fastest implementation of a product is measured when its shape comes for the first time,
-  // and kept in this file across starts ("": not kept).
-  bool measures = false;
-  std::string tune_file = {};
-  // cuda only: take_gaps() has something to tell.
-  bool times_gaps = false;
+  CudaOptions cuda = {};
 };
 
 // kDecode: a token of each request, a step like thousands before and behind it.
 enum class StepKind : uint8_t { kMixed, kDecode };
 
-// Of a device with memory of its own, whoever uses it.
+// Memory of a device that has its own, whichever process uses it.
 struct DeviceMemory {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
@@ -237,7 +131,7 @@ class Backend {
   virtual StatusOr<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;  // zeroed, 64-byte aligned
   // Whether the memory of allocate() is the host's. Where not, only upload and download reach it.
   virtual bool host_memory() const { return true; }
-  // What allocate() draws on; nothing where that is the host's.
+  // The memory that allocate() draws on; nothing where that is the host's.
   virtual std::optional<DeviceMemory> device_memory() const { return std::nullopt; }
   // Bytes of the host into memory of allocate(). `from` may change when it returns.
   virtual void upload(void* to, const void* from, size_t bytes);
@@ -258,7 +152,7 @@ class Backend {
   // take none then. (But for what grows with users' wishes: edits of logits.)
   virtual StatusOr<int64_t> reserve(const KvLayout& /*layout*/, const StepLimits& /*limits*/) { return 0; }
 
-  // Seconds that the device stood still between each two steps since the last call (BackendOptions::
+  // Seconds that the device stood still between each two steps since the last call (CudaOptions::
   // times_gaps). Waits for them.
   virtual std::vector<double> take_gaps() { return {}; }
 
@@ -266,7 +160,7 @@ class Backend {
   // few, since each costs the host milliseconds.
   virtual int64_t graphs_made() const { return 0; }
 
-  // Writes down what was measured (BackendOptions::tune_file).
+  // Writes down what was measured (CudaOptions::tune_file).
   virtual Status save_tuning() { return absl::OkStatus(); }
 
   // Between the two, spans of an op's parameters that begin at one place and are as long hold the same
@@ -304,12 +198,5 @@ class StepScope {
  private:
   Backend& backend_;
 };
-
-// `name`: "ref", "cpu", "cuda", or the path of a backend module (device/module.h; has a slash), which cuda is
-// one of. kInvalidArgument names what exists; kUnavailable says why a module cannot be had.
-StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
-// The device a "cuda" backend would compute on, in words; kUnavailable says why there is none, kNotFound
-// where the machine has no driver for one.
-StatusOr<std::string> find_cuda_device();
 
 }  // namespace troupe

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/draw_weights.h"
+#include "kernels/logit_edit.h"
 #include "kernels/philox.h"
 
 namespace troupe {
@@ -90,7 +91,7 @@ uint64_t total_weight(std::span<const Candidate> candidates) {
   return total;
 }
 
-// Of the whole vocabulary, only what can be in the nucleus. `total` is everybody's weight.
+// Leaves only what can be in the nucleus of the whole vocabulary. `total` is the weight of all tokens.
 std::vector<Candidate> select_for_nucleus(const Weights& weights, float top_p, uint64_t& total) {
   const std::span<const float> logits = weights.logits;
   total = 0;

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/tensor.h"
+#include "kernels/logit_edit.h"
 
 namespace troupe {
 
@@ -34,19 +34,6 @@ struct DrawParams {
   uint64_t position = 0;  // of the answer's token that is drawn
 };
 
-struct LogitPenalties {
-  float repetition = 1.0f;  // > 0; 1: off
-  float presence = 0.0f;    // 0: off
-  float frequency = 0.0f;   // 0: off
-};
-
-// What is known of one token of a row.
-struct LogitEdit {
-  int32_t token = 0;
-  int32_t emitted_count = 0;  // times in the answer; -1: neither there nor in the prompt, it has a bias only
-  float bias = 0;
-};
-
 struct SampleRow {
   DrawParams draw;
   LogitPenalties penalties = {};
@@ -56,21 +43,13 @@ struct SampleRow {
   int32_t last_drawn = -1;
 };
 
-// out[s] = the token drawn from logits[s], whose edits are made in place before.
-struct SampleParams {
-  Tensor logits;                    // (S, V) float32, V <= kDrawVocabMax
-  std::span<const SampleRow> rows;  // (S)
-  Tensor out;                       // (S) int32
-  Tensor drawn = {};                // int32, or empty: `out` of the step before, other memory than `out`
-};
-
 // 53 random bits.
 uint64_t counter_bits(uint64_t seed, uint64_t position);
 
 // REQUIRES: every edit's token, and row.last_drawn's, is in the vocabulary of logits.size(). `drawn`:
 // SampleParams::drawn's, null where no row has a last_drawn.
 void edit_logits(std::span<float> logits, const SampleRow& row, const int32_t* drawn = nullptr);
-// Of edited logits. REQUIRES: logits not empty. NaNs are treated as -inf; all -inf gives token 0.
+// Draws from edited logits. REQUIRES: logits not empty. NaNs are treated as -inf; all -inf gives token 0.
 int32_t draw_token(std::span<const float> logits, const DrawParams& params);
 
 }  // namespace troupe

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "common/core/check.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 namespace troupe {
 

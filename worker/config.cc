@@ -8,6 +8,7 @@
 #include "common/net/http_settings.h"
 #include "common/net/tls_settings.h"
 #include "common/settings/log_levels.h"
+#include "kernels/backends.h"
 #include "kernels/kernels.h"
 #include "worker/model/load/weights.h"
 #include "worker/schedule/node_profile.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 #include "kernels/host/host_buffer.h"
 
 namespace troupe::cpu {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/check_params.h"
 #include "kernels/cpu/vector_ops.h"
 #include "kernels/host/thread_pool.h"
+#include "kernels/kernels.h"
 
 namespace troupe::cpu {
 

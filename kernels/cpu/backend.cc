@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/check_params.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/products.h"

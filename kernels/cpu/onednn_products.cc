@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/cpu/product_plan.h"
 #include "kernels/cpu/products.h"
-#include "kernels/host/check.h"
 #include "kernels/host/host_buffer.h"
 #include "kernels/host/openmp.h"
 

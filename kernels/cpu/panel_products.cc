@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/cpu/product_plan.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/vector_ops.h"
-#include "kernels/host/check.h"
 #include "kernels/host/host_buffer.h"
 
 namespace troupe::cpu {

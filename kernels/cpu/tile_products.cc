@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/cpu/product_plan.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/vector_ops.h"
-#include "kernels/host/check.h"
 #include "kernels/host/host_buffer.h"
 #include "kernels/int8.h"
 

@@ -10,14 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/attention/attention_timing.h"
+#include "kernels/cuda/attention/step_array_bytes.h"
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/device_buffer.h"
+#include "kernels/cuda/device/find_device.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/weight_upload.h"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/step/device_draws.h"
 #include "kernels/cuda/step/readback.h"
-#include "kernels/cuda/step/step_array_bytes.h"
 #include "kernels/cuda/step/step_arrays.h"
 #include "kernels/cuda/step/step_gaps.h"
 #include "kernels/cuda/step/step_graphs.h"
@@ -26,7 +27,7 @@
 namespace troupe::cuda {
 namespace {
 
-// Of the sums of pieces; from there on those of decodes are longer.
+// Memory for the sums of pieces; from there on the pieces of decodes are longer.
 constexpr int64_t kPartialBytesMax = int64_t{512} << 20;
 
 // Some read a mapped file faster than one; more than these wait for memory.
@@ -49,22 +50,22 @@ class CudaBackend final : public Backend {
       : options_(options),
         parts_(std::move(parts)),
         stream_(parts_.stream.get()),
-        launch_stream_(stream_, options.overlaps && !options.reference_ops && has_hopper_code()),
+        launch_stream_(stream_, options.cuda.overlaps && !options.cuda.reference_ops && has_hopper_code()),
         graphs_(stream_),
         products_(stream_, std::move(parts_.library),
                   {.device = parts_.device,
-                   .reference = options.reference_ops,
-                   .measures = options.measures,
-                   .tune_file = options.tune_file,
+                   .reference = options.cuda.reference_ops,
+                   .measures = options.cuda.measures,
+                   .tune_file = options.cuda.tune_file,
                    .before_measuring = [this] { launch_captured(); }}),
         arrays_(stream_, [this] { launch_captured(); }) {
-    if (options.times_gaps) gaps_.emplace(stream_);
+    if (options.cuda.times_gaps) gaps_.emplace(stream_);
   }
   ~CudaBackend() override { cudaStreamSynchronize(stream_); }
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override {
-    return absl::StrCat("cuda ", parts_.device, options_.reference_ops ? ", reference ops" : "");
+    return absl::StrCat("cuda ", parts_.device, options_.cuda.reference_ops ? ", reference ops" : "");
   }
   DType activation_dtype() const override { return options_.dtype; }
   bool host_memory() const override { return false; }
@@ -127,7 +128,7 @@ class CudaBackend final : public Backend {
   int64_t graphs_made() const override { return graphs_.instantiated_count(); }
 
   void begin_step(StepKind kind) override {
-    const bool whole = kind == StepKind::kDecode && options_.graphs;
+    const bool whole = kind == StepKind::kDecode && options_.cuda.graphs;
     arrays_.begin_step(whole);
     if (whole) {
       launch_stream_.handle = graphs_.begin();
@@ -195,7 +196,7 @@ class CudaBackend final : public Backend {
   void copy_blocks(std::span<const BlockCopy> copies) override;
 
  private:
-  // What an attention's plan is made of.
+  // The arguments that an attention's plan is made of.
   struct PlannedFor {
     const int32_t *query_starts, *context_counts, *block_tables;
     size_t requests;
@@ -209,7 +210,7 @@ class CudaBackend final : public Backend {
   bool gate_by_rows(const GatedMlpParams& params, const RmsNormParams* norm);
   void add_down(const GatedMlpParams& params);
 
-  // What is kept for a graph goes to the stream; what follows in this step is launched at once.
+  // Sends what is kept for a graph to the stream; later launches of this step go there at once.
   void launch_captured() {
     if (!graphs_.is_capturing()) return;
     launch_stream_.handle = stream_;
@@ -297,7 +298,7 @@ void CudaBackend::plan(const AttentionParams& params) {
   shape.gate = kernels_.gate;
   if (kernels_.kv_map) shape.tile_rows = kWarpgroupRows;
   shape.tiles_at_once = tiles_at_once(kv_.layout, kernels_.kv_map.has_value());
-  if (options_.cascade) {
+  if (options_.cuda.cascade) {
     shape.block_tables = params.block_tables;
     shape.block_table_stride = params.block_table_stride;
     shape.block_size = kv_.layout.block_size;
@@ -310,7 +311,7 @@ void CudaBackend::attention(const AttentionParams& params) {
   if (params.out.elements() == 0) return;
   behind_attention_ = true;
   AttentionIndices indices = indices_on_device(arrays_, params);
-  if (!options_.reference_ops && tile_attention_takes(params, kv_)) {
+  if (!options_.cuda.reference_ops && tile_attention_takes(params, kv_)) {
     plan(params);
     PlannedAttention planned = plan_on_device(arrays_, plan_, partials_for(partial_floats(plan_, kv_)));
     planned.lanes = kernels_.lanes && lane_attention_takes(params.q.shape[1], kv_.layout);
@@ -344,7 +345,7 @@ StatusOr<int64_t> CudaBackend::reserve(const KvLayout& layout, const StepLimits&
                                      static_cast<int32_t>(limits.heads / layout.kv_heads),
                                      tiles_at_once(layout, /*warpgroups=*/false)};
   int64_t bytes = 0;
-  if (!options_.reference_ops && tile_attention_takes(options_.dtype, layout)) {
+  if (!options_.cuda.reference_ops && tile_attention_takes(options_.dtype, layout)) {
     const auto floats = floats_of_partial(layout);
     piece_keys_ =
         piece_keys_for(of_attention, kPartialBytesMax / static_cast<int64_t>(sizeof(float)) / floats);
@@ -387,7 +388,7 @@ StatusOr<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& optio
   CudaBackend::Parts parts;
   parts.stream.reset(stream);
   parts.device = device;
-  if (!options.reference_ops) {
+  if (!options.cuda.reference_ops) {
     TROUPE_ASSIGN_OR_RETURN(parts.library, make_library_products());
   }
   return std::make_unique<CudaBackend>(options, std::move(parts));

@@ -1,9 +1,10 @@
-// What libtroupe-cuda.so shows to who opens it (kernels/host/module.h): the interface it speaks, its device
-// and its backend.
+// The symbols that libtroupe-cuda.so exports (kernels/host/module.h): its interface, its device and its
+// backend.
 
 #include "kernels/host/module.h"
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/device/find_device.h"
 
 extern "C" {
 

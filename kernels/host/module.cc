@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// What a module shows (kernels/cuda/module.cc).
+// A module's exported symbols (kernels/cuda/module.cc).
 struct Module {
   void (*find_device)(StatusOr<std::string>&) = nullptr;
   void (*make_backend)(const BackendOptions&, StatusOr<std::unique_ptr<Backend>>&) = nullptr;

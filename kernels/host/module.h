@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-// What program and module must agree on: kernels.h and the compiler. To be raised with every change of a
-// class or struct in kernels.h.
-inline constexpr const char* kBackendInterface = "troupe-backend-9 " __VERSION__;
+// The interface that program and module must agree on: kernels.h and the compiler. To be raised with every
+// change of a class or struct in kernels.h.
+inline constexpr const char* kBackendInterface = "troupe-backend-10 " __VERSION__;
 
 // Where libtroupe-NAME.so of this program lies: ../lib beside the program's folder.
 std::string module_path(std::string_view name);

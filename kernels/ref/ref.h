@@ -2,11 +2,10 @@
 
 // The meaning of every op, in plain loops: one thread, one element at a time, float32 arithmetic in the order
 // the formula is written. Nothing here is fast; every fast kernel is held against it. Parameters have been
-// checked (check_params.h) before these are called.
+// checked (kernels/ops) before these are called.
 
 #include <vector>
 
-#include "kernels/check_params.h"
 #include "kernels/host/dense_weight.h"
 #include "kernels/kernels.h"
 

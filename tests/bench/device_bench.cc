@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/backends.h"
 #include "kernels/kernels.h"
 
 namespace troupe {
@@ -393,8 +394,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto make = [&](troupe::DecodeKernel decode, troupe::PrefillKernel prefill) {
-    return troupe::value_or_fail(troupe::make_backend(
-        argc > 1 ? argv[1] : "cuda", {.dtype = troupe::kActivation, .decode = decode, .prefill = prefill}));
+    return troupe::value_or_fail(
+        troupe::make_backend(argc > 1 ? argv[1] : "cuda",
+                             {.dtype = troupe::kActivation, .cuda = {.decode = decode, .prefill = prefill}}));
   };
   troupe::Bench(make(troupe::DecodeKernel::kTiles, troupe::PrefillKernel::kTiles),
                 make(troupe::DecodeKernel::kLanes, troupe::PrefillKernel::kWarpgroups), how == "small")

@@ -26,6 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/backends.h"
 #include "kernels/host/openmp.h"
 #include "kernels/host/thread_pool.h"
 #include "kernels/kernels.h"

@@ -44,6 +44,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/backends.h"
 #include "kernels/host/host_buffer.h"
 #include "kernels/host/openmp.h"
 #include "kernels/host/thread_pool.h"

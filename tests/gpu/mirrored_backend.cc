@@ -3,8 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "kernels/check_params.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 #include "kernels/host/host_buffer.h"
 
 namespace troupe::gpu_testing {

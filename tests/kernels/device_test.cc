@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "kernels/backends.h"
 #include "kernels/host/host_buffer.h"
 #include "kernels/host/openmp.h"
 #include "kernels/host/thread_pool.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/backends.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/kernels.h"
 

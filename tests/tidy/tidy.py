@@ -33,7 +33,8 @@ LARGE_FILE_KB, LARGE_FILES_ALLOWED = 1024, {"configs/demo-model/model.safetensor
 _LOW = ["common/core", "common/json", "common/settings", "common/api"]
 _NET = [*_LOW, "common/net"]
 _ROUTE = ["common/core", "common/json", "common/api", "common/settings", "gateway/route/options"]
-_CUDA = ["common/core", "kernels", "kernels/host", "kernels/cuda/*"]
+_KERNELS = ["common/core", "kernels", "kernels/ops", "kernels/kernels"]
+_FACE = ["kernels", "kernels/kernels"]  # what is seen of the kernels: kernels.h, tensors, sampling
 MAY_INCLUDE = {
     "common/core": [],
     "common/json": ["common/core"],
@@ -65,21 +66,29 @@ MAY_INCLUDE = {
     "worker/text/tokenizer": ["common/core", "common/json", "worker/text"],
     "worker/text/chat_template": ["common/core", "common/json", "common/api", "worker/text", "worker/text/jinja"],
     "worker/text/render_command": ["common/core", "common/json", "worker/text", "worker/text/chat_template", "worker/text/jinja"],
-    "worker/model": ["common/core", "common/json", "common/settings", "kernels", "worker/kv", "worker/schedule", "worker/model/families", "worker/model/load"],
-    "worker/model/families": ["common/core", "common/json", "kernels", "worker/model", "worker/model/load"],
-    "worker/model/load": ["common/core", "common/json", "kernels", "worker/model"],
-    "worker/engine": [*_LOW, "kernels", "worker/kv", "worker/schedule", "worker/model", "worker/text/*"],
+    "worker/model": ["common/core", "common/json", "common/settings", *_FACE, "kernels/backends", "worker/kv", "worker/schedule", "worker/model/families", "worker/model/load"],
+    "worker/model/families": ["common/core", "common/json", *_FACE, "worker/model", "worker/model/load"],
+    "worker/model/load": ["common/core", "common/json", *_FACE, "worker/model"],
+    "worker/engine": [*_LOW, *_FACE, "worker/kv", "worker/schedule", "worker/model", "worker/text/*"],
     "worker/input": [*_LOW, "worker/kv", "worker/schedule", "worker/model", "worker/text/*", "worker/engine"],
     "worker/sim_device": [*_NET, "worker/kv", "worker/schedule", "worker/model", "worker/text/*", "worker/engine"],
     "worker/http": [*_NET, "worker/text/*", "worker/engine", "worker/input", "worker/sim_device"],
-    "worker": [*_NET, "common/etcd", "kernels", "worker/*"],
-    # kernels.h <- host <- ref | cpu | cuda <- backends
-    "kernels": ["common/core", "kernels/host"],
-    "kernels/host": ["common/core", "kernels"],
-    "kernels/ref": ["common/core", "kernels", "kernels/host"],
-    "kernels/cpu": ["common/core", "kernels", "kernels/host"],
-    "kernels/cuda": _CUDA,
-    "kernels/backends": ["common/core", "kernels", "kernels/host", "kernels/ref", "kernels/cpu"],
+    "worker": [*_NET, "common/etcd", *_FACE, "kernels/backends", "worker/*"],
+    # tensor, sampling, tune … <- ops <- kernels.h <- host <- ref | cpu | cuda <- backends
+    "kernels": ["common/core"],
+    "kernels/ops": ["common/core", "kernels"],
+    "kernels/kernels": ["common/core", "kernels", "kernels/ops"],
+    "kernels/host": _KERNELS,
+    "kernels/ref": [*_KERNELS, "kernels/host"],
+    "kernels/cpu": [*_KERNELS, "kernels/host"],
+    # device <- step <- attention | gemm | ops <- backend
+    "kernels/cuda/device": _KERNELS,
+    "kernels/cuda/step": [*_KERNELS, "kernels/cuda/device"],
+    "kernels/cuda/attention": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
+    "kernels/cuda/gemm": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
+    "kernels/cuda/ops": [*_KERNELS, "kernels/cuda/device", "kernels/cuda/step"],
+    "kernels/cuda": [*_KERNELS, "kernels/host", "kernels/cuda/*"],
+    "kernels/backends": [*_KERNELS, "kernels/host", "kernels/ref", "kernels/cpu"],
     # trace <- workload, fleet <- report, live, sizing <- cli
     "sim/trace": _LOW,
     "sim/workload": [*_LOW, "sim/trace"],

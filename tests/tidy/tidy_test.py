@@ -35,11 +35,14 @@ class Rules(unittest.TestCase):
                "common/core/x.h": '#include "common/net/task.h"', "worker/model/x.cc": '#include "common/core/nowhere.h"',
                "gateway/proxy/proxy.cc": '#include "worker/engine/engine.h"', "common/core/y.h": "#include <boost/asio/post.hpp>",
                "worker/http/server.cc": "#include <boost/beast/http.hpp>", "worker/model/y.cc": '#include "kernels/cpu/backend.h"',
-               "worker/z.cc": "#include <cuda_runtime.h>"}
+               "worker/z.cc": "#include <cuda_runtime.h>",
+               "kernels/ops/embed.h": '#include "kernels/kernels.h"', "kernels/host/x.h": '#include "kernels/backends.h"',
+               "kernels/cuda/device/x.h": '#include "kernels/cuda/step/step_graphs.h"',
+               "kernels/cuda/ops/x.cu": '#include "kernels/cuda/gemm/gemm_kernels.h"'}
         for path, text in bad.items():
             self.assertTrue(found(tidy.check_includes, path, text + "\n"), path)
         good = {"gateway/proxy/proxy.cc": '#include "common/net/task.h"', "worker/model/x.cc": '#include "kernels/kernels.h"',
-                "common/core/x.cc": '#include "absl/status/status.h"', "kernels/backend.cc": '#include "kernels/tensor.h"'}
+                "common/core/x.cc": '#include "absl/status/status.h"', "kernels/kernels.cc": '#include "kernels/tensor.h"'}
         for path, text in good.items():
             self.assertEqual(found(tidy.check_includes, path, text + "\n"), [], path)
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/backends.h"
 #include "worker/model/families/registry.h"
 #include "worker/model/load/checkpoint.h"
 #include "worker/model/load/dummy_weights.h"
@@ -173,13 +174,13 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
                           make_backend(options.backend, {.dtype = options.dtype,
                                                          .threads = options.threads,
                                                          .isa = options.isa,
-                                                         .reference_ops = options.reference_ops,
-                                                         .cascade = options.cascade,
-                                                         .graphs = options.graphs,
-                                                         .overlaps = options.overlaps,
-                                                         .measures = options.measures,
-                                                         .tune_file = options.tune_file,
-                                                         .times_gaps = options.times_gaps}));
+                                                         .cuda = {.reference_ops = options.reference_ops,
+                                                                  .cascade = options.cascade,
+                                                                  .graphs = options.graphs,
+                                                                  .overlaps = options.overlaps,
+                                                                  .measures = options.measures,
+                                                                  .tune_file = options.tune_file,
+                                                                  .times_gaps = options.times_gaps}}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));

@@ -1,8 +1,8 @@
 #pragma once
 
-// What an attention's launches read of a step's small arrays, on the device.
+// The part of a step's small arrays that an attention's launches read, on the device.
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/step/step_arrays.h"
 
 namespace troupe::cuda {

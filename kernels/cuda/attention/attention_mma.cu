@@ -26,11 +26,12 @@
 // attention_simt.cu wastes none, and has the pieces of models where it is measured to be faster. Not yet
 // measured on a GPU.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/find_device.h"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 namespace {

@@ -3,9 +3,9 @@
 // Which query head a row of a block stands for, and where its sums go (attention_mma.cu). Rows of tiles and
 // pieces are counted within their request; those of a cascade (kCascade) are a list.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 
@@ -32,7 +32,7 @@ void attention_simt(const LaunchStream& stream, MmaAttention p, const AttentionI
 void attention_wgmma(const LaunchStream& stream, MmaAttention p, const CUtensorMap& map,
                      const AttentionItem* tiles, size_t count);
 
-// What the block works on.
+// The block's work.
 struct Work {
   AttentionItem item;
   int kv_head;
@@ -100,14 +100,14 @@ __device__ __forceinline__ Rows rows_of(const MmaAttention& p, const Work& w, in
   return rows;
 }
 
-// What a row has come to: two neighbouring dims of its sums.
+// A row's result so far: two neighbouring dims of its sums.
 struct RowSums {
   float2 sums;
   float largest;
   float total;
 };
 
-// Of one row and head over a piece: kHeadDim sums, the largest, the total.
+// One row and head over a piece: kHeadDim sums, the largest, the total.
 template <int kHeadDim>
 __device__ __forceinline__ float* partial_at(const MmaAttention& p, const Work& w, int partial) {
   return p.partials + (int64_t{partial} * p.places.kv_heads + w.kv_head) * (kHeadDim + 2);

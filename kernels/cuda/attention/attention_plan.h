@@ -91,7 +91,7 @@ struct AttentionShape {
   int32_t tiles_at_once = 0;  // of a key/value head, that a device computes; 0: tiles stay whole
 };
 
-// What any step may come to.
+// The bounds of any step.
 struct AttentionLimits {
   int64_t tokens = 0;
   int64_t requests = 0;

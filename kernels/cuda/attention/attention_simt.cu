@@ -12,11 +12,11 @@
 // memory on its way: what limits is loads in flight. Not yet measured on a GPU; whether a model's pieces are
 // these or tiles is measured when it starts (attention_timing.h).
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 namespace {
@@ -62,7 +62,7 @@ __device__ __forceinline__ int block_of(const MmaAttention& p, const Work& w, in
   return key < w.item.end_key ? w.table[p.places.block_of(key)] : 0;
 }
 
-// Of one turn: the keys first, first + kSlots, …, as far as they are this lane's.
+// One turn: the keys first, first + kSlots, …, as far as they are this lane's.
 template <int kHeadDim>
 __device__ __forceinline__ void look_up(const MmaAttention& p, const Work& w, int first,
                                         int (&blocks)[kUnroll]) {

@@ -22,7 +22,7 @@ constexpr int kKernels = 2;
 constexpr int32_t kPromptKeys = 2048;
 constexpr int32_t kOwnKeys = 256;  // of each request of a cascade
 
-// Whose tables begin alike and go on apart.
+// Requests whose tables begin alike and go on apart.
 struct Tables {
   std::vector<int32_t> starts, contexts, tables;
   int32_t stride = 0;
@@ -172,17 +172,17 @@ CascadeGate choose_gate(const AttentionTiming& timing, bool lanes, const std::st
 AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOptions& options,
                                   const std::string& device, Tuning& tuning) {
   AttentionKernels kernels;
-  if (options.reference_ops || !tile_attention_takes(options.dtype, timing.kv.layout)) return kernels;
-  kernels.lanes = options.decode == DecodeKernel::kLanes;
-  const bool measures = options.measures && timing.limits.requests > 0;
-  const bool has_tiles =
-      options.prefill == PrefillKernel::kTiles || (options.prefill == PrefillKernel::kMeasured && !measures);
+  if (options.cuda.reference_ops || !tile_attention_takes(options.dtype, timing.kv.layout)) return kernels;
+  kernels.lanes = options.cuda.decode == DecodeKernel::kLanes;
+  const bool measures = options.cuda.measures && timing.limits.requests > 0;
+  const bool has_tiles = options.cuda.prefill == PrefillKernel::kTiles ||
+                         (options.cuda.prefill == PrefillKernel::kMeasured && !measures);
   if (!has_tiles) kernels.kv_map = make_kv_map(timing.kv);
   if (!measures) return kernels;
-  if (options.decode == DecodeKernel::kMeasured) kernels.lanes = choose_lanes(timing, device, tuning);
-  const bool measures_tiles = kernels.kv_map && options.prefill == PrefillKernel::kMeasured;
+  if (options.cuda.decode == DecodeKernel::kMeasured) kernels.lanes = choose_lanes(timing, device, tuning);
+  const bool measures_tiles = kernels.kv_map && options.cuda.prefill == PrefillKernel::kMeasured;
   if (measures_tiles && !choose_warpgroups(timing, *kernels.kv_map, device, tuning)) kernels.kv_map.reset();
-  if (options.cascade) kernels.gate = choose_gate(timing, kernels.lanes, device, tuning);
+  if (options.cuda.cascade) kernels.gate = choose_gate(timing, kernels.lanes, device, tuning);
   return kernels;
 }
 

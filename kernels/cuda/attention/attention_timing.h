@@ -1,7 +1,7 @@
 #pragma once
 
-// What attention's choices are made of: times taken on the KV memory itself before anything is in
-// it, of one layer.
+// Attention's choices are made of these times, taken of one layer on the KV memory itself before anything is
+// in it.
 
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -37,7 +37,7 @@ struct TimedAttention {
 // None where a step or a request has no room for so many, or the memory no blocks for all of them.
 std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAttention& what);
 
-// What computes attention on a model's KV memory.
+// The kernels that compute attention on a model's KV memory.
 struct AttentionKernels {
   bool lanes = false;                 // decodes without tensor cores, where it takes the groups
   std::optional<CUtensorMap> kv_map;  // where tiles are computed by warpgroups

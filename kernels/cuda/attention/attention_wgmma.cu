@@ -31,14 +31,15 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/attention_wgmma.cuh"
 #include "kernels/cuda/attention/attention_wgmma_shared.cuh"
 #include "kernels/cuda/attention/kv_map.h"
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/find_device.h"
 #include "kernels/cuda/device/hopper.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 namespace {
@@ -57,7 +58,7 @@ __device__ __forceinline__ WarpgroupShared<kHeadDim>& aligned(unsigned char* mem
                                                        (kSwizzleAlignment - beyond) % kSwizzleAlignment);
 }
 
-// What a warpgroup's 64 rows of a work come to.
+// The result of a warpgroup's 64 rows of a work.
 template <int kHeadDim, bool kSlopes>
 struct Consumer {
   const MmaAttention& p;
@@ -73,7 +74,7 @@ struct Consumer {
   Scores scores;
   Weights weights;
 
-  // Of the work's turn number i.
+  // The work's turn number i.
   __device__ __forceinline__ void ask_for_scores_of(int i) {
     const int number = before + i;
     wait(shared.full_keys[number % kTurns], number / kTurns % 2);
@@ -102,7 +103,7 @@ struct Consumer {
     }
   }
 
-  // Of `turns`, one at least.
+  // One of `turns` at least.
   __device__ __forceinline__ void run(int turns) {
     ask_for_scores_of(0);
     wait_products<0>();
@@ -138,7 +139,7 @@ struct Consumer {
   }
 
  private:
-  // Of the tile, the warp's.
+  // The warp's part of the tile.
   __device__ __forceinline__ int first_of_warp() const {
     return first_row + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
   }

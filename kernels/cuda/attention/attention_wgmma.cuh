@@ -1,13 +1,13 @@
 #pragma once
 
-// What a warpgroup does with 64 rows of queries and 128 keys in shared memory: scores, weights, and weighted
+// A warpgroup's work on 64 rows of queries and 128 keys in shared memory: scores, weights, and weighted
 // values, by Hopper's products. A lane has of its warp's 16 rows and of every eight columns what
 // warp_attention.cuh says.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/hopper.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 
@@ -17,7 +17,7 @@ inline constexpr int kTurnKeys = 128;
 inline constexpr int kRowBytes = kSwizzled * static_cast<int>(sizeof(__nv_bfloat16));
 inline constexpr int kEightRows = 8 * kRowBytes;
 static_assert(kWarpgroupRows == kConsumers * kGroupRows, "whole products");
-// Of 65,536 a multiprocessor: whoever copies needs few.
+// Registers, of 65,536 a multiprocessor: warps that copy need few.
 inline constexpr int kProducerRegisters = 40;
 inline constexpr int kConsumerRegisters = 232;
 

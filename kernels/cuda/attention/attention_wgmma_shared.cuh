@@ -1,13 +1,13 @@
 #pragma once
 
-// What the blocks of attention_wgmma.cu have in shared memory, and the four warps that fill it: one
-// brings keys, one values, and two say what is next and bring its queries.
+// The shared memory of attention_wgmma.cu's blocks, and the four warps that fill it: one brings keys, one
+// values, and two say what is next and bring its queries.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_mma_rows.cuh"
 #include "kernels/cuda/attention/attention_wgmma.cuh"
 #include "kernels/cuda/attention/kv_map.h"
 #include "kernels/cuda/device/hopper.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 
@@ -74,8 +74,8 @@ __device__ __forceinline__ int end_turn_of(const Work& w) {
   return (w.item.end_key + kTurnKeys - 1) / kTurnKeys;
 }
 
-// Of keys (which = 0) or values, a warp each: neither is held up by what the other waits for or copies by
-// hand. A lane has one box of every turn.
+// Brings keys (which = 0) or values, a warp each: neither is held up by what the other waits for or copies
+// by hand. A lane has one box of every turn.
 template <int kHeadDim>
 struct Copies {
   using S = WarpgroupTiles<kHeadDim>;

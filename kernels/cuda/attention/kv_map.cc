@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/device/check_cuda.h"
-#include "kernels/cuda/ops/ops.h"
 #include "kernels/tensor.h"
 
 namespace troupe::cuda {
@@ -23,7 +23,7 @@ bool is_hopper() {
   return major == 9 && minor == 0;
 }
 
-// Of the driver, which the module is not linked with.
+// A function of the driver, which the module is not linked with.
 decltype(&cuTensorMapEncodeTiled) find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "kernels/check_params.h"
+#include "kernels/ops/kv.h"
 
 namespace troupe::cuda {
 

@@ -6,10 +6,10 @@
 // and eight pieces at a time, all of which are on their way together.
 // Bytes: 4 · pieces · rows · (C + 2), a 32nd of the keys and values behind a decode's at a group of four.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/warp_attention.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 namespace {
@@ -25,7 +25,7 @@ struct MergePieces {
   int heads, kv_heads, head_dim;
 };
 
-// What the pieces so far come to, of two neighbouring dims of a row.
+// The sum of the pieces so far, of two neighbouring dims of a row.
 struct Merged {
   float largest = -INFINITY;
   float2 sums = {0.0f, 0.0f};

@@ -8,9 +8,10 @@
 // the batch: a query's bits do not depend on it. Every query and every head of a group reads the keys again:
 // the reference op, and the attention of float32 and of head dims that no other kernel takes.
 
+#include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/head_dim.h"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 namespace {

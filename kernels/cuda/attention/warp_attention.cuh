@@ -1,8 +1,8 @@
 #pragma once
 
-// What a warp does with 16 rows of queries and some keys in shared memory: scores, and weighted values, by
-// m16n8k16 products. A lane has the rows g and g + 8, g = lane / 4, and of every eight columns 2q and 2q + 1,
-// q = lane % 4 (ptx.cuh).
+// A warp's work on 16 rows of queries and some keys in shared memory: scores, and weighted values, by
+// m16n8k16 products. A lane has the rows g and g + 8, g = lane / 4, and of every eight columns 2q and 2q +
+// 1, q = lane % 4 (ptx.cuh).
 
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 namespace troupe::cuda {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the kernel files share: number types, sums over a warp and a block, and the launch that names the op
-// when it fails. The same sources are compiled for the CPU by the tests (tests/kernels/emulated), so nothing
-// here or in the kernels names a device feature that is not in ptx.cuh.
+// Code that the kernel files share: number types, sums over a warp and a block, and the launch that names
+// the op when it fails. The same sources are compiled for the CPU by the tests (tests/kernels/emulated), so
+// nothing here or in the kernels names a device feature that is not in ptx.cuh.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/dynamic_shared.cuh"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/device/launch_stream.h"
 #include "kernels/kernels.h"
 #include "kernels/tensor.h"
 
@@ -130,7 +130,7 @@ struct KvPlaces {
     const int64_t tiles = (int64_t{layer} * kv_heads + g) * 2 + which;
     return block * block_elements + tiles * block_size * head_dim;
   }
-  // Of a slot, or of a request's key: its block's number in the memory or the table, and its place in that.
+  // A slot's, or a request's key's: its block's number in the memory or the table, and its place in that.
   __device__ __forceinline__ int block_of(int key) const { return by_block_size.quotient(key); }
   __device__ __forceinline__ int in_block(int key) const { return key - block_of(key) * block_size; }
 };

@@ -1,12 +1,12 @@
+#include "kernels/cuda/device/find_device.h"
+
 #include <cuda_runtime.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/backend.h"
 #include "kernels/cuda/device/check_cuda.h"
 #include "kernels/cuda/device/device_buffer.h"
-#include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {
 

@@ -29,15 +29,14 @@ inline constexpr int kWarpgroup = 128;  // threads
 inline constexpr int kSwizzled = 64;    // elements of 2 bytes
 inline constexpr int kSwizzleAlignment = 1024;
 
-// Of the 16 bytes `chunk` of a row, in elements.
+// Place of the 16 bytes `chunk` of a row, in elements.
 __device__ __forceinline__ int swizzled_at(int row, int chunk) {
   return row * kSwizzled + ((chunk ^ (row % 8)) * 8);
 }
 
 // --- order between the two ways to memory
 
-// What this thread wrote to shared memory may be read by the copy engine and the tensor cores, behind a
-// barrier.
+// Lets the copy engine and the tensor cores read, behind a barrier, what this thread wrote to shared memory.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -134,7 +133,7 @@ __device__ __forceinline__ uint64_t advanced(uint64_t descriptor, int bytes) {
 __device__ __forceinline__ void fence_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// What was asked for since the last one is a group.
+// Ends a group: the products asked for since the last one.
 __device__ __forceinline__ void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }

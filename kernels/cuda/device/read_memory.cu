@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/device/read_memory.h"
 
 namespace troupe::cuda {
 namespace {

@@ -22,10 +22,9 @@
 namespace troupe::cuda {
 namespace {
 
-// What NVIDIA's documentation advises for Hopper.
+// As NVIDIA's documentation advises for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-// Of all biases that are kept in out's type, as the library wants them (2 MiB): of a product more are not
-// taken.
+// Biases kept in out's type, as the library wants them (2 MiB in all): a product with more is not taken.
 constexpr int64_t kBiasFeaturesMax = int64_t{1} << 20;
 
 void check_blas(cublasStatus_t status) {
@@ -60,7 +59,8 @@ Layout make_layout(DType dtype, int64_t rows, int64_t columns) {
   return Layout(layout);
 }
 
-// What an algorithm is chosen by, and the one asked for. Alignments too: an algorithm may count on 16 bytes.
+// The facts by which an algorithm is chosen, and the one asked for. Alignments too: an algorithm may count
+// on 16 bytes.
 using Shape = std::tuple<DType, DType, int64_t, int64_t, int64_t, bool, uint32_t, int>;
 
 uint32_t alignment_of(const void* pointer) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/core/status.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 
 namespace troupe::cuda {
 

@@ -18,8 +18,8 @@ using Kind = ProductCandidate::Kind;
 constexpr const char* kLibraryName = "library ";
 // Counts up when the own kernel for few rows changes.
 constexpr int kOwnKernels = 2;
-// Of the library's guesses. Its first is within a few percent of the best for most shapes; those where it is
-// not are why one measures.
+// The library's guesses that are measured. Its first is within a few percent of the best for most shapes;
+// those where it is not are why one measures.
 constexpr int kAlgorithmsMax = 6;
 
 }  // namespace
@@ -111,7 +111,7 @@ ProductCandidate Products::known_or_fastest(const ProductOperands& o) {
 ProductCandidate Products::fastest(const ProductOperands& o, const std::string& key) {
   const std::vector<ProductCandidate> candidates = candidates_for(o);
   if (candidates.size() == 1) return candidates.front();
-  // Of its own: a sum must not be added to several times.
+  // Memory of its own: a sum must not be added to several times.
   const DeviceScratch out(o.out.bytes());
   if (out.data() == nullptr) return candidates.front();
   ProductOperands operands = o;

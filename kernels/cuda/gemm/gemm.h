@@ -1,8 +1,8 @@
 #pragma once
 
-// Who multiplies. A product has several implementations: the own kernel for few rows, the library's
-// algorithms, plain tiles. Which is the fastest for a weight's shape and so many rows is measured where it
-// runs, once, and kept (tune.h); without measuring it is the first of that list that takes the
+// Choice of the multiplying kernel. A product has several implementations: the own kernel for few rows, the
+// library's algorithms, plain tiles. Which is the fastest for a weight's shape and so many rows is measured
+// where it runs, once, and kept (tune.h); without measuring it is the first of that list that takes the
 // shape. Rows of one bucket (powers of two) get the same implementation.
 
 #include <functional>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/cuda/gemm/cublas_gemm.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 #include "kernels/tune.h"
 
 namespace troupe::cuda {
@@ -21,7 +21,7 @@ namespace troupe::cuda {
 // The smallest power of two that is not below.
 int64_t rows_bucket(int64_t rows);
 
-// What a measurement depends on, in words. `device` and `library` name hardware and version.
+// All that a measurement depends on, in words. `device` and `library` name hardware and version.
 std::string product_key(const std::string& device, const std::string& library,
                         const ProductOperands& operands);
 
@@ -50,8 +50,8 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // What multiplies these operands best. It is measured where it is not known yet, after before_measuring:
-  // where the product is launched is to be decided behind this.
+  // The candidate that multiplies these operands best. It is measured where it is not known yet, after
+  // before_measuring: where the product is launched is to be decided behind this.
   ProductCandidate choose(const ProductOperands& operands);
   // Whether that is the kernel for few rows, and it takes the norm of them as well (null: none).
   bool choose_rows(const ProductOperands& operands, const RmsNormParams* norm);
@@ -63,7 +63,7 @@ class Products {
   void forget_biases(const void* memory, size_t bytes) {
     if (library_ != nullptr) library_->forget_biases(memory, bytes);
   }
-  // What is measured, of others too.
+  // All measurements, of others too.
   Tuning& tuning() { return tuning_; }
   Status save() { return tuning_.save(); }
   int64_t measured_count() const { return measured_count_; }
@@ -76,7 +76,7 @@ class Products {
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
-  // Of what can be measured: tiles are taken where there is nothing else.
+  // For candidates that can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 

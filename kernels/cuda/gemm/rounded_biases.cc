@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 namespace troupe::cuda {
 

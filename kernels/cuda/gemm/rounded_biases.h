@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <map>
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/device/launch_stream.h"
+#include "kernels/tensor.h"
 
 namespace troupe::cuda {
 

@@ -26,9 +26,9 @@
 #include <algorithm>
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/norm_row.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/gemm/norm_row.cuh"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 
 namespace troupe::cuda {
 namespace {
@@ -42,7 +42,8 @@ constexpr int kTokens = 8;  // the columns of an mma
 constexpr int kTurnColumns = kStep * kSteps;
 constexpr int kToNextTurn = kWarps * kTurnColumns;  // of a warp
 
-// Of a weight that comes to L2 ahead: half of what Hopper has, so that it may stay until it is read.
+// Bytes of a weight that come to L2 ahead: half of what Hopper has, so that they may stay until they are
+// read.
 constexpr int64_t kPrefetchedBytes = int64_t{24} << 20;
 
 template <typename Out>
@@ -61,8 +62,8 @@ struct SkinnyGemm {
   float epsilon;
 };
 
-// What a lane reads, from its column of a turn on: its two rows of the weight, and of each tile its token's
-// row of x. Steps are at constant distances from these, which an instruction has room for.
+// A lane's reads, from its column of a turn on: its two rows of the weight, and of each tile its token's row
+// of x. Steps are at constant distances from these, which an instruction has room for.
 template <int kTiles>
 struct LaneRows {
   const __nv_bfloat16 *low, *high, *x;
@@ -75,7 +76,7 @@ struct LaneRows {
   }
 };
 
-// What a lane has under way of its rows' weights.
+// The weights of its rows that a lane has under way.
 using Turn = uint4[kSteps][2];
 
 template <int kTiles>
@@ -110,7 +111,7 @@ __device__ __forceinline__ void multiply_turn(LaneRows<kTiles>& from, Turn& rows
   from.advance(kToNextTurn);
 }
 
-// What a block's outputs are: of thread i number i, i + kThreads, …
+// A block's outputs: of thread i number i, i + kThreads, …
 template <typename Out, int kTiles, bool kGated>
 struct Outputs {
   static constexpr int kWide = kGated ? kFeatures / 2 : kFeatures;
@@ -295,7 +296,7 @@ void launch_rows(const LaunchStream& stream, const ProductOperands& o, const Ski
     p.epsilon = norm->epsilon;
     kernel = norm_pieces(depth) == 2 ? multiply_rows<Out, 1, kGated, 2> : multiply_rows<Out, 1, kGated, 4>;
     grid.shared_bytes = static_cast<size_t>(p.tokens * (depth + kNormPad)) * sizeof(__nv_bfloat16);
-    // Of any launch: a graph may hold several.
+    // Any launch's: a graph may hold several.
     constexpr auto kMost = kNormedRowsMax * (kNormColumnsMax + kNormPad) * int64_t{sizeof(__nv_bfloat16)};
     check_cuda("row_product", cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    static_cast<int>(kMost)));

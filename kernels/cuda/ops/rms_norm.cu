@@ -3,13 +3,12 @@
 // x (T, D) float32 · weight (D) float32 · out (T, D) activation
 // A block a row, whatever the batch: a row's bits do not depend on its neighbours. Rows of norm_row.cuh are
 // read at once, their weights while the launch before this one ends: a decode of few rows is done as soon as
-// memory has answered. Other rows are read twice, a column a thread at a time; the second pass finds them in
-// L1.
-// Bytes: T · D · (4 + size of out's type) and the weight once; one read and one write of the stream.
+// memory has answered. Other rows are read twice, a column a thread at a time; the second pass finds them
+// in L1. Bytes: T · D · (4 + size of out's type) and the weight once; one read and one write of the stream.
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/norm_row.cuh"
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/gemm/norm_row.cuh"
 #include "kernels/cuda/ops/ops.h"
 
 namespace troupe::cuda {

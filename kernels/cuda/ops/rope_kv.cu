@@ -13,6 +13,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/head_dim.h"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/ops/ops.h"
 
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) rope_heads(RopeHeads<T> p) {
   }
 }
 
-// Of T, all of these begin at multiples of a piece.
+// All of these begin at multiples of a piece of T.
 template <typename T>
 bool whole_pieces(std::initializer_list<const void*> pointers) {
   return std::all_of(pointers.begin(), pointers.end(), [](const void* pointer) {

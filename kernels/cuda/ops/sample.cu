@@ -128,7 +128,7 @@ struct Tally {
   __device__ __forceinline__ uint32_t bin_of(uint32_t of) const {
     return (of >> low) & ((1u << digit_bits) - 1);
   }
-  // Of all keys together below 2^32.
+  // The sum over all keys is below 2^32.
   __device__ __forceinline__ void count(uint32_t of, uint32_t amount) const {
     if (takes(of)) atomicAdd(&scratch.low[bin_of(of)], amount);
   }
@@ -244,7 +244,7 @@ __device__ Cut cut_by_mass(const Row& row, const Cut& cut, float top_p, Scratch&
   };
   const Worst worst = find_worst(visit, nucleus_target(top_p, total), scratch);
   if (!worst.found) return cut;
-  // Of equal logits some may be cut by count already, never one with a lower id than one that stays.
+  // Some of several equal logits may be cut by count already, never one with a lower id than one that stays.
   uint32_t bits = worst.key;
   float logit;
   bits = (bits & 0x80000000u) != 0 ? bits & 0x7fffffffu : ~bits;

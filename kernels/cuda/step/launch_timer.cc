@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device/check_cuda.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/device/read_memory.h"
 
 namespace troupe::cuda {
 
@@ -23,8 +23,8 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Whose last level holds operands only until the next layers' come by: between two launches other memory is
-// read, as they do. Were it written, the launch that is timed would pay for writing it back.
+// The cache's last level holds operands only until the next layers' come by: between two launches other
+// memory is read, as they do. Were it written, the launch that is timed would pay for writing it back.
 size_t cache_bytes(const char* op) {
   int device = 0, bytes = 0;
   check_cuda(op, cudaGetDevice(&device));

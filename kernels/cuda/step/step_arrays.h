@@ -107,7 +107,7 @@ class StepArrays {
   cudaStream_t stream_;
   const std::function<void()> before_change_;
   std::array<Slot, kStepArrayCount> slots_;
-  // Of a step launched whole.
+  // For a step launched whole.
   std::array<char*, 2> whole_turns_{};
   char* whole_ = nullptr;
   size_t whole_capacity_ = 0;

@@ -37,7 +37,7 @@ class StepGraphs {
   // From now on what is launched in the stream that is returned is kept until end().
   cudaStream_t begin();
   bool is_capturing() const { return capturing_; }
-  // What was kept is a graph that can be launched: all that costs the host. REQUIRES: is_capturing()
+  // Makes what was kept a graph that can be launched: all that costs the host. REQUIRES: is_capturing()
   void end();
   // REQUIRES: end() since the last begin(), once.
   void launch();

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/step/step_array_bytes.h"
+#include "kernels/cuda/attention/step_array_bytes.h"
 
 namespace troupe::cuda {
 namespace {

@@ -32,11 +32,11 @@ struct Kind {
 
 class CudaAttention : public testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<Backend> cuda_ =
-      make_cuda_with({.dtype = GetParam().dtype,
-                      .reference_ops = GetParam().reference,
-                      .decode = GetParam().lanes ? DecodeKernel::kLanes : DecodeKernel::kTiles,
-                      .prefill = GetParam().warpgroups ? PrefillKernel::kWarpgroups : PrefillKernel::kTiles});
+  std::unique_ptr<Backend> cuda_ = make_cuda_with(
+      {.dtype = GetParam().dtype,
+       .cuda = {.reference_ops = GetParam().reference,
+                .decode = GetParam().lanes ? DecodeKernel::kLanes : DecodeKernel::kTiles,
+                .prefill = GetParam().warpgroups ? PrefillKernel::kWarpgroups : PrefillKernel::kTiles}});
   DType dtype_ = GetParam().dtype;
 };
 std::string name_of(const testing::TestParamInfo<Kind>& info) {
@@ -97,8 +97,9 @@ TEST(CudaCascade, GivesWhatEachWouldGetAlone) {
   for (const Geometry& g : geometries) {
     const Step step(g, DType::kBFloat16, kPersonas, 29);
     for (const DecodeKernel kernel : {DecodeKernel::kTiles, DecodeKernel::kLanes}) {
-      const auto cascade = make_cuda_with({.dtype = DType::kBFloat16, .decode = kernel});
-      const auto plain = make_cuda_with({.dtype = DType::kBFloat16, .cascade = false, .decode = kernel});
+      const auto cascade = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.decode = kernel}});
+      const auto plain =
+          make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.cascade = false, .decode = kernel}});
       const OwnedTensor out = step.on(*cascade);
       const OwnedTensor alone = step.on(*plain);
       EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
@@ -130,8 +131,8 @@ TEST(CudaDecode, GroupsOfUpTo64HeadsAreTheFormula) {
 
 TEST(CudaDecode, LanesAndTilesSumInOtherOrders) {
   const Step step({4, 2, 64, 16}, DType::kBFloat16, {{600, 1}, {90, 1}}, 29);
-  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .decode = DecodeKernel::kTiles});
-  const auto lanes = make_cuda_with({.dtype = DType::kBFloat16, .decode = DecodeKernel::kLanes});
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.decode = DecodeKernel::kTiles}});
+  const auto lanes = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.decode = DecodeKernel::kLanes}});
   EXPECT_FALSE(same_bits(step.on(*tiles).view(), step.on(*lanes).view())) << "is it another kernel at all?";
   const auto unmeasured = make_cuda(DType::kBFloat16);
   EXPECT_TRUE(same_bits(step.on(*tiles).view(), step.on(*unmeasured).view()));
@@ -156,8 +157,8 @@ TEST(CudaCascade, AStepWithinTheLimitsTakesNoMemory) {
 // On the emulator no time means anything; that it is taken and kept does.
 TEST(CudaDecode, WhatIsFasterIsMeasuredOnceAndKept) {
   const TempDir dir;
-  const BackendOptions options{
-      .dtype = DType::kBFloat16, .measures = true, .tune_file = dir.path() + "/tuning"};
+  const BackendOptions options{.dtype = DType::kBFloat16,
+                               .cuda = {.measures = true, .tune_file = dir.path() + "/tuning"}};
   const Geometry g{2, 1, 64, 16};
   const Step step(g, DType::kBFloat16, kPersonas, 29);
   const auto start = [&] {
@@ -166,7 +167,7 @@ TEST(CudaDecode, WhatIsFasterIsMeasuredOnceAndKept) {
     EXPECT_TRUE(cuda->reserve({kLayers, g.kv_heads, g.head_dim, g.block_size}, limits).ok());
     EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
     EXPECT_TRUE(cuda->save_tuning().ok());
-    std::ifstream file(options.tune_file);
+    std::ifstream file(options.cuda.tune_file);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string kept = start();

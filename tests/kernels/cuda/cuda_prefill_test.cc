@@ -15,7 +15,7 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
     // Behind a prefix, of queries that fill no tile and several; one that is too short to be cut.
     const Step step(g, DType::kBFloat16, {{1300, 20}, {1100, 70}, {90, 70}, {900, 1}}, 47);
     for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
-      const auto cut = make_cuda_with({.dtype = DType::kBFloat16, .prefill = kernel});
+      const auto cut = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = kernel}});
       const OwnedTensor out = step.on(*cut);
       EXPECT_EQ(off_by(step, out), std::nullopt) << g.head_dim;
 #ifndef TROUPE_GPU_TEST
@@ -34,7 +34,7 @@ TEST(CudaPrefill, TilesThatAreCutAreTheFormulaToo) {
 TEST(CudaPrefill, BehindShortAndLongPrefixesItIsTheFormula) {
   const Step step({2, 1, 64, 16}, DType::kBFloat16, {{8033, 33}, {8016, 16}, {34, 33}, {17, 16}}, 53);
   for (const PrefillKernel kernel : {PrefillKernel::kTiles, PrefillKernel::kWarpgroups}) {
-    const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .prefill = kernel});
+    const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = kernel}});
     EXPECT_EQ(off_by(step, step.on(*cuda)), std::nullopt);
   }
 }
@@ -43,7 +43,8 @@ TEST(CudaPrefill, BehindShortAndLongPrefixesItIsTheFormula) {
 TEST(CudaPrefill, TilesThatAreCutTakeNoMemoryWithinTheLimits) {
   emulated::set_device_size({.processors = 64});
   const Geometry g{4, 2, 64, 16};
-  const auto cuda = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+  const auto cuda =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
   const auto reserved = cuda->reserve({kLayers, g.kv_heads, g.head_dim, g.block_size},
                                       {.tokens = 90, .requests = 3, .positions = 1300, .heads = g.heads});
   ASSERT_TRUE(reserved.ok()) << reserved.status();
@@ -63,9 +64,10 @@ bool takes_warpgroups(const Backend& backend) {
 TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
   const Geometry geometries[] = {{4, 2, 64, 16, true}, {2, 2, 128, 32}};
   for (const Geometry& g : geometries) {
-    const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+    const auto tiles =
+        make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
     const auto warpgroups =
-        make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
+        make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
     const Step whole(g, DType::kBFloat16, {{333, 333}}, 41);
     const OwnedTensor out = whole.on(*warpgroups);
     EXPECT_EQ(off_by(whole, out), std::nullopt) << g.head_dim;
@@ -84,8 +86,9 @@ TEST(CudaPrefill, AWarpgroupsPromptHasTheSameBitsHoweverItIsCut) {
 }
 
 TEST(CudaPrefill, AWarpgroupsKeysLieInBlocksOfEverySizeThatItTakes) {
-  const auto warpgroups = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kWarpgroups});
-  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .prefill = PrefillKernel::kTiles});
+  const auto warpgroups =
+      make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kWarpgroups}});
+  const auto tiles = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.prefill = PrefillKernel::kTiles}});
   const Geometry geometries[] = {{2, 1, 128, 8}, {2, 1, 128, 64}, {2, 1, 64, 128}, {2, 1, 64, 8}};
   for (const Geometry& g : geometries) {
     // Blocks that are filled in part, and the turn's first.

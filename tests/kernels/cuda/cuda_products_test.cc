@@ -2,7 +2,7 @@
 
 #include "tests/kernels/cuda/cuda_testing.h"
 #ifndef TROUPE_GPU_TEST
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 #endif
 
 namespace troupe::cuda_products_test {

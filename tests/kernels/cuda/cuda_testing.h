@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "kernels/backends.h"
 #include "tests/kernels/kernel_testing.h"
 #ifdef TROUPE_GPU_TEST
 #include "tests/gpu/mirrored_backend.h"
@@ -42,7 +43,7 @@ inline void set_thread_order(int order) {
 #endif
 
 inline std::unique_ptr<Backend> make_cuda(DType dtype, bool reference_ops = false) {
-  return make_cuda_with({.dtype = dtype, .reference_ops = reference_ops});
+  return make_cuda_with({.dtype = dtype, .cuda = {.reference_ops = reference_ops}});
 }
 inline std::unique_ptr<Backend> make_ref(DType dtype) {
   return make({"ref", {.dtype = dtype}});

@@ -5,7 +5,8 @@
 
 #include <numeric>
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/device/read_memory.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
 namespace troupe::launch_timer_test {

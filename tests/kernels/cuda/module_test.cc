@@ -4,7 +4,8 @@
 
 #include <array>
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/backends.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 #include "kernels/cuda/step/readback.h"
 #include "kernels/cuda/step/step_arrays.h"
 #include "tests/kernels/cuda/cuda_testing.h"

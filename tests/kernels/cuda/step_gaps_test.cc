@@ -35,7 +35,7 @@ TEST(StepGaps, AreBounded) {
 TEST(StepGaps, AreOfStepsLaunchedWholeAndOfAllOthers) {
   for (const StepKind kind : {StepKind::kDecode, StepKind::kMixed}) {
     for (const bool asked : {true, false}) {
-      const auto backend = make_cuda_with({.dtype = DType::kFloat32, .times_gaps = asked});
+      const auto backend = make_cuda_with({.dtype = DType::kFloat32, .cuda = {.times_gaps = asked}});
       OwnedTensor gate_up(DType::kFloat32, {2, 8}), out(DType::kFloat32, {2, 4});
       for (int step = 0; step < 3; ++step) {
         backend->begin_step(kind);

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 #include "tests/kernels/cuda/fake_library.h"
 
@@ -81,8 +81,8 @@ TEST_F(CudaGraphs, LaunchesOverlapUnlessAskedNotTo) {
     return true;
   };
   EXPECT_TRUE(overlaps({.dtype = DType::kBFloat16}));
-  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .overlaps = false}));
-  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .reference_ops = true}));
+  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .cuda = {.overlaps = false}}));
+  EXPECT_FALSE(overlaps({.dtype = DType::kBFloat16, .cuda = {.reference_ops = true}}));
 }
 
 TEST_F(CudaGraphs, ForgetTheOldestForm) {
@@ -162,7 +162,7 @@ TEST_F(CudaGraphs, AMeasurementInTheMiddleOfAStepKeepsItsOrder) {
   std::vector<int> launched;
   set_library([&] { return std::make_unique<FakeLibrary>(&launched); });
   const auto out_of = [&](bool measures) {
-    const auto backend = make_cuda_with({.dtype = DType::kBFloat16, .measures = measures});
+    const auto backend = make_cuda_with({.dtype = DType::kBFloat16, .cuda = {.measures = measures}});
     const auto packed = pack(*backend, weight);
     OwnedTensor x(DType::kBFloat16, {kRows, 64}), product(DType::kBFloat16, {kRows, 128});
     OwnedTensor out(DType::kBFloat16, {kRows, 64});

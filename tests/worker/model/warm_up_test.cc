@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "kernels/backends.h"
 #include "kernels/kernels.h"
 #include "tests/common/temp_dir.h"
 #include "tests/worker/model/made_up_model.h"

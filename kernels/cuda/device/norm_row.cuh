@@ -33,7 +33,7 @@ class NormRow {
   // Floats that a block's threads share.
   static constexpr int kScratch = kNormThreads / kWarp;
 
-  // What is loaded is waited for by normalize().
+  // Starts the loads that normalize() waits for.
   __device__ __forceinline__ void load_weight(const float* weight, int columns) {
     load(weight, columns, weight_);
   }

@@ -13,7 +13,7 @@ namespace troupe::cuda {
 // requests come to.
 using ArrayBytes = std::vector<std::pair<StepArray, int64_t>>;
 ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, int64_t block_size);
-// Of all of them side by side (StepArrays::reserve_whole).
+// The bytes of all of them side by side (StepArrays::reserve_whole).
 int64_t whole_step_bytes(const ArrayBytes& arrays);
 
 }  // namespace troupe::cuda

@@ -1,4 +1,4 @@
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <cstdio>
 #include <cstdlib>

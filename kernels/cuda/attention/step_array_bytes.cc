@@ -1,8 +1,9 @@
-#include "kernels/cuda/step/step_array_bytes.h"
+#include "kernels/cuda/attention/step_array_bytes.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/step/device_draws.h"
 
 namespace troupe::cuda {
 
@@ -24,7 +25,7 @@ ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, i
   const int64_t shared_tiles = rows / kTileRows + limits.requests / CascadeGate::kRequestsMin;
   const int64_t whole_tiles = limits.tokens * limits.group_heads / kTileRows + limits.requests;
   const int64_t tiles = std::max<int64_t>(whole_tiles, limits.tiles_at_once);
-  // Of requests in pieces; and of tiles, each of which is in two at least.
+  // Merges of requests in pieces; and of tiles, each of which is in two at least.
   const int64_t merges =
       limits.requests * (kDecodeRows / kMergeRows) + limits.tiles_at_once / 2 * (kWarpgroupRows / kMergeRows);
   return {

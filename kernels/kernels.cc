@@ -1,16 +1,14 @@
-// What a backend need not write itself. Apart from make_backend(): a module has these, but not the other
-// backends.
+// Backend's functions that a backend need not write itself: an accelerator's module has them, too.
+
+#include "kernels/kernels.h"
 
 #include <cstring>
 #include <vector>
 
-#include "kernels/check_params.h"
-#include "kernels/kernels.h"
-
 namespace troupe {
 namespace {
 
-// Of memory that is the host's anyway: a copy, since what it is of may be written again.
+// Readback of memory that is the host's anyway: a copy, since the original may be written again.
 class HostReadback final : public Readback {
  public:
   explicit HostReadback(size_t bytes) : copy_(bytes) {}

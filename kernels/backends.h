@@ -1,0 +1,20 @@
+#pragma once
+
+// Where a program gets its backend: the one place that knows all of them, and how a module is found.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/kernels.h"
+
+namespace troupe {
+
+// `name`: "ref", "cpu", "cuda", or the path of a backend module (host/module.h; has a slash), which cuda is
+// one of. kInvalidArgument names what exists; kUnavailable says why a module cannot be had.
+StatusOr<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
+// The device a "cuda" backend would compute on, in words; kUnavailable says why there is none, kNotFound
+// where the machine has no driver for one.
+StatusOr<std::string> find_cuda_device();
+
+}  // namespace troupe

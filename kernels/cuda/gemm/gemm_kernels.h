@@ -1,0 +1,44 @@
+#pragma once
+
+// The launches of the own products (ops.h has the contract of a launch).
+
+#include <cstdint>
+
+#include "kernels/cuda/device/launch_stream.h"
+#include "kernels/ops/rms_norm.h"
+#include "kernels/tensor.h"
+
+namespace troupe::cuda {
+
+// out (N) bfloat16 = x (N) float32
+void round_vector(const LaunchStream& stream, const Tensor& x, const Tensor& out);
+
+// A product's operands on the device: weight (N, K) row-major in the activation type.
+struct ProductOperands {
+  Tensor x;       // (T, K) activation
+  Tensor weight;  // (N, K) activation
+  Tensor out;     // (T, N) activation or float32
+  bool accumulate = false;
+  Tensor bias = {};  // (N) float32, or empty
+};
+// Any shape and type, in plain tiles: the reference op, and the product of shapes that no other takes.
+void tiled_gemm(const LaunchStream& stream, const ProductOperands& operands);
+// Few rows by a weight that is read once, at memory speed (skinny_gemm.cu).
+inline constexpr int64_t kRowProductRowsMax = 32;
+// And up to so many rows that it norms itself.
+inline constexpr int64_t kNormedRowsMax = 2;
+// Further ops done in the same launch, to the bits of the ops by themselves.
+struct SkinnyGemmForm {
+  // out (T, F) bfloat16 = silu(gate) * up, of gate over up of a weight (2F, K); `accumulate` is not looked
+  // at.
+  bool gated = false;
+  const RmsNormParams* norm = nullptr;  // x is its out, and not read: computed from its x. Or null.
+  // The launches before this one leave memory idle: as much of the weight as L2 keeps comes there while they
+  // run, if launches overlap. Of up to 16 rows, neither gated nor normed; else nothing does.
+  bool prefetches = false;
+};
+bool row_product_takes(const ProductOperands& operands, const RmsNormParams* norm = nullptr);
+void skinny_gemm(const LaunchStream& stream, const ProductOperands& operands,
+                 const SkinnyGemmForm& form = {});
+
+}  // namespace troupe::cuda

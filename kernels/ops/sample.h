@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+
+#include "kernels/sampling.h"
+#include "kernels/tensor.h"
+
+namespace troupe {
+
+// out[s] = the token drawn from logits[s], whose edits are made in place before.
+struct SampleParams {
+  Tensor logits;                    // (S, V) float32, V <= kDrawVocabMax
+  std::span<const SampleRow> rows;  // (S)
+  Tensor out;                       // (S) int32
+  Tensor drawn = {};                // int32, or empty: `out` of the step before, other memory than `out`
+};
+
+void check_params(const SampleParams& params);
+
+}  // namespace troupe
