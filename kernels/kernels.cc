@@ -3,7 +3,10 @@
 #include "kernels/kernels.h"
 
 #include <cstring>
+#include <string>
 #include <vector>
+
+#include "common/core/check.h"
 
 namespace troupe {
 namespace {
@@ -12,7 +15,11 @@ namespace {
 class HostReadback final : public Readback {
  public:
   explicit HostReadback(size_t bytes) : copy_(bytes) {}
-  void start(const void* from, size_t bytes) override { std::memcpy(copy_.data(), from, bytes); }
+  void start(const void* from, size_t bytes) override {
+    TROUPE_CHECK(bytes <= copy_.size(),
+                 std::to_string(bytes) + " bytes, made for " + std::to_string(copy_.size()));
+    std::memcpy(copy_.data(), from, bytes);
+  }
   const void* wait() override { return copy_.data(); }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/core/check.h"
 
 namespace troupe {
 
@@ -45,6 +46,10 @@ const std::string* Tuning::find(std::string_view key) const {
 }
 
 void Tuning::put(std::string_view key, std::string_view name, double microseconds) {
+  constexpr std::string_view kSeparators = "\t\n";
+  TROUPE_CHECK(key.find_first_of(kSeparators) == std::string_view::npos &&
+                   name.find_first_of(kSeparators) == std::string_view::npos,
+               std::string(key) + " by " + std::string(name) + " would be no line of its own");
   entries_[std::string(key)] = {std::string(name), microseconds, /*own=*/true};
   changed_ = true;
 }

@@ -65,4 +65,10 @@ TEST(Tuning, AFolderThatCannotBeWrittenIsSaid) {
   EXPECT_TRUE(nowhere.save().ok());
 }
 
+TEST(TuningDeathTest, AnEntryIsOneLine) {
+  Tuning tuning;
+  EXPECT_DEATH(tuning.put("a\tb", "rows", 1), "no line of its own");
+  EXPECT_DEATH(tuning.put("a", "rows\n", 1), "no line of its own");
+}
+
 }  // namespace troupe::tune_test

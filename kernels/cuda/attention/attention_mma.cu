@@ -298,7 +298,10 @@ int64_t partial_floats(const AttentionPlan& plan, const BoundKv& kv) {
 
 void attention_mma(const LaunchStream& stream, const AttentionParams& params, const BoundKv& kv,
                    const AttentionIndices& indices, const PlannedAttention& planned) {
-  if (!tile_attention_takes(params, kv)) check_failed("attention", "q is " + params.q.shape_text());
+  if (!tile_attention_takes(params, kv) ||
+      (planned.lanes && !lane_attention_takes(params.q.shape[1], kv.layout))) {
+    check_failed("attention", "q is " + params.q.shape_text());
+  }
   MmaAttention p{};
   p.q = params.q.as<const __nv_bfloat16>();
   p.kv = static_cast<const __nv_bfloat16*>(kv.data);

@@ -1,8 +1,11 @@
 #include "kernels/cuda/attention/attention_plan.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "common/core/check.h"
 
 namespace troupe::cuda {
 
@@ -180,9 +183,28 @@ void add_decodes(const AttentionShape& shape, std::vector<Request>& requests, At
   }
 }
 
+// Lengths of the step, and what a tile or piece of keys may be.
+void check_shape(const AttentionShape& s) {
+  const size_t requests = s.context_counts.size();
+  TROUPE_CHECK(s.query_starts.size() == requests + 1, std::to_string(requests) + " requests with " +
+                                                          std::to_string(s.query_starts.size()) + " starts");
+  TROUPE_CHECK(s.group_heads >= 1 && s.tiles_at_once >= 0,
+               std::to_string(s.group_heads) + " heads, " + std::to_string(s.tiles_at_once) + " tiles");
+  TROUPE_CHECK(s.piece_keys >= kPieceKeys && s.piece_keys % kPieceKeys == 0,
+               "pieces of " + std::to_string(s.piece_keys) + " keys");
+  TROUPE_CHECK(s.tile_rows == kTileRows || s.tile_rows == kWarpgroupRows,
+               "tiles of " + std::to_string(s.tile_rows) + " rows");
+  TROUPE_CHECK(s.block_tables.empty() ||
+                   (s.block_size >= 1 && s.block_table_stride >= 0 &&
+                    s.block_tables.size() >= requests * static_cast<size_t>(s.block_table_stride)),
+               std::to_string(s.block_tables.size()) + " entries of block tables for " +
+                   std::to_string(requests) + " requests");
+}
+
 }  // namespace
 
 void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
+  check_shape(shape);
   plan.tiles.clear();
   plan.shared.clear();
   plan.pieces.clear();

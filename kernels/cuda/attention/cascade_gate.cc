@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/core/check.h"
 #include "common/core/status.h"
 
 namespace troupe::cuda {
@@ -44,6 +46,7 @@ int32_t fewest_keys(const CascadeSeconds& seconds, int32_t requests) {
 }  // namespace
 
 size_t CascadeGate::size_of(int32_t requests) {
+  TROUPE_CHECK(requests >= kRequestsMin, std::to_string(requests) + " requests share nothing");
   const auto width = static_cast<size_t>(std::bit_width(static_cast<uint32_t>(requests / kRequestsMin)));
   return std::min(width, kSizes) - 1;
 }

@@ -96,6 +96,7 @@ class Divisor {
   Divisor() = default;  // 1
   // REQUIRES: 1 <= divisor <= 2^30
   explicit Divisor(int divisor) {
+    if (divisor < 1 || divisor > 1 << 30) check_failed("divide", "by " + std::to_string(divisor));
     while (1 << shift_ < divisor) ++shift_;
     const auto d = static_cast<uint64_t>(divisor);
     multiplier_ = static_cast<uint32_t>(((uint64_t{1} << (31 + shift_)) + d - 1) / d);

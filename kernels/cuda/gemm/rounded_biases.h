@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 
+#include "common/core/check.h"
 #include "kernels/cuda/device/launch_stream.h"
 #include "kernels/tensor.h"
 
@@ -19,7 +20,9 @@ class RoundedBiases {
   static constexpr int64_t kAlignment = 128;
 
   // Room for `features` numbers of bfloat16, a multiple of kAlignment, at `memory` on the device.
-  RoundedBiases(void* memory, int64_t features) : memory_(memory), features_(features) {}
+  RoundedBiases(void* memory, int64_t features) : memory_(memory), features_(features) {
+    TROUPE_CHECK(features >= 0 && features % kAlignment == 0, "room for parts of a bias");
+  }
 
   // (N) bfloat16, there for launches behind this one in the stream. Where there is no room left, those before
   // are given up. REQUIRES: `bias` is (N) float32, N <= features.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "common/core/check.h"
 #include "kernels/cuda/device/check_cuda.h"
 
 namespace troupe::cuda {
@@ -24,8 +26,11 @@ std::unique_ptr<WeightUpload> WeightUpload::make(cudaStream_t stream, const Opti
   return nullptr;
 }
 
-WeightUpload::WeightUpload(cudaStream_t stream, const Options& options)
-    : stream_(stream), options_(options) {}
+WeightUpload::WeightUpload(cudaStream_t stream, const Options& options) : stream_(stream), options_(options) {
+  TROUPE_CHECK(options.threads >= 1 && options.piece_bytes >= sizeof(float),
+               std::to_string(options.threads) + " threads, pieces of " +
+                   std::to_string(options.piece_bytes) + " bytes");
+}
 
 bool WeightUpload::allocate() {
   for (Piece& piece : pieces_) {
@@ -50,6 +55,7 @@ WeightUpload::~WeightUpload() {
 }
 
 void WeightUpload::copy(const Tensor& from, const Tensor& to) {
+  TROUPE_CHECK(from.elements() == to.elements(), from.shape_text() + " to " + to.shape_text());
   const auto size = static_cast<int64_t>(dtype_size(to.dtype));
   const int64_t piece_elements = static_cast<int64_t>(options_.piece_bytes) / size;
   for (int64_t first = 0; first < from.elements(); first += piece_elements) {

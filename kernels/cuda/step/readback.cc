@@ -1,7 +1,9 @@
 #include "kernels/cuda/step/readback.h"
 
 #include <algorithm>
+#include <string>
 
+#include "common/core/check.h"
 #include "kernels/cuda/device/check_cuda.h"
 
 namespace troupe::cuda {
@@ -13,7 +15,7 @@ constexpr const char* kOp = "readback";
 }  // namespace
 
 std::unique_ptr<PinnedReadback> PinnedReadback::make(cudaStream_t stream, size_t bytes) {
-  auto readback = std::unique_ptr<PinnedReadback>(new PinnedReadback(stream));
+  auto readback = std::unique_ptr<PinnedReadback>(new PinnedReadback(stream, bytes));
   if (cudaMallocHost(&readback->memory_, std::max<size_t>(bytes, 1)) != cudaSuccess) {
     readback->memory_ = nullptr;
   } else if (cudaEventCreateWithFlags(&readback->there_, cudaEventDisableTiming) != cudaSuccess) {
@@ -34,6 +36,7 @@ PinnedReadback::~PinnedReadback() {
 }
 
 void PinnedReadback::start(const void* from, size_t bytes) {
+  TROUPE_CHECK(bytes <= bytes_, std::to_string(bytes) + " bytes, made for " + std::to_string(bytes_));
   check_cuda(kOp, cudaMemcpyAsync(memory_, from, bytes, cudaMemcpyDeviceToHost, stream_));
   check_cuda(kOp, cudaEventRecord(there_, stream_));
 }

@@ -23,9 +23,10 @@ class PinnedReadback final : public Readback {
   const void* wait() override;
 
  private:
-  explicit PinnedReadback(cudaStream_t stream) : stream_(stream) {}
+  PinnedReadback(cudaStream_t stream, size_t bytes) : stream_(stream), bytes_(bytes) {}
 
   cudaStream_t stream_;
+  const size_t bytes_;  // room
   void* memory_ = nullptr;
   cudaEvent_t there_ = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/core/check.h"
 #include "kernels/cuda/device/check_cuda.h"
 
 namespace troupe::cuda {
@@ -27,6 +28,7 @@ StepArrays::~StepArrays() {
 }
 
 void StepArrays::begin_step(bool whole) {
+  TROUPE_CHECK(!in_step_, "a step begins within another");
   in_step_ = true;
   is_whole_ = whole && whole_capacity_ > 0;
   whole_bytes_ = 0;
@@ -44,6 +46,7 @@ void StepArrays::send() {
 }
 
 void StepArrays::end_step() {
+  TROUPE_CHECK(in_step_, "a step ends that has not begun");
   in_step_ = false;
   for (Slot& slot : slots_) slot.looked_at = nullptr;
   check_cuda(kOp, cudaEventRecord(ends_[step_ % 2], stream_));

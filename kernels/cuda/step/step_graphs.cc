@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/check.h"
 #include "kernels/cuda/device/check_cuda.h"
 
 namespace troupe::cuda {
@@ -26,6 +27,7 @@ StepGraphs::~StepGraphs() {
 }
 
 cudaStream_t StepGraphs::begin() {
+  TROUPE_CHECK(!capturing_, "a step begins before the last one's end");
   // Relaxed: other streams of this thread, and memory, are used meanwhile.
   check_cuda(kOp, cudaStreamBeginCapture(captured_, cudaStreamCaptureModeRelaxed));
   capturing_ = true;
@@ -33,6 +35,7 @@ cudaStream_t StepGraphs::begin() {
 }
 
 void StepGraphs::end() {
+  TROUPE_CHECK(capturing_, "a step ends that has not begun");
   cudaGraph_t graph = nullptr;
   check_cuda(kOp, cudaStreamEndCapture(captured_, &graph));
   capturing_ = false;
@@ -41,8 +44,9 @@ void StepGraphs::end() {
 }
 
 void StepGraphs::launch() {
+  TROUPE_CHECK(ended_ != nullptr, "no step has ended since the last launch");
   ++launched_count_;
-  check_cuda(kOp, cudaGraphLaunch(ended_, stream_));
+  check_cuda(kOp, cudaGraphLaunch(std::exchange(ended_, nullptr), stream_));
 }
 
 StepGraphs::Form StepGraphs::form_of(cudaGraph_t graph) {
