@@ -50,7 +50,7 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
       "load_format", &s.runner.load_format, kLoadFormatNames,
       "where weights come from: auto is the model's safetensors; dummy is random ones of config.json's "
       "shapes, for benches and load tests");
-  schema.add("reference_ops", &s.runner.reference_ops,
+  schema.add("reference_ops", &s.runner.cuda.reference_ops,
              "device cuda: the plainest implementation of every op, for accuracy work");
   schema.add("disable_cascade_attn", &s.disable_cascade_attn,
              "device cuda: every request of a step reads a prefix that several share by itself");
@@ -63,7 +63,7 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
   schema.add("async_scheduling", &s.async_scheduling,
              "device cuda: a step is planned and launched while the one before it is computed");
   schema.add(
-      "tune_file", &s.runner.tune_file,
+      "tune_file", &s.runner.cuda.tune_file,
       "device cuda: where it is kept which implementation of a product was measured to be the fastest; "
       "empty: measured at every start");
   schema.add("threads", &s.runner.threads, "compute threads; 0: one a core").range(0, 1024);
@@ -292,7 +292,7 @@ Status choose_device(WorkerSettings& s) {
 }  // namespace
 
 WorkerSettings::WorkerSettings() {
-  runner.tune_file = "/var/cache/troupe/tuning";
+  runner.cuda.tune_file = "/var/cache/troupe/tuning";
   runner.threads = 0;
   scheduler.max_model_len = 0;
   scheduler.max_num_seqs = 0;

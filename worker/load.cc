@@ -15,10 +15,10 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   RunnerOptions options = settings.runner;
   options.backend = settings.device;
   options.dtype = choose_dtype(settings.dtype, config.dtype, settings.device == "cuda" || cpu_has_bfloat16());
-  options.cascade = !settings.disable_cascade_attn;
-  options.graphs = !settings.enforce_eager;
-  options.overlaps = settings.launch_overlap && !settings.enforce_eager;
-  options.measures = settings.device == "cuda" && !options.reference_ops;
+  options.cuda.cascade = !settings.disable_cascade_attn;
+  options.cuda.graphs = !settings.enforce_eager;
+  options.cuda.overlaps = settings.launch_overlap && !settings.enforce_eager;
+  options.cuda.measures = settings.device == "cuda" && !options.cuda.reference_ops;
   options.block_size = settings.scheduler.block_size;
   options.max_batched_tokens = settings.scheduler.max_num_batched_tokens;
   options.max_num_seqs = settings.scheduler.max_num_seqs;

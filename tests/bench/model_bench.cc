@@ -343,10 +343,10 @@ int main_of(int argc, char** argv) {
   options.max_batched_tokens = 1024;
   if (how != "int8" && how != "cpu") {
     options.backend = how;
-    options.cascade = !plain;
-    options.overlaps = !apart;
-    options.times_gaps = gaps;
-    options.measures = measured;
+    options.cuda.cascade = !plain;
+    options.cuda.overlaps = !apart;
+    options.cuda.times_gaps = gaps;
+    options.cuda.measures = measured;
     options.kv_cache_tokens = 0;       // what fits
     options.memory_utilization = 0.8;  // beside it: the copy and the product
     options.max_batched_tokens = 2048;

@@ -9,15 +9,15 @@ namespace troupe::load_options_test {
 TEST(RunnerOptions, GraphsAndOverlapAreOnByDefault) {
   WorkerSettings settings;
   settings.device = "cuda";
-  EXPECT_TRUE(runner_options(settings, {}).graphs);
-  EXPECT_TRUE(runner_options(settings, {}).overlaps);
+  EXPECT_TRUE(runner_options(settings, {}).cuda.graphs);
+  EXPECT_TRUE(runner_options(settings, {}).cuda.overlaps);
   settings.launch_overlap = false;
-  EXPECT_TRUE(runner_options(settings, {}).graphs);
-  EXPECT_FALSE(runner_options(settings, {}).overlaps);
+  EXPECT_TRUE(runner_options(settings, {}).cuda.graphs);
+  EXPECT_FALSE(runner_options(settings, {}).cuda.overlaps);
   settings.launch_overlap = true;
   settings.enforce_eager = true;
-  EXPECT_FALSE(runner_options(settings, {}).graphs);
-  EXPECT_FALSE(runner_options(settings, {}).overlaps);
+  EXPECT_FALSE(runner_options(settings, {}).cuda.graphs);
+  EXPECT_FALSE(runner_options(settings, {}).cuda.overlaps);
 }
 
 TEST(LoadOptions, BindsEverySettingToItsPart) {
@@ -42,9 +42,9 @@ TEST(LoadOptions, BindsEverySettingToItsPart) {
   EXPECT_EQ(runner.threads, 3);
   EXPECT_EQ(runner.weight_format, WeightFormat::kInt8);
   EXPECT_EQ(runner.load_format, LoadFormat::kDummy);
-  EXPECT_TRUE(runner.reference_ops);
-  EXPECT_EQ(runner.tune_file, "t");
-  EXPECT_FALSE(runner.cascade);
+  EXPECT_TRUE(runner.cuda.reference_ops);
+  EXPECT_EQ(runner.cuda.tune_file, "t");
+  EXPECT_FALSE(runner.cuda.cascade);
   EXPECT_EQ(runner.kv_cache_tokens, 4096);
   EXPECT_EQ(runner.memory_utilization, 0.5);
   EXPECT_EQ(runner.block_size, 8);

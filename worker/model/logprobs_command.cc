@@ -98,7 +98,7 @@ int logprobs_command(const std::vector<std::string>& args, std::istream& in, std
   schema.add_enum(
       "load_format", &settings.runner.load_format, kLoadFormatNames,
       "where weights come from: auto (safetensors), or dummy: random ones of config.json's shapes");
-  schema.add("reference_ops", &settings.runner.reference_ops,
+  schema.add("reference_ops", &settings.runner.cuda.reference_ops,
              "device cuda: the plainest implementation of every op");
   schema.add("threads", &settings.runner.threads, "threads to compute with").range(1, 1024);
   schema

@@ -170,17 +170,10 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::load(const RunnerOptions& op
   TROUPE_RETURN_IF_ERROR(check_options(options, impl->config));
   impl->max_model_len = static_cast<int32_t>(max_model_len_of(options, impl->config));
   impl->block_count = static_cast<int32_t>(options.kv_cache_tokens / options.block_size);
-  TROUPE_ASSIGN_OR_RETURN(impl->backend,
-                          make_backend(options.backend, {.dtype = options.dtype,
-                                                         .threads = options.threads,
-                                                         .isa = options.isa,
-                                                         .cuda = {.reference_ops = options.reference_ops,
-                                                                  .cascade = options.cascade,
-                                                                  .graphs = options.graphs,
-                                                                  .overlaps = options.overlaps,
-                                                                  .measures = options.measures,
-                                                                  .tune_file = options.tune_file,
-                                                                  .times_gaps = options.times_gaps}}));
+  TROUPE_ASSIGN_OR_RETURN(impl->backend, make_backend(options.backend, {.dtype = options.dtype,
+                                                                        .threads = options.threads,
+                                                                        .isa = options.isa,
+                                                                        .cuda = options.cuda}));
   TROUPE_RETURN_IF_ERROR(impl->load_weights());
   TROUPE_RETURN_IF_ERROR(impl->allocate_memory());
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));

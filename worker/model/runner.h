@@ -35,13 +35,7 @@ struct RunnerOptions {
   WeightFormat weight_format = WeightFormat::kActivation;
   int threads = 1;
   CpuIsa isa = CpuIsa::kAuto;  // cpu only; tests force each one
-  bool reference_ops = false;  // cuda only, like the next six (kernels.h)
-  bool cascade = true;
-  bool graphs = true;
-  bool overlaps = true;
-  bool measures = false;
-  std::string tune_file;
-  bool times_gaps = false;
+  CudaOptions cuda;            // cuda only
   int32_t block_size = 16;
   // KV budget, rounded down to blocks. 0: the share of device memory that memory_utilization allows, most of
   // it until fit_kv(); only if the backend has memory of its own.
@@ -101,7 +95,7 @@ class ModelRunner {
   StatusOr<StepOutput> run(const Batch& batch, const StepDraws& draws);
   // Whether launch() returns while the step is still being computed.
   bool runs_ahead() const;
-  Status save_tuning();             // BackendOptions::tune_file
+  Status save_tuning();             // CudaOptions::tune_file
   std::vector<double> take_gaps();  // Backend's
   int64_t graphs_made() const;      // Backend's
   // Visits the logits (V) after each of the last launch()'s ids [first, first + count), counted through its

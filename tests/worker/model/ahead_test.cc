@@ -34,8 +34,8 @@ std::unique_ptr<ModelRunner> load(const std::string& backend, bool graphs = true
   options.backend = backend;
   options.dtype = DType::kBFloat16;
   options.kv_cache_tokens = kLanes * kBlocksEach * options.block_size;
-  options.graphs = graphs;
-  options.overlaps = overlaps;
+  options.cuda.graphs = graphs;
+  options.cuda.overlaps = overlaps;
   auto runner = ModelRunner::load(options);
   EXPECT_TRUE(runner.ok()) << runner.status();
   return runner.ok() ? std::move(*runner) : nullptr;
