@@ -3,9 +3,9 @@
 
 Told with pytest's -s as they come. ctest shows nothing of a test that passes, so they are also appended, a JSON line each, to the file
 that $TROUPE_FIGURES names. tests/run.sh sets it and reads ctest's output through this program, which prints them as a table before
-ctest's closing lines: those stay the last.
+ctest's closing lines: those stay the last. Before it come the N tests that took longest, and all builds.
 
-    ctest … | tests/e2e/figures.py FILE
+    ctest … | tests/e2e/figures.py FILE [N]
 """
 import json
 import os
@@ -16,6 +16,7 @@ import sys
 
 LINES_MAX = 1000
 CLOSING = re.compile(r"^(\d+% tests passed|No tests were found)")
+ENDED = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .* (\d+\.\d+) sec *$")
 
 
 def figure(name, value, goal=""):
@@ -39,11 +40,23 @@ def table(path):
     return "\n".join(["figures:", *text, "", ""])
 
 
+def slowest(seconds, count):
+    """Of {test: seconds}, as text that ends with an empty line; empty where there are none."""
+    longest_first = sorted(seconds, key=seconds.get, reverse=True)
+    shown = longest_first[:count] + [name for name in longest_first[count:] if name.startswith("build.")]
+    lines = [f"{seconds[name]:8.1f}  {name}" for name in shown]
+    return "\n".join([f"seconds of the {count} longest tests, of {len(seconds)} that took {sum(seconds.values()):.0f}:", *lines, "", ""]) if lines else ""
+
+
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctest ends at it, and has the last word
-    path, is_told = pathlib.Path(sys.argv[1]), False
+    path, is_told, seconds = pathlib.Path(sys.argv[1]), False, {}
     for line in sys.stdin:
+        if ended := ENDED.match(line):
+            seconds[ended[1]] = float(ended[2])
         if not is_told and CLOSING.match(line):
+            if len(sys.argv) > 2:
+                sys.stdout.write(slowest(seconds, int(sys.argv[2])))
             sys.stdout.write(table(path))
             is_told = True
         sys.stdout.write(line)
