@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a program gets its backend: the one place that knows all of them, and how a module is found.
+// Makes a program's backend: the one place that knows all of them, and how a module is found.
 
 #include <memory>
 #include <string>

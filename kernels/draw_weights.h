@@ -4,9 +4,9 @@
 //
 //   w(l) = 2^40 · 2^(log2 e · (l - best) / temperature), rounded; the best token's is 2^40
 //
-// so sums do not depend on their order, and whoever adds them up, in however many threads, draws the same
-// token. The power is a polynomial of single precision in a given order, without fused multiply-adds
-// (kernels/CMakeLists.txt): relative error 2e-7, and what weighs less than 2^-41 of the best weighs nothing.
+// so sums do not depend on their order, and any number of threads that adds them up draws the same token. The
+// power is a polynomial of single precision in a given order, without fused multiply-adds
+// (kernels/CMakeLists.txt): relative error 2e-7, and a weight below 2^-41 of the best is zero.
 
 #include <cfloat>
 #include <cmath>
@@ -29,7 +29,7 @@ TROUPE_HOST_DEVICE inline float clean_logit(float logit) {
   return logit == logit ? logit + 0.0f : -INFINITY;
 }
 
-// In the order of the logits. REQUIRES: clean.
+// A key that sorts as the logits do. REQUIRES: clean.
 TROUPE_HOST_DEVICE inline uint32_t logit_key(float logit) {
   uint32_t bits;
   std::memcpy(&bits, &logit, sizeof(bits));

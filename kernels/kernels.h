@@ -53,7 +53,7 @@ class Readback {
   // Copies what is at `from`, in memory of allocate(), when all that was launched before is done; returns at
   // once. REQUIRES: the copy before it was waited for; `bytes` as made for at most.
   virtual void start(const void* from, size_t bytes) = 0;
-  // Until it is there: host memory, valid until the next start().
+  // Waits until the result is there: host memory, valid until the next start().
   virtual const void* wait() = 0;
 };
 
@@ -101,7 +101,7 @@ struct CudaOptions {
   // this file across starts ("": not kept).
   bool measures = false;
   std::string tune_file = {};
-  // take_gaps() has something to tell.
+  // Records the gaps that take_gaps() returns.
   bool times_gaps = false;
 };
 
@@ -137,15 +137,15 @@ class Backend {
   virtual void upload(void* to, const void* from, size_t bytes);
   // The other way: waits for what was launched before.
   virtual void download(void* to, const void* from, size_t bytes);
-  // For copies of up to `bytes`. Not to outlive this backend.
+  // A readback of up to `bytes`. It must not outlive this backend.
   virtual StatusOr<std::unique_ptr<Readback>> make_readback(size_t bytes);
   // `weight` (N, K) in float32, bfloat16 or float16, host memory; it may be unmapped afterwards.
   virtual StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight, WeightFormat format) = 0;
   StatusOr<std::unique_ptr<PackedWeight>> pack(const Tensor& weight) {
     return pack(weight, WeightFormat::kActivation);
   }
-  // Where attention and rope_kv find the KV. `data` holds block_count · block_elements() of the activation
-  // type.
+  // The KV memory of attention and rope_kv. `data` holds block_count · block_elements() elements of the
+  // activation type.
   virtual void bind_kv(const KvLayout& layout, void* data, int64_t block_count) = 0;
 
   // Takes what memory of its own the backend needs for steps within the limits, and returns its bytes: they
@@ -175,10 +175,10 @@ class Backend {
   virtual void rope_kv(const RopeKvParams& params) = 0;
   virtual void attention(const AttentionParams& params) = 0;
   virtual void silu_mul(const SiluMulParams& params) = 0;
-  // As matmul, silu_mul and matmul one after the other, to the bit; a backend may do better than that.
+  // The same as matmul, silu_mul, matmul in turn, to the bit; a backend may be faster than that.
   virtual void gated_mlp(const GatedMlpParams& params);
-  // As rms_norm and then an op on its out, to the bit; norm.out is of no meaning afterwards. REQUIRES: x of
-  // the op is norm.out.
+  // The same as rms_norm and then an op on its out, to the bit; norm.out is undefined afterwards. REQUIRES: x
+  // of the op is norm.out.
   virtual void normed_matmul(const RmsNormParams& norm, const MatmulParams& product);
   virtual void normed_gated_mlp(const RmsNormParams& norm, const GatedMlpParams& mlp);
   virtual void gather_rows(const GatherRowsParams& params) = 0;

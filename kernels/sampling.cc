@@ -1,6 +1,6 @@
 // From logits to a token without sorting the vocabulary.
 //
-// With V around 150,000 a full sort per token costs more than a small model's step, and nobody needs it:
+// With V around 150,000 a full sort per token costs more than a small model's step, and is not needed:
 // - top_k keeps a buffer of 2k candidates and halves it by selection when it is full: O(V) for any k.
 // - top_p first drops what cannot be in the nucleus (nucleus_cutoff). Of the rest (usually tens) it selects
 //   by mass.

@@ -6,7 +6,7 @@
 // counter-based: u = Philox4x32-10(key = seed, counter = position), so position p of a stream can be drawn
 // without drawing the p before it (resume, preemption). Source: Salmon et al., SC'11.
 //
-// What is done to a row's logits first:
+// Edits of a row's logits come first:
 //
 //   bias                l += bias                                    (OpenAI; Transformers' SequenceBias)
 //   repetition_penalty  l = l > 0 ? l / p : l · p   for ids of prompt and answer  (Transformers, vLLM)

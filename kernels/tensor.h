@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors as non-owning views: a pointer, a type, a shape, row-major. Ownership stays with whoever allocated.
+// Tensors as non-owning views: a pointer, a type, a shape, row-major. Ownership stays with the allocator.
 
 #include <array>
 #include <bit>

@@ -16,7 +16,7 @@ namespace troupe {
 
 namespace {
 
-// A device has some hundred shapes; whatever is more than this is no file of ours.
+// A device has some hundred shapes; a larger file is not ours.
 constexpr size_t kEntriesMax = 20000;
 constexpr size_t kLineMax = 4096;
 

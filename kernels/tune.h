@@ -1,6 +1,6 @@
 #pragma once
 
-// Which of several implementations was measured to be the fastest, remembered across starts in a text file, a
+// Remembers across starts which of several implementations was measured to be the fastest, in a text file, a
 // line a measurement:
 //
 //   KEY <tab> NAME <tab> MICROSECONDS

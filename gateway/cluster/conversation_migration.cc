@@ -1,5 +1,5 @@
-// Conversations of a worker that drains: asked for, computed elsewhere, and known to be there. Several at
-// once, in the order of their use, as long as half of the worker's time lasts; the other half is its sets'.
+// Moves the conversations of a worker that drains: lists them, has them computed elsewhere, and reports them
+// there. Several at once, by last use, in half of the worker's time; the other half is for its sets.
 
 #include <utility>
 
@@ -29,7 +29,7 @@ struct PrefixMigrator::Leaving {
   size_t carriers = 0;
 };
 
-// Held by whoever is at it. When the last one is gone, in whatever way, the worker's sets may go.
+// Held by each task that moves conversations. When the last one ends, in any way, the worker's sets may go.
 class PrefixMigrator::Carrier {
  public:
   Carrier(PrefixMigrator& migrator, std::shared_ptr<Leaving> leaving)

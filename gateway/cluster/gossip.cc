@@ -126,7 +126,7 @@ Task<void> Gossip::collect() {
   }
 }
 
-// Shares out what the router has to tell.
+// Hands the router's news on to every peer's queue.
 void Gossip::take(TimePoint now) {
   const std::vector<Placement> placements = router_.take_placements();
   std::vector<PeerLoad> ledger;
@@ -175,7 +175,7 @@ Task<void> Gossip::tell(std::shared_ptr<Peer> of) {
   }
 }
 
-// By its last answer; but what was sent is not sent again before it had the time to say so.
+// Decided by its last answer; but a table just sent is not sent again before the peer could answer.
 bool Gossip::lacks_table(const Peer& peer, TimePoint now) const {
   if (!router_.lacks_table(peer.name)) return false;
   return peer.table_sent != router_.table_version() || now >= peer.table_sent_at + options_.refresh;
@@ -218,8 +218,8 @@ std::string Gossip::message_for(Peer& peer, TimePoint now) {
   return route::frame_gossip(parts);
 }
 
-// True: the peer took it. Placements that it did not take wait on, before those that came meanwhile; of the
-// ledger only what is true now is of use, which the next refresh tells.
+// True: the peer took it. Placements that it did not take wait on, before those that came meanwhile; the
+// ledger does not, as the next refresh sends its present values.
 Task<bool> Gossip::send(Peer& peer) {
   const std::string body = message_for(peer, clock_.now());
   std::vector<Placement> under_way = std::exchange(peer.placements, {});
@@ -258,7 +258,7 @@ Task<bool> Gossip::send(Peer& peer) {
   co_return taken;
 }
 
-// Who answers something else is no gateway of ours, and is told all the same what it takes.
+// A peer with another kind of answer is no gateway of ours, and still gets what it accepts.
 void Gossip::hear_answer(Peer& peer, std::string_view answer) {
   const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
   peer.self = name == name_;
@@ -275,8 +275,8 @@ void Gossip::hear_answer(Peer& peer, std::string_view answer) {
   drop_oldest(peer);
 }
 
-// Of those that answer the one with the smallest name. (An earlier life of the newcomer is heard no more, and
-// may not have been forgotten yet.)
+// True: this gateway has the smallest name of those that answer. (An earlier life of the newcomer is silent,
+// but may not have been forgotten yet.)
 bool Gossip::tells_newcomer(const Hash128& newcomer) const {
   return std::none_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
     const bool answers = !peer->self && peer->pause == Duration::zero() && !peer->name.is_zero();
@@ -284,14 +284,14 @@ bool Gossip::tells_newcomer(const Hash128& newcomer) const {
   });
 }
 
-// Somebody speaks who was not heard before: perhaps the one that did not answer for long.
+// Called when an unknown gateway speaks: perhaps a peer that did not answer for long.
 void Gossip::wake_paused() {
   for (const auto& peer : peers_) {
     if (peer->pause > options_.interval) peer->timer.cancel();
   }
 }
 
-// Gateways of one fleet are to divide its sets alike. Where they do not, somebody has to know.
+// Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know.
 void Gossip::heard(const route::GatewayNews& news) {
   router_.heard(news, clock_.now());
   const route::GatewayNews own = router_.news();
@@ -309,8 +309,8 @@ void Gossip::heard(const route::GatewayNews& news) {
                                   {"counts", same_kind ? "the planner's" : "each for itself"}});
 }
 
-// One list of addresses for all gateways names this one, too. It is nobody to tell anything, and no further
-// one that shares the workers.
+// One list of addresses for all gateways contains this one, too. It gets no messages and does not count as a
+// gateway that shares the workers.
 void Gossip::leave_out(Peer& peer) {
   peer.placements.clear();
   peer.ledger.clear();

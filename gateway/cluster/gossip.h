@@ -1,20 +1,20 @@
 #pragma once
 
-// What gateways of one fleet tell each other, at the metrics port (POST /admin/gossip): placements, from
-// which a gateway knows what the others' requests left on nodes that do not tell themselves; the table, which
-// one of them plans for all (route/gateways.h), and what each saw of the sets' loads where workers do not
-// tell them; and, where asked for, their ledgers of what they have in flight. Values, sent when they change
+// Gossip of the gateways of one fleet, at the metrics port (POST /admin/gossip): placements, from which a
+// gateway knows what the others' requests left on nodes that do not report it; the table, which one gateway
+// plans for all (route/placement/gateways.h), and each one's samples of the sets' loads where workers do not
+// report them; and, if configured, their ledgers of requests in flight. All are values, sent when they change
 // and again every second, so a lost message heals; it costs a hit, never correctness. A peer that does not
-// answer is asked ever more seldom, and the newest placements wait until it does; one that is silent is
-// forgotten with its ledger. A gateway that has just begun says so by speaking to all: they ask it at once,
-// and one of them tells it all placements there are, so that it is as good as the others before it has many
-// requests.
+// answer is tried at growing intervals, and the newest placements wait for it; a silent one is forgotten with
+// its ledger. A gateway that has just started sends to all: each of them then sends to it at once, and one of
+// them sends it all placements that there are, so that it routes as well as the others do, before it has had
+// many requests.
 //
-//   message: placements; ledger; news; the table, to whom lacks it, else empty; loads of the sets, where new,
-//            else empty. Each after its length, 4 bytes.       (route/gossip.h, route/table_message.h)
+//   message: placements; ledger; news; the table, for a peer that lacks it, else empty; loads of the sets, if
+//            new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
 //   answer:  name, 32 hex digits; news
 //
-// Where the fleet has a secret, both are sealed (gossip_auth.h), and what is not is refused.
+// Where the fleet has a secret, both are sealed (gossip_auth.h), and an unsealed message is refused.
 //
 // All calls on the io_context's thread.
 
@@ -43,14 +43,14 @@ inline constexpr std::string_view kGossipPath = "/admin/gossip";
 inline constexpr std::string_view kGossipSenderHeader = "x-troupe-gateway";
 
 struct GossipOptions {
-  // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: it
-  // is told by its answer, and left out.
+  // The others' metrics ports. This gateway's own may be among them, as in a list that all of them share: its
+  // answer shows it, and it is left out.
   std::vector<Endpoint> peers;
   bool finds = false;                    // others, which found() names
   std::shared_ptr<const TlsSource> tls;  // for peers with https
   GossipAuth seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
-  int64_t gateways = 1;                  // share the fleet at least, whoever is told
-  bool ledger = false;                   // tell and heed what is in flight
+  int64_t gateways = 1;                  // share the fleet at least, however many are known
+  bool ledger = false;                   // send and use ledgers of requests in flight
   Duration interval = std::chrono::milliseconds(20);
   Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration timeout = std::chrono::milliseconds(500);
@@ -81,11 +81,11 @@ class Gossip {
   // Endless tasks in `group`, which outlives this: cancel the group to stop them. None without peers, where
   // none are found either.
   void start(TaskGroup& group);
-  // Gateways there are besides those of the options, all of them: any other one that was found before is told
-  // nothing more. REQUIRES: GossipOptions::finds; start() was called.
+  // The complete list of gateways besides those of the options: one found before and missing here gets no
+  // more messages. REQUIRES: GossipOptions::finds; start() was called.
   void found(const std::vector<Endpoint>& peers);
 
-  // What a peer sent, with the values of its headers.
+  // A peer's message, with the values of its headers.
   struct Received {
     std::string_view sender;
     std::string_view seal;
@@ -99,7 +99,7 @@ class Gossip {
   // fleet's.
   StatusOr<Answer> receive(const Received& received);
   double refused() const { return refused_.Value(); }  // for want of a seal
-  // Another worker has the slot from now on: what was to be told of the last one is not told of it.
+  // Another worker has the slot from now on: queued placements and loads of the last one are dropped.
   void forget_node(route::NodeIndex node);
   // A message with this for a seal may turn out to be one of the fleet's.
   bool may_take(std::string_view seal) const { return !options_.seal.is_needed() || !seal.empty(); }
@@ -139,7 +139,7 @@ class Gossip {
   Counter& dropped_;
   Counter& refused_;
   Gauge& other_sets_;
-  absl::flat_hash_set<Hash128> differing_;  // gateways, told of in the log
+  absl::flat_hash_set<Hash128> differing_;  // gateways, already logged
   std::vector<std::shared_ptr<Peer>> peers_;
   TaskGroup* group_ = nullptr;
   TimePoint refreshed_at_{};

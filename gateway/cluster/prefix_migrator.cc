@@ -146,7 +146,7 @@ Task<void> PrefixMigrator::compute(Handover::Move move, PrefixTextCache::Text te
   router_.computed(move.set, move.to, integer_at(answer->as_object(), "tokens"), clock_.now());
 }
 
-// What a worker says of what it computed ahead.
+// Counts the tokens that a worker computed ahead, by its answer.
 void PrefixMigrator::count(const bj::object& answer) {
   const int64_t tokens = integer_at(answer, "tokens");
   const int64_t cached = std::clamp<int64_t>(integer_at(answer, "cached_tokens"), 0, tokens);

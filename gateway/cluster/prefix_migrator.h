@@ -1,12 +1,12 @@
 #pragma once
 
-// Computes sets' prefixes where their requests are going to be, before they are: when a worker drains, and
-// when one begins with an empty cache (route/handover.h says which and when, the texts are those of requests
-// that passed by). Workers that cannot compute ahead, or sets whose text is not kept, move at once.
+// Computes sets' prefixes at the workers that are going to get their requests: when a worker drains, and when
+// one starts with an empty cache (route/placement/handover.h decides which and when; texts come from requests
+// that passed). Sets without a kept text, or for workers that cannot compute ahead, move at once.
 //
-// Before the sets of a worker that drains go its conversations, those used last first, by the ids that it
-// tells of them (common/api/conversations.h): each is computed where its set is, or is going to be, and goes
-// on there.
+// The conversations of a worker that drains move before its sets, last used first, by the ids that it lists
+// for them (common/api/conversations.h): each is computed where its set is, or is going to be, and goes on
+// there.
 
 #include <chrono>
 #include <memory>

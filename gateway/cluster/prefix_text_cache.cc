@@ -12,7 +12,7 @@ namespace {
 
 // The largest text takes this part of the budget.
 constexpr size_t kTextShare = 8;
-// Bytes of an entry beside its text.
+// Bytes of an entry without its text.
 constexpr size_t kEntryBytes = 512;
 
 void append_field(std::string_view name, std::string_view json, std::string& out) {

@@ -182,7 +182,7 @@ void SharedState::take_gateway(const etcd::WatchEvent& event) {
   }
 }
 
-// The leader is gone: act now, not in a second or two.
+// Called when the leader is gone: acts now, not in a second or two.
 void SharedState::hurry() {
   if (round_.wants_round(clock_.now())) pause_.wake();
 }

@@ -2,10 +2,10 @@
 
 // The fleet's shared state in etcd: its workers and gateways, the planner, and the table (worker_discovery.h,
 // peer_discovery.h, route/placement/shared_table.h). Two tasks, invisible to requests: one keeps this
-// gateway's lease and loads there and plans where it leads, the other reads and watches. The rules are
-// route/leader_sync.h's; here are etcd's keys and words for them. While etcd is silent, slow or gone, both
-// keep trying, the gateway reports itself degraded (troupe_gateway_state_degraded, the log), and all goes on
-// as it was: the last table, the known workers, by their probes. All calls on the io_context's thread.
+// gateway's lease and loads there and plans where it leads, the other reads and watches. The rules are in
+// route/leader_sync.h, etcd's keys and requests here. While etcd is silent, slow or gone, both keep
+// trying, the gateway reports itself degraded (troupe_gateway_state_degraded, the log), and all goes on as it
+// was: the last table, the known workers, by their probes. All calls on the io_context's thread.
 
 #include <memory>
 #include <optional>
@@ -66,7 +66,7 @@ class SharedState {
   Task<void> leave();
 
   bool degraded() const { return !keeps_ || !watches_; }
-  // This gateway among those with a lease, as last heard: 1 until then.
+  // This gateway's place among those with a lease, as last read: alone until then.
   const route::GatewayShard& place() const { return round_.place(); }
 
  private:

@@ -11,8 +11,8 @@ using route::AdmissionOutcome;
 
 namespace {
 
-// How often workers' reports and the clock are looked at while somebody waits; ends of requests count at
-// once.
+// The interval at which workers' reports and the clock are checked while a request waits; ends of requests
+// count at once.
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr size_t kRoomsMax = 1024;
 
@@ -77,7 +77,7 @@ AdmissionQueue::Preview AdmissionQueue::preview(route::AdmissionRequest request)
 }
 
 Task<ApiResult<bool>> AdmissionQueue::AdmissionTicket::wait() {
-  // Told something, its timer is cancelled; until then the tick tells of other ends.
+  // An outcome cancels its timer; until then the tick notices the ends of other requests.
   while (waits()) {
     timer_->expires_at(deadline_);
     boost::system::error_code error;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A client's body with some of its members replaced: what the gateway decides for a request and the worker is
-// told in the request itself. All other bytes stay as they came.
+// A client's body with some of its members replaced: the gateway's decisions for a request that the worker
+// reads in the request itself. All other bytes stay as they came.
 
 #include <span>
 #include <string>

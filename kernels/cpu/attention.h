@@ -2,8 +2,8 @@
 
 // Cuts a step's attention into work items and spreads them over the pool. The arithmetic of one item is in
 // attention_body.h; how the items are cut changes no bit of a result: not over queries and heads, whose
-// results do not touch, and not over keys, whose chunks have fixed bounds and are merged in order whoever
-// computed them.
+// results do not touch, and not over keys, whose chunks have fixed bounds and are merged in order whichever
+// thread computed them.
 
 #include <cstdint>
 #include <vector>

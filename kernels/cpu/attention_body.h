@@ -143,7 +143,7 @@ inline void weigh_values(const AttentionTile& t, const AttentionScratch& s, floa
 // tile_values_amx.h.
 template <typename T>
 struct VectorValues {
-  // Of add(), see Ahead.
+  // The steps of add(), see Ahead.
   static int64_t steps(const AttentionTile& t, const AttentionScratch& s) {
     const int64_t rows = t.queries * t.group;
     const int64_t groups = (rows + kTogetherMax - 1) / kTogetherMax;

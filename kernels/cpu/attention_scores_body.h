@@ -36,7 +36,7 @@ inline const T* query(const AttentionTile& t, int64_t row) {
   return static_cast<const T*>(t.q) + row / t.group * t.row_stride + row % t.group * t.head_dim;
 }
 
-// Where the keys and values of one tile lie, following the block table; elements are t.dtype's. Entries past
+// The addresses of one tile's keys and values, by the block table; elements are t.dtype's. Entries past
 // `count` repeat the first.
 struct TileRows {
   const char* keys[kAttentionTileKeys];
@@ -185,7 +185,7 @@ struct FloatScores {
       copy_padded(query<T>(t, row), s.q + row * s.width, t.head_dim, s.width);
     }
   }
-  // Of score(), see Ahead.
+  // The steps of score(), see Ahead.
   static int64_t steps(const AttentionTile& t, const AttentionScratch& s) {
     return kAttentionTileKeys * s.width / kLanes * (1 + t.queries * t.group);
   }

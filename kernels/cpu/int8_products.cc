@@ -135,7 +135,7 @@ class Int8Products final : public Products {
     pool_.parallel_for((x.shape[0] + per_item - 1) / per_item, [&](int64_t item, int) {
       for (int64_t t = item * per_item; t < std::min(x.shape[0], (item + 1) * per_item); ++t) {
         uint8_t* quads = x_.data() + t * stride;
-        // What stands past K is multiplied by zeros.
+        // Elements past K are multiplied by zeros.
         ops_.quantize({x.as<const char>() + t * columns * static_cast<int64_t>(dtype_size(x.dtype)), x.dtype,
                        columns, quads, &x_scales_[static_cast<size_t>(t)]});
       }

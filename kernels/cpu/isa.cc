@@ -16,8 +16,8 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// The tile registers are larger than the state of a thread that never asked for them: the process asks once,
-// for all its threads.
+// The tile registers are larger than the state of a thread that never requested them: the process requests
+// them once, for all its threads.
 bool may_use_tiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tile, int8: of edx of leaf 7
@@ -29,7 +29,7 @@ bool may_use_tiles() {
 
 }  // namespace
 
-// Each level asks for everything its target_*.cc is compiled for: a hypervisor may mask any of them.
+// Each level needs everything its target_*.cc is compiled for: a hypervisor may mask any of them.
 CpuIsa detect_isa() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();

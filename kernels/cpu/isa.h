@@ -1,6 +1,6 @@
 #pragma once
 
-// Which instruction sets this machine has, and what that means for the cpu backend's choices.
+// The instruction sets of this machine, and the cpu backend's choices by them.
 
 #include <string_view>
 

@@ -42,7 +42,7 @@ std::unique_ptr<Products> make_tile_products(CpuIsa isa, ThreadPool& pool);  // 
 std::unique_ptr<Products> make_int8_products(CpuIsa isa, ThreadPool& pool);
 std::unique_ptr<Products> make_int8_tile_products(CpuIsa isa, ThreadPool& pool);  // with AMX
 
-// What this instruction set and type are best served by.
+// The fastest products of this instruction set and type.
 std::unique_ptr<Products> make_products(DType dtype, CpuIsa isa, ThreadPool& pool);
 
 }  // namespace troupe::cpu

@@ -25,7 +25,7 @@ struct QuadStretch {
   bool last;   // the results are written
 };
 
-// Which part of the product: rows from m on, vectors from `vector` on.
+// The part of the product: rows from m on, vectors from `vector` on.
 struct QuadPlace {
   int64_t m;
   int vector;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the users of AMX share: eight tile registers of up to 16 rows of 64 bytes a thread.
+// Shared by all users of AMX: eight tile registers of up to 16 rows of 64 bytes a thread.
 //
 // Included by target_avx512.cc under a target that adds amx-tile and amx-bf16.
 
@@ -10,7 +10,7 @@ struct Tiles {
   static constexpr int64_t kSide = 16;          // rows of a register; 32-bit columns
   static constexpr int64_t kDepth = 2 * kSide;  // bfloat16 of a row: what one product sums over
 
-  // What a thread's registers are, as LDTILECFG reads it: here all of them whole.
+  // A thread's registers as LDTILECFG reads them: here all of them whole.
   struct alignas(64) Config {
     uint8_t palette = 1;
     uint8_t start_row = 0;

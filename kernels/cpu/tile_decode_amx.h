@@ -301,7 +301,7 @@ class TileDecode {
     if constexpr (kBlocks == 2) _tile_stored(3, out + kRegister, 64);
   }
 
-  // What the token does not see of the last group is 0.
+  // Values of the last group that the token does not see are 0.
   void hide_values(Tile& tile) const {
     const int64_t row_bytes = 2 * t_.head_dim;
     const int64_t g = tile.groups() - 1;

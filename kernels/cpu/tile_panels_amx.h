@@ -52,7 +52,7 @@ class TileGroup {
     lines_ = (kTileStepBytes / 64 + x.blocks() - 1) / x.blocks();
   }
 
-  // From here on asks for these sums as well.
+  // Prefetches these sums as well from now on.
   void ask_for(const float* sums) { next_sums_ = reinterpret_cast<const char*>(sums); }
 
   // Adds the products of blocks [first, first + count) by a panel to sums, (count, 4 registers), which start
@@ -130,7 +130,7 @@ class TileGroup {
     }
   }
 
-  // One block reads the panel as it comes from memory; more find it where the one before asked for it.
+  // One block reads the panel as it comes from memory; more blocks find it prefetched by the one before.
   void ask_ahead(const char* weights) {
     if (x_.blocks() == 1) {
       for (int64_t b = 0; b < kTileStepBytes; b += 64) _mm_prefetch(weights + kAheadBytes + b, _MM_HINT_T0);
@@ -170,15 +170,15 @@ inline void finish_row(const PanelOut& to, int64_t m, TileRow row) {
                       (__m512i)_mm512_cvtne2ps_pbh(row.high.r, row.low.r));
 }
 
-// Asks for what finish_row() writes.
+// Prefetches the memory that finish_row() writes.
 inline void ask_row(const PanelOut& to, int64_t m) {
   const int64_t size = to.dtype == DType::kBFloat16 ? 2 : 4;
   const char* out = static_cast<const char*>(to.data) + m * to.stride * size;
   for (int64_t b = 0; b < to.columns * size; b += 64) _mm_prefetch(out + b, _MM_HINT_T0);
 }
 
-// What is to become of the sums of a group: a row a step of the next group's products, which leave the
-// vector units idle. What a row is written to is asked for some steps before.
+// Finishes the sums of a group, a row at each step of the next group's products, which leave the vector units
+// idle. The memory that a row is written to is prefetched some steps before.
 template <typename Finish, typename Ask>
 class Finishing {
  public:
@@ -246,7 +246,7 @@ inline void tile_product(const TileProduct& p) {
       p, [](const TileProduct& product, int64_t m, TileRow row) { finish_row(product.out, m, row); });
 }
 
-// As put_quads() would.
+// Scales and writes as put_quads() would.
 inline void finish_quad_row(const TileProduct& p, int64_t m, TileRow row) {
   const Vec row_scale = broadcast(p.scales->rows[m]);
   Vec values[2] = {row.low, row.high};
@@ -329,7 +329,7 @@ inline void tile_row(const TileProduct& p) {
   finish_row(p.out, 0, TileRow::of(row, 0));
 }
 
-// What silu_mul would make of row m of two panels' sums, written as bfloat16 (rounded as finish_row does).
+// Gates row m of two panels' sums as silu_mul would, written as bfloat16 (rounded as finish_row does).
 inline void gate_row(const TileGated& g, TileRow gate, TileRow up, BFloat16* out) {
   const auto rounded = [](Vec sum, const float* bias) {
     if (bias != nullptr) sum = add(sum, load(bias));

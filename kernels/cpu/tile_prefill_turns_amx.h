@@ -9,7 +9,7 @@
 
 namespace troupe::cpu::avx512 {
 
-// Of one item, all 64-byte aligned.
+// The scratch of one item, all 64-byte aligned.
 struct PrefillScratch {
   static constexpr int64_t kTileFloats = kAttentionTileKeys * kLanes;  // (tile keys, 16 rows)
 
@@ -35,12 +35,12 @@ struct PrefillScratch {
   float* chunk;     // the one in work
   float* values;    // (4 groups, C / 16, 16 columns, 16 keys) pairs of a zero and a value
   float* products;  // (C, 16 rows) of a tile
-  // By turns: of one block in work, of its neighbour in products.
+  // Alternating: one of the block in work, one of its neighbour in products.
   float* scores[2];  // (tile keys, 16 rows)
   float* high[2];    // likewise, upper halves of weights
   float* low[2];     // their rests'
 
-  // Of 32 columns the even ones come before the odd.
+  // A state's columns: the even ones of each 32 come before the odd.
   float* state(float* states, int64_t block) const { return states + block * state_floats; }
 };
 
@@ -94,7 +94,7 @@ class PrefillTurns {
     }
   }
 
-  // REQUIRES: all was done that was asked for.
+  // REQUIRES: all work that was started is done.
   void end() {
     queries_ = nullptr;
     high_ = nullptr;
@@ -147,9 +147,9 @@ class PrefillTurns {
   int64_t tiles_;   // registers that the values' columns fill
   int64_t passes_;  // over the weights, for as many of these as there are registers of sums
   const char* const* keys_;
-  const float* queries_ = nullptr;  // null: no scores asked for
+  const float* queries_ = nullptr;  // null: no scores started
   float* scores_ = nullptr;
-  const float* high_ = nullptr;  // null: no values asked for
+  const float* high_ = nullptr;  // null: no values started
   const float* low_ = nullptr;
 };
 

@@ -97,7 +97,7 @@ struct RowsOf {
   int64_t bytes;  // of a row
 };
 
-// What products of either type share.
+// Shared by products of either type.
 class TileLoop {
  protected:
   TileLoop(const VectorOps& ops, ThreadPool& pool) : ops_(ops), pool_(pool) {}
@@ -155,7 +155,7 @@ class TileLoop {
     if (!larger.ok()) check_failed("matmul", to_std(larger.status().message()));
     buffer = std::move(*larger);
   }
-  // For a chunk's rows by a part's steps.
+  // Room for a chunk's rows by a part's steps.
   static void reserve(std::unique_ptr<HostBuffer>& buffer, const TileCut& cut) {
     grow(buffer, divided_up(cut.rows_per_chunk, kTileSide) * cut.steps_max() * kTileStepBytes);
   }

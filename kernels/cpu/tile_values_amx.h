@@ -12,9 +12,9 @@
 // where that would not do, value 0: neither its neighbours nor where a prompt was cut change a bit of it.
 // (Laying the values of two keys side by side, as pairs, takes half as many products and loses: the stores.)
 //
-// Included by target_avx512.cc, after tile_scores_amx.h, under its target. Of 32 columns a record holds the
-// even ones before the odd, as load_two() has them. Scratch: s.keys holds the values of keys that are not 16
-// of one block, or that not all rows see.
+// Included by target_avx512.cc, after tile_scores_amx.h, under its target. A record holds the even ones of 32
+// columns before the odd, as load_two() has them. Scratch: s.keys holds the values of keys that are not 16 of
+// one block, or that not all rows see.
 
 namespace troupe::cpu::avx512 {
 

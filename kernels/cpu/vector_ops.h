@@ -79,7 +79,7 @@ struct AttentionTile {
   float* scratch;  // attention_scratch_floats(head_dim), 64-byte aligned
 };
 
-// Where a panel's results go: (rows, columns) of `dtype`, rows `stride` elements apart, added to what is
+// The place of a panel's results: (rows, columns) of `dtype`, rows `stride` elements apart, added to what is
 // there if `accumulate` (float32 only).
 struct PanelOut {
   void* data;
@@ -127,7 +127,7 @@ struct TileBlocks {
   int64_t blocks() const { return (rows + kTileSide - 1) / kTileSide; }
 };
 
-// What an int8 product's integers become (QuadProduct).
+// The scales of an int8 product's integers (QuadProduct).
 struct TileScales {
   const float* rows;           // of x
   const float* columns;        // (32) of the panel
@@ -138,7 +138,7 @@ struct TileScales {
 struct TileProduct {
   TileBlocks x;
   const void* panel;  // (steps, kTileStepBytes)
-  const void* next;   // of as many bytes, to be asked for meanwhile
+  const void* next;   // as many bytes, prefetched meanwhile
   float* sums;        // (blocks, kTileSums), where steps come before or after these; else null
   bool first;         // no steps come before
   bool last;          // the results are written to out
@@ -150,7 +150,7 @@ struct TileProduct {
 struct TileGated {
   TileBlocks x;
   const void* panels[2];   // gates, ups: (steps, kTileStepBytes)
-  const void* next[2];     // to be asked for meanwhile
+  const void* next[2];     // prefetched meanwhile
   const float* biases[2];  // (32) each, or null
   char* out;               // (blocks) of kTileStepBytes, as TileBlocks has them
   int64_t out_stride;      // bytes from one block to the next

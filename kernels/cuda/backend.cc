@@ -1,5 +1,5 @@
-// One device, one stream: ops are launched in the order they are asked for and run in it; only upload and
-// download wait. Which kernel an op gets is decided here, by its shape.
+// One device, one stream: ops are launched and run in the order of the calls; only upload and download wait.
+// Which kernel an op gets is decided here, by its shape.
 
 #include "kernels/cuda/backend.h"
 
@@ -227,8 +227,8 @@ class CudaBackend final : public Backend {
   BackendOptions options_;
   Parts parts_;
   cudaStream_t stream_;  // all work, in its order
-  // That one, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
-  // products_.choose() may call. So it is read behind those, never beside them.
+  // stream_, or a graph's that becomes one launch in it: until launch_captured(), which arrays_.of() and
+  // products_.choose() may call. So it is read after those calls, never beside them.
   LaunchStream launch_stream_;
   bool behind_attention_ = false;  // the next product is
   StepGraphs graphs_;

@@ -15,7 +15,7 @@ namespace troupe {
 // change of a class or struct in kernels.h.
 inline constexpr const char* kBackendInterface = "troupe-backend-10 " __VERSION__;
 
-// Where libtroupe-NAME.so of this program lies: ../lib beside the program's folder.
+// The path of libtroupe-NAME.so of this program: ../lib beside the program's folder.
 std::string module_path(std::string_view name);
 
 // Both leave the module at `path` open to the end of the process. kUnavailable where it cannot be opened, is

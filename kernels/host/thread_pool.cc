@@ -17,7 +17,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Longer than the gap between two loops of a step, shorter than the cost anybody notices on an idle machine.
+// Longer than the gap between two loops of a step, shorter than a cost to notice on an idle machine.
 constexpr auto kSpinTime = std::chrono::microseconds(20);
 constexpr int kPausesPerClockRead = 16;
 constexpr uint64_t kClosed = 0xffffffff;  // an index no job reaches

@@ -3,8 +3,8 @@
 // The threads of one cpu backend: N - 1 workers and the caller. A transformer step is a few hundred short
 // parallel loops with microseconds between them, on machines where several such pools share the cores. So a
 // worker that runs out of work spins for some microseconds (the next loop is usually near) and then sleeps;
-// and a loop ends as soon as its indices are done, whoever did them: it never waits for a worker that the
-// system has not scheduled yet.
+// and a loop ends as soon as its indices are done, by any thread: it never waits for a worker that the system
+// has not scheduled yet.
 
 #include <atomic>
 #include <cstdint>

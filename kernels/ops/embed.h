@@ -12,7 +12,7 @@ struct EmbedParams {
   std::span<const int32_t> ids;  // (T), each in [0, V), or -1 - s: the one in drawn[s]
   Tensor table;                  // (V, D) as loaded: float32, bfloat16 or float16
   Tensor out;                    // (T, D) float32
-  // (S) int32, or empty. What sample() drew in the step before: whoever asks for this one need not know yet.
+  // (S) int32, or empty. The tokens that sample() drew in the step before: the host need not know them yet.
   Tensor drawn = {};
 
   // The id to take for out[t], where `drawn` is in host memory.

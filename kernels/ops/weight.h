@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-// How a weight is held. kInt8: a byte a value and a scale an output feature; what it is multiplied by is
-// rounded to 8 bits as well, with a scale a row (int8.h). Half of bfloat16's bytes, at about a percent of
-// error a product.
+// How the values of a weight are stored in memory. kInt8: a byte a value and a scale an output feature; its
+// operand is rounded to 8 bits as well, with a scale a row (int8.h). Half of bfloat16's bytes, at about a
+// percent of error a product.
 enum class WeightFormat : uint8_t { kActivation, kInt8 };
 
 // A weight in the backend's own layout. Made by Backend::pack, freed with it.

@@ -446,7 +446,7 @@ TEST_P(AttentionOf, EightThousandKeysStayExact) {
 }
 
 // A token whose values are infinite or no numbers changes nothing before it, in the same tile of keys either.
-TEST_P(AttentionOf, ValuesThatAreNotFiniteStayWithThoseWhoSeeThem) {
+TEST_P(AttentionOf, ValuesThatAreNotFiniteReachOnlyRowsThatSeeThem) {
   for (const Geometry& g :
        {Geometry{14, 2, 64, 16, 1}, Geometry{4, 4, 64, 16, 1}, Geometry{4, 1, 32, 5, 1}}) {
     const int64_t keys = kSanitized ? 40 : 100;
@@ -526,7 +526,7 @@ class RopeCall {
     backend.rope_kv(params);
   }
 
-  // Of the qkv's heads: query, key and value heads.
+  // The heads of the qkv: query, key and value heads.
   int64_t head_count() const { return heads_; }
   bool is_value(int64_t head) const { return head >= case_.geometry.heads + case_.geometry.kv_heads; }
 

@@ -1,4 +1,4 @@
-// What the kernels stand on: tensors, float conversions, aligned memory, the thread pool, the shape checks.
+// The base of the kernels: tensors, float conversions, aligned memory, the thread pool, the shape checks.
 
 #include <atomic>
 #include <chrono>
@@ -66,8 +66,8 @@ TEST(HostMemory, IsAlignedAndZeroed) {
   }
 }
 
-// Of the huge page at `data`, the kibibytes that the system holds as one; of what lies around it, if that is
-// one mapping with it, too.
+// Kibibytes of the huge page at `data` that the system holds as one, and of its surroundings if they are one
+// mapping with it.
 int64_t huge_kib_at(const void* data) {
   std::ifstream maps("/proc/self/smaps");
   const auto address = reinterpret_cast<uintptr_t>(data);
@@ -123,8 +123,8 @@ TEST(ThreadPoolOf, EveryIndexRunsOnce) {
 }
 
 TEST(ThreadPoolOf, ManyShortLoopsSeeEachOthersWrites) {
-  // Plain memory, written by whoever claims the index and read by the next loop: the sanitizers watch this
-  // too.
+  // Plain memory, written by the thread that claims the index and read by the next loop: the sanitizers watch
+  // this too.
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);
   for (int round = 0; round < 3000; ++round) {

@@ -13,7 +13,7 @@
 namespace troupe {
 namespace isa_test {
 
-// What Linux says of the first processor.
+// The flags of the first processor, by Linux.
 std::set<std::string> cpu_flags() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -27,7 +27,7 @@ std::set<std::string> cpu_flags() {
 }
 
 // The sets are those that target_avx2.cc and target_avx512.cc are compiled for.
-TEST(Isa, IsTheBestWhoseEveryInstructionThisMachineHas) {
+TEST(Isa, IsTheBestLevelOfWhichThisMachineHasEveryInstruction) {
   const std::set<std::string> flags = cpu_flags();
   if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no flags here";
   const std::vector<std::pair<CpuIsa, std::vector<std::string>>> levels{
@@ -42,7 +42,7 @@ TEST(Isa, IsTheBestWhoseEveryInstructionThisMachineHas) {
     if (!has_all) break;
     best = isa;
   }
-  // Tiles are to be asked for, and a sandbox may refuse them.
+  // Tile registers need a permission, which a sandbox may refuse.
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   if (best == CpuIsa::kAmx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
     best = CpuIsa::kAvx512Bf16;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the kernel tests share: tensors that own their memory, the backends to hold against each other, and
-// the comparer whose tolerance each test derives from its type and length.
+// Shared by the kernel tests: tensors that own their memory, the backends to hold against each other, and the
+// comparer whose tolerance each test derives from its type and length.
 
 #include <cmath>
 #include <cstring>

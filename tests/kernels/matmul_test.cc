@@ -116,7 +116,7 @@ TEST_P(Matmul, ABiasIsAddedBeforeTheOneRounding) {
     for (int64_t rows : {1, 5, 19}) {
       const Product product = make_product(dtype_, rows, shape, 5);
       std::mt19937 random(6);
-      // As large as the sums, so that some cancel: there a rounding before the bias would show.
+      // Biases as large as the sums, so that some cancel: there a rounding before the bias would show.
       const auto bias = OwnedTensor::random(DType::kFloat32, {shape.columns}, random, 9.0f);
       const auto before = OwnedTensor::random(DType::kFloat32, {rows, shape.columns}, random);
       const auto weight = pack(*backend_, product.weight);
@@ -161,7 +161,7 @@ TEST_P(Matmul, RowsWithABiasDoNotDependOnTheBatch) {
 TEST_P(Matmul, ABrokenWeightIsNoticed) {
   Product product = make_product(dtype_, 3, {100, 72}, 5);
   const Sums sums = sums_of(product);
-  // One weight of 7200 off by a hundredth of its deviation (in bfloat16: by what bfloat16 can still tell).
+  // One weight of 7200 off by a hundredth of its deviation (in bfloat16: by its least difference).
   const float step = dtype_ == DType::kBFloat16 ? 0.02f : 0.01f;
   set_element(product.weight.view(), 31 * 72 + 5, static_cast<float>(product.weight.at(31 * 72 + 5)) + step);
   const auto weight = pack(*backend_, product.weight);
@@ -218,7 +218,7 @@ TEST_P(Matmul, AccumulatingRowsDoNotDependOnTheBatchEither) {
   }
 }
 
-// In parts, whole, by rows few or many: what the three ops make of it.
+// In parts, whole, with rows few or many: the same bits as the three ops.
 TEST_P(Matmul, AGatedMlpHasTheBitsOfItsThreeProducts) {
   for (const auto& [hidden, width] : {std::pair<int64_t, int64_t>{96, 352}, {256, 3200}, {131, 77}}) {
     if ((GetParam().name == "ref" || kSanitized) && width > 1000) continue;

@@ -28,7 +28,7 @@ class SampleCases {
   // A copy of the logits, as sample() changes them.
   OwnedTensor logits() const { return logits_; }
   const std::vector<SampleRow>& rows() const { return rows_; }
-  // What the step before drew.
+  // The tokens that the step before drew.
   Tensor drawn() const {
     return Tensor::make(const_cast<int32_t*>(drawn_.data()), DType::kInt32, {kDrawnCount});
   }

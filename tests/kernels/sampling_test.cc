@@ -25,7 +25,7 @@ TEST(DrawWeights, AreTheExponentialToSinglePrecision) {
   }
 }
 
-TEST(DrawWeights, TheBestIsExactAndNobodyIsHeavier) {
+TEST(DrawWeights, TheBestIsExactAndNoTokenIsHeavier) {
   for (const float best : {0.0f, -3.5f, 1e30f, INFINITY}) {
     EXPECT_EQ(draw_weight(best, best, 1.0f), kFullWeight);
     EXPECT_LE(draw_weight(std::nextafter(best, -INFINITY), best, 1.0f), kFullWeight);

@@ -1,4 +1,4 @@
-// What was measured, kept in a file.
+// Measurements, kept in a file.
 
 #include "kernels/tune.h"
 
@@ -31,7 +31,7 @@ TEST(Tuning, AreFoundAgainByTheNextProcess) {
   EXPECT_EQ(*second.find("b"), "library 7");
 }
 
-TEST(Tuning, TwoWhoWriteKeepEachOthers) {
+TEST(Tuning, TwoWritersKeepEachOthersMeasurements) {
   const TempDir dir;
   const std::string path = dir.path() + "/tuning";
   Tuning one(path), other(path);

@@ -47,7 +47,7 @@ inline constexpr int kLaneHeadsMax = 4;
 inline bool lane_attention_takes(int64_t heads, const KvLayout& layout) {
   return heads <= int64_t{kLaneHeadsMax} * layout.kv_heads;
 }
-// As far as a model decides.
+// Whether a model has these kernels at all, whatever the step.
 inline bool tile_attention_takes(DType activation, const KvLayout& layout) {
   return activation == DType::kBFloat16 && (layout.head_dim == 64 || layout.head_dim == 128);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which query head a row of a block stands for, and where its sums go (attention_mma.cu). Rows of tiles and
+// Maps a row of a block to its query head and to where its sums go (attention_mma.cu). Rows of tiles and
 // pieces are counted within their request; those of a cascade (kCascade) are a list.
 
 #include "kernels/cuda/attention/attention_kernels.h"
@@ -113,7 +113,7 @@ __device__ __forceinline__ float* partial_at(const MmaAttention& p, const Work& 
   return p.partials + (int64_t{partial} * p.places.kv_heads + w.kv_head) * (kHeadDim + 2);
 }
 
-// Where they belong: divided into out, or as they are to the row's partial.
+// Writes the sums to their place: divided into out, or as they are to the row's partial.
 template <int kHeadDim, bool kCascade>
 __device__ __forceinline__ void write_pair(const MmaAttention& p, const Work& w, int at, int dim,
                                            const RowSums& s) {

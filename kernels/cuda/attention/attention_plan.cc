@@ -40,7 +40,7 @@ void add_tiles(const AttentionShape& shape, const Request& r, AttentionPlan& pla
   }
 }
 
-// As one item would say it, a block's work each.
+// Adds the merges of `rows`, cut into items of one block's work each.
 void add_merges(const MergeItem& rows, AttentionPlan& plan) {
   for (int32_t row = rows.first_row; row < rows.end_row; row += kMergeRows) {
     MergeItem item = rows;
@@ -51,8 +51,8 @@ void add_merges(const MergeItem& rows, AttentionPlan& plan) {
   }
 }
 
-// How many keys a piece of a tile has: the least with which all pieces are computed at once; 0: tiles stay
-// whole.
+// The number of keys in a piece of a tile: the least with which all pieces are computed at once; 0: tiles
+// stay whole.
 int32_t tile_piece_keys(const AttentionShape& shape, const std::vector<AttentionItem>& tiles) {
   const auto at_once = static_cast<size_t>(shape.tiles_at_once);
   if (tiles.size() >= at_once) return 0;
@@ -232,9 +232,9 @@ void plan_attention(const AttentionShape& shape, AttentionPlan& plan) {
   });
 }
 
-// All rows are of requests that become pieces, and have as many keys as a request may. A cascade's last
-// shared piece and the first behind it may both be short: one more. Beside them all pieces of tiles that
-// there may be.
+// The worst case: all rows are of requests that become pieces, and have as many keys as a request may. A
+// cascade's last shared piece and the first behind it may both be short: one more. All possible pieces of
+// tiles come on top.
 int64_t most_partials(const AttentionLimits& limits, int32_t piece_keys) {
   const int64_t rows = std::min(limits.requests * kDecodeRows, limits.tokens * limits.group_heads);
   return rows * ((limits.keys + piece_keys - 1) / piece_keys + 1) +

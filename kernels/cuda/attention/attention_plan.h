@@ -1,6 +1,6 @@
 #pragma once
 
-// Which block of threads attends to what: pure functions of a step's shape, tested without a GPU.
+// Divides a step's attention among blocks of threads: pure functions of a step's shape, tested without a GPU.
 //
 // A group is the H/G query heads that share a key/value head. For one such head the queries of a request are
 // rows: row = query · (H/G) + head of the group, so that a group's keys are read once for all its heads.
@@ -43,8 +43,8 @@ struct AttentionItem {
   int32_t end_row = 0;
   int32_t first_key = 0;
   int32_t end_key = 0;
-  // Where the sums of its first row go, the others' behind it; -1: the rows have one piece, out gets the
-  // result. In a cascade: which of a row's pieces it is. See MergeItem.
+  // The place of the sums of its first row, the others' behind it; -1: the rows have one piece, out gets the
+  // result. In a cascade: the number of its piece among a row's. See MergeItem.
   int32_t partial = -1;
 };
 
@@ -81,7 +81,7 @@ struct AttentionShape {
   std::span<const int32_t> query_starts;    // (R + 1)
   std::span<const int32_t> context_counts;  // (R)
   int32_t group_heads = 1;                  // H/G
-  // For a cascade; no tables: none.
+  // Needed for a cascade; without tables there is none.
   std::span<const int32_t> block_tables = {};  // (R, block_table_stride)
   int32_t block_table_stride = 0;
   int32_t block_size = 16;

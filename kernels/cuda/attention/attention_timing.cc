@@ -94,7 +94,7 @@ std::optional<double> seconds_of(const AttentionTiming& timing, const TimedAtten
 
 namespace {
 
-// The same work by the kernel that is asked about, and by tiles.
+// Times of the same work by the kernel in question, and by tiles.
 struct Compared {
   TimedAttention asked, by_tiles;
 };

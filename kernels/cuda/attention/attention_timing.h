@@ -43,12 +43,12 @@ struct AttentionKernels {
   std::optional<CUtensorMap> kv_map;  // where tiles are computed by warpgroups
   CascadeGate gate = CascadeGate::guessed();
 };
-// As the options say, or as `tuning` knows it of such a model on this device, or measured now and put there,
-// if steps have limits. `device` names it.
+// The kernels that the options name, or that `tuning` has for such a model on this device, or that are
+// measured now and kept there, if steps have limits. `device` names it.
 //
-// Decodes by lanes or tiles: one answer for all batches, so that a request's bits hang on none; of a lone
-// request, a few and many, the product of the times counts. Tiles by warpgroups: of a whole prompt, of the
-// end of one and of what is new behind a cached persona.
+// Decodes by lanes or tiles: one answer for all batches, so that a request's bits depend on none; the product
+// of the times of a lone request, a few and many decides. Tiles by warpgroups: timed on a whole prompt, the
+// end of one, and new text behind a cached persona.
 AttentionKernels choose_attention(const AttentionTiming& timing, const BackendOptions& options,
                                   const std::string& device, Tuning& tuning);
 

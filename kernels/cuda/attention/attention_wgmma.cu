@@ -16,8 +16,8 @@
 // engine is asked for a warp's boxes one after the other, so at 16 keys a block it takes long to ask: keys
 // and values each have a warp, which looks up the next turn's blocks before it waits for room.
 //
-// What is the same for a warp is told to the compiler by a shuffle: it then keeps where tiles lie in uniform
-// registers, which products want, and does not move it there before each (140 such moves were 15 after it).
+// A shuffle shows the compiler what is the same for a warp: it then keeps tiles' addresses in uniform
+// registers, which products want, and does not move them there before each (140 such moves became 15).
 //
 // Turns begin at multiples of 128 from key 0, so a row's bits depend on its request alone, however it is cut,
 // unless its keys are cut into pieces (attention_plan.h).
@@ -92,7 +92,7 @@ struct Consumer {
     return soften<false, kSlopes>(p, rows, first, scores, running);
   }
 
-  // Where none of the rows is inside: the tensor cores are left to the other consumer.
+  // Skips turns in which none of the rows is inside: the tensor cores are left to the other consumer.
   __device__ __forceinline__ void pass(int turns) {
     for (int number = before; number < before + turns; ++number) {
       const int at = number % kTurns, parity = number / kTurns % 2;
@@ -162,12 +162,12 @@ struct Consumer {
     }
   }
 
-  // By way of the queries' memory, so that rows are written 16 bytes a lane.
+  // Goes by way of the queries' memory, so that rows are written 16 bytes a lane.
   __device__ __forceinline__ void write_out() const {
     constexpr int kChunks = kHeadDim / 8;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp_row = first_of_warp();
-    named_barrier(1 + first_row / kGroupRows, kWarpgroup);  // nobody multiplies the queries any more
+    named_barrier(1 + first_row / kGroupRows, kWarpgroup);  // no warp multiplies the queries any more
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = warp_row + lane / 4 + 8 * i;

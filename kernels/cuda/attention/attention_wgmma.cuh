@@ -33,7 +33,7 @@ struct WarpgroupTiles {
 using Scores = float[kTurnKeys / 8][4];
 using Weights = uint32_t[kTurnKeys / 16][4];
 
-// scores = q · keysᵀ, asked for.
+// Starts scores = q · keysᵀ.
 template <int kHeadDim>
 __device__ __forceinline__ void ask_for_scores(const __nv_bfloat16* queries, const __nv_bfloat16* keys,
                                                Scores& scores) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void ask_for_scores(const __nv_bfloat16* queries, con
   commit_products();
 }
 
-// sums += weights · values, asked for.
+// Starts sums += weights · values.
 template <int kHeadDim>
 __device__ __forceinline__ void ask_for_values(const Weights& weights, const __nv_bfloat16* values,
                                                float (&sums)[kHeadDim / 8][4]) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ float2 soften(const MmaAttention& p, const Rows& rows
       for (int c = 0; c < 2; ++c) {
         const int key = first + n * 8 + 2 * q + c;
         float& score = scores[n][2 * i + c];
-        // In so many words, that a masked turn rounds as any other: a row may meet a key in either.
+        // Written out, so that a masked turn rounds as any other: a row may meet a key in either.
         if (kSlopes)
           score = fmaf(score, p.scale_log2, rows.slope[i] * static_cast<float>(key - rows.position[i]));
         if (kMasked && key > rows.position[i]) score = -INFINITY;

@@ -27,7 +27,7 @@ struct WarpgroupShared {
   __nv_bfloat16 values[kTurns][T::kHalves * T::kKeyHalf];
   Work works[kWorks];
   PhaseBarrier full_keys[kTurns], full_values[kTurns];  // there they are
-  PhaseBarrier free_keys[kTurns], free_values[kTurns];  // nobody reads them any more
+  PhaseBarrier free_keys[kTurns], free_values[kTurns];  // read by no warp any more
   PhaseBarrier full_works[kWorks], full_queries[kWorks];
   PhaseBarrier free_works[kWorks];  // and their queries
 
@@ -49,9 +49,9 @@ struct WarpgroupShared {
   }
 };
 
-// The works of a block: of all, which are the plan's items, longest first, each for every key/value head, its
-// number in each round of as many as there are blocks, in every other round counted from the end. So blocks
-// get about as much, whatever the lengths, and those that run together read the same heads' keys.
+// The works of a block. All works, which are the plan's items, longest first, each for every key/value head,
+// are dealt out in rounds, one to each block, in every other round from the last block to the first. So
+// blocks get about as much, whatever the lengths, and those that run together read the same heads' keys.
 struct BlocksWorks {
   int items, kv_heads;
 
@@ -101,7 +101,7 @@ struct Copies {
       : map(map_),
         p(p_),
         w(w_),
-        // As w has it, but known to be no shared memory.
+        // The same as w's, but known not to be shared memory.
         table(p.indices.block_tables + int64_t{w.item.request} * p.block_table_stride),
         which(which_),
         end_key(w_.item.end_key) {
@@ -134,7 +134,7 @@ struct Copies {
     }
   }
 
-  // A turn's; zeros from the item's end on. `barrier` expects what was asked for.
+  // Starts the copies of a turn; zeros from the item's end on. `barrier` expects their bytes.
   __device__ __forceinline__ void ask_for(int turn, int block, __nv_bfloat16* to,
                                           PhaseBarrier& barrier) const {
     const int first = turn * kTurnKeys;
@@ -195,7 +195,7 @@ __device__ __forceinline__ void copy_queries(const MmaAttention& p, const Work& 
   constexpr int kRowsAtOnce = kWarp / kChunks;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, chunk = lane % kChunks;
   const int last = w.item.end_row - 1;
-  // Where a block has one work, its first product waits for this.
+  // The first product of a block with one work waits for this.
 #pragma unroll 4
   for (int i = lane / kChunks; i < kGroupRows; i += kRowsAtOnce) {
     const int tile_row = consumer * kGroupRows + i;
@@ -210,8 +210,8 @@ __device__ __forceinline__ void copy_queries(const MmaAttention& p, const Work& 
 }
 
 // One consumer's queries of all of the block's works, a work ahead of what is computed; the first consumer's
-// warp tells what the works are. Such a warp looks up the next work while it waits for room, and the first
-// one before the launch before this one has ended.
+// warp publishes the works. This warp looks up the next work while it waits for room, and the first one
+// before the launch before this one has ended.
 template <int kHeadDim>
 __device__ __forceinline__ void bring_queries(const MmaAttention& p, const BlocksWorks& works, int consumer,
                                               const Work& first, WarpgroupShared<kHeadDim>& shared) {

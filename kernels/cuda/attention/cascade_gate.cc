@@ -16,7 +16,7 @@ namespace troupe::cuda {
 namespace {
 
 constexpr std::array<int32_t, 7> kKeys{64, 128, 256, 512, 1024, 2048, 4096};
-// By less than clocks differ from launch to launch it is not faster.
+// A smaller gain than clocks differ from launch to launch is none.
 constexpr double kFaster = 0.97;
 constexpr const char* kNeverText = "never";
 
@@ -25,8 +25,8 @@ bool is_faster(const CascadeSeconds& seconds, int32_t requests, int32_t keys) {
   return with && without && *with <= kFaster * *without;
 }
 
-// The fewest of kKeys with which a cascade of so many requests is faster. The first ones that a model has no
-// room for are not asked for.
+// The fewest of kKeys with which a cascade of so many requests is faster. Numbers of keys that a model has no
+// room for are not timed.
 int32_t fewest_keys(const CascadeSeconds& seconds, int32_t requests) {
   size_t end = kKeys.size();
   while (end > 0 && !seconds(requests, kKeys[end - 1], true)) --end;

@@ -1,8 +1,8 @@
 #pragma once
 
-// From how many keys on that a group of requests shares is it faster to read them once for all of them (a
-// cascade) than once for each? One pass more and a merge are what that costs. Pure; the times are the
-// caller's.
+// Decides from how many shared keys on it is faster to read them once for a group of requests (a cascade)
+// than once for each. A cascade costs one more pass and the merge of its sums. Pure; the times of both ways
+// come from the caller.
 
 #include <array>
 #include <cstdint>
@@ -23,7 +23,7 @@ class CascadeGate {
   static size_t size_of(int32_t requests);                                  // REQUIRES: at least two
   static int32_t requests_of(size_t size) { return kRequestsMin << size; }  // the fewest
 
-  // Where nothing was measured: four requests, 256 keys. Until some device says otherwise.
+  // The rule where nothing was measured: four requests, 256 keys. A guess, until a device shows otherwise.
   static CascadeGate guessed();
   static CascadeGate always();
 

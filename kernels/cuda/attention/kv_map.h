@@ -14,7 +14,7 @@ namespace troupe::cuda {
 // Tokens of a block: at least the rows that are swizzled together, at most a turn's keys.
 inline constexpr int kLeastKvBlock = 8, kLargestKvBlock = 128;
 
-// Where a box is wholly outside of every map: what is read there is 0.
+// A row so far off that its box is outside of every map: such a box reads as 0.
 inline constexpr int kNoKvRow = -kLargestKvBlock;
 
 // Nothing where tiles cannot be computed by warpgroups (attention_wgmma.cu): the device is no Hopper, or

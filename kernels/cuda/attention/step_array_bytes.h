@@ -9,8 +9,8 @@
 
 namespace troupe::cuda {
 
-// How long each array of a step within the limits may be. Edits of logits have no such bound: what many
-// requests come to.
+// The greatest length of each array of a step within the limits. Edits of logits have no such bound: theirs
+// is what many requests come to.
 using ArrayBytes = std::vector<std::pair<StepArray, int64_t>>;
 ArrayBytes step_array_bytes(const AttentionLimits& limits, int32_t piece_keys, int64_t block_size);
 // The bytes of all of them side by side (StepArrays::reserve_whole).

@@ -112,7 +112,7 @@ class Divisor {
   int shift_ = 0;
 };
 
-// Where a layer's keys and values lie in the KV memory (kernels.h), in elements.
+// The place of a layer's keys and values in the KV memory (kernels.h), in elements.
 struct KvPlaces {
   int layer, kv_heads, head_dim, block_size;
   int64_t block_elements;
@@ -136,7 +136,7 @@ struct KvPlaces {
   __device__ __forceinline__ int in_block(int key) const { return key - block_of(key) * block_size; }
 };
 
-// How a kernel is launched: blocks, threads of each, bytes of dynamic shared memory.
+// The launch of a kernel: blocks, threads of each, bytes of dynamic shared memory.
 struct Grid {
   dim3 blocks;
   unsigned threads = 0;

@@ -2,7 +2,7 @@
 
 // Hopper's own instructions (PTX ISA 9.0, sm_90a): barriers in shared memory, copies by the tensor copy
 // engine that complete on them, and products of a warpgroup, four consecutive warps of which the first one's
-// index is divisible by four. tests/kernels/emulated has a header of the same name and functions. Whoever
+// index is divisible by four. tests/kernels/emulated has a header of the same name and functions. Code that
 // uses them is compiled only where TROUPE_HAS_WARPGROUPS.
 //
 // Tiles that they read lie in shared memory in rows of 128 bytes, kSwizzled elements, eight rows after each
@@ -70,7 +70,7 @@ __device__ __forceinline__ void arrive_and_expect(PhaseBarrier& barrier, int byt
                "r"(bytes)
                : "memory");
 }
-// Until the phase of this parity has ended: the first one has parity 0, and the one before it has ended.
+// Waits for the end of the phase of this parity: the first has parity 0, and the one before it has ended.
 __device__ __forceinline__ void wait(PhaseBarrier& barrier, int parity) {
   uint32_t ended = 0;
   do {
@@ -88,8 +88,8 @@ __device__ __forceinline__ void wait(PhaseBarrier& barrier, int parity) {
 
 // --- copies
 
-// The box of `map` whose first element is `column` of `row`; zeros where that is outside. Its bytes are told
-// to `barrier`.
+// Copies the box of `map` whose first element is `column` of `row`; zeros where that is outside. `barrier`
+// expects its bytes.
 __device__ __forceinline__ void copy_box(void* shared, const CUtensorMap& map, int column, int row,
                                          PhaseBarrier& barrier) {
   asm volatile(
@@ -133,11 +133,11 @@ __device__ __forceinline__ uint64_t advanced(uint64_t descriptor, int bytes) {
 __device__ __forceinline__ void fence_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Ends a group: the products asked for since the last one.
+// Ends a group: the products started since the last one.
 __device__ __forceinline__ void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most N groups are under way. Their registers and tiles are not to be touched before.
+// Waits until at most N groups are under way. Their registers and tiles are not to be touched before.
 template <int N>
 __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");

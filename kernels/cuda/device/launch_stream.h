@@ -4,9 +4,9 @@
 
 namespace troupe::cuda {
 
-// Where an op is launched. `overlaps`: its blocks may come to the device while the launch before it still
-// runs, and get as far as await_launch_before() (ptx.cuh): programmatic dependent launch, CUDA programming
-// guide. What is not launched by launch() (copies, the library's products) waits and is waited for as ever.
+// The stream that an op is launched in. `overlaps`: its blocks may come to the device while the launch before
+// it still runs, and get as far as await_launch_before() (ptx.cuh): programmatic dependent launch, CUDA
+// programming guide. Work that launch() does not launch (copies, the library's products) does not overlap.
 // REQUIRES of overlaps: has_hopper_code() (attention_kernels.h).
 struct LaunchStream {
   LaunchStream(cudaStream_t of, bool overlapping = false) : handle(of), overlaps(overlapping) {}  // NOLINT

@@ -37,8 +37,8 @@ class NormRow {
   __device__ __forceinline__ void load_weight(const float* weight, int columns) {
     load(weight, columns, weight_);
   }
-  // By all threads of the block, who need not have met since the last row; they have when it returns, but not
-  // on what it wrote. `out` is aligned as its pieces.
+  // All threads of the block call it; they need not have met since the last row, and have when it returns,
+  // but not since it wrote `out`, which is aligned as its pieces.
   template <typename T>
   __device__ __forceinline__ void normalize(const float* row, int columns, float epsilon, T* out,
                                             float* scratch) const {

@@ -55,7 +55,7 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, bo
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until at most N groups of this thread are under way.
+// Waits until at most N groups of this thread are under way.
 template <int N>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -70,18 +70,18 @@ __device__ __forceinline__ uint4 load_streaming(const uint4* pointer) {
   return value;
 }
 
-// So many bytes, a multiple of 16, are on their way to L2, whoever reads them. Before sm_90 nothing happens.
+// Sends so many bytes, a multiple of 16, on their way to L2, for any reader. Before sm_90 nothing happens.
 __device__ __forceinline__ void prefetch_to_l2(const void* pointer, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(pointer), "r"(bytes) : "memory");
 #endif
 }
 
-// Until the launch before this one in the stream has ended and what it wrote is there; the launch behind this
-// one may begin from now on. Both are so from the start unless the launch overlaps (LaunchStream). Every
-// thread calls it, before it reads or writes any memory that a kernel writes, and before it returns. What
-// copies alone write (weights, a step's arrays) may be read before it, and what a short kernel waits longest
-// for is to be: a copy does not overlap, so all launches behind it come to the device when it has ended.
+// Waits for the end of the launch before this one in the stream, and sees its writes; the launch behind this
+// one may begin from now on. Both hold from the start unless the launch overlaps (LaunchStream). Every thread
+// calls it, before it reads or writes any memory that a kernel writes, and before it returns. Memory that
+// only copies write (weights, a step's arrays) may be read before it, and a short kernel's slowest read
+// should be: a copy does not overlap, so all launches behind it come to the device when it has ended.
 __device__ __forceinline__ void await_launch_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

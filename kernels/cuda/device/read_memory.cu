@@ -1,5 +1,5 @@
 // sum += every word of some memory: it is read, and nothing else is. What the last level of the cache then
-// holds is this memory as it is, so whoever comes next writes nothing back for others.
+// holds is this memory as it is, so the next kernel writes nothing back for others.
 //
 // memory (N) words of 32 bits, 16 bytes a read · sum (1), of a warp's threads at once. Bytes: 4 · N.
 

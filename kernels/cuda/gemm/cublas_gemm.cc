@@ -22,7 +22,7 @@
 namespace troupe::cuda {
 namespace {
 
-// As NVIDIA's documentation advises for Hopper.
+// The size that NVIDIA's documentation advises for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 // Biases kept in out's type, as the library wants them (2 MiB in all): a product with more is not taken.
 constexpr int64_t kBiasFeaturesMax = int64_t{1} << 20;
@@ -59,8 +59,8 @@ Layout make_layout(DType dtype, int64_t rows, int64_t columns) {
   return Layout(layout);
 }
 
-// The facts by which an algorithm is chosen, and the one asked for. Alignments too: an algorithm may count
-// on 16 bytes.
+// The facts by which an algorithm is chosen, and the wanted one. Alignments too: an algorithm may count on 16
+// bytes.
 using Shape = std::tuple<DType, DType, int64_t, int64_t, int64_t, bool, uint32_t, int>;
 
 uint32_t alignment_of(const void* pointer) {
@@ -189,7 +189,7 @@ class CublasGemm final : public LibraryGemm {
     return problem;
   }
 
-  // The algorithm asked for, where it takes this very problem; -1: none does.
+  // The wanted algorithm, where it takes this very problem; -1: none does.
   int usable(const Problem& problem, const Shape& shape) {
     const int algorithm = std::get<int>(shape);
     if (algorithm < 0) {

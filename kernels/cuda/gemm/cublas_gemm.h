@@ -1,7 +1,7 @@
 #pragma once
 
-// Products by cuBLASLt: the shapes for which the library is the best known. One handle and one workspace;
-// what the library thinks of a shape is asked for once.
+// Products by cuBLASLt: the shapes for which the library is the best known. One handle and one workspace; the
+// library's choice for a shape is looked up once.
 
 #include <cuda_runtime.h>
 

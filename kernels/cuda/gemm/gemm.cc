@@ -83,9 +83,9 @@ bool Products::launch(const LaunchStream& stream, const ProductCandidate& candid
   return false;
 }
 
-// In the order in which they are taken where nothing is measured: the own kernel where the weight's bytes are
-// the floor, the library where arithmetic is, plain tiles for the rest. Those are never the fastest where
-// another takes the shape, and slow to measure.
+// The candidates in the order of preference where nothing is measured: the own kernel where the weight's
+// bytes are the floor, the library where arithmetic is, plain tiles for the rest. Those are never the fastest
+// where another takes the shape, and slow to measure.
 std::vector<ProductCandidate> Products::candidates_for(const ProductOperands& o) {
   std::vector<ProductCandidate> candidates;
   if (row_product_takes(o)) candidates.push_back({Kind::kRows});

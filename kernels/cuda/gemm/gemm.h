@@ -36,7 +36,7 @@ struct ProductCandidate {
 class Products {
  public:
   struct Options {
-    std::string device;      // as it is told
+    std::string device;      // the device's name
     bool reference = false;  // plain tiles for all
     bool measures = false;
     std::string tune_file = {};  // "": not kept
@@ -55,7 +55,7 @@ class Products {
   ProductCandidate choose(const ProductOperands& operands);
   // Whether that is the kernel for few rows, and it takes the norm of them as well (null: none).
   bool choose_rows(const ProductOperands& operands, const RmsNormParams* norm);
-  // By `chosen`, or by another where that does not take these very operands.
+  // Multiplies by `chosen`, or by another candidate where that does not take these very operands.
   // `prefetches`: SkinnyGemmForm's.
   void multiply(const LaunchStream& stream, const ProductCandidate& chosen, const ProductOperands& operands,
                 bool prefetches = false);
@@ -76,7 +76,7 @@ class Products {
   std::vector<ProductCandidate> candidates_for(const ProductOperands& operands);
   ProductCandidate known_or_fastest(const ProductOperands& operands);
   ProductCandidate fastest(const ProductOperands& operands, const std::string& key);
-  // For candidates that can be measured: tiles are taken where there is nothing else.
+  // Names exist for candidates that can be measured: tiles are taken where there is nothing else.
   std::string name_of(const ProductCandidate& candidate) const;
   bool read_name(const std::string& name, ProductCandidate& candidate) const;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Biases in bfloat16, for a library that adds none in float32. One is rounded when it is first asked for, and
-// kept: a model's are constant.
+// Biases in bfloat16, for a library that adds none in float32. One is rounded at its first use and kept: a
+// model's are constant.
 
 #include <cstddef>
 #include <cstdint>

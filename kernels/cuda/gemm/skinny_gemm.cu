@@ -100,7 +100,7 @@ __device__ __forceinline__ void multiply_step(const LaneRows<kTiles>& from, int 
   }
 }
 
-// A turn; kMore: the warp's next is asked for, step by step.
+// Multiplies a turn; kMore: also loads the warp's next one, step by step.
 template <bool kMore, int kTiles>
 __device__ __forceinline__ void multiply_turn(LaneRows<kTiles>& from, Turn& rows, float (&sums)[kTiles][4]) {
 #pragma unroll
@@ -119,7 +119,7 @@ struct Outputs {
   static constexpr int kOfThread = (kCount + kThreads - 1) / kThreads;
 
   int64_t first;  // feature
-  // Added at the end only: whoever adds waits for what was loaded.
+  // Added at the end only: an addition waits for its load.
   float bias[kOfThread] = {}, up_bias[kOfThread] = {}, before[kOfThread] = {};
 
   __device__ __forceinline__ static int feature(int i) { return i % kWide; }

@@ -74,7 +74,7 @@ __device__ __forceinline__ T* slot_of(const RopeHeads<T>& p, int32_t slot, int w
          p.places.in_block(slot) * p.places.head_dim;
 }
 
-// By what a head's two halves are scaled and turned, as a lane needs it.
+// The factors that scale and turn a head's two halves, as a lane needs them.
 struct Turn {
   float low_norm[kPieces][kWide], high_norm[kPieces][kWide];
   float cosine[kPieces][kWide], sine[kPieces][kWide];

@@ -10,7 +10,7 @@
 // not below the k-th of the threads' own best ones, for top_p those of the cutoff (nucleus_cutoff). A wide
 // nucleus or k over the threads pays for all.
 //
-// Shared memory adds 32 bits at once, 64 only by trying until nobody came between: a bin is two words, the
+// Shared memory adds 32 bits at once, 64 only by retries until no thread interferes: a bin is two words, the
 // carry is what the lower one's addition gives back, and counts have no upper one. The threads' own best
 // share a digit or two: a warp adds up those of one bin before it goes there. Not yet measured on a GPU.
 
@@ -148,7 +148,7 @@ struct Tally {
   }
 };
 
-// The worst key of the smallest set of best tokens whose sum reaches `target` (> 0). `visit(tally)` tells
+// The worst key of the smallest set of best tokens whose sum reaches `target` (> 0). `visit(tally)` counts
 // each of the thread's tokens.
 template <typename Visit>
 __device__ Worst find_worst(const Visit& visit, Sum64 target, Scratch& scratch) {
@@ -262,7 +262,7 @@ struct Rows {
   const int32_t* drawn;
 };
 
-// By the whole block; the logits are there for all of it afterwards.
+// Called by the whole block; afterwards the logits are visible to all of it.
 __device__ void edit_row(float* logits, const DeviceDraw& draw, const Rows& p) {
   __shared__ bool is_new;  // the last token has no edit yet
   const int32_t last = draw.last_drawn >= 0 ? p.drawn[draw.last_drawn] : -1;

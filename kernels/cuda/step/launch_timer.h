@@ -1,6 +1,6 @@
 #pragma once
 
-// How long launches take, for who chooses among several. Errors end the process (check_cuda.h).
+// Times launches, to choose among several. Errors end the process (check_cuda.h).
 
 #include <cuda_runtime.h>
 

@@ -77,7 +77,7 @@ const void* StepArrays::add_to_whole(const void* values, size_t bytes) {
   return whole_ + begin;
 }
 
-// In the array's own memory, unless it holds just that.
+// Sends to the array's own memory, unless that already holds just these values.
 const void* StepArrays::send_own(Slot& slot, const void* values, size_t bytes) {
   if (slot.bytes == bytes && std::memcmp(slot.turns[slot.last].memory, values, bytes) == 0)
     return slot.device;

@@ -1,7 +1,7 @@
 #pragma once
 
 // The small arrays of a step (ids, positions, slots, block tables, …) in device memory. The model's layers
-// ask for the same ones again and again: what has not changed since it was last asked for is not sent again,
+// ask for the same ones again and again: an array that has not changed since its last use is not sent again,
 // so a step of 32 layers sends each array once; and between begin_step() and end_step() it is not even
 // compared.
 //
@@ -49,14 +49,14 @@ class StepArrays {
  public:
   static constexpr size_t kAlignment = 256;  // of each array, as cudaMalloc's
 
-  // `before_change` is called before an array that was asked for in this step is asked for with others: what
-  // was to be launched with it must be on its way.
+  // `before_change` is called before an array that this step has used gets other values: launches that use it
+  // must be on their way by then.
   StepArrays(cudaStream_t stream, std::function<void()> before_change);
   ~StepArrays();
   StepArrays(const StepArrays&) = delete;
   StepArrays& operator=(const StepArrays&) = delete;
 
-  // `values` on the device, valid for what is launched before the same array is asked for with others.
+  // `values` on the device, valid for launches made before the same array gets other values.
   template <typename T>
   const T* of(StepArray which, std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -91,8 +91,8 @@ class StepArrays {
     size_t bytes = 0;  // of that
     void* device = nullptr;
     size_t capacity = 0;
-    uint64_t asked = 0;  // the step in which it was last asked for
-    // In this step: the array that was asked for, and where it is.
+    uint64_t asked = 0;  // the step of its last use
+    // This step's: the values of its last use, and their place.
     const void* looked_at = nullptr;
     size_t looked_bytes = 0;
     const void* found = nullptr;
@@ -107,7 +107,7 @@ class StepArrays {
   cudaStream_t stream_;
   const std::function<void()> before_change_;
   std::array<Slot, kStepArrayCount> slots_;
-  // For a step launched whole.
+  // The memory of a step that is launched whole.
   std::array<char*, 2> whole_turns_{};
   char* whole_ = nullptr;
   size_t whole_capacity_ = 0;

@@ -1,9 +1,9 @@
 #pragma once
 
-// How long the device stood still between steps: from the end of one's last launch to the begin of the next
-// one's first, by events in the stream. An event costs the stream about a microsecond, so they are there only
-// where somebody asks. What lies between that is no step's (tokens on their way to the host) counts as
-// standing still.
+// Measures how long the device stood still between steps: from the end of one's last launch to the begin of
+// the next one's first, by events in the stream. An event costs the stream about a microsecond, so they are
+// recorded only on request. Work in between that belongs to no step (tokens on their way to the host) counts
+// as standing still.
 
 #include <cuda_runtime.h>
 
@@ -15,7 +15,7 @@ namespace troupe::cuda {
 // Driven by the backend's one thread.
 class StepGaps {
  public:
-  static constexpr size_t kStepsMax = 4096;  // those that come later before take() are not counted
+  static constexpr size_t kStepsMax = 4096;  // later ones before take() are not counted
 
   // `stream`: of all steps.
   explicit StepGaps(cudaStream_t stream) : stream_(stream) {}

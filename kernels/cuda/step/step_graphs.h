@@ -1,19 +1,19 @@
 #pragma once
 
 // A step of decodes as one launch. Its hundreds of kernels take some microseconds each; launched one by one
-// there is a pause of the GPU between any two, in a graph hardly any. Every step is captured anew, so
-// whatever it does is what is done, and nothing can be stale: grids, addresses and implementations may change
-// from step to step. What is kept are graphs made executable, which is what costs: one of the same form takes
-// over the captured parameters (cudaGraphExecUpdate); its last launch may still be under way, which the
-// update leaves as it was (CUDA programming guide, "Updating Instantiated Graphs"). Capturing costs the host
-// what launching does, while the step before is computed.
+// there is a pause of the GPU between any two, in a graph hardly any. Every step is captured anew, so nothing
+// can be stale: grids, addresses and implementations may change from step to step. Executable graphs are
+// kept, as making one is expensive: one of the same form takes over the captured parameters
+// (cudaGraphExecUpdate); its last launch may still be under way, which the update leaves as it was (CUDA
+// programming guide, "Updating Instantiated Graphs"). Capturing costs the host what launching does, while the
+// step before is computed.
 //
-// A form is the number of nodes and which edges are programmatic (launches that overlap, ops.h). Of edges the
-// conditions of an update say nothing: were their types left as they were, a library's kernel that took an
-// own one's place would begin before its operands are there.
+// A form is the number of nodes and which edges are programmatic (launches that overlap, ops.h). The
+// conditions of an update do not cover edges: with the old types a library's kernel in the place of one of
+// ours would begin before its operands are there.
 //
 // Tried by thought only: a graph for each padded size that is launched without capturing it again saves host
-// time, which nobody waits for where steps run ahead, and needs every grid fixed and every plan padded.
+// time, which delays nothing where steps run ahead, and needs every grid fixed and every plan padded.
 
 #include <cuda_runtime.h>
 
@@ -34,7 +34,7 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // From now on what is launched in the stream that is returned is kept until end().
+  // Launches in the returned stream are captured from now on, until end().
   cudaStream_t begin();
   bool is_capturing() const { return capturing_; }
   // Makes what was kept a graph that can be launched: all that costs the host. REQUIRES: is_capturing()

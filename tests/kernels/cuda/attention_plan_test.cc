@@ -36,7 +36,7 @@ struct Step {
   }
 };
 
-// What is merged is what was written, each sum once.
+// The merged sums are the written ones, each once.
 void expect_sums_are_merged(const AttentionPlan& plan) {
   std::map<int32_t, int32_t> written, merged;
   for (const auto* items : {&plan.tiles, &plan.pieces}) {
@@ -63,7 +63,7 @@ void expect_sums_are_merged(const AttentionPlan& plan) {
   EXPECT_EQ(static_cast<int32_t>(merged.size()), plan.partial_count);
 }
 
-// What was reserved for steps like this one is enough.
+// The memory reserved for steps like this one is enough.
 void expect_within_limits(const AttentionPlan& plan, const AttentionLimits& limits, int32_t piece_keys) {
   EXPECT_LE(plan.partial_count, most_partials(limits, piece_keys));
   const auto bytes_of = [](const auto& array) {
@@ -184,8 +184,8 @@ TEST(AttentionPlan, EveryRowMeetsEachOfItsKeysOnce) {
   }
 }
 
-// A step of decoding requests whose tables are given as (persona, blocks of it, keys): a persona's blocks are
-// its own number's hundreds, behind `common` blocks that all share; what follows them is a request's own.
+// A step of decoding requests with tables given as (persona, blocks of it, keys): a persona's blocks have its
+// number's hundreds, behind `common` blocks that all share; the blocks after them are a request's own.
 struct Behind {
   int32_t persona, blocks, keys;
 };
@@ -247,7 +247,7 @@ TEST(Cascade, TooFewRequestsOrKeysAreNone) {
   EXPECT_FALSE(Sharing({{0, 16, 900}, {0, 16, 900}, {0, 16, 900}, {0, 16, 900}}, 0).plan(4).shared.empty());
 }
 
-TEST(Cascade, WhoIsServedIsTheGatesToSay) {
+TEST(Cascade, TheGateDecidesWhichRequestsAreServed) {
   const Sharing two({{0, 4, 900}, {0, 4, 900}, {1, 9, 900}}, 0);
   EXPECT_TRUE(two.plan(4).shared.empty());
   const AttentionPlan plan = two.plan(4, kPieceKeys, CascadeGate::always());

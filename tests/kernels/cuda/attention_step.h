@@ -119,7 +119,7 @@ class Step {
     return in_every_order(backend.activation_dtype(), {tokens(), width()},
                           [&](const Tensor& out) { attend(backend, q_, memory_, out); });
   }
-  // In float32; `magnitudes`: of the values' absolutes, what each weighted sum is made of.
+  // The result in float32; `magnitudes`: of absolute values, the scale of each weighted sum.
   OwnedTensor truth(bool magnitudes) const {
     const auto backend = make_ref(DType::kFloat32);
     OwnedTensor memory = as_float(memory_);
@@ -141,7 +141,7 @@ class Step {
     return (r.keys + geometry_.block_size - 1) / geometry_.block_size;
   }
   int64_t block_count() const {
-    int64_t count = 3;  // and some that nobody has
+    int64_t count = 3;  // and some that no request has
     for (const Request& r : requests_) count += blocks_of(r);
     return count;
   }

@@ -1,4 +1,4 @@
-// From how many shared keys on a cascade is taken: as times say, with times of the test's own.
+// The number of shared keys from which on a cascade is taken, with times of the test's own.
 
 #include "kernels/cuda/attention/cascade_gate.h"
 

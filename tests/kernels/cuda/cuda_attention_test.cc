@@ -85,7 +85,7 @@ TEST_P(CudaAttention, ADecodingRequestsBitsDoNotDependOnTheOthers) {
   EXPECT_TRUE(same_bits(beside.on(*cuda_).rows(70, 1), truth.view()));
 }
 
-// Two personas, one of which four requests have, the other six, one of them with two queries; one request
+// Two personas, one with four requests, the other with six, one of them with two queries; and one request
 // beside.
 const std::vector<Request> kPersonas = {{700, 1},         {300, 1},         {640, 1, 0, 608},
                                         {700, 1, 0, 608}, {301, 1, 1, 256}, {290, 2, 1, 256},

@@ -110,7 +110,7 @@ TEST_P(CudaProducts, ADecodingRowsBitsDoNotDependOnTheBatch) {
   }
 }
 
-// By the kernel that multiplies gate and up as it computes them, and, with more rows, by three ops.
+// Computed by the kernel that multiplies gate and up in one pass, and, with more rows, by three ops.
 TEST_P(CudaProducts, AGatedMlpHasTheBitsOfItsThreeOps) {
   for (const auto& [tokens, width, depth] : {std::tuple<int64_t, int64_t, int64_t>{1, 40, 1056},
                                              {3, 37, 96},

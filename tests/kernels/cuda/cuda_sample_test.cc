@@ -11,7 +11,7 @@ TEST(CudaSample, DrawsWhatAFullSortDraws) {
   const auto ref = make_ref(DType::kFloat32);
   const auto cuda = make_cuda(DType::kFloat32);
   std::mt19937 random(9);
-  // 9,000: more than all threads ask for at once. Over 2,048 tokens top_k looks first among the threads' own
+  // 9,000 is more than all threads load at once. Over 2,048 tokens top_k looks first among the threads' own
   // best.
   for (const int64_t vocab : {1, 2, 31, 33, 511, 1000, 2048, 5003, 9000}) {
     for (int round = 0; round < (kEmulated ? (kSanitized ? 1 : 6) : 40); ++round) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the CUDA kernels share. Built twice. In cuda_test the kernels run on the CPU (emulated/),
+// Shared by the tests of the CUDA kernels. Built twice. In cuda_test the kernels run on the CPU (emulated/),
 // where device memory is the host's, and every op is run with the threads of a block in three orders: a
 // missing barrier shows as other bits. In cuda_gpu_test (TROUPE_GPU_TEST) they run on the GPU, three times
 // over.
@@ -49,7 +49,7 @@ inline std::unique_ptr<Backend> make_ref(DType dtype) {
   return make({"ref", {.dtype = dtype}});
 }
 
-// What `compute` writes into a tensor of NaN, the same bits in every order.
+// The result that `compute` writes into a tensor of NaN, the same bits in every order.
 inline OwnedTensor in_every_order(DType dtype, std::initializer_list<int64_t> shape,
                                   const std::function<void(const Tensor& out)>& compute) {
   OwnedTensor first(dtype, shape);

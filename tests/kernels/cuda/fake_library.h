@@ -1,6 +1,6 @@
 #pragma once
 
-// What stands in for cuBLASLt, which is not on the CPU.
+// A fake for cuBLASLt, which is not on the CPU.
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ namespace troupe::cuda_testing {
 // Three algorithms, of which each multiplies as plain tiles do; the third takes no more than 100 rows.
 class FakeLibrary final : public cuda::LibraryGemm {
  public:
-  // `launched` is told each algorithm.
+  // `launched` receives each algorithm.
   explicit FakeLibrary(std::vector<int>* launched) : launched_(launched) {}
   std::string version() const override { return "fake 1"; }
   std::vector<int> algorithms(const cuda::ProductOperands& operands, int count) override;
@@ -26,7 +26,7 @@ class FakeLibrary final : public cuda::LibraryGemm {
   std::vector<int>* launched_;
 };
 
-// What backends made from now on get for a library. Empty, as at first: none, plain tiles take its products.
+// The library of backends made from now on. Empty, as at first: none, plain tiles take its products.
 void set_library(std::function<std::unique_ptr<cuda::LibraryGemm>()> make);
 
 }  // namespace troupe::cuda_testing

@@ -1,4 +1,4 @@
-// Part of the emulated module alone: whoever opens it sees results no earlier than CUDA promises them.
+// Part of the emulated module alone: a program that opens it sees results no earlier than CUDA promises them.
 
 #include "tests/kernels/emulated/emulator.h"
 

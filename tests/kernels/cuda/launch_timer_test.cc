@@ -1,4 +1,4 @@
-// That a launch is timed behind a cache of other memory, which was read. (The emulator's events tell no
+// A launch is timed with a cache full of other memory, which was read before. (The emulator's events have no
 // time.)
 
 #include "kernels/cuda/step/launch_timer.h"

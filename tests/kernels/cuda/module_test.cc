@@ -82,7 +82,7 @@ TEST(StepArrays, WithinAStepAnArrayIsLookedAtOnce) {
   const std::vector<int32_t> others{4, 5, 6};
   arrays.begin_step(/*whole=*/false);
   arrays.of(cuda::StepArray::kSlots, slots);
-  slots[1] = 7;  // which nobody does within a step
+  slots[1] = 7;  // no caller does so within a step
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 2);
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, others)[1], 5) << "another array";
   EXPECT_EQ(arrays.of(cuda::StepArray::kSlots, slots)[1], 7);

@@ -1,4 +1,4 @@
-// Which implementation a product gets: with a library and a clock of the test's own.
+// The choice of a product's implementation: with a library and a clock of the test's own.
 
 #include <map>
 
@@ -26,7 +26,7 @@ class ProductsChoice : public testing::Test {
                                   return seconds.at(launched_.size() > before ? launched_.back() : -1);
                                 }});
   }
-  // What was launched for it, the measurements included.
+  // The algorithms launched for it, the measurements included.
   std::vector<int> multiply(cuda::Products& products, int64_t rows, bool accumulate = false) {
     launched_.clear();
     const auto x = OwnedTensor::random(DType::kBFloat16, {rows, 64}, random_);

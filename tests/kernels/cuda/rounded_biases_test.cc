@@ -16,7 +16,7 @@ class RoundedBiasesTest : public testing::Test {
   Tensor bias(size_t first, int64_t count) {
     return Tensor::make(biases_.data() + first, DType::kFloat32, {count});
   }
-  // What the rounded one holds, and whether it was launched for.
+  // The values of the rounded bias.
   std::vector<float> values(const Tensor& rounded) const {
     std::vector<float> values;
     for (int64_t i = 0; i < rounded.shape[0]; ++i) values.push_back(static_cast<float>(element(rounded, i)));

@@ -1,5 +1,5 @@
-// Between which steps a device's pauses are told. (The emulator's events tell no time: how long, only a GPU
-// does.)
+// The steps between which a device's pauses are counted. (The emulator's events have no time: their length
+// needs a GPU.)
 
 #include "kernels/cuda/step/step_gaps.h"
 

@@ -1,4 +1,4 @@
-// A step launched whole: the same results, few graphs made, and what is asked for in its middle waits for it.
+// A step launched whole: the same results, few graphs made, and a read in its middle waits for it.
 
 #include "kernels/cuda/step/step_graphs.h"
 
@@ -51,7 +51,7 @@ TEST_F(CudaGraphs, AreMadeOncePerForm) {
   EXPECT_EQ(out.at(23), 0) << "of no step";
 }
 
-// As where a library's kernel takes the place of an own one: as many nodes, another edge.
+// A library's kernel takes the place of one of ours: as many nodes, another edge.
 TEST_F(CudaGraphs, KeepOverlappingLaunchesApartFromOthers) {
   OwnedTensor x(DType::kFloat32, {4}), out(DType::kBFloat16, {4});
   cuda::StepGraphs graphs(stream_);
@@ -106,7 +106,7 @@ TEST_F(CudaGraphs, ForgetTheOldestForm) {
 class CudaGraphsArrays : public CudaGraphs, public ::testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Reserved, CudaGraphsArrays, ::testing::Bool());
 
-// What a caller asks for before the step's end is there, and what it changes is not mixed up.
+// A result read before the step's end is there, and changes made then are not mixed up.
 TEST_P(CudaGraphsArrays, AReadInTheMiddleOfAStepWaitsForIt) {
   const auto backend = make_cuda(DType::kFloat32);
   if (GetParam()) {

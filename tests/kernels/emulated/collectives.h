@@ -1,6 +1,6 @@
 #pragma once
 
-// What device functions stand on: where threads of a block wait for each other.
+// The base of device functions: the places where threads of a block wait for each other.
 
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@ void block_barrier(const Place& where);
 // All lanes of `mask`, which holds the caller's.
 void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where);
 
-// What the launches before this one wrote is there (emulator.h).
+// Waits until the writes of the launches before this one are there (emulator.h).
 void await_launch(const Place& where);
 
 int lane_index();

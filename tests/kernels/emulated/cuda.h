@@ -15,7 +15,7 @@ enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B = 3 };
 enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 };
 
-// Of two dimensions.
+// A map of two dimensions.
 struct alignas(64) CUtensorMap {
   const unsigned char* data;
   uint64_t columns, rows;

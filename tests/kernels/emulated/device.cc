@@ -218,7 +218,7 @@ static void enqueue_copy(cudaStream_t stream, std::function<void()> run) {
   enqueue(stream, {nullptr, std::move(run), nullptr});
 }
 
-// From pageable memory: read when it is called. To pageable memory: there when it returns.
+// Pageable memory is read when the copy is called; a copy to pageable memory is complete when it returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (is_pageable(from)) {

@@ -1,4 +1,4 @@
-// What device functions call (collectives.h), of the kernel that runs on this system thread.
+// The functions that device code calls (collectives.h), for the kernel that runs on this system thread.
 
 #include "tests/kernels/emulated/collectives.h"
 #include "tests/kernels/emulated/engine.h"

@@ -86,7 +86,7 @@ inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1;
 }
 
-// Of one type or of two, as in CUDA; floats as fmin and fmax, which leave out a NaN.
+// One type or two, as in CUDA; floats as fmin and fmax, which leave out a NaN.
 template <class A, class B>
 requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) constexpr std::common_type_t<A, B> min(A a, B b) {
   using Common = std::common_type_t<A, B>;

@@ -7,16 +7,16 @@
 //
 // A launch runs the whole grid on the calling thread, before it returns as a rule: block after block, each
 // CUDA thread a fiber that runs until it comes to a barrier or a warp collective, waits there for the others,
-// or ends. What the device leaves open is made to differ here, so that a test sees a kernel that relies on
-// it:
-//   - which thread and block goes first: set_order(). A kernel without races gives the same bits in every
-//   order.
-//   - memory that nobody wrote: cudaMalloc's and dynamic shared memory are full of 0xFF, a NaN in every
-//   float.
+// or ends. Behaviour that the device leaves open is made to differ here, so that a test sees a kernel that
+// relies on it:
+//   - which thread and block goes first: set_order(). A kernel without races gives the same bits
+//     in every order.
+//   - memory that was never written: cudaMalloc's and dynamic shared memory are full of 0xFF, a NaN in
+//     every float.
 //   - when cp.async lands: not before the thread's own cp_async_wait; until then the place is full of 0xFF.
 //   - a shuffle from a lane that is not in the mask: all bits set.
-//   - when what was asked of a stream happens, and pinned memory is read or written: at once, or when
-//     somebody waits for it: set_late().
+//   - when a stream's work is done, and pinned memory is read or written: at once, or when a
+//     thread waits for it: set_late().
 //   - when a dependent launch begins (programmatic stream serialization): its first block goes as far as it
 //     gets before the launch before it runs at all, where both are known together (in a graph, or late).
 //     Before it awaits that, it may use no barrier of hopper.h's.
@@ -39,9 +39,9 @@ namespace troupe::emulated {
 enum class Order {
   kForward,   // threads and blocks by their index
   kReverse,   // the last first
-  kShuffled,  // by chance, anew for every block
+  kShuffled,  // by chance, different for every block
 };
-// Of the launches from now on, on every thread.
+// Applies to the launches from now on, on every thread.
 void set_order(Order order, uint32_t seed = 0);
 
 // Whether a stream's launches and copies happen only when it, or an event in it, is waited for. On the thread
@@ -59,7 +59,7 @@ struct LaunchRecord {
 // The launch, of any thread, that ended last.
 LaunchRecord last_launch();
 
-// What cudaGetDeviceProperties and cudaMemGetInfo tell of; cudaMalloc refuses what goes over the memory.
+// Reported by cudaGetDeviceProperties and cudaMemGetInfo; cudaMalloc refuses to go over the memory.
 struct DeviceSize {
   int processors = 4;
   size_t memory_bytes = size_t{4} << 30;

@@ -15,7 +15,7 @@ using namespace emulator_testing;
 
 using Emulator = EmulatorTest;
 
-// What `fill` writes into `count` ints of the device, in each order.
+// The values that `fill` writes into `count` ints of the device, in each order.
 template <class Fill>
 std::set<std::vector<int>> outcomes(size_t count, const Fill& fill) {
   std::set<std::vector<int>> seen;

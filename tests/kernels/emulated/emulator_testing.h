@@ -1,6 +1,6 @@
 #pragma once
 
-// What the emulator's own tests share.
+// Shared by the emulator's own tests.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -115,7 +115,7 @@ void Engine::prepare(const Grid& grid) {
       block_stride_ = random_() % block_count_;
     } while (std::gcd(block_stride_, block_count_) != 1);
   }
-  // Of its very size, so that the address sanitizer sees who leaves it.
+  // Allocated in its exact size, so that the address sanitizer sees an access beyond it.
   void* memory = nullptr;
   if (posix_memalign(&memory, kSharedAlignment, grid.dynamic_shared_bytes) != 0) std::abort();
   dynamic_shared_ = static_cast<unsigned char*>(memory);
@@ -178,7 +178,7 @@ void Engine::fiber_body() {
   for (Engine& engine = running();;) engine.run_threads();
 }
 
-// The current thread, and after it those that have not begun while they are the next to run.
+// Runs the current thread, and after it each next thread that has not begun yet.
 void Engine::run_threads() {
   for (;;) {
     grid_.entry(grid_.call);
@@ -202,7 +202,7 @@ void Engine::end_current() {
   live_.clear(positions_[index]);
   warps_[index / kLanes].live &= ~(1u << index % kLanes);
   --live_count_;
-  // As on the device, who has ended counts as arrived.
+  // A thread that has ended counts as arrived, as on the device.
   if (live_count_ > 0 && at_barrier_ == live_count_) release_barrier();
 }
 
@@ -249,7 +249,7 @@ void Engine::switch_over(Fiber& to) {
   Fiber::switch_over(from, to);
 }
 
-// --- who waits for whom
+// --- waiting and waking
 
 void Engine::block_barrier(const Place& where) {
   current_->collective = nullptr;

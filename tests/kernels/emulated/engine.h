@@ -1,12 +1,12 @@
 #pragma once
 
-// The block scheduler of one system thread: which fiber goes on next, and who waits for whom.
+// The block scheduler of one system thread: which fiber goes on next, and which waits for which.
 //
 // Of a block's threads that can run, the one with the lowest position runs; its position is its index, the
 // index from the end, or chance (Order). It runs until it has to wait and then switches over to the next by
 // itself: there is no scheduler's stack to pass through. A thread that has not begun needs no stack of its
-// own until another waits: whoever ends takes it up on the stack that is free now, so that a kernel without
-// barriers runs as a plain loop.
+// own until another waits: a thread that ends runs it on its own stack, which is free now, so that a kernel
+// without barriers runs as a plain loop.
 
 #include <array>
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Copy {
 struct Thread {
   uint3 index{};
   Fiber* fiber = nullptr;  // null before it begins
-  // Where it waits, if it does: at the block's barrier (no collective), in one of its warp, or for `awaits`.
+  // Its wait, if it waits: at the block's barrier (no collective), in one of its warp, or for `awaits`.
   const Collective* collective = nullptr;
   uint32_t mask = 0;
   Place where;
@@ -73,13 +73,13 @@ class Engine {
   // REQUIRES: run() follows, on the same system thread, with the same grid.
   void begin(const Grid& grid);
 
-  // Until what comes before this launch has run.
+  // Waits until the work before this launch has run.
   void await_launch(const Place& where);
 
   void block_barrier(const Place& where);
   void warp_collective(const Collective& collective, uint32_t mask, void* operand, const Place& where);
 
-  // Until another thread says wake(what). `kind` names it in messages.
+  // Waits until another thread calls wake(what). `kind` names it in messages.
   void wait_for(const void* what, const Collective& kind, const Place& where);
   void wake(const void* what);
   bool is_awaited(const void* what) const;

@@ -40,8 +40,8 @@ Fiber::Fiber(Body body, size_t number) : body_(body) {
 Fiber::~Fiber() {
   if (mapping_ == nullptr) return;
 #ifdef __SANITIZE_ADDRESS__
-  // Frames that will never return have marked their surroundings; who is given these pages next must not
-  // care.
+  // Frames that will never return have marked their surroundings; the next owner of these pages must not see
+  // it.
   __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
 #endif
   munmap(mapping_, kGuardBytes + kStackBytes);

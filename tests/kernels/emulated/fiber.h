@@ -1,7 +1,7 @@
 #pragma once
 
 // A stack of its own to run a function on, by Boost.Context's bare switch (a dozen instructions). The address
-// sanitizer is told of each switch.
+// sanitizer is informed of each switch.
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
@@ -12,7 +12,7 @@ class Fiber {
  public:
   using Body = void (*)();  // does not return
 
-  Fiber() = default;  // the stack of whoever calls switch_over: to go back to
+  Fiber() = default;  // the stack of the caller of switch_over: to go back to
   // `number` staggers the stacks: with all tops at one offset in their pages, the fibers of a block would
   // fight for the same few sets of the first cache.
   Fiber(Body body, size_t number);
@@ -20,8 +20,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on where `to` left off, or begins its body; returns when somebody switches over to `from`.
-  // REQUIRES: `from` runs.
+  // Goes on where `to` left off, or begins its body; returns when another fiber switches to `from`. REQUIRES:
+  // `from` runs.
   static void switch_over(Fiber& from, Fiber& to);
 
  private:
@@ -31,9 +31,9 @@ class Fiber {
 
   Body body_ = nullptr;
   boost::context::detail::fcontext_t context_ = nullptr;  // while it does not run
-  Fiber* next_ = nullptr;                                 // whom it last switched over to
+  Fiber* next_ = nullptr;                                 // the fiber it last switched to
   void* mapping_ = nullptr;
-  // What the address sanitizer wants to know; for a stack that is not ours it tells us.
+  // Needed by the address sanitizer; it reports them itself for a stack that is not ours.
   const void* stack_bottom_ = nullptr;
   size_t stack_bytes_ = 0;
   void* fake_stack_ = nullptr;

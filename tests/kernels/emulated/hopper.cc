@@ -26,7 +26,7 @@ struct Box {
   std::vector<unsigned char> rows;
 };
 
-// A tile's elements as they were when a product was asked for.
+// A tile's elements as they were when a product was started.
 struct Operand {
   uint64_t descriptor;
   int rows;
@@ -50,7 +50,7 @@ struct WarpProducts {
   std::vector<std::pair<uint32_t, Operand>> operands;  // and their groups
 };
 
-// Of the block that runs.
+// The state of the block that runs.
 struct Block {
   uint64_t serial = 0;
   std::vector<Box> boxes;
@@ -72,7 +72,7 @@ WarpProducts& warp_products() {
   return block().warps[static_cast<size_t>(Engine::running().warp())];
 }
 
-// Where the byte at `linear` lies: bits 4 to 6 are mixed with bits 7 to 9 (CUtensorMapSwizzle, 128 bytes).
+// The place of the byte at `linear`: bits 4 to 6 are mixed with bits 7 to 9 (CUtensorMapSwizzle, 128 bytes).
 uint32_t swizzled(uint32_t linear) {
   return linear ^ (linear >> 7 & 7) << 4;
 }
@@ -158,7 +158,7 @@ std::vector<float> left_rows(const Operands& operands, WarpProducts& warp) {
   return rows;
 }
 
-// Those under way in these registers, or what is in them now.
+// The sums under way in these registers, or new ones with their present values.
 Sums& sums_of(const Operands& operands, WarpProducts& warp) {
   const auto& first = *static_cast<const TiledGemm*>(operands[0]);
   const auto found = std::find_if(warp.sums.begin(), warp.sums.end(),

@@ -1,8 +1,8 @@
 #pragma once
 
-// What kernels/cuda/device/hopper.cuh stands on here. As elsewhere, what the device leaves open is made to
-// differ:
-//   - boxes land when somebody waits for their barrier; until then their place is full of 0xFF;
+// The base of kernels/cuda/device/hopper.cuh on the CPU. As elsewhere, behaviour that the device leaves open
+// is made to differ:
+//   - boxes land when a thread waits for their barrier; until then their place is full of 0xFF;
 //   - the sums of a product are NaN until it is waited for, and the tiles it reads must stay what they were.
 // Wrong use ends the process: a barrier that was not made or has too many arrivals, tiles that are not
 // aligned, registers or tiles touched while a product has them, a product without a fence behind the last
@@ -23,7 +23,7 @@ struct alignas(8) PhaseBarrier {
   int32_t bytes;        // announced and not yet there
 };
 
-// From the begin of the block's dynamic shared memory.
+// Offset from the begin of the block's dynamic shared memory.
 uint32_t shared_offset(const void* pointer);
 
 void named_barrier(int id, int threads, const Place& where);

@@ -1,24 +1,24 @@
 #pragma once
 
-// What the parts of the host's side share.
+// Shared by the parts of the host's side.
 
 #include "tests/kernels/emulated/host_api.h"
 
 namespace troupe::emulated {
 
-// Those of an H100 (CUDA programming guide, "Compute capabilities", 9.0).
+// The limits of an H100 (CUDA programming guide, "Compute capabilities", 9.0).
 inline constexpr int kSharedBytesOfAnyLaunch = 48 << 10;
 inline constexpr int kSharedBytesOfBlockMax = 232448;
 inline constexpr int kSharedBytesOfProcessor = 233472;
 inline constexpr int kThreadsMax = 1024;
 
-// A graph made executable takes some of the device's memory, as it does there; how much, nobody tells:
+// A graph made executable takes some of the device's memory, as it does there; how much is not documented:
 // serving engines report up to 28 MiB.
 inline constexpr size_t kGraphBytes = size_t{8} << 20;
 void take_graph_memory();
 void give_graph_memory();
 
-// `error`, which cudaGetLastError of this thread will tell of.
+// Returns `error` and keeps it for this thread's cudaGetLastError.
 cudaError_t noted(cudaError_t error);
 
 }  // namespace troupe::emulated

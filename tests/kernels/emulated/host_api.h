@@ -1,7 +1,7 @@
 #pragma once
 
 // The CUDA runtime's functions for the host, as far as our backend calls them. The device's memory is the
-// host's. What is asked of a stream happens at once, or as late as CUDA allows (set_late() in emulator.h).
+// host's. A stream's work is done at once, or as late as CUDA allows (set_late() in emulator.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -102,8 +102,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);  // always 0
 
-// --- graphs: what a stream captures, replayed; kernels, dependent or not, and copies are what tells two
-// apart
+// --- graphs: the captured work of a stream, replayed; two graphs differ by their nodes: kernels, dependent
+// or not, and copies
 
 struct CUgraph_st;
 struct CUgraphExec_st;
@@ -129,7 +129,7 @@ struct cudaGraphEdgeData {
   unsigned char from_port, to_port, type;
 };
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);  // the number alone
-// From each node to the one behind it; which they are is not written.
+// The edges lead from each node to the one behind it; their ends are not written.
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData* edges, size_t* count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
@@ -181,7 +181,7 @@ enum cudaFuncAttribute {
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
 
-// Of those that are asked for. Every kernel here is as if compiled for the emulated device.
+// The attributes that are read here. Every kernel counts as compiled for the emulated device.
 struct cudaFuncAttributes {
   int ptxVersion;
   int binaryVersion;

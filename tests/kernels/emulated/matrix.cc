@@ -147,7 +147,7 @@ void wait_for_copies(int groups_left) {
        ++thread.copies_begin) {
     std::memcpy(copies[thread.copies_begin].shared, &copies[thread.copies_begin].bytes, sizeof(uint4));
   }
-  // What a pipeline keeps in flight moves to the front now and then, in memory that stays.
+  // A pipeline's copies in flight move to the front now and then, in memory that stays.
   if (thread.copies_begin * 2 >= copies.size()) {
     copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(thread.copies_begin));
     thread.copies_begin = 0;

@@ -28,7 +28,7 @@ class Queue {
     const std::lock_guard lock(mutex_);
     return done_ + work_.size();
   }
-  // What comes before the `end`th.
+  // Runs the work before the `end`th.
   void run_to(uint64_t end) {
     const std::lock_guard lock(mutex_);
     for (; done_ < end && !work_.empty(); ++done_) {
@@ -41,7 +41,7 @@ class Queue {
   void run() { run_to(~uint64_t{0}); }
 
  private:
-  // Of one kernel two launches would share its `__shared__` arrays of fixed size.
+  // Two launches of one kernel would share its `__shared__` arrays of fixed size.
   static bool may_begin_within(const Work& work, const Work& next) {
     return next.begin != nullptr && work.kernel != nullptr && work.kernel != next.kernel;
   }

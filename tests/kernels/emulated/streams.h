@@ -1,6 +1,6 @@
 #pragma once
 
-// Streams: what was asked for and has not happened yet. The default stream never has any of it.
+// Streams: work that was enqueued and has not run yet. The default stream never has any.
 
 #include <cstdint>
 #include <functional>
@@ -12,14 +12,14 @@ namespace troupe::emulated {
 struct Work {
   const void* kernel;  // null: a copy
   std::function<void()> run;
-  // A dependent launch's part that needs nothing of what is before it, which has not run; or null. Whoever
-  // calls it calls run() on the same thread, with one other kernel's at most between.
+  // The part of a dependent launch that needs nothing of the work before it, which has not run; or null. Its
+  // caller calls run() on the same thread, with one other kernel's at most between.
   std::function<void()> begin;
 };
 
-// At once, or when somebody waits for the stream (set_late()), or into the graph that it captures.
+// Runs it at once, or when a thread waits for the stream (set_late()), or adds it to the captured graph.
 void enqueue(cudaStream_t stream, Work work);
-// All that is asked of every stream happens now.
+// Runs all work of every stream now.
 void run_all();
 bool any_captures();
 

@@ -1,4 +1,4 @@
-// Streams whose work happens as late as it may.
+// Streams that do their work as late as they may.
 
 #include <cuda_runtime.h>
 
@@ -82,7 +82,7 @@ TEST_F(EmulatedStreams, PinnedMemoryIsWrittenLateAndOtherMemoryAtOnce) {
   EXPECT_EQ(*pinned_, 2);
 }
 
-TEST_F(EmulatedStreams, FreeingMemoryWaitsForWhoUsesIt) {
+TEST_F(EmulatedStreams, FreeingMemoryWaitsForItsUsers) {
   int* other = nullptr;
   ASSERT_EQ(cudaMalloc(&other, sizeof(int)), cudaSuccess);
   add_later(2);
@@ -122,7 +122,7 @@ struct Seen {
   int before[2 * kThreads], after[2 * kThreads];
 };
 
-// What each thread finds before and after it awaits the launch before.
+// Each thread records the value before and after it awaits the launch before.
 __global__ void look(const int* at, Seen* seen) {
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   seen->before[i] = *at;
@@ -194,7 +194,7 @@ TEST_F(EmulatedStreams, ADependentLaunchInAGraphBeginsEarlyToo) {
   EXPECT_EQ(cudaFree(seen), cudaSuccess);
 }
 
-TEST_F(EmulatedStreams, WhoEndsWithoutAwaitingTheLaunchBeforeIsToldOf) {
+TEST_F(EmulatedStreams, AThreadThatEndsWithoutAwaitingTheLaunchBeforeIsReported) {
   set_late(false);
   const cudaLaunchConfig_t config{1, 2, 0, stream_, nullptr, 0};
   ASSERT_EQ(cudaLaunchKernelEx(&config, await_by_halves), cudaSuccess)
