@@ -69,15 +69,20 @@ def class_files(files, codes):
     return found
 
 
-def _classes(codes):
+def classes(codes):
+    """(path, name, line, body) of every class."""
     for path, code in codes.items():
         for name, line, body in source.classes(code):
             yield path, name, line, body
 
 
+def is_wide_record(path, name):
+    return bool(WIDE_RECORDS.search(name)) or source.folder(path) in WIDE_FOLDERS
+
+
 def class_functions(files, codes):
     found = {}
-    for path, name, line, body in _classes(codes):
+    for path, name, line, body in classes(codes):
         count = sum(kind == "function" for kind, _ in source.members(body))
         if count > CLASS_FUNCTIONS_MAX:
             found[f"{source.folder(path)}:{name}"] = (count, path, line)
@@ -86,8 +91,8 @@ def class_functions(files, codes):
 
 def class_fields(files, codes):
     found = {}
-    for path, name, line, body in _classes(codes):
-        if WIDE_RECORDS.search(name) or source.folder(path) in WIDE_FOLDERS:
+    for path, name, line, body in classes(codes):
+        if is_wide_record(path, name):
             continue
         count = sum(source.field_count(text) for kind, text in source.members(body) if kind == "field")
         if count > CLASS_FIELDS_MAX:

@@ -25,6 +25,11 @@ def strip_code(text):
     return _TOKEN.sub(blank, text)
 
 
+def strip_comments(text):
+    """The code without its comments, lines and literals kept."""
+    return _TOKEN.sub(lambda match: "\n" * match.group(0).count("\n") if match.group(0).startswith("/") else match.group(0), text)
+
+
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
 
@@ -210,15 +215,14 @@ def comment_lines(text):
     return own, trailing
 
 
-def include_graph(files):
-    """unit -> units that it includes, among those of files; by the paths from the root."""
-    units = {unit_of(path) for path in files}
-    graph = {unit: set() for unit in units}
+def include_graph(files, name_of=unit_of):
+    """unit -> units that it includes, among those of files; by the paths from the root. Another name_of(path): by folders, …"""
+    graph = {name_of(path): set() for path in files}
     for path, text in files.items():
         for target in re.findall(r'^\s*#include\s*"([^"]+)"', text, re.M):
-            unit = unit_of(target)
-            if unit in units and unit != unit_of(path):
-                graph[unit_of(path)].add(unit)
+            name = name_of(target)
+            if name in graph and name != name_of(path):
+                graph[name_of(path)].add(name)
     return graph
 
 

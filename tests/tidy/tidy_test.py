@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds tidy.py to its word: every rule finds the thing it is there for, and leaves good code alone."""
+"""Holds tidy.py to its word: every rule finds the thing it is there for, and leaves good code alone. And measure.py: it counts right."""
 import shutil
 import subprocess
 import sys
 import unittest
 
+import measure
 import shape
 import source
 import tidy
@@ -292,6 +293,69 @@ class Locks(unittest.TestCase):
         self.assertRegex("\n".join(self.errors(unlocked)), "calling function 'wait' requires holding mutex 'mutex_'")
         unlocked = GUARDED.replace("    const MutexLock lock(mutex_);\n    add_locked", "    add_locked")
         self.assertRegex("\n".join(self.errors(unlocked)), "calling function 'add_locked' requires holding mutex 'mutex_'")
+
+
+class Measures(unittest.TestCase):
+    """The figures of measure.py, of trees small enough to count by hand."""
+
+    TREE = {
+        "gateway/route/policy.cc": 'constexpr Named kPolicies[] = {\n    {"power-of-two", make_power_of_two},\n    {"chwbl", make_chwbl},\n};\n',
+        "gateway/route/chwbl.cc": "// Not power-of-two.\nclass ChwblPolicy {\n  void f();\n  void g();\n  int x = 0;\n};\n",
+        "gateway/route/two.cc": 'class PowerOfTwoPolicy {\n  int x, y, z;\n};\nint strengths = power(of, two);\n',
+        "gateway/proxy/parser.cc": '  if (path == "/tokenize") return parse_tokenize;\n',
+        "gateway/proxy/spans.cc": 'names = {"/tokenize", "/tokenized"};\n',
+        "worker/http/server.cc": 'Impl::kRoutes{{\n    {"POST", "/tokenize", &Impl::tokenize},\n    {"GET, HEAD", "/livez", &Impl::livez},\n}};\n',
+        "worker/schedule/plan.cc": "// block_size\nlimit(config.tpot_budget_);\nuse(block.size());\n",
+        "kernels/kernels.h": "  virtual void silu_mul(const SiluMulParams& params) = 0;\n  virtual void start(const void* from) = 0;\n",
+        "kernels/cpu/rows.cc": "void multiply(const SiluMulParams& p) {\n  f();\n}\n",
+        "configs/worker.yaml": "# Words.\nmodel: x\ntpot_budget_ms: 0\nlimits:\n  body_bytes: 1\nblock_size: 16\n",
+        "configs/simulator.yaml": "tpot_budget_ms: 0  # the worker's\n",
+        "tests/worker/plan_test.cc": "config.tpot_budget = x;\n",
+        "tests/e2e/test_policies.py": 'run("--policy", "power-of-two")\n',
+        "README.md": "Three short words\n",
+    }
+
+    def test_names_come_from_registries_and_configurations(self):
+        names = {kind: sorted(tests) for kind, tests in measure.named_things(measure.Tree(self.TREE)).items()}
+        self.assertEqual(names, {"model family": [], "op": ["silu_mul"], "routing policy": ["chwbl", "power-of-two"], "setting of the gateway": [],
+                                 "setting of the worker": ["block_size", "tpot_budget"], "setting of worker and simulator": ["tpot_budget"],
+                                 "endpoint that the gateway forwards": ["/tokenize"], "endpoint of the worker": ["/livez", "/tokenize"]})
+
+    def test_files_that_name_one(self):
+        touched = {kind: counts for kind, *counts in measure.touch_rows(measure.Tree(self.TREE))}
+        self.assertEqual(touched["routing policy"], ["2", "0", "0 (0–1)"], "neither a comment nor power(of, two) names a policy")
+        self.assertEqual(touched["op"], ["2", "0", "0"])
+        self.assertEqual(touched["setting of worker and simulator"], ["1", "2", "1"])
+        self.assertEqual(touched["setting of the worker"], ["0 (0–1)", "1 (1–2)", "0 (0–1)"], "block.size() is no block_size")
+        self.assertEqual(touched["endpoint that the gateway forwards"], ["3", "0", "0"], "/tokenized is another path")
+        self.assertEqual(touched["model family"], ["–", "–", "–"])
+
+    def test_summary(self):
+        rows = dict(measure.summary_rows(measure.Tree(self.TREE)))
+        self.assertEqual(rows["files / units / lines"], "9 / 9 / 28")
+        self.assertEqual(rows["function lines: median / p90 / max"], "3 / 3 / 3")
+        self.assertEqual(rows["functions of a class that has some: median / p90 / max"], "2 / 2 / 2")
+        self.assertEqual(rows["fields of a class that has some: median / p90 / max"], "2 / 3 / 3")
+        self.assertEqual(rows["comment blocks / opening before their subject"], "2 / 0 (0.0 %)")
+        self.assertEqual(rows["README lines / words"], "1 / 3")
+        self.assertEqual(rows["test : code, C++ / with Python"], "0.04 / 0.07")
+        self.assertEqual(dict(measure.summary_rows(measure.Tree({})))["functions"], 0)
+
+    def test_cycles_of_files_units_and_folders(self):
+        files = {"a/x.h": "", "a/x.cc": '#include "b/y.h"\n', "b/y.h": '#include "a/x.h"\n', "b/z.h": '#include "b/y.h"\n'}
+        rows = dict(measure.summary_rows(measure.Tree(files)))
+        self.assertEqual(rows["include cycles of files (files in them)"], "0 (0)")
+        self.assertEqual(rows["… of units (units in them)"], "1 (2)")
+        self.assertEqual(rows["… of folders (folders in them)"], "1 (2)")
+
+    def test_quantiles(self):
+        self.assertEqual(measure.spread(list(range(1, 11))), "5 / 10 / 10")
+        self.assertEqual(measure.spread([]), "0 / 0 / 0")
+        self.assertEqual(measure.median_of([3, 1, 2, 9]), "2 (1–9)")
+        self.assertEqual(measure.median_of([4, 4]), "4")
+
+    def test_revisions_stand_side_by_side(self):
+        self.assertEqual(list(measure.side_by_side([{"lines": 1, "gone": 2}, {"lines": 3, "new": 4}])), [("lines", 1, 3), ("new", "–", 4)])
 
 
 if __name__ == "__main__":
