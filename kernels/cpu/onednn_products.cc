@@ -1,4 +1,4 @@
-// Products through oneDNN, called by our own threads, each call single-threaded (device/openmp.h).
+// Products through oneDNN, called by our own threads, each call single-threaded (host/openmp.h).
 //
 // Weights are packed per column slice into the layout oneDNN asks for; it is the same for every row count,
 // and so is the order of each element's sum: that rows come out bitwise equal whatever the batch is measured

@@ -2,7 +2,7 @@
 
 // The cluster as routing sees it: an immutable snapshot, swapped whole when anything in it changes, so a
 // reader never sees half of a change and never locks. What changes with every request (the load) is not in
-// here: see ledger.h.
+// here: see load_tracker.h.
 
 #include <absl/container/flat_hash_map.h>
 
