@@ -7,7 +7,7 @@
 
 Rules: dependency rules between folders (by #include), purity of gateway/route, worker/schedule and worker/kv, coroutine rules of this
 toolchain (g++ 12 miscompiles the rest silently), words with a better replacement, guarded mutexes, sizes and widths as a ratchet
-(shape.py), formatting, dead headers, shell syntax, the README's length, links and paths of README and docs, and the repository's size.
+(shape.py), formatting, dead headers, shell syntax, the README's length, links, paths and names in README and docs, and the repository's size.
 """
 import concurrent.futures
 import hashlib
@@ -280,10 +280,28 @@ def check_repository(paths):
 README_LINES_MAX, README_WORDS_MAX, TABLE_COLUMNS_MAX = 100, 900, 160
 
 
+def read_pages():
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
+
+
+def check_names_in_pages(pages, codes):
+    """A `Class::member` that README or docs name is there: a newcomer searches for it."""
+    bodies = {}
+    for _, name, _, body in shape.classes(codes):
+        bodies.setdefault(name.rpartition("::")[2], []).append(body)
+    every_code = "\n".join(codes.values())
+    for page, text in pages.items():
+        for match in re.finditer(r"\b([A-Z]\w+)::(\w+)(?=[^`\n]*`)", text):
+            owner, member = match.groups()
+            inside = any(re.search(rf"\b{member}\b", body) for body in bodies.get(owner, []))
+            if not inside and not re.search(rf"\b{owner}::{member}\b", every_code):
+                report(page, line_of(text, match.start()), f"'{match.group(0)}' is not in the code: name what is there now")
+
+
 def check_readme(pages=None):
     """README.md is short; no page has a table line too long to read; what pages link to, and paths in `code`, exist."""
     if pages is None:
-        pages = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
+        pages = read_pages()
     for page, text in pages.items():
         if page == "README.md" and text.count("\n") >= README_LINES_MAX:
             report(page, 1, f"{text.count(chr(10))} lines; a stranger reads under {README_LINES_MAX}")
@@ -332,6 +350,7 @@ def main():
     check_format(cpp)
     check_repository(paths)
     check_readme()
+    check_names_in_pages(read_pages(), codes)
     print("\n".join(findings) or f"tidy: {len(cpp)} C++ files, {sum(text.count(chr(10)) for text in files.values())} lines, nothing to say")
     return 1 if findings else 0
 

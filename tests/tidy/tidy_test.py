@@ -245,6 +245,14 @@ class Rules(unittest.TestCase):
                 self.assertEqual(found(tidy.check_readme, {page: f"words {text}\n"}), [], (page, text))
 
 
+    def test_names_in_pages_exist(self):
+        codes = {"a.h": "class Flow {\n  void failed();\n  struct Part {\n    int left;\n  };\n};\n", "b.cc": "void Other::run() {\n}\n"}
+        for text in ["`Flow::failing`", "`Gone::failed`", "`Flow::failed`, then `Flow::left_over`"]:
+            self.assertEqual(len(found(tidy.check_names_in_pages, {"docs/x.md": text + "\n"}, codes)), 1, text)
+        for text in ["`Flow::failed(why)`", "`Part::left`", "`Other::run`", "std::vector", "Flow::gone is plain text"]:
+            self.assertEqual(found(tidy.check_names_in_pages, {"docs/x.md": text + "\n"}, codes), [], text)
+
+
 GUARDED = """
 #include "common/core/mutex.h"
 namespace troupe {
