@@ -22,7 +22,7 @@
 #include "gateway/cluster/residency_reader.h"
 #include "gateway/cluster/shared_state.h"
 #include "gateway/proxy/admission_queue.h"
-#include "gateway/proxy/proxy.h"
+#include "gateway/proxy/proxy_settings.h"
 #include "gateway/route/options.h"
 #include "gateway/telemetry/telemetry_settings.h"
 

@@ -63,7 +63,8 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       gossip_(config.gossip, {io.get_executor(), router_, metrics_, clock, log}),
       state_(make_state(config, {io.get_executor(), fleet_, router_, gossip_, metrics_, clock, log})),
       admission_queue_(config.admission_queue, {io.get_executor(), router_, metrics_, clock}),
-      proxy_(config.proxy, Proxy::Parts{fleet_, router_, instruments_, admission_queue_, clock, log},
+      proxy_(config.proxy,
+             Proxy::Parts{fleet_, router_, instruments_, observers_, admission_queue_, clock, log},
              seed ^ 0x5bd1e995),
       admin_(Admin::Parts{proxy_, fleet_, router_, metrics_, gossip_, residency_reader_, clock}),
       main_server_(
@@ -127,7 +128,6 @@ Status Gateway::start_observers() {
     observers_.export_to(*exporter_);
     observers_.sample(telemetry_.sample_ratio);
   }
-  if (access_log_ != nullptr || exporter_ != nullptr) proxy_.tell(observers_);
   return absl::OkStatus();
 }
 
@@ -164,7 +164,7 @@ Status Gateway::start() {
   use(tls_);
   TROUPE_RETURN_IF_ERROR(load_keys());
   if (!api_keys_path_.empty()) {
-    proxy_.ask_for(api_keys_);
+    proxy_.require_keys(api_keys_);
     admin_.ask_for(api_keys_);
   }
   TROUPE_RETURN_IF_ERROR(start_record());

@@ -1,9 +1,8 @@
-// Who asks, and may he: API keys and their limits. Without keys anybody may.
+#include "gateway/proxy/access_gate.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/proxy/proxy.h"
 
 namespace troupe {
 
@@ -12,7 +11,7 @@ using route::Quota;
 
 namespace {
 
-// Of prompts and whole answers whose tokens nobody has counted. About. (In a stream each comes in an event.)
+// About, of prompts and whole answers without a worker's counts. (In a stream each token comes in an event.)
 constexpr size_t kBodyBytesAToken = 4;
 
 ApiError over(const Quota::Refusal& refusal) {
@@ -26,9 +25,26 @@ ApiError over(const Quota::Refusal& refusal) {
   return error;
 }
 
+int64_t prompt_cost(const HttpRequest& request) {
+  return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
+}
+
+// Tokens of an answer that the client has: those that a worker of ours counted, or about as many as events.
+int64_t answer_cost(const RequestContext& context) {
+  const UsageTap& passed = context.worker.passed;
+  if (!context.routed.stream) return static_cast<int64_t>(passed.bytes() / kBodyBytesAToken);
+  const size_t counted = context.tap ? context.tap->tokens_told() : 0;
+  return static_cast<int64_t>(counted > 0 ? counted : passed.events());
+}
+
+void charge_counted(const RequestContext& context, const route::AnswerCounts& counts) {
+  if (context.admission_ticket != nullptr) context.admission_ticket->cost(route::admission_cost(counts));
+  if (context.visit != nullptr) context.visit->cost(counts.prompt_tokens + counts.completion_tokens);
+}
+
 }  // namespace
 
-ApiResult<bool> Proxy::identify(const HttpRequest& request, RequestContext& context) const {
+ApiResult<bool> AccessGate::identify(const HttpRequest& request, RequestContext& context) const {
   if (keys_ == nullptr) return true;
   const std::string_view authorization = request.header("authorization");
   context.client = keys_->find(authorization);
@@ -36,65 +52,55 @@ ApiResult<bool> Proxy::identify(const HttpRequest& request, RequestContext& cont
   return true;
 }
 
-bool Proxy::wants_body(const HttpRequest& head) const {
+ApiResult<bool> AccessGate::identify_explained(const HttpRequest& request, RequestContext& context) const {
+  const std::string_view name = request.header(kExplainedKeyHeader);
+  if (keys_ != nullptr && !name.empty()) {
+    context.client = keys_->named(name);
+    if (context.client == nullptr)
+      return ApiError::bad_field(
+          "", absl::StrCat(to_absl(kExplainedKeyHeader), ": no API key has the name '", to_absl(name), "'"));
+    return true;
+  }
+  if (request.header("authorization").empty()) return true;
+  return identify(request, context);
+}
+
+bool AccessGate::wants_body(const HttpRequest& head) const {
   return keys_ == nullptr || keys_->find(head.header("authorization")) != nullptr;
 }
 
-ApiResult<bool> Proxy::let_in(const HttpRequest& request, RequestContext& context) const {
+ApiResult<bool> AccessGate::let_in(const HttpRequest& request, RequestContext& context) const {
   if (const auto known = identify(request, context); !known.ok() || context.client == nullptr) return known;
   if (const auto refusal = context.client->begin(context.started)) return over(*refusal);
-  context.visit = std::make_unique<ApiVisit>(context.client, clock_);
+  context.visit = std::make_unique<ApiVisit>(context.client, core_.clock);
   return true;
 }
 
-bool Proxy::may_use(const RequestContext& context, const std::string& model) {
-  return context.client == nullptr || context.client->may_use(model);
+void AccessGate::charge_prompt(const HttpRequest& request, const RequestContext& context) {
+  if (context.visit != nullptr) context.visit->cost(prompt_cost(request));
 }
 
-std::string_view Proxy::tenant_salt(const RequestContext& context) {
-  return context.client == nullptr ? std::string_view() : context.client->tenant_salt();
-}
-
-int64_t Proxy::prompt_cost(const HttpRequest& request) {
-  return static_cast<int64_t>(request.body.size() / kBodyBytesAToken);
-}
-
-// Tokens of an answer that the client has: those that a worker of ours told, or about as many as events.
-int64_t Proxy::answered(const RequestContext& context) {
-  if (!context.routed.stream) return static_cast<int64_t>(context.passed.bytes() / kBodyBytesAToken);
-  const size_t told = context.tap ? context.tap->tokens_told() : 0;
-  return static_cast<int64_t>(told > 0 ? told : context.passed.events());
-}
-
-void Proxy::charge_counted(const RequestContext& context, const route::AnswerCounts& counts) {
-  if (context.admission_ticket != nullptr) context.admission_ticket->cost(route::admission_cost(counts));
-  if (context.visit != nullptr) context.visit->cost(counts.prompt_tokens + counts.completion_tokens);
-}
-
-// Nobody has counted it.
-void Proxy::charge_seen(const Exchange& exchange, const RequestContext& context) const {
-  const int64_t told = answered(context);
-  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()) + told);
-  if (context.admission_ticket == nullptr || told == 0) return;  // else what was guessed stands
+// Without a worker's counts.
+void AccessGate::charge_seen(const Exchange& exchange, const RequestContext& context) const {
+  const int64_t answered = answer_cost(context);
+  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()) + answered);
+  if (context.admission_ticket == nullptr || answered == 0)
+    return;  // else the estimate of its arrival stands
   const route::Candidate* const chosen = context.flow.chosen();
   const int64_t cached = chosen == nullptr ? 0 : chosen->expect_cached;
-  context.admission_ticket->cost(std::max<int64_t>(router_.prompt_tokens(context.routed.key) - cached, 1) +
-                                 told);
+  const int64_t prompt = std::max<int64_t>(core_.router.prompt_tokens(context.routed.key) - cached, 1);
+  context.admission_ticket->cost(prompt + answered);
 }
 
-// Whoever leaves when the worker has told its counts, at the last event or before [DONE], knows them, too.
-void Proxy::charge_gone(const Exchange& exchange, const RequestContext& context) const {
+void AccessGate::charge_cancelled(const Exchange& exchange, const RequestContext& context) const {
   auto counts = context.tap ? context.tap->counts() : std::nullopt;
-  if (!counts) counts = context.passed.counts();
+  if (!counts) counts = context.worker.passed.counts();
   if (counts) return charge_counted(context, *counts);
   charge_seen(exchange, context);
 }
 
-// Of a request that was tried in vain nothing; else what the last worker counted, or about what was seen to
-// pass. One whose time was over has had its prompt computed like one whose client left: the time is the
-// client's to set.
-void Proxy::charge(const Exchange& exchange, const RequestContext& context,
-                   const ForwardResult& result) const {
+void AccessGate::charge(const Exchange& exchange, const RequestContext& context,
+                        const ForwardResult& result) const {
   const bool failed = result.end == ForwardResult::End::kFailed;
   if (result.counts && !failed) return charge_counted(context, *result.counts);
   const bool late = result.failure.kind == FailureKind::kDeadline || result.failure.http_status == 504;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The queue in front of the workers, as requests of this process meet it: who need not wait passes through a
-// plain call, who must waits in a coroutine of its own. The rules are route/admission.h's; here are the
-// clock, the timers, the workers' reports and the words a client is told. All calls on the io_context's
+// The queue in front of the workers, as requests of this process meet it: a request that need not wait passes
+// through a plain call, one that must waits in a coroutine. The rules are route/admission/admission.h's; here
+// are the clock, the timers, the workers' reports and the words a client gets. All calls on the io_context's
 // thread.
 
 #include <absl/container/flat_hash_map.h>
@@ -49,7 +49,7 @@ class AdmissionQueue {
     bool waits() const { return outcome_ == route::AdmissionOutcome::kWaiting; }
     // Until it is let in, or the error that the client gets. REQUIRES: waits().
     Task<ApiResult<bool>> wait();
-    // What it came to, in tokens.
+    // Sets its cost, in tokens.
     void cost(int64_t tokens) { tokens_ = tokens; }
 
    private:
@@ -73,19 +73,19 @@ class AdmissionQueue {
   };
   Preview preview(route::AdmissionRequest request);
 
-  // Who waits hears of workers' reports and of deadlines by this.
+  // Wakes requests that wait, at workers' reports and at deadlines.
   void start(TaskGroup& background) { background.spawn(look_after()); }
   void change(const AdmissionQueueOptions& options);
   // Several gateways enforce the limits, each a part; one, until told otherwise.
   void share(const route::GatewayShard& place);
-  // Nobody new comes, and who waits does so no longer than this.
+  // No request arrives any more, and those that wait do so no longer than this.
   void drain(Duration within);
   const route::Admission& admission() const { return admission_; }
 
  private:
   Task<void> look_after();
   int64_t room_of(std::string_view model);
-  void tell();  // who waited what became of it
+  void tell();  // requests that waited their outcome
   void show();
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 

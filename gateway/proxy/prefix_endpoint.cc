@@ -1,10 +1,4 @@
-// Prefixes kept ahead of use, through a gateway. A prefix is computed by every home that the table has for
-// its set, one after the other, because that is where its requests will go; where the set is new, by whoever
-// the policy would choose, and on failure by the next of that order. The answer says what every worker said.
-// A worker that does not know the endpoint is a server of another kind, and not ill.
-//
-// The gateway keeps no books: every worker of a model gives a prefix the same id, so any gateway asks all
-// workers who has it.
+#include "gateway/proxy/prefix_endpoint.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/api/prefix.h"
 #include "common/json/json.h"
-#include "gateway/proxy/proxy_scopes.h"
+#include "gateway/proxy/request_scopes.h"
+#include "gateway/proxy/request_tracing.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -23,8 +18,8 @@ using route::Candidate;
 using route::FailureKind;
 using route::HealthEvent;
 
-// Who was asked, and what came of it.
-struct Proxy::PrefixAsk {
+// One worker that was asked, and what it said.
+struct PrefixEndpoint::Ask {
   route::NodeIndex node = route::kNoNode;
   ForwardResult result;
 
@@ -50,14 +45,14 @@ bj::object object_of(std::string_view body) {
   return value.ok() && value->is_object() ? value->as_object() : bj::object();
 }
 
-// Whose a prefix is; empty where the worker does not say.
+// The model of a prefix; empty where the worker does not say.
 std::string model_said(const ForwardResult& result) {
   const bj::object body = object_of(result.held_body);
   const bj::value* model = body.if_contains("model");
   return model != nullptr && model->is_string() ? std::string(std::string_view(model->as_string())) : "";
 }
 
-// What a worker's answer says of that worker alone.
+// Copies what a worker's answer says of that worker alone.
 bj::object said_by(const std::string& id, const ForwardResult& result, bool unknown_there) {
   bj::object said;
   said["node"] = id;
@@ -87,14 +82,29 @@ ApiError not_supported(const std::string& model) {
 
 }  // namespace
 
-// As the table has them, those that can be asked.
-std::vector<Candidate> Proxy::homes_of(const RequestContext& context) const {
+// All that a request passes before it is sent.
+Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& context) {
+  ApiResult<bool> go = parts_.intake.enter(context);
+  if (go.ok()) go = parts_.gate.let_in(exchange.request(), context);
+  if (go.ok()) go = parts_.intake.prepare(exchange.request(), parse_prefix, context);
+  if (parts_.intake.awaits_first_look(go, context))
+    go = co_await parts_.intake.prepare_after_look(exchange, parse_prefix, context);
+  if (go.ok()) go = parts_.admission.arrive(context);
+  if (go.ok() && context.admission_ticket->waits()) go = co_await parts_.admission.wait(context);
+  if (go.ok() && context.waited &&
+      context.flow.choose(core_.flow_context(), core_.clock.now()) == route::Action::kRefuse)
+    go = parts_.replies.no_candidate(context.routed.model);
+  co_return go;
+}
+
+// The set's homes by the table, of those that can be asked.
+std::vector<Candidate> PrefixEndpoint::homes_of(const RequestContext& context) const {
   std::vector<Candidate> homes;
   const route::PrefixKey& key = context.routed.key;
   const route::Homes* planned =
-      key.set.is_zero() ? nullptr : router_.table()->find(key.set, context.routed.model);
+      key.set.is_zero() ? nullptr : core_.router.table()->find(key.set, context.routed.model);
   if (planned == nullptr) return homes;
-  const auto serving = router_.view().nodes_for(context.routed.model);
+  const auto serving = core_.router.view().nodes_for(context.routed.model);
   for (const route::NodeIndex node : planned->nodes()) {
     if (std::find(serving.begin(), serving.end(), node) == serving.end()) continue;
     Candidate& home = homes.emplace_back();
@@ -104,41 +114,33 @@ std::vector<Candidate> Proxy::homes_of(const RequestContext& context) const {
   return homes;
 }
 
-Task<void> Proxy::make_prefix(Exchange& exchange) {
+Task<void> PrefixEndpoint::make(Exchange& exchange) {
   RequestContext context;
-  const Running running(*this, exchange, context);
-  ApiResult<bool> go = admit(context);
-  if (go.ok()) go = let_in(exchange.request(), context);
-  if (go.ok()) go = prepare(exchange.request(), parse_prefix, context);
-  if (awaits_first_look(go, context)) go = co_await prepare_after_look(exchange, parse_prefix, context);
-  if (go.ok()) go = ask_in(context);
-  if (go.ok() && context.admission_ticket->waits()) go = co_await wait_in_queue(context);
-  if (go.ok() && context.waited &&
-      context.flow.choose(flow_context(), clock_.now()) == route::Action::kRefuse)
-    go = no_candidate(context.routed.model);
+  const RequestScope scope(core_, parts_.replies, exchange, context);
+  ApiResult<bool> go = co_await admit(exchange, context);
   if (!go.ok()) {
-    co_await refuse(exchange, context, go.error());
+    co_await parts_.replies.refuse(exchange, context, go.error());
     co_return;
   }
-  if (context.visit != nullptr) context.visit->cost(prompt_cost(exchange.request()));
-  retry_budget_.earn(context.started);
+  AccessGate::charge_prompt(exchange.request(), context);
+  core_.retry_budget.earn(context.started);
   std::vector<Candidate> targets = homes_of(context);
   const size_t home_count = targets.size();
   for (const Candidate& candidate : context.flow.decision().order.all()) {
     const auto same = [&candidate](const Candidate& t) { return t.node == candidate.node; };
     if (std::none_of(targets.begin(), targets.end(), same)) targets.push_back(candidate);
   }
-  std::vector<PrefixAsk> asks;
+  std::vector<Ask> asks;
   bool made = false;
-  const BookingGuard booking(*this, context);
+  const BookingGuard booking(core_, context);
   for (size_t i = 0; i < targets.size(); ++i) {
     if (i >= home_count && (made || (i > 0 && !asks_another(context, asks.back().result)))) break;
-    context.flow.send_to(flow_context(), targets[i], false, clock_.now());
-    PrefixAsk ask;
+    context.flow.send_to(core_.flow_context(), targets[i], false, core_.clock.now());
+    Ask ask;
     ask.node = targets[i].node;
-    if (context.request_record != nullptr) record_attempt(exchange, context);
+    record_attempt(core_, exchange, context);
     ask.result = co_await ask_to_make(exchange.request(), context);
-    if (context.request_record != nullptr) record_attempt_end(context, ask.result);
+    record_attempt_end(core_, context, ask.result);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
     made = made || ask.ok();
     asks.push_back(std::move(ask));
@@ -150,106 +152,108 @@ Task<void> Proxy::make_prefix(Exchange& exchange) {
   }
 }
 
-Task<ForwardResult> Proxy::ask_to_make(const HttpRequest& request, RequestContext& context) {
+Task<ForwardResult> PrefixEndpoint::ask_to_make(const HttpRequest& request, RequestContext& context) {
   const route::NodeIndex node = context.flow.attempt().candidate.node;
   ClientRequest asked;
   asked.method = "POST";
   asked.target = kPrefixesPath;
-  asked.headers = worker_headers(request, context);
-  asked.body = body_for_worker(request, context);
-  ForwardResult result = co_await ask_once(fleet_.client(node), asked, context.deadline);
-  const TimePoint now = clock_.now();
-  if (result.end == ForwardResult::End::kAnswered) context.flow.first_byte(flow_context(), false, now);
+  asked.headers = parts_.driver.worker_headers(request, context);
+  asked.body = context.body_for_worker(request);
+  ForwardResult result = co_await ask_once(core_.fleet.client(node), asked, context.deadline);
+  const TimePoint now = core_.clock.now();
+  if (result.end == ForwardResult::End::kAnswered) context.flow.first_byte(core_.flow_context(), false, now);
   if (result.held && !route::retryable_status(result.status)) {
-    context.flow.answered(flow_context(), std::nullopt, result.status, now);
+    context.flow.answered(core_.flow_context(), std::nullopt, result.status, now);
   } else {
-    context.flow.broken(flow_context(), result.failure, true, now);
+    context.flow.broken(core_.flow_context(), result.failure, true, now);
   }
   co_return result;
 }
 
-// REQUIRES: nobody has done it. By the rules of every request, but that a server of another kind is no try.
-bool Proxy::asks_another(const RequestContext& context, const ForwardResult& last) {
-  if (PrefixAsk{.node = 0, .result = last}.is_unknown_there()) return true;
+// The rules are those of every request, but a server of another kind counts as no try. REQUIRES: no worker
+// has computed it.
+bool PrefixEndpoint::asks_another(const RequestContext& context, const ForwardResult& last) {
+  if (Ask{.node = 0, .result = last}.is_unknown_there()) return true;
   route::AttemptState state;
   state.attempts = context.flow.attempts();
   state.candidates_left = 1;
-  const TimePoint now = clock_.now();
+  const TimePoint now = core_.clock.now();
   state.remaining = context.deadline.remaining(now);
-  return route::decide_retry(last.failure, state, retry_budget_, now) == route::RetryAction::kNextCandidate;
+  return route::decide_retry(last.failure, state, core_.retry_budget, now) ==
+         route::RetryAction::kNextCandidate;
 }
 
 // {"id": …, "object": "prefix", …, "nodes": [{"node": …, "status": 200, …}, …]}
-Task<void> Proxy::answer_made(Exchange& exchange, RequestContext& context,
-                              const std::vector<PrefixAsk>& asks) {
+Task<void> PrefixEndpoint::answer_made(Exchange& exchange, RequestContext& context,
+                                       const std::vector<Ask>& asks) {
   bj::object body;
   bj::array nodes;
-  for (const PrefixAsk& ask : asks) {
+  for (const Ask& ask : asks) {
     if (ask.ok() && body.empty()) body = object_of(ask.result.held_body);
-    nodes.emplace_back(said_by(fleet_.id(ask.node), ask.result, ask.is_unknown_there()));
+    nodes.emplace_back(said_by(core_.fleet.id(ask.node), ask.result, ask.is_unknown_there()));
   }
   body["nodes"] = std::move(nodes);
   std::string text = to_json(body);
-  co_await answer(exchange, context, 200, std::move(text));
+  co_await parts_.replies.answer(exchange, context, 200, std::move(text));
 }
 
 // The last failure of a worker that could have done it.
-Task<void> Proxy::answer_not_made(Exchange& exchange, RequestContext& context, std::vector<PrefixAsk>& asks) {
-  const auto could = [](const PrefixAsk& ask) { return !ask.is_unknown_there(); };
+Task<void> PrefixEndpoint::answer_not_made(Exchange& exchange, RequestContext& context,
+                                           std::vector<Ask>& asks) {
+  const auto could = [](const Ask& ask) { return !ask.is_unknown_there(); };
   const auto last = std::find_if(asks.rbegin(), asks.rend(), could);
   if (last == asks.rend()) {
     const ApiError error = not_supported(context.routed.model);
-    co_await refuse(exchange, context, error);
+    co_await parts_.replies.refuse(exchange, context, error);
   } else {
-    co_await give_up(exchange, context, last->result);
+    co_await parts_.replies.give_up(exchange, context, last->result);
   }
 }
 
-// What one worker says of it. False: it is not there, as far as this client may know. Where the worker has
+// Asks one worker of it. False: it is not there, as far as this client may know. Where the worker has
 // models that are not the client's, it first tells whose the prefix is.
-Task<bool> Proxy::ask_of_known(const HttpRequest& request, const RequestContext& context, PrefixAsk& ask) {
-  const auto may = [&context](const std::string& model) { return may_use(context, model); };
-  const std::vector<std::string>& models = router_.view().node(ask.node).models;
+Task<bool> PrefixEndpoint::ask_of_known(const HttpRequest& request, const RequestContext& context, Ask& ask) {
+  const auto may = [&context](const std::string& model) { return AccessGate::may_use(context, model); };
+  const std::vector<std::string>& models = core_.router.view().node(ask.node).models;
   if (std::none_of(models.begin(), models.end(), may)) co_return false;
   const bool sure = std::all_of(models.begin(), models.end(), may);
   const bool deletes = request.method == "DELETE";
   ClientRequest asked;
   asked.method = deletes && sure ? "DELETE" : "GET";
   asked.target = request.path;
-  asked.headers = worker_headers(request, context);
-  const Deadline within{std::min(context.deadline.at, clock_.now() + kAskWithin)};
-  ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+  asked.headers = parts_.driver.worker_headers(request, context);
+  const Deadline within{std::min(context.deadline.at, core_.clock.now() + kAskWithin)};
+  ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   if (ask.ok() && !sure && !may(model_said(ask.result))) co_return false;
   if (ask.ok() && deletes && !sure) {
     asked.method = "DELETE";
-    ask.result = co_await ask_once(fleet_.client(ask.node), asked, within);
+    ask.result = co_await ask_once(core_.fleet.client(ask.node), asked, within);
   }
   co_return !ask.is_unknown_there();
 }
 
-// GET and DELETE /v1/prefixes/{id}: of every worker that has it.
-Task<void> Proxy::known_prefix(Exchange& exchange) {
+Task<void> PrefixEndpoint::known(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   RequestContext context;
   context.routed.generates = context.routed.prefills = false;
-  const Running running(*this, exchange, context);
+  const RequestScope scope(core_, parts_.replies, exchange, context);
   const std::string id(prefix_id_of(request.path));
-  ApiResult<bool> go = admit(context);
-  if (go.ok()) go = let_in(request, context);
+  ApiResult<bool> go = parts_.intake.enter(context);
+  if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
-  const auto timeout = timeout_of(request, options_);
+  const auto timeout = timeout_of(request, core_.options);
   if (go.ok() && !timeout.ok()) go = timeout.error();
-  if (go.ok()) go = ask_in(context);
+  if (go.ok()) go = parts_.admission.arrive(context);
   if (!go.ok()) {
-    co_await refuse(exchange, context, go.error());
+    co_await parts_.replies.refuse(exchange, context, go.error());
     co_return;
   }
   context.deadline = Deadline::after(context.started, timeout.value());
-  std::vector<PrefixAsk> asks;
+  std::vector<Ask> asks;
   bool found = false, unsure = false;
-  for (route::NodeIndex node = 0; node < fleet_.size(); ++node) {
-    if (!fleet_.member(node) || !router_.view().routable(node)) continue;
-    PrefixAsk ask;
+  for (route::NodeIndex node = 0; node < core_.fleet.size(); ++node) {
+    if (!core_.fleet.member(node) || !core_.router.view().routable(node)) continue;
+    Ask ask;
     ask.node = node;
     const bool there = co_await ask_of_known(request, context, ask);
     if (exchange.cancel_reason() != CancelReason::kNone) co_return;
@@ -263,7 +267,7 @@ Task<void> Proxy::known_prefix(Exchange& exchange) {
   } else {
     const ApiError error = unsure ? ApiError::unavailable("not all workers could be asked for this prefix")
                                   : unknown_prefix(id, kUnknownRemedy);
-    co_await refuse(exchange, context, error);
+    co_await parts_.replies.refuse(exchange, context, error);
   }
 }
 

@@ -1,11 +1,26 @@
 #pragma once
 
-// The settings of the proxy.
+// The settings of the proxy: limits, time-outs and retries of requests.
 
+#include <cstddef>
+
+#include "common/core/time.h"
 #include "common/settings/schema.h"
-#include "gateway/proxy/proxy.h"
+#include "gateway/proxy/request_parser.h"
+#include "gateway/route/request/retry.h"
+#include "gateway/route/request/stall.h"
 
 namespace troupe {
+
+struct ProxyOptions : RequestParserOptions, route::StallOptions {
+  size_t requests_max = 4096;      // at once; more are answered 429
+  size_t text_requests_max = 256;  // of them, at once, that ask for tokens only; more are answered 429
+  route::RetryOptions retry;
+  Duration client_stall = std::chrono::seconds(5);  // see ForwardInput
+  // A request that a worker of another kind may have begun is sent again to the next one, unless the client's
+  // header says otherwise.
+  bool resend_to_foreign = true;
+};
 
 // Describes the time-outs of requests and streams, retry.*, limits.requests and .tokenize_requests. `options`
 // must outlive the schema.

@@ -1,7 +1,7 @@
-// What the proxy itself says: refusals, failures, and the headers that every answer carries.
+#include "gateway/proxy/replies.h"
 
 #include "absl/strings/str_cat.h"
-#include "gateway/proxy/proxy.h"
+#include "common/api/sse.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -11,8 +11,7 @@ using route::FailureKind;
 
 namespace {
 
-// The worker's status is worth passing on (with its Retry-After), its body was not: say it in the API's
-// shape.
+// Replaces a worker's empty body by an error in the API's shape; its status and Retry-After are passed on.
 void give_body(ForwardResult& result) {
   const std::string message = absl::StrCat("the worker answered ", result.status, " and said no more");
   ApiError error = result.status == 429   ? ApiError::overloaded(message, 0)
@@ -26,15 +25,34 @@ void give_body(ForwardResult& result) {
   result.held_body = error.to_json();
 }
 
+std::string_view what_failed(FailureKind kind) {
+  return kind == FailureKind::kSilent ? "the worker fell silent before the answer was complete"
+                                      : "the worker broke off before the answer was complete";
+}
+
+ApiError broken_error(const route::Failure& failure, int tried) {
+  if (failure.kind == FailureKind::kDeadline || failure.http_status == 504)
+    return ApiError::deadline("the request's time was over before its answer was complete");
+  std::string message(what_failed(failure.kind));
+  if (tried > 1) message += ", and no other could go on";
+  return ApiError::unavailable(message + "; ask again");
+}
+
 }  // namespace
 
-Task<void> Proxy::give_up(Exchange& exchange, RequestContext& context, ForwardResult& result) {
+void Replies::count_answer(RequestContext& context, int status, RequestOutcome end) {
+  core_.instruments.request_done(status);
+  context.record.status = status;
+  context.record.end = end;
+}
+
+Task<void> Replies::give_up(Exchange& exchange, RequestContext& context, ForwardResult& result) {
   if (result.held && result.failure.kind == FailureKind::kStatus) {
     if (result.held_body.empty()) give_body(result);
     HeaderList headers = headers_for_client(result.held_headers, own_headers(context));
     count_answer(context, result.status, RequestOutcome::kRefused);
-    if (context.request_record != nullptr) context.request_record->why = failure_name(result.failure.kind);
-    context.phases.pause(clock_.now());
+    context.record.why = failure_name(result.failure.kind);
+    context.phases.pause(core_.clock.now());
     co_await exchange.respond(result.status, headers, std::move(result.held_body));
     co_return;
   }
@@ -64,32 +82,58 @@ Task<void> Proxy::give_up(Exchange& exchange, RequestContext& context, ForwardRe
   co_await refuse(exchange, context, error);
 }
 
-Task<void> Proxy::answer(Exchange& exchange, RequestContext& context, int status, std::string body) {
+Task<void> Replies::answer(Exchange& exchange, RequestContext& context, int status, std::string body) {
   HeaderList headers = own_headers(context);
   headers.emplace_back("content-type", "application/json");
   count_answer(context, status, RequestOutcome::kAnswered);
-  context.phases.pause(clock_.now());
+  context.phases.pause(core_.clock.now());
   co_await exchange.respond(status, headers, std::move(body));
 }
 
-Task<void> Proxy::refuse(Exchange& exchange, RequestContext& context, const ApiError& error,
-                         std::string_view allow) {
+Task<void> Replies::refuse(Exchange& exchange, RequestContext& context, const ApiError& error,
+                           std::string_view allow) {
   HeaderList headers = own_headers(context);
   headers.emplace_back("content-type", "application/json");
   if (!allow.empty()) headers.emplace_back("allow", allow);
   if (error.http_status == 401) headers.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) headers.emplace_back("retry-after", std::to_string(error.retry_after_s));
-  if (draining_) exchange.close_after();
+  if (core_.draining) exchange.close_after();
   count_answer(context, error.http_status, RequestOutcome::kRefused);
-  if (context.request_record != nullptr)
-    context.request_record->why = error.code.empty() ? error.type : error.code;
+  context.record.why = error.code.empty() ? error.type : error.code;
   if (context.entry != nullptr) context.entry->outcome.status = error.http_status;
   std::string body = error.to_json();
-  context.phases.pause(clock_.now());
+  context.phases.pause(core_.clock.now());
   co_await exchange.respond(error.http_status, headers, std::move(body));
 }
 
-HeaderList Proxy::own_headers(const RequestContext& context) const {
+Task<void> Replies::end_broken(Exchange& exchange, RequestContext& context, ForwardResult& result) {
+  count_answer(context, 200, RequestOutcome::kBroken);
+  context.record.why = failure_name(result.failure.kind);
+  core_.instruments.broken_streams.Increment();
+  if (context.tap && context.tap->resumable()) core_.instruments.not_resumed.Increment();
+  if (context.entry != nullptr) context.entry->outcome.status = kBrokenStatus;
+  // The worker that began may have sent an error of its own.
+  const bool said = context.flow.attempts() == 1 && result.held && !result.held_body.empty();
+  std::string event;
+  append_sse_data(event,
+                  said ? result.held_body : broken_error(result.failure, context.flow.attempts()).to_json());
+  exchange.close_after();
+  context.phases.pause(core_.clock.now());
+  co_await exchange.write(event);
+  co_await exchange.finish();
+}
+
+ApiError Replies::no_candidate(const std::string& model) const {
+  if (!core_.fleet.probed())
+    return ApiError::unavailable("the gateway has just started and is still looking for its workers");
+  if (core_.router.view().knows_model(model)) {
+    return ApiError::unavailable(absl::StrCat("no worker that serves '", model, "' is ready"));
+  }
+  if (core_.router.view().routable_count() == 0) return ApiError::unavailable("no worker is ready");
+  return ApiError::not_found_model(model);
+}
+
+HeaderList Replies::own_headers(const RequestContext& context) const {
   HeaderList headers;
   headers.reserve(8);
   headers.emplace_back("x-request-id", context.request_id);
@@ -98,17 +142,18 @@ HeaderList Proxy::own_headers(const RequestContext& context) const {
 }
 
 // set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
-std::string Proxy::route_decision(const RequestContext& context) const {
+std::string Replies::route_decision(const RequestContext& context) const {
   const Hash128& set = context.routed.key.set;
   const Candidate* c = context.flow.chosen();
   return absl::StrCat(
-      "set=", set.is_zero() ? "-" : set.hex(), ";node=", c == nullptr ? "-" : to_absl(fleet_.id(c->node)),
+      "set=", set.is_zero() ? "-" : set.hex(),
+      ";node=", c == nullptr ? "-" : to_absl(core_.fleet.id(c->node)),
       ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
       ";attempt=", context.flow.attempts(), ";expect=", c == nullptr ? 0 : c->expect_cached,
-      ";epoch=", c == nullptr ? router_.table()->epoch() : context.flow.decision().table_epoch);
+      ";epoch=", c == nullptr ? core_.router.table()->epoch() : context.flow.decision().table_epoch);
 }
 
-std::string Proxy::request_id(const HttpRequest& request) {
+std::string Replies::request_id(const HttpRequest& request) {
   if (const std::string_view own = request_id_of(request); !own.empty()) return std::string(own);
   Hash128 id;
   id.hi = ids_.next();

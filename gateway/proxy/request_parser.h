@@ -19,7 +19,7 @@
 
 namespace troupe {
 
-// What is kept of a request once it is parsed: its text stays in the body, which is forwarded as it came.
+// A request once it is parsed: its text stays in the body, which is forwarded as it came.
 struct RoutedRequest {
   std::string model;  // empty where the body may leave it out, and does
   bool stream = false;
@@ -31,7 +31,7 @@ struct RoutedRequest {
   std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
   route::PrefixKey key;
   PromptFingerprint marks;  // only where RequestParserOptions::mark_salt asks for them
-  // What it was made of, `model` left out; only where RequestParserOptions::keep_parsed asks for it.
+  // The parsed body, without `model`; only where RequestParserOptions::keep_parsed asks for it.
   std::unique_ptr<GenerateRequest> parsed;
 };
 
@@ -50,11 +50,11 @@ ApiResult<Duration> timeout_of(const HttpRequest& request, const RequestParserOp
 enum class Resend : uint8_t { kAsConfigured, kAlways, kConnect };
 ApiResult<Resend> resend_of(const HttpRequest& request);
 
-// What a request is parsed with, beside itself.
+// The inputs of parsing beside the request itself.
 struct RequestParserInput {
   const RequestParserOptions& options;
   ApiParser& parser;             // of `options.api`; its buffers are used again for the next request
-  std::string_view tenant_salt;  // of whom it comes from, see tenant.h; empty: of no tenant
+  std::string_view tenant_salt;  // of the client's tenant, see tenant.h; empty: of no tenant
 };
 
 ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequest::Kind kind,

@@ -17,12 +17,12 @@ int64_t unix_ms() {
 
 }  // namespace
 
-std::unique_ptr<RequestRecord> RequestObservers::begin(const Exchange& exchange, TimePoint started) {
-  if (access_log_ == nullptr && exporter_ == nullptr) return nullptr;
-  auto request_record = std::make_unique<RequestRecord>();
-  request_record->client = exchange.remote_address();
-  request_record->started = started;
-  trace(exchange.request(), *request_record);
+RequestRecord RequestObservers::begin(const Exchange& exchange, TimePoint started) {
+  RequestRecord request_record;
+  request_record.started = started;
+  if (!any()) return request_record;
+  request_record.client = exchange.remote_address();
+  trace(exchange.request(), request_record);
   return request_record;
 }
 

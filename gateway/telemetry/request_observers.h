@@ -2,8 +2,6 @@
 
 // Observers of ended requests: the access log, and the exporter of spans. On the event loop's thread.
 
-#include <memory>
-
 #include "common/net/http_server.h"
 #include "gateway/telemetry/access_log.h"
 #include "gateway/telemetry/request_record.h"
@@ -21,8 +19,10 @@ class RequestObservers {
   void sample(double ratio) { sample_ratio_ = ratio; }
   uint64_t new_span() { return ids_.next(); }
 
-  // Null without observers.
-  std::unique_ptr<RequestRecord> begin(const Exchange& exchange, TimePoint started);
+  bool any() const { return access_log_ != nullptr || exporter_ != nullptr; }
+  // Begins a request's record: without observers, only its start.
+  RequestRecord begin(const Exchange& exchange, TimePoint started);
+  // REQUIRES: any().
   void end(RequestRecord& request_record, const RequestFacts& facts);
   void malformed(const HttpRefusal& refusal) const;
 

@@ -1,8 +1,7 @@
 #pragma once
 
 // Record of one request's way through the gateway: the source of the access log's line (access_log.h) and of
-// its spans (span_json.h). Plain data, kept only where there is an observer: without one a phase costs a null
-// check.
+// its spans (span_json.h). Plain data, filled as the request goes, whether anything observes it or not.
 
 #include <cstdint>
 #include <optional>

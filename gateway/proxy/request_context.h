@@ -1,0 +1,79 @@
+#pragma once
+
+// State of one request; it grows as the phases go. Plain data, one per request, in the frame of
+// the coroutine that serves it.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/core/time.h"
+#include "common/net/http_server.h"
+#include "gateway/access/api_keys.h"
+#include "gateway/proxy/admission_queue.h"
+#include "gateway/proxy/request_parser.h"
+#include "gateway/route/admission/concurrency_limit.h"
+#include "gateway/route/request/request_flow.h"
+#include "gateway/telemetry/phase_times.h"
+#include "gateway/telemetry/request_record.h"
+#include "gateway/telemetry/traffic_recorder.h"
+#include "gateway/upstream/resume_filter.h"
+#include "gateway/upstream/usage.h"
+
+namespace troupe {
+
+// A place within a concurrency limit, which was entered, until this ends.
+class Permit {
+ public:
+  Permit(route::ConcurrencyLimit& limit, const Clock& clock) : limit_(limit), clock_(clock) {}
+  ~Permit() { limit_.leave(clock_.now()); }
+  Permit(const Permit&) = delete;
+  Permit& operator=(const Permit&) = delete;
+
+ private:
+  route::ConcurrencyLimit& limit_;
+  const Clock& clock_;
+};
+
+struct RequestContext {
+  // One try at one worker; made anew for each.
+  struct WorkerTry {
+    UsageTap passed;          // of its answer
+    bool ours = false;        // the worker is one of Troupe's
+    bool asks_ids = false;    // it was asked for ids
+    std::string resume_body;  // the request's, if the worker continues a stream
+  };
+
+  TimePoint started;
+  std::string request_id;
+  Deadline deadline;
+  RoutedRequest routed;
+  route::RequestFlow flow;              // decides; a driver performs
+  std::unique_ptr<TrafficEntry> entry;  // null: not recorded
+  std::shared_ptr<ApiClient> client;    // null: the gateway has no API keys
+  std::unique_ptr<ApiVisit> visit;      // likewise
+  std::string body;                     // for the worker, if it differs from the client's; else empty
+  // For as long as the request is at the workers or waits for them, over all its tries; null: it computes
+  // little.
+  std::unique_ptr<AdmissionQueue::AdmissionTicket> admission_ticket;
+  bool waited = false;                   // in the admission queue
+  std::optional<Permit> request_permit;  // limits.requests
+  std::optional<Permit> text_permit;     // limits.tokenize_requests
+  Resend resend = Resend::kAsConfigured;
+  WorkerTry worker;
+  std::optional<ResumeTap> tap;  // of a stream that can be resumed
+  TimePoint paused_at{};         // the last event before the failure that a resume mends
+  bool timed = false;            // a chat or a completion: its duration is a metric
+  RequestRecord record;
+  PhaseTimes phases;
+
+  // The request has its answer, whatever becomes of it on its way to the client.
+  bool answered() const { return record.status != 0; }
+  const std::string& model() const { return routed.model; }
+  std::string_view body_for_worker(const HttpRequest& request) const {
+    return body.empty() ? std::string_view(request.body) : std::string_view(body);
+  }
+};
+
+}  // namespace troupe

@@ -1,0 +1,226 @@
+#include "gateway/proxy/request_driver.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "gateway/proxy/request_scopes.h"
+#include "gateway/proxy/request_tracing.h"
+#include "gateway/upstream/headers.h"
+
+namespace troupe {
+
+using route::Candidate;
+
+Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
+  const CancelCharge cancel_charge(gate_, exchange, context);
+  const BookingGuard booking(core_, context);
+  context.phases.enter(Phase::kSend, core_.clock.now());
+  route::Action action = context.flow.admitted(core_.flow_context(), context.waited, core_.clock.now());
+  if (action == route::Action::kRefuse) {
+    const ApiError error = replies_.no_candidate(context.routed.model);
+    co_await replies_.refuse(exchange, context, error);
+    co_return;
+  }
+  // A client that disconnects from here on is charged at least this.
+  AccessGate::charge_prompt(exchange.request(), context);
+  ForwardResult full;  // the last 429
+  while (true) {
+    ForwardResult result = co_await attempt(exchange, context);
+    if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // nothing waits for an answer
+    gate_.charge(exchange, context, result);
+    if (context.entry != nullptr) record_answer(context, result);
+    if (result.end != ForwardResult::End::kFailed) {
+      answered(context, result);
+      co_return;
+    }
+    action = failed(exchange, context, result);
+    if (action != route::Action::kSend) {
+      if (action == route::Action::kPassOnFull) result = std::move(full);
+      if (action == route::Action::kEndBroken) {
+        co_await replies_.end_broken(exchange, context, result);
+      } else {
+        co_await replies_.give_up(exchange, context, result);
+      }
+      co_return;
+    }
+    context.phases.enter(Phase::kSend, core_.clock.now());
+    if (result.held && result.status == 429) full = std::move(result);
+  }
+}
+
+// Sends the flow's attempt and passes the answer on.
+Task<ForwardResult> RequestDriver::attempt(Exchange& exchange, RequestContext& context) {
+  const Candidate& candidate = context.flow.attempt().candidate;
+  context.worker = {};
+  core_.instruments.decided(candidate.branch);
+  record_attempt(core_, exchange, context);
+  // One pointer for each function: more would be memory each time.
+  auto judge = [this, &exchange, &context] { return gives_up(exchange, context); };
+  auto begin = [this, &context] { first_byte(context); };
+  ForwardInput input = forward_input(exchange, context);
+  input.request.give_up = std::ref(judge);
+  input.on_first_byte = std::ref(begin);
+  ForwardResult result = co_await forward_once(exchange, core_.fleet.client(candidate.node), input);
+  context.phases.enter(Phase::kSettle, core_.clock.now());
+  record_attempt_end(core_, context, result);
+  co_return result;
+}
+
+// The client has an answer, whole or broken off.
+void RequestDriver::answered(RequestContext& context, const ForwardResult& result) {
+  const TimePoint now = core_.clock.now();
+  const bool broken = result.end == ForwardResult::End::kBroken;
+  if (broken) {
+    context.flow.broken(core_.flow_context(), result.failure, !result.client_stalled, now);
+    log_failure(context, result);
+    core_.instruments.broken_streams.Increment();
+  } else {
+    context.flow.answered(core_.flow_context(), result.counts, result.status, now);
+    context.record.counts = result.counts;
+    if (result.counts && result.counts->has_cached)
+      core_.instruments.cached_tokens(context.flow.attempt().sent.expect_cached,
+                                      result.counts->cached_tokens);
+  }
+  replies_.count_answer(context, result.status, broken ? RequestOutcome::kBroken : RequestOutcome::kAnswered);
+}
+
+route::Action RequestDriver::failed(const Exchange& exchange, RequestContext& context,
+                                    const ForwardResult& result) {
+  log_failure(context, result);
+  const TimePoint now = core_.clock.now();
+  const uint64_t refused = core_.retry_budget.refused();
+  const route::Action action = context.flow.failed(core_.flow_context(), result.failure,
+                                                   !result.client_stalled, progress(exchange, context), now);
+  if (core_.retry_budget.refused() != refused) core_.instruments.retries_refused.Increment();
+  if (action != route::Action::kSend) return action;
+  core_.instruments.retried(result.failure.kind);
+  // A worker that failed before it went on has added to the pause.
+  if (exchange.head_sent() && result.sent_at != TimePoint{}) context.paused_at = result.sent_at;
+  return action;
+}
+
+// Workers of ours are asked for what another one needs to continue; one that continues gets it.
+void RequestDriver::ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) const {
+  context.worker.ours = core_.fleet.ours(context.flow.attempt().candidate.node);
+  context.worker.asks_ids = context.routed.stream && context.routed.generates && context.worker.ours;
+  if (!context.worker.asks_ids) return;
+  if (!context.tap) context.tap.emplace(context.routed.choices == 1);
+  context.tap->next_worker(exchange.head_sent());
+  if (exchange.head_sent()) {
+    context.worker.resume_body = context.tap->resume_body(context.body_for_worker(exchange.request()));
+    input.request.body = context.worker.resume_body;
+  }
+  input.request.headers.emplace_back("x-troupe-ids", "1");
+  input.tap = &*context.tap;
+}
+
+// The answer's first byte, or the first of a worker that continues it.
+void RequestDriver::first_byte(RequestContext& context) {
+  const TimePoint now = core_.clock.now();
+  context.flow.first_byte(core_.flow_context(), context.worker.asks_ids && context.tap->heartbeats(), now);
+  context.record.began(now);
+  if (context.paused_at != TimePoint{}) {
+    const Duration pause = now - std::exchange(context.paused_at, TimePoint{});
+    core_.instruments.resumed.Increment();
+    context.record.resumes += 1;
+    core_.instruments.resume_pause.Observe(std::chrono::duration<double>(pause).count());
+    core_.log.info("stream_resumed",
+                   {{"request", context.request_id},
+                    {"worker", core_.fleet.id(context.flow.attempt().candidate.node)},
+                    {"attempt", context.flow.attempts()},
+                    {"tokens", context.tap->ids_told()},
+                    {"pause_ms", std::chrono::duration<double, std::milli>(pause).count()}});
+    return;
+  }
+  if (context.entry != nullptr) context.entry->first_byte();
+  if (context.routed.generates)
+    core_.instruments.ttfb.Observe(std::chrono::duration<double>(now - context.started).count());
+}
+
+// The request may be sent again if this attempt's worker fails before the client has anything.
+bool RequestDriver::may_resend(const RequestContext& context) const {
+  if (context.resend == Resend::kAsConfigured) return context.worker.ours || core_.options.resend_to_foreign;
+  return context.resend == Resend::kAlways;
+}
+
+route::AnswerProgress RequestDriver::progress(const Exchange& exchange, const RequestContext& context) const {
+  route::AnswerProgress progress;
+  progress.started = exchange.head_sent();
+  if (context.tap) {
+    progress.resumable = context.tap->resumable();
+    progress.tokens = static_cast<int64_t>(context.tap->ids_told());
+  }
+  progress.remaining = context.deadline.remaining(core_.clock.now());
+  progress.resend = may_resend(context);
+  return progress;
+}
+
+// The worker has sent nothing for patience() (see forward_input()).
+bool RequestDriver::gives_up(const Exchange& exchange, RequestContext& context) {
+  route::RequestFlow::SilentFacts facts;
+  facts.stream = context.routed.stream;
+  facts.heartbeats_asked = context.worker.asks_ids;
+  facts.heartbeats_seen = context.worker.asks_ids && context.tap->heartbeats();
+  facts.bytes = context.worker.passed.bytes();
+  const uint64_t refused = core_.retry_budget.refused();
+  const bool given_up =
+      context.flow.silent(core_.flow_context(), facts, progress(exchange, context), core_.clock.now());
+  if (core_.retry_budget.refused() != refused) core_.instruments.retries_refused.Increment();
+  return given_up;
+}
+
+HeaderList RequestDriver::worker_headers(const HttpRequest& request, const RequestContext& context) const {
+  HeaderList headers = headers_for_worker(request);
+  // Workers do not get the gateway's keys.
+  if (gate_.keys_required())
+    std::erase_if(headers, [](const auto& header) { return header.first == "authorization"; });
+  headers.emplace_back("x-request-id", context.request_id);
+  if (context.record.traced) record_headers(context.record, headers);
+  const route::PrefixKey& key = context.routed.key;
+  const Candidate* const chosen = context.flow.chosen();
+  const bool planned = chosen != nullptr && core_.router.at_home(key, context.routed.model, chosen->node);
+  append_hints(key, planned, headers);
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(context.deadline.remaining(core_.clock.now())).count();
+  headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
+  return headers;
+}
+
+ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestContext& context) const {
+  const HttpRequest& request = exchange.request();
+  ForwardInput input;
+  input.request.method = "POST";
+  input.request.target = request.target;
+  input.request.body = context.body_for_worker(request);
+  input.request.headers = worker_headers(request, context);
+  input.deadline = context.deadline;
+  input.client_stall = core_.options.client_stall;
+  input.answer_headers = replies_.own_headers(context);
+  input.phases = &context.phases;
+  input.passed = &context.worker.passed;
+  ask_ids(exchange, context, input);
+  input.request.patience = route::patience(core_.options, context.worker.ours);
+  return input;
+}
+
+void RequestDriver::record_answer(const RequestContext& context, const ForwardResult& result) const {
+  TrafficOutcome& outcome = context.entry->outcome;
+  const route::RequestFlow::Attempt& attempt = context.flow.attempt();
+  outcome.node = core_.fleet.id(attempt.candidate.node);
+  outcome.branch = route::branch_name(attempt.candidate.branch);
+  outcome.attempts = static_cast<size_t>(context.flow.attempts());
+  outcome.expected = attempt.sent.expect_cached;
+  outcome.counts = result.counts;
+  outcome.status = result.end == ForwardResult::End::kBroken ? kBrokenStatus : result.status;
+}
+
+void RequestDriver::log_failure(const RequestContext& context, const ForwardResult& result) const {
+  core_.log.debug("try_failed", {{"request", context.request_id},
+                                 {"worker", core_.fleet.id(context.flow.attempt().candidate.node)},
+                                 {"attempt", context.flow.attempts()},
+                                 {"failure", failure_name(result.failure.kind)},
+                                 {"status", result.status},
+                                 {"error", to_std(result.error.message())}});
+}
+
+}  // namespace troupe

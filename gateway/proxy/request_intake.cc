@@ -1,0 +1,151 @@
+#include "gateway/proxy/request_intake.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "common/json/json.h"
+#include "gateway/proxy/json_patch.h"
+
+namespace troupe {
+
+namespace {
+
+// Writes into the body what the client may not decide alone: a tenant's salt, and a priority no earlier than
+// its key's.
+void rewrite(const HttpRequest& request, RequestContext& context) {
+  const RoutedRequest& routed = context.routed;
+  std::vector<JsonPatch> members;
+  if (!routed.salt.empty()) {
+    JsonPatch salt{"cache_salt", {}};
+    append_json_string(salt.json, routed.salt);
+    members.push_back(std::move(salt));
+  }
+  const int32_t earliest = context.client == nullptr ? routed.priority : context.client->priority();
+  // (A worker's default is not written out: some refuse the field.)
+  if (routed.priority < std::min(earliest, 0)) members.push_back({"priority", absl::StrCat(earliest)});
+  if (!members.empty()) context.body = with_members(request.body, members);
+}
+
+}  // namespace
+
+ApiResult<bool> RequestIntake::enter(RequestContext& context) {
+  if (core_.draining)
+    return ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
+  const auto most = static_cast<int64_t>(core_.options.requests_max);
+  if (!requests_.enter(most, context.started)) {
+    return ApiError::overloaded(absl::StrCat("this gateway has ", most, " requests at once, its limit"),
+                                route::retry_after_s(requests_.reject(context.started)));
+  }
+  context.request_permit.emplace(requests_, core_.clock);
+  return true;
+}
+
+ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser parse,
+                                       RequestContext& context) {
+  context.phases.enter(Phase::kParse, core_.clock.now());
+  auto timeout = timeout_of(request, core_.options);
+  if (!timeout.ok()) return timeout.error();
+  context.deadline = Deadline::after(context.started, *timeout);
+  auto resend = resend_of(request);
+  if (!resend.ok()) return resend.error();
+  context.resend = *resend;
+  auto routed = parse(request, parser_input(context));
+  if (!routed.ok()) return routed.error();
+  context.routed = std::move(*routed);
+  rewrite(request, context);
+  if (context.routed.model.empty()) {
+    auto model = only_model(context);
+    if (!model.ok()) return model.error();
+    context.routed.model = std::move(*model);
+  }
+  if (!AccessGate::may_use(context, context.routed.model))
+    return ApiError::not_found_model(context.routed.model);
+  const TimePoint parsed = core_.clock.now();
+  context.phases.enter(Phase::kChoose, parsed);
+  context.record.parsed = parsed;
+  core_.router.refine(context.routed.key);
+  keep_text(context.routed);
+  context.flow.begin(context.routed.key, context.routed.model, context.routed.choices);
+  const route::Action action = context.flow.choose(core_.flow_context(), parsed);
+  context.record.chosen = core_.clock.now();
+  record_arrival(context);
+  if (action == route::Action::kRefuse) return replies_.no_candidate(context.routed.model);
+  return true;
+}
+
+Task<void> RequestIntake::first_look(const Exchange& exchange, RequestContext& context) {
+  while (!core_.fleet.probed() && core_.clock.now() < context.started + kFirstLookMax)
+    co_await pause_before_look(exchange, context);
+}
+
+Task<void> RequestIntake::pause_before_look(const Exchange& exchange, RequestContext& context) {
+  context.phases.pause(core_.clock.now());
+  Timer timer(exchange.executor());
+  timer.expires_after(std::chrono::milliseconds(5));
+  co_await timer.async_wait(use_task);
+}
+
+// No worker was found, and not all were probed yet. A request to a gateway that has just started (or was
+// started again where one died) loses no more than the time that this takes.
+bool RequestIntake::awaits_first_look(const ApiResult<bool>& prepared, const RequestContext& context) const {
+  if (prepared.ok() || prepared.error().http_status != 503 || core_.fleet.probed()) return false;
+  const TimePoint now = core_.clock.now();
+  return now < context.started + kFirstLookMax && context.deadline.remaining(now) > Duration::zero();
+}
+
+Task<ApiResult<bool>> RequestIntake::prepare_after_look(const Exchange& exchange, ForwardParser parse,
+                                                        RequestContext& context) {
+  ApiResult<bool> go = true;
+  do {
+    co_await pause_before_look(exchange, context);
+    go = prepare(exchange.request(), parse, context);
+  } while (awaits_first_look(go, context));
+  co_return go;
+}
+
+// Keeps the text of a persona that was asked for before: prompts that share nothing are too many.
+void RequestIntake::keep_text(RoutedRequest& routed) {
+  if (routed.parsed == nullptr) return;
+  const std::unique_ptr<GenerateRequest> parsed = std::move(routed.parsed);
+  const route::PrefixKey& key = routed.key;
+  if (key.set.is_zero() || core_.texts->use(key.set) || core_.router.known().sets.share(key.set) <= 0) return;
+  PrefixTextCache::Text text;
+  text.model = routed.model;
+  text.body = prefix_body(*parsed, routed.model, key);
+  text.key.set = key.set;
+  text.key.chat = key.chat;
+  text.key.prefix_messages = key.prefix_messages;
+  text.key.prefix_bytes = key.prefix_bytes;
+  if (!text.body.empty()) core_.texts->put(key.set, std::move(text));
+}
+
+// Traffic is what could be routed: not a model that no worker serves, nor text only.
+void RequestIntake::record_arrival(RequestContext& context) {
+  if (core_.recorder == nullptr || !context.routed.generates ||
+      !core_.router.view().knows_model(context.routed.model))
+    return;
+  const route::PrefixKey& key = context.routed.key;
+  TrafficArrival arrival;
+  arrival.model = context.routed.model;
+  arrival.set = key.set;
+  if (!key.session.is_zero()) arrival.session = chain_hash(core_.recorder->salt(), key.session.hex());
+  arrival.prefix_bytes = key.prefix_bytes;
+  arrival.marks = std::move(context.routed.marks);
+  context.entry = std::make_unique<TrafficEntry>(*core_.recorder, std::move(arrival), context.started);
+}
+
+// The model of a body that names none.
+ApiResult<std::string> RequestIntake::only_model(const RequestContext& context) const {
+  std::vector<std::string> models = core_.router.view().models();
+  std::erase_if(models,
+                [&context](const std::string& model) { return !AccessGate::may_use(context, model); });
+  if (models.empty()) return replies_.no_candidate("");
+  if (models.size() > 1) {
+    return ApiError::bad_field("model", absl::StrCat("'model' is required: ", models.size(),
+                                                     " models are served here, see GET /v1/models"));
+  }
+  return models.front();
+}
+
+}  // namespace troupe
