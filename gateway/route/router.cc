@@ -126,8 +126,8 @@ Decision Router::decide(const PrefixKey& key, std::string_view model, TimePoint 
 }
 
 bool Router::may_extend(const PrefixKey& key, const Decision& decision) const {
-  return options_.affinity.mode == Mode::kStrict && options_.policy == "affinity" && !key.set.is_zero() &&
-         !decision.order.empty() && decision.order.size() < options_.affinity.order_max;
+  return options_.affinity.mode == Mode::kStrict && policy_info(options_.policy).follows_table &&
+         !key.set.is_zero() && !decision.order.empty() && decision.order.size() < options_.affinity.order_max;
 }
 
 bool Router::extend(const PrefixKey& key, std::string_view model, Decision& decision, TimePoint now) {

@@ -18,7 +18,7 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   options_.planner.max_nodes_per_set = planner.max_nodes_per_set;
   planner_.change(options_.planner);
   known_.loads.change(now);
-  if (options_.policy != "affinity") return;  // the other policies keep state of their own
+  if (!policy_info(options_.policy).follows_table) return;  // the baselines keep state of their own
   policy_ = make_policy(options_.policy, now);
   policy_->adopt(*known_.view);
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/settings/yaml.h"
+#include "gateway/route/policy/policy.h"
 #include "gateway/route/settings.h"
 #include "sim/cli/command_line.h"
 #include "sim/workload/presets.h"
@@ -303,7 +304,8 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   SimulationOptions o = f.options;
   TROUPE_ASSIGN_OR_RETURN(o.profile, load_node_profile(f.profile));
   route::settle_route(o.router);
-  o.router.affinity.peer_ledger = f.peer_ledger && o.gateways > 1 && o.router.policy == "affinity";
+  o.router.affinity.peer_ledger =
+      f.peer_ledger && o.gateways > 1 && route::policy_info(o.router.policy).follows_table;
   if (!f.faults.empty()) {
     std::ifstream file(f.faults, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));

@@ -1,13 +1,13 @@
 #include "sim/fleet/simulator.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "common/settings/option_checks.h"
+#include "gateway/route/policy/policy.h"
 #include "sim/fleet/simulation.h"
 
 namespace troupe::sim {
@@ -15,12 +15,6 @@ namespace troupe::sim {
 namespace {
 
 constexpr size_t kSessionsRemembered = 1 << 20;
-
-// What these choose hangs on how gateways know what nodes hold.
-bool reads_residency(std::string_view policy) {
-  constexpr std::array<std::string_view, 5> kReaders{"affinity", "dynamo", "gie", "lmetric", "lmetric-p1"};
-  return std::find(kReaders.begin(), kReaders.end(), policy) != kReaders.end();
-}
 
 Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("nodes", o.nodes, 1, 100'000));
@@ -40,6 +34,19 @@ Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("handover-s", o.handover_s, 0, 3600));
   TROUPE_RETURN_IF_ERROR(route::check_policy(o.router.policy));
   return check_faults(o.faults, o.nodes, o.gateways);
+}
+
+// A result that says what it is of; its figures follow.
+Result result_for(const SimulationOptions& o) {
+  Result result;
+  const route::PolicyInfo& policy = route::policy_info(o.router.policy);
+  result.policy = policy.name;
+  if (policy.reads_residency) result.mode = route::mode_name(o.router.affinity.mode);
+  result.nodes = o.nodes;
+  result.gateways = o.gateways;
+  result.seed = o.seed;
+  result.profile = o.profile.name;
+  return result;
 }
 
 }  // namespace
@@ -63,7 +70,8 @@ Status Simulation::start() {
   TROUPE_RETURN_IF_ERROR(check_options(options_));
   options_.router.affinity.gateways = options_.gateways;
   // The others are as their originals are.
-  if (options_.router.policy != "affinity") options_.join_ramp_s = options_.handover_s = 0;
+  if (!route::policy_info(options_.router.policy).follows_table)
+    options_.join_ramp_s = options_.handover_s = 0;
   keeps_prefixes_ = options_.handover_s > 0 && nodes_tell() &&
                     std::any_of(options_.faults.begin(), options_.faults.end(), [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kReturn || fault.kind == Fault::Kind::kJoin ||
@@ -154,13 +162,7 @@ StatusOr<Result> Simulation::run() {
   }
   second_over();
 
-  Result result;
-  result.policy = options_.router.policy;
-  if (reads_residency(result.policy)) result.mode = route::mode_name(options_.router.affinity.mode);
-  result.nodes = options_.nodes;
-  result.gateways = options_.gateways;
-  result.seed = options_.seed;
-  result.profile = options_.profile.name;
+  Result result = result_for(options_);
   recorder_.fill(result);
   result.events = static_cast<int64_t>(event_count_);
   result.simulated_requests = books_.arrived;

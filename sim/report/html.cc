@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "gateway/route/policy/policy.h"
 #include "sim/report/html_assets.h"
 #include "sim/report/html_data.h"
 
@@ -48,34 +49,6 @@ std::string percent(double share) {
 std::string ms_text(double ms) {
   return ms < 1000 ? absl::StrFormat("%.*f ms", ms < 100 ? 1 : 0, ms) : absl::StrFormat("%.1f s", ms / 1e3);
 }
-
-struct PolicyWords {
-  std::string_view name, words;
-};
-constexpr std::array kPolicyWords{
-    PolicyWords{"affinity",
-                "ours: the node for which missing tokens, waiting work and load together cost least; hot "
-                "sets get several nodes"},
-    PolicyWords{"round-robin", "each node in its turn, whatever it holds or does"},
-    PolicyWords{"least-requests", "the node with the fewest requests, whatever it holds"},
-    PolicyWords{"power-of-two", "the less busy of two nodes drawn at random"},
-    PolicyWords{"chwbl",
-                "a persona's home on a hash ring, or the next node on the ring while home is over its "
-                "share (consistent hashing with bounded loads)"},
-    PolicyWords{"rendezvous-session", "a fixed node for every conversation, by hash"},
-    PolicyWords{"sglang-cache-aware",
-                "the longest prefix this gateway itself has sent somewhere, unless load is "
-                "uneven (SGLang's router)"},
-    PolicyWords{"dynamo", "missing blocks plus busy blocks, both counted in full (NVIDIA Dynamo)"},
-    PolicyWords{"lmetric", "missing tokens times requests at the node (LMetric)"},
-    PolicyWords{"lmetric-p1",
-                "missing and pending tokens times requests at the node (LMetric, as published)"},
-    PolicyWords{"gie",
-                "a weighted sum of scores for queue, KV memory and prefix (Kubernetes' inference gateway)"},
-    PolicyWords{"preble",
-                "follow the prefix if most of the prompt is cached, else the node with the least work "
-                "to come (Preble E2)"},
-};
 
 struct Column {
   std::string_view name, words;
@@ -157,8 +130,8 @@ void append_table(std::string& out, std::span<const Result> results) {
   }
   out += "</dl></details>\n<details><summary>How the policies choose a node</summary><dl>\n";
   for (const Result& r : results) {
-    absl::StrAppend(&out, "<dt>", escape(run_name(r)), "</dt><dd>", escape(policy_in_words(r.policy)),
-                    "</dd>\n");
+    absl::StrAppend(&out, "<dt>", escape(run_name(r)), "</dt><dd>",
+                    escape(route::policy_info(r.policy).summary), "</dd>\n");
   }
   out += "</dl></details>\n";
 }
@@ -260,13 +233,6 @@ void append_plot(std::string& out, const Plot& plot) {
 }
 
 }  // namespace
-
-std::string_view policy_in_words(std::string_view policy) {
-  for (const PolicyWords& known : kPolicyWords) {
-    if (known.name == policy) return known.words;
-  }
-  return "";
-}
 
 std::string html_page(std::span<const Result> results, const PageFacts& facts) {
   const Result& first = results.front();

@@ -31,7 +31,4 @@ struct PageFacts {
 // REQUIRES: at least one result. The same arguments give the same bytes.
 std::string html_page(std::span<const Result> results, const PageFacts& facts);
 
-// A sentence on how a policy chooses; empty for an unknown name.
-std::string_view policy_in_words(std::string_view policy);
-
 }  // namespace troupe::sim

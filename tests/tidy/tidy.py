@@ -93,7 +93,7 @@ MAY_INCLUDE = {
     "sim/trace": _LOW,
     "sim/workload": [*_LOW, "sim/trace"],
     "sim/fleet": [*_LOW, "gateway/route/*", "worker/kv", "worker/schedule", "sim/trace", "sim/workload"],
-    "sim/report": [*_LOW, "sim/fleet", "sim/trace"],
+    "sim/report": [*_LOW, "gateway/route/policy", "sim/fleet", "sim/trace"],
     "sim/sizing": [*_LOW, "worker/schedule"],
     "sim/live": [*_NET, "sim/trace", "sim/fleet"],
     "sim/cli": [*_NET, "gateway/route/*", "worker/schedule", "sim/*"],

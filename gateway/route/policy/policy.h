@@ -5,7 +5,7 @@
 // `affinity` is the default (affinity.h); the baselines are there for comparison, selectable all the same.
 //
 // To add one: a class below RoutePolicy in a file of baselines/ that cites its source, its maker in
-// baselines.h, its name in the list of policy.cc.
+// baselines.h, its row in the list of policy.cc. Flags, reports and the simulator know it by that row.
 
 #include <cstdint>
 #include <memory>
@@ -64,7 +64,17 @@ class RoutePolicy {
   virtual void replace_node(NodeIndex node) { forget_node(node); }
 };
 
+// A policy's row: all that is known of it without making one.
+struct PolicyInfo {
+  std::string_view name;
+  std::string_view summary;      // one clause, for reports
+  bool reads_residency = false;  // its choices depend on how gateways learn what nodes hold
+  bool follows_table = false;  // of homes: so sets are handed over, and a newcomer takes its share by and by
+};
+
 std::vector<std::string> policy_names();
+// REQUIRES: check_policy(name).ok().
+const PolicyInfo& policy_info(std::string_view name);
 // The error lists the valid names.
 Status check_policy(std::string_view name);
 // REQUIRES: check_policy(name).ok().

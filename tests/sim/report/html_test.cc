@@ -176,7 +176,7 @@ TEST(HtmlPage, PlotsEndWithTheLastArrival) {
 
 TEST(HtmlPage, DescribesEveryPolicy) {
   for (const std::string& policy : route::policy_names())
-    EXPECT_FALSE(policy_in_words(policy).empty()) << policy;
+    EXPECT_FALSE(route::policy_info(policy).summary.empty()) << policy;
 }
 
 }  // namespace html_test
