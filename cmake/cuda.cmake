@@ -32,6 +32,8 @@ if(CMAKE_CUDA_COMPILER)
   # CMake 3.25 sets a property of this target whether there is such a library or not, and since CUDA 13 there is none.
   add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
   find_package(CUDAToolkit)
+  # nvcc knows its own headers; named to it, their path would keep objects from being found by another clone.
+  list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CUDAToolkit_INCLUDE_DIRS})
 endif()
 if(CMAKE_CUDA_COMPILER AND TARGET CUDA::cublasLt)
   set(TROUPE_CUDA ON)
