@@ -40,16 +40,15 @@ struct Prober::Target {
   Timer timer;
   std::string ready_path{kFirstReadyPath};
   bool has_load = true;  // until a 404
-  bool awaited = false;  // a suspicion came during the probe
   bool watched = false;
-  TimePoint asked_at{};
+  route::ProbeSchedule schedule;
 };
 
 Prober::Prober(Executor executor, Fleet& fleet, const Clock& clock, const ProberOptions& options)
     : executor_(executor), fleet_(fleet), clock_(clock), options_(options) {
   fleet_.on_suspicion = [this](route::NodeIndex node) {
     if (node >= targets_.size()) return;
-    targets_[node]->awaited = true;
+    targets_[node]->schedule.ask();
     targets_[node]->timer.cancel();
   };
   fleet_.on_joined = [this](route::NodeIndex node) { begin(node); };
@@ -71,6 +70,7 @@ void Prober::begin(route::NodeIndex node) {
     targets_.push_back(std::make_unique<Target>(executor_, static_cast<route::NodeIndex>(targets_.size())));
   Target& target = *targets_[node];
   if (target.watched) {  // it returned before its task had seen it go
+    target.schedule.ask();
     target.timer.cancel();
   } else {
     target.watched = group_->spawn(watch(target));
@@ -79,22 +79,19 @@ void Prober::begin(route::NodeIndex node) {
 
 Task<void> Prober::watch(Target& target) {
   while (fleet_.member(target.node)) {
-    target.awaited = false;
-    target.asked_at = clock_.now();
+    target.schedule.begin(clock_.now());
     {
       const Fleet::Hold hold(fleet_);  // keeps the slot: the reply belongs to this worker
       co_await probe(target);
     }
-    const auto pause = target.awaited ? options_.suspicion_interval : options_.interval;
-    target.timer.expires_at(target.asked_at + pause);
-    boost::system::error_code error;
-    co_await target.timer.async_wait(asio::redirect_error(use_task, error));
-    // Cancelled by a suspicion: probe now, but no more often than the suspicion interval. (Cancellation of
-    // this task itself throws from the next co_await.)
-    if (error && clock_.now() < target.asked_at + options_.suspicion_interval) {
-      target.timer.expires_at(target.asked_at + options_.suspicion_interval);
-      co_await target.timer.async_wait(asio::redirect_error(use_task, error));
-    }
+    target.schedule.end();
+    // Cancelled by a suspicion: the next one is due earlier than it was. (Cancellation of this task itself
+    // throws from the next co_await.)
+    boost::system::error_code suspected;
+    do {
+      target.timer.expires_at(target.schedule.due(options_));
+      co_await target.timer.async_wait(asio::redirect_error(use_task, suspected));
+    } while (suspected);
   }
   target.watched = false;
 }

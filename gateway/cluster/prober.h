@@ -4,7 +4,6 @@
 // has /readyz and /v1/load; another OpenAI-like server may have /health or nothing but /v1/models: the first
 // that exists is used. A worker just seen to fail is asked again at once.
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,15 +13,13 @@
 #include "common/net/task.h"
 #include "common/net/task_group.h"
 #include "gateway/cluster/fleet.h"
+#include "gateway/route/fleet/probe_schedule.h"
 
 namespace troupe {
 
 class SettingsSchema;
 
-struct ProberOptions {
-  std::chrono::milliseconds interval{1000};
-  std::chrono::milliseconds timeout{1000};
-  std::chrono::milliseconds suspicion_interval{100};  // at most this often, whatever fails
+struct ProberOptions : route::ProbeOptions {
   size_t body_bytes_max = 1u << 20;
 };
 // Describes probe.interval_ms, .timeout_ms. `options` must outlive the schema.
