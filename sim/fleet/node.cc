@@ -1,6 +1,7 @@
 #include "sim/fleet/node.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/schedule/fast_forward.h"
 
@@ -46,7 +47,16 @@ Status SimNode::add(NewSimRequest sim_request, TimePoint) {
 std::optional<TimePoint> SimNode::begin_step(TimePoint now) {
   if (stepping_) return std::nullopt;
   const Batch& batch = scheduler_->plan(now);
-  for (const RequestId id : batch.preempted) pause(id);
+  for (const RequestId id : batch.preempted) {
+    // Where it decoded, it had a token at the end of the last step in which anything did.
+    SimRequest& preempted = requests_.find(id)->second;
+    const Progress progress = progress_of(preempted);
+    preempted.emitted = progress.tokens;
+    preempted.last = progress.last;
+    preempted.longest_gap = progress.longest_gap;
+    gaps_.end(std::exchange(preempted.decodes, {}));
+    preempted.computed = -1;
+  }
   if (batch.empty()) return std::nullopt;
   step_tokens_.clear();
   step_computed_.clear();
@@ -102,24 +112,9 @@ std::optional<TimePoint> SimNode::interrupt(TimePoint now) {
   return step_ends_[next_end_];
 }
 
-// Whoever decodes has another token, or waits for it.
+// What decodes has another token, or waits for it.
 void SimNode::step_over(TimePoint now) {
-  step_ += 1;
-  if (counted_decodes_ > 0) {
-    decode_steps_ += 1;
-    // The gap of those whose last token came at the end of this or that step since the last decodes.
-    int64_t step = step_ - static_cast<int64_t>(ends_.size());
-    for (const TimePoint end : ends_) {
-      const Duration gap = now - end;
-      while (!gaps_.empty() && gaps_.back().length <= gap) gaps_.pop_back();
-      gaps_.push_back({++step, gap});
-    }
-    ends_.clear();
-  } else if (decoding_ == 0) {
-    gaps_.clear();
-    ends_.clear();
-  }
-  ends_.push_back(now);
+  gaps_.step_over(now, counted_decodes_ > 0);
   work_tokens_ += counted_decodes_;
 }
 
@@ -161,8 +156,6 @@ void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
   } else {
     sim_request.longest_gap = std::max(sim_request.longest_gap, now - sim_request.last);
   }
-  sim_request.step = step_;
-  sim_request.decode_steps = decode_steps_;
   sim_request.last = now;
   out.last = sim_request.emitted == sim_request.new_tokens;
   if (out.last) {
@@ -170,7 +163,7 @@ void SimNode::sampled(RequestId id, int32_t last_computed, TimePoint now) {
     out.longest_gap = sim_request.longest_gap;
     requests_.erase(id);
   } else {
-    decoding_ += 1;
+    sim_request.decodes = gaps_.begin();
   }
   if (out.first || out.last) tokens_.push_back(out);
 }
@@ -181,30 +174,23 @@ void SimNode::ended(RequestId id) {
   if (found == requests_.end()) return;
   const Progress progress = progress_of(found->second);
   tokens_.push_back({.id = id, .last = true, .tokens = progress.tokens, .longest_gap = progress.longest_gap});
-  decoding_ -= found->second.step > 0;
+  gaps_.end(found->second.decodes);
   requests_.erase(found);
 }
 
-// It was preempted; where it decoded, it had a token at the end of the last step in which anybody did.
-void SimNode::pause(RequestId id) {
-  SimRequest& sim_request = requests_.find(id)->second;
-  const Progress progress = progress_of(sim_request);
-  sim_request.emitted = progress.tokens;
-  sim_request.last = progress.last;
-  sim_request.longest_gap = progress.longest_gap;
-  decoding_ -= sim_request.step > 0;
-  sim_request.step = 0;
-  sim_request.computed = -1;
+void SimNode::cancel(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  scheduler_->remove(id);
+  gaps_.end(found->second.decodes);
+  requests_.erase(found);
 }
 
 SimNode::Progress SimNode::progress_of(const SimRequest& sim_request) const {
-  const auto decoded = static_cast<int32_t>(decode_steps_ - sim_request.decode_steps);
-  if (sim_request.step == 0 || decoded == 0)
-    return {sim_request.emitted, sim_request.last, sim_request.longest_gap};
-  const auto first = std::upper_bound(gaps_.begin(), gaps_.end(), sim_request.step,
-                                      [](int64_t step, const Gap& gap) { return step < gap.step; });
-  const Duration longest = first == gaps_.end() ? Duration{} : first->length;
-  return {sim_request.emitted + decoded, ends_.front(), std::max(sim_request.longest_gap, longest)};
+  const int32_t decoded = sim_request.decodes.step == 0 ? 0 : gaps_.tokens(sim_request.decodes);
+  if (decoded == 0) return {sim_request.emitted, sim_request.last, sim_request.longest_gap};
+  return {sim_request.emitted + decoded, gaps_.last_token(),
+          std::max(sim_request.longest_gap, gaps_.longest(sim_request.decodes))};
 }
 
 SimNode::Progress SimNode::progress(RequestId id) const {

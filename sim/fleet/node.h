@@ -19,6 +19,7 @@
 #include "gateway/route/fleet/load_tracker.h"
 #include "gateway/route/fleet/set_stats.h"
 #include "sim/fleet/conservation.h"
+#include "sim/fleet/decode_gaps.h"
 #include "worker/kv/residency.h"
 #include "worker/schedule/node_profile.h"
 #include "worker/schedule/scheduler.h"
@@ -45,6 +46,9 @@ class SimNode {
   };
   // Errors as Scheduler::add(). REQUIRES: interrupt() at `now`.
   Status add(NewSimRequest sim_request, TimePoint now);
+  // Its gateway has turned away from it: nothing more is computed or told of it. Unknown ids, of what has
+  // just been answered, are ignored. REQUIRES: interrupt() at `now`, and no step runs.
+  void cancel(RequestId id);
 
   // Plans the next step if none runs and there is work. When to call end_step(): at its end, or that of a
   // later step if all before it bring nothing but a token for everybody.
@@ -105,10 +109,9 @@ class SimNode {
     int32_t new_tokens = 0, prompt_tokens = 0, prefix_tokens = 0;
     int32_t computed = 0;  // of its prompt, by steps before the one that ends it; -1: it has given way
     Hash128 set;
-    int32_t emitted = 0;       // before it began to decode without a break
-    int64_t step = 0;          // at whose end it did; 0: it does not now
-    int64_t decode_steps = 0;  // that there were by then
-    TimePoint last{};          // token before the break
+    int32_t emitted = 0;  // before it began to decode without a break
+    DecodeGaps::Since decodes{};
+    TimePoint last{};  // token before the break
     Duration longest_gap{};
   };
   struct SetWork {
@@ -118,7 +121,6 @@ class SimNode {
 
   Duration duration_of(const StepLoad& load) const;
   void step_over(TimePoint at);
-  void pause(RequestId id);
   void sampled(RequestId id, int32_t last_computed, TimePoint now);
   void ended(RequestId id);
   Progress progress_of(const SimRequest& sim_request) const;
@@ -137,17 +139,7 @@ class SimNode {
   // When the step that ran when begin_step() told of it ends, and each behind it that it told of.
   std::vector<TimePoint> step_ends_;
   size_t next_end_ = 0;  // of the step that runs
-  // Steps are numbered from 1. Whoever decodes has a token at the end of each in which anybody does, so its
-  // gaps are those between their ends; the first begins where its prompt was done. Here are those that no
-  // later one exceeds, the longest first.
-  int64_t step_ = 0, decode_steps_ = 0;
-  int64_t decoding_ = 0;         // flights
-  std::vector<TimePoint> ends_;  // of the last step with decodes, and of those since
-  struct Gap {
-    int64_t step = 0;  // who decodes since an earlier one had it
-    Duration length{};
-  };
-  std::vector<Gap> gaps_;
+  DecodeGaps gaps_;
   double slowdown_ = 1;
   int64_t work_tokens_ = 0;
   PromptBooks prompt_books_;

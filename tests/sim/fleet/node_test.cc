@@ -212,5 +212,30 @@ TEST_P(SimNodes, TokensAndGapsEqualThoseOfTheSteps) {
   EXPECT_GT(node.node.stats().preemptions_total, 0);
 }
 
+// A request that is cancelled in the midst of its answer leaves the others' as they were, and nothing behind.
+TEST_P(SimNodes, NothingIsToldOfACancelledRequest) {
+  DrivenNode node(false, GetParam());
+  SimNode::NewSimRequest sim_request;
+  sim_request.prompt_tokens = 100;
+  sim_request.new_tokens = 50;
+  for (sim_request.id = 1; sim_request.id <= 3; ++sim_request.id) node.add(sim_request, {});
+  bool cancelled = false;
+  node.on_step = [&](TimePoint, const std::vector<SimNode::Token>&) {
+    if (cancelled || node.node.progress(2).tokens < 1) return;
+    cancelled = true;
+    node.node.cancel(2);
+    node.node.cancel(7);  // unknown: ignored
+  };
+  node.go_to(TimePoint(std::chrono::minutes(1)));
+  ASSERT_TRUE(cancelled);
+  std::map<RequestId, int32_t> told;
+  for (const auto& [at, token] : node.tokens) told[token.id] += token.tokens;
+  EXPECT_EQ(told, (std::map<RequestId, int32_t>{{1, 50}, {2, 0}, {3, 50}}));
+  EXPECT_EQ(node.node.count_of([](RequestId) { return true; }), 0);
+  EXPECT_EQ(node.node.report().running, 0);
+  EXPECT_TRUE(node.node.verify().ok()) << node.node.verify();
+  EXPECT_TRUE(check(node.node.prompt_books()).ok());
+}
+
 }  // namespace node_test
 }  // namespace troupe::sim
