@@ -60,8 +60,10 @@ void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimeP
   if (health_[node].state() == route::NodeState::kDead) {
     leaving_[node] = false;
     router_->forget_node(node);
+    options_.residency->forget_node(node);
   }
   publish();
+  if (health_[node].wants_probe()) probe(node, now);
 }
 
 route::NodeStanding SimGateway::standing(route::NodeIndex node) const {

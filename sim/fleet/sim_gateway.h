@@ -4,6 +4,7 @@
 // its retry budget. The cluster's view is made anew whenever a node's state changes, as a live gateway does.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,8 +49,12 @@ class SimGateway final : public route::NodeSignals {
   // What a probe or a request saw.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
   route::NodeStanding standing(route::NodeIndex node) const override;
-  void saw_heartbeat(route::NodeIndex) override {}     // every node sends them
-  void probe(route::NodeIndex, TimePoint) override {}  // a death is detected by the network's own time
+  void saw_heartbeat(route::NodeIndex) override {}  // every node sends them
+  void probe(route::NodeIndex node, TimePoint) override {
+    if (on_suspicion) on_suspicion(node);
+  }
+  // Called when a failure asks for a probe at once; set by what drives the probes.
+  std::function<void(route::NodeIndex)> on_suspicion;
   // Its own sample of the sets' loads, for the others to plan from; empty: that was taken already.
   std::string take_sample();
   // Forgets all it knew but the nodes.

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "sim/fleet/recent_sessions.h"
 #include "sim/fleet/recorder.h"
 #include "sim/fleet/sim_gateway.h"
+#include "sim/fleet/sim_prober.h"
 #include "sim/fleet/simulator.h"
 #include "sim/workload/distributions.h"
 
@@ -36,6 +38,9 @@ class Simulation {
     kPlan,
     kSecond,
     kDetect,  // connections to node `index` are seen broken; `value`: the life that ended
+    kSilent,  // request `value` has heard nothing of its node for as long as its gateway waits; `index`:
+              // since which of the node's stalls
+    kProbe,   // of node `index`, by a gateway: SimProber's `value`
     kSeen,    // node `index` is seen alive again (or for the first time)
     kFault,   // faults[index]
     kFaultEnd,
@@ -55,19 +60,25 @@ class Simulation {
     alignas(64) uint64_t id = 0;  // of this try: try number over slot; 0: the slot is free
     uint64_t gateway_life = 0;
     int32_t gateway = 0, node = -1;
-    int32_t emitted = 0;        // tokens, as far as the node was heard: its first, its last, all at its death
+    int32_t emitted = 0;        // tokens, as far as nodes were heard: their first, their last, all at an end
+    int32_t here = 0;           // those of them that its node gave
     int32_t cached_tokens = 0;  // that its node found
     int32_t found_first = 0;    // that the node of its first token found
     bool planned = false;       // its set is at home on the node
     bool at_node = false;       // delivered, not only on its way
     TimePoint arrived{}, first{};
-    TimePoint last{};  // token before the node died
+    TimePoint last{};  // token of the node before, when that died or was given up
     Duration longest_gap{};
-    uint64_t node_life = 0;  // of the node, when it was delivered
+    uint64_t node_life = 0;             // of the node, when it was delivered
+    std::optional<TimePoint> taken_at;  // by the node: from then on its stream brings heartbeats
     route::PrefixKey key;
     TraceRequest trace;
     int64_t number = 0;       // of all arrivals, from 1
     route::RequestFlow flow;  // decides, as in a live gateway; its attempt comes first
+
+    SimNode::NewSimRequest to_node() const;
+    route::AnswerProgress progress(bool resumable) const;
+    RequestLine line(TimePoint at, RequestEnd end) const;
   };
   static constexpr size_t kTokenBytes = 512;
   struct ResidencyBatch {
@@ -82,9 +93,15 @@ class Simulation {
     bool lose_next_residency = false;
     bool drains = false;  // it is gone once it has answered all
     TimePoint stalled_until{}, reports_lost_until{};
-    TimePoint step_end{};  // that is expected
+    int32_t stalls = 0;                 // so far
+    std::vector<uint64_t> undelivered;  // requests that reached it while it stands still
+    std::vector<RequestId> given_up;    // it has them still, and their gateways have turned away from it
+    TimePoint answers_from{};           // probes, after it has come back
+    TimePoint step_end{};               // that is expected
     std::deque<ResidencyBatch> on_the_way;
     TimePoint residency_due{};  // of the last of them
+
+    void drop_given_up();
   };
 
   // simulator.cc
@@ -103,21 +120,20 @@ class Simulation {
   void deliver(uint64_t id);
   void fail(SimRequest& sim_request, const route::Failure& failure);
   void end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end);
-  void tell_end(const SimRequest& sim_request, TimePoint at, RequestEnd end) const;
   SimRequest* find(uint64_t id);
   void kick(int32_t node);
   void expect_step_end(int32_t node, TimePoint at);
   void interrupt(int32_t node);
   void end_step(int32_t node);
+  void watch_silence(const SimRequest& sim_request, TimePoint heard);
+  void silent(uint64_t id, int32_t stall);
   void on_token(int32_t node, const SimNode::Token& token);
   SimGateway& gateway_of(const SimRequest& sim_request) {
     return *gateways_[static_cast<size_t>(sim_request.gateway)];
   }
-  SimNode::NewSimRequest to_node(const SimRequest& sim_request) const;
 
   // simulator_fleet.cc: what nodes and gateways tell each other, and faults
   void add_node();
-  std::unique_ptr<SimNode> new_engine() const;
   bool nodes_tell() const;
   void tell_empty(int32_t node);
   void tell_residency(int32_t node);
@@ -127,17 +143,18 @@ class Simulation {
   static constexpr int32_t kReportSlots = 16;  // of a report interval
   void reports(int32_t slot);
   void gossip();
-  void tell_newcomers();
-  void tell_table(route::Router& from, route::Router& to);
-  void tell_sample(const route::Router& from, std::string_view sample, route::Router& to);
   void plan();
   void second_over();
   void begin_fault(const Fault& fault);
   void end_fault(const Fault& fault);
-  void hear_last_words(int32_t node);
+  std::vector<SimRequest*> requests_at(int32_t node, uint64_t life);
+  void hear_so_far(SimRequest& sim_request) const;
   void kill(int32_t node);
   void pool_changed();
   void detect(int32_t node, uint64_t life);
+  void stall(int32_t node, TimePoint until);
+  void end_stall(int32_t node);
+  void saw_probe(size_t gateway, int32_t node, bool answered);
   // simulator_handover.cc
   void keep_prefix(const SimRequest& sim_request);
   void begins_empty(SimGateway& gateway, int32_t node);
@@ -157,7 +174,6 @@ class Simulation {
 
   std::vector<NodeBooks> books_of(size_t first_node, size_t count) const;
   void check_conservation(size_t first_node, size_t count) const;
-  void check_all() const { check_conservation(0, nodes_.size()); }
 
   RequestSource& source_;
   SimulationOptions options_;
@@ -169,6 +185,7 @@ class Simulation {
   std::vector<uint64_t> gateway_lives_;
   std::vector<size_t> newcomers_;  // gateways, since the last exchange
   TimePoint ledgers_told_at_{};    // all of them, whether they changed or not
+  SimProber prober_;
   std::shared_ptr<route::ExactResidency> residency_;
   std::vector<Node> nodes_;
   route::SetLoadMerger set_loads_;
@@ -184,8 +201,6 @@ class Simulation {
 
   std::vector<Resident> changes_;
   Hash128 next_set_, next_session_;  // of the next arrival
-  std::vector<route::SetLoadMerger::Counter> counters_;
-  std::vector<Recorder::NodeStand> stands_;
   RecentSessions recent_sessions_;
   bool keeps_prefixes_ = false;  // some fault is about to make a node begin empty, or leave
   Handovers handovers_;

@@ -54,6 +54,18 @@ Result result_for(const SimulationOptions& o) {
 Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
     : source_(source),
       options_(options),
+      prober_(
+          {options.probe, static_cast<size_t>(std::max(options.gateways, 1)), 2 * millis(options.network_ms)},
+          {.post = [this](TimePoint at, route::NodeIndex node,
+                          uint64_t tag) { post(at, EventKind::kProbe, static_cast<int32_t>(node), tag); },
+           .stand =
+               [this](route::NodeIndex node) {
+                 const Node& n = nodes_[node];
+                 return SimProber::Surroundings::Stand{n.engine != nullptr && now_ >= n.answers_from,
+                                                       n.stalled_until};
+               },
+           .saw = [this](size_t gateway, route::NodeIndex node,
+                         bool answered) { saw_probe(gateway, static_cast<int32_t>(node), answered); }}),
       residency_(std::make_shared<route::ExactResidency>(options.router.memory.placements_per_node * 4)),
       set_loads_(options.router.planner.half_life, options.router.memory.sets_max),
       recorder_({.warmup = millis(options.warmup_s * 1e3),
@@ -80,10 +92,15 @@ Status Simulation::start() {
   for (int32_t i = 0; i < options_.nodes; ++i) add_node();
   for (int32_t g = 0; g < options_.gateways; ++g) {
     SimGateway::Options gateway{options_.router, options_.retry, options_.nodes,
-                                draw_.bits(),    residency_,     millis(options_.join_ramp_s * 1e3)};
+                                draw_.bits(),    residency_,     millis(options_.join_ramp_s * 1e3),
+                                options_.stall};
     gateways_.push_back(std::make_unique<SimGateway>(gateway, now_));
     gateway_lives_.push_back(1);
+    gateways_.back()->on_suspicion = [this, g](route::NodeIndex node) {
+      prober_.ask(static_cast<size_t>(g), node, now_);
+    };
   }
+  prober_.begin(0, nodes_.size(), now_);
   for (int32_t slot = 0; slot < kReportSlots; ++slot)
     post(now_ + millis(options_.report_ms * (slot + 1) / kReportSlots), EventKind::kReports, slot);
   if (options_.gateways > 1) post(now_ + millis(options_.gossip_ms), EventKind::kGossip);
@@ -151,12 +168,10 @@ StatusOr<Result> Simulation::run() {
     }
     if (!more && live_ == 0) break;
   }
-  check_all();
-  // Of those that are still being answered only the first token was heard.
-  for (size_t node = 0; options_.on_request && node < nodes_.size(); ++node)
-    hear_last_words(static_cast<int32_t>(node));
+  check_conservation(0, nodes_.size());
   for (SimRequest& sim_request : requests_) {
     if (sim_request.id == 0) continue;
+    if (options_.on_request) hear_so_far(sim_request);  // until now only its first token was
     // Never admitted within the drain, or still being answered.
     end_flight(sim_request, now_, sim_request.emitted == 0 ? RequestEnd::kLost : RequestEnd::kUnfinished);
   }
@@ -218,6 +233,12 @@ void Simulation::handle(const Event& event) {
       return;
     case EventKind::kDetect:
       detect(event.index, event.value);
+      return;
+    case EventKind::kSilent:
+      silent(event.value, event.index);
+      return;
+    case EventKind::kProbe:
+      prober_.tick(static_cast<route::NodeIndex>(event.index), event.value, now_);
       return;
     case EventKind::kSeen:
       if (nodes_[static_cast<size_t>(event.index)].life != event.value) return;  // it has died again

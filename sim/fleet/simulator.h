@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "gateway/route/fleet/probe_schedule.h"
 #include "gateway/route/options.h"
 #include "gateway/route/request/retry.h"
+#include "gateway/route/request/stall.h"
 #include "sim/fleet/faults.h"
 #include "sim/fleet/request_lines.h"
 #include "sim/fleet/result.h"
@@ -29,6 +31,8 @@ struct SimulationOptions {
   int32_t gateways = 1;
   route::RouterOptions router;  // its `gateways` follows `gateways` above
   route::RetryOptions retry;
+  route::StallOptions stall;  // when a silent stream is a hang
+  route::ProbeOptions probe;
   uint64_t seed = 1;
 
   double warmup_s = 0;  // requests that arrive before are served but not counted
@@ -43,7 +47,7 @@ struct SimulationOptions {
   double residency_delay_ms =
       1;                  // worker events to the gateways (exact mode); they are sent at the end of a step
   double gossip_ms = 20;  // placements (and ledgers, if on) to the other gateways
-  double detect_ms = 50;  // until a gateway sees that a node it has a request at is dead
+  double detect_ms = 50;  // until a gateway sees that its connections to a node that died are broken
   double join_ms = 1000;  // from a node's coming back to the gateways' knowing
   // Policy affinity, of a node that joins or comes back, with nothing in its cache: how long it takes to rise
   // from a tenth of its share to all of it, and how long its sets are computed there ahead of their requests

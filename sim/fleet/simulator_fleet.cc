@@ -2,20 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/settings/option_checks.h"
 #include "sim/fleet/simulation.h"
 
 namespace troupe::sim {
 
-std::unique_ptr<SimNode> Simulation::new_engine() const {
+namespace {
+
+std::unique_ptr<SimNode> new_engine(const SimulationOptions& options) {
   return std::make_unique<SimNode>(
-      options_.profile,
-      SimNode::Options{.tpot_budget = millis(options_.tpot_budget_ms), .batching = options_.batching});
+      options.profile,
+      SimNode::Options{.tpot_budget = millis(options.tpot_budget_ms), .batching = options.batching});
 }
 
+}  // namespace
+
 void Simulation::add_node() {
-  nodes_.emplace_back().engine = new_engine();
+  nodes_.emplace_back().engine = new_engine(options_);
   tell_empty(static_cast<int32_t>(nodes_.size()) - 1);
 }
 
@@ -118,7 +123,8 @@ void Simulation::reports(int32_t slot) {
 }
 
 void Simulation::second_over() {
-  stands_.clear();
+  std::vector<Recorder::NodeStand> stands;
+  stands.reserve(nodes_.size());
   for (const Node& node : nodes_) {
     Recorder::NodeStand stand;
     stand.alive = node.engine != nullptr;
@@ -132,9 +138,9 @@ void Simulation::second_over() {
       stand.kv_used =
           static_cast<float>(stats.blocks_used) / static_cast<float>(std::max(stats.blocks_total, 1));
     }
-    stands_.push_back(stand);
+    stands.push_back(stand);
   }
-  recorder_.second_over(seconds_done_++, stands_);
+  recorder_.second_over(seconds_done_++, stands);
 }
 
 void Simulation::begin_fault(const Fault& fault) {
@@ -146,7 +152,8 @@ void Simulation::begin_fault(const Fault& fault) {
       kill(fault.target);
       return;
     case Fault::Kind::kReturn:
-      nodes_[target].engine = new_engine();
+      nodes_[target].engine = new_engine(options_);
+      nodes_[target].answers_from = now_ + millis(options_.join_ms);
       pool_changed();
       tell_empty(fault.target);
       post(now_ + millis(options_.join_ms), EventKind::kSeen, fault.target, nodes_[target].life);
@@ -159,6 +166,7 @@ void Simulation::begin_fault(const Fault& fault) {
         for (size_t n = nodes_.size() - target; n < nodes_.size(); ++n)
           begins_empty(*gateway, static_cast<int32_t>(n));
       }
+      prober_.begin(nodes_.size() - target, nodes_.size(), now_);
       return;
     case Fault::Kind::kDrain:
       drain(fault.target, until);
@@ -169,8 +177,7 @@ void Simulation::begin_fault(const Fault& fault) {
       nodes_[target].engine->set_slowdown(fault.factor);
       return;
     case Fault::Kind::kStall:
-      if (nodes_[target].engine != nullptr) interrupt(fault.target);
-      nodes_[target].stalled_until = until;
+      stall(fault.target, until);
       return;
     case Fault::Kind::kLoseReports:
       nodes_[target].reports_lost_until = until;
@@ -190,26 +197,36 @@ void Simulation::end_fault(const Fault& fault) {
   Node& node = nodes_[static_cast<size_t>(fault.target)];
   if (node.engine == nullptr) return;
   if (fault.kind == Fault::Kind::kDrain) return kill(fault.target);
+  if (fault.kind == Fault::Kind::kStall) return end_stall(fault.target);
   interrupt(fault.target);
   if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
-  if (fault.kind == Fault::Kind::kStall) kick(fault.target);
 }
 
-// How far the streams of a node have come; they know no more once it is dead.
-void Simulation::hear_last_words(int32_t index) {
-  const Node& node = nodes_[static_cast<size_t>(index)];
-  if (node.engine == nullptr) return;
-  node.engine->catch_up(now_);
+// By age, so that nobody is passed.
+std::vector<Simulation::SimRequest*> Simulation::requests_at(int32_t index, uint64_t life) {
+  std::vector<SimRequest*> there;
   for (SimRequest& sim_request : requests_) {
-    if (sim_request.id == 0 || sim_request.node != index || !sim_request.at_node ||
-        sim_request.node_life != node.life)
-      continue;
-    const SimNode::Progress progress = node.engine->progress(sim_request.id);
-    if (progress.tokens == 0) continue;
-    sim_request.emitted += progress.tokens - 1;
-    sim_request.last = progress.last + millis(options_.network_ms);
-    sim_request.longest_gap = std::max(sim_request.longest_gap, progress.longest_gap);
+    if (sim_request.id != 0 && sim_request.node == index && sim_request.at_node &&
+        sim_request.node_life == life)
+      there.push_back(&sim_request);
   }
+  std::sort(there.begin(), there.end(),
+            [](const SimRequest* a, const SimRequest* b) { return a->id < b->id; });
+  return there;
+}
+
+// How far its stream has come. REQUIRES: its node has caught up.
+void Simulation::hear_so_far(SimRequest& sim_request) const {
+  if (!sim_request.taken_at) return;
+  const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
+  if (node.engine == nullptr || sim_request.node_life != node.life) return;
+  node.engine->catch_up(now_);
+  const SimNode::Progress progress = node.engine->progress(sim_request.id);
+  if (progress.tokens == 0) return;
+  sim_request.emitted += progress.tokens - sim_request.here;
+  sim_request.here = progress.tokens;
+  sim_request.last = progress.last + millis(options_.network_ms);
+  sim_request.longest_gap = std::max(sim_request.longest_gap, progress.longest_gap);
 }
 
 // The bound has as much memory as the nodes that are up.
@@ -221,9 +238,12 @@ void Simulation::pool_changed() {
 
 void Simulation::kill(int32_t index) {
   Node& node = nodes_[static_cast<size_t>(index)];
-  hear_last_words(index);
+  for (SimRequest* sim_request : requests_at(index, node.life)) hear_so_far(*sim_request);
   node.engine = nullptr;
   node.drains = false;
+  node.stalled_until = {};
+  node.undelivered.clear();
+  node.given_up.clear();
   nothing_ahead_at(index);
   pool_changed();
   node.on_the_way.clear();
@@ -233,39 +253,67 @@ void Simulation::kill(int32_t index) {
   node.life += 1;
 }
 
+// Started streams end or go on elsewhere, the others are sent again.
 void Simulation::detect(int32_t index, uint64_t life) {
-  const Node& node = nodes_[static_cast<size_t>(index)];
-  if (node.engine == nullptr) residency_->forget_node(static_cast<route::NodeIndex>(index));
-  // Started streams end or go on elsewhere, the others are sent again; by age, so that nobody is passed.
-  std::vector<SimRequest*> there;
-  for (SimRequest& sim_request : requests_) {
-    if (sim_request.id != 0 && sim_request.node == index && sim_request.at_node &&
-        sim_request.node_life == life)
-      there.push_back(&sim_request);
-  }
-  std::sort(there.begin(), there.end(),
-            [](const SimRequest* a, const SimRequest* b) { return a->id < b->id; });
-  for (SimRequest* sim_request : there) {
+  for (SimRequest* sim_request : requests_at(index, life)) {
     const bool started = sim_request->emitted > 0;
     fail(*sim_request, {started ? route::FailureKind::kBody : route::FailureKind::kTransport, 0});
   }
-  // A suspect is probed at once: nobody answers, or the node's next life.
-  for (auto& gateway : gateways_) {
-    if (node.engine != nullptr) {
-      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeOk, now_);
-      continue;
-    }
-    for (int i = 0; i < route::HealthOptions{}.dead_after; ++i) {
-      gateway->on_event(static_cast<route::NodeIndex>(index), route::HealthEvent::kProbeFail, now_);
-    }
+}
+
+// From now on nothing comes of its streams, not even heartbeats: their last bytes were tokens or these.
+void Simulation::stall(int32_t index, TimePoint until) {
+  constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);  // worker/http/response_stream.cc's
+  Node& node = nodes_[static_cast<size_t>(index)];
+  const bool hangs = now_ < node.stalled_until;
+  node.stalled_until = std::max(node.stalled_until, until);
+  if (hangs || node.engine == nullptr) return;
+  node.stalls += 1;
+  interrupt(index);
+  for (SimRequest* sim_request : requests_at(index, node.life)) {
+    hear_so_far(*sim_request);
+    const TimePoint token =
+        sim_request->here > 0 ? sim_request->last - millis(options_.network_ms) : TimePoint{};
+    const TimePoint told = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
+    watch_silence(*sim_request, now_ - (now_ - told) % kHeartbeatAfter);
   }
+}
+
+void Simulation::end_stall(int32_t index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (now_ < node.stalled_until) return;  // by another fault
+  interrupt(index);
+  if (!node.engine->stepping()) node.drop_given_up();
+  for (const uint64_t id : std::exchange(node.undelivered, {})) deliver(id);
+  kick(index);
+}
+
+// As a worker does that sees the connections closed.
+void Simulation::Node::drop_given_up() {
+  for (const RequestId id : std::exchange(given_up, {})) engine->cancel(id);
+}
+
+void Simulation::saw_probe(size_t g, int32_t index, bool answered) {
+  SimGateway& gateway = *gateways_[g];
+  const auto node = static_cast<route::NodeIndex>(index);
+  if (!answered || nodes_[node].engine == nullptr)
+    return gateway.on_event(node, route::HealthEvent::kProbeFail, now_);
+  if (nodes_[node].drains) {  // notice of it was taken when it began
+    if (!gateway.leaving(node)) gateway.on_event(node, route::HealthEvent::kProbeNotReady, now_);
+    return;
+  }
+  const bool was_routable = gateway.router().view().routable(node);
+  gateway.on_event(node, route::HealthEvent::kProbeOk, now_);
+  if (was_routable || !gateway.router().view().routable(node)) return;
+  begins_empty(gateway, index);
+  if (nodes_tell()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
 }
 
 // Of `count` nodes, in one walk along all requests.
 std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) const {
   std::vector<NodeBooks> books(count);
   for (const SimRequest& sim_request : requests_) {
-    if (sim_request.id == 0 || !sim_request.at_node) continue;
+    if (sim_request.id == 0 || !sim_request.taken_at) continue;
     const auto node = static_cast<size_t>(sim_request.node);
     if (node < first_node || node >= first_node + count || sim_request.node_life != nodes_[node].life)
       continue;
@@ -274,6 +322,7 @@ std::vector<NodeBooks> Simulation::books_of(size_t first_node, size_t count) con
   for (size_t i = 0; i < count; ++i) {
     const SimNode* const engine = nodes_[first_node + i].engine.get();
     if (engine == nullptr) continue;
+    books[i].sent += static_cast<int64_t>(nodes_[first_node + i].given_up.size());
     books[i].held = engine->count_of([](RequestId id) { return !Handovers::is_one(id); });
   }
   return books;

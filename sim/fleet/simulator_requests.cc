@@ -52,7 +52,6 @@ void Simulation::arrive(TraceRequest& request) {
   std::swap(sim_request.trace, request);
   sim_request.node = -1;
   sim_request.emitted = 0;
-  sim_request.at_node = false;
   sim_request.arrived = now_;
   sim_request.first = sim_request.last = {};
   sim_request.longest_gap = {};
@@ -128,7 +127,9 @@ route::Action Simulation::choose(SimRequest& sim_request) {
 void Simulation::send(SimRequest& sim_request) {
   const route::NodeIndex node = sim_request.flow.attempt().candidate.node;
   sim_request.node = static_cast<int32_t>(node);
+  sim_request.here = 0;
   sim_request.at_node = false;
+  sim_request.taken_at.reset();
   sim_request.planned = gateway_of(sim_request).router().at_home(sim_request.key, kModel, node);
   if (options_.network_ms > 0) {
     post(now_ + millis(options_.network_ms), EventKind::kDeliver, 0, sim_request.id);
@@ -142,16 +143,15 @@ Simulation::SimRequest* Simulation::find(uint64_t id) {
   return sim_request.id == id ? &sim_request : nullptr;
 }
 
-SimNode::NewSimRequest Simulation::to_node(const SimRequest& sim_request) const {
-  const TraceRequest& trace = sim_request.trace;
+SimNode::NewSimRequest Simulation::SimRequest::to_node() const {
   SimNode::NewSimRequest out;
-  out.id = sim_request.id;
-  out.prompt_tokens = trace.input_tokens + sim_request.emitted;
-  out.prefix_tokens = static_cast<int32_t>(sim_request.key.prefix_tokens);
-  out.new_tokens = std::max(1, trace.output_tokens) - sim_request.emitted;
-  out.set = sim_request.key.set;
-  out.session = sim_request.key.session;
-  out.planned = sim_request.planned;
+  out.id = id;
+  out.prompt_tokens = trace.input_tokens + emitted;
+  out.prefix_tokens = static_cast<int32_t>(key.prefix_tokens);
+  out.new_tokens = std::max(1, trace.output_tokens) - emitted;
+  out.set = key.set;
+  out.session = key.session;
+  out.planned = planned;
   const size_t full = static_cast<size_t>(trace.input_tokens / trace.block_tokens);
   const auto prompt = std::span(trace.blocks).first(std::min(full, trace.blocks.size()));
   out.blocks.resize(prompt.size() + trace.output_blocks.size());
@@ -160,6 +160,7 @@ SimNode::NewSimRequest Simulation::to_node(const SimRequest& sim_request) const 
   return out;
 }
 
+// A node that stands still reads nothing of it: its connection is made, and silent.
 void Simulation::deliver(uint64_t id) {
   SimRequest* sim_request = find(id);
   if (sim_request == nullptr) return;
@@ -168,23 +169,61 @@ void Simulation::deliver(uint64_t id) {
     fail(*sim_request, {route::FailureKind::kConnect, 0});
     return;
   }
+  sim_request->at_node = true;
+  sim_request->node_life = node.life;
+  if (now_ < node.stalled_until) {
+    node.undelivered.push_back(id);
+    watch_silence(*sim_request, now_ - millis(options_.network_ms));
+    return;
+  }
   interrupt(sim_request->node);
-  const Status added = node.engine->add(to_node(*sim_request), now_);
+  const Status added = node.engine->add(sim_request->to_node(), now_);
   if (!added.ok()) {
     fail(*sim_request,
          {route::FailureKind::kStatus, added.code() == absl::StatusCode::kResourceExhausted ? 429 : 400});
     return;
   }
-  sim_request->at_node = true;
-  sim_request->node_life = node.life;
+  sim_request->taken_at = now_;
   kick(sim_request->node);
 }
 
-void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
+// `heard`: the time of the last byte that its node has sent, or of its request's.
+void Simulation::watch_silence(const SimRequest& sim_request, TimePoint heard) {
+  const Duration patience = route::patience(options_.stall, true);
+  if (patience == Duration::zero()) return;
+  const Node& node = nodes_[static_cast<size_t>(sim_request.node)];
+  const TimePoint at =
+      heard + patience + (sim_request.taken_at ? millis(options_.network_ms) : Duration::zero());
+  post(std::max(at, now_), EventKind::kSilent, node.stalls, sim_request.id);
+}
+
+// Its node stands still: only then does a stream bring nothing for so long.
+void Simulation::silent(uint64_t id, int32_t stall) {
+  SimRequest* const sim_request = find(id);
+  if (sim_request == nullptr) return;
+  Node& node = nodes_[static_cast<size_t>(sim_request->node)];
+  if (node.stalls != stall || now_ >= node.stalled_until) return;  // it has gone on
+  hear_so_far(*sim_request);
+  route::RequestFlow::SilentFacts facts;
+  facts.stream = facts.heartbeats_asked = true;
+  facts.heartbeats_seen = sim_request->taken_at.has_value();
+  if (!sim_request->flow.silent(context_of(*sim_request), facts, sim_request->progress(options_.resume),
+                                now_))
+    return watch_silence(*sim_request, now_);
+  if (sim_request->taken_at) node.given_up.push_back(id);
+  fail(*sim_request, {route::FailureKind::kSilent, 0});
+}
+
+route::AnswerProgress Simulation::SimRequest::progress(bool resumable) const {
   route::AnswerProgress progress;
-  progress.started = sim_request.emitted > 0;
-  progress.resumable = options_.resume;
-  progress.tokens = sim_request.emitted;
+  progress.started = emitted > 0;
+  progress.resumable = resumable;
+  progress.tokens = emitted;
+  return progress;
+}
+
+void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
+  const route::AnswerProgress progress = sim_request.progress(options_.resume);
   const route::Action action =
       sim_request.flow.failed(context_of(sim_request), failure, true, progress, now_);
   if (action == route::Action::kSend) {
@@ -198,7 +237,7 @@ void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
 
 // `at`: when its client knows.
 void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end) {
-  if (options_.on_request) tell_end(sim_request, at, end);
+  if (options_.on_request) options_.on_request(sim_request.line(at, end));
   if (end == RequestEnd::kLost) {
     books_.lost += 1;
     recorder_.lost({sim_request.arrived.time_since_epoch(), now_.time_since_epoch(),
@@ -211,26 +250,26 @@ void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd en
   sim_request.id = 0;
 }
 
-void Simulation::tell_end(const SimRequest& sim_request, TimePoint at, RequestEnd end) const {
-  RequestLine line;
-  line.number = sim_request.number;
-  line.arrived = sim_request.arrived.time_since_epoch();
-  if (sim_request.emitted > 0) {
-    line.first = sim_request.first.time_since_epoch();
-    line.cached_tokens = sim_request.found_first;
+RequestLine Simulation::SimRequest::line(TimePoint at, RequestEnd end) const {
+  RequestLine out;
+  out.number = number;
+  out.arrived = arrived.time_since_epoch();
+  if (emitted > 0) {
+    out.first = first.time_since_epoch();
+    out.cached_tokens = found_first;
   }
-  line.ended = at.time_since_epoch();
-  line.turn = sim_request.trace.turn;
-  line.prompt_tokens = sim_request.trace.input_tokens;
-  line.tokens = sim_request.emitted;
-  line.attempts = sim_request.flow.attempts();
-  line.end = end;
-  line.simulated_node = sim_request.node;
-  if (const route::Candidate* const chosen = sim_request.flow.chosen(); chosen != nullptr) {
-    line.branch = route::branch_name(chosen->branch);
-    line.expected_tokens = chosen->expect_cached;
+  out.ended = at.time_since_epoch();
+  out.turn = trace.turn;
+  out.prompt_tokens = trace.input_tokens;
+  out.tokens = emitted;
+  out.attempts = flow.attempts();
+  out.end = end;
+  out.simulated_node = node;
+  if (const route::Candidate* const chosen = flow.chosen(); chosen != nullptr) {
+    out.branch = route::branch_name(chosen->branch);
+    out.expected_tokens = chosen->expect_cached;
   }
-  options_.on_request(line);
+  return out;
 }
 
 void Simulation::kick(int32_t index) {
@@ -259,6 +298,7 @@ void Simulation::end_step(int32_t index) {
   }
   node.step_end = {};
   for (const SimNode::Token& token : node.engine->end_step(now_)) on_token(index, token);
+  if (!node.given_up.empty()) node.drop_given_up();
   tell_residency(index);
   kick(index);
 }
@@ -268,7 +308,9 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     if (token.last) computed_ahead(token.id);
     return;
   }
-  SimRequest& sim_request = *find(token.id);
+  SimRequest* const found = find(token.id);
+  if (found == nullptr) return;  // given up: nobody reads it
+  SimRequest& sim_request = *found;
   const TimePoint seen = now_ + millis(options_.network_ms);
   if (token.first) {
     sim_request.cached_tokens = token.cached_tokens;
@@ -282,9 +324,10 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     }
     sim_request.flow.first_byte(context_of(sim_request), true, now_);
     sim_request.emitted += 1;
+    sim_request.here = 1;
   }
   if (!token.last) return;
-  sim_request.emitted += token.tokens - 1;
+  sim_request.emitted += token.tokens - sim_request.here;
   sim_request.longest_gap = std::max(sim_request.longest_gap, token.longest_gap);
   const auto room = static_cast<int32_t>(options_.profile.max_model_len) - sim_request.trace.input_tokens;
   books_.tokens_due += std::min(std::max(1, sim_request.trace.output_tokens), room);
