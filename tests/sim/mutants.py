@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Do the tests notice a broken rule of failover? Each mutant is one line of the pure machine, or of the simulator's driver, made
+wrong: that file alone is compiled and linked before the libraries, and the tests that concern it must fail.
+
+    tests/sim/mutants.py [--build build] [--only WORDS]
+
+Without a mutant the same files must pass. A mutant that ends the program (a conservation check) or never ends is noticed, too.
+"""
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STALL, FLOW = "gateway/route/request/stall.cc", "gateway/route/request/request_flow.cc"
+REQUESTS, FLEET = "sim/fleet/simulator_requests.cc", "sim/fleet/simulator_fleet.cc"
+TESTS = "SimulatorStall.*"
+
+
+@dataclasses.dataclass
+class Mutant:
+    what: str  # the broken rule does
+    path: str
+    right: str
+    wrong: str
+
+
+MUTANTS = [
+    Mutant("nothing", STALL, "", ""),
+    Mutant("never asks after a node whose request waits for its first byte", STALL,
+           "verdict.hangs = node.dead || node.suspect;\n      verdict.ask_after = true;", "verdict.hangs = node.dead || node.suspect;"),
+    Mutant("gives such a request up without asking", STALL, "verdict.hangs = node.dead || node.suspect;", "verdict.hangs = true;"),
+    Mutant("does not blame a node whose streams fell silent", STALL, "verdict.hangs = verdict.blamed = true;", "verdict.hangs = true;"),
+    Mutant("waits for streams that fell silent", STALL, "verdict.hangs = verdict.blamed = true;", "verdict.blamed = true;"),
+    Mutant("asks a node twice", FLOW, "tried_.push_back(candidate.node);", ""),
+    Mutant("forgets what silent() has decided", FLOW, "return attempt_.moved_on || verdict.hopeless;", "return verdict.hopeless;"),
+    Mutant("goes on with an answer from its beginning", REQUESTS, "std::max(1, trace.output_tokens) - emitted;",
+           "std::max(1, trace.output_tokens);"),
+    Mutant("goes on with an answer without a word of it in the prompt", REQUESTS, "trace.input_tokens + emitted;", "trace.input_tokens;"),
+    Mutant("leaves a hung node what was given up", FLEET, "engine->cancel(id);", "static_cast<void>(id);"),
+]
+
+
+def compile_command(build, path):
+    """That of the file, or of any other of its library where many are compiled as one; without what is compiled and where to."""
+    library = {"gateway/route": "gateway_route.dir", "sim/fleet": "sim_lib.dir"}["/".join(path.split("/")[:2])]
+    commands = json.loads((build / "compile_commands.json").read_text())
+    command = shlex.split(next(one["command"] for one in commands if f"/{library}/" in one["command"]))
+    for flag in ("-c", "-o", "-MF", "-MT"):
+        if flag in command:
+            del command[command.index(flag):command.index(flag) + 2]
+    return command
+
+
+def link_command(build):
+    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "bin/sim_test"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"^: && (.* -o bin/sim_test .*) && :$", commands, re.MULTILINE).group(1)
+
+
+def noticed(build, mutant, folder):
+    text = (ROOT / mutant.path).read_text()
+    assert mutant.right == "" or text.count(mutant.right) == 1, f"{mutant.path} has not one {mutant.right!r}: the mutant has to follow"
+    source, made, program = folder / "mutant.cc", folder / "mutant.o", folder / "mutant"
+    source.write_text(text.replace(mutant.right, mutant.wrong) if mutant.right else text)
+    # What a mutant leaves unused is no defect of its own.
+    subprocess.run([*compile_command(build, mutant.path), "-Wno-error", "-w", "-c", source, "-o", made], cwd=build, check=True)
+    # The first of two definitions counts: the libraries' own is not taken.
+    link = link_command(build).replace(" -o bin/sim_test ", f" -Wl,-z,muldefs -o {program} {made} ", 1)
+    subprocess.run(link, shell=True, cwd=build, check=True)
+    try:
+        ran = subprocess.run([program, f"--gtest_filter={TESTS}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return "it never ends"
+    if ran.returncode == 0:
+        return ""
+    failed = re.findall(r"\[  FAILED  \] (\w+\.\w+)$", ran.stdout, re.MULTILINE)
+    return ", ".join(dict.fromkeys(failed)) or (ran.stderr.strip().splitlines() or ["it crashes"])[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--only", default="", help="mutants that do this")
+    args = parser.parse_args()
+    wrong = 0
+    for mutant in MUTANTS:
+        if args.only not in mutant.what:
+            continue
+        build = args.build.resolve()
+        with tempfile.TemporaryDirectory(dir=build) as folder:  # from there the program finds configs/
+            by = noticed(build, mutant, pathlib.Path(folder))
+        good = bool(by) == bool(mutant.right)
+        wrong += not good
+        print(f"{'ok  ' if good else 'MISS'}  {mutant.path} {mutant.what}: {'noticed by ' + by if by else 'passes'}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
