@@ -10,7 +10,7 @@ from figures import figure
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
 
-from model_check import check  # noqa: E402
+from model_check import FAULT_FLEET, Fault, check, check_faults, measure_network  # noqa: E402
 
 
 def of_file(path, warmup_s):
@@ -35,3 +35,31 @@ def test_the_simulator_tells_what_real_processes_do(tmp_path):
     for name in ("ttft_p50_ms", "tpot_ms"):
         live, simulated = result[name]
         assert 0.7 * simulated < live < 10 * simulated, name
+
+
+@pytest.fixture(scope="module")
+def network_ms(tmp_path_factory):
+    return measure_network(tmp_path_factory.mktemp("network"), FAULT_FLEET, ())(FAULT_FLEET["profile"])
+
+
+# Every kind of fault, two a run, so far apart that each has seconds of its own. A stream's worst pause is the first one's.
+SCHEDULES = {
+    "hang, then join": [Fault("hang", 8, for_s=3, victim=1), Fault("join", 13)],
+    "kill, then drain": [Fault("kill", 8, victim=2), Fault("drain", 13, victim=0)],
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_simulator_tells_what_faults_do(name, network_ms, tmp_path):
+    """The goals are those of tests/sim/model_check.py --faults, of half a minute a fault and three seeds."""
+    result = check_faults(SCHEDULES[name], 18, tmp_path, network_ms=network_ms)
+    told = [f"{key} {result[key]}" for key in ("lost", "resent")]
+    told += [f"pause_ms {[round(value) for value in result['pause_ms']]}",
+             f"hit_dip {[[round(dip, 3) for dip in dips] for dips in result['hit_dip']]}"]
+    figure(f"live and simulated, {name}", "; ".join(told), "none lost, dips .05 apart at most")
+    assert result["lost"] == [0, 0] and result["requests"] > 300
+    assert min(result["resent"]) > 0, "nothing was cut: this has shown nothing"
+    for live, simulated in zip(*result["hit_dip"]):
+        assert abs(live - simulated) < 0.05
+    live, simulated = result["pause_ms"]
+    assert 0.6 * simulated < live < 1.5 * simulated + 500, "on two cores that some ten processes share, each may be late for its turn"

@@ -16,15 +16,29 @@ TTFT p50 and p90 within 15 %. A machine busy with something else makes live time
 measures the CPU worker right before and right after (tests/bench/calibrate_profile.py), with rests between its prompts as the
 workload leaves them, and replays with the profile fitted to both instead of configs/sim/cpu-demo.yaml: where a machine's speed moves
 from minute to minute, and one that rested is slower than one that is busy, that tells the model from the machine.
+
+    tests/sim/model_check.py --faults [--seeds 3]
+
+breaks the fleet while it answers (workers without a model): a worker is killed, stands still (SIGSTOP) for some seconds, drains
+(SIGTERM), another one joins. The record is replayed with the same faults at the same times. Goals: no request fails on either side,
+the share of prompt tokens found cached falls as far within 2 points, and the worst pause of a stream is as long within 25 %.
 """
 import argparse
+import collections
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+
+import httpx
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "bench")]
@@ -103,6 +117,18 @@ def fleet_of(device, workers=None):
     return {**kind, "workers": workers, "workload": {**kind["workload"], "personas": round(load["personas"]), "rate": load["rate"]}}
 
 
+def measure_network(folder, kind, gateway_flags):
+    """One way between gateway and worker in ms, on an idle fleet of its own, given as a function of the profile that is replayed."""
+    probed = pathlib.Path(folder) / "probed.jsonl"
+    with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=gateway_flags) as fleet:
+        live, _ = sim("drive", "--url", fleet.url, *probe_workload(folder, kind["workload"]["rate"]), "--requests", probed)
+
+    def one_way(profile):
+        simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *as_it_was(folder, probed))
+        return max(0.0, (live["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
+    return one_way
+
+
 def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=None, keep=None):
     kind = fleet_of(device, workers)
     profile = kind["profile"]
@@ -110,9 +136,7 @@ def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=Non
         folder = keep or stack.enter_context(tempfile.TemporaryDirectory())
         samples = calibrate_profile.measure(3, REST_S) if calibrate else []
         record = pathlib.Path(folder) / "traffic.jsonl"
-        probe = probe_workload(folder, kind["workload"]["rate"])
-        with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--mode", mode)) as fleet:
-            probed, _ = sim("drive", "--url", fleet.url, *probe, "--requests", pathlib.Path(folder) / "probed.jsonl")
+        network = measure_network(folder, kind, ("--mode", mode))
         with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"],
                    gateway_flags=("--mode", mode, "--record", record)) as fleet:
             load = os.getloadavg()[0]
@@ -123,8 +147,7 @@ def check(device, duration_s, warmup_s, mode, seed, calibrate=False, workers=Non
         if calibrate:
             profile = pathlib.Path(folder) / "calibrated.yaml"
             profile.write_text(calibrate_profile.fitted_profile(samples + calibrate_profile.measure(3, REST_S)))
-        simulated, _ = sim("replay", "--profile", profile, "--nodes", 1, *as_it_was(folder, pathlib.Path(folder) / "probed.jsonl"))
-        one_way = max(0.0, (probed["ttft_ms"]["p50"] - simulated["ttft_ms"]["p50"]) / 2)
+        one_way = network(profile)
         simulated, _ = sim("replay", "--trace", record, "--spread-ms", 0, "--profile", profile, "--nodes", kind["workers"],
                            "--mode", mode, "--network-ms", f"{one_way:.3f}", "--warmup-s", warmup_s, "--seed", seed, "--report", "-",
                            "--requests", pathlib.Path(folder) / "simulated.jsonl")
@@ -161,6 +184,204 @@ def goals_missed(result):
     return missed
 
 
+@dataclasses.dataclass
+class Fault:
+    kind: str                   # a key of BREAKS
+    at_s: float                 # since the load began
+    for_s: float = 0            # hang
+    victim: int | None = None   # number of a worker; join: none
+
+
+# Each does its fault to a running fleet and returns what ends it, if something has to.
+
+def kill(fleet, fault):
+    fleet.workers[fault.victim].kill()
+
+
+def hang(fleet, fault):
+    pid = fleet.workers[fault.victim].pid
+    os.kill(pid, signal.SIGSTOP)
+    return lambda: os.kill(pid, signal.SIGCONT)
+
+
+def drain(fleet, fault):
+    fleet.workers[fault.victim].process.send_signal(signal.SIGTERM)
+
+
+def join(fleet, fault):
+    worker = fleet.worker_class(len(fleet.workers), fleet.log_dir)
+    fleet.workers.append(worker)
+    worker.wait_ready()
+    httpx.post(f"{fleet.gateway.metrics_url}/admin/workers", json={"url": worker.url}, timeout=5).raise_for_status()
+
+
+# Prompts that are much alike: the worst pause of a few streams is then not that of the one that happened to be long.
+FAULT_FLEET = {**FLEETS["sim"], "workload": dict(personas=60, rate=24, turns=5, think_s=4, card_tokens=1200, card_sigma=0, turn_sigma=0)}
+BREAKS = {"kill": kill, "hang": hang, "drain": drain, "join": join}
+DRAIN_MAX_S = 30  # in which a worker of these has long answered all
+HIT_WINDOW_S = 5
+
+
+class Breaker(threading.Thread):
+    """Breaks a fleet by a schedule, and notes when it did (time.time())."""
+
+    def __init__(self, fleet, schedule):
+        super().__init__(daemon=True)
+        self.fleet, self.schedule, self.done_at, self.error = fleet, schedule, [], None
+
+    def run(self):
+        begin, ends = time.monotonic(), []
+        try:
+            for fault in self.schedule:
+                for end_s, end in [one for one in ends if one[0] <= fault.at_s]:
+                    time.sleep(max(0, begin + end_s - time.monotonic()))
+                    end()
+                    ends.remove((end_s, end))
+                time.sleep(max(0, begin + fault.at_s - time.monotonic()))
+                end = BREAKS[fault.kind](self.fleet, fault)
+                self.done_at.append(time.time())
+                if end:
+                    ends.append((fault.at_s + fault.for_s, end))
+        except Exception as error:  # noqa: BLE001  (told by check_faults(), in the thread that tests see)
+            self.error = error
+        finally:
+            for end_s, end in ends:
+                time.sleep(max(0, begin + end_s - time.monotonic()))
+                end()
+
+
+def request_lines(path):
+    return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["timestamp"])
+
+
+def hit_between(lines, begin_s, end_s):
+    part = [line for line in lines if begin_s <= line["timestamp"] / 1000 < end_s and "cached" in line]
+    return sum(line["cached"] for line in part) / max(1, sum(line["input_length"] for line in part))
+
+
+def hit_dip(lines, at_s):
+    """How much less is found cached in the seconds after a fault than in those before it."""
+    return hit_between(lines, at_s - HIT_WINDOW_S, at_s) - hit_between(lines, at_s, at_s + HIT_WINDOW_S)
+
+
+def streams_at(lines, at_s):
+    """How many answers each node is giving at that time."""
+    return collections.Counter(line["node"] for line in lines
+                               if line["timestamp"] / 1000 <= at_s < (line["timestamp"] + line["duration_ms"]) / 1000)
+
+
+def same_victims(schedule, fleet_ports, live, live_at_s, calm, at_s):
+    """Nodes of the simulation that have about as many streams as the live victims had: which sets are whose hangs on names."""
+    victims = []
+    for fault, live_at, at in zip(schedule, live_at_s, at_s):
+        if fault.victim is None:
+            victims.append(None)
+            continue
+        cut = streams_at(live, live_at)[f"127.0.0.1:{fleet_ports[fault.victim]}"]
+        there = streams_at(calm, at)
+        left = [node for node in range(len(fleet_ports)) if node not in victims]
+        victims.append(min(left, key=lambda node: abs(there[f"n{node}"] - cut)))
+    return victims
+
+
+def fault_lines(schedule, at_s, victims):
+    """As `troupe-sim replay --faults` reads them."""
+    for fault, at, victim in zip(schedule, at_s, victims):
+        line = {"kill": {"kill": victim}, "hang": {"stall": victim, "for_s": fault.for_s}, "join": {"join": 1},
+                "drain": {"drain": victim, "for_s": DRAIN_MAX_S}}[fault.kind]
+        yield json.dumps({"at_s": round(at, 4), **line}) + "\n"
+
+
+def check_faults(schedule, duration_s, folder, seed=1, network_ms=None):
+    """The same requests and the same faults, live and simulated: figures of each as [live, simulated]."""
+    kind, folder = FAULT_FLEET, pathlib.Path(folder)
+    if network_ms is None:
+        network_ms = measure_network(folder, kind, ())(kind["profile"])
+    record, live_path, faults = folder / "traffic.jsonl", folder / "live.jsonl", folder / "faults.jsonl"
+    first_s = min(fault.at_s for fault in schedule)
+    with Fleet(folder, workers=kind["workers"], worker_class=kind["worker"], gateway_flags=("--record", record)) as fleet:
+        ports = [worker.port for worker in fleet.workers]
+        breaker = Breaker(fleet, schedule)
+        breaker.start()
+        live, _ = sim("drive", "--url", fleet.url, *flags_of(kind["workload"]), "--duration-s", duration_s, "--fault-at-s", first_s,
+                      "--seed", seed, "--report", "-", "--requests", live_path)
+        breaker.join()
+        if breaker.error:
+            raise breaker.error
+    recorded = request_lines(record)  # with all attempts; a client sees those before its answer began
+    begun_at = recorded[0]["timestamp"] / 1000
+    at_s = [done_at - begun_at for done_at in breaker.done_at]
+    replay = ("replay", "--trace", record, "--spread-ms", 0, "--profile", kind["profile"], "--nodes", kind["workers"], "--seed", seed,
+              "--network-ms", f"{network_ms:.3f}", "--detect-ms", f"{network_ms:.3f}", "--report", "-")
+    sim(*replay, "--requests", folder / "calm.jsonl")
+    lines, calm = request_lines(live_path), request_lines(folder / "calm.jsonl")
+    live_at_s = [at + lines[0]["timestamp"] / 1000 for at in at_s]
+    victims = same_victims(schedule, ports, lines, live_at_s, calm, at_s)
+    faults.write_text("".join(fault_lines(schedule, at_s, victims)))
+    simulated, _ = sim(*replay, "--faults", faults, "--requests", folder / "simulated.jsonl")
+    both = [(live, lines, live_at_s), (simulated, request_lines(folder / "simulated.jsonl"), at_s)]
+    attempts = [[line.get("attempts", 0) for line in of] for of in (recorded, both[1][1])]
+    return {"faults": [fault.kind for fault in schedule], "requests": live["requests"], "network_ms": network_ms,
+            "lost": [report["lost"] for report, _, _ in both],
+            "resent": [sum(count > 1 for count in of) for of in attempts],
+            "pause_ms": [report["faults"]["stall_max_ms"] for report, _, _ in both],
+            "hit_dip": [[hit_dip(of, at) for at in times] for _, of, times in both]}
+
+
+def fault_goals_missed(figures):
+    """Each as a sentence."""
+    name = " and ".join(figures["faults"])
+    missed = [f"{name}: {count} requests failed {where}" for count, where in zip(figures["lost"], ("live", "simulated")) if count]
+    for fault, live, simulated in zip(figures["faults"], *figures["hit_dip"]):
+        if abs(live - simulated) > 0.02:
+            missed.append(f"{fault}: cached falls by {live:.3f}, simulated {simulated:.3f}: more than 2 points apart")
+    live, simulated = figures["pause_ms"]
+    if abs(live / simulated - 1) > 0.25:
+        missed.append(f"{name}: worst pause {live:.0f} ms, simulated {simulated:.0f}: more than 25 % apart")
+    return missed
+
+
+def mean_figures(runs):
+    """Over the seeds: which prompts a fault meets is chance."""
+    sides = range(2)
+    return {**runs[0], "lost": [sum(run["lost"][i] for run in runs) for i in sides], "requests": sum(run["requests"] for run in runs),
+            "resent": [sum(run["resent"][i] for run in runs) for i in sides],
+            "pause_ms": [statistics.mean(run["pause_ms"][i] for run in runs) for i in sides],
+            "hit_dip": [[statistics.mean(run["hit_dip"][i][0] for run in runs)] for i in sides]}
+
+
+def fault_row(figures):
+    def both(values, form):
+        return " / ".join(form.format(value) for value in values)
+    return [figures["faults"][0], figures["requests"], both(figures["lost"], "{}"), both(figures["resent"], "{}"),
+            both([dips[0] for dips in figures["hit_dip"]], "{:.3f}"), both(figures["pause_ms"], "{:.0f}")]
+
+
+def check_each_fault(args):
+    """Every fault by itself; the sentences of goals missed."""
+    missed, rows = [], []
+    for name in BREAKS:
+        runs = []
+        for seed in range(1, args.seeds + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                fault = Fault(name, 20, for_s=5 if name == "hang" else 0, victim=None if name == "join" else seed % 4)
+                runs.append(check_faults([fault], 32, folder, seed, runs[0]["network_ms"] if runs else None))
+        figures = mean_figures(runs)
+        rows.append(fault_row(figures))
+        missed += fault_goals_missed(figures)
+    columns = ["fault", "requests", "failed", "sent more than once", "cached falls by", "worst pause of a stream ms"]
+    table = dict(title="Simulator against real processes that are broken: live / simulated", columns=columns, rows=rows,
+                 command=f"tests/sim/model_check.py --faults --seeds {args.seeds}", notes=[
+                     f"Four workers without a model, half a minute of persona traffic for each of {args.seeds} seeds, means over these; the "
+                     "record replayed with the same fault at the same time, of a node with as much of the traffic. Goals: none failed, cached "
+                     "within 2 points, pauses within 25 %."])
+    if args.no_save:
+        print(common.as_markdown(dict(date="not saved", machine=common.machine(), **table)))
+    else:
+        common.save("model_check_faults", **table)
+    return missed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=sorted(FLEETS), action="append", help="both by default")
@@ -172,7 +393,14 @@ def main():
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--keep", type=pathlib.Path, help="a new folder: the record, the requests of both sides and the profile of each device")
     parser.add_argument("--calibrate", action="store_true", help="of CPU workers: replay with a profile measured before and after")
+    parser.add_argument("--faults", action="store_true", help="break the fleet while it answers, by each fault")
+    parser.add_argument("--seeds", type=int, default=3, help="of --faults")
     args = parser.parse_args()
+    if args.faults:
+        missed = check_each_fault(args)
+        for what in missed:
+            print(f"MISSED {what}")
+        return 1 if missed else 0
     if args.keep and args.keep.exists():
         parser.error(f"--keep: {args.keep} exists; records are added to, and this one's would be replayed with another's")
     warmup_s = args.duration_s / 10 if args.warmup_s is None else args.warmup_s
