@@ -130,8 +130,10 @@ void append_table(std::string& out, std::span<const Result> results) {
   }
   out += "</dl></details>\n<details><summary>How the policies choose a node</summary><dl>\n";
   for (const Result& r : results) {
+    // A live run's is whatever the server's was.
+    const bool known = route::check_policy(r.policy).ok();
     absl::StrAppend(&out, "<dt>", escape(run_name(r)), "</dt><dd>",
-                    escape(route::policy_info(r.policy).summary), "</dd>\n");
+                    known ? escape(route::policy_info(r.policy).summary) : "", "</dd>\n");
   }
   out += "</dl></details>\n";
 }
