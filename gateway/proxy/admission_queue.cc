@@ -3,29 +3,18 @@
 #include <boost/asio/redirect_error.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/route/admission/shard_limit.h"
 
 namespace troupe {
 
 using route::AdmissionOutcome;
 
-namespace {
-
-// The interval at which workers' reports and the clock are checked while a request waits; ends of requests
-// count at once.
-constexpr auto kTick = std::chrono::milliseconds(50);
-constexpr size_t kRoomsMax = 1024;
-
-}  // namespace
-
 AdmissionQueue::AdmissionQueue(const AdmissionQueueOptions& options, const Parts& parts)
-    : options_(options),
-      executor_(parts.executor),
+    : executor_(parts.executor),
       look_again_(parts.executor),
       router_(parts.router),
       metrics_(parts.metrics),
       clock_(parts.clock),
-      admission_(options.admission),
+      controller_(options),
       queued_(parts.metrics.histogram("troupe_gateway_queue_seconds",
                                       "Time in the queue of requests that waited, let in or not.",
                                       kTtftBuckets)),
@@ -47,14 +36,13 @@ AdmissionQueue::AdmissionQueue(const AdmissionQueueOptions& options, const Parts
 
 AdmissionQueue::AdmissionTicket::~AdmissionTicket() {
   if (timer_) room_.waiting_.erase(ticket_);
-  room_.admission_.leave(ticket_, tokens_, room_.clock_.now());
+  room_.controller_.leave(ticket_, tokens_, room_.clock_.now());
   room_.tell();
 }
 
 ApiResult<std::unique_ptr<AdmissionQueue::AdmissionTicket>> AdmissionQueue::arrive(
-    route::AdmissionRequest request) {
-  request.pool_room = room_of(request.pool);
-  const auto answer = admission_.arrive(request, clock_.now());
+    const route::AdmissionRequest& request) {
+  const auto answer = controller_.arrive(request, workers(), clock_.now());
   if (answer.ticket == 0) return refusal(answer.outcome, answer.wait);
   std::unique_ptr<AdmissionTicket> admission_ticket(
       new AdmissionTicket(*this, answer.ticket, request.deadline));
@@ -62,18 +50,10 @@ ApiResult<std::unique_ptr<AdmissionQueue::AdmissionTicket>> AdmissionQueue::arri
     admission_ticket->outcome_ = answer.outcome;
     admission_ticket->timer_.emplace(executor_);
     waiting_.emplace(answer.ticket, admission_ticket.get());
-    if (admission_.waiting() == 1) look_again_.wake();
+    if (admission().waiting() == 1) look_again_.wake();
   }
   tell();
   return admission_ticket;
-}
-
-AdmissionQueue::Preview AdmissionQueue::preview(route::AdmissionRequest request) {
-  request.pool_room = room_of(request.pool);
-  Preview preview;
-  preview.answer = admission_.preview(request, clock_.now());
-  preview.room = request.pool_room;
-  return preview;
 }
 
 Task<ApiResult<bool>> AdmissionQueue::AdmissionTicket::wait() {
@@ -93,16 +73,16 @@ Task<ApiResult<bool>> AdmissionQueue::AdmissionTicket::wait() {
 
 Task<void> AdmissionQueue::look_after() {
   while (true) {
-    const TimePoint soon = std::chrono::steady_clock::now() + kTick;
-    const TimePoint next_look = admission_.waiting() > 0 ? soon : TimePoint::max();
+    const TimePoint soon = std::chrono::steady_clock::now() + route::AdmissionController::kLookEvery;
+    const TimePoint next_look = admission().waiting() > 0 ? soon : TimePoint::max();
     co_await look_again_.sleep_until(next_look);
-    for (const std::string& model : admission_.waiting_pools()) admission_.pool_room(model, room_of(model));
+    controller_.look(workers(), clock_.now());
     tell();
   }
 }
 
 void AdmissionQueue::tell() {
-  for (const auto& event : admission_.advance(clock_.now())) {
+  for (const auto& event : controller_.advance(clock_.now())) {
     queued_.Observe(std::chrono::duration<double>(event.waited).count());
     const auto found = waiting_.find(event.ticket);
     if (found == waiting_.end()) continue;
@@ -115,43 +95,18 @@ void AdmissionQueue::tell() {
 }
 
 void AdmissionQueue::show() {
-  tokens_.Set(static_cast<double>(admission_.running_tokens()));
-  const bool waits = admission_.waiting() > 0;
+  tokens_.Set(static_cast<double>(admission().running_tokens()));
+  const bool waits = admission().waiting() > 0;
   if (!waits && !length_shown_) return;
   length_shown_ = waits;
   for (size_t i = 0; i < length_.size(); ++i) {
-    const size_t waiting = admission_.waiting(route::kPriorityMin + static_cast<int32_t>(i));
+    const size_t waiting = admission().waiting(route::kPriorityMin + static_cast<int32_t>(i));
     length_[i]->Set(static_cast<double>(waiting));
   }
 }
 
-int64_t AdmissionQueue::room_of(std::string_view model) {
-  const TimePoint now = clock_.now();
-  const route::ClusterView& view = router_.view();
-  if (rooms_epoch_ != view.epoch() || rooms_.size() > kRoomsMax) rooms_.clear();
-  rooms_epoch_ = view.epoch();
-  const auto known = rooms_.find(to_absl(model));
-  if (known != rooms_.end() && now < known->second.until) return known->second.requests;
-  const int64_t gateways = router_.known().gateways;
-  Room& room = known != rooms_.end() ? known->second : rooms_[std::string(model)];
-  room.requests = route::pool_room(options_.room, view, router_.loads(), model, gateways);
-  room.until = now + kTick;
-  return room.requests;
-}
-
-void AdmissionQueue::change(const AdmissionQueueOptions& options) {
-  options_ = options;
-  share(place_);
-  rooms_.clear();
-}
-
-void AdmissionQueue::share(const route::GatewayShard& place) {
-  place_ = place;
-  admission_.change(route::share_of(options_.admission, place));
-}
-
 void AdmissionQueue::drain(Duration within) {
-  admission_.drain(clock_.now() + within);
+  controller_.drain(clock_.now() + within);
   tell();
 }
 
@@ -165,7 +120,7 @@ ApiError AdmissionQueue::refusal(AdmissionOutcome outcome, Duration come_back) {
       break;
     case AdmissionOutcome::kQueueFull:
     case AdmissionOutcome::kPushedOut:
-      error.message = absl::StrCat("all workers are busy, and ", admission_.waiting(),
+      error.message = absl::StrCat("all workers are busy, and ", admission().waiting(),
                                    " requests wait already; ask again in ", seconds, " s");
       break;
     case AdmissionOutcome::kKeyQueueFull:
@@ -189,6 +144,7 @@ ApiError AdmissionQueue::refusal(AdmissionOutcome outcome, Duration come_back) {
       error = ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
       break;
   }
+  error.http_status = route::admission_http_status(outcome);
   return error;
 }
 

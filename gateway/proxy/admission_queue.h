@@ -18,17 +18,13 @@
 #include "common/net/task_group.h"
 #include "common/net/timer.h"
 #include "common/net/wakeable_timer.h"
-#include "gateway/route/admission/admission.h"
-#include "gateway/route/admission/pool_capacity.h"
+#include "gateway/route/admission/admission_controller.h"
 #include "gateway/route/fleet/gateway_shard.h"
 #include "gateway/route/router.h"
 
 namespace troupe {
 
-struct AdmissionQueueOptions {
-  route::AdmissionOptions admission;
-  route::PoolRoomOptions room;
-};
+using AdmissionQueueOptions = route::AdmissionControllerOptions;
 
 class AdmissionQueue {
  public:
@@ -65,45 +61,38 @@ class AdmissionQueue {
     std::optional<int64_t> tokens_;
   };
 
-  // `pool_room` of the request is filled in here. The error is what the client gets.
-  ApiResult<std::unique_ptr<AdmissionTicket>> arrive(route::AdmissionRequest request);
-  struct Preview {
-    route::Admission::Answer answer;
-    int64_t room = 0;  // route::kEndlessRoom: no worker is ever full
-  };
-  Preview preview(route::AdmissionRequest request);
+  // The error is what the client gets.
+  ApiResult<std::unique_ptr<AdmissionTicket>> arrive(const route::AdmissionRequest& request);
+  using Preview = route::AdmissionController::Preview;
+  Preview preview(const route::AdmissionRequest& request) {
+    return controller_.preview(request, workers(), clock_.now());
+  }
 
   // Wakes requests that wait, at workers' reports and at deadlines.
   void start(TaskGroup& background) { background.spawn(look_after()); }
-  void change(const AdmissionQueueOptions& options);
+  void change(const AdmissionQueueOptions& options) { controller_.change(options); }
   // Several gateways enforce the limits, each a part; one, until told otherwise.
-  void share(const route::GatewayShard& place);
+  void share(const route::GatewayShard& place) { controller_.share(place); }
   // No request arrives any more, and those that wait do so no longer than this.
   void drain(Duration within);
-  const route::Admission& admission() const { return admission_; }
+  const route::Admission& admission() const { return controller_.admission(); }
 
  private:
   Task<void> look_after();
-  int64_t room_of(std::string_view model);
+  route::AdmissionController::Workers workers() const {
+    return {router_.view(), router_.loads(), router_.known().gateways};
+  }
   void tell();  // requests that waited their outcome
   void show();
   ApiError refusal(route::AdmissionOutcome outcome, Duration come_back);
 
-  AdmissionQueueOptions options_;
-  route::GatewayShard place_;
   const Executor executor_;
   WakeableTimer look_again_;
   const route::Router& router_;
   Metrics& metrics_;
   const Clock& clock_;
-  route::Admission admission_;
+  route::AdmissionController controller_;
   absl::flat_hash_map<uint64_t, AdmissionTicket*> waiting_;  // by ticket
-  struct Room {
-    int64_t requests = 0;
-    TimePoint until{};
-  };
-  absl::flat_hash_map<std::string, Room> rooms_;  // by model
-  uint64_t rooms_epoch_ = 0;                      // of the view they are of
   Histogram& queued_;
   Gauge& tokens_;
   std::array<Gauge*, route::kPriorityMax - route::kPriorityMin + 1> length_{};
