@@ -297,6 +297,12 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       "resume", &o.resume,
       "started streams go on elsewhere when their node dies; else, as with workers of another kind, they "
       "end in an error and count as lost");
+  schema.add(
+      "admission.enabled", &o.admission.enabled,
+      "requests wait in their gateway while the workers are full, as live, by admission.*; else they go "
+      "to the workers at once and wait there. A limit that is set switches it on");
+  route::describe(schema, o.admission.controller.room);
+  route::describe(schema, o.admission.controller.admission);
   route::describe_route(schema, o.router);
 }
 

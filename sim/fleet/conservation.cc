@@ -8,9 +8,10 @@
 namespace troupe::sim {
 
 Status check(const RequestBooks& b) {
-  if (b.arrived != b.finished + b.lost + b.on_their_way) {
+  if (b.arrived != b.finished + b.lost + b.refused + b.on_their_way) {
     return absl::InternalError(absl::StrCat(b.arrived, " requests arrived, ", b.finished, " were finished, ",
-                                            b.lost, " lost, and ", b.on_their_way, " are on their way"));
+                                            b.lost, " lost, ", b.refused, " refused, and ", b.on_their_way,
+                                            " are on their way"));
   }
   if (b.tokens_told != b.tokens_due) {
     return absl::InternalError(absl::StrCat("the answers that were finished have ", b.tokens_told,

@@ -11,7 +11,7 @@
 namespace troupe::sim {
 
 struct RequestBooks {
-  int64_t arrived = 0, finished = 0, lost = 0;
+  int64_t arrived = 0, finished = 0, lost = 0, refused = 0;
   int64_t on_their_way = 0;  // counted where they are kept
   // Tokens of the finished answers: the requested number that has room, and the number that nodes reported.
   // However many nodes an answer visits, no token is reported twice, and none is left out.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace troupe::sim {
 
@@ -82,9 +83,9 @@ void Recorder::first_token(const First& first) {
 
 void Recorder::note_crowd(const First& first, float ttft_ms) {
   if (first.arrived < options_.crowd_begin) {
-    if (first.arrived >= options_.crowd_begin - std::chrono::minutes(1)) before_crowd_ms_.push_back(ttft_ms);
+    if (first.arrived >= options_.crowd_begin - std::chrono::minutes(1)) crowd_ms_.before.push_back(ttft_ms);
   } else {
-    (first.set == options_.crowd_set ? crowd_ms_ : others_ms_).push_back(ttft_ms);
+    (first.set == options_.crowd_set ? crowd_ms_.crowd : crowd_ms_.others).push_back(ttft_ms);
   }
 }
 
@@ -111,6 +112,12 @@ void Recorder::lost(const Lost& lost) {
   if (!measures(lost.arrived)) return;
   lost_ += 1;
   asked_tokens_ += lost.prompt_tokens;
+}
+
+void Recorder::queued(Duration arrived, const QueuePlace& place) {
+  if (!measures(arrived)) return;
+  if (place.waited) queue_.wait_ms.push_back(ms_of(place.wait));
+  if (place.refused()) queue_.refused[static_cast<size_t>(place.outcome)] += 1;
 }
 
 void Recorder::fault(Duration at) {
@@ -240,6 +247,22 @@ FaultFigures Recorder::fault_figures() const {
   return out;
 }
 
+QueueFigures Recorder::queue_figures() const {
+  QueueFigures out;
+  out.waited = static_cast<int64_t>(queue_.wait_ms.size());
+  const double sum = std::accumulate(queue_.wait_ms.begin(), queue_.wait_ms.end(), 0.0);
+  out.wait_mean_ms = out.waited > 0 ? sum / static_cast<double>(out.waited) : 0;
+  out.wait_ms = percentiles(queue_.wait_ms);
+  for (size_t i = 0; i < queue_.refused.size(); ++i) {
+    const int64_t count = queue_.refused[i];
+    if (count == 0) continue;
+    const auto outcome = static_cast<route::AdmissionOutcome>(i);
+    out.refused.push_back({route::admission_outcome_name(outcome), count});
+    (route::admission_http_status(outcome) == 429 ? out.refused_429 : out.refused_503) += count;
+  }
+  return out;
+}
+
 void Recorder::fill(Result& result) const {
   result.requests = requests_;
   result.lost = lost_;
@@ -255,8 +278,11 @@ void Recorder::fill(Result& result) const {
   result.tpot_mean_ms = tpot_ms_.empty() ? 0 : tpot_sum_ms_ / static_cast<double>(tpot_ms_.size());
   result.goodput = share(good_, requests_);
   result.duration_s = std::max(0.0, static_cast<double>((last_arrival_ - options_.warmup).count()) / 1e9);
-  result.has_crowd = options_.crowd_set != 0;
-  result.crowd = {percentiles(before_crowd_ms_).p99, percentiles(crowd_ms_).p99, percentiles(others_ms_).p99};
+  if (options_.crowd_set != 0) {
+    result.crowd = CrowdFigures{percentiles(crowd_ms_.before).p99, percentiles(crowd_ms_.crowd).p99,
+                                percentiles(crowd_ms_.others).p99};
+  }
+  if (options_.queue) result.queue = queue_figures();
   result.has_faults = first_fault_ != Duration::max();
   if (result.has_faults) result.faults = fault_figures();
   result.seconds = seconds_;

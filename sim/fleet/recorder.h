@@ -11,6 +11,7 @@
 #include "common/core/time.h"
 #include "sim/fleet/oracle_caches.h"
 #include "sim/fleet/result.h"
+#include "sim/fleet/sim_admission.h"
 #include "sim/trace/trace.h"
 
 namespace troupe::sim {
@@ -23,6 +24,7 @@ class Recorder {
     int64_t pooled_kv_tokens = 0;  // of all nodes together, at the begin; -1: unknown
     uint64_t crowd_set = 0;        // 0: no flash crowd
     Duration crowd_begin{};
+    bool queue = false;  // queued() is called
   };
   explicit Recorder(const Options& options);
 
@@ -47,6 +49,8 @@ class Recorder {
     int32_t prompt_tokens = 0;  // 0 for a stream that broke off after its first token
   };
   void lost(const Lost& lost);
+  // The outcome of its gateway's queue for a request, once each. (A refused one is lost(), too.)
+  void queued(Duration arrived, const QueuePlace& place);
   void resumed(Duration arrived) { resumed_ += measures(arrived) ? 1 : 0; }
   void retried(Duration arrived) { retries_ += measures(arrived) ? 1 : 0; }
   // A fault in the warm-up has no figures; they are for the first fault after it. REQUIRES: called before
@@ -78,6 +82,7 @@ class Recorder {
   double hit_in(const Span& span) const;  // -1: no tokens in the span
   std::optional<double> p99_mean_in(const Span& span) const;
   FaultFigures fault_figures() const;
+  QueueFigures queue_figures() const;
   void note_crowd(const First& first, float ttft_ms);
 
   Options options_;
@@ -85,7 +90,13 @@ class Recorder {
   int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
   int64_t asked_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
   std::vector<float> ttft_ms_, tpot_ms_;
-  std::vector<float> before_crowd_ms_, crowd_ms_, others_ms_;
+  struct {
+    std::vector<float> before, crowd, others;
+  } crowd_ms_;
+  struct {
+    std::vector<float> wait_ms;
+    std::array<int64_t, route::kAdmissionOutcomeCount> refused{};
+  } queue_;
   double tpot_sum_ms_ = 0;
   std::vector<SecondSeries> seconds_;
   std::vector<std::vector<float>> second_ttfts_;  // by second, of those not closed yet

@@ -35,7 +35,13 @@ void append_request_line(std::string& out, const RequestLine& line) {
   if (line.cached_tokens >= 0) absl::StrAppend(&out, ",\"cached\":", line.cached_tokens);
   if (line.first) append_ms(out, "ttft_ms", *line.first - line.arrived);
   append_ms(out, "duration_ms", line.ended - line.arrived);
-  if (line.end == RequestEnd::kLost) out += ",\"lost\":true";
+  if (line.place.waited) append_ms(out, "queue_ms", line.place.wait);
+  if (line.end == RequestEnd::kLost || line.end == RequestEnd::kRefused) out += ",\"lost\":true";
+  if (line.end == RequestEnd::kRefused) {
+    append_text(out, "refused", route::admission_outcome_name(line.place.outcome));
+    absl::StrAppend(&out, ",\"status\":", route::admission_http_status(line.place.outcome));
+  }
+  if (line.live_status != 0) absl::StrAppend(&out, ",\"status\":", line.live_status);
   if (line.end == RequestEnd::kUnfinished) out += ",\"unfinished\":true";
   out += "}\n";
 }

@@ -13,7 +13,10 @@
 //   node …         the last that had it; branch and expected are the gateway's, absent if it sent none
 //   cached         tokens found where its first token came from, absent if not reported
 //   ttft_ms        absent where no token came
+//   queue_ms       its wait in its gateway's queue, absent if it did not wait (of a live run: not known)
 //   lost           true: no answer, or not a whole one
+//   refused        why the gateway's queue refused it (of a live run: not known)
+//   status         HTTP's, of an error that was the answer
 //   unfinished     true: its answer was running when the run ended
 // clang-format on
 
@@ -24,10 +27,11 @@
 #include <string_view>
 
 #include "common/core/time.h"
+#include "sim/fleet/sim_admission.h"
 
 namespace troupe::sim {
 
-enum class RequestEnd : uint8_t { kAnswered, kLost, kUnfinished };
+enum class RequestEnd : uint8_t { kAnswered, kLost, kRefused, kUnfinished };
 
 struct RequestLine {
   int64_t number = 0;
@@ -44,6 +48,8 @@ struct RequestLine {
   std::string_view branch;
   int64_t expected_tokens = -1;  // -1: not reported
   RequestEnd end = RequestEnd::kAnswered;
+  QueuePlace place;     // at a simulated gateway
+  int live_status = 0;  // of an error that was the answer; 0: none
 };
 // Called as requests end; the argument is valid during the call.
 using OnRequest = std::function<void(const RequestLine&)>;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe::sim {
@@ -56,6 +57,19 @@ struct CrowdFigures {
   double others_ms = 0;  // and all others
 };
 
+// Requests at the gateways' queues. Refused ones are among the lost.
+struct QueueFigures {
+  int64_t waited = 0;                        // let in afterwards, or not
+  double wait_mean_ms = 0;                   // of these
+  Percentiles wait_ms;                       // likewise
+  int64_t refused_429 = 0, refused_503 = 0;  // by HTTP status
+  struct Reason {
+    std::string_view name;  // as in troupe_gateway_queue_refused_total
+    int64_t count = 0;
+  };
+  std::vector<Reason> refused;  // those that there were
+};
+
 struct Result {
   std::string policy;
   std::string mode;  // the gateways' source of residency; empty: the policy uses none
@@ -81,8 +95,8 @@ struct Result {
   int64_t preemptions = 0;  // in the whole seconds after the warm-up, of any request: nodes count them
   int64_t retries = 0;
   std::optional<int64_t> skipped_lines;  // of the trace, if bad ones were to be skipped
-  bool has_crowd = false;
-  CrowdFigures crowd;
+  std::optional<CrowdFigures> crowd;
+  std::optional<QueueFigures> queue;  // none: requests went to the nodes at once
   int64_t faults_in_warmup = 0;
   bool has_faults = false;
   FaultFigures faults;

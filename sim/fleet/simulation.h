@@ -16,6 +16,7 @@
 #include "sim/fleet/node.h"
 #include "sim/fleet/recent_sessions.h"
 #include "sim/fleet/recorder.h"
+#include "sim/fleet/sim_admission.h"
 #include "sim/fleet/sim_gateway.h"
 #include "sim/fleet/sim_prober.h"
 #include "sim/fleet/simulator.h"
@@ -45,6 +46,7 @@ class Simulation {
     kFault,   // faults[index]
     kFaultEnd,
     kHandover,  // what moves between nodes that join or leave
+    kQueue,     // of gateway `index`: SimAdmission's `value`
   };
   struct Event {
     TimePoint at;
@@ -67,15 +69,19 @@ class Simulation {
     bool planned = false;       // its set is at home on the node
     bool at_node = false;       // delivered, not only on its way
     TimePoint arrived{}, first{};
-    TimePoint last{};  // token of the node before, when that died or was given up
-    Duration longest_gap{};
+    struct Gaps {
+      TimePoint last_token{};  // of the node before, when that died or was given up
+      Duration longest{};
+    } gaps;
     uint64_t node_life = 0;             // of the node, when it was delivered
     std::optional<TimePoint> taken_at;  // by the node: from then on its stream brings heartbeats
     route::PrefixKey key;
     TraceRequest trace;
     int64_t number = 0;       // of all arrivals, from 1
     route::RequestFlow flow;  // decides, as in a live gateway; its attempt comes first
+    QueuePlace place;         // at its gateway
 
+    route::AdmissionRequest admission_request(const route::Router& router) const;
     SimNode::NewSimRequest to_node() const;
     route::AnswerProgress progress(bool resumable) const;
     RequestLine line(TimePoint at, RequestEnd end) const;
@@ -183,6 +189,7 @@ class Simulation {
 
   std::vector<std::unique_ptr<SimGateway>> gateways_;
   std::vector<uint64_t> gateway_lives_;
+  SimAdmission admission_;
   std::vector<size_t> newcomers_;  // gateways, since the last exchange
   TimePoint ledgers_told_at_{};    // all of them, whether they changed or not
   SimProber prober_;
@@ -206,8 +213,10 @@ class Simulation {
   Handovers handovers_;
   std::vector<Handovers::Leaving> leaving_;
   bool handing_over_ = false;  // kHandover is posted
-  int64_t decisions_timed_ = 0;
-  double decision_ns_ = 0;
+  struct {
+    int64_t timed = 0;
+    double ns = 0;
+  } decisions_;
 };
 
 }  // namespace troupe::sim

@@ -33,6 +33,7 @@ Status check_options(const SimulationOptions& o) {
   TROUPE_RETURN_IF_ERROR(check_range("join-ramp-s", o.join_ramp_s, 0, 3600));
   TROUPE_RETURN_IF_ERROR(check_range("handover-s", o.handover_s, 0, 3600));
   TROUPE_RETURN_IF_ERROR(route::check_policy(o.router.policy));
+  TROUPE_RETURN_IF_ERROR(route::check(o.admission.controller.room));
   return check_faults(o.faults, o.nodes, o.gateways);
 }
 
@@ -54,6 +55,30 @@ Result result_for(const SimulationOptions& o) {
 Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
     : source_(source),
       options_(options),
+      admission_(
+          options.admission, static_cast<size_t>(std::max(options.gateways, 1)),
+          {.post = [this](TimePoint at, size_t gateway,
+                          uint64_t tag) { post(at, EventKind::kQueue, static_cast<int32_t>(gateway), tag); },
+           .workers =
+               [this](size_t gateway) {
+                 const route::Router& router = gateways_[gateway]->router();
+                 return route::AdmissionController::Workers{router.view(), router.loads(),
+                                                            router.known().gateways};
+               },
+           .place = [this](uint64_t id) -> QueuePlace& { return find(id)->place; },
+           .told =
+               [this](uint64_t id) {
+                 SimRequest& waited = *find(id);
+                 if (waited.place.outcome != route::AdmissionOutcome::kAdmitted)
+                   return end_flight(waited, now_, RequestEnd::kRefused);
+                 perform(waited, waited.flow.admitted(context_of(waited), true, now_));
+               },
+           .asks_again =
+               [this](uint64_t id) {
+                 SimRequest& asks = *find(id);
+                 asks.gateway_life = gateway_lives_[static_cast<size_t>(asks.gateway)];
+                 perform(asks, choose(asks));
+               }}),
       prober_(
           {options.probe, static_cast<size_t>(std::max(options.gateways, 1)), 2 * millis(options.network_ms)},
           {.post = [this](TimePoint at, route::NodeIndex node,
@@ -73,7 +98,8 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
                  .slo_tpot_ms = options.slo_tpot_ms,
                  .pooled_kv_tokens = options.profile.kv_cache_tokens * options.nodes,
                  .crowd_set = options.crowd_set,
-                 .crowd_begin = options.crowd_begin}),
+                 .crowd_begin = options.crowd_begin,
+                 .queue = options.admission.active()}),
       draw_(options.seed),
       recent_sessions_(kSessionsRemembered),
       handovers_(options.router.memory.sets_max) {}
@@ -181,7 +207,7 @@ StatusOr<Result> Simulation::run() {
   recorder_.fill(result);
   result.events = static_cast<int64_t>(event_count_);
   result.simulated_requests = books_.arrived;
-  result.decision_us = decisions_timed_ > 0 ? decision_ns_ / 1e3 / static_cast<double>(decisions_timed_) : 0;
+  result.decision_us = decisions_.timed > 0 ? decisions_.ns / 1e3 / static_cast<double>(decisions_.timed) : 0;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_begin).count();
   return result;
 }
@@ -249,6 +275,9 @@ void Simulation::handle(const Event& event) {
       return;
     case EventKind::kHandover:
       hand_over();
+      return;
+    case EventKind::kQueue:
+      admission_.on_time(static_cast<size_t>(event.index), event.value, now_);
       return;
     case EventKind::kFault:
       begin_fault(options_.faults[static_cast<size_t>(event.index)]);

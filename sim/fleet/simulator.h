@@ -20,6 +20,7 @@
 #include "sim/fleet/faults.h"
 #include "sim/fleet/request_lines.h"
 #include "sim/fleet/result.h"
+#include "sim/fleet/sim_admission.h"
 #include "sim/trace/trace.h"
 #include "worker/schedule/node_profile.h"
 
@@ -33,6 +34,7 @@ struct SimulationOptions {
   route::RetryOptions retry;
   route::StallOptions stall;  // when a silent stream is a hang
   route::ProbeOptions probe;
+  SimAdmissionOptions admission;
   uint64_t seed = 1;
 
   double warmup_s = 0;  // requests that arrive before are served but not counted

@@ -189,6 +189,7 @@ void Simulation::begin_fault(const Fault& fault) {
       gateways_[target]->restart(now_);
       gateway_lives_[target] += 1;
       newcomers_.push_back(target);
+      admission_.restart(target, now_);
       return;
   }
 }
@@ -225,8 +226,8 @@ void Simulation::hear_so_far(SimRequest& sim_request) const {
   if (progress.tokens == 0) return;
   sim_request.emitted += progress.tokens - sim_request.here;
   sim_request.here = progress.tokens;
-  sim_request.last = progress.last + millis(options_.network_ms);
-  sim_request.longest_gap = std::max(sim_request.longest_gap, progress.longest_gap);
+  sim_request.gaps.last_token = progress.last + millis(options_.network_ms);
+  sim_request.gaps.longest = std::max(sim_request.gaps.longest, progress.longest_gap);
 }
 
 // The bound has as much memory as the nodes that are up.
@@ -273,7 +274,7 @@ void Simulation::stall(int32_t index, TimePoint until) {
   for (SimRequest* sim_request : requests_at(index, node.life)) {
     hear_so_far(*sim_request);
     const TimePoint token =
-        sim_request->here > 0 ? sim_request->last - millis(options_.network_ms) : TimePoint{};
+        sim_request->here > 0 ? sim_request->gaps.last_token - millis(options_.network_ms) : TimePoint{};
     const TimePoint told = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
     watch_silence(*sim_request, now_ - (now_ - told) % kHeartbeatAfter);
   }

@@ -53,8 +53,9 @@ void Simulation::arrive(TraceRequest& request) {
   sim_request.node = -1;
   sim_request.emitted = 0;
   sim_request.arrived = now_;
-  sim_request.first = sim_request.last = {};
-  sim_request.longest_gap = {};
+  sim_request.first = {};
+  sim_request.gaps = {};
+  sim_request.place = {};
   const auto gateways = static_cast<uint64_t>(options_.gateways);
   const uint64_t pick = options_.session_sticky && sim_request.trace.session != 0 ? sim_request.trace.session
                                                                                   : draw_.bits() >> 16;
@@ -69,8 +70,16 @@ void Simulation::arrive(TraceRequest& request) {
 
 // The driver of a RequestFlow on the virtual clock, as gateway/proxy is over sockets.
 void Simulation::perform(SimRequest& sim_request, route::Action action) {
-  if (action == route::Action::kAdmit)
+  if (action == route::Action::kAdmit) {
+    if (admission_.active()) {
+      admission_.arrive(static_cast<size_t>(sim_request.gateway), sim_request.id,
+                        sim_request.admission_request(gateway_of(sim_request).router()), sim_request.place,
+                        now_);
+      if (sim_request.place.outcome == route::AdmissionOutcome::kWaiting) return;
+      if (sim_request.place.refused()) return end_flight(sim_request, now_, RequestEnd::kRefused);
+    }
     action = sim_request.flow.admitted(context_of(sim_request), false, now_);
+  }
   if (action == route::Action::kSend) {
     send(sim_request);
   } else {
@@ -116,9 +125,9 @@ route::Action Simulation::choose(SimRequest& sim_request) {
   const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
   const route::Action action = sim_request.flow.choose(context_of(sim_request), now_);
   if (timed) {
-    decision_ns_ +=
+    decisions_.ns +=
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
-    decisions_timed_ += 1;
+    decisions_.timed += 1;
   }
   return action;
 }
@@ -141,6 +150,16 @@ void Simulation::send(SimRequest& sim_request) {
 Simulation::SimRequest* Simulation::find(uint64_t id) {
   SimRequest& sim_request = requests_[static_cast<size_t>(id & 0xffffffff)];
   return sim_request.id == id ? &sim_request : nullptr;
+}
+
+// A trace does not tell how long an answer its client allowed, but how long it became: that is the bound
+// here.
+route::AdmissionRequest Simulation::SimRequest::admission_request(const route::Router& router) const {
+  route::AdmissionSpec spec;
+  spec.pool = kModel;
+  spec.answer_tokens_max = std::max(1, trace.output_tokens);
+  spec.deadline = TimePoint::max();
+  return route::admission_request(router, key, flow.decision(), spec);
 }
 
 SimNode::NewSimRequest Simulation::SimRequest::to_node() const {
@@ -237,9 +256,16 @@ void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
 
 // `at`: when its client knows.
 void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end) {
+  if (admission_.active()) {
+    std::optional<int64_t> cost;
+    if (end == RequestEnd::kAnswered)
+      cost = sim_request.trace.input_tokens - sim_request.cached_tokens + sim_request.emitted;
+    admission_.leave(static_cast<size_t>(sim_request.gateway), sim_request.place, cost, now_);
+    recorder_.queued(sim_request.arrived.time_since_epoch(), sim_request.place);
+  }
   if (options_.on_request) options_.on_request(sim_request.line(at, end));
-  if (end == RequestEnd::kLost) {
-    books_.lost += 1;
+  if (end == RequestEnd::kLost || end == RequestEnd::kRefused) {
+    (end == RequestEnd::kLost ? books_.lost : books_.refused) += 1;
     recorder_.lost({sim_request.arrived.time_since_epoch(), now_.time_since_epoch(),
                     sim_request.emitted == 0 ? sim_request.trace.input_tokens : 0});
   } else {
@@ -264,6 +290,7 @@ RequestLine Simulation::SimRequest::line(TimePoint at, RequestEnd end) const {
   out.tokens = emitted;
   out.attempts = flow.attempts();
   out.end = end;
+  out.place = place;
   out.simulated_node = node;
   if (const route::Candidate* const chosen = flow.chosen(); chosen != nullptr) {
     out.branch = route::branch_name(chosen->branch);
@@ -320,7 +347,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
       recorder_.first_token({sim_request.arrived.time_since_epoch(), seen.time_since_epoch(), node,
                              sim_request.trace.input_tokens, token.cached_tokens, sim_request.trace.set});
     } else {
-      sim_request.longest_gap = std::max(sim_request.longest_gap, seen - sim_request.last);
+      sim_request.gaps.longest = std::max(sim_request.gaps.longest, seen - sim_request.gaps.last_token);
     }
     sim_request.flow.first_byte(context_of(sim_request), true, now_);
     sim_request.emitted += 1;
@@ -328,7 +355,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
   }
   if (!token.last) return;
   sim_request.emitted += token.tokens - sim_request.here;
-  sim_request.longest_gap = std::max(sim_request.longest_gap, token.longest_gap);
+  sim_request.gaps.longest = std::max(sim_request.gaps.longest, token.longest_gap);
   const auto room = static_cast<int32_t>(options_.profile.max_model_len) - sim_request.trace.input_tokens;
   books_.tokens_due += std::min(std::max(1, sim_request.trace.output_tokens), room);
   books_.tokens_told += sim_request.emitted;
@@ -342,7 +369,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     recent_sessions_.set(sim_request.trace.session, sim_request.trace.input_tokens + sim_request.emitted);
   }
   recorder_.finished({sim_request.arrived.time_since_epoch(), sim_request.first.time_since_epoch(),
-                      seen.time_since_epoch(), node, sim_request.emitted, sim_request.longest_gap});
+                      seen.time_since_epoch(), node, sim_request.emitted, sim_request.gaps.longest});
   end_flight(sim_request, seen, RequestEnd::kAnswered);
 }
 

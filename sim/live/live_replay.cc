@@ -44,6 +44,7 @@ struct Asked {
   Status sent;       // else the reason for no answer
   std::string node;  // empty: unknown
   Stream stream;
+  int status = 0;  // of an error that was the answer; 0: none
 };
 
 int64_t count_at(const bj::object& object, std::string_view key) {
@@ -182,7 +183,7 @@ class Driver {
       co_await timer_.async_wait(use_task);
       if (in_flight_ >= options_.connections) {
         finish(request,
-               {number, 0, absl::UnknownError("not sent: more than --connections in flight"), {}, {}});
+               {number, 0, absl::UnknownError("not sent: more than --connections in flight"), {}, {}, 0});
         continue;
       }
       in_flight_ += 1;
@@ -229,6 +230,7 @@ class Driver {
     while (asked.attempts <= options_.retries) {
       if (asked.attempts > 0) recorder_.retried(trace.at);
       asked.stream = {};
+      asked.status = 0;
       bool answered = false;
       HttpClient& client = *clients_[(number + static_cast<uint64_t>(asked.attempts)) % clients_.size()];
       asked.attempts += 1;
@@ -247,7 +249,8 @@ class Driver {
     auto answer = co_await client.send(request, deadline);
     if (!answer.ok()) co_return answer.status();
     answered = (*answer)->status() != 200;
-    if (answered) co_return absl::UnknownError(absl::StrCat("HTTP status ", (*answer)->status()));
+    if (answered) asked.status = (*answer)->status();
+    if (answered) co_return absl::UnknownError(absl::StrCat("HTTP status ", asked.status));
     asked.node = node_of((*answer)->header("x-route-decision"));
     SseParser parser;
     std::string piece;
@@ -319,6 +322,7 @@ class Driver {
     line.attempts = asked.attempts;
     line.live_node = asked.node;
     if (!whole) line.end = RequestEnd::kLost;
+    line.live_status = asked.status;
     options_.on_request(line);
   }
 

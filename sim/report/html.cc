@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -64,6 +65,28 @@ struct Column {
   }
 };
 
+// Columns for results of which some have queues.
+std::vector<Column> queue_columns() {
+  const auto of = [](const Result& r) { return r.queue.value_or(QueueFigures()); };
+  return {
+      {"429",
+       "of the lost, refused because their gateway's queue was full, or their turn would have come late",
+       [of](const Result& r) { return absl::StrCat(of(r).refused_429); },
+       [of](const Result& r) { return -static_cast<double>(of(r).refused_429); }},
+      {"503", "of the lost, refused after they had waited in that queue for as long as one may",
+       [of](const Result& r) { return absl::StrCat(of(r).refused_503); },
+       [of](const Result& r) { return -static_cast<double>(of(r).refused_503); }},
+      {"waited", "requests that waited in their gateway's queue",
+       [of](const Result& r) { return absl::StrCat(of(r).waited); },
+       [of](const Result& r) { return -static_cast<double>(of(r).waited); }},
+      {"queue p50", "time in that queue that half of these stayed below",
+       [of](const Result& r) { return ms_text(of(r).wait_ms.p50); },
+       [of](const Result& r) { return -of(r).wait_ms.p50; }},
+      {"p99", "the same for 99 of a hundred", [of](const Result& r) { return ms_text(of(r).wait_ms.p99); },
+       [of](const Result& r) { return -of(r).wait_ms.p99; }},
+  };
+}
+
 std::vector<Column> columns() {
   return {
       {"requests",
@@ -107,7 +130,11 @@ std::vector<Column> columns() {
 
 // REQUIRES: not empty.
 void append_table(std::string& out, std::span<const Result> results) {
-  const std::vector<Column> all = columns();
+  std::vector<Column> all = columns();
+  if (std::any_of(results.begin(), results.end(), [](const Result& r) { return r.queue.has_value(); })) {
+    std::vector<Column> more = queue_columns();
+    std::move(more.begin(), more.end(), std::back_inserter(all));
+  }
   absl::StrAppend(&out, "<div class=\"scroll\"><table>",
                   results.size() > 1 ? "<caption class=\"dim\">Green: the best of a column.</caption>" : "",
                   "<thead><tr><th scope=\"col\">policy</th>");

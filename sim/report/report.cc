@@ -1,5 +1,7 @@
 #include "sim/report/report.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/json/writer.h"
@@ -73,6 +75,27 @@ void write_crowd(JsonWriter& w, const CrowdFigures& c) {
   w.close('}');
 }
 
+// By the names that troupe_gateway_queue_refused_total has.
+void write_queue(JsonWriter& w, const QueueFigures& q) {
+  w.key("queue");
+  w.open('{');
+  w.count("waited", q.waited);
+  w.key("wait_ms");
+  w.open('{');
+  w.field("mean", q.wait_mean_ms);
+  w.field("p50", q.wait_ms.p50);
+  w.field("p90", q.wait_ms.p90);
+  w.field("p99", q.wait_ms.p99);
+  w.close('}');
+  w.count("refused_429", q.refused_429);
+  w.count("refused_503", q.refused_503);
+  w.key("refused");
+  w.open('{');
+  for (const QueueFigures::Reason& reason : q.refused) w.count(reason.name, reason.count);
+  w.close('}');
+  w.close('}');
+}
+
 void write_series(JsonWriter& w, const Result& r) {
   w.key("per_second");
   w.open('{');
@@ -122,7 +145,8 @@ void write_steps(JsonWriter& w, const std::vector<LoadStep>& steps) {
 
 void write_run(JsonWriter& w, const Result& r) {
   write_figures(w, r);
-  if (r.has_crowd) write_crowd(w, r.crowd);
+  if (r.crowd) write_crowd(w, *r.crowd);
+  if (r.queue) write_queue(w, *r.queue);
   if (r.has_faults) write_faults(w, r.faults);
   write_series(w, r);
 }
@@ -209,6 +233,15 @@ std::string faults_text(const FaultFigures& f) {
                          ms(f.p99_before_ms), ms(f.p99_peak_ms), f.stall_max_ms, f.resumed);
 }
 
+std::string queue_text(const QueueFigures& q) {
+  std::string out =
+      absl::StrFormat("  queue: %d waited, p50 %.0f, p99 %.0f ms", q.waited, q.wait_ms.p50, q.wait_ms.p99);
+  std::string_view between = "; refused: ";
+  for (const QueueFigures::Reason& reason : q.refused)
+    absl::StrAppend(&out, to_absl(std::exchange(between, ", ")), reason.count, " ", to_absl(reason.name));
+  return out + "\n";
+}
+
 }  // namespace
 
 std::string table_text(std::span<const Result> results) {
@@ -222,8 +255,8 @@ std::string table_text(std::span<const Result> results) {
         &out, absl::StrFormat("%-22s %9d %6d %7.4f %7s %6.3f %6.3f %9.1f %9.1f %9.1f %8.2f %7.4f\n", name,
                               r.requests, r.lost, r.hit_tokens, pooled, r.work_cov, r.work_cov5,
                               r.ttft_ms.p50, r.ttft_ms.p90, r.ttft_ms.p99, r.tpot_mean_ms, r.goodput));
-    if (!r.has_faults) continue;
-    absl::StrAppend(&out, faults_text(r.faults));
+    if (r.queue) absl::StrAppend(&out, queue_text(*r.queue));
+    if (r.has_faults) absl::StrAppend(&out, faults_text(r.faults));
   }
   return out;
 }

@@ -268,10 +268,10 @@ TEST(Recorder, FlashCrowdIsComparedWithTheOthersAndTheMinuteBefore) {
   first(101, 500, 7);
   Result result;
   recorder.fill(result);
-  ASSERT_TRUE(result.has_crowd);
-  EXPECT_EQ(result.crowd.before_ms, 20);
-  EXPECT_EQ(result.crowd.others_ms, 40);
-  EXPECT_EQ(result.crowd.crowd_ms, 500);
+  ASSERT_TRUE(result.crowd.has_value());
+  EXPECT_EQ(result.crowd->before_ms, 20);
+  EXPECT_EQ(result.crowd->others_ms, 40);
+  EXPECT_EQ(result.crowd->crowd_ms, 500);
 }
 
 }  // namespace recorder_test

@@ -42,6 +42,25 @@ TEST(RequestLines, AnsweredRequestHasAllMembers) {
       "\n");
 }
 
+TEST(RequestLines, RefusedRequestTellsWhyAndHowLongItWaited) {
+  RequestLine line;
+  line.number = 3;
+  line.prompt_tokens = 20;
+  line.ended = microseconds(60'000'000);
+  line.end = RequestEnd::kRefused;
+  line.place.outcome = route::AdmissionOutcome::kTimedOut;
+  line.place.waited = true;
+  line.place.wait = std::chrono::seconds(60);
+  EXPECT_EQ(line_of(line),
+            R"({"number":3,"timestamp":0.000,"input_length":20,"output_length":0,"attempts":0,)"
+            R"("duration_ms":60000.000,"queue_ms":60000.000,"lost":true,"refused":"timed_out","status":503})"
+            "\n");
+  line = {};
+  line.live_status = 429;
+  line.end = RequestEnd::kLost;
+  EXPECT_THAT(line_of(line), testing::HasSubstr(R"("lost":true,"status":429})"));
+}
+
 TEST(RequestLines, UnreportedMembersAreAbsent) {
   RequestLine line;
   line.number = 1;

@@ -131,6 +131,19 @@ TEST(HtmlPage, ComparesHitsWithAnInfiniteCacheIfThePoolSizeIsUnknown) {
   EXPECT_NE(page.find("<td>–</td>"), std::string::npos) << "of possible";
 }
 
+TEST(HtmlPage, HasColumnsOfTheQueueWhereThereIsOne) {
+  Result r;
+  EXPECT_EQ(html_page(std::span(&r, 1), {}).find("queue p50"), std::string::npos);
+  r.queue.emplace();
+  r.queue->waited = 4321;
+  r.queue->wait_ms.p50 = 77;
+  r.queue->refused_429 = 654;
+  r.queue->refused_503 = 98;
+  const std::string page = html_page(std::span(&r, 1), {});
+  for (const char* text : {"queue p50", ">4321<", ">654<", ">98<", "77"})
+    EXPECT_NE(page.find(text), std::string::npos) << text;
+}
+
 TEST(HtmlPage, EscapesNames) {
   Result r = result_of("<b>&\"'", 2, 3);
   r.profile = "</title><script>alert(1)</script>";

@@ -147,8 +147,7 @@ TEST(Report, HasTheFiguresOfFaultsAndOfACrowd) {
               .stall_max_ms = 60.5,
               .resumed = 12};
   r.faults_in_warmup = 2;
-  r.has_crowd = true;
-  r.crowd = {.before_ms = 21, .crowd_ms = 31, .others_ms = 41};
+  r.crowd = CrowdFigures{.before_ms = 21, .crowd_ms = 31, .others_ms = 41};
   const bj::object report = parsed(report_json(r));
   const bj::object& faults = report.at("faults").as_object();
   EXPECT_THAT(keys_of(faults), ElementsAre("hit_dip", "t95_s", "p99_before_ms", "p99_peak_ms",
@@ -207,6 +206,29 @@ TEST(Report, ComparisonsAndTimingsHaveOneEntryARun) {
   EXPECT_EQ(number(run.at("wall_s")), 4);
   EXPECT_EQ(number(run.at("events")), 31'000);
   EXPECT_FALSE(parsed(report_json(results[0])).contains("decision_us")) << "a report is equal to the byte";
+}
+
+TEST(Report, HasTheGatewaysQueueWhereThereIsOne) {
+  Result r = by_hand();
+  EXPECT_FALSE(parsed(report_json(r)).contains("queue"));
+  EXPECT_EQ(table_text(std::span(&r, 1)).find("queue"), std::string::npos);
+  r.queue = QueueFigures{.waited = 70,
+                         .wait_mean_ms = 210,
+                         .wait_ms = {.p50 = 120, .p90 = 400, .p99 = 900},
+                         .refused_429 = 8,
+                         .refused_503 = 2,
+                         .refused = {{"queue_full", 8}, {"timed_out", 2}}};
+  const bj::object report = parsed(report_json(r));
+  const bj::object& queue = report.at("queue").as_object();
+  EXPECT_EQ(number(queue.at("waited")), 70);
+  EXPECT_EQ(queue.at("wait_ms"), bj::value({{"mean", 210}, {"p50", 120}, {"p90", 400}, {"p99", 900}}));
+  EXPECT_EQ(number(queue.at("refused_429")), 8);
+  EXPECT_EQ(number(queue.at("refused_503")), 2);
+  EXPECT_EQ(queue.at("refused"), bj::value({{"queue_full", 8}, {"timed_out", 2}}));
+  const std::string text = table_text(std::span(&r, 1));
+  EXPECT_NE(text.find("queue: 70 waited, p50 120, p99 900 ms; refused: 8 queue_full, 2 timed_out\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Report, CapacityReportHasTheAnswerAndItsRun) {

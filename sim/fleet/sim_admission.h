@@ -1,0 +1,90 @@
+#pragma once
+
+// The queues of the simulated gateways: the driver of route::AdmissionController on the virtual clock, as
+// gateway/proxy/admission_queue.h is on a real one. One object for all gateways of a run.
+
+#include <absl/container/btree_map.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/core/time.h"
+#include "gateway/route/admission/admission_controller.h"
+
+namespace troupe::sim {
+
+struct SimAdmissionOptions {
+  bool enabled = false;  // false: unless a limit is set, requests go to the nodes at once and queue there
+  route::AdmissionControllerOptions controller;
+
+  // A limit that is set is enforced, asked for or not.
+  bool active() const;
+};
+
+// A request at its gateway's queue.
+struct QueuePlace {
+  uint64_t ticket = 0;
+  uint64_t life = 0;  // of the gateway's queue that gave the ticket
+  bool waited = false;
+  Duration wait{};                                                       // so far
+  route::AdmissionOutcome outcome = route::AdmissionOutcome::kAdmitted;  // of the queue
+
+  bool refused() const {
+    return outcome != route::AdmissionOutcome::kAdmitted && outcome != route::AdmissionOutcome::kWaiting;
+  }
+};
+
+class SimAdmission {
+ public:
+  struct Surroundings {
+    // on_time(gateway, tag) is to be called at that time.
+    std::function<void(TimePoint at, size_t gateway, uint64_t tag)> post;
+    std::function<route::AdmissionController::Workers(size_t gateway)> workers;
+    // The place of a request by its id.
+    std::function<QueuePlace&(uint64_t id)> place;
+    // Its waiting is over, as its place says.
+    std::function<void(uint64_t id)> told;
+    // Its gateway has forgotten it, and its client asks again.
+    std::function<void(uint64_t id)> asks_again;
+  };
+  SimAdmission(const SimAdmissionOptions& options, size_t gateways, Surroundings surroundings);
+
+  bool active() const { return active_; }
+  // The place's outcome says how it went. Without an active queue: kAdmitted.
+  void arrive(size_t gateway, uint64_t id, const route::AdmissionRequest& request, QueuePlace& place,
+              TimePoint now);
+  // The request ends, whether it waits or not. `tokens`: its actual cost, where known.
+  void leave(size_t gateway, QueuePlace& place, std::optional<int64_t> tokens, TimePoint now);
+  void on_time(size_t gateway, uint64_t tag, TimePoint now);
+  // The gateway begins anew, with nothing in its queue.
+  void restart(size_t gateway, TimePoint now);
+
+  const route::Admission& of(size_t gateway) const { return queues_[gateway].controller->admission(); }
+
+ private:
+  enum Tag : uint64_t { kWake, kLook };
+  struct Waiting {
+    uint64_t id = 0;
+    Duration waited_before{};  // at earlier lives of the gateway
+    TimePoint since{};
+  };
+  struct Queue {
+    std::unique_ptr<route::AdmissionController> controller;
+    uint64_t life = 1;
+    absl::btree_map<uint64_t, Waiting> waiting;  // by ticket
+    bool wakes = false, looks = false;           // kWake, kLook is posted
+  };
+  void begin(size_t gateway);
+  void tell(size_t gateway, TimePoint now);
+  void wake(size_t gateway, TimePoint now);
+
+  SimAdmissionOptions options_;
+  bool active_;
+  Surroundings around_;
+  std::vector<Queue> queues_;
+};
+
+}  // namespace troupe::sim
