@@ -194,11 +194,20 @@ class Fault:
 
 # Each does its fault to a running fleet and returns what ends it, if something has to.
 
+def wait_for_streams(worker, within_s=2):
+    """A victim that answers nothing shows nothing."""
+    end = time.monotonic() + within_s
+    while worker.load()["running"] < 2 and time.monotonic() < end:
+        time.sleep(0.02)
+
+
 def kill(fleet, fault):
+    wait_for_streams(fleet.workers[fault.victim])
     fleet.workers[fault.victim].kill()
 
 
 def hang(fleet, fault):
+    wait_for_streams(fleet.workers[fault.victim])
     pid = fleet.workers[fault.victim].pid
     os.kill(pid, signal.SIGSTOP)
     return lambda: os.kill(pid, signal.SIGCONT)
