@@ -236,9 +236,9 @@ StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
   TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
-  if (config.fleet.workers.size() > config.fleet.workers_max) {
+  if (config.fleet.workers.size() > config.fleet.nodes_max) {
     return invalid_argument(absl::StrCat("worker_urls: ", config.fleet.workers.size(), " workers, and ",
-                                         config.fleet.workers_max, " at most are followed"));
+                                         config.fleet.nodes_max, " at most are followed"));
   }
   TROUPE_ASSIGN_OR_RETURN(config.gossip.peers, parse_urls("gossip.peers", s.gossip_peers));
   make_router(s, config);

@@ -9,10 +9,16 @@
 namespace troupe {
 
 using route::HealthEvent;
+using route::NodeAction;
 using route::NodeIndex;
 using route::NodeState;
 
 namespace {
+
+constexpr const char* kUpGauge = "troupe_gateway_worker_up";
+constexpr const char* kStateGauge = "troupe_gateway_worker_state";
+const std::vector<double> kConnectBuckets{1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2,
+                                          2.5e-2, 5e-2,   0.1,  0.25, 0.5,    1,    2.5};
 
 route::NodeReport node_report(const LoadReport& report) {
   route::NodeReport out;
@@ -27,6 +33,13 @@ route::NodeReport node_report(const LoadReport& report) {
   return out;
 }
 
+std::vector<route::NewNode> new_nodes(const std::vector<Endpoint>& endpoints) {
+  std::vector<route::NewNode> nodes;
+  nodes.reserve(endpoints.size());
+  for (const Endpoint& endpoint : endpoints) nodes.push_back({endpoint.authority(), endpoint.url()});
+  return nodes;
+}
+
 }  // namespace
 
 Fleet::Fleet(const FleetOptions& options, const Parts& parts)
@@ -36,25 +49,144 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
       router_(parts.router),
       clock_(parts.clock),
       log_(parts.log),
+      registry_(options, new_nodes(options.workers)),
       set_loads_(options.set_loads_half_life, options.sets_max) {
-  for (const Endpoint& endpoint : options.workers) {
-    workers_.push_back(make_worker(endpoint));
-    workers_.back().awaited = true;
+  for (const Endpoint& endpoint : options.workers) workers_.emplace_back().client = make_client(endpoint);
+  router_.adopt(registry_.view());
+  show_gauges();
+}
+
+route::NodeRegistry::Moment Fleet::moment() const {
+  return {clock_.now(), on_leaving != nullptr, router_.known().sets.size() > 0};
+}
+
+// A NodeRegistry's driver.
+void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
+  bool changed = false;
+  for (const NodeAction& action : actions) {
+    switch (action.kind) {
+      case NodeAction::Kind::kForget:
+        router_.forget_node(action.node);
+        changed = true;
+        break;
+      case NodeAction::Kind::kDisconnect:
+        workers_[action.node].client->close_idle();
+        workers_[action.node].load.reset();
+        workers_[action.node].heartbeats = false;
+        break;
+      case NodeAction::Kind::kStay:
+        router_.handover().come_back(action.node);
+        break;
+      case NodeAction::Kind::kAdopt:
+        router_.adopt(action.view);
+        show_gauges();
+        changed = true;
+        break;
+      case NodeAction::Kind::kMoveSets:
+        if (on_leaving) on_leaving(action.node, action.until);
+        break;
+      case NodeAction::Kind::kFillCache:
+        if (on_begins_empty) on_begins_empty(action.node);
+        break;
+      case NodeAction::Kind::kProbe:
+        if (on_suspicion) on_suspicion(action.node);
+        break;
+      case NodeAction::Kind::kFollow:
+        if (on_joined) on_joined(action.node);
+        break;
+      case NodeAction::Kind::kRemoved:
+        workers_[action.node].models.clear();
+        [[fallthrough]];
+      case NodeAction::Kind::kChangedState:
+      case NodeAction::Kind::kDrains:
+      case NodeAction::Kind::kGaveNotice:
+        tell(action, why);
+        break;
+    }
   }
-  unprobed_ = workers_.size();
-  publish();
+  if (changed && on_changed) on_changed();
+}
+
+void Fleet::tell(const NodeAction& action, std::string_view why) const {
+  const route::RegisteredNode& node = registered(action.node);
+  switch (action.kind) {
+    case NodeAction::Kind::kDrains:
+      return log_.info("worker_drained", {{"worker", node.id}});
+    case NodeAction::Kind::kGaveNotice:
+      return log_.info("worker_leaves", {{"worker", node.id}});
+    case NodeAction::Kind::kRemoved:
+      return log_.info("worker_removed", {{"worker", node.id}});
+    default:
+      return log_.write(node.health.state() == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn,
+                        "worker_state",
+                        {{"worker", node.id},
+                         {"from", route::node_state_name(action.before)},
+                         {"to", route::node_state_name(node.health.state())},
+                         {"failing", node.health.failing()},
+                         {"why", why}});
+  }
+}
+
+// The histograms are the registry's, which outlives every connection.
+std::unique_ptr<HttpClient> Fleet::make_client(const Endpoint& endpoint) {
+  const auto took = [this](const char* result) {
+    return &metrics_.histogram("troupe_gateway_connect_seconds",
+                               "New connections to workers, of probes too: name lookup, TCP and TLS "
+                               "handshakes, by whether they came to be.",
+                               kConnectBuckets, {{"result", result}});
+  };
+  HttpClientOptions client = options_.client;
+  client.on_connect = [connected = took("connected"), failed = took("failed")](Duration duration, bool ok) {
+    (ok ? connected : failed)->Observe(std::chrono::duration<double>(duration).count());
+  };
+  return std::make_unique<HttpClient>(executor_, endpoint, std::move(client));
+}
+
+// A worker that is new in its slot, or reached otherwise from now on.
+void Fleet::connect(const route::NodeRegistry::Added& added, const Endpoint& endpoint) {
+  if (added.replaces) {
+    take_gauges(workers_[added.node]);
+    workers_[added.node] = {};
+    set_loads_.forget(added.node);
+    if (on_replaced) on_replaced(added.node);
+  }
+  if (added.node == workers_.size()) workers_.emplace_back();
+  workers_[added.node].client = make_client(endpoint);
+}
+
+StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
+  TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added,
+                          registry_.add({endpoint.authority(), endpoint.url()}));
+  if (added.connect) connect(added, endpoint);
+  log_.info("worker_added", {{"worker", id(added.node)}});
+  perform(added.actions);
+  return added.node;
 }
 
 void Fleet::drain(NodeIndex node) {
-  if (std::exchange(workers_[node].drained, true)) return;
-  log_.info("worker_drained", {{"worker", workers_[node].id}});
-  begin_leaving(node, TimePoint::max());
+  perform(registry_.drain(node, moment()));
 }
 
 void Fleet::retire(NodeIndex node) {
-  workers_[node].retired = true;
-  drain(node);
-  if (!workers_[node].leaving) remove(node);
+  perform(registry_.retire(node, moment()));
+}
+
+void Fleet::remove(NodeIndex node) {
+  perform(registry_.remove(node));
+}
+
+Status Fleet::can_change(const FleetOptions& options) {
+  size_t wanted = 0;
+  const route::NodeSlots& slots = registry_.slots();
+  for (const Endpoint& endpoint : options.workers) {
+    const auto known = registry_.find_slot(endpoint.authority());
+    if (!known || slots.is_free(*known)) wanted += 1;
+  }
+  const size_t room = slots.room();
+  if (wanted <= room) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("worker_urls: ", wanted, " workers are new, and there is room for ", room, " beside the ",
+                   workers_.size(), " that are followed or still answer requests"));
 }
 
 void Fleet::change(const FleetOptions& options) {
@@ -62,10 +194,7 @@ void Fleet::change(const FleetOptions& options) {
   const auto missing = [](const std::vector<Endpoint>& list, const Endpoint& endpoint) {
     return std::find(list.begin(), list.end(), endpoint) == list.end();
   };
-  options_.health = options.health;
-  options_.in_flight_max = options.in_flight_max;
-  options_.ramp = options.ramp;
-  for (Worker& worker : workers_) worker.health.change(options.health);
+  perform(registry_.change(options));
   for (const Endpoint& endpoint : options.workers) {
     if (!missing(before, endpoint)) continue;
     if (const auto added = add(endpoint); !added.ok())
@@ -76,151 +205,39 @@ void Fleet::change(const FleetOptions& options) {
     const auto same_place = [&](const Endpoint& other) { return other.authority() == endpoint.authority(); };
     if (std::none_of(options.workers.begin(), options.workers.end(), same_place) && node) retire(*node);
   }
-  publish();
-}
-
-void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {
-  Worker& worker = workers_[node];
-  if (worker.removed) return;
-  if (on_leaving == nullptr || !healthy(worker)) return on_event(node, HealthEvent::kProbeNotReady);
-  worker.probed = true;
-  await_no_more(worker);
-  if (std::exchange(worker.notified, true)) return;
-  log_.info("worker_leaves", {{"worker", worker.id}});
-  begin_leaving(node, clock_.now() + takes_requests_for);
-}
-
-// The view first: who is to have its sets is planned with it.
-void Fleet::begin_leaving(NodeIndex node, TimePoint until) {
-  Worker& worker = workers_[node];
-  worker.leaving = on_leaving != nullptr && router_.view().routable(node);
-  const bool begins = worker.leaving && !router_.handover().leaving(node);
-  publish();
-  if (begins) on_leaving(node, until);
-}
-
-void Fleet::left(NodeIndex node) {
-  Worker& worker = workers_[node];
-  worker.leaving = false;
-  log_.info("sets_left", {{"worker", worker.id}});
-  if (worker.retired) {
-    remove(node);
-  } else {
-    publish();
-  }
-}
-
-void Fleet::come_back(NodeIndex node) {
-  workers_[node].leaving = false;
-  router_.handover().come_back(node);
-}
-
-// What it lacks is computed there; and it is not flooded with what nobody holds.
-void Fleet::begins_empty(NodeIndex node) {
-  Worker& worker = workers_[node];
-  if (on_begins_empty == nullptr) return;
-  if (router_.known().sets.size() > 0 && options_.ramp > Duration::zero()) {
-    worker.joined_at = clock_.now();
-    worker.weight = route::ramp_weight(Duration::zero(), options_.ramp);
-    publish();
-  }
-  on_begins_empty(node);
-}
-
-bool Fleet::ramp() {
-  bool changed = false, ramps = false;
-  for (Worker& worker : workers_) {
-    if (!worker.joined_at) continue;
-    const Duration since = clock_.now() - *worker.joined_at;
-    const double weight = route::ramp_weight(since, options_.ramp);
-    if (since >= options_.ramp) worker.joined_at.reset();
-    changed = changed || weight != worker.weight;
-    ramps = ramps || worker.joined_at;
-    worker.weight = weight;
-  }
-  if (changed) publish();
-  return ramps;
-}
-
-void Fleet::await_members() {
-  if (!std::exchange(awaits_members_, true)) unprobed_ += 1;
-}
-
-void Fleet::told_members() {
-  if (std::exchange(awaits_members_, false)) unprobed_ -= 1;
-}
-
-void Fleet::await_no_more(Worker& worker) {
-  if (std::exchange(worker.awaited, false)) unprobed_ -= 1;
-}
-
-NodeState Fleet::state(NodeIndex node) const {
-  const Worker& worker = workers_[node];
-  if (worker.removed) return NodeState::kDead;
-  const bool drains = worker.drained || worker.notified;
-  return healthy(worker) && drains ? NodeState::kDraining : worker.health.state();
-}
-
-bool Fleet::healthy(const Worker& worker) const {
-  const NodeState state = worker.health.state();
-  return state == NodeState::kAlive || state == NodeState::kSuspect;
 }
 
 void Fleet::on_event(NodeIndex node, HealthEvent event, std::string_view why) {
-  Worker& worker = workers_[node];
-  const bool from_probe = event == HealthEvent::kProbeOk || event == HealthEvent::kProbeNotReady ||
-                          event == HealthEvent::kProbeFail;
-  if (worker.removed) return;  // an answer that was under way
-  if (from_probe) {
-    worker.probed = true;
-    await_no_more(worker);
-  }
-  const NodeState before = worker.health.state();
-  const bool was_routable = router_.view().routable(node);
-  // Another program in its place.
-  const bool returns = event == HealthEvent::kProbeOk && std::exchange(worker.notified, false);
-  if (returns) come_back(node);
-  const bool changed = worker.health.on_event(event, clock_.now());
-  if (!changed && !returns) return;
-  if (changed) tell_state(node, before, why);
-  if (worker.health.state() == NodeState::kDead) {
-    router_.forget_node(node);
-    worker.client->close_idle();
-    worker.load.reset();
-    worker.heartbeats = false;  // what comes back may be another program
-    worker.leaving = false;
-  }
-  if (worker.retired && worker.health.state() == NodeState::kDead) return remove(node);
-  publish();
-  if ((!was_routable || returns) && router_.view().routable(node)) begins_empty(node);
-  if (worker.health.wants_probe() && on_suspicion) on_suspicion(node);
+  perform(registry_.on_event(std::span(&node, 1), event, moment()), why);
 }
 
-void Fleet::tell_state(NodeIndex node, NodeState before, std::string_view why) const {
-  const route::NodeHealth& health = workers_[node].health;
-  log_.write(health.state() == NodeState::kAlive ? LogLevel::kInfo : LogLevel::kWarn, "worker_state",
-             {{"worker", workers_[node].id},
-              {"from", route::node_state_name(before)},
-              {"to", route::node_state_name(health.state())},
-              {"failing", health.failing()},
-              {"why", why}});
+void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {
+  perform(registry_.saw_notice(node, takes_requests_for, moment()));
+}
+
+void Fleet::left(NodeIndex node) {
+  log_.info("sets_left", {{"worker", id(node)}});
+  perform(registry_.left(node));
+}
+
+bool Fleet::ramp() {
+  perform(registry_.ramp(clock_.now()));
+  return registry_.ramps();
 }
 
 void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
-  Worker& worker = workers_[node];
-  if (worker.removed) return;
-  const auto same_id = [](const ModelCard& a, const ModelCard& b) { return a.id == b.id; };
-  const bool same =
-      std::equal(models.begin(), models.end(), worker.models.begin(), worker.models.end(), same_id);
-  worker.models = std::move(models);
-  if (!same) publish();
+  if (!member(node)) return;
+  std::vector<std::string> ids;
+  for (const ModelCard& card : models) ids.push_back(card.id);
+  workers_[node].models = std::move(models);
+  perform(registry_.set_models(node, std::move(ids)));
 }
 
 void Fleet::set_load(NodeIndex node, LoadReport report) {
-  Worker& worker = workers_[node];
-  if (worker.removed) return;
+  if (!member(node)) return;
   saw_epoch(node, report.epoch);
   router_.report(node, node_report(report), clock_.now());
+  Worker& worker = workers_[node];
   // A worker's sets are its only model's: of several it is not told whose a set is.
   if (worker.models.size() == 1) {
     std::vector<route::SetLoadMerger::Counter> counters;
@@ -233,17 +250,9 @@ void Fleet::set_load(NodeIndex node, LoadReport report) {
 }
 
 void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
-  Worker& worker = workers_[node];
-  if (worker.epoch == epoch) return;
-  if (!worker.epoch.empty()) {
-    log_.info("worker_cache_empty", {{"worker", worker.id}, {"epoch", epoch}});
-    router_.forget_node(node);
-    worker.epoch = epoch;
-    if (on_changed) on_changed();
-    if (router_.view().routable(node) && !worker.leaving) begins_empty(node);
-    return;
-  }
-  worker.epoch = epoch;
+  const route::NodeActions actions = registry_.saw_cache_epoch(node, epoch, moment());
+  if (!actions.empty()) log_.info("worker_cache_empty", {{"worker", id(node)}, {"epoch", epoch}});
+  perform(actions);
 }
 
 bool Fleet::tells_set_loads() const {
@@ -253,32 +262,45 @@ bool Fleet::tells_set_loads() const {
   return router_.view().routable_count() > 0;
 }
 
-void Fleet::publish() {
-  std::vector<route::NodeView> nodes;
-  nodes.reserve(workers_.size());
+size_t Fleet::member_count() const {
+  const auto nodes = registry_.nodes();
+  return static_cast<size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.member(); }));
+}
+
+void Fleet::give_gauges(Worker& worker, const std::string& id) {
+  worker.up = &metrics_.gauge(kUpGauge, "1 while the worker may be sent requests.", {{"worker", id}});
+  const auto give = [&](std::string_view state) {
+    worker.states[state] = &metrics_.gauge(
+        kStateGauge,
+        "1 for the state the worker is in; failing: it passes its probes, and its answers are errors.",
+        {{"worker", id}, {"state", std::string(state)}});
+  };
+  for (const auto state :
+       {NodeState::kUnknown, NodeState::kAlive, NodeState::kSuspect, NodeState::kDead, NodeState::kDraining})
+    give(route::node_state_name(state));
+  give(kFailing);
+}
+
+void Fleet::take_gauges(Worker& worker) {
+  if (worker.up != nullptr) metrics_.remove(kUpGauge, *std::exchange(worker.up, nullptr));
+  for (const auto& [name, gauge] : std::exchange(worker.states, {})) metrics_.remove(kStateGauge, *gauge);
+}
+
+// Members have gauges, and no one else.
+void Fleet::show_gauges() {
   for (NodeIndex i = 0; i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    route::NodeView node;
-    node.id = worker.id;
-    node.url = worker.url;
-    node.state = state(i);
-    node.leaving = worker.leaving && healthy(worker);
-    if (node.leaving) node.state = worker.health.state();
-    node.failing = worker.health.failing();
-    node.weight = worker.weight;
-    node.in_flight_max = options_.in_flight_max;
-    for (const ModelCard& card : worker.models) node.models.push_back(card.id);
-    nodes.push_back(std::move(node));
-  }
-  router_.adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
-  for (NodeIndex i = 0; i < workers_.size(); ++i) {
-    const Worker& worker = workers_[i];
-    if (worker.up == nullptr) continue;
+    Worker& worker = workers_[i];
+    const route::RegisteredNode& node = registered(i);
+    if (!node.member()) {
+      take_gauges(worker);
+      continue;
+    }
+    if (worker.up == nullptr) give_gauges(worker, node.id);
     worker.up->Set(router_.view().routable(i) ? 1 : 0);
-    const std::string_view now = worker.health.failing() ? kFailing : route::node_state_name(state(i));
+    const std::string_view now = node.health.failing() ? kFailing : route::node_state_name(node.state());
     for (const auto& [name, gauge] : worker.states) gauge->Set(name == now ? 1 : 0);
   }
-  if (on_changed) on_changed();
 }
 
 std::vector<ModelCard> Fleet::models() const {

@@ -1,14 +1,15 @@
 #pragma once
 
-// The workers this gateway knows, and an operator may change: for each its connections, its health, its
-// models and its last load report. When anything in that changes for routing, a new cluster view goes to the
-// router. All calls on the io_context's thread.
+// The workers this gateway knows, and an operator may change: for each its connections, its models and its
+// last load report. Their health, life cycle, weights and slots are the NodeRegistry's
+// (route/fleet/node_registry.h): the fleet feeds it what probes, requests and operators say, and performs its
+// actions over sockets, metrics and the router. All calls on the io_context's thread.
 //
 // A worker has a slot, which all others know it by. That of a removed worker is another's once nobody can
-// mean the first one by it: whoever keeps slots across a wait has a Hold, or says that he listens to the
+// mean the first one by it: code that keeps slots across a wait has a Hold, or says that it listens to the
 // worker.
 
-#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,23 +21,19 @@
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/http_client.h"
-#include "gateway/route/fleet/health.h"
+#include "gateway/route/fleet/node_registry.h"
+#include "gateway/route/fleet/set_stats.h"
 #include "gateway/route/router.h"
 
 namespace troupe {
 
 class SettingsSchema;
 
-struct FleetOptions {
+struct FleetOptions : route::NodeRegistryOptions {
   std::vector<Endpoint> workers;
   HttpClientOptions client;
-  route::HealthOptions health;
-  int64_t in_flight_max = 0;  // a worker; 0: no bound
-  size_t workers_max =
-      4096;  // at once, those included that were removed while somebody still holds their slot
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
-  Duration ramp = std::chrono::seconds(10);  // to full weight, of a worker that joins while others serve
 };
 // Describes upstream.*, handover.ramp_secs, limits.worker_requests, probe.dead_after, .alive_after. `options`
 // must outlive the schema.
@@ -53,35 +50,37 @@ class Fleet {
   };
   Fleet(const FleetOptions& options, const Parts& parts);
 
-  // What health, bounds and ramp are from now on; and the workers: those that are in these options and were
-  // not in the last ones join, those that are not any more leave and are removed then. Whoever an operator
-  // has added or removed besides stays so.
+  // Health, bounds and ramp are these from now on. Workers that are in these options and were not in the last
+  // ones join, those that are not any more leave and are removed then. Workers that an operator has added or
+  // removed besides stay so.
   // REQUIRES: can_change().
   void change(const FleetOptions& options);
   // The error says why not all of these workers can be followed besides those that are.
-  Status can_change(const FleetOptions& options) const;
+  Status can_change(const FleetOptions& options);
 
   // While one lives, the slot of a worker that is removed meanwhile is given to nobody. For as long as a
   // request lasts, not for ever. The fleet outlives it.
   class Hold {
    public:
-    explicit Hold(Fleet& fleet) : fleet_(fleet), era_(fleet.begin_hold()) {}
-    ~Hold() { fleet_.end_hold(era_); }
+    explicit Hold(Fleet& fleet) : slots_(fleet.registry_.slots()), era_(slots_.begin_hold()) {}
+    ~Hold() { slots_.end_hold(era_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
-    Fleet& fleet_;
-    const uint64_t era_;
+    route::NodeSlots& slots_;
+    const route::NodeSlots::Era era_;
   };
   // Somebody reads what this worker tells, for as long as it may last: its slot is given to nobody.
-  void listens(route::NodeIndex node, bool listens) { workers_[node].listened = listens; }
+  void listens(route::NodeIndex node, bool listens) { registry_.slots().listens(node, listens); }
 
   // Slots, those of removed workers included.
-  size_t size() const { return workers_.size(); }
+  size_t size() const { return registry_.nodes().size(); }
   size_t member_count() const;
-  bool member(route::NodeIndex node) const { return !workers_[node].removed; }
-  std::optional<route::NodeIndex> find(std::string_view id) const;  // of members
+  bool member(route::NodeIndex node) const { return registered(node).member(); }
+  std::optional<route::NodeIndex> find(std::string_view id) const {
+    return registry_.find(id);
+  }  // of members
   // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
   // now on. kResourceExhausted: more are here than are followed.
   StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
@@ -94,9 +93,9 @@ class Fleet {
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
-  const std::string& id(route::NodeIndex node) const { return workers_[node].id; }
-  // As the view has it: a removed worker counts as dead.
-  route::NodeState state(route::NodeIndex node) const;
+  const std::string& id(route::NodeIndex node) const { return registered(node).id; }
+  // A removed worker counts as dead.
+  route::NodeState state(route::NodeIndex node) const { return registered(node).state(); }
 
   // What probes and requests saw, and for the log why it failed. A change of state makes a new view; death
   // also forgets what the node held.
@@ -110,8 +109,8 @@ class Fleet {
   void saw_epoch(route::NodeIndex node, std::string_view epoch);
 
   // Its sets are on their way to others: requests of those that have not moved still go there.
-  bool leaving(route::NodeIndex node) const { return workers_[node].leaving; }
-  void left(route::NodeIndex node);  // they have moved
+  bool leaving(route::NodeIndex node) const { return registered(node).leaving(); }
+  void left(route::NodeIndex node);  // they have moved. REQUIRES: leaving(node)
   // By and by, workers that joined weigh more. False: none does.
   bool ramp();
 
@@ -121,9 +120,7 @@ class Fleet {
   bool heartbeats(route::NodeIndex node) const { return workers_[node].heartbeats; }
   void saw_beat(route::NodeIndex node) { workers_[node].heartbeats = true; }
   // By its probes, not by an operator's word.
-  bool known_dead(route::NodeIndex node) const {
-    return member(node) && workers_[node].health.state() == route::NodeState::kDead;
-  }
+  bool known_dead(route::NodeIndex node) const { return registered(node).known_dead(); }
   // Somebody waits to know whether it lives: it is probed at once, if it has not just been.
   void ask_after(route::NodeIndex node) {
     if (on_suspicion) on_suspicion(node);
@@ -136,10 +133,11 @@ class Fleet {
 
   // At the start, of a fleet whose members somebody else is to tell: until told_members() those that are
   // added count as there at the start.
-  void await_members();
-  void told_members();  // all of them, or that there is nobody to tell
+  void await_members() { registry_.first_look().await_members(); }
+  // All of them, or that there is nobody to tell.
+  void told_members() { registry_.first_look().told_members(); }
   // Everybody who was there at the start has been probed: from here on "no worker" is known, not guessed.
-  bool probed() const { return unprobed_ == 0; }
+  bool probed() const { return registry_.first_look().over(); }
   bool ready() const { return probed() && !router_.view().models().empty(); }
   // Union over the workers that can be routed to, by id.
   std::vector<ModelCard> models() const;
@@ -163,47 +161,23 @@ class Fleet {
   // What a worker's state gauge says before route::node_state_name().
   static constexpr std::string_view kFailing = "failing";
   struct Worker {
-    std::string id;
-    std::string url;
     std::unique_ptr<HttpClient> client;
-    route::NodeHealth health;
     std::vector<ModelCard> models;
+    // What it told, until it dies: whatever comes back may be another program.
     std::optional<LoadReport> load;
-    std::string epoch;
+    bool heartbeats = false;
     Gauge* up = nullptr;                        // null: it is removed
     std::map<std::string_view, Gauge*> states;  // by name
-    bool heartbeats = false;
-    bool probed = false;
-    bool awaited = false;   // by probed()
-    bool drained = false;   // by an operator
-    bool notified = false;  // its own notice
-    bool leaving = false;
-    bool retired = false;  // to be removed when it has left
-    bool removed = false;
-    bool listened = false;
-    uint64_t removed_in = 0;  // the last era in which somebody may have meant it by its slot
-    double weight = 1;
-    std::optional<TimePoint> joined_at;  // while it ramps
   };
+  const route::RegisteredNode& registered(route::NodeIndex node) const { return registry_.nodes()[node]; }
+  route::NodeRegistry::Moment moment() const;
+  void perform(const route::NodeActions& actions, std::string_view why = "");
+  void tell(const route::NodeAction& action, std::string_view why) const;
   std::unique_ptr<HttpClient> make_client(const Endpoint& endpoint);
-  Worker make_worker(const Endpoint& endpoint);
-  void give_gauges(Worker& worker);
+  void connect(const route::NodeRegistry::Added& added, const Endpoint& endpoint);
+  void give_gauges(Worker& worker, const std::string& id);
   void take_gauges(Worker& worker);
-  bool is_free(const Worker& worker) const {
-    return worker.removed && !worker.listened && worker.removed_in < first_era_;
-  }
-  std::optional<route::NodeIndex> longest_free() const;
-  StatusOr<route::NodeIndex> place(const Endpoint& endpoint);
-  uint64_t end_era();
-  uint64_t begin_hold();
-  void end_hold(uint64_t era);
-  void await_no_more(Worker& worker);
-  void publish();
-  void tell_state(route::NodeIndex node, route::NodeState before, std::string_view why) const;
-  void begin_leaving(route::NodeIndex node, TimePoint until);
-  void come_back(route::NodeIndex node);
-  void begins_empty(route::NodeIndex node);
-  bool healthy(const Worker& worker) const;
+  void show_gauges();
 
   FleetOptions options_;
   const Executor executor_;
@@ -211,15 +185,9 @@ class Fleet {
   route::Router& router_;
   const Clock& clock_;
   const Logger& log_;
-  std::vector<Worker> workers_;
+  route::NodeRegistry registry_;
+  std::vector<Worker> workers_;  // by slot, as registry_.nodes()
   route::SetLoadMerger set_loads_;
-  size_t unprobed_ = 0;  // those awaited, and one more while members are
-  bool awaits_members_ = false;
-  uint64_t view_epoch_ = 0;
-  // Holds by the era in which they began: an era ends when a worker is removed and somebody may mean it. The
-  // first one has holds, or is the last.
-  std::deque<size_t> holds_{0};
-  uint64_t first_era_ = 1;
 };
 
 }  // namespace troupe

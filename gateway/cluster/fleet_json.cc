@@ -13,18 +13,19 @@ std::string Fleet::workers_json() const {
   bj::array list;
   for (NodeIndex i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
-    if (worker.removed) continue;
+    const route::RegisteredNode& node = registered(i);
+    if (!node.member()) continue;
     const route::NodeLoad& load = router_.loads().at(i);
     bj::object item;
-    item["id"] = worker.id;
-    item["url"] = worker.url;
-    item["state"] = bj::string(route::node_state_name(state(i)));
+    item["id"] = node.id;
+    item["url"] = node.url;
+    item["state"] = bj::string(route::node_state_name(node.state()));
     item["state_for_s"] = nullptr;
-    if (worker.probed)
+    if (node.probed())
       item["state_for_s"] =
-          std::chrono::floor<std::chrono::seconds>(clock_.now() - worker.health.since()).count();
-    item["failures_in_a_row"] = worker.health.failures();
-    item["failing"] = worker.health.failing();
+          std::chrono::floor<std::chrono::seconds>(clock_.now() - node.health.since()).count();
+    item["failures_in_a_row"] = node.health.failures();
+    item["failing"] = node.health.failing();
     bj::array models;
     for (const ModelCard& card : worker.models) models.emplace_back(card.id);
     item["models"] = std::move(models);

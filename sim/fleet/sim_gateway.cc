@@ -1,13 +1,52 @@
 #include "sim/fleet/sim_gateway.h"
 
+#include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace troupe::sim {
 
+namespace {
+
+using route::HealthEvent;
+using route::NodeAction;
+using route::NodeIndex;
+using route::NodeState;
+
+// The nodes serve their model from the first moment on.
+route::NewNode new_node(size_t number) {
+  return {"n" + std::to_string(number), "", {kModel}};
+}
+
+route::NodeRegistry registry_of(size_t nodes, Duration ramp) {
+  route::NodeRegistryOptions options;
+  options.nodes_max = std::numeric_limits<int32_t>::max();  // the simulation bounds its fleet itself
+  options.ramp = ramp;
+  std::vector<route::NewNode> all;
+  all.reserve(nodes);
+  for (size_t i = 0; i < nodes; ++i) all.push_back(new_node(i));
+  return {options, std::move(all)};
+}
+
+std::vector<NodeIndex> slots(size_t first, size_t end) {
+  std::vector<NodeIndex> all(end - first);
+  std::iota(all.begin(), all.end(), static_cast<NodeIndex>(first));
+  return all;
+}
+
+}  // namespace
+
+// The first look at the nodes finds nothing that a router without sets could move or compute: its view is all
+// that comes of it.
 SimGateway::SimGateway(const Options& options, TimePoint now)
-    : options_(options), retry_budget_(options.retry) {
+    : options_(options),
+      retry_budget_(options.retry),
+      registry_(registry_of(static_cast<size_t>(options.nodes), options.ramp)) {
   begin_life();
-  add_nodes(options_.nodes, now);
+  registry_.on_event(slots(0, registry_.nodes().size()), HealthEvent::kProbeOk, moment(now));
+  router_->adopt(registry_.view());
 }
 
 void SimGateway::begin_life() {
@@ -17,60 +56,76 @@ void SimGateway::begin_life() {
   samples_taken_ = 0;
 }
 
-void SimGateway::add_nodes(int32_t count, TimePoint now) {
-  for (int32_t i = 0; i < count; ++i) health_.emplace_back().on_event(route::HealthEvent::kProbeOk, now);
-  weights_.resize(health_.size(), 1);
-  leaving_.resize(health_.size(), false);
-  publish();
+route::NodeRegistry::Moment SimGateway::moment(TimePoint now) const {
+  return {now, true, router_->known().sets.size() > 0};
 }
 
-void SimGateway::begins_empty(route::NodeIndex node, TimePoint now) {
-  leaving_[node] = false;
-  if (options_.ramp == Duration::zero() || router_->known().sets.size() == 0) return;
-  ramps_[node] = now;
-  weights_[node] = route::ramp_weight(Duration::zero(), options_.ramp);
-  publish();
+// A NodeRegistry's driver. A node has no connections, and every node is probed as long as it is one.
+void SimGateway::perform(const route::NodeActions& actions, TimePoint now) {
+  for (const NodeAction& action : actions) {
+    switch (action.kind) {
+      case NodeAction::Kind::kForget:
+        router_->forget_node(action.node);
+        break;
+      case NodeAction::Kind::kStay:
+        router_->handover().come_back(action.node);
+        break;
+      case NodeAction::Kind::kAdopt:
+        router_->adopt(action.view);
+        break;
+      case NodeAction::Kind::kMoveSets:
+        if (on_leaving) on_leaving(action.node, action.until);
+        break;
+      case NodeAction::Kind::kFillCache:
+        if (on_begins_empty) on_begins_empty(action.node);
+        break;
+      case NodeAction::Kind::kProbe:
+        probe(action.node, now);
+        break;
+      case NodeAction::Kind::kDisconnect:
+      case NodeAction::Kind::kFollow:
+      case NodeAction::Kind::kChangedState:
+      case NodeAction::Kind::kDrains:
+      case NodeAction::Kind::kGaveNotice:
+      case NodeAction::Kind::kRemoved:
+        break;
+    }
+  }
+}
+
+void SimGateway::add_nodes(int32_t count, TimePoint now) {
+  const size_t first = registry_.nodes().size();
+  for (int32_t i = 0; i < count; ++i)
+    perform(registry_.add(new_node(registry_.nodes().size())).value().actions, now);
+  perform(registry_.on_event(slots(first, registry_.nodes().size()), HealthEvent::kProbeOk, moment(now)),
+          now);
 }
 
 bool SimGateway::ramp(TimePoint now) {
-  bool changed = false;
-  for (auto& [node, begun] : ramps_) {
-    const double weight = route::ramp_weight(now - begun, options_.ramp);
-    changed = changed || weight != weights_[node];
-    weights_[node] = weight;
-  }
-  std::erase_if(ramps_, [&](const auto& entry) { return now - entry.second >= options_.ramp; });
-  if (changed) publish();
-  return !ramps_.empty();
+  perform(registry_.ramp(now), now);
+  return registry_.ramps();
 }
 
-void SimGateway::begin_leaving(route::NodeIndex node) {
-  leaving_[node] = true;
-  publish();
+void SimGateway::saw_notice(NodeIndex node, TimePoint until, TimePoint now) {
+  perform(registry_.saw_notice(node, until - now, moment(now)), now);
 }
 
-void SimGateway::left(route::NodeIndex node, TimePoint now) {
-  leaving_[node] = false;
-  health_[node].on_event(route::HealthEvent::kProbeNotReady, now);
-  publish();
+void SimGateway::saw_life(NodeIndex node, uint64_t life, TimePoint now) {
+  perform(registry_.saw_cache_epoch(node, std::to_string(life), moment(now)), now);
 }
 
-void SimGateway::on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) {
-  if (!health_[node].on_event(event, now)) return;
-  if (health_[node].state() == route::NodeState::kDead) {
-    leaving_[node] = false;
-    router_->forget_node(node);
-    options_.residency->forget_node(node);
-  }
-  publish();
-  if (health_[node].wants_probe()) probe(node, now);
+void SimGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
+  const bool was_dead = registry_.nodes()[node].known_dead();
+  perform(registry_.on_event(std::span(&node, 1), event, moment(now)), now);
+  if (!was_dead && registry_.nodes()[node].known_dead()) options_.residency->forget_node(node);
 }
 
-route::NodeStanding SimGateway::standing(route::NodeIndex node) const {
+route::NodeStanding SimGateway::standing(NodeIndex node) const {
+  const route::RegisteredNode& known = registry_.nodes()[node];
   return {.ours = true,
           .heartbeats = true,
-          .suspect = health_[node].state() == route::NodeState::kSuspect,
-          .dead = health_[node].state() == route::NodeState::kDead};
+          .suspect = known.state() == NodeState::kSuspect,
+          .dead = known.known_dead()};
 }
 
 std::string SimGateway::take_sample() {
@@ -79,32 +134,22 @@ std::string SimGateway::take_sample() {
   return router_->sample_message();
 }
 
+// It looks at each node anew, and each answers as it answered last.
 void SimGateway::restart(TimePoint now) {
   lives_ += 1;
   begin_life();
-  for (size_t i = 0; i < health_.size(); ++i) {
-    const route::NodeState state = health_[i].state();
-    const bool drains = leaving_[i] || state == route::NodeState::kDraining;
-    leaving_[i] = false;
-    health_[i] = route::NodeHealth();
-    health_[i].on_event(drains                             ? route::HealthEvent::kProbeNotReady
-                        : state == route::NodeState::kDead ? route::HealthEvent::kProbeFail
-                                                           : route::HealthEvent::kProbeOk,
-                        now);
+  const route::NodeRegistry before =
+      std::exchange(registry_, registry_of(registry_.nodes().size(), options_.ramp));
+  std::vector<NodeIndex> ready, draining, dead;
+  for (const NodeIndex node : slots(0, before.nodes().size())) {
+    const route::RegisteredNode& known = before.nodes()[node];
+    const bool drains = known.leaving() || known.state() == NodeState::kDraining;
+    (drains ? draining : known.known_dead() ? dead : ready).push_back(node);
   }
-  publish();
-}
-
-void SimGateway::publish() {
-  std::vector<route::NodeView> nodes(health_.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    nodes[i].id = "n" + std::to_string(i);
-    nodes[i].state = health_[i].state();
-    nodes[i].models = {kModel};
-    nodes[i].weight = weights_[i];
-    nodes[i].leaving = leaving_[i];
-  }
-  router_->adopt(std::make_shared<route::ClusterView>(++view_epoch_, std::move(nodes)));
+  registry_.on_event(ready, HealthEvent::kProbeOk, moment(now));
+  registry_.on_event(draining, HealthEvent::kProbeNotReady, moment(now));
+  registry_.on_event(dead, HealthEvent::kProbeFail, moment(now));
+  router_->adopt(registry_.view());
 }
 
 }  // namespace troupe::sim

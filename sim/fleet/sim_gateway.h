@@ -1,16 +1,16 @@
 #pragma once
 
-// One gateway of the simulated fleet: a real router, the health of every node as this gateway sees it, and
-// its retry budget. The cluster's view is made anew whenever a node's state changes, as a live gateway does.
+// One gateway of the simulated fleet: a real router, a real registry of the nodes as this gateway sees them
+// (route/fleet/node_registry.h), and its retry budget. Like gateway/cluster/fleet it feeds the registry and
+// performs its actions; here both are calls on a virtual clock.
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
-#include "gateway/route/fleet/health.h"
+#include "gateway/route/fleet/node_registry.h"
 #include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
@@ -35,26 +35,28 @@ class SimGateway final : public route::NodeSignals {
   route::Router& router() { return *router_; }
   // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {*router_, retry_budget_, *this, options_.stall}; }
-  // Nodes are known alive from here on.
+  // Nodes join, and their first probe has found them ready.
   void add_nodes(int32_t count, TimePoint now);
-  // The node has an empty cache: its share rises from here on, if there are sets elsewhere.
-  void begins_empty(route::NodeIndex node, TimePoint now);
   // Some node's share still rises. Asked now and then while so.
   bool ramp(TimePoint now);
-  // The node is asked to go: what it has moves, while it is not asked for more (route/handover.h). Then
+  // The node says that it goes: what it has moves, while it is not asked for more (route/handover.h). Then
   // left().
-  void begin_leaving(route::NodeIndex node);
-  bool leaving(route::NodeIndex node) const { return leaving_[node]; }
-  void left(route::NodeIndex node, TimePoint now);
-  // What a probe or a request saw.
+  void saw_notice(route::NodeIndex node, TimePoint until, TimePoint now);
+  bool leaving(route::NodeIndex node) const { return registry_.nodes()[node].leaving(); }
+  void left(route::NodeIndex node, TimePoint now) { perform(registry_.left(node), now); }
+  // The life of the node's cache, as its load report tells it.
+  void saw_life(route::NodeIndex node, uint64_t life, TimePoint now);
+  // Probes and requests saw it.
   void on_event(route::NodeIndex node, route::HealthEvent event, TimePoint now) override;
   route::NodeStanding standing(route::NodeIndex node) const override;
   void saw_heartbeat(route::NodeIndex) override {}  // every node sends them
   void probe(route::NodeIndex node, TimePoint) override {
     if (on_suspicion) on_suspicion(node);
   }
-  // Called when a failure asks for a probe at once; set by what drives the probes.
+  // Set by the simulation, which probes at once, moves what they have and computes what they lack.
   std::function<void(route::NodeIndex)> on_suspicion;
+  std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
+  std::function<void(route::NodeIndex)> on_begins_empty;
   // Its own sample of the sets' loads, for the others to plan from; empty: that was taken already.
   std::string take_sample();
   // Forgets all it knew but the nodes.
@@ -62,16 +64,13 @@ class SimGateway final : public route::NodeSignals {
 
  private:
   void begin_life();
-  void publish();
+  route::NodeRegistry::Moment moment(TimePoint now) const;
+  void perform(const route::NodeActions& actions, TimePoint now);
 
   Options options_;
   std::unique_ptr<route::Router> router_;
   route::RetryBudget retry_budget_;
-  std::vector<route::NodeHealth> health_;
-  std::vector<double> weights_;                  // by node
-  std::vector<bool> leaving_;                    // by node
-  std::map<route::NodeIndex, TimePoint> ramps_;  // since when
-  uint64_t view_epoch_ = 0;
+  route::NodeRegistry registry_;
   uint64_t lives_ = 0;
   uint64_t samples_taken_ = 0;
 };

@@ -163,7 +163,7 @@ class Simulation {
   void saw_probe(size_t gateway, int32_t node, bool answered);
   // simulator_handover.cc
   void keep_prefix(const SimRequest& sim_request);
-  void begins_empty(SimGateway& gateway, int32_t node);
+  void begins_empty(SimGateway& gateway, route::NodeIndex node);
   void hand_over();
   void compute_ahead(size_t gateway, route::Handover::Move move);
   void computed_ahead(RequestId id);
@@ -172,7 +172,7 @@ class Simulation {
   bool send_ahead(route::NodeIndex node, SimNode::NewSimRequest sim_request);
   void keep_handing_over();
   // simulator_drain.cc
-  void drain(int32_t node, TimePoint until);
+  void begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until);
   void carry_conversations();
   bool carry(Handovers::Leaving& leaving, const route::Router::Tail& tail);
   void carried(const Handovers::Ahead& ahead);

@@ -122,9 +122,12 @@ Status Simulation::start() {
                                 options_.stall};
     gateways_.push_back(std::make_unique<SimGateway>(gateway, now_));
     gateway_lives_.push_back(1);
-    gateways_.back()->on_suspicion = [this, g](route::NodeIndex node) {
-      prober_.ask(static_cast<size_t>(g), node, now_);
+    SimGateway& made = *gateways_.back();
+    made.on_suspicion = [this, g](route::NodeIndex node) { prober_.ask(static_cast<size_t>(g), node, now_); };
+    made.on_leaving = [this, g](route::NodeIndex node, TimePoint until) {
+      begin_leaving(static_cast<size_t>(g), node, until);
     };
+    made.on_begins_empty = [this, &made](route::NodeIndex node) { begins_empty(made, node); };
   }
   prober_.begin(0, nodes_.size(), now_);
   for (int32_t slot = 0; slot < kReportSlots; ++slot)
@@ -268,10 +271,9 @@ void Simulation::handle(const Event& event) {
       return;
     case EventKind::kSeen:
       if (nodes_[static_cast<size_t>(event.index)].life != event.value) return;  // it has died again
-      for (auto& gateway : gateways_) {
+      if (nodes_[static_cast<size_t>(event.index)].drains) return;               // its probes say so
+      for (auto& gateway : gateways_)
         gateway->on_event(static_cast<route::NodeIndex>(event.index), route::HealthEvent::kProbeOk, now_);
-        begins_empty(*gateway, event.index);
-      }
       return;
     case EventKind::kHandover:
       hand_over();

@@ -10,25 +10,18 @@
 
 namespace troupe::sim {
 
-void Simulation::drain(int32_t index, TimePoint until) {
-  Node& node = nodes_[static_cast<size_t>(index)];
-  node.engine->catch_up(now_);
-  node.drains = true;
+// A gateway has seen a node's notice.
+void Simulation::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until) {
   const TimePoint by = std::min(until, now_ + millis(options_.handover_s * 1e3));
   std::vector<route::Router::Tail> tails;
   if (keeps_prefixes_) {
-    for (const Conversation& c : node.engine->conversations())
+    for (const Conversation& c : nodes_[node].engine->conversations())
       tails.push_back({c.session, c.set, c.token_count, c.prefix_count});
   }
-  const auto leaves = static_cast<route::NodeIndex>(index);
-  for (size_t g = 0; g < gateways_.size(); ++g) {
-    gateways_[g]->begin_leaving(leaves);
-    route::Router& router = gateways_[g]->router();
-    router.handover().leave(leaves, router.sets_of(leaves), by);
-    router.handover().hold(leaves);
-    leaving_.push_back({g, gateway_lives_[g], leaves, now_ + (by - now_) / 2, tails});
-  }
-  keep_handing_over();
+  route::Router& router = gateways_[gateway]->router();
+  router.handover().leave(node, router.sets_of(node), by);
+  router.handover().hold(node);
+  leaving_.push_back({gateway, gateway_lives_[gateway], node, now_ + (by - now_) / 2, std::move(tails)});
 }
 
 void Simulation::carry_conversations() {

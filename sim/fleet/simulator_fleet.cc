@@ -117,6 +117,7 @@ void Simulation::reports(int32_t slot) {
       const Node& node = nodes_[n];
       if (node.engine == nullptr || now_ < node.reports_lost_until || now_ < node.stalled_until) continue;
       node.engine->catch_up(now_);
+      gateways_[g]->saw_life(static_cast<route::NodeIndex>(n), node.life, now_);
       gateways_[g]->router().report(static_cast<route::NodeIndex>(n), node.engine->report(), now_);
     }
   }
@@ -161,15 +162,14 @@ void Simulation::begin_fault(const Fault& fault) {
     case Fault::Kind::kJoin:
       for (int32_t i = 0; i < fault.target; ++i) add_node();
       pool_changed();
-      for (auto& gateway : gateways_) {
-        gateway->add_nodes(fault.target, now_);
-        for (size_t n = nodes_.size() - target; n < nodes_.size(); ++n)
-          begins_empty(*gateway, static_cast<int32_t>(n));
-      }
       prober_.begin(nodes_.size() - target, nodes_.size(), now_);
+      for (auto& gateway : gateways_) gateway->add_nodes(fault.target, now_);
       return;
     case Fault::Kind::kDrain:
-      drain(fault.target, until);
+      nodes_[target].engine->catch_up(now_);
+      nodes_[target].drains = true;
+      for (auto& gateway : gateways_) gateway->saw_notice(static_cast<route::NodeIndex>(target), until, now_);
+      keep_handing_over();
       return;
     case Fault::Kind::kSlow:
       if (nodes_[target].engine == nullptr) return;
@@ -306,7 +306,6 @@ void Simulation::saw_probe(size_t g, int32_t index, bool answered) {
   const bool was_routable = gateway.router().view().routable(node);
   gateway.on_event(node, route::HealthEvent::kProbeOk, now_);
   if (was_routable || !gateway.router().view().routable(node)) return;
-  begins_empty(gateway, index);
   if (nodes_tell()) send_snapshot(index);  // of a node that hung: what it holds was forgotten
 }
 

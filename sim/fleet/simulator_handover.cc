@@ -26,11 +26,9 @@ void Simulation::keep_prefix(const SimRequest& sim_request) {
 }
 
 // A gateway sees a node that has nothing.
-void Simulation::begins_empty(SimGateway& gateway, int32_t index) {
-  gateway.begins_empty(static_cast<route::NodeIndex>(index), now_);
+void Simulation::begins_empty(SimGateway& gateway, route::NodeIndex node) {
   const bool computes = options_.handover_s > 0 && nodes_tell();
   const std::vector<Hash128> known = computes ? handovers_.sets() : std::vector<Hash128>();
-  const auto node = static_cast<route::NodeIndex>(index);
   gateway.router().handover().join(node, gateway.router().sets_for(node, kModel, known),
                                    now_ + millis(options_.handover_s * 1e3));
   keep_handing_over();

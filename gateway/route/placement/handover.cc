@@ -1,20 +1,8 @@
 #include "gateway/route/placement/handover.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace troupe::route {
-
-namespace {
-constexpr double kRampSteps = 10;
-}
-
-double ramp_weight(Duration joined_for, Duration ramp) {
-  if (joined_for >= ramp) return 1;
-  const double part =
-      std::max(0.0, static_cast<double>(joined_for.count()) / static_cast<double>(ramp.count()));
-  return (1 + std::floor(part * (kRampSteps - 1))) / kRampSteps;
-}
 
 void Handover::begin(NodeIndex node, bool leaves, std::span<const Hash128> sets, TimePoint until) {
   Book& book = books_[node];

@@ -25,10 +25,6 @@
 
 namespace troupe::route {
 
-// Weight of a node at a time after its join: it rises from a tenth to 1 within `ramp`. In steps, as each is a
-// new view of the cluster.
-double ramp_weight(Duration joined_for, Duration ramp);
-
 // Conversations of a leaving node that are computed at once, in the first half of its time.
 inline constexpr size_t kConversationsAtOnce = 4;
 

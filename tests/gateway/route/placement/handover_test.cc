@@ -103,19 +103,6 @@ TEST(Handover, NewLifeDropsTheOldHandover) {
   EXPECT_FALSE(books.avoids(0, numbered_set(5)));
 }
 
-TEST(Handover, WeightRisesInSteps) {
-  EXPECT_DOUBLE_EQ(ramp_weight(0s, 10s), 0.1);
-  EXPECT_DOUBLE_EQ(ramp_weight(-1s, 10s), 0.1);
-  double last = 0;
-  for (auto t = 0ms; t <= 10s; t += 10ms) {
-    const double weight = ramp_weight(t, 10s);
-    EXPECT_GE(weight, last);
-    last = weight;
-  }
-  EXPECT_DOUBLE_EQ(last, 1);
-  EXPECT_DOUBLE_EQ(ramp_weight(0s, 0s), 1);
-}
-
 TEST(Handover, SetsOfAHeldNodeWaitAndOthersDoNot) {
   Handover handover(4);
   const Hash128 sets[] = {numbered_set(1), numbered_set(2)};

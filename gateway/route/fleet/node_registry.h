@@ -1,0 +1,209 @@
+#pragma once
+
+// The nodes that a gateway knows: which there are, whether each may be sent requests and with what share, and
+// the view of the cluster that follows. A state machine: events go in (probes, notices, an operator's words),
+// actions for the driver and a new view come out. gateway/cluster/fleet performs the actions with sockets and
+// metrics, sim/fleet/sim_gateway on a virtual clock, and neither holds a rule of its own.
+//
+//               add() ──> joining ──probe ok──> ready <──probe ok, add()── draining
+//                            │                    │ └──notice, drain()───────> │
+//                            └──probe failed──> dead <────failures in a row────┘       remove(): gone
+//
+// - Health: health.h. Every change is a new view; a death also forgets what the node held.
+// - Drain: an operator drains a node, or it gives notice itself. Its sets have until then to move, and it
+//   counts as *leaving*; then left(), and it is sent nothing new. add() ends an operator's drain, a good
+//   probe a notice's (another program is there). A node that is retired is removed once it has left.
+// - Ramp: a node that can be routed to again, or whose cache began anew, holds nothing. Where sets are known
+//   its share rises from a tenth, so that it is not flooded with what nobody holds.
+// - Slots: node_slots.h.
+// - First look: until every node of the start has been probed, "no node" is a guess.
+//
+// Sans-io: time is an argument. Not thread-safe.
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+#include <absl/container/inlined_vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/core/time.h"
+#include "gateway/route/fleet/health.h"
+#include "gateway/route/fleet/node_slots.h"
+#include "gateway/route/fleet/view.h"
+
+namespace troupe::route {
+
+// Weight of a node at a time after its join: it rises from a tenth to 1 within `ramp`. In steps, as each is a
+// new view of the cluster.
+double ramp_weight(Duration joined_for, Duration ramp);
+
+struct NodeRegistryOptions {
+  HealthOptions health;
+  int64_t in_flight_max = 0;  // a node; 0: no bound
+  // At once, those included that were removed while somebody still holds their slot.
+  size_t nodes_max = 4096;
+  Duration ramp = std::chrono::seconds(10);  // to full weight, of a node that joins while others serve
+};
+
+struct NewNode {
+  std::string id, url;
+  std::vector<std::string> models{};  // as far as they are known
+};
+
+// The driver performs each, in their order.
+struct NodeAction {
+  enum class Kind : uint8_t {
+    kForget,      // what the router knows of the node: its cache is empty, or gone
+    kDisconnect,  // end the node's idle connections; what it told of itself is no longer true
+    kStay,        // its sets stay: Handover::come_back()
+    kAdopt,       // `view` is the cluster from here on
+    kMoveSets,    // its sets have until `until` to move; then left()
+    kFillCache,   // it holds nothing: have computed there what it is to hold
+    kProbe,       // at once
+    kFollow,      // it has joined: probe it from here on
+    // Done already, for the log.
+    kChangedState,  // from `before`
+    kDrains,
+    kGaveNotice,
+    kRemoved,
+  };
+  Kind kind;
+  NodeIndex node = kNoNode;
+  TimePoint until{};
+  NodeState before = NodeState::kUnknown;
+  std::shared_ptr<const ClusterView> view{};
+};
+using NodeActions = absl::InlinedVector<NodeAction, 4>;
+
+// A node by its slot. Only the registry changes it.
+struct RegisteredNode {
+  enum class Membership : uint8_t {
+    kMember,
+    kRetired,  // leaves, to be removed then
+    kRemoved,  // its slot may be another's soon
+  };
+  enum class Departure : uint8_t {
+    kNone,
+    kLeaving,  // its sets are on their way
+    kLeft,     // they have moved, or it died over it: avoided until it comes back
+  };
+  std::string id, url;
+  std::vector<std::string> models;
+  NodeHealth health;
+  Membership membership = Membership::kMember;
+  Departure departure = Departure::kNone;
+  bool drained = false;   // by an operator
+  bool notified = false;  // by its own notice
+  std::string cache_epoch;
+  double weight = 1;
+  std::optional<TimePoint> joined_at;  // while its share rises
+
+  bool member() const { return membership != Membership::kRemoved; }
+  bool leaving() const { return departure == Departure::kLeaving; }
+  bool healthy() const {
+    return health.state() == NodeState::kAlive || health.state() == NodeState::kSuspect;
+  }
+  // As the view has it while it does not leave. A removed node counts as dead.
+  NodeState state() const;
+  bool probed() const { return health.state() != NodeState::kUnknown; }
+  // By its probes, not by an operator's word.
+  bool known_dead() const { return member() && health.state() == NodeState::kDead; }
+};
+
+// Nodes whose first probe is waited for.
+class FirstLook {
+ public:
+  bool over() const { return nodes_.empty() && !awaits_members_; }
+  // At the start, of a fleet whose members somebody else is to tell: until told_members() nodes that are
+  // added count as there at the start.
+  void await_members() { awaits_members_ = true; }
+  void told_members() { awaits_members_ = false; }  // all of them, or that there is nobody to tell
+  bool awaits_members() const { return awaits_members_; }
+  void await(NodeIndex node) { nodes_.insert(node); }
+  void seen(NodeIndex node) { nodes_.erase(node); }
+
+ private:
+  absl::flat_hash_set<NodeIndex> nodes_;
+  bool awaits_members_ = false;
+};
+
+class NodeRegistry {
+ public:
+  // Facts that the rules depend on besides an event.
+  struct Moment {
+    TimePoint now{};
+    bool moves_sets = false;  // somebody performs kMoveSets and kFillCache; else a node that drains just ends
+    bool knows_sets = false;  // the router has seen some
+  };
+  // The nodes of the start; view() has them.
+  NodeRegistry(const NodeRegistryOptions& options, std::vector<NewNode> nodes);
+
+  // Health, bound and ramp are these from now on.
+  NodeActions change(const NodeRegistryOptions& options);
+
+  struct Added {
+    NodeIndex node = kNoNode;
+    bool connect = false;   // the node is new here, or reached by another url than before
+    bool replaces = false;  // another node had this slot, and nothing that was kept of it is true of this one
+    NodeActions actions;
+  };
+  // A node joins, or comes back from drain() or remove(). kResourceExhausted: more are here than are
+  // followed.
+  StatusOr<Added> add(NewNode added);
+  // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
+  // add().
+  NodeActions drain(NodeIndex node, const Moment& moment);
+  // The same, and then remove().
+  NodeActions retire(NodeIndex node, const Moment& moment);
+  // At once and for good: what it held is forgotten.
+  NodeActions remove(NodeIndex node);
+
+  // Probes and requests saw the same of these nodes; one view for all of them.
+  NodeActions on_event(std::span<const NodeIndex> nodes, HealthEvent event, const Moment& moment);
+  // A probe's answer: the node is not ready any more and takes requests for so long still.
+  NodeActions saw_notice(NodeIndex node, Duration takes_requests_for, const Moment& moment);
+  // Names the life of the node's cache, as a load report or a residency event told it: a new one means that
+  // the cache began empty.
+  NodeActions saw_cache_epoch(NodeIndex node, std::string_view epoch, const Moment& moment);
+  NodeActions set_models(NodeIndex node, std::vector<std::string> models);
+  // Its sets have moved. REQUIRES: it is leaving().
+  NodeActions left(NodeIndex node);
+  // By and by, nodes that joined weigh more. To be called now and then while ramps().
+  NodeActions ramp(TimePoint now);
+  bool ramps() const { return !ramping_.empty(); }
+
+  const std::shared_ptr<const ClusterView>& view() const { return view_; }
+  std::span<const RegisteredNode> nodes() const { return nodes_; }  // by slot
+  std::optional<NodeIndex> find(std::string_view id) const;         // of members
+  std::optional<NodeIndex> find_slot(std::string_view id) const;  // of removed nodes too, while it is theirs
+  NodeSlots& slots() { return slots_; }
+  FirstLook& first_look() { return first_look_; }
+  const FirstLook& first_look() const { return first_look_; }
+
+ private:
+  bool learn(NodeIndex index, HealthEvent event, TimePoint now, NodeActions& actions);
+  void begin_leaving(NodeIndex index, const Moment& moment, TimePoint until, NodeActions& actions);
+  void begin_empty(NodeIndex index, const Moment& moment, NodeActions& actions);
+  void take_out(NodeIndex index, NodeActions& actions);
+  void publish(NodeActions& actions);
+
+  NodeRegistryOptions options_;
+  NodeSlots slots_;
+  FirstLook first_look_;
+  std::vector<RegisteredNode> nodes_;
+  absl::flat_hash_map<std::string, NodeIndex>
+      by_id_;                       // removed nodes included, until their slot is another's
+  std::vector<NodeIndex> ramping_;  // their share rises
+  uint64_t view_epoch_ = 0;
+  std::shared_ptr<const ClusterView> view_;
+};
+
+}  // namespace troupe::route
