@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gateway/cluster/prefix_migrator.h"
+#include "gateway/route/placement/conversation_handover.h"
 #include "gateway/upstream/forward.h"
 
 namespace troupe {
@@ -19,26 +20,21 @@ constexpr size_t kTailBytesMax = 16u << 20;     // a million tokens and more
 }  // namespace
 
 struct PrefixMigrator::Leaving {
-  explicit Leaving(Fleet& fleet) : hold(fleet) {}
+  Leaving(Fleet& fleet, route::Handover& handover, NodeIndex node, TimePoint now, TimePoint by)
+      : hold(fleet), moves(handover, node, now, by) {}
 
   const Fleet::Hold hold;
-  NodeIndex node = kNoNode;
-  TimePoint until;
+  route::ConversationHandover moves;
   std::vector<CachedConversation> tails;
-  size_t next = 0;
-  size_t carriers = 0;
 };
 
-// Held by each task that moves conversations. When the last one ends, in any way, the worker's sets may go.
+// Held by each task at it. When the last one is gone, in whatever way, the worker's sets may go.
 class PrefixMigrator::Carrier {
  public:
   Carrier(PrefixMigrator& migrator, std::shared_ptr<Leaving> leaving)
-      : migrator_(migrator), leaving_(std::move(leaving)) {
-    ++leaving_->carriers;
-  }
+      : migrator_(migrator), leaving_(std::move(leaving)) {}
   ~Carrier() {
-    if (--leaving_->carriers > 0) return;
-    migrator_.router_.handover().release(leaving_->node);
+    leaving_.reset();
     migrator_.look_again_.wake();
   }
   Leaving& leaving() { return *leaving_; }
@@ -47,55 +43,55 @@ class PrefixMigrator::Carrier {
 
  private:
   PrefixMigrator& migrator_;
-  const std::shared_ptr<Leaving> leaving_;
+  std::shared_ptr<Leaving> leaving_;
 };
 
 void PrefixMigrator::hold_for_conversations(NodeIndex node, TimePoint now, TimePoint by) {
-  auto leaving = std::make_shared<Leaving>(fleet_);
-  leaving->node = node;
-  leaving->until = now + (by - now) / 2;
-  router_.handover().hold(node);
-  to_ask_.push_back(std::move(leaving));
+  to_ask_.push_back(std::make_shared<Leaving>(fleet_, router_.handover(), node, now, by));
 }
 
 Task<void> PrefixMigrator::ask_for_conversations(std::shared_ptr<Leaving> leaving, TaskGroup& group) {
   const Carrier asking(*this, leaving);
+  const NodeIndex node = leaving->moves.node();
   ClientRequest request;
   request.method = "GET";
   request.target = kConversationsPath;
-  const Deadline within{leaving->until};
-  const ForwardResult result =
-      co_await ask_once(fleet_.client(leaving->node), request, within, kTailListBytesMax);
+  const Deadline within{leaving->moves.until()};
+  const ForwardResult result = co_await ask_once(fleet_.client(node), request, within, kTailListBytesMax);
   auto tails = parse_conversation_list(result.held_body);
   if (result.end != ForwardResult::End::kAnswered || !tails.ok()) {
-    log_.debug("conversations_not_told", {{"worker", fleet_.id(leaving->node)}, {"status", result.status}});
+    log_.debug("conversations_not_told", {{"worker", fleet_.id(node)}, {"status", result.status}});
+    leaving->moves.told(0, clock_.now());
     co_return;
   }
   leaving->tails = std::move(tails.value());
-  log_.info("conversations_leave",
-            {{"worker", fleet_.id(leaving->node)}, {"conversations", leaving->tails.size()}});
+  leaving->moves.told(leaving->tails.size(), clock_.now());
+  log_.info("conversations_leave", {{"worker", fleet_.id(node)}, {"conversations", leaving->tails.size()}});
   for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
     group.spawn(carry_conversations(std::make_unique<Carrier>(*this, leaving)));
   }
 }
 
+// One of several tasks that drive the worker's ConversationHandover.
 Task<void> PrefixMigrator::carry_conversations(std::unique_ptr<Carrier> carrier) {
   Leaving& leaving = carrier->leaving();
-  while (leaving.next < leaving.tails.size() && clock_.now() < leaving.until) {
-    co_await carry(leaving, leaving.tails[leaving.next++]);
+  while (const auto next = leaving.moves.next(clock_.now())) {
+    co_await carry(leaving, leaving.tails[*next]);
+    leaving.moves.carried(clock_.now());
   }
 }
 
 // The ids pass through here as they are.
 Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversation& tail) {
   const route::Router::Tail known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
-  const NodeIndex to = router_.next_home(known, tail.model, leaving.node);
+  const NodeIndex to = router_.next_home(known, tail.model, leaving.moves.node());
   if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
-  const Deadline within{leaving.until};
+  const Deadline within{leaving.moves.until()};
   ClientRequest request;
   request.method = "GET";
   request.target = std::string(kConversationsPath) + "/" + tail.session.hex();
-  const ForwardResult told = co_await ask_once(fleet_.client(leaving.node), request, within, kTailBytesMax);
+  const ForwardResult told =
+      co_await ask_once(fleet_.client(leaving.moves.node()), request, within, kTailBytesMax);
   if (told.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
   request.method = "POST";
   request.target = kConversationsPath;

@@ -7,9 +7,11 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "gateway/route/placement/conversation_handover.h"
 #include "gateway/route/placement/handover.h"
 #include "gateway/route/router.h"
 #include "worker/schedule/request.h"
@@ -29,15 +31,14 @@ class Handovers {
     route::Handover::Move move;
     int32_t tokens = 0;
     std::optional<route::Router::Tail> tail{};  // a conversation: of `move`, only who takes it to whom
+    uint64_t from_life = 0;                     // of the conversation's node
   };
-  // The conversations of a node that leaves, at one gateway.
+  // The conversations of a node that leaves, at one gateway; gone before its router is.
   struct Leaving {
     size_t gateway = 0;
-    uint64_t gateway_life = 0;
-    route::NodeIndex node = route::kNoNode;
-    TimePoint until{};
-    std::vector<route::Router::Tail> tails;
-    size_t next = 0, under_way = 0;
+    uint64_t life = 0;  // of the node, which leaves once in a life
+    std::vector<route::Router::Tail> tails{};
+    std::unique_ptr<route::ConversationHandover> moves{};
   };
   // Nodes know requests by ids in which this bit is not set.
   static constexpr RequestId kBit = RequestId{1} << 63;

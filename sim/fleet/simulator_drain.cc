@@ -20,34 +20,33 @@ void Simulation::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint 
   }
   route::Router& router = gateways_[gateway]->router();
   router.handover().leave(node, router.sets_of(node), by);
-  router.handover().hold(node);
-  leaving_.push_back({gateway, gateway_lives_[gateway], node, now_ + (by - now_) / 2, std::move(tails)});
+  auto moves = std::make_unique<route::ConversationHandover>(router.handover(), node, now_, by);
+  moves->told(tails.size(), now_);
+  leaving_.push_back({gateway, nodes_[node].life, std::move(tails), std::move(moves)});
 }
 
 void Simulation::carry_conversations() {
   for (Handovers::Leaving& leaving : leaving_) {
-    if (gateway_lives_[leaving.gateway] != leaving.gateway_life) continue;
-    while (leaving.next < leaving.tails.size() && leaving.under_way < route::kConversationsAtOnce &&
-           now_ < leaving.until) {
-      leaving.under_way += carry(leaving, leaving.tails[leaving.next++]);
+    while (const auto next = leaving.moves->next(now_)) {
+      if (!carry(leaving, leaving.tails[*next])) leaving.moves->carried(now_);
     }
-    if (leaving.under_way == 0) gateways_[leaving.gateway]->router().handover().release(leaving.node);
   }
-  std::erase_if(leaving_, [this](const Handovers::Leaving& leaving) {
-    return leaving.under_way == 0 || gateway_lives_[leaving.gateway] != leaving.gateway_life;
-  });
+  std::erase_if(leaving_, [](const Handovers::Leaving& leaving) { return leaving.moves->over(); });
 }
 
 // True: it is being computed.
-bool Simulation::carry(Handovers::Leaving& leaving, const route::Router::Tail& tail) {
+bool Simulation::carry(const Handovers::Leaving& leaving, const route::Router::Tail& tail) {
+  const route::NodeIndex leaves = leaving.moves->node();
   const route::Router& router = gateways_[leaving.gateway]->router();
-  const route::NodeIndex to = router.next_home(tail, kModel, leaving.node);
-  const SimNode* const from = nodes_[leaving.node].engine.get();
+  const route::NodeIndex to = router.next_home(tail, kModel, leaves);
+  const SimNode* const from = nodes_[leaves].engine.get();
   if (to == route::kNoNode || !router.view().routable(to) || from == nullptr) return false;
   auto conversation = from->conversation(tail.session);
   if (!conversation) return false;  // evicted meanwhile
-  Handovers::Ahead ahead{leaving.gateway, leaving.gateway_life, {}, conversation->token_count, tail};
-  ahead.move.from = leaving.node;
+  Handovers::Ahead ahead{
+      leaving.gateway, gateway_lives_[leaving.gateway], {}, conversation->token_count, tail};
+  ahead.from_life = leaving.life;
+  ahead.move.from = leaves;
   ahead.move.to = to;
   SimNode::NewSimRequest sim_request = begin_ahead(ahead);
   sim_request.prefix_tokens = static_cast<int32_t>(tail.set_tokens);
@@ -59,9 +58,9 @@ bool Simulation::carry(Handovers::Leaving& leaving, const route::Router::Tail& t
 
 void Simulation::carried(const Handovers::Ahead& ahead) {
   for (Handovers::Leaving& leaving : leaving_) {
-    if (leaving.gateway == ahead.gateway && leaving.gateway_life == ahead.gateway_life &&
-        leaving.node == ahead.move.from)
-      leaving.under_way -= 1;
+    if (leaving.gateway == ahead.gateway && leaving.life == ahead.from_life &&
+        leaving.moves->node() == ahead.move.from)
+      leaving.moves->carried(now_);
   }
 }
 

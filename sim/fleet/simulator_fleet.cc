@@ -186,6 +186,7 @@ void Simulation::begin_fault(const Fault& fault) {
       nodes_[target].lose_next_residency = true;
       return;
     case Fault::Kind::kRestartGateway:
+      std::erase_if(leaving_, [target](const Handovers::Leaving& l) { return l.gateway == target; });
       gateways_[target]->restart(now_);
       gateway_lives_[target] += 1;
       newcomers_.push_back(target);
