@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test, from a bare Debian 12 machine: installs what is missing, builds release, and runs the lot under one ctest, which
-# builds ASan+UBSan, TSan and fuzz beside the tests of release. See --help.
+# Every test, from a bare Debian 12 machine: installs what is missing, builds release, ASan+UBSan, TSan and fuzz, and runs the
+# lot under one ctest. See --help.
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "$script")/.."
@@ -17,7 +17,7 @@ smoke, a look at the CUDA module's machine code and the tidy checks. Ends with w
 on any failure.
 
   --quick    release build only, CUDA where there is a compiler already: unit, end-to-end and tidy
-  -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, cuda_built, tidy), and the builds they need
+  -R REGEX   only tests whose name matches (unit.*, asan.*, tsan.*, fuzz.*, e2e.*, cuda_built, tidy)
 
 TROUPE_DATA names the folder with published traces, vectors and templates (default ../shared/data); tests of them skip where it is
 absent.
@@ -45,21 +45,29 @@ need_test_python
 [ -n "$QUICK" ] || need_cuda_toolkit
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
-say "building release"
-begin=$SECONDS
-# A tree that a full run makes is built whole, and once: with libraries compiled many files at a time, too (cmake/troupe.cmake). One
-# that is there, for work on it, stays as it was configured.
-if [ -n "$QUICK" ]; then
-  step bash tests/build.sh release all -DTROUPE_ALL_TESTS=OFF
-else
-  step bash tests/build.sh release all -DTROUPE_ALL_TESTS=ON -DCUDA=ON $([ -e build/CMakeCache.txt ] || echo -DTROUPE_UNITY=ON)
+build() {  # build PRESET LABEL TARGET… -- CMAKE_OPTION…
+  local preset=$1 label=$2; shift 2
+  local targets=()
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do targets+=("$1"); shift; done
+  [ $# -eq 0 ] || shift
+  local begin=$SECONDS
+  say "building $label"
+  step cmake --preset "$preset" "$@" > /dev/null
+  step cmake --build --preset "$preset" --target "${targets[@]}"
+  say "built $label in $((SECONDS - begin)) s"
+}
+# A tree that is made here, as CI's, is built in one go: libraries, too, many files at a time (cmake/troupe.cmake).
+UNITY=$([ -e build/CMakeCache.txt ] || echo -DTROUPE_UNITY=ON)
+build release "release" all -- ${UNITY:+"$UNITY"} -DTROUPE_TESTS=ON $([ -n "$QUICK" ] && echo -DTROUPE_ALL_TESTS=OFF || echo -DTROUPE_ALL_TESTS=ON -DCUDA=ON)
+if [ -z "$QUICK" ]; then
+  build debug "ASan+UBSan" sanitized_tests -- -DTROUPE_TESTS=ON
+  build tsan "TSan" sanitized_tests -- -DTROUPE_TESTS=ON
+  build fuzz "fuzz targets" fuzzers -- -DTROUPE_TESTS=ON
 fi
-say "built release in $((SECONDS - begin)) s"
 [ -d "$TROUPE_DATA" ] || say "TROUPE_DATA ($TROUPE_DATA) is absent: tests of published templates and vectors will SKIP; our own material is tested"
 say "running"
 # What tests measured is told where they pass, too, before ctest's closing lines.
 export TROUPE_FIGURES=$PWD/build/figures.jsonl
 rm -f "$TROUPE_FIGURES"
-# One job more than there are cores: most end-to-end tests wait most of the time (tests/CMakeLists.txt).
-tested() { ctest --test-dir build -j $(($(nproc) + 1)) --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
+tested() { ctest --test-dir build -j "$(nproc)" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
 step tested "${FILTER[@]}"

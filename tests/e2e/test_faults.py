@@ -61,7 +61,7 @@ def test_worker_killed_under_load_costs_nobody_an_answer(start):
             return "broken"
         return "done" if done else "cut short without a word"
 
-    threads = [threading.Thread(target=stream_until_stopped, args=(index,)) for index in range(12)]
+    threads = [threading.Thread(target=stream_until_stopped, args=(index,), daemon=True) for index in range(12)]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(outcomes) >= 24, 30, "load")
