@@ -134,12 +134,13 @@ TEST(JinjaFeatures, NamespacesRefuseUnderscores) {
   EXPECT_EQ(rendered("{{ dict([('a', 1)], b=2) }}"), "{'a': 1, 'b': 2}");
 }
 
-// Each template is stopped by the limit its error names, long before a second is over (sanitizers: twenty).
+// Each template is stopped by the limit its error names, within about half a second of CPU time; the bound
+// leaves room for a busy machine.
 TEST(JinjaFeatures, StopsRunawayTemplatesSoonNamingTheLimit) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr double kSecondsMax = 20;
 #else
-  constexpr double kSecondsMax = 1;
+  constexpr double kSecondsMax = 2;
 #endif
   const std::string many_variables = [] {
     std::string source;
