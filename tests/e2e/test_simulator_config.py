@@ -10,9 +10,9 @@ CONFIG = ROOT / "configs/simulator.yaml"
 
 
 def defaults():
-    """key -> default, as --help tells it."""
+    """key -> default, as --help tells it: a long flag is described on the next line."""
     text = subprocess.run([BIN / "troupe-sim", "replay", "--help"], check=True, capture_output=True, text=True).stdout
-    told = re.findall(r"^  --(?:\[no-\])?([a-z0-9.-]+)(?: ([A-Z,]+))? .*default ([^;)]*)(?:; changes on SIGHUP)?\)$", text, re.MULTILINE)
+    told = re.findall(r"^  --(?:\[no-\])?([a-z0-9.-]+)(?: ([A-Z,]+))?(?: |\n +).*default ([^;)]*)(?:; changes on SIGHUP)?\)$", text, re.MULTILINE)
     empty = lambda kind: "[]" if kind == "A,B" else '""'
     return {name.replace("-", "_"): yaml.safe_load(empty(kind) if value == "empty" else value) for name, kind, value in told}
 
