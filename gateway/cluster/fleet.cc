@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/settings/schema.h"
+#include "gateway/route/node_actions.h"
 
 namespace troupe {
 
@@ -64,23 +65,16 @@ route::NodeRegistry::Moment Fleet::moment() const {
 void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
   bool changed = false;
   for (const NodeAction& action : actions) {
+    if (route::perform(router_, action)) {
+      if (action.kind == NodeAction::Kind::kAdopt) show_gauges();
+      changed = changed || action.kind != NodeAction::Kind::kStay;
+      continue;
+    }
     switch (action.kind) {
-      case NodeAction::Kind::kForget:
-        router_.forget_node(action.node);
-        changed = true;
-        break;
       case NodeAction::Kind::kDisconnect:
         workers_[action.node].client->close_idle();
         workers_[action.node].load.reset();
         workers_[action.node].heartbeats = false;
-        break;
-      case NodeAction::Kind::kStay:
-        router_.handover().come_back(action.node);
-        break;
-      case NodeAction::Kind::kAdopt:
-        router_.adopt(action.view);
-        show_gauges();
-        changed = true;
         break;
       case NodeAction::Kind::kMoveSets:
         if (on_leaving) on_leaving(action.node, action.until);
@@ -96,12 +90,10 @@ void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
         break;
       case NodeAction::Kind::kRemoved:
         workers_[action.node].models.clear();
-        [[fallthrough]];
-      case NodeAction::Kind::kChangedState:
-      case NodeAction::Kind::kDrains:
-      case NodeAction::Kind::kGaveNotice:
         tell(action, why);
         break;
+      default:  // changes of state
+        tell(action, why);
     }
   }
   if (changed && on_changed) on_changed();

@@ -70,7 +70,6 @@ struct RequestContext {
 
   // The request has its answer, whatever becomes of it on its way to the client.
   bool answered() const { return record.status != 0; }
-  const std::string& model() const { return routed.model; }
   std::string_view body_for_worker(const HttpRequest& request) const {
     return body.empty() ? std::string_view(request.body) : std::string_view(body);
   }

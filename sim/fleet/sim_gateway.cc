@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/route/node_actions.h"
+
 namespace troupe::sim {
 
 namespace {
@@ -60,18 +62,14 @@ route::NodeRegistry::Moment SimGateway::moment(TimePoint now) const {
   return {now, true, router_->known().sets.size() > 0};
 }
 
-// A NodeRegistry's driver. A node has no connections, and every node is probed as long as it is one.
+// A NodeRegistry's driver. A node's only connection is the stream of what it holds, which all gateways read
+// together; every node is probed as long as it is one.
 void SimGateway::perform(const route::NodeActions& actions, TimePoint now) {
   for (const NodeAction& action : actions) {
+    if (route::perform(*router_, action)) continue;
     switch (action.kind) {
-      case NodeAction::Kind::kForget:
-        router_->forget_node(action.node);
-        break;
-      case NodeAction::Kind::kStay:
-        router_->handover().come_back(action.node);
-        break;
-      case NodeAction::Kind::kAdopt:
-        router_->adopt(action.view);
+      case NodeAction::Kind::kDisconnect:
+        options_.residency->forget_node(action.node);
         break;
       case NodeAction::Kind::kMoveSets:
         if (on_leaving) on_leaving(action.node, action.until);
@@ -82,12 +80,7 @@ void SimGateway::perform(const route::NodeActions& actions, TimePoint now) {
       case NodeAction::Kind::kProbe:
         probe(action.node, now);
         break;
-      case NodeAction::Kind::kDisconnect:
-      case NodeAction::Kind::kFollow:
-      case NodeAction::Kind::kChangedState:
-      case NodeAction::Kind::kDrains:
-      case NodeAction::Kind::kGaveNotice:
-      case NodeAction::Kind::kRemoved:
+      default:
         break;
     }
   }
@@ -115,9 +108,7 @@ void SimGateway::saw_life(NodeIndex node, uint64_t life, TimePoint now) {
 }
 
 void SimGateway::on_event(NodeIndex node, HealthEvent event, TimePoint now) {
-  const bool was_dead = registry_.nodes()[node].known_dead();
   perform(registry_.on_event(std::span(&node, 1), event, moment(now)), now);
-  if (!was_dead && registry_.nodes()[node].known_dead()) options_.residency->forget_node(node);
 }
 
 route::NodeStanding SimGateway::standing(NodeIndex node) const {
