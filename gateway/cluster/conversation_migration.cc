@@ -61,11 +61,11 @@ Task<void> PrefixMigrator::ask_for_conversations(std::shared_ptr<Leaving> leavin
   auto tails = parse_conversation_list(result.held_body);
   if (result.end != ForwardResult::End::kAnswered || !tails.ok()) {
     log_.debug("conversations_not_told", {{"worker", fleet_.id(node)}, {"status", result.status}});
-    leaving->moves.told(0, clock_.now());
+    leaving->moves.listed(0, clock_.now());
     co_return;
   }
   leaving->tails = std::move(tails.value());
-  leaving->moves.told(leaving->tails.size(), clock_.now());
+  leaving->moves.listed(leaving->tails.size(), clock_.now());
   log_.info("conversations_leave", {{"worker", fleet_.id(node)}, {"conversations", leaving->tails.size()}});
   for (size_t i = 0; i < route::kConversationsAtOnce; ++i) {
     group.spawn(carry_conversations(std::make_unique<Carrier>(*this, leaving)));
@@ -90,13 +90,13 @@ Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversatio
   ClientRequest request;
   request.method = "GET";
   request.target = std::string(kConversationsPath) + "/" + tail.session.hex();
-  const ForwardResult told =
+  const ForwardResult source =
       co_await ask_once(fleet_.client(leaving.moves.node()), request, within, kTailBytesMax);
-  if (told.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
+  if (source.end != ForwardResult::End::kAnswered) co_return;  // evicted meanwhile
   request.method = "POST";
   request.target = kConversationsPath;
   request.headers.emplace_back("content-type", "application/json");
-  request.body = told.held_body;
+  request.body = source.held_body;
   const ForwardResult made = co_await ask_once(fleet_.client(to), request, within);
   const auto answer = parse_json(made.held_body);
   if (made.end != ForwardResult::End::kAnswered || !answer.ok() || !answer->is_object()) {

@@ -131,12 +131,12 @@ class Fleet {
   bool tells_set_loads() const;
   route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
 
-  // At the start, of a fleet whose members somebody else is to tell: until told_members() those that are
-  // added count as there at the start.
+  // Discovery is to name the members: workers that are added until members_known() count as there at the
+  // start.
   void await_members() { registry_.first_look().await_members(); }
-  // All of them, or that there is nobody to tell.
-  void told_members() { registry_.first_look().told_members(); }
-  // Everybody who was there at the start has been probed: from here on "no worker" is known, not guessed.
+  // Discovery has named all of them, or there is none.
+  void members_known() { registry_.first_look().members_known(); }
+  // Every worker of the start has been probed: from here on "no worker" is known, not guessed.
   bool probed() const { return registry_.first_look().over(); }
   bool ready() const { return probed() && !router_.view().models().empty(); }
   // Union over the workers that can be routed to, by id.
@@ -163,7 +163,7 @@ class Fleet {
   struct Worker {
     std::unique_ptr<HttpClient> client;
     std::vector<ModelCard> models;
-    // What it told, until it dies: whatever comes back may be another program.
+    // Its own reports, until it dies: another program may come back.
     std::optional<LoadReport> load;
     bool heartbeats = false;
     Gauge* up = nullptr;                        // null: it is removed

@@ -55,7 +55,7 @@ void WorkerDiscovery::all(const std::vector<std::pair<std::string, std::string>>
   }
   for (const std::string& key : missing) gone(key);
   for (const auto& [key, record] : records) registered(key, record);
-  fleet_.told_members();
+  fleet_.members_known();
 }
 
 void WorkerDiscovery::tend() {

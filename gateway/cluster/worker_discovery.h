@@ -29,7 +29,7 @@ class WorkerDiscovery {
   // The complete list: any other key is gone.
   void all(const std::vector<std::pair<std::string, std::string>>& records);
   // etcd cannot be reached: the fleet goes on with the workers it has.
-  void untold() { fleet_.told_members(); }
+  void untold() { fleet_.members_known(); }
   // Called now and then: removes workers that are unregistered and dead.
   void tend();
 

@@ -8,7 +8,7 @@ void DecodeGaps::step_over(TimePoint at, bool decodes) {
   step_ += 1;
   if (decodes) {
     decode_steps_ += 1;
-    // The gap of those whose last token came at the end of this or that step since the last decodes.
+    // One gap for each step since the last decodes: of the requests whose last token came at its end.
     int64_t step = step_ - static_cast<int64_t>(ends_.size());
     for (const TimePoint end : ends_) {
       const Duration gap = at - end;

@@ -46,7 +46,7 @@ class SimNode {
   };
   // Errors as Scheduler::add(). REQUIRES: interrupt() at `now`.
   Status add(NewSimRequest sim_request, TimePoint now);
-  // Its gateway has turned away from it: nothing more is computed or told of it. Unknown ids, of what has
+  // The gateway has cancelled it: no more of it is computed or reported. Unknown ids, of what has
   // just been answered, are ignored. REQUIRES: interrupt() at `now`, and no step runs.
   void cancel(RequestId id);
 

@@ -38,7 +38,7 @@ void SimAdmission::arrive(size_t gateway, uint64_t id, const route::AdmissionReq
     if (!std::exchange(queue.looks, true))
       around_.post(now + route::AdmissionController::kLookEvery, gateway, kLook);
   }
-  // It may have pushed another out. (A refused one leaves the others to whoever comes next, as live.)
+  // It may have pushed another out. (A refused one wakes no other, as live: the next arrival does.)
   if (answer.ticket != 0 && !queue.waiting.empty()) wake(gateway, now);
 }
 
@@ -54,7 +54,7 @@ void SimAdmission::leave(size_t gateway, QueuePlace& place, std::optional<int64_
   if (!queue.waiting.empty()) wake(gateway, now);
 }
 
-// Once what happens now is over: who is let in then may end at once, and would come back here.
+// After the event in hand: a request that is admitted may end at once, and would come back here.
 void SimAdmission::wake(size_t gateway, TimePoint now) {
   if (!std::exchange(queues_[gateway].wakes, true)) around_.post(now, gateway, kWake);
 }
@@ -82,8 +82,8 @@ void SimAdmission::tell(size_t gateway, TimePoint now) {
     QueuePlace& place = around_.place(waiting.id);
     place.outcome = event.outcome;
     place.wait = waiting.waited_before + event.waited;
-    if (event.outcome != AdmissionOutcome::kAdmitted) place.ticket = 0;  // it is void
-    around_.told(waiting.id);
+    if (event.outcome != AdmissionOutcome::kAdmitted) place.ticket = 0;  // void
+    around_.decided(waiting.id);
   }
 }
 

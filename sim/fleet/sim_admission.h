@@ -45,9 +45,9 @@ class SimAdmission {
     std::function<route::AdmissionController::Workers(size_t gateway)> workers;
     // The place of a request by its id.
     std::function<QueuePlace&(uint64_t id)> place;
-    // Its waiting is over, as its place says.
-    std::function<void(uint64_t id)> told;
-    // Its gateway has forgotten it, and its client asks again.
+    // The request's wait is over; its place has the outcome.
+    std::function<void(uint64_t id)> decided;
+    // The request's gateway has restarted, and its client asks again.
     std::function<void(uint64_t id)> asks_again;
   };
   SimAdmission(const SimAdmissionOptions& options, size_t gateways, Surroundings surroundings);

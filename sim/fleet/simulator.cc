@@ -66,7 +66,7 @@ Simulation::Simulation(RequestSource& source, const SimulationOptions& options)
                                                             router.known().gateways};
                },
            .place = [this](uint64_t id) -> QueuePlace& { return find(id)->place; },
-           .told =
+           .decided =
                [this](uint64_t id) {
                  SimRequest& waited = *find(id);
                  if (waited.place.outcome != route::AdmissionOutcome::kAdmitted)

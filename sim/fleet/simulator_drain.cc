@@ -21,7 +21,7 @@ void Simulation::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint 
   route::Router& router = gateways_[gateway]->router();
   router.handover().leave(node, router.sets_of(node), by);
   auto moves = std::make_unique<route::ConversationHandover>(router.handover(), node, now_, by);
-  moves->told(tails.size(), now_);
+  moves->listed(tails.size(), now_);
   leaving_.push_back({gateway, nodes_[node].life, std::move(tails), std::move(moves)});
 }
 

@@ -204,7 +204,7 @@ void Simulation::end_fault(const Fault& fault) {
   if (fault.kind == Fault::Kind::kSlow) node.engine->set_slowdown(1);
 }
 
-// By age, so that nobody is passed.
+// By age, so that no request overtakes another.
 std::vector<Simulation::SimRequest*> Simulation::requests_at(int32_t index, uint64_t life) {
   std::vector<SimRequest*> there;
   for (SimRequest& sim_request : requests_) {
@@ -263,7 +263,7 @@ void Simulation::detect(int32_t index, uint64_t life) {
   }
 }
 
-// From now on nothing comes of its streams, not even heartbeats: their last bytes were tokens or these.
+// The node's streams bring nothing from now on, not even heartbeats: their last bytes were tokens or these.
 void Simulation::stall(int32_t index, TimePoint until) {
   constexpr Duration kHeartbeatAfter = std::chrono::milliseconds(80);  // worker/http/response_stream.cc's
   Node& node = nodes_[static_cast<size_t>(index)];
@@ -276,8 +276,8 @@ void Simulation::stall(int32_t index, TimePoint until) {
     hear_so_far(*sim_request);
     const TimePoint token =
         sim_request->here > 0 ? sim_request->gaps.last_token - millis(options_.network_ms) : TimePoint{};
-    const TimePoint told = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
-    watch_silence(*sim_request, now_ - (now_ - told) % kHeartbeatAfter);
+    const TimePoint heard = std::max(sim_request->taken_at.value_or(TimePoint{}), token);
+    watch_silence(*sim_request, now_ - (now_ - heard) % kHeartbeatAfter);
   }
 }
 

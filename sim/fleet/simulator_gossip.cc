@@ -24,7 +24,7 @@ void tell_sample(const route::Router& from, std::string_view sample, route::Rout
     conservation_broken(to_std(adopted.message()));
 }
 
-// A gateway that has just begun is told by one of the others what it has missed.
+// One of the others sends a gateway that has just begun what it has missed.
 void tell_newcomers(const std::vector<size_t>& newcomers,
                     const std::vector<std::unique_ptr<SimGateway>>& gateways) {
   for (const size_t newcomer : newcomers) {

@@ -336,7 +336,7 @@ void Simulation::on_token(int32_t node, const SimNode::Token& token) {
     return;
   }
   SimRequest* const found = find(token.id);
-  if (found == nullptr) return;  // given up: nobody reads it
+  if (found == nullptr) return;  // given up: its answer is not read
   SimRequest& sim_request = *found;
   const TimePoint seen = now_ + millis(options_.network_ms);
   if (token.first) {

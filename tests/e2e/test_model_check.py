@@ -53,10 +53,10 @@ SCHEDULES = {
 def test_the_simulator_tells_what_faults_do(name, network_ms, tmp_path):
     """The goals are those of tests/sim/model_check.py --faults, of half a minute a fault and three seeds."""
     result = check_faults(SCHEDULES[name], 18, tmp_path, network_ms=network_ms)
-    told = [f"{key} {result[key]}" for key in ("lost", "resent")]
-    told += [f"pause_ms {[round(value) for value in result['pause_ms']]}",
+    shown = [f"{key} {result[key]}" for key in ("lost", "resent")]
+    shown += [f"pause_ms {[round(value) for value in result['pause_ms']]}",
              f"hit_dip {[[round(dip, 3) for dip in dips] for dips in result['hit_dip']]}"]
-    figure(f"live and simulated, {name}", "; ".join(told), "none lost, dips .15 apart at most")
+    figure(f"live and simulated, {name}", "; ".join(shown), "none lost, dips .15 apart at most")
     assert result["lost"] == [0, 0] and result["requests"] > 300
     assert min(result["resent"]) > 0, "nothing was cut: this has shown nothing"
     for live, simulated in zip(*result["hit_dip"]):

@@ -251,7 +251,7 @@ class Breaker(threading.Thread):
                 self.done_at.append(time.time())
                 if end:
                     ends.append((fault.at_s + fault.for_s, end))
-        except Exception as error:  # noqa: BLE001  (told by check_faults(), in the thread that tests see)
+        except Exception as error:  # noqa: BLE001  (raised again by check_faults(), in the thread that tests see)
             self.error = error
         finally:
             for end_s, end in ends:
@@ -280,7 +280,7 @@ def streams_at(lines, at_s):
 
 
 def same_victims(schedule, fleet_ports, live, live_at_s, calm, at_s):
-    """Nodes of the simulation that have about as many streams as the live victims had: which sets are whose hangs on names."""
+    """Nodes of the simulation that have about as many streams as the live victims had: which sets a node has depends on names."""
     victims = []
     for fault, live_at, at in zip(schedule, live_at_s, at_s):
         if fault.victim is None:

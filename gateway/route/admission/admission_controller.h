@@ -59,7 +59,7 @@ class AdmissionController {
   std::vector<Admission::Event> advance(TimePoint now) { return admission_.advance(now); }
 
   void change(const AdmissionControllerOptions& options);
-  // Several gateways enforce the limits, each a part; one, until told otherwise.
+  // This gateway's part of the limits, which several enforce together; all of them until the first call.
   void share(const GatewayShard& place);
   void drain(TimePoint until) { admission_.drain(until); }
   const Admission& admission() const { return admission_; }

@@ -241,7 +241,7 @@ NodeActions NodeRegistry::left(NodeIndex index) {
   return actions;
 }
 
-// The node is to compute what it lacks, and is not flooded with what nobody holds.
+// The node is to compute what it lacks, and is not flooded with sets that no node holds.
 void NodeRegistry::begin_empty(NodeIndex index, const Moment& moment, NodeActions& actions) {
   if (!moment.moves_sets) return;
   RegisteredNode& node = nodes_[index];

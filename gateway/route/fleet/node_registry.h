@@ -14,7 +14,7 @@
 //   counts as *leaving*; then left(), and it is sent nothing new. add() ends an operator's drain, a good
 //   probe a notice's (another program is there). A node that is retired is removed once it has left.
 // - Ramp: a node that can be routed to again, or whose cache began anew, holds nothing. Where sets are known
-//   its share rises from a tenth, so that it is not flooded with what nobody holds.
+//   its share rises from a tenth, so that it is not flooded with sets that no node holds.
 // - Slots: node_slots.h.
 // - First look: until every node of the start has been probed, "no node" is a guess.
 //
@@ -48,7 +48,7 @@ double ramp_weight(Duration joined_for, Duration ramp);
 struct NodeRegistryOptions {
   HealthOptions health;
   int64_t in_flight_max = 0;  // a node; 0: no bound
-  // At once, those included that were removed while somebody still holds their slot.
+  // Nodes at once, those included that were removed and whose slot a request or stream still holds.
   size_t nodes_max = 4096;
   Duration ramp = std::chrono::seconds(10);  // to full weight, of a node that joins while others serve
 };
@@ -62,7 +62,7 @@ struct NewNode {
 struct NodeAction {
   enum class Kind : uint8_t {
     kForget,      // what the router knows of the node: its cache is empty, or gone
-    kDisconnect,  // end the node's idle connections; what it told of itself is no longer true
+    kDisconnect,  // end the node's idle connections; its reports are no longer true
     kStay,        // its sets stay: Handover::come_back()
     kAdopt,       // `view` is the cluster from here on
     kMoveSets,    // its sets have until `until` to move; then left()
@@ -118,14 +118,14 @@ struct RegisteredNode {
   bool known_dead() const { return member() && health.state() == NodeState::kDead; }
 };
 
-// Nodes whose first probe is waited for.
+// Nodes that await their first probe.
 class FirstLook {
  public:
   bool over() const { return nodes_.empty() && !awaits_members_; }
-  // At the start, of a fleet whose members somebody else is to tell: until told_members() nodes that are
-  // added count as there at the start.
+  // Discovery is to name the members: nodes that are added until members_known() count as there at the
+  // start.
   void await_members() { awaits_members_ = true; }
-  void told_members() { awaits_members_ = false; }  // all of them, or that there is nobody to tell
+  void members_known() { awaits_members_ = false; }  // discovery has named them all, or there is none
   bool awaits_members() const { return awaits_members_; }
   void await(NodeIndex node) { nodes_.insert(node); }
   void seen(NodeIndex node) { nodes_.erase(node); }
@@ -140,7 +140,7 @@ class NodeRegistry {
   // Facts that the rules depend on besides an event.
   struct Moment {
     TimePoint now{};
-    bool moves_sets = false;  // somebody performs kMoveSets and kFillCache; else a node that drains just ends
+    bool moves_sets = false;  // the driver performs kMoveSets and kFillCache; else a draining node just ends
     bool knows_sets = false;  // the router has seen some
   };
   // The nodes of the start; view() has them.
@@ -170,7 +170,7 @@ class NodeRegistry {
   NodeActions on_event(std::span<const NodeIndex> nodes, HealthEvent event, const Moment& moment);
   // A probe's answer: the node is not ready any more and takes requests for so long still.
   NodeActions saw_notice(NodeIndex node, Duration takes_requests_for, const Moment& moment);
-  // Names the life of the node's cache, as a load report or a residency event told it: a new one means that
+  // Names the life of the node's cache, as a load report or a residency event has it: a new one means that
   // the cache began empty.
   NodeActions saw_cache_epoch(NodeIndex node, std::string_view epoch, const Moment& moment);
   NodeActions set_models(NodeIndex node, std::vector<std::string> models);

@@ -42,7 +42,7 @@ StatusOr<NodeIndex> NodeSlots::take() {
   return static_cast<NodeIndex>(slots_.size() - 1);
 }
 
-// Where nobody holds slots in this era, it need not end for this one.
+// An era without holds need not end for this slot.
 void NodeSlots::vacate(NodeIndex slot) {
   const Era now = first_era_ + holds_.size() - 1;
   slots_[slot].vacant = true;

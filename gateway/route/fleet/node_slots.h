@@ -29,7 +29,7 @@ class NodeSlots {
   size_t room() const;  // nodes that could be given a slot now
   // The slot that has been free for the longest, or else a new one. kResourceExhausted: there are slots_max.
   StatusOr<NodeIndex> take();
-  // The slot's node is here again, and nobody else has had the slot meanwhile.
+  // The slot's node is here again, and no other node has had the slot meanwhile.
   void take_back(NodeIndex slot) { slots_[slot].vacant = false; }
   void vacate(NodeIndex slot);
 
@@ -37,14 +37,14 @@ class NodeSlots {
   // lasts, not for ever.
   Era begin_hold();
   void end_hold(Era era);
-  // Somebody reads the stream of this slot's node, for as long as it may last: the slot is not reused.
+  // A reader follows the stream of this slot's node, for as long as it may last: the slot is not reused.
   void listens(NodeIndex slot, bool listens) { slots_[slot].listened = listens; }
 
  private:
   struct Slot {
     bool vacant = false;
     bool listened = false;
-    Era vacated_in = 0;  // the last era in which somebody may have meant the removed node by its slot
+    Era vacated_in = 0;  // the last era in which a request may have meant the removed node by its slot
   };
   std::optional<NodeIndex> longest_free() const;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// When a node is probed: every interval, counted from the last probe's begin; and at once where something was
-// seen to fail or somebody waits to know, but never more often than the suspicion interval. A probe runs by
+// When a node is probed: every interval, counted from the last probe's begin; and at once where a failure was
+// seen or a request waits for the answer, but never more often than the suspicion interval. A probe runs by
 // itself: the next one begins after its end.
 //
 // One gateway's schedule of one node. Sans-io: a driver sends each probe that is due and reports its end;
@@ -21,7 +21,7 @@ struct ProbeOptions {
 
 class ProbeSchedule {
  public:
-  // Somebody waits to know. During a probe, too: what it finds may be older than what was seen to fail.
+  // A probe is wanted at once; during one, too: what that finds may be older than the failure that was seen.
   void ask() { asked_ = true; }
   // When the next probe is to begin, as far as is known now. REQUIRES: one has begun; the first may at once.
   TimePoint due(const ProbeOptions& options) const {

@@ -13,15 +13,15 @@ ConversationHandover::~ConversationHandover() {
   if (!over_) handover_.release(node_);
 }
 
-void ConversationHandover::told(size_t count, TimePoint now) {
-  TROUPE_CHECK(!told_, "the list of conversations has been told already");
-  told_ = true;
+void ConversationHandover::listed(size_t count, TimePoint now) {
+  TROUPE_CHECK(!listed_, "the node's conversations were listed before");
+  listed_ = true;
   count_ = count;
   settle(now);
 }
 
 std::optional<size_t> ConversationHandover::next(TimePoint now) {
-  if (told_ && !nothing_left(now) && under_way_ < kConversationsAtOnce) {
+  if (listed_ && !nothing_left(now) && under_way_ < kConversationsAtOnce) {
     under_way_ += 1;
     return next_++;
   }
@@ -36,7 +36,7 @@ void ConversationHandover::carried(TimePoint now) {
 }
 
 void ConversationHandover::settle(TimePoint now) {
-  if (over_ || !told_ || under_way_ > 0 || !nothing_left(now)) return;
+  if (over_ || !listed_ || under_way_ > 0 || !nothing_left(now)) return;
   over_ = true;
   handover_.release(node_);
 }

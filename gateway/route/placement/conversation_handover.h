@@ -4,7 +4,7 @@
 // node's time lasts. The other half is its sets', which are held meanwhile (handover.h). A state machine: the
 // driver asks the node for the list, then has each conversation that next() names computed elsewhere.
 //
-//   (made: the sets are held) ──> told() ──> next() ── one is carried ──> carried() ──> … over()
+//   (made: the sets are held) ──> listed() ──> next() ── one is carried ──> carried() ──> … over()
 //
 // gateway/cluster/conversation_migration.cc drives it over sockets, sim/fleet/simulator_drain.cc on a virtual
 // clock. Sans-io: time is an argument. Not thread-safe.
@@ -28,8 +28,8 @@ class ConversationHandover {
 
   NodeIndex node() const { return node_; }
   TimePoint until() const { return until_; }
-  // The node has so many conversations; none also where it has not answered. REQUIRES: once.
-  void told(size_t count, TimePoint now);
+  // The node has listed so many conversations; none also if it did not answer. REQUIRES: once.
+  void listed(size_t count, TimePoint now);
   // Index in the node's list of the conversation to carry next, which ends with carried() in whatever way.
   // nullopt: none now; none at all when nothing is under way.
   std::optional<size_t> next(TimePoint now);
@@ -44,7 +44,7 @@ class ConversationHandover {
   Handover& handover_;
   const NodeIndex node_;
   const TimePoint until_;
-  bool told_ = false, over_ = false;
+  bool listed_ = false, over_ = false;
   size_t count_ = 0, next_ = 0, under_way_ = 0;
 };
 

@@ -228,9 +228,9 @@ TEST_P(SimNodes, NothingIsToldOfACancelledRequest) {
   };
   node.go_to(TimePoint(std::chrono::minutes(1)));
   ASSERT_TRUE(cancelled);
-  std::map<RequestId, int32_t> told;
-  for (const auto& [at, token] : node.tokens) told[token.id] += token.tokens;
-  EXPECT_EQ(told, (std::map<RequestId, int32_t>{{1, 50}, {2, 0}, {3, 50}}));
+  std::map<RequestId, int32_t> counts;
+  for (const auto& [at, token] : node.tokens) counts[token.id] += token.tokens;
+  EXPECT_EQ(counts, (std::map<RequestId, int32_t>{{1, 50}, {2, 0}, {3, 50}}));
   EXPECT_EQ(node.node.count_of([](RequestId) { return true; }), 0);
   EXPECT_EQ(node.node.report().running, 0);
   EXPECT_TRUE(node.node.verify().ok()) << node.node.verify();

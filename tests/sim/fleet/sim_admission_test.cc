@@ -31,7 +31,7 @@ class Desk {
                           return route::AdmissionController::Workers{view_, loads_, 1};
                         },
                     .place = [this](uint64_t id) -> QueuePlace& { return places_[id]; },
-                    .told = [this](uint64_t id) { told_.push_back(id); },
+                    .decided = [this](uint64_t id) { decided_.push_back(id); },
                     .asks_again = [this](uint64_t id) { again_.push_back(id); }}) {
     loads_.adopt(view_);
   }
@@ -46,9 +46,9 @@ class Desk {
   }
   void leave(uint64_t id) { admission_.leave(0, places_[id], 1, now_); }
   void restart() { admission_.restart(0, now_); }
-  // Ids told of until then, in order.
+  // Ids of requests whose wait ended until then, in order.
   std::vector<uint64_t> until(Duration at) {
-    told_.clear();
+    decided_.clear();
     while (!posted_.empty() && posted_.begin()->first <= TimePoint{at}) {
       const auto [when, tag] = *posted_.begin();
       posted_.erase(posted_.begin());
@@ -56,7 +56,7 @@ class Desk {
       admission_.on_time(0, tag, now_);
     }
     now_ = TimePoint{at};
-    return told_;
+    return decided_;
   }
   const QueuePlace& place(uint64_t id) { return places_[id]; }
   const std::vector<uint64_t>& again() const { return again_; }
@@ -76,7 +76,7 @@ class Desk {
   TimePoint now_{};
   std::multimap<TimePoint, uint64_t> posted_;
   std::map<uint64_t, QueuePlace> places_;
-  std::vector<uint64_t> told_, again_;
+  std::vector<uint64_t> decided_, again_;
   SimAdmission admission_;
 };
 
@@ -102,7 +102,7 @@ TEST(SimAdmission, AnEndLetsTheNextInAtOnce) {
   EXPECT_THAT(desk.until(milliseconds(80)), ElementsAre(4));
   desk.leave(4);
   desk.until(milliseconds(500));
-  EXPECT_EQ(desk.posted(), 0u) << "nobody waits, and nothing is looked at";
+  EXPECT_EQ(desk.posted(), 0u) << "no request waits, so no look is due";
   EXPECT_TRUE(desk.consistent());
 }
 
@@ -165,7 +165,7 @@ Ends ends_of(PersonaWorkload workload, SimulationOptions options, Result& result
     ends.by_end[line.end] += 1;
     ends.waited += line.place.waited ? 1 : 0;
     EXPECT_EQ(line.end == RequestEnd::kRefused, line.place.refused());
-    EXPECT_TRUE(line.end != RequestEnd::kRefused || line.attempts == 0) << "it was sent to nobody";
+    EXPECT_TRUE(line.end != RequestEnd::kRefused || line.attempts == 0) << "it was sent to no node";
   };
   result = run_personas(workload, options);
   return ends;

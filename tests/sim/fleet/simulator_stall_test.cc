@@ -74,7 +74,8 @@ TEST(SimulatorStall, AStreamOfANodeThatHangsForLongGoesOnElsewhere) {
   EXPECT_EQ(ran.result.faults.resumed, 1);
   EXPECT_EQ(ran.result.lost, 0);
   EXPECT_LT(ran.ended_s(1), 6) << "long before the hang is over";
-  // The gateway's patience, and the prompt with what was told of the answer: 2,000 tokens at 30,000 a second.
+  // The gateway's patience, and the prompt with the part of the answer that its client has: 2,000 tokens at
+  // 30,000 a second.
   EXPECT_GT(ran.result.faults.stall_max_ms, 400);
   EXPECT_LT(ran.result.faults.stall_max_ms, 400 + 80);
   const auto& work = ran.result.node_series.at(static_cast<size_t>(1 - hung)).work_per_s;
@@ -82,7 +83,7 @@ TEST(SimulatorStall, AStreamOfANodeThatHangsForLongGoesOnElsewhere) {
       << "all that the client has is in the prompt there, and the rest is answered";
   const NodeSeries& series = ran.result.node_series.at(static_cast<size_t>(hung));
   EXPECT_EQ(series.running.at(29), 1) << "it has the request as long as it hangs";
-  EXPECT_EQ(series.running.at(32), 0) << "and sees then that nobody reads it";
+  EXPECT_EQ(series.running.at(32), 0) << "and sees then that it is not read";
 }
 
 TEST(SimulatorStall, WithoutResumeAStreamIsWaitedFor) {
@@ -153,7 +154,7 @@ TEST(SimulatorStall, WhereAllNodesHangNothingIsLostAndEachTextIsWhole) {
   for (const auto& [number, line] : ran.lines) {
     EXPECT_EQ(line.end, RequestEnd::kAnswered) << number;
     EXPECT_EQ(line.tokens, 400) << number;
-    EXPECT_GT(ran.ended_s(number), 5) << number << ": nobody answered before";
+    EXPECT_GT(ran.ended_s(number), 5) << number << ": no node answered before";
     EXPECT_LE(line.attempts, 2) << number << ": no node is asked twice";
   }
 }
@@ -177,10 +178,10 @@ TEST(SimulatorStall, ANodeThatDiesWhileItHangsIsAsDeadAsAnyOther) {
   options.faults = {hang(hung, 1, 30), {.kind = Fault::Kind::kKill, .at_s = 2.1, .target = hung}};
   const Ran ran = run(kSecondTurn, options);
   EXPECT_EQ(ran.lines.at(2).attempts, 2);
-  EXPECT_LT(ran.ttft_s(2), 0.1 + 0.05 + 0.06) << "its connections break: nobody waits for probes";
+  EXPECT_LT(ran.ttft_s(2), 0.1 + 0.05 + 0.06) << "its connections break: no request waits for probes";
 }
 
-// Nobody tells gateways of a death: a connection that is refused does, or the probes.
+// Gateways learn of a death by a refused connection, or by their probes.
 TEST(SimulatorStall, ADeathIsKnownByProbesAndByRefusedConnections) {
   std::vector<TraceRequest> requests{request(0, 320, 10, 1)};
   for (const double at_s : {5.45, 20.0}) requests.push_back(request(at_s, 320, 10, 1));
@@ -189,7 +190,7 @@ TEST(SimulatorStall, ADeathIsKnownByProbesAndByRefusedConnections) {
   options.faults = {{.kind = Fault::Kind::kKill, .at_s = 5.4, .target = dead}};
   const Ran ran = run(requests, options);
   EXPECT_EQ(ran.lines.at(2).attempts, 2) << "the first that comes is refused";
-  EXPECT_EQ(ran.lines.at(3).attempts, 1) << "long after, probes have told";
+  EXPECT_EQ(ran.lines.at(3).attempts, 1) << "long after, probes have found it";
   EXPECT_EQ(ran.result.lost, 0);
 }
 

@@ -19,7 +19,7 @@ TimePoint at(double seconds) {
   return TimePoint{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// A gateway with somebody who moves sets, whose router has seen some.
+// A gateway that moves sets, whose router has seen some.
 Moment moment(double seconds) {
   return {at(seconds), true, true};
 }
@@ -299,7 +299,7 @@ TEST(NodeRegistry, NoticeOfANodeThatCannotBeAskedIsJustNotReady) {
   EXPECT_EQ(view_of(registry, 0).state, NodeState::kDraining);
   EXPECT_THAT(kinds(registry.saw_notice(1, std::chrono::seconds(30), {at(2), false, true})),
               ElementsAre(Kind::kChangedState, Kind::kAdopt))
-      << "nobody would move its sets";
+      << "its sets are not moved";
   EXPECT_FALSE(view_of(registry, 1).leaving);
 }
 
@@ -379,7 +379,7 @@ TEST(NodeRegistry, RemovedNodeIsGoneForAllWhoLook) {
   EXPECT_EQ(registry.find_slot("a"), NodeIndex{0});
   EXPECT_EQ(view_of(registry, 0).state, NodeState::kDead);
   EXPECT_THAT(view_of(registry, 0).models, IsEmpty());
-  EXPECT_FALSE(registry.nodes()[0].known_dead()) << "nobody knows";
+  EXPECT_FALSE(registry.nodes()[0].known_dead()) << "it was not probed";
   EXPECT_THAT(see(registry, 0, HealthEvent::kConnectError), IsEmpty()) << "an answer that was under way";
   EXPECT_THAT(registry.saw_notice(0, std::chrono::seconds(3), moment(1)), IsEmpty());
 }
@@ -509,8 +509,8 @@ TEST(NodeRegistry, FirstLookWaitsForMembersThatAreStillToBeTold) {
   registry.first_look().await_members();
   EXPECT_FALSE(registry.first_look().over());
   ASSERT_TRUE(registry.add(named("a")).ok());
-  registry.first_look().told_members();
-  EXPECT_FALSE(registry.first_look().over()) << "it has been told, and not been probed";
+  registry.first_look().members_known();
+  EXPECT_FALSE(registry.first_look().over()) << "its members are known, and not probed";
   registry.saw_notice(0, std::chrono::seconds(3), moment(1));
   EXPECT_TRUE(registry.first_look().over());
 }

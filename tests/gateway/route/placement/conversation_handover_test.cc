@@ -37,7 +37,7 @@ TEST_F(ConversationHandoverTest, SetsAreHeldUntilTheListIsToldAndCarried) {
   EXPECT_FALSE(released());
   EXPECT_FALSE(moves_->next(at_ms(1)).has_value()) << "nothing is known yet";
   EXPECT_FALSE(released());
-  moves_->told(1, at_ms(2));
+  moves_->listed(1, at_ms(2));
   EXPECT_EQ(moves_->next(at_ms(2)), size_t{0});
   EXPECT_FALSE(moves_->next(at_ms(3)).has_value());
   EXPECT_FALSE(moves_->over());
@@ -49,13 +49,13 @@ TEST_F(ConversationHandoverTest, SetsAreHeldUntilTheListIsToldAndCarried) {
 }
 
 TEST_F(ConversationHandoverTest, NodeWithoutConversationsReleasesItsSetsAtOnce) {
-  moves_->told(0, at_ms(1));
+  moves_->listed(0, at_ms(1));
   EXPECT_TRUE(moves_->over());
   EXPECT_TRUE(released());
 }
 
 TEST_F(ConversationHandoverTest, FourAtOnceInTheOrderOfTheList) {
-  moves_->told(6, at_ms(1));
+  moves_->listed(6, at_ms(1));
   EXPECT_EQ(all_next(1), (std::vector<size_t>{0, 1, 2, 3}));
   moves_->carried(at_ms(2));
   EXPECT_EQ(all_next(2), std::vector<size_t>{4});
@@ -70,7 +70,7 @@ TEST_F(ConversationHandoverTest, FourAtOnceInTheOrderOfTheList) {
 
 TEST_F(ConversationHandoverTest, HalfOfTheTimeIsTheirs) {
   EXPECT_EQ(moves_->until(), at_ms(10'000));
-  moves_->told(9, at_ms(1));
+  moves_->listed(9, at_ms(1));
   EXPECT_EQ(all_next(9'999).size(), 4u);
   moves_->carried(at_ms(10'000));
   EXPECT_FALSE(moves_->next(at_ms(10'000)).has_value()) << "none begins any more";
@@ -81,7 +81,7 @@ TEST_F(ConversationHandoverTest, HalfOfTheTimeIsTheirs) {
 }
 
 TEST_F(ConversationHandoverTest, TimeThatPassesWithNothingUnderWayEndsIt) {
-  moves_->told(9, at_ms(1));
+  moves_->listed(9, at_ms(1));
   EXPECT_FALSE(moves_->over());
   EXPECT_FALSE(moves_->next(at_ms(10'000)).has_value());
   EXPECT_TRUE(moves_->over());
@@ -89,14 +89,14 @@ TEST_F(ConversationHandoverTest, TimeThatPassesWithNothingUnderWayEndsIt) {
 }
 
 TEST_F(ConversationHandoverTest, DriverThatGivesUpReleasesTheSets) {
-  moves_->told(9, at_ms(1));
+  moves_->listed(9, at_ms(1));
   all_next(1);
   moves_.reset();
   EXPECT_TRUE(released());
 }
 
 TEST_F(ConversationHandoverTest, EndOfAnOverOneReleasesNoLaterHold) {
-  moves_->told(0, at_ms(1));
+  moves_->listed(0, at_ms(1));
   ConversationHandover later(handover_, kNode, at_ms(2), at_ms(20'000));
   moves_.reset();
   EXPECT_FALSE(released());
