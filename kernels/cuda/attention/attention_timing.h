@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/attention/attention_arrays.h"
 #include "kernels/cuda/attention/cascade_gate.h"
+#include "kernels/kernels.h"
 #include "kernels/tune.h"
 
 namespace troupe::cuda {

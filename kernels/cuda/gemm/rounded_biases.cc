@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "kernels/check.h"
+#include "kernels/cuda/gemm/gemm_kernels.h"
 
 namespace troupe::cuda {
 
