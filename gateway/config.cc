@@ -49,7 +49,7 @@ void describe_sharing(GatewaySettings& s, SettingsSchema& schema) {
   describe(schema, s.state);
   route::describe_policy(schema, s.router);
   route::describe_route(schema, s.router);
-  schema.add("route.gateways", &s.gossip.gateways, "gateways that share these workers").range(1, 1024);
+  schema.add("route.gateways", &s.gossip.rules.gateways, "gateways that share these workers").range(1, 1024);
   schema.add("gossip.peers", &s.gossip_peers,
              "metrics ports of the other gateways, such as http://127.0.0.1:29001");
   schema.add("gossip.advertise_url", &s.state.advertise_url,
@@ -96,7 +96,7 @@ GatewaySettings::GatewaySettings() {
   main_server.connections_max = 8192;
   metrics_server.host.clear();  // as main_server's
   metrics_server.port = 29000;
-  gossip.ledger = true;
+  gossip.rules.ledger = true;
 }
 
 // The order of the parts is the order in which --help lists the keys of a group.
@@ -154,8 +154,8 @@ void make_listeners(GatewayConfig& config) {
 void make_router(const GatewaySettings& s, GatewayConfig& config) {
   route::settle_route(config.router);
   route::AffinityOptions& affinity = config.router.affinity;
-  affinity.gateways = std::max(s.gossip.gateways, static_cast<int64_t>(s.gossip_peers.size()) + 1);
-  affinity.peer_ledger = s.gossip.ledger && (!s.gossip_peers.empty() || !s.state.advertise_url.empty());
+  affinity.gateways = std::max(s.gossip.rules.gateways, static_cast<int64_t>(s.gossip_peers.size()) + 1);
+  affinity.peer_ledger = s.gossip.rules.ledger && (!s.gossip_peers.empty() || !s.state.advertise_url.empty());
 }
 
 // Checks the URL by which gateways find each other in etcd.

@@ -51,7 +51,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       grace_(config.grace),
       notice_(config.notice),
       plan_tick_(config.router.planner.tick),
-      gateways_min_(config.gossip.gateways),
+      gateways_min_(config.gossip.rules.gateways),
       instruments_(metrics_),
       api_keys_(metrics_),
       router_(named(config.router, seed), seed),

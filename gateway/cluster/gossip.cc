@@ -12,48 +12,48 @@
 
 namespace troupe {
 
-using route::NodeIndex;
-using route::PeerLoad;
-using route::Placement;
+using route::GatewayNews;
+using route::GossipMessage;
+using route::GossipNotes;
 
 namespace {
 
-constexpr size_t kTableBytesMax = kGossipBytesMax / 8 * 7;
 constexpr size_t kNameDigits = 32;
 constexpr const char* kPeerUp = "troupe_gateway_gossip_peer_up";
+
+route::GossipRules rules_of(const GossipOptions& options) {
+  route::GossipRules rules = options.rules;
+  rules.table_bytes_max = kGossipBytesMax / 8 * 7;
+  return rules;
+}
+
+// A peer with another kind of answer is no gateway of ours.
+std::optional<GatewayNews> news_of(std::string_view answer) {
+  const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
+  if (!name) return std::nullopt;
+  const auto news = route::decode_news(*name, answer.substr(kNameDigits));
+  return news.ok() ? std::optional(*news) : std::nullopt;
+}
 
 }  // namespace
 
 struct Gossip::Peer {
-  Peer(Executor executor, const Endpoint& endpoint, const HttpClientOptions& options, Gauge& gauge,
-       bool found)
-      : url(endpoint.url()),
-        client(executor, endpoint, options),
-        timer(executor),
-        up(&gauge),
-        was_found(found) {}
+  Peer(Executor executor, const Endpoint& endpoint, const HttpClientOptions& options, Gauge& gauge)
+      : url(endpoint.url()), client(executor, endpoint, options), timer(executor), up(&gauge) {}
 
   void set_up(bool is) {
     if (up != nullptr) up->Set(is ? 1 : 0);
   }
+  bool left() const { return up == nullptr; }  // its task is about to end
 
   std::string url;
   HttpClient client;
   Timer timer;
-  Gauge* up;  // null: it has left, and its task is about to end
-  const bool was_found;
+  Gauge* up;
+  route::GossipRounds::Peer number = 0;
+  bool was_found = false;
   // Ends its task.
   const std::shared_ptr<asio::cancellation_signal> stop = std::make_shared<asio::cancellation_signal>();
-  bool told = false;  // whether it answers is in the log
-  std::vector<Placement> placements;
-  absl::flat_hash_map<NodeIndex, PeerLoad> ledger;
-  bool self = false;    // this gateway
-  Hash128 name;         // as it answered last
-  TimePoint sent_at{};  // the last message
-  route::TableVersion table_sent;
-  TimePoint table_sent_at{};
-  uint64_t sample_sent = 0;
-  Duration pause{};  // after a failure; zero: it answers
 };
 
 Gossip::Gossip(const GossipOptions& options, const Parts& parts)
@@ -74,7 +74,8 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
       refused_(parts.metrics.counter("troupe_gateway_gossip_refused_total",
                                      "Messages and answers without the seal of the fleet's secret.")),
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
-                                      "Gateways heard that divide sets in another way.")) {
+                                      "Gateways heard that divide sets in another way.")),
+      rounds_(rules_of(options), parts.router) {
   for (const Endpoint& endpoint : options.peers) add_peer(endpoint, false);
 }
 
@@ -84,7 +85,11 @@ void Gossip::add_peer(const Endpoint& endpoint, bool was_found) {
   HttpClientOptions client;
   client.tls = options_.tls;
   Gauge& up = metrics_.gauge(kPeerUp, "1 while the other gateway answers.", {{"peer", endpoint.authority()}});
-  peers_.push_back(std::make_shared<Peer>(executor_, endpoint, client, up, was_found));
+  const auto peer = std::make_shared<Peer>(executor_, endpoint, client, up);
+  peer->number = peer_count_++;
+  peer->was_found = was_found;
+  rounds_.add(peer->number, clock_.now());
+  peers_.push_back(peer);
 }
 
 void Gossip::start(TaskGroup& group) {
@@ -103,13 +108,15 @@ void Gossip::found(const std::vector<Endpoint>& peers) {
     return leaves;
   });
   for (const std::shared_ptr<Peer>& peer : gone) {
+    rounds_.remove(peer->number);
     metrics_.remove(kPeerUp, *std::exchange(peer->up, nullptr));
     log_.info("gossip_peer_left", {{"peer", peer->url}});
     peer->stop->emit(asio::cancellation_type::terminal);
   }
   for (const Endpoint& endpoint : peers) {
     const auto same = [&](const auto& peer) { return peer->url == endpoint.url(); };
-    if (peers_.size() >= options_.senders_max || std::any_of(peers_.begin(), peers_.end(), same)) continue;
+    if (peers_.size() >= options_.rules.senders_max || std::any_of(peers_.begin(), peers_.end(), same))
+      continue;
     add_peer(endpoint, true);
     log_.info("gossip_peer_found", {{"peer", peers_.back()->url}});
     group_->spawn(tell(peers_.back()), peers_.back()->stop);
@@ -119,111 +126,74 @@ void Gossip::found(const std::vector<Endpoint>& peers) {
 Task<void> Gossip::collect() {
   Timer timer(executor_);
   while (true) {
-    timer.expires_after(options_.interval);
+    timer.expires_after(options_.rules.interval);
     co_await timer.async_wait(use_task);
-    take(clock_.now());
-    forget_silent(clock_.now());
+    rounds_.collect(clock_.now());
+    count();
   }
-}
-
-// Hands the router's news on to every peer's queue.
-void Gossip::take(TimePoint now) {
-  const std::vector<Placement> placements = router_.take_placements();
-  std::vector<PeerLoad> ledger;
-  const bool all = now >= refreshed_at_ + options_.refresh;
-  if (all) refreshed_at_ = now;
-  if (options_.ledger) ledger = router_.take_ledger(all);
-  for (const auto& peer : peers_) {
-    if (peer->self) continue;
-    peer->placements.insert(peer->placements.end(), placements.begin(), placements.end());
-    drop_oldest(*peer);
-    for (const PeerLoad& load : ledger) peer->ledger.insert_or_assign(load.node, load);
-  }
-}
-
-void Gossip::drop_oldest(Peer& peer) {
-  if (peer.placements.size() <= options_.placements_max) return;
-  const size_t over = peer.placements.size() - options_.placements_max;
-  peer.placements.erase(peer.placements.begin(), peer.placements.begin() + static_cast<std::ptrdiff_t>(over));
-  dropped_.Increment(static_cast<double>(over));
 }
 
 Task<void> Gossip::tell(std::shared_ptr<Peer> of) {
   Peer& peer = *of;
-  while (true) {
-    peer.timer.expires_after(std::max(options_.interval, peer.pause));
+  while (!peer.left()) {
+    peer.timer.expires_at(rounds_.next_look(peer.number));
     boost::system::error_code woken;
     co_await peer.timer.async_wait(asio::redirect_error(use_task, woken));
-    const bool probing = peer.pause > Duration::zero() || !peer.told;
-    const TimePoint now = clock_.now();
-    const bool due = now >= peer.sent_at + options_.refresh || lacks_table(peer, now);
-    if (peer.placements.empty() && peer.ledger.empty() && !probing && !due) continue;
-    const bool answered = co_await send(peer);
-    if (peer.self) {
-      leave_out(peer);
-      co_return;
+    if (peer.left() || !rounds_.look(peer.number, clock_.now())) continue;
+    const GossipMessage message = rounds_.begin(peer.number, clock_.now());
+    const size_t placements = message.placements.size();
+    const std::optional<std::string> answer = co_await send(peer, encode(peer, message));
+    if (peer.left()) co_return;
+    GossipNotes notes;
+    if (answer) {
+      sent_.Increment(static_cast<double>(placements));
+      const std::optional<GatewayNews> news = news_of(*answer);
+      notes = rounds_.answered(peer.number, news, clock_.now());
+      if (notes.other_sets) note_other_sets(*news);
+    } else {
+      notes = rounds_.failed(peer.number, clock_.now());
     }
-    const bool was_up = peer.pause == Duration::zero();
-    if (!peer.told || answered != was_up) {
-      log_.write(answered ? LogLevel::kInfo : LogLevel::kWarn, "gossip_peer",
-                 {{"peer", peer.url}, {"answers", answered}});
-      peer.told = true;
-    }
-    peer.set_up(answered);
-    const Duration longer = std::clamp<Duration>(2 * peer.pause, 4 * options_.interval, options_.retry_max);
-    peer.pause = answered ? Duration::zero() : longer;
+    note(peer, notes);
+    if (notes.is_self) co_return;
   }
 }
 
-// Decided by its last answer; but a table just sent is not sent again before the peer could answer.
-bool Gossip::lacks_table(const Peer& peer, TimePoint now) const {
-  if (!router_.lacks_table(peer.name)) return false;
-  return peer.table_sent != router_.table_version() || now >= peer.table_sent_at + options_.refresh;
-}
-
-// A peer was away: of what it missed, nodes that have died since hold nothing any more.
-void Gossip::drop_untrue(Peer& peer) {
-  const route::ResidencyIndex& placed = router_.known().shadow;
-  std::erase_if(peer.placements, [&](const Placement& p) {
-    return placed.tokens(p.set, p.node) == 0 && placed.tokens(p.session, p.node) == 0;
-  });
-}
-
-// All that waits for it, of which the ledger waits no more.
-std::string Gossip::message_for(Peer& peer, TimePoint now) {
-  std::vector<PeerLoad> loads;
-  loads.reserve(peer.ledger.size());
-  for (const auto& [node, load] : peer.ledger) loads.push_back(load);
-  if (peer.pause > Duration::zero()) drop_untrue(peer);
-  const std::string placements = route::encode_placements(peer.placements, router_.view());
-  const std::string ledger = route::encode_ledger(loads, router_.view());
-  const std::string news = route::encode_news(router_.news());
-  peer.ledger.clear();
-  peer.sent_at = now;
-  std::string sample;
-  if (router_.samples() != peer.sample_sent) {
-    peer.sample_sent = router_.samples();
-    sample = router_.sample_message();
+void Gossip::note(Peer& peer, const GossipNotes& notes) {
+  count();
+  if (notes.answers) {
+    log_.write(*notes.answers ? LogLevel::kInfo : LogLevel::kWarn, "gossip_peer",
+               {{"peer", peer.url}, {"answers", *notes.answers}});
   }
-  route::GossipParts parts{placements, ledger, news, {}, sample};
-  if (lacks_table(peer, now)) {
-    peer.table_sent = router_.table_version();
-    peer.table_sent_at = now;
-    parts.table = router_.table_message();
-    if (parts.table.size() > kTableBytesMax) {
-      log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", parts.table.size()}});
-      parts.table = {};
-    }
-  }
-  return route::frame_gossip(parts);
+  if (notes.is_self)
+    log_.info("gossip_peer_is_self", {{"peer", peer.url}, {"gateways", router_.known().gateways}});
+  if (notes.answers || notes.is_self) peer.set_up(notes.is_self || *notes.answers);
 }
 
-// True: the peer took it. Placements that it did not take wait on, before those that came meanwhile; the
-// ledger does not, as the next refresh sends its present values.
-Task<bool> Gossip::send(Peer& peer) {
-  const std::string body = message_for(peer, clock_.now());
-  std::vector<Placement> under_way = std::exchange(peer.placements, {});
-  const uint64_t replaced = replaced_;
+void Gossip::note_other_sets(const GatewayNews& news) {
+  const GatewayNews own = router_.news();
+  const bool same_kind = route::Gateways::same_kind(own, news);
+  log_.warn("gossip_other_sets", {{"gateway", news.name.hex()},
+                                  {"strict_sets", news.strict_sets},
+                                  {"here", own.strict_sets},
+                                  {"counts", same_kind ? "the planner's" : "each for itself"}});
+}
+
+void Gossip::count() {
+  other_sets_.Set(static_cast<double>(rounds_.other_sets()));
+  dropped_.Increment(
+      static_cast<double>(rounds_.dropped() - std::exchange(dropped_counted_, rounds_.dropped())));
+}
+
+std::string Gossip::encode(const Peer& peer, const GossipMessage& message) const {
+  if (message.table_too_large > 0)
+    log_.warn("gossip_table_too_large", {{"peer", peer.url}, {"bytes", message.table_too_large}});
+  const std::string placements = route::encode_placements(message.placements, router_.view());
+  const std::string ledger = route::encode_ledger(message.ledger, router_.view());
+  const std::string news = route::encode_news(message.news);
+  return route::frame_gossip({placements, ledger, news, message.table, message.sample});
+}
+
+Task<std::optional<std::string>> Gossip::send(Peer& peer, std::string body) {
   ClientRequest request;
   request.method = "POST";
   request.target = kGossipPath;
@@ -232,93 +202,17 @@ Task<bool> Gossip::send(Peer& peer) {
   const std::string seal = options_.seal.of_message(name_.hex(), body);
   if (!seal.empty()) request.headers.emplace_back(kGossipAuthHeader, seal);
   request.body = body;
-  const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
-  bool taken = false;
-  auto answer = co_await peer.client.send(request, deadline);
-  if (answer.ok()) {
-    constexpr size_t kAnswerBytesMax = 64u << 10;
-    const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
-    const std::string_view answer_seal = find_header((*answer)->headers(), kGossipAuthHeader);
-    taken = read.ok() && (*answer)->status() == 200;
-    if (taken && !options_.seal.fits(answer_seal, options_.seal.of_answer(seal, *read))) {
-      refused_.Increment();
-      taken = false;
-    }
-    if (taken) hear_answer(peer, *read);
+  auto answer = co_await peer.client.send(request, Deadline::after(clock_.now(), options_.timeout));
+  if (!answer.ok()) co_return std::nullopt;
+  constexpr size_t kAnswerBytesMax = 64u << 10;
+  const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
+  if (!read.ok() || (*answer)->status() != 200) co_return std::nullopt;
+  const std::string_view answer_seal = find_header((*answer)->headers(), kGossipAuthHeader);
+  if (!options_.seal.fits(answer_seal, options_.seal.of_answer(seal, *read))) {
+    refused_.Increment();
+    co_return std::nullopt;
   }
-  if (taken) {
-    sent_.Increment(static_cast<double>(under_way.size()));
-  } else {
-    if (replaced != replaced_) under_way.clear();  // slots that they name may be other workers'
-    under_way.insert(under_way.end(), peer.placements.begin(), peer.placements.end());
-    peer.placements = std::move(under_way);
-    peer.sample_sent = 0;
-    drop_oldest(peer);
-  }
-  co_return taken;
-}
-
-// A peer with another kind of answer is no gateway of ours, and still gets what it accepts.
-void Gossip::hear_answer(Peer& peer, std::string_view answer) {
-  const auto name = Hash128::from_hex(answer.substr(0, kNameDigits));
-  peer.self = name == name_;
-  if (!name || peer.self) return;
-  const auto news = route::decode_news(*name, answer.substr(kNameDigits));
-  if (!news.ok()) return;
-  const bool another = std::exchange(peer.name, *name) != *name;
-  heard(*news);
-  if (!another || !tells_newcomer(*name)) return;
-  // Before what has happened since.
-  std::vector<Placement> all = router_.all_placements(options_.placements_max);
-  all.insert(all.end(), peer.placements.begin(), peer.placements.end());
-  peer.placements = std::move(all);
-  drop_oldest(peer);
-}
-
-// True: this gateway has the smallest name of those that answer. (An earlier life of the newcomer is silent,
-// but may not have been forgotten yet.)
-bool Gossip::tells_newcomer(const Hash128& newcomer) const {
-  return std::none_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
-    const bool answers = !peer->self && peer->pause == Duration::zero() && !peer->name.is_zero();
-    return answers && peer->name != newcomer && peer->name < name_;
-  });
-}
-
-// Called when an unknown gateway speaks: perhaps a peer that did not answer for long.
-void Gossip::wake_paused() {
-  for (const auto& peer : peers_) {
-    if (peer->pause > options_.interval) peer->timer.cancel();
-  }
-}
-
-// Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know.
-void Gossip::heard(const route::GatewayNews& news) {
-  router_.heard(news, clock_.now());
-  const route::GatewayNews own = router_.news();
-  size_t differing = 0;
-  for (const auto& [name, other] : router_.gateways().others())
-    differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
-  other_sets_.Set(static_cast<double>(differing));
-  if (news.name == own.name || news.strict_sets == own.strict_sets) return;
-  if (differing_.size() >= options_.senders_max) differing_.clear();
-  if (!differing_.insert(news.name).second) return;
-  const bool same_kind = route::Gateways::same_kind(own, news);
-  log_.warn("gossip_other_sets", {{"gateway", news.name.hex()},
-                                  {"strict_sets", news.strict_sets},
-                                  {"here", own.strict_sets},
-                                  {"counts", same_kind ? "the planner's" : "each for itself"}});
-}
-
-// One list of addresses for all gateways contains this one, too. It gets no messages and does not count as a
-// gateway that shares the workers.
-void Gossip::leave_out(Peer& peer) {
-  peer.placements.clear();
-  peer.ledger.clear();
-  peer.set_up(true);
-  const auto others = std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return !p->self; });
-  const int64_t gateways = std::max<int64_t>(options_.gateways, others + 1);
-  router_.set_gateways(gateways);
-  log_.info("gossip_peer_is_self", {{"peer", peer.url}, {"gateways", gateways}});
+  co_return *read;
 }
 
 StatusOr<Gossip::Answer> Gossip::receive(const Received& received) {
@@ -337,51 +231,31 @@ StatusOr<Gossip::Answer> Gossip::receive(const Received& received) {
 StatusOr<std::string> Gossip::take_message(std::string_view sender, std::string_view message) {
   const auto name = Hash128::from_hex(sender);
   if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
-  const auto answer = [this] { return name_.hex() + route::encode_news(router_.news()); };
-  if (*name == name_) return answer();  // ourselves, in our own list of peers
   TROUPE_ASSIGN_OR_RETURN(const route::GossipParts parts, route::unframe_gossip(message));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Placement> placements,
-                          route::decode_placements(parts.placements, router_.view()));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<PeerLoad> ledger,
-                          route::decode_ledger(parts.ledger, router_.view()));
-  TROUPE_ASSIGN_OR_RETURN(const route::GatewayNews news, route::decode_news(*name, parts.news));
-  if (senders_.size() >= options_.senders_max && !senders_.contains(to_absl(sender))) {
-    return absl::ResourceExhaustedError("gossip: more gateways than are followed");
-  }
-  if (!parts.table.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(parts.table));
-  if (!parts.sample.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_sample(*name, parts.sample, clock_.now()));
-  heard(news);
-  router_.adopt_placements(placements);
-  received_.Increment(static_cast<double>(placements.size()));
-  const auto [known, added] = senders_.try_emplace(std::string(sender));
-  if (added) known->second.number = sender_count_++;
-  if (added) wake_paused();
-  known->second.heard_at = clock_.now();
-  if (options_.ledger) router_.adopt_ledger(known->second.number, ledger);
-  return answer();
+  TROUPE_ASSIGN_OR_RETURN(const auto placements, route::decode_placements(parts.placements, router_.view()));
+  TROUPE_ASSIGN_OR_RETURN(const auto ledger, route::decode_ledger(parts.ledger, router_.view()));
+  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, route::decode_news(*name, parts.news));
+  const GossipMessage decoded{placements, ledger, news, parts.table, parts.sample};
+  TROUPE_ASSIGN_OR_RETURN(const GossipNotes notes, rounds_.receive(decoded, clock_.now()));
+  if (notes.other_sets) note_other_sets(news);
+  if (*name != name_) received_.Increment(static_cast<double>(placements.size()));
+  if (notes.wakes) wake();
+  count();
+  return name_.hex() + route::encode_news(rounds_.answer());
 }
 
-void Gossip::forget_silent(TimePoint now) {
-  absl::erase_if(senders_, [&](const auto& entry) {
-    const bool silent = now > entry.second.heard_at + options_.forget_after;
-    if (silent) router_.forget_gateway(entry.second.number);
-    return silent;
-  });
-}
-
-void Gossip::forget_node(NodeIndex node) {
-  replaced_ += 1;
+void Gossip::wake() {
+  const TimePoint now = clock_.now();
   for (const auto& peer : peers_) {
-    std::erase_if(peer->placements, [node](const Placement& placed) { return placed.node == node; });
-    peer->ledger.erase(node);
+    if (rounds_.next_look(peer->number) <= now) peer->timer.cancel();
   }
 }
 
 void describe(SettingsSchema& schema, GossipOptions& options) {
-  schema.add("gossip.interval_ms", &options.interval, "between two messages to each of them")
+  schema.add("gossip.interval_ms", &options.rules.interval, "between two messages to each of them")
       .range(1, 60'000)
       .unit("ms");
-  schema.add("gossip.ledger", &options.ledger,
+  schema.add("gossip.ledger", &options.rules.ledger,
              "tell the other gateways what is in flight, before the workers' reports do");
 }
 

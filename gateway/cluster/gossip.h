@@ -4,11 +4,8 @@
 // gateway knows what the others' requests left on nodes that do not report it; the table, which one gateway
 // plans for all (route/placement/gateways.h), and each one's samples of the sets' loads where workers do not
 // report them; and, if configured, their ledgers of requests in flight. All are values, sent when they change
-// and again every second, so a lost message heals; it costs a hit, never correctness. A peer that does not
-// answer is tried at growing intervals, and the newest placements wait for it; a silent one is forgotten with
-// its ledger. A gateway that has just started sends to all: each of them then sends to it at once, and one of
-// them sends it all placements that there are, so that it routes as well as the others do, before it has had
-// many requests.
+// and again every second, so a lost message heals; it costs a hit, never correctness. What is sent to whom,
+// and when, is decided by GossipRounds (route/gossip_rounds.h); here are its sockets, timers and bytes:
 //
 //   message: placements; ledger; news; the table, for a peer that lacks it, else empty; loads of the sets, if
 //            new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
@@ -18,10 +15,8 @@
 //
 // All calls on the io_context's thread.
 
-#include <absl/container/flat_hash_map.h>
-#include <absl/container/flat_hash_set.h>
-
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +28,7 @@
 #include "common/net/http_client.h"
 #include "common/net/task_group.h"
 #include "gateway/cluster/gossip_auth.h"
+#include "gateway/route/gossip_rounds.h"
 #include "gateway/route/router.h"
 
 namespace troupe {
@@ -49,15 +45,8 @@ struct GossipOptions {
   bool finds = false;                    // others, which found() names
   std::shared_ptr<const TlsSource> tls;  // for peers with https
   GossipAuth seal;                       // of the fleet's secret: what lacks it is neither taken nor heeded
-  int64_t gateways = 1;                  // share the fleet at least, however many are known
-  bool ledger = false;                   // send and use ledgers of requests in flight
-  Duration interval = std::chrono::milliseconds(20);
-  Duration refresh = std::chrono::seconds(1);  // all of the ledger, whether it changed or not
   Duration timeout = std::chrono::milliseconds(500);
-  Duration retry_max = std::chrono::seconds(5);
-  Duration forget_after = std::chrono::seconds(3);
-  size_t placements_max = route::kPlacementsTold;  // waiting for a peer; the oldest are dropped
-  size_t senders_max = 1024;
+  route::GossipRules rules;
 };
 // Describes gossip.interval_ms, .ledger. `options` must outlive the schema.
 void describe(SettingsSchema& schema, GossipOptions& options);
@@ -100,32 +89,23 @@ class Gossip {
   StatusOr<Answer> receive(const Received& received);
   double refused() const { return refused_.Value(); }  // for want of a seal
   // Another worker has the slot from now on: queued placements and loads of the last one are dropped.
-  void forget_node(route::NodeIndex node);
+  void forget_node(route::NodeIndex node) { rounds_.forget_node(node); }
   // A message with this for a seal may turn out to be one of the fleet's.
   bool may_take(std::string_view seal) const { return !options_.seal.is_needed() || !seal.empty(); }
 
  private:
   struct Peer;
-  struct Sender {
-    uint32_t number = 0;
-    TimePoint heard_at{};
-  };
   Task<void> collect();
   void add_peer(const Endpoint& endpoint, bool was_found);
   Task<void> tell(std::shared_ptr<Peer> of);
-  Task<bool> send(Peer& peer);
-  std::string message_for(Peer& peer, TimePoint now);
-  bool lacks_table(const Peer& peer, TimePoint now) const;
-  void hear_answer(Peer& peer, std::string_view answer);
+  // The body of the peer's answer, if it took the message.
+  Task<std::optional<std::string>> send(Peer& peer, std::string body);
+  std::string encode(const Peer& peer, const route::GossipMessage& message) const;
   StatusOr<std::string> take_message(std::string_view sender, std::string_view message);
-  void wake_paused();
-  bool tells_newcomer(const Hash128& newcomer) const;
-  void leave_out(Peer& peer);
-  void take(TimePoint now);
-  void drop_oldest(Peer& peer);
-  void drop_untrue(Peer& peer);
-  void heard(const route::GatewayNews& news);
-  void forget_silent(TimePoint now);
+  void wake();
+  void note(Peer& peer, const route::GossipNotes& notes);
+  void note_other_sets(const route::GatewayNews& news);
+  void count();
 
   const GossipOptions options_;
   Executor executor_;
@@ -139,13 +119,11 @@ class Gossip {
   Counter& dropped_;
   Counter& refused_;
   Gauge& other_sets_;
-  absl::flat_hash_set<Hash128> differing_;  // gateways, already logged
+  route::GossipRounds rounds_;
+  uint64_t dropped_counted_ = 0;
   std::vector<std::shared_ptr<Peer>> peers_;
+  route::GossipRounds::Peer peer_count_ = 0;  // ever
   TaskGroup* group_ = nullptr;
-  TimePoint refreshed_at_{};
-  absl::flat_hash_map<std::string, Sender> senders_;
-  uint32_t sender_count_ = 0;
-  uint64_t replaced_ = 0;  // slots that other workers were given
 };
 
 }  // namespace troupe

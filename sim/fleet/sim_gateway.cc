@@ -46,16 +46,19 @@ SimGateway::SimGateway(const Options& options, TimePoint now)
     : options_(options),
       retry_budget_(options.retry),
       registry_(registry_of(static_cast<size_t>(options.nodes), options.ramp)) {
-  begin_life();
+  begin_life(now);
   registry_.on_event(slots(0, registry_.nodes().size()), HealthEvent::kProbeOk, moment(now));
   router_->adopt(registry_.view());
 }
 
-void SimGateway::begin_life() {
+void SimGateway::begin_life(TimePoint now) {
   const uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * lives_;
   options_.router.name = chain_hash(Hash128{0, seed}, std::string_view("gateway"));
   router_ = std::make_unique<route::Router>(options_.router, seed, options_.residency);
-  samples_taken_ = 0;
+  gossip_ = std::make_unique<route::GossipRounds>(options_.gossip, *router_);
+  for (uint32_t other = 0; other < options_.gateways; ++other) {
+    if (other != options_.number) gossip_->add(other, now);
+  }
 }
 
 route::NodeRegistry::Moment SimGateway::moment(TimePoint now) const {
@@ -119,16 +122,10 @@ route::NodeStanding SimGateway::standing(NodeIndex node) const {
           .dead = known.known_dead()};
 }
 
-std::string SimGateway::take_sample() {
-  if (samples_taken_ == router_->samples()) return {};
-  samples_taken_ = router_->samples();
-  return router_->sample_message();
-}
-
 // It looks at each node anew, and each answers as it answered last.
 void SimGateway::restart(TimePoint now) {
   lives_ += 1;
-  begin_life();
+  begin_life(now);
   const route::NodeRegistry before =
       std::exchange(registry_, registry_of(registry_.nodes().size(), options_.ramp));
   std::vector<NodeIndex> ready, draining, dead;

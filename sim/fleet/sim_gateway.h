@@ -1,8 +1,8 @@
 #pragma once
 
 // One gateway of the simulated fleet: a real router, a real registry of the nodes as this gateway sees them
-// (route/fleet/node_registry.h), and its retry budget. Like gateway/cluster/fleet it feeds the registry and
-// performs its actions; here both are calls on a virtual clock.
+// (route/fleet/node_registry.h), its side of the gossip, and its retry budget. Like gateway/cluster/fleet it
+// feeds the registry and performs its actions; here both are calls on a virtual clock.
 
 #include <cstdint>
 #include <functional>
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "gateway/route/fleet/node_registry.h"
+#include "gateway/route/gossip_rounds.h"
 #include "gateway/route/request/request_flow.h"
 #include "gateway/route/request/retry.h"
 #include "gateway/route/router.h"
@@ -29,10 +30,14 @@ class SimGateway final : public route::NodeSignals {
     std::shared_ptr<route::ExactResidency> residency;  // shared by all gateways; they would all hold the same
     Duration ramp{};                                   // zero: nodes take all of their share at once
     route::StallOptions stall{};
+    route::GossipRules gossip{};
+    uint32_t gateways = 1, number = 0;  // this one's among them
   };
   SimGateway(const Options& options, TimePoint now);
 
   route::Router& router() { return *router_; }
+  // The other gateways are its peers, by their numbers.
+  route::GossipRounds& gossip() { return *gossip_; }
   // The surroundings in which a request's flow decides.
   route::FlowContext flow_context() { return {*router_, retry_budget_, *this, options_.stall}; }
   // Nodes join, and their first probe has found them ready.
@@ -57,22 +62,20 @@ class SimGateway final : public route::NodeSignals {
   std::function<void(route::NodeIndex)> on_suspicion;
   std::function<void(route::NodeIndex, TimePoint until)> on_leaving;
   std::function<void(route::NodeIndex)> on_begins_empty;
-  // Its own sample of the sets' loads, for the others to plan from; empty: that was taken already.
-  std::string take_sample();
   // Forgets all it knew but the nodes.
   void restart(TimePoint now);
 
  private:
-  void begin_life();
+  void begin_life(TimePoint now);
   route::NodeRegistry::Moment moment(TimePoint now) const;
   void perform(const route::NodeActions& actions, TimePoint now);
 
   Options options_;
   std::unique_ptr<route::Router> router_;
+  std::unique_ptr<route::GossipRounds> gossip_;
   route::RetryBudget retry_budget_;
   route::NodeRegistry registry_;
   uint64_t lives_ = 0;
-  uint64_t samples_taken_ = 0;
 };
 
 }  // namespace troupe::sim

@@ -190,8 +190,6 @@ class Simulation {
   std::vector<std::unique_ptr<SimGateway>> gateways_;
   std::vector<uint64_t> gateway_lives_;
   SimAdmission admission_;
-  std::vector<size_t> newcomers_;  // gateways, since the last exchange
-  TimePoint ledgers_told_at_{};    // all of them, whether they changed or not
   SimProber prober_;
   std::shared_ptr<route::ExactResidency> residency_;
   std::vector<Node> nodes_;

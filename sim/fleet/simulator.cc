@@ -116,10 +116,21 @@ Status Simulation::start() {
                              fault.kind == Fault::Kind::kDrain;
                     });
   for (int32_t i = 0; i < options_.nodes; ++i) add_node();
+  route::GossipRules gossip;
+  gossip.gateways = options_.gateways;
+  gossip.ledger = options_.router.affinity.peer_ledger;
+  gossip.interval = millis(options_.gossip_ms);
   for (int32_t g = 0; g < options_.gateways; ++g) {
-    SimGateway::Options gateway{options_.router, options_.retry, options_.nodes,
-                                draw_.bits(),    residency_,     millis(options_.join_ramp_s * 1e3),
-                                options_.stall};
+    const SimGateway::Options gateway{.router = options_.router,
+                                      .retry = options_.retry,
+                                      .nodes = options_.nodes,
+                                      .seed = draw_.bits(),
+                                      .residency = residency_,
+                                      .ramp = millis(options_.join_ramp_s * 1e3),
+                                      .stall = options_.stall,
+                                      .gossip = gossip,
+                                      .gateways = static_cast<uint32_t>(options_.gateways),
+                                      .number = static_cast<uint32_t>(g)};
     gateways_.push_back(std::make_unique<SimGateway>(gateway, now_));
     gateway_lives_.push_back(1);
     SimGateway& made = *gateways_.back();

@@ -189,7 +189,6 @@ void Simulation::begin_fault(const Fault& fault) {
       std::erase_if(leaving_, [target](const Handovers::Leaving& l) { return l.gateway == target; });
       gateways_[target]->restart(now_);
       gateway_lives_[target] += 1;
-      newcomers_.push_back(target);
       admission_.restart(target, now_);
       return;
   }

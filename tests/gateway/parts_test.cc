@@ -210,9 +210,9 @@ TEST(Config, BindsRoutingToTheRouterAndItsFollowers) {
   EXPECT_EQ(c.router.memory.sets_max, 77u);
   EXPECT_EQ(c.fleet.sets_max, 77u);
   EXPECT_EQ(c.router.affinity.gateways, 6);
-  EXPECT_EQ(c.gossip.gateways, 6);
-  EXPECT_EQ(c.gossip.interval, 61ms);
-  EXPECT_TRUE(c.gossip.ledger);
+  EXPECT_EQ(c.gossip.rules.gateways, 6);
+  EXPECT_EQ(c.gossip.rules.interval, 61ms);
+  EXPECT_TRUE(c.gossip.rules.ledger);
   EXPECT_FALSE(c.router.affinity.peer_ledger) << "there is nobody to tell";
   EXPECT_EQ(c.prefix_text_bytes, 0u);
   EXPECT_FALSE(c.migrator.enabled);

@@ -56,15 +56,15 @@ class GossipTest : public ::testing::Test {
     config.router.affinity.hot_factor = 0;  // else so few requests make every persona hot
     config.router.affinity.noise_tokens = 0;
     config.router.affinity.peer_ledger = ledger;
-    config.gossip.ledger = ledger;
+    config.gossip.rules.ledger = ledger;
     config.gossip.peers = peers;
     config.gossip.finds = finds_;
     config.gossip.seal = seal_;
-    config.gossip.interval = 5ms;
-    config.gossip.refresh = 20ms;
-    config.gossip.retry_max = retry_max_;
-    config.gossip.forget_after = 200ms;
-    config.gossip.placements_max = placements_max_;
+    config.gossip.rules.interval = 5ms;
+    config.gossip.rules.refresh = 20ms;
+    config.gossip.rules.retry_max = retry_max_;
+    config.gossip.rules.forget_after = 200ms;
+    config.gossip.rules.placements_max = placements_max_;
     config.router.planner.tick = 100ms;
     return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config,
                                          own.port + (uint64_t{++lives_} << 16));
@@ -475,8 +475,8 @@ TEST_F(GossipTest, PeersAreConfigured) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->gossip.peers.size(), 2u);
   EXPECT_EQ(config->router.affinity.gateways, 3);
-  EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.ledger);
-  settings.gossip.gateways = 5;
+  EXPECT_TRUE(config->router.affinity.peer_ledger && config->gossip.rules.ledger);
+  settings.gossip.rules.gateways = 5;
   EXPECT_EQ(make_config(settings)->router.affinity.gateways, 5);
   settings.gossip_peers = {"ftp://127.0.0.1:2"};
   EXPECT_NE(make_config(settings).status().message().find("gossip.peers[0]"), absl::string_view::npos);
