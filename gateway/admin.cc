@@ -213,11 +213,11 @@ std::string Admin::table_json() const {
   // With several gateways: equal epoch and planner mean the same table. A copy differs from the common one
   // while this gateway knows homes in it to be gone.
   out["planner"] = table.version().planner.hex();
-  out["planned_here"] = parts_.router.plans_table();
+  out["planned_here"] = parts_.router.planning().plans();
   // The number of the gateway that planned; `gateways` shows those that are configured otherwise.
   out["strict_sets"] = table.origin().strict_sets;
   bj::array gateways;
-  for (const auto& [name, other] : parts_.router.gateways().others()) {
+  for (const auto& [name, other] : parts_.router.planning().gateways().others()) {
     bj::object item;
     item["gateway"] = name.hex();
     item["epoch"] = other.news.table.epoch;

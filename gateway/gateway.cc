@@ -203,7 +203,7 @@ Task<void> Gateway::share_limits() {
   Timer timer(io_.get_executor());
   route::GatewayShard shared;
   while (true) {
-    route::GatewayShard place = router_.gateways().place(router_.options().name, clock_.now());
+    route::GatewayShard place = router_.planning().gateways().place(router_.options().name, clock_.now());
     if (state_ != nullptr && state_->place().of >= place.of) place = state_->place();
     place = route::of_at_least(place, gateways_min_);
     sharing.Set(static_cast<double>(place.of));

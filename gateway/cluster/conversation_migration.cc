@@ -83,8 +83,8 @@ Task<void> PrefixMigrator::carry_conversations(std::unique_ptr<Carrier> carrier)
 
 // The ids pass through here as they are.
 Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversation& tail) {
-  const route::Router::Tail known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
-  const NodeIndex to = router_.next_home(known, tail.model, leaving.moves.node());
+  const route::MovedConversation known{tail.session, tail.set, tail.tokens, tail.prefix_tokens};
+  const NodeIndex to = router_.targets().next_home(known, tail.model, leaving.moves.node());
   if (to == kNoNode || !fleet_.ours(to) || !router_.view().routable(to)) co_return;
   const Deadline within{leaving.moves.until()};
   ClientRequest request;
@@ -105,7 +105,7 @@ Task<void> PrefixMigrator::carry(const Leaving& leaving, const CachedConversatio
   }
   count(answer->as_object());
   conversations_.Increment();
-  router_.computed(known, to, clock_.now());
+  router_.targets().computed(known, to, clock_.now());
 }
 
 }  // namespace troupe

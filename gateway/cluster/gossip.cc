@@ -170,7 +170,7 @@ void Gossip::note(Peer& peer, const GossipNotes& notes) {
 }
 
 void Gossip::note_other_sets(const GatewayNews& news) {
-  const GatewayNews own = router_.news();
+  const GatewayNews own = router_.planning().news();
   const bool same_kind = route::Gateways::same_kind(own, news);
   log_.warn("gossip_other_sets", {{"gateway", news.name.hex()},
                                   {"strict_sets", news.strict_sets},

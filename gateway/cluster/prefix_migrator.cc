@@ -94,7 +94,7 @@ Task<void> PrefixMigrator::run(TaskGroup& group) {
 
 void PrefixMigrator::leave(NodeIndex node, TimePoint until) {
   const TimePoint now = clock_.now();
-  const std::vector<Hash128> sets = router_.sets_of(node);
+  const std::vector<Hash128> sets = router_.targets().sets_of(node);
   log_.info("sets_leave", {{"worker", fleet_.id(node)}, {"sets", sets.size()}});
   const TimePoint by = std::min(until, now + options_.deadline);
   router_.handover().leave(node, sets, by);
@@ -105,7 +105,7 @@ void PrefixMigrator::leave(NodeIndex node, TimePoint until) {
 void PrefixMigrator::join(NodeIndex node) {
   std::vector<Hash128> wanted;
   for (const std::string& model : router_.view().node(node).models) {
-    const std::vector<Hash128> sets = router_.sets_for(node, model, texts_.sets_of(model));
+    const std::vector<Hash128> sets = router_.targets().sets_for(node, model, texts_.sets_of(model));
     wanted.insert(wanted.end(), sets.begin(), sets.end());
   }
   if (!fleet_.ours(node)) wanted.clear();
@@ -118,7 +118,7 @@ void PrefixMigrator::begin(Handover::Move move, TaskGroup& group) {
   Handover& handover = router_.handover();
   const PrefixTextCache::Text* text = texts_.find(move.set);
   if (text != nullptr && move.from != kNoNode) {
-    const NodeIndex to = router_.next_home(move.set, text->model, move.from);
+    const NodeIndex to = router_.targets().next_home(move.set, text->model, move.from);
     if (to != kNoNode) handover.go_to(move, to);
   }
   const bool can =
@@ -143,7 +143,7 @@ Task<void> PrefixMigrator::compute(Handover::Move move, PrefixTextCache::Text te
     co_return;
   }
   count(answer->as_object());
-  router_.computed(move.set, move.to, integer_at(answer->as_object(), "tokens"), clock_.now());
+  router_.targets().computed(move.set, move.to, integer_at(answer->as_object(), "tokens"), clock_.now());
 }
 
 // Counts the tokens that a worker computed ahead, by its answer.

@@ -85,11 +85,11 @@ void SharedState::tell_state() {
   degraded_gauge_.Set(degraded() ? 1 : 0);
   workers_gauge_.Set(static_cast<double>(membership_.size()));
   const bool leads = round_.shared().leads(clock_.now());
-  router_.set_plans(leads);
+  router_.planning().set_plans(leads);
   leads_gauge_.Set(leads ? 1 : 0);
   tell_other_sets();
   if (std::exchange(led_, leads) != leads)
-    log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.table_version().epoch}});
+    log_.info(leads ? "state_leads" : "state_leads_no_more", {{"epoch", router_.planning().version().epoch}});
   if (!keeps_ && why_.empty()) return;  // neither has completed a round
   if (std::exchange(told_, degraded()) == degraded()) return;
   if (degraded()) {
@@ -191,7 +191,7 @@ void SharedState::heed(const route::StoreNews& news) {
   if (news.written) written_.Increment();
   if (news.refused) refused_.Increment();
   if (news.adopted) adopted_.Increment();
-  if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.news().nodes}});
+  if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().news().nodes}});
   if (!news.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(news.table.message())}});
   for (const auto& [gateway, why] : news.loads)
     log_.warn("state_loads_malformed", {{"key", keys_.loads + gateway}, {"why", to_std(why.message())}});
@@ -203,9 +203,9 @@ void SharedState::heed(const route::StoreNews& news) {
 
 // Gateways under one prefix should divide sets alike; a difference is logged.
 void SharedState::tell_other_sets() {
-  const route::GatewayNews own = router_.news();
+  const route::GatewayNews own = router_.planning().news();
   int64_t differing = 0;
-  for (const auto& [name, other] : router_.gateways().others())
+  for (const auto& [name, other] : router_.planning().gateways().others())
     differing += other.news.strict_sets != own.strict_sets ? 1 : 0;
   differing = std::max<int64_t>(differing, table_other_kind_ ? 1 : 0);
   other_sets_gauge_.Set(static_cast<double>(differing));

@@ -38,7 +38,7 @@ TimePoint GossipRounds::next_look(Peer peer) const {
 }
 
 void GossipRounds::collect(TimePoint now) {
-  const std::vector<Placement> placements = router_.take_placements();
+  const std::vector<Placement> placements = router_.placements().take();
   std::vector<PeerLoad> ledger;
   const bool all = now >= refreshed_at_ + rules_.refresh;
   if (all) refreshed_at_ = now;
@@ -71,8 +71,8 @@ bool GossipRounds::look(Peer number, TimePoint now) {
 
 // Decided by its last news; but a table just sent is not sent again before the peer could answer.
 bool GossipRounds::lacks_table(const PeerState& peer, TimePoint now) const {
-  if (!router_.lacks_table(peer.name)) return false;
-  return peer.table_sent != router_.table_version() || now >= peer.table_sent_at + rules_.refresh;
+  if (!router_.planning().lacks_table(peer.name)) return false;
+  return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;
 }
 
 // The peer was away: of what it missed, nodes that have died since hold nothing any more.
@@ -94,23 +94,23 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   for (const auto& [node, load] : peer.ledger) peer.ledger_sent.push_back(load);
   peer.ledger.clear();
   peer.sample.clear();
-  if (router_.samples() != peer.sample_sent) {
-    peer.sample_sent = router_.samples();
-    peer.sample = router_.sample_message();
+  if (router_.planning().own().number() != peer.sample_sent) {
+    peer.sample_sent = router_.planning().own().number();
+    peer.sample = router_.planning().own().message();
   }
   GossipMessage message;
   message.placements = peer.placements_sent;
   message.ledger = peer.ledger_sent;
-  message.news = router_.news();
+  message.news = router_.planning().news();
   message.sample = peer.sample;
   if (lacks_table(peer, now)) put_table(peer, now, message);
   return message;
 }
 
 void GossipRounds::put_table(PeerState& peer, TimePoint now, GossipMessage& message) {
-  peer.table_sent = router_.table_version();
+  peer.table_sent = router_.planning().version();
   peer.table_sent_at = now;
-  const std::string& table = router_.table_message();
+  const std::string& table = router_.planning().table_message();
   if (table.size() <= rules_.table_bytes_max) {
     message.table = table;
   } else {
@@ -170,7 +170,7 @@ bool GossipRounds::welcomes(const Hash128& newcomer) const {
 
 // All that is known goes before what has happened since.
 void GossipRounds::welcome(PeerState& peer) {
-  std::vector<Placement> all = router_.all_placements(rules_.placements_max);
+  std::vector<Placement> all = router_.placements().all(rules_.placements_max);
   all.insert(all.end(), peer.placements.begin(), peer.placements.end());
   peer.placements = std::move(all);
   drop_oldest(peer);
@@ -190,16 +190,16 @@ void GossipRounds::leave_out(PeerState& peer) {
 // Gateways of one fleet have to divide its sets alike. Where they do not, the operator has to know: true for
 // the first news of each that does not.
 bool GossipRounds::heard(const GatewayNews& news, TimePoint now) {
-  router_.heard(news, now);
-  const GatewayNews own = router_.news();
+  router_.planning().heard(news, now);
+  const GatewayNews own = router_.planning().news();
   if (news.name == own.name || news.strict_sets == own.strict_sets) return false;
   if (differing_.size() >= rules_.senders_max) differing_.clear();
   return differing_.insert(news.name).second;
 }
 
 size_t GossipRounds::other_sets() const {
-  const uint32_t own = router_.news().strict_sets;
-  const auto& others = router_.gateways().others();
+  const uint32_t own = router_.planning().news().strict_sets;
+  const auto& others = router_.planning().gateways().others();
   const auto differs = [own](const auto& entry) { return entry.second.news.strict_sets != own; };
   return static_cast<size_t>(std::count_if(others.begin(), others.end(), differs));
 }
@@ -209,11 +209,12 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   if (name == router_.options().name) return GossipNotes{};  // its own, by its own list of peers
   if (senders_.size() >= rules_.senders_max && !senders_.contains(name))
     return absl::ResourceExhaustedError("gossip: more gateways than are followed");
-  if (!message.table.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_table(message.table));
-  if (!message.sample.empty()) TROUPE_RETURN_IF_ERROR(router_.adopt_sample(name, message.sample, now));
+  if (!message.table.empty()) TROUPE_RETURN_IF_ERROR(router_.planning().adopt_table(message.table));
+  if (!message.sample.empty())
+    TROUPE_RETURN_IF_ERROR(router_.planning().adopt_sample(name, message.sample, now));
   GossipNotes notes;
   notes.other_sets = heard(message.news, now);
-  router_.adopt_placements(message.placements);
+  router_.placements().adopt(message.placements);
   const auto [known, added] = senders_.try_emplace(name);
   if (added) known->second.number = sender_count_++;
   known->second.heard_at = now;

@@ -99,7 +99,7 @@ class GossipRounds {
   // says that there are more gateways than are followed.
   StatusOr<GossipNotes> receive(const GossipMessage& message, TimePoint now);
   // The answer to any message: this gateway's own news.
-  GatewayNews answer() const { return router_.news(); }
+  GatewayNews answer() const { return router_.planning().news(); }
 
   // Another worker has the slot from now on: queued placements and loads of the last one are dropped.
   void forget_node(NodeIndex node);

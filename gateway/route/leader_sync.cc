@@ -29,12 +29,12 @@ StoreNews LeaderSync::saw_table(const StoreKey* key, int64_t revision) {
   const bool heeded = key == nullptr ? shared_.table_is(0, 0, revision)
                                      : shared_.table_is(key->created, key->modified, revision);
   if (!heeded) return news;
-  const TableVersion before = router_.table_version();
-  const uint64_t others = router_.tables_of_other_kind();
-  news.table = router_.adopt_table(key->value);
-  news.other_kind = router_.tables_of_other_kind() != others;
-  news.adopted = router_.table_version() != before;
-  behind_ = news.table.ok() && !news.other_kind && router_.table_message() != key->value;
+  const TableVersion before = router_.planning().version();
+  const uint64_t others = router_.planning().tables_of_other_kind();
+  news.table = router_.planning().adopt_table(key->value);
+  news.other_kind = router_.planning().tables_of_other_kind() != others;
+  news.adopted = router_.planning().version() != before;
+  behind_ = news.table.ok() && !news.other_kind && router_.planning().table_message() != key->value;
   return news;
 }
 
@@ -81,22 +81,23 @@ void LeaderSync::lease_kept(int64_t lease, TimePoint until) {
 
 // The value is put under the lease: its key also says that this gateway is alive.
 std::optional<StoreCommand> LeaderSync::loads_ask() {
-  const uint32_t nodes = router_.news().nodes;
-  if (loads_lease_ == lease_ && loads_sample_ == router_.samples() && loads_nodes_ == nodes)
+  const uint32_t nodes = router_.planning().news().nodes;
+  if (loads_lease_ == lease_ && loads_sample_ == router_.planning().own().number() && loads_nodes_ == nodes)
     return std::nullopt;
   loads_lease_ = lease_;
-  loads_sample_ = router_.samples();
+  loads_sample_ = router_.planning().own().number();
   loads_nodes_ = nodes;
   StoreCommand ask;
   ask.kind = Kind::kPutLoads;
   ask.lease = lease_;
-  ask.value = router_.loads_message();
+  ask.value = router_.planning().loads_message();
   return ask;
 }
 
 std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   if (!leads_or_may_) return std::nullopt;
-  const bool may_plan = router_.may_plan(now);
+  const TablePlanning& planning = router_.planning();
+  const bool may_plan = planning.gateways().may_plan(planning.news(), now);
   StoreCommand ask;
   if (shared_.holds_key() && !may_plan) {  // another gateway sees more of the fleet: it may have the key
     ask.kind = Kind::kResign;
@@ -121,7 +122,7 @@ std::optional<StoreCommand> LeaderSync::write_ask(TimePoint now) {
   planned_at_ = now;
   StoreCommand ask;
   ask.kind = Kind::kWrite;
-  ask.value = router_.draft_table(now, !first);
+  ask.value = router_.planning().draft_table(now, !first);
   if (ask.value.empty()) return std::nullopt;
   ask.leader_created = guard.leader_created;
   ask.table_modified = guard.table_modified;
@@ -177,7 +178,7 @@ void LeaderSync::hear(const StoreAnswer& answer, StoreNews& news, TimePoint now)
   if (!asked_.values) return;
   for (const auto& [gateway, told] : answer.loads) {
     const auto name = Hash128::from_hex(gateway);
-    Status heard = name ? router_.adopt_loads_message(*name, told, now)
+    Status heard = name ? router_.planning().adopt_loads_message(*name, told, now)
                         : invalid_argument("the key ends in a gateway's name, 32 hex digits");
     if (!heard.ok()) news.loads.emplace_back(gateway, std::move(heard));
   }

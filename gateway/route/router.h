@@ -1,8 +1,9 @@
 #pragma once
 
-// The routing state as one object: what is known of the fleet (cluster_state.h), the policy (policy.h), the
-// table and its planner. Pure: time comes in as an argument and never runs backwards, randomness comes from
-// the seed.
+// The routing state as one object: what is known of the fleet (cluster_state.h), the policy (policy.h), and
+// three parts with interfaces of their own: planning() of the table (table_planning.h), placements() of
+// requests (placement_tracker.h), targets() of handovers (handover_targets.h). Pure: time comes in as an
+// argument and never runs backwards, randomness comes from the seed.
 //
 // A gateway or a simulator drives it so (one Router a gateway; the Routers of one run may share an
 // ExactResidency):
@@ -28,19 +29,19 @@
 //                                           Exact and gossip modes route without a table: it is shown only
 //   router.plan(now, loads)                 instead, every PlannerOptions::tick: the fleet's loads
 //                                           (SetLoadMerger, set_stats.h)
-//   router.sets_of(n) → handover().leave(…) a node drains: its sets move once they are computed elsewhere
-//   router.sets_for(n, …) → .join(…)        a node begins with an empty cache (handover.h)
-//   router.take_placements() → others'      gossip mode, every 20..100 ms. A network uses
-//     adopt_placements()                    encode/decode_placements (gossip.h), a simulator neither
-//   router.news() → others' heard()         with several gateways (each with its own name in its options), at
-//                                           least every second: one of them plans for all (gateways.h)
-//   router.sample_message() → others'       with each new samples(), where they plan by plan(now)
+//   targets().sets_of(n)                    a node drains: handover().leave(…) moves its sets once they are
+//                                           computed elsewhere
+//   targets().sets_for(n, …)                a node begins with an empty cache: handover().join(…)
+//   GossipRounds (gossip_rounds.h)          with several gateways, each with its own name in its options:
+//                                           placements, ledgers, news, samples and tables. By hand:
+//   placements().take() → adopt()           gossip mode, every 20..100 ms
+//   take_ledger(all) → adopt_ledger()       with affinity.peer_ledger, every 20 ms
+//   planning().news() → heard()             at least every second: one of them plans for all (gateways.h)
+//   planning().own().message() →            with each new number(), where they plan by plan(now)
 //     adopt_sample()
-//   lacks_table(name): table_message()      goes to that gateway's adopt_table()
-//   router.loads_message() → others'        with RouterOptions::shared_table, instead of news, samples and
-//     adopt_loads_message(), draft_table()  tables (shared_table.h)
-//   router.take_ledger(all) → others'       with affinity.peer_ledger, every 20 ms: adopt_ledger(gateway, …)
-//     adopt_ledger()
+//   planning().lacks_table(name):           table_message() goes to that gateway's adopt_table()
+//   planning().loads_message() →            with RouterOptions::shared_table, instead of news, samples and
+//     adopt_loads_message(), draft_table()  tables (LeaderSync, leader_sync.h)
 // clang-format on
 //
 // Keys: make_prefix_key() or by hand. Where lengths are known, fill prompt_tokens, prefix_tokens and
@@ -50,23 +51,22 @@
 // Not thread-safe: one thread, or a simulator's.
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <string>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "gateway/route/handover_targets.h"
 #include "gateway/route/key/shared_prefix_detector.h"
 #include "gateway/route/options.h"
-#include "gateway/route/placement/gateways.h"
-#include "gateway/route/placement/gossip.h"
-#include "gateway/route/placement/planner.h"
-#include "gateway/route/placement/shared_loads.h"
-#include "gateway/route/placement/table_codec.h"
+#include "gateway/route/placement_tracker.h"
 #include "gateway/route/policy/candidates.h"
 #include "gateway/route/policy/cluster_state.h"
 #include "gateway/route/policy/policy.h"
+#include "gateway/route/router_core.h"
+#include "gateway/route/table_planning.h"
 
 namespace troupe::route {
 
@@ -99,8 +99,8 @@ class Router {
   void change(const AffinityOptions& affinity, const PlannerOptions& planner);
   // A new cluster. Homes that are gone are replaced at once.
   void adopt(std::shared_ptr<const ClusterView> view);
-  void plan(TimePoint now);
-  void plan(TimePoint now, SetLoads loads);
+  void plan(TimePoint now) { planning_.plan(now); }
+  void plan(TimePoint now, SetLoads loads) { planning_.plan(now, std::move(loads)); }
 
   void refine(PrefixKey& key) const { sketch_.refine(key); }
   int64_t prompt_tokens(const PrefixKey& key) const { return tokens_of(key).prompt; }  // as far as known
@@ -123,24 +123,19 @@ class Router {
 
   void forget_node(NodeIndex node);
   void report(NodeIndex node, const NodeReport& report, TimePoint now);
-  FeedResult residency(NodeIndex node, const ResidencyEvent& event);
+  FeedResult residency(NodeIndex node, const ResidencyEvent& event) {
+    return placements_.residency(node, event);
+  }
   // The stream of a node's events broke.
   void residency_lost(NodeIndex node) { known_.exact->feeds.lost(node); }
 
-  // router_handover.cc
+  TablePlanning& planning() { return planning_; }
+  const TablePlanning& planning() const { return planning_; }
+  PlacementTracker& placements() { return placements_; }
+  const PlacementTracker& placements() const { return placements_; }
+  HandoverTargets targets() { return {*core_, placements_}; }
   Handover& handover() { return known_.handover; }
-  // Sets that the node holds or is home to and that still have a noticeable share of the work, the hottest
-  // first.
-  std::vector<Hash128> sets_of(NodeIndex node) const;
-  // The sets among `sets` of `model` that the node should hold and lacks: it is their home; or, where the
-  // table does not decide alone (modes other than plan and strict), it would be by rendezvous, they are hot,
-  // or many nodes have them. The hottest first, within half the node's KV. REQUIRES: the node is in the view.
-  std::vector<Hash128> sets_for(NodeIndex node, std::string_view model, std::span<const Hash128> sets) const;
-  // The node that computes a set's prefix before its traffic leaves `from`; kNoNode: enough others have it,
-  // or no node is left. As many nodes get it as had it, where one more would come to be asked for it.
-  NodeIndex next_home(const Hash128& set, std::string_view model, NodeIndex from) const;
-  // The node has computed that many tokens of the set's prefix without a request.
-  void computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now);
+
   // For each set in the table: the node a new conversation would be sent to now, and the next if that one
   // fails; kNoNode: none. The order of candidates decides it, also where the set has a single home.
   struct Way {
@@ -148,23 +143,6 @@ class Router {
     NodeIndex first = kNoNode, second = kNoNode;
   };
   std::vector<Way> ways(TimePoint now) const;
-  // A conversation as reported by a worker that leaves.
-  struct Tail {
-    Hash128 session, set;
-    int64_t tokens = 0;      // from its first token on
-    int64_t set_tokens = 0;  // of those, the set's prefix
-  };
-  // The node where the conversation continues: one that has its set, or is to have it; spread evenly.
-  // kNoNode: it has continued elsewhere already, or no node is left.
-  NodeIndex next_home(const Tail& tail, std::string_view model, NodeIndex from) const;
-  void computed(const Tail& tail, NodeIndex node, TimePoint now);
-
-  // Own placements since the last call, the oldest first; empty with one gateway, which has no peers.
-  std::vector<Placement> take_placements();
-  void adopt_placements(std::span<const Placement> placements);
-  // For a gateway that has just begun and knows none: all known placements on nodes without a residency feed
-  // in step; at most `max`, the most recently used of each node, in order of use.
-  std::vector<Placement> all_placements(size_t max) const;
   std::vector<PeerLoad> take_ledger(bool all);
   void adopt_ledger(uint32_t gateway, std::span<const PeerLoad> loads) {
     known_.loads.peer_loads(gateway, loads);
@@ -173,102 +151,33 @@ class Router {
 
   // Gateways that share the fleet, this one included.
   void set_gateways(int64_t count) { known_.gateways = count; }
-  GatewayNews news() const;
-  void heard(const GatewayNews& news, TimePoint now);
-  bool lacks_table(const Hash128& gateway) const { return gateways_.lacks(gateway, news()); }
-  const Gateways& gateways() const { return gateways_; }
-  // The table that counts for all gateways, as far as this one has heard. table() differs from it while this
-  // gateway knows homes to be gone.
-  const TableVersion& table_version() const { return planner_.common().table->version(); }
-  const std::string& table_message();
-  // Number of the sample of set loads that plan(now) took last; 0: none yet.
-  uint64_t samples() const { return samples_; }
-  std::string sample_message() const { return encode_set_loads(sample_); }
-  Status adopt_sample(const Hash128& gateway, std::string_view message, TimePoint now);
-  // False: another gateway plans the table.
-  bool plans_table() const { return options_.shared_table ? plans_here_ : plans_; }
-  // Ignores an older table than ours, or one of another kind (gateways.h). The error names what is malformed.
-  Status adopt_table(std::string_view message);
-  uint64_t tables_of_other_kind() const { return tables_of_other_kind_; }  // ignored
-
-  // With RouterOptions::shared_table: this gateway's message to the one that plans, its news and its sample,
-  // some 160 KB at most. (Every plan(now) takes a sample.)
-  std::string loads_message() const;
-  Status adopt_loads_message(const Hash128& gateway, std::string_view message, TimePoint now);
-  bool may_plan(TimePoint now) const { return gateways_.may_plan(news(), now); }
-  // A successor of the table that counts, planned from the loads of all gateways; it counts once
-  // adopt_table() receives it. Where the store has no table (any more): the current one. Empty: nothing
-  // changes, or there are no loads to plan from.
-  std::string draft_table(TimePoint now, bool there_is_one);
-  void set_plans(bool plans) { plans_here_ = plans; }  // for display
-
   const ClusterState& known() const { return known_; }
-  const SetStats& work() const { return work_; }  // what plan(now) goes by
   const ClusterView& view() const { return *known_.view; }
   const std::shared_ptr<const SetTable>& table() const { return known_.table; }
   const LoadTracker& loads() const { return known_.loads; }
   const TokenRatio& ratio() const { return known_.ratio; }
   const RouterOptions& options() const { return options_; }
-  uint64_t placements_dropped() const { return placements_dropped_; }  // for a full outbox
 
  private:
   bool forget_replaced(const ClusterView& next);
   void advance(TimePoint now);
-  void plan_from(SetLoads loads, TimePoint now);
   Decision choose(const PrefixKey& key, std::string_view model, TimePoint now, Random& random) const;
   RequestTokens tokens_of(const PrefixKey& key) const;
   int64_t work_of(const Sent& sent, const std::optional<AnswerCounts>& counts) const;
   void place(const PrefixKey& key, const Sent& sent, TimePoint now);
-  void remember_own(Placement placed, TimePoint now);
-  void forget_untold();
-  bool takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIndex from) const;
-  bool table_decides() const {
-    return options_.affinity.mode == Mode::kPlan || options_.affinity.mode == Mode::kStrict;
-  }
-  bool spreads(const Hash128& set, size_t holders, size_t nodes) const;
-  std::vector<NodeIndex> others_with(const Hash128& set, std::string_view model, NodeIndex from) const;
-  void place_chain(const PrefixKey& key, NodeIndex node);
-  void remember(const Placement& placement);
-  void tell(const Placement& placement);
-  bool relies_on_shadow(NodeIndex node) const { return !known_.exact->feeds.in_step(node); }
   bool same_life(const Sent& sent) const { return known_.loads.at(sent.node).life == sent.life; }
   PolicyRequest request_of(const PrefixKey& key, const Sent& sent) const;
-  Planner::Fleet fleet();
 
-  RouterOptions options_;
+  std::unique_ptr<RouterCore> core_;  // the parts refer to it, wherever the router moves
+  RouterOptions& options_;
+  ClusterState& known_;
   Random random_;
   uint64_t turn_ = 0;
   uint64_t sent_count_ = 0;
-  bool shares_exact_;
-  ClusterState known_;
   std::unique_ptr<RoutePolicy> policy_;
-  Planner planner_;
-  Gateways gateways_;
-  SetLoads sample_;  // this gateway's own loads, kept where it has peers
-  uint64_t samples_ = 0;
-  SharedLoads others_loads_;
-  // Work this gateway sent, by set, as answers report it: the input of tables where workers do not report it.
-  // (Hot sets go by estimates, known_.sets, which have to be up to date at once.)
-  SetStats work_;
-  bool samples_work_ = true;  // plan(now) is used, not plan(now, loads)
-  bool plans_ = true;         // this gateway plans the table that counts; never where it is shared
-  bool plans_here_ = false;   // the same where it is shared
-  bool has_loads_ = false;    // to plan from
-  std::string message_;       // the table that counts, encoded on request or received
-  TableVersion message_is_;   // its version
-  uint64_t tables_of_other_kind_ = 0;
+  TablePlanning planning_;
+  PlacementTracker placements_;
   SharedPrefixDetector sketch_;
-  // Placed on nodes with a residency feed, and not yet reported by it; the oldest first.
-  struct Untold {
-    TimePoint until;
-    Hash128 key;
-    NodeIndex node;
-  };
-  std::deque<Untold> untold_;
-  std::vector<int64_t> kv_tokens_;
-  TimePoint planned_at_{};
-  std::vector<Placement> outbox_;
-  uint64_t placements_dropped_ = 0;
   double completion_mean_ = 0;  // mean tokens of an answer, decaying
 };
 

@@ -16,15 +16,14 @@ void Router::change(const AffinityOptions& affinity, const PlannerOptions& plann
   options_.planner.kv_share = planner.kv_share;
   options_.planner.max_sets_per_node = planner.max_sets_per_node;
   options_.planner.max_nodes_per_set = planner.max_nodes_per_set;
-  planner_.change(options_.planner);
+  planning_.change(options_.planner);
   known_.loads.change(now);
   if (!policy_info(options_.policy).follows_table) return;  // the baselines keep state of their own
   policy_ = make_policy(options_.policy, now);
   policy_->adopt(*known_.view);
 }
 
-// Forgets the last node of each reused slot, so that nothing of it counts for the new one. The common table
-// stays as it is for the other gateways: it is kept by names, which only the outgoing view can resolve.
+// Forgets the last node of each reused slot, so that nothing of it counts for the new one.
 bool Router::forget_replaced(const ClusterView& next) {
   std::vector<NodeIndex> replaced;
   const size_t both = std::min(next.size(), known_.view->size());
@@ -32,14 +31,8 @@ bool Router::forget_replaced(const ClusterView& next) {
     if (next.node(n).hash != known_.view->node(n).hash) replaced.push_back(n);
   }
   if (replaced.empty()) return false;
-  table_message();
-  planner_.vacate(replaced);
-  known_.table = planner_.table();
-  const auto is_replaced = [&](const auto& of) {
-    return std::binary_search(replaced.begin(), replaced.end(), of.node);
-  };
-  std::erase_if(outbox_, is_replaced);
-  std::erase_if(untold_, is_replaced);
+  planning_.vacate(replaced);
+  placements_.vacate(replaced);
   for (const NodeIndex n : replaced) {
     known_.handover.come_back(n);
     forget_node(n);

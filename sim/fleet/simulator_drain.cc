@@ -13,13 +13,13 @@ namespace troupe::sim {
 // A gateway has seen a node's notice.
 void Simulation::begin_leaving(size_t gateway, route::NodeIndex node, TimePoint until) {
   const TimePoint by = std::min(until, now_ + millis(options_.handover_s * 1e3));
-  std::vector<route::Router::Tail> tails;
+  std::vector<route::MovedConversation> tails;
   if (keeps_prefixes_) {
     for (const Conversation& c : nodes_[node].engine->conversations())
       tails.push_back({c.session, c.set, c.token_count, c.prefix_count});
   }
   route::Router& router = gateways_[gateway]->router();
-  router.handover().leave(node, router.sets_of(node), by);
+  router.handover().leave(node, router.targets().sets_of(node), by);
   auto moves = std::make_unique<route::ConversationHandover>(router.handover(), node, now_, by);
   moves->listed(tails.size(), now_);
   leaving_.push_back({gateway, nodes_[node].life, std::move(tails), std::move(moves)});
@@ -35,10 +35,10 @@ void Simulation::carry_conversations() {
 }
 
 // True: it is being computed.
-bool Simulation::carry(const Handovers::Leaving& leaving, const route::Router::Tail& tail) {
+bool Simulation::carry(const Handovers::Leaving& leaving, const route::MovedConversation& tail) {
   const route::NodeIndex leaves = leaving.moves->node();
-  const route::Router& router = gateways_[leaving.gateway]->router();
-  const route::NodeIndex to = router.next_home(tail, kModel, leaves);
+  route::Router& router = gateways_[leaving.gateway]->router();
+  const route::NodeIndex to = router.targets().next_home(tail, kModel, leaves);
   const SimNode* const from = nodes_[leaves].engine.get();
   if (to == route::kNoNode || !router.view().routable(to) || from == nullptr) return false;
   auto conversation = from->conversation(tail.session);

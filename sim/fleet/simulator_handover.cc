@@ -29,7 +29,7 @@ void Simulation::keep_prefix(const SimRequest& sim_request) {
 void Simulation::begins_empty(SimGateway& gateway, route::NodeIndex node) {
   const bool computes = options_.handover_s > 0 && nodes_tell();
   const std::vector<Hash128> known = computes ? handovers_.sets() : std::vector<Hash128>();
-  gateway.router().handover().join(node, gateway.router().sets_for(node, kModel, known),
+  gateway.router().handover().join(node, gateway.router().targets().sets_for(node, kModel, known),
                                    now_ + millis(options_.handover_s * 1e3));
   keep_handing_over();
 }
@@ -57,7 +57,7 @@ void Simulation::compute_ahead(size_t gateway, route::Handover::Move move) {
   route::Router& router = gateways_[gateway]->router();
   const Handovers::Prefix* prefix = handovers_.find(move.set);
   if (prefix != nullptr && move.from != route::kNoNode) {
-    const route::NodeIndex to = router.next_home(move.set, kModel, move.from);
+    const route::NodeIndex to = router.targets().next_home(move.set, kModel, move.from);
     if (to != route::kNoNode) router.handover().go_to(move, to);
   }
   const bool can = prefix != nullptr && move.to != route::kNoNode && router.view().routable(move.to);
@@ -102,10 +102,10 @@ void Simulation::computed_ahead(RequestId id) {
   if (!ahead || gateway_lives_[ahead->gateway] != ahead->gateway_life) return;
   route::Router& router = gateways_[ahead->gateway]->router();
   if (ahead->tail) {
-    router.computed(*ahead->tail, ahead->move.to, now_);
+    router.targets().computed(*ahead->tail, ahead->move.to, now_);
     return carried(*ahead);
   }
-  router.computed(ahead->move.set, ahead->move.to, ahead->tokens, now_);
+  router.targets().computed(ahead->move.set, ahead->move.to, ahead->tokens, now_);
   router.handover().done(ahead->move);
 }
 

@@ -331,7 +331,9 @@ TEST_F(GossipTest, OneGatewayPlansForAllAndTheNextTakesOver) {
   set_up(1);
   auto one = start(first_, {second_});
   auto two = start(second_, {first_});
-  const auto version = [](const TestGateway& gateway) { return gateway.gateway->router().table_version(); };
+  const auto version = [](const TestGateway& gateway) {
+    return gateway.gateway->router().planning().version();
+  };
   const auto same = [&](uint64_t epoch) {
     const auto agree = [&] {
       return version(*one).epoch >= epoch && version(*one) == version(*two) &&
@@ -344,11 +346,11 @@ TEST_F(GossipTest, OneGatewayPlansForAllAndTheNextTakesOver) {
   const std::string planner = loop_.call([&] { return version(*two).planner.hex(); });
   EXPECT_NE(one->admin("/admin/table").body.find(planner), std::string::npos);
   const auto one_plans = [&] {
-    return one->gateway->router().plans_table() != two->gateway->router().plans_table();
+    return one->gateway->router().planning().plans() != two->gateway->router().planning().plans();
   };
   EXPECT_TRUE(loop_.eventually(one_plans));
   // The planner restarts under another name, and receives the table again.
-  const bool first_planned = loop_.call([&] { return one->gateway->router().plans_table(); });
+  const bool first_planned = loop_.call([&] { return one->gateway->router().planning().plans(); });
   auto& gone = first_planned ? one : two;
   gone.reset();
   gone = start(first_planned ? first_ : second_, {first_planned ? second_ : first_});
@@ -445,7 +447,7 @@ TEST_F(GossipTest, OnlySealedMessagesAreAccepted) {
     EXPECT_NE(refused.body.find("gossip.secret"), std::string::npos) << refused.body;
   }
   EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 6);
-  EXPECT_EQ(loop_.call([&] { return one->gateway->router().gateways().others().size(); }), 1u);
+  EXPECT_EQ(loop_.call([&] { return one->gateway->router().planning().gateways().others().size(); }), 1u);
   const std::string seal = seal_.of_message(name, message);
   const Answer taken = send(seal);
   EXPECT_EQ(taken.status, 200);
@@ -463,7 +465,7 @@ TEST_F(GossipTest, UnsealedAnswerIsIgnored) {
   TestServer liar(loop_, claim_to_be_a_gateway);
   const auto one = start(first_, {liar.endpoint()});
   EXPECT_TRUE(loop_.eventually([&] { return one->gateway->gossip().refused() >= 2; }));
-  EXPECT_TRUE(loop_.call([&] { return one->gateway->router().gateways().others().empty(); }));
+  EXPECT_TRUE(loop_.call([&] { return one->gateway->router().planning().gateways().others().empty(); }));
   EXPECT_TRUE(answers(*one, liar.endpoint(), 0));
 }
 

@@ -132,7 +132,7 @@ void World::check_converged() {
 // As soon as messages flow again, and from then on, whatever is planned: of one version everywhere.
 void World::check_one_table() {
   for (size_t g = 1; g < gateways_.size() && out_.breach.empty(); ++g) {
-    if (gateways_[g]->router().table_version() == gateways_[0]->router().table_version()) continue;
+    if (gateways_[g]->router().planning().version() == gateways_[0]->router().planning().version()) continue;
     breach("gateways 0 and " + std::to_string(g) + " go by different tables");
   }
 }

@@ -151,23 +151,23 @@ FeedResult FaultGateway::residency(NodeIndex node, const WireEvent& event) {
 }
 
 void FaultGateway::plan(TimePoint now) {
-  auto& sets = const_cast<SetStats&>(router_->work());  // asking for its loads changes nothing
-  const bool due = (sets.size() > 0 || !others_.empty()) &&
+  WorkSample& own = router_->planning().own();
+  const bool due = (own.work().size() > 0 || !others_.empty()) &&
                    (planned_at_ == TimePoint{} || now >= planned_at_ + options_.planner.tick);
   router_->plan(now);
   check_table();
   if (!due) return;
   planned_at_ = now;
   // (Sizes are known there only as far as answers have told them; others count for nothing.)
-  const SetLoads loads = others_.sum(sets.loads(), now);
-  if (router_->plans_table()) check_kv(loads);
+  const SetLoads loads = others_.sum(own.loads(), now);
+  if (router_->planning().plans()) check_kv(loads);
 }
 
 Status FaultGateway::adopt_sample(const Hash128& gateway, const std::string& sample, TimePoint now) {
   auto loads = decode_set_loads(sample);
   if (!loads.ok()) return loads.status();
   others_.heard(gateway, *std::move(loads), now);
-  return router_->adopt_sample(gateway, sample, now);
+  return router_->planning().adopt_sample(gateway, sample, now);
 }
 
 void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
@@ -175,19 +175,19 @@ void FaultGateway::plan(TimePoint now, const SetLoads& loads) {
   twin_->plan(now, loads);
   check_twin();
   check_table();
-  if (router_->plans_table()) check_kv(loads);
+  if (router_->planning().plans()) check_kv(loads);
 }
 
 void FaultGateway::heard(const GatewayNews& news, const std::string& table, TimePoint now) {
-  const TableVersion before = router_->table_version();
+  const TableVersion before = router_->planning().version();
   for (Router* router : {router_.get(), twin_.get()}) {
-    router->heard(news, now);
+    router->planning().heard(news, now);
     if (table.empty()) continue;
-    const Status adopted = router->adopt_table(table);
+    const Status adopted = router->planning().adopt_table(table);
     breach_if(!adopted.ok(), "a table is not read: " + std::string(adopted.message()));
   }
   if (!table.empty()) check_table();
-  breach_if(router_->table_version() < before, "an older table takes the place of the one that counts");
+  breach_if(router_->planning().version() < before, "an older table takes the place of the one that counts");
 }
 
 bool FaultGateway::may_be_asked(NodeIndex node) const {

@@ -260,7 +260,7 @@ void SharedWorld::check_write(const std::string& asker, const std::string& table
 
 void SharedWorld::check_version(size_t g) {
   Host& host = hosts_[g];
-  const TableVersion version = host.gateway->router().table_version();
+  const TableVersion version = host.gateway->router().planning().version();
   if (version < host.version) breach("gateway " + std::to_string(g) + " goes back to an older table");
   if (version.epoch > 0 && !written_.contains(version))
     breach("gateway " + std::to_string(g) + " goes by a table that was never written");
@@ -275,7 +275,7 @@ void SharedWorld::check_one_table() {
   if (!store_.table()) return breach("there is no table when all is well");
   if (now_ < table_changed_at_ + kTold) return;
   for (size_t g = 0; g < hosts_.size(); ++g) {
-    if (hosts_[g].gateway->router().table_version() != last_)
+    if (hosts_[g].gateway->router().planning().version() != last_)
       breach("gateway " + std::to_string(g) + " goes by another table than the one in the store");
   }
 }

@@ -243,24 +243,25 @@ void World::tell_reports() {
 void World::gossip() {
   for (size_t g = 0; g < gateways_.size(); ++g) {
     Router& router = gateways_[g]->router();
-    const std::string placements = encode_placements(router.take_placements(), router.view());
+    const std::string placements = encode_placements(router.placements().take(), router.view());
     const bool all = chance(0.05) || !asking_;
     const std::vector<PeerLoad> ledger =
         options_.affinity.peer_ledger ? router.take_ledger(all) : std::vector<PeerLoad>();
     for (size_t to = 0; to < gateways_.size(); ++to) {
       if (to == g || apart_.contains(std::minmax(g, to)) || chance(loss_)) continue;
-      const GatewayNews news = router.news();
-      const bool lacks = router.lacks_table(gateways_[to]->router().news().name);
-      const std::string sample = common_loads_ || router.samples() == 0 ? "" : router.sample_message();
+      const GatewayNews news = router.planning().news();
+      const bool lacks = router.planning().lacks_table(gateways_[to]->router().planning().news().name);
+      const std::string sample =
+          common_loads_ || router.planning().own().number() == 0 ? "" : router.planning().own().message();
       const auto arrives = [this, g, to, placements, ledger, news, sample,
-                            table = lacks ? router.table_message() : std::string()] {
+                            table = lacks ? router.planning().table_message() : std::string()] {
         Router& other = gateways_[to]->router();
         const auto decoded = decode_placements(placements, other.view());
         if (!decoded.ok()) {
           breach("a message of placements is not read: " + std::string(decoded.status().message()));
           return;
         }
-        other.adopt_placements(*decoded);
+        other.placements().adopt(*decoded);
         if (!sample.empty() && !gateways_[to]->adopt_sample(news.name, sample, clock_of(to)).ok())
           breach("a sample of loads is not read");
         if (!ledger.empty()) other.adopt_ledger(static_cast<uint32_t>(g), ledger);

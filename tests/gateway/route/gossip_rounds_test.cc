@@ -341,7 +341,7 @@ class GossipRoundsOfAll : public ::testing::Test {
   }
   bool one_table() {
     return std::all_of(all_.begin(), all_.end(), [&](const auto& gateway) {
-      return gateway->router.table_version() == all_[0]->router.table_version();
+      return gateway->router.planning().version() == all_[0]->router.planning().version();
     });
   }
 
@@ -433,7 +433,7 @@ TEST(GossipRoundsTable, TableThatIsTooLargeIsLeftOutAndSaid) {
   one.rounds.answered(0, two.rounds.answer(), at_ms(5020));
   const GossipMessage message = one.rounds.begin(0, at_ms(5040));
   EXPECT_TRUE(message.table.empty());
-  EXPECT_EQ(message.table_too_large, one.router.table_message().size());
+  EXPECT_EQ(message.table_too_large, one.router.planning().table_message().size());
   EXPECT_GT(message.table_too_large, 8u);
 }
 

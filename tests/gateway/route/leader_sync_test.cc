@@ -44,7 +44,7 @@ class SharedRounds : public ::testing::Test {
     Router other = router_over(view_, options(mode, 9));
     serve_at(other, key(1, -1), 0, at_ms(0));
     other.plan(at_ms(0));
-    return other.draft_table(at_ms(0), false);
+    return other.planning().draft_table(at_ms(0), false);
   }
 
   std::shared_ptr<const ClusterView> view_ = cluster(4);
@@ -113,7 +113,7 @@ TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   EXPECT_EQ(write.table_modified, 0);
   const StoreNews news = round_.answered(at(9), at_ms(0));
   EXPECT_TRUE(news.written);
-  EXPECT_EQ(router_.table_version().epoch, 1u);
+  EXPECT_EQ(router_.planning().version().epoch, 1u);
   EXPECT_EQ(round_.next(at_ms(0)).kind, Kind::kNothing);
   up_to_hear(round_, at_ms(1000));
   StoreAnswer heard = at(10);
@@ -135,7 +135,7 @@ TEST_F(SharedRounds, RoundSeesChangesMissedByTheWatch) {
   ASSERT_EQ(round_.next(at_ms(0)).kind, Kind::kLook);
   heard.table->value = table_of(Mode::kExact);
   EXPECT_TRUE(round_.answered(heard, at_ms(0)).adopted);
-  EXPECT_EQ(router_.table_version().epoch, 1u);
+  EXPECT_EQ(router_.planning().version().epoch, 1u);
   EXPECT_EQ(round_.next(at_ms(0)).kind, Kind::kNothing);
 }
 
@@ -146,7 +146,7 @@ TEST_F(SharedRounds, TableOfAnotherKindIsReportedAndIgnored) {
   EXPECT_TRUE(news.other_kind);
   EXPECT_FALSE(news.adopted);
   EXPECT_TRUE(news.table.ok());
-  EXPECT_EQ(router_.table_version().epoch, 0u);
+  EXPECT_EQ(router_.planning().version().epoch, 0u);
   const StoreKey broken{"no table", 4, 6};
   EXPECT_FALSE(round_.saw_table(&broken, 6).table.ok());
 }
@@ -159,12 +159,12 @@ TEST_F(SharedRounds, LeaderWritesALaterTableThanTheStoreHas) {
   router_.plan(at_ms(0));
   const StoreKey known{first, 50, 50};
   round_.saw_all(50, 0, nullptr, &known);
-  const StoreKey second{router_.draft_table(at_ms(0), true), 50, 60};
+  const StoreKey second{router_.planning().draft_table(at_ms(0), true), 50, 60};
   EXPECT_TRUE(round_.saw_table(&second, 60).adopted);
-  EXPECT_EQ(router_.table_version().epoch, 2u);
+  EXPECT_EQ(router_.planning().version().epoch, 2u);
   const StoreKey me{router_.options().name.hex(), 3, 3}, older{first, 4, 4};
   round_.saw_all(5, 60, &me, &older);
-  EXPECT_EQ(router_.table_version().epoch, 2u);
+  EXPECT_EQ(router_.planning().version().epoch, 2u);
   up_to_hear(round_, at_ms(0));
   StoreAnswer heard = at(6);
   heard.leader = me;

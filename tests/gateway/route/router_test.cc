@@ -250,7 +250,7 @@ TEST(Router, PlansFromTheWorkReportedByAnswers) {
   served(4, true, std::nullopt);                       // it broke off
   served(5, true, AnswerCounts{1100, 100, 0, false});  // by a worker that reports no hits
   router.plan(at_ms(4));
-  const auto sample = decode_set_loads(router.sample_message());
+  const auto sample = decode_set_loads(router.planning().own().message());
   ASSERT_TRUE(sample.ok()) << sample.status();
   std::map<Hash128, SetLoad> loads;
   for (const SetLoad& load : sample->sets) loads[load.set] = load;
@@ -269,15 +269,15 @@ TEST(Router, PlacementsAreSharedBetweenGateways) {
   for (int session = 0; session < 40; ++session) {
     const PrefixKey k = key(session % 10, session);
     const NodeIndex node = serve(a, k, at_ms(session));
-    const auto told = a.take_placements();
+    const auto told = a.placements().take();
     ASSERT_EQ(told.size(), 1u);
-    b.adopt_placements(told);
+    b.placements().adopt(told);
     const Decision decision = b.decide(key(session % 10, session, 1000, 1300), "demo", at_ms(session));
     EXPECT_EQ(decision.order[0].node, node);
     EXPECT_EQ(decision.order[0].branch, Branch::kSession);
   }
-  EXPECT_TRUE(a.take_placements().empty());
-  EXPECT_TRUE(b.take_placements().empty()) << "what was heard is not told again";
+  EXPECT_TRUE(a.placements().take().empty());
+  EXPECT_TRUE(b.placements().take().empty()) << "what was heard is not told again";
 }
 
 TEST(Router, UnfetchedPlacementsAreBounded) {
@@ -290,9 +290,9 @@ TEST(Router, UnfetchedPlacementsAreBounded) {
   EXPECT_LE(router.known().shadow.items_of(0), 50u);
   EXPECT_LE(router.known().shadow.keys(), 100u);
   EXPECT_EQ(router.known().sets.size(), 20u);
-  const size_t told = router.take_placements().size();
+  const size_t told = router.placements().take().size();
   EXPECT_LE(told, 100u);
-  EXPECT_EQ(told + router.placements_dropped(), 2000u);
+  EXPECT_EQ(told + router.placements().dropped(), 2000u);
 }
 
 TEST(Router, ShadowOfANodeIsAsLargeAsItsCache) {
@@ -313,9 +313,9 @@ TEST(Router, ReportedResidencyReplacesPlacements) {
   empty.epoch = 9;
   EXPECT_EQ(router.residency(0, empty), FeedResult::kApplied);
   EXPECT_TRUE(router.known().shadow.empty()) << "it has said that it holds nothing";
-  router.take_placements();
+  router.placements().take();
   serve_at(router, key(1, 1), 0, at_ms(1));
-  EXPECT_TRUE(router.take_placements().empty()) << "it tells every gateway itself";
+  EXPECT_TRUE(router.placements().take().empty()) << "it tells every gateway itself";
   router.decide(key(2, 2), "demo", at_ms(2000));
   EXPECT_EQ(router.known().shadow.items_of(0), 0u) << "what it has not told of by now it does not keep";
   router.residency_lost(0);

@@ -40,7 +40,7 @@ Router busy_router(Mode mode) {
   Router router = router_over(cluster(3), options_of(mode));
   for (int i = 0; i < 30; ++i) {
     serve_at(router, key(i, i), static_cast<NodeIndex>(i % 3), at_ms(i));
-    router.take_placements();
+    router.placements().take();
   }
   NodeReport report;
   report.kv_tokens_total = 5000;
@@ -76,7 +76,7 @@ TEST(Slots, NextNodeOfASlotInheritsNothing) {
     EXPECT_FALSE(router.loads().at(kSlot).reported);
     EXPECT_EQ(router.loads().work_rate(kSlot), 0);
     EXPECT_EQ(homes_at(*router.table(), kSlot), 0u) << "it has not been asked whether it lives";
-    for (const Placement& placed : router.take_placements()) EXPECT_NE(placed.node, kSlot);
+    for (const Placement& placed : router.placements().take()) EXPECT_NE(placed.node, kSlot);
   }
 }
 
@@ -84,16 +84,16 @@ TEST(Slots, NextNodeOfASlotInheritsNothing) {
 TEST(Slots, CommonTableStaysUnchangedForThePeers) {
   Router router = busy_router(Mode::kPlan);
   const auto before = router.view();
-  const auto version = router.table_version();
+  const auto version = router.planning().version();
   const size_t homes = homes_at(*router.table(), kSlot);
   ASSERT_GT(homes, 0u);
   Router follower = router_over(cluster(3), options_of(Mode::kPlan));
-  ASSERT_TRUE(follower.adopt_table(router.table_message()).ok());
+  ASSERT_TRUE(follower.planning().adopt_table(router.planning().table_message()).ok());
   ASSERT_EQ(homes_at(*follower.table(), kSlot), homes);
   follower.adopt(with_other(follower.view(), kSlot, NodeState::kAlive));
-  EXPECT_EQ(follower.table_version(), version);
+  EXPECT_EQ(follower.planning().version(), version);
   // Locally other nodes are the homes; the table that it passes on still names the first node.
-  const auto passed_on = decode_plan(follower.table_message(), before);
+  const auto passed_on = decode_plan(follower.planning().table_message(), before);
   ASSERT_TRUE(passed_on.ok()) << passed_on.status();
   EXPECT_EQ(homes_at(*passed_on->table, kSlot), homes);
   EXPECT_FALSE(passed_on->partial);

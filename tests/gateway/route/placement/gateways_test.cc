@@ -207,9 +207,9 @@ class OneTable : public ::testing::Test {
     return router_over(std::move(view), options, name);
   }
   static void tell(Router& from, Router& to, TimePoint now) {
-    to.heard(from.news(), now);
-    if (!from.lacks_table(to.news().name)) return;
-    const Status adopted = to.adopt_table(from.table_message());
+    to.planning().heard(from.planning().news(), now);
+    if (!from.planning().lacks_table(to.planning().news().name)) return;
+    const Status adopted = to.planning().adopt_table(from.planning().table_message());
     EXPECT_TRUE(adopted.ok()) << adopted;
   }
   static void exchange(Router& a, Router& b, TimePoint now) {
@@ -229,7 +229,7 @@ TEST_F(OneTable, GatewayThatMissedATickConverges) {
   b.plan(at_ms(4000), flat);
   ASSERT_NE(a.table()->sets(), b.table()->sets()) << "side by side they differ, or this test shows nothing";
   exchange(a, b, at_ms(4050));
-  EXPECT_EQ(a.table_version(), b.table_version());
+  EXPECT_EQ(a.planning().version(), b.planning().version());
   EXPECT_EQ(a.table()->sets(), b.table()->sets());
   for (int tick = 2; tick < 6; ++tick) {
     const TimePoint now = at_ms(4000 * tick);
@@ -237,7 +237,7 @@ TEST_F(OneTable, GatewayThatMissedATickConverges) {
     exchange(a, b, now);
     a.plan(now, loads);
     b.plan(now, flat);
-    EXPECT_NE(a.plans_table(), b.plans_table());
+    EXPECT_NE(a.planning().plans(), b.planning().plans());
     exchange(a, b, now);
     EXPECT_EQ(a.table()->sets(), b.table()->sets()) << tick;
   }
@@ -257,7 +257,7 @@ TEST_F(OneTable, FollowerReplacesGoneHomesUntilTheyReturn) {
     for (const NodeIndex n : common->sets().find(set)->second.nodes())
       EXPECT_TRUE(n == 4 || homes.contains(n)) << "nobody else moves";
   }
-  EXPECT_EQ(b.table_version(), a.table_version()) << "for itself only";
+  EXPECT_EQ(b.planning().version(), a.planning().version()) << "for itself only";
   b.adopt(view);
   EXPECT_EQ(b.table().get(), common.get());
 }
@@ -268,12 +268,12 @@ TEST_F(OneTable, NextPlannerContinuesFromTheTable) {
   a.plan(at_ms(0), loads_of(60));
   exchange(a, b, at_ms(10));
   b.plan(at_ms(2000), loads_of(60));
-  EXPECT_EQ(b.table_version().planner, (Hash128{0, 1}));
+  EXPECT_EQ(b.planning().version().planner, (Hash128{0, 1}));
   b.plan(at_ms(6000), loads_of(60));
-  EXPECT_TRUE(b.plans_table());
-  EXPECT_EQ(b.table_version().epoch, 1u) << "the same loads, the same table";
+  EXPECT_TRUE(b.planning().plans());
+  EXPECT_EQ(b.planning().version().epoch, 1u) << "the same loads, the same table";
   b.plan(at_ms(10'000), loads_of(61));
-  EXPECT_EQ(b.table_version(), (TableVersion{2, {0, 2}}));
+  EXPECT_EQ(b.planning().version(), (TableVersion{2, {0, 2}}));
   for (const auto& [set, homes] : a.table()->sets())
     EXPECT_EQ(homes, b.table()->sets().find(set)->second) << "nothing moved that need not";
   exchange(a, b, at_ms(10'010));
@@ -302,8 +302,8 @@ TEST_F(OneTable, StrictSetsFollowThePlannersNumber) {
   exchange(a, b, at_ms(10));
   EXPECT_EQ(a.table()->sets(), b.table()->sets());
   EXPECT_EQ(a.table()->origin().strict_sets, b.table()->origin().strict_sets);
-  ASSERT_NE(a.plans_table(), b.plans_table());
-  Router& follower = a.plans_table() ? b : a;
+  ASSERT_NE(a.planning().plans(), b.planning().plans());
+  Router& follower = a.planning().plans() ? b : a;
   const size_t in_force = follower.table()->origin().strict_sets;
   for (int s = 0; s < 60; ++s) {
     const Homes* homes = follower.table()->find(numbered_set(s), "demo");
@@ -315,7 +315,7 @@ TEST_F(OneTable, StrictSetsFollowThePlannersNumber) {
   EXPECT_EQ(follower.table()->origin().strict_sets, in_force) << "replaced, not divided anew";
   // The planner falls silent: from now on the number is the follower's own.
   follower.plan(at_ms(9000), loads_of(60));
-  EXPECT_TRUE(follower.plans_table());
+  EXPECT_TRUE(follower.planning().plans());
   EXPECT_NE(follower.table()->origin().strict_sets, in_force);
   EXPECT_EQ(follower.table()->sets().size(), follower.table()->origin().strict_sets);
 }
@@ -337,7 +337,8 @@ TEST_F(OneTable, PlannerCountsLoadsOfTheOthers) {
   b.plan(at_ms(1000));
   EXPECT_EQ(a.table()->sets().size(), 1u);
   for (const auto& [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
-    const Status adopted = to->adopt_sample(from->news().name, from->sample_message(), at_ms(1010));
+    const Status adopted = to->planning().adopt_sample(from->planning().news().name,
+                                                       from->planning().own().message(), at_ms(1010));
     EXPECT_TRUE(adopted.ok()) << adopted;
   }
   exchange(a, b, at_ms(1020));
@@ -349,7 +350,7 @@ TEST_F(OneTable, PlannerCountsLoadsOfTheOthers) {
     EXPECT_EQ(router->table()->find(numbered_set(0), "demo")->size(), 1u);
     EXPECT_EQ(router->table()->find(numbered_set(1), "demo")->size(), 4u) << "nearly all of the load";
   }
-  EXPECT_FALSE(a.adopt_sample(Hash128{0, 2}, "TPT1", at_ms(6020)).ok());
+  EXPECT_FALSE(a.planning().adopt_sample(Hash128{0, 2}, "TPT1", at_ms(6020)).ok());
   // A silent gateway no longer counts.
   a.plan(at_ms(60'000));
   EXPECT_EQ(a.table()->sets().size(), 1u);
@@ -369,9 +370,9 @@ TEST_F(OneTable, StrictAndOtherTablesAreKeptApart) {
   Router a = named(1, view, Mode::kStrict), b = named(2, view, Mode::kPlan);
   a.plan(at_ms(0), loads_of(60));
   exchange(a, b, at_ms(10));
-  EXPECT_EQ(b.table_version().epoch, 0u);
-  EXPECT_TRUE(b.adopt_table(a.table_message()).ok()) << "well formed";
-  EXPECT_EQ(b.table_version().epoch, 0u);
+  EXPECT_EQ(b.planning().version().epoch, 0u);
+  EXPECT_TRUE(b.planning().adopt_table(a.planning().table_message()).ok()) << "well formed";
+  EXPECT_EQ(b.planning().version().epoch, 0u);
 }
 
 TEST_F(OneTable, EpochOfTheLoadsTravels) {

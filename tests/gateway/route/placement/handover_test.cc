@@ -151,7 +151,7 @@ class HandoverRouting : public ::testing::TestWithParam<Mode> {
   void leave(NodeIndex node) {
     nodes_[node].leaving = true;
     adopt();
-    router_.handover().leave(node, router_.sets_of(node), at_ms(now_ + 60'000));
+    router_.handover().leave(node, router_.targets().sets_of(node), at_ms(now_ + 60'000));
   }
 
   std::vector<NodeView> nodes_ = nodes(4);
@@ -173,22 +173,22 @@ TEST_P(HandoverRouting, RequestsStayUntilTheSetHasMovedThenFollowIt) {
   if (before_it_was_planned != old) router_.forget_node(before_it_was_planned);
   ASSERT_EQ(first_for(7), old);
   leave(old);
-  ASSERT_EQ(router_.sets_of(old).at(0), numbered_set(7));
+  ASSERT_EQ(router_.targets().sets_of(old).at(0), numbered_set(7));
   EXPECT_EQ(first_for(7), old);
 
   auto move = router_.handover().next();
   ASSERT_TRUE(move.has_value());
-  const NodeIndex next = router_.next_home(move->set, "demo", old);
+  const NodeIndex next = router_.targets().next_home(move->set, "demo", old);
   ASSERT_NE(next, kNoNode);
   ASSERT_NE(next, old);
   router_.handover().go_to(*move, next);
   EXPECT_EQ(first_for(7), old);
-  router_.computed(move->set, next, 1000, at_ms(now_));
+  router_.targets().computed(move->set, next, 1000, at_ms(now_));
   router_.handover().done(*move);
   EXPECT_EQ(first_for(7), next);
   const auto candidate = router_.preview(key(7, 2'000'000), "demo", at_ms(now_)).order[0];
   EXPECT_GE(candidate.expect_cached, 900) << "its first request pays for nothing";
-  EXPECT_NE(router_.next_home(move->set, "demo", old), next) << "it need not compute it again";
+  EXPECT_NE(router_.targets().next_home(move->set, "demo", old), next) << "it need not compute it again";
   for (int set = 100; set < 130; ++set) EXPECT_NE(ask(set), old) << "and nothing new goes there";
 }
 
@@ -198,11 +198,11 @@ TEST_P(HandoverRouting, WidespreadSetKeepsItsNumberOfHolders) {
   const NodeIndex old = ask(7);
   leave(old);
   std::vector<NodeIndex> have;
-  for (NodeIndex next; (next = router_.next_home(numbered_set(7), "demo", old)) != kNoNode;) {
+  for (NodeIndex next; (next = router_.targets().next_home(numbered_set(7), "demo", old)) != kNoNode;) {
     ASSERT_NE(next, old);
     ASSERT_EQ(std::count(have.begin(), have.end(), next), 0) << "it has it";
     have.push_back(next);
-    router_.computed(numbered_set(7), next, 1000, at_ms(now_));
+    router_.targets().computed(numbered_set(7), next, 1000, at_ms(now_));
   }
   EXPECT_EQ(have.size(), GetParam() == Mode::kPlan ? 1u : nodes_.size() - 1) << "of four, a third is two";
 }
@@ -215,28 +215,29 @@ TEST_P(HandoverRouting, SetOfFewNodesMovesToOneOfThem) {
   for (int set = 300; set < 900; ++set) ask(set);  // cold, beside so many
   now_ += 10'000;
   leave(old);
-  const NodeIndex next = router_.next_home(numbered_set(7), "demo", old);
+  const NodeIndex next = router_.targets().next_home(numbered_set(7), "demo", old);
   ASSERT_NE(next, kNoNode);
-  router_.computed(numbered_set(7), next, 1000, at_ms(now_));
-  EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode) << "nobody else is asked for it";
+  router_.targets().computed(numbered_set(7), next, 1000, at_ms(now_));
+  EXPECT_EQ(router_.targets().next_home(numbered_set(7), "demo", old), kNoNode)
+      << "nobody else is asked for it";
 }
 
 TEST_P(HandoverRouting, ConversationContinuesWhereItWasComputed) {
   others_are_asked_for();
   const NodeIndex old = ask(7);
   const int session = sessions_;
-  const Router::Tail tail{key(7, session).session, numbered_set(7), 3000, 1000};
+  const MovedConversation tail{key(7, session).session, numbered_set(7), 3000, 1000};
   leave(old);
-  const NodeIndex next = router_.next_home(tail, "demo", old);
+  const NodeIndex next = router_.targets().next_home(tail, "demo", old);
   ASSERT_NE(next, kNoNode);
   ASSERT_NE(next, old);
-  router_.computed(tail, next, at_ms(now_));
+  router_.targets().computed(tail, next, at_ms(now_));
   router_.handover().come_back(old);
   router_.handover().leave(old, {}, at_ms(now_ + 60'000));  // its sets have moved
   const auto candidate = router_.preview(key(7, session), "demo", at_ms(now_)).order[0];
   EXPECT_EQ(candidate.node, next);
   EXPECT_GT(candidate.expect_cached, 1000) << "more than its set";
-  EXPECT_EQ(router_.next_home(tail, "demo", old), kNoNode) << "it is there";
+  EXPECT_EQ(router_.targets().next_home(tail, "demo", old), kNoNode) << "it is there";
 }
 
 TEST_P(HandoverRouting, ConversationsOfOneSetSpreadOverItsHolders) {
@@ -245,11 +246,12 @@ TEST_P(HandoverRouting, ConversationsOfOneSetSpreadOverItsHolders) {
   const NodeIndex old = ask(7);
   leave(old);
   for (NodeIndex n = 0; n < nodes_.size(); ++n) {
-    if (n != old) router_.computed(numbered_set(7), n, 1000, at_ms(now_));
+    if (n != old) router_.targets().computed(numbered_set(7), n, 1000, at_ms(now_));
   }
   std::vector<int> taken(nodes_.size());
   for (uint64_t s = 0; s < 300; ++s) {
-    taken.at(router_.next_home(Router::Tail{{99, s}, numbered_set(7), 2000, 1000}, "demo", old)) += 1;
+    taken.at(router_.targets().next_home(MovedConversation{{99, s}, numbered_set(7), 2000, 1000}, "demo",
+                                         old)) += 1;
   }
   EXPECT_EQ(taken[old], 0);
   for (NodeIndex n = 0; n < nodes_.size(); ++n) {
@@ -268,7 +270,7 @@ TEST_P(HandoverRouting, LastNodeIsAskedEvenIfItLeaves) {
   const auto order = router_.preview(key(7, 1), "demo", at_ms(now_)).order;
   ASSERT_GE(order.size(), 1u);
   EXPECT_EQ(order[0].node, old);
-  EXPECT_EQ(router_.next_home(numbered_set(7), "demo", old), kNoNode);
+  EXPECT_EQ(router_.targets().next_home(numbered_set(7), "demo", old), kNoNode);
 }
 
 TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
@@ -280,22 +282,22 @@ TEST_P(HandoverRouting, JoiningNodeGetsItsShareOfTheHottestSets) {
     for (int i = 0; i < 1 + (set == 11 ? 60 : 0); ++i) ask(set);
   }
   sets.push_back(numbered_set(99));  // without requests
-  EXPECT_TRUE(router_.sets_for(3, "demo", sets).empty()) << "it is not there";
+  EXPECT_TRUE(router_.targets().sets_for(3, "demo", sets).empty()) << "it is not there";
   nodes_[3].state = NodeState::kAlive;
   adopt();
-  EXPECT_TRUE(router_.sets_for(3, "other", sets).empty());
+  EXPECT_TRUE(router_.targets().sets_for(3, "other", sets).empty());
   nodes_[3].weight = 0.1;  // during its ramp
   adopt();
-  const std::vector<Hash128> wanted = router_.sets_for(3, "demo", sets);
+  const std::vector<Hash128> wanted = router_.targets().sets_for(3, "demo", sets);
   ASSERT_FALSE(wanted.empty());
   EXPECT_EQ(wanted[0], numbered_set(11));
   EXPECT_LT(wanted.size(), 35u);
   EXPECT_EQ(std::count(wanted.begin(), wanted.end(), numbered_set(99)), 0);
   router_.handover().join(3, wanted, at_ms(now_ + 1000));
   EXPECT_NE(first_for(11), 3u);
-  for (const Hash128& set : wanted) router_.computed(set, 3, 1000, at_ms(now_));
+  for (const Hash128& set : wanted) router_.targets().computed(set, 3, 1000, at_ms(now_));
   while (const auto move = router_.handover().next()) router_.handover().done(*move);
-  EXPECT_TRUE(router_.sets_for(3, "demo", wanted).empty()) << "it has them";
+  EXPECT_TRUE(router_.targets().sets_for(3, "demo", wanted).empty()) << "it has them";
 }
 
 // A set that many nodes hold will soon be sent to it, too.
@@ -309,11 +311,12 @@ TEST_P(HandoverRouting, JoiningNodeGetsWidespreadSets) {
   }
   nodes_[3].state = NodeState::kAlive;
   adopt();
-  const auto few = router_.sets_for(3, "demo", sets).size();
+  const auto few = router_.targets().sets_for(3, "demo", sets).size();
   for (int set = 0; set < 40; ++set) {
-    for (const NodeIndex node : {0, 1}) router_.computed(numbered_set(set), node, 1000, at_ms(now_));
+    for (const NodeIndex node : {0, 1})
+      router_.targets().computed(numbered_set(set), node, 1000, at_ms(now_));
   }
-  const auto many = router_.sets_for(3, "demo", sets).size();
+  const auto many = router_.targets().sets_for(3, "demo", sets).size();
   EXPECT_LT(few, 25u);
   if (GetParam() == Mode::kPlan) {
     EXPECT_EQ(many, few) << "the table decides";
@@ -348,7 +351,7 @@ TEST(HandoverByTable, JoiningNodeGetsTheTablesSets) {
     router.adopt(std::make_shared<ClusterView>(2, fleet));
     size_t given = 0;
     for (int tick = 0; tick < 20; ++tick) {
-      for (const Hash128& set : router.sets_for(3, "demo", sets)) {
+      for (const Hash128& set : router.targets().sets_for(3, "demo", sets)) {
         const Homes* homes = router.table()->find(set, "demo");
         ASSERT_NE(homes, nullptr);
         EXPECT_TRUE(homes->contains(3));

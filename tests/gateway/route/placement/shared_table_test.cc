@@ -84,12 +84,16 @@ class SharedRouters : public ::testing::Test {
   static void ask(Router& router, int set, int count, TimePoint now) {
     for (int i = 0; i < count; ++i) serve_at(router, key(set, -1), 0, now);
   }
+  static bool may_plan(const Router& router, TimePoint now) {
+    return router.planning().gateways().may_plan(router.planning().news(), now);
+  }
   // Exchanges every gateway's loads with every other.
   void tell(TimePoint now) {
     for (Router* from : {&a_, &b_}) {
       from->plan(now);
       for (Router* to : {&a_, &b_}) {
-        const Status told = to->adopt_loads_message(from->options().name, from->loads_message(), now);
+        const Status told =
+            to->planning().adopt_loads_message(from->options().name, from->planning().loads_message(), now);
         EXPECT_TRUE(told.ok()) << told;
       }
     }
@@ -111,7 +115,7 @@ TEST_F(SharedRouters, DraftIsPlannedFromTheLoadsOfAll) {
   ask(a_, 1, 10, at_ms(0));
   ask(b_, 2, 20, at_ms(0));
   tell(at_ms(4000));
-  const std::string draft = a_.draft_table(at_ms(4000), false);
+  const std::string draft = a_.planning().draft_table(at_ms(4000), false);
   ASSERT_FALSE(draft.empty());
   EXPECT_EQ(a_.table()->epoch(), 0u) << "a draft counts once it is written";
   const auto plan = decode_plan(draft, *view_);
@@ -128,56 +132,57 @@ TEST_F(SharedRouters, AllRoutersUseTheWrittenTableAndThePlannerContinuesFromIt) 
   ask(a_, 1, 10, at_ms(0));
   ask(b_, 2, 20, at_ms(0));
   tell(at_ms(4000));
-  const std::string first = a_.draft_table(at_ms(4000), false);
-  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->adopt_table(first).ok());
-  EXPECT_EQ(a_.table_version(), b_.table_version());
+  const std::string first = a_.planning().draft_table(at_ms(4000), false);
+  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->planning().adopt_table(first).ok());
+  EXPECT_EQ(a_.planning().version(), b_.planning().version());
   EXPECT_EQ(a_.table()->epoch(), 1u);
-  EXPECT_EQ(a_.draft_table(at_ms(4000), true), "") << "nothing is to change";
+  EXPECT_EQ(a_.planning().draft_table(at_ms(4000), true), "") << "nothing is to change";
   // Another gateway plans: from the same table on, in the next epoch.
   ask(a_, 3, 40, at_ms(5000));
   tell(at_ms(8000));
-  const std::string second = b_.draft_table(at_ms(8000), true);
+  const std::string second = b_.planning().draft_table(at_ms(8000), true);
   ASSERT_FALSE(second.empty());
-  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->adopt_table(second).ok());
+  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->planning().adopt_table(second).ok());
   EXPECT_EQ(a_.table()->epoch(), 2u);
-  EXPECT_EQ(a_.table_version().planner, b_.options().name);
+  EXPECT_EQ(a_.planning().version().planner, b_.options().name);
   EXPECT_EQ(*a_.table()->find(numbered_set(1), "demo"), *b_.table()->find(numbered_set(1), "demo"));
 }
 
 TEST_F(SharedRouters, LostTableIsWrittenAgain) {
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
-  const std::string first = a_.draft_table(at_ms(4000), false);
-  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->adopt_table(first).ok());
-  EXPECT_EQ(b_.draft_table(at_ms(4000), false), first);
+  const std::string first = a_.planning().draft_table(at_ms(4000), false);
+  for (Router* router : {&a_, &b_}) ASSERT_TRUE(router->planning().adopt_table(first).ok());
+  EXPECT_EQ(b_.planning().draft_table(at_ms(4000), false), first);
 }
 
 TEST_F(SharedRouters, RouterWithHalfTheNodesOrAnOlderTableDoesNotPlan) {
-  EXPECT_TRUE(b_.may_plan(at_ms(0)));
+  EXPECT_TRUE(may_plan(b_, at_ms(0)));
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
-  EXPECT_TRUE(b_.may_plan(at_ms(4000)));
+  EXPECT_TRUE(may_plan(b_, at_ms(4000)));
   auto half = with_state(*view_, 0, NodeState::kDead);
   half = with_state(*half, 1, NodeState::kDead);
   b_.adopt(half);
-  EXPECT_FALSE(b_.may_plan(at_ms(4000)));
-  EXPECT_TRUE(a_.may_plan(at_ms(4000)));
+  EXPECT_FALSE(may_plan(b_, at_ms(4000)));
+  EXPECT_TRUE(may_plan(a_, at_ms(4000)));
   b_.adopt(view_);
-  EXPECT_TRUE(b_.may_plan(at_ms(4000)));
-  ASSERT_TRUE(a_.adopt_table(a_.draft_table(at_ms(4000), false)).ok());
+  EXPECT_TRUE(may_plan(b_, at_ms(4000)));
+  ASSERT_TRUE(a_.planning().adopt_table(a_.planning().draft_table(at_ms(4000), false)).ok());
   tell(at_ms(8000));
-  EXPECT_FALSE(b_.may_plan(at_ms(8000)));
-  EXPECT_TRUE(b_.may_plan(at_ms(8000) + Gateways::kSilence + std::chrono::seconds(1))) << "the other is gone";
+  EXPECT_FALSE(may_plan(b_, at_ms(8000)));
+  EXPECT_TRUE(may_plan(b_, at_ms(8000) + Gateways::kSilence + std::chrono::seconds(1)))
+      << "the other is gone";
 }
 
 TEST_F(SharedRouters, RouterWithoutNodesPlansNothingAway) {
   ask(a_, 1, 10, at_ms(0));
   tell(at_ms(4000));
-  ASSERT_TRUE(a_.adopt_table(a_.draft_table(at_ms(4000), false)).ok());
+  ASSERT_TRUE(a_.planning().adopt_table(a_.planning().draft_table(at_ms(4000), false)).ok());
   auto nobody = view_;
   for (NodeIndex n = 0; n < 4; ++n) nobody = with_state(*nobody, n, NodeState::kDead);
   a_.adopt(nobody);
-  EXPECT_EQ(a_.draft_table(at_ms(8000), true), "");
+  EXPECT_EQ(a_.planning().draft_table(at_ms(8000), true), "");
 }
 
 // etcd takes 1.5 MiB: the lightest sets are left out.
@@ -189,11 +194,11 @@ TEST_F(SharedRouters, DraftFitsTheStoresLimit) {
   for (int i = 0; i < 16'000; ++i) loads.sets.push_back({numbered_set(i), 1.0 + i, 100, "demo"});
   for (int gateway = 0; gateway < 3; ++gateway) {
     for (SetLoad& load : loads.sets) load.set = hash_bytes(load.set.hex() + std::to_string(gateway));
-    const Status told =
-        router.adopt_sample(hash_bytes("g" + std::to_string(gateway)), encode_set_loads(loads), at_ms(0));
+    const Status told = router.planning().adopt_sample(hash_bytes("g" + std::to_string(gateway)),
+                                                       encode_set_loads(loads), at_ms(0));
     ASSERT_TRUE(told.ok());
   }
-  const std::string draft = router.draft_table(at_ms(0), false);
+  const std::string draft = router.planning().draft_table(at_ms(0), false);
   EXPECT_LT(draft.size(), 1'500'000u);
   const auto plan = decode_plan(draft, *view_);
   ASSERT_TRUE(plan.ok());
@@ -204,10 +209,10 @@ TEST_F(SharedRouters, DraftFitsTheStoresLimit) {
 
 TEST_F(SharedRouters, MalformedLoadsAreRefused) {
   const Hash128 other = hash_bytes("other");
-  const std::string good = b_.loads_message();
-  EXPECT_TRUE(a_.adopt_loads_message(other, good, at_ms(0)).ok());
+  const std::string good = b_.planning().loads_message();
+  EXPECT_TRUE(a_.planning().adopt_loads_message(other, good, at_ms(0)).ok());
   for (const size_t cut : {size_t{0}, size_t{3}, kNewsBytes, good.size() - 1})
-    EXPECT_FALSE(a_.adopt_loads_message(other, good.substr(0, cut), at_ms(0)).ok()) << cut;
+    EXPECT_FALSE(a_.planning().adopt_loads_message(other, good.substr(0, cut), at_ms(0)).ok()) << cut;
 }
 
 }  // namespace

@@ -343,7 +343,7 @@ TEST(Affinity, NewGatewayRoutesByResidencyNotByTheTable) {
       placed.node = holder;
       placed.set = k.set;
       placed.set_tokens = 1000;
-      router.adopt_placements({&placed, 1});
+      router.placements().adopt({&placed, 1});
       const Decision decision = router.decide(k, "demo", at_ms(1));
       EXPECT_EQ(decision.order[0].node, holder) << mode_name(mode) << ", set " << set;
     }

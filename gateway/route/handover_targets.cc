@@ -1,10 +1,8 @@
-// Handover: which sets move when a node leaves or begins empty, and where to.
+#include "gateway/route/handover_targets.h"
 
 #include <absl/container/flat_hash_set.h>
 
 #include <algorithm>
-
-#include "gateway/route/router.h"
 
 namespace troupe::route {
 
@@ -38,33 +36,7 @@ bool is_first(const Hash128& set, NodeIndex node, const ClusterView& view, std::
 
 }  // namespace
 
-std::vector<Router::Way> Router::ways(TimePoint now) const {
-  absl::flat_hash_map<Hash128, std::string_view> models;
-  for (const SetLoad& load : planner_.common().loads.sets) models.emplace(load.set, load.model);
-  std::vector<Way> ways;
-  ways.reserve(known_.table->sets().size());
-  for (const auto& [set, homes] : known_.table->sets()) {
-    Way& way = ways.emplace_back();
-    way.set = set;
-    // Strict mode: many keys share the set, and only its homes may be asked.
-    std::vector<NodeIndex> nodes(homes.nodes().begin(), homes.nodes().end());
-    const auto model = models.find(set);
-    if (known_.table->origin().strict_sets == 0 && model != models.end()) {
-      PrefixKey key;
-      key.set = set;
-      key.prefix_tokens = key.prompt_tokens = std::max<int64_t>(known_.sets.tokens(set), 1);
-      Random same = random_;
-      nodes.clear();
-      const Decision decision = choose(key, model->second, now, same);
-      for (size_t i = 0; i < decision.order.size(); ++i) nodes.push_back(decision.order[i].node);
-    }
-    if (!nodes.empty()) way.first = nodes[0];
-    if (nodes.size() > 1) way.second = nodes[1];
-  }
-  return ways;
-}
-
-std::vector<Hash128> Router::sets_of(NodeIndex node) const {
+std::vector<Hash128> HandoverTargets::sets_of(NodeIndex node) const {
   absl::flat_hash_set<Hash128> found;
   const auto note = [&found](const Hash128& key, Held kind, int64_t) {
     if (kind == Held::kSet) found.insert(key);
@@ -79,8 +51,8 @@ std::vector<Hash128> Router::sets_of(NodeIndex node) const {
   return sets;
 }
 
-std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
-                                      std::span<const Hash128> sets) const {
+std::vector<Hash128> HandoverTargets::sets_for(NodeIndex node, std::string_view model,
+                                               std::span<const Hash128> sets) const {
   const auto homes = known_.view->homes_for(model);
   if (!std::binary_search(homes.begin(), homes.end(), node)) return {};
   std::vector<Hash128> wanted;
@@ -108,13 +80,14 @@ std::vector<Hash128> Router::sets_for(NodeIndex node, std::string_view model,
   return wanted;
 }
 
-bool Router::takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIndex from) const {
+bool HandoverTargets::takes_over(NodeIndex node, std::span<const NodeIndex> homes, NodeIndex from) const {
   return node != from && std::binary_search(homes.begin(), homes.end(), node) &&
          !known_.handover.leaving(node);
 }
 
 // Nodes that hold all of the set, except perhaps its last block.
-std::vector<NodeIndex> Router::others_with(const Hash128& set, std::string_view model, NodeIndex from) const {
+std::vector<NodeIndex> HandoverTargets::others_with(const Hash128& set, std::string_view model,
+                                                    NodeIndex from) const {
   const auto homes = known_.view->homes_for(model);
   const int64_t tokens = known_.sets.tokens(set);
   std::vector<NodeIndex> nodes;
@@ -128,13 +101,13 @@ std::vector<NodeIndex> Router::others_with(const Hash128& set, std::string_view 
 }
 
 // With that many holders, requests for the set come to be sent to one more node, if only when those are busy.
-bool Router::spreads(const Hash128& set, size_t holders, size_t nodes) const {
+bool HandoverTargets::spreads(const Hash128& set, size_t holders, size_t nodes) const {
   if (table_decides()) return false;
   const auto held = static_cast<double>(holders), all = static_cast<double>(nodes);
   return known_.sets.share(set) * all * options_.affinity.hot_factor > held || held >= kCommonShare * all;
 }
 
-NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeIndex from) const {
+NodeIndex HandoverTargets::next_home(const Hash128& set, std::string_view model, NodeIndex from) const {
   const std::vector<NodeIndex> known_there = others_with(set, model, from);
   const auto homes = known_.view->homes_for(model);
   if (!known_there.empty() && !spreads(set, known_there.size(), homes.size())) return kNoNode;
@@ -151,41 +124,44 @@ NodeIndex Router::next_home(const Hash128& set, std::string_view model, NodeInde
   return rendezvous_best(set, *known_.view, others);
 }
 
-NodeIndex Router::next_home(const Tail& tail, std::string_view model, NodeIndex from) const {
+NodeIndex HandoverTargets::next_home(const MovedConversation& conversation, std::string_view model,
+                                     NodeIndex from) const {
   // The conversation may have continued there since.
   for (const auto& holders :
-       {known_.exact->index.holders(tail.session), known_.shadow.holders(tail.session)}) {
-    const auto has_it = [&](const Holder& h) { return h.node != from && h.tokens >= tail.tokens; };
+       {known_.exact->index.holders(conversation.session), known_.shadow.holders(conversation.session)}) {
+    const auto has_it = [&](const Holder& h) { return h.node != from && h.tokens >= conversation.tokens; };
     if (std::any_of(holders.begin(), holders.end(), has_it)) return kNoNode;
   }
-  std::vector<NodeIndex> among = others_with(tail.set, model, from);
-  const Homes* planned = known_.table->find(tail.set, model);
+  std::vector<NodeIndex> among = others_with(conversation.set, model, from);
+  const Homes* planned = known_.table->find(conversation.set, model);
   if (table_decides() && planned != nullptr) {
     std::erase_if(among, [planned](NodeIndex node) { return !planned->contains(node); });
   }
-  if (among.empty()) return next_home(tail.set.is_zero() ? tail.session : tail.set, model, from);
-  return rendezvous_best(tail.session, *known_.view, among);
+  if (among.empty())
+    return next_home(conversation.set.is_zero() ? conversation.session : conversation.set, model, from);
+  return rendezvous_best(conversation.session, *known_.view, among);
 }
 
-void Router::computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now) {
+void HandoverTargets::computed(const Hash128& set, NodeIndex node, int64_t tokens, TimePoint now) {
   known_.sets.learn_tokens(set, tokens);
   Placement placed;
   placed.node = node;
   placed.set = set;
   placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(tokens, 0));
-  remember_own(placed, now);
+  placements_.placed(placed, now);
 }
 
-void Router::computed(const Tail& tail, NodeIndex node, TimePoint now) {
+void HandoverTargets::computed(const MovedConversation& conversation, NodeIndex node, TimePoint now) {
   Placement placed;
   placed.node = node;
-  placed.set = tail.set;
-  placed.session = tail.session;
-  placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(tail.set_tokens, 0));
-  placed.session_tokens = static_cast<uint32_t>(std::max<int64_t>(tail.tokens, 0));
-  placed.session_charge = static_cast<uint32_t>(std::max<int64_t>(tail.tokens - tail.set_tokens, 0));
-  remember_own(placed, now);
-  if (relies_on_shadow(node)) tell(placed);
+  placed.set = conversation.set;
+  placed.session = conversation.session;
+  placed.set_tokens = static_cast<uint32_t>(std::max<int64_t>(conversation.set_tokens, 0));
+  placed.session_tokens = static_cast<uint32_t>(std::max<int64_t>(conversation.tokens, 0));
+  placed.session_charge =
+      static_cast<uint32_t>(std::max<int64_t>(conversation.tokens - conversation.set_tokens, 0));
+  placements_.placed(placed, now);
+  if (placements_.relies_on_shadow(node)) placements_.tell(placed);
 }
 
 }  // namespace troupe::route
