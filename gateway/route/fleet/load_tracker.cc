@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace troupe::route {
 namespace {
@@ -96,7 +97,7 @@ LoadTracker::Ticket LoadTracker::open(NodeIndex node, const Booking& booking, Ti
     cached_[node].own_work += added;
     for (const auto& [group, slot] : places_[node]) group->own_work += added;
   }
-  touch(node);
+  touch(node, Changed::kOwn);
   return ticket;
 }
 
@@ -104,7 +105,7 @@ void LoadTracker::first_byte(Ticket& ticket) {
   if (ticket.node == kNoNode || ticket.pending_tokens == 0) return;
   if (loads_[ticket.node].life == ticket.life) {
     end_pending(ticket);
-    touch(ticket.node);
+    touch(ticket.node, Changed::kOwn);
   }
   ticket.pending_tokens = 0;
 }
@@ -127,7 +128,7 @@ void LoadTracker::close(Ticket& ticket) {
     end_pending(ticket);
     load.in_flight -= ticket.answers;
     in_flight_total_ -= ticket.answers;
-    touch(ticket.node);
+    touch(ticket.node, Changed::kOwn);
   }
   ticket = Ticket{};
 }
@@ -167,7 +168,7 @@ void LoadTracker::report(NodeIndex node, const NodeReport& report, TimePoint now
   if (!load.reported || now > load.reported_at) load.reported_at = now;
   load.report = report;
   load.reported = true;
-  touch(node);
+  touch(node, Changed::kOthers);
 }
 
 void LoadTracker::forget_node(NodeIndex node) {
@@ -185,7 +186,7 @@ void LoadTracker::forget_node(NodeIndex node) {
   NodeLoad fresh;
   fresh.life = load.life + 1;
   load = fresh;
-  touch(node);
+  touch(node, Changed::kOwn);
 }
 
 void LoadTracker::apply_peer(const PeerLoad& load, int64_t sign) {
@@ -201,7 +202,7 @@ void LoadTracker::peer_loads(uint32_t gateway, std::span<const PeerLoad> loads) 
     if (known.node != kNoNode) apply_peer(known, -1);
     known = said;
     apply_peer(known, 1);
-    touch(said.node);
+    touch(said.node, Changed::kOthers);
   }
 }
 
@@ -210,7 +211,7 @@ void LoadTracker::forget_peer(uint32_t gateway) {
   if (it == peers_.end()) return;
   for (const auto& [node, load] : it->second.loads) {
     apply_peer(load, -1);
-    touch(node);
+    touch(node, Changed::kOthers);
   }
   peers_.erase(it);
 }
@@ -245,9 +246,10 @@ LoadTracker::Means LoadTracker::means(const Group& group) const {
 
 // A node's numbers have changed: the sums follow, and its ranks. Ranks of the others move with the means,
 // which is little at a time; one other is renewed with each change.
-void LoadTracker::touch(NodeIndex node) {
+void LoadTracker::touch(NodeIndex node, Changed what) {
   const NodeLoad& load = loads_[node];
   Cached& c = cached_[node];
+  if (what == Changed::kOwn && !std::exchange(c.dirty, true)) changed_.push_back(node);
   auto others = static_cast<double>(load.others_requests);
   int64_t pending = load.reported_pending_tokens + load.fresh_pending_tokens;
   if (options_.peer_ledger) {
@@ -264,10 +266,6 @@ void LoadTracker::touch(NodeIndex node) {
     c.saturation = options_.saturation_weight * std::max(filled - options_.saturation_from, 0.0);
   }
   c.full = in_flight_max_[node] > 0 && load.in_flight >= in_flight_max_[node];
-  if (!c.dirty) {
-    c.dirty = true;
-    changed_.push_back(node);
-  }
   for (const auto& [group, slot] : places_[node]) {
     const Means now = means(*group);
     rank(*group, now, slot);

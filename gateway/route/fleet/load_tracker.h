@@ -116,8 +116,8 @@ class LoadTracker {
   // Replaces what `gateway` (a number of the caller's) had said of these nodes.
   void peer_loads(uint32_t gateway, std::span<const PeerLoad> loads);
   void forget_peer(uint32_t gateway);
-  // Appends own values of the nodes that changed since the last call (`all`: of every node, so that what was
-  // lost heals).
+  // Appends own values of the nodes where they changed since the last call (`all`: of every node, so that
+  // what was lost heals).
   void take_changes(std::vector<PeerLoad>& out, bool all);
 
   size_t size() const { return loads_.size(); }
@@ -189,7 +189,8 @@ class LoadTracker {
   };
 
   void resize(size_t nodes);
-  void touch(NodeIndex node);
+  enum class Changed : uint8_t { kOwn, kOthers };
+  void touch(NodeIndex node, Changed what);
   void rank(Group& group, const Means& means, size_t slot);
   static void account(NodeLoad& load, TimePoint now);
   void apply_peer(const PeerLoad& load, int64_t sign);
@@ -207,7 +208,7 @@ class LoadTracker {
   double prompt_mean_;  // tokens of a prompt, decaying
   absl::flat_hash_map<std::string, std::unique_ptr<Group>> groups_;
   absl::flat_hash_map<uint32_t, PeerBook> peers_;
-  std::vector<NodeIndex> changed_;
+  std::vector<NodeIndex> changed_;  // own values, since take_changes()
   // own_work is kept inflated by e^((t - base)/time constant), so that decay is one factor for all.
   TimePoint base_{};
   TimePoint deflated_at_{};

@@ -136,6 +136,12 @@ TEST(Loads, LedgersOfPeersCountAtOnceAndOnlyOnce) {
   told.clear();
   book.take_changes(told, false);
   EXPECT_TRUE(told.empty());
+  book.peer_loads(1, first);
+  book.report(0, report_of(3, 100), at_ms(2));
+  book.forget_peer(1);
+  book.take_changes(told, false);
+  EXPECT_TRUE(told.empty())
+      << "nothing of its own has changed: else two gateways would answer each other for ever";
   book.take_changes(told, true);
   EXPECT_EQ(told.size(), 2u) << "those with nothing, too: what was lost heals";
   book.close(own);
