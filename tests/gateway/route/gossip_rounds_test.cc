@@ -89,8 +89,7 @@ TEST_F(GossipRoundsOfOne, MessageIsDueWithNewsOrAfterTheRefresh) {
   EXPECT_EQ(one_.rounds.next_look(0), at_ms(80));
   serve(1, 3, 70);
   EXPECT_TRUE(one_.rounds.look(0, at_ms(80)));
-  EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1), numbered_set(1)))
-      << "the prompt, and the answer";
+  EXPECT_THAT(sets_sent(80), testing::ElementsAre(numbered_set(1)));
   one_.rounds.answered(0, news_of(2), at_ms(81));
   EXPECT_FALSE(one_.rounds.look(0, at_ms(1079)));
   EXPECT_TRUE(one_.rounds.look(0, at_ms(1080)));
@@ -128,20 +127,19 @@ TEST_F(GossipRoundsOfOne, RefusedPlacementsAreSentAgainBeforeThoseThatCameMeanwh
   one_.rounds.begin(0, at_ms(40));
   serve(2, 3, 50);
   one_.rounds.failed(0, at_ms(60));
-  EXPECT_THAT(sets_sent(200),
-              testing::ElementsAre(numbered_set(1), numbered_set(1), numbered_set(2), numbered_set(2)));
+  EXPECT_THAT(sets_sent(200), testing::ElementsAre(numbered_set(1), numbered_set(2)));
   EXPECT_EQ(one_.rounds.dropped(), 0u);
 }
 
 TEST_F(GossipRoundsOfOne, NewestPlacementsAreKeptForAPeerThatFails) {
   known();
   fail(40);
-  for (int set = 0; set < 60; ++set) serve(set, 3, 50);  // two placements each
+  for (int set = 0; set < 120; ++set) serve(set, 3, 50);
   EXPECT_EQ(one_.rounds.dropped(), 20u);
   const std::vector<Hash128> sets = sets_sent(200);
   ASSERT_EQ(sets.size(), 100u);
-  EXPECT_EQ(sets.front(), numbered_set(10));
-  EXPECT_EQ(sets.back(), numbered_set(59));
+  EXPECT_EQ(sets.front(), numbered_set(20));
+  EXPECT_EQ(sets.back(), numbered_set(119));
 }
 
 TEST_F(GossipRoundsOfOne, PlacementsOnANodeThatDiedAreNotSentLater) {
@@ -150,7 +148,9 @@ TEST_F(GossipRoundsOfOne, PlacementsOnANodeThatDiedAreNotSentLater) {
   serve(1, 2, 50);
   serve(2, 3, 50);
   one_.router.forget_node(2);
-  EXPECT_THAT(sets_sent(200), testing::Each(numbered_set(2)));
+  const std::vector<Hash128> sets = sets_sent(200);
+  EXPECT_FALSE(sets.empty());
+  EXPECT_THAT(sets, testing::Each(numbered_set(2)));
 }
 
 TEST_F(GossipRoundsOfOne, LedgerOfAFailedMessageIsNotSentAgain) {
