@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Do the tests notice a broken rule of failover? Each mutant is one line of the pure machine, or of the simulator's driver, made
-wrong: that file alone is compiled and linked before the libraries, and the tests that concern it must fail.
+"""Do the tests notice a broken rule? Each mutant is one line of a pure machine, or of the simulator's driver, made wrong: that file
+alone is compiled and linked before the libraries, and the tests that concern it must fail.
 
     tests/sim/mutants.py [--build build] [--only WORDS]
 
@@ -8,6 +8,7 @@ Without a mutant the same files must pass. A mutant that ends the program (a con
 """
 import argparse
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -19,7 +20,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STALL, FLOW = "gateway/route/request/stall.cc", "gateway/route/request/request_flow.cc"
 REQUESTS, FLEET = "sim/fleet/simulator_requests.cc", "sim/fleet/simulator_fleet.cc"
-TESTS = "SimulatorStall.*"
+REGISTRY, GOSSIP = "gateway/route/fleet/node_registry.cc", "gateway/route/gossip_rounds.cc"
+CARRIES = "gateway/route/placement/conversation_handover.cc"
 
 
 @dataclasses.dataclass
@@ -28,6 +30,12 @@ class Mutant:
     path: str
     right: str
     wrong: str
+
+    @property
+    def tests(self):
+        """The binary and the filter of the tests that concern it."""
+        of_machine = {REGISTRY: "NodeRegistry*", GOSSIP: "GossipRounds*", CARRIES: "ConversationHandover*"}
+        return ("route_test", of_machine[self.path]) if self.path in of_machine else ("sim_test", "SimulatorStall.*")
 
 
 MUTANTS = [
@@ -43,6 +51,39 @@ MUTANTS = [
            "std::max(1, trace.output_tokens);"),
     Mutant("goes on with an answer without a word of it in the prompt", REQUESTS, "trace.input_tokens + emitted;", "trace.input_tokens;"),
     Mutant("leaves a hung node what was given up", FLEET, "engine->cancel(id);", "static_cast<void>(id);"),
+    Mutant("nothing", REGISTRY, "", ""),
+    Mutant("asks a node that drains for more", REGISTRY, "healthy() && (drained || notified)", "healthy() && drained"),
+    Mutant("keeps what a node held when it dies", REGISTRY, "actions.push_back(action(ActionKind::kForget, index));\n  actions.push_back(action(ActionKind::kDisconnect",
+           "actions.push_back(action(ActionKind::kDisconnect"),
+    Mutant("keeps what a cache held that began anew", REGISTRY, "if (first) return actions;\n  actions.push_back(action(ActionKind::kForget, index));",
+           "if (first) return actions;"),
+    Mutant("gives a node that begins empty its whole share at once", REGISTRY, "node.weight = ramp_weight(Duration::zero(), options_.ramp);", ""),
+    Mutant("takes a retired node out before its sets have moved", REGISTRY, "if (nodes_[index].leaving()) return actions;\n  take_out", "take_out"),
+    Mutant("lets a node's answer to an old question count", REGISTRY, "if (!node.member()) return false;", ""),
+    Mutant("moves a node's sets twice", REGISTRY, "if (!begins) return;", "if (!leaves) return;"),
+    Mutant("nothing", CARRIES, "", ""),
+    Mutant("carries all conversations at once", CARRIES, " && under_way_ < kConversationsAtOnce", ""),
+    Mutant("goes on after its half of the time", CARRIES, "!nothing_left(now) && under_way_", "next_ < count_ && under_way_"),
+    Mutant("lets the sets go while conversations are under way", CARRIES, " || under_way_ > 0", ""),
+    Mutant("never lets the sets go", CARRIES, "over_ = true;\n  handover_.release(node_);", "over_ = true;"),
+    Mutant("nothing", GOSSIP, "", ""),
+    Mutant("is silent where there is no news", GOSSIP, "now >= peer.sent_at + rules_.refresh || ", ""),
+    Mutant("never tries a peer that failed", GOSSIP, "const bool probes = peer.pause > Duration::zero() || !peer.tried;", "const bool probes = false;"),
+    Mutant("tries a peer that fails as often as the others", GOSSIP, "peer.pause = answers ? Duration::zero() : longer;",
+           "peer.pause = answers ? Duration::zero() : rules_.interval;"),
+    Mutant("loses what a peer did not take", GOSSIP, "std::exchange(peer.placements_sent, {});", "{};"),
+    Mutant("tells a peer of nodes that have died since", GOSSIP, "if (peer.pause > Duration::zero()) drop_untrue(peer);", ""),
+    Mutant("keeps the oldest placements for a peer that fails", GOSSIP,
+           "peer.placements.erase(peer.placements.begin(), peer.placements.begin() + static_cast<std::ptrdiff_t>(over));",
+           "peer.placements.resize(rules_.placements_max);"),
+    Mutant("welcomes nobody", GOSSIP, "if (another && welcomes(by->name)) welcome(peer);", ""),
+    Mutant("welcomes beside a gateway with a smaller name", GOSSIP, "return answers && peer.name != newcomer && peer.name < router_.options().name;",
+           "return false;"),
+    Mutant("keeps the ledger of a silent sender", GOSSIP, "if (silent) router_.forget_gateway(entry.second.number);", ""),
+    Mutant("counts itself among its peers", GOSSIP, "  peer.self = true;\n", ""),
+    Mutant("tells of a slot's last node", GOSSIP, "std::erase_if(peer.placements_sent, is_there);", ""),
+    Mutant("sends a table again that all have", GOSSIP, "return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;",
+           "return true;"),
 ]
 
 
@@ -57,23 +98,25 @@ def compile_command(build, path):
     return command
 
 
-def link_command(build):
-    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "bin/sim_test"], capture_output=True, text=True, check=True).stdout
-    return re.search(r"^: && (.* -o bin/sim_test .*) && :$", commands, re.MULTILINE).group(1)
+@functools.cache
+def link_command(build, binary):
+    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", f"bin/{binary}"], capture_output=True, text=True, check=True).stdout
+    return re.search(rf"^: && (.* -o bin/{binary} .*) && :$", commands, re.MULTILINE).group(1)
 
 
 def noticed(build, mutant, folder):
     text = (ROOT / mutant.path).read_text()
     assert mutant.right == "" or text.count(mutant.right) == 1, f"{mutant.path} has not one {mutant.right!r}: the mutant has to follow"
+    binary, tests = mutant.tests
     source, made, program = folder / "mutant.cc", folder / "mutant.o", folder / "mutant"
     source.write_text(text.replace(mutant.right, mutant.wrong) if mutant.right else text)
     # What a mutant leaves unused is no defect of its own.
-    subprocess.run([*compile_command(build, mutant.path), "-Wno-error", "-w", "-c", source, "-o", made], cwd=build, check=True)
+    subprocess.run([*compile_command(build, mutant.path), "-O0", "-g0", "-Wno-error", "-w", "-c", source, "-o", made], cwd=build, check=True)
     # The first of two definitions counts: the libraries' own is not taken.
-    link = link_command(build).replace(" -o bin/sim_test ", f" -Wl,-z,muldefs -o {program} {made} ", 1)
+    link = link_command(build, binary).replace(f" -o bin/{binary} ", f" -Wl,-z,muldefs -o {program} {made} ", 1)
     subprocess.run(link, shell=True, cwd=build, check=True)
     try:
-        ran = subprocess.run([program, f"--gtest_filter={TESTS}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([program, f"--gtest_filter={tests}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
         return "it never ends"
     if ran.returncode == 0:
