@@ -65,7 +65,7 @@ bool GossipRounds::look(Peer number, TimePoint now) {
   if (peer.self) return false;
   peer.next_look = now + std::max(rules_.interval, peer.pause);
   if (!peer.placements.empty() || !peer.ledger.empty()) return true;
-  const bool probes = peer.pause > Duration::zero() || !peer.tried;
+  const bool probes = peer.pause > Duration::zero() || !peer.tried || peer.greets;
   return probes || now >= peer.sent_at + rules_.refresh || lacks_table(peer, now);
 }
 
@@ -87,6 +87,7 @@ GossipMessage GossipRounds::begin(Peer number, TimePoint now) {
   PeerState& peer = at(peers_, number);
   TROUPE_CHECK(!peer.under_way, "one message to a peer at a time");
   peer.under_way = true;
+  peer.greets = false;
   peer.sent_at = now;
   if (peer.pause > Duration::zero()) drop_untrue(peer);
   peer.placements_sent = std::exchange(peer.placements, {});
@@ -220,12 +221,21 @@ StatusOr<GossipNotes> GossipRounds::receive(const GossipMessage& message, TimePo
   known->second.heard_at = now;
   if (rules_.ledger) router_.adopt_ledger(known->second.number, message.ledger);
   if (!added) return notes;
-  // Perhaps it is a peer that did not answer for long.
+  greet(name, now);
   notes.wakes = true;
-  for (auto& [number, peer] : peers_) {
-    if (peer.pause > rules_.interval) peer.next_look = std::min(peer.next_look, now);
-  }
   return notes;
+}
+
+// A sender has begun, or is back: a peer whose name it is, or any of them, gets a message at once, whose
+// answer shows who it is.
+void GossipRounds::greet(const Hash128& sender, TimePoint now) {
+  const bool known = std::any_of(peers_.begin(), peers_.end(),
+                                 [&](const auto& entry) { return entry.second.name == sender; });
+  for (auto& [number, peer] : peers_) {
+    if (known && peer.name != sender) continue;
+    peer.greets = true;
+    peer.next_look = std::min(peer.next_look, now);
+  }
 }
 
 void GossipRounds::forget_silent(TimePoint now) {

@@ -13,7 +13,7 @@
 // clang-format on
 //
 // - a message goes out when there is news, when the peer lacks the table, when the peer is not known to
-//   answer, and every GossipRules::refresh
+//   answer, when it may be the gateway that has just begun to speak, and every GossipRules::refresh
 // - a peer that fails is tried at intervals that double. Its placements wait, the newest of them, and those
 //   on nodes that have died since are dropped; a ledger does not wait, for the next one replaces it
 // - a peer with a new name has just begun and knows nothing: the gateway with the smallest name sends it all
@@ -67,7 +67,7 @@ struct GossipMessage {
 struct GossipNotes {
   std::optional<bool> answers;  // the peer's first outcome, or another than its last
   bool is_self = false;         // the peer is this gateway: it gets no more messages
-  bool wakes = false;           // an unknown gateway spoke: next_look() of peers that failed is now
+  bool wakes = false;           // a gateway has begun to speak: next_look() of some peers is now
   bool other_sets = false;      // first news of a gateway that divides sets in another way
 };
 
@@ -82,7 +82,6 @@ class GossipRounds {
   void add(Peer peer, TimePoint now);
   // Its outcome is awaited no more. REQUIRES: as all calls that name a peer, that it was added.
   void remove(Peer peer);
-  size_t size() const { return peers_.size(); }
 
   void collect(TimePoint now);
   // Time of the next look(), unless a message is on its way.
@@ -119,8 +118,9 @@ class GossipRounds {
     std::string sample;
 
     bool self = false;
-    bool tried = false;  // a message had an outcome
-    Hash128 name;        // as it answered last
+    bool tried = false;   // a message had an outcome
+    bool greets = false;  // a message is due, whether there is news or not
+    Hash128 name;         // as it answered last
     TimePoint next_look{}, sent_at{};
     TableVersion table_sent;
     TimePoint table_sent_at{};
@@ -136,6 +136,7 @@ class GossipRounds {
   void drop_untrue(PeerState& peer) const;
   void put_table(PeerState& peer, TimePoint now, GossipMessage& message);
   void welcome(PeerState& peer);
+  void greet(const Hash128& sender, TimePoint now);
   void leave_out(PeerState& peer);
   GossipNotes end(PeerState& peer, bool answers, TimePoint now);
   bool heard(const GatewayNews& news, TimePoint now);
