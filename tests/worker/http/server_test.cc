@@ -353,7 +353,7 @@ TEST(WorkerServerDrain, RunningStreamEndsProperlyAndNewRequestsAreRefused) {
       request_bytes("POST", "/v1/chat/completions", endless_body(R"(,"stream":true,"max_tokens":300)")));
   ASSERT_TRUE(stream.read_until("data: "));
 
-  auto drained = worker.start_drain(std::chrono::seconds(20));
+  auto drained = worker.start_drain(std::chrono::seconds(120));
   EXPECT_LT(time_until([&] { return ask(worker.port(), "GET", "/readyz").status == 503; }),
             milliseconds(1000));
   idle.send(request_bytes("POST", "/v1/chat/completions", chat_body("Hello!")));
