@@ -64,10 +64,12 @@ find_library(TROUPE_DNNL dnnl REQUIRED)
 find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
 set(TROUPE_UNITY_BATCH 24)
+if(TROUPE_UNITY)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+endif()
 # troupe_unity(TARGET BATCH): compiles up to BATCH of the target's files as one, for most of what a file costs are its headers.
 # Which go together is decided by unity.py. Files with options of their own stay by themselves (CMake sees to it).
 function(troupe_unity name batch)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
   get_target_property(sources ${name} SOURCES)
   execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/unity.py ${batch} ${sources}
                   WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE

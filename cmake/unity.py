@@ -44,16 +44,13 @@ def own_names(text):
     for static in re.finditer(r"^(?:template <.*>\s+)?(?:inline |constexpr )*static [^;{=]*", code, flags=re.M):
         names.add(name_of(static[0]))
     for space in re.finditer(r"namespace \{", code):
-        depth, head = 1, ""
-        for sign in code[space.end():]:
-            if sign in "{;" and depth == 1:
-                names.add(name_of(head))
-                head = ""
-            elif depth == 1 and sign != "}":
-                head += sign
-            depth += (sign == "{") - (sign == "}")
-            if depth == 1 and sign == "}":
-                head = ""
+        depth, begin = 1, space.end()
+        for sign in re.compile(r"[{};]").finditer(code, begin):
+            if sign[0] != "}" and depth == 1:
+                names.add(name_of(code[begin:sign.start()]))
+            depth += (sign[0] == "{") - (sign[0] == "}")
+            if depth == 1:
+                begin = sign.end()
             if depth == 0:
                 break
     return {name for name in names if name and name not in NOT_NAMES and ":" not in name}
