@@ -83,7 +83,7 @@ MUTANTS = [
     Mutant("keeps the ledger of a silent sender", GOSSIP, "if (silent) router_.forget_gateway(entry.second.number);", ""),
     Mutant("counts itself among its peers", GOSSIP, "  peer.self = true;\n", ""),
     Mutant("tells of a slot's last node", GOSSIP, "std::erase_if(peer.placements_sent, is_there);", ""),
-    Mutant("sends a table again that all have", GOSSIP, "return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;",
+    Mutant("sends the table at every look to a peer that does not take it", GOSSIP, "return peer.table_sent != router_.planning().version() || now >= peer.table_sent_at + rules_.refresh;",
            "return true;"),
 ]
 

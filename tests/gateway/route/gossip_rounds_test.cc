@@ -421,6 +421,24 @@ TEST_F(GossipRoundsOfAll, OneTableIsPlannedFromTheSamplesOfAll) {
   EXPECT_EQ(tables_, sent) << "a table that all have is not sent again";
 }
 
+TEST(GossipRoundsTable, PeerThatDoesNotTakeTheTableGetsItOnceARefresh) {
+  Gateway one(1, 2, quick_rules()), two(2, 2, quick_rules());
+  one.rounds.add(0, at_ms(0));
+  serve_at(one.router, key(1, -1), 1, at_ms(0));
+  one.router.plan(at_ms(0));
+  one.router.plan(at_ms(5000));
+  const auto table_goes = [&](int64_t ms) {
+    if (!one.rounds.look(0, at_ms(ms))) return false;
+    const bool goes = !one.rounds.begin(0, at_ms(ms)).table.empty();
+    one.rounds.answered(0, two.rounds.answer(), at_ms(ms));  // its old table still
+    return goes;
+  };
+  EXPECT_FALSE(table_goes(5020)) << "its news are not known yet";
+  EXPECT_TRUE(table_goes(5040));
+  for (int64_t ms = 5060; ms < 6040; ms += 20) EXPECT_FALSE(table_goes(ms)) << ms;
+  EXPECT_TRUE(table_goes(6040));
+}
+
 TEST(GossipRoundsTable, TableThatIsTooLargeIsLeftOutAndSaid) {
   GossipRules rules = quick_rules();
   rules.table_bytes_max = 8;
