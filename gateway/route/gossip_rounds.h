@@ -1,6 +1,6 @@
 #pragma once
 
-// One gateway's side of the gossip of all: what it tells each peer and when, and what it takes from their
+// One gateway's side of the gossip of all: what it sends to each peer and when, and what it takes of their
 // messages. Pure: the owner carries messages, with whatever delays and losses, and keeps the timers; a live
 // gateway encodes them (gateway/cluster/gossip.h), a simulator hands them over as they are.
 //
@@ -9,7 +9,7 @@
 //   at = next_look(peer)       then: look(peer, now)? → begin(peer, now) is on its way to the peer
 //   answered(peer, a, now)     its outcome, exactly once for every begin()
 //   or failed(peer, now)
-//   receive(name, m, now)      a peer's message, at any time
+//   receive(m, now)            a peer's message, at any time
 // clang-format on
 //
 // - a message goes out when there is news, when the peer lacks the table, when the peer is not known to

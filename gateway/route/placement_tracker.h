@@ -22,8 +22,8 @@ class PlacementTracker {
   // REQUIRES: `core` outlives it.
   explicit PlacementTracker(RouterCore& core) : options_(core.options), core_(core), known_(core.known) {}
 
-  // The node has computed it for a request of this gateway, or is about to have: remembered, and
-  // with tell() on its way to the peers, from which nodes it is.
+  // The node has computed it for a request of this gateway, or is about to: it is remembered. tell() queues
+  // it for the peers.
   void placed(Placement placement, TimePoint now);
   void tell(const Placement& placement);
   // A request without a session is remembered by its prompt's links.

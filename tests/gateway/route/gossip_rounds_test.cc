@@ -1,4 +1,4 @@
-// Gossip without sockets: what a gateway tells its peers, and when, as messages arrive, fail and come late.
+// Gossip without sockets: what a gateway sends to its peers, and when, as messages arrive, fail or are late.
 // (The same with sockets: tests/gateway/cluster/gossip_test.cc.)
 
 #include "gateway/route/gossip_rounds.h"
@@ -216,7 +216,8 @@ TEST_F(GossipRoundsOfOne, NewcomerIsWelcomedOnceAndByTheSmallestNameOnly) {
   EXPECT_TRUE(sets_sent(100).empty());
   one_.rounds.answered(0, news_of(3), at_ms(100));
 
-  // A second peer has a smaller name than ours, and welcomes whoever begins anew; unless it does not answer.
+  // A second peer has a smaller name than ours, and welcomes a gateway that begins anew, as long as it
+  // answers.
   one_.rounds.add(1, at_ms(100));
   one_.rounds.begin(1, at_ms(120));
   one_.rounds.answered(1, news_of(2), at_ms(120));
@@ -322,7 +323,7 @@ class GossipRoundsOfAll : public ::testing::Test {
     }
     for (uint32_t g = 0; g < kGateways; ++g) {
       for (uint32_t other = 0; other < kGateways; ++other) {
-        if (g != other && all_[g] != nullptr) tell(g, other);
+        if (g != other && all_[g] != nullptr) deliver(g, other);
       }
     }
   }
@@ -350,7 +351,7 @@ class GossipRoundsOfAll : public ::testing::Test {
   int messages_ = 0, tables_ = 0, samples_ = 0;
 
  private:
-  void tell(uint32_t g, uint32_t other) {
+  void deliver(uint32_t g, uint32_t other) {
     GossipRounds& from = all_[g]->rounds;
     if (from.next_look(other) > at_ms(ms_) || !from.look(other, at_ms(ms_))) return;
     const GossipMessage message = from.begin(other, at_ms(ms_));

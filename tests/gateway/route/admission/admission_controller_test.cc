@@ -62,7 +62,7 @@ TEST_F(AdmissionControllerTest, RequestsThatWaitAreLetInWhenWorkersJoin) {
   AdmissionController controller(options());
   EXPECT_EQ(admitted(controller, 10, 0), 2u);
   workers(3, 2);
-  EXPECT_TRUE(controller.advance(at_ms(20)).empty()) << "nobody has looked";
+  EXPECT_TRUE(controller.advance(at_ms(20)).empty()) << "before the next look";
   controller.look(now_there(), at_ms(20));
   EXPECT_EQ(controller.advance(at_ms(20)).size(), 4u);
 }
