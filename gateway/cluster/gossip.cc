@@ -21,11 +21,8 @@ namespace {
 constexpr size_t kNameDigits = 32;
 constexpr const char* kPeerUp = "troupe_gateway_gossip_peer_up";
 
-route::GossipRules rules_of(const GossipOptions& options) {
-  route::GossipRules rules = options.rules;
-  rules.table_bytes_max = kGossipBytesMax / 8 * 7;
-  return rules;
-}
+// The rest of a message is for what is placed and in flight.
+static_assert(route::GossipRules().table_bytes_max <= kGossipBytesMax / 8 * 7);
 
 // A peer with another kind of answer is no gateway of ours.
 std::optional<GatewayNews> news_of(std::string_view answer) {
@@ -75,7 +72,7 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
                                      "Messages and answers without the seal of the fleet's secret.")),
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
                                       "Gateways heard that divide sets in another way.")),
-      rounds_(rules_of(options), parts.router) {
+      rounds_(options.rules, parts.router) {
   for (const Endpoint& endpoint : options.peers) add_peer(endpoint, false);
 }
 
