@@ -40,12 +40,12 @@ def machine(folder, gpu=True):
     (tools / "nvidia-smi").chmod(0o755)
     if gpu:
         shutil.copy(EMULATED, tools / "libcuda.so.1")  # the worker asks whether there is a driver
-    return {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "300", "TROUPE_GPU_SUITE_S": "200", "TROUPE_GPU_SERVED_S": "350",  # a minute each where nothing else runs
+    return {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(tools), "TROUPE_GPU_KERNELS_S": "1800", "TROUPE_GPU_SUITE_S": "900", "TROUPE_GPU_SERVED_S": "1800",  # a minute each where nothing else runs; this runs behind all else
            "TROUPE_GPU_SERVED": "--personas 2 --users 2 --sentences 5 --tokens 8 --max-num-seqs 4 --max-num-batched-tokens 32 --gpu-memory-utilization 0.2"}
 
 
 def run(folder, *command, gpu=True):
-    return subprocess.run(["bash", *command], env=machine(folder, gpu), capture_output=True, text=True, timeout=800)
+    return subprocess.run(["bash", *command], env=machine(folder, gpu), capture_output=True, text=True, timeout=3000)
 
 
 def test_without_a_gpu_it_skips_and_says_so(tmp_path):
@@ -126,7 +126,7 @@ def test_other_engines_are_left_out_where_there_are_none(tmp_path):
 
 
 def test_ops_are_measured_on_the_emulated_module():
-    ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=240)
+    ops = subprocess.run([BIN / "device_bench", EMULATED, "small"], capture_output=True, text=True, timeout=900)
     assert ops.returncode == 0, ops
     for op in ("rms_norm", "silu_mul", "embed", "rope_kv", "matmul", "decode", "decode, lanes", "prefill", "cascade", "normed mlp"):
         assert f"| {op} |" in ops.stdout, ops.stdout

@@ -65,7 +65,7 @@ kernels_part() {
   return $result
 }
 
-logprobs() { timeout 60 "$bin/troupe-worker" logprobs --model "$model" "$@" < "$here/prompts.txt"; }
+logprobs() { timeout "${TROUPE_GPU_SUITE_S:-60}" "$bin/troupe-worker" logprobs --model "$model" "$@" < "$here/prompts.txt"; }
 # The worst and the mean difference of all log-probabilities of two runs, held to bounds.
 compare() {  # compare TRUTH FILE WORST MEAN
   awk -v worst_max="$3" -v mean_max="$4" '

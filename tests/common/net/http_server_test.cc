@@ -302,7 +302,6 @@ TEST(HttpServer, SlowReaderStaysConnectedWhileItReads) {
 
 TEST(HttpServer, DrainLetsRunningRequestsEndAndClosesIdleOnes) {
   Loop loop;
-  Watched watched;
   HttpServerOptions options;
   auto server = std::make_unique<TestServer>(loop, echo_handler, options);
   RawPeer idle = RawPeer::connect(server->port());

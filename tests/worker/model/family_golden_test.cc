@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Family, testing::ValuesIn(all_indices()), 
 TEST(FamilyLimits, WindowIsTheDefaultAndMaximumLength) {
   const TempDir dir;
   TinyModel model;
-  model.config["architectures"] = {"MistralForCausalLM"};
+  model.config["architectures"] = bj::array({"MistralForCausalLM"});
   model.config["sliding_window"] = 31;
   model.write(dir);
   RunnerOptions options;

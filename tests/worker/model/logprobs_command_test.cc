@@ -75,7 +75,7 @@ TEST_F(LogprobsCommand, RefusesLinesLongerThanTheModel) {
 TEST_F(LogprobsCommand, ScoresUpToASlidingWindow) {
   const TempDir dir;
   TinyModel model;
-  model.config["architectures"] = {"MistralForCausalLM"};
+  model.config["architectures"] = bj::array({"MistralForCausalLM"});
   model.config["sliding_window"] = 4;
   model.write(dir);
   const std::vector<std::string> words{"--model", dir.path(), "--device", "ref"};

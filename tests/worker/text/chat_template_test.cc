@@ -7,7 +7,6 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "common/json/json.h"
+#include "tests/cpu_time.h"
 #include "worker/text/subcommands.h"
 
 namespace troupe {
@@ -179,12 +179,6 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
   EXPECT_THAT(rendered("{{ 1 | no_such }}"), HasSubstr("no filter is named 'no_such'"));
   EXPECT_EQ(rendered("{{ [1].append(2) }}"),
             "error: line 1: templates must not change a list; make a new one, as in a + [b]");
-}
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 TEST(ChatTemplate, StopsRunawayTemplates) {

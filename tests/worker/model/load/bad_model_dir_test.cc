@@ -93,7 +93,7 @@ std::vector<Case> file_cases() {
        [](const TempDir& dir) { dir.write("generation_config.json", R"({"top_p":7})"); },
        {"/generation_config.json: key 'top_p': 7 is not supported"}},
       {"UnknownArchitecture",
-       [](TinyModel& m) { m.config["architectures"] = {"GPT2LMHeadModel"}; },
+       [](TinyModel& m) { m.config["architectures"] = bj::array({"GPT2LMHeadModel"}); },
        nullptr,
        {"/config.json: key 'architectures'", "LlamaForCausalLM"}},
       {"NoWeights",
