@@ -64,7 +64,7 @@ find_library(TROUPE_DNNL dnnl REQUIRED)
 find_library(TROUPE_TCMALLOC tcmalloc_minimal REQUIRED)
 
 set(TROUPE_UNITY_BATCH 24)
-if(TROUPE_UNITY)
+if(TROUPE_UNITY OR TROUPE_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
 # troupe_unity(TARGET BATCH): compiles up to BATCH of the target's files as one, for most of what a file costs are its headers.
