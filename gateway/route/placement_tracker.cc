@@ -88,9 +88,12 @@ void PlacementTracker::adopt(std::span<const Placement> placements) {
   }
 }
 
-// Puts the set after its session: used last, it is forgotten after what needs it.
+// Puts the set after its session: used last, it is forgotten after what needs it. (A gateway that has just
+// begun hears all placements from a peer, once, before it has probed the nodes.)
 void PlacementTracker::remember(const Placement& p) {
-  if (!known_.view->routable(p.node)) return;
+  const ClusterView& view = *known_.view;
+  const bool unseen = p.node < view.size() && view.node(p.node).state == NodeState::kUnknown;
+  if (!view.routable(p.node) && !unseen) return;
   if (!p.session.is_zero())
     known_.shadow.put({p.session, Held::kSession, p.node, p.session_tokens, p.session_charge});
   if (!p.set.is_zero()) known_.shadow.put({p.set, Held::kSet, p.node, p.set_tokens, p.set_tokens});
