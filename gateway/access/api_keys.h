@@ -1,30 +1,12 @@
 #pragma once
 
-// API keys and their limits. A file names the keys; it holds only the SHA-256 of a key, so its readers cannot
-// use one:
-//
-// clang-format off
-//   writers:                   # the name: in metrics and logs, no secret
-//     sha256: "9f86d0…"        # printf %s "$KEY" | sha256sum
-//     models: [demo-model]     # empty or absent: all
-//     requests_per_s: 20       # 0 or absent: no limit
-//     tokens_per_min: 600000   # of prompts and answers
-//     requests_at_once: 64     # at the workers or waiting for them
-//     priority: 0              # lower is earlier; requests may ask for a later one
-//     weight: 1                # its share where not all can be served at once
-//     requests_running: 32     # at the workers; more wait
-//     tokens_running: 100000   # likewise, in tokens to compute
-//     requests_waiting: 16
-//     tenant: acme             # keys of a tenant share KV cache with no others (tenant.h)
-//     admin: true              # may change the fleet at the metrics port, too (admin.h)
-// clang-format on
-//
-// The file can be read again at any time: whole, or not at all. Used from one thread.
+// API keys in use: which client a request comes from, and what it has used of its limits. Their file
+// (api_key_file.h) can be read again at any time: whole, or not at all. Used from one thread.
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,32 +15,13 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
-#include "gateway/route/admission/admission.h"
-#include "gateway/route/admission/quota.h"
+#include "gateway/access/api_key_file.h"
+#include "gateway/route/admission/key_usage.h"
 #include "gateway/route/fleet/gateway_shard.h"
 
 namespace troupe {
 
-inline constexpr size_t kApiKeysMax = 1000;
-
-using Sha256 = std::array<uint8_t, 32>;
 Sha256 sha256(std::string_view bytes);
-
-struct ApiKey {
-  std::string name;
-  Sha256 digest{};
-  std::vector<std::string> models;  // empty: all
-  route::QuotaLimits limits;
-  route::AdmissionKey admission;  // its id is the name's hash
-  int32_t priority = 0;           // the earliest that its requests may have
-  std::string tenant;             // empty: none
-  bool admin = false;
-};
-// Keys in the file's order. Errors: "<file>:<line>: …" or "<file>: key '<name>': …".
-StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::string& file_name);
-StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path);
-// The error names a key whose tenant would have no salt. `secret`: read_secret()'s, or empty.
-Status check_tenants(const std::vector<ApiKey>& keys, std::string_view secret);
 
 // A client with a key. Shared: a reload that removes its key ends no request of it.
 class ApiClient {
@@ -68,13 +31,13 @@ class ApiClient {
   const std::string& name() const { return key_.name; }
   bool may_use(std::string_view model) const;
   // This gateway's shard of the key's limits.
-  const route::AdmissionKey& admission() const { return admission_; }
-  int32_t priority() const { return key_.priority; }
+  const route::AdmissionKey& admission() const { return usage_.admission(); }
+  int32_t priority() const { return usage_.priority(); }
   bool admin() const { return key_.admin; }
   const std::string& tenant_salt() const { return salt_; }
   void change(const ApiKey& key, std::string salt, TimePoint now);
   // Each gateway enforces its shard of the key's limits; until the first call, all of them.
-  void share(const route::GatewayShard& place, TimePoint now);
+  void share(const route::GatewayShard& place, TimePoint now) { usage_.share(place, now); }
 
   std::optional<route::Quota::Refusal> begin(TimePoint now);
   void end(int64_t tokens, TimePoint now);
@@ -82,10 +45,8 @@ class ApiClient {
  private:
   friend class ApiKeys;
   ApiKey key_;
-  route::GatewayShard place_;
-  route::AdmissionKey admission_;
   std::string salt_;
-  route::Quota quota_;
+  route::KeyUsage usage_;
   Counter& requests_;
   Counter& tokens_;
   std::array<Counter*, 3> refused_{};  // by Quota::Limit

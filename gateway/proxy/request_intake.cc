@@ -129,6 +129,7 @@ void RequestIntake::record_arrival(RequestContext& context) {
   TrafficArrival arrival;
   arrival.model = context.routed.model;
   arrival.set = key.set;
+  if (context.client != nullptr) arrival.key = context.client->name();
   if (!key.session.is_zero()) arrival.session = chain_hash(core_.recorder->salt(), key.session.hex());
   arrival.prefix_bytes = key.prefix_bytes;
   arrival.marks = std::move(context.routed.marks);

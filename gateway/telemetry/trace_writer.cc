@@ -219,6 +219,7 @@ void TraceWriter::write(std::string& out, const Held& held) {
                   ",\"block_size\":", route::kBlockTokens);
   if (!arrival.set.is_zero()) append_text(out, "set", arrival.set.hex());
   if (!arrival.session.is_zero()) append_text(out, "session", arrival.session.hex());
+  if (!arrival.key.empty()) append_text(out, "key", arrival.key);
   absl::StrAppend(&out, ",\"turn\":", marks.turn);
   const int64_t prefix = arrival.set.is_zero() ? 0 : spans.tokens_of(marks, arrival.prefix_bytes);
   if (prefix > 0) absl::StrAppend(&out, ",\"prefix_length\":", prefix);

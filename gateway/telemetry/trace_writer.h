@@ -5,7 +5,7 @@
 //
 // clang-format off
 //   {"timestamp":1763777777123.456,"input_length":412,"output_length":24,"block_size":16,
-//    "set":"…","session":"…","turn":2,"prefix_length":300,"hash_ids":[…],"output_hash_ids":[…],
+//    "set":"…","session":"…","key":"…","turn":2,"prefix_length":300,"hash_ids":[…],"output_hash_ids":[…],
 //    "message_ends":[300,412],"message_ids":[…],"message_answers":[],"salt":"…",
 //    "model":"…","node":"127.0.0.1:31000","branch":"session","attempts":1,"expected":384,
 //    "cached":384,"status":200,"ttft_ms":3.1,"duration_ms":41.0}
@@ -13,6 +13,7 @@
 //   timestamp      ms since 1970, of the arrival; lines are in this order
 //   message_…      where each message of the prompt (or piece of text, and tools first) ends, in tokens; the
 //                  hash of all text up to there; and which ones, from 0, the assistant gave
+//   key            the name of the request's API key; absent without one
 //   salt           names the salt of the hashes: only those of one salt can be compared
 //   node …         up to expected: absent where nothing was sent
 //   cached         absent if the worker does not report it, ttft_ms if it did not begin to answer
@@ -47,6 +48,7 @@ struct TrafficArrival {
   int64_t unix_us = 0;
   std::string model;
   Hash128 set;              // zero: none
+  std::string key;          // the API key's name, empty: none
   Hash128 session;          // zero: none. Not the router's: a user's name could be guessed from that
   size_t prefix_bytes = 0;  // of the set's prefix
   PromptFingerprint marks;

@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/settings/yaml.h"
+#include "gateway/access/api_key_file.h"
 #include "gateway/route/policy/policy.h"
 #include "gateway/route/settings.h"
 #include "sim/cli/command_line.h"
+#include "sim/trace/trace.h"
 #include "sim/workload/presets.h"
 #include "worker/schedule/setting_names.h"
 
@@ -301,6 +303,10 @@ void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
       "admission.enabled", &o.admission.enabled,
       "requests wait in their gateway while the workers are full, as live, by admission.*; else they go "
       "to the workers at once and wait there. A limit that is set switches it on");
+  schema.add(
+      "api_keys", &f.api_keys,
+      "file of API keys, as the gateway's: its limits hold for requests whose trace names a key. Switches "
+      "the queue on");
   route::describe(schema, o.admission.controller.room);
   route::describe(schema, o.admission.controller.admission);
   route::describe_route(schema, o.router);
@@ -312,6 +318,10 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
   route::settle_route(o.router);
   o.router.affinity.peer_ledger =
       f.peer_ledger && o.gateways > 1 && route::policy_info(o.router.policy).follows_table;
+  if (!f.api_keys.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<ApiKey> keys, read_api_keys(f.api_keys));
+    for (const ApiKey& key : keys) o.admission.keys.emplace(id_of(key.name), key.rights);
+  }
   if (!f.faults.empty()) {
     std::ifstream file(f.faults, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));

@@ -50,9 +50,9 @@ void say_notes(std::string_view label, const RequestSource& source);
 void say_too_long(std::string_view label, const RequestSource& source, const NodeProfile& profile);
 
 struct FleetFlags {
-  SimulationOptions options;              // the flags that name no file
-  std::string profile = "study", faults;  // simulation_of() reads them
-  bool peer_ledger = true;                // if several gateways can use it
+  SimulationOptions options;                        // the flags that name no file
+  std::string profile = "study", faults, api_keys;  // simulation_of() reads them
+  bool peer_ledger = true;                          // if several gateways can use it
 };
 void describe_fleet(SettingsSchema& schema, FleetFlags& flags);
 // Errors name the flag or the file.

@@ -117,7 +117,8 @@ void Recorder::lost(const Lost& lost) {
 void Recorder::queued(Duration arrived, const QueuePlace& place) {
   if (!measures(arrived)) return;
   if (place.waited) queue_.wait_ms.push_back(ms_of(place.wait));
-  if (place.refused()) queue_.refused[static_cast<size_t>(place.outcome)] += 1;
+  if (!place.refused()) return;
+  (place.refusal_status() == 429 ? queue_.refused_429 : queue_.refused_503)[place.refusal()] += 1;
 }
 
 void Recorder::fault(Duration at) {
@@ -253,13 +254,14 @@ QueueFigures Recorder::queue_figures() const {
   const double sum = std::accumulate(queue_.wait_ms.begin(), queue_.wait_ms.end(), 0.0);
   out.wait_mean_ms = out.waited > 0 ? sum / static_cast<double>(out.waited) : 0;
   out.wait_ms = percentiles(queue_.wait_ms);
-  for (size_t i = 0; i < queue_.refused.size(); ++i) {
-    const int64_t count = queue_.refused[i];
-    if (count == 0) continue;
-    const auto outcome = static_cast<route::AdmissionOutcome>(i);
-    out.refused.push_back({route::admission_outcome_name(outcome), count});
-    (route::admission_http_status(outcome) == 429 ? out.refused_429 : out.refused_503) += count;
-  }
+  const auto note = [&out](const std::map<std::string_view, int64_t>& reasons, int64_t& all) {
+    for (const auto& [name, count] : reasons) {
+      out.refused.push_back({name, count});
+      all += count;
+    }
+  };
+  note(queue_.refused_429, out.refused_429);
+  note(queue_.refused_503, out.refused_503);
   return out;
 }
 

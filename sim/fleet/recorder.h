@@ -4,8 +4,10 @@
 // Result. Requests that arrived before the warm-up count in the series only.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/core/time.h"
@@ -95,7 +97,7 @@ class Recorder {
   } crowd_ms_;
   struct {
     std::vector<float> wait_ms;
-    std::array<int64_t, route::kAdmissionOutcomeCount> refused{};
+    std::map<std::string_view, int64_t> refused_429, refused_503;  // by reason
   } queue_;
   double tpot_sum_ms_ = 0;
   std::vector<SecondSeries> seconds_;

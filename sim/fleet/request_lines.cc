@@ -38,8 +38,8 @@ void append_request_line(std::string& out, const RequestLine& line) {
   if (line.place.waited) append_ms(out, "queue_ms", line.place.wait);
   if (line.end == RequestEnd::kLost || line.end == RequestEnd::kRefused) out += ",\"lost\":true";
   if (line.end == RequestEnd::kRefused) {
-    append_text(out, "refused", route::admission_outcome_name(line.place.outcome));
-    absl::StrAppend(&out, ",\"status\":", route::admission_http_status(line.place.outcome));
+    append_text(out, "refused", line.place.refusal());
+    absl::StrAppend(&out, ",\"status\":", line.place.refusal_status());
   }
   if (line.live_status != 0) absl::StrAppend(&out, ",\"status\":", line.live_status);
   if (line.end == RequestEnd::kUnfinished) out += ",\"unfinished\":true";

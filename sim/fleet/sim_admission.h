@@ -7,18 +7,23 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/core/time.h"
 #include "gateway/route/admission/admission_controller.h"
+#include "gateway/route/admission/key_usage.h"
 
 namespace troupe::sim {
 
 struct SimAdmissionOptions {
   bool enabled = false;  // false: unless a limit is set, requests go to the nodes at once and queue there
   route::AdmissionControllerOptions controller;
+  // API keys, by the ids of their names in the trace. A request of another key, or of none, has no limits.
+  std::map<uint64_t, route::KeyRights> keys;
 
   // A limit that is set is enforced, asked for or not.
   bool active() const;
@@ -31,8 +36,15 @@ struct QueuePlace {
   bool waited = false;
   Duration wait{};                                                       // so far
   route::AdmissionOutcome outcome = route::AdmissionOutcome::kAdmitted;  // of the queue
+  std::optional<route::Quota::Limit> over;  // a limit of its key: refused at the door
+  bool visits = false;                      // counted by its key, in this life of the gateway
 
+  std::string_view refusal() const {
+    return over ? route::quota_limit_name(*over) : route::admission_outcome_name(outcome);
+  }
+  int refusal_status() const { return over ? 429 : route::admission_http_status(outcome); }
   bool refused() const {
+    if (over) return true;
     return outcome != route::AdmissionOutcome::kAdmitted && outcome != route::AdmissionOutcome::kWaiting;
   }
 };
@@ -54,10 +66,18 @@ class SimAdmission {
 
   bool active() const { return active_; }
   // The place's outcome says how it went. Without an active queue: kAdmitted.
-  void arrive(size_t gateway, uint64_t id, const route::AdmissionRequest& request, QueuePlace& place,
-              TimePoint now);
-  // The request ends, whether it waits or not. `tokens`: its actual cost, where known.
-  void leave(size_t gateway, QueuePlace& place, std::optional<int64_t> tokens, TimePoint now);
+  struct Arrival {
+    uint64_t id = 0;
+    uint64_t key = 0;  // of the trace
+    route::AdmissionRequest request;
+  };
+  void arrive(size_t gateway, Arrival arrival, QueuePlace& place, TimePoint now);
+  // The request ends, whether it waits or not.
+  struct Cost {
+    std::optional<int64_t> computed;  // tokens, where known: what the queue counts
+    int64_t all = 0;                  // of prompt and answer: what its key is charged
+  };
+  void leave(size_t gateway, uint64_t key, QueuePlace& place, const Cost& cost, TimePoint now);
   void on_time(size_t gateway, uint64_t tag, TimePoint now);
   // The gateway begins anew, with nothing in its queue.
   void restart(size_t gateway, TimePoint now);
@@ -75,9 +95,11 @@ class SimAdmission {
     std::unique_ptr<route::AdmissionController> controller;
     uint64_t life = 1;
     absl::btree_map<uint64_t, Waiting> waiting;  // by ticket
-    bool wakes = false, looks = false;           // kWake, kLook is posted
+    std::map<uint64_t, route::KeyUsage> keys;
+    bool wakes = false, looks = false;  // kWake, kLook is posted
   };
-  void begin(size_t gateway);
+  void begin(size_t gateway, TimePoint now);
+  bool let_in(Queue& queue, Arrival& arrival, QueuePlace& place, TimePoint now);
   void tell(size_t gateway, TimePoint now);
   void wake(size_t gateway, TimePoint now);
 

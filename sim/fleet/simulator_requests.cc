@@ -72,9 +72,10 @@ void Simulation::arrive(TraceRequest& request) {
 void Simulation::perform(SimRequest& sim_request, route::Action action) {
   if (action == route::Action::kAdmit) {
     if (admission_.active()) {
-      admission_.arrive(static_cast<size_t>(sim_request.gateway), sim_request.id,
-                        sim_request.admission_request(gateway_of(sim_request).router()), sim_request.place,
-                        now_);
+      admission_.arrive(static_cast<size_t>(sim_request.gateway),
+                        {sim_request.id, sim_request.trace.key,
+                         sim_request.admission_request(gateway_of(sim_request).router())},
+                        sim_request.place, now_);
       if (sim_request.place.outcome == route::AdmissionOutcome::kWaiting) return;
       if (sim_request.place.refused()) return end_flight(sim_request, now_, RequestEnd::kRefused);
     }
@@ -257,10 +258,13 @@ void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
 // `at`: when its client knows.
 void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end) {
   if (admission_.active()) {
-    std::optional<int64_t> cost;
+    SimAdmission::Cost cost;
+    const int64_t prompt = sim_request.trace.input_tokens;
     if (end == RequestEnd::kAnswered)
-      cost = sim_request.trace.input_tokens - sim_request.cached_tokens + sim_request.emitted;
-    admission_.leave(static_cast<size_t>(sim_request.gateway), sim_request.place, cost, now_);
+      cost.computed = prompt - sim_request.cached_tokens + sim_request.emitted;
+    if (sim_request.emitted > 0) cost.all = prompt + sim_request.emitted;
+    admission_.leave(static_cast<size_t>(sim_request.gateway), sim_request.trace.key, sim_request.place, cost,
+                     now_);
     recorder_.queued(sim_request.arrived.time_since_epoch(), sim_request.place);
   }
   if (options_.on_request) options_.on_request(sim_request.line(at, end));

@@ -17,6 +17,7 @@
 //   optional:
 //     block_size        tokens a block, 512 where absent
 //     set, session      string or whole number: the persona prefix and the conversation
+//     key               string or whole number: the name of the client's API key
 //     turn              of the conversation, from 1
 //     prefix_length     tokens of the persona prefix, which the set names
 //     output_hash_ids   ids of the blocks that the answer completes: a node holds them beyond the prompt
@@ -50,6 +51,7 @@ struct TraceRequest {
   int32_t turn = 0;                     // 0: unknown
   int32_t prefix_tokens = 0;            // of the set; 0: unknown
   uint64_t set = 0, session = 0;        // id_of() of the line's names; 0: none
+  uint64_t key = 0;                     // the same
   std::vector<uint64_t> blocks;         // floor or ceil(input_tokens / block_tokens) cumulative ids
   std::vector<uint64_t> output_blocks;  // of the blocks after floor(input_tokens / block_tokens), in order
 };
@@ -134,7 +136,7 @@ class TraceLineParser {
 
 // Names for a written line; empty: left out.
 struct TraceNames {
-  std::string_view set, session;
+  std::string_view set, session, key;
 };
 // Appends `request` as a trace line with its newline. parse() of it gives the same request.
 void append_trace_line(std::string& out, const TraceRequest& request, const TraceNames& names);

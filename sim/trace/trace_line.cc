@@ -75,6 +75,7 @@ enum Field {
   kTurn,
   kPrefix,
   kOutputIds,
+  kKey,
   kSalt,
   kStatus,
   kUnfinished,
@@ -84,9 +85,9 @@ enum Field {
   kFieldCount
 };
 constexpr std::array<std::string_view, kFieldCount> kNames{
-    "timestamp",  "input_length", "output_length", "hash_ids",        "block_size", "set",
-    "session",    "turn",         "prefix_length", "output_hash_ids", "salt",       "status",
-    "unfinished", "message_ends", "message_ids",   "message_answers"};
+    "timestamp",    "input_length",  "output_length",   "hash_ids", "block_size", "set",    "session",
+    "turn",         "prefix_length", "output_hash_ids", "key",      "salt",       "status", "unfinished",
+    "message_ends", "message_ids",   "message_answers"};
 constexpr int kRequired = kIds + 1;
 
 Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) {
@@ -125,6 +126,8 @@ Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) 
       return read_name(value, name, out.set);
     case kSession:
       return read_name(value, name, out.session);
+    case kKey:
+      return read_name(value, name, out.key);
     case kIds:
       return read_ids(value, name, out.blocks);
     case kOutputIds:
@@ -246,7 +249,7 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out, Recorded
   out.at = {};
   out.block_tokens = 512;
   out.turn = out.prefix_tokens = 0;
-  out.set = out.session = 0;
+  out.set = out.session = out.key = 0;
   out.blocks.clear();
   out.output_blocks.clear();
   if (facts != nullptr) {
@@ -303,6 +306,7 @@ void append_trace_line(std::string& out, const TraceRequest& request, const Trac
   if (request.block_tokens != 512) absl::StrAppend(&out, ",\"block_size\":", request.block_tokens);
   append_name(out, "set", names.set);
   append_name(out, "session", names.session);
+  append_name(out, "key", names.key);
   if (request.turn > 0) absl::StrAppend(&out, ",\"turn\":", request.turn);
   if (request.prefix_tokens > 0) absl::StrAppend(&out, ",\"prefix_length\":", request.prefix_tokens);
   out += ",\"hash_ids\":[";

@@ -1,4 +1,5 @@
 """--record FILE: what the gateway writes is no text, and replayed it does what the workers did."""
+import hashlib
 import json
 import os
 import re
@@ -102,6 +103,18 @@ def test_records_of_two_gateways_are_one_trace(start, tmp_path):
     apart = replay(records, 4, *IN_PROFILE_TIME)["hit_tokens"]
     figure("hits of both, not joined", f"{apart:.3f}", "less by .05")
     assert apart < simulated["hit_tokens"] - 0.05
+
+
+def test_a_line_names_its_api_key(start, tmp_path):
+    record, keys = tmp_path / "traffic.jsonl", tmp_path / "keys.yaml"
+    keys.write_text(f"writers: {{sha256: {hashlib.sha256(b'right').hexdigest()}}}\n")
+    fleet = start(workers=1, worker_class=SimWorker, worker_flags=FAST, gateway_flags=("--record", record, "--api-keys", keys))
+    body = chat_body([persona(0, 30)], max_tokens=4)
+    assert post_chat(fleet.url, body, headers={"authorization": "Bearer right"}).status_code == 200
+    assert post_chat(fleet.url, body, headers={"authorization": "Bearer wrong"}).status_code == 401
+    wait_until(lambda: record.exists() and record.read_bytes(), 30, "the request is written")
+    assert [line["key"] for line in read_lines(record)] == ["writers"], "and who was refused at the door is in no record"
+    assert replay([record], 1, "--api-keys", keys)["requests"] == 1
 
 
 class fleet_metrics:

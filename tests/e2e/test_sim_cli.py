@@ -252,6 +252,23 @@ def test_what_became_of_each_request_is_in_a_file(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.jsonl", "bad.jsonl", "requests.jsonl"]
 
 
+def test_api_keys_hold_for_requests_that_name_one(tmp_path):
+    keys, trace, requests = tmp_path / "keys.yaml", tmp_path / "trace.jsonl", tmp_path / "requests.jsonl"
+    keys.write_text(f"writers: {{sha256: {'0' * 64}, requests_at_once: 3}}\nothers: {{sha256: {'1' * 64}}}\n")
+    line = {"timestamp": 0, "input_length": 1024, "output_length": 200}
+    names = ["writers"] * 10 + ["others"] * 5 + [None] * 5
+    trace.write_text("".join(json.dumps({**line, "hash_ids": [2 * i, 2 * i + 1], **({"key": name} if name else {})}) + "\n"
+                             for i, name in enumerate(names)))
+    sim("replay", "--trace", trace, "--nodes", 1, "--api-keys", keys, "--requests", requests)
+    lines = [json.loads(line) for line in requests.read_text().splitlines()]
+    refused = {line["number"]: (line["refused"], line["status"]) for line in lines if "refused" in line}
+    assert refused == {number: ("requests_at_once", 429) for number in range(4, 11)}, "the fourth to the tenth writer"
+    sim("replay", "--trace", trace, "--nodes", 1, "--requests", requests)
+    assert "refused" not in requests.read_text()
+    keys.write_text("writers: {sha256: 12}\n")
+    assert f"{keys}" in sim("replay", "--trace", trace, "--api-keys", keys, code=2).stderr
+
+
 def test_plan_compares_gpus():
     plan = json.loads(sim("plan", "--model", "llama-3.1-8b", "--load", 200, "--json").stdout)
     of_one = {row["gpu"]: row["kv_tokens"] / row["gpus_per_node"] for row in plan["gpus"]}

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::set<troupe::Sha256> digests;
   for (const troupe::ApiKey& key : *keys) {
     require(!key.name.empty() && names.insert(key.name).second && digests.insert(key.digest).second);
-    const troupe::route::QuotaLimits& limits = key.limits;
+    const troupe::route::QuotaLimits& limits = key.rights.quota;
     require(std::isfinite(limits.requests_per_s) && limits.requests_per_s >= 0);
     require(limits.tokens_per_min >= 0 && limits.requests_at_once >= 0);
     troupe::route::Quota quota(limits, {});

@@ -52,7 +52,8 @@ MAY_INCLUDE = {
     "gateway/route/policy/baselines": [*_ROUTE, "gateway/route/key", "gateway/route/fleet", "gateway/route/placement", "gateway/route/policy"],
     "gateway/route": [*_ROUTE, "gateway/route/key", "gateway/route/fleet", "gateway/route/placement", "gateway/route/policy"],
     "gateway/route/request": [*_ROUTE, "gateway/route", "gateway/route/admission", "gateway/route/fleet", "gateway/route/key", "gateway/route/policy"],
-    "gateway/access": [*_LOW, "gateway/route/admission", "gateway/route/fleet"],
+    "gateway/access/api_key_file": ["common/core", "common/settings", "gateway/route/admission"],
+    "gateway/access": [*_LOW, "gateway/access/api_key_file", "gateway/route/admission", "gateway/route/fleet"],
     "gateway/telemetry": [*_NET, "gateway/route/*", "gateway/access"],
     "gateway/upstream": [*_NET, "gateway/route/*", "gateway/telemetry"],
     "gateway/cluster": [*_NET, "common/etcd", "gateway/route/*", "gateway/upstream"],
@@ -96,7 +97,7 @@ MAY_INCLUDE = {
     "sim/report": [*_LOW, "gateway/route/policy", "sim/fleet", "sim/trace"],
     "sim/sizing": [*_LOW, "worker/schedule"],
     "sim/live": [*_NET, "sim/trace", "sim/fleet"],
-    "sim/cli": [*_NET, "gateway/route/*", "worker/schedule", "sim/*"],
+    "sim/cli": [*_NET, "gateway/access/api_key_file", "gateway/route/*", "worker/schedule", "sim/*"],
     "sim": [*_LOW, "sim/*"],
 }
 # The other backends' insides are hidden behind kernels.h; backends may use kernels/ and kernels/host.

@@ -71,4 +71,16 @@ void Quota::end(int64_t tokens, TimePoint now) {
   if (tokens_.per_s > 0) tokens_.level -= static_cast<double>(std::max<int64_t>(tokens, 0));
 }
 
+std::string_view quota_limit_name(Quota::Limit limit) {
+  switch (limit) {
+    case Quota::Limit::kRequestsAtOnce:
+      return "requests_at_once";
+    case Quota::Limit::kRequestsPerSecond:
+      return "requests_per_s";
+    case Quota::Limit::kTokensPerMinute:
+      break;
+  }
+  return "tokens_per_min";
+}
+
 }  // namespace troupe::route

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "common/core/time.h"
 #include "gateway/route/admission/concurrency_limit.h"
@@ -53,5 +54,8 @@ class Quota {
   TimePoint last_;
   ConcurrencyLimit places_;
 };
+
+// As in the file of keys, and in metrics.
+std::string_view quota_limit_name(Quota::Limit limit);
 
 }  // namespace troupe::route

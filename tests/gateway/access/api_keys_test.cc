@@ -41,22 +41,22 @@ TEST(ApiKeys, ReadsAFile) {
   EXPECT_EQ((*keys)[0].name, "writers");
   EXPECT_EQ((*keys)[0].digest, sha256("k1"));
   EXPECT_THAT((*keys)[0].models, ElementsAre("demo", "other"));
-  EXPECT_EQ((*keys)[0].limits.requests_per_s, 2.5);
-  EXPECT_EQ((*keys)[0].limits.tokens_per_min, 600);
-  EXPECT_EQ((*keys)[0].limits.requests_at_once, 3);
-  EXPECT_EQ((*keys)[0].priority, -2);
-  EXPECT_EQ((*keys)[0].admission.weight, 2.5);
-  EXPECT_EQ((*keys)[0].admission.limits.requests, 4);
-  EXPECT_EQ((*keys)[0].admission.limits.tokens, 9000);
-  EXPECT_EQ((*keys)[0].admission.waiting_max, 5);
-  EXPECT_NE((*keys)[0].admission.id, (*keys)[1].admission.id);
+  EXPECT_EQ((*keys)[0].rights.quota.requests_per_s, 2.5);
+  EXPECT_EQ((*keys)[0].rights.quota.tokens_per_min, 600);
+  EXPECT_EQ((*keys)[0].rights.quota.requests_at_once, 3);
+  EXPECT_EQ((*keys)[0].rights.priority, -2);
+  EXPECT_EQ((*keys)[0].rights.admission.weight, 2.5);
+  EXPECT_EQ((*keys)[0].rights.admission.limits.requests, 4);
+  EXPECT_EQ((*keys)[0].rights.admission.limits.tokens, 9000);
+  EXPECT_EQ((*keys)[0].rights.admission.waiting_max, 5);
+  EXPECT_NE((*keys)[0].rights.admission.id, (*keys)[1].rights.admission.id);
   EXPECT_EQ((*keys)[0].tenant, "acme");
   EXPECT_TRUE((*keys)[0].admin);
   EXPECT_FALSE((*keys)[1].admin);
   EXPECT_TRUE((*keys)[1].models.empty());
-  EXPECT_EQ((*keys)[1].priority, 0);
-  EXPECT_EQ((*keys)[1].admission.weight, 1);
-  EXPECT_EQ((*keys)[1].limits.requests_per_s, 0);
+  EXPECT_EQ((*keys)[1].rights.priority, 0);
+  EXPECT_EQ((*keys)[1].rights.admission.weight, 1);
+  EXPECT_EQ((*keys)[1].rights.quota.requests_per_s, 0);
 }
 
 TEST(ApiKeys, ErrorsNameTheLineAndTheKey) {
@@ -85,7 +85,7 @@ class Ring : public testing::Test {
     keys[0].name = "writers";
     keys[0].digest = sha256("k1");
     keys[0].models = {"demo"};
-    keys[0].limits.requests_at_once = 1;
+    keys[0].rights.quota.requests_at_once = 1;
     keys[1].name = "guests";
     keys[1].digest = sha256("k2");
     return keys;
@@ -129,9 +129,9 @@ TEST_F(Ring, ReloadKeepsUsageAndRunningRequests) {
 
 TEST_F(Ring, EachOfSeveralGatewaysEnforcesItsShard) {
   std::vector<ApiKey> keys = {two()[0]};
-  keys[0].limits.requests_at_once = 4;
-  keys[0].admission.limits.requests = 9;
-  keys[0].admission.waiting_max = 1;
+  keys[0].rights.quota.requests_at_once = 4;
+  keys[0].rights.admission.limits.requests = 9;
+  keys[0].rights.admission.waiting_max = 1;
   keys_.share({1, 2}, now_);
   keys_.take(keys, "", now_);
   const auto writers = keys_.find("Bearer k1");

@@ -36,15 +36,20 @@ class Desk {
     loads_.adopt(view_);
   }
 
-  route::AdmissionOutcome arrive(uint64_t id, uint64_t persona = 1) {
-    route::AdmissionRequest request;
-    request.pool = "model";
-    request.persona = Hash128{1, persona};
-    request.deadline = TimePoint::max();
-    admission_.arrive(0, id, request, places_[id], now_);
+  route::AdmissionOutcome arrive(uint64_t id, uint64_t persona = 1, uint64_t key = 0) {
+    SimAdmission::Arrival arrival;
+    arrival.id = id;
+    arrival.key = keys_[id] = key;
+    arrival.request.pool = "model";
+    arrival.request.persona = Hash128{1, persona};
+    arrival.request.deadline = TimePoint::max();
+    places_[id] = {};
+    admission_.arrive(0, arrival, places_[id], now_);
     return places_[id].outcome;
   }
-  void leave(uint64_t id) { admission_.leave(0, places_[id], 1, now_); }
+  void leave(uint64_t id, int64_t tokens = 1) {
+    admission_.leave(0, keys_[id], places_[id], {1, tokens}, now_);
+  }
   void restart() { admission_.restart(0, now_); }
   // Ids of requests whose wait ended until then, in order.
   std::vector<uint64_t> until(Duration at) {
@@ -76,6 +81,7 @@ class Desk {
   TimePoint now_{};
   std::multimap<TimePoint, uint64_t> posted_;
   std::map<uint64_t, QueuePlace> places_;
+  std::map<uint64_t, uint64_t> keys_;
   std::vector<uint64_t> decided_, again_;
   SimAdmission admission_;
 };
@@ -150,6 +156,76 @@ TEST(SimAdmission, ALimitSwitchesItOnAndTheDefaultIsOff) {
   options = {};
   options.enabled = true;
   EXPECT_TRUE(options.active());
+}
+
+// --- API keys ---
+
+SimAdmissionOptions with_key(const route::KeyRights& rights) {
+  SimAdmissionOptions options;
+  options.keys[7] = rights;
+  options.keys[7].admission.id = hash_bytes("writers");
+  return options;
+}
+
+TEST(SimAdmission, KeyOverItsLimitIsRefusedAtTheDoorAndOthersAreNot) {
+  route::KeyRights rights;
+  rights.quota.requests_at_once = 1;
+  Desk desk(with_key(rights));
+  EXPECT_EQ(desk.arrive(1, 1, 7), route::AdmissionOutcome::kAdmitted);
+  EXPECT_FALSE(desk.place(1).refused());
+  desk.arrive(2, 1, 7);
+  EXPECT_TRUE(desk.place(2).refused());
+  EXPECT_EQ(desk.place(2).refusal(), "requests_at_once");
+  EXPECT_EQ(desk.place(2).refusal_status(), 429);
+  desk.leave(2);
+  desk.arrive(3, 1, 8);
+  desk.arrive(4, 1, 0);
+  EXPECT_FALSE(desk.place(3).refused() || desk.place(4).refused()) << "another key, and none";
+  desk.leave(1);
+  desk.arrive(5, 1, 7);
+  EXPECT_FALSE(desk.place(5).refused()) << "a refused request has taken no place, an ended one has left its";
+}
+
+TEST(SimAdmission, KeyIsChargedThePromptAndTheAnswer) {
+  route::KeyRights rights;
+  rights.quota.tokens_per_min = 600;
+  Desk desk(with_key(rights));
+  desk.arrive(1, 1, 7);
+  desk.leave(1, 1200);
+  desk.arrive(2, 1, 7);
+  EXPECT_EQ(desk.place(2).refusal(), "tokens_per_min");
+  desk.until(std::chrono::seconds(59));
+  desk.arrive(3, 1, 7);
+  EXPECT_TRUE(desk.place(3).refused()) << "a debt of a minute's tokens";
+  desk.until(std::chrono::seconds(61));
+  desk.arrive(4, 1, 7);
+  EXPECT_FALSE(desk.place(4).refused());
+}
+
+TEST(SimAdmission, KeysLimitInTheQueueMakesItsRequestsWait) {
+  route::KeyRights rights;
+  rights.admission.limits.requests = 1;
+  rights.admission.waiting_max = 1;
+  Desk desk(with_key(rights));
+  EXPECT_EQ(desk.arrive(1, 1, 7), route::AdmissionOutcome::kAdmitted);
+  EXPECT_EQ(desk.arrive(2, 1, 7), route::AdmissionOutcome::kWaiting);
+  EXPECT_EQ(desk.arrive(3, 1, 7), route::AdmissionOutcome::kKeyQueueFull);
+  EXPECT_EQ(desk.arrive(4, 1, 0), route::AdmissionOutcome::kAdmitted);
+  desk.leave(1);
+  EXPECT_THAT(desk.until(milliseconds(0)), ElementsAre(2));
+}
+
+TEST(SimAdmission, RestartForgetsWhatAKeyHasUsed) {
+  route::KeyRights rights;
+  rights.quota.requests_at_once = 1;
+  Desk desk(with_key(rights));
+  desk.arrive(1, 1, 7);
+  desk.restart();
+  desk.arrive(2, 1, 7);
+  EXPECT_FALSE(desk.place(2).refused());
+  desk.leave(1);
+  desk.arrive(3, 1, 7);
+  EXPECT_TRUE(desk.place(3).refused()) << "the end of an earlier life's request frees nothing";
 }
 
 struct Ends {

@@ -60,13 +60,14 @@ TEST(TraceLine, ReadsMooncakesFormAndOurAdditions) {
   ASSERT_TRUE(
       parser
           .parse(
-              R"({"session": 12, "set": "12", "turn": 3, "block_size": 16, "timestamp": 0.5, "input_length": 40,
+              R"({"session": 12, "set": "12", "key": 12, "turn": 3, "block_size": 16, "timestamp": 0.5, "input_length": 40,
       "output_length": 9, "hash_ids": [1, 2], "output_hash_ids": [8], "model": "x"})",
               r)
           .ok());
   EXPECT_EQ(r.at, std::chrono::microseconds(500));
   EXPECT_EQ(r.set, id_of("12"));
   EXPECT_EQ(r.session, r.set) << "a number and its digits are one name";
+  EXPECT_EQ(r.key, r.set);
   EXPECT_EQ(r.turn, 3);
   EXPECT_THAT(r.output_blocks, ElementsAre(8)) << "floor(49/16) - floor(40/16) = 1 block completed";
 }
@@ -118,10 +119,11 @@ TEST(TraceLine, WrittenLineReadsBack) {
   r.prefix_tokens = 33;
   r.set = id_of("p1.v0");
   r.session = id_of("s9");
+  r.key = id_of("writers");
   r.blocks = {1, (uint64_t{1} << 53) - 1, 3};
   r.output_blocks = {4, 5};
   std::string line;
-  append_trace_line(line, r, {"p1.v0", "s9"});
+  append_trace_line(line, r, {"p1.v0", "s9", "writers"});
   ASSERT_TRUE(line.ends_with("}\n"));
   TraceRequest back;
   ASSERT_TRUE(TraceLineParser().parse(std::string_view(line).substr(0, line.size() - 1), back).ok()) << line;
@@ -133,6 +135,7 @@ TEST(TraceLine, WrittenLineReadsBack) {
   EXPECT_EQ(back.prefix_tokens, r.prefix_tokens);
   EXPECT_EQ(back.set, r.set);
   EXPECT_EQ(back.session, r.session);
+  EXPECT_EQ(back.key, r.key);
   EXPECT_EQ(back.blocks, r.blocks);
   EXPECT_EQ(back.output_blocks, r.output_blocks);
 }
