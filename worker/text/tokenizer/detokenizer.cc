@@ -11,34 +11,6 @@
 namespace troupe {
 namespace {
 
-struct StopMatch {
-  size_t begin = std::string::npos;
-  size_t end = std::string::npos;
-};
-
-StopMatch first_completed(const std::string& text, const std::vector<std::string>& stop_strings) {
-  StopMatch best;
-  for (const std::string& stop : stop_strings) {
-    size_t begin = text.find(stop);
-    if (begin == std::string::npos) continue;
-    StopMatch match{begin, begin + stop.size()};
-    if (match.end < best.end || (match.end == best.end && match.begin < best.begin)) best = match;
-  }
-  return best;
-}
-
-// Number of bytes at the end of text that may begin a stop string.
-size_t undecided_tail(std::string_view text, const std::vector<std::string>& stop_strings) {
-  size_t longest = 0;
-  for (const std::string& stop : stop_strings) {
-    size_t size = std::min(text.size(), stop.size() - 1);
-    for (; size > longest; --size) {
-      if (text.substr(text.size() - size) == std::string_view(stop).substr(0, size)) longest = size;
-    }
-  }
-  return longest;
-}
-
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct Place {
@@ -76,17 +48,15 @@ std::vector<Place> places_of(std::string_view waited, std::string_view made) {
 
 }  // namespace
 
-Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings)
-    : Detokenizer(tokenizer, std::move(stop_strings), Options()) {}
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings)
+    : Detokenizer(tokenizer, stop_strings, Options()) {}
 
-Detokenizer::Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings,
+Detokenizer::Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings,
                          const Options& options)
     : tokenizer_(tokenizer),
       tokens_(tokenizer->stream(/*skip_special=*/true, options.at_start)),
-      stop_strings_(std::move(stop_strings)),
-      keeps_offsets_(options.keeps_offsets) {
-  std::erase_if(stop_strings_, [](const std::string& stop) { return stop.empty(); });
-}
+      stops_(stop_strings),
+      keeps_offsets_(options.keeps_offsets) {}
 
 std::string Detokenizer::push(int32_t id) {
   if (stopped_) return {};
@@ -102,17 +72,19 @@ std::string Detokenizer::finish() {
 }
 
 std::string Detokenizer::release(bool at_end) {
-  StopMatch match = first_completed(text_, stop_strings_);
-  if (match.begin != std::string::npos) {
+  while (matched_ < text_.size()) {
+    const size_t size = stops_.push(text_[matched_++]);
+    if (size == 0) continue;
     stopped_ = true;
-    std::string before = text_.substr(0, match.begin);
+    std::string before = text_.substr(0, matched_ - size);
     if (keeps_offsets_) note_returned_text(before.size(), /*at_stop=*/true);
     text_.clear();
     return before;
   }
-  size_t kept = at_end ? 0 : undecided_tail(text_, stop_strings_);
+  const size_t kept = at_end ? 0 : stops_.undecided();
   std::string safe = text_.substr(0, text_.size() - kept);
   text_.erase(0, safe.size());
+  matched_ = text_.size();
   if (keeps_offsets_) note_returned_text(safe.size(), /*at_stop=*/false);
   return safe;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/text/tokenizer/stop_matcher.h"
 #include "worker/text/tokenizer/tokenizer.h"
 
 namespace troupe {
@@ -22,8 +23,9 @@ class Detokenizer {
     bool keeps_offsets = false;  // take_offsets() will be called
   };
   // `tokenizer` must outlive this.
-  Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings, const Options& options);
-  Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stop_strings);
+  Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings,
+              const Options& options);
+  Detokenizer(const Tokenizer* tokenizer, const std::vector<std::string>& stop_strings);
 
   // Takes one token; returns the text that is now safe to send. Once a stop string is complete stopped() is
   // true, the text before it has been returned, and further calls return nothing.
@@ -52,8 +54,9 @@ class Detokenizer {
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<TokenStream> tokens_;
-  std::vector<std::string> stop_strings_;
-  std::string text_;  // valid text not yet sent (may begin a stop string)
+  StopMatcher stops_;
+  std::string text_;    // valid text not yet sent (may begin a stop string)
+  size_t matched_ = 0;  // bytes of it that stops_ has taken
   bool stopped_ = false;
 
   const bool keeps_offsets_;
