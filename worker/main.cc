@@ -3,6 +3,7 @@
 // Read main() as a table of contents: what was asked for → model → engine → server → serve until told to
 // stop. Objects are built in the order they depend on each other and end in the reverse of it.
 
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -44,6 +45,15 @@ Subcommand find_subcommand(std::string_view name) {
   return nullptr;
 }
 
+// A thread in the middle of something long, as a tokenizer in a huge text, does not look up: after half a
+// second, in which streams get their last events, it is not waited for.
+void end_soon() {
+  std::signal(SIGALRM, [](int) { _exit(kExitOk); });
+  itimerval soon{};
+  soon.it_value.tv_usec = 500'000;
+  setitimer(ITIMER_REAL, &soon, nullptr);
+}
+
 // The first SIGTERM or SIGINT drains, the second ends the grace; later ones have nothing left to ask for.
 // SIGHUP has certificates read again.
 class Signals {
@@ -74,6 +84,7 @@ class Signals {
     parts_.log.info(draining_ ? "stopping" : "draining", {{"signal", number}});
     if (draining_) {
       parts_.server.hurry();
+      end_soon();
       signals_.clear();
       return;
     }

@@ -1,5 +1,6 @@
 """SIGTERM: what runs is finished, what is new is refused, the exit code is 0. A second signal does not wait. And what a
 program says when it cannot start."""
+import contextlib
 import itertools
 import json
 import shutil
@@ -70,6 +71,27 @@ def test_second_signal_does_not_wait(start, which):
     assert time.monotonic() - begin < 3
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_a_second_signal_does_not_wait_for_a_long_text(start):
+    """A thread of the worker's is at it for seconds, whoever asked for it."""
+    worker = start(workers=1, gateway=False).workers[0]
+    body = {"model": "demo-model", "prompt": "a" * 15_000_000}
+
+    def ask():
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.post(f"{worker.url}/tokenize", json=body, timeout=60)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.5)
+    worker.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert worker.process.poll() is None
+    worker.process.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    assert worker.process.wait(20) == 0 and time.monotonic() - begin < 1.5
+    thread.join(20)
 
 
 @pytest.mark.parametrize("which", ["worker", "gateway"])
