@@ -54,12 +54,12 @@ struct GenerateRequest {
   std::variant<std::string, std::vector<int32_t>> prompt;  // completion; never empty
 
   std::optional<double> temperature;  // [0, 2]; 0 is greedy
-  std::optional<double> top_p;        // (0, 1]
+  std::optional<double> top_p;        // (0, 1]; what a client sends as 0 is next to it
   std::optional<int64_t> top_k;       // >= 1; -1 or 0: off
   std::optional<double> min_p;        // [0, 1]
-  std::optional<uint64_t> seed;       // negative seeds are taken modulo 2^64
+  std::optional<uint64_t> seed;       // -1 is none; other negative ones are taken modulo 2^64
   std::optional<int64_t> max_tokens;  // >= 1, or 0 with echo; max_completion_tokens wins over max_tokens
-  std::vector<std::string> stop;      // <= 16 strings, none empty
+  std::vector<std::string> stop;      // at most 16 KB, none empty
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   std::optional<double> repetition_penalty;           // [0.01, 10]; 1: off. Over prompt and answer
@@ -183,6 +183,9 @@ struct ModelCard {
   int64_t max_model_len = 0;  // 0: unknown
 };
 std::string models_json(const std::vector<ModelCard>& models);
+std::string model_json(const ModelCard& card);
+// The model of a path "/v1/models/ID", whose ID may hold slashes, percent-encoded or not; empty: another path.
+std::string model_of_path(std::string_view path);
 // Reads another server's /v1/models answer (ours or vLLM's).
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);
 

@@ -14,7 +14,8 @@ namespace {
 
 using Kind = GenerateRequest::Kind;
 
-constexpr size_t kStopsMax = 16;
+constexpr size_t kStopBytesMax = 16 * 1024;
+constexpr double kTopPMin = 1e-9;
 constexpr size_t kStopTokenIdsMax = 1024;
 constexpr int64_t kLogprobsMax = 20;
 constexpr size_t kNameBytesMax = 1024;  // model, user, prompt_cache_key, cache_salt
@@ -78,24 +79,25 @@ Fault read_prompt(Draft& draft, std::string_view name, dom::element value) {
   return read_one_prompt(draft, "prompt[0]", first);
 }
 
+// Front ends send one for each member of a group chat, and for each marker of a model's format.
 Fault read_stop(Draft& draft, std::string_view name, dom::element value) {
+  std::vector<std::string>& stop = draft.request.stop;
   if (value.is_string() && !value.get_string().value_unsafe().empty()) {
-    draft.request.stop.emplace_back(value.get_string().value_unsafe());
-    return std::nullopt;
-  }
-  if (!value.is_array() || value.get_array().value_unsafe().size() > kStopsMax) {
-    return expected(name, absl::StrCat("a string or a list of at most ", kStopsMax, " strings, none empty"),
-                    value);
-  }
-  const dom::array items = value.get_array().value_unsafe();
-  for (const dom::element item : items) {
-    if (!item.is_string() || item.get_string().value_unsafe().empty()) {
-      return expected(absl::StrCat("stop[", draft.request.stop.size(), "]"), "a string that is not empty",
-                      item);
+    stop.emplace_back(value.get_string().value_unsafe());
+  } else if (value.is_array()) {
+    for (const dom::element item : value.get_array().value_unsafe()) {
+      if (!item.is_string() || item.get_string().value_unsafe().empty())
+        return expected(absl::StrCat("stop[", stop.size(), "]"), "a string that is not empty", item);
+      stop.emplace_back(item.get_string().value_unsafe());
     }
-    draft.request.stop.emplace_back(item.get_string().value_unsafe());
+  } else {
+    return expected(name, "a string or a list of strings, none empty", value);
   }
-  return std::nullopt;
+  size_t bytes = 0;
+  for (const std::string& one : stop) bytes += one.size();
+  if (bytes <= kStopBytesMax) return std::nullopt;
+  return ApiError::bad_field(name, absl::StrCat("'stop' must have at most ", kStopBytesMax,
+                                                " bytes in all its strings, not ", bytes, "."));
 }
 
 Fault read_stop_token_ids(Draft& draft, std::string_view name, dom::element value) {
@@ -126,6 +128,8 @@ Fault read_stream_options(Draft& draft, std::string_view name, dom::element valu
 }
 
 Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {
+  // Front ends send -1 for "draw one".
+  if (value.is_int64() && value.get_int64().value_unsafe() == -1) return std::nullopt;
   return read_seed(name, value, draft.request.seed);
 }
 Fault read_resume_field(Draft& draft, std::string_view name, dom::element value) {
@@ -188,7 +192,10 @@ Fault read_temperature(Draft& draft, std::string_view name, dom::element value) 
   return read_optional_number(name, value, {0, 2}, draft.request.temperature);
 }
 Fault read_top_p(Draft& draft, std::string_view name, dom::element value) {
-  return read_optional_number(name, value, {0, 1, true}, draft.request.top_p);
+  auto fault = read_optional_number(name, value, {0, 1}, draft.request.top_p);
+  // No vocabulary's most likely token is less likely: it alone is left.
+  if (!fault && draft.request.top_p) draft.request.top_p = std::max(*draft.request.top_p, kTopPMin);
+  return fault;
 }
 Fault read_min_p(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_number(name, value, {0, 1}, draft.request.min_p);
@@ -297,7 +304,6 @@ Fault read_field(Draft& draft, std::string_view name, dom::element value) {
 // Checks required fields and rules that involve more than one field.
 Fault finish(Draft& draft) {
   GenerateRequest& request = draft.request;
-  if (request.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
   if (request.kind == Kind::kChat && request.messages.empty()) {
     return missing("messages", "an array of at least one message");
   }

@@ -1,5 +1,6 @@
 // Messages between servers: GET /v1/models (ours or vLLM's), GET /v1/load, both ways, and an answer's usage.
 
+#include <charconv>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -107,19 +108,39 @@ Fault read_load_field(std::string_view name, dom::element value, LoadReport& rep
 
 }  // namespace
 
+std::string model_json(const ModelCard& card) {
+  std::string out = "{\"id\":";
+  append_json_string(out, card.id);
+  absl::StrAppend(&out, ",\"object\":\"model\",\"created\":", card.created_s, ",\"owned_by\":");
+  append_json_string(out, card.owned_by);
+  if (card.max_model_len > 0) absl::StrAppend(&out, ",\"max_model_len\":", card.max_model_len);
+  out += '}';
+  return out;
+}
+
 std::string models_json(const std::vector<ModelCard>& models) {
   std::string out = "{\"object\":\"list\",\"data\":[";
   for (const ModelCard& card : models) {
     if (&card != models.data()) out += ',';
-    out += "{\"id\":";
-    append_json_string(out, card.id);
-    absl::StrAppend(&out, ",\"object\":\"model\",\"created\":", card.created_s, ",\"owned_by\":");
-    append_json_string(out, card.owned_by);
-    if (card.max_model_len > 0) absl::StrAppend(&out, ",\"max_model_len\":", card.max_model_len);
-    out += '}';
+    out += model_json(card);
   }
   out += "]}";
   return out;
+}
+
+std::string model_of_path(std::string_view path) {
+  constexpr std::string_view kModel = "/v1/models/";
+  std::string id;
+  if (!path.starts_with(kModel)) return id;
+  path.remove_prefix(kModel.size());
+  for (size_t i = 0; i < path.size(); ++i) {
+    uint8_t byte = 0;
+    const bool coded = path[i] == '%' && i + 2 < path.size() &&
+                       std::from_chars(&path[i + 1], &path[i + 1] + 2, byte, 16).ptr == &path[i + 1] + 2;
+    id += coded ? static_cast<char>(byte) : path[i];
+    if (coded) i += 2;
+  }
+  return id;
 }
 
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body) {

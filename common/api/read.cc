@@ -1,6 +1,7 @@
 #include "common/api/read.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -37,6 +38,16 @@ bool parse_id_key(std::string_view key, int32_t& id) {
          (key.size() == 1 || key.front() != '0') && key.front() != '-';
 }
 
+// The integer that a number is, also one written as 8.0, as languages without integers do.
+std::optional<int64_t> integer_of(dom::element value) {
+  if (value.is_int64()) return value.get_int64().value_unsafe();
+  if (!value.is_double()) return std::nullopt;
+  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond, a double may stand for another integer
+  const double number = value.get_double().value_unsafe();
+  if (!(std::abs(number) <= kExact) || number != std::floor(number)) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
 std::string number_text(double number) {
   return absl::StrCat(number);
 }
@@ -54,15 +65,15 @@ ApiError missing(std::string_view param, std::string_view what) {
 }
 
 Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out) {
-  int64_t number = 0;
-  if (!value.is_int64() || value.get_int64().get(number) || number < range.min || number > range.max) {
+  const std::optional<int64_t> number = integer_of(value);
+  if (!number || *number < range.min || *number > range.max) {
     std::string what = "an integer";
     const bool has_min = range.min != IntegerRange{}.min, has_max = range.max != IntegerRange{}.max;
     if (has_min && has_max) absl::StrAppend(&what, " from ", range.min, " to ", range.max);
     if (has_min && !has_max) absl::StrAppend(&what, " of at least ", range.min);
     return expected(param, what, value);
   }
-  out = number;
+  out = *number;
   return std::nullopt;
 }
 
@@ -118,6 +129,8 @@ Fault read_logit_bias(std::string_view param, dom::element value,
                       std::vector<std::pair<int32_t, float>>& out) {
   const std::string rule =
       absl::StrCat("an object of at most ", kLogitBiasMax, " token ids, each with a bias from -100 to 100");
+  // PHP writes an empty object so.
+  if (value.is_array() && value.get_array().value_unsafe().size() == 0) return std::nullopt;
   if (!value.is_object()) return expected(param, rule, value);
   const dom::object fields = value.get_object().value_unsafe();
   std::vector<std::pair<int32_t, float>> biases;

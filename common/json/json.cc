@@ -49,7 +49,8 @@ bj::value to_value(dom::element element) {
   return nullptr;
 }
 
-// Escape class of each byte in a JSON string: 0 none, 'u' a \u escape, else the letter after the backslash.
+// Escape class of each byte in a JSON string: 0 none, 'u' a \u escape, 'L' the first byte of a line separator
+// or of something else, else the letter after the backslash.
 constexpr std::array<char, 256> make_escapes() {
   std::array<char, 256> table{};
   for (int c = 0; c < 0x20; ++c) table[c] = 'u';
@@ -60,9 +61,19 @@ constexpr std::array<char, 256> make_escapes() {
   table['\t'] = 't';
   table['"'] = '"';
   table['\\'] = '\\';
+  table[0xC2] = table[0xE2] = 'L';
   return table;
 }
 constexpr std::array<char, 256> kEscapes = make_escapes();
+
+// The line separators beyond ASCII, U+0085, U+2028 and U+2029, that `text` begins with, escaped; empty: none.
+// JSON need not escape them, but clients that read an event stream line by line cut lines there.
+std::string_view escaped_separator(std::string_view text) {
+  if (text.starts_with("\xC2\x85")) return "\\u0085";
+  if (text.starts_with("\xE2\x80\xA8")) return "\\u2028";
+  if (text.starts_with("\xE2\x80\xA9")) return "\\u2029";
+  return {};
+}
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -148,6 +159,15 @@ void append_json_string(std::string& out, std::string_view text) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const char escape = kEscapes[byte];
     if (escape == 0) continue;
+    if (escape == 'L') {
+      const std::string_view escaped = escaped_separator(text.substr(i));
+      if (escaped.empty()) continue;
+      out.append(text.data() + run_start, i - run_start);
+      out += escaped;
+      i += byte == 0xC2 ? 1 : 2;
+      run_start = i + 1;
+      continue;
+    }
     out.append(text.data() + run_start, i - run_start);
     run_start = i + 1;
     out += '\\';

@@ -13,7 +13,7 @@ namespace {
 
 // Empty: the path does not exist.
 std::string_view methods_of(std::string_view path) {
-  if (path == "/v1/models" || path == "/health") return "GET, HEAD";
+  if (path == "/v1/models" || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
   if (path == kPrefixesPath || forward_parser(path) != nullptr) return "POST";
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
@@ -66,7 +66,8 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
   const bool get = reads(request);
   RequestContext context;
   const RequestScope scope(core_, replies_, exchange, context);
-  if (get && request.path == "/v1/models") {
+  const std::string id = model_of_path(request.path);
+  if (get && (request.path == "/v1/models" || !id.empty())) {
     if (const auto known = gate_.identify(request, context); !known.ok()) {
       co_await replies_.refuse(exchange, context, known.error());
       co_return;
@@ -78,7 +79,12 @@ Task<void> Proxy::answer_own(Exchange& exchange) {
     }
     std::erase_if(models,
                   [&context](const ModelCard& model) { return !AccessGate::may_use(context, model.id); });
-    std::string body = models_json(models);
+    if (!id.empty()) std::erase_if(models, [&id](const ModelCard& model) { return model.id != id; });
+    if (!id.empty() && models.empty()) {
+      co_await replies_.refuse(exchange, context, ApiError::not_found_model(id));
+      co_return;
+    }
+    std::string body = id.empty() ? models_json(models) : model_json(models.front());
     co_await replies_.answer(exchange, context, 200, std::move(body));
   } else if (get && request.path == "/health") {
     auto [status, body] = health();

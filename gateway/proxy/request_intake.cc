@@ -52,13 +52,17 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   context.resend = *resend;
   auto routed = parse(request, parser_input(context));
   if (!routed.ok()) return routed.error();
-  context.routed = std::move(*routed);
-  rewrite(request, context);
-  if (context.routed.model.empty()) {
+  if (routed->model.empty()) {
     auto model = only_model(context);
     if (!model.ok()) return model.error();
-    context.routed.model = std::move(*model);
+    RequestParserInput input = parser_input(context);
+    input.model = *model;
+    routed = parse(request, input);  // a set's key has its model's name in it
+    if (!routed.ok()) return routed.error();
+    routed->model = std::move(*model);
   }
+  context.routed = std::move(*routed);
+  rewrite(request, context);
   if (!AccessGate::may_use(context, context.routed.model))
     return ApiError::not_found_model(context.routed.model);
   const TimePoint parsed = core_.clock.now();

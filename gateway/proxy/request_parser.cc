@@ -76,6 +76,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   if (!parsed.ok()) return parsed.error();
   if (parsed->resume)
     return ApiError::unsupported("troupe_resume", "'troupe_resume' is what this gateway tells its workers");
+  if (parsed->model.empty()) parsed->model = input.model;
   const std::string_view session = request.header("x-session-id");
   RoutedRequest routed;
   routed.salt = salt_as(input.tenant_salt, *parsed);

@@ -20,6 +20,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kPrefixRoute = "/v1/prefixes/{id}";
+constexpr std::string_view kModelRoute = "/v1/models/{id}";
 constexpr std::string_view kTailRoute = "/v1/conversations/{session}";
 
 // Returns whether `method` is in a list like "GET, HEAD".
@@ -70,7 +71,9 @@ struct WorkerServer::Impl {
   Task<void> sim_faults(HttpCall& call);
   Task<void> tokenize(HttpCall& call) { return generator.handle_text(call, answer_tokenize); }
   Task<void> detokenize(HttpCall& call) { return generator.handle_text(call, answer_detokenize); }
+  ModelCard card() const;
   Task<void> models(HttpCall& call);
+  Task<void> one_model(HttpCall& call);
   Task<void> livez(HttpCall& call) { return call.answer_json(200, R"({"status":"alive"})"); }
   Task<void> readyz(HttpCall& call);
   Task<void> load(HttpCall& call);
@@ -96,7 +99,7 @@ struct WorkerServer::Impl {
     std::string_view methods, path;
     Task<void> (Impl::*handler)(HttpCall&);
   };
-  static const std::array<Route, 16> kRoutes;
+  static const std::array<Route, 17> kRoutes;
   static const Route* find_route(std::string_view path);
 
   const ServedModel& model;
@@ -121,12 +124,13 @@ struct WorkerServer::Impl {
   HttpServer http;  // last: its handlers use all of the above
 };
 
-constexpr std::array<WorkerServer::Impl::Route, 16> WorkerServer::Impl::kRoutes{{
+constexpr std::array<WorkerServer::Impl::Route, 17> WorkerServer::Impl::kRoutes{{
     {"POST", "/v1/chat/completions", &Impl::chat},
     {"POST", "/v1/completions", &Impl::completions},
     {"POST", "/tokenize", &Impl::tokenize},
     {"POST", "/detokenize", &Impl::detokenize},
     {"GET, HEAD", "/v1/models", &Impl::models},
+    {"GET, HEAD", kModelRoute, &Impl::one_model},
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
     {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations},
@@ -143,6 +147,7 @@ constexpr std::array<WorkerServer::Impl::Route, 16> WorkerServer::Impl::kRoutes{
 const WorkerServer::Impl::Route* WorkerServer::Impl::find_route(std::string_view path) {
   if (!prefix_id_of(path).empty()) path = kPrefixRoute;
   if (!tail_session_of(path).empty()) path = kTailRoute;
+  if (!model_of_path(path).empty()) path = kModelRoute;
   for (const auto& route : kRoutes) {
     if (route.path == path) return &route;
   }
@@ -297,12 +302,22 @@ void WorkerServer::Impl::count(const HttpCall& call, TimePoint begin) {
       {{"id", call.request_id()}, {"path", call.endpoint()}, {"code", call.code()}, {"ms", took.count()}});
 }
 
-Task<void> WorkerServer::Impl::models(HttpCall& call) {
+ModelCard WorkerServer::Impl::card() const {
   ModelCard card;
   card.id = model.name;
   card.created_s = started_s;
   card.max_model_len = model.total_count_max;
-  return call.answer_json(200, models_json({card}));
+  return card;
+}
+
+Task<void> WorkerServer::Impl::models(HttpCall& call) {
+  return call.answer_json(200, models_json({card()}));
+}
+
+Task<void> WorkerServer::Impl::one_model(HttpCall& call) {
+  const std::string id = model_of_path(call.request().path);
+  if (id != model.name) return call.fail(ApiError::not_found_model(id));
+  return call.answer_json(200, model_json(card()));
 }
 
 Task<void> WorkerServer::Impl::readyz(HttpCall& call) {

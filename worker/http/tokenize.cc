@@ -7,14 +7,6 @@
 
 namespace troupe {
 
-namespace {
-
-bool is_named(const ServedModel& model, const std::string& name) {
-  return name.empty() || name == model.name;
-}
-
-}  // namespace
-
 ApiResult<std::string> answer_tokenize(const ServedModel& model, std::string_view body) {
   auto request = parse_tokenize_request(body, model.api);
   if (!request.ok()) return request.error();

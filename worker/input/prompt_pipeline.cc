@@ -173,7 +173,7 @@ bool continues_text(const ServedModel& model, const GenerateRequest& request,
 
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
                                           uint64_t random_seed, const RoutingHints& hints) {
-  if (request.model != model.name) return ApiError::not_found_model(request.model);
+  if (!is_named(model, request.model)) return ApiError::not_found_model(request.model);
   if (auto fault = check_bias(model.config, request)) return *std::move(fault);
   const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
   auto prompt = is_chat ? encode_chat(model, request) : encode_prompt(model, request);

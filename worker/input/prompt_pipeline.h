@@ -37,6 +37,11 @@ struct ServedModel {
   int64_t prompt_bytes_max = 0;  // longer texts cannot fit total_count_max; see prompt_bytes_bound()
 };
 
+// Whether a request's model is the served one, which it need not name.
+inline bool is_named(const ServedModel& model, std::string_view name) {
+  return name.empty() || name == model.name;
+}
+
 struct PreparedRequest {
   GenerateRequest::Kind kind = GenerateRequest::Kind::kChat;
   bool stream = false;

@@ -198,6 +198,18 @@ TEST(ApiPeer, LoadReportsRoundTrip) {
   EXPECT_EQ(back.value().sets, report.sets);
 }
 
+TEST(ApiPeer, ModelOfAPathMayHaveSlashes) {
+  EXPECT_EQ(model_of_path("/v1/models/demo-model"), "demo-model");
+  EXPECT_EQ(model_of_path("/v1/models/Qwen/Qwen2.5-7B"), "Qwen/Qwen2.5-7B");
+  EXPECT_EQ(model_of_path("/v1/models/Qwen%2fQwen2.5-7B%20x"), "Qwen/Qwen2.5-7B x");
+  EXPECT_EQ(model_of_path("/v1/models/100%"), "100%");
+  EXPECT_EQ(model_of_path("/v1/models/a%2"), "a%2");
+  EXPECT_EQ(model_of_path("/v1/models/a%+2b"), "a%+2b");
+  EXPECT_EQ(model_of_path("/v1/models/"), "");
+  EXPECT_EQ(model_of_path("/v1/models"), "");
+  EXPECT_EQ(model_of_path("/v1/modelsx"), "");
+}
+
 TEST(ApiPeer, RequiresEpochReadinessAndNonNegativeCountsInLoadReports) {
   EXPECT_TRUE(parse_load_report(R"({"epoch":"e","ready":false,"later_addition":[1]})").ok());
   EXPECT_EQ(parse_load_report(R"({"ready":true})").error().param, "epoch");

@@ -127,6 +127,32 @@ TEST(Proxy, StreamsPassUnaltered) {
   EXPECT_EQ(stats.connects, 1u) << "the upstream connection was not reused";
 }
 
+TEST(Proxy, ChatThatNamesNoModelIsOfTheOnlyOneAndOfTheSamePersona) {
+  Loop loop;
+  StubWorker a(loop, answer_whole), b(loop, answer_whole);
+  b.models = {"other"};
+  const std::string messages = R"("messages":[{"role":"system","content":")" + std::string(2000, 'p') +
+                               R"("},{"role":"user","content":"Hello"}])";
+  const auto ask = [](TestGateway& gateway, const std::string& body) {
+    RawPeer peer = gateway.connect();
+    peer.send(http_post("/v1/chat/completions", body));
+    return read_answer(peer);
+  };
+  TestGateway one(loop, {b.endpoint()});
+  const Answer named = ask(one, R"({"model":"other",)" + messages + "}");
+  const Answer unnamed = ask(one, "{" + messages + "}");
+  EXPECT_EQ(named.status, 200);
+  EXPECT_EQ(unnamed.status, 200) << unnamed.body;
+  EXPECT_EQ(unnamed.route("set"), named.route("set"));
+  EXPECT_EQ(one.get("/v1/models/other").status, 200);
+  EXPECT_NE(one.get("/v1/models/other").body.find(R"({"id":"other","object":"model")"), std::string::npos);
+  EXPECT_EQ(one.get("/v1/models/oth").status, 404);
+  TestGateway two(loop, {a.endpoint(), b.endpoint()});
+  const Answer either = ask(two, "{" + messages + "}");
+  EXPECT_EQ(either.status, 400);
+  EXPECT_NE(either.body.find("'model' is required: 2 models"), std::string::npos) << either.body;
+}
+
 TEST(Proxy, TokenizingNeedsNoModelIfThereIsOnlyOne) {
   Loop loop;
   StubWorker a(loop, answer_whole), b(loop, answer_whole);
