@@ -184,7 +184,8 @@ struct ModelCard {
 };
 std::string models_json(const std::vector<ModelCard>& models);
 std::string model_json(const ModelCard& card);
-// The model of a path "/v1/models/ID", whose ID may hold slashes, percent-encoded or not; empty: another path.
+// The model of a path "/v1/models/ID", whose ID may hold slashes, percent-encoded or not. Empty: another
+// path.
 std::string model_of_path(std::string_view path);
 // Reads another server's /v1/models answer (ours or vLLM's).
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body);

@@ -81,23 +81,7 @@ Fault read_prompt(Draft& draft, std::string_view name, dom::element value) {
 
 // Front ends send one for each member of a group chat, and for each marker of a model's format.
 Fault read_stop(Draft& draft, std::string_view name, dom::element value) {
-  std::vector<std::string>& stop = draft.request.stop;
-  if (value.is_string() && !value.get_string().value_unsafe().empty()) {
-    stop.emplace_back(value.get_string().value_unsafe());
-  } else if (value.is_array()) {
-    for (const dom::element item : value.get_array().value_unsafe()) {
-      if (!item.is_string() || item.get_string().value_unsafe().empty())
-        return expected(absl::StrCat("stop[", stop.size(), "]"), "a string that is not empty", item);
-      stop.emplace_back(item.get_string().value_unsafe());
-    }
-  } else {
-    return expected(name, "a string or a list of strings, none empty", value);
-  }
-  size_t bytes = 0;
-  for (const std::string& one : stop) bytes += one.size();
-  if (bytes <= kStopBytesMax) return std::nullopt;
-  return ApiError::bad_field(name, absl::StrCat("'stop' must have at most ", kStopBytesMax,
-                                                " bytes in all its strings, not ", bytes, "."));
+  return read_strings(name, value, kStopBytesMax, draft.request.stop);
 }
 
 Fault read_stop_token_ids(Draft& draft, std::string_view name, dom::element value) {
@@ -191,10 +175,10 @@ Fault read_optional_integer(std::string_view name, dom::element value, int64_t m
 Fault read_temperature(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_number(name, value, {0, 2}, draft.request.temperature);
 }
+// 0 leaves the most likely token alone, which no vocabulary has below kTopPMin.
 Fault read_top_p(Draft& draft, std::string_view name, dom::element value) {
   auto fault = read_optional_number(name, value, {0, 1}, draft.request.top_p);
-  // No vocabulary's most likely token is less likely: it alone is left.
-  if (!fault && draft.request.top_p) draft.request.top_p = std::max(*draft.request.top_p, kTopPMin);
+  if (draft.request.top_p) draft.request.top_p = std::max(*draft.request.top_p, kTopPMin);
   return fault;
 }
 Fault read_min_p(Draft& draft, std::string_view name, dom::element value) {

@@ -52,6 +52,11 @@ std::string number_text(double number) {
   return absl::StrCat(number);
 }
 
+ApiError too_long(std::string_view param, size_t bytes, size_t bytes_max) {
+  return ApiError::bad_field(param, absl::StrCat("'", to_absl(param), "' must be at most ", bytes_max,
+                                                 " bytes long, not ", bytes, "."));
+}
+
 }  // namespace
 
 ApiError expected(std::string_view param, std::string_view what, dom::element got) {
@@ -99,11 +104,32 @@ Fault read_bool(std::string_view param, dom::element value, bool& out) {
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out) {
   if (!value.is_string()) return expected(param, "a string", value);
   const std::string_view text = value.get_string().value_unsafe();
-  if (text.size() > bytes_max) {
-    return ApiError::bad_field(param, absl::StrCat("'", to_absl(param), "' must be at most ", bytes_max,
-                                                   " bytes long, not ", text.size(), "."));
-  }
+  if (text.size() > bytes_max) return too_long(param, text.size(), bytes_max);
   out = text;
+  return std::nullopt;
+}
+
+Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
+                   std::vector<std::string>& out) {
+  std::vector<std::string> strings;
+  if (value.is_string() && !value.get_string().value_unsafe().empty()) {
+    strings.emplace_back(value.get_string().value_unsafe());
+  } else if (value.is_array()) {
+    const dom::array items = value.get_array().value_unsafe();
+    for (const dom::element item : items) {
+      if (!item.is_string() || item.get_string().value_unsafe().empty()) {
+        return expected(absl::StrCat(to_absl(param), "[", strings.size(), "]"), "a string that is not empty",
+                        item);
+      }
+      strings.emplace_back(item.get_string().value_unsafe());
+    }
+  } else {
+    return expected(param, "a string or a list of strings, none empty", value);
+  }
+  size_t bytes = 0;
+  for (const std::string& string : strings) bytes += string.size();
+  if (bytes > bytes_max) return too_long(param, bytes, bytes_max);
+  out = std::move(strings);
   return std::nullopt;
 }
 

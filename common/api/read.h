@@ -30,11 +30,14 @@ struct NumberRange {
   bool excludes_min = false;
 };
 
-// Each function leaves `out` unchanged when it returns a fault. Booleans and 3.0 are not integers.
+// Each function leaves `out` unchanged when it returns a fault. 3.0 is an integer, a boolean is none.
 Fault read_integer(std::string_view param, dom::element value, IntegerRange range, int64_t& out);
 Fault read_number(std::string_view param, dom::element value, NumberRange range, double& out);
 Fault read_bool(std::string_view param, dom::element value, bool& out);
 Fault read_string(std::string_view param, dom::element value, size_t bytes_max, std::string& out);
+// Reads a string or a list of strings, none empty, of at most so many bytes in all.
+Fault read_strings(std::string_view param, dom::element value, size_t bytes_max,
+                   std::vector<std::string>& out);
 // Reads 64 bits, signed or not; negative values are taken modulo 2^64.
 Fault read_seed(std::string_view param, dom::element value, std::optional<uint64_t>& out);
 // Reads a token id, 0 to 2^31 - 1.

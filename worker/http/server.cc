@@ -71,9 +71,7 @@ struct WorkerServer::Impl {
   Task<void> sim_faults(HttpCall& call);
   Task<void> tokenize(HttpCall& call) { return generator.handle_text(call, answer_tokenize); }
   Task<void> detokenize(HttpCall& call) { return generator.handle_text(call, answer_detokenize); }
-  ModelCard card() const;
   Task<void> models(HttpCall& call);
-  Task<void> one_model(HttpCall& call);
   Task<void> livez(HttpCall& call) { return call.answer_json(200, R"({"status":"alive"})"); }
   Task<void> readyz(HttpCall& call);
   Task<void> load(HttpCall& call);
@@ -130,7 +128,7 @@ constexpr std::array<WorkerServer::Impl::Route, 17> WorkerServer::Impl::kRoutes{
     {"POST", "/tokenize", &Impl::tokenize},
     {"POST", "/detokenize", &Impl::detokenize},
     {"GET, HEAD", "/v1/models", &Impl::models},
-    {"GET, HEAD", kModelRoute, &Impl::one_model},
+    {"GET, HEAD", kModelRoute, &Impl::models},
     {"GET, HEAD, POST", kPrefixesPath, &Impl::all_prefixes},
     {"GET, HEAD, DELETE", kPrefixRoute, &Impl::one_prefix},
     {"GET, HEAD, POST", kConversationsPath, &Impl::all_conversations},
@@ -302,22 +300,14 @@ void WorkerServer::Impl::count(const HttpCall& call, TimePoint begin) {
       {{"id", call.request_id()}, {"path", call.endpoint()}, {"code", call.code()}, {"ms", took.count()}});
 }
 
-ModelCard WorkerServer::Impl::card() const {
+Task<void> WorkerServer::Impl::models(HttpCall& call) {
   ModelCard card;
   card.id = model.name;
   card.created_s = started_s;
   card.max_model_len = model.total_count_max;
-  return card;
-}
-
-Task<void> WorkerServer::Impl::models(HttpCall& call) {
-  return call.answer_json(200, models_json({card()}));
-}
-
-Task<void> WorkerServer::Impl::one_model(HttpCall& call) {
   const std::string id = model_of_path(call.request().path);
-  if (id != model.name) return call.fail(ApiError::not_found_model(id));
-  return call.answer_json(200, model_json(card()));
+  if (id.empty()) return call.answer_json(200, models_json({card}));
+  return id == card.id ? call.answer_json(200, model_json(card)) : call.fail(ApiError::not_found_model(id));
 }
 
 Task<void> WorkerServer::Impl::readyz(HttpCall& call) {

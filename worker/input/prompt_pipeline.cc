@@ -60,7 +60,8 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
     return ApiError::unsupported(
         "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
   }
-  auto context = chat_context(request, model.special_tokens, how.add_generation_prompt);
+  auto context =
+      chat_context(request, model.special_tokens, how.add_generation_prompt, model.chat_template->traits());
   if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
   auto text = model.chat_template->render(*context);
   if (!text.ok()) {

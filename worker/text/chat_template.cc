@@ -17,7 +17,7 @@
 namespace troupe {
 namespace {
 
-std::string_view view(const bj::string& text) {
+std::string_view view(bj::string_view text) {
   return {text.data(), text.size()};
 }
 
@@ -77,15 +77,22 @@ StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
   return value;
 }
 
-StatusOr<bj::object> message_object(const ChatMessage& message) {
-  bj::object object;
-  object["role"] = bj::string_view(role_name(message.role).data(), role_name(message.role).size());
-  object["content"] = message.content;
-  if (message.extra_json.empty()) return object;
-  TROUPE_ASSIGN_OR_RETURN(bj::value extra, parse_part(message.extra_json, "message"));
-  if (!extra.is_object()) return invalid_argument("message: the extra fields are not an object");
-  for (const auto& entry : extra.get_object()) object[entry.key()] = entry.value();
-  return object;
+// The name of the role, in a literal, is what a template needs to treat it apart from others.
+bool names_developer(std::string_view source) {
+  return source.find("'developer'") != std::string_view::npos ||
+         source.find("\"developer\"") != std::string_view::npos;
+}
+
+// A text that no template has.
+constexpr std::string_view kProbe = "8f1bd2c07e";
+
+bool shows(const ChatTemplate& chat, const TemplateTraits& traits) {
+  GenerateRequest request;
+  request.messages = {{Role::kUser, std::string(kProbe), ""}};
+  const auto context = chat_context(request, {}, /*add_generation_prompt=*/false, traits);
+  const auto text = context.ok() ? chat.render(*context) : StatusOr<std::string>(context.status());
+  // (A list that is printed whole shows its text, too.)
+  return text.ok() && text->find(kProbe) != std::string::npos && text->find("'type'") == std::string::npos;
 }
 
 }  // namespace
@@ -93,6 +100,7 @@ StatusOr<bj::object> message_object(const ChatMessage& message) {
 struct ChatTemplate::Impl {
   Limits limits;
   jinja::Block block;
+  TemplateTraits traits;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -115,7 +123,18 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sou
   } catch (const jinja::JinjaError& error) {
     return to_status(error);
   }
+  impl->traits.knows_developer = names_developer(source);
   return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(impl)));
+}
+
+void ChatTemplate::probe() {
+  TemplateTraits parts = impl_->traits;
+  parts.wants_parts = true;
+  if (!shows(*this, impl_->traits) && shows(*this, parts)) impl_->traits = parts;
+}
+
+const TemplateTraits& ChatTemplate::traits() const {
+  return impl_->traits;
 }
 
 StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& model_dir) {
@@ -137,6 +156,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& mo
   }
   StatusOr<std::unique_ptr<ChatTemplate>> parsed = parse(source);
   if (!parsed.ok()) return annotate(parsed.status(), where);
+  (*parsed)->probe();
   return parsed;
 }
 
@@ -157,14 +177,9 @@ StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
 }
 
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt) {
+                                  bool add_generation_prompt, const TemplateTraits& traits) {
   bj::object context = special_tokens;
-  bj::array messages;
-  for (const ChatMessage& message : request.messages) {
-    TROUPE_ASSIGN_OR_RETURN(bj::object object, message_object(message));
-    messages.push_back(std::move(object));
-  }
-  context["messages"] = std::move(messages);
+  TROUPE_ASSIGN_OR_RETURN(context["messages"], template_messages(request, traits));
   context["add_generation_prompt"] = add_generation_prompt;
   // Templates test for both "tools is defined" and "tools is not none". Transformers passes none.
   context["tools"] = nullptr;
@@ -176,7 +191,12 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
     TROUPE_ASSIGN_OR_RETURN(bj::value extra,
                             parse_part(request.chat_template_kwargs_json, "chat_template_kwargs"));
     if (!extra.is_object()) return invalid_argument("chat_template_kwargs: expected an object");
-    for (const auto& entry : extra.get_object()) context[entry.key()] = entry.value();
+    for (const auto& entry : extra.get_object()) {
+      if (entry.key() == "messages" || entry.key() == "tools")
+        return invalid_argument(absl::StrCat("chat_template_kwargs.", to_absl(view(entry.key())),
+                                             ": is the conversation's own; send it beside them"));
+      context[entry.key()] = entry.value();
+    }
   }
   return context;
 }

@@ -14,6 +14,7 @@
 #include "common/api/api.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
+#include "worker/text/chat_messages.h"
 
 namespace troupe {
 
@@ -36,6 +37,9 @@ class ChatTemplate {
   // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD
   // HH:MM:SS") fixes strftime_now.
   StatusOr<std::string> render(const bj::object& context) const;
+  const TemplateTraits& traits() const;
+  // Finds out, by rendering, whether content has to come in parts. load() does.
+  void probe();
 
  private:
   struct Impl;
@@ -44,9 +48,10 @@ class ChatTemplate {
 };
 
 // Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
-// tokenizer_config.json (`special_tokens`), chat_template_kwargs on top.
+// tokenizer_config.json (`special_tokens`), chat_template_kwargs on top, which replace neither messages nor
+// tools.
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt = true);
+                                  bool add_generation_prompt = true, const TemplateTraits& traits = {});
 // Reads tokenizer_config.json's bos_token, eos_token, pad_token, unk_token as strings (string
 // or {content} form).
 StatusOr<bj::object> load_special_tokens(const std::string& model_dir);

@@ -38,7 +38,9 @@ Hash128 root_of(const GenerateRequest& request) {
 }
 
 Hash128 message_link(Hash128 parent, const ChatMessage& message) {
-  const auto role_tag = static_cast<uint8_t>(kMessage + static_cast<uint8_t>(message.role));
+  // Most templates know `developer` as `system`: a persona that is sent as either is one.
+  const Role role = message.role == Role::kDeveloper ? Role::kSystem : message.role;
+  const auto role_tag = static_cast<uint8_t>(kMessage + static_cast<uint8_t>(role));
   const Hash128 text = link(parent, role_tag, message.content);
   return message.extra_json.empty() ? text : link(text, kExtra, message.extra_json);
 }

@@ -183,7 +183,7 @@ TEST(ApiParse, AcceptsStopAsStringOrStringsOfSixteenKilobytesInAll) {
   for (int i = 1; i < 16 * 1024; ++i) list += R"(,"a")";
   EXPECT_EQ(chat_with(",\"stop\":[" + list + "]").value().stop.size(), 16u * 1024);
   EXPECT_EQ(fault_of(chat_with(",\"stop\":[" + list + ",\"a\"]")),
-            "stop: 'stop' must have at most 16384 bytes in all its strings, not 16385.");
+            "stop: 'stop' must be at most 16384 bytes long, not 16385.");
 }
 
 TEST(ApiParse, AcceptsWhatOtherLanguagesWrite) {
@@ -408,7 +408,7 @@ TEST(ApiParse, AcceptsPromptAsTextOrIdsOrListOfOne) {
   EXPECT_THAT(fault_of(completion_with(R"(,"prompt":null)")), HasSubstr("prompt: 'prompt' is required"));
   EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[1,-1])")), HasSubstr("prompt[1]: "));
   EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[1,"a"])")), HasSubstr("prompt[1]: "));
-  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1,2.0]])")), HasSubstr("prompt[0][1]: "));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1,2.5]])")), HasSubstr("prompt[0][1]: "));
 }
 
 // A text with spare capacity is parsed in place: leftovers of a longer one are not part of it.

@@ -1,0 +1,112 @@
+#include "worker/text/chat_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/text/chat_template.h"
+
+namespace troupe {
+namespace chat_messages_test {
+
+using ::testing::HasSubstr;
+
+std::string rendered(std::string_view source, const std::vector<ChatMessage>& messages,
+                     const std::string& kwargs = "") {
+  auto chat = ChatTemplate::parse(source);
+  EXPECT_TRUE(chat.ok()) << chat.status();
+  (*chat)->probe();
+  GenerateRequest request;
+  request.messages = messages;
+  request.chat_template_kwargs_json = kwargs;
+  const auto context = chat_context(request, {}, /*add_generation_prompt=*/false, (*chat)->traits());
+  if (!context.ok()) return "error: " + std::string(context.status().message());
+  const auto text = (*chat)->render(*context);
+  return text.ok() ? *text : "error: " + std::string(text.status().message());
+}
+
+const ChatMessage kPersona{Role::kDeveloper, "You are Newton.", ""};
+
+TEST(TemplateMessages, DeveloperIsSystemWhereTheTemplateDoesNotKnowIt) {
+  EXPECT_EQ(rendered("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", {kPersona}),
+            "<system>You are Newton.");
+  EXPECT_EQ(
+      rendered(
+          "{% for m in messages %}{% if m.role == \"system\" %}[S]{{ m.content }}{% endif %}{% endfor %}",
+          {kPersona}),
+      "[S]You are Newton.");
+  EXPECT_EQ(rendered("{% for m in messages %}{{ 'D' if m.role == 'developer' else m.role }}{% endfor %}",
+                     {kPersona}),
+            "D");
+}
+
+std::vector<ChatMessage> with_calls(const std::string& calls) {
+  return {{Role::kAssistant, "Well met.", R"({"tool_calls":)" + calls + "}"}};
+}
+std::vector<ChatMessage> with_arguments(const std::string& arguments) {
+  return with_calls(R"([{"id":"c1","type":"function","function":{"name":"dice","arguments":)" + arguments +
+                    "}}]");
+}
+constexpr std::string_view kArguments =
+    "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}{% "
+    "endfor %}";
+
+TEST(TemplateMessages, ArgumentsOfACallAreAMapping) {
+  EXPECT_EQ(rendered(kArguments, with_arguments(R"("{\"sides\": 6}")")), R"({"sides": 6})");
+  EXPECT_EQ(rendered(kArguments, with_arguments(R"("")")), "{}");
+  EXPECT_EQ(rendered(kArguments, with_arguments(R"(" \n")")), "{}");
+  EXPECT_EQ(rendered(kArguments, with_arguments(R"({"sides": 6})")), R"({"sides": 6})");
+  EXPECT_EQ(rendered(kArguments, with_arguments(R"("[1, \"é\"]")")), R"([1, "é"])");
+  EXPECT_EQ(
+      rendered(
+          "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | items %}"
+          "{{ k }}={{ v }};{% endfor %}{% endfor %}{% endfor %}",
+          with_arguments(R"("{\"sides\": 6, \"times\": 2}")")),
+      "sides=6;times=2;");
+  EXPECT_THAT(rendered(kArguments, with_arguments(R"("{sides}")")),
+              HasSubstr("messages[0].tool_calls[0].function.arguments: must be JSON"));
+}
+
+TEST(TemplateMessages, CallsOfAnotherShapeStayAsTheyAre) {
+  EXPECT_EQ(
+      rendered("{{ messages[0].tool_calls | tojson }}", with_calls(R"([5,{"id":"7"},{"function":"f"}])")),
+      R"([5, {"id": "7"}, {"function": "f"}])");
+}
+
+TEST(TemplateMessages, EmptyListOfCallsIsNone) {
+  const char* asks =
+      "{% for m in messages %}{% if m.tool_calls is defined %}[CALLS]{% else %}{{ m.content }}{% endif %}"
+      "{% endfor %}";
+  EXPECT_EQ(rendered(asks, with_calls("[]")), "Well met.");
+  EXPECT_EQ(rendered(asks, with_arguments(R"("")")), "[CALLS]");
+}
+
+TEST(TemplateMessages, ContentComesInPartsWhereTheTemplateGoesThroughThem) {
+  const std::vector<ChatMessage> who{{Role::kUser, "Who?", ""}};
+  EXPECT_EQ(
+      rendered("{% for m in messages %}{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
+               "{% endif %}{% endfor %}{% endfor %}",
+               who),
+      "Who?");
+  EXPECT_EQ(
+      rendered("{% for m in messages %}{% for part in m['content'] %}{{ part['text'] | trim }}{% endfor %}"
+               "{% endfor %}",
+               who),
+      "Who?");
+  EXPECT_EQ(rendered("{% for m in messages %}{% if m.content is string %}S:{{ m.content }}{% else %}"
+                     "{% for part in m.content %}P:{{ part.text }}{% endfor %}{% endif %}{% endfor %}",
+                     who),
+            "S:Who?")
+      << "a template that takes both gets text";
+  EXPECT_EQ(rendered("{{ messages[0].content }}", who), "Who?");
+}
+
+TEST(TemplateMessages, KwargsReplaceNeitherMessagesNorTools) {
+  EXPECT_THAT(rendered("{{ messages }}", {kPersona}, R"({"messages": []})"),
+              HasSubstr("chat_template_kwargs.messages: is the conversation's own"));
+  EXPECT_THAT(rendered("{{ tools }}", {kPersona}, R"({"tools": []})"),
+              HasSubstr("chat_template_kwargs.tools"));
+  EXPECT_EQ(rendered("{{ enable_thinking }}", {kPersona}, R"({"enable_thinking": false})"), "False");
+}
+
+}  // namespace chat_messages_test
+}  // namespace troupe

@@ -1,0 +1,81 @@
+#include "worker/text/chat_messages.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe {
+namespace {
+
+bj::string_view view(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+// `call.function.arguments`, where a call has them as text. A call of another shape stays as it is.
+Status parse_arguments(bj::value& call, const std::string& where) {
+  bj::object* object = call.if_object();
+  bj::value* function = object == nullptr ? nullptr : object->if_contains("function");
+  bj::object* named = function == nullptr ? nullptr : function->if_object();
+  bj::value* arguments = named == nullptr ? nullptr : named->if_contains("arguments");
+  if (arguments == nullptr || !arguments->is_string()) return {};
+  const std::string text(arguments->get_string().data(), arguments->get_string().size());
+  if (is_blank(text)) {
+    *arguments = bj::object();
+    return {};
+  }
+  StatusOr<bj::value> parsed = parse_json(text);
+  if (!parsed.ok())
+    return invalid_argument(
+        absl::StrCat(where, ".function.arguments: must be JSON: ", parsed.status().message()));
+  *arguments = *std::move(parsed);
+  return {};
+}
+
+Status add_extra(bj::object& object, const std::string& extra_json, const std::string& where) {
+  StatusOr<bj::value> extra = parse_json(extra_json);
+  if (!extra.ok()) return annotate(extra.status(), where);
+  if (!extra->is_object()) return invalid_argument(where + ": the extra fields are not an object");
+  for (auto& entry : extra->get_object()) {
+    bj::array* calls = entry.key() == "tool_calls" ? entry.value().if_array() : nullptr;
+    if (calls != nullptr && calls->empty()) continue;
+    for (size_t i = 0; calls != nullptr && i < calls->size(); ++i)
+      TROUPE_RETURN_IF_ERROR(parse_arguments((*calls)[i], absl::StrCat(where, ".tool_calls[", i, "]")));
+    object[entry.key()] = std::move(entry.value());
+  }
+  return {};
+}
+
+bj::value content_of(const ChatMessage& message, const TemplateTraits& traits) {
+  if (!traits.wants_parts) return bj::string(view(message.content));
+  bj::object part;
+  part["type"] = "text";
+  part["text"] = view(message.content);
+  bj::array parts;
+  parts.push_back(std::move(part));
+  return parts;
+}
+
+}  // namespace
+
+StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits) {
+  bj::array messages;
+  for (size_t i = 0; i < request.messages.size(); ++i) {
+    const ChatMessage& message = request.messages[i];
+    const bool is_system = message.role == Role::kDeveloper && !traits.knows_developer;
+    bj::object object;
+    object["role"] = view(role_name(is_system ? Role::kSystem : message.role));
+    object["content"] = content_of(message, traits);
+    if (!message.extra_json.empty())
+      TROUPE_RETURN_IF_ERROR(add_extra(object, message.extra_json, absl::StrCat("messages[", i, "]")));
+    messages.push_back(std::move(object));
+  }
+  return messages;
+}
+
+}  // namespace troupe
