@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
+#include "gateway/access/browser_guard.h"
 
 namespace troupe {
 
@@ -69,8 +70,8 @@ Admin::Page Admin::page(const HttpRequest& request) {
   const bool get = request.method == "GET" || request.method == "HEAD";
   const std::string_view drained = drained_id(request.path);
   const std::string_view methods = drained.empty() ? methods_of(request.path) : "POST";
-  if (get && methods.starts_with("GET")) return read(request);
   if (const auto refused = refusal_of(request)) return failed(*refused);
+  if (get && methods.starts_with("GET")) return read(request);
   if (request.method == "POST" && !drained.empty()) return drain_worker(drained);
   if (request.method == "POST" && request.path == "/admin/explain") return explain(request);
   if (request.method == "POST" && request.path == kGossipPath) return gossip(request);
@@ -86,8 +87,14 @@ Admin::Page Admin::page(const HttpRequest& request) {
 }
 
 std::optional<ApiError> Admin::refusal_of(const HttpRequest& request) const {
-  const bool needs_key = request.path.starts_with("/admin/") && request.path != kGossipPath;
-  if (!needs_key || keys_ == nullptr || certified_) return std::nullopt;
+  if (!request.path.starts_with("/admin/") || request.path == kGossipPath) return std::nullopt;
+  if (auto foreign = host_refusal(request.header("host"), hosts_)) return foreign;
+  if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
+  if (auto page = change_refusal({.origin = request.header("origin"),
+                                  .sec_fetch_site = request.header("sec-fetch-site"),
+                                  .content_type = request.header("content-type")}))
+    return page;
+  if (keys_ == nullptr || certified_) return std::nullopt;
   const std::string_view authorization = request.header("authorization");
   const auto client = keys_->find(authorization);
   if (client == nullptr) return unknown_key(authorization);

@@ -5,12 +5,14 @@
 // port doesn't show the fleet.
 //
 // With API keys only a key that is marked `admin` may change the fleet, or have requests explained; so may a
-// client with a certificate where this port demands one. Reading is open to all that reach the port: /metrics
+// client with a certificate where this port demands one. A web page may not, nor read /admin under a foreign
+// name (access/browser_guard.h). Reading is open to all that reach the port: /metrics
 // shows as much. Gossip has a seal of its own (cluster/gossip_auth.h).
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/core/metrics.h"
 #include "common/core/time.h"
@@ -40,6 +42,8 @@ class Admin {
   void ask_for(const ApiKeys& keys) { keys_ = &keys; }
   // Every client of this port has shown a certificate, which is enough.
   void demands_certificates(bool demands) { certified_ = demands; }
+  // Names under which this port may be asked, beside those that no page from elsewhere can have.
+  void answer_to(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
   Task<void> handle(Exchange& exchange);
   // See HttpServerOptions.
@@ -66,6 +70,7 @@ class Admin {
 
   Parts parts_;
   const ApiKeys* keys_ = nullptr;  // null: no key is needed
+  std::vector<std::string> hosts_;
   bool certified_ = false;
 };
 

@@ -34,6 +34,12 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
              "file of the keys that may ask, and their limits; read again on SIGHUP. Empty: anybody may");
   schema.add("tenant_secret", &s.tenant_secret,
              "file of the secret that keeps tenants' KV caches apart; needed where keys name tenants");
+  schema
+      .add(
+          "admin.hosts", &s.admin_hosts,
+          "names by which /admin may be asked, beside addresses and names of a local network: a page that an "
+          "operator's browser shows has none of them")
+      .live();
   schema.add("gossip.secret", &s.gossip_secret,
              "file of the secret by which gateways know each other's messages; empty: all are taken");
 }

@@ -76,6 +76,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       background_(io.get_executor()) {
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   admin_.demands_certificates(config.metrics_demands_certificates);
+  admin_.answer_to(config.admin_hosts);
   fleet_.on_replaced = [this](route::NodeIndex node) { gossip_.forget_node(node); };
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
@@ -144,6 +145,7 @@ Status Gateway::change(const GatewayConfig& config) {
   main_server_.change(config.main_server);
   metrics_server_.change(config.metrics_server);
   admin_.demands_certificates(config.metrics_demands_certificates);
+  admin_.answer_to(config.admin_hosts);
   admission_queue_.change(config.admission_queue);
   proxy_.change(config.proxy);
   observers_.sample(config.telemetry.sample_ratio);
