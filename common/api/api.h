@@ -30,6 +30,7 @@ struct ChatMessage {
   // a JSON object, in their order in the body and without nulls; or empty. Only the chat template reads them;
   // the prefix key hashes them.
   std::string extra_json;
+  bool prefix = false;  // the answer goes on with it: only the last, an assistant's
 };
 
 // Limit of `n`: enough for every practical use; OpenAI's 128 would let one request fill a worker.
@@ -73,6 +74,10 @@ struct GenerateRequest {
   bool echo = false;  // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;
+  bool add_generation_prompt = true;  // of a chat: the template opens the assistant's turn
+  // A chat's answer goes on with the last message, an assistant's that is not empty. Also asked for by
+  // `prefix: true` in it, and by `assistant_prefill`, which becomes it. Then add_generation_prompt is false.
+  bool continue_final_message = false;
   std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if present, equals resume's
 
   std::string user;

@@ -111,6 +111,8 @@ Fault read_message(size_t index, dom::element value, ChatMessage& message) {
     } else if (field.key == "content") {
       fault = read_content(index, field.value, message.content);
       has_content = true;
+    } else if (field.key == "prefix") {
+      fault = read_bool(message_path(index, "prefix"), field.value, message.prefix);
     } else {
       fault = append_extra(index, field.key, field.value, message.extra_json);
     }

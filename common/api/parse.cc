@@ -31,6 +31,7 @@ struct Draft {
   bool wants_logprobs = false;  // chat's flag
   bool has_prompt = false;
   bool has_stream_options = false;
+  FinalMessage final_message;
 };
 
 Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
@@ -110,7 +111,6 @@ Fault read_stream_options(Draft& draft, std::string_view name, dom::element valu
   }
   return std::nullopt;
 }
-
 Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {
   // Front ends send -1 for "draw one".
   if (value.is_int64() && value.get_int64().value_unsafe() == -1) return std::nullopt;
@@ -195,7 +195,6 @@ Fault read_max_tokens(Draft& draft, std::string_view name, dom::element value) {
 Fault read_max_completion_tokens(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_integer(name, value, 1, draft.max_completion_tokens);
 }
-
 Fault read_repetition_penalty(Draft& draft, std::string_view name, dom::element value) {
   return read_optional_number(name, value, {0.01, 10}, draft.request.repetition_penalty);
 }
@@ -226,12 +225,19 @@ Fault read_logprobs(Draft& draft, std::string_view name, dom::element value) {
   draft.request.logprobs = static_cast<int32_t>(count);
   return std::nullopt;
 }
-
 Fault read_top_logprobs(Draft& draft, std::string_view name, dom::element value) {
   int64_t count = 0;
   if (auto fault = read_integer(name, value, {0, kLogprobsMax}, count)) return fault;
   draft.top_logprobs = count;
   return std::nullopt;
+}
+Fault read_generation_prompt(Draft& draft, std::string_view name, dom::element value) {
+  auto fault = read_bool(name, value, draft.request.add_generation_prompt);
+  draft.final_message.asks_generation_prompt = !fault && draft.request.add_generation_prompt;
+  return fault;
+}
+Fault read_prefill(Draft& draft, std::string_view name, dom::element value) {
+  return read_string(name, value, draft.limits.body_bytes_max, draft.final_message.prefill);
 }
 
 struct Row {
@@ -242,8 +248,11 @@ struct Row {
 
 // Sorted by name.
 constexpr Row kRows[] = {
+    {"add_generation_prompt", true, false, read_generation_prompt},
+    {"assistant_prefill", true, false, read_prefill},
     {"cache_salt", true, true, read_name_field<&GenerateRequest::cache_salt>},
     {"chat_template_kwargs", true, false, read_template_kwargs},
+    {"continue_final_message", true, false, read_flag_field<&GenerateRequest::continue_final_message>},
     {"echo", false, true, read_flag_field<&GenerateRequest::echo>},
     {"frequency_penalty", true, true, read_frequency_penalty},
     {"ignore_eos", true, true, read_flag_field<&GenerateRequest::ignore_eos>},
@@ -291,6 +300,7 @@ Fault finish(Draft& draft) {
   if (request.kind == Kind::kChat && request.messages.empty()) {
     return missing("messages", "an array of at least one message");
   }
+  if (auto fault = settle_final_message(request, draft.final_message)) return fault;
   if (request.kind == Kind::kCompletion && !draft.has_prompt) return missing("prompt", kPromptRule);
   if (draft.has_stream_options && !request.stream) {
     return ApiError::bad_field("stream_options", "'stream_options' is only allowed when 'stream' is true.");

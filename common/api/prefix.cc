@@ -68,6 +68,9 @@ ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLi
     if (field.value.is_null()) continue;
     if (auto fault = read_prefix_field(limits, field.key, field.value, request)) return *std::move(fault);
   }
+  if (request.source.continue_final_message)
+    return ApiError::unsupported("continue_final_message",
+                                 "a prefix ends with its last message; leave out 'continue_final_message'.");
   if (request.source.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
   return request;
 }

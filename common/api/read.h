@@ -54,6 +54,14 @@ void append_element_json(std::string& out, dom::element value);
 Fault read_resume(std::string_view param, dom::element value, std::optional<ResumedStream>& out);
 Fault check_resume(const GenerateRequest& request);
 
+// A body's fields about the chat's last message.
+struct FinalMessage {
+  bool asks_generation_prompt = false;  // `add_generation_prompt: true` is there
+  std::string prefill;                  // `assistant_prefill`
+};
+// Settles add_generation_prompt and continue_final_message, after all fields are read.
+Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
+
 // Reads the `index`th element of `messages`.
 Fault read_message(size_t index, dom::element value, ChatMessage& message);
 

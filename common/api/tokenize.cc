@@ -66,6 +66,7 @@ Fault finish(TokenizeDraft& draft) {
     return ApiError::bad_field("prompt", "'prompt' (a string) or 'messages' (an array) is required.");
   }
   source.kind = is_chat ? Kind::kChat : Kind::kCompletion;
+  if (auto fault = settle_final_message(source, {})) return fault;
   draft.request.add_special_tokens = draft.add_special_tokens.value_or(!is_chat);
   return std::nullopt;
 }

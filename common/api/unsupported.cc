@@ -72,7 +72,6 @@ struct Row {
 
 // Sorted by name; a name may have a row for each kind.
 constexpr Row kRows[] = {
-    {"add_generation_prompt", kChat, is_true, "true"},
     {"add_special_tokens", kChat, is_false, "false"},
     {"add_special_tokens", kCompletion, is_true, "true"},
     {"allowed_token_ids", kBoth, is_empty, "an empty list"},
@@ -80,7 +79,6 @@ constexpr Row kRows[] = {
     {"bad_words", kBoth, is_empty, "an empty list"},
     {"best_of", kBoth, is_integer_one, "1"},
     {"chat_template", kChat, never, "null"},
-    {"continue_final_message", kChat, is_false, "false"},
     {"echo", kChat, is_false, "false"},
     {"function_call", kChat, is_none_or_auto, "\"none\" or \"auto\""},
     {"functions", kChat, is_empty, "an empty list (use 'tools')"},

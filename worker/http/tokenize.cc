@@ -12,7 +12,9 @@ ApiResult<std::string> answer_tokenize(const ServedModel& model, std::string_vie
   if (!request.ok()) return request.error();
   const GenerateRequest& source = request->source;
   if (!is_named(model, source.model)) return ApiError::not_found_model(source.model);
-  const ChatEncoding how{request->add_generation_prompt, request->add_special_tokens};
+  ChatEncoding how = encoding_of(source);
+  how.add_generation_prompt = request->add_generation_prompt && !how.continue_final_message;
+  how.add_special = request->add_special_tokens;
   auto ids = source.kind == GenerateRequest::Kind::kChat
                  ? encode_chat(model, source, how)
                  : encode_text(model, std::get<std::string>(source.prompt), request->add_special_tokens);

@@ -54,6 +54,13 @@ ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::strin
   return encode_field(model, "prompt", text, add_special);
 }
 
+ChatEncoding encoding_of(const GenerateRequest& request) {
+  ChatEncoding how;
+  how.add_generation_prompt = request.add_generation_prompt;
+  how.continue_final_message = request.continue_final_message;
+  return how;
+}
+
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how) {
   if (model.chat_template == nullptr) {
@@ -64,6 +71,8 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
       chat_context(request, model.special_tokens, how.add_generation_prompt, model.chat_template->traits());
   if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
   auto text = model.chat_template->render(*context);
+  if (text.ok() && how.continue_final_message)
+    text = up_to_final(*std::move(text), request.messages.back().content);
   if (!text.ok()) {
     return ApiError::bad_field("messages", "chat template: " + std::string(to_std(text.status().message())));
   }
@@ -162,12 +171,13 @@ std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prom
                       std::to_string(kPromptScoresMax) + " are told in one answer");
 }
 
-// A chat's answer is a separate text. A completion continues its prompt, unless the prompt has no text (<s>).
+// A chat's answer is a separate text, unless it goes on with the last message. A completion continues its
+// prompt, unless the prompt has no text (<s>).
 bool continues_text(const ServedModel& model, const GenerateRequest& request,
                     const std::vector<TokenId>& prompt) {
-  return request.kind == GenerateRequest::Kind::kCompletion &&
-         !std::all_of(prompt.begin(), prompt.end(),
-                      [&](TokenId id) { return model.tokenizer->is_special(id); });
+  const bool goes_on = request.kind == GenerateRequest::Kind::kCompletion || request.continue_final_message;
+  return goes_on && !std::all_of(prompt.begin(), prompt.end(),
+                                 [&](TokenId id) { return model.tokenizer->is_special(id); });
 }
 
 }  // namespace
@@ -177,7 +187,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   if (!is_named(model, request.model)) return ApiError::not_found_model(request.model);
   if (auto fault = check_bias(model.config, request)) return *std::move(fault);
   const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
-  auto prompt = is_chat ? encode_chat(model, request) : encode_prompt(model, request);
+  auto prompt = is_chat ? encode_chat(model, request, encoding_of(request)) : encode_prompt(model, request);
   if (!prompt.ok()) return prompt.error();
   if (prompt->empty()) return ApiError::bad_field(prompt_field(request), "comes to no tokens at all");
   if (auto fault = unknown_token(model, prompt_field(request), *prompt)) return *std::move(fault);

@@ -80,7 +80,9 @@ ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::strin
 struct ChatEncoding {
   bool add_generation_prompt = true;
   bool add_special = false;  // templates write BOS themselves
+  bool continue_final_message = false;
 };
+ChatEncoding encoding_of(const GenerateRequest& request);
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how = {});
 

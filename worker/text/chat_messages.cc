@@ -78,4 +78,17 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
   return messages;
 }
 
+StatusOr<std::string> up_to_final(std::string rendered, std::string_view content) {
+  constexpr std::string_view kSpace = " \t\r\n\v\f";
+  const size_t first = std::min(content.find_first_not_of(kSpace), content.size());
+  const std::string_view from_text = content.substr(first);
+  const std::string_view text = from_text.substr(0, from_text.find_last_not_of(kSpace) + 1);
+  const size_t at = rendered.rfind(text);
+  if (at == std::string::npos)
+    return invalid_argument("the template changes the last message, so it cannot be gone on with");
+  const bool keeps_space = rendered.compare(at, from_text.size(), from_text) == 0;
+  rendered.resize(at + (keeps_space ? from_text.size() : text.size()));
+  return rendered;
+}
+
 }  // namespace troupe

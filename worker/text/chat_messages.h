@@ -4,6 +4,9 @@
 // are written for mappings where the API has JSON text, for the roles that their model knows, and some for
 // content in parts.
 
+#include <string>
+#include <string_view>
+
 #include "common/api/api.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
@@ -19,5 +22,9 @@ struct TemplateTraits {
 // `messages` of a template's context. Of the other fields of a message an empty `tool_calls` is none, and a
 // call's arguments become the mapping that their JSON text is ("": an empty one). Errors name the field.
 StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits);
+
+// `rendered` without what the template writes after its last message, whose text is `content`, as
+// Transformers' continue_final_message has it: a template may have trimmed it.
+StatusOr<std::string> up_to_final(std::string rendered, std::string_view content);
 
 }  // namespace troupe

@@ -186,6 +186,37 @@ TEST(ApiParse, AcceptsStopAsStringOrStringsOfSixteenKilobytesInAll) {
             "stop: 'stop' must be at most 16384 bytes long, not 16385.");
 }
 
+TEST(ApiParse, GoesOnWithTheLastMessageThreeWays) {
+  const auto chat = [](const std::string& last, const std::string& fields) {
+    return parse_chat_request(R"({"model":"m","messages":[{"role":"user","content":"Who?"},)" + last + "]" +
+                              fields + "}");
+  };
+  const std::string mine = R"({"role":"assistant","content":"My name is"})";
+  const std::string marked = R"({"role":"assistant","content":"My name is","prefix":true})";
+  for (const auto& request :
+       {chat(mine, R"(,"continue_final_message":true)"), chat(marked, ""),
+        chat(mine, R"(,"continue_final_message":true,"add_generation_prompt":false)"),
+        parse_chat_request(
+            R"({"assistant_prefill":"My name is","messages":[{"role":"user","content":"Who?"}]})")}) {
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    EXPECT_TRUE(request.value().continue_final_message);
+    EXPECT_FALSE(request.value().add_generation_prompt);
+    ASSERT_EQ(request.value().messages.size(), 2u);
+    EXPECT_EQ(request.value().messages[1].content, "My name is");
+    EXPECT_EQ(request.value().messages[1].extra_json, "");
+  }
+  const auto plain = chat(mine, "");
+  EXPECT_TRUE(plain.value().add_generation_prompt && !plain.value().continue_final_message);
+  EXPECT_FALSE(chat(mine, R"(,"add_generation_prompt":false)").value().add_generation_prompt);
+  EXPECT_THAT(fault_of(chat(mine, R"(,"continue_final_message":true,"add_generation_prompt":true)")),
+              HasSubstr("add_generation_prompt: "));
+  EXPECT_THAT(fault_of(chat(R"({"role":"user","content":"x"})", R"(,"continue_final_message":true)")),
+              HasSubstr("continue_final_message: "));
+  EXPECT_THAT(fault_of(chat(R"({"role":"assistant","content":" \n"})", R"(,"continue_final_message":true)")),
+              HasSubstr("with some text"));
+  EXPECT_THAT(fault_of(chat(marked + "," + mine, "")), HasSubstr("messages[1].prefix"));
+}
+
 TEST(ApiParse, AcceptsWhatOtherLanguagesWrite) {
   EXPECT_EQ(chat_with(R"(,"max_tokens":8.0,"top_k":4e1,"n":2.0)").value().max_tokens, 8);
   EXPECT_EQ(chat_with(R"(,"top_k":4e1)").value().top_k, 40);
@@ -205,7 +236,6 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
       {"function_call", {R"({"name":"f"})"}},
       {"audio", {"{}"}},
       {"modalities", {R"(["text","audio"])", "[]"}},
-      {"continue_final_message", {"true"}},
       {"min_tokens", {"1"}},
       {"include_stop_str_in_output", {"true"}},
       {"skip_special_tokens", {"false"}},

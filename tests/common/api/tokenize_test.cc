@@ -56,6 +56,9 @@ TEST(ApiTokenize, ErrorsNameTheField) {
   EXPECT_EQ(refusal(R"({"prompt":"a","chat_template":"x"})").substr(0, 14), "chat_template:");
   EXPECT_EQ(refusal(R"({"prompt":"a","continue_final_message":true})").substr(0, 23),
             "continue_final_message:");
+  EXPECT_EQ(
+      refusal(R"({"messages":[{"role":"user","content":"a"}],"continue_final_message":true})").substr(0, 23),
+      "continue_final_message:");
   EXPECT_EQ(refusal(R"([1])"), ": The body must be a JSON object, not an array.");
   EXPECT_NE(refusal(R"({"prompt":"a","prompt":"b"})"), "accepted");
   ApiLimits small;

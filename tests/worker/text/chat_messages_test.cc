@@ -100,6 +100,13 @@ TEST(TemplateMessages, ContentComesInPartsWhereTheTemplateGoesThroughThem) {
   EXPECT_EQ(rendered("{{ messages[0].content }}", who), "Who?");
 }
 
+TEST(UpToFinal, CutsWhatTheTemplateWritesAfterTheLastMessage) {
+  EXPECT_EQ(*up_to_final("<u>My name is?<a>My name is</a>\n", "My name is"), "<u>My name is?<a>My name is");
+  EXPECT_EQ(*up_to_final("<a>My name is </a>", "My name is "), "<a>My name is ") << "the space is kept";
+  EXPECT_EQ(*up_to_final("<a>My name is</a>", " My name is \n"), "<a>My name is") << "the template trims";
+  EXPECT_FALSE(up_to_final("<a>MY NAME IS</a>", "My name is").ok());
+}
+
 TEST(TemplateMessages, KwargsReplaceNeitherMessagesNorTools) {
   EXPECT_THAT(rendered("{{ messages }}", {kPersona}, R"({"messages": []})"),
               HasSubstr("chat_template_kwargs.messages: is the conversation's own"));
