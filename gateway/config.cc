@@ -114,6 +114,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
   describe_http_head(schema, s.main_server, kHttpLimits);
   describe(schema, s.proxy);
   describe_http_connections(schema, s.main_server, kHttpLimits);
+  describe_cors(schema, s.main_server, kHttpLimits);
   describe_shutdown(s, schema);
   describe_access(s, schema);
   describe_record(s, schema);

@@ -177,6 +177,7 @@ void describe_serving(SettingsSchema& schema, WorkerSettings& s) {
   describe_http_bodies(schema, s.server.http, kHttpLimits);
   describe_http_head(schema, s.server.http, kHttpLimits);
   describe_http_connections(schema, s.server.http, kHttpLimits);
+  describe_cors(schema, s.server.http, kHttpLimits);
   describe_http_timeouts(schema, s.server.http, kHttpLimits);
   schema
       .add("limits.request_timeout_ms", &s.server.generator.request_timeout,

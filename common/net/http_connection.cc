@@ -303,7 +303,9 @@ Task<bool> HttpConnection::run_handler() {
   std::string failure;
   bool failed = false;
   try {
-    co_await context_->handler(exchange_);
+    const auto preflight = preflight_answer(context_->options.cors_origins, exchange_.request());
+    if (preflight) co_await exchange_.respond(204, *preflight, "");
+    if (!preflight) co_await context_->handler(exchange_);
   } catch (const std::exception& e) {
     failed = true;
     failure = e.what();

@@ -40,9 +40,11 @@ void ServerExchange::build_head(int status, const HeaderList& headers, BodyFrami
   chunked_ = framing == BodyFraming::kChunked;
   const bool leaves = context_.draining || context_.closes_after_answers;
   keeps_alive_ = head.request.keep_alive && !close_after_ && !leaves && framing != BodyFraming::kUntilClose;
+  const HeaderList cors = cors_headers(context_.options.cors_origins, head.request);
   AnswerHeadSpec spec;
   spec.status = status;
   spec.headers = &headers;
+  spec.more = &cors;
   spec.framing = framing;
   spec.content_length = length;
   spec.keep_alive = keeps_alive_;

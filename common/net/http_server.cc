@@ -156,6 +156,7 @@ void HttpServer::change(const HttpServerOptions& options) {
   now.idle_timeout = options.idle_timeout;
   now.write_timeout = options.write_timeout;
   now.tls = options.tls;
+  now.cors_origins = options.cors_origins;
 }
 
 Status HttpServer::listen() {

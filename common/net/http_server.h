@@ -26,6 +26,7 @@
 #include "common/core/metrics.h"
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "common/net/cors.h"
 #include "common/net/http_message.h"
 #include "common/net/task.h"
 #include "common/net/task_group.h"
@@ -81,6 +82,7 @@ struct HttpServerOptions {
   std::chrono::milliseconds write_timeout{30'000};   // one write without progress: the client does not read
   std::shared_ptr<const TlsContext> tls;             // null: plain TCP
   Counter* handshakes_failed = nullptr;              // of TLS; null: not counted
+  CorsOrigins cors_origins;                          // whose pages may ask, and read what is answered
   HeaderList refusal_headers;  // sent with refusals (413, 408, 400, …) besides x-request-id
   std::function<void(const HttpRefusal&)> on_refused;  // may be empty; must not throw
   // Called with a head whose body has not come yet. False: the body is neither read nor asked for (100
@@ -97,9 +99,9 @@ class HttpServer {
   Status listen();  // binds; the error names host and port
   uint16_t port() const;
   void start();  // begins accepting
-  // Applies the sizes, numbers, time-outs and TLS of `options` from their next use on: open connections stay
-  // as accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers, on_refused and wants_body
-  // do not change.
+  // Applies the sizes, numbers, time-outs, origins and TLS of `options` from their next use on: open
+  // connections stay as accepted. Host, port, header_bytes_max, handshakes_failed, refusal_headers,
+  // on_refused and wants_body do not change.
   void change(const HttpServerOptions& options);
   // Prepares a drain: adds `Connection: close` to every answer from now on, so that clients gradually move
   // away. Connections are still accepted, and idle ones wait for their next request.

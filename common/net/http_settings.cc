@@ -38,6 +38,13 @@ void describe_http_timeouts(SettingsSchema& schema, HttpServerOptions& options,
   add("limits.write_timeout_ms", &options.write_timeout, limits.write_timeout_doc);
 }
 
+void describe_cors(SettingsSchema& schema, HttpServerOptions& options, const HttpLimitSettings& limits) {
+  set_live(schema.add("cors.allowed_origins", &options.cors_origins,
+                      "web pages that may ask from elsewhere, by their origins, such as "
+                      "http://localhost:8000; *: all"),
+           limits);
+}
+
 void describe_http_connections(SettingsSchema& schema, HttpServerOptions& options,
                                const HttpLimitSettings& limits) {
   set_live(schema.add("limits.connections", &options.connections_max, limits.connections.doc)

@@ -30,6 +30,8 @@ void describe_http_head(SettingsSchema& schema, HttpServerOptions& options, cons
 // limits.header_timeout_ms, .body_timeout_ms, .idle_timeout_ms, .write_timeout_ms
 void describe_http_timeouts(SettingsSchema& schema, HttpServerOptions& options,
                             const HttpLimitSettings& limits);
+// cors.allowed_origins
+void describe_cors(SettingsSchema& schema, HttpServerOptions& options, const HttpLimitSettings& limits);
 // limits.connections
 void describe_http_connections(SettingsSchema& schema, HttpServerOptions& options,
                                const HttpLimitSettings& limits);

@@ -106,8 +106,9 @@ void append_answer_head(std::string& out, const AnswerHeadSpec& spec) {
   append_number(out, static_cast<uint64_t>(spec.status));
   out.append(" ").append(status_reason(spec.status)).append("\r\n");
   bool dated = spec.date.empty();
-  if (spec.headers != nullptr) {
-    for (const auto& [name, value] : *spec.headers) {
+  for (const HeaderList* const headers : {spec.headers, spec.more}) {
+    if (headers == nullptr) continue;
+    for (const auto& [name, value] : *headers) {
       if (is_hop_by_hop(name)) continue;
       if (equals_ignore_case(name, "date")) dated = true;
       append_header(out, name, value);

@@ -18,6 +18,7 @@ std::string_view status_reason(int status);
 struct AnswerHeadSpec {
   int status = 200;
   const HeaderList* headers = nullptr;  // headers about framing and the connection are skipped
+  const HeaderList* more = nullptr;     // after those, the same
   BodyFraming framing = BodyFraming::kLength;
   uint64_t content_length = 0;
   bool keep_alive = true;

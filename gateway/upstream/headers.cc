@@ -80,6 +80,8 @@ HeaderList headers_for_client(const HeaderList& answer, HeaderList own) {
   for (const auto& header : answer) {
     const std::string_view name = header.first;
     if (among(kHop, name) || name.starts_with("x-troupe-") || named_by_connection(answer, name)) continue;
+    // A browser is told by this gateway what it may keep or let pages read, not by a foreign worker.
+    if (name == "set-cookie" || name.starts_with("access-control-")) continue;
     const auto end = own.begin() + static_cast<long>(own_count);
     if (std::any_of(own.begin(), end, [&](const auto& o) { return o.first == name; })) continue;
     own.push_back(header);
