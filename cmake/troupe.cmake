@@ -67,6 +67,8 @@ set(TROUPE_UNITY_BATCH 24)
 if(TROUPE_UNITY OR TROUPE_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
+# Of files that are included some warnings are not true: a neighbour's own name is no outer one, nor is its type a header's.
+set(TROUPE_UNITY_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>)
 # troupe_unity(TARGET BATCH): compiles up to BATCH of the target's files as one, for most of what a file costs are its headers.
 # Which go together is decided by unity.py. Files with options of their own stay by themselves (CMake sees to it).
 function(troupe_unity name batch)
@@ -78,9 +80,26 @@ function(troupe_unity name batch)
     set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${name}_${group})
   endforeach()
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # Of files that are included some warnings are not true: a neighbour's own name is no outer one, nor is its type a header's.
-  target_compile_options(${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>>)
+  target_compile_options(${name} PRIVATE ${TROUPE_UNITY_OPTIONS})
+endfunction()
+
+# troupe_unity_files(OUT NAME BATCH FILE…): the same for files that nothing sets options of. Includes are relative to the root, so
+# that __FILE__ is too (CMake's are absolute) and ccache serves every clone of the repository. OUT: what to compile instead.
+function(troupe_unity_files out name batch)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/unity.py ${batch} ${ARGN}
+                  OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  foreach(file group IN ZIP_LISTS ARGN groups)
+    file(RELATIVE_PATH file ${CMAKE_SOURCE_DIR} ${file})
+    string(APPEND content_${group} "#include \"${file}\"\n")
+  endforeach()
+  list(REMOVE_DUPLICATES groups)
+  set(files)
+  foreach(group ${groups})
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity/${name}_${group}.cc)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${content_${group}}" @ONLY)
+    list(APPEND files ${file})
+  endforeach()
+  set(${out} ${files} PARENT_SCOPE)
 endfunction()
 
 # troupe_library(NAME deps...): all .cc files of the current folder and of the folders below it (without main.cc) as a static

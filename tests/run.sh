@@ -69,5 +69,5 @@ say "running"
 # What tests measured is told where they pass, too, before ctest's closing lines.
 export TROUPE_FIGURES=$PWD/build/figures.jsonl
 rm -f "$TROUPE_FIGURES"
-tested() { ctest --test-dir build -j "$((2 * $(nproc)))" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
+tested() { ctest --test-dir build -j "$((3 * $(nproc)))" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
 step tested "${FILTER[@]}"
