@@ -34,6 +34,10 @@ void describe_model(SettingsSchema& schema, WorkerSettings& s) {
              "tokenizer and template");
   schema.add("served_model_name", &s.served_model_name,
              "name clients ask for; empty: the model directory's own name");
+  schema.add_enum(
+      "special_tokens_in_content", &s.special_tokens_in_content, kContentTokensNames,
+      "what a special token's text, such as <|im_end|>, is in a chat's messages: text, so that no "
+      "user ends a turn, or (allow) the token; completions always have the token");
   schema
       .add("device", &s.device,
            "what computes; auto is the best this build has; sim: nothing does, filler text comes at a "

@@ -53,6 +53,7 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.tokenizer = model.tokenizer.get();
   served.token_cache = model.token_cache.get();
   served.chat_template = model.chat_template.get();
+  served.special_tokens_in_content = settings.special_tokens_in_content;
   served.block_size = settings.scheduler.block_size;
   served.keeps_prefixes = settings.scheduler.enable_prefix_caching;
   served.api.body_bytes_max = settings.server.http.body_bytes_max;

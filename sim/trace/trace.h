@@ -136,7 +136,8 @@ class TraceLineParser {
 
 // Names for a written line; empty: left out.
 struct TraceNames {
-  std::string_view set, session, key;
+  std::string_view set, session;
+  std::string_view key{};  // empty: none
 };
 // Appends `request` as a trace line with its newline. parse() of it gives the same request.
 void append_trace_line(std::string& out, const TraceRequest& request, const TraceNames& names);

@@ -7,6 +7,7 @@
 
 #include "worker/input/prepare_resume.h"
 #include "worker/input/shared_prefix.h"
+#include "worker/text/tokenizer/cut_text.h"
 
 namespace troupe {
 
@@ -21,13 +22,20 @@ ApiError prompt_too_long_error(std::string_view field, int64_t bytes, const Serv
 }
 
 ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::string_view field,
-                                             std::string_view text, bool add_special) {
+                                             std::string_view text, bool add_special,
+                                             std::span<const size_t> cuts = {}) {
   if (static_cast<int64_t>(text.size()) > model.prompt_bytes_max) {
     return prompt_too_long_error(field, static_cast<int64_t>(text.size()), model);
   }
-  auto ids = model.tokenizer->encode(text, add_special, model.token_cache);
+  auto ids = model.tokenizer->encode(text, EncodeOptions{add_special, model.token_cache, cuts});
   if (!ids.ok()) return ApiError::bad_field(field, to_std(ids.status().message()));
   return *std::move(ids);
+}
+
+// Marks the special tokens in a message's text, where they are to stay text; else nothing.
+TextMap marks_of(const ServedModel& model) {
+  if (model.special_tokens_in_content == ContentTokens::kAllow) return {};
+  return [&model](std::string_view text) { return with_marks(text, model.tokenizer->cuts_of_special(text)); };
 }
 
 }  // namespace
@@ -67,16 +75,21 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
     return ApiError::unsupported(
         "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
   }
-  auto context =
-      chat_context(request, model.special_tokens, how.add_generation_prompt, model.chat_template->traits());
+  const TextMap marked = marks_of(model);
+  auto context = chat_context(request, model.special_tokens, how.add_generation_prompt,
+                              model.chat_template->traits(), marked);
   if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
   auto text = model.chat_template->render(*context);
-  if (text.ok() && how.continue_final_message)
-    text = up_to_final(*std::move(text), request.messages.back().content);
+  if (text.ok() && how.continue_final_message) {
+    const std::string& content = request.messages.back().content;
+    text = up_to_final(*std::move(text), marked ? marked(content) : content);
+  }
   if (!text.ok()) {
     return ApiError::bad_field("messages", "chat template: " + std::string(to_std(text.status().message())));
   }
-  return encode_field(model, "messages", *text, how.add_special);
+  if (!marked) return encode_field(model, "messages", *text, how.add_special);
+  const CutText cut = without_marks(*text);
+  return encode_field(model, "messages", cut.text, how.add_special, cut.cuts);
 }
 
 ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request) {

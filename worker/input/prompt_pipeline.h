@@ -11,6 +11,7 @@
 
 #include "common/api/api.h"
 #include "common/json/json.h"
+#include "common/settings/schema.h"
 #include "worker/engine/engine.h"
 #include "worker/input/prompt_echo.h"
 #include "worker/model/config.h"
@@ -20,6 +21,12 @@
 
 namespace troupe {
 
+// What a special token's text is in the messages of a chat: `text`, so that a user's "<|im_end|>" does not
+// end the user's turn, or the token.
+enum class ContentTokens : uint8_t { kText, kAllow };
+inline constexpr EnumName<ContentTokens> kContentTokensNames[] = {{"text", ContentTokens::kText},
+                                                                  {"allow", ContentTokens::kAllow}};
+
 // The served model's parts as text in needs them. The pointers outlive it.
 struct ServedModel {
   std::string name;
@@ -27,6 +34,7 @@ struct ServedModel {
   TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   bj::object special_tokens;                    // bos_token, eos_token, … for the template
+  ContentTokens special_tokens_in_content = ContentTokens::kText;
   ModelConfig config;
   ApiLimits api;  // limits of a body
   // Mean answer length, drawn from the seed, of requests without max_tokens; 0: as many as fit.

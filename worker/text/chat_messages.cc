@@ -37,6 +37,17 @@ Status parse_arguments(bj::value& call, const std::string& where) {
   return {};
 }
 
+// Applies `map` to the strings of a value (not to an object's keys, which templates look up).
+void map_texts(bj::value& value, const TextMap& map) {
+  if (bj::string* text = value.if_string()) {
+    *text = view(map({text->data(), text->size()}));
+  } else if (bj::array* items = value.if_array()) {
+    for (bj::value& item : *items) map_texts(item, map);
+  } else if (bj::object* fields = value.if_object()) {
+    for (auto& field : *fields) map_texts(field.value(), map);
+  }
+}
+
 Status add_extra(bj::object& object, const std::string& extra_json, const std::string& where) {
   StatusOr<bj::value> extra = parse_json(extra_json);
   if (!extra.ok()) return annotate(extra.status(), where);
@@ -63,7 +74,8 @@ bj::value content_of(const ChatMessage& message, const TemplateTraits& traits) {
 
 }  // namespace
 
-StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits) {
+StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
+                                      const TextMap& map) {
   bj::array messages;
   for (size_t i = 0; i < request.messages.size(); ++i) {
     const ChatMessage& message = request.messages[i];
@@ -73,7 +85,8 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
     object["content"] = content_of(message, traits);
     if (!message.extra_json.empty())
       TROUPE_RETURN_IF_ERROR(add_extra(object, message.extra_json, absl::StrCat("messages[", i, "]")));
-    messages.push_back(std::move(object));
+    bj::value& value = messages.emplace_back(std::move(object));
+    if (map) map_texts(value, map);
   }
   return messages;
 }

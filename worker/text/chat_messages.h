@@ -4,6 +4,7 @@
 // are written for mappings where the API has JSON text, for the roles that their model knows, and some for
 // content in parts.
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -19,9 +20,13 @@ struct TemplateTraits {
   bool wants_parts = false;      // it goes through content as a list of {"type": "text", "text": …}
 };
 
+// Applied to every text of a message before the template sees it; may be empty.
+using TextMap = std::function<std::string(std::string_view)>;
+
 // `messages` of a template's context. Of the other fields of a message an empty `tool_calls` is none, and a
 // call's arguments become the mapping that their JSON text is ("": an empty one). Errors name the field.
-StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits);
+StatusOr<bj::array> template_messages(const GenerateRequest& request, const TemplateTraits& traits,
+                                      const TextMap& map = {});
 
 // `rendered` without what the template writes after its last message, whose text is `content`, as
 // Transformers' continue_final_message has it: a template may have trimmed it.

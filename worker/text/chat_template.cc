@@ -177,9 +177,10 @@ StatusOr<std::string> ChatTemplate::render(const bj::object& context) const {
 }
 
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt, const TemplateTraits& traits) {
+                                  bool add_generation_prompt, const TemplateTraits& traits,
+                                  const TextMap& map) {
   bj::object context = special_tokens;
-  TROUPE_ASSIGN_OR_RETURN(context["messages"], template_messages(request, traits));
+  TROUPE_ASSIGN_OR_RETURN(context["messages"], template_messages(request, traits, map));
   context["add_generation_prompt"] = add_generation_prompt;
   // Templates test for both "tools is defined" and "tools is not none". Transformers passes none.
   context["tools"] = nullptr;

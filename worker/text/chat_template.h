@@ -49,9 +49,10 @@ class ChatTemplate {
 
 // Builds the context of a chat request: messages, tools, add_generation_prompt, bos_token/eos_token/… from
 // tokenizer_config.json (`special_tokens`), chat_template_kwargs on top, which replace neither messages nor
-// tools.
+// tools. `map` is applied to the messages' texts.
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
-                                  bool add_generation_prompt = true, const TemplateTraits& traits = {});
+                                  bool add_generation_prompt = true, const TemplateTraits& traits = {},
+                                  const TextMap& map = {});
 // Reads tokenizer_config.json's bos_token, eos_token, pad_token, unk_token as strings (string
 // or {content} form).
 StatusOr<bj::object> load_special_tokens(const std::string& model_dir);

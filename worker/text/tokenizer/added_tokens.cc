@@ -49,6 +49,12 @@ size_t leading_space_end(std::string_view text) {
   return end;
 }
 
+std::vector<std::string> contents_of(const std::vector<const AddedToken*>& tokens) {
+  std::vector<std::string> contents;
+  for (const AddedToken* token : tokens) contents.push_back(token->content);
+  return contents;
+}
+
 }  // namespace
 
 StatusOr<AddedToken> load_added_token(const JsonItem& item, int32_t id) {
@@ -79,8 +85,11 @@ StatusOr<std::vector<AddedToken>> load_added_tokens(const bj::value& value, cons
   return tokens;
 }
 
-AddedTokenMatcher::AddedTokenMatcher(std::vector<const AddedToken*> tokens,
-                                     std::vector<std::string> contents) {
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& tokens)
+    : AddedTokenMatcher(tokens, contents_of(tokens)) {}
+
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& tokens,
+                                     const std::vector<std::string>& contents) {
   nodes_.emplace_back();
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (contents[i].empty()) continue;
@@ -104,7 +113,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<const AddedToken*> tokens,
   }
 }
 
-AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size_t pos) const {
+AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size_t pos,
+                                                     size_t special_end) const {
   Match match;
   uint32_t node = 0;
   for (size_t at = pos; at < text.size(); ++at) {
@@ -114,17 +124,33 @@ AddedTokenMatcher::Match AddedTokenMatcher::match_at(std::string_view text, size
                            [&](const auto& child) { return child.first == byte; });
     if (it == children.end()) break;
     node = it->second;
-    if (nodes_[node].token != nullptr) match = {nodes_[node].token, pos, at + 1};
+    const AddedToken* token = nodes_[node].token;
+    if (token != nullptr && (!token->special || at < special_end)) match = {token, pos, at + 1};
   }
   return match;
 }
 
-std::vector<TextPart> AddedTokenMatcher::split(std::string_view text) const {
+std::vector<size_t> AddedTokenMatcher::cuts_of_special(std::string_view text) const {
+  std::vector<size_t> cuts;
+  for (size_t pos = 0; pos < text.size(); ++pos) {
+    if (!can_start_[static_cast<unsigned char>(text[pos])]) continue;
+    const Match match = match_at(text, pos, text.size());
+    if (match.token == nullptr) continue;
+    size_t second = pos;
+    next_code_point(text, second);
+    if (second < match.end) cuts.push_back(second);
+  }
+  return cuts;
+}
+
+std::vector<TextPart> AddedTokenMatcher::split(std::string_view text, std::span<const size_t> cuts) const {
   std::vector<TextPart> parts;
   size_t done = 0;  // parts cover [0, done)
   for (size_t pos = 0; pos < text.size();) {
     Match match;
-    if (can_start_[static_cast<unsigned char>(text[pos])]) match = match_at(text, pos);
+    while (!cuts.empty() && cuts.front() <= pos) cuts = cuts.subspan(1);
+    const size_t special_end = cuts.empty() ? text.size() : cuts.front();
+    if (can_start_[static_cast<unsigned char>(text[pos])]) match = match_at(text, pos, special_end);
     if (match.token == nullptr) {
       ++pos;
       continue;

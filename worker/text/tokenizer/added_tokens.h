@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +42,15 @@ struct TextPart {
 class AddedTokenMatcher {
  public:
   // `contents[i]` is the text that matches `tokens[i]` (the normalised content, for normalised tokens).
-  AddedTokenMatcher(std::vector<const AddedToken*> tokens, std::vector<std::string> contents);
-  std::vector<TextPart> split(std::string_view text) const;
+  AddedTokenMatcher(const std::vector<const AddedToken*>& tokens, const std::vector<std::string>& contents);
+  // Tokens that their content matches.
+  explicit AddedTokenMatcher(const std::vector<const AddedToken*>& tokens);
+  // `cuts`: places of the text, ascending, that no special token spans (cut_text.h).
+  std::vector<TextPart> split(std::string_view text, std::span<const size_t> cuts = {}) const;
+  // A cut within each of the text's special tokens, those that overlap included. (One of a single character
+  // has no place within.)
+  std::vector<size_t> cuts_of_special(std::string_view text) const;
+  bool empty() const { return nodes_.size() <= 1; }
 
  private:
   struct Match {
@@ -50,7 +58,8 @@ class AddedTokenMatcher {
     size_t begin = 0;
     size_t end = 0;
   };
-  Match match_at(std::string_view text, size_t pos) const;
+  // The longest one at `pos`; a special one ends by `special_end`.
+  Match match_at(std::string_view text, size_t pos, size_t special_end) const;
 
   // A byte trie: a node keeps its children in a list, which is the fastest and smallest for few tokens.
   struct Node {

@@ -71,12 +71,20 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::from_sentencepiece(std::string_v
   return wrap(load_spm_tokenizer(model, spm_config), file_name);
 }
 
-StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool add_special,
-                                                 TokenCache* cache) const {
+StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   if (!is_valid_utf8(text)) return invalid_argument("text is not valid UTF-8");
   std::vector<int32_t> ids;
-  TROUPE_RETURN_IF_ERROR(impl_->encode(text, add_special, cache, ids));
+  TROUPE_RETURN_IF_ERROR(impl_->encode(text, options, ids));
   return ids;
+}
+
+StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool add_special,
+                                                 TokenCache* cache) const {
+  return encode(text, EncodeOptions{add_special, cache, {}});
+}
+
+std::vector<size_t> Tokenizer::cuts_of_special(std::string_view text) const {
+  return impl_->special_tokens->cuts_of_special(text);
 }
 
 std::string_view Tokenizer::token_bytes(int32_t id, bool skip_special) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,12 @@ class TokenStream {
   virtual std::string finish() = 0;
 };
 
+struct EncodeOptions {
+  bool add_special = false;      // the files' BOS/EOS around the text
+  TokenCache* cache = nullptr;   // this tokenizer's own; changes nothing but the time taken
+  std::span<const size_t> cuts;  // places of the text that no special token spans (cut_text.h)
+};
+
 class Tokenizer {
  public:
   // Reads <dir>/tokenizer.json or, without one, <dir>/tokenizer.model with the special tokens of
@@ -44,10 +51,12 @@ class Tokenizer {
                                                                  std::string_view file_name);
   ~Tokenizer();
 
-  // add_special: adds the files' BOS/EOS around the text. Special strings in the text become their ids.
-  // Invalid UTF-8 is an error. `cache`, this tokenizer's own, changes nothing but the time taken.
+  // Special strings in the text become their ids, but for cuts. Invalid UTF-8 is an error.
+  StatusOr<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options) const;
   StatusOr<std::vector<int32_t>> encode(std::string_view text, bool add_special,
                                         TokenCache* cache = nullptr) const;
+  // The cuts that keep every special string of the text from becoming an id.
+  std::vector<size_t> cuts_of_special(std::string_view text) const;
   // Bytes of one token as the decoder emits them in the middle of a text; may be part of a UTF-8 character.
   // Empty for special tokens if skip_special, and unless 0 <= id < vocab_size().
   std::string_view token_bytes(int32_t id, bool skip_special) const;

@@ -3,6 +3,7 @@
 // The interface that tokenizer.json (tokenizer_json.cc) and tokenizer.model (tokenizer_spm.cc) implement for
 // Tokenizer, and the tables both fill.
 
+#include "worker/text/tokenizer/added_tokens.h"
 #include "worker/text/tokenizer/spm_config.h"
 #include "worker/text/tokenizer/token_cache.h"
 #include "worker/text/tokenizer/tokenizer.h"
@@ -11,8 +12,8 @@ namespace troupe {
 
 struct Tokenizer::Impl {
   virtual ~Impl() = default;
-  // Appends to `ids`; `cache` may be null. REQUIRES: valid UTF-8.
-  virtual Status encode(std::string_view text, bool add_special, TokenCache* cache,
+  // Appends to `ids`. REQUIRES: valid UTF-8.
+  virtual Status encode(std::string_view text, const EncodeOptions& options,
                         std::vector<int32_t>& ids) const = 0;
   virtual std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const = 0;
   virtual std::optional<int32_t> token_to_id(std::string_view token) const = 0;
@@ -20,6 +21,7 @@ struct Tokenizer::Impl {
   std::vector<std::string> bytes;       // by id: Tokenizer::token_bytes
   std::vector<std::string_view> texts;  // by id: Tokenizer::token_text, views into the files' data
   std::vector<bool> special;            // by id
+  std::unique_ptr<AddedTokenMatcher> special_tokens;  // as a text has them that nothing has normalised
 };
 
 // Errors name the component, not the file.

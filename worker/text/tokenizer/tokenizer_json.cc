@@ -12,6 +12,7 @@
 #include "worker/text/json_fields.h"
 #include "worker/text/tokenizer/added_tokens.h"
 #include "worker/text/tokenizer/bpe.h"
+#include "worker/text/tokenizer/cut_text.h"
 #include "worker/text/tokenizer/decoder.h"
 #include "worker/text/tokenizer/normalizer.h"
 #include "worker/text/tokenizer/post_processor.h"
@@ -35,7 +36,7 @@ const bj::value& field_or_null(const JsonItem& item, std::string_view key) {
 
 struct JsonTokenizer final : Tokenizer::Impl {
   Status load(const JsonItem& root);
-  Status encode(std::string_view text, bool add_special, TokenCache* cache,
+  Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const override;
   std::optional<int32_t> token_to_id(std::string_view token) const override;
@@ -51,6 +52,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
     std::string_view text;
     bool at_start = false;
     bool closed = false;
+    std::vector<size_t> cuts;  // that a normalised token may not span
   };
   Status check_added() const;
   Status build_matchers();
@@ -59,6 +61,7 @@ struct JsonTokenizer final : Tokenizer::Impl {
   Status encode_plain(std::string_view text, bool at_start, bool closed, Work& work) const;
   Status encode_piece(std::string_view piece, bool closed, Work& work) const;
   Status encode_between(const Stretch& stretch, Work& work) const;
+  Status normalize(const Stretch& stretch, NormalizedText& out, std::vector<size_t>& cuts, Work& work) const;
 
   Normalizer normalizer;
   std::vector<AddedToken> added;
@@ -185,7 +188,7 @@ Status JsonTokenizer::check_post_processor() const {
 }
 
 Status JsonTokenizer::build_matchers() {
-  std::vector<const AddedToken*> groups[2];
+  std::vector<const AddedToken*> groups[2], special;
   std::vector<std::string> contents[2];
   Regex::Matcher matcher;
   for (const AddedToken& token : added) {
@@ -194,9 +197,11 @@ Status JsonTokenizer::build_matchers() {
     added_contents.push_back(content.text);
     groups[token.normalized ? 1 : 0].push_back(&token);
     contents[token.normalized ? 1 : 0].push_back(std::move(content.text));
+    if (token.special) special.push_back(&token);
   }
-  raw_tokens = std::make_unique<AddedTokenMatcher>(std::move(groups[0]), std::move(contents[0]));
-  normalized_tokens = std::make_unique<AddedTokenMatcher>(std::move(groups[1]), std::move(contents[1]));
+  raw_tokens = std::make_unique<AddedTokenMatcher>(groups[0], contents[0]);
+  normalized_tokens = std::make_unique<AddedTokenMatcher>(groups[1], contents[1]);
+  special_tokens = std::make_unique<AddedTokenMatcher>(special);
   return {};
 }
 
@@ -226,15 +231,30 @@ Status JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool cl
   return {};
 }
 
+// `cuts` become those of the normalised text.
+Status JsonTokenizer::normalize(const Stretch& stretch, NormalizedText& out, std::vector<size_t>& cuts,
+                                Work& work) const {
+  if (cuts.empty()) {
+    out.text = stretch.text;
+    return normalizer.apply(out, work.matcher);
+  }
+  out.text = with_marks(stretch.text, cuts);
+  TROUPE_RETURN_IF_ERROR(normalizer.apply(out, work.matcher));
+  CutText cut = without_marks(out.text);
+  out.text = std::move(cut.text);
+  cuts = std::move(cut.cuts);
+  return {};
+}
+
 Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
   std::string_view text = stretch.text;
+  std::vector<size_t> cuts = stretch.cuts;
   NormalizedText normalized{{}, stretch.at_start};
   if (!normalizer.is_identity()) {
-    normalized.text = text;
-    TROUPE_RETURN_IF_ERROR(normalizer.apply(normalized, work.matcher));
+    TROUPE_RETURN_IF_ERROR(normalize(stretch, normalized, cuts, work));
     text = normalized.text;
   }
-  const std::vector<TextPart> parts = normalized_tokens->split(text);
+  const std::vector<TextPart> parts = normalized_tokens->split(text, cuts);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].id >= 0) {
       work.ids->push_back(parts[i].id);
@@ -252,21 +272,36 @@ Status JsonTokenizer::encode_between(const Stretch& stretch, Work& work) const {
   return {};
 }
 
-Status JsonTokenizer::encode(std::string_view text, bool add_special, TokenCache* cache,
+// Takes those up to the part's end out of `cuts`, and returns the ones within it, from its beginning on.
+std::vector<size_t> take_cuts(std::span<const size_t>& cuts, std::string_view text, std::string_view part) {
+  const auto begin = static_cast<size_t>(part.data() - text.data());
+  std::vector<size_t> within;
+  for (; !cuts.empty() && cuts.front() < begin + part.size(); cuts = cuts.subspan(1)) {
+    if (cuts.front() > begin) within.push_back(cuts.front() - begin);
+  }
+  return within;
+}
+
+Status JsonTokenizer::encode(std::string_view text, const EncodeOptions& options,
                              std::vector<int32_t>& ids) const {
+  const auto [add_special, cache, all_cuts] = options;
   Work work;
   work.ids = &ids;
   work.cache = cache;
-  const std::vector<TextPart> parts = raw_tokens->split(text);
+  const std::vector<TextPart> parts = raw_tokens->split(text, all_cuts);
+  // Where no token is searched in normalised text, no cut matters there.
+  std::span<const size_t> cuts = normalized_tokens->empty() ? std::span<const size_t>() : all_cuts;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].id >= 0) {
       ids.push_back(parts[i].id);
       continue;
     }
     const std::string_view part = parts[i].text;
-    const Stretch stretch{part, part.data() == text.data(), i + 1 < parts.size()};
+    Stretch stretch{part, part.data() == text.data(), i + 1 < parts.size(), take_cuts(cuts, text, part)};
+    const bool has_cuts = !stretch.cuts.empty();
+    stretch.closed |= has_cuts;  // and nothing of it is cached, whose ids depend on more than the text
     const TokenCache::Key key{kRawStage, stretch.at_start, part};
-    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(cache, key, stretch.closed, ids,
+    TROUPE_RETURN_IF_ERROR(TokenCache::encode_once(has_cuts ? nullptr : cache, key, stretch.closed, ids,
                                                    [&] { return encode_between(stretch, work); }));
   }
   if (add_special) ids = post_processor.apply(std::move(ids));

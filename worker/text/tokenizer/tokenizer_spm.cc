@@ -26,7 +26,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct SpmTokenizer final : Tokenizer::Impl {
   Status load(std::string_view model_bytes, const SpmConfig& given);
-  Status encode(std::string_view text, bool add_special, TokenCache* cache,
+  Status encode(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenStream> stream(bool skip_special, bool at_start) const override;
   std::optional<int32_t> token_to_id(std::string_view token) const override;
@@ -149,7 +149,6 @@ Status SpmTokenizer::resolve_added() {
     return token.id < 0 && !ids_by_token.contains(token.content);
   });
   std::vector<const AddedToken*> tokens;
-  std::vector<std::string> contents;
   for (AddedToken& token : config.added) {
     if (token.id < 0) token.id = ids_by_token.at(token.content);
     if (!added_by_id.emplace(token.id, &token).second) {
@@ -158,9 +157,10 @@ Status SpmTokenizer::resolve_added() {
     }
     ids_by_token[token.content] = token.id;
     tokens.push_back(&token);
-    contents.push_back(token.content);
   }
-  matcher = std::make_unique<AddedTokenMatcher>(std::move(tokens), std::move(contents));
+  matcher = std::make_unique<AddedTokenMatcher>(tokens);
+  std::erase_if(tokens, [](const AddedToken* token) { return !token->special; });
+  special_tokens = std::make_unique<AddedTokenMatcher>(tokens);
   return {};
 }
 
@@ -247,10 +247,11 @@ Status SpmTokenizer::encode_open(std::string_view stretch, bool at_start, TokenC
   return {};
 }
 
-Status SpmTokenizer::encode(std::string_view text, bool add_special, TokenCache* cache,
+Status SpmTokenizer::encode(std::string_view text, const EncodeOptions& options,
                             std::vector<int32_t>& ids) const {
+  const auto [add_special, cache, cuts] = options;
   if (add_special && bos_id.has_value()) ids.push_back(*bos_id);
-  const std::vector<TextPart> parts = matcher->split(text);
+  const std::vector<TextPart> parts = matcher->split(text, cuts);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].id >= 0) {
       ids.push_back(parts[i].id);
