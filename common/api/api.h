@@ -45,14 +45,19 @@ struct ResumedStream {
   std::optional<int64_t> created_s;  // none: now
 };
 
+// Limit of a list of prompts: what evaluation harnesses and load generators send at once, and more.
+inline constexpr size_t kPromptsMax = 256;
+
 // One parsed POST /v1/chat/completions or /v1/completions. A field is optional if the model's
 // generation_config.json may set its default.
 struct GenerateRequest {
   enum class Kind : uint8_t { kChat, kCompletion };
   Kind kind = Kind::kChat;
   std::string model;
-  std::vector<ChatMessage> messages;                       // chat; never empty
-  std::variant<std::string, std::vector<int32_t>> prompt;  // completion; never empty
+  std::vector<ChatMessage> messages;                               // chat; never empty
+  using Prompt = std::variant<std::string, std::vector<int32_t>>;  // a text, or token ids
+  Prompt prompt;                                                   // completion; never empty
+  std::vector<Prompt> more_prompts;  // that a list has beside it. Each has n choices, in the list's order
 
   std::optional<double> temperature;  // [0, 2]; 0 is greedy
   std::optional<double> top_p;        // (0, 1]; what a client sends as 0 is next to it
@@ -74,11 +79,13 @@ struct GenerateRequest {
   bool echo = false;  // completions: the prompt comes before the answer
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;      // in every chunk; then include_usage
   bool add_generation_prompt = true;  // of a chat: the template opens the assistant's turn
   // A chat's answer goes on with the last message, an assistant's that is not empty. Also asked for by
   // `prefix: true` in it, and by `assistant_prefill`, which becomes it. Then add_generation_prompt is false.
   bool continue_final_message = false;
-  std::optional<ResumedStream> resume;  // then stream, n is 1, and seed, if present, equals resume's
+  std::optional<ResumedStream>
+      resume;  // then stream, one prompt, n is 1, and seed, if present, equals resume's
 
   std::string user;
   std::string prompt_cache_key;
@@ -86,6 +93,9 @@ struct GenerateRequest {
   int32_t priority = 0;                   // vLLM's: lower is earlier
   std::string tools_json;                 // JSON array's text, or empty
   std::string chat_template_kwargs_json;  // JSON object's text, or empty
+
+  // Choices of the answer, over all prompts.
+  int32_t choice_count() const { return n * static_cast<int32_t>(1 + more_prompts.size()); }
 };
 
 struct ApiLimits {
@@ -165,10 +175,13 @@ struct Choice {
 
 // Serialises a whole answer.
 std::string answer_json(const AnswerHeader& header, std::span<const Choice> choices, const Usage& usage);
+enum class ChunkUsage : uint8_t { kNone, kNull, kRunning };
 // Serialises one streamed chunk (without SSE framing). `first`: the first of its choice; in chat it carries
-// the role. With ids the chunk ends in `,"troupe":{"ids":[…]}}`; after the ids may come `,"seed":n` and
+// the role. Its usage is none, null (the last chunk tells it), or what it has come to. With ids the chunk
+// ends in `,"troupe":{"ids":[…]}}`; after the ids may come `,"seed":n` and
 // `,"prompt_tokens":n,"completion_tokens":n,"cached_tokens":n` (flat: readers search for the single brace).
-std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage);
+std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first,
+                       ChunkUsage told = ChunkUsage::kNone, const Usage& usage = {});
 // The last chunk of include_usage: no choices, only the usage.
 std::string usage_chunk_json(const AnswerHeader& header, const Usage& usage);
 

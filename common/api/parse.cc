@@ -53,17 +53,17 @@ Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
 }
 
 // Reads one prompt: text or ids, not empty.
-Fault read_one_prompt(Draft& draft, std::string_view param, dom::element value) {
+Fault read_one_prompt(std::string_view param, dom::element value, GenerateRequest::Prompt& prompt) {
   if (value.is_string()) {
     if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
-    draft.request.prompt = std::string(value.get_string().value_unsafe());
+    prompt = std::string(value.get_string().value_unsafe());
     return std::nullopt;
   }
   if (!value.is_array() || value.get_array().value_unsafe().size() == 0)
     return expected(param, kPromptRule, value);
   std::vector<int32_t> ids;
   if (auto fault = read_id_list(param, value.get_array().value_unsafe(), ids)) return fault;
-  draft.request.prompt = std::move(ids);
+  prompt = std::move(ids);
   return std::nullopt;
 }
 
@@ -71,13 +71,21 @@ Fault read_prompt(Draft& draft, std::string_view name, dom::element value) {
   draft.has_prompt = true;
   dom::element first;
   if (!value.is_array() || value.get_array().value_unsafe().at(0).get(first)) {
-    return read_one_prompt(draft, name, value);
+    return read_one_prompt(name, value, draft.request.prompt);
   }
-  if (!first.is_string() && !first.is_array()) return read_one_prompt(draft, name, value);
-  if (value.get_array().value_unsafe().size() != 1) {
-    return ApiError::unsupported(name, "'prompt' must be one prompt; send several as several requests.");
+  if (!first.is_string() && !first.is_array()) return read_one_prompt(name, value, draft.request.prompt);
+  const dom::array items = value.get_array().value_unsafe();
+  if (items.size() > kPromptsMax)
+    return ApiError::bad_field(name, absl::StrCat("'prompt' must be a list of at most ", kPromptsMax,
+                                                  " prompts, not ", items.size(), "."));
+  draft.request.more_prompts.resize(items.size() - 1);
+  size_t index = 0;
+  for (const dom::element item : items) {
+    auto& prompt = index == 0 ? draft.request.prompt : draft.request.more_prompts[index - 1];
+    if (auto fault = read_one_prompt(absl::StrCat("prompt[", index, "]"), item, prompt)) return fault;
+    ++index;
   }
-  return read_one_prompt(draft, "prompt[0]", first);
+  return std::nullopt;
 }
 
 // Front ends send one for each member of a group chat, and for each marker of a model's format.
@@ -101,14 +109,13 @@ Fault read_stream_options(Draft& draft, std::string_view name, dom::element valu
     if (field.key == "include_usage") {
       if (auto f = read_bool("stream_options.include_usage", field.value, draft.request.include_usage))
         return f;
-    } else if (field.key == "continuous_usage_stats" &&
-               !(field.value.is_bool() && !field.value.get_bool().value_unsafe())) {
-      return ApiError::unsupported(
-          "stream_options.continuous_usage_stats",
-          "'stream_options.continuous_usage_stats' is not supported here; leave it out "
-          "or set it to false.");
+    } else if (field.key == "continuous_usage_stats") {
+      if (auto f =
+              read_bool("stream_options.continuous_usage_stats", field.value, draft.request.continuous_usage))
+        return f;
     }
   }
+  draft.request.continuous_usage &= draft.request.include_usage;  // as vLLM
   return std::nullopt;
 }
 Fault read_seed_field(Draft& draft, std::string_view name, dom::element value) {

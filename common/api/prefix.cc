@@ -71,6 +71,8 @@ ApiResult<PrefixRequest> parse_prefix_request(std::string_view body, const ApiLi
   if (request.source.continue_final_message)
     return ApiError::unsupported("continue_final_message",
                                  "a prefix ends with its last message; leave out 'continue_final_message'.");
+  if (!request.source.more_prompts.empty())
+    return ApiError::bad_field("prompt", "'prompt' must be one prompt; make a prefix of each.");
   if (request.source.model.empty()) return missing("model", "the name of a model that GET /v1/models lists");
   return request;
 }

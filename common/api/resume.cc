@@ -60,6 +60,8 @@ Fault check_resume(const GenerateRequest& request) {
     return ApiError::bad_field(
         "n", absl::StrCat("'n' must be 1 where 'troupe_resume' is there, not ", request.n, "."));
   }
+  if (!request.more_prompts.empty())
+    return ApiError::bad_field("prompt", "'prompt' must be one prompt where 'troupe_resume' is there.");
   if (request.seed && *request.seed != request.resume->seed) {
     return ApiError::bad_field("troupe_resume.seed",
                                absl::StrCat("'troupe_resume.seed' must be what 'seed' is, ", *request.seed,

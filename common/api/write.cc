@@ -107,7 +107,8 @@ std::string answer_json(const AnswerHeader& header, std::span<const Choice> choi
   return out;
 }
 
-std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, bool include_usage) {
+std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool first, ChunkUsage told,
+                       const Usage& usage) {
   std::string out;
   out.reserve(piece.text.size() + piece.text.size() / 8 + 256);
   append_header(out, header, chunk_object(header.kind));
@@ -119,7 +120,11 @@ std::string chunk_json(const AnswerHeader& header, const Choice& piece, bool fir
     append_json_string(out, piece.text);
   }
   append_end(out, header.kind, piece);
-  out += include_usage ? "],\"usage\":null" : "]";
+  out += told == ChunkUsage::kNull ? "],\"usage\":null" : "]";
+  if (told == ChunkUsage::kRunning) {
+    out += ',';
+    append_usage(out, usage);
+  }
   if (piece.ids != nullptr) append_ids(out, piece);
   out += '}';
   return out;

@@ -45,12 +45,22 @@ struct Channel::ReadDone {
     channel->end_ += bytes;
     channel->bytes_received_ += bytes;
     if (error == asio::error::eof) {
-      channel->ended_ = true;
+      channel->note_end();
     } else if (error) {
       channel->broken_ = true;
     }
     if (!channel->waiter_) channel->watch();
     channel->wake();
+  }
+};
+
+struct Channel::PeerReset {
+  std::shared_ptr<Channel> self;
+
+  void operator()(const ErrorCode&) const {
+    if (self->closed_) return;
+    self->broken_ = true;
+    self->wake();
   }
 };
 
@@ -166,11 +176,16 @@ size_t Channel::read_now(char* to, size_t bytes_max) {
   const size_t bytes = socket_.read_some(asio::mutable_buffer(to, bytes_max), error);
   bytes_received_ += bytes;
   if (error == asio::error::eof) {
-    ended_ = true;
+    note_end();
   } else if (error && error != asio::error::would_block) {
     broken_ = true;
   }
   return bytes;
+}
+
+void Channel::note_end() {
+  ended_ = true;
+  if (half_close_allowed_) socket_.async_wait(Socket::wait_error, PeerReset{shared_from_this()});
 }
 
 bool Channel::has_unread() {

@@ -139,7 +139,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool expired() const { return expired_; }
 
   // The peer is gone (end of input or an error), or the connection was closed here.
-  bool ended() const { return input_ended() || send_broken_; }
+  bool ended() const { return (ended_ && !half_close_allowed_) || broken_ || closed_ || send_broken_; }
+  bool input_ended() const { return ended_ || broken_ || closed_; }
+  // From here on the end of input alone is not the end of the peer, which may still read. What is sent to
+  // one that does not is answered by a reset, and then ended() is true, with a call of on_unwatched.
+  void allow_half_close() { half_close_allowed_ = true; }
   // Ends the sending side. Over TLS it first announces the end, which the peer would otherwise take for a
   // broken connection; REQUIRES: nothing was left out.
   void shutdown_send();
@@ -153,8 +157,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::function<void()> on_unwatched;
 
  private:
-  bool input_ended() const { return ended_ || broken_ || closed_; }
+  void note_end();
   struct ReadDone;
+  struct PeerReset;
   struct WriteReady;
   struct ConnectDone;
   struct TimerFired;
@@ -196,6 +201,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool reading_ = false;
   bool writable_watched_ = false;
   bool ended_ = false;
+  bool half_close_allowed_ = false;
   bool broken_ = false;
   bool send_broken_ = false;  // separate from ended input: an answer may still lie in the socket
   bool closed_ = false;

@@ -85,6 +85,8 @@ HttpConnection::HttpConnection(Socket socket, std::shared_ptr<ServerContext> con
       signal_(std::make_shared<asio::cancellation_signal>()),
       exchange_(*channel_, *context_) {
   channel_->on_unwatched = [this] { on_unwatched(); };
+  // Over TLS a peer announces its end when it closes.
+  if (!context_->options.tls) channel_->allow_half_close();
 }
 
 HttpConnection::~HttpConnection() {
@@ -299,6 +301,7 @@ void HttpConnection::release_body() {
 Task<bool> HttpConnection::run_handler() {
   phase_ = Phase::kHandling;
   channel_->watch();
+  if (channel_->input_ended()) on_half_close();
   ++context_->requests_running;
   std::string failure;
   bool failed = false;
@@ -373,7 +376,15 @@ Task<void> HttpConnection::linger() {
 }
 
 void HttpConnection::on_unwatched() {
+  if (phase_ == Phase::kHandling && channel_->input_ended()) on_half_close();
   if (phase_ == Phase::kHandling && channel_->ended()) cancel(CancelReason::kClientGone);
+}
+
+// The client sends no more. It may have closed the connection or wait for its answer: the next byte tells.
+void HttpConnection::on_half_close() {
+  if (channel_->ended()) return;
+  if (channel_->input().empty()) exchange_.close_after();
+  exchange_.probe_peer();
 }
 
 void HttpConnection::cancel(CancelReason reason) {

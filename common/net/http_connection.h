@@ -67,6 +67,9 @@ class ServerExchange final : public Exchange {
   Executor executor() const override { return channel_.socket().get_executor(); }
 
   void reset();
+  // Sends what every answer begins with (of a chunked one: a zero of the next chunk's size), if nothing is on
+  // its way: a peer that has closed the connection resets it, one that only sends no more reads on.
+  void probe_peer();
   bool answered() const { return state_ == State::kDone; }
   bool cut_off() const { return head_sent_ && !answered(); }
   bool keeps_alive() const { return keeps_alive_ && !close_after_; }
@@ -93,6 +96,7 @@ class ServerExchange final : public Exchange {
   bool close_after_ = false;
   bool keeps_alive_ = true;
   bool head_sent_ = false;
+  bool probed_ = false;  // kAnswerStart was sent, and belongs to the answer that follows
   uint64_t bytes_sent_ = 0;
 };
 
@@ -131,6 +135,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool is_idle() const;
   void start_deadline(std::chrono::milliseconds timeout);
   void on_unwatched();
+  void on_half_close();
 
   const std::shared_ptr<ServerContext> context_;
   const std::shared_ptr<Channel> channel_;

@@ -8,6 +8,8 @@
 namespace troupe {
 namespace {
 
+constexpr std::string_view kAnswerStart = "HTTP/1.1 ";
+
 bool has_no_body(int status) {
   return status < 200 || status == 204 || status == 304;
 }
@@ -52,6 +54,17 @@ void ServerExchange::build_head(int status, const HeaderList& headers, BodyFrami
   spec.date = context_.date.at(std::time(nullptr));
   out_.clear();
   append_answer_head(out_, spec);
+  if (probed_) out_.erase(0, kAnswerStart.size());
+}
+
+void ServerExchange::probe_peer() {
+  const bool is_fresh = state_ == State::kFresh && out_.empty() && !probed_;
+  const bool is_between_chunks =
+      state_ == State::kStreaming && head_sent_ && chunked_ && !bodiless_ && out_.empty() && pieces_.empty();
+  if (!is_fresh && !is_between_chunks) return;
+  Pieces probe;
+  probe.add(is_fresh ? kAnswerStart : std::string_view("0"));
+  probed_ |= channel_.write_now(probe) && is_fresh;
 }
 
 Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::string body) {
@@ -72,6 +85,7 @@ void ServerExchange::respond_now(int status, const HeaderList& headers, std::str
   pieces.add(out_);
   if (!bodiless_) pieces.add(body);
   head_sent_ = true;
+  probed_ = false;
   const size_t bytes = pieces.bytes();
   if (!channel_.write_now(pieces)) return;
   bytes_sent_ += bytes;
@@ -114,6 +128,7 @@ void ServerExchange::cut() {
 bool ServerExchange::send_now() {
   if (pieces_.empty()) return true;
   head_sent_ = true;
+  probed_ = false;
   bytes_sent_ += pieces_.bytes();
   if (!channel_.write_now(pieces_)) return false;
   out_.clear();

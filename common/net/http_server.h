@@ -13,7 +13,9 @@
 // client that sends plain HTTP instead gets a 400 that says so.
 //
 // While a handler runs, the connection is watched: when the client disconnects the handler's coroutine is
-// cancelled (terminal) within milliseconds and Exchange::cancel_reason is kClientGone.
+// cancelled (terminal) within milliseconds and Exchange::cancel_reason is kClientGone. A client that has only
+// shut down its sending side is answered: the two look alike until a byte is sent, so the first bytes of the
+// answer go out when either happens (ServerExchange::probe_peer).
 
 #include <chrono>
 #include <cstdint>

@@ -51,6 +51,7 @@ void check_accepted(const GenerateRequest& r) {
   require(!r.min_p || (*r.min_p >= 0 && *r.min_p <= 1));
   require(!r.max_tokens || *r.max_tokens >= (r.echo ? 0 : 1));
   require(r.n >= 1 && r.n <= troupe::kChoicesMax);
+  require(r.more_prompts.size() < troupe::kPromptsMax);
   require(!r.logprobs || (*r.logprobs >= 0 && *r.logprobs <= 20));
   require(!r.repetition_penalty || (*r.repetition_penalty >= 0.01 && *r.repetition_penalty <= 10));
   require(std::abs(r.presence_penalty) <= 2 && std::abs(r.frequency_penalty) <= 2);

@@ -65,7 +65,7 @@ TEST(UsageTap, CountsAllChoicesOfAnAnswerWithLogprobs) {
   EXPECT_EQ(counts->prompt_tokens, 12);
   EXPECT_EQ(counts->completion_tokens, 2);
   EXPECT_EQ(counts->cached_tokens, 8);
-  EXPECT_FALSE(counts_of(chunk_json(header, choices[0], false, false)).has_value());
+  EXPECT_FALSE(counts_of(chunk_json(header, choices[0], false)).has_value());
 }
 
 TEST(UsageTap, IgnoresMalformedUsage) {

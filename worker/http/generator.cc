@@ -52,15 +52,33 @@ class Submission {
   const std::vector<RequestId> ids_;
 };
 
-// The choices of a request, which differ in their seed. The prompt is scored for the first choice only; the
+// Appends a prompt's choices, which differ in their seed. The prompt is scored for the first choice only; the
 // others find it cached.
-std::vector<EngineRequest> choices_of(EngineRequest request, int32_t count) {
-  std::vector<EngineRequest> choices(static_cast<size_t>(count), request);
-  for (size_t i = 0; i < choices.size(); ++i) {
-    choices[i].sampling.seed = choice_seed(request.sampling.seed, static_cast<uint32_t>(i));
-    if (i > 0) choices[i].prompt_logprobs = false;
+void add_choices(EngineRequest request, int32_t count, std::vector<EngineRequest>& group) {
+  const uint64_t seed = request.sampling.seed;
+  for (int32_t i = 0; i < count; ++i) {
+    EngineRequest& choice = group.emplace_back(request);
+    choice.sampling.seed = choice_seed(seed, static_cast<uint32_t>(i));
+    if (i > 0) choice.prompt_logprobs = false;
   }
-  return choices;
+}
+
+std::vector<EngineRequest> group_of(PreparedRequest& prepared) {
+  std::vector<EngineRequest> group;
+  group.reserve((1 + prepared.more.size()) * static_cast<size_t>(prepared.choice_count));
+  add_choices(std::move(prepared.engine), prepared.choice_count, group);
+  for (PreparedPrompt& more : prepared.more)
+    add_choices(std::move(more.engine), prepared.choice_count, group);
+  return group;
+}
+
+// Refuses a request of more choices than a worker can hold.
+std::optional<ApiError> check_room(const PreparedRequest& prepared, int64_t requests_max) {
+  const auto prompts = static_cast<int64_t>(1 + prepared.more.size());
+  if (prompts * prepared.choice_count <= requests_max) return std::nullopt;
+  const std::string most = std::to_string(requests_max) + ", all that this worker can hold";
+  if (prompts == 1) return ApiError::bad_field("n", "'n' must be at most " + most);
+  return ApiError::bad_field("prompt", "the prompts × 'n' must come to at most " + most);
 }
 
 // The final piece of a resumed answer that had already ended.
@@ -206,10 +224,14 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
   if (options.header.id.empty()) options.header.id = (is_chat ? "chatcmpl-" : "cmpl-") + random_hex(random_);
   options.header.model = model_.name;
   options.header.created_s = prepared.created_s.value_or(std::time(nullptr));
+  options.prompt_count = static_cast<int32_t>(1 + prepared.more.size());
   options.choice_count = prepared.choice_count;
-  options.include_usage = prepared.include_usage;
+  options.usage = prepared.usage;
   options.wants_logprobs = prepared.engine.logprobs.has_value();
-  options.echo = std::move(prepared.echo);
+  if (prepared.echo) {
+    options.echoes.push_back(*std::move(prepared.echo));
+    for (PreparedPrompt& more : prepared.more) options.echoes.push_back(*std::move(more.echo));
+  }
   options.tells_ids = tells_ids;
   options.seed = prepared.engine.sampling.seed;
   options.begun = prepared.begun;
@@ -217,11 +239,8 @@ Answer Generator::make_answer(PreparedRequest& prepared, bool tells_ids) {
 }
 
 Task<void> Generator::generate(HttpCall& call, PreparedRequest prepared, Deadline deadline) {
-  if (prepared.choice_count > options_.requests_max) {
-    const ApiError error =
-        ApiError::bad_field("n", "'n' must be at most " + std::to_string(options_.requests_max) +
-                                     ", all that this worker can hold");
-    co_await call.fail(error);
+  if (const auto error = check_room(prepared, options_.requests_max)) {
+    co_await call.fail(*error);
     co_return;
   }
   const bool tells_ids = prepared.stream && call.request().header("x-troupe-ids") == "1";
@@ -233,7 +252,7 @@ Task<void> Generator::generate(HttpCall& call, PreparedRequest prepared, Deadlin
     co_return;
   }
   auto sink = [channel = source.channel](EngineOutput piece) { channel->put(std::move(piece)); };
-  auto ids = engine_.submit(choices_of(std::move(prepared.engine), prepared.choice_count), std::move(sink));
+  auto ids = engine_.submit(group_of(prepared), std::move(sink));
   if (!ids.ok()) {
     const ApiError error = submit_error(ids.status());
     co_await call.fail(error);

@@ -9,48 +9,56 @@ namespace troupe {
 
 Answer::Answer(Options options)
     : options_(std::move(options)),
-      states_(static_cast<size_t>(options_.choice_count)),
-      open_count_(states_.size()),
-      waits_for_first_(options_.echo.has_value() && options_.wants_logprobs) {
+      states_(static_cast<size_t>(options_.prompt_count) * static_cast<size_t>(options_.choice_count)),
+      prompts_(static_cast<size_t>(options_.prompt_count)),
+      open_count_(states_.size()) {
   states_.front().begun = options_.begun;
+  for (Prompt& prompt : prompts_)
+    prompt.waits_for_first = !options_.echoes.empty() && options_.wants_logprobs;
 }
 
 // Hands `give` the pieces that can be sent now.
 template <typename Give>
 void Answer::in_turn(EngineOutput piece, Give give) {
-  if (waits_for_first_ && piece.choice != 0) {
-    early_.push_back(std::move(piece));
+  const size_t index = prompt_of(piece);
+  Prompt& prompt = prompts_[index];
+  if (prompt.waits_for_first && !is_first_of_prompt(piece)) {
+    prompt.early.push_back(std::move(piece));
     return;
   }
-  if (std::exchange(waits_for_first_, false)) {
-    prompt_logprobs_ = std::move(piece.prompt_logprobs);
-    const std::vector<int64_t>& offsets = options_.echo->offsets;
-    for (size_t i = 0; i < prompt_logprobs_.size() && i < offsets.size(); ++i)
-      prompt_logprobs_[i].text_offset = offsets[i];
+  if (std::exchange(prompt.waits_for_first, false)) {
+    prompt.logprobs = std::move(piece.prompt_logprobs);
+    const std::vector<int64_t>& offsets = options_.echoes[index].offsets;
+    for (size_t i = 0; i < prompt.logprobs.size() && i < offsets.size(); ++i)
+      prompt.logprobs[i].text_offset = offsets[i];
   }
   give(std::move(piece));
-  for (EngineOutput& early : std::exchange(early_, {})) give(std::move(early));
+  for (EngineOutput& early : std::exchange(prompt.early, {})) give(std::move(early));
 }
 
 // Prepends the prompt's text and log-probabilities to the piece.
-void Answer::put_echo_before(EngineOutput& piece) const {
-  piece.text.insert(0, options_.echo->text);
-  piece.logprobs.insert(piece.logprobs.begin(), prompt_logprobs_.begin(), prompt_logprobs_.end());
+void Answer::put_echo_before(EngineOutput& piece, const EchoedPrompt& echo) const {
+  const std::vector<TokenLogprob>& scores = prompts_[prompt_of(piece)].logprobs;
+  piece.text.insert(0, echo.text);
+  piece.logprobs.insert(piece.logprobs.begin(), scores.begin(), scores.end());
 }
 
 Answer::State& Answer::take(EngineOutput& piece) {
   State& state = states_[static_cast<size_t>(piece.choice)];
-  usage_.completion_tokens += piece.usage.completion_tokens - state.completion_tokens;
-  state.completion_tokens = piece.usage.completion_tokens;
-  // The engine looks up the first choice first: its cached tokens predate the request, those of the other
-  // choices may come from the first one.
-  if (piece.choice == 0) usage_.prompt_tokens = piece.usage.prompt_tokens;
-  if (piece.choice == 0) usage_.cached_tokens = piece.usage.cached_tokens;
+  usage_.completion_tokens += piece.usage.completion_tokens - state.usage.completion_tokens;
+  // The engine looks up a prompt's first choice first: its cached tokens predate the request, those of the
+  // other choices may come from the first one.
+  if (is_first_of_prompt(piece)) {
+    usage_.prompt_tokens += piece.usage.prompt_tokens - state.usage.prompt_tokens;
+    usage_.cached_tokens += piece.usage.cached_tokens - state.usage.cached_tokens;
+  }
+  state.usage = piece.usage;
   state.finish = piece.finish;
   if (state.finish != FinishReason::kNone) --open_count_;
-  if (options_.echo) {
-    for (TokenLogprob& token : piece.logprobs) token.text_offset += options_.echo->char_count;
-    if (!state.begun) put_echo_before(piece);
+  if (!options_.echoes.empty()) {
+    const EchoedPrompt& echo = options_.echoes[prompt_of(piece)];
+    for (TokenLogprob& token : piece.logprobs) token.text_offset += echo.char_count;
+    if (!state.begun) put_echo_before(piece, echo);
   }
   return state;
 }
@@ -72,10 +80,10 @@ void Answer::append_chunk(std::string& out, EngineOutput piece) {
     if (options_.tells_ids) choice.ids = &piece.ids;
     if (options_.tells_ids && !std::exchange(state.has_told_seed, true)) choice.seed = options_.seed;
     if (options_.tells_ids && done()) choice.usage = &usage_;
-    append_sse_data(out, chunk_json(options_.header, choice, first, options_.include_usage));
+    append_sse_data(out, chunk_json(options_.header, choice, first, options_.usage, usage_));
   }
   if (!done()) return;
-  if (options_.include_usage) append_sse_data(out, usage_chunk_json(options_.header, usage_));
+  if (options_.usage != ChunkUsage::kNone) append_sse_data(out, usage_chunk_json(options_.header, usage_));
   out += kSseDone;
 }
 

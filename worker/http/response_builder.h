@@ -1,9 +1,10 @@
 #pragma once
 
 // Builds the answer to a request's choices: engine pieces go in, chunks of a stream or one whole answer come
-// out. No I/O. A choice's first piece puts the echoed prompt before its own text; usage counts the prompt
-// once and every choice's tokens. The prompt is scored for the first choice only: if its log-probabilities
-// are reported, the other choices' pieces wait for the first piece of that one.
+// out. No I/O. Of several prompts the choices of the first come first. A choice's first piece puts its echoed
+// prompt before its own text; usage counts each prompt once and every choice's tokens. A prompt is scored for
+// its first choice only: if its log-probabilities are reported, the pieces of its other choices wait for the
+// first piece of that one.
 
 #include <cstdint>
 #include <optional>
@@ -20,10 +21,11 @@ class Answer {
  public:
   struct Options {
     AnswerHeader header;
-    int32_t choice_count = 1;
-    bool include_usage = false;
+    int32_t prompt_count = 1;
+    int32_t choice_count = 1;              // of each prompt
+    ChunkUsage usage = ChunkUsage::kNone;  // in the chunks of a stream; but for kNone the last has its own
     bool wants_logprobs = false;
-    std::optional<EchoedPrompt> echo;
+    std::vector<EchoedPrompt> echoes;  // of each prompt, or empty
     bool tells_ids = false;  // in every chunk; the seed in a choice's first, the usage in the last of all
     uint64_t seed = 0;
     bool begun = false;  // a resumed answer of one choice: no role, no echo
@@ -45,25 +47,34 @@ class Answer {
     bool begun = false;  // a piece of it was sent
     bool has_told_seed = false;
     FinishReason finish = FinishReason::kNone;
-    int64_t completion_tokens = 0;
+    Usage usage;  // as last told
     std::string text;
     std::vector<TokenLogprob> logprobs;
   };
+  struct Prompt {
+    bool waits_for_first = false;     // choice, which brings the scores
+    std::vector<EngineOutput> early;  // pieces of its other choices that came before that
+    std::vector<TokenLogprob> logprobs;
+  };
+  size_t prompt_of(const EngineOutput& piece) const {
+    return static_cast<size_t>(piece.choice / options_.choice_count);
+  }
+  bool is_first_of_prompt(const EngineOutput& piece) const {
+    return piece.choice % options_.choice_count == 0;
+  }
   template <typename Give>
   void in_turn(EngineOutput piece, Give give);
   // Counts the piece and puts the echo before it; afterwards `piece`
   // holds its final text and log-probabilities.
   State& take(EngineOutput& piece);
-  void put_echo_before(EngineOutput& piece) const;
+  void put_echo_before(EngineOutput& piece, const EchoedPrompt& echo) const;
   void append_chunk(std::string& out, EngineOutput piece);
 
   const Options options_;
   std::vector<State> states_;
+  std::vector<Prompt> prompts_;
   size_t open_count_;
   Usage usage_;
-  bool waits_for_first_;             // for choice 0, which brings the prompt's scores
-  std::vector<EngineOutput> early_;  // other choices' pieces that came before it
-  std::vector<TokenLogprob> prompt_logprobs_;
 };
 
 }  // namespace troupe

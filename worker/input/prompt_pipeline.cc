@@ -57,9 +57,9 @@ std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view
   return std::nullopt;
 }
 
-ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
-                                            bool add_special) {
-  return encode_field(model, "prompt", text, add_special);
+ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text, bool add_special,
+                                            std::string_view field) {
+  return encode_field(model, field, text, add_special);
 }
 
 ChatEncoding encoding_of(const GenerateRequest& request) {
@@ -92,17 +92,18 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   return encode_field(model, "messages", cut.text, how.add_special, cut.cuts);
 }
 
-ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request) {
-  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-    return encode_text(model, *text, /*add_special=*/true);
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest::Prompt& prompt,
+                                              std::string_view field) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    return encode_text(model, *text, /*add_special=*/true, field);
   }
-  const auto& ids = std::get<std::vector<int32_t>>(request.prompt);
+  const auto& ids = std::get<std::vector<int32_t>>(prompt);
   const auto vocab_size = static_cast<int32_t>(model.config.vocab_size);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
-      return ApiError::bad_field("prompt[" + std::to_string(i) + "]", "token id " + std::to_string(ids[i]) +
-                                                                          " is outside the vocabulary [0, " +
-                                                                          std::to_string(vocab_size) + ")");
+      return ApiError::bad_field(std::string(field) + "[" + std::to_string(i) + "]",
+                                 "token id " + std::to_string(ids[i]) + " is outside the vocabulary [0, " +
+                                     std::to_string(vocab_size) + ")");
     }
   }
   return ids;
@@ -119,11 +120,11 @@ int64_t unasked_count(const ServedModel& model, uint64_t seed) {
 }
 
 // The most tokens the answer may have, or why there is no room for it.
-ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& request, size_t prompt_count,
-                               uint64_t seed) {
+ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& request,
+                               std::string_view field, size_t prompt_count, uint64_t seed) {
   const int64_t room = model.total_count_max - static_cast<int64_t>(prompt_count);
   const auto count = static_cast<int64_t>(prompt_count);
-  if (room < 1) return ApiError::context_length(prompt_field(request), count, model.total_count_max);
+  if (room < 1) return ApiError::context_length(field, count, model.total_count_max);
   if (!request.max_tokens) return static_cast<int32_t>(std::min(room, unasked_count(model, seed)));
   if (*request.max_tokens == 0) return 1;  // the engine's minimum, of which nothing is emitted
   if (*request.max_tokens > room) {
@@ -164,16 +165,19 @@ std::optional<ApiError> check_bias(const ModelConfig& config, const GenerateRequ
 }
 
 std::optional<EchoedPrompt> echo_of(const ServedModel& model, const GenerateRequest& request,
+                                    const GenerateRequest::Prompt& source,
                                     const std::vector<TokenId>& prompt) {
   if (!request.echo) return std::nullopt;
-  return echo_prompt(*model.tokenizer, std::get_if<std::string>(&request.prompt), prompt,
+  return echo_prompt(*model.tokenizer, std::get_if<std::string>(&source), prompt,
                      request.logprobs.has_value());
 }
 
-// Limit of a prompt's log-probabilities; each takes a hundred bytes of the answer.
+// Limit of an answer's log-probabilities of prompts; each takes a hundred bytes of the answer.
 constexpr int64_t kPromptScoresMax = int64_t{1} << 18;
 
-std::optional<ApiError> check_scores(const GenerateRequest& request, size_t prompt_count) {
+std::optional<ApiError> check_scores(const GenerateRequest& request, const PreparedRequest& prepared) {
+  size_t prompt_count = prepared.engine.prompt.size();
+  for (const PreparedPrompt& more : prepared.more) prompt_count += more.engine.prompt.size();
   if (!request.echo || !request.logprobs) return std::nullopt;
   const int64_t count = static_cast<int64_t>(prompt_count) * request.n * (*request.logprobs + 1);
   if (count <= kPromptScoresMax) return std::nullopt;
@@ -193,48 +197,87 @@ bool continues_text(const ServedModel& model, const GenerateRequest& request,
                                  [&](TokenId id) { return model.tokenizer->is_special(id); });
 }
 
+// Makes the engine's request of an encoded prompt.
+std::optional<ApiError> settle(const ServedModel& model, const GenerateRequest& request,
+                               std::string_view field, std::vector<TokenId> prompt, uint64_t seed,
+                               PreparedPrompt& out) {
+  if (prompt.empty()) return ApiError::bad_field(field, "comes to no tokens at all");
+  if (auto fault = unknown_token(model, field, prompt)) return fault;
+  auto max_new_count = answer_room(model, request, field, prompt.size(), seed);
+  if (!max_new_count.ok()) return max_new_count.error();
+  EngineRequest& engine = out.engine;
+  engine.continues_text = continues_text(model, request, prompt);
+  engine.prompt = std::move(prompt);
+  engine.max_new_count = *max_new_count;
+  engine.sampling = sampling_of(model.config, request, seed);
+  engine.stop_token_ids = request.stop_token_ids;
+  engine.stop_strings = request.stop;
+  engine.ignore_eos = request.ignore_eos;
+  engine.logprobs = request.logprobs;
+  engine.prompt_logprobs = request.echo;
+  engine.prompt_only = request.max_tokens == 0;
+  engine.spec.cut_to_fit = !request.max_tokens;
+  if (!request.cache_salt.empty()) engine.spec.salt = hash_bytes(request.cache_salt);
+  return std::nullopt;
+}
+
+std::optional<ApiError> prepare_chat(const ServedModel& model, const GenerateRequest& request, uint64_t seed,
+                                     PreparedPrompt& out) {
+  auto prompt = encode_chat(model, request, encoding_of(request));
+  if (!prompt.ok()) return prompt.error();
+  return settle(model, request, "messages", std::move(*prompt), seed, out);
+}
+
+// `field`: the prompt's name in errors.
+std::optional<ApiError> prepare_prompt(const ServedModel& model, const GenerateRequest& request,
+                                       const GenerateRequest::Prompt& source, std::string_view field,
+                                       uint64_t seed, PreparedPrompt& out) {
+  auto prompt = encode_prompt(model, source, field);
+  if (!prompt.ok()) return prompt.error();
+  out.echo = echo_of(model, request, source, *prompt);
+  return settle(model, request, field, std::move(*prompt), seed, out);
+}
+
+// Those of a list after the first. What a gateway says of the shared prefix is true of the first alone.
+std::optional<ApiError> prepare_more(const ServedModel& model, const GenerateRequest& request, uint64_t seed,
+                                     PreparedRequest& prepared) {
+  for (const GenerateRequest::Prompt& source : request.more_prompts) {
+    const std::string field = "prompt[" + std::to_string(prepared.more.size() + 1) + "]";
+    if (auto fault = prepare_prompt(model, request, source, field, seed, prepared.more.emplace_back()))
+      return fault;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const GenerateRequest& request,
                                           uint64_t random_seed, const RoutingHints& hints) {
   if (!is_named(model, request.model)) return ApiError::not_found_model(request.model);
   if (auto fault = check_bias(model.config, request)) return *std::move(fault);
-  const bool is_chat = request.kind == GenerateRequest::Kind::kChat;
-  auto prompt = is_chat ? encode_chat(model, request, encoding_of(request)) : encode_prompt(model, request);
-  if (!prompt.ok()) return prompt.error();
-  if (prompt->empty()) return ApiError::bad_field(prompt_field(request), "comes to no tokens at all");
-  if (auto fault = unknown_token(model, prompt_field(request), *prompt)) return *std::move(fault);
-  if (auto fault = check_scores(request, prompt->size())) return *std::move(fault);
   const uint64_t seed = request.resume ? request.resume->seed : request.seed.value_or(random_seed);
-  auto max_new_count = answer_room(model, request, prompt->size(), seed);
-  if (!max_new_count.ok()) return max_new_count.error();
-
   PreparedRequest prepared;
+  auto fault = request.kind == GenerateRequest::Kind::kChat
+                   ? prepare_chat(model, request, seed, prepared)
+                   : prepare_prompt(model, request, request.prompt,
+                                    request.more_prompts.empty() ? "prompt" : "prompt[0]", seed, prepared);
+  if (!fault) fault = prepare_more(model, request, seed, prepared);
+  if (!fault) fault = check_scores(request, prepared);
+  if (fault) return *std::move(fault);
   prepared.kind = request.kind;
   prepared.stream = request.stream;
-  prepared.include_usage = request.include_usage;
+  if (request.include_usage)
+    prepared.usage = request.continuous_usage ? ChunkUsage::kRunning : ChunkUsage::kNull;
   prepared.choice_count = request.n;
-  prepared.echo = echo_of(model, request, *prompt);
-  prepared.engine.spec.set = hints.set;
-  prepared.engine.spec.planned = hints.planned;
-  prepared.engine.spec.session = hints.session;
-  prepared.engine.spec.prefix_count = shared_prefix_count(model, request, *prompt, hints);
-  prepared.engine.continues_text = continues_text(model, request, *prompt);
-  prepared.engine.prompt = std::move(*prompt);
-  prepared.engine.max_new_count = *max_new_count;
-  prepared.engine.sampling = sampling_of(model.config, request, seed);
-  prepared.engine.stop_token_ids = request.stop_token_ids;
-  prepared.engine.stop_strings = request.stop;
-  prepared.engine.ignore_eos = request.ignore_eos;
-  prepared.engine.logprobs = request.logprobs;
-  prepared.engine.prompt_logprobs = request.echo;
-  prepared.engine.prompt_only = request.max_tokens == 0;
-  prepared.engine.spec.cut_to_fit = !request.max_tokens;
-  if (!request.cache_salt.empty()) prepared.engine.spec.salt = hash_bytes(request.cache_salt);
+  auto& spec = prepared.engine.spec;
+  spec.set = hints.set;
+  spec.planned = hints.planned;
+  spec.session = hints.session;
+  spec.prefix_count = shared_prefix_count(model, request, prepared.engine.prompt, hints);
   if (request.resume) {
     const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
     const int64_t count_max = request.max_tokens.value_or(room);
-    if (auto fault = take_resume(model, *request.resume, count_max, prepared)) return *std::move(fault);
+    if (auto refused = take_resume(model, *request.resume, count_max, prepared)) return *std::move(refused);
   }
   return prepared;
 }

@@ -50,13 +50,17 @@ inline bool is_named(const ServedModel& model, std::string_view name) {
   return name.empty() || name == model.name;
 }
 
-struct PreparedRequest {
+struct PreparedPrompt {
+  EngineRequest engine;  // its first choice's; the others differ in their seed
+  std::optional<EchoedPrompt> echo;
+};
+
+struct PreparedRequest : PreparedPrompt {
   GenerateRequest::Kind kind = GenerateRequest::Kind::kChat;
   bool stream = false;
-  bool include_usage = false;
-  int32_t choice_count = 1;
-  std::optional<EchoedPrompt> echo;
-  EngineRequest engine;  // the first choice's; the others differ in their seed
+  ChunkUsage usage = ChunkUsage::kNone;  // in a stream's chunks
+  int32_t choice_count = 1;              // of each prompt
+  std::vector<PreparedPrompt> more;      // of a list of prompts, those after the first
   // A resumed stream:
   bool begun = false;                        // something was sent: no role and no echo again
   FinishReason ended = FinishReason::kNone;  // the sent ids end the answer: nothing is to be computed
@@ -83,8 +87,8 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
                                           uint64_t random_seed, const RoutingHints& hints = {});
 
 // Encodes a text, or a chat as the model's template renders it. Errors as prepare_request's.
-ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text,
-                                            bool add_special);
+ApiResult<std::vector<TokenId>> encode_text(const ServedModel& model, std::string_view text, bool add_special,
+                                            std::string_view field = "prompt");
 struct ChatEncoding {
   bool add_generation_prompt = true;
   bool add_special = false;  // templates write BOS themselves
@@ -94,8 +98,9 @@ ChatEncoding encoding_of(const GenerateRequest& request);
 ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const GenerateRequest& request,
                                             const ChatEncoding& how = {});
 
-// Encodes a completion's prompt.
-ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest& request);
+// Encodes one of a completion's prompts; errors name it as `field`.
+ApiResult<std::vector<TokenId>> encode_prompt(const ServedModel& model, const GenerateRequest::Prompt& prompt,
+                                              std::string_view field = "prompt");
 // Error for an id without an embedding, naming the body's prompt field.
 std::optional<ApiError> unknown_token(const ServedModel& model, std::string_view field,
                                       const std::vector<TokenId>& ids);

@@ -74,7 +74,7 @@ ApiResult<std::vector<TokenId>> common_text_beginning(const ServedModel& model, 
 ApiResult<std::vector<TokenId>> common_beginning(const ServedModel& model, const GenerateRequest& beginning) {
   if (beginning.kind == GenerateRequest::Kind::kChat) return common_chat_beginning(model, beginning);
   const auto* text = std::get_if<std::string>(&beginning.prompt);
-  return text == nullptr ? encode_prompt(model, beginning) : common_text_beginning(model, *text);
+  return text == nullptr ? encode_prompt(model, beginning.prompt) : common_text_beginning(model, *text);
 }
 
 int32_t shared_prefix_count(const ServedModel& model, const GenerateRequest& request,

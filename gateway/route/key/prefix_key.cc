@@ -87,15 +87,16 @@ void key_of_messages(const GenerateRequest& request, Hash128 root, PrefixKey& ke
   key.guessed_anchors = key.prefix_messages;
 }
 
-std::string_view prompt_bytes_of(const GenerateRequest& request) {
-  if (const auto* text = std::get_if<std::string>(&request.prompt)) return *text;
-  const auto& ids = std::get<std::vector<int32_t>>(request.prompt);
+std::string_view bytes_of(const GenerateRequest::Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  const auto& ids = std::get<std::vector<int32_t>>(prompt);
   return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)};
 }
 
 void key_of_prompt(const GenerateRequest& request, Hash128 root, PrefixKey& key) {
-  const std::string_view prompt = prompt_bytes_of(request);
+  const std::string_view prompt = bytes_of(request.prompt);  // a list is routed by its first, one request
   key.prompt_bytes = prompt.size();
+  for (const auto& more : request.more_prompts) key.prompt_bytes += bytes_of(more).size();
   // Text and token ids may spell the same bytes: they never share a chain.
   Hash128 chain = link(root, kChunk, std::holds_alternative<std::string>(request.prompt) ? "t" : "i");
   const size_t chunks = std::min(prompt.size() / kPromptChunkBytes, kAnchorsMax);

@@ -71,7 +71,7 @@ TEST(ApiConversations, RefusesInvalidTailsNamingTheField) {
       {R"({"model":"m","session":")" + name + R"(","set":7,"ids":[1]})", "set", ""},
       {R"({"model":"m","session":")" + name + R"(","ids":"1,2"})", "ids", "array"},
       {R"({"model":"m","session":")" + name + R"(","ids":[1,-1]})", "ids", ""},
-      {R"({"model":"m","session":")" + name + R"(","ids":[1,1e9]})", "ids", ""},
+      {R"({"model":"m","session":")" + name + R"(","ids":[1,1.5]})", "ids", ""},
       {R"({"model":"m","session":")" + name + R"(","prefix_tokens":2,"ids":[1]})", "prefix_tokens", "only 1"},
       {R"({"model":"m","session":")" + name + R"(","prefix_tokens":-2,"ids":[1]})", "prefix_tokens", ""},
   };

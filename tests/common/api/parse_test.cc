@@ -9,6 +9,7 @@ namespace troupe::api_parse_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 static const std::string kChatStart = R"({"model":"m","messages":[{"role":"user","content":"hi"}])";
 
@@ -281,8 +282,15 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
   EXPECT_EQ(fault_of(completion_with(R"(,"prompt":"x","add_special_tokens":true)")), "accepted");
   EXPECT_EQ(completion_with(R"(,"prompt":"x","add_special_tokens":false)").error().param,
             "add_special_tokens");
-  EXPECT_EQ(chat_with(R"(,"stream":true,"stream_options":{"continuous_usage_stats":true})").error().code,
-            "unsupported_parameter");
+}
+
+TEST(ApiParse, ContinuousUsageNeedsUsage) {
+  const auto options = [](const std::string& fields) {
+    return chat_with(R"(,"stream":true,"stream_options":{)" + fields + "}").value();
+  };
+  EXPECT_TRUE(options(R"("continuous_usage_stats":true,"include_usage":true)").continuous_usage);
+  EXPECT_FALSE(options(R"("continuous_usage_stats":true)").continuous_usage);
+  EXPECT_FALSE(options(R"("include_usage":true)").continuous_usage);
 }
 
 TEST(ApiParse, ReadsSamplingFields) {
@@ -302,6 +310,27 @@ TEST(ApiParse, ReadsSamplingFields) {
   EXPECT_EQ(chat_with(R"(,"logprobs":true)").value().logprobs, 0);
   EXPECT_EQ(plain.value().n, 1);
   EXPECT_FALSE(plain.value().repetition_penalty.has_value());
+}
+
+TEST(ApiParse, ReadsListsOfPrompts) {
+  using Prompt = GenerateRequest::Prompt;
+  const auto texts = completion_with(R"(,"prompt":["a","b","c"],"n":2)");
+  ASSERT_TRUE(texts.ok()) << texts.error().message;
+  EXPECT_EQ(texts.value().prompt, Prompt("a"));
+  EXPECT_THAT(texts.value().more_prompts, ElementsAre(Prompt("b"), Prompt("c")));
+  EXPECT_EQ(texts.value().choice_count(), 6);
+  const auto ids = completion_with(R"(,"prompt":[[1,2],[3]])");
+  ASSERT_TRUE(ids.ok()) << ids.error().message;
+  EXPECT_THAT(ids.value().more_prompts, ElementsAre(Prompt(std::vector<int32_t>{3})));
+  EXPECT_TRUE(completion_with(R"(,"prompt":[1,2])").value().more_prompts.empty());
+  EXPECT_TRUE(completion_with(R"(,"prompt":["a"])").value().more_prompts.empty());
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":["a",""])")), StartsWith("prompt[1]: "));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":["a",7])")), StartsWith("prompt[1]: "));
+  EXPECT_THAT(fault_of(completion_with(R"(,"prompt":[[1],[-1]])")), StartsWith("prompt[1][0]: "));
+  std::string many = "\"a\"";
+  for (size_t i = 1; i <= kPromptsMax; ++i) many += ",\"a\"";
+  EXPECT_EQ(fault_of(completion_with(",\"prompt\":[" + many + "]")),
+            "prompt: 'prompt' must be a list of at most 256 prompts, not 257.");
 }
 
 TEST(ApiParse, ReadsLogprobsCountAndEchoOfCompletions) {
@@ -428,9 +457,6 @@ TEST(ApiParse, AcceptsPromptAsTextOrIdsOrListOfOne) {
   EXPECT_EQ(std::get<Ids>(completion_with(R"(,"prompt":[1,2])").value().prompt), (Ids{1, 2}));
   EXPECT_EQ(std::get<Ids>(completion_with(R"(,"prompt":[[3]])").value().prompt), (Ids{3}));
   EXPECT_EQ(completion_with(R"(,"prompt":"x")").value().kind, GenerateRequest::Kind::kCompletion);
-  for (const std::string prompt : {R"(["a","b"])", "[[1],[2]]", R"(["a",[1]])"}) {
-    EXPECT_EQ(completion_with(",\"prompt\":" + prompt).error().code, "unsupported_parameter") << prompt;
-  }
   for (const std::string prompt : {R"("")", "[]", R"([""])", "[[]]", "5", "{}", "true"}) {
     EXPECT_THAT(fault_of(completion_with(",\"prompt\":" + prompt)), HasSubstr("not empty")) << prompt;
   }

@@ -53,7 +53,7 @@ TEST(ApiResume, NamesInvalidFields) {
   EXPECT_THAT(fault_of(resumed(R"({"ids":[1]})")), HasSubstr("troupe_resume.seed: "));
   EXPECT_THAT(fault_of(resumed(R"({"ids":"1","seed":1})")), HasSubstr("troupe_resume.ids: "));
   EXPECT_THAT(fault_of(resumed(R"({"ids":[1,-1],"seed":1})")), HasSubstr("troupe_resume.ids[1]: "));
-  EXPECT_THAT(fault_of(resumed(R"({"ids":[1,2.0],"seed":1})")), HasSubstr("troupe_resume.ids[1]: "));
+  EXPECT_THAT(fault_of(resumed(R"({"ids":[1,2.5],"seed":1})")), HasSubstr("troupe_resume.ids[1]: "));
   EXPECT_THAT(fault_of(resumed(R"({"ids":[1],"seed":"1"})")), HasSubstr("troupe_resume.seed: "));
   EXPECT_THAT(fault_of(resumed(R"({"ids":[1],"seed":1,"id":7})")), HasSubstr("troupe_resume.id: "));
   EXPECT_THAT(fault_of(resumed(R"({"ids":[1],"seed":1,"created":-1})")),

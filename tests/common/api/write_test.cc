@@ -42,13 +42,13 @@ TEST(ApiWrite, WritesWholeCompletion) {
 TEST(ApiWrite, ChatChunksBeginWithRoleAndEndWithReason) {
   const std::string head =
       R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m\"x",)";
-  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kNone), true, false),
+  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kNone), true),
             head + R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,)"
                    R"("finish_reason":null}]})");
-  EXPECT_EQ(chunk_json(kChat, choice_of("a", FinishReason::kNone), false, true),
+  EXPECT_EQ(chunk_json(kChat, choice_of("a", FinishReason::kNone), false, ChunkUsage::kNull),
             head + R"("choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}],)"
                    R"("usage":null})");
-  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kLength), false, false),
+  EXPECT_EQ(chunk_json(kChat, choice_of("", FinishReason::kLength), false),
             head + R"("choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]})");
   EXPECT_EQ(usage_chunk_json(kChat, {3, 4, 1}),
             head + R"("choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,)"
@@ -57,7 +57,7 @@ TEST(ApiWrite, ChatChunksBeginWithRoleAndEndWithReason) {
 
 TEST(ApiWrite, CompletionChunksCarryText) {
   EXPECT_THAT(
-      chunk_json(kCompletion, choice_of("a", FinishReason::kNone), true, false),
+      chunk_json(kCompletion, choice_of("a", FinishReason::kNone), true),
       HasSubstr(R"("object":"text_completion","created":17,"model":"m","choices":[{"index":0,"text":"a",)"
                 R"("logprobs":null,"finish_reason":null}]})"));
 }
@@ -66,13 +66,14 @@ TEST(ApiWrite, ChunksEndWithIdsAndSeed) {
   const std::vector<int32_t> ids = {5, 17}, none;
   Choice piece = choice_of("a", FinishReason::kNone);
   piece.ids = &ids;
-  EXPECT_THAT(chunk_json(kChat, piece, false, true), EndsWith(R"(}],"usage":null,"troupe":{"ids":[5,17]}})"));
+  EXPECT_THAT(chunk_json(kChat, piece, false, ChunkUsage::kNull),
+              EndsWith(R"(}],"usage":null,"troupe":{"ids":[5,17]}})"));
   piece.seed = ~uint64_t{0};
-  EXPECT_THAT(chunk_json(kCompletion, piece, true, false),
+  EXPECT_THAT(chunk_json(kCompletion, piece, true),
               EndsWith(R"(}],"troupe":{"ids":[5,17],"seed":18446744073709551615}})"));
   piece = choice_of("", FinishReason::kStop);
   piece.ids = &none;
-  EXPECT_THAT(chunk_json(kChat, piece, false, false), EndsWith(R"("stop"}],"troupe":{"ids":[]}})"));
+  EXPECT_THAT(chunk_json(kChat, piece, false), EndsWith(R"("stop"}],"troupe":{"ids":[]}})"));
 }
 
 TEST(ApiWrite, WritersEmitStrictJsonOnOneLineForAnyText) {
@@ -82,7 +83,7 @@ TEST(ApiWrite, WritersEmitStrictJsonOnOneLineForAnyText) {
   const AnswerHeader hostile = {GenerateRequest::Kind::kChat, "a\"\n", text, -5};
   for (const std::string& json :
        {whole_of(hostile, choice_of(text, FinishReason::kStop), {}), usage_chunk_json(hostile, {}),
-        chunk_json(hostile, choice_of(text, FinishReason::kNone), true, true),
+        chunk_json(hostile, choice_of(text, FinishReason::kNone), true, ChunkUsage::kNull),
         models_json({{text, 1, text, 5}}), load_report_json({.epoch = text})}) {
     EXPECT_TRUE(parse_json(json).ok()) << json;
     EXPECT_EQ(json.find_first_of("\r\n"), std::string::npos);
@@ -98,7 +99,7 @@ TEST(ApiWrite, NumbersChoicesAndSumsTheirUsage) {
                 R"("finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":"b"},)"
                 R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,)"
                 R"("completion_tokens":9,"total_tokens":12)"));
-  EXPECT_THAT(chunk_json(kChat, choices[1], true, false),
+  EXPECT_THAT(chunk_json(kChat, choices[1], true),
               HasSubstr(R"("choices":[{"index":1,"delta":{"role":"assistant","content":"b"})"));
 }
 
@@ -114,7 +115,7 @@ TEST(ApiWrite, ChatLogprobsHoldBytesAndAlternatives) {
   Choice choice = choice_of("宋", FinishReason::kNone);
   choice.logprobs = &logprobs;
   EXPECT_THAT(
-      chunk_json(kChat, choice, false, false),
+      chunk_json(kChat, choice, false),
       HasSubstr(
           R"("delta":{"content":"宋"},"logprobs":{"content":[{"token":"宋","logprob":-0.5,"bytes":[229,174,139],)"
           R"("top_logprobs":[{"token":"宋","logprob":-0.5,"bytes":[229,174,139]},)"

@@ -259,13 +259,95 @@ TEST(HttpServer, ClientsCloseCancelsTheHandlerWithin50Ms) {
   }
 }
 
-TEST(HttpServer, HalfClosedClientCountsAsGone) {
+// Answers what the path says, half a second after the request: /whole, /stream, /throw, or /pause, a stream
+// that then pauses until it is cancelled.
+Task<void> late_handler(Exchange& exchange, Watched* watched) {
+  ++watched->started;
+  Timer timer(exchange.executor());
+  const std::string path = exchange.request().path;
+  const HeaderList headers;
+  try {
+    if (path == "/pause") {
+      co_await exchange.start(200, headers);
+      co_await exchange.write("some");
+    }
+    timer.expires_after(path == "/pause" ? Duration(20s) : Duration(500ms));
+    co_await timer.async_wait(use_task);
+  } catch (const boost::system::system_error&) {
+    watched->reason = static_cast<int>(exchange.cancel_reason());
+    throw;
+  }
+  if (path == "/throw") throw std::runtime_error("inner words");
+  std::string body = "late";
+  if (path == "/whole") co_return co_await exchange.respond(200, headers, std::move(body));
+  co_await exchange.start(200, headers);
+  co_await exchange.write(body);
+  co_await exchange.write("r");
+  co_await exchange.finish();
+}
+
+TEST(HttpServer, ClientThatHasOnlyShutDownItsSendingSideGetsItsAnswer) {
   Loop loop;
   Watched watched;
-  TestServer server(loop, with(sleep_watched, &watched));
+  TestServer server(loop, with(late_handler, &watched));
+  for (const bool at_once : {true, false}) {  // with the request, or while it is handled
+    for (const std::string path : {"/whole", "/stream", "/throw"}) {
+      RawPeer peer = RawPeer::connect(server.port());
+      const int started = watched.started;
+      peer.send("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+      if (!at_once) {
+        ASSERT_TRUE(loop.eventually([&] { return watched.started > started; }));
+      }
+      peer.shutdown_send();
+      const std::string answer = peer.read_to_end();
+      EXPECT_TRUE(answer.starts_with(path == "/throw" ? "HTTP/1.1 500 " : "HTTP/1.1 200 OK\r\n")) << answer;
+      EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos) << answer;
+      EXPECT_NE(answer.find("connection: close\r\n"), std::string::npos) << answer;
+      const std::string end = path == "/whole"    ? "\r\n\r\nlate"
+                              : path == "/stream" ? "4\r\nlate\r\n1\r\nr\r\n0\r\n\r\n"
+                                                  : "";
+      EXPECT_TRUE(answer.ends_with(end)) << answer;
+    }
+  }
+  EXPECT_EQ(watched.reason, -1);
+  EXPECT_TRUE(loop.eventually([&server] { return server.server.connections() == 0; }));
+}
+
+TEST(HttpServer, HalfClosedClientGetsTheAnswersOfAllItsRequests) {
+  Loop loop;
+  Watched watched;
+  TestServer server(loop, with(late_handler, &watched));
   RawPeer peer = RawPeer::connect(server.port());
-  peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  peer.send("GET /whole HTTP/1.1\r\nHost: a\r\n\r\nGET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
   peer.shutdown_send();
+  EXPECT_TRUE(peer.read_answer().ends_with("late"));
+  EXPECT_TRUE(peer.read_answer().ends_with("late"));
+  EXPECT_EQ(peer.read_to_end(), "");
+  EXPECT_EQ(watched.started, 2);
+}
+
+TEST(HttpServer, ChunksStayWholeForAClientThatHalfClosesBetweenThem) {
+  Loop loop;
+  Watched watched;
+  TestServer server(loop, with(late_handler, &watched));
+  RawPeer peer = RawPeer::connect(server.port());
+  peer.send("GET /pause HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(peer.read_until("4\r\nsome\r\n").ends_with("4\r\nsome\r\n"));
+  peer.shutdown_send();
+  EXPECT_EQ(peer.read_some(1), "0") << "of the next chunk's size";
+  EXPECT_EQ(watched.reason, -1);
+  peer.close();
+}
+
+// It has read all there was, so its kernel says no more than that it sends no more.
+TEST(HttpServer, ClientThatClosesInAStreamsPauseIsGone) {
+  Loop loop;
+  Watched watched;
+  TestServer server(loop, with(late_handler, &watched));
+  RawPeer peer = RawPeer::connect(server.port());
+  peer.send("GET /pause HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(peer.read_until("4\r\nsome\r\n").ends_with("4\r\nsome\r\n"));
+  peer.close();
   EXPECT_TRUE(loop.eventually([&watched] { return watched.reason >= 0; }));
   EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientGone));
 }

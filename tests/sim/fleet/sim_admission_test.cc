@@ -43,7 +43,6 @@ class Desk {
     arrival.request.pool = "model";
     arrival.request.persona = Hash128{1, persona};
     arrival.request.deadline = TimePoint::max();
-    places_[id] = {};
     admission_.arrive(0, arrival, places_[id], now_);
     return places_[id].outcome;
   }

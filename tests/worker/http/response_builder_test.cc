@@ -30,7 +30,7 @@ static Answer::Options options_of(int32_t choice_count) {
   Answer::Options options;
   options.header.kind = GenerateRequest::Kind::kCompletion;
   options.choice_count = choice_count;
-  options.include_usage = true;
+  options.usage = ChunkUsage::kNull;
   return options;
 }
 
@@ -59,7 +59,7 @@ TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
 
 TEST(Answer, SendsIdsInEveryPieceSeedInTheFirstAndUsageInTheLast) {
   Answer::Options options = options_of(2);
-  options.include_usage = false;  // requested by clients, not by gateways
+  options.usage = ChunkUsage::kNone;  // requested by clients, not by gateways
   options.tells_ids = true;
   options.seed = 9;
   Answer answer(std::move(options));
@@ -122,7 +122,7 @@ static std::vector<TokenLogprob> prompt_scores() {
 TEST(Answer, EchoPrecedesEachChoiceAndShiftsOffsets) {
   auto options = options_of(2);
   options.wants_logprobs = true;
-  options.echo = EchoedPrompt{"宋a", 2, {0, 1}};
+  options.echoes.push_back(EchoedPrompt{"宋a", 2, {0, 1}});
   Answer answer(options);
   for (const int32_t choice : {0, 1}) {
     auto first = piece_of(choice, "x", FinishReason::kNone, 1);
@@ -143,11 +143,57 @@ TEST(Answer, EchoPrecedesEachChoiceAndShiftsOffsets) {
   }
 }
 
+TEST(Answer, ChoicesOfSeveralPromptsHaveTheirOwnEchoAndUsageCountsAllPrompts) {
+  auto options = options_of(2);
+  options.prompt_count = 2;
+  options.wants_logprobs = true;
+  options.echoes = {EchoedPrompt{"宋a", 2, {0, 1}}, EchoedPrompt{"b", 1, {0}}};
+  Answer answer(options);
+  for (const int32_t choice : {3, 2, 0, 1}) {  // 3 waits for 2, which scores the second prompt
+    auto piece = piece_of(choice, "x" + std::to_string(choice), FinishReason::kStop, 1);
+    if (choice == 0) piece.prompt_logprobs = prompt_scores();
+    if (choice == 2) piece.prompt_logprobs = {told("b", -5, 0)};
+    if (choice >= 2) piece.usage = {20, 1, choice == 2 ? 8 : 16};
+    piece.logprobs = {told("x", -3, 0)};
+    answer.collect(std::move(piece));
+  }
+  ASSERT_TRUE(answer.done());
+  const auto json = json_of(answer.whole_json());
+  std::vector<std::string> texts;
+  for (const auto& choice : json.at("choices").as_array()) texts.emplace_back(choice.at("text").as_string());
+  EXPECT_EQ(texts, (std::vector<std::string>{"宋ax0", "宋ax1", "bx2", "bx3"}));
+  EXPECT_EQ(json.at_pointer("/choices/3/logprobs/text_offset"), bj::value({0, 1}));
+  EXPECT_EQ(json.at_pointer("/choices/3/logprobs/token_logprobs/0"), -5);
+  EXPECT_EQ(json.at_pointer("/usage/prompt_tokens"), 27);
+  EXPECT_EQ(json.at_pointer("/usage/completion_tokens"), 4);
+  EXPECT_EQ(json.at_pointer("/usage/prompt_tokens_details/cached_tokens"), 11);
+}
+
+TEST(Answer, EveryChunkTellsTheUsageSoFarWhereItIsAskedFor) {
+  auto options = options_of(1);
+  options.usage = ChunkUsage::kRunning;
+  Answer answer(options);
+  std::string out;
+  answer.append_chunks(out, piece_of(0, "a", FinishReason::kNone, 1));
+  answer.append_chunks(out, piece_of(0, "b", FinishReason::kStop, 2));
+  std::vector<int64_t> told;
+  SseParser parser;
+  ASSERT_TRUE(parser
+                  .feed(out,
+                        [&](const SseEvent& event) {
+                          if (event.data == "[DONE]") return;
+                          const auto json = json_of(event.data);
+                          told.push_back(json.at_pointer("/usage/completion_tokens").as_int64());
+                        })
+                  .ok());
+  EXPECT_EQ(told, (std::vector<int64_t>{1, 2, 2})) << out;
+}
+
 // The prompt is scored for choice 0; other choices, with a cached prompt, may be faster.
 TEST(Answer, OtherChoicesWaitForPromptScores) {
   auto options = options_of(3);
   options.wants_logprobs = true;
-  options.echo = EchoedPrompt{"宋a", 2, {0, 1}};
+  options.echoes.push_back(EchoedPrompt{"宋a", 2, {0, 1}});
   Answer answer(options);
   std::string out;
   answer.append_chunks(out, piece_of(2, "z", FinishReason::kNone, 1));

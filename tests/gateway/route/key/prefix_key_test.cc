@@ -42,17 +42,24 @@ TEST(PrefixKey, UsersOfOnePersonaShareASet) {
 
 TEST(PrefixKey, AnyChangeOfThePrefixChangesTheSet) {
   const GenerateRequest base = chat({{Role::kSystem, kCard}, {Role::kUser, "hi"}});
-  std::vector<GenerateRequest> others(7, base);
+  std::vector<GenerateRequest> others(6, base);
   others[0].model = "other";
   others[1].cache_salt = "tenant-b";
   others[2].tools_json = R"([{"type":"function"}])";
   others[3].messages[0].content += " ";
-  others[4].messages[0].role = Role::kDeveloper;
-  others[5].messages[0].extra_json = R"({"name":"x"})";
-  others[6].messages.insert(others[6].messages.begin() + 1, ChatMessage{Role::kAssistant, "Welcome.", ""});
+  others[4].messages[0].extra_json = R"({"name":"x"})";
+  others[5].messages.insert(others[5].messages.begin() + 1, ChatMessage{Role::kAssistant, "Welcome.", ""});
   std::set<std::string> sets{make_prefix_key(base, "").set.hex()};
   for (const auto& other : others) sets.insert(make_prefix_key(other, "").set.hex());
   EXPECT_EQ(sets.size(), others.size() + 1);
+}
+
+// To most templates both are the system turn, and a persona's clients may send either.
+TEST(PrefixKey, DeveloperIsSystem) {
+  const GenerateRequest system = chat({{Role::kSystem, kCard}, {Role::kUser, "hi"}});
+  const GenerateRequest developer = chat({{Role::kDeveloper, kCard}, {Role::kUser, "hi"}});
+  EXPECT_EQ(make_prefix_key(developer, "").set, make_prefix_key(system, "").set);
+  EXPECT_EQ(make_prefix_key(developer, "").session, make_prefix_key(system, "").session);
 }
 
 // A long text is linked by its digest, which differs from the text with these bytes.
