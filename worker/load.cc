@@ -8,6 +8,7 @@
 #include "worker/model/warm_up.h"
 #include "worker/sim_device/sim_text.h"
 #include "worker/sim_load.h"
+#include "worker/text/special_tokens.h"
 
 namespace troupe {
 
@@ -26,15 +27,18 @@ RunnerOptions runner_options(const WorkerSettings& settings, const ModelConfig& 
   return options;
 }
 
+// Null where the directory has none.
+StatusOr<std::unique_ptr<ChatTemplate>> load_template(const std::string& model_dir, std::string_view name) {
+  auto loaded = ChatTemplate::load(model_dir, name);
+  if (absl::IsNotFound(loaded.status())) return nullptr;
+  return loaded;
+}
+
 Status load_text(const std::string& model_dir, LoadedModel& model) {
   TROUPE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(model_dir));
   model.token_cache = std::make_unique<TokenCache>();
-  auto chat_template = ChatTemplate::load(model_dir);
-  if (chat_template.ok()) {
-    model.chat_template = *std::move(chat_template);
-  } else if (chat_template.status().code() != absl::StatusCode::kNotFound) {
-    return chat_template.status();
-  }
+  TROUPE_ASSIGN_OR_RETURN(model.chat_template, load_template(model_dir, kDefaultTemplate));
+  TROUPE_ASSIGN_OR_RETURN(model.tool_template, load_template(model_dir, kToolTemplate));
   TROUPE_ASSIGN_OR_RETURN(model.served.special_tokens, load_special_tokens(model_dir));
   return absl::OkStatus();
 }
@@ -53,6 +57,7 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.tokenizer = model.tokenizer.get();
   served.token_cache = model.token_cache.get();
   served.chat_template = model.chat_template.get();
+  served.tool_template = model.tool_template.get();
   served.special_tokens_in_content = settings.special_tokens_in_content;
   served.block_size = settings.scheduler.block_size;
   served.keeps_prefixes = settings.scheduler.enable_prefix_caching;
@@ -80,6 +85,18 @@ Status load_words(const WorkerSettings& settings, const ModelConfig& config, Loa
                           "/config.json: key 'vocab_size': " + std::to_string(config.vocab_size) +
                           " is less than the " + std::to_string(model.tokenizer->vocab_size()) +
                           " of the built-in tokenizer, and there is no tokenizer.json or tokenizer.model");
+}
+
+// An answer also ends where the tokenizer says so: fine-tunes change its eos_token more often than their
+// config.json.
+void add_tokenizer_eos(const Tokenizer& tokenizer, ServedModel& served) {
+  const bj::value* eos = served.special_tokens.if_contains("eos_token");
+  if (eos == nullptr || !eos->is_string()) return;
+  const bj::string& text = eos->get_string();
+  const std::optional<int32_t> id = tokenizer.token_to_id({text.data(), text.size()});
+  std::vector<int32_t>& ids = served.config.eos_token_ids;
+  if (id && *id < served.config.vocab_size && std::find(ids.begin(), ids.end(), *id) == ids.end())
+    ids.push_back(*id);
 }
 
 // Where the memory went: a line in the log, and gauges.
@@ -133,7 +150,13 @@ StatusOr<LoadedModel> load_checkpoint(const WorkerSettings& settings, Metrics& m
   model.block_count = runner->block_count();
   model.max_model_len = runner->max_model_len();
   model.served.config = runner->config();
+  add_tokenizer_eos(*model.tokenizer, model.served);
   describe_served(settings, model);
+  for (const int64_t id : model.served.config.eos_ids_beyond) {
+    log.warn(
+        "eos_token_id_unknown",
+        {{"id", id}, {"vocab_size", model.served.config.vocab_size}, {"effect", "no answer ends with it"}});
+  }
 
   if (model.served.total_count_max < model.max_model_len) {
     log.warn("kv_cache_small", {{"kv_cache_tokens", model.served.total_count_max},

@@ -27,6 +27,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenCache> token_cache;
   std::unique_ptr<ChatTemplate> chat_template;  // null where the model has none
+  std::unique_ptr<ChatTemplate> tool_template;  // likewise
   ServedModel served;
   int32_t block_count = 0;  // of KV memory
   int32_t max_model_len = 0;

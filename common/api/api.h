@@ -25,12 +25,13 @@ std::string_view role_name(Role role);
 
 struct ChatMessage {
   Role role = Role::kUser;
-  std::string content;  // text parts joined; empty if null or absent (tool_calls)
+  std::string content;  // text parts joined by line breaks, as vLLM; empty if null or absent (tool_calls)
   // The message's other fields (name, tool_calls, tool_call_id, reasoning_content, …) as the compact text of
   // a JSON object, in their order in the body and without nulls; or empty. Only the chat template reads them;
   // the prefix key hashes them.
   std::string extra_json;
-  bool prefix = false;  // the answer goes on with it: only the last, an assistant's
+  bool prefix = false;               // the answer goes on with it: only the last, an assistant's
+  std::vector<size_t> part_bytes{};  // of content in several parts: the size of each
 };
 
 // Limit of `n`: enough for every practical use; OpenAI's 128 would let one request fill a worker.

@@ -35,7 +35,7 @@ Fault read_role(size_t index, dom::element value, Role& role) {
 }
 
 // Appends one element of a content list: {"type": "text", "text": …}.
-Fault append_part(size_t index, size_t part, dom::element value, std::string& content) {
+Fault append_part(size_t index, size_t part, dom::element value, ChatMessage& message) {
   if (!value.is_object()) return expected(part_path(index, part, ""), "an object with type and text", value);
   const dom::object fields = value.get_object().value_unsafe();
   dom::element type, text;
@@ -49,13 +49,15 @@ Fault append_part(size_t index, size_t part, dom::element value, std::string& co
   }
   if (fields.at_key("text").get(text)) return missing(part_path(index, part, ".text"), "a string");
   if (!text.is_string()) return expected(part_path(index, part, ".text"), "a string", text);
-  content += text.get_string().value_unsafe();
+  if (part > 0) message.content += '\n';
+  message.content += text.get_string().value_unsafe();
+  message.part_bytes.push_back(text.get_string().value_unsafe().size());
   return std::nullopt;
 }
 
-Fault read_content(size_t index, dom::element value, std::string& content) {
+Fault read_content(size_t index, dom::element value, ChatMessage& message) {
   if (value.is_string()) {
-    content = value.get_string().value_unsafe();
+    message.content = value.get_string().value_unsafe();
     return std::nullopt;
   }
   if (!value.is_array()) {
@@ -69,8 +71,9 @@ Fault read_content(size_t index, dom::element value, std::string& content) {
   }
   size_t part = 0;
   for (const dom::element item : parts) {
-    if (auto fault = append_part(index, part++, item, content)) return fault;
+    if (auto fault = append_part(index, part++, item, message)) return fault;
   }
+  if (message.part_bytes.size() == 1) message.part_bytes.clear();
   return std::nullopt;
 }
 
@@ -109,7 +112,7 @@ Fault read_message(size_t index, dom::element value, ChatMessage& message) {
       fault = read_role(index, field.value, message.role);
       has_role = true;
     } else if (field.key == "content") {
-      fault = read_content(index, field.value, message.content);
+      fault = read_content(index, field.value, message);
       has_content = true;
     } else if (field.key == "prefix") {
       fault = read_bool(message_path(index, "prefix"), field.value, message.prefix);

@@ -141,6 +141,7 @@ StatusOr<bj::value> read_json_file(const std::string& path, const JsonLimits& li
   if (std::ferror(file.get())) {
     return absl::UnavailableError(absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
   }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   auto value = parse_json(text, limits);
   if (value.ok()) return value;
   if (auto widened = parse_json(with_wide_integers_as_doubles(text), limits); widened.ok()) return widened;

@@ -13,6 +13,9 @@
 
 namespace troupe {
 
+// Some editors begin a file with it; it is no part of its text.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 namespace bj = boost::json;
 
 struct JsonLimits {

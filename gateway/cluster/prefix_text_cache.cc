@@ -28,11 +28,24 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
+// The content as it came: a text, or several text parts, which a line break joins.
+std::string content_json(const ChatMessage& message) {
+  if (message.part_bytes.empty()) return quoted(message.content);
+  std::string out = "[";
+  size_t at = 0;
+  for (const size_t bytes : message.part_bytes) {
+    if (out.size() > 1) out += ',';
+    out += "{\"type\":\"text\",\"text\":" + quoted(std::string_view(message.content).substr(at, bytes)) + "}";
+    at += bytes + 1;
+  }
+  return out + "]";
+}
+
 // {"role":…,"content":…, and the object `extra_json`'s fields}
 std::string message_json(const ChatMessage& message) {
   std::string out = "{";
   append_field("role", quoted(role_name(message.role)), out);
-  append_field("content", quoted(message.content), out);
+  append_field("content", content_json(message), out);
   if (message.extra_json.size() > 2) {
     out += ',';
     out += std::string_view(message.extra_json).substr(1);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "common/core/metrics.h"
@@ -54,6 +55,59 @@ TEST(LoadModel, DummyNeedsNoTokenizer) {
   EXPECT_NE(dummy->chat_template, nullptr);
   EXPECT_LE(dummy->tokenizer->vocab_size(), 16384);
   EXPECT_THAT(std::string(load(dir, LoadFormat::kAuto).status().message()), HasSubstr("tokenizer.json"));
+}
+
+// What the files name as eos_token ends an answer beside config.json's ids.
+TEST(LoadModel, TokenizersEosEndsAnswersToo) {
+  struct Case {
+    std::string config, map;
+    bool is_added;
+  };
+  for (const auto& [config, map, is_added] : std::vector<Case>{
+           {R"({"eos_token":"<|im_start|>"})", "", true},
+           {R"({"eos_token":{"content":"<|im_start|>"}})", "", true},
+           {R"({"eos_token":null})", R"({"eos_token":"<|im_start|>"})", true},
+           {R"({"eos_token":"<|im_end|>"})", R"({"eos_token":{"content":"<|im_start|>"}})", true},
+           {R"({"eos_token":"<|im_end|>","added_tokens_decoder":{}})", R"({"eos_token":"<|im_start|>"})",
+            false},
+           {R"({"eos_token":"no such token"})", "", false},
+           {"\xEF\xBB\xBF{}", "", false}}) {
+    const TempDir dir;
+    copy_demo_files(dir, {"config.json", "tokenizer.json"});
+    dir.write("tokenizer_config.json", config);
+    if (!map.empty()) dir.write("special_tokens_map.json", map);
+    const auto model = load(dir, LoadFormat::kDummy);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const int32_t id = model->tokenizer->token_to_id("<|im_start|>").value();
+    const std::vector<int32_t>& ids = model->served.config.eos_token_ids;
+    EXPECT_EQ(std::find(ids.begin(), ids.end(), id) != ids.end(), is_added) << config << map;
+    EXPECT_FALSE(ids.empty());
+  }
+}
+
+TEST(LoadModel, RequestsWithToolsHaveATemplateOfTheirOwnWhereThereIsOne) {
+  for (const bool in_file : {true, false}) {
+    const TempDir dir;
+    copy_demo_files(dir, {"config.json", "tokenizer.json"});
+    if (in_file) {
+      dir.write("chat_template.jinja", "D");
+      fs::create_directory(dir.path() + "/additional_chat_templates");
+      dir.write("additional_chat_templates/tool_use.jinja", "T");
+    } else {
+      dir.write("tokenizer_config.json", R"({"chat_template":[{"name":"default","template":"D"},)"
+                                         R"({"name":"tool_use","template":"T"}]})");
+    }
+    const auto model = load(dir, LoadFormat::kDummy);
+    ASSERT_TRUE(model.ok()) << model.status();
+    GenerateRequest request;
+    request.messages = {{Role::kUser, "Hi", ""}};
+    const auto text = [&] {
+      return model->tokenizer->decode(encode_chat(model->served, request).value(), /*skip_special=*/false);
+    };
+    EXPECT_EQ(text(), "D");
+    request.tools_json = "[{}]";
+    EXPECT_EQ(text(), "T");
+  }
 }
 
 TEST(LoadModel, DummyRefusesVocabularySmallerThanItsWords) {

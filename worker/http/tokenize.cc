@@ -1,5 +1,6 @@
 #include "worker/http/tokenize.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,10 +39,12 @@ ApiResult<std::string> answer_detokenize(const ServedModel& model, std::string_v
   size_t text_bytes = 0;
   for (size_t i = 0; i < request->tokens.size(); ++i) {
     const TokenId id = request->tokens[i];
-    if (id >= model.tokenizer->vocab_size()) {
-      return ApiError::bad_field(absl::StrCat("tokens[", i, "]"),
-                                 absl::StrCat("token id ", id, " is outside the vocabulary [0, ",
-                                              model.tokenizer->vocab_size(), ")"));
+    // The model's vocabulary may be padded beyond the tokenizer's, with ids that have no text.
+    const int64_t vocab_size = std::max<int64_t>(model.tokenizer->vocab_size(), model.config.vocab_size);
+    if (id >= vocab_size) {
+      return ApiError::bad_field(
+          absl::StrCat("tokens[", i, "]"),
+          absl::StrCat("token id ", id, " is outside the vocabulary [0, ", vocab_size, ")"));
     }
     text_bytes += model.tokenizer->token_bytes(id, /*skip_special=*/false).size();
     if (text_bytes > model.api.body_bytes_max) {

@@ -75,11 +75,13 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
     return ApiError::unsupported(
         "messages", "model '" + model.name + "' has no chat template; POST the prompt to /v1/completions");
   }
+  const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
+  const ChatTemplate& chat = uses_tools ? *model.tool_template : *model.chat_template;
   const TextMap marked = marks_of(model);
-  auto context = chat_context(request, model.special_tokens, how.add_generation_prompt,
-                              model.chat_template->traits(), marked);
+  auto context =
+      chat_context(request, model.special_tokens, how.add_generation_prompt, chat.traits(), marked);
   if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
-  auto text = model.chat_template->render(*context);
+  auto text = chat.render(*context);
   if (text.ok() && how.continue_final_message) {
     const std::string& content = request.messages.back().content;
     text = up_to_final(*std::move(text), marked ? marked(content) : content);

@@ -33,6 +33,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   TokenCache* token_cache = nullptr;            // belongs to `tokenizer`; null: no cache
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
+  const ChatTemplate* tool_template = nullptr;  // for requests with tools; null: that one, too
   bj::object special_tokens;                    // bos_token, eos_token, … for the template
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   ModelConfig config;

@@ -79,7 +79,8 @@ StatusOr<std::optional<std::string>> ConfigKeys::string(std::string_view key) co
   return std::optional<std::string>(std::string(value->get_string().data(), value->get_string().size()));
 }
 
-StatusOr<std::vector<int32_t>> ConfigKeys::token_ids(std::string_view key, int64_t vocab_size) const {
+StatusOr<std::vector<int32_t>> ConfigKeys::token_ids(std::string_view key, int64_t vocab_size,
+                                                     std::vector<int64_t>& beyond) const {
   std::vector<int32_t> ids;
   const bj::value* value = find(key);
   if (value == nullptr) return ids;
@@ -87,7 +88,13 @@ StatusOr<std::vector<int32_t>> ConfigKeys::token_ids(std::string_view key, int64
   const bj::array& list = value->is_array() ? value->get_array() : single;
   for (const bj::value& id : list) {
     if (id.is_int64() && id.get_int64() == -1) continue;  // some files write -1 for "none"
-    if (list.size() > kIdListMax || !id.is_int64() || id.get_int64() < 0 || id.get_int64() >= vocab_size) {
+    const bool is_id = list.size() <= kIdListMax && id.is_int64() && id.get_int64() >= 0;
+    const bool is_known = is_id && id.get_int64() < vocab_size;
+    if (is_id && !is_known && value->is_array()) {  // of a larger model of the family: it never comes
+      beyond.push_back(id.get_int64());
+      continue;
+    }
+    if (!is_known) {
       return wrong(key, *value, absl::StrCat("a token id in [0, ", vocab_size, ") or a list of them"));
     }
     ids.push_back(static_cast<int32_t>(id.get_int64()));

@@ -36,8 +36,10 @@ class ConfigKeys {
   StatusOr<std::optional<double>> number(std::string_view key, double min, double max) const;
   StatusOr<std::optional<bool>> boolean(std::string_view key) const;
   StatusOr<std::optional<std::string>> string(std::string_view key) const;
-  // An integer or a list of them; absent → empty.
-  StatusOr<std::vector<int32_t>> token_ids(std::string_view key, int64_t vocab_size) const;
+  // An integer or a list of them; absent → empty. A list's ids that the vocabulary does not have go to
+  // `beyond`.
+  StatusOr<std::vector<int32_t>> token_ids(std::string_view key, int64_t vocab_size,
+                                           std::vector<int64_t>& beyond) const;
 
  private:
   const boost::json::object& object_;

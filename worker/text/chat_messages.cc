@@ -62,13 +62,22 @@ Status add_extra(bj::object& object, const std::string& extra_json, const std::s
   return {};
 }
 
-bj::value content_of(const ChatMessage& message, const TemplateTraits& traits) {
-  if (!traits.wants_parts) return bj::string(view(message.content));
+bj::value part_of(std::string_view text) {
   bj::object part;
   part["type"] = "text";
-  part["text"] = view(message.content);
+  part["text"] = view(text);
+  return part;
+}
+
+bj::value content_of(const ChatMessage& message, const TemplateTraits& traits) {
+  if (!traits.wants_parts) return bj::string(view(message.content));
   bj::array parts;
-  parts.push_back(std::move(part));
+  std::string_view rest = message.content;
+  for (const size_t bytes : message.part_bytes) {
+    parts.push_back(part_of(rest.substr(0, bytes)));
+    rest.remove_prefix(std::min(bytes + 1, rest.size()));  // and the line break that joins it to the next
+  }
+  if (parts.empty()) parts.push_back(part_of(rest));
   return parts;
 }
 

@@ -59,16 +59,20 @@ Status to_status(const jinja::JinjaError& error) {
   return invalid_argument(absl::StrCat("line ", error.line, ": ", error.what()));
 }
 
-// Returns the string of a chat_template field: itself, or the entry "default" of a list of {name, template}.
-StatusOr<std::string> template_source(const bj::value& value, const std::string& where) {
-  if (value.is_string()) return std::string(view(value.get_string()));
+// Returns the template of that name in a chat_template field: itself ("default"), or a list of {name,
+// template}.
+StatusOr<std::string> template_source(const bj::value& value, std::string_view wanted,
+                                      const std::string& where) {
+  if (value.is_string() && wanted == kDefaultTemplate) return std::string(view(value.get_string()));
+  if (value.is_string()) return absl::NotFoundError(where + ": there is one alone");
   if (!value.is_array()) return invalid_argument(where + ": expected a string or a list of {name, template}");
   for (const bj::value& entry : value.get_array()) {
     TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(entry, where + "[]"));
     TROUPE_ASSIGN_OR_RETURN(std::string name, string_field(item, "name"));
-    if (name == "default") return string_field(item, "template");
+    if (name == wanted) return string_field(item, "template");
   }
-  return invalid_argument(where + ": no entry is named \"default\"");
+  const std::string why = absl::StrCat(where, ": no entry is named \"", to_absl(wanted), "\"");
+  return wanted == kDefaultTemplate ? invalid_argument(why) : absl::NotFoundError(why);
 }
 
 StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
@@ -137,12 +141,16 @@ const TemplateTraits& ChatTemplate::traits() const {
   return impl_->traits;
 }
 
-StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& model_dir) {
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& model_dir,
+                                                           std::string_view name) {
   std::string path = model_dir + "/chat_template.jinja";
+  if (name != kDefaultTemplate)
+    path = absl::StrCat(model_dir, "/additional_chat_templates/", to_absl(name), ".jinja");
   std::string where = path;
   std::string source;
   if (std::ifstream file(path, std::ios::binary); file) {
     source.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (source.starts_with(kByteOrderMark)) source.erase(0, kByteOrderMark.size());
   } else {
     path = model_dir + "/tokenizer_config.json";
     if (!std::ifstream(path))
@@ -152,7 +160,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& mo
     const bj::value* field = find_field(item, "chat_template");
     where = path + ": chat_template";
     if (field == nullptr) return absl::NotFoundError(where + ": missing");
-    TROUPE_ASSIGN_OR_RETURN(source, template_source(*field, where));
+    TROUPE_ASSIGN_OR_RETURN(source, template_source(*field, name, where));
   }
   StatusOr<std::unique_ptr<ChatTemplate>> parsed = parse(source);
   if (!parsed.ok()) return annotate(parsed.status(), where);
@@ -200,27 +208,6 @@ StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::obje
     }
   }
   return context;
-}
-
-StatusOr<bj::object> load_special_tokens(const std::string& model_dir) {
-  std::string path = model_dir + "/tokenizer_config.json";
-  bj::object tokens;
-  if (!std::ifstream(path)) return tokens;
-  TROUPE_ASSIGN_OR_RETURN(bj::value config, read_json_file(path));
-  TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(config, path));
-  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
-    const bj::value* field = find_field(item, name);
-    if (field == nullptr) continue;
-    if (field->is_object()) {
-      TROUPE_ASSIGN_OR_RETURN(JsonItem token, json_object(*field, field_path(item, name)));
-      TROUPE_ASSIGN_OR_RETURN(std::string content, string_field(token, "content"));
-      tokens[name] = content;
-    } else {
-      TROUPE_ASSIGN_OR_RETURN(std::string content, string_field(item, name));
-      tokens[name] = content;
-    }
-  }
-  return tokens;
 }
 
 }  // namespace troupe

@@ -18,6 +18,9 @@
 
 namespace troupe {
 
+inline constexpr std::string_view kDefaultTemplate = "default";
+inline constexpr std::string_view kToolTemplate = "tool_use";  // where a request has tools
+
 class ChatTemplate {
  public:
   struct Limits {
@@ -29,9 +32,11 @@ class ChatTemplate {
   // Errors name the line and what was expected.
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
   static StatusOr<std::unique_ptr<ChatTemplate>> parse(std::string_view source, const Limits& limits);
-  // Reads chat_template.jinja, else tokenizer_config.json's chat_template (string, or named list: "default").
-  // kNotFound if the directory has neither.
-  static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir);
+  // Reads chat_template.jinja (another than the default: additional_chat_templates/NAME.jinja), else
+  // tokenizer_config.json's chat_template (a string, or a list of named ones). kNotFound if the directory has
+  // neither.
+  static StatusOr<std::unique_ptr<ChatTemplate>> load(const std::string& model_dir,
+                                                      std::string_view name = kDefaultTemplate);
   ~ChatTemplate();
 
   // Every key of `context` (an object) is a template variable; `now` ("YYYY-MM-DD
@@ -53,8 +58,5 @@ class ChatTemplate {
 StatusOr<bj::object> chat_context(const GenerateRequest& request, const bj::object& special_tokens,
                                   bool add_generation_prompt = true, const TemplateTraits& traits = {},
                                   const TextMap& map = {});
-// Reads tokenizer_config.json's bos_token, eos_token, pad_token, unk_token as strings (string
-// or {content} form).
-StatusOr<bj::object> load_special_tokens(const std::string& model_dir);
 
 }  // namespace troupe

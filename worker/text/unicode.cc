@@ -238,4 +238,12 @@ void take_valid_utf8(std::string& bytes, std::string& out, bool at_end) {
   bytes.erase(0, pos);
 }
 
+std::string without_cut_character(std::string_view bytes) {
+  for (size_t tail = 1; tail <= std::min<size_t>(bytes.size(), 3); ++tail) {
+    if (first_utf8_part(bytes.substr(bytes.size() - tail)).incomplete)
+      return std::string(bytes.substr(0, bytes.size() - tail));
+  }
+  return std::string(bytes);
+}
+
 }  // namespace troupe

@@ -51,5 +51,7 @@ Utf8Part first_utf8_part(std::string_view bytes);
 // practice of Unicode §3.9, Rust's from_utf8_lossy and Python's errors="replace"). A tail that may still
 // become a character stays in `bytes`, unless at_end.
 void take_valid_utf8(std::string& bytes, std::string& out, bool at_end);
+// `bytes` without a character at their end that lacks its last bytes.
+std::string without_cut_character(std::string_view bytes);
 
 }  // namespace troupe

@@ -372,7 +372,7 @@ TEST(ApiParse, AcceptsContentAsTextOrPartsOrNullForAssistant) {
           .value()
           .messages[0]
           .content,
-      "ab");
+      "a\nb");
   EXPECT_EQ(fault_of(chat_of(R"([{"role":"user","content":""}])")), "accepted");
   EXPECT_EQ(fault_of(chat_of(R"([{"role":"assistant","content":null,"tool_calls":[]}])")), "accepted");
   EXPECT_EQ(fault_of(chat_of(R"([{"role":"assistant"}])")), "accepted");

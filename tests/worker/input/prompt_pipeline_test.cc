@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "worker/text/special_tokens.h"
+
 namespace troupe::text_in_test {
 
 constexpr const char* kModelDir = TROUPE_SOURCE_DIR "/configs/demo-model";

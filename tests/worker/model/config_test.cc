@@ -97,6 +97,14 @@ TEST(ModelConfig, GenerationConfigWinsAndGreedyIsTemperatureZero) {
   EXPECT_EQ(parse("{}").repetition_penalty, std::nullopt);
 }
 
+// Derived models keep the list of the family's largest.
+TEST(ModelConfig, EosIdsBeyondTheVocabularyAreNamedAndIgnored) {
+  const auto parsed = parse_model_config(with("eos_token_id", "[3,99]"), nullptr);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->eos_token_ids, ElementsAre(3));
+  EXPECT_THAT(parsed->eos_ids_beyond, ElementsAre(99));
+}
+
 ModelConfig parse(const bj::object& config) {
   const auto parsed = parse_model_config(config, nullptr);
   EXPECT_TRUE(parsed.ok()) << parsed.status();

@@ -80,6 +80,18 @@ TEST(TemplateMessages, EmptyListOfCallsIsNone) {
   EXPECT_EQ(rendered(asks, with_arguments(R"("")")), "[CALLS]");
 }
 
+TEST(TemplateMessages, SeveralPartsStaySeveralWhereTheTemplateGoesThroughThem) {
+  const char* kParts =
+      "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}";
+  const auto parsed = parse_chat_request(
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a\n"},{"type":"text","text":""},)"
+      R"({"type":"text","text":"b"}]},{"role":"user","content":[{"type":"text","text":"c\nd"}]}]})");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(rendered(kParts, parsed.value().messages), "[a\n][][b][c\nd]");
+  EXPECT_EQ(rendered("{% for m in messages %}{{ m.content }}|{% endfor %}", parsed.value().messages),
+            "a\n\n\nb|c\nd|");
+}
+
 TEST(TemplateMessages, ContentComesInPartsWhereTheTemplateGoesThroughThem) {
   const std::vector<ChatMessage> who{{Role::kUser, "Who?", ""}};
   EXPECT_EQ(

@@ -15,6 +15,7 @@
 
 #include "common/json/json.h"
 #include "tests/cpu_time.h"
+#include "worker/text/special_tokens.h"
 #include "worker/text/subcommands.h"
 
 namespace troupe {

@@ -62,7 +62,7 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   const std::string index = absl::StrCat(model_dir, "/", kIndexName);
   std::error_code ignored;
   if (std::filesystem::exists(single, ignored)) {
-    TROUPE_RETURN_IF_ERROR(checkpoint.add_file(single));
+    TROUPE_RETURN_IF_ERROR(checkpoint.add_file(single, [](const std::string&) { return true; }));
     return checkpoint;
   }
   if (!std::filesystem::exists(index, ignored)) {
@@ -78,7 +78,11 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& model_dir) {
         absl::StrCat(index, ": names ", shards.size(), " files, more than ", kShardCountMax));
   }
   for (const std::string& shard : shards) {
-    const Status status = checkpoint.add_file(absl::StrCat(model_dir, "/", shard));
+    const Status status =
+        checkpoint.add_file(absl::StrCat(model_dir, "/", shard), [&](const std::string& tensor) {
+          const auto listed = weight_map.find(tensor);
+          return listed != weight_map.end() && listed->second == shard;
+        });
     if (!status.ok()) return annotate(status, index);
   }
   for (const auto& [tensor, shard] : weight_map) {
@@ -88,25 +92,15 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& model_dir) {
       return invalid_argument(absl::StrCat(index, ": tensor '", tensor, "' is not in ", shard));
     }
   }
-  for (const auto& [tensor, location] : checkpoint.locations_) {
-    if (!weight_map.contains(tensor)) {
-      return invalid_argument(absl::StrCat(index, ": tensor '", tensor, "' of ",
-                                           checkpoint.files_[location.file_index].path,
-                                           " is missing in weight_map"));
-    }
-  }
   return checkpoint;
 }
 
-Status Checkpoint::add_file(const std::string& path) {
+// Of the file's tensors those that `counts` names: shards may hold copies, and buffers of old exports.
+Status Checkpoint::add_file(const std::string& path, const Counts& counts) {
   TROUPE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
   for (size_t i = 0; i < file.header.entries.size(); ++i) {
     const std::string& name = file.header.entries[i].name;
-    const auto [found, added] = locations_.try_emplace(name, Location{files_.size(), i, false});
-    if (!added) {
-      return invalid_argument(
-          absl::StrCat(path, ": tensor '", name, "' is also in ", files_[found->second.file_index].path));
-    }
+    if (counts(name)) locations_.try_emplace(name, Location{files_.size(), i, false});
   }
   files_.push_back(std::move(file));
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 // `model.safetensors.index.json` names. Hides which file holds a tensor.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,7 +35,8 @@ class Checkpoint final : public WeightSource {
     size_t entry_index = 0;
     bool taken = false;
   };
-  Status add_file(const std::string& path);
+  using Counts = std::function<bool(const std::string& tensor)>;
+  Status add_file(const std::string& path, const Counts& counts);
 
   std::string model_dir_;
   std::vector<SafetensorsFile> files_;

@@ -299,9 +299,11 @@ bool Decoder::Stream::holds_back() const {
   return std::any_of(states_.begin(), states_.end(), [](const State& state) { return !state.held.empty(); });
 }
 
-void Decoder::Stream::finish(std::string& out) {
+void Decoder::Stream::finish(bool keeps_cut_character, std::string& out) {
   for (size_t i = 0; i < states_.size(); ++i) {
     Kind kind = decoder_->stages_[i].kind;
+    const bool holds_bytes = kind == Kind::kByteFallback || kind == Kind::kByteLevel;
+    if (holds_bytes && !keeps_cut_character) states_[i].held = without_cut_character(states_[i].held);
     if (kind == Kind::kByteFallback) release_bytes(i, out);
     if (kind != Kind::kByteLevel) continue;
     std::string text;

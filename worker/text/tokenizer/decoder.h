@@ -51,7 +51,7 @@ class Decoder::Stream {
   void push(std::string_view token, std::string& out);
   bool holds_back() const;
   // Appends the rest.
-  void finish(std::string& out);
+  void finish(bool keeps_cut_character, std::string& out);
 
  private:
   friend class Decoder;

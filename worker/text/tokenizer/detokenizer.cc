@@ -67,7 +67,7 @@ std::string Detokenizer::push(int32_t id) {
 
 std::string Detokenizer::finish() {
   if (stopped_) return {};
-  add_text(tokens_->finish(), {});
+  add_text(tokens_->finish(/*keeps_cut_character=*/false), {});
   return release(true);
 }
 

@@ -27,8 +27,8 @@ class TokenStream {
   virtual std::string push(int32_t id) = 0;
   // Whether the tokens pushed so far may yield more text.
   virtual bool holds_back() const = 0;
-  // Ends the stream: returns the rest.
-  virtual std::string finish() = 0;
+  // Ends the stream: returns the rest. A character that lacks its last bytes is U+FFFD there, or left out.
+  virtual std::string finish(bool keeps_cut_character = true) = 0;
 };
 
 struct EncodeOptions {

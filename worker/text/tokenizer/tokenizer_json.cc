@@ -94,9 +94,9 @@ class JsonStream final : public TokenStream {
 
   bool holds_back() const override { return text_.holds_back(); }
 
-  std::string finish() override {
+  std::string finish(bool keeps_cut_character) override {
     std::string out;
-    text_.finish(out);
+    text_.finish(keeps_cut_character, out);
     return out;
   }
 

@@ -71,8 +71,9 @@ class SpmStream final : public TokenStream {
 
   bool holds_back() const override { return !bytes_.empty(); }
 
-  std::string finish() override {
+  std::string finish(bool keeps_cut_character) override {
     std::string out;
+    if (!keeps_cut_character) bytes_ = without_cut_character(bytes_);
     release_bytes(true, out);
     return out;
   }
