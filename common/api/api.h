@@ -102,6 +102,9 @@ struct GenerateRequest {
 struct ApiLimits {
   size_t body_bytes_max = 16u << 20;
   size_t messages_max = 4096;
+  // The workers are of another kind, and refuse what they do not understand themselves: content parts that
+  // are no text, fields and values that ours have no use for. They count as text, or as left out.
+  bool for_others = false;
 };
 
 class StrictJson;

@@ -35,13 +35,22 @@ Fault read_role(size_t index, dom::element value, Role& role) {
 }
 
 // Appends one element of a content list: {"type": "text", "text": …}.
-Fault append_part(size_t index, size_t part, dom::element value, ChatMessage& message) {
+Fault append_part(size_t index, size_t part, dom::element value, bool for_others, ChatMessage& message) {
   if (!value.is_object()) return expected(part_path(index, part, ""), "an object with type and text", value);
   const dom::object fields = value.get_object().value_unsafe();
   dom::element type, text;
   if (fields.at_key("type").get(type)) return missing(part_path(index, part, ".type"), "\"text\"");
   if (!type.is_string()) return expected(part_path(index, part, ".type"), "\"text\"", type);
-  if (type.get_string().value_unsafe() != "text") {
+  const bool is_text = type.get_string().value_unsafe() == "text";
+  if (!is_text && for_others) {
+    // An image counts as its JSON, of which the key needs no more than that equal ones are equal.
+    const size_t begin = message.content.size();
+    if (part > 0) message.content += '\n';
+    append_element_json(message.content, value);
+    message.part_bytes.push_back(message.content.size() - begin - (part > 0 ? 1 : 0));
+    return std::nullopt;
+  }
+  if (!is_text) {
     return ApiError::unsupported(
         part_path(index, part, ".type"),
         absl::StrCat("'", part_path(index, part, ".type"), "' must be \"text\"; content parts of type '",
@@ -55,7 +64,7 @@ Fault append_part(size_t index, size_t part, dom::element value, ChatMessage& me
   return std::nullopt;
 }
 
-Fault read_content(size_t index, dom::element value, ChatMessage& message) {
+Fault read_content(size_t index, dom::element value, bool for_others, ChatMessage& message) {
   if (value.is_string()) {
     message.content = value.get_string().value_unsafe();
     return std::nullopt;
@@ -71,7 +80,7 @@ Fault read_content(size_t index, dom::element value, ChatMessage& message) {
   }
   size_t part = 0;
   for (const dom::element item : parts) {
-    if (auto fault = append_part(index, part++, item, message)) return fault;
+    if (auto fault = append_part(index, part++, item, for_others, message)) return fault;
   }
   if (message.part_bytes.size() == 1) message.part_bytes.clear();
   return std::nullopt;
@@ -99,7 +108,7 @@ std::string_view role_name(Role role) {
   return "unknown";
 }
 
-Fault read_message(size_t index, dom::element value, ChatMessage& message) {
+Fault read_message(size_t index, dom::element value, bool for_others, ChatMessage& message) {
   if (!value.is_object()) {
     return expected(absl::StrCat("messages[", index, "]"), "an object with role and content", value);
   }
@@ -112,19 +121,20 @@ Fault read_message(size_t index, dom::element value, ChatMessage& message) {
       fault = read_role(index, field.value, message.role);
       has_role = true;
     } else if (field.key == "content") {
-      fault = read_content(index, field.value, message);
+      fault = read_content(index, field.value, for_others, message);
       has_content = true;
     } else if (field.key == "prefix") {
       fault = read_bool(message_path(index, "prefix"), field.value, message.prefix);
     } else {
       fault = append_extra(index, field.key, field.value, message.extra_json);
     }
+    if (fault && for_others && field.key != "content") fault.reset();  // an older role, a field of theirs
     if (fault) return fault;
   }
   if (!message.extra_json.empty()) message.extra_json += '}';
   if (!has_role)
     return missing(message_path(index, "role"), "one of system, developer, user, assistant, tool");
-  if (!has_content && message.role != Role::kAssistant) {
+  if (!has_content && message.role != Role::kAssistant && !for_others) {
     return missing(message_path(index, "content"), "a string or a list of text parts");
   }
   return std::nullopt;

@@ -46,7 +46,8 @@ Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
   draft.request.messages.resize(count);
   size_t index = 0;
   for (const dom::element item : items) {
-    if (auto fault = read_message(index, item, draft.request.messages[index])) return fault;
+    if (auto fault = read_message(index, item, draft.limits.for_others, draft.request.messages[index]))
+      return fault;
     ++index;
   }
   return std::nullopt;
@@ -292,13 +293,23 @@ constexpr Row kRows[] = {
 static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
                              [](const Row& a, const Row& b) { return a.name < b.name; }));
 
+// Fields by which a request is routed and its answer read, so that they must be understood here.
+bool decides_the_way(std::string_view name) {
+  return name == "messages" || name == "prompt" || name == "model" || name == "stream" ||
+         name == "stream_options" || name == "troupe_resume";
+}
+
 Fault read_field(Draft& draft, std::string_view name, dom::element value) {
   const Row* row = std::lower_bound(std::begin(kRows), std::end(kRows), name,
                                     [](const Row& r, std::string_view n) { return r.name < n; });
   const Kind kind = draft.request.kind;
   const bool is_known = row != std::end(kRows) && row->name == name;
   const bool applies = is_known && (kind == Kind::kChat ? row->in_chat : row->in_completion);
-  return applies ? row->read(draft, name, value) : check_unsupported(kind, name, value);
+  if (!applies) return draft.limits.for_others ? std::nullopt : check_unsupported(kind, name, value);
+  Fault fault = row->read(draft, name, value);
+  if (fault && draft.limits.for_others && !decides_the_way(name))
+    return std::nullopt;  // it is theirs to judge
+  return fault;
 }
 
 // Checks required fields and rules that involve more than one field.
@@ -307,8 +318,10 @@ Fault finish(Draft& draft) {
   if (request.kind == Kind::kChat && request.messages.empty()) {
     return missing("messages", "an array of at least one message");
   }
-  if (auto fault = settle_final_message(request, draft.final_message)) return fault;
   if (request.kind == Kind::kCompletion && !draft.has_prompt) return missing("prompt", kPromptRule);
+  if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
+  if (draft.limits.for_others) return std::nullopt;
+  if (auto fault = settle_final_message(request, draft.final_message)) return fault;
   if (draft.has_stream_options && !request.stream) {
     return ApiError::bad_field("stream_options", "'stream_options' is only allowed when 'stream' is true.");
   }
@@ -320,7 +333,6 @@ Fault finish(Draft& draft) {
     return ApiError::bad_field("max_tokens",
                                "'max_tokens' must be an integer of at least 1 (0 only with 'echo'), not 0.");
   }
-  if (draft.max_completion_tokens) request.max_tokens = draft.max_completion_tokens;
   return check_resume(request);
 }
 

@@ -62,8 +62,8 @@ struct FinalMessage {
 // Settles add_generation_prompt and continue_final_message, after all fields are read.
 Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 
-// Reads the `index`th element of `messages`.
-Fault read_message(size_t index, dom::element value, ChatMessage& message);
+// Reads the `index`th element of `messages`. `for_others`: see ApiLimits.
+Fault read_message(size_t index, dom::element value, bool for_others, ChatMessage& message);
 
 // Parses the body's object strictly into `json`, where it lives until the next parse. Errors as ApiParser's.
 ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimits& limits);

@@ -31,7 +31,9 @@ void describe(SettingsSchema& schema, ProxyOptions& options) {
       .live();
   schema
       .add("foreign_worker_silence_timeout_ms", &options.foreign_silence_max,
-           "a worker of another kind that has sent nothing of an answer for this long is given up; 0: never")
+           "a worker of another kind that has sent nothing of an answer for this long is given up once a "
+           "probe "
+           "fails; 0: once probes have found it dead")
       .range(0, 3.6e6)
       .unit("ms")
       .live();

@@ -199,6 +199,8 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   input.phases = &context.phases;
   input.passed = &context.worker.passed;
   ask_ids(exchange, context, input);
+  input.foreign = !context.worker.ours;
+  input.generates = context.routed.generates;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;
 }

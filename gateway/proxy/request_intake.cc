@@ -51,6 +51,10 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   if (!resend.ok()) return resend.error();
   context.resend = *resend;
   auto routed = parse(request, parser_input(context));
+  if (!routed.ok() && routed.error().http_status == 400) {
+    auto others = parse_for_others(request, parse, context);
+    if (others.ok()) routed = std::move(others);
+  }
   if (!routed.ok()) return routed.error();
   if (routed->model.empty()) {
     auto model = only_model(context);
@@ -138,6 +142,31 @@ void RequestIntake::record_arrival(RequestContext& context) {
   arrival.prefix_bytes = key.prefix_bytes;
   arrival.marks = std::move(context.routed.marks);
   context.entry = std::make_unique<TrafficEntry>(*core_.recorder, std::move(arrival), context.started);
+}
+
+// What our workers would refuse, workers of another kind may understand: if nobody else serves the model,
+// they judge it.
+ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& request, ForwardParser parse,
+                                                         RequestContext& context) {
+  ApiLimits limits = core_.options.api;
+  limits.for_others = true;
+  ApiParser parser(limits);
+  RequestParserInput input{core_.options, parser, AccessGate::tenant_salt(context)};
+  auto routed = parse(request, input);
+  if (routed.ok() && routed->model.empty()) {
+    auto model = only_model(context);
+    if (!model.ok()) return model.error();
+    input.model = *model;
+    routed = parse(request, input);
+  }
+  if (routed.ok() && !only_others_serve(routed->model)) return ApiError::not_found_model(routed->model);
+  return routed;
+}
+
+bool RequestIntake::only_others_serve(const std::string& model) const {
+  const auto nodes = core_.router.view().nodes_for(model);
+  return !nodes.empty() && std::none_of(nodes.begin(), nodes.end(),
+                                        [this](route::NodeIndex node) { return core_.fleet.ours(node); });
 }
 
 // The model of a body that names none.

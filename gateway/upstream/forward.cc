@@ -5,6 +5,7 @@
 
 #include "common/api/error.h"
 #include "common/api/sse.h"
+#include "common/json/json.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -13,6 +14,15 @@ namespace {
 using route::FailureKind;
 
 constexpr size_t kHeldEventMax = 1u << 20;  // an event longer than this is passed on in parts
+
+// Retry-After in seconds; zero: none, or a date.
+Duration retry_after_of(const ClientAnswer& answer) {
+  const std::string_view text = answer.header("retry-after");
+  int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0) return Duration::zero();
+  return std::chrono::seconds(std::min<int64_t>(seconds, 86'400));
+}
 
 void fail(ForwardResult& result, FailureKind kind, Status error) {
   if (error.code() == absl::StatusCode::kDeadlineExceeded) kind = FailureKind::kDeadline;
@@ -143,6 +153,10 @@ Task<void> relay_whole(Relay& relay) {
     }
     relay.rests();
   }
+  if (body.empty() && relay.input.foreign && relay.input.generates && relay.result.status == 200) {
+    fail(relay.result, FailureKind::kBody, absl::UnavailableError("the worker answered nothing"));
+    co_return;
+  }
   relay.passes(body);
   HeaderList headers = relay.headers();
   relay.rests();
@@ -150,14 +164,13 @@ Task<void> relay_whole(Relay& relay) {
   relay.result.end = ForwardResult::End::kAnswered;
 }
 
-// An error event of a worker of ours is held like a status: another worker may do better.
-void hold_error(ForwardResult& result, std::string_view event, int status) {
-  result.status = status;
+// An error event that the client has not seen is held like a status: another worker may do better.
+void hold_error(ForwardResult& result, ToldError error) {
+  result.status = error.status;
   result.held = true;
   result.held_headers.emplace_back("content-type", "application/json");
-  if (status == 429) result.held_headers.emplace_back("retry-after", "1");
-  result.held_body = event.substr(event.find('{'));
-  result.held_body.erase(result.held_body.find_last_not_of("\r\n") + 1);
+  if (error.status == 429) result.held_headers.emplace_back("retry-after", "1");
+  result.held_body = std::move(error.json);
 }
 
 // Cuts `piece` down to whole events; `held` keeps the beginning of an incomplete one.
@@ -176,6 +189,7 @@ void hold_rest(std::string& piece, std::string& held) {
 Task<void> relay_stream(Relay& relay) {
   ResumeTap* const tap = relay.input.tap;
   std::string piece, held;
+  bool ended = false;  // the client has the answer's end
   while (true) {
     auto more = co_await relay.answer.read(piece);
     if (!more.ok()) {
@@ -184,7 +198,6 @@ Task<void> relay_stream(Relay& relay) {
     }
     if (!*more) break;
     relay.came();
-    if (tap == nullptr) relay.first_byte();
     hold_rest(piece, held);
     if (tap != nullptr) tap->cut(piece);
     if (tap != nullptr && tap->strayed()) {
@@ -193,12 +206,21 @@ Task<void> relay_stream(Relay& relay) {
       co_return;
     }
     const std::string_view error = error_event(piece);
-    const int status = tap != nullptr && !error.empty() ? status_of_error_event(error) : 0;
     std::string_view events = piece;
-    if (!error.empty())  // no [DONE] after it
-      events = events.substr(0, error.data() - piece.data() + (status == 0 ? error.size() : 0));
+    if (!error.empty()) events = events.substr(0, static_cast<size_t>(error.data() - piece.data()));
+    if (relay.input.foreign && !relay.exchange.head_sent()) events = without_leading_comments(events);
+    // Told by one of ours, or before there was any answer, an error is held; another one is passed on, and no
+    // [DONE] after it.
+    ToldError told;
+    if (!error.empty()) told = told_error(error);
+    const bool holds =
+        tap != nullptr ? status_of_error_event(error) != 0 : events.empty() && !relay.exchange.head_sent();
+    if (!error.empty() && !holds)
+      events =
+          std::string_view(events.data(), static_cast<size_t>(error.data() + error.size() - events.data()));
+    ended |= relay.input.foreign && ends_answer(events);
     if (!events.empty()) {
-      if (tap != nullptr) relay.first_byte();
+      relay.first_byte();
       if (!relay.exchange.head_sent()) {
         HeaderList headers = relay.headers();
         relay.rests();
@@ -212,11 +234,11 @@ Task<void> relay_stream(Relay& relay) {
       relay.rests();
     }
     if (error.empty()) continue;
-    if (status == 0) {
+    if (holds) {
+      hold_error(relay.result, std::move(told));
+    } else {
       co_await relay.exchange.finish();
       relay.result.end = ForwardResult::End::kBroken;
-    } else {
-      hold_error(relay.result, error, status);
     }
     fail(relay.result, FailureKind::kStatus,
          absl::UnavailableError("the worker told an error in its stream"));
@@ -224,6 +246,11 @@ Task<void> relay_stream(Relay& relay) {
   }
   if (tap != nullptr && tap->heartbeats() && !tap->done()) {
     fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
+    co_return;
+  }
+  if (relay.input.foreign && relay.input.generates && !ended && !ends_answer(held)) {
+    fail(relay.result, FailureKind::kBody,
+         absl::UnavailableError("the stream ended without a finish reason or [DONE]"));
     co_return;
   }
   if (!relay.exchange.head_sent()) {
@@ -246,23 +273,120 @@ size_t whole_events(std::string_view bytes) {
   return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
 }
 
-std::string_view error_event(std::string_view events) {
-  constexpr std::string_view kBegin = "data: {\"error\"";
-  // Searches from blank line to blank line: a stream is mostly one event at a time, and none of them an
-  // error.
-  size_t at = events.starts_with(kBegin) ? 0 : std::string_view::npos;
-  for (size_t line = 0; at != 0 && (line = events.find('\n', line)) != std::string_view::npos;) {
-    const std::string_view before = events.substr(0, ++line);
-    const bool blank = before.ends_with("\n\n") || before.ends_with("\r\n\r\n");
-    if (blank && events.substr(line).starts_with(kBegin)) {
-      at = line;
-      break;
-    }
+namespace {
+
+// Calls `see(event)` for every event, its blank line included, until it returns true.
+template <typename See>
+void for_each_event(std::string_view events, See see) {
+  while (!events.empty()) {
+    const size_t plain = events.find("\n\n"), windows = events.find("\r\n\r\n");
+    const size_t end = std::min(plain, windows);
+    const size_t size = end == std::string_view::npos ? events.size() : end + (end == plain ? 2 : 4);
+    if (see(events.substr(0, size))) return;
+    events.remove_prefix(size);
   }
-  if (at == std::string_view::npos) return {};
-  const size_t end = std::min(events.find("\n\n", at), events.find("\r\n\r\n", at));
-  if (end == std::string_view::npos) return events.substr(at);
-  return events.substr(at, end + (events[end] == '\n' ? 2 : 4) - at);
+}
+
+// Calls `see(name, value)` for every line of an event, as server-sent events have them.
+template <typename See>
+void for_each_line(std::string_view event, See see) {
+  while (!event.empty()) {
+    const size_t end = std::min(event.find('\n'), event.size());
+    std::string_view line = event.substr(0, end);
+    event.remove_prefix(std::min(end + 1, event.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    std::string_view value = line.substr(colon + 1);
+    if (value.starts_with(' ')) value.remove_prefix(1);
+    see(line.substr(0, colon), value);
+  }
+}
+
+const bj::object* error_of(const StatusOr<bj::value>& data) {
+  const bj::object* object = data.ok() ? data->if_object() : nullptr;
+  if (object == nullptr) return nullptr;
+  const bj::value* error = object->if_contains("error");
+  const bj::value* kind = object->if_contains("object");
+  const bool tells = error != nullptr && !error->is_null();
+  return tells || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object : nullptr;
+}
+
+bool tells_error(std::string_view event) {
+  bool tells = false;
+  for_each_line(event, [&](std::string_view name, std::string_view value) {
+    tells |= name == "error" || (name == "event" && value == "error");
+    // In a model's string the quotes would be escaped.
+    if (name == "data" && value.find("\"error\"") != std::string_view::npos)
+      tells |= error_of(parse_json(value)) != nullptr;
+  });
+  return tells;
+}
+
+int status_in(const bj::object& error) {
+  for (const char* name : {"code", "status", "status_code"}) {
+    const bj::value* code = error.if_contains(name);
+    if (code != nullptr && code->is_int64() && code->get_int64() >= 400 && code->get_int64() < 600)
+      return static_cast<int>(code->get_int64());
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string_view error_event(std::string_view events) {
+  std::string_view found;
+  if (events.find("error") == std::string_view::npos) return found;
+  for_each_event(events, [&](std::string_view event) {
+    if (event.find("error") == std::string_view::npos || !tells_error(event)) return false;
+    found = event;
+    return true;
+  });
+  return found;
+}
+
+ToldError told_error(std::string_view event) {
+  ToldError told;
+  for_each_line(event, [&](std::string_view name, std::string_view value) {
+    if (!told.json.empty() || (name != "data" && name != "error")) return;
+    auto data = parse_json(value);
+    bj::object* object = data.ok() ? data->if_object() : nullptr;
+    if (object == nullptr) {
+      told.json = ApiError::internal(std::string(value)).to_json();
+      return;
+    }
+    bj::value* inner = object->if_contains("error");
+    const bj::object* fields = inner == nullptr ? object : inner->if_object();
+    int status = fields == nullptr ? 0 : status_in(*fields);
+    if (status == 0) status = status_in(*object);
+    if (status == 0) status = status_of_error_event(value);
+    if (status != 0) told.status = status;
+    told.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
+  });
+  if (told.json.empty()) told.json = ApiError::internal("the worker told an error").to_json();
+  return told;
+}
+
+bool ends_answer(std::string_view events) {
+  constexpr std::string_view kReason = "\"finish_reason\"";
+  for (size_t at = events.find(kReason); at != std::string_view::npos; at = events.find(kReason, at)) {
+    at = events.find_first_not_of(" :", at + kReason.size());
+    if (at != std::string_view::npos && events[at] == '"') return true;
+  }
+  return events.find("data: [DONE]") != std::string_view::npos ||
+         events.find("data:[DONE]") != std::string_view::npos;
+}
+
+std::string_view without_leading_comments(std::string_view events) {
+  size_t skipped = 0;
+  for_each_event(events, [&](std::string_view event) {
+    bool has_field = false;
+    for_each_line(event, [&](std::string_view name, std::string_view) { has_field |= !name.empty(); });
+    if (has_field) return true;
+    skipped += event.size();
+    return false;
+  });
+  return events.substr(skipped);
 }
 
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
@@ -275,7 +399,9 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   }
   ClientAnswer& answer = **sent;
   result.status = answer.status();
-  if (route::retryable_status(result.status)) {
+  result.failure = {FailureKind::kStatus, result.status, input.foreign};
+  if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
+    if (input.foreign) result.failure.retry_after = retry_after_of(answer);
     co_await hold(answer, result);
     co_return result;
   }

@@ -35,6 +35,11 @@ struct ForwardInput {
   std::function<void()> on_first_byte;  // the worker has begun to answer
   // Counts the answer's bytes that went to the client, even one that has disconnected. null: not needed.
   UsageTap* passed = nullptr;
+  // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
+  // in other forms, and send comments before it has begun.
+  bool foreign = false;
+  // The answer has an end to be told by (a finish reason, [DONE]): a stream without it was cut.
+  bool generates = false;
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
   ResumeTap* tap = nullptr;
   // Ends kSend, measures kRelay and pauses at the end. null: not measured.
@@ -73,8 +78,18 @@ Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, D
 
 // Number of leading bytes that are whole events (up to and including the last blank line).
 size_t whole_events(std::string_view bytes);
-// The first error event in these whole events ("data: {"error"…", as OpenAI-like servers report errors after
-// the head); empty: none.
+// The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
+// an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
 std::string_view error_event(std::string_view events);
+// Its JSON as our own errors have it, {"error": …}, and its status; 502 where it tells none.
+struct ToldError {
+  std::string json;
+  int status = 502;
+};
+ToldError told_error(std::string_view event);
+// Whether these whole events end an answer: a finish reason, or [DONE].
+bool ends_answer(std::string_view events);
+// Without the events at their beginning that are comments alone.
+std::string_view without_leading_comments(std::string_view events);
 
 }  // namespace troupe

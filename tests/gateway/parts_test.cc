@@ -94,10 +94,45 @@ TEST(WholeEvents, EndAtABlankLine) {
   EXPECT_EQ(whole_events("a\n\nb\r\n\r\nc\n\nd"), 11u);
 }
 
+TEST(StreamEvents, AnAnswersEndIsItsFinishReasonOrDone) {
+  EXPECT_TRUE(ends_answer("data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n"));
+  EXPECT_TRUE(ends_answer("data: {\"finish_reason\":null}\n\ndata: {\"finish_reason\" : \"length\"}\n\n"));
+  EXPECT_TRUE(ends_answer("data: [DONE]\n\n"));
+  EXPECT_TRUE(ends_answer("data:[DONE]\r\n\r\n"));
+  EXPECT_FALSE(ends_answer("data: {\"choices\":[{\"finish_reason\":null}]}\n\n"));
+  EXPECT_FALSE(ends_answer("data: {\"text\":\"\\\"finish_reason\\\": \\\"stop\\\"\"}\n\n"));
+  EXPECT_FALSE(ends_answer(""));
+  EXPECT_FALSE(ends_answer("data: {\"finish_reason\""));
+}
+
+TEST(StreamEvents, LeadingCommentsAreNoAnswer) {
+  EXPECT_EQ(without_leading_comments(": ping\n\n"), "");
+  EXPECT_EQ(without_leading_comments(": ping\r\n\r\n:\n: two lines\n\ndata: a\n\n: ping\n\n"),
+            "data: a\n\n: ping\n\n");
+  EXPECT_EQ(without_leading_comments(": with data\ndata: a\n\n"), ": with data\ndata: a\n\n");
+  EXPECT_EQ(without_leading_comments("data: a\n\n"), "data: a\n\n");
+}
+
 TEST(ErrorEvent, OnlyAWholeEventIsAnError) {
   EXPECT_EQ(error_event(""), "");
   EXPECT_EQ(error_event("data: {\"n\":1}\n\n"), "");
   EXPECT_EQ(error_event("data: {\"x\":\"data: {\"error\"\n\n"), "");
+  EXPECT_EQ(error_event("data: {\"text\":\"error\"}\n\n"), "");
+  EXPECT_EQ(error_event("data: {\"text\":\"\\\"error\\\"\",\"error\":null}\n\n"), "");
+  for (const std::string event :
+       {"data:{\"error\": {\"message\": \"boom\"}}\n\n", "event: error\ndata: {\"message\": \"boom\"}\n\n",
+        "data: {\"id\": \"c\", \"error\": {\"message\": \"boom\"}}\n\n",
+        "data: {\"object\": \"error\", \"message\": \"boom\", \"code\": 500}\n\n",
+        "error: {\"code\": 500, \"message\": \"boom\"}\n\n", "event: error\r\ndata: boom\r\n\r\n"}) {
+    EXPECT_EQ(error_event(event), event);
+    EXPECT_EQ(error_event("data: {\"text\":\"an error\"}\n\n" + event + "data: [DONE]\n\n"), event);
+    const ToldError told = told_error(event);
+    const auto json = parse_json(told.json);
+    ASSERT_TRUE(json.ok()) << told.json;
+    EXPECT_NE(told.json.find("boom"), std::string::npos) << told.json;
+    EXPECT_TRUE(json->as_object().contains("error")) << told.json;
+    EXPECT_EQ(told.status, event.find("500") != std::string::npos ? 500 : 502) << event;
+  }
   EXPECT_EQ(error_event("event: a\ndata: {\"n\":\"data: {\"error\"\n\n"), "");
   EXPECT_EQ(error_event("data: {\"error\":1}\n\n"), "data: {\"error\":1}\n\n");
   EXPECT_EQ(error_event("data: {\"error\":1}\r\n\r\ndata: [DONE]\r\n\r\n"), "data: {\"error\":1}\r\n\r\n");

@@ -45,8 +45,26 @@ void RequestFlow::begin(PrefixKey& key, std::string_view model, int64_t answers)
   prompt_tokens_ = key.prompt_tokens;
 }
 
+namespace {
+
+// A node that asks for more time than this is heard no further: it may be wrong.
+constexpr Duration kRestMax = std::chrono::seconds(60);
+
+void put_resting_last(const NodeSignals& nodes, CandidateOrder& order, TimePoint now) {
+  if (!nodes.any_rests()) return;
+  CandidateOrder last;
+  for (const bool rests : {false, true}) {
+    for (const Candidate& candidate : order.all())
+      if (nodes.resting(candidate.node, now) == rests) last.push_back(candidate);
+  }
+  order = last;
+}
+
+}  // namespace
+
 Action RequestFlow::choose(const FlowContext& context, TimePoint now) {
   decision_ = context.router.decide(*key_, model_, now);
+  put_resting_last(context.nodes, decision_.order, now);
   place_ = 0;
   return decision_.order.empty() ? Action::kRefuse : Action::kAdmit;
 }
@@ -81,6 +99,7 @@ void RequestFlow::hand_back(const FlowContext& context, const std::optional<Answ
 void RequestFlow::first_byte(const FlowContext& context, bool heartbeats, TimePoint now) {
   if (attempt_.booked) context.router.first_byte(*key_, attempt_.sent, now);
   if (heartbeats) context.nodes.saw_heartbeat(attempt_.candidate.node);
+  blame_refusers(context, now);
   attempt_.first_byte_at = now;
 }
 
@@ -132,9 +151,18 @@ void RequestFlow::abandoned(const FlowContext& context, TimePoint now) {
   hand_back(context, std::nullopt, now);
 }
 
+// Another node has taken what they refused: the fault was theirs.
+void RequestFlow::blame_refusers(const FlowContext& context, TimePoint now) {
+  for (const NodeIndex node : refusers_) context.nodes.on_event(node, HealthEvent::kErrored, now);
+  refusers_.clear();
+}
+
 void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
-  if (const auto event = health_event_of(failure, blame))
-    context.nodes.on_event(attempt_.candidate.node, *event, now);
+  const NodeIndex node = attempt_.candidate.node;
+  if (const auto event = health_event_of(failure, blame)) context.nodes.on_event(node, *event, now);
+  if (refused_alone(failure)) refusers_.push_back(node);
+  if (failure.retry_after > Duration::zero())
+    context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));
 }
 
 bool RequestFlow::move_on(const FlowContext& context, const Failure& failure, const AnswerProgress& progress,

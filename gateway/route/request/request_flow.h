@@ -18,6 +18,7 @@
 // Sans-io: time is an argument. Nothing is allocated up to four attempts. Not thread-safe. Members that a
 // token needs come first, as the simulator has millions of these.
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/container/inlined_vector.h>
 
 #include <cstdint>
@@ -37,10 +38,20 @@ namespace troupe::route {
 class NodeSignals {
  public:
   virtual ~NodeSignals() = default;
+  // A node has asked for a pause (Retry-After): until then it is asked last.
+  void rests(NodeIndex node, TimePoint until) { resting_[node] = until; }
+  bool resting(NodeIndex node, TimePoint now) const {
+    const auto found = resting_.find(node);
+    return found != resting_.end() && now < found->second;
+  }
+  bool any_rests() const { return !resting_.empty(); }
   virtual void on_event(NodeIndex node, HealthEvent event, TimePoint now) = 0;
   virtual NodeStanding standing(NodeIndex node) const = 0;
   virtual void saw_heartbeat(NodeIndex node) = 0;
   virtual void probe(NodeIndex node, TimePoint now) = 0;  // at once, if it has not just been
+
+ private:
+  absl::flat_hash_map<NodeIndex, TimePoint> resting_;
 };
 
 // One gateway's; they outlive its requests.
@@ -129,6 +140,7 @@ class RequestFlow {
   bool move_on(const FlowContext& context, const Failure& failure, const AnswerProgress& progress,
                TimePoint now);
   Action send_next(const FlowContext& context, bool resumes, TimePoint now);
+  void blame_refusers(const FlowContext& context, TimePoint now);
   void hand_back(const FlowContext& context, const std::optional<AnswerCounts>& counts, TimePoint now);
 
   Attempt attempt_;
@@ -140,7 +152,8 @@ class RequestFlow {
   absl::InlinedVector<NodeIndex, 4> tried_;  // those that count (failover.h)
   size_t place_ = 0;                         // in decision_.order, of the attempt
   Decision decision_;
-  std::optional<Candidate> full_;  // the last that answered 429
+  std::optional<Candidate> full_;               // the last that answered 429
+  absl::InlinedVector<NodeIndex, 2> refusers_;  // that refused what another may take (refused_alone())
 };
 
 // A request asks admission for the tokens that its first candidate will have to compute, as far as is known.

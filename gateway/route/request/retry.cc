@@ -33,6 +33,12 @@ bool retryable_status(int http_status) {
   return http_status >= 500 && http_status <= 599 && http_status != 501 && http_status != 504;
 }
 
+bool refused_alone(const Failure& failure) {
+  const int status = failure.http_status;
+  return failure.kind == FailureKind::kStatus && failure.foreign &&
+         (status == 401 || status == 403 || status == 404);
+}
+
 bool node_failed(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kConnect:
@@ -56,7 +62,7 @@ bool node_ill(const Failure& failure) {
 
 bool may_have_begun(const Failure& failure) {
   return failure.kind != FailureKind::kConnect && failure.kind != FailureKind::kLocal &&
-         !(failure.kind == FailureKind::kStatus && failure.http_status == 429);
+         !(failure.kind == FailureKind::kStatus && failure.http_status == 429) && !refused_alone(failure);
 }
 
 RetryAction decide_retry(const Failure& failure, const AttemptState& state, RetryBudget& budget,
@@ -66,7 +72,8 @@ RetryAction decide_retry(const Failure& failure, const AttemptState& state, Retr
   if (failure.kind == FailureKind::kDeadline) return RetryAction::kPassOn;
   // Another node would need the same of this gateway, and has done nothing to deserve its failures.
   if (failure.kind == FailureKind::kLocal) return RetryAction::kPassOn;
-  if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status))
+  if (failure.kind == FailureKind::kStatus && !retryable_status(failure.http_status) &&
+      !refused_alone(failure))
     return RetryAction::kPassOn;
   if (state.candidates_left <= 0 || state.attempts >= options.attempts_max) return RetryAction::kPassOn;
   if (state.remaining < options.remaining_min) return RetryAction::kPassOn;

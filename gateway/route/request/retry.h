@@ -29,6 +29,8 @@ enum class FailureKind : uint8_t {
 struct Failure {
   FailureKind kind = FailureKind::kConnect;
   int http_status = 0;
+  bool foreign = false;    // the node is of another kind
+  Duration retry_after{};  // that it asks for, with its status
 };
 
 // What has been done for this request so far.
@@ -85,6 +87,10 @@ class RetryBudget {
 // (nobody else can do it either) and 504: the node has computed until the time was over, and another would
 // compute the same for as long, twice the cost for an answer that comes too late again.
 bool retryable_status(int http_status);
+
+// A foreign node answered 401, 403 or 404: its key may have changed, or its model be gone, which another
+// knows nothing of. Ours answer so to what none of them takes.
+bool refused_alone(const Failure& failure);
 
 // The node is to blame, and not for being full: its sets may have to go elsewhere.
 bool node_failed(const Failure& failure);

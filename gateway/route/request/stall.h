@@ -3,8 +3,9 @@
 // When an attempt that says nothing has failed.
 //
 // A worker of ours sends heartbeats in its streams, so a few of them missing are a hang. A server of another
-// kind only answers, so a minute without a byte is waited for; one that has begun its answer has read the
-// prompt and has no more to wait for.
+// kind only answers: it may be so full that a first token takes minutes, and is waited for while its probes
+// are answered, and given up once they have found it dead. One that has begun its answer has read the prompt
+// and has no more to wait for.
 
 #include <cstddef>
 
@@ -15,13 +16,14 @@ namespace troupe::route {
 struct StallOptions {
   // A worker of ours that is silent for this long in mid-stream hangs, but not before another can answer.
   Duration silence_max = std::chrono::milliseconds(400);
-  // A worker of another kind that has sent nothing of an answer for this long hangs; 0: it is waited for.
+  // A worker of another kind that has sent nothing of an answer for this long is asked after, and hangs where
+  // a probe has failed; 0: until probes have found it dead.
   Duration foreign_silence_max = std::chrono::seconds(60);
   // The same once it has begun its answer; 0: it is waited for.
   Duration foreign_stall_max = std::chrono::seconds(120);
 };
 
-// After so long without a byte an attempt is judged, and again as long after that. 0: never.
+// After so long without a byte an attempt is judged, and again as long after that.
 Duration patience(const StallOptions& options, bool ours);
 
 // A node as its probes and other streams have it.
@@ -46,9 +48,13 @@ struct StallVerdict {
   bool hopeless = false;   // to be given up though there is no other
 };
 
-// `stalled`: a worker of another kind that has begun its answer and sent nothing for longer than any two
-// tokens are apart.
-StallVerdict check_stall(const StallCheck& check, bool stalled);
+// A worker of another kind has sent nothing for StallOptions' bounds:
+struct ForeignSilence {
+  bool heeded = false;  // foreign_silence_max
+  bool stalled =
+      false;  // it has begun its answer, and foreign_stall_max, longer than any two tokens are apart
+};
+StallVerdict check_stall(const StallCheck& check, const ForeignSilence& silence);
 
 // One attempt's. Adds up how long nothing has come.
 class StallWatch {

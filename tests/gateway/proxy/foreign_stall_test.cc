@@ -28,6 +28,13 @@ Task<void> answer_late(StubWorker& stub, Exchange& exchange) {
   co_await answer_whole(stub, exchange);
 }
 
+Task<void> stream_late(StubWorker& stub, Exchange& exchange) {
+  Timer timer(exchange.executor());
+  timer.expires_after(700ms);
+  co_await timer.async_wait(use_task);
+  co_await answer_stream(stub, exchange);
+}
+
 struct TwoWorkers {
   explicit TwoWorkers(StubAnswer script)
       : a(loop, script), b(loop, script), gateway(loop, {a.endpoint(), b.endpoint()}, config()) {}
@@ -52,8 +59,17 @@ StubAnswer first_is_silent(StubAnswer other, int ready_status = 200, bool begins
   };
 }
 
-TEST(ForeignStall, StreamThatDoesNotBeginIsRetriedElsewhere) {
-  TwoWorkers workers(first_is_silent(answer_stream));
+// It is asked after, and its probes are answered: it may only be full.
+TEST(ForeignStall, StreamMayBeginLateWhileProbesAreAnswered) {
+  TwoWorkers workers([](StubWorker& stub, Exchange& exchange) { return stream_late(stub, exchange); });
+  const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+  EXPECT_EQ(answer.route("attempt"), "1");
+}
+
+TEST(ForeignStall, StreamThatDoesNotBeginIsRetriedElsewhereWhereProbesFailToo) {
+  TwoWorkers workers(first_is_silent(answer_stream, 500));
   const Answer answer = workers.gateway.ask(chat_body(kSilentCard, "x", true));
   EXPECT_EQ(answer.status, 200);
   EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;

@@ -300,13 +300,81 @@ TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgre
   EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
 }
 
-TEST_F(RequestFlowTest, AForeignStreamIsGivenUpAfterItsOwnPatience) {
+// It may be so full that a first token takes minutes.
+TEST_F(RequestFlowTest, AForeignNodeIsWaitedForWhileItsProbesAreAnswered) {
+  stall_.foreign_silence_max = seconds(3);
+  for (const bool stream : {true, false}) {
+    flow_ = RequestFlow();
+    send();
+    nodes_.probed.clear();
+    nodes_.standings[node()] = {.ours = false};
+    EXPECT_EQ(patience(stall_, false), seconds(1));
+    const RequestFlow::SilentFacts facts{.stream = stream};
+    for (int second = 1; second < 3; ++second) {
+      EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
+      EXPECT_TRUE(nodes_.probed.empty());
+    }
+    for (int second = 3; second < 100; ++second)
+      EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
+    EXPECT_FALSE(nodes_.probed.empty()) << "it is asked after";
+    nodes_.standings[node()].suspect = true;
+    EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
+    flow_.abandoned(context(), now_);
+  }
+}
+
+TEST_F(RequestFlowTest, AForeignNodeIsGivenUpAsSoonAsProbesHaveFoundItDead) {
   send();
-  nodes_.standings[node()].ours = false;
-  EXPECT_EQ(patience(stall_, false), stall_.foreign_silence_max);
-  const RequestFlow::SilentFacts facts{
-      .stream = true, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = 0};
-  EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
+  nodes_.standings[node()] = {.ours = false, .suspect = true};
+  EXPECT_FALSE(flow_.silent(context(), {.stream = true}, unstarted(), now_)) << "one probe has failed";
+  nodes_.standings[node()].dead = true;
+  EXPECT_TRUE(flow_.silent(context(), {.stream = true}, unstarted(), now_)) << "long before a minute";
+}
+
+constexpr Failure kUnauthorized{FailureKind::kStatus, 401, true};
+
+TEST_F(RequestFlowTest, WhatAForeignNodeRefusesAloneGoesToTheNextWhoseAnswerBlamesIt) {
+  send();
+  const NodeIndex first = node();
+  ASSERT_EQ(flow_.failed(context(), kUnauthorized, true, {.resend = false}, now_), Action::kSend)
+      << "it has done nothing for it";
+  EXPECT_TRUE(nodes_.events.empty()) << "it may be right";
+  flow_.first_byte(context(), false, now_);
+  EXPECT_EQ(nodes_.events, (std::vector{std::pair(first, HealthEvent::kErrored)}));
+}
+
+TEST_F(RequestFlowTest, WhatAllForeignNodesRefuseIsTheAnswerAndNobodysFault) {
+  send();
+  Action action = Action::kSend;
+  for (int i = 0; i < 4 && action == Action::kSend; ++i)
+    action = flow_.failed(context(), kUnauthorized, true, unstarted(), now_);
+  EXPECT_EQ(action, Action::kPassOn);
+  EXPECT_TRUE(nodes_.events.empty());
+}
+
+TEST_F(RequestFlowTest, OfOursTheSameStatusIsTheAnswer) {
+  send();
+  EXPECT_EQ(flow_.failed(context(), {FailureKind::kStatus, 401}, true, unstarted(), now_), Action::kPassOn);
+}
+
+TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
+  send();
+  const NodeIndex full = node();
+  const Failure asks{FailureKind::kStatus, 429, true, seconds(20)};
+  ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
+  flow_.abandoned(context(), now_);
+  const auto first_choice = [&] {
+    RequestFlow next;
+    next.begin(key_, "m", 1);
+    EXPECT_EQ(next.choose(context(), now_), Action::kAdmit);
+    const auto order = next.decision().order.all();
+    EXPECT_EQ(std::count_if(order.begin(), order.end(), [&](const Candidate& c) { return c.node == full; }),
+              1);
+    return order.front().node;
+  };
+  for (int i = 0; i < 19; ++i, now_ += seconds(1)) EXPECT_NE(first_choice(), full);
+  now_ += seconds(2);
+  EXPECT_EQ(first_choice(), full) << "it has the set";
 }
 
 TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoOn) {
@@ -318,41 +386,42 @@ TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoO
   progress.resumable = false;
   const RequestFlow::SilentFacts facts{
       .stream = true, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = 7};
-  EXPECT_EQ(patience(stall_, false), stall_.foreign_stall_max);
-  EXPECT_TRUE(flow_.silent(context(), facts, progress, now_));
+  bool given_up = false;
+  const Duration look = patience(stall_, false);
+  for (Duration silent{}; silent < stall_.foreign_stall_max; silent += look) {
+    EXPECT_FALSE(given_up) << "before its time";
+    given_up = flow_.silent(context(), facts, progress, now_);
+  }
+  EXPECT_TRUE(given_up);
   EXPECT_EQ(flow_.failed(context(), kSilent, true, progress, now_), Action::kEndBroken);
 }
 
 TEST_F(RequestFlowTest, ForeignSilenceIsAddedUpOnlyWhileNoBytesCome) {
-  stall_.foreign_silence_max = seconds(10);
-  stall_.foreign_stall_max = seconds(30);
+  stall_.foreign_stall_max = seconds(3);
   send();
   nodes_.standings[node()].ours = false;
   flow_.first_byte(context(), false, now_);
   AnswerProgress progress = started();
   progress.resumable = false;
   const auto after = [&](size_t bytes) {
-    return flow_.silent(
-        context(), {.stream = false, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = bytes},
-        progress, now_);
+    return flow_.silent(context(), {.stream = false, .bytes = bytes}, progress, now_);
   };
   EXPECT_FALSE(after(5));
   EXPECT_FALSE(after(5));
   EXPECT_FALSE(after(6)) << "more has come";
   EXPECT_FALSE(after(6));
-  EXPECT_TRUE(after(6)) << "three times ten seconds";
+  EXPECT_TRUE(after(6)) << "three seconds";
 }
 
 TEST_F(RequestFlowTest, AStalledAttemptsSilenceIsNotTheNextOnes) {
-  stall_.foreign_silence_max = seconds(10);
-  stall_.foreign_stall_max = seconds(20);
+  stall_.foreign_stall_max = seconds(2);
   for (NodeStanding& node : nodes_.standings) node.ours = false;
   send();
   const RequestFlow::SilentFacts whole{};
   EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_));
   ASSERT_EQ(flow_.failed(context(), kTransport, true, unstarted(), now_), Action::kSend);
   flow_.first_byte(context(), false, now_);
-  EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_)) << "only ten seconds of this attempt";
+  EXPECT_FALSE(flow_.silent(context(), whole, unstarted(), now_)) << "only a second of this attempt";
 }
 
 TEST_F(RequestFlowTest, AdmissionIsAskedForWhatTheFirstCandidateHasToCompute) {
