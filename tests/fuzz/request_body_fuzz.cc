@@ -33,7 +33,6 @@ void check_resume(const GenerateRequest& r) {
 }
 
 void check_accepted(const GenerateRequest& r) {
-  require(!r.model.empty());
   if (r.kind == GenerateRequest::Kind::kChat) {
     require(!r.messages.empty() && r.messages.size() <= troupe::ApiLimits{}.messages_max);
   } else if (const auto* text = std::get_if<std::string>(&r.prompt)) {
@@ -60,10 +59,15 @@ void check_accepted(const GenerateRequest& r) {
   for (const auto& [id, bias] : r.logit_bias) {
     require(id >= 0 && std::abs(bias) <= 100 && biased.insert(id).second);
   }
-  require(r.stop.size() <= 16);
-  for (const std::string& stop : r.stop) require(!stop.empty());
+  size_t stop_bytes = 0;
+  for (const std::string& stop : r.stop) {
+    require(!stop.empty());
+    stop_bytes += stop.size();
+  }
+  require(stop_bytes <= 16384);
   for (const int32_t id : r.stop_token_ids) require(id >= 0);
   require(r.stream || !r.include_usage);
+  require(r.include_usage || !r.continuous_usage);
   check_resume(r);
   require(r.user.size() <= 1024 && r.prompt_cache_key.size() <= 1024 && r.cache_salt.size() <= 1024);
   check_json_text(r.tools_json, true);
@@ -132,6 +136,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   troupe::ApiParser parser;
   check(parser.parse_chat(body), body);
   check(parser.parse_completion(body), body);
+  troupe::ApiLimits limits;
+  limits.for_others = true;
+  troupe::ApiParser others(limits);
+  for (const auto& result : {others.parse_chat(body), others.parse_completion(body)}) {
+    if (!result.ok()) check_error(result.error());
+  }
   check_text_requests(body);
   check_prefix_request(body);
   check_conversations(body);

@@ -39,6 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string streamed;
     for (int32_t id : *ids) streamed += detokenizer.push(id);
     streamed += detokenizer.finish();
+    // A character that lacks its last bytes is left out of an answer.
+    while (whole.size() > streamed.size() && whole.ends_with("\xEF\xBF\xBD")) whole.resize(whole.size() - 3);
     if (!detokenizer.stopped() && streamed != whole) __builtin_trap();
   }
   return 0;

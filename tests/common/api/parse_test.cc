@@ -284,6 +284,26 @@ TEST(ApiParse, RefusesUnsupportedFieldsUnlessNeutral) {
             "add_special_tokens");
 }
 
+TEST(ApiParse, ForOthersOnlyWhatDecidesTheWayIsJudged) {
+  ApiLimits limits;
+  limits.for_others = true;
+  ApiParser parser(limits);
+  const auto with = [&](const std::string& fields) {
+    return parser.parse_chat(kChatStart + "," + fields + "}");
+  };
+  for (const std::string fields : {R"("tool_choice":"required")", R"("temperature":9)", R"("n":64)",
+                                   R"("logit_bias":7)", R"("continue_final_message":true)"})
+    EXPECT_TRUE(with(fields).ok()) << fields << with(fields).error().message;
+  EXPECT_EQ(with(R"("max_tokens":8,"max_completion_tokens":9)").value().max_tokens, 9);
+  EXPECT_EQ(with(R"("stream":7)").error().param, "stream");
+  EXPECT_EQ(parser.parse_chat(R"({"messages":7})").error().param, "messages");
+  const auto pictured = parser.parse_chat(
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}}]},)"
+      R"({"role":"function","name":"f","content":"b"}]})");
+  ASSERT_TRUE(pictured.ok()) << pictured.error().message;
+  EXPECT_THAT(pictured.value().messages[0].content, HasSubstr("image_url"));
+}
+
 TEST(ApiParse, ContinuousUsageNeedsUsage) {
   const auto options = [](const std::string& fields) {
     return chat_with(R"(,"stream":true,"stream_options":{)" + fields + "}").value();

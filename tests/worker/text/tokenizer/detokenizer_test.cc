@@ -51,6 +51,14 @@ std::string stream(const std::vector<int32_t>& ids, const std::vector<std::strin
   return all;
 }
 
+TEST(Detokenizer, LeavesOutACharacterThatTheEndCutsOff) {
+  EXPECT_EQ(stream(byte_ids("A\xF0\x9F\x99"), {}), "A");
+  EXPECT_EQ(stream(byte_ids("A\xC3"), {}), "A");
+  EXPECT_EQ(stream(byte_ids("A\x80"), {}), "A\uFFFD") << "no character's beginning";
+  EXPECT_EQ(stream(byte_ids("A\xF0\x9Fx"), {}), "A\uFFFDx");
+  EXPECT_EQ(demo().decode(byte_ids("A\xC3"), true), "A\uFFFD") << "a text that is decoded has all of it";
+}
+
 TEST(Detokenizer, NeverEmitsHalfACharacter) {
   Detokenizer detokenizer(&demo(), {});
   std::vector<int32_t> ids = byte_ids("é👩");
