@@ -4,12 +4,11 @@
 #include "common/api/sse.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/json/json.h"
 
 namespace troupe {
 
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct Field {
   std::string_view name;
