@@ -153,14 +153,15 @@ void RequestFlow::abandoned(const FlowContext& context, TimePoint now) {
 
 // Another node has taken what they refused: the fault was theirs.
 void RequestFlow::blame_refusers(const FlowContext& context, TimePoint now) {
-  for (const NodeIndex node : refusers_) context.nodes.on_event(node, HealthEvent::kErrored, now);
-  refusers_.clear();
+  for (size_t i = 0; refused_ != 0 && i < tried_.size(); ++i)
+    if ((refused_ >> i & 1) != 0) context.nodes.on_event(tried_[i], HealthEvent::kErrored, now);
+  refused_ = 0;
 }
 
 void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
   const NodeIndex node = attempt_.candidate.node;
   if (const auto event = health_event_of(failure, blame)) context.nodes.on_event(node, *event, now);
-  if (refused_alone(failure)) refusers_.push_back(node);
+  if (refused_alone(failure) && tried_.size() <= 64) refused_ |= uint64_t{1} << (tried_.size() - 1);
   if (failure.retry_after > Duration::zero())
     context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));
 }

@@ -152,8 +152,8 @@ class RequestFlow {
   absl::InlinedVector<NodeIndex, 4> tried_;  // those that count (failover.h)
   size_t place_ = 0;                         // in decision_.order, of the attempt
   Decision decision_;
-  std::optional<Candidate> full_;               // the last that answered 429
-  absl::InlinedVector<NodeIndex, 2> refusers_;  // that refused what another may take (refused_alone())
+  std::optional<Candidate> full_;  // the last that answered 429
+  uint64_t refused_ = 0;           // bits, of tried_: who refused what another may take (refused_alone())
 };
 
 // A request asks admission for the tokens that its first candidate will have to compute, as far as is known.
