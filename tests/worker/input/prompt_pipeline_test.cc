@@ -102,13 +102,13 @@ TEST_F(TextIn, DefaultsComeFromGenerationConfigUnlessOverridden) {
   EXPECT_FLOAT_EQ(plain->engine.sampling.temperature, 0.7f);  // configs/demo-model/generation_config.json
   EXPECT_FLOAT_EQ(plain->engine.sampling.top_p, 0.9f);
   EXPECT_EQ(plain->engine.sampling.seed, kRandomSeed);
-  auto asked = chat(R"(,"temperature":0,"top_p":0.5,"top_k":3,"min_p":0.25,"seed":-1)");
+  auto asked = chat(R"(,"temperature":0,"top_p":0.5,"top_k":3,"min_p":0.25,"seed":-2)");
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(asked->engine.sampling.temperature, 0.0f);
   EXPECT_EQ(asked->engine.sampling.top_p, 0.5f);
   EXPECT_EQ(asked->engine.sampling.top_k, 3);
   EXPECT_EQ(asked->engine.sampling.min_p, 0.25f);
-  EXPECT_EQ(asked->engine.sampling.seed, ~uint64_t{0});
+  EXPECT_EQ(asked->engine.sampling.seed, ~uint64_t{1});
   model.config.temperature.reset();
   model.config.top_p.reset();
   auto bare = chat("");

@@ -75,6 +75,17 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
   return text + stream->finish();
 }
 
+// The decoded text without a character that the end cuts off.
+std::string answer_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  auto stream = tokenizer.stream(/*skip_special=*/true);
+  std::string text;
+  for (int32_t id : ids) text += stream->push(id);
+  text += stream->finish(/*keeps_cut_character=*/false);
+  std::string whole = tokenizer.decode(ids, true);
+  EXPECT_TRUE(whole.starts_with(text));
+  return text;
+}
+
 std::string detokenized(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   Detokenizer detokenizer(&tokenizer, {"never to be found"});
   std::string text;
@@ -98,7 +109,7 @@ TEST_P(Golden, TextsAndIdsEqualTheOriginals) {
     std::string text(entry.at("text").as_string());
     EXPECT_EQ(tokenizer->decode(ids, /*skip_special=*/false), text) << bj::serialize(entry.at("ids"));
     EXPECT_EQ(streamed(*tokenizer, ids), text) << bj::serialize(entry.at("ids"));
-    EXPECT_EQ(detokenized(*tokenizer, ids), tokenizer->decode(ids, true)) << bj::serialize(entry.at("ids"));
+    EXPECT_EQ(detokenized(*tokenizer, ids), answer_of(*tokenizer, ids)) << bj::serialize(entry.at("ids"));
   }
 }
 
