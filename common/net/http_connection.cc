@@ -342,7 +342,8 @@ bool HttpConnection::answer_failure(const std::string& what) {
     fault.message = "internal error";
   }
   if (exchange_.head_sent()) return false;  // the cut stream shows the client the failure
-  const bool keep_alive = exchange_.head.request.keep_alive && exchange_.reason == CancelReason::kNone;
+  const bool keep_alive =
+      exchange_.head.request.keep_alive && exchange_.keeps_alive() && exchange_.reason == CancelReason::kNone;
   exchange_.reset();
   exchange_.respond_now(fault.http_status, refusal_headers(*context_, &request), fault_json(fault),
                         keep_alive);

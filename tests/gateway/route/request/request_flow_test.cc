@@ -363,18 +363,18 @@ TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
   const Failure asks{FailureKind::kStatus, 429, true, seconds(20)};
   ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
   flow_.abandoned(context(), now_);
-  const auto first_choice = [&] {
+  const auto is_last = [&] {
     RequestFlow next;
     next.begin(key_, "m", 1);
     EXPECT_EQ(next.choose(context(), now_), Action::kAdmit);
     const auto order = next.decision().order.all();
-    EXPECT_EQ(std::count_if(order.begin(), order.end(), [&](const Candidate& c) { return c.node == full; }),
-              1);
-    return order.front().node;
+    EXPECT_EQ(order.size(), 4u);
+    return order.back().node == full;
   };
-  for (int i = 0; i < 19; ++i, now_ += seconds(1)) EXPECT_NE(first_choice(), full);
+  for (int i = 0; i < 19; ++i, now_ += seconds(1)) EXPECT_TRUE(is_last());
   now_ += seconds(2);
-  EXPECT_EQ(first_choice(), full) << "it has the set";
+  EXPECT_FALSE(nodes_.resting(full, now_));
+  EXPECT_FALSE(is_last()) << "it has the set";
 }
 
 TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoOn) {
