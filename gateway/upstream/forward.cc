@@ -42,6 +42,13 @@ void fail_to_send(ForwardResult& result, const Status& error) {
   fail(result, kind, error);
 }
 
+// An answer that is whole and empty is as good as a 502: a worker that gives such ones is ill, though its
+// connections are not.
+void fail_with_nothing(ForwardResult& result) {
+  result.status = 502;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered nothing"));
+}
+
 void fail_to_read(ForwardResult& result, Status error) {
   const bool silent = error.code() == absl::StatusCode::kAborted;
   fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
@@ -154,7 +161,7 @@ Task<void> relay_whole(Relay& relay) {
     relay.rests();
   }
   if (body.empty() && relay.input.foreign && relay.input.generates && relay.result.status == 200) {
-    fail(relay.result, FailureKind::kBody, absl::UnavailableError("the worker answered nothing"));
+    fail_with_nothing(relay.result);
     co_return;
   }
   relay.passes(body);
@@ -248,7 +255,12 @@ Task<void> relay_stream(Relay& relay) {
     fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
     co_return;
   }
-  if (relay.input.foreign && relay.input.generates && !ended && !ends_answer(held)) {
+  const bool is_cut = relay.input.foreign && relay.input.generates && !ended && !ends_answer(held);
+  if (is_cut && !relay.exchange.head_sent()) {
+    fail_with_nothing(relay.result);
+    co_return;
+  }
+  if (is_cut) {
     fail(relay.result, FailureKind::kBody,
          absl::UnavailableError("the stream ended without a finish reason or [DONE]"));
     co_return;
