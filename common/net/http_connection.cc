@@ -203,6 +203,14 @@ Task<bool> HttpConnection::read_body() {
     co_await refuse(std::move(fault));
     co_return false;
   }
+  const std::string_view coding = head.request.header("content-encoding");
+  if (!coding.empty() && coding != "identity") {
+    HttpFault fault;
+    fault.http_status = 415;
+    fault.message = "content-encoding '" + std::string(coding) + "' is not taken: send the body as it is";
+    co_await refuse(std::move(fault));
+    co_return false;
+  }
   start_deadline(context_->options.body_timeout);
   if (head.expect_continue && channel_->input().empty()) {
     Pieces pieces;
