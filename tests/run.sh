@@ -68,6 +68,7 @@ fi
 say "running"
 # What tests measured is told where they pass, too, before ctest's closing lines.
 export TROUPE_FIGURES=$PWD/build/figures.jsonl
-rm -f "$TROUPE_FIGURES"
+# (ctest would begin with what failed last, and those that measure times would come last.)
+rm -f "$TROUPE_FIGURES" build/Testing/Temporary/LastTestsFailed.log
 tested() { ctest --test-dir build -j "$((3 * $(nproc)))" --output-on-failure --timeout 900 "$@" | tests/e2e/figures.py "$TROUPE_FIGURES" 30; }
 step tested "${FILTER[@]}"

@@ -19,7 +19,6 @@ constexpr double kTopPMin = 1e-9;
 constexpr size_t kStopTokenIdsMax = 1024;
 constexpr int64_t kLogprobsMax = 20;
 constexpr size_t kNameBytesMax = 1024;  // model, user, prompt_cache_key, cache_salt
-constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
 
 // A request being read: fields come in any order, so checks that involve two of them wait until finish().
 struct Draft {
@@ -53,40 +52,9 @@ Fault read_messages(Draft& draft, std::string_view name, dom::element value) {
   return std::nullopt;
 }
 
-// Reads one prompt: text or ids, not empty.
-Fault read_one_prompt(std::string_view param, dom::element value, GenerateRequest::Prompt& prompt) {
-  if (value.is_string()) {
-    if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
-    prompt = std::string(value.get_string().value_unsafe());
-    return std::nullopt;
-  }
-  if (!value.is_array() || value.get_array().value_unsafe().size() == 0)
-    return expected(param, kPromptRule, value);
-  std::vector<int32_t> ids;
-  if (auto fault = read_id_list(param, value.get_array().value_unsafe(), ids)) return fault;
-  prompt = std::move(ids);
-  return std::nullopt;
-}
-
-Fault read_prompt(Draft& draft, std::string_view name, dom::element value) {
+Fault read_prompt_field(Draft& draft, std::string_view name, dom::element value) {
   draft.has_prompt = true;
-  dom::element first;
-  if (!value.is_array() || value.get_array().value_unsafe().at(0).get(first)) {
-    return read_one_prompt(name, value, draft.request.prompt);
-  }
-  if (!first.is_string() && !first.is_array()) return read_one_prompt(name, value, draft.request.prompt);
-  const dom::array items = value.get_array().value_unsafe();
-  if (items.size() > kPromptsMax)
-    return ApiError::bad_field(name, absl::StrCat("'prompt' must be a list of at most ", kPromptsMax,
-                                                  " prompts, not ", items.size(), "."));
-  draft.request.more_prompts.resize(items.size() - 1);
-  size_t index = 0;
-  for (const dom::element item : items) {
-    auto& prompt = index == 0 ? draft.request.prompt : draft.request.more_prompts[index - 1];
-    if (auto fault = read_one_prompt(absl::StrCat("prompt[", index, "]"), item, prompt)) return fault;
-    ++index;
-  }
-  return std::nullopt;
+  return read_prompt(name, value, draft.request);
 }
 
 // Front ends send one for each member of a group chat, and for each marker of a model's format.
@@ -274,7 +242,7 @@ constexpr Row kRows[] = {
     {"n", true, true, read_int32_field<&GenerateRequest::n, 1, kChoicesMax>},
     {"presence_penalty", true, true, read_presence_penalty},
     {"priority", true, true, read_int32_field<&GenerateRequest::priority, -1'000'000'000, 1'000'000'000>},
-    {"prompt", false, true, read_prompt},
+    {"prompt", false, true, read_prompt_field},
     {"prompt_cache_key", true, true, read_name_field<&GenerateRequest::prompt_cache_key>},
     {"repetition_penalty", true, true, read_repetition_penalty},
     {"seed", true, true, read_seed_field},

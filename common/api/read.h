@@ -62,6 +62,10 @@ struct FinalMessage {
 // Settles add_generation_prompt and continue_final_message, after all fields are read.
 Fault settle_final_message(GenerateRequest& request, FinalMessage fields);
 
+inline constexpr std::string_view kPromptRule = "a string or a list of token ids, not empty";
+// Reads a completion's prompts.
+Fault read_prompt(std::string_view param, dom::element value, GenerateRequest& request);
+
 // Reads the `index`th element of `messages`. `for_others`: see ApiLimits.
 Fault read_message(size_t index, dom::element value, bool for_others, ChatMessage& message);
 

@@ -19,6 +19,21 @@ void Pieces::advance(size_t bytes) {
   }
 }
 
+struct Channel::PeerReset {
+  std::shared_ptr<Channel> self;
+
+  void operator()(const ErrorCode&) const {
+    if (self->closed_) return;
+    self->broken_ = true;
+    self->wake();
+  }
+  static void note_end(Channel& channel) {
+    channel.ended_ = true;
+    if (!channel.half_close_allowed_) return;
+    channel.socket_.async_wait(Socket::wait_error, PeerReset{channel.shared_from_this()});
+  }
+};
+
 // The callback of the outstanding read. Destroyed uncalled (when the io_context is destroyed) it drops the
 // waiter: that coroutine owns this channel, and the two would keep each other alive.
 struct Channel::ReadDone {
@@ -40,12 +55,12 @@ struct Channel::ReadDone {
 
   void operator()(const ErrorCode& error, size_t bytes) {
     const std::shared_ptr<Channel> channel = std::move(self);
-    channel->reading_ = false;
+    channel->watched_.readable = false;
     if (channel->closed_) return channel->wake();
     channel->end_ += bytes;
     channel->bytes_received_ += bytes;
     if (error == asio::error::eof) {
-      channel->note_end();
+      PeerReset::note_end(*channel);
     } else if (error) {
       channel->broken_ = true;
     }
@@ -54,21 +69,11 @@ struct Channel::ReadDone {
   }
 };
 
-struct Channel::PeerReset {
-  std::shared_ptr<Channel> self;
-
-  void operator()(const ErrorCode&) const {
-    if (self->closed_) return;
-    self->broken_ = true;
-    self->wake();
-  }
-};
-
 struct Channel::WriteReady {
   std::shared_ptr<Channel> self;
 
   void operator()(const ErrorCode& error) const {
-    self->writable_watched_ = false;
+    self->watched_.writable = false;
     if (error && !self->closed_) self->send_broken_ = true;
     if (self->waiter_) self->wake();
   }
@@ -96,12 +101,13 @@ struct Channel::TimerFired {
   }
 };
 
-Channel::Channel(Socket socket, size_t buffer_bytes)
+Channel::Channel(Socket socket, size_t buffer_bytes, bool half_close)
     : socket_(std::move(socket)),
       turn_end_(asio::use_service<SendBatcher>(socket_.get_executor().context())),
       timer_(socket_.get_executor()),
       buffer_(new char[buffer_bytes]),
-      capacity_(buffer_bytes) {}
+      capacity_(buffer_bytes),
+      half_close_allowed_(half_close) {}
 
 // Cancellation resumes the coroutine through the queue, with operation_aborted.
 void Channel::suspend(Waiter&& waiter) {
@@ -170,22 +176,17 @@ Task<ChannelEvent> Channel::more() {
 }
 
 size_t Channel::read_now(char* to, size_t bytes_max) {
-  if (reading_ || input_ended() || begin_ != end_) return 0;
+  if (watched_.readable || input_ended() || begin_ != end_) return 0;
   if (tls_) return read_records_into(to, bytes_max);
   ErrorCode error;
   const size_t bytes = socket_.read_some(asio::mutable_buffer(to, bytes_max), error);
   bytes_received_ += bytes;
   if (error == asio::error::eof) {
-    note_end();
+    PeerReset::note_end(*this);
   } else if (error && error != asio::error::would_block) {
     broken_ = true;
   }
   return bytes;
-}
-
-void Channel::note_end() {
-  ended_ = true;
-  if (half_close_allowed_) socket_.async_wait(Socket::wait_error, PeerReset{shared_from_this()});
 }
 
 bool Channel::has_unread() {
@@ -195,7 +196,7 @@ bool Channel::has_unread() {
 }
 
 void Channel::watch() {
-  if (reading_ || input_ended() || input_full()) return;
+  if (watched_.readable || input_ended() || input_full()) return;
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else if (begin_ > 0 && capacity_ - end_ < capacity_ / 2) {
@@ -203,7 +204,7 @@ void Channel::watch() {
     end_ -= begin_;
     begin_ = 0;
   }
-  reading_ = true;
+  watched_.readable = true;
   if (tls_) return watch_readable();
   const asio::mutable_buffer room(buffer_.get() + end_, capacity_ - end_);
   socket_.async_read_some(room, ReadDone(shared_from_this()));
@@ -246,8 +247,8 @@ void Channel::watch_readable() {
 }
 
 void Channel::watch_writable() {
-  if (writable_watched_) return;
-  writable_watched_ = true;
+  if (watched_.writable) return;
+  watched_.writable = true;
   socket_.async_wait(Socket::wait_write, WriteReady{shared_from_this()});
 }
 

@@ -88,7 +88,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   using Wait = asio::deferred_async_operation<void(ErrorCode), StartWait>;
 
  public:
-  Channel(Socket socket, size_t buffer_bytes);
+  // `half_close`: the end of input alone is not the end of the peer, which may still read. What is sent to
+  // one that does not is answered by a reset, and then ended() is true, with a call of on_unwatched.
+  Channel(Socket socket, size_t buffer_bytes, bool half_close = false);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -141,9 +143,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The peer is gone (end of input or an error), or the connection was closed here.
   bool ended() const { return (ended_ && !half_close_allowed_) || broken_ || closed_ || send_broken_; }
   bool input_ended() const { return ended_ || broken_ || closed_; }
-  // From here on the end of input alone is not the end of the peer, which may still read. What is sent to
-  // one that does not is answered by a reset, and then ended() is true, with a call of on_unwatched.
-  void allow_half_close() { half_close_allowed_ = true; }
   // Ends the sending side. Over TLS it first announces the end, which the peer would otherwise take for a
   // broken connection; REQUIRES: nothing was left out.
   void shutdown_send();
@@ -157,7 +156,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::function<void()> on_unwatched;
 
  private:
-  void note_end();
   struct ReadDone;
   struct PeerReset;
   struct WriteReady;
@@ -189,6 +187,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::unique_ptr<TlsSession> tls_;
   const std::unique_ptr<char[]> buffer_;
   const size_t capacity_;
+  const bool half_close_allowed_;
   size_t begin_ = 0;
   size_t end_ = 0;
   uint64_t bytes_received_ = 0;
@@ -198,10 +197,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   TimePoint armed_until_ = TimePoint::max();
   std::optional<ErrorCode> connected_;
   bool expired_ = false;
-  bool reading_ = false;
-  bool writable_watched_ = false;
+  struct {
+    bool readable = false, writable = false;
+  } watched_;  // an asynchronous operation is outstanding
   bool ended_ = false;
-  bool half_close_allowed_ = false;
   bool broken_ = false;
   bool send_broken_ = false;  // separate from ended input: an answer may still lie in the socket
   bool closed_ = false;

@@ -45,7 +45,7 @@ Task<ErrorCode> Channel::handshake() {
 }
 
 void Channel::on_readable(const ErrorCode& error) {
-  reading_ = false;
+  watched_.readable = false;
   if (closed_) return wake();
   if (error) broken_ = true;
   const bool news = error || read_records();

@@ -144,7 +144,7 @@ void RequestIntake::record_arrival(RequestContext& context) {
   context.entry = std::make_unique<TrafficEntry>(*core_.recorder, std::move(arrival), context.started);
 }
 
-// What our workers would refuse, workers of another kind may understand: if nobody else serves the model,
+// Workers of another kind may understand what ours would refuse: if nobody else serves the model,
 // they judge it.
 ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& request, ForwardParser parse,
                                                          RequestContext& context) {

@@ -4,8 +4,6 @@
 #include <charconv>
 
 #include "common/api/error.h"
-#include "common/api/sse.h"
-#include "common/json/json.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -193,10 +191,55 @@ void hold_rest(std::string& piece, std::string& held) {
   piece.resize(whole);
 }
 
+// A piece of whole events: what the client gets of it, and the error that it tells.
+struct StreamPiece {
+  std::string_view events;
+  std::string_view error;    // empty: none
+  bool holds_error = false;  // it is not among the events: the client has nothing yet, or it is one of ours
+};
+
+StreamPiece read_piece(const Relay& relay, std::string_view piece) {
+  StreamPiece read{piece, error_event(piece)};
+  const bool is_first = !relay.exchange.head_sent();
+  const auto before_error = static_cast<size_t>(read.error.data() - piece.data());
+  if (!read.error.empty()) read.events = piece.substr(0, before_error);
+  if (relay.input.foreign && is_first) read.events = without_leading_comments(read.events);
+  if (read.error.empty()) return read;
+  read.holds_error =
+      relay.input.tap != nullptr ? status_of_error_event(read.error) != 0 : is_first && read.events.empty();
+  if (!read.holds_error) {  // it is passed on, and no [DONE] after it
+    const size_t begin = before_error - read.events.size();
+    read.events = piece.substr(begin, read.events.size() + read.error.size());
+  }
+  return read;
+}
+
+Task<void> start_stream(Relay& relay) {
+  HeaderList headers = relay.headers();
+  relay.rests();
+  co_await relay.exchange.start(relay.result.status, headers);
+}
+
+// Whether the stream ended too early, which is noted. `ended`: the client has the answer's end.
+bool is_cut(Relay& relay, bool ended) {
+  const ResumeTap* const tap = relay.input.tap;
+  const bool ours = tap != nullptr && tap->heartbeats() && !tap->done();
+  const bool theirs = relay.input.foreign && relay.input.generates && !ended;
+  if (ours) {
+    fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
+  } else if (theirs && !relay.exchange.head_sent()) {
+    fail_with_nothing(relay.result);
+  } else if (theirs) {
+    fail(relay.result, FailureKind::kBody,
+         absl::UnavailableError("the stream ended without a finish reason or [DONE]"));
+  }
+  return ours || theirs;
+}
+
 Task<void> relay_stream(Relay& relay) {
   ResumeTap* const tap = relay.input.tap;
   std::string piece, held;
-  bool ended = false;  // the client has the answer's end
+  bool ended = false;
   while (true) {
     auto more = co_await relay.answer.read(piece);
     if (!more.ok()) {
@@ -212,37 +255,21 @@ Task<void> relay_stream(Relay& relay) {
            absl::UnavailableError("the worker did not go on where another one had stopped"));
       co_return;
     }
-    const std::string_view error = error_event(piece);
-    std::string_view events = piece;
-    if (!error.empty()) events = events.substr(0, static_cast<size_t>(error.data() - piece.data()));
-    if (relay.input.foreign && !relay.exchange.head_sent()) events = without_leading_comments(events);
-    // Told by one of ours, or before there was any answer, an error is held; another one is passed on, and no
-    // [DONE] after it.
-    ToldError told;
-    if (!error.empty()) told = told_error(error);
-    const bool holds =
-        tap != nullptr ? status_of_error_event(error) != 0 : events.empty() && !relay.exchange.head_sent();
-    if (!error.empty() && !holds)
-      events =
-          std::string_view(events.data(), static_cast<size_t>(error.data() + error.size() - events.data()));
-    ended |= relay.input.foreign && ends_answer(events);
-    if (!events.empty()) {
-      relay.first_byte();
-      if (!relay.exchange.head_sent()) {
-        HeaderList headers = relay.headers();
-        relay.rests();
-        co_await relay.exchange.start(relay.result.status, headers);
-      }
-      relay.passes(events);
-      const TimePoint before = relay.rests();
-      co_await relay.exchange.write(events);
-      relay.wrote(before);
-    } else {
+    const StreamPiece read = read_piece(relay, piece);
+    ended |= relay.input.foreign && ends_answer(read.events);
+    if (read.events.empty()) {
       relay.rests();
+    } else {
+      relay.first_byte();
+      if (!relay.exchange.head_sent()) co_await start_stream(relay);
+      relay.passes(read.events);
+      const TimePoint before = relay.rests();
+      co_await relay.exchange.write(read.events);
+      relay.wrote(before);
     }
-    if (error.empty()) continue;
-    if (holds) {
-      hold_error(relay.result, std::move(told));
+    if (read.error.empty()) continue;
+    if (read.holds_error) {
+      hold_error(relay.result, told_error(read.error));
     } else {
       co_await relay.exchange.finish();
       relay.result.end = ForwardResult::End::kBroken;
@@ -251,24 +278,8 @@ Task<void> relay_stream(Relay& relay) {
          absl::UnavailableError("the worker told an error in its stream"));
     co_return;
   }
-  if (tap != nullptr && tap->heartbeats() && !tap->done()) {
-    fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
-    co_return;
-  }
-  const bool is_cut = relay.input.foreign && relay.input.generates && !ended && !ends_answer(held);
-  if (is_cut && !relay.exchange.head_sent()) {
-    fail_with_nothing(relay.result);
-    co_return;
-  }
-  if (is_cut) {
-    fail(relay.result, FailureKind::kBody,
-         absl::UnavailableError("the stream ended without a finish reason or [DONE]"));
-    co_return;
-  }
-  if (!relay.exchange.head_sent()) {
-    HeaderList headers = relay.headers();
-    co_await relay.exchange.start(relay.result.status, headers);
-  }
+  if (is_cut(relay, ended || ends_answer(held))) co_return;
+  if (!relay.exchange.head_sent()) co_await start_stream(relay);
   if (!held.empty()) {
     relay.passes(held);
     co_await relay.exchange.write(held);
@@ -278,128 +289,6 @@ Task<void> relay_stream(Relay& relay) {
 }
 
 }  // namespace
-
-size_t whole_events(std::string_view bytes) {
-  const auto end_of = [](size_t at, size_t length) { return at == std::string_view::npos ? 0 : at + length; };
-  if (bytes.ends_with("\n\n")) return bytes.size();  // the usual case: a worker writes whole events
-  return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
-}
-
-namespace {
-
-// Calls `see(event)` for every event, its blank line included, until it returns true.
-template <typename See>
-void for_each_event(std::string_view events, See see) {
-  while (!events.empty()) {
-    const size_t plain = events.find("\n\n"), windows = events.find("\r\n\r\n");
-    const size_t end = std::min(plain, windows);
-    const size_t size = end == std::string_view::npos ? events.size() : end + (end == plain ? 2 : 4);
-    if (see(events.substr(0, size))) return;
-    events.remove_prefix(size);
-  }
-}
-
-// Calls `see(name, value)` for every line of an event, as server-sent events have them.
-template <typename See>
-void for_each_line(std::string_view event, See see) {
-  while (!event.empty()) {
-    const size_t end = std::min(event.find('\n'), event.size());
-    std::string_view line = event.substr(0, end);
-    event.remove_prefix(std::min(end + 1, event.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) continue;
-    std::string_view value = line.substr(colon + 1);
-    if (value.starts_with(' ')) value.remove_prefix(1);
-    see(line.substr(0, colon), value);
-  }
-}
-
-const bj::object* error_of(const StatusOr<bj::value>& data) {
-  const bj::object* object = data.ok() ? data->if_object() : nullptr;
-  if (object == nullptr) return nullptr;
-  const bj::value* error = object->if_contains("error");
-  const bj::value* kind = object->if_contains("object");
-  const bool tells = error != nullptr && !error->is_null();
-  return tells || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object : nullptr;
-}
-
-bool tells_error(std::string_view event) {
-  bool tells = false;
-  for_each_line(event, [&](std::string_view name, std::string_view value) {
-    tells |= name == "error" || (name == "event" && value == "error");
-    // In a model's string the quotes would be escaped.
-    if (name == "data" && value.find("\"error\"") != std::string_view::npos)
-      tells |= error_of(parse_json(value)) != nullptr;
-  });
-  return tells;
-}
-
-int status_in(const bj::object& error) {
-  for (const char* name : {"code", "status", "status_code"}) {
-    const bj::value* code = error.if_contains(name);
-    if (code != nullptr && code->is_int64() && code->get_int64() >= 400 && code->get_int64() < 600)
-      return static_cast<int>(code->get_int64());
-  }
-  return 0;
-}
-
-}  // namespace
-
-std::string_view error_event(std::string_view events) {
-  std::string_view found;
-  if (events.find("error") == std::string_view::npos) return found;
-  for_each_event(events, [&](std::string_view event) {
-    if (event.find("error") == std::string_view::npos || !tells_error(event)) return false;
-    found = event;
-    return true;
-  });
-  return found;
-}
-
-ToldError told_error(std::string_view event) {
-  ToldError told;
-  for_each_line(event, [&](std::string_view name, std::string_view value) {
-    if (!told.json.empty() || (name != "data" && name != "error")) return;
-    auto data = parse_json(value);
-    bj::object* object = data.ok() ? data->if_object() : nullptr;
-    if (object == nullptr) {
-      told.json = ApiError::internal(std::string(value)).to_json();
-      return;
-    }
-    bj::value* inner = object->if_contains("error");
-    const bj::object* fields = inner == nullptr ? object : inner->if_object();
-    int status = fields == nullptr ? 0 : status_in(*fields);
-    if (status == 0) status = status_in(*object);
-    if (status == 0) status = status_of_error_event(value);
-    if (status != 0) told.status = status;
-    told.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
-  });
-  if (told.json.empty()) told.json = ApiError::internal("the worker told an error").to_json();
-  return told;
-}
-
-bool ends_answer(std::string_view events) {
-  constexpr std::string_view kReason = "\"finish_reason\"";
-  for (size_t at = events.find(kReason); at != std::string_view::npos; at = events.find(kReason, at)) {
-    at = events.find_first_not_of(" :", at + kReason.size());
-    if (at != std::string_view::npos && events[at] == '"') return true;
-  }
-  return events.find("data: [DONE]") != std::string_view::npos ||
-         events.find("data:[DONE]") != std::string_view::npos;
-}
-
-std::string_view without_leading_comments(std::string_view events) {
-  size_t skipped = 0;
-  for_each_event(events, [&](std::string_view event) {
-    bool has_field = false;
-    for_each_line(event, [&](std::string_view name, std::string_view) { has_field |= !name.empty(); });
-    if (has_field) return true;
-    skipped += event.size();
-    return false;
-  });
-  return events.substr(skipped);
-}
 
 Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, ForwardInput& input) {
   ForwardResult result;

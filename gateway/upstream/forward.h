@@ -21,6 +21,7 @@
 #include "gateway/route/request/retry.h"
 #include "gateway/telemetry/phase_times.h"
 #include "gateway/upstream/resume_filter.h"
+#include "gateway/upstream/stream_events.h"
 #include "gateway/upstream/usage.h"
 
 namespace troupe {
@@ -75,21 +76,5 @@ inline constexpr size_t kHeldBodyMax = size_t{64} << 10;  // of an answer that i
 // `failure` unless it is 2xx (kAnswered).
 Task<ForwardResult> ask_once(HttpClient& client, const ClientRequest& request, Deadline deadline,
                              size_t bytes_max = kHeldBodyMax);
-
-// Number of leading bytes that are whole events (up to and including the last blank line).
-size_t whole_events(std::string_view bytes);
-// The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
-// an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
-std::string_view error_event(std::string_view events);
-// Its JSON as our own errors have it, {"error": …}, and its status; 502 where it tells none.
-struct ToldError {
-  std::string json;
-  int status = 502;
-};
-ToldError told_error(std::string_view event);
-// Whether these whole events end an answer: a finish reason, or [DONE].
-bool ends_answer(std::string_view events);
-// Without the events at their beginning that are comments alone.
-std::string_view without_leading_comments(std::string_view events);
 
 }  // namespace troupe

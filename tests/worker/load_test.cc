@@ -57,7 +57,7 @@ TEST(LoadModel, DummyNeedsNoTokenizer) {
   EXPECT_THAT(std::string(load(dir, LoadFormat::kAuto).status().message()), HasSubstr("tokenizer.json"));
 }
 
-// What the files name as eos_token ends an answer beside config.json's ids.
+// The eos_token that the files name ends an answer beside config.json's ids.
 TEST(LoadModel, TokenizersEosEndsAnswersToo) {
   struct Case {
     std::string config, map;

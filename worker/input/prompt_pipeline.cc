@@ -240,7 +240,8 @@ std::optional<ApiError> prepare_prompt(const ServedModel& model, const GenerateR
   return settle(model, request, field, std::move(*prompt), seed, out);
 }
 
-// Those of a list after the first. What a gateway says of the shared prefix is true of the first alone.
+// Prepares a list's prompts after the first. A gateway's hints about the shared prefix are true of the first
+// alone.
 std::optional<ApiError> prepare_more(const ServedModel& model, const GenerateRequest& request, uint64_t seed,
                                      PreparedRequest& prepared) {
   for (const GenerateRequest::Prompt& source : request.more_prompts) {

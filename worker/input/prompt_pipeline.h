@@ -21,7 +21,7 @@
 
 namespace troupe {
 
-// What a special token's text is in the messages of a chat: `text`, so that a user's "<|im_end|>" does not
+// A special token's text in the messages of a chat: `text`, so that a user's "<|im_end|>" does not
 // end the user's turn, or the token.
 enum class ContentTokens : uint8_t { kText, kAllow };
 inline constexpr EnumName<ContentTokens> kContentTokensNames[] = {{"text", ContentTokens::kText},

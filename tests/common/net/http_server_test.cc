@@ -172,19 +172,6 @@ TEST(HttpServer, HeadHasHeadersAndNoBody) {
   EXPECT_TRUE(other.read_until("\r\n\r\n").starts_with("HTTP/1.1 200"));
 }
 
-TEST(HttpServer, RefusesEncodedBodiesByName) {
-  Loop loop;
-  TestServer server(loop, echo_handler);
-  RawPeer peer = RawPeer::connect(server.port());
-  peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc");
-  const std::string answer = peer.read_to_end();
-  EXPECT_TRUE(answer.starts_with("HTTP/1.1 415 ")) << answer;
-  EXPECT_NE(answer.find("content-encoding 'gzip' is not taken"), std::string::npos) << answer;
-  RawPeer plain = RawPeer::connect(server.port());
-  plain.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc");
-  EXPECT_TRUE(plain.read_answer().starts_with("HTTP/1.1 200 "));
-}
-
 TEST(HttpServer, SendsContinueWhenAsked) {
   Loop loop;
   TestServer server(loop, echo_handler);

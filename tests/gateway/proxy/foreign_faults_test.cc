@@ -1,4 +1,4 @@
-// Of two foreign workers one is at fault, each in its own way: no request that the other can answer fails,
+// One of two foreign workers is at fault, each in its own way: no request that the other can answer fails,
 // and the one at fault attracts no traffic by failing fast.
 
 #include <gmock/gmock.h>
@@ -124,6 +124,7 @@ TEST(ForeignFaults, WhatOnlyTheyUnderstandIsPassedOnAsItCame) {
     Loop loop;
     StubWorker theirs(loop, answer_whole), ours(loop, answer_whole);
     ours.load_status = 200;
+    ours.load.epoch = "life";
     const std::string body = R"({"model":"demo","messages":[{"role":"user","content":"hi"}],)" + fields + "}";
     TestGateway foreign(loop, {theirs.endpoint()});
     EXPECT_EQ(foreign.ask(body).status, 200) << fields;

@@ -201,6 +201,7 @@ TEST(Proxy, RefusesInvalidRequestsInTheApisShapeWithoutAWorker) {
   Loop loop;
   StubWorker stub(loop, answer_whole);
   stub.load_status = 200;  // a worker of another kind would judge roles itself
+  stub.load.epoch = "life";
   TestGateway gateway(loop, {stub.endpoint()});
   ASSERT_TRUE(loop.eventually([&] { return gateway.gateway->fleet().ours(0); }));
   struct Case {

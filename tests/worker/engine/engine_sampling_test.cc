@@ -195,8 +195,8 @@ TEST_P(EngineSampling, LogprobsArriveWithTheirText) {
     std::string expected;
     for (const TokenId id : first_ids(count)) expected += h.tokenizer->token_bytes(id, true);
     EXPECT_EQ(bytes, expected);
-    EXPECT_TRUE(h.decode(first_ids(count)).starts_with(out.text()));
-    EXPECT_FALSE(h.decode(first_ids(count - 2)).starts_with(out.text()));
+    EXPECT_TRUE(h.tokenizer->decode(first_ids(count), true).starts_with(out.text()));
+    EXPECT_FALSE(h.tokenizer->decode(first_ids(count - 2), true).starts_with(out.text()));
     EXPECT_EQ(out.logprobs().front().text_offset, 0);
   }
 }

@@ -95,7 +95,7 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   return checkpoint;
 }
 
-// Of the file's tensors those that `counts` names: shards may hold copies, and buffers of old exports.
+// Adds the file's tensors that `counts` names: shards may hold copies, and buffers of old exports.
 Status Checkpoint::add_file(const std::string& path, const Counts& counts) {
   TROUPE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
   for (size_t i = 0; i < file.header.entries.size(); ++i) {

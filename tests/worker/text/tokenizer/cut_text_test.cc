@@ -84,7 +84,7 @@ TEST(CutText, OnlyWhatIsCutStaysText) {
   }
 }
 
-// What the cache keeps of a text with cuts is no answer for the same text without.
+// The ids of a text with cuts are no answer for the same text without.
 TEST(CutText, CacheKeepsThemApart) {
   for (const char* normalizer : {kNone, kLower}) {
     const auto tokenizer = make(normalizer);

@@ -1,0 +1,47 @@
+// Parses `prompt`: a text, token ids, or a list of these.
+
+#include "absl/strings/str_cat.h"
+#include "common/api/read.h"
+
+namespace troupe {
+
+namespace {
+
+// Reads one prompt: text or ids, not empty.
+Fault read_one_prompt(std::string_view param, dom::element value, GenerateRequest::Prompt& prompt) {
+  if (value.is_string()) {
+    if (value.get_string().value_unsafe().empty()) return expected(param, kPromptRule, value);
+    prompt = std::string(value.get_string().value_unsafe());
+    return std::nullopt;
+  }
+  if (!value.is_array() || value.get_array().value_unsafe().size() == 0)
+    return expected(param, kPromptRule, value);
+  std::vector<int32_t> ids;
+  if (auto fault = read_id_list(param, value.get_array().value_unsafe(), ids)) return fault;
+  prompt = std::move(ids);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Fault read_prompt(std::string_view name, dom::element value, GenerateRequest& request) {
+  dom::element first;
+  if (!value.is_array() || value.get_array().value_unsafe().at(0).get(first)) {
+    return read_one_prompt(name, value, request.prompt);
+  }
+  if (!first.is_string() && !first.is_array()) return read_one_prompt(name, value, request.prompt);
+  const dom::array items = value.get_array().value_unsafe();
+  if (items.size() > kPromptsMax)
+    return ApiError::bad_field(name, absl::StrCat("'prompt' must be a list of at most ", kPromptsMax,
+                                                  " prompts, not ", items.size(), "."));
+  request.more_prompts.resize(items.size() - 1);
+  size_t index = 0;
+  for (const dom::element item : items) {
+    auto& prompt = index == 0 ? request.prompt : request.more_prompts[index - 1];
+    if (auto fault = read_one_prompt(absl::StrCat("prompt[", index, "]"), item, prompt)) return fault;
+    ++index;
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe

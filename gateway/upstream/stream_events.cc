@@ -1,0 +1,133 @@
+#include "gateway/upstream/stream_events.h"
+
+#include <algorithm>
+
+#include "common/api/error.h"
+#include "common/json/json.h"
+#include "gateway/upstream/resume_filter.h"
+
+namespace troupe {
+
+size_t whole_events(std::string_view bytes) {
+  const auto end_of = [](size_t at, size_t length) { return at == std::string_view::npos ? 0 : at + length; };
+  if (bytes.ends_with("\n\n")) return bytes.size();  // the usual case: a worker writes whole events
+  return std::max(end_of(bytes.rfind("\n\n"), 2), end_of(bytes.rfind("\r\n\r\n"), 4));
+}
+
+namespace {
+
+// Calls `see(event)` for every event, its blank line included, until it returns true.
+template <typename See>
+void for_each_event(std::string_view events, See see) {
+  while (!events.empty()) {
+    const size_t plain = events.find("\n\n"), windows = events.find("\r\n\r\n");
+    const size_t end = std::min(plain, windows);
+    const size_t size = end == std::string_view::npos ? events.size() : end + (end == plain ? 2 : 4);
+    if (see(events.substr(0, size))) return;
+    events.remove_prefix(size);
+  }
+}
+
+// Calls `see(name, value)` for every line of an event, as server-sent events have them.
+template <typename See>
+void for_each_line(std::string_view event, See see) {
+  while (!event.empty()) {
+    const size_t end = std::min(event.find('\n'), event.size());
+    std::string_view line = event.substr(0, end);
+    event.remove_prefix(std::min(end + 1, event.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    std::string_view value = line.substr(colon + 1);
+    if (value.starts_with(' ')) value.remove_prefix(1);
+    see(line.substr(0, colon), value);
+  }
+}
+
+const bj::object* error_of(const StatusOr<bj::value>& data) {
+  const bj::object* object = data.ok() ? data->if_object() : nullptr;
+  if (object == nullptr) return nullptr;
+  const bj::value* error = object->if_contains("error");
+  const bj::value* kind = object->if_contains("object");
+  const bool tells = error != nullptr && !error->is_null();
+  return tells || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object : nullptr;
+}
+
+bool tells_error(std::string_view event) {
+  bool tells = false;
+  for_each_line(event, [&](std::string_view name, std::string_view value) {
+    tells |= name == "error" || (name == "event" && value == "error");
+    // In a model's string the quotes would be escaped.
+    if (name == "data" && value.find("\"error\"") != std::string_view::npos)
+      tells |= error_of(parse_json(value)) != nullptr;
+  });
+  return tells;
+}
+
+int status_in(const bj::object& error) {
+  for (const char* name : {"code", "status", "status_code"}) {
+    const bj::value* code = error.if_contains(name);
+    if (code != nullptr && code->is_int64() && code->get_int64() >= 400 && code->get_int64() < 600)
+      return static_cast<int>(code->get_int64());
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string_view error_event(std::string_view events) {
+  std::string_view found;
+  if (events.find("error") == std::string_view::npos) return found;
+  for_each_event(events, [&](std::string_view event) {
+    if (event.find("error") == std::string_view::npos || !tells_error(event)) return false;
+    found = event;
+    return true;
+  });
+  return found;
+}
+
+ToldError told_error(std::string_view event) {
+  ToldError told;
+  for_each_line(event, [&](std::string_view name, std::string_view value) {
+    if (!told.json.empty() || (name != "data" && name != "error")) return;
+    auto data = parse_json(value);
+    bj::object* object = data.ok() ? data->if_object() : nullptr;
+    if (object == nullptr) {
+      told.json = ApiError::internal(std::string(value)).to_json();
+      return;
+    }
+    bj::value* inner = object->if_contains("error");
+    const bj::object* fields = inner == nullptr ? object : inner->if_object();
+    int status = fields == nullptr ? 0 : status_in(*fields);
+    if (status == 0) status = status_in(*object);
+    if (status == 0) status = status_of_error_event(value);
+    if (status != 0) told.status = status;
+    told.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
+  });
+  if (told.json.empty()) told.json = ApiError::internal("the worker told an error").to_json();
+  return told;
+}
+
+bool ends_answer(std::string_view events) {
+  constexpr std::string_view kReason = "\"finish_reason\"";
+  for (size_t at = events.find(kReason); at != std::string_view::npos; at = events.find(kReason, at)) {
+    at = events.find_first_not_of(" :", at + kReason.size());
+    if (at != std::string_view::npos && events[at] == '"') return true;
+  }
+  return events.find("data: [DONE]") != std::string_view::npos ||
+         events.find("data:[DONE]") != std::string_view::npos;
+}
+
+std::string_view without_leading_comments(std::string_view events) {
+  size_t skipped = 0;
+  for_each_event(events, [&](std::string_view event) {
+    bool has_field = false;
+    for_each_line(event, [&](std::string_view name, std::string_view) { has_field |= !name.empty(); });
+    if (has_field) return true;
+    skipped += event.size();
+    return false;
+  });
+  return events.substr(skipped);
+}
+
+}  // namespace troupe
