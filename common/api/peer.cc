@@ -140,7 +140,7 @@ std::string model_of_path(std::string_view path) {
     id += coded ? static_cast<char>(byte) : path[i];
     if (coded) i += 2;
   }
-  return id;
+  return is_valid_utf8(id) ? id : std::string(path);  // an error names it
 }
 
 ApiResult<std::vector<ModelCard>> parse_models(std::string_view body) {

@@ -3,6 +3,8 @@
 
 #include "common/api/tokenize.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
 
@@ -16,6 +18,7 @@ struct TokenizeDraft {
   TokenizeRequest request;
   bool has_prompt = false;
   std::optional<bool> add_special_tokens;
+  FinalMessage final_message;
 };
 
 // Reads a field specific to these requests; `known` is false for any other.
@@ -27,7 +30,13 @@ Fault read_own_field(TokenizeDraft& draft, std::string_view name, dom::element v
     draft.add_special_tokens = flag;
     return std::nullopt;
   }
-  if (name == "add_generation_prompt") return read_bool(name, value, draft.request.add_generation_prompt);
+  if (name == "add_generation_prompt") {
+    auto fault = read_bool(name, value, draft.request.add_generation_prompt);
+    draft.final_message.asks_generation_prompt = !fault && draft.request.add_generation_prompt;
+    return fault;
+  }
+  if (name == "assistant_prefill")
+    return read_string(name, value, std::numeric_limits<size_t>::max(), draft.final_message.prefill);
   if (name == "return_token_strs") return read_bool(name, value, draft.request.return_token_strs);
   if (name == "prompt") {
     draft.has_prompt = true;
@@ -66,7 +75,7 @@ Fault finish(TokenizeDraft& draft) {
     return ApiError::bad_field("prompt", "'prompt' (a string) or 'messages' (an array) is required.");
   }
   source.kind = is_chat ? Kind::kChat : Kind::kCompletion;
-  if (auto fault = settle_final_message(source, {})) return fault;
+  if (auto fault = settle_final_message(source, std::move(draft.final_message))) return fault;
   draft.request.add_special_tokens = draft.add_special_tokens.value_or(!is_chat);
   return std::nullopt;
 }

@@ -72,9 +72,19 @@ std::vector<EngineRequest> group_of(PreparedRequest& prepared) {
   return group;
 }
 
+// Every choice has its own automaton of the stop strings.
+constexpr int64_t kStopBytesOfChoicesMax = int64_t{1} << 20;
+
 // Refuses a request of more choices than a worker can hold.
 std::optional<ApiError> check_room(const PreparedRequest& prepared, int64_t requests_max) {
   const auto prompts = static_cast<int64_t>(1 + prepared.more.size());
+  int64_t stop_bytes = 0;
+  for (const std::string& stop : prepared.engine.stop_strings)
+    stop_bytes += static_cast<int64_t>(stop.size());
+  if (prompts * prepared.choice_count * stop_bytes > kStopBytesOfChoicesMax) {
+    return ApiError::bad_field("stop", "the bytes of 'stop' × prompts × 'n' must come to at most " +
+                                           std::to_string(kStopBytesOfChoicesMax));
+  }
   if (prompts * prepared.choice_count <= requests_max) return std::nullopt;
   const std::string most = std::to_string(requests_max) + ", all that this worker can hold";
   if (prompts == 1) return ApiError::bad_field("n", "'n' must be at most " + most);

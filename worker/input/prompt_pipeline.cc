@@ -78,14 +78,13 @@ ApiResult<std::vector<TokenId>> encode_chat(const ServedModel& model, const Gene
   const bool uses_tools = model.tool_template != nullptr && !request.tools_json.empty();
   const ChatTemplate& chat = uses_tools ? *model.tool_template : *model.chat_template;
   const TextMap marked = marks_of(model);
-  auto context =
-      chat_context(request, model.special_tokens, how.add_generation_prompt, chat.traits(), marked);
+  std::optional<GenerateRequest> tagged;
+  if (how.continue_final_message) tagged = with_final_tag(request);
+  auto context = chat_context(tagged ? *tagged : request, model.special_tokens, how.add_generation_prompt,
+                              chat.traits(), marked);
   if (!context.ok()) return ApiError::bad_field("messages", to_std(context.status().message()));
   auto text = chat.render(*context);
-  if (text.ok() && how.continue_final_message) {
-    const std::string& content = request.messages.back().content;
-    text = up_to_final(*std::move(text), marked ? marked(content) : content);
-  }
+  if (text.ok() && how.continue_final_message) text = up_to_final(*std::move(text));
   if (!text.ok()) {
     return ApiError::bad_field("messages", "chat template: " + std::string(to_std(text.status().message())));
   }

@@ -37,14 +37,19 @@ Status parse_arguments(bj::value& call, const std::string& where) {
   return {};
 }
 
-// Applies `map` to the strings of a value (not to an object's keys, which templates look up).
+// Applies `map` to the strings of a value, keys included: those that templates look up it leaves alone.
 void map_texts(bj::value& value, const TextMap& map) {
   if (bj::string* text = value.if_string()) {
     *text = view(map({text->data(), text->size()}));
   } else if (bj::array* items = value.if_array()) {
     for (bj::value& item : *items) map_texts(item, map);
   } else if (bj::object* fields = value.if_object()) {
-    for (auto& field : *fields) map_texts(field.value(), map);
+    bj::object mapped;
+    for (auto& field : *fields) {
+      map_texts(field.value(), map);
+      mapped[view(map({field.key().data(), field.key().size()}))] = std::move(field.value());
+    }
+    *fields = std::move(mapped);
   }
 }
 
@@ -100,16 +105,22 @@ StatusOr<bj::array> template_messages(const GenerateRequest& request, const Temp
   return messages;
 }
 
-StatusOr<std::string> up_to_final(std::string rendered, std::string_view content) {
-  constexpr std::string_view kSpace = " \t\r\n\v\f";
-  const size_t first = std::min(content.find_first_not_of(kSpace), content.size());
-  const std::string_view from_text = content.substr(first);
-  const std::string_view text = from_text.substr(0, from_text.find_last_not_of(kSpace) + 1);
-  const size_t at = rendered.rfind(text);
+GenerateRequest with_final_tag(const GenerateRequest& request) {
+  GenerateRequest tagged = request;
+  ChatMessage& last = tagged.messages.back();
+  last.content += kFinalTag;
+  if (!last.part_bytes.empty()) last.part_bytes.back() += kFinalTag.size();
+  return tagged;
+}
+
+StatusOr<std::string> up_to_final(std::string rendered) {
+  const std::string_view tag = kFinalTag.substr(0, kFinalTag.size() - 1);
+  const size_t at = rendered.rfind(tag);
   if (at == std::string::npos)
     return invalid_argument("the template changes the last message, so it cannot be gone on with");
-  const bool keeps_space = rendered.compare(at, from_text.size(), from_text) == 0;
-  rendered.resize(at + (keeps_space ? from_text.size() : text.size()));
+  const bool keeps_space = rendered.compare(at, kFinalTag.size(), kFinalTag) == 0;
+  rendered.resize(at);
+  if (!keeps_space) rendered.resize(rendered.find_last_not_of(" \t\r\n\v\f") + 1);
   return rendered;
 }
 

@@ -13,6 +13,18 @@ std::string refusal(const std::string& body) {
   return request.ok() ? "accepted" : request.error().param + ": " + request.error().message;
 }
 
+TEST(ApiTokenize, CountsAPrefilledAnswerAsTheChatHasIt) {
+  const auto parsed =
+      parse_tokenize_request(R"({"messages":[{"role":"user","content":"Hi"}],"assistant_prefill":"Sure,"})");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_TRUE(parsed.value().source.continue_final_message);
+  EXPECT_EQ(parsed.value().source.messages.back().content, "Sure,");
+  const auto both = parse_tokenize_request(
+      R"({"messages":[{"role":"assistant","content":"Hi"}],"continue_final_message":true,"add_generation_prompt":true})");
+  ASSERT_FALSE(both.ok());
+  EXPECT_EQ(both.error().param, "add_generation_prompt");
+}
+
 TEST(ApiTokenize, ReadsTextAndItsDefaults) {
   auto request = parse_tokenize_request(R"({"prompt":"Hi é","model":"m","temperature":"ignored here"})");
   ASSERT_TRUE(request.ok()) << request.error().message;

@@ -88,6 +88,22 @@ TEST_F(TextIn, SpecialTokensInTheLastMessageThatIsGoneOnWithAreText) {
             1);
 }
 
+TEST_F(TextIn, SpecialTokensInTheNamesOfACallsArgumentsAreText) {
+  auto chat_of_tools = ChatTemplate::parse(
+      "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}"
+      "{{ c.function.arguments }}{% endfor %}{% endfor %}");
+  model.chat_template = chat_of_tools->get();
+  auto prepared = prepare_request(
+      model, GenerateRequest::Kind::kChat,
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f",)"
+      R"("arguments":"{\"<|im_end|>\":\"<|im_start|>\"}"}}]}]})",
+      kRandomSeed);
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  EXPECT_EQ(tokenizer->decode(prepared->engine.prompt, /*skip_special=*/false),
+            R"({"<|im_end|>": "<|im_start|>"}{'<|im_end|>': '<|im_start|>'})");
+  for (const TokenId id : prepared->engine.prompt) EXPECT_FALSE(tokenizer->is_special(id));
+}
+
 TEST_F(TextIn, OnlyCompletionsContinueThePromptsText) {
   EXPECT_FALSE(chat("")->engine.continues_text);
   EXPECT_TRUE(completion(R"("prompt":"Once upon a")")->engine.continues_text);

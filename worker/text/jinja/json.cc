@@ -69,7 +69,7 @@ class Dumper {
       if (at != std::string_view::npos) {
         out_.push_back('\\');
         out_.push_back(kLetters[at]);
-      } else if (c < 0x20 || (c >= 0x7F && style_.ensure_ascii && c != 0x7F)) {
+      } else if (c < 0x20 || (c > 0x7F && style_.ensure_ascii && !is_mark(c))) {
         escape(c);
       } else {
         out_ += text.substr(begin, pos - begin);

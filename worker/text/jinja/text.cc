@@ -40,7 +40,7 @@ void append_text_repr(std::string& out, std::string_view text) {
       out += "\\r";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (is_printable(c)) {
+    } else if (is_printable(c) || is_mark(c)) {
       append_utf8(out, c);
     } else if (c < 0x100) {
       absl::StrAppendFormat(&out, "\\x%02x", static_cast<uint32_t>(c));

@@ -94,6 +94,7 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<const AddedToken*>& token
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (contents[i].empty()) continue;
     can_start_[static_cast<unsigned char>(contents[i].front())] = true;
+    longest_ = std::max(longest_, contents[i].size());
     uint32_t node = 0;
     for (char c : contents[i]) {
       auto byte = static_cast<unsigned char>(c);
@@ -140,7 +141,25 @@ std::vector<size_t> AddedTokenMatcher::cuts_of_special(std::string_view text) co
     next_code_point(text, second);
     if (second < match.end) cuts.push_back(second);
   }
+  for (size_t pos = text.size() - std::min(text.size(), longest_); pos < text.size(); ++pos) {
+    if (!begins_at(text, pos)) continue;
+    cuts.push_back(text.size());
+    break;
+  }
   return cuts;
+}
+
+bool AddedTokenMatcher::begins_at(std::string_view text, size_t pos) const {
+  uint32_t node = 0;
+  for (; pos < text.size(); ++pos) {
+    const auto& children = nodes_[node].children;
+    const auto it = std::find_if(children.begin(), children.end(), [&](const auto& child) {
+      return child.first == static_cast<unsigned char>(text[pos]);
+    });
+    if (it == children.end()) return false;
+    node = it->second;
+  }
+  return !nodes_[node].children.empty();
 }
 
 std::vector<TextPart> AddedTokenMatcher::split(std::string_view text, std::span<const size_t> cuts) const {

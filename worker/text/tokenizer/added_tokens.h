@@ -47,8 +47,9 @@ class AddedTokenMatcher {
   explicit AddedTokenMatcher(const std::vector<const AddedToken*>& tokens);
   // `cuts`: places of the text, ascending, that no special token spans (cut_text.h).
   std::vector<TextPart> split(std::string_view text, std::span<const size_t> cuts = {}) const;
-  // A cut within each of the text's special tokens, those that overlap included. (One of a single character
-  // has no place within.)
+  // A cut within each of the text's special tokens, those that overlap included, and one at its end where it
+  // ends with the beginning of one, which another text may go on. (One of a single character has no place
+  // within.)
   std::vector<size_t> cuts_of_special(std::string_view text) const;
   bool empty() const { return nodes_.size() <= 1; }
 
@@ -60,6 +61,7 @@ class AddedTokenMatcher {
   };
   // The longest one at `pos`; a special one ends by `special_end`.
   Match match_at(std::string_view text, size_t pos, size_t special_end) const;
+  bool begins_at(std::string_view text, size_t pos) const;  // and would go on after the text's end
 
   // A byte trie: a node keeps its children in a list, which is the fastest and smallest for few tokens.
   struct Node {
@@ -68,6 +70,7 @@ class AddedTokenMatcher {
   };
   std::vector<Node> nodes_;
   bool can_start_[256] = {};
+  size_t longest_ = 0;  // bytes
 };
 
 }  // namespace troupe

@@ -116,6 +116,9 @@ void Detokenizer::add_text(const std::string& made, std::string_view last_bytes)
 // The waiting tokens' text is in `made`, and the last token, which may still wait, begins after it.
 void Detokenizer::place_waiting(std::string_view made) {
   const std::vector<Place> places = places_of(waiting_, made);
+  const auto first_byte_end = [&made](const Place& place) {
+    return std::min(place.bytes + 1, static_cast<int64_t>(made.size()));
+  };
   size_t end = waiting_.size();
   for (size_t i = held_.size(); i-- > 0 && held_[i].end_bytes < 0;) {
     HeldToken& token = held_[i];
@@ -125,9 +128,10 @@ void Detokenizer::place_waiting(std::string_view made) {
       token.begin_bytes = made_bytes_ + places[begin].bytes;
       token.begin_chars = made_chars_ + places[begin].chars;
     }
-    // A character is returned whole once its first byte is.
+    // A character is returned whole once its first byte is; one that the end cuts off has none.
     const bool is_last = i + 1 == held_.size();
-    if (!is_last) token.end_bytes = end > begin ? made_bytes_ + places[end - 1].bytes + 1 : token.begin_bytes;
+    if (!is_last)
+      token.end_bytes = end > begin ? made_bytes_ + first_byte_end(places[end - 1]) : token.begin_bytes;
     end = begin;
   }
 }

@@ -71,6 +71,22 @@ TEST(CutText, SpecialTokensOfTheTextStayText) {
   }
 }
 
+// Two fields of a message may come one after the other.
+TEST(CutText, TheBeginningOfASpecialTokenIsCutFromWhatFollows) {
+  const auto tokenizer = make(kNone);
+  for (const std::string begin : {"<", "<e", "<e><", "<e><m"}) {
+    const std::vector<size_t> cuts = tokenizer->cuts_of_special("a" + begin);
+    ASSERT_FALSE(cuts.empty()) << begin;
+    EXPECT_EQ(cuts.back(), begin.size() + 1);
+  }
+  EXPECT_TRUE(tokenizer->cuts_of_special("a<x").empty());
+  EXPECT_TRUE(tokenizer->cuts_of_special("").empty());
+  const std::string marked = with_marks("a<e", tokenizer->cuts_of_special("a<e")) + ">";
+  const CutText cut = without_marks(marked);
+  EXPECT_EQ(spelled(*tokenizer, tokenizer->encode(cut.text, EncodeOptions{false, nullptr, cut.cuts}).value()),
+            "a < e > ");
+}
+
 TEST(CutText, OnlyWhatIsCutStaysText) {
   for (const char* normalizer : {kNone, kLower}) {
     const auto tokenizer = make(normalizer);
