@@ -261,10 +261,10 @@ constexpr Row kRows[] = {
 static_assert(std::is_sorted(std::begin(kRows), std::end(kRows),
                              [](const Row& a, const Row& b) { return a.name < b.name; }));
 
-// Fields by which a request is routed and its answer read, so that they must be understood here.
+// Fields by which a request is routed, limited, or its answer read, so that they must be understood here.
 bool decides_the_way(std::string_view name) {
   return name == "messages" || name == "prompt" || name == "model" || name == "stream" ||
-         name == "stream_options" || name == "troupe_resume";
+         name == "stream_options" || name == "troupe_resume" || name == "priority" || name == "cache_salt";
 }
 
 Fault read_field(Draft& draft, std::string_view name, dom::element value) {

@@ -22,15 +22,23 @@ void Pieces::advance(size_t bytes) {
 struct Channel::PeerReset {
   std::shared_ptr<Channel> self;
 
-  void operator()(const ErrorCode&) const {
-    if (self->closed_) return;
-    self->broken_ = true;
-    self->wake();
+  explicit PeerReset(std::shared_ptr<Channel> channel) : self(std::move(channel)) {}
+  PeerReset(PeerReset&&) = default;
+  PeerReset& operator=(PeerReset&&) = delete;
+  ~PeerReset() {
+    if (self) self->abandon();
+  }
+
+  void operator()(const ErrorCode&) {
+    const std::shared_ptr<Channel> channel = std::move(self);
+    if (channel->closed_) return;
+    channel->broken_ = true;
+    channel->wake();
   }
   static void note_end(Channel& channel) {
     channel.ended_ = true;
     if (!channel.half_close_allowed_) return;
-    channel.socket_.async_wait(Socket::wait_error, PeerReset{channel.shared_from_this()});
+    channel.socket_.async_wait(Socket::wait_error, PeerReset(channel.shared_from_this()));
   }
 };
 

@@ -294,6 +294,7 @@ void HttpConnection::on_unwatched() {
 // The client sends no more. It may have closed the connection or wait for its answer: the next byte tells.
 void HttpConnection::on_half_close() {
   if (channel_->ended()) return;
+  if (exchange_.cannot_probe()) return cancel(CancelReason::kClientGone);
   if (channel_->input().empty()) exchange_.close_after();
   exchange_.probe_peer();
 }

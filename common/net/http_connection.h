@@ -70,6 +70,8 @@ class ServerExchange final : public Exchange {
   // Sends what every answer begins with (of a chunked one: a zero of the next chunk's size), if nothing is on
   // its way: a peer that has closed the connection resets it, one that only sends no more reads on.
   void probe_peer();
+  // It is streaming without chunks, and nothing can be sent to find out: the end of input is the peer's.
+  bool cannot_probe() const { return state_ == State::kStreaming && !chunked_; }
   bool answered() const { return state_ == State::kDone; }
   bool cut_off() const { return head_sent_ && !answered(); }
   bool keeps_alive() const { return keeps_alive_ && !close_after_; }
@@ -96,7 +98,7 @@ class ServerExchange final : public Exchange {
   bool close_after_ = false;
   bool keeps_alive_ = true;
   bool head_sent_ = false;
-  bool probed_ = false;  // kAnswerStart was sent, and belongs to the answer that follows
+  size_t probed_ = 0;  // bytes of kAnswerStart that were sent, and belong to the answer that follows
   uint64_t bytes_sent_ = 0;
 };
 

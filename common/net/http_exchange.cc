@@ -54,17 +54,18 @@ void ServerExchange::build_head(int status, const HeaderList& headers, BodyFrami
   spec.date = context_.date.at(std::time(nullptr));
   out_.clear();
   append_answer_head(out_, spec);
-  if (probed_) out_.erase(0, kAnswerStart.size());
+  out_.erase(0, probed_);
 }
 
 void ServerExchange::probe_peer() {
-  const bool is_fresh = state_ == State::kFresh && out_.empty() && !probed_;
+  const bool is_fresh = state_ == State::kFresh && out_.empty() && probed_ == 0;
   const bool is_between_chunks =
       state_ == State::kStreaming && head_sent_ && chunked_ && !bodiless_ && out_.empty() && pieces_.empty();
   if (!is_fresh && !is_between_chunks) return;
   Pieces probe;
   probe.add(is_fresh ? kAnswerStart : std::string_view("0"));
-  probed_ |= channel_.write_now(probe) && is_fresh;
+  channel_.write_now(probe);
+  if (is_fresh) probed_ = kAnswerStart.size() - probe.bytes();
 }
 
 Task<void> ServerExchange::respond(int status, const HeaderList& headers, std::string body) {
@@ -85,7 +86,7 @@ void ServerExchange::respond_now(int status, const HeaderList& headers, std::str
   pieces.add(out_);
   if (!bodiless_) pieces.add(body);
   head_sent_ = true;
-  probed_ = false;
+  probed_ = 0;
   const size_t bytes = pieces.bytes();
   if (!channel_.write_now(pieces)) return;
   bytes_sent_ += bytes;
@@ -128,7 +129,7 @@ void ServerExchange::cut() {
 bool ServerExchange::send_now() {
   if (pieces_.empty()) return true;
   head_sent_ = true;
-  probed_ = false;
+  probed_ = 0;
   bytes_sent_ += pieces_.bytes();
   if (!channel_.write_now(pieces_)) return false;
   out_.clear();

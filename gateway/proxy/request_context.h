@@ -40,6 +40,7 @@ struct RequestContext {
   // One try at one worker; made anew for each.
   struct WorkerTry {
     UsageTap passed;          // of its answer
+    size_t received = 0;      // bytes of it, passed on or not
     bool ours = false;        // the worker is one of Troupe's
     bool asks_ids = false;    // it was asked for ids
     std::string resume_body;  // the request's, if the worker continues a stream

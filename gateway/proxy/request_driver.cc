@@ -161,7 +161,7 @@ bool RequestDriver::gives_up(const Exchange& exchange, RequestContext& context) 
   facts.stream = context.routed.stream;
   facts.heartbeats_asked = context.worker.asks_ids;
   facts.heartbeats_seen = context.worker.asks_ids && context.tap->heartbeats();
-  facts.bytes = context.worker.passed.bytes();
+  facts.bytes = context.worker.received;
   const uint64_t refused = core_.retry_budget.refused();
   const bool given_up =
       context.flow.silent(core_.flow_context(), facts, progress(exchange, context), core_.clock.now());
@@ -201,6 +201,8 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   ask_ids(exchange, context, input);
   input.foreign = !context.worker.ours;
   input.generates = context.routed.generates;
+  input.one_choice = context.routed.choices == 1;
+  input.received = &context.worker.received;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;
 }

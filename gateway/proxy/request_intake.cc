@@ -54,6 +54,7 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   if (!routed.ok() && routed.error().http_status == 400) {
     auto others = parse_for_others(request, parse, context);
     if (others.ok()) routed = std::move(others);
+    if (!others.ok() && others.error().http_status == 503) return others.error();  // not all are probed yet
   }
   if (!routed.ok()) return routed.error();
   if (routed->model.empty()) {
@@ -159,8 +160,9 @@ ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& requ
     input.model = *model;
     routed = parse(request, input);
   }
-  if (routed.ok() && !only_others_serve(routed->model)) return ApiError::not_found_model(routed->model);
-  return routed;
+  if (!routed.ok() || only_others_serve(routed->model)) return routed;
+  return core_.fleet.probed() ? ApiError::not_found_model(routed->model)
+                              : replies_.no_candidate(routed->model);
 }
 
 bool RequestIntake::only_others_serve(const std::string& model) const {

@@ -95,7 +95,9 @@ struct Relay {
     if (input.passed != nullptr) input.passed->feed(bytes);
   }
 
-  void came() {
+  // `bytes` have come.
+  void came(size_t bytes) {
+    if (input.received != nullptr) *input.received += bytes;
     if (input.phases != nullptr) input.phases->enter(Phase::kRelay, steady_now());
   }
   // Called before anything that may wait: for the worker, or for a slow client.
@@ -129,7 +131,7 @@ Task<void> relay_rest(Relay& relay, std::string pending) {
       co_return;
     }
     more = *next;
-    if (more) relay.came();
+    if (more) relay.came(pending.size());
   }
   co_await relay.exchange.finish();
   relay.result.end = ForwardResult::End::kAnswered;
@@ -144,7 +146,7 @@ Task<void> relay_whole(Relay& relay) {
       fail_to_read(relay.result, more.status());
       co_return;
     }
-    relay.came();
+    relay.came(*more ? piece.size() : 0);
     if (!*more) break;
     relay.first_byte();
     if (body.empty()) {
@@ -171,10 +173,10 @@ Task<void> relay_whole(Relay& relay) {
 
 // An error event that the client has not seen is held like a status: another worker may do better.
 void hold_error(ForwardResult& result, ToldError error) {
-  result.status = error.status;
+  if (result.status < 400) result.status = error.status;
   result.held = true;
   result.held_headers.emplace_back("content-type", "application/json");
-  if (error.status == 429) result.held_headers.emplace_back("retry-after", "1");
+  if (result.status == 429) result.held_headers.emplace_back("retry-after", "1");
   result.held_body = std::move(error.json);
 }
 
@@ -201,8 +203,9 @@ struct StreamPiece {
 StreamPiece read_piece(const Relay& relay, std::string_view piece) {
   StreamPiece read{piece, error_event(piece)};
   const bool is_first = !relay.exchange.head_sent();
-  const auto before_error = static_cast<size_t>(read.error.data() - piece.data());
-  if (!read.error.empty()) read.events = piece.substr(0, before_error);
+  const size_t before_error =
+      read.error.empty() ? piece.size() : static_cast<size_t>(read.error.data() - piece.data());
+  read.events = piece.substr(0, before_error);
   if (relay.input.foreign && is_first) read.events = without_leading_comments(read.events);
   if (read.error.empty()) return read;
   read.holds_error =
@@ -224,7 +227,8 @@ Task<void> start_stream(Relay& relay) {
 bool is_cut(Relay& relay, bool ended) {
   const ResumeTap* const tap = relay.input.tap;
   const bool ours = tap != nullptr && tap->heartbeats() && !tap->done();
-  const bool theirs = relay.input.foreign && relay.input.generates && !ended;
+  const bool theirs =
+      relay.input.foreign && relay.input.generates && !ended && relay.result.status / 100 == 2;
   if (ours) {
     fail(relay.result, FailureKind::kBody, absl::UnavailableError("the answer ended before it was complete"));
   } else if (theirs && !relay.exchange.head_sent()) {
@@ -247,7 +251,7 @@ Task<void> relay_stream(Relay& relay) {
       co_return;
     }
     if (!*more) break;
-    relay.came();
+    relay.came(piece.size());
     hold_rest(piece, held);
     if (tap != nullptr) tap->cut(piece);
     if (tap != nullptr && tap->strayed()) {
@@ -256,7 +260,7 @@ Task<void> relay_stream(Relay& relay) {
       co_return;
     }
     const StreamPiece read = read_piece(relay, piece);
-    ended |= relay.input.foreign && ends_answer(read.events);
+    ended |= relay.input.foreign && ends_answer(read.events, relay.input.one_choice);
     if (read.events.empty()) {
       relay.rests();
     } else {
@@ -278,7 +282,15 @@ Task<void> relay_stream(Relay& relay) {
          absl::UnavailableError("the worker told an error in its stream"));
     co_return;
   }
-  if (is_cut(relay, ended || ends_answer(held))) co_return;
+  // (An error may be the last, without the blank line that ends an event.)
+  const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
+  if (!last_error.empty() && !relay.exchange.head_sent()) {
+    hold_error(relay.result, told_error(last_error));
+    fail(relay.result, FailureKind::kStatus,
+         absl::UnavailableError("the worker told an error in its stream"));
+    co_return;
+  }
+  if (is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;
   if (!relay.exchange.head_sent()) co_await start_stream(relay);
   if (!held.empty()) {
     relay.passes(held);
@@ -300,7 +312,10 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   }
   ClientAnswer& answer = **sent;
   result.status = answer.status();
-  result.failure = {FailureKind::kStatus, result.status, input.foreign};
+  result.failure.kind = FailureKind::kStatus;
+  result.failure.http_status = result.status;
+  result.failure.foreign = input.foreign;
+  result.failure.client_key = !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
     if (input.foreign) result.failure.retry_after = retry_after_of(answer);
     co_await hold(answer, result);

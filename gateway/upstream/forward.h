@@ -39,8 +39,10 @@ struct ForwardInput {
   // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
   // in other forms, and send comments before it has begun.
   bool foreign = false;
+  size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
   // The answer has an end to be told by (a finish reason, [DONE]): a stream without it was cut.
   bool generates = false;
+  bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.
   ResumeTap* tap = nullptr;
   // Ends kSend, measures kRelay and pauses at the end. null: not measured.

@@ -108,9 +108,10 @@ ToldError told_error(std::string_view event) {
   return told;
 }
 
-bool ends_answer(std::string_view events) {
+bool ends_answer(std::string_view events, bool one_choice) {
   constexpr std::string_view kReason = "\"finish_reason\"";
-  for (size_t at = events.find(kReason); at != std::string_view::npos; at = events.find(kReason, at)) {
+  for (size_t at = one_choice ? events.find(kReason) : std::string_view::npos; at != std::string_view::npos;
+       at = events.find(kReason, at)) {
     at = events.find_first_not_of(" :", at + kReason.size());
     if (at != std::string_view::npos && events[at] == '"') return true;
   }

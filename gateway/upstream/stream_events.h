@@ -20,8 +20,8 @@ struct ToldError {
   int status = 502;
 };
 ToldError told_error(std::string_view event);
-// Whether these whole events end an answer: a finish reason, or [DONE].
-bool ends_answer(std::string_view events);
+// Whether these whole events end an answer: [DONE], or the finish reason of its one choice.
+bool ends_answer(std::string_view events, bool one_choice = true);
 // Without the events at their beginning that are comments alone.
 std::string_view without_leading_comments(std::string_view events);
 

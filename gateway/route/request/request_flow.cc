@@ -130,7 +130,8 @@ Action RequestFlow::failed(const FlowContext& context, const Failure& failure, b
     return send_next(context, progress.started, now);
   }
   if (progress.started) return Action::kEndBroken;
-  if (failure.kind != FailureKind::kConnect || !full_) return Action::kPassOn;
+  const bool tells_nothing = failure.kind == FailureKind::kConnect || refused_alone(failure);
+  if (!tells_nothing || !full_) return Action::kPassOn;
   attempt_.candidate = *full_;
   return Action::kPassOnFull;
 }
@@ -161,7 +162,10 @@ void RequestFlow::blame_refusers(const FlowContext& context, TimePoint now) {
 void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool blame, TimePoint now) {
   const NodeIndex node = attempt_.candidate.node;
   if (const auto event = health_event_of(failure, blame)) context.nodes.on_event(node, *event, now);
-  if (refused_alone(failure) && tried_.size() <= 64) refused_ |= uint64_t{1} << (tried_.size() - 1);
+  const bool refuses_key =
+      failure.client_key && failure.http_status != 404;  // which may be the client's fault
+  if (refused_alone(failure) && !refuses_key && tried_.size() <= 64)
+    refused_ |= uint64_t{1} << (tried_.size() - 1);
   if (failure.retry_after > Duration::zero())
     context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));
 }

@@ -29,8 +29,9 @@ enum class FailureKind : uint8_t {
 struct Failure {
   FailureKind kind = FailureKind::kConnect;
   int http_status = 0;
-  bool foreign = false;    // the node is of another kind
-  Duration retry_after{};  // that it asks for, with its status
+  bool foreign = false;     // the node is of another kind
+  bool client_key = false;  // it was shown the client's own key
+  Duration retry_after{};   // that it asks for, with its status
 };
 
 // What has been done for this request so far.

@@ -140,6 +140,32 @@ TEST(ForeignStall, SlowStreamHasNotStalled) {
   EXPECT_TRUE(gateway.ask(chat_body(kSilentCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
 }
 
+Task<void> trickle(Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.start(200, headers);
+  Timer timer(exchange.executor());
+  for (int i = 0; i < 5; ++i) {
+    co_await exchange.write(" ");
+    timer.expires_after(300ms);
+    co_await timer.async_wait(use_task);
+  }
+  co_await exchange.write("{\"ok\":1}");
+  co_await exchange.finish();
+}
+
+// Its bytes are passed on at the end, and count as they come.
+TEST(ForeignStall, WholeAnswerThatComesSlowlyHasNotStalled) {
+  Loop loop;
+  StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return trickle(exchange); });
+  GatewayConfig config = TwoWorkers::config();
+  config.proxy.foreign_stall_max = 600ms;
+  TestGateway gateway(loop, {stub.endpoint()}, config);
+  const Answer answer = gateway.ask(chat_body(kSilentCard, "x"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.body.ends_with("{\"ok\":1}")) << answer.body;
+}
+
 TEST(ForeignStall, OnlyWorkerIsWaitedFor) {
   Loop loop;
   StubWorker only(loop, answer_late);

@@ -343,6 +343,24 @@ TEST_F(RequestFlowTest, WhatAForeignNodeRefusesAloneGoesToTheNextWhoseAnswerBlam
   EXPECT_EQ(nodes_.events, (std::vector{std::pair(first, HealthEvent::kErrored)}));
 }
 
+TEST_F(RequestFlowTest, ANodeThatRefusesTheClientsOwnKeyIsNotBlamed) {
+  send();
+  ASSERT_EQ(flow_.failed(context(), {FailureKind::kStatus, 401, true, true}, true, unstarted(), now_),
+            Action::kSend);
+  flow_.first_byte(context(), false, now_);
+  EXPECT_TRUE(nodes_.events.empty());
+}
+
+TEST_F(RequestFlowTest, AFullNodesAnswerIsTruerThanAnothersRefusal) {
+  send();
+  ASSERT_EQ(flow_.failed(context(), {FailureKind::kStatus, 429, true}, true, unstarted(), now_),
+            Action::kSend);
+  Action action = Action::kSend;
+  for (int i = 0; i < 4 && action == Action::kSend; ++i)
+    action = flow_.failed(context(), kUnauthorized, true, unstarted(), now_);
+  EXPECT_EQ(action, Action::kPassOnFull);
+}
+
 TEST_F(RequestFlowTest, WhatAllForeignNodesRefuseIsTheAnswerAndNobodysFault) {
   send();
   Action action = Action::kSend;
@@ -360,7 +378,7 @@ TEST_F(RequestFlowTest, OfOursTheSameStatusIsTheAnswer) {
 TEST_F(RequestFlowTest, ANodeThatAsksForAPauseIsAskedLastForAsLong) {
   send();
   const NodeIndex full = node();
-  const Failure asks{FailureKind::kStatus, 429, true, seconds(20)};
+  const Failure asks{FailureKind::kStatus, 429, true, false, seconds(20)};
   ASSERT_EQ(flow_.failed(context(), asks, true, unstarted(), now_), Action::kSend);
   flow_.abandoned(context(), now_);
   const auto is_last = [&] {
