@@ -255,7 +255,8 @@ def test_what_became_of_each_request_is_in_a_file(tmp_path):
 def test_api_keys_hold_for_requests_that_name_one(tmp_path):
     keys, trace, requests = tmp_path / "keys.yaml", tmp_path / "trace.jsonl", tmp_path / "requests.jsonl"
     keys.write_text(f"writers: {{sha256: {'0' * 64}, requests_at_once: 3}}\nothers: {{sha256: {'1' * 64}}}\n")
-    line = {"timestamp": 0, "input_length": 1024, "output_length": 200}
+    # (Arrivals of one timestamp are spread over the interval; the first answers outlast them.)
+    line = {"timestamp": 0, "input_length": 1024, "output_length": 2000}
     names = ["writers"] * 10 + ["others"] * 5 + [None] * 5
     trace.write_text("".join(json.dumps({**line, "hash_ids": [2 * i, 2 * i + 1], **({"key": name} if name else {})}) + "\n"
                              for i, name in enumerate(names)))
