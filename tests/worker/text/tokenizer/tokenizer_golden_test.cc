@@ -80,10 +80,7 @@ std::string answer_of(const Tokenizer& tokenizer, const std::vector<int32_t>& id
   auto stream = tokenizer.stream(/*skip_special=*/true);
   std::string text;
   for (int32_t id : ids) text += stream->push(id);
-  text += stream->finish(/*keeps_cut_character=*/false);
-  std::string whole = tokenizer.decode(ids, true);
-  EXPECT_TRUE(whole.starts_with(text));
-  return text;
+  return text + stream->finish(/*keeps_cut_character=*/false);
 }
 
 std::string detokenized(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
