@@ -188,7 +188,7 @@ Status JsonTokenizer::check_post_processor() const {
 }
 
 Status JsonTokenizer::build_matchers() {
-  std::vector<const AddedToken*> groups[2], special;
+  std::vector<const AddedToken*> groups[2], specials;
   std::vector<std::string> contents[2];
   Regex::Matcher matcher;
   for (const AddedToken& token : added) {
@@ -197,11 +197,11 @@ Status JsonTokenizer::build_matchers() {
     added_contents.push_back(content.text);
     groups[token.normalized ? 1 : 0].push_back(&token);
     contents[token.normalized ? 1 : 0].push_back(std::move(content.text));
-    if (token.special) special.push_back(&token);
+    if (token.special) specials.push_back(&token);
   }
   raw_tokens = std::make_unique<AddedTokenMatcher>(groups[0], contents[0]);
   normalized_tokens = std::make_unique<AddedTokenMatcher>(groups[1], contents[1]);
-  special_tokens = std::make_unique<AddedTokenMatcher>(special);
+  special_tokens = std::make_unique<AddedTokenMatcher>(specials);
   return {};
 }
 
