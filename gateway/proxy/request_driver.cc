@@ -158,7 +158,6 @@ route::AnswerProgress RequestDriver::progress(const Exchange& exchange, const Re
 // The worker has sent nothing for patience() (see forward_input()).
 bool RequestDriver::gives_up(const Exchange& exchange, RequestContext& context) {
   route::RequestFlow::SilentFacts facts;
-  facts.stream = context.routed.stream;
   facts.heartbeats_asked = context.worker.asks_ids;
   facts.heartbeats_seen = context.worker.asks_ids && context.tap->heartbeats();
   facts.bytes = context.worker.received;

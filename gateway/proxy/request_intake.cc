@@ -50,22 +50,13 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   auto resend = resend_of(request);
   if (!resend.ok()) return resend.error();
   context.resend = *resend;
-  auto routed = parse(request, parser_input(context));
+  auto routed = parse_named(request, parse, parser_input(context), context);
   if (!routed.ok() && routed.error().http_status == 400) {
     auto others = parse_for_others(request, parse, context);
     if (others.ok()) routed = std::move(others);
     if (!others.ok() && others.error().http_status == 503) return others.error();  // not all are probed yet
   }
   if (!routed.ok()) return routed.error();
-  if (routed->model.empty()) {
-    auto model = only_model(context);
-    if (!model.ok()) return model.error();
-    RequestParserInput input = parser_input(context);
-    input.model = *model;
-    routed = parse(request, input);  // a set's key has its model's name in it
-    if (!routed.ok()) return routed.error();
-    routed->model = std::move(*model);
-  }
   context.routed = std::move(*routed);
   rewrite(request, context);
   if (!AccessGate::may_use(context, context.routed.model))
@@ -145,21 +136,28 @@ void RequestIntake::record_arrival(RequestContext& context) {
   context.entry = std::make_unique<TrafficEntry>(*core_.recorder, std::move(arrival), context.started);
 }
 
-// Workers of another kind may understand what ours would refuse: if nobody else serves the model,
-// they judge it.
+// Parses, and again where the body names no model: a set's key has its model's name in it.
+ApiResult<RoutedRequest> RequestIntake::parse_named(const HttpRequest& request, ForwardParser parse,
+                                                    RequestParserInput input,
+                                                    const RequestContext& context) const {
+  auto routed = parse(request, input);
+  if (!routed.ok() || !routed->model.empty()) return routed;
+  auto model = only_model(context);
+  if (!model.ok()) return model.error();
+  input.model = *model;
+  routed = parse(request, input);
+  if (routed.ok()) routed->model = std::move(*model);
+  return routed;
+}
+
+// Workers of another kind may understand what ours would refuse: where no other worker serves the model, they
+// judge the request.
 ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& request, ForwardParser parse,
-                                                         RequestContext& context) {
+                                                         const RequestContext& context) const {
   ApiLimits limits = core_.options.api;
   limits.for_others = true;
-  ApiParser parser(limits);
-  RequestParserInput input{core_.options, parser, AccessGate::tenant_salt(context)};
-  auto routed = parse(request, input);
-  if (routed.ok() && routed->model.empty()) {
-    auto model = only_model(context);
-    if (!model.ok()) return model.error();
-    input.model = *model;
-    routed = parse(request, input);
-  }
+  ApiParser api(limits);
+  auto routed = parse_named(request, parse, {core_.options, api, AccessGate::tenant_salt(context)}, context);
   if (!routed.ok() || only_others_serve(routed->model)) return routed;
   return core_.fleet.probed() ? ApiError::not_found_model(routed->model)
                               : replies_.no_candidate(routed->model);

@@ -42,8 +42,10 @@ class RequestIntake {
  private:
   Task<void> pause_before_look(const Exchange& exchange, RequestContext& context);
   ApiResult<std::string> only_model(const RequestContext& context) const;
+  ApiResult<RoutedRequest> parse_named(const HttpRequest& request, ForwardParser parse,
+                                       RequestParserInput input, const RequestContext& context) const;
   ApiResult<RoutedRequest> parse_for_others(const HttpRequest& request, ForwardParser parse,
-                                            RequestContext& context);
+                                            const RequestContext& context) const;
   bool only_others_serve(const std::string& model) const;
   void keep_text(RoutedRequest& routed);
   void record_arrival(RequestContext& context);

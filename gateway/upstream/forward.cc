@@ -172,7 +172,7 @@ Task<void> relay_whole(Relay& relay) {
 }
 
 // An error event that the client has not seen is held like a status: another worker may do better.
-void hold_error(ForwardResult& result, ToldError error) {
+void hold_error(ForwardResult& result, StreamError error) {
   if (result.status < 400) result.status = error.status;
   result.held = true;
   result.held_headers.emplace_back("content-type", "application/json");
@@ -193,7 +193,7 @@ void hold_rest(std::string& piece, std::string& held) {
   piece.resize(whole);
 }
 
-// A piece of whole events: what the client gets of it, and the error that it tells.
+// A piece of whole events: what the client gets of it, and the error that it reports.
 struct StreamPiece {
   std::string_view events;
   std::string_view error;    // empty: none
@@ -273,21 +273,21 @@ Task<void> relay_stream(Relay& relay) {
     }
     if (read.error.empty()) continue;
     if (read.holds_error) {
-      hold_error(relay.result, told_error(read.error));
+      hold_error(relay.result, parse_error_event(read.error));
     } else {
       co_await relay.exchange.finish();
       relay.result.end = ForwardResult::End::kBroken;
     }
     fail(relay.result, FailureKind::kStatus,
-         absl::UnavailableError("the worker told an error in its stream"));
+         absl::UnavailableError("the worker reported an error in its stream"));
     co_return;
   }
   // (An error may be the last, without the blank line that ends an event.)
   const std::string_view last_error = relay.input.foreign ? error_event(held) : std::string_view();
   if (!last_error.empty() && !relay.exchange.head_sent()) {
-    hold_error(relay.result, told_error(last_error));
+    hold_error(relay.result, parse_error_event(last_error));
     fail(relay.result, FailureKind::kStatus,
-         absl::UnavailableError("the worker told an error in its stream"));
+         absl::UnavailableError("the worker reported an error in its stream"));
     co_return;
   }
   if (is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;

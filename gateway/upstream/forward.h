@@ -40,7 +40,7 @@ struct ForwardInput {
   // in other forms, and send comments before it has begun.
   bool foreign = false;
   size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
-  // The answer has an end to be told by (a finish reason, [DONE]): a stream without it was cut.
+  // The answer ends with a finish reason or [DONE]: a stream without either was cut.
   bool generates = false;
   bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
   // Removes and keeps the ids (x-troupe-ids) that the worker was asked for. null: it was not asked.

@@ -49,19 +49,20 @@ const bj::object* error_of(const StatusOr<bj::value>& data) {
   if (object == nullptr) return nullptr;
   const bj::value* error = object->if_contains("error");
   const bj::value* kind = object->if_contains("object");
-  const bool tells = error != nullptr && !error->is_null();
-  return tells || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object : nullptr;
+  const bool has_error = error != nullptr && !error->is_null();
+  return has_error || (kind != nullptr && kind->is_string() && kind->get_string() == "error") ? object
+                                                                                              : nullptr;
 }
 
-bool tells_error(std::string_view event) {
-  bool tells = false;
+bool is_error_event(std::string_view event) {
+  bool found = false;
   for_each_line(event, [&](std::string_view name, std::string_view value) {
-    tells |= name == "error" || (name == "event" && value == "error");
+    found |= name == "error" || (name == "event" && value == "error");
     // In a model's string the quotes would be escaped.
     if (name == "data" && value.find("\"error\"") != std::string_view::npos)
-      tells |= error_of(parse_json(value)) != nullptr;
+      found |= error_of(parse_json(value)) != nullptr;
   });
-  return tells;
+  return found;
 }
 
 int status_in(const bj::object& error) {
@@ -79,21 +80,21 @@ std::string_view error_event(std::string_view events) {
   std::string_view found;
   if (events.find("error") == std::string_view::npos) return found;
   for_each_event(events, [&](std::string_view event) {
-    if (event.find("error") == std::string_view::npos || !tells_error(event)) return false;
+    if (event.find("error") == std::string_view::npos || !is_error_event(event)) return false;
     found = event;
     return true;
   });
   return found;
 }
 
-ToldError told_error(std::string_view event) {
-  ToldError told;
+StreamError parse_error_event(std::string_view event) {
+  StreamError parsed;
   for_each_line(event, [&](std::string_view name, std::string_view value) {
-    if (!told.json.empty() || (name != "data" && name != "error")) return;
+    if (!parsed.json.empty() || (name != "data" && name != "error")) return;
     auto data = parse_json(value);
     bj::object* object = data.ok() ? data->if_object() : nullptr;
     if (object == nullptr) {
-      told.json = ApiError::internal(std::string(value)).to_json();
+      parsed.json = ApiError::internal(std::string(value)).to_json();
       return;
     }
     bj::value* inner = object->if_contains("error");
@@ -101,11 +102,11 @@ ToldError told_error(std::string_view event) {
     int status = fields == nullptr ? 0 : status_in(*fields);
     if (status == 0) status = status_in(*object);
     if (status == 0) status = status_of_error_event(value);
-    if (status != 0) told.status = status;
-    told.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
+    if (status != 0) parsed.status = status;
+    parsed.json = inner == nullptr ? "{\"error\":" + to_json(*object) + "}" : std::string(value);
   });
-  if (told.json.empty()) told.json = ApiError::internal("the worker told an error").to_json();
-  return told;
+  if (parsed.json.empty()) parsed.json = ApiError::internal("the worker reported an error").to_json();
+  return parsed;
 }
 
 bool ends_answer(std::string_view events, bool one_choice) {

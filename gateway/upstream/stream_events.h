@@ -14,12 +14,12 @@ size_t whole_events(std::string_view bytes);
 // The first error event in these whole events, as OpenAI-like servers report errors after the head: data with
 // an `error` or of `"object": "error"`, of `event: error`, or llama.cpp's `error: {…}`; empty: none.
 std::string_view error_event(std::string_view events);
-// Its JSON as our own errors have it, {"error": …}, and its status; 502 where it tells none.
-struct ToldError {
+// Its JSON as our own errors have it, {"error": …}, and its status; 502 where it names none.
+struct StreamError {
   std::string json;
   int status = 502;
 };
-ToldError told_error(std::string_view event);
+StreamError parse_error_event(std::string_view event);
 // Whether these whole events end an answer: [DONE], or the finish reason of its one choice.
 bool ends_answer(std::string_view events, bool one_choice = true);
 // Without the events at their beginning that are comments alone.

@@ -225,7 +225,7 @@ void Simulation::silent(uint64_t id, int32_t stall) {
   if (node.stalls != stall || now_ >= node.stalled_until) return;  // it has gone on
   hear_so_far(*sim_request);
   route::RequestFlow::SilentFacts facts;
-  facts.stream = facts.heartbeats_asked = true;
+  facts.heartbeats_asked = true;
   facts.heartbeats_seen = sim_request->taken_at.has_value();
   if (!sim_request->flow.silent(context_of(*sim_request), facts, sim_request->progress(options_.resume),
                                 now_))

@@ -128,12 +128,12 @@ TEST(ErrorEvent, OnlyAWholeEventIsAnError) {
         "error: {\"code\": 500, \"message\": \"boom\"}\n\n", "event: error\r\ndata: boom\r\n\r\n"}) {
     EXPECT_EQ(error_event(event), event);
     EXPECT_EQ(error_event("data: {\"text\":\"an error\"}\n\n" + event + "data: [DONE]\n\n"), event);
-    const ToldError told = told_error(event);
-    const auto json = parse_json(told.json);
-    ASSERT_TRUE(json.ok()) << told.json;
-    EXPECT_NE(told.json.find("boom"), std::string::npos) << told.json;
-    EXPECT_TRUE(json->as_object().contains("error")) << told.json;
-    EXPECT_EQ(told.status, event.find("500") != std::string::npos ? 500 : 502) << event;
+    const StreamError parsed = parse_error_event(event);
+    const auto json = parse_json(parsed.json);
+    ASSERT_TRUE(json.ok()) << parsed.json;
+    EXPECT_NE(parsed.json.find("boom"), std::string::npos) << parsed.json;
+    EXPECT_TRUE(json->as_object().contains("error")) << parsed.json;
+    EXPECT_EQ(parsed.status, event.find("500") != std::string::npos ? 500 : 502) << event;
   }
   EXPECT_EQ(error_event("event: a\ndata: {\"n\":\"data: {\"error\"\n\n"), "");
   EXPECT_EQ(error_event("data: {\"error\":1}\n\n"), "data: {\"error\":1}\n\n");

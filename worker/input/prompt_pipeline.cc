@@ -35,7 +35,11 @@ ApiResult<std::vector<TokenId>> encode_field(const ServedModel& model, std::stri
 // Marks the special tokens in a message's text, where they are to stay text; else nothing.
 TextMap marks_of(const ServedModel& model) {
   if (model.special_tokens_in_content == ContentTokens::kAllow) return {};
-  return [&model](std::string_view text) { return with_marks(text, model.tokenizer->cuts_of_special(text)); };
+  return [&model](std::string_view text) -> std::optional<std::string> {
+    const std::vector<size_t> cuts = model.tokenizer->cuts_of_special(text);
+    if (cuts.empty() && !has_marks(text)) return std::nullopt;
+    return with_marks(text, cuts);
+  };
 }
 
 }  // namespace

@@ -37,19 +37,28 @@ Status parse_arguments(bj::value& call, const std::string& where) {
   return {};
 }
 
+bj::object with_mapped_keys(bj::object fields, const TextMap& map) {
+  bj::object renamed;
+  for (auto& field : fields) {
+    const std::string_view key(field.key().data(), field.key().size());
+    renamed[view(map(key).value_or(std::string(key)))] = std::move(field.value());
+  }
+  return renamed;
+}
+
 // Applies `map` to the strings of a value, keys included: those that templates look up it leaves alone.
 void map_texts(bj::value& value, const TextMap& map) {
   if (bj::string* text = value.if_string()) {
-    *text = view(map({text->data(), text->size()}));
+    if (const auto mapped = map({text->data(), text->size()})) *text = view(*mapped);
   } else if (bj::array* items = value.if_array()) {
     for (bj::value& item : *items) map_texts(item, map);
   } else if (bj::object* fields = value.if_object()) {
-    bj::object mapped;
+    bool renames = false;
     for (auto& field : *fields) {
       map_texts(field.value(), map);
-      mapped[view(map({field.key().data(), field.key().size()}))] = std::move(field.value());
+      renames |= map({field.key().data(), field.key().size()}).has_value();
     }
-    *fields = std::move(mapped);
+    if (renames) *fields = with_mapped_keys(std::move(*fields), map);
   }
 }
 

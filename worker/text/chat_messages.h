@@ -5,6 +5,7 @@
 // content in parts.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,8 +21,8 @@ struct TemplateTraits {
   bool wants_parts = false;      // it goes through content as a list of {"type": "text", "text": …}
 };
 
-// Applied to every text of a message before the template sees it; may be empty.
-using TextMap = std::function<std::string(std::string_view)>;
+// Applied to every text of a message before the template sees it; may be empty. nullopt: the text stays.
+using TextMap = std::function<std::optional<std::string>(std::string_view)>;
 
 // `messages` of a template's context. Of the other fields of a message an empty `tool_calls` is none, and a
 // call's arguments become the mapping that their JSON text is ("": an empty one). Errors name the field.

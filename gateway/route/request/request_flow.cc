@@ -108,7 +108,6 @@ bool RequestFlow::silent(const FlowContext& context, const SilentFacts& facts, c
   const NodeIndex node = attempt_.candidate.node;
   StallCheck check;
   check.node = context.nodes.standing(node);
-  check.stream = facts.stream;
   check.heartbeats_asked = facts.heartbeats_asked;
   check.heartbeats_seen = facts.heartbeats_seen;
   check.began = attempt_.first_byte_at != TimePoint{};

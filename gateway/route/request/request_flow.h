@@ -109,7 +109,6 @@ class RequestFlow {
   // Nothing has come for patience() since the attempt's last byte or the last call. True: give the attempt
   // up; the driver cuts it off and reports failed() with kSilent.
   struct SilentFacts {
-    bool stream = false;
     bool heartbeats_asked = false, heartbeats_seen = false;  // of this attempt's stream
     size_t bytes = 0;                                        // that this attempt has sent so far
   };

@@ -35,7 +35,6 @@ struct NodeStanding {
 
 struct StallCheck {
   NodeStanding node;
-  bool stream = false;
   bool heartbeats_asked = false;  // for this stream,
   bool heartbeats_seen = false;   // and they have come
   bool began = false;             // the attempt has sent some of its answer

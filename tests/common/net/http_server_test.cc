@@ -326,13 +326,19 @@ TEST(HttpServer, HalfClosedClientGetsTheAnswersOfAllItsRequests) {
   EXPECT_EQ(watched.started, 2);
 }
 
+// Its stream, of late_handler, has begun and pauses.
+RawPeer peer_in_a_pause(TestServer& server) {
+  RawPeer peer = RawPeer::connect(server.port());
+  peer.send("GET /pause HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(peer.read_until("4\r\nsome\r\n").ends_with("4\r\nsome\r\n"));
+  return peer;
+}
+
 TEST(HttpServer, ChunksStayWholeForAClientThatHalfClosesBetweenThem) {
   Loop loop;
   Watched watched;
   TestServer server(loop, with(late_handler, &watched));
-  RawPeer peer = RawPeer::connect(server.port());
-  peer.send("GET /pause HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(peer.read_until("4\r\nsome\r\n").ends_with("4\r\nsome\r\n"));
+  RawPeer peer = peer_in_a_pause(server);
   peer.shutdown_send();
   EXPECT_EQ(peer.read_some(1), "0") << "of the next chunk's size";
   EXPECT_EQ(watched.reason, -1);
@@ -344,9 +350,7 @@ TEST(HttpServer, ClientThatClosesInAStreamsPauseIsGone) {
   Loop loop;
   Watched watched;
   TestServer server(loop, with(late_handler, &watched));
-  RawPeer peer = RawPeer::connect(server.port());
-  peer.send("GET /pause HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(peer.read_until("4\r\nsome\r\n").ends_with("4\r\nsome\r\n"));
+  RawPeer peer = peer_in_a_pause(server);
   peer.close();
   EXPECT_TRUE(loop.eventually([&watched] { return watched.reason >= 0; }));
   EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientGone));

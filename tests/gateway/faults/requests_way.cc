@@ -93,7 +93,6 @@ void RequestsWorld::watch_silence(const Shared& request, uint64_t number) {
     if (request->ended || request->tries != number) return;
     if (now_ < request->heard_at + most) return watch_silence(request, number);
     RequestFlow::SilentFacts facts;
-    facts.stream = request->stream;
     facts.heartbeats_asked = request->asks_ids;
     facts.heartbeats_seen = request->asks_ids && request->tap->heartbeats();
     facts.bytes = request->client.size();

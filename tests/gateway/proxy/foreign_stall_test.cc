@@ -119,51 +119,42 @@ TEST(ForeignStall, StalledStreamEndsWithAnErrorThoughProbesAreAnswered) {
   }
 }
 
-Task<void> speak_slowly(StubWorker&, Exchange& exchange) {
-  co_await begin_stream(exchange);
-  Timer timer(exchange.executor());
-  for (int i = 0; i < 5; ++i) {
-    co_await exchange.write("data: {\"n\":0}\n\n");
-    timer.expires_after(300ms);
-    co_await timer.async_wait(use_task);
-  }
-  co_await exchange.write("data: [DONE]\n\n");
-  co_await exchange.finish();
-}
-
-TEST(ForeignStall, SlowStreamHasNotStalled) {
-  Loop loop;
-  StubWorker stub(loop, speak_slowly);
-  GatewayConfig config = TwoWorkers::config();
-  config.proxy.foreign_stall_max = 600ms;
-  TestGateway gateway(loop, {stub.endpoint()}, config);
-  EXPECT_TRUE(gateway.ask(chat_body(kSilentCard, "x", true)).body.ends_with("data: [DONE]\n\n"));
-}
-
-Task<void> trickle(Exchange& exchange) {
+// Five pieces with pauses that add up to more than a stall, then the end.
+Task<void> speak_slowly(Exchange& exchange, std::string type, std::string piece, std::string end) {
   HeaderList headers;
-  headers.emplace_back("content-type", "application/json");
+  headers.emplace_back("content-type", type);
   co_await exchange.start(200, headers);
   Timer timer(exchange.executor());
   for (int i = 0; i < 5; ++i) {
-    co_await exchange.write(" ");
+    co_await exchange.write(piece);
     timer.expires_after(300ms);
     co_await timer.async_wait(use_task);
   }
-  co_await exchange.write("{\"ok\":1}");
+  co_await exchange.write(end);
   co_await exchange.finish();
 }
 
-// Its bytes are passed on at the end, and count as they come.
-TEST(ForeignStall, WholeAnswerThatComesSlowlyHasNotStalled) {
+// The body of an answer that is spoken so, where an answer may stall for twice a pause.
+std::string slow_answer(const std::string& type, const std::string& piece, const std::string& end) {
   Loop loop;
-  StubWorker stub(loop, [](StubWorker&, Exchange& exchange) { return trickle(exchange); });
+  StubWorker stub(loop,
+                  [&](StubWorker&, Exchange& exchange) { return speak_slowly(exchange, type, piece, end); });
   GatewayConfig config = TwoWorkers::config();
   config.proxy.foreign_stall_max = 600ms;
   TestGateway gateway(loop, {stub.endpoint()}, config);
-  const Answer answer = gateway.ask(chat_body(kSilentCard, "x"));
+  const Answer answer = gateway.ask(chat_body(kSilentCard, "x", type == "text/event-stream"));
   EXPECT_EQ(answer.status, 200);
-  EXPECT_TRUE(answer.body.ends_with("{\"ok\":1}")) << answer.body;
+  return answer.body;
+}
+
+TEST(ForeignStall, SlowStreamHasNotStalled) {
+  const std::string done = "data: [DONE]\n\n";
+  EXPECT_TRUE(slow_answer("text/event-stream", "data: {\"n\":0}\n\n", done).ends_with(done));
+}
+
+// The bytes of a whole answer are passed on at the end, and count as they come.
+TEST(ForeignStall, WholeAnswerThatComesSlowlyHasNotStalled) {
+  EXPECT_TRUE(slow_answer("application/json", " ", "{\"ok\":1}").ends_with("{\"ok\":1}"));
 }
 
 TEST(ForeignStall, OnlyWorkerIsWaitedFor) {

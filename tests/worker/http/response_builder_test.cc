@@ -40,6 +40,17 @@ static bj::value json_of(const std::string& text) {
   return value.ok() ? *value : bj::value();
 }
 
+// The chunks of a stream, [DONE] apart.
+static std::vector<bj::value> chunks_of(const std::string& stream) {
+  std::vector<bj::value> chunks;
+  SseParser parser;
+  const Status fed = parser.feed(stream, [&](const SseEvent& event) {
+    if (event.data != "[DONE]") chunks.push_back(json_of(event.data));
+  });
+  EXPECT_TRUE(fed.ok()) << stream;
+  return chunks;
+}
+
 TEST(Answer, InterleavesChoicesAndLastOneEndsTheStream) {
   Answer answer(options_of(2));
   std::string out;
@@ -176,17 +187,10 @@ TEST(Answer, EveryChunkTellsTheUsageSoFarWhereItIsAskedFor) {
   std::string out;
   answer.append_chunks(out, piece_of(0, "a", FinishReason::kNone, 1));
   answer.append_chunks(out, piece_of(0, "b", FinishReason::kStop, 2));
-  std::vector<int64_t> told;
-  SseParser parser;
-  ASSERT_TRUE(parser
-                  .feed(out,
-                        [&](const SseEvent& event) {
-                          if (event.data == "[DONE]") return;
-                          const auto json = json_of(event.data);
-                          told.push_back(json.at_pointer("/usage/completion_tokens").as_int64());
-                        })
-                  .ok());
-  EXPECT_EQ(told, (std::vector<int64_t>{1, 2, 2})) << out;
+  std::vector<int64_t> counts;
+  for (const bj::value& chunk : chunks_of(out))
+    counts.push_back(chunk.at_pointer("/usage/completion_tokens").as_int64());
+  EXPECT_EQ(counts, (std::vector<int64_t>{1, 2, 2})) << out;
 }
 
 // The prompt is scored for choice 0; other choices, with a cached prompt, may be faster.
@@ -207,22 +211,14 @@ TEST(Answer, OtherChoicesWaitForPromptScores) {
   EXPECT_TRUE(out.ends_with(kSseDone));
   std::vector<std::string> texts(3);
   std::vector<int> scored(3);
-  SseParser parser;
-  ASSERT_TRUE(parser
-                  .feed(out,
-                        [&](const SseEvent& event) {
-                          if (event.data == "[DONE]") return;
-                          const auto json = json_of(event.data);
-                          for (const auto& choice : json.at("choices").as_array()) {
-                            const auto index = choice.at("index").to_number<size_t>();
-                            texts[index] += choice.at("text").as_string();
-                            const auto* logprobs = choice.at("logprobs").if_object();
-                            if (logprobs != nullptr && logprobs->at("tokens") == bj::value({"宋", "a"})) {
-                              ++scored[index];
-                            }
-                          }
-                        })
-                  .ok());
+  for (const bj::value& chunk : chunks_of(out)) {
+    for (const auto& choice : chunk.at("choices").as_array()) {
+      const auto index = choice.at("index").to_number<size_t>();
+      texts[index] += choice.at("text").as_string();
+      const auto* logprobs = choice.at("logprobs").if_object();
+      if (logprobs != nullptr && logprobs->at("tokens") == bj::value({"宋", "a"})) ++scored[index];
+    }
+  }
   EXPECT_THAT(texts, ElementsAre("宋ax", "宋ay", "宋az!"));
   EXPECT_THAT(scored, ElementsAre(1, 1, 1));
 }

@@ -18,6 +18,10 @@ void append_escaped(std::string_view text, std::string& out) {
 
 }  // namespace
 
+bool has_marks(std::string_view text) {
+  return text.find(kMark) != std::string_view::npos;
+}
+
 std::string with_marks(std::string_view text, std::span<const size_t> cuts) {
   std::string marked;
   marked.reserve(text.size() + cuts.size() * kMark.size());

@@ -17,6 +17,8 @@ struct CutText {
   std::vector<size_t> cuts;  // byte offsets, ascending; a cut stands before its byte
 };
 
+// Whether `text` has the mark's character.
+bool has_marks(std::string_view text);
 // Writes a mark at each of `cuts`, and escapes the marks that are text.
 std::string with_marks(std::string_view text, std::span<const size_t> cuts);
 // The inverse, for a text made of such ones. Linear.

@@ -269,8 +269,7 @@ TEST_F(RequestFlowTest, ASilentStreamWithHeartbeatsIsGivenUpForAnotherNode) {
   send();
   flow_.first_byte(context(), true, now_);
   const NodeIndex first = node();
-  const RequestFlow::SilentFacts facts{
-      .stream = true, .heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
+  const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
   ASSERT_TRUE(flow_.silent(context(), facts, started(), now_));
   EXPECT_EQ(nodes_.events, (std::vector{std::pair(first, HealthEvent::kSilent)}));
   ASSERT_EQ(flow_.failed(context(), kSilent, true, started(), now_), Action::kSend);
@@ -283,8 +282,7 @@ TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
   adopt();
   send();
   flow_.first_byte(context(), true, now_);
-  const RequestFlow::SilentFacts facts{
-      .stream = true, .heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
+  const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = true, .bytes = 9};
   EXPECT_FALSE(flow_.silent(context(), facts, started(), now_));
   EXPECT_EQ(in_flight(), 1);
 }
@@ -292,8 +290,7 @@ TEST_F(RequestFlowTest, ASilentStreamIsWaitedForWhereNoOtherNodeCanGoOn) {
 TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgree) {
   send();
   nodes_.standings[node()].heartbeats = true;
-  const RequestFlow::SilentFacts facts{
-      .stream = true, .heartbeats_asked = true, .heartbeats_seen = false, .bytes = 0};
+  const RequestFlow::SilentFacts facts{.heartbeats_asked = true, .heartbeats_seen = false, .bytes = 0};
   EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
   EXPECT_EQ(nodes_.probed, std::vector{node()});
   nodes_.standings[node()].suspect = true;
@@ -303,32 +300,27 @@ TEST_F(RequestFlowTest, BeforeItsHeadASilentNodeIsProbedAndGivenUpOnceProbesAgre
 // It may be so full that a first token takes minutes.
 TEST_F(RequestFlowTest, AForeignNodeIsWaitedForWhileItsProbesAreAnswered) {
   stall_.foreign_silence_max = seconds(3);
-  for (const bool stream : {true, false}) {
-    flow_ = RequestFlow();
-    send();
-    nodes_.probed.clear();
-    nodes_.standings[node()] = {.ours = false};
-    EXPECT_EQ(patience(stall_, false), seconds(1));
-    const RequestFlow::SilentFacts facts{.stream = stream};
-    for (int second = 1; second < 3; ++second) {
-      EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
-      EXPECT_TRUE(nodes_.probed.empty());
-    }
-    for (int second = 3; second < 100; ++second)
-      EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
-    EXPECT_FALSE(nodes_.probed.empty()) << "it is asked after";
-    nodes_.standings[node()].suspect = true;
-    EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
-    flow_.abandoned(context(), now_);
+  send();
+  nodes_.standings[node()] = {.ours = false};
+  EXPECT_EQ(patience(stall_, false), seconds(1));
+  const RequestFlow::SilentFacts facts{};
+  for (int second = 1; second < 3; ++second) {
+    EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
+    EXPECT_TRUE(nodes_.probed.empty());
   }
+  for (int second = 3; second < 100; ++second)
+    EXPECT_FALSE(flow_.silent(context(), facts, unstarted(), now_));
+  EXPECT_FALSE(nodes_.probed.empty()) << "it is asked after";
+  nodes_.standings[node()].suspect = true;
+  EXPECT_TRUE(flow_.silent(context(), facts, unstarted(), now_));
 }
 
 TEST_F(RequestFlowTest, AForeignNodeIsGivenUpAsSoonAsProbesHaveFoundItDead) {
   send();
   nodes_.standings[node()] = {.ours = false, .suspect = true};
-  EXPECT_FALSE(flow_.silent(context(), {.stream = true}, unstarted(), now_)) << "one probe has failed";
+  EXPECT_FALSE(flow_.silent(context(), {}, unstarted(), now_)) << "one probe has failed";
   nodes_.standings[node()].dead = true;
-  EXPECT_TRUE(flow_.silent(context(), {.stream = true}, unstarted(), now_)) << "long before a minute";
+  EXPECT_TRUE(flow_.silent(context(), {}, unstarted(), now_)) << "long before a minute";
 }
 
 constexpr Failure kUnauthorized{FailureKind::kStatus, 401, true};
@@ -402,8 +394,7 @@ TEST_F(RequestFlowTest, AForeignAnswerThatStallsForLongIsGivenUpThoughNoneCanGoO
   flow_.first_byte(context(), false, now_);
   AnswerProgress progress = started();
   progress.resumable = false;
-  const RequestFlow::SilentFacts facts{
-      .stream = true, .heartbeats_asked = false, .heartbeats_seen = false, .bytes = 7};
+  const RequestFlow::SilentFacts facts{.heartbeats_asked = false, .heartbeats_seen = false, .bytes = 7};
   bool given_up = false;
   const Duration look = patience(stall_, false);
   for (Duration silent{}; silent < stall_.foreign_stall_max; silent += look) {
@@ -421,9 +412,7 @@ TEST_F(RequestFlowTest, ForeignSilenceIsAddedUpOnlyWhileNoBytesCome) {
   flow_.first_byte(context(), false, now_);
   AnswerProgress progress = started();
   progress.resumable = false;
-  const auto after = [&](size_t bytes) {
-    return flow_.silent(context(), {.stream = false, .bytes = bytes}, progress, now_);
-  };
+  const auto after = [&](size_t bytes) { return flow_.silent(context(), {.bytes = bytes}, progress, now_); };
   EXPECT_FALSE(after(5));
   EXPECT_FALSE(after(5));
   EXPECT_FALSE(after(6)) << "more has come";
