@@ -168,10 +168,12 @@ Admin::Page Admin::gossip(const HttpRequest& request) {
   Gossip::Received received;
   received.sender = request.header(kGossipSenderHeader);
   received.seal = request.header(kGossipAuthHeader);
+  received.stamp = request.header(kGossipStampHeader);
   received.message = request.body;
   auto answer = parts_.gossip.receive(received);
   if (answer.ok()) {
     Page page;
+    page.status = answer->is_stale ? 409 : 200;
     page.content_type = "application/octet-stream";
     page.body = std::move(answer->body);
     page.seal = std::move(answer->seal);

@@ -49,6 +49,7 @@ struct Gossip::Peer {
   Gauge* up;
   route::GossipRounds::Peer number = 0;
   bool was_found = false;
+  std::string challenge;  // of its life; empty: not known yet
   // Ends its task.
   const std::shared_ptr<asio::cancellation_signal> stop = std::make_shared<asio::cancellation_signal>();
 };
@@ -69,10 +70,11 @@ Gossip::Gossip(const GossipOptions& options, const Parts& parts)
           parts.metrics.counter("troupe_gateway_gossip_dropped_total",
                                 "Placements not told, because a peer did not answer for long or was slow.")),
       refused_(parts.metrics.counter("troupe_gateway_gossip_refused_total",
-                                     "Messages and answers without the seal of the fleet's secret.")),
+                                     "Messages and answers without a fresh seal of the fleet's secret.")),
       other_sets_(parts.metrics.gauge("troupe_gateway_gossip_other_sets",
                                       "Gateways heard that divide sets in another way.")),
-      rounds_(options.rules, parts.router) {
+      rounds_(options.rules, parts.router),
+      freshness_(name_.hex()) {
   for (const Endpoint& endpoint : options.peers) add_peer(endpoint, false);
 }
 
@@ -191,51 +193,78 @@ std::string Gossip::encode(const Peer& peer, const GossipMessage& message) const
 }
 
 Task<std::optional<std::string>> Gossip::send(Peer& peer, std::string body) {
+  const Deadline deadline = Deadline::after(clock_.now(), options_.timeout);
+  std::optional<Reply> reply = co_await post(peer, body, deadline);
+  if (reply && reply->status == 409 && options_.seal.is_needed()) {
+    peer.challenge = std::move(reply->body);
+    reply = co_await post(peer, body, deadline);
+  }
+  if (!reply || reply->status != 200) co_return std::nullopt;
+  co_return std::move(reply->body);
+}
+
+Task<std::optional<Gossip::Reply>> Gossip::post(Peer& peer, const std::string& body, Deadline deadline) {
   ClientRequest request;
   request.method = "POST";
   request.target = kGossipPath;
   request.headers.emplace_back(kGossipSenderHeader, name_.hex());
   request.headers.emplace_back("content-type", "application/octet-stream");
-  const std::string seal = options_.seal.of_message(name_.hex(), body);
-  if (!seal.empty()) request.headers.emplace_back(kGossipAuthHeader, seal);
+  std::string seal;
+  if (options_.seal.is_needed()) {
+    const std::string stamp = gossip_stamp(peer.challenge, ++sealed_);
+    seal = options_.seal.of_message({name_.hex(), stamp, body});
+    request.headers.emplace_back(kGossipStampHeader, stamp);
+    request.headers.emplace_back(kGossipAuthHeader, seal);
+  }
   request.body = body;
-  auto answer = co_await peer.client.send(request, Deadline::after(clock_.now(), options_.timeout));
+  auto answer = co_await peer.client.send(request, deadline);
   if (!answer.ok()) co_return std::nullopt;
   constexpr size_t kAnswerBytesMax = 64u << 10;
-  const auto read = co_await (*answer)->read_all(kAnswerBytesMax);
-  if (!read.ok() || (*answer)->status() != 200) co_return std::nullopt;
+  auto read = co_await (*answer)->read_all(kAnswerBytesMax);
+  const int status = (*answer)->status();
+  if (!read.ok() || (status != 200 && status != 409)) co_return std::nullopt;
   const std::string_view answer_seal = find_header((*answer)->headers(), kGossipAuthHeader);
   if (!options_.seal.fits(answer_seal, options_.seal.of_answer(seal, *read))) {
     refused_.Increment();
     co_return std::nullopt;
   }
-  co_return *read;
+  Reply reply;
+  reply.status = status;
+  reply.body = std::move(*read);
+  co_return reply;
 }
 
 StatusOr<Gossip::Answer> Gossip::receive(const Received& received) {
-  const std::string wanted = options_.seal.of_message(received.sender, received.message);
+  const std::string wanted = options_.seal.of_message({received.sender, received.stamp, received.message});
   if (!options_.seal.fits(received.seal, wanted)) {
     refused_.Increment();
     return absl::PermissionDeniedError(
         absl::StrCat(to_absl(kGossipAuthHeader), ": is not of this fleet's secret (gossip.secret)"));
   }
+  const auto sender = Hash128::from_hex(received.sender);
+  if (!sender) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
   Answer answer;
-  TROUPE_ASSIGN_OR_RETURN(answer.body, take_message(received.sender, received.message));
+  if (options_.seal.is_needed() && !freshness_.take(*sender, received.stamp)) {
+    // (A peer that begins has no challenge, and is not counted.)
+    if (!received.stamp.starts_with('/')) refused_.Increment();
+    answer.is_stale = true;
+    answer.body = freshness_.challenge();
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(answer.body, take_message(*sender, received.message));
+  }
   answer.seal = options_.seal.of_answer(wanted, answer.body);
   return answer;
 }
 
-StatusOr<std::string> Gossip::take_message(std::string_view sender, std::string_view message) {
-  const auto name = Hash128::from_hex(sender);
-  if (!name) return invalid_argument(absl::StrCat(to_absl(kGossipSenderHeader), ": 32 hex digits"));
+StatusOr<std::string> Gossip::take_message(const Hash128& sender, std::string_view message) {
   TROUPE_ASSIGN_OR_RETURN(const route::GossipParts parts, route::unframe_gossip(message));
   TROUPE_ASSIGN_OR_RETURN(const auto placements, route::decode_placements(parts.placements, router_.view()));
   TROUPE_ASSIGN_OR_RETURN(const auto ledger, route::decode_ledger(parts.ledger, router_.view()));
-  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, route::decode_news(*name, parts.news));
+  TROUPE_ASSIGN_OR_RETURN(const GatewayNews news, route::decode_news(sender, parts.news));
   const GossipMessage decoded{placements, ledger, news, parts.table, parts.sample};
   TROUPE_ASSIGN_OR_RETURN(const GossipNotes notes, rounds_.receive(decoded, clock_.now()));
   if (notes.other_sets) note_other_sets(news);
-  if (*name != name_) received_.Increment(static_cast<double>(placements.size()));
+  if (sender != name_) received_.Increment(static_cast<double>(placements.size()));
   if (notes.wakes) wake();
   count();
   return name_.hex() + route::encode_news(rounds_.answer());

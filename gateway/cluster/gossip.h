@@ -11,7 +11,8 @@
 //            new, else empty. Each after its length, 4 bytes.  (route/placement/gossip.h, table_codec.h)
 //   answer:  name, 32 hex digits; news
 //
-// Where the fleet has a secret, both are sealed (gossip_auth.h), and an unsealed message is refused.
+// Where the fleet has a secret, both are sealed (gossip_auth.h): an unsealed message is refused, and one that
+// was sent before, or to another life of this gateway, is answered with the challenge to seal.
 //
 // All calls on the io_context's thread.
 
@@ -78,16 +79,18 @@ class Gossip {
   struct Received {
     std::string_view sender;
     std::string_view seal;
+    std::string_view stamp;
     std::string_view message;
   };
   struct Answer {
     std::string body;
-    std::string seal;  // empty: none is needed
+    std::string seal;       // empty: none is needed
+    bool is_stale = false;  // the message's stamp: the body is the challenge, and nothing was taken
   };
   // The answer to it, or an error that says what is malformed; kPermissionDenied: its seal is not the
   // fleet's.
   StatusOr<Answer> receive(const Received& received);
-  double refused() const { return refused_.Value(); }  // for want of a seal
+  double refused() const { return refused_.Value(); }  // for want of a seal or a fresh stamp
   // Another worker has the slot from now on: queued placements and loads of the last one are dropped.
   void forget_node(route::NodeIndex node) { rounds_.forget_node(node); }
   // A message with this for a seal may turn out to be one of the fleet's.
@@ -100,8 +103,14 @@ class Gossip {
   Task<void> tell(std::shared_ptr<Peer> of);
   // The body of the peer's answer, if it took the message.
   Task<std::optional<std::string>> send(Peer& peer, std::string body);
+  struct Reply {
+    int status = 0;
+    std::string body;
+  };
+  // Its answer, if that has the fleet's seal.
+  Task<std::optional<Reply>> post(Peer& peer, const std::string& body, Deadline deadline);
   std::string encode(const Peer& peer, const route::GossipMessage& message) const;
-  StatusOr<std::string> take_message(std::string_view sender, std::string_view message);
+  StatusOr<std::string> take_message(const Hash128& sender, std::string_view message);
   void wake();
   void note(Peer& peer, const route::GossipNotes& notes);
   void note_other_sets(const route::GatewayNews& news);
@@ -120,6 +129,8 @@ class Gossip {
   Counter& refused_;
   Gauge& other_sets_;
   route::GossipRounds rounds_;
+  GossipFreshness freshness_;
+  uint64_t sealed_ = 0;  // messages
   uint64_t dropped_counted_ = 0;
   std::vector<std::shared_ptr<Peer>> peers_;
   route::GossipRounds::Peer peer_count_ = 0;  // ever

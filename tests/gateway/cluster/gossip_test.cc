@@ -434,24 +434,86 @@ TEST_F(GossipTest, OnlySealedMessagesAreAccepted) {
 
   const std::string name(32, 'a'), sender = "x-troupe-gateway: " + name + "\r\n";
   const std::string message = framed({"TPG1", "TPL1", route::encode_news({}), "", ""});
-  const auto send = [&](const std::string& seal) {
+  const auto send = [&](const std::string& stamp, const std::string& seal) {
     const std::string header = seal.empty() ? "" : "x-troupe-gossip-seal: " + seal + "\r\n";
-    return one->admin_send("POST", "/admin/gossip", message, sender + header);
+    return one->admin_send("POST", "/admin/gossip", message,
+                           sender + "x-troupe-gossip-stamp: " + stamp + "\r\n" + header);
   };
   for (const std::string& seal :
        {std::string(), std::string("guess"), std::string(64, '0'),
-        seal_of("another").of_message(name, message), seal_.of_message(std::string(32, 'b'), message),
-        seal_.of_message(name, message + "x")}) {
-    const Answer refused = send(seal);
+        seal_of("another").of_message({name, "/1", message}),
+        seal_.of_message({std::string(32, 'b'), "/1", message}), seal_.of_message({name, "/2", message}),
+        seal_.of_message({name, "/1", message + "x"})}) {
+    const Answer refused = send("/1", seal);
     EXPECT_EQ(refused.status, 403) << seal;
     EXPECT_NE(refused.body.find("gossip.secret"), std::string::npos) << refused.body;
   }
-  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 6);
-  EXPECT_EQ(loop_.call([&] { return one->gateway->router().planning().gateways().others().size(); }), 1u);
-  const std::string seal = seal_.of_message(name, message);
-  const Answer taken = send(seal);
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 7);
+  const auto others = [&] { return one->gateway->router().planning().gateways().others().size(); };
+  const auto sealed = [&](const std::string& stamp) {
+    return send(stamp, seal_.of_message({name, stamp, message}));
+  };
+  const Answer asked = sealed("/1");
+  EXPECT_EQ(asked.status, 409) << "who does not know the challenge is told it";
+  EXPECT_EQ(asked.header("x-troupe-gossip-seal"),
+            seal_.of_answer(seal_.of_message({name, "/1", message}), asked.body));
+  EXPECT_EQ(loop_.call(others), 1u);
+  const std::string stamp = asked.body + "/2";
+  const Answer taken = sealed(stamp);
   EXPECT_EQ(taken.status, 200);
-  EXPECT_EQ(taken.header("x-troupe-gossip-seal"), seal_.of_answer(seal, taken.body));
+  EXPECT_EQ(taken.header("x-troupe-gossip-seal"),
+            seal_.of_answer(seal_.of_message({name, stamp, message}), taken.body));
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 7);
+
+  // The same bytes again, as somebody who recorded them sends them, also long after their sender has died.
+  EXPECT_TRUE(loop_.eventually([&] { return others() == 1; }));
+  EXPECT_EQ(sealed(stamp).status, 409);
+  EXPECT_EQ(loop_.call(others), 1u);
+  EXPECT_EQ(one->metric("troupe_gateway_gossip_refused_total"), 8);
+}
+
+// A peer that restarts under the same address has another challenge.
+TEST_F(GossipTest, SealedMessagesReachTheNextLifeOfAPeer) {
+  seal_ = seal_of("the fleet's own");
+  const auto one = start(first_, {second_});
+  auto two = start(second_, {first_});
+  ASSERT_TRUE(answers(*one, second_));
+  two.reset();
+  ASSERT_TRUE(answers(*one, second_, 0));
+  two = start(second_, {first_});
+  EXPECT_TRUE(answers(*one, second_));
+  const std::string node = one->ask(persona_body(0)).route("node");
+  EXPECT_TRUE(knows(*two, 0, index_of(node)));
+}
+
+TEST(GossipFreshness, MessageCountsOnce) {
+  GossipFreshness fresh("life");
+  const Hash128 peer{1, 2}, other{3, 4};
+  const auto stamp = [&](uint64_t count) { return gossip_stamp(fresh.challenge(), count); };
+  EXPECT_FALSE(fresh.take(peer, gossip_stamp("", 1))) << "a first message";
+  EXPECT_TRUE(fresh.take(peer, stamp(2)));
+  EXPECT_FALSE(fresh.take(peer, stamp(2)));
+  EXPECT_FALSE(fresh.take(peer, stamp(1)));
+  EXPECT_TRUE(fresh.take(peer, stamp(7)));
+  EXPECT_TRUE(fresh.take(other, stamp(1))) << "each sender counts for itself";
+  EXPECT_FALSE(fresh.take(peer, gossip_stamp(GossipFreshness("another").challenge(), 8))) << "another life's";
+  for (const std::string& bad :
+       {std::string(), fresh.challenge(), fresh.challenge() + "/", std::string("/"),
+        fresh.challenge() + "/-1", fresh.challenge() + "/8x", fresh.challenge() + "/99999999999999999999"})
+    EXPECT_FALSE(fresh.take(peer, bad)) << bad;
+}
+
+// Many lives: memory is bounded, and what was recorded before stays refused.
+TEST(GossipFreshness, ForgottenSendersMustAskAgain) {
+  GossipFreshness fresh("life");
+  const std::string recorded = gossip_stamp(fresh.challenge(), 1);
+  for (uint64_t life = 1; life <= 10'000; ++life) {
+    const Hash128 sender{life, 0};
+    if (!fresh.take(sender, gossip_stamp(fresh.challenge(), 1)))
+      EXPECT_TRUE(fresh.take(sender, gossip_stamp(fresh.challenge(), 2)));
+    ASSERT_LE(fresh.senders(), 4096u);
+  }
+  EXPECT_FALSE(fresh.take(Hash128{1, 0}, recorded));
 }
 
 Task<void> claim_to_be_a_gateway(Exchange& exchange) {
