@@ -155,6 +155,7 @@ KeyValue key_value(const Fields& fields) {
   kv.value = fields.bytes("value");
   kv.create_revision = fields.count("create_revision");
   kv.mod_revision = fields.count("mod_revision");
+  kv.lease = fields.count("lease");
   return kv;
 }
 

@@ -23,6 +23,7 @@ struct KeyValue {
   std::string key, value;
   int64_t create_revision = 0;
   int64_t mod_revision = 0;
+  int64_t lease = 0;  // 0: none, it stays until it is deleted
 };
 
 // One key, or all keys in [begin, end).

@@ -20,11 +20,11 @@ Counter& tables(Metrics& metrics, const char* what) {
                          {{"result", what}});
 }
 
-StoreKey store_key(const KeyValue& kv) {
-  return {kv.value, kv.create_revision, kv.mod_revision};
-}
-
 }  // namespace
+
+route::StoreKey store_key(const KeyValue& kv) {
+  return {kv.value, kv.create_revision, kv.mod_revision, kv.lease != 0};
+}
 
 Gauge& state_degraded_gauge(Metrics& metrics) {
   return metrics.gauge("troupe_gateway_state_degraded",
@@ -191,6 +191,7 @@ void SharedState::heed(const route::StoreNews& news) {
   if (news.written) written_.Increment();
   if (news.refused) refused_.Increment();
   if (news.adopted) adopted_.Increment();
+  if (news.removed_leader) log_.warn("state_leader_without_lease", {{"key", keys_.leader}});
   if (news.resigned) log_.warn("state_resigns", {{"nodes", router_.planning().news().nodes}});
   if (!news.table.ok()) log_.warn("state_table_malformed", {{"why", to_std(news.table.message())}});
   for (const auto& [gateway, why] : news.loads)

@@ -122,6 +122,8 @@ class SharedState {
   Counter& failed_;
 };
 
+route::StoreKey store_key(const etcd::KeyValue& kv);
+
 // The gauges of that state; 0 for a gateway that shares none.
 Gauge& state_degraded_gauge(Metrics& metrics);
 Gauge& state_other_sets_gauge(Metrics& metrics);

@@ -109,8 +109,8 @@ StoreAnswer SharedState::answer_of(const etcd::TxnAnswer& said) const {
   answer.revision = said.revision;
   answer.done = said.succeeded;
   for (const KeyValue& kv : said.found) {
-    if (kv.key == keys_.leader) answer.leader = {kv.value, kv.create_revision, kv.mod_revision};
-    if (kv.key == keys_.table) answer.table = {kv.value, kv.create_revision, kv.mod_revision};
+    if (kv.key == keys_.leader) answer.leader = store_key(kv);
+    if (kv.key == keys_.table) answer.table = store_key(kv);
     if (kv.key.starts_with(keys_.loads))
       answer.loads.emplace_back(kv.key.substr(keys_.loads.size()), kv.value);
   }

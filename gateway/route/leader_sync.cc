@@ -18,7 +18,7 @@ StoreNews LeaderSync::saw_all(int64_t revision, int64_t asked, const StoreKey* l
 
 void LeaderSync::saw_leader(const StoreKey* key, int64_t revision) {
   if (key != nullptr) {
-    shared_.leader_is(key->value, key->created, revision);
+    shared_.leader_is(key->has_lease ? key->value : "", key->created, revision);
   } else {
     shared_.leader_is("", 0, revision);
   }
@@ -49,7 +49,7 @@ StoreCommand LeaderSync::next(TimePoint now) {
         ask = loads_ask();
         break;
       case Stage::kHear:
-        leads_or_may_ = shared_.holds_key() || shared_.may_campaign(now);
+        leads_or_may_ = shared_.holds_key() || wants_round(now);
         ask.emplace().kind = Kind::kHear;
         ask->values = leads_or_may_;
         break;
@@ -99,7 +99,8 @@ std::optional<StoreCommand> LeaderSync::lead_ask(TimePoint now) const {
   const TablePlanning& planning = router_.planning();
   const bool may_plan = planning.gateways().may_plan(planning.news(), now);
   StoreCommand ask;
-  if (shared_.holds_key() && !may_plan) {  // another gateway sees more of the fleet: it may have the key
+  // Another gateway sees more of the fleet, and may have the key; or the key is nobody's.
+  if ((shared_.holds_key() && !may_plan) || shared_.may_remove_leader(now)) {
     ask.kind = Kind::kResign;
     ask.leader_created = shared_.guard().leader_created;
     return ask;
@@ -208,8 +209,10 @@ StoreNews LeaderSync::settle(const StoreAnswer& answer) {
     news = saw_table(&key, answer.revision);
     news.written = true;
   } else {
-    news.resigned = asked_.kind == Kind::kResign;
-    saw_leader(news.resigned ? nullptr : &key, answer.revision);
+    const bool deleted = asked_.kind == Kind::kResign;
+    news.resigned = deleted && shared_.holds_key();
+    news.removed_leader = deleted && !news.resigned;
+    saw_leader(deleted ? nullptr : &key, answer.revision);
   }
   return news;
 }

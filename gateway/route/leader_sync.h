@@ -30,6 +30,7 @@ namespace troupe::route {
 struct StoreKey {
   std::string value;
   int64_t created = 0, modified = 0;  // revisions of the store
+  bool has_lease = true;              // else it stays whoever is gone
 };
 
 struct StoreCommand {
@@ -40,7 +41,7 @@ struct StoreCommand {
     kHear,  // read all gateways' loads (without `values` their names only), the leader's key, the table's key
     kLook,  // read the leader's key and the table
     kCampaign,  // make the leader's key with `value`, under `lease`
-    kResign,    // delete the leader's key
+    kResign,    // delete the leader's key: this gateway's own, or one without a lease
     kWrite,     // `value` as the table
   };
   Kind kind = Kind::kNothing;
@@ -63,6 +64,7 @@ struct StoreAnswer {
 // Outcome of an answer, for the log and the metrics.
 struct StoreNews {
   bool written = false, refused = false, resigned = false;
+  bool removed_leader = false;  // a leader's key without a lease, which nobody would ever have given back
   bool adopted = false;
   bool other_kind = false;  // a table of a kind that this gateway ignores (gateways.h)
   Status table;             // malformed
@@ -97,7 +99,9 @@ class LeaderSync {
   void failed();
 
   // A round now would be of use, rather than in a second or two.
-  bool wants_round(TimePoint now) const { return shared_.may_campaign(now); }
+  bool wants_round(TimePoint now) const {
+    return shared_.may_campaign(now) || shared_.may_remove_leader(now);
+  }
   const SharedTable& shared() const { return shared_; }
   // This gateway's place among those seen in the last round.
   const GatewayShard& place() const { return place_; }

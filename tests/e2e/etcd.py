@@ -62,6 +62,11 @@ class Etcd:
         return {decoded(kv["key"]).decode(): decoded(kv.get("value", "")) for kv in answer.get("kvs", [])}
 
 
+    def put(self, key, value):
+        """Without a lease: it stays."""
+        name, text = (base64.b64encode(part.encode()).decode() for part in (f"{PREFIX}/{key}", value))
+        httpx.post(f"{self.members[-1].url}/v3/kv/put", json={"key": name, "value": text}, timeout=10).raise_for_status()
+
     def delete(self, key, client=httpx):
         name = base64.b64encode(f"{PREFIX}/{key}".encode()).decode()
         client.post(f"{self.members[-1].url}/v3/kv/deleterange", json={"key": name}).raise_for_status()

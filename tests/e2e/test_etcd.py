@@ -116,6 +116,13 @@ def test_a_leader_that_is_lost_again_and_again_is_followed_by_one(shared):
     wait_until(lambda: len(shared.etcd.keys("loads/")) == len(shared.gateways), SOON, "all tell their loads")
 
 
+def test_a_leaders_key_without_a_lease_holds_nobody_up(shared):
+    """As somebody writes it by hand, or restores it: no gateway's end would delete it."""
+    wait_until(lambda: shared.leader(), SOON, "one leads")
+    shared.etcd.put("leader", "f" * 32)
+    wait_until(lambda: shared.leader() and any("event=state_leader_without_lease" in gateway.log_tail(200) for gateway in shared.gateways), SOON, "one leads")
+
+
 def test_a_dead_member_costs_nothing(shared):
     first = shared.etcd.members[0]  # the one that all ask first
     with Load(shared.gateways):

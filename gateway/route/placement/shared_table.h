@@ -4,8 +4,9 @@
 // table counts. Pure: the store's state comes in, with the store's revisions; the caller asks the store.
 //
 // - planner: the gateway that made the leader's key where there was none, under its lease, while the key
-//   exists. A gateway plans only while its lease holds by its own clock, counted from before it asked; but
-//   clocks run at different speeds, so nothing depends on that:
+//   exists. A key without a lease is nobody's: it would outlive its gateway. A gateway plans only while its
+//   lease holds by its own clock, counted from before it asked; but clocks run at different speeds, so
+//   nothing depends on that:
 // - table: the one last written counts. A write requires that the leader's key is still the writer's own and
 //   the table still the one it planned from, both checked by the store in one step (guard()). So a planner
 //   that was deposed, or slept, cannot write.
@@ -34,7 +35,8 @@ class SharedTable {
   bool begun_anew(int64_t revision, int64_t asked);
   // Lease of this gateway's leadership.
   void lease_holds_until(TimePoint until) { lease_until_ = until; }
-  // The leader's key as of `revision`: made at `created` by `name`; 0: it does not exist.
+  // The leader's key as of `revision`: made at `created` (0: it does not exist) by `name`; empty: by nobody
+  // who could lose it.
   void leader_is(std::string_view name, int64_t created, int64_t revision);
   // The table's key as of `revision`: made at `created`, last written at `modified`; 0: it does not exist.
   // True: this table replaces the one in force, if it is later.
@@ -50,6 +52,9 @@ class SharedTable {
   // Both keys have been seen once.
   bool known() const { return leader_at_ > 0 && table_at_ > 0; }
   bool may_campaign(TimePoint now) const { return known() && created_ == 0 && now < lease_until_; }
+  bool may_remove_leader(TimePoint now) const {
+    return known() && created_ > 0 && leader_.empty() && now < lease_until_;
+  }
   bool leads(TimePoint now) const { return holds_key() && now < lease_until_; }
   bool holds_key() const { return known() && created_ > 0 && leader_ == name_; }
   // Preconditions of a write, checked by the store.

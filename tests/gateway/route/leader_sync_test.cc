@@ -123,6 +123,30 @@ TEST_F(SharedRounds, GatewayWithoutALeaderCampaignsLooksAndWrites) {
   EXPECT_EQ(round_.next(at_ms(1000)).kind, Kind::kNothing) << "the next table is due in a tick";
 }
 
+// Somebody wrote it by hand, or put it back from a copy: no gateway's end would delete it.
+TEST_F(SharedRounds, LeadersKeyWithoutALeaseIsRemoved) {
+  serve_at(router_, key(1, -1), 0, at_ms(0));
+  router_.plan(at_ms(0));
+  const StoreKey nobody{"somebody", 12, 13, false};
+  round_.saw_all(20, 0, &nobody, nullptr);
+  EXPECT_EQ(round_.shared().leader(), "");
+  const StoreCommand hear = up_to_hear(round_, at_ms(0));
+  ASSERT_EQ(hear.kind, Kind::kHear);
+  StoreAnswer heard = at(21);
+  heard.leader = nobody;
+  round_.answered(heard, at_ms(0));
+  EXPECT_TRUE(round_.wants_round(at_ms(0)));
+  const StoreCommand removal = round_.next(at_ms(0));
+  ASSERT_EQ(removal.kind, Kind::kResign);
+  EXPECT_EQ(removal.leader_created, 12) << "a gateway that has made the key since keeps it";
+  const StoreNews news = round_.answered(at(22), at_ms(0));
+  EXPECT_TRUE(news.removed_leader);
+  EXPECT_FALSE(news.resigned);
+  up_to_hear(round_, at_ms(1));
+  round_.answered(at(23), at_ms(1));
+  EXPECT_EQ(round_.next(at_ms(1)).kind, Kind::kCampaign);
+}
+
 // The watch stays open but delivers nothing any more.
 TEST_F(SharedRounds, RoundSeesChangesMissedByTheWatch) {
   sees_nothing(round_);
