@@ -96,7 +96,7 @@ Admission::Answer Admission::arrive(const AdmissionRequest& request, TimePoint n
     enqueue(answer.ticket, entry, now);
   } else {
     entry.pool->queue.pass(*entry.flow, entry.tokens);
-    count_in(entry);
+    count_in(entry, now);
   }
   return answer;
 }
@@ -149,7 +149,8 @@ void Admission::push_out(const Entry& entry, TimePoint now) {
   if (most != nullptr) send_away(most->waiting.back().ticket, AdmissionOutcome::kPushedOut, now);
 }
 
-void Admission::count_in(Entry& entry) {
+void Admission::count_in(Entry& entry, TimePoint now) {
+  entry.admitted = now;
   entry.pool->running += entry.answers;
   entry.flow->inside += 1;
   entry.key->inside.add(1, entry.tokens);
@@ -179,7 +180,10 @@ void Admission::leave(uint64_t ticket, std::optional<int64_t> tokens, TimePoint 
     entry.key->inside.add(-1, entry.tokens);
     if (entry.persona != nullptr) entry.persona->inside.add(-1, entry.tokens);
     inside_.add(-1, entry.tokens);
-    if (tokens) entry.pool->queue.correct(*entry.flow, *tokens - entry.tokens);
+    if (tokens) {
+      entry.pool->queue.correct(*entry.flow, *tokens - entry.tokens);
+      entry.pool->service.served(entry.tokens, (now - entry.admitted) * entry.answers);
+    }
   }
   erase(ticket);
 }
@@ -256,7 +260,7 @@ bool Admission::let_next_in(Pool& pool, TimePoint now) {
   entry.item = {};
   deadlines_.erase({entry.deadline, ticket});
   count_waiting(entry, -1);
-  count_in(entry);
+  count_in(entry, now);
   pool.drain.let_in(entry.tokens);
   tell(ticket, AdmissionOutcome::kAdmitted, now);
   return true;
@@ -277,7 +281,10 @@ std::optional<TimePoint> Admission::next_deadline() const {
 
 std::optional<Duration> Admission::wait_of(const Pool& pool, const Hash128& flow, int32_t priority,
                                            double per_token, int64_t tokens) {
-  const auto rate = pool.drain.rate();
+  auto rate = pool.drain.rate();
+  // (The pool's room and speed change: only a request that is late at twice that is refused for it.)
+  if (!rate && pool.room > 0 && pool.service.rate())
+    rate = 2 * static_cast<double>(pool.room) * *pool.service.rate();
   if (!rate) return std::nullopt;
   const double ahead = pool.queue.tokens_ahead(flow, priority, per_token) + static_cast<double>(tokens);
   return seconds_at_most_a_day(ahead / *rate);

@@ -78,7 +78,8 @@ enum class AdmissionOutcome : uint8_t {
   kWaiting,
   kQueueFull,     // and other requests have a better claim to a place in it
   kKeyQueueFull,  // the key's waiting_max is reached
-  kWouldBeLate,   // at the queue's drain rate its turn comes after its deadline
+  kWouldBeLate,   // at the queue's drain rate, or twice the pool's service rate, its turn comes after its
+                  // deadline
   kPushedOut,     // waited, and made room for a request of a flow with fewer waiting
   kTimedOut,      // waited for wait_max
   kDeadline,      // waited until its own deadline
@@ -153,6 +154,7 @@ class Admission {
     Hash128 hash;
     FairQueue queue;
     DrainRate drain;
+    ServiceRate service;
     int64_t room = 0;
     int64_t running = 0;  // answers
     int64_t entries = 0;
@@ -166,7 +168,7 @@ class Admission {
     bool waits = false;
     int64_t tokens = 0;
     int64_t answers = 1;
-    TimePoint arrived{};
+    TimePoint arrived{}, admitted{};
     TimePoint deadline{};  // of its waiting
     AdmissionOutcome late = AdmissionOutcome::kDeadline;
   };
@@ -176,7 +178,7 @@ class Admission {
   Entry& make_entry(const AdmissionRequest& request, uint64_t ticket, TimePoint now);
   void enqueue(uint64_t ticket, Entry& entry, TimePoint now);
   void push_out(const Entry& entry, TimePoint now);
-  void count_in(Entry& entry);
+  void count_in(Entry& entry, TimePoint now);
   void count_waiting(Entry& entry, int change);
   void erase(uint64_t ticket);
   void tell(uint64_t ticket, AdmissionOutcome outcome, TimePoint now);

@@ -1,7 +1,8 @@
 #pragma once
 
 // Drain rate of a queue: tokens a second admitted from it over the last seconds, counting only the time in
-// which requests waited. (In an idle fleet the admitted tokens measure the demand instead.)
+// which requests waited. (In an idle fleet the admitted tokens measure the demand instead.) Where so few were
+// admitted that it is unknown, as with answers of a minute each, the rate at which a full pool serves.
 
 #include <algorithm>
 #include <chrono>
@@ -58,6 +59,28 @@ class DrainRate {
 
   TimePoint at_{}, last_{};
   double tokens_ = 0, requests_ = 0, seconds_ = 0;  // decaying
+};
+
+// Tokens a second that a place in the pool serves, by what its last answers took from admission to end.
+class ServiceRate {
+ public:
+  void served(int64_t tokens, Duration took) {
+    count_ = std::min(count_ + 1, kAnswersRemembered);
+    const double weight = 1 / static_cast<double>(count_);
+    tokens_ += weight * (static_cast<double>(tokens) - tokens_);
+    seconds_ += weight * (std::chrono::duration<double>(took).count() - seconds_);
+  }
+  // Nothing: too few observations.
+  std::optional<double> rate() const {
+    if (count_ < kAnswersMin || seconds_ <= 0) return std::nullopt;
+    return tokens_ / seconds_;
+  }
+
+ private:
+  static constexpr int kAnswersRemembered = 32, kAnswersMin = 4;
+
+  int count_ = 0;
+  double tokens_ = 0, seconds_ = 0;  // means
 };
 
 }  // namespace troupe::route

@@ -62,7 +62,7 @@ class Mill {
     const auto [end, ticket] = *ends_.begin();
     ends_.erase(ends_.begin());
     time = end;
-    admission.leave(ticket, std::nullopt, now());
+    admission.leave(ticket, labels_.at(ticket).tokens, now());
     labels_.erase(ticket);
     take(admission.advance(now()));
     return true;
@@ -392,6 +392,24 @@ TEST(Admission, RetryAfterFollowsTheDrainRate) {
   EXPECT_EQ(mill.arrive(hurried, "a").outcome, Outcome::kWouldBeLate);
   hurried.deadline = mill.now() + std::chrono::seconds(12);
   EXPECT_EQ(mill.arrive(hurried, "a").outcome, Outcome::kWaiting);
+}
+
+// Answers of 30 s: the queue drains too slowly for its own rate to be known.
+// Answers of 30 s: the queue drains too slowly for its own rate to be known.
+TEST(Admission, RequestThatASlowPoolCannotServeInTimeIsRefusedAtOnce) {
+  Mill mill({}, 100.0 / 30);
+  const auto within = [&](double seconds_left) {
+    AdmissionRequest request = request_of("a");
+    request.deadline = at(mill.time + seconds_left);
+    return mill.arrive(request, "a").outcome;
+  };
+  for (int i = 0; i < 11; ++i) mill.arrive(request_of("a"), "a");
+  EXPECT_EQ(within(100), Outcome::kWaiting);
+  for (int i = 0; i < 4; ++i) mill.step();
+  mill.time = 40;
+  // Four are served in 30 s, four wait: its turn comes in 50 s, and not in 19 s.
+  EXPECT_EQ(within(10), Outcome::kWouldBeLate);
+  EXPECT_EQ(within(25), Outcome::kWaiting) << "the pool may become faster";
 }
 
 TEST(Admission, FlowMemoryIsBoundedWithoutRefusals) {
