@@ -30,6 +30,7 @@ struct WorkerSettings {
   RunnerOptions runner;           // kv_cache_tokens 0: 32768, or the sim profile's; threads 0: all cores
   std::string served_model_name;  // empty: the model directory's own name
   ContentTokens special_tokens_in_content = ContentTokens::kText;
+  bool openai_defaults = false;
   std::string device = "auto";
   std::string device_unusable;  // resolved: why "auto" is cpu although the machine has a driver for more
   std::string dtype = "auto";

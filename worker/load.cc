@@ -59,6 +59,8 @@ void describe_served(const WorkerSettings& settings, LoadedModel& model) {
   served.chat_template = model.chat_template.get();
   served.tool_template = model.tool_template.get();
   served.special_tokens_in_content = settings.special_tokens_in_content;
+  constexpr int32_t kOpenAiCompletionTokens = 16;
+  served.completion_count_default = settings.openai_defaults ? kOpenAiCompletionTokens : 0;
   served.block_size = settings.scheduler.block_size;
   served.keeps_prefixes = settings.scheduler.enable_prefix_caching;
   served.api.body_bytes_max = settings.server.http.body_bytes_max;

@@ -124,13 +124,23 @@ int64_t unasked_count(const ServedModel& model, uint64_t seed) {
   return 1 + std::llround(-std::log1p(-u) * (model.answer_count_mean - 1));
 }
 
+// The most tokens of an answer in so much room, if the request says none.
+int64_t default_count(const ServedModel& model, const GenerateRequest& request, int64_t room) {
+  const bool is_completion = request.kind == GenerateRequest::Kind::kCompletion;
+  if (!is_completion || model.completion_count_default == 0) return room;
+  return std::min<int64_t>(room, model.completion_count_default);
+}
+
 // The most tokens the answer may have, or why there is no room for it.
 ApiResult<int32_t> answer_room(const ServedModel& model, const GenerateRequest& request,
                                std::string_view field, size_t prompt_count, uint64_t seed) {
   const int64_t room = model.total_count_max - static_cast<int64_t>(prompt_count);
   const auto count = static_cast<int64_t>(prompt_count);
   if (room < 1) return ApiError::context_length(field, count, model.total_count_max);
-  if (!request.max_tokens) return static_cast<int32_t>(std::min(room, unasked_count(model, seed)));
+  if (!request.max_tokens) {
+    const int64_t count_max = default_count(model, request, room);
+    return static_cast<int32_t>(std::min(count_max, unasked_count(model, seed)));
+  }
   if (*request.max_tokens == 0) return 1;  // the engine's minimum, of which nothing is emitted
   if (*request.max_tokens > room) {
     auto error = ApiError::context_length("max_tokens", count, model.total_count_max);
@@ -282,7 +292,7 @@ ApiResult<PreparedRequest> prepare_parsed(const ServedModel& model, const Genera
   spec.prefix_count = shared_prefix_count(model, request, prepared.engine.prompt, hints);
   if (request.resume) {
     const int64_t room = model.total_count_max - static_cast<int64_t>(prepared.engine.prompt.size());
-    const int64_t count_max = request.max_tokens.value_or(room);
+    const int64_t count_max = request.max_tokens.value_or(default_count(model, request, room));
     if (auto refused = take_resume(model, *request.resume, count_max, prepared)) return *std::move(refused);
   }
   return prepared;

@@ -38,6 +38,8 @@ struct ServedModel {
   ContentTokens special_tokens_in_content = ContentTokens::kText;
   ModelConfig config;
   ApiLimits api;  // limits of a body
+  // OpenAI's, of a completion without max_tokens; 0: what fits.
+  int32_t completion_count_default = 0;
   // Mean answer length, drawn from the seed, of requests without max_tokens; 0: as many as fit.
   int32_t answer_count_mean = 0;
   int32_t total_count_max = 0;   // prompt and answer: the lesser of max_model_len and the KV memory

@@ -104,6 +104,17 @@ TEST_F(TextIn, SpecialTokensInTheNamesOfACallsArgumentsAreText) {
   for (const TokenId id : prepared->engine.prompt) EXPECT_FALSE(tokenizer->is_special(id));
 }
 
+TEST_F(TextIn, CompletionsWithoutMaxTokensEndAtTheDefault) {
+  EXPECT_GT(completion(R"("prompt":"Once")")->engine.max_new_count, 16);
+  model.completion_count_default = 16;
+  EXPECT_EQ(completion(R"("prompt":"Once")")->engine.max_new_count, 16);
+  EXPECT_EQ(completion(R"("prompt":"Once","max_tokens":20)")->engine.max_new_count, 20);
+  EXPECT_GT(chat("")->engine.max_new_count, 16) << "a chat goes on as long as it fits";
+  model.total_count_max = 10;
+  auto short_of_room = completion(R"("prompt":"Once")");
+  EXPECT_EQ(short_of_room->engine.max_new_count + short_of_room->engine.prompt.size(), 10u);
+}
+
 TEST_F(TextIn, OnlyCompletionsContinueThePromptsText) {
   EXPECT_FALSE(chat("")->engine.continues_text);
   EXPECT_TRUE(completion(R"("prompt":"Once upon a")")->engine.continues_text);
