@@ -33,8 +33,8 @@ def _pipe():
 
 
 class Browser:
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self, folder, flags=()):
+        self.folder, self.flags = pathlib.Path(folder), flags
         self.last_id, self.answers, self.pages, self.unread = 0, {}, {}, b""
 
     def __enter__(self):
@@ -42,7 +42,7 @@ class Browser:
         self.of, its_output = _pipe()
         with open(self.folder / "chromium.log", "wb") as log:
             # It reads from 3 and writes to 4.
-            command = ["bash", "-c", f'exec "$@" 3<&{its_input} 4>&{its_output}', "browser", PROGRAM, *FLAGS, f"--user-data-dir={self.folder}/profile", "about:blank"]
+            command = ["bash", "-c", f'exec "$@" 3<&{its_input} 4>&{its_output}', "browser", PROGRAM, *FLAGS, *self.flags, f"--user-data-dir={self.folder}/profile", "about:blank"]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(its_input, its_output),
                                             start_new_session=True, preexec_fn=die_with_parent)
         os.close(its_input)
