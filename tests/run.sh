@@ -42,6 +42,7 @@ need_packages "${BUILD_PACKAGES[@]}" git curl openssl clang-format-14 "${TEST_PA
   $([ -n "$QUICK" ] || echo clang-16 libclang-rt-16-dev)
 
 need_test_python
+need_older_python
 [ -n "$QUICK" ] || need_cuda_toolkit
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
