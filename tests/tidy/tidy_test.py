@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """Holds tidy.py to its word: every rule finds the thing it is there for, and leaves good code alone. And measure.py: it counts right."""
+import json
+import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
+import file_by_file
 import measure
 import shape
 import source
@@ -364,6 +369,48 @@ class Measures(unittest.TestCase):
 
     def test_revisions_stand_side_by_side(self):
         self.assertEqual(list(measure.side_by_side([{"lines": 1, "gone": 2}, {"lines": 3, "new": 4}])), [("lines", 1, 3), ("new", "–", 4)])
+
+
+class FileByFile(unittest.TestCase):
+    """Two files of one batch, of which the second lives on what the first includes."""
+
+    def setUp(self):
+        self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        self.enterContext(unittest.mock.patch.object(file_by_file, "ROOT", self.root))
+        self.build = self.root / "build"
+        self.build.mkdir()
+        (self.root / "a.h").write_text("struct A { int value; };\n")
+        (self.root / "a.cc").write_text('#include "a.h"\n')
+        (self.root / "b.cc").write_text("int b(A a) { return a.value; }\n")
+        (self.build / "unity.cxx").write_text('#include "a.cc"\n#include "b.cc"\n')
+        command = f"/usr/bin/ccache g++ -I{self.root} -Wall -Werror -Wno-shadow -o unity.o -c {self.build}/unity.cxx"
+        (self.build / "compile_commands.json").write_text(json.dumps(
+            [{"directory": str(self.build), "file": str(self.build / "unity.cxx"), "command": command}]))
+
+    def checked(self):
+        flags = file_by_file.flags_by_source(self.build)
+        self.assertEqual({path.name for path in flags}, {"a.cc", "b.cc"})
+        return {path.name: file_by_file.check(path, words) for path, words in flags.items()}
+
+    def test_a_missing_include_is_found(self):
+        said = self.checked()
+        self.assertEqual(said["a.cc"], "")
+        self.assertIn("was not declared", said["b.cc"])
+        (self.root / "b.cc").write_text('#include "a.h"\nint b(A a) { return a.value; }\n')
+        self.assertEqual(self.checked()["b.cc"], "")
+
+    def test_a_shadowed_member_is_found(self):
+        (self.root / "b.cc").write_text("struct B { int x; int f(int y) { int x = y; return x; } };\n")
+        self.assertIn("shadows", self.checked()["b.cc"])
+
+    def test_a_changed_header_makes_its_files_due_again(self):
+        flags = file_by_file.flags_by_source(self.build)
+        digest = lambda: {path.name: file_by_file.Digests().of(path, words) for path, words in flags.items()}
+        before = digest()
+        self.assertEqual(digest(), before)
+        (self.root / "a.h").write_text("struct A { long value; };\n")
+        self.assertNotEqual(digest()["a.cc"], before["a.cc"])
+        self.assertEqual(digest()["b.cc"], before["b.cc"])
 
 
 if __name__ == "__main__":
