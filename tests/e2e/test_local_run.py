@@ -39,10 +39,11 @@ class Run:
 
     def __init__(self, tmp_path, ports):
         self.ports, self.said_path = ports, tmp_path / f"run-{time.monotonic_ns()}.txt"
-        command = ["deploy/local/run.sh", "--workers", WORKERS, "--port", ports[0], "--metrics-port", ports[1], "--worker-port", ports[2]]
+        command = ["deploy/local/run.sh", "--workers", WORKERS, "--port", ports[0], "--metrics-port", ports[1], "--worker-port", ports[2],
+                   "--", "--record", "traffic.jsonl"]  # of the gateway, in the caller's folder
         with open(self.said_path, "wb") as out:
             # A shell cannot trap what it was started with ignored, and whoever starts the tests may ignore SIGINT.
-            self.process = subprocess.Popen([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            self.process = subprocess.Popen([str(ROOT / command[0]), *map(str, command[1:])], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def said(self):
@@ -89,7 +90,7 @@ def start(tmp_path):
             run.process.kill()
 
 
-def test_up_ask_twice_ctrl_c_and_up_again(start):
+def test_up_ask_twice_ctrl_c_and_up_again(start, tmp_path):
     run = start()
     run.wait_said("Ctrl-C stops everything", 60)
     assert "Troupe is up" in run.said()
@@ -98,6 +99,9 @@ def test_up_ask_twice_ctrl_c_and_up_again(start):
     text_again, cached_again = run.ask()
     assert text_again == text and cached == 0 and cached_again > 0
     assert run.interrupt() == 0
+    recorded = [json.loads(line) for line in (tmp_path / "traffic.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in recorded] == [200, 200], "flags behind -- went to the gateway"
+    assert (ROOT / "build/bin/troupe-sim").exists()
 
     again = start()
     took = again.wait_said("Ctrl-C stops everything", 15)
@@ -111,3 +115,9 @@ def test_ctrl_c_before_it_is_up_leaves_nothing(start):
     run.wait_said("starting", 60)
     assert run.interrupt() == 130  # as a shell ends that Ctrl-C interrupted
     assert "Troupe is up" not in run.said()
+
+
+@pytest.mark.parametrize("arguments, word", [(("--", "--port", "1"), "--port"), (("--records", "x"), "--records"), (("--model", "/nowhere"), "config.json")])
+def test_wrong_flags_are_refused_before_anything_starts(arguments, word):
+    done = subprocess.run([str(ROOT / "deploy/local/run.sh"), *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and word in done.stderr
