@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "sim/trace/lengths_only.h"
 #include "sim/trace/trace_file.h"
 #include "sim/trace/trace_join.h"
 
@@ -17,6 +18,18 @@ namespace {
 
 double seconds_of(Duration span) {
   return static_cast<double>(span.count()) / 1e9;
+}
+
+void note_lengths(const LengthsOnly::Counts& counts, std::vector<std::string>& out) {
+  if (counts.requests == 0) return;
+  out.push_back(absl::StrCat(
+      counts.requests, " lines have no hash_ids, only lengths: ", counts.of_sessions,
+      " prompts are taken to continue their session's last one, ", counts.of_sets,
+      " to begin with their set's prefix, and nothing else is shared, so hits may be higher live"));
+  if (counts.vague_sets > 0) {
+    out.push_back(absl::StrCat(
+        counts.vague_sets, " of them name a set without a prefix_length: how much it shares is not known"));
+  }
 }
 
 }  // namespace
@@ -35,6 +48,7 @@ struct TraceReader::Impl {
   std::vector<Input> inputs;
   bool is_begun = false;
   TraceJoin join;
+  LengthsOnly lengths;
   std::string first_place;  // "<path>:<line>" of the first line given
   uint64_t first_salt = 0;
   int32_t first_block_tokens = 0;
@@ -143,6 +157,7 @@ StatusOr<bool> TraceReader::Impl::read_request(TraceRequest& out) {
     if (!is_retry) {
       count_too_long(*input);
       join.rename(request, input->line.facts);
+      if (!input->line.facts.told_ids) lengths.name_blocks(request);
       std::swap(out, request);
       out.at -= *first_at;
     }
@@ -243,6 +258,7 @@ std::vector<std::string> TraceReader::notes() const {
                      " times, as at a gateway's restart without a record_secret: what was said before "
                      "is not found cached after it"));
   }
+  note_lengths(impl_->lengths.counts(), out);
   for (const Impl::Input& input : impl_->inputs) {
     const std::string& path = input.file->path();
     if (!input.begin) {

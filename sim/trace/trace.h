@@ -11,12 +11,13 @@
 //     timestamp         ms, not falling; a fraction is allowed. The first one is the trace's begin.
 //     input_length      prompt tokens, >= 1
 //     output_length     tokens answered, >= 0
+//   optional:
 //     hash_ids          one id a block of the prompt, cumulative: an id covers its block and all before it,
 //                       so equal ids mean equal prefixes. As many as the prompt has blocks, the partial last
-//                       one counted or not.
-//   optional:
-//     block_size        tokens a block, 512 where absent
-//     set, session      string or whole number: the persona prefix and the conversation
+//                       one counted or not. Without them only lengths are known: prompts share what session,
+//                       and set with prefix_length, tell, and else nothing (lengths_only.h)
+//     block_size        tokens a block; where absent 512 (Mooncake's), or 16 without hash_ids
+//     set, session      string or whole number: the persona prefix and the conversation. Also session_id
 //     key               string or whole number: the name of the client's API key
 //     turn              of the conversation, from 1
 //     prefix_length     tokens of the persona prefix, which the set names
@@ -30,6 +31,8 @@
 //                       there; which ones, from 0, the assistant gave
 // clang-format on
 //
+// or a table with a heading and lengths only: csv_trace.h.
+//
 // Source of the form: Qin et al., "Mooncake", FAST '25, artifact FAST25-release/traces.
 
 #include <cstdint>
@@ -40,34 +43,9 @@
 
 #include "common/core/status.h"
 #include "common/core/time.h"
+#include "sim/trace/trace_request.h"
 
 namespace troupe::sim {
-
-struct TraceRequest {
-  Duration at{};  // since the trace began, spread and rate-scaled
-  int32_t input_tokens = 0;
-  int32_t output_tokens = 0;
-  int32_t block_tokens = 512;
-  int32_t turn = 0;                     // 0: unknown
-  int32_t prefix_tokens = 0;            // of the set; 0: unknown
-  uint64_t set = 0, session = 0;        // id_of() of the line's names; 0: none
-  uint64_t key = 0;                     // the same
-  std::vector<uint64_t> blocks;         // floor or ceil(input_tokens / block_tokens) cumulative ids
-  std::vector<uint64_t> output_blocks;  // of the blocks after floor(input_tokens / block_tokens), in order
-};
-
-// Further fields of records.
-struct RecordedFacts {
-  uint64_t salt = 0;             // id_of() its name; 0: none
-  bool answered = false;         // completely, as far as the line shows
-  bool failed = false;           // not answered, though the client stayed
-  std::vector<uint64_t> ids;     // one per message
-  std::vector<int32_t> ends;     // one per message, not falling; the last is input_tokens
-  std::vector<int32_t> answers;  // indices of the assistant's messages, rising
-};
-
-// A name (or the digits of a number) as an id, never 0.
-uint64_t id_of(std::string_view name);
 
 class RequestSource {
  public:
@@ -87,7 +65,7 @@ struct TraceOptions {
 class TraceReader final : public RequestSource {
  public:
   static constexpr size_t kLineBytesMax = size_t{16} << 20;
-  static constexpr int64_t kTokensMax = 16 << 20;  // of a prompt or an answer
+  static constexpr int64_t kTokensMax = TraceRequest::kTokensMax;
   // Bound from the first request to the last, rate-scaled: every second of a run is recorded.
   static constexpr Duration kSpanMax = std::chrono::hours(24 * 14);
 

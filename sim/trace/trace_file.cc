@@ -10,6 +10,7 @@ namespace {
 
 // Lines read ahead under skip_bad, to tell one with a timestamp far ahead from those behind it.
 constexpr size_t kLinesAhead = 16;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 Status bad_timestamp(std::string_view what) {
   return invalid_argument(absl::StrCat("field 'timestamp': ", to_absl(what)));
@@ -73,19 +74,43 @@ Status TraceFile::refuse(const Status& status, int64_t number) {
   return absl::OkStatus();
 }
 
+// Parses line_: a table's, once there was a heading, or JSON.
+Status TraceFile::parse(TraceLine& out) {
+  if (line_too_long_) {
+    return invalid_argument(
+        absl::StrCat("the line is longer than ", TraceReader::kLineBytesMax >> 20, " MB"));
+  }
+  TROUPE_RETURN_IF_ERROR(table_ ? table_->parse(line_, out.request, out.facts)
+                                : parser_.parse(line_, out.request, &out.facts));
+  // One run has one block size: the one of the lines with ids, if there are any.
+  if (out.facts.told_ids || out.facts.told_block_size) {
+    block_tokens_ = out.request.block_tokens;
+  } else {
+    out.request.block_tokens = block_tokens_;
+  }
+  return absl::OkStatus();
+}
+
 // The next line that is a request, with any timestamp.
 StatusOr<bool> TraceFile::read_parsed(TraceLine& out) {
   while (true) {
     TROUPE_ASSIGN_OR_RETURN(const bool more, read_line());
     if (!more) return false;
     if (!line_too_long_ && line_.find_first_not_of(" \t\r") == std::string::npos) continue;
-    line_count_ += 1;
-    const Status status = line_too_long_
-                              ? invalid_argument(absl::StrCat("the line is longer than ",
-                                                              TraceReader::kLineBytesMax >> 20, " MB"))
-                              : parser_.parse(line_, out.request, &out.facts);
-    out.number = line_number_;
-    if (status.ok()) return true;
+    if (line_count_ == 0 && line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
+    Status status;
+    if (line_count_++ == 0 && !line_too_long_ && CsvTrace::is_heading(line_)) {
+      auto table = CsvTrace::parse_heading(line_);
+      status = table.status();
+      if (table.ok()) {
+        table_ = *std::move(table);
+        continue;
+      }
+    } else {
+      status = parse(out);
+      out.number = line_number_;
+      if (status.ok()) return true;
+    }
     TROUPE_RETURN_IF_ERROR(refuse(status, line_number_));
   }
 }

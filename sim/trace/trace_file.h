@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/trace/csv_trace.h"
+#include "sim/trace/lengths_only.h"
 #include "sim/trace/trace.h"
 
 namespace troupe::sim {
@@ -38,6 +40,7 @@ class TraceFile {
  private:
   TraceFile(std::string path, const TraceOptions& options, gzFile file);
   Status refuse(const Status& status, int64_t number);
+  Status parse(TraceLine& out);
   StatusOr<bool> read_line();
   StatusOr<bool> read_parsed(TraceLine& out);
   StatusOr<bool> take_ahead(TraceLine& out);
@@ -49,6 +52,8 @@ class TraceFile {
   const double rate_scale_;
   const gzFile file_;
   TraceLineParser parser_;
+  std::optional<CsvTrace> table_;                     // once its heading was read
+  int32_t block_tokens_ = LengthsOnly::kBlockTokens;  // of a line that tells neither ids nor their size
   std::vector<char> chunk_ = std::vector<char>(1 << 18);
   size_t chunk_at_ = 0, chunk_end_ = 0;
   std::string line_;

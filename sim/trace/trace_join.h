@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/core/lru_map.h"
-#include "sim/trace/trace.h"
+#include "sim/trace/trace_request.h"
 
 namespace troupe::sim {
 

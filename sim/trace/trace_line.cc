@@ -8,15 +8,12 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/block_hash.h"
 #include "sim/trace/trace.h"
 
 namespace troupe::sim {
 
 namespace {
 
-constexpr int64_t kBlockTokensMax = 1 << 16;
-constexpr double kTimestampMsMax = 9e12;  // three hundred years: beyond it, nanoseconds overflow
 constexpr int kDepthMax = 16;
 
 Status bad_field(std::string_view field, std::string_view what) {
@@ -88,7 +85,13 @@ constexpr std::array<std::string_view, kFieldCount> kNames{
     "timestamp",    "input_length",  "output_length",   "hash_ids", "block_size", "set",    "session",
     "turn",         "prefix_length", "output_hash_ids", "key",      "salt",       "status", "unfinished",
     "message_ends", "message_ids",   "message_answers"};
-constexpr int kRequired = kIds + 1;
+constexpr int kRequired = kOutput + 1;
+
+// The field of that name; kFieldCount: none.
+Field field_of(std::string_view name) {
+  if (name == "session_id") return kSession;
+  return static_cast<Field>(std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
+}
 
 Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) {
   int64_t number = 0;
@@ -97,7 +100,7 @@ Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) 
     case kTimestamp: {
       if (!value.is_number()) return bad_field(name, "must be a number of milliseconds");
       const double ms = value.get_double().value_unsafe();
-      if (!(ms >= 0 && ms <= kTimestampMsMax))
+      if (!(ms >= 0 && ms <= TraceRequest::kTimestampMsMax))
         return bad_field(name, "must be >= 0 ms (and below 300 years)");
       out.at = Duration(std::llround(ms * 1e6));
       return absl::OkStatus();
@@ -111,7 +114,7 @@ Status read_field(Field field, simdjson::dom::element value, TraceRequest& out) 
       out.output_tokens = static_cast<int32_t>(number);
       return absl::OkStatus();
     case kBlockSize:
-      TROUPE_RETURN_IF_ERROR(read_count(value, name, 1, kBlockTokensMax, number));
+      TROUPE_RETURN_IF_ERROR(read_count(value, name, 1, TraceRequest::kBlockTokensMax, number));
       out.block_tokens = static_cast<int32_t>(number);
       return absl::OkStatus();
     case kTurn:
@@ -197,17 +200,20 @@ Status check_messages(const TraceRequest& request, const RecordedFacts& facts) {
   return absl::OkStatus();
 }
 
-Status check_blocks(const TraceRequest& request) {
+// `told_ids`: a line without hash_ids gets its ids later.
+Status check_blocks(const TraceRequest& request, bool told_ids) {
   const int64_t full = request.input_tokens / request.block_tokens;
   const int64_t all = (request.input_tokens + request.block_tokens - 1) / request.block_tokens;
   const auto told = static_cast<int64_t>(request.blocks.size());
-  if (told != full && told != all) {
+  if (told_ids && told != full && told != all) {
     return bad_field("hash_ids", absl::StrCat("has ", told, " ids, but a prompt of ", request.input_tokens,
                                               " tokens has ", all, " blocks of ", request.block_tokens));
   }
   if (request.prefix_tokens > request.input_tokens) {
     return bad_field("prefix_length", absl::StrCat("must be at most input_length, ", request.input_tokens));
   }
+  if (!told_ids && !request.output_blocks.empty())
+    return bad_field("output_hash_ids", "is there without hash_ids, which it continues");
   const int64_t after = (int64_t{request.input_tokens} + request.output_tokens) / request.block_tokens;
   if (static_cast<int64_t>(request.output_blocks.size()) > after - full) {
     return bad_field("output_hash_ids",
@@ -218,11 +224,6 @@ Status check_blocks(const TraceRequest& request) {
 }
 
 }  // namespace
-
-uint64_t id_of(std::string_view name) {
-  const uint64_t id = hash_bytes(name).lo;
-  return id == 0 ? 1 : id;
-}
 
 struct TraceLineParser::Impl {
   simdjson::dom::parser parser;
@@ -246,24 +247,12 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out, Recorded
   }
   simdjson::dom::object object;
   if (root.get(object)) return invalid_argument("must be a JSON object, one a line");
-  out.at = {};
-  out.block_tokens = 512;
-  out.turn = out.prefix_tokens = 0;
-  out.set = out.session = out.key = 0;
-  out.blocks.clear();
-  out.output_blocks.clear();
-  if (facts != nullptr) {
-    facts->salt = 0;
-    facts->answered = facts->failed = false;
-    facts->ids.clear();
-    facts->ends.clear();
-    facts->answers.clear();
-  }
+  out.reset();
+  if (facts != nullptr) facts->reset();
   uint32_t seen = 0;
   for (const auto [key, value] : object) {
-    const auto found = std::find(kNames.begin(), kNames.end(), key);
-    if (found == kNames.end()) continue;
-    const auto field = static_cast<Field>(found - kNames.begin());
+    const Field field = field_of(key);
+    if (field == kFieldCount) continue;
     if ((seen >> field & 1) != 0) return bad_field(key, "is there twice");
     seen |= 1u << field;
     if (field < kSalt) {
@@ -275,7 +264,12 @@ Status TraceLineParser::parse(std::string_view line, TraceRequest& out, Recorded
   for (int field = 0; field < kRequired; ++field) {
     if ((seen >> field & 1) == 0) return bad_field(kNames[static_cast<size_t>(field)], "is missing");
   }
-  TROUPE_RETURN_IF_ERROR(check_blocks(out));
+  const bool told_ids = (seen >> kIds & 1) != 0;
+  if (facts != nullptr) {
+    facts->told_ids = told_ids;
+    facts->told_block_size = (seen >> kBlockSize & 1) != 0;
+  }
+  TROUPE_RETURN_IF_ERROR(check_blocks(out, told_ids));
   return facts != nullptr ? check_messages(out, *facts) : absl::OkStatus();
 }
 

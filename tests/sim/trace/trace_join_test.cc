@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/trace/trace.h"
 
 namespace troupe::sim {
 namespace {

@@ -81,7 +81,7 @@ TEST(TraceLine, RefusesInvalidValuesAndNamesTheField) {
   says("", "no JSON object");
   says("[1]", "must be a JSON object");
   says(R"({"timestamp":1,"input_length":5,"output_length":1,"hash_ids":[1]} {})", "no JSON object");
-  says(R"({"timestamp":1,"input_length":5,"output_length":1})", "'hash_ids': is missing");
+  says(R"({"timestamp":1,"input_length":5,"hash_ids":[1]})", "'output_length': is missing");
   says(R"({"input_length":5,"output_length":1,"hash_ids":[1]})", "'timestamp': is missing");
   says(R"({"timestamp":-1,"input_length":5,"output_length":1,"hash_ids":[1]})", "'timestamp': must be >= 0");
   says(R"({"timestamp":1e300,"input_length":5,"output_length":1,"hash_ids":[1]})", "'timestamp'");
@@ -107,6 +107,59 @@ TEST(TraceLine, RefusesInvalidValuesAndNamesTheField) {
        "must be at most input_length, 5");
   says(R"({"timestamp":1,"input_length":5,"output_length":1,"hash_ids":[1],"output_hash_ids":[1]})",
        "completes 0 blocks");
+}
+
+TEST(TraceLine, NeedsNoIds) {
+  TraceRequest r;
+  RecordedFacts facts;
+  TraceLineParser parser;
+  ASSERT_TRUE(
+      parser.parse(R"({"timestamp":1,"input_length":600,"output_length":1,"session_id":"a"})", r, &facts)
+          .ok());
+  EXPECT_FALSE(facts.told_ids);
+  EXPECT_EQ(r.session, id_of("a"));
+  ASSERT_TRUE(
+      parser.parse(R"({"timestamp":1,"input_length":600,"output_length":1,"hash_ids":[1]})", r, &facts).ok());
+  EXPECT_TRUE(facts.told_ids);
+  EXPECT_THAT(
+      std::string(
+          parse_error(R"({"timestamp":1,"input_length":600,"output_length":600,"output_hash_ids":[1]})")
+              .message()),
+      HasSubstr("'output_hash_ids': is there without hash_ids"));
+  EXPECT_THAT(
+      std::string(
+          parse_error(R"({"timestamp":1,"input_length":6,"output_length":6,"session":1,"session_id":1})")
+              .message()),
+      HasSubstr("'session_id': is there twice"));
+}
+
+TEST(TraceReader, LinesWithoutIdsAreConversationsByTheirSessions) {
+  const std::string path =
+      temporary_file("lengths", R"({"timestamp":0,"input_length":1000,"output_length":100,"session":"a"}
+{"timestamp":1000,"input_length":1200,"output_length":100,"session":"a"}
+{"timestamp":2000,"input_length":1200,"output_length":100}
+)");
+  auto reader = TraceReader::open(path, {});
+  ASSERT_TRUE(reader.ok());
+  PooledLru cache(-1);
+  std::vector<int64_t> found;
+  for (TraceRequest request; (*reader)->next(request).value();)
+    found.push_back(cache.serve(request).infinite);
+  EXPECT_THAT(found, ElementsAre(0, 1088, 0)) << "68 whole blocks of the first prompt and its answer";
+  ASSERT_EQ((*reader)->notes().size(), 1u);
+  EXPECT_THAT((*reader)->notes()[0], HasSubstr("3 lines have no hash_ids, only lengths: 1 prompts"));
+  std::filesystem::remove(path);
+}
+
+TEST(TraceReader, LinesWithoutIdsHaveTheBlocksOfThoseWithThem) {
+  const std::string path =
+      temporary_file("mixed", R"({"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}
+{"timestamp":1,"input_length":5,"output_length":1}
+)");
+  const auto all = read_all(path, {});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].block_tokens, 512);
+  std::filesystem::remove(path);
 }
 
 TEST(TraceLine, WrittenLineReadsBack) {
