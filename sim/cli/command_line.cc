@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "sim/cli/commands.h"
+#include "sim/cli/help_page.h"
 
 namespace troupe::sim {
 
@@ -16,7 +19,7 @@ std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, 
   const auto parsed = schema.parse(argc, argv);
   if (!parsed.ok()) return fail(program, parsed.status());
   if (parsed->help) {
-    std::fputs(schema.help().c_str(), stdout);
+    std::fputs(help_page(program, schema).c_str(), stdout);
     return kExitOk;
   }
   if (parsed->version) {
@@ -37,6 +40,29 @@ int fail(std::string_view program, const Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument || status.code() == absl::StatusCode::kNotFound
              ? kExitUsage
              : kExitFailed;
+}
+
+std::string command_line(int argc, const char* const* argv) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%";
+  std::string out = "troupe-sim";
+  for (int i = 0; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool plain_word = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
+    absl::StrAppend(
+        &out, " ",
+        plain_word ? argument : absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'"));
+  }
+  return out;
+}
+
+std::string made_words() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  return absl::StrCat("troupe-sim ", kVersion, ", ",
+                      std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc)));
 }
 
 std::function<void(double, int64_t)> ProgressLine::run(std::string name) {

@@ -23,6 +23,12 @@ std::optional<int> read_flags(SettingsSchema& schema, std::string_view program, 
 // Prints "troupe-sim replay: …" on stderr; returns kExitUsage for the user's errors, else kExitFailed.
 int fail(std::string_view program, const Status& status);
 
+// The command as it was typed, each argument quoted for a shell where it must be: "troupe-sim replay --nodes
+// 4". `argv[0]` is the command's name.
+std::string command_line(int argc, const char* const* argv);
+// "troupe-sim 0.1.0, 2026-03-01 12:34 UTC": what makes a page, and when.
+std::string made_words();
+
 // Progress of the current runs: one line on stderr, rewritten if that is a terminal, else printed anew every
 // ten seconds. Thread-safe; REQUIRES: it outlives what run() returns.
 class ProgressLine {

@@ -13,6 +13,23 @@
 
 namespace troupe::sim {
 
+namespace {
+
+PageFacts live_facts(const SourceFlags& source, const LiveReplayOptions& options, std::string command) {
+  PageFacts facts;
+  facts.title = "troupe-sim drive";
+  facts.source = source_words(source);
+  facts.made = made_words();
+  facts.command = std::move(command);
+  facts.warmup_s = options.warmup_s;
+  facts.slo_ttft_ms = options.slo_ttft_ms;
+  facts.slo_tpot_ms = options.slo_tpot_ms;
+  facts.live = true;
+  return facts;
+}
+
+}  // namespace
+
 int drive_command(int argc, const char* const* argv) {
   constexpr char kProgram[] = "troupe-sim drive";
   SourceFlags source_flags;
@@ -85,12 +102,7 @@ int drive_command(int argc, const char* const* argv) {
   result->seed = static_cast<uint64_t>(seed);
   const std::span<const Result> one(&*result, 1);
   if (report != "-") std::fputs(table_text(one).c_str(), stdout);
-  PageFacts facts;
-  facts.title = "troupe-sim drive";
-  facts.warmup_s = options.warmup_s;
-  facts.slo_ttft_ms = options.slo_ttft_ms;
-  facts.slo_tpot_ms = options.slo_tpot_ms;
-  facts.live = true;
+  const PageFacts facts = live_facts(source_flags, options, command_line(argc, argv));
   Status written = report.empty() ? absl::OkStatus() : write_file(report, report_json(*result));
   if (written.ok() && !html.empty()) written = write_file(html, html_page(one, facts));
   return written.ok() ? kExitOk : fail(kProgram, written);

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/settings/yaml.h"
 #include "gateway/access/api_key_file.h"
 #include "gateway/route/policy/policy.h"
@@ -73,8 +75,8 @@ StatusOr<Burst> parse_burst(std::string_view text) {
 void describe_source(SettingsSchema& schema, SourceFlags& f) {
   schema.add(
       "trace", &f.trace,
-      "files of requests, JSON lines as Mooncake's, gzipped or not; several, FILE,FILE or --trace again, are "
-      "joined by time: records of gateways with one record_secret; without any: persona traffic, see below");
+      "files of requests, JSON lines or a table as described below, gzipped or not; several, FILE,FILE or "
+      "--trace again, are joined by time: records of gateways with one record_secret");
   schema.add("rate_scale", &f.trace_options.rate_scale, "requests come so many times as fast")
       .range(1e-6, 1e6);
   schema
@@ -182,36 +184,42 @@ std::string config_path_of(int argc, const char* const* argv) {
   return path;
 }
 
-Status check_file(const SettingsSchema& workload, const std::string& path) {
+Status refuse_in_file(const SettingsSchema& these, std::string_view why, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
   TROUPE_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, flatten_yaml(text.str(), path));
-  const std::vector<std::string> keys = workload.keys();
+  const std::vector<std::string> keys = these.keys();
   for (const YamlEntry& entry : entries) {
     if (std::find(keys.begin(), keys.end(), entry.key) != keys.end())
-      return invalid_argument(absl::StrCat(path, ":", entry.line, ": ", entry.key, to_absl(kNotOfATrace)));
+      return invalid_argument(absl::StrCat(path, ":", entry.line, ": ", entry.key, to_absl(why)));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
+Status refuse_given(const SettingsSchema& these, std::string_view why, int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view flag = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
+    if (!flag.starts_with("--")) continue;
+    flag.remove_prefix(2);
+    for (std::string key : these.keys()) {
+      std::replace(key.begin(), key.end(), '_', '-');
+      if (flag == key || flag == "no-" + key)
+        return invalid_argument(absl::StrCat("--", to_absl(flag), to_absl(why)));
+    }
+  }
+  return refuse_in_file(these, why, config_path_of(argc, argv));
+}
+
 Status check_source(const SourceFlags& f, int argc, const char* const* argv) {
   if (f.trace.empty()) return absl::OkStatus();
   SourceFlags unused;
   SettingsSchema workload("", "");
   describe_workload(workload, unused);
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
-    for (std::string key : workload.keys()) {
-      std::replace(key.begin(), key.end(), '_', '-');
-      if (flag.size() != key.size() + 2 || !flag.starts_with("--") || flag.substr(2) != key) continue;
-      return invalid_argument(absl::StrCat("--", key, to_absl(kNotOfATrace)));
-    }
-  }
-  return check_file(workload, config_path_of(argc, argv));
+  return refuse_given(workload, kNotOfATrace, argc, argv);
 }
 
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
@@ -224,6 +232,13 @@ std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& 
                  label.data(), static_cast<long long>(count));
   }
   return count;
+}
+
+std::string source_words(const SourceFlags& f) {
+  if (f.trace.empty()) return absl::StrCat("made-up persona traffic like ", f.like);
+  std::vector<std::string> names;
+  for (const std::string& path : f.trace) names.push_back(std::filesystem::path(path).filename().string());
+  return absl::StrCat("trace ", absl::StrJoin(names, " and "));
 }
 
 void say_notes(std::string_view label, const RequestSource& source) {
@@ -245,10 +260,13 @@ void say_too_long(std::string_view label, const RequestSource& source, const Nod
   std::fputs(text.c_str(), stderr);
 }
 
+void describe_nodes(SettingsSchema& schema, FleetFlags& f) {
+  schema.add("nodes", &f.options.nodes, "workers").range(1, 100'000);
+}
+
 void describe_fleet(SettingsSchema& schema, FleetFlags& f) {
   SimulationOptions& o = f.options;
   route::describe_policy(schema, o.router);
-  schema.add("nodes", &o.nodes, "workers").range(1, 100'000);
   schema.add("gateways", &o.gateways, "gateways; a request comes to any of them").range(1, 1'000);
   schema.add("session_sticky", &o.session_sticky, "a session's requests come to one gateway");
   schema.add("profile", &f.profile, "node: a name in configs/sim, or a path ending in .yaml");

@@ -38,11 +38,16 @@ StatusOr<PersonaWorkload> workload_of(const SourceFlags& flags);
 StatusOr<std::unique_ptr<RequestSource>> open_source(const SourceFlags& flags, uint64_t seed, double load,
                                                      int64_t model_tokens_max);
 
+// Refuses what `these` describes, given by flag or in the file of --config; `why` follows its name.
+Status refuse_given(const SettingsSchema& these, std::string_view why, int argc, const char* const* argv);
 // Refuses flags of the workload beside a trace, which they cannot change.
 Status check_source(const SourceFlags& flags, int argc, const char* const* argv);
 // How many lines of a trace --skip-bad left out, said on stderr if any; none where it was not asked for.
 std::optional<int64_t> say_skipped(std::string_view label, const RequestSource& source,
                                    const SourceFlags& flags);
+
+// "trace a.jsonl and b.jsonl", "made-up persona traffic like study"
+std::string source_words(const SourceFlags& flags);
 
 // Says on stderr what is to be known of the trace's files, if anything (see TraceReader::notes()).
 void say_notes(std::string_view label, const RequestSource& source);
@@ -54,7 +59,8 @@ struct FleetFlags {
   std::string profile = "study", faults, api_keys;  // simulation_of() reads them
   bool peer_ledger = true;                          // if several gateways can use it
 };
-void describe_fleet(SettingsSchema& schema, FleetFlags& flags);
+void describe_nodes(SettingsSchema& schema, FleetFlags& flags);  // how many
+void describe_fleet(SettingsSchema& schema, FleetFlags& flags);  // all else
 // Errors name the flag or the file.
 StatusOr<SimulationOptions> simulation_of(const FleetFlags& flags);
 

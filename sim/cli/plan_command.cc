@@ -1,4 +1,4 @@
-// plan: the kind and number of GPUs for a model and a load.
+// plan: the kind and number of GPUs for a model and a load, or for a trace.
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include "common/json/writer.h"
 #include "sim/cli/command_line.h"
 #include "sim/cli/commands.h"
+#include "sim/cli/plan_trace.h"
 #include "sim/report/output_file.h"
 #include "sim/sizing/sizing.h"
 #include "sim/sizing/sizing_profile.h"
@@ -161,50 +162,137 @@ Status write_profile(const std::string& path, const ModelShape& model, const Row
 
 }  // namespace
 
-int plan_command(int argc, const char* const* argv) {
-  std::string model_name;
+namespace {
+
+struct PlanFlags {
+  std::string model;
   std::vector<std::string> gpus{"all"};
   Load load;
   double price_per_hour = 0;
   int64_t gpus_per_node = 0;
   bool json = false;
-  std::string profile;
-  SettingsSchema schema(kProgram, "which GPU, and how many, for a model and a load?");
-  schema.add(
-      "model", &model_name,
-      absl::StrCat("a directory with a config.json, or one of ", absl::StrJoin(model_shape_names(), ", ")));
-  schema.add("gpu", &gpus, "GPUs to compare").choices(gpu_choices());
-  schema
-      .add("gpus_per_node", &gpus_per_node,
-           absl::StrCat("GPUs a model is spread over; 0: of ", absl::StrJoin(kGpusOfANode, ", "),
-                        " the cheapest"))
-      .range(0, 64);
+  std::string write_profile;
+  PlanTraceFlags of_trace;
+};
+
+// The load, which a trace tells by itself.
+void describe_load(SettingsSchema& schema, Load& load) {
   schema.add("load", &load.rate, "requests a second that the fleet must carry; 0: only what a node can")
       .range(0, 1e7);
   schema.add("prompt_tokens", &load.prompt_tokens, "mean length of a prompt").range(1, 1e7);
   schema.add("hit", &load.hit, "share of prompt tokens found in a cache").range(0, 1);
   schema.add("output_tokens", &load.output_tokens, "mean length of an answer").range(1, 1e6);
   schema.add("tpot_ms", &load.tpot_ms, "mean time between tokens within").range(0.1, 1e6).unit("ms");
-  schema.add("headroom", &load.headroom, "share of a node's highest rate to plan with").range(0.05, 1);
-  schema.add("price_per_hour", &price_per_hour, "of one GPU, USD; 0: the assumed one of each").range(0, 1e6);
-  schema.add("json", &json, "print JSON instead of a table");
-  schema.add("write_profile", &profile,
+}
+
+void describe_plan(SettingsSchema& schema, PlanFlags& f) {
+  schema.add(
+      "model", &f.model,
+      absl::StrCat("a directory with a config.json, or one of ", absl::StrJoin(model_shape_names(), ", ")));
+  schema.add("gpu", &f.gpus, "GPUs to compare").choices(gpu_choices());
+  schema
+      .add("gpus_per_node", &f.gpus_per_node,
+           absl::StrCat("GPUs a model is spread over; 0: of ", absl::StrJoin(kGpusOfANode, ", "),
+                        " the cheapest"))
+      .range(0, 64);
+  describe_load(schema, f.load);
+  schema.add("headroom", &f.load.headroom, "share of a node's highest rate to plan with").range(0.05, 1);
+  schema.add("price_per_hour", &f.price_per_hour, "of one GPU, USD; 0: the assumed one of each")
+      .range(0, 1e6);
+  schema.add("json", &f.json, "print JSON instead of a table; with --trace: --report -");
+  schema.add("write_profile", &f.write_profile,
              "write the best as a node to simulate: FILE.yaml, which replay --profile reads");
-  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
-  if (model_name.empty())
-    return fail(kProgram, invalid_argument("--model is missing: a directory with a config.json, or a name"));
-  const auto model = load_model_shape(model_name);
-  if (!model.ok()) return fail(kProgram, model.status());
-  const auto asked_gpus = static_cast<int>(gpus_per_node);
+  describe_plan_trace(schema, f.of_trace);
+}
+
+// Flags that the form asked for, with a trace or without, gives no meaning.
+Status check_form(PlanFlags& f, int argc, const char* const* argv) {
+  const bool of_trace = !f.of_trace.run.source.trace.empty();
+  PlanTraceFlags unused;
+  Load load;
+  SettingsSchema other("", "");
+  if (of_trace) {
+    describe_load(other, load);
+    TROUPE_RETURN_IF_ERROR(refuse_given(
+        other, " is told by the trace (and --slo-tpot-ms is the limit between tokens)", argc, argv));
+    SettingsSchema node("", "");
+    node.add("profile", &unused.run.fleet.profile, "");
+    f.of_trace.profile_asked = !refuse_given(node, "", argc, argv).ok();
+    if (f.of_trace.profile_asked == !f.model.empty()) {
+      return invalid_argument(
+          "--trace: takes either --profile, the node to count, or --model, for which the best one is chosen");
+    }
+    if (f.json && f.of_trace.run.output.report.empty()) f.of_trace.run.output.report = "-";
+    TROUPE_RETURN_IF_ERROR(check_no_requests(f.of_trace.run.output));
+    return check_outputs(
+        {f.of_trace.run.output.report, f.of_trace.run.output.html, f.of_trace.run.output.timing});
+  }
+  describe_plan_trace(other, unused);
+  TROUPE_RETURN_IF_ERROR(refuse_given(other, " has a meaning only with --trace", argc, argv));
+  if (f.model.empty())
+    return invalid_argument(
+        "--model is missing: a directory with a config.json, or a name; or --trace FILE with --profile NAME");
+  return absl::OkStatus();
+}
+
+// The table by data sheet: for the load told, or the trace's.
+StatusOr<Row> print_table(const PlanFlags& f, const Load& load) {
+  TROUPE_ASSIGN_OR_RETURN(const ModelShape model, load_model_shape(f.model));
+  const auto asked_gpus = static_cast<int>(f.gpus_per_node);
   const std::span<const int> of_a_node =
       asked_gpus == 0 ? std::span<const int>(kGpusOfANode) : std::span(&asked_gpus, 1);
-  const std::vector<Row> rows = rows_of(*model, gpus, load, of_a_node, price_per_hour);
-  if (!profile.empty()) {
-    const Status written = write_profile(profile, *model, best_of(rows));
-    if (!written.ok()) return fail(kProgram, written);
-  }
-  std::fputs((json ? json_of(*model, rows, load) : text_of(*model, rows, load, of_a_node)).c_str(), stdout);
-  return kExitOk;
+  const std::vector<Row> rows = rows_of(model, f.gpus, load, of_a_node, f.price_per_hour);
+  const Row* const best = best_of(rows);
+  if (!f.write_profile.empty()) TROUPE_RETURN_IF_ERROR(write_profile(f.write_profile, model, best));
+  const bool of_trace = !f.of_trace.run.source.trace.empty();
+  const std::string table =
+      f.json && !of_trace ? json_of(model, rows, load) : text_of(model, rows, load, of_a_node);
+  std::fputs(table.c_str(), f.of_trace.run.output.report == "-" ? stderr : stdout);
+  if (best == nullptr && of_trace)
+    return absl::FailedPreconditionError(
+        "no GPU keeps --slo-tpot-ms with this model, so there is none to count");
+  return best != nullptr ? *best : Row();
+}
+
+// The node to simulate: a profile's, or the best GPU's for the model under the trace's load.
+StatusOr<SimulationOptions> node_of(PlanFlags& f, const TraceLoad& told) {
+  FleetFlags fleet = f.of_trace.run.fleet;
+  TROUPE_ASSIGN_OR_RETURN(SimulationOptions options, simulation_of(fleet));
+  if (f.of_trace.profile_asked) return options;
+  Load load = f.load;
+  load.rate = told.rate;
+  load.prompt_tokens = told.prompt_tokens;
+  load.output_tokens = std::max(1.0, told.output_tokens);
+  load.hit = told.shared;
+  load.tpot_ms = options.slo_tpot_ms;
+  TROUPE_ASSIGN_OR_RETURN(const Row best, print_table(f, load));
+  TROUPE_ASSIGN_OR_RETURN(const ModelShape model, load_model_shape(f.model));
+  options.profile = derived_profile(model, best.gpu, best.sizing.gpus);
+  options.profile.name = absl::StrCat(best.sizing.gpus, " x ", to_absl(best.gpu.name), " with ", model.name);
+  return options;
+}
+
+int plan_for_trace(PlanFlags& f, int argc, const char* const* argv) {
+  const auto load = load_of_trace(f.of_trace);
+  if (!load.ok()) return fail(kProgram, load.status());
+  std::fprintf(f.of_trace.run.output.report == "-" ? stderr : stdout, "%s: %s\n\n",
+               source_words(f.of_trace.run.source).c_str(), load_words(*load).c_str());
+  auto options = node_of(f, *load);
+  if (!options.ok()) return fail(kProgram, options.status());
+  return plan_trace(f.of_trace, {kProgram, *std::move(options), *load, command_line(argc, argv)});
+}
+
+}  // namespace
+
+int plan_command(int argc, const char* const* argv) {
+  PlanFlags flags;
+  SettingsSchema schema(kProgram, "which GPU, and how many, for a model and a load, or for a trace?");
+  describe_plan(schema, flags);
+  if (const auto code = read_flags(schema, kProgram, argc, argv)) return *code;
+  if (const Status checked = check_form(flags, argc, argv); !checked.ok()) return fail(kProgram, checked);
+  if (!flags.of_trace.run.source.trace.empty()) return plan_for_trace(flags, argc, argv);
+  const auto printed = print_table(flags, flags.load);
+  return printed.ok() ? kExitOk : fail(kProgram, printed.status());
 }
 
 }  // namespace troupe::sim

@@ -27,8 +27,9 @@ int replay_command(int argc, const char* const* argv) {
   if (const Status written = requests->close(); !written.ok()) return fail(kProgram, written);
   const std::span<const Result> one(&*result, 1);
   if (run.output.report != "-") std::fputs(table_text(one).c_str(), stdout);
-  const Status written =
-      write_outputs(run.output, report_json(*result), one, page_facts("replay", run.options));
+  PageFacts facts = page_facts("replay", run.source, run.options);
+  facts.command = command_line(argc, argv);
+  const Status written = write_outputs(run.output, report_json(*result), one, facts);
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 
@@ -71,8 +72,9 @@ int compare_command(int argc, const char* const* argv) {
   });
   if (!ran.ok()) return fail(kProgram, ran);
   if (run.output.report != "-") std::fputs(table_text(results).c_str(), stdout);
-  const Status written =
-      write_outputs(run.output, comparison_json(results), results, page_facts("compare", run.options));
+  PageFacts facts = page_facts("compare", run.source, run.options);
+  facts.command = command_line(argc, argv);
+  const Status written = write_outputs(run.output, comparison_json(results), results, facts);
   return written.ok() ? kExitOk : fail(kProgram, written);
 }
 

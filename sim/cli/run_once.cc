@@ -12,13 +12,6 @@ namespace troupe::sim {
 
 namespace {
 
-void describe_output(SettingsSchema& schema, OutputFlags& flags) {
-  schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
-  schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
-  schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
-  describe_requests(schema, flags.requests);
-}
-
 Status check_flags(const SourceFlags& source, const OutputFlags& output, int argc, const char* const* argv) {
   TROUPE_RETURN_IF_ERROR(check_source(source, argc, argv));
   return check_outputs({output.report, output.html, output.timing});
@@ -26,9 +19,17 @@ Status check_flags(const SourceFlags& source, const OutputFlags& output, int arg
 
 }  // namespace
 
+void describe_output(SettingsSchema& schema, OutputFlags& flags) {
+  schema.add("report", &flags.report, "write the report here, as JSON; -: stdout");
+  schema.add("html", &flags.html, "write a page with the table and plots here, for a browser");
+  schema.add("timing", &flags.timing, "write how fast the simulation ran here, as JSON");
+  describe_requests(schema, flags.requests);
+}
+
 std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::string_view program, int argc,
                                   const char* const* argv) {
   describe_source(schema, flags.source);
+  describe_nodes(schema, flags.fleet);
   describe_fleet(schema, flags.fleet);
   describe_output(schema, flags.output);
   describe_workload(schema, flags.source);
@@ -79,16 +80,28 @@ StatusOr<Result> run_once(const SourceFlags& source_flags, const SimulationOptio
   result->skipped_lines = say_skipped(label, *source, source_flags);
   say_notes(label, *source);
   say_too_long(label, *source, options.profile);
-  if (result->faults_in_warmup > 0) {
+  if (result->faults.in_warmup > 0) {
     std::fprintf(stderr, "%s: %lld faults lie in the warm-up: they happen, but have no figures\n",
-                 label.c_str(), static_cast<long long>(result->faults_in_warmup));
+                 label.c_str(), static_cast<long long>(result->faults.in_warmup));
   }
   return result;
 }
 
-PageFacts page_facts(std::string_view command, const SimulationOptions& options) {
+LoadStep load_step(const Result& r, double goodput) {
+  LoadStep step;
+  step.rate = r.duration_s > 0 ? static_cast<double>(r.requests) / r.duration_s : 0;
+  step.goodput = r.goodput;
+  step.ttft_p99_ms = r.ttft_ms.p99;
+  step.tpot_p99_ms = r.tpot_p99_ms;
+  step.holds = r.goodput >= goodput;
+  return step;
+}
+
+PageFacts page_facts(std::string_view command, const SourceFlags& source, const SimulationOptions& options) {
   PageFacts facts;
   facts.title = absl::StrCat("troupe-sim ", to_absl(command));
+  facts.source = source_words(source);
+  facts.made = made_words();
   facts.warmup_s = options.warmup_s;
   facts.slo_ttft_ms = options.slo_ttft_ms;
   facts.slo_tpot_ms = options.slo_tpot_ms;

@@ -30,6 +30,7 @@ std::optional<int> read_run_flags(SettingsSchema& schema, RunFlags& flags, std::
                                   const char* const* argv);
 // Refuses --requests for a command with several runs, whose lines would be mixed.
 Status check_no_requests(const OutputFlags& flags);
+void describe_output(SettingsSchema& schema, OutputFlags& flags);
 void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_what);
 
 // `load`: factor on the source's rate. Messages go to stderr with the label, progress to `progress`.
@@ -37,7 +38,10 @@ void describe_jobs(SettingsSchema& schema, int64_t& jobs, std::string_view of_wh
 StatusOr<Result> run_once(const SourceFlags& source, const SimulationOptions& options, double load,
                           const std::string& label, ProgressLine& progress);
 
-PageFacts page_facts(std::string_view command, const SimulationOptions& options);
+// Figures of a run for a search's list; it holds if at least `goodput` of its requests were answered well.
+LoadStep load_step(const Result& result, double goodput);
+
+PageFacts page_facts(std::string_view command, const SourceFlags& source, const SimulationOptions& options);
 Status write_outputs(const OutputFlags& flags, std::string_view report, std::span<const Result> results,
                      const PageFacts& facts);
 

@@ -110,8 +110,32 @@ void Recorder::finished(const Finished& finished) {
 void Recorder::lost(const Lost& lost) {
   second_at(lost.at).lost += 1;
   if (!measures(lost.arrived)) return;
-  lost_ += 1;
+  lost_.count += 1;
   asked_tokens_ += lost.prompt_tokens;
+  note_loss(lost.why);
+}
+
+void Recorder::note_loss(std::string_view why) {
+  auto found = lost_.by_cause.find(why);
+  if (found == lost_.by_cause.end()) {
+    // A live server's words may differ from one error to the next.
+    const bool full = lost_.by_cause.size() + 1 >= kCausesMax;
+    found = lost_.by_cause.try_emplace(full ? "other reasons" : std::string(why)).first;
+  }
+  found->second += 1;
+}
+
+std::vector<Loss> Recorder::losses() const {
+  std::vector<Loss> out;
+  for (const auto& [why, count] : lost_.by_cause) out.push_back({why, count});
+  std::stable_sort(out.begin(), out.end(), [](const Loss& a, const Loss& b) { return a.count > b.count; });
+  return out;
+}
+
+std::vector<bool> Recorder::up_seconds(size_t node) const {
+  std::vector<bool> out;
+  for (const std::vector<bool>& alive : alive_) out.push_back(node < alive.size() && alive[node]);
+  return out;
 }
 
 void Recorder::queued(Duration arrived, const QueuePlace& place) {
@@ -267,7 +291,8 @@ QueueFigures Recorder::queue_figures() const {
 
 void Recorder::fill(Result& result) const {
   result.requests = requests_;
-  result.lost = lost_;
+  result.lost = lost_.count;
+  result.losses = losses();
   result.prompt_tokens = prompt_tokens_;
   result.hit_tokens = share(hit_tokens_, asked_tokens_);
   result.has_pool = options_.pooled_kv_tokens >= 0;
@@ -289,9 +314,10 @@ void Recorder::fill(Result& result) const {
   if (result.has_faults) result.faults = fault_figures();
   result.seconds = seconds_;
   result.node_series = nodes_;
+  for (size_t node = 0; node < nodes_.size(); ++node) result.node_series[node].up = up_seconds(node);
   result.preemptions = preemptions_;
   result.retries = retries_;
-  result.faults_in_warmup = faults_in_warmup_;
+  result.faults.in_warmup = faults_in_warmup_;
 }
 
 }  // namespace troupe::sim

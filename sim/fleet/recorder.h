@@ -4,6 +4,7 @@
 // Result. Requests that arrived before the warm-up count in the series only.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,7 @@ class Recorder {
   struct Lost {
     Duration arrived{}, at{};
     int32_t prompt_tokens = 0;  // 0 for a stream that broke off after its first token
+    std::string_view why = "no reason known";
   };
   void lost(const Lost& lost);
   // The outcome of its gateway's queue for a request, once each. (A refused one is lost(), too.)
@@ -83,18 +85,26 @@ class Recorder {
   };
   double hit_in(const Span& span) const;  // -1: no tokens in the span
   std::optional<double> p99_mean_in(const Span& span) const;
+  void note_loss(std::string_view why);
+  std::vector<Loss> losses() const;
+  std::vector<bool> up_seconds(size_t node) const;
   FaultFigures fault_figures() const;
   QueueFigures queue_figures() const;
   void note_crowd(const First& first, float ttft_ms);
 
   Options options_;
   PooledLru bounds_;
-  int64_t requests_ = 0, lost_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
+  int64_t requests_ = 0, prompt_tokens_ = 0, pooled_hit_ = 0, infinite_hit_ = 0;
   int64_t asked_tokens_ = 0, hit_tokens_ = 0, good_ = 0, resumed_ = 0, retries_ = 0, preemptions_ = 0;
   std::vector<float> ttft_ms_, tpot_ms_;
   struct {
     std::vector<float> before, crowd, others;
   } crowd_ms_;
+  static constexpr size_t kCausesMax = 32;
+  struct {
+    int64_t count = 0;
+    std::map<std::string, int64_t, std::less<>> by_cause;
+  } lost_;
   struct {
     std::vector<float> wait_ms;
     std::map<std::string_view, int64_t> refused_429, refused_503;  // by reason

@@ -34,6 +34,7 @@ struct NodeSeries {
   std::vector<float> work_per_s;  // work tokens in each second
   std::vector<float> running;     // requests at each second's end
   std::vector<float> kv_used;     // share of blocks referenced at each second's end
+  std::vector<bool> up;           // there and alive in each second; an idle one is
 };
 
 // Effect of a fault in the seconds around it (present where there were faults after the warm-up; the first of
@@ -48,6 +49,7 @@ struct FaultFigures {
   std::optional<double> p99_settled_s;
   double stall_max_ms = 0;  // longest gap between two tokens of a stream that ran at the fault or later
   int64_t resumed = 0;      // streams that went on elsewhere
+  int64_t in_warmup = 0;    // faults that have no figures; the one figure where all are such
 };
 
 // Effect of a flash crowd on itself and on all other requests. TTFT p99.
@@ -70,6 +72,12 @@ struct QueueFigures {
   std::vector<Reason> refused;  // those that there were
 };
 
+// Lost requests of one cause.
+struct Loss {
+  std::string why;
+  int64_t count = 0;
+};
+
 struct Result {
   std::string policy;
   std::string mode;  // the gateways' source of residency; empty: the policy uses none
@@ -77,8 +85,9 @@ struct Result {
   uint64_t seed = 0;
   std::string profile;
 
-  int64_t requests = 0;  // arrived
-  int64_t lost = 0;      // answered by an error, or never admitted by the end
+  int64_t requests = 0;      // arrived
+  int64_t lost = 0;          // answered by an error, or never admitted by the end
+  std::vector<Loss> losses;  // the same by cause, the most frequent first
   int64_t prompt_tokens = 0;
   // Shares of one whole, the prompt tokens of all requests: a request that was never admitted found nothing,
   // and is in all three. (In a live run the whole is as the server counts, the bounds' is as in the trace.)
@@ -97,7 +106,6 @@ struct Result {
   std::optional<int64_t> skipped_lines;  // of the trace, if bad ones were to be skipped
   std::optional<CrowdFigures> crowd;
   std::optional<QueueFigures> queue;  // none: requests went to the nodes at once
-  int64_t faults_in_warmup = 0;
   bool has_faults = false;
   FaultFigures faults;
   std::vector<SecondSeries> seconds;
@@ -110,10 +118,12 @@ struct Result {
   int64_t simulated_requests = 0;  // warm-up included
 };
 
-// A load tried in the search for the sustainable one.
+// A run of a search: for the sustainable load, or for the nodes that a load needs.
 struct LoadStep {
   double load = 0, rate = 0, goodput = 0, ttft_p99_ms = 0;
   bool holds = false;
+  double tpot_p99_ms = 0;
+  int32_t nodes = 0;  // 0: as many in every run
 };
 
 }  // namespace troupe::sim

@@ -13,6 +13,7 @@
 #include "gateway/route/fleet/residency_feed.h"
 #include "sim/fleet/conservation.h"
 #include "sim/fleet/handovers.h"
+#include "sim/fleet/loss_words.h"
 #include "sim/fleet/node.h"
 #include "sim/fleet/recent_sessions.h"
 #include "sim/fleet/recorder.h"
@@ -121,11 +122,11 @@ class Simulation {
   void make_key(SimRequest& sim_request);
   route::Action choose(SimRequest& sim_request);
   route::FlowContext context_of(SimRequest& sim_request);
-  void perform(SimRequest& sim_request, route::Action action);
+  void perform(SimRequest& sim_request, route::Action action, std::string_view trouble = kNoNode);
   void send(SimRequest& sim_request);
   void deliver(uint64_t id);
   void fail(SimRequest& sim_request, const route::Failure& failure);
-  void end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end);
+  void end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end, std::string_view why = kNotBegun);
   SimRequest* find(uint64_t id);
   void kick(int32_t node);
   void expect_step_end(int32_t node, TimePoint at);

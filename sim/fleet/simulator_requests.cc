@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "common/settings/option_checks.h"
 #include "sim/fleet/simulation.h"
 #include "sim/trace/block_names.h"
@@ -69,7 +70,7 @@ void Simulation::arrive(TraceRequest& request) {
 }
 
 // The driver of a RequestFlow on the virtual clock, as gateway/proxy is over sockets.
-void Simulation::perform(SimRequest& sim_request, route::Action action) {
+void Simulation::perform(SimRequest& sim_request, route::Action action, std::string_view trouble) {
   if (action == route::Action::kAdmit) {
     if (admission_.active()) {
       admission_.arrive(static_cast<size_t>(sim_request.gateway),
@@ -84,7 +85,7 @@ void Simulation::perform(SimRequest& sim_request, route::Action action) {
   if (action == route::Action::kSend) {
     send(sim_request);
   } else {
-    end_flight(sim_request, now_, RequestEnd::kLost);
+    end_flight(sim_request, now_, RequestEnd::kLost, trouble);
   }
 }
 
@@ -252,11 +253,11 @@ void Simulation::fail(SimRequest& sim_request, const route::Failure& failure) {
     sim_request.id = (++tries_ << kSlotBits) | (sim_request.id & 0xffffffff);
     sim_request.gateway_life = gateway_lives_[static_cast<size_t>(sim_request.gateway)];
   }
-  perform(sim_request, action);
+  perform(sim_request, action, loss_words(failure));
 }
 
-// `at`: when its client knows.
-void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end) {
+// `at`: when its client knows. `why`: of a lost one.
+void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd end, std::string_view why) {
   if (admission_.active()) {
     SimAdmission::Cost cost;
     const int64_t prompt = sim_request.trace.input_tokens;
@@ -271,7 +272,11 @@ void Simulation::end_flight(SimRequest& sim_request, TimePoint at, RequestEnd en
   if (end == RequestEnd::kLost || end == RequestEnd::kRefused) {
     (end == RequestEnd::kLost ? books_.lost : books_.refused) += 1;
     recorder_.lost({sim_request.arrived.time_since_epoch(), now_.time_since_epoch(),
-                    sim_request.emitted == 0 ? sim_request.trace.input_tokens : 0});
+                    sim_request.emitted == 0 ? sim_request.trace.input_tokens : 0,
+
+                    end == RequestEnd::kRefused
+                        ? absl::StrCat("refused by the queue: ", to_absl(sim_request.place.refusal()))
+                        : std::string(why)});
   } else {
     books_.finished += 1;
   }

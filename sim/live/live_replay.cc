@@ -279,7 +279,7 @@ class Driver {
       answered(trace, asked);
     } else {
       // A stream that broke off reported no counts, so its prompt counts as not found.
-      recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens});
+      recorder_.lost({trace.at, clock_.now() - begin_, trace.input_tokens, why});
       note_reason(why);
     }
     if (options_.on_request) tell(trace, asked, why.empty());

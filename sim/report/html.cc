@@ -194,16 +194,42 @@ void append_faults(std::string& out, std::span<const Result> results, const Page
 
 void append_steps(std::string& out, const PageFacts& facts) {
   if (facts.steps.empty()) return;
-  out +=
-      "<h2>Loads that were tried</h2>\n<div class=\"scroll\"><table><thead><tr><th scope=\"col\">load</th>"
-      "<th scope=\"col\">requests/s</th><th scope=\"col\">good</th><th scope=\"col\">TTFT p99</th>"
-      "<th scope=\"col\">holds</th></tr></thead><tbody>\n";
+  const bool of_nodes = facts.steps.front().nodes > 0;
+  absl::StrAppend(
+      &out, "<h2>", of_nodes ? "Fleets" : "Loads",
+      " that were tried</h2>\n<div class=\"scroll\"><table><thead><tr><th scope=\"col\">",
+      of_nodes ? "nodes" : "load",
+      "</th><th scope=\"col\">requests/s</th><th scope=\"col\">good</th><th scope=\"col\">TTFT p99"
+      "</th><th scope=\"col\">TPOT p99</th><th scope=\"col\">holds</th></tr></thead><tbody>\n");
   for (const LoadStep& step : facts.steps) {
-    absl::StrAppend(&out, "<tr><td>", absl::StrFormat("%.4g", step.load), "</td><td>",
+    absl::StrAppend(&out, "<tr><td>",
+                    of_nodes ? absl::StrCat(step.nodes) : absl::StrFormat("%.4g", step.load), "</td><td>",
                     absl::StrFormat("%.1f", step.rate), "</td><td>", percent(step.goodput), "</td><td>",
-                    ms_text(step.ttft_p99_ms), "</td><td>", step.holds ? "yes" : "no", "</td></tr>\n");
+                    ms_text(step.ttft_p99_ms), "</td><td>", ms_text(step.tpot_p99_ms), "</td><td>",
+                    step.holds ? "yes" : "no", "</td></tr>\n");
   }
   out += "</tbody></table></div>\n";
+}
+
+void append_losses(std::string& out, std::span<const Result> results) {
+  if (std::all_of(results.begin(), results.end(), [](const Result& r) { return r.losses.empty(); })) return;
+  out += "<h2>Why requests were lost</h2>\n<ul>\n";
+  for (const Result& r : results) {
+    for (const Loss& loss : r.losses) {
+      absl::StrAppend(&out, "<li><b>", escape(run_name(r)), "</b>: ", loss.count, " ", escape(loss.why),
+                      "</li>\n");
+    }
+  }
+  out += "</ul>\n";
+}
+
+// The page's origin: requests, command, version, date.
+void append_origin(std::string& out, const PageFacts& facts) {
+  if (!facts.source.empty())
+    absl::StrAppend(&out, "<p class=\"dim\">Requests: ", escape(facts.source), ".</p>\n");
+  if (facts.command.empty() && facts.made.empty()) return;
+  absl::StrAppend(&out, "<p class=\"dim made\">Made by ", escape(facts.made), ": <code>",
+                  escape(facts.command), "</code></p>\n");
 }
 
 // The bound to compare hits with: an infinite cache if the fleet's memory is unknown.
@@ -270,6 +296,7 @@ std::string html_page(std::span<const Result> results, const PageFacts& facts) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   absl::StrAppend(&out, "<title>", escape(facts.title), "</title>\n<style>", to_absl(kPageStyle),
                   "</style>\n</head>\n<body>\n<h1>", escape(facts.title), "</h1>\n");
+  if (!facts.answer.empty()) absl::StrAppend(&out, "<p class=\"answer\">", escape(facts.answer), "</p>\n");
   absl::StrAppend(&out, "<p class=\"dim\">");
   if (facts.live) {
     absl::StrAppend(&out, "Measured at ", escape(first.profile), ", which answered from ", first.nodes,
@@ -283,8 +310,10 @@ std::string html_page(std::span<const Result> results, const PageFacts& facts) {
                   absl::StrFormat("%.0f", facts.warmup_s), " s of warm-up, seed ", first.seed,
                   ". Limits for a good answer: first token within ", ms_text(facts.slo_ttft_ms),
                   ", then a token every ", ms_text(facts.slo_tpot_ms), " on average.</p>\n");
+  append_origin(out, facts);
   append_summary(out, results);
   append_table(out, results);
+  append_losses(out, results);
   append_steps(out, facts);
   append_faults(out, results, facts);
   out += "<div class=\"legend\" id=\"legend\" role=\"group\" aria-label=\"Show or hide policies\"></div>\n";
@@ -296,7 +325,7 @@ std::string html_page(std::span<const Result> results, const PageFacts& facts) {
       "that "
       "gets too much.</p>\n<p class=\"dim\">half or less <span class=\"ramp\"></span> twice the mean or "
       "more; "
-      "<span class=\"hole\"></span> no work (dead, or not there yet)</p>\n<div id=\"heat\"></div>\n";
+      "idle as half; <span class=\"hole\"></span> dead, or not there</p>\n<div id=\"heat\"></div>\n";
   for (const Plot& plot : kPlotsBelow) append_plot(out, plot);
   absl::StrAppend(
       &out, "<noscript><p>The plots need JavaScript; the table above does not.</p></noscript>\n",

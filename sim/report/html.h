@@ -21,11 +21,14 @@ inline constexpr size_t kTimeBucketsMax = 240, kNodeRowsMax = 96;
 
 // Facts that are not in the results.
 struct PageFacts {
-  std::string title;  // "compare: 8 nodes of study"
-  bool live = false;  // measured, not simulated
+  std::string title;          // "compare: 8 nodes of study"
+  std::string answer;         // to the command's question, a sentence; empty: the table is the answer
+  std::string source;         // of the requests: "trace azure.csv"
+  std::string command, made;  // the command line; "troupe-sim 0.1.0, 2026-03-01 12:34 UTC"
+  bool live = false;          // measured, not simulated
   double warmup_s = 0, slo_ttft_ms = 0, slo_tpot_ms = 0;
   std::vector<Fault> faults;
-  std::vector<LoadStep> steps;  // of the search for the sustainable rate
+  std::vector<LoadStep> steps;  // of the search for the sustainable rate, or for the nodes needed
 };
 
 // REQUIRES: at least one result. The same arguments give the same bytes.

@@ -19,7 +19,8 @@ body { margin: 0 auto; max-width: 1180px; padding: 1.5rem 1rem 3rem; background:
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.45rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .2rem; }
 h3 { font-size: .95rem; margin: .9rem 0 .2rem; }
-p { margin: .3rem 0; max-width: 80ch; } .dim, figcaption { color: var(--dim); }
+p { margin: .3rem 0; max-width: 80ch; } .answer { font-size: 1.15rem; font-weight: 600; }
+.made code { overflow-wrap: anywhere; } .dim, figcaption { color: var(--dim); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; background: var(--card); font-variant-numeric: tabular-nums;
     margin: .6rem 0; }
@@ -202,7 +203,8 @@ function chart(o) {
   redraws.push(draw);
 }
 const LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const ratio = c => LEVELS.indexOf(c) * D.level;
+const ratio = c => c === "=" ? 1 : c === "-" ? D.level : LEVELS.indexOf(c) * D.level;
+const idle = c => c === "-" || c === "=";
 function rgb(name) {
   const full = css(name).replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
   return [1, 3, 5].map(i => parseInt(full.slice(i, i + 2), 16));
@@ -245,9 +247,9 @@ function heat(run, i) {
     const c = Math.min(Math.floor((event.clientX - box.left) / box.width * columns), columns - 1);
     const r = Math.min(Math.floor((event.clientY - box.top) / box.height * rows), rows - 1);
     if (c < 0 || r < 0) return;
-    const v = ratio(run.rows[r][c]);
-    showTip(event, run.row_names[r] + ", " + c * D.step_s + " s: " + (v ? v.toFixed(2) +
-        " × the mean" : "no work") + faultLines(c * D.step_s));
+    const cell = run.rows[r][c], v = ratio(cell);
+    showTip(event, run.row_names[r] + ", " + c * D.step_s + " s: " + (idle(cell) ? "idle" : v ? v.toFixed(2) +
+        " × the mean" : "dead, or not there") + faultLines(c * D.step_s));
   });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   redraws.push(() => {

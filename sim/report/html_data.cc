@@ -5,8 +5,9 @@
 //    "runs": [{"name", "arrived": […], "waiting": […], "hit": [… or null], "ttft_p50_ms": […],
 //              "ttft_p99_ms": […], "row_names": ["n0", …], "rows": ["KLM…", …]}]}
 // clang-format on
-// A heat row is a string, one character a bucket (0-9A-Za-z: that many levels of 0.05 of the fleet's mean),
-// because 96 rows of 240 numbers for twelve policies would be megabytes.
+// A heat row is a string, one character a bucket (0-9A-Za-z: that many levels of 0.05 of the fleet's mean; 0:
+// dead or not there; -: idle; =: idle, as the whole fleet was), because 96 rows of 240 numbers for twelve
+// policies would be megabytes.
 
 #include "sim/report/html_data.h"
 
@@ -91,6 +92,7 @@ void write_heat(JsonWriter& w, const Result& r, size_t step) {
   const size_t rows = ceil_div(nodes, joined), seconds = shown_seconds(r).size(),
                buckets = ceil_div(seconds, step);
   std::vector<double> work(rows * buckets), total(buckets);
+  std::vector<bool> up(rows * buckets);
   for (size_t n = 0; n < nodes; ++n) {
     const std::vector<float>& series = r.node_series[n].work_per_s;
     // The last row may have fewer nodes.
@@ -98,6 +100,10 @@ void write_heat(JsonWriter& w, const Result& r, size_t step) {
     for (size_t s = 0; s < std::min(series.size(), seconds); ++s) {
       work[n / joined * buckets + s / step] += static_cast<double>(series[s]) / size;
       total[s / step] += static_cast<double>(series[s]) / static_cast<double>(nodes);
+    }
+    const std::vector<bool>& alive = r.node_series[n].up;
+    for (size_t s = 0; s < std::min(alive.size(), seconds); ++s) {
+      if (alive[s]) up[n / joined * buckets + s / step] = true;
     }
   }
   w.key("row_names");
@@ -115,7 +121,8 @@ void write_heat(JsonWriter& w, const Result& r, size_t step) {
       const double value = work[row * buckets + b], ratio = total[b] > 0 ? value / total[b] : 0;
       const auto level =
           static_cast<size_t>(std::min(ratio / kHeatLevel + 0.5, static_cast<double>(kLevels.size() - 1)));
-      cells[b] = kLevels[value > 0 ? std::max<size_t>(level, 1) : 0];  // level 0: no work at all
+      const char none = !up[row * buckets + b] ? '0' : total[b] > 0 ? '-' : '=';
+      cells[b] = value > 0 ? kLevels[std::max<size_t>(level, 1)] : none;
     }
     w.text(cells);
   }

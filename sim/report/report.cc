@@ -14,6 +14,19 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
+void write_losses(JsonWriter& w, const std::vector<Loss>& losses) {
+  w.key("losses");
+  w.open('[');
+  for (const Loss& loss : losses) {
+    w.open('{');
+    w.key("why");
+    w.text(loss.why);
+    w.count("count", loss.count);
+    w.close('}');
+  }
+  w.close(']');
+}
+
 void write_figures(JsonWriter& w, const Result& r) {
   w.key("policy");
   w.text(r.policy);
@@ -29,6 +42,7 @@ void write_figures(JsonWriter& w, const Result& r) {
   w.field("duration_s", r.duration_s);
   w.count("requests", r.requests);
   w.count("lost", r.lost);
+  if (!r.losses.empty()) write_losses(w, r.losses);
   w.count("prompt_tokens", r.prompt_tokens);
   w.field("hit_tokens", r.hit_tokens);
   w.field_or_null("pooled_lru_hit", r.has_pool ? std::optional(r.pooled_lru_hit) : std::nullopt);
@@ -49,7 +63,7 @@ void write_figures(JsonWriter& w, const Result& r) {
   w.field("goodput", r.goodput);
   w.count("preemptions", r.preemptions);
   w.count("retries", r.retries);
-  if (r.faults_in_warmup > 0) w.count("faults_in_warmup", r.faults_in_warmup);
+  if (r.faults.in_warmup > 0) w.count("faults_in_warmup", r.faults.in_warmup);
   if (r.skipped_lines) w.count("skipped_lines", *r.skipped_lines);
 }
 
@@ -122,6 +136,7 @@ void write_series(JsonWriter& w, const Result& r) {
     w.column("work_per_s", node.work_per_s, itself);
     w.column("running", node.running, itself);
     w.column("kv_used", node.kv_used, itself);
+    w.column("up", node.up, [](bool up) { return up ? 1 : 0; });
     w.close('}');
   }
   w.close(']');
@@ -132,10 +147,12 @@ void write_steps(JsonWriter& w, const std::vector<LoadStep>& steps) {
   w.open('[');
   for (const LoadStep& step : steps) {
     w.open('{');
-    w.field("load", step.load);
+    if (step.nodes > 0) w.count("nodes", step.nodes);
+    if (step.nodes == 0) w.field("load", step.load);
     w.field("rate", step.rate);
     w.field("goodput", step.goodput);
     w.field("ttft_p99_ms", step.ttft_p99_ms);
+    w.field("tpot_p99_ms", step.tpot_p99_ms);
     w.key("verdict");
     w.text(step.holds ? "holds" : "fails");
     w.close('}');
@@ -169,6 +186,20 @@ std::string capacity_json(const CapacityAnswer& answer, const Result& result) {
   w.open('{');
   w.field("sustainable_rate", answer.rate);
   w.field("load", answer.load);
+  write_steps(w, answer.steps);
+  write_run(w, result);
+  w.close('}');
+  out += '\n';
+  return out;
+}
+
+std::string nodes_json(const NodesAnswer& answer, const Result& result) {
+  std::string out;
+  JsonWriter w(out);
+  w.open('{');
+  w.count("nodes_needed", answer.nodes);
+  w.key("answer");
+  w.text(answer.words);
   write_steps(w, answer.steps);
   write_run(w, result);
   w.close('}');
@@ -233,6 +264,14 @@ std::string faults_text(const FaultFigures& f) {
                          ms(f.p99_before_ms), ms(f.p99_peak_ms), f.stall_max_ms, f.resumed);
 }
 
+std::string losses_text(const std::vector<Loss>& losses) {
+  std::string out = "  lost:";
+  std::string_view between = " ";
+  for (const Loss& loss : losses)
+    absl::StrAppend(&out, to_absl(std::exchange(between, ", ")), loss.count, " ", loss.why);
+  return out + "\n";
+}
+
 std::string queue_text(const QueueFigures& q) {
   std::string out =
       absl::StrFormat("  queue: %d waited, p50 %.0f, p99 %.0f ms", q.waited, q.wait_ms.p50, q.wait_ms.p99);
@@ -255,6 +294,7 @@ std::string table_text(std::span<const Result> results) {
         &out, absl::StrFormat("%-22s %9d %6d %7.4f %7s %6.3f %6.3f %9.1f %9.1f %9.1f %8.2f %7.4f\n", name,
                               r.requests, r.lost, r.hit_tokens, pooled, r.work_cov, r.work_cov5,
                               r.ttft_ms.p50, r.ttft_ms.p90, r.ttft_ms.p99, r.tpot_mean_ms, r.goodput));
+    if (!r.losses.empty()) absl::StrAppend(&out, losses_text(r.losses));
     if (r.queue) absl::StrAppend(&out, queue_text(*r.queue));
     if (r.has_faults) absl::StrAppend(&out, faults_text(r.faults));
   }

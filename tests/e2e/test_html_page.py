@@ -153,8 +153,10 @@ READ_HEAT = """[...document.querySelectorAll("#heat > div")].filter(e => e.offse
 
 
 def heat_of(run, step, rows_max=96):
-    """Work of every row against the mean of all nodes, a list a row; None: no work."""
+    """Work of every row against the mean of all nodes, a list a row; None: dead, or not there yet. Idle is the coldest, or even where
+    nobody works."""
     series = [node["work_per_s"] for node in run["per_node"]]
+    alive = [node["up"] for node in run["per_node"]]
     seconds = shown_seconds(run)
     joined = math.ceil(len(series) / rows_max)
     bucket = lambda values, begin: sum(values[begin:min(begin + step, seconds)])
@@ -164,7 +166,8 @@ def heat_of(run, step, rows_max=96):
         for begin in range(0, seconds, step):
             own = sum(bucket(values, begin) for values in nodes) / len(nodes)
             mean = sum(bucket(values, begin) for values in series) / len(series)
-            row.append(own / mean if own > 0 else None)
+            up = any(any(seconds_up[begin:min(begin + step, seconds)]) for seconds_up in alive[first:first + joined])
+            row.append(own / mean if own > 0 else None if not up else 0.05 if mean > 0 else 1)
         rows.append(row)
     return rows
 
@@ -198,6 +201,17 @@ def test_the_heat_maps_colours_are_the_nodes_work(show, made, name):
     check_heat(page, runs, step_of(page))
     if name == "faulted":
         assert any(None in row[20:30] for row in heat_of(runs[0], 1)), "a dead node is seen in this test"
+        assert None not in heat_of(runs[0], 1)[0], "and those that lived are none, however idle"
+
+
+def test_a_page_tells_its_answer_and_origin(show, made):
+    page, (run,) = show("capacity"), made["capacity"][1]
+    first = page.evaluate("document.querySelector('h1 + p').innerText")
+    assert first.startswith(f"2 nodes of study bear {run['sustainable_rate']:.1f} requests/s, {run['load']:.3g} times what was asked for: "
+                            f"{run['goodput'] * 100:.2f} % of them are answered inside both limits."), first
+    made = page.evaluate("document.querySelector('.made').innerText")
+    assert re.search(r"troupe-sim [0-9.]+, 20\d\d-\d\d-\d\d \d\d:\d\d UTC: troupe-sim capacity --personas 20 --rate 20", made), made
+    assert "made-up persona traffic" in page.evaluate("document.body.innerText")
 
 
 def ms_text(ms):

@@ -3,6 +3,7 @@ and the same workload against a live fleet."""
 import concurrent.futures
 import json
 import os
+import re
 import stat
 import subprocess
 
@@ -10,6 +11,7 @@ import pytest
 
 from figures import figure
 from fleet import BIN, ROOT, SimWorker
+from sim_pages import without_origin
 
 SMALL = ("--personas", 20, "--rate", 20, "--duration-s", 10, "--nodes", 3)
 
@@ -21,10 +23,16 @@ def sim(*arguments, code=0, **kwargs):
 
 
 def test_every_command_tells_its_flags():
-    commands = [line.split()[0] for line in sim("--help").stdout.splitlines() if line.startswith("  ")]
-    assert {"replay", "compare", "capacity", "synth", "drive", "plan"} <= set(commands)
+    usage = sim("--help").stdout
+    commands = re.findall(r"^  ([a-z]+)  ", usage, re.MULTILINE)
+    assert {"replay", "compare", "capacity", "synth", "drive", "plan"} == set(commands)
     for command in commands:
         text = sim(command, "--help").stdout
+        example = re.search(r"^Example:\n  (troupe-sim .*)$", text, re.MULTILINE).group(1)
+        assert f"    {example}\n" in usage
+        assert not set(re.findall(r"--[a-z0-9-]+", example)) - set(re.findall(r"--[a-z0-9-]+", text.split("Most used:")[1]))
+        first = text.split("Most used:\n")[1].split("\n\n")[0]
+        assert 10 <= len(re.findall(r"^  --", first, re.MULTILINE)) <= 14, first
         flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
         assert len(flags) > 8, text
         assert sim(command, *(("persona",) if command == "synth" else ()), "--no-such-flag", code=2).stderr
@@ -45,6 +53,11 @@ WRONG = [
     (("synth",), "persona"),
     (("synth", "persona"), "-o FILE is missing"),
     (("plan",), "--model is missing"),
+    (("plan", "--model", "llama-2-7b", "--profile", "study"), "--profile has a meaning only with --trace"),
+    (("plan", "--trace", "t", "--profile", "study", "--hit", ".5"), "--hit is told by the trace"),
+    (("plan", "--trace", "t"), "either --profile"),
+    (("plan", "--trace", "t", "--profile", "study", "--model", "llama-2-7b"), "either --profile"),
+    (("plan", "--trace", "/nowhere.csv", "--profile", "study"), "/nowhere.csv: cannot be opened"),
     (("plan", "--model", "/nowhere"), "llama-3.1-8b"),
     (("plan", "--model", "llama-2-7b", "--gpu", "abacus"), "abacus"),
     (("drive",), "--url"),
@@ -63,7 +76,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     for run in (1, 2):
         report, page = tmp_path / f"{run}.json", tmp_path / f"{run}.html"
         sim("compare", "--policies", "affinity,chwbl", *SMALL, "--report", report, "--html", page, "--seed", 7)
-        pages.append((report.read_bytes(), page.read_bytes()))
+        pages.append((report.read_bytes(), without_origin(page.read_bytes())))
     assert pages[0] == pages[1]
     runs = json.loads(pages[0][0])["runs"]
     assert [run["policy"] for run in runs] == ["affinity", "chwbl"]
@@ -279,6 +292,59 @@ def test_plan_compares_gpus():
     assert [row["gpu"] for row in json.loads(sim("plan", "--model", "llama-3.1-8b", "--gpu", "A10,4090", "--json").stdout)["gpus"]] \
         == ["4090", "A10"]
     assert "best: " in sim("plan", "--model", "qwen2.5-7b").stdout
+
+
+def azure(path, requests, seconds):
+    """So many requests of 1,500 and 80 tokens, evenly over so long, in the form of Azure's traces."""
+    lines = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    for number in range(requests):
+        at = number * seconds / requests
+        lines.append(f"2023-11-16 18:{int(at // 60):02}:{at % 60:010.7f},1500,80")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_plan_says_how_many_nodes_a_trace_needs(tmp_path):
+    trace, page = azure(tmp_path / "azure.csv", 1500, 60), tmp_path / "plan.html"
+    limits = ("--profile", "l40s-qwen2.5-7b", "--slo-ttft-ms", 1500, "--slo-tpot-ms", 60)
+    done = sim("plan", "--trace", trace, *limits, "--json", "--html", page)
+    told = json.loads(done.stdout)
+    needed = told["nodes_needed"]
+    assert needed == told["nodes"] > 1 and told["goodput"] >= 0.99 and told["requests"] == 1500
+    assert told["answer"].startswith(f"{needed} nodes of l40s-qwen2.5-7b are enough for trace azure.csv: ")
+    assert {(step["nodes"] >= needed, step["verdict"]) for step in told["steps"]} == {(True, "holds"), (False, "fails")}
+    assert "1500 lines have no hash_ids, only lengths" in done.stderr
+    # What was found is what replay finds.
+    for nodes, enough in ((needed, True), (needed - 1, False)):
+        again = json.loads(sim("replay", "--trace", trace, *limits, "--nodes", nodes, "--report", "-").stdout)
+        assert (again["goodput"] >= 0.99) == enough
+    text = page.read_text()
+    assert f'</h1>\n<p class="answer">{told["answer"]}</p>' in text and "Requests: trace azure.csv." in text
+    assert "troupe-sim plan --trace " in text and "Fleets that were tried" in text
+
+
+def test_plan_sizes_the_node_for_the_traces_load(tmp_path):
+    done = sim("plan", "--trace", azure(tmp_path / "azure.csv", 200, 20), "--model", "llama-3.1-8b", "--gpu", "H100,L40S",
+               "--slo-ttft-ms", 2000, "--slo-tpot-ms", 50)
+    assert "200 requests in 20 s, 10.05 a second: prompts of 1500 tokens, of which a cache can find 0 %, answers of 80" in done.stdout
+    best = re.search(r"best: (\S+), \d+ nodes of (\d)", done.stdout)
+    assert re.search(rf"^\d+ nodes? of {best.group(2)} x {best.group(1)} with llama-3.1-8b (is|are) enough", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_plan_says_when_no_number_of_nodes_is_enough(tmp_path):
+    done = sim("plan", "--trace", azure(tmp_path / "azure.csv", 100, 10), "--profile", "study", "--slo-ttft-ms", 1, code=1)
+    assert re.search(r"even \d+ nodes of study would answer only 0.00 % of the requests inside both limits", done.stderr), done.stderr
+
+
+def test_lost_requests_say_why(tmp_path):
+    trace = tmp_path / "long.jsonl"
+    trace.write_text("".join('{"timestamp": %d, "input_length": %d, "output_length": 5, "session_id": "s%d"}\n' % (at, 100 if at else 1_000_000, at)
+                             for at in range(0, 500, 100)))
+    page = tmp_path / "page.html"
+    done = sim("replay", "--trace", trace, "--nodes", 2, "--html", page, "--report", tmp_path / "report.json")
+    assert "  lost: 1 too long for the nodes\n" in done.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["losses"] == [{"why": "too long for the nodes", "count": 1}]
+    assert "Why requests were lost" in page.read_text() and "1 too long for the nodes" in page.read_text()
 
 
 def test_plan_writes_a_node_that_replay_takes(tmp_path):

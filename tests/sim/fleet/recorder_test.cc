@@ -78,6 +78,24 @@ TEST(Recorder, UnadmittedRequestCountsAsAMiss) {
   EXPECT_DOUBLE_EQ(result.pooled_lru_hit, 1) << "of the same 64, which the warm-up had";
 }
 
+TEST(Recorder, TellsWhyRequestsWereLostTheMostFrequentFirst) {
+  Recorder recorder({.warmup = seconds(1), .pooled_kv_tokens = 1000});
+  recorder.lost({seconds(0), seconds(9), 0, "in the warm-up"});
+  for (const char* why : {"a", "b", "b"}) recorder.lost({seconds(2), seconds(9), 0, why});
+  for (int i = 0; i < 100; ++i)
+    recorder.lost({seconds(2), seconds(9), 0, "server said " + std::to_string(i)});
+  Result result;
+  recorder.fill(result);
+  EXPECT_EQ(result.lost, 103);
+  ASSERT_EQ(result.losses.size(), 32u) << "a server's words have a bound";
+  EXPECT_EQ(result.losses[0].why, "other reasons");
+  EXPECT_EQ(result.losses[1].why, "b");
+  EXPECT_EQ(result.losses[1].count, 2);
+  int64_t all = 0;
+  for (const Loss& loss : result.losses) all += loss.count;
+  EXPECT_EQ(all, result.lost);
+}
+
 std::vector<Recorder::NodeStand> stands(std::initializer_list<int64_t> work, bool last_alive = true) {
   std::vector<Recorder::NodeStand> out;
   for (const int64_t w : work) out.push_back({.work_tokens = w});
@@ -106,6 +124,8 @@ TEST(Recorder, NodeDownInAWindowIsNotInItsCov) {
   Result result;
   recorder.fill(result);
   EXPECT_EQ(result.work_cov5, 0);
+  EXPECT_EQ(result.node_series[1].up, std::vector<bool>(5, true));
+  EXPECT_EQ(result.node_series[2].up, (std::vector<bool>{true, true, false, true, true}));
 }
 
 TEST(Recorder, FaultFiguresCompareWithTheTenSecondsBefore) {
@@ -203,12 +223,12 @@ TEST(Recorder, FaultsInTheWarmUpAreCountedAndHaveNoFigures) {
   Result early;
   recorder.fill(early);
   EXPECT_FALSE(early.has_faults);
-  EXPECT_EQ(early.faults_in_warmup, 1);
+  EXPECT_EQ(early.faults.in_warmup, 1);
   recorder.fault(seconds(25));
   Result late;
   recorder.fill(late);
   ASSERT_TRUE(late.has_faults);
-  EXPECT_EQ(late.faults_in_warmup, 1);
+  EXPECT_EQ(late.faults.in_warmup, 1);
   EXPECT_EQ(late.faults.p99_before_ms, 30);
   EXPECT_EQ(late.faults.p99_peak_ms, 30) << "of the second one alone";
 }

@@ -264,6 +264,11 @@ TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   options.resume = true;
   const Result result = run_personas(kSmall, options);
   EXPECT_EQ(cut.lost, result.faults.resumed) << "the same streams run when it dies";
+  ASSERT_EQ(cut.losses.size(), 1u);
+  EXPECT_EQ(cut.losses[0].why, "its node died while it answered");
+  EXPECT_EQ(cut.losses[0].count, cut.lost);
+  EXPECT_FALSE(cut.node_series.at(1).up.at(40));
+  EXPECT_TRUE(cut.node_series.at(1).up.at(20));
   EXPECT_EQ(result.lost, 0);
   ASSERT_TRUE(result.has_faults);
   EXPECT_GT(result.faults.resumed, 0);
@@ -272,6 +277,18 @@ TEST(Simulator, ADeadNodesStreamsAreLostUnlessTheyGoOnElsewhere) {
   const auto& series = result.node_series.at(1);
   EXPECT_EQ(series.work_per_s.at(40), 0);
   EXPECT_GT(series.work_per_s.at(55), 0);
+}
+
+TEST(Simulator, TellsAPromptThatIsTooLongFromOneThatCameTooLate) {
+  SimulationOptions options = options_of(1);
+  options.profile.max_model_len = 1024;
+  options.drain_s = 0.001;
+  ListSource source({request(0, 160, 16), request(1, 2048, 16, 2), request(2, 960, 16, 3)});
+  const Result result = run(source, options);
+  ASSERT_EQ(result.losses.size(), 2u);
+  EXPECT_EQ(result.losses[0].why, "not begun when the run ended");
+  EXPECT_EQ(result.losses[1].why, "too long for the nodes");
+  EXPECT_EQ(result.lost, 2);
 }
 
 // Memory is what is short: two nodes hold a tenth of what eight more can.

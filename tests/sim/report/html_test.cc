@@ -118,6 +118,41 @@ TEST(HtmlPage, HoldsTheNumbersAndTheirMeaning) {
   EXPECT_EQ(run.at("rows").at(3).as_string(), std::string(100, '0'));
 }
 
+TEST(HtmlPage, BeginsWithTheAnswerAndTellsItsOrigin) {
+  PageFacts facts = titled("troupe-sim plan");
+  facts.answer = "3 nodes of study are enough for <it>.";
+  facts.source = "trace a&b.csv";
+  facts.command = "troupe-sim plan --trace 'a&b.csv'";
+  facts.made = "troupe-sim 0.1.0, 2026-03-01 12:34 UTC";
+  LoadStep step;
+  step.nodes = 3;
+  step.tpot_p99_ms = 12.5;
+  facts.steps.push_back(step);
+  Result r = result_of("affinity", 3, 10);
+  r.losses = {{"too long for the <nodes>", 7}};
+  const std::string page = html_page(std::span(&r, 1), facts);
+  expect_well_formed(page);
+  EXPECT_NE(page.find("</h1>\n<p class=\"answer\">3 nodes of study are enough for &lt;it&gt;.</p>"),
+            std::string::npos);
+  for (const char* word :
+       {"Requests: trace a&amp;b.csv.", "troupe-sim 0.1.0, 2026-03-01 12:34 UTC: <code>troupe-sim plan",
+        "Fleets that were tried", "<td>3</td>", "12.5 ms", "Why requests were lost",
+        "7 too long for the &lt;nodes&gt;"})
+    EXPECT_NE(page.find(word), std::string::npos) << word;
+}
+
+TEST(HtmlPage, AnIdleNodeIsNotADeadOne) {
+  Result r = result_of("affinity", 4, 10);  // the last node does nothing
+  for (NodeSeries& node : r.node_series) {
+    node.up.assign(10, true);
+    node.work_per_s[5] = 0;  // nobody works then
+  }
+  r.node_series[3].up[2] = r.node_series[3].up[5] = false;
+  const bj::object data = data_of(html_page(std::span(&r, 1), titled("t")));
+  EXPECT_EQ(data.at("runs").at(0).at("rows").at(3).as_string(), "--0--0----");
+  EXPECT_EQ(data.at("runs").at(0).at("rows").at(1).as_string(), "KKKKK=KKKK");
+}
+
 TEST(HtmlPage, ComparesHitsWithAnInfiniteCacheIfThePoolSizeIsUnknown) {
   Result r = result_of("live", 2, 3);
   r.infinite_hit = 0.95;

@@ -68,7 +68,8 @@ Result by_hand() {
                     .preemptions = 4,
                     .work_per_s = {100, 200},
                     .running = {1, 2},
-                    .kv_used = {0.25, 0.5}}};
+                    .kv_used = {0.25, 0.5},
+                    .up = {true, false}}};
   r.simulated_requests = 2000;
   r.wall_s = 4;
   r.decision_us = 1.5;
@@ -118,7 +119,9 @@ TEST(Report, HasSeriesOfSecondsAndNodesAsColumns) {
   ASSERT_EQ(report.at("per_node").as_array().size(), 1u);
   const bj::object& node = report.at("per_node").at(0).as_object();
   EXPECT_THAT(keys_of(node), ElementsAre("id", "requests", "hit_tokens", "work_tokens", "preemptions",
-                                         "work_per_s", "running", "kv_used"));
+                                         "work_per_s", "running", "kv_used", "up"));
+  EXPECT_EQ(number(node.at("up").at(0)), 1);
+  EXPECT_EQ(number(node.at("up").at(1)), 0);
   EXPECT_EQ(node.at("id").as_string(), "n0");
   EXPECT_EQ(number(node.at("hit_tokens")), 0.75);
   EXPECT_EQ(number(node.at("work_tokens")), 5000);
@@ -130,7 +133,8 @@ TEST(Report, LeavesOutAbsentParts) {
   r.policy = "round-robin";
   r.mode = "";
   const bj::object report = parsed(report_json(r));
-  for (const char* name : {"mode", "faults", "faults_in_warmup", "crowd_ttft_p99_ms", "skipped_lines"})
+  for (const char* name :
+       {"mode", "faults", "faults_in_warmup", "crowd_ttft_p99_ms", "skipped_lines", "losses"})
     EXPECT_FALSE(report.contains(name)) << name;
   r.skipped_lines = 0;
   EXPECT_EQ(number(parsed(report_json(r)).at("skipped_lines")), 0) << "asked for, and none was bad";
@@ -146,7 +150,7 @@ TEST(Report, HasTheFiguresOfFaultsAndOfACrowd) {
               .p99_settled_s = 3,
               .stall_max_ms = 60.5,
               .resumed = 12};
-  r.faults_in_warmup = 2;
+  r.faults.in_warmup = 2;
   r.crowd = CrowdFigures{.before_ms = 21, .crowd_ms = 31, .others_ms = 41};
   const bj::object report = parsed(report_json(r));
   const bj::object& faults = report.at("faults").as_object();
@@ -242,12 +246,37 @@ TEST(Report, CapacityReportHasTheAnswerAndItsRun) {
   EXPECT_EQ(number(report.at("load")), 1.25);
   ASSERT_EQ(report.at("steps").as_array().size(), 2u);
   const bj::object& failed = report.at("steps").at(1).as_object();
-  EXPECT_THAT(keys_of(failed), ElementsAre("load", "rate", "goodput", "ttft_p99_ms", "verdict"));
+  EXPECT_THAT(keys_of(failed),
+              ElementsAre("load", "rate", "goodput", "ttft_p99_ms", "tpot_p99_ms", "verdict"));
   EXPECT_EQ(number(failed.at("rate")), 200);
   EXPECT_EQ(failed.at("verdict").as_string(), "fails");
   EXPECT_EQ(report.at("steps").at(0).at("verdict").as_string(), "holds");
   for (const char* name : {"sustainable_rate", "load", "steps"}) report.erase(name);
   EXPECT_EQ(report, parsed(report_json(by_hand())));
+}
+
+TEST(Report, NodesReportHasTheAnswerAndItsRun) {
+  const NodesAnswer answer{3,
+                           "3 nodes are \"enough\"",
+                           {{.rate = 100, .goodput = 1, .holds = true, .tpot_p99_ms = 7, .nodes = 3}}};
+  bj::object report = parsed(nodes_json(answer, by_hand()));
+  EXPECT_EQ(number(report.at("nodes_needed")), 3);
+  EXPECT_EQ(report.at("answer").as_string(), "3 nodes are \"enough\"");
+  EXPECT_THAT(keys_of(report.at("steps").at(0)),
+              ElementsAre("nodes", "rate", "goodput", "ttft_p99_ms", "tpot_p99_ms", "verdict"));
+  EXPECT_EQ(number(report.at("steps").at(0).at("nodes")), 3);
+  for (const char* name : {"nodes_needed", "answer", "steps"}) report.erase(name);
+  EXPECT_EQ(report, parsed(report_json(by_hand())));
+}
+
+TEST(Report, TellsWhyRequestsWereLost) {
+  Result r = by_hand();
+  r.losses = {{"too long for the nodes", 5}, {"its node stood still", 2}};
+  const bj::object report = parsed(report_json(r));
+  EXPECT_EQ(report.at("losses").at(0), bj::value({{"why", "too long for the nodes"}, {"count", 5}}));
+  EXPECT_EQ(number(report.at("losses").at(1).at("count")), 2);
+  EXPECT_THAT(table_text(std::span(&r, 1)),
+              HasSubstr("\n  lost: 5 too long for the nodes, 2 its node stood still\n"));
 }
 
 // A real run's report: shares are shares, series are as long as the run, and sums agree.
