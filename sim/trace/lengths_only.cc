@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "sim/trace/block_chain.h"
 #include "sim/trace/block_names.h"
 
@@ -13,6 +14,14 @@ namespace {
 constexpr uint64_t kOfSet = 1, kOfSession = 2, kOfOne = 3;
 
 }  // namespace
+
+Status LengthsOnly::check(const TraceRequest& request) {
+  const int64_t blocks = (int64_t{request.input_tokens} + request.output_tokens) / request.block_tokens;
+  if (blocks <= kBlocksMax) return absl::OkStatus();
+  return invalid_argument(absl::StrCat("field 'block_size': is ", request.block_tokens,
+                                       ", so prompt and answer have ", blocks, " blocks; at most ",
+                                       kBlocksMax));
+}
 
 // The content behind the set's prefix.
 uint64_t LengthsOnly::rest_of(const TraceRequest& request) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "common/core/lru_map.h"
+#include "common/core/status.h"
 #include "sim/trace/trace_request.h"
 
 namespace troupe::sim {
@@ -24,7 +25,11 @@ class LengthsOnly {
   static constexpr size_t kSessionsMax = 1 << 17;  // remembered, with the length of the last prompt
   LengthsOnly() : talks_(kSessionsMax) {}
 
-  // Fills blocks and output_blocks. REQUIRES: called in order of time.
+  // Refuses blocks so small that a request would have more than these.
+  static constexpr int64_t kBlocksMax = 1 << 21;
+  static Status check(const TraceRequest& request);
+
+  // Fills blocks and output_blocks. REQUIRES: called in order of time, and check() found nothing.
   void name_blocks(TraceRequest& request);
 
   struct Counts {

@@ -88,7 +88,7 @@ Status TraceFile::parse(TraceLine& out) {
   } else {
     out.request.block_tokens = block_tokens_;
   }
-  return absl::OkStatus();
+  return out.facts.told_ids ? absl::OkStatus() : LengthsOnly::check(out.request);
 }
 
 // The next line that is a request, with any timestamp.

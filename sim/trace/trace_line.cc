@@ -303,9 +303,11 @@ void append_trace_line(std::string& out, const TraceRequest& request, const Trac
   append_name(out, "key", names.key);
   if (request.turn > 0) absl::StrAppend(&out, ",\"turn\":", request.turn);
   if (request.prefix_tokens > 0) absl::StrAppend(&out, ",\"prefix_length\":", request.prefix_tokens);
-  out += ",\"hash_ids\":[";
-  append_ids(out, request.blocks);
-  out += ']';
+  if (!request.blocks.empty() || request.input_tokens < request.block_tokens) {
+    out += ",\"hash_ids\":[";
+    append_ids(out, request.blocks);
+    out += ']';
+  }
   if (!request.output_blocks.empty()) {
     out += ",\"output_hash_ids\":[";
     append_ids(out, request.output_blocks);

@@ -1,6 +1,6 @@
-// What capacity planners hand to the simulator: lines of a trace, and a file of faults. A line is refused, or
-// what it says is written again as a line that says the same, and joined with all lines before it has as many
-// ids as it had; faults that parse can be checked against any fleet.
+// What capacity planners hand to the simulator: lines of a trace, a table of lengths, and a file of faults. A
+// line is refused, or what it says is written again as a line that says the same, and joined with all lines
+// before it has as many ids as it had; faults that parse can be checked against any fleet.
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "sim/fleet/faults.h"
+#include "sim/trace/csv_trace.h"
+#include "sim/trace/lengths_only.h"
 #include "sim/trace/trace.h"
 #include "sim/trace/trace_join.h"
 
@@ -19,16 +21,30 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void check_line(troupe::sim::TraceLineParser& parser, std::string_view line) {
+void check_lengths(troupe::sim::LengthsOnly& lengths, troupe::sim::TraceRequest request) {
+  require(request.blocks.empty() && request.output_blocks.empty());
+  const int32_t block = request.block_tokens, whole = request.input_tokens / block;
+  constexpr int32_t kQuick = 4096;  // blocks: a fuzzer's time is for other lines
+  if ((request.input_tokens + request.output_tokens) / block > kQuick) return;
+  lengths.name_blocks(request);
+  require(request.blocks.size() == static_cast<size_t>(whole));
+  require(request.output_blocks.size() ==
+          static_cast<size_t>((request.input_tokens + request.output_tokens) / block - whole));
+}
+
+void check_line(troupe::sim::TraceLineParser& parser, troupe::sim::LengthsOnly& lengths,
+                std::string_view line) {
   troupe::sim::TraceRequest request, again;
-  const troupe::Status parsed = parser.parse(line, request);
+  troupe::sim::RecordedFacts facts;
+  const troupe::Status parsed = parser.parse(line, request, &facts);
   if (!parsed.ok()) {
     require(!parsed.message().empty());
     return;
   }
   require(request.input_tokens > 0 && request.output_tokens >= 0 && request.block_tokens > 0);
   const size_t whole = static_cast<size_t>(request.input_tokens) / static_cast<size_t>(request.block_tokens);
-  require(request.blocks.size() == whole || request.blocks.size() == whole + 1);
+  if (facts.told_ids) require(request.blocks.size() == whole || request.blocks.size() == whole + 1);
+  if (!facts.told_ids) check_lengths(lengths, request);
   std::string written;
   troupe::sim::append_trace_line(written, request, {});
   require(!written.empty() && written.back() == '\n');
@@ -51,15 +67,39 @@ void check_join(troupe::sim::TraceLineParser& parser, troupe::sim::TraceJoin& jo
   require(before.prefix_tokens > 0 || request.prefix_tokens == 0);
 }
 
+// The same text as a table: a heading, then a request a line.
+void check_table(troupe::sim::LengthsOnly& lengths, std::string_view text) {
+  const size_t heading_end = std::min(text.find('\n'), text.size());
+  if (!troupe::sim::CsvTrace::is_heading(text.substr(0, heading_end))) return;
+  auto table = troupe::sim::CsvTrace::parse_heading(text.substr(0, heading_end));
+  if (!table.ok()) return require(!table.status().message().empty());
+  troupe::sim::TraceRequest request;
+  troupe::sim::RecordedFacts facts;
+  for (size_t at = heading_end + 1; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const troupe::Status parsed = table->parse(text.substr(at, end - at), request, facts);
+    require(parsed.ok() || !parsed.message().empty());
+    if (parsed.ok()) {
+      require(request.at >= troupe::Duration::zero() && request.input_tokens > 0 &&
+              request.output_tokens >= 0);
+      require(!facts.told_ids && request.prefix_tokens <= request.input_tokens);
+      check_lengths(lengths, request);
+    }
+    at = end + 1;
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   troupe::sim::TraceLineParser parser;
   troupe::sim::TraceJoin join;
+  troupe::sim::LengthsOnly lengths;
+  check_table(lengths, text);
   for (size_t at = 0; at < size;) {
     const size_t end = std::min(text.find('\n', at), size);
-    check_line(parser, text.substr(at, end - at));
+    check_line(parser, lengths, text.substr(at, end - at));
     check_join(parser, join, text.substr(at, end - at));
     at = end + 1;
   }

@@ -97,6 +97,8 @@ TEST(CsvTrace, RefusesAndNamesLineAndField) {
   says(heading + "2023-11-16 18:15:46 CET,374,44\n", "field 'TIMESTAMP'");
   says(heading + time + "374,44\n2023-11-16 18:15:45,374,44\n", ".csv:3: field 'timestamp': lies before");
   says(heading + time + "\"374,44\n", "quote that stays open");
+  says("timestamp,input_length,output_length,block_size\n1,16000000,5,1\n",
+       "'block_size': is 1, so prompt and answer have");
   says("timestamp,input_length,output_length,prefix_length\n1,5,5,6\n", "'prefix_length': must be at most");
 }
 

@@ -133,6 +133,22 @@ TEST(TraceLine, NeedsNoIds) {
       HasSubstr("'session_id': is there twice"));
 }
 
+TEST(TraceLine, WrittenWithoutIdsReadsBackWithoutThem) {
+  for (const char* line : {R"({"timestamp":1,"input_length":600,"output_length":1})",
+                           R"({"timestamp":1,"input_length":6,"output_length":1,"hash_ids":[]})"}) {
+    TraceLineParser parser;
+    TraceRequest r, again;
+    RecordedFacts facts, facts_again;
+    ASSERT_TRUE(parser.parse(line, r, &facts).ok());
+    std::string written;
+    append_trace_line(written, r, {});
+    written.pop_back();
+    ASSERT_TRUE(parser.parse(written, again, &facts_again).ok()) << written;
+    EXPECT_EQ(facts_again.told_ids, facts.told_ids) << written;
+    EXPECT_EQ(again.input_tokens, r.input_tokens);
+  }
+}
+
 TEST(TraceReader, LinesWithoutIdsAreConversationsByTheirSessions) {
   const std::string path =
       temporary_file("lengths", R"({"timestamp":0,"input_length":1000,"output_length":100,"session":"a"}
