@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "sim/trace/trace.h"
+
 namespace troupe::sim::csv_trace_test {
 namespace {
 
