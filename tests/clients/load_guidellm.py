@@ -27,7 +27,8 @@ def run(request_format):
 def check(request_format):
     benchmark = run(request_format)
     totals, answered = benchmark["metrics"]["request_totals"], benchmark["requests"]["successful"]
-    assert (totals["successful"], totals["errored"], totals["incomplete"]) == (REQUESTS, 0, 0) and len(answered) == REQUESTS, totals
+    assert (totals["successful"], totals["errored"], totals["incomplete"]) == (REQUESTS, 0, 0), benchmark["requests"]["errored"]
+    assert len(answered) == REQUESTS, totals
     assert all(one["output_tokens"] == OUT_TOKENS and one["prompt_tokens"] >= IN_TOKENS and one["output"] for one in answered), answered
     assert all(one["total_tokens"] == one["prompt_tokens"] + one["output_tokens"] for one in answered), answered
 

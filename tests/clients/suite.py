@@ -14,7 +14,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/bench")]
 from common import RESULTS, save  # noqa: E402
-from fleet import Fleet, Worker  # noqa: E402
+from fleet import PATIENT, Fleet  # noqa: E402
 
 SECONDS_MAX = 1800
 # Client → the package that it is.
@@ -72,7 +72,7 @@ def main():
     logs.mkdir(parents=True, exist_ok=True)
     rows, failed = [], []
     flags = ["--model", args.model, "--dtype", "bfloat16", "--threads", os.cpu_count()]
-    with tempfile.TemporaryDirectory() as scratch, Fleet(scratch, workers=1, worker_flags=flags) as fleet:
+    with tempfile.TemporaryDirectory() as scratch, Fleet(scratch, workers=1, worker_flags=flags, gateway_flags=PATIENT) as fleet:
         for number, pair in enumerate(args.clients):
             name, python = pair.split("=", 1)
             print(f"==> {number + 1} of {len(args.clients)}: {name} …", file=sys.stderr, flush=True)
