@@ -162,7 +162,7 @@ class Trial:
         for number in range(count):
             for streams in (False, True):
                 self.asked.append(Asked(f"{label}-{number}-{'stream' if streams else 'whole'}", streams))
-                self.threads.append(threading.Thread(target=ask, args=(self.gateway.url, self.asked[-1])))
+                self.threads.append(threading.Thread(target=ask, args=(self.gateway.url, self.asked[-1]), daemon=True))
                 self.threads[-1].start()
 
     def is_answering(self):
