@@ -309,6 +309,8 @@ WorkerSettings::WorkerSettings() {
   scheduler.block_size = 0;
   scheduler.tpot_budget = std::chrono::milliseconds(200);
   server.http.port = 31000;
+  server.http.header_bytes_max = 36u << 10;  // a gateway's largest and its own lines
+  server.http.keeps_files = true;
   server.notice = std::chrono::seconds(5);
 }
 

@@ -3,12 +3,25 @@
 
 #include "common/net/channel.h"
 
+#include <poll.h>
+
 #include <boost/asio/post.hpp>
 #include <cassert>
 #include <cstring>
 #include <utility>
 
+#include "common/net/file_limit.h"
+
 namespace troupe {
+
+namespace {
+
+bool has_room(Socket& socket) {
+  pollfd item{socket.native_handle(), POLLOUT, 0};
+  return ::poll(&item, 1, 0) > 0;
+}
+
+}  // namespace
 
 void Pieces::advance(size_t bytes) {
   while (bytes > 0 && begin_ < end_) {
@@ -153,6 +166,7 @@ Task<ErrorCode> Channel::connect(Tcp::endpoint peer) {
   const std::shared_ptr<Channel> self = shared_from_this();
   ErrorCode error;
   socket_.open(peer.protocol(), error);
+  if (!error && is_kept_file(socket_.native_handle(), KeptFiles::kHalf)) error = asio::error::no_descriptors;
   if (error) co_return error;
   socket_.async_connect(peer, ConnectDone{self});
   while (!connected_) {
@@ -235,6 +249,9 @@ Task<WriteEvent> Channel::write(Pieces& pieces, const WriteOptions& options) {
   for (;;) {
     watch();  // the wake-up left no read outstanding, and nothing else would start one
     const size_t left_before = asio::buffer_size(pieces);
+    // Once it is late only room that the kernel announces shows that the peer reads: asked for a write, it
+    // takes a little more in any case.
+    if (expired_ && !has_room(socket_)) co_return ended() ? WriteEvent::kPeerGone : WriteEvent::kTimeout;
     if (write_now(pieces)) co_return WriteEvent::kWritten;
     if (ended()) co_return WriteEvent::kPeerGone;
     if (options.stop_on_input && !input().empty()) co_return WriteEvent::kInterrupted;

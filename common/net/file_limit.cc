@@ -27,4 +27,13 @@ Status raise_file_limit(size_t wanted) {
                    " are needed for all connections: raise the hard limit (ulimit -Hn, LimitNOFILE=)"));
 }
 
+// The limit is read each time: it can be changed from outside.
+bool is_kept_file(int fd, KeptFiles kept) {
+  constexpr rlim_t kKeptMax = 64;
+  rlimit limit{};
+  if (fd < 0 || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  const rlim_t all = std::min(limit.rlim_cur / 4, kKeptMax);
+  return static_cast<rlim_t>(fd) >= limit.rlim_cur - (kept == KeptFiles::kAll ? all : all / 2);
+}
+
 }  // namespace troupe

@@ -11,6 +11,7 @@
 #include "common/net/chunk_decoder.h"
 #include "common/net/client_pool.h"
 #include "common/net/http_write.h"
+#include "common/net/patience.h"
 
 namespace troupe {
 namespace {
@@ -45,34 +46,6 @@ class Lease {
  private:
   std::shared_ptr<ClientPool> pool_;
   std::shared_ptr<Channel> channel_;
-};
-
-// How long to wait for a peer: until the deadline, or until it is silent and given up.
-class Patience {
- public:
-  enum class Verdict { kWait, kDeadline, kGivenUp };
-
-  Patience(const ClientRequest& request, Deadline deadline)
-      : deadline_(deadline.at), patience_(request.patience), give_up_(request.give_up) {}
-
-  // Restarts the silence before each wait.
-  void begin(Channel& channel) const {
-    if (patience_ <= Duration::zero()) return;
-    channel.set_deadline(std::min(deadline_, std::chrono::steady_clock::now() + patience_));
-  }
-  bool over() const { return std::chrono::steady_clock::now() >= deadline_; }
-  // Called when the channel's deadline has passed.
-  Verdict judge(Channel& channel) const {
-    if (patience_ <= Duration::zero() || over()) return Verdict::kDeadline;
-    // A delayed event loop handles its timers before all of its sockets.
-    if (channel.has_unread() || !give_up_ || !give_up_()) return Verdict::kWait;
-    return Verdict::kGivenUp;
-  }
-
- private:
-  TimePoint deadline_;
-  Duration patience_;
-  std::function<bool()> give_up_;
 };
 
 struct Cause {
@@ -230,6 +203,7 @@ struct HeadWanted {
 Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& head, std::string& what) {
   HeadScanner scanner;
   int interim = 0;
+  TimePoint whole_by = TimePoint::max();  // counts from a head's first byte
   for (;;) {
     const std::string_view input = lease->input();
     const HeadScanner::Result result = scanner.scan(input);
@@ -244,6 +218,7 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
         co_return HeadOutcome::kRefused;
       }
       scanner.reset();
+      whole_by = TimePoint::max();
       continue;
     }
     if (result == HeadScanner::Result::kBareLineFeed) {
@@ -255,12 +230,19 @@ Task<HeadOutcome> read_answer_head(Lease& lease, HeadWanted wanted, AnswerHead& 
       what = absl::StrCat("head over ", lease.pool().options.header_bytes_max, " bytes");
       co_return HeadOutcome::kRefused;
     }
-    wanted.patience.begin(*lease.channel());
+    const std::chrono::milliseconds head_timeout = lease.pool().options.header_timeout;
+    if (!input.empty() && whole_by == TimePoint::max())
+      whole_by = std::chrono::steady_clock::now() + head_timeout;
+    wanted.patience.begin(*lease.channel(), whole_by);
     const uint64_t received = lease->bytes_received();
     std::optional<ChannelEvent> event;
     while (!(event = lease->news(received))) co_await lease->next();
     if (event == ChannelEvent::kInput) continue;
     if (event != ChannelEvent::kTimeout) co_return HeadOutcome::kClosed;
+    if (std::chrono::steady_clock::now() >= whole_by && !wanted.patience.over()) {
+      what = absl::StrCat("head that was not whole ", head_timeout.count(), " ms after its first byte");
+      co_return HeadOutcome::kRefused;
+    }
     const Patience::Verdict verdict = wanted.patience.judge(*lease.channel());
     if (verdict == Patience::Verdict::kGivenUp) co_return HeadOutcome::kGivenUp;
     if (verdict == Patience::Verdict::kDeadline) co_return HeadOutcome::kTimeout;
@@ -366,7 +348,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
     co_return pool->failure(StatusCode::kDeadlineExceeded, SendPhase::kConnect,
                             "the deadline has passed already");
   }
-  const Patience patience(request, deadline);
+  const Patience patience(request.patience, request.give_up, deadline);
   bool wrote = false;
   std::shared_ptr<Channel> pooled = pool->take();
   if (pooled) {

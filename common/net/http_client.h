@@ -54,8 +54,10 @@ struct HttpClientOptions {
   size_t idle_connections_max = 512;
   std::chrono::milliseconds connect_timeout{2'000};
   std::chrono::milliseconds idle_timeout{60'000};  // a pooled connection idle for longer is not reused
-  size_t header_bytes_max = 32u << 10;
-  std::shared_ptr<const TlsSource> tls;  // required for endpoints with TLS
+  // Less than servers here accept, so that a gateway can add lines of its own to what it passes on.
+  size_t header_bytes_max = 28u << 10;
+  std::chrono::milliseconds header_timeout{10'000};  // for a whole head, from its first byte on
+  std::shared_ptr<const TlsSource> tls;              // required for endpoints with TLS
   // A pooled connection that ends this soon after the request was written,
   // without a byte of an answer, was closed by a peer that had not seen the
   // request: it is sent again, once. A later end may be the request's own effect.

@@ -79,10 +79,15 @@ HttpConnection::HttpConnection(Socket socket, std::shared_ptr<ServerContext> con
       signal_(std::make_shared<asio::cancellation_signal>()),
       exchange_(*channel_, *context_) {
   channel_->on_unwatched = [this] { on_unwatched(); };
+  body_share_.connection = seat_.connection = this;
+  body_share_.address = client_address_of(channel_->socket());
+  if (context_->options.tls) seat_.use = ConnectionShares::Use::kReceiving;
+  context_->connections.take(seat_, body_share_.address);
 }
 
 HttpConnection::~HttpConnection() {
   release_body();
+  context_->connections.leave(seat_);
   channel_->close();
   channel_->on_unwatched = nullptr;
 }
@@ -135,6 +140,7 @@ Task<bool> HttpConnection::serve_one() {
     if (!has_body) co_return false;
   }
   channel_->clear_deadline();
+  context_->connections.use(seat_, ConnectionShares::Use::kAnswering);
   const bool answered = co_await run_handler();
   release_body();
   if (!answered) co_return false;
@@ -159,6 +165,7 @@ void HttpConnection::start_deadline(std::chrono::milliseconds timeout) {
 
 Task<bool> HttpConnection::read_head() {
   phase_ = Phase::kIdle;
+  context_->connections.use(seat_, ConnectionShares::Use::kIdle);
   head_parsed_ = false;
   scanner_.reset();
   start_deadline(context_->options.idle_timeout);  // once: an empty line now and then does not extend it
@@ -168,6 +175,7 @@ Task<bool> HttpConnection::read_head() {
     const std::string_view input = channel_->input();
     if (phase_ == Phase::kIdle && !is_idle()) {
       phase_ = Phase::kReading;
+      context_->connections.use(seat_, ConnectionShares::Use::kReceiving);
       start_deadline(context_->options.header_timeout);
     }
     const auto result = phase_ == Phase::kIdle ? HeadScanner::Result::kMore : scanner_.scan(input);
@@ -199,6 +207,9 @@ Task<bool> HttpConnection::read_head() {
   exchange_.reset();
   const std::string_view head = channel_->input().substr(0, scanner_.size());
   auto fault = parse_request_head(head, exchange_.head);
+  const size_t lines_max = context_->options.header_lines_max;
+  if (!fault && exchange_.head.request.headers.size() > lines_max)
+    fault = HttpFault{431, "more than " + std::to_string(lines_max) + " header lines"};
   if (fault) {
     co_await refuse(std::move(*fault));
     co_return false;
@@ -237,8 +248,9 @@ Task<bool> HttpConnection::run_handler() {
 // Does not wait: the task may be a cancelled one. Returns false if the connection ends.
 bool HttpConnection::answer_failure(const std::string& what) {
   const HttpRequest& request = exchange_.request();
-  if (exchange_.reason == CancelReason::kClientGone) {
-    context_->log->debug("client_gone", {{"method", request.method}, {"path", request.path}});
+  if (exchange_.reason == CancelReason::kClientGone || exchange_.reason == CancelReason::kClientSlow) {
+    context_->log->debug(cancel_reason_name(exchange_.reason),
+                         {{"method", request.method}, {"path", request.path}});
     return false;
   }
   HttpFault fault;
@@ -277,6 +289,7 @@ Task<void> HttpConnection::refuse(HttpFault fault) {
 // Lets the peer read the answer: it may still be sending, and closing now would reset the connection.
 Task<void> HttpConnection::linger() {
   phase_ = Phase::kLingering;
+  context_->connections.use(seat_, ConnectionShares::Use::kIdle);
   channel_->shutdown_send();
   start_deadline(kLingerTimeout);
   ChannelEvent event = ChannelEvent::kInput;

@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "common/net/body_shares.h"
 #include "common/net/channel.h"
+#include "common/net/connection_shares.h"
 #include "common/net/http_head.h"
 #include "common/net/http_server.h"
 #include "common/net/http_write.h"
@@ -35,11 +37,14 @@ struct ServerContext {
   bool draining = false;
   bool closes_after_answers = false;
   size_t requests_running = 0;
-  uint64_t body_bytes_held = 0;  // of all requests being read or handled
+  BodyShares bodies;  // of all requests being read or handled
+  ConnectionShares connections;
 };
 
 // Returns "10.0.0.7:51234"; empty once the peer is gone.
 std::string remote_address_of(const Socket& socket);
+// Without the port.
+std::string client_address_of(const Socket& socket);
 
 // Headers of the server's own answers: the configured ones, an ApiError's content type, and the request's
 // x-request-id if it has a valid one. `request` may be null: it has not been read.
@@ -58,6 +63,7 @@ class ServerExchange final : public Exchange {
   Task<void> start(int status, const HeaderList& headers) override;
   Task<void> write(std::string_view bytes) override;
   Task<void> finish() override;
+  bool send_ahead(int status, const HeaderList& headers, std::string_view bytes) override;
   bool head_sent() const override { return head_sent_; }
   void close_after() override { close_after_ = true; }
   void cut() override;
@@ -128,7 +134,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Task<bool> read_sized_body();
   void read_straight_into(std::string& body, size_t size);
   Task<bool> read_chunked_body();
-  std::optional<HttpFault> hold_body();
+  Task<bool> inflate_body();
+  std::optional<HttpFault> hold_body(uint64_t bytes);
   void release_body();
   Task<bool> run_handler();
   Task<void> refuse(HttpFault fault);
@@ -144,8 +151,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const std::shared_ptr<asio::cancellation_signal> signal_;
   ServerExchange exchange_;
   HeadScanner scanner_;
-  uint64_t body_bytes_held_ = 0;  // this connection's share of ServerContext::body_bytes_held
-  bool head_parsed_ = false;      // exchange_.head is this request's
+  struct BodyShare : BodyShares::Share {
+    HttpConnection* connection = nullptr;
+    bool lost = false;  // to others
+  };
+  BodyShare body_share_;  // of ServerContext::bodies
+  ConnectionShares::Seat seat_;
+  bool head_parsed_ = false;  // exchange_.head is this request's
   Phase phase_ = Phase::kIdle;
 };
 

@@ -31,6 +31,12 @@ std::string remote_address_of(const Socket& socket) {
   return error ? std::string() : peer.address().to_string() + ":" + std::to_string(peer.port());
 }
 
+std::string client_address_of(const Socket& socket) {
+  ErrorCode error;
+  const auto peer = socket.remote_endpoint(error);
+  return error ? std::string() : peer.address().to_string();
+}
+
 std::string ServerExchange::remote_address() const {
   return remote_address_of(channel_.socket());
 }
@@ -121,6 +127,28 @@ Task<void> ServerExchange::finish() {
   state_ = State::kDone;
 }
 
+// Bytes that the socket does not take wait in out_, and goes first in the next write.
+bool ServerExchange::send_ahead(int status, const HeaderList& headers, std::string_view bytes) {
+  if (!pieces_.empty() || state_ == State::kDone) return false;
+  if (state_ == State::kStreaming && head_sent_ && !out_.empty()) return false;
+  if (state_ == State::kFresh) {
+    build_head(status, headers, head.http_1_0 ? BodyFraming::kUntilClose : BodyFraming::kChunked, 0);
+    state_ = State::kStreaming;
+  }
+  if (!bodiless_ && chunked_) append_chunk_head(out_, bytes.size());
+  if (!bodiless_) out_.append(bytes);
+  if (!bodiless_ && chunked_) out_.append("\r\n");
+  Pieces pieces;
+  pieces.add(out_);
+  head_sent_ = true;
+  probed_ = 0;
+  const size_t size = out_.size();
+  channel_.write_now(pieces);
+  out_.erase(0, size - pieces.bytes());
+  bytes_sent_ += size - out_.size();
+  return true;
+}
+
 void ServerExchange::cut() {
   reason = CancelReason::kClientGone;
   channel_.close();
@@ -144,7 +172,8 @@ Task<void> ServerExchange::rest() {
   out_.clear();
   if (event == WriteEvent::kWritten) co_return;
   bytes_sent_ -= pieces_.bytes();
-  cut();  // gone, or not reading: treated the same
+  cut();
+  if (event == WriteEvent::kTimeout) reason = CancelReason::kClientSlow;
   throw boost::system::system_error(event == WriteEvent::kTimeout ? asio::error::timed_out
                                                                   : asio::error::connection_reset);
 }

@@ -63,6 +63,23 @@ bool is_host(std::string_view host) {
   });
 }
 
+// In a target of absolute form; empty: there is none.
+struct Authority {
+  std::string_view name;
+  std::string_view default_port;
+};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kSchemes{
+    {{"http://", ":80"}, {"https://", ":443"}}};
+
+// Two authorities in one head that differ could be read as two requests: only the port may be left out.
+bool same_authority(const Authority& authority, std::string_view host) {
+  const auto bare = [&authority](std::string_view name) {
+    if (name.ends_with(authority.default_port)) name.remove_suffix(authority.default_port.size());
+    return name;
+  };
+  return equals_ignore_case(bare(authority.name), bare(host));
+}
+
 // Takes one line, without its CRLF, off the front. The scanner guarantees that every LF follows a CR.
 std::string_view take_line(std::string_view& rest) {
   const size_t end = rest.find("\r\n");
@@ -73,13 +90,14 @@ std::string_view take_line(std::string_view& rest) {
 
 // The headers that describe the connection and the body; the same for both directions.
 struct FramingHeaders {
+  size_t count_max = kHeaderCountMax;
   int content_length_count = 0;
   uint64_t content_length = 0;
   int transfer_encoding_count = 0;
   int host_count = 0;
   bool close = false;
   bool keep_alive = false;
-  std::string_view expect, content_encoding;  // into the head's own bytes
+  std::string_view host, expect, content_encoding;  // into the head's own bytes
 };
 
 std::optional<HttpFault> read_content_length(std::string_view value, FramingHeaders& seen) {
@@ -112,9 +130,11 @@ std::optional<HttpFault> note_framing(std::string_view name, std::string_view va
   } else if (name == "host") {
     if (++seen.host_count > 1) return bad("repeated Host: send it once");
     if (!is_host(value)) return bad("malformed Host: send host or host:port");
+    seen.host = value;
   } else if (name == "expect") {
     seen.expect = value;
   } else if (name == "content-encoding") {
+    if (!seen.content_encoding.empty()) return HttpFault{415, "repeated Content-Encoding: send it once"};
     seen.content_encoding = value;
   }
   return std::nullopt;
@@ -129,8 +149,8 @@ std::optional<HttpFault> read_header_line(std::string_view line, HeaderList& hea
   }
   const std::string_view value = trim(line.substr(colon + 1));
   if (!is_header_value(value)) return bad("control character in a header value");
-  if (headers.size() == kHeaderCountMax) {
-    return HttpFault{431, "more than " + std::to_string(kHeaderCountMax) + " header lines"};
+  if (headers.size() == seen.count_max) {
+    return HttpFault{431, "more than " + std::to_string(seen.count_max) + " header lines"};
   }
   std::string& name = headers.emplace_back(std::string(line.substr(0, colon)), std::string(value)).first;
   for (char& c : name) c = lower(c);
@@ -153,6 +173,13 @@ std::optional<HttpFault> read_headers(std::string_view rest, HeaderList& headers
   return std::nullopt;
 }
 
+std::optional<ContentCoding> coding_of(std::string_view value) {
+  if (value.empty() || equals_ignore_case(value, "identity")) return ContentCoding::kIdentity;
+  if (equals_ignore_case(value, "gzip") || equals_ignore_case(value, "x-gzip")) return ContentCoding::kGzip;
+  if (equals_ignore_case(value, "deflate")) return ContentCoding::kDeflate;
+  return std::nullopt;
+}
+
 // Parses "HTTP/1.x" → x, else nothing.
 std::optional<int> minor_version(std::string_view version) {
   if (version == "HTTP/1.1") return 1;
@@ -160,7 +187,26 @@ std::optional<int> minor_version(std::string_view version) {
   return std::nullopt;
 }
 
-std::optional<HttpFault> read_request_line(std::string_view line, RequestHead& out) {
+// The target may be in absolute form, as a client sends it that takes this server for a proxy.
+std::optional<HttpFault> read_target(std::string_view target, Authority& authority, HttpRequest& request) {
+  if (target.starts_with('/') || target == "*") {
+    request.target.assign(target);
+    return std::nullopt;
+  }
+  for (const auto& [scheme, port] : kSchemes) {
+    if (!equals_ignore_case(target.substr(0, scheme.size()), scheme)) continue;
+    const std::string_view rest = target.substr(scheme.size());
+    const size_t end = std::min(rest.find_first_of("/?#"), rest.size());
+    authority = {rest.substr(0, end), port};
+    if (!is_host(authority.name)) return bad("target's authority is malformed: send http://host:port/path");
+    request.target.assign(rest.substr(end));
+    if (!request.target.starts_with('/')) request.target.insert(0, 1, '/');
+    return std::nullopt;
+  }
+  return bad("target must be a path that begins with '/', or such as http://host/path");
+}
+
+std::optional<HttpFault> read_request_line(std::string_view line, RequestHead& out, Authority& authority) {
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) {
@@ -179,12 +225,10 @@ std::optional<HttpFault> read_request_line(std::string_view line, RequestHead& o
   if (!std::all_of(target.begin(), target.end(), visible)) {
     return bad("target holds a space, control character or raw non-ASCII byte: percent-encode it");
   }
-  // Absolute form would add a second authority beside Host; clients do not send it to an origin server.
-  if (!target.starts_with('/') && target != "*") return bad("target must be a path that begins with '/'");
   out.http_1_0 = *minor == 0;
   out.request.method.assign(method);
-  out.request.target.assign(target);
-  out.request.path.assign(target.substr(0, target.find('?')));
+  if (auto fault = read_target(target, authority, out.request)) return fault;
+  out.request.path.assign(out.request.target, 0, out.request.target.find('?'));
   return std::nullopt;
 }
 
@@ -252,16 +296,18 @@ HeadScanner::Result HeadScanner::scan(std::string_view bytes) {
 }
 
 std::optional<HttpFault> parse_request_head(std::string_view bytes, RequestHead& out) {
-  if (auto fault = read_request_line(take_line(bytes), out)) return fault;
+  Authority authority;
+  if (auto fault = read_request_line(take_line(bytes), out, authority)) return fault;
   FramingHeaders seen;
   if (auto fault = read_headers(bytes, out.request.headers, seen)) return fault;
   if (seen.host_count == 0 && !out.http_1_0) return bad("missing Host");
   if (out.http_1_0 && seen.transfer_encoding_count > 0)
     return bad("Transfer-Encoding in an HTTP/1.0 request");
-  // No body is decompressed: a few bytes could expand without bound.
-  if (!seen.content_encoding.empty() && !equals_ignore_case(seen.content_encoding, "identity")) {
-    return HttpFault{415, "Content-Encoding other than 'identity': send the body as it is"};
-  }
+  if (!authority.name.empty() && seen.host_count > 0 && !same_authority(authority, seen.host))
+    return bad("target names another host than Host does");
+  const auto coding = coding_of(seen.content_encoding);
+  if (!coding) return HttpFault{415, "Content-Encoding other than gzip, deflate or identity"};
+  out.coding = *coding;
   out.expect_continue = false;
   if (!seen.expect.empty() && !out.http_1_0) {
     if (!equals_ignore_case(seen.expect, "100-continue")) {
@@ -282,6 +328,7 @@ std::optional<HttpFault> parse_answer_head(std::string_view bytes, bool to_head_
   bool http_1_0 = false;
   if (auto fault = read_status_line(take_line(bytes), http_1_0, out.status)) return fault;
   FramingHeaders seen;
+  seen.count_max = kAnswerHeaderCountMax;
   if (auto fault = read_headers(bytes, out.headers, seen)) return fault;
   if (http_1_0 && seen.transfer_encoding_count > 0) return bad("Transfer-Encoding in an HTTP/1.0 answer");
   if (out.status == 101) return bad("101 Switching Protocols that nobody asked for");

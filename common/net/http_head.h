@@ -17,13 +17,18 @@
 
 namespace troupe {
 
-inline constexpr size_t kHeaderCountMax = 128;
+inline constexpr size_t kHeaderCountMax = 128;  // in a request
+// In an answer: a gateway adds lines of its own, and common clients read 100.
+inline constexpr size_t kAnswerHeaderCountMax = 84;
 
 // The reason to refuse a head or body, and the answer's status.
 struct HttpFault {
   int http_status = 400;
   std::string message;
 };
+
+// How a request's body is coded (Content-Encoding).
+enum class ContentCoding { kIdentity, kGzip, kDeflate };
 
 // How the end of a body is marked.
 enum class BodyFraming { kNone, kLength, kChunked, kUntilClose };
@@ -46,11 +51,13 @@ struct RequestHead {
   HttpRequest request;  // without body
   BodyFraming framing = BodyFraming::kNone;
   uint64_t content_length = 0;
+  ContentCoding coding = ContentCoding::kIdentity;
   bool expect_continue = false;
   bool http_1_0 = false;
 };
 
-// `bytes`: a whole head with its blank line. On a fault `out` is unspecified.
+// `bytes`: a whole head with its blank line. On a fault `out` is unspecified. A target in absolute form, as
+// proxies get it, becomes its path; its authority has to be the one of Host.
 std::optional<HttpFault> parse_request_head(std::string_view bytes, RequestHead& out);
 
 struct AnswerHead {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/api/error.h"
+#include "common/net/file_limit.h"
 #include "common/net/http_connection.h"
 
 namespace troupe {
@@ -73,6 +74,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   static Task<void> accept_loop(std::shared_ptr<Impl> self);
   static Task<void> serve(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection);
   void admit(Socket socket);
+  bool makes_room(std::string_view newcomer);
   void stop_accepting();
   void cancel_all(CancelReason reason);
 
@@ -99,6 +101,7 @@ Task<void> HttpServer::Impl::accept_loop(std::shared_ptr<Impl> self) {
     }
     if (!self->acceptor.is_open() || error == asio::error::operation_aborted) co_return;
     if (error == asio::error::connection_aborted) continue;
+    if (error == asio::error::no_descriptors && self->makes_room("")) continue;
     self->context->log->warn("accept_failed", {{"error", error.message()}});
     self->accept_pause.expires_after(kAcceptPause);
     auto pause_token = asio::redirect_error(use_task, error);
@@ -110,13 +113,20 @@ void HttpServer::Impl::admit(Socket socket) {
   ErrorCode error;
   socket.non_blocking(true, error);
   if (!error) socket.set_option(Tcp::no_delay(true), error);
-  if (error) return;                                      // the peer is gone already
-  if (tasks.size() > context->options.connections_max) {  // includes the accept loop
-    if (!full) context->log->warn("too_many_connections", {{"limit", context->options.connections_max}});
+  if (error) return;  // the peer is gone already
+  const HttpServerOptions& options = context->options;
+  const bool out_of_files = options.keeps_files && is_kept_file(socket.native_handle(), KeptFiles::kAll);
+  if (context->connections.size() >= options.connections_max || out_of_files) {
+    if (!full) {
+      context->log->warn("too_many_connections", {{"limit", options.connections_max},
+                                                  {"open", context->connections.size()},
+                                                  {"short_of", out_of_files ? "files" : "connections"}});
+    }
     full = true;
-    return refuse_connection(socket, *context);
+    if (!makes_room(client_address_of(socket))) return refuse_connection(socket, *context);
+  } else {
+    full = false;
   }
-  full = false;
   auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
   const auto signal = connection->signal();
   tasks.spawn(serve(shared_from_this(), std::move(connection)), signal);  // if refused, it is closed unserved
@@ -125,6 +135,15 @@ void HttpServer::Impl::admit(Socket socket) {
 Task<void> HttpServer::Impl::serve(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection) {
   const Registered registered{self->connections, connection.get()};
   co_await HttpConnection::run(connection);
+}
+
+// Closes a connection for one from this address. False: none can be.
+bool HttpServer::Impl::makes_room(std::string_view newcomer) {
+  ConnectionShares::Seat* const seat = context->connections.to_close(newcomer);
+  if (seat == nullptr) return false;
+  context->connections.leave(*seat);  // its task ends later
+  seat->connection->cancel(CancelReason::kOverload);
+  return true;
 }
 
 void HttpServer::Impl::stop_accepting() {

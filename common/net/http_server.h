@@ -15,7 +15,12 @@
 // While a handler runs, the connection is watched: when the client disconnects the handler's coroutine is
 // cancelled (terminal) within milliseconds and Exchange::cancel_reason is kClientGone. A client that has only
 // shut down its sending side is answered: the two look alike until a byte is sent, so the first bytes of the
-// answer go out when either happens (ServerExchange::probe_peer).
+// answer go out when either happens (ServerExchange::probe_peer). One that takes nothing of its answer for
+// write_timeout is cut off with kClientSlow.
+//
+// Connections and bodies are shared by client address where there are not enough of them: idle connections
+// and heads on their way make room for new ones (connection_shares.h), bodies on their way for others
+// (body_shares.h). The file descriptors of the process can be kept from running out (keeps_files).
 
 #include <chrono>
 #include <cstdint>
@@ -29,6 +34,7 @@
 #include "common/core/status.h"
 #include "common/core/time.h"
 #include "common/net/cors.h"
+#include "common/net/http_head.h"
 #include "common/net/http_message.h"
 #include "common/net/task.h"
 #include "common/net/task_group.h"
@@ -51,6 +57,10 @@ class Exchange {
   virtual Task<void> start(int status, const HeaderList& headers) = 0;
   virtual Task<void> write(std::string_view bytes) = 0;
   virtual Task<void> finish() = 0;
+  // Starts a streamed answer unless that was done, and sends `bytes` at once, without waiting: for a timer
+  // beside the handler. False: a write is under way, or bytes of the last one still are. REQUIRES: neither
+  // respond() nor finish() was called.
+  virtual bool send_ahead(int status, const HeaderList& headers, std::string_view bytes) = 0;
   virtual bool head_sent() const = 0;  // the first byte went out: no retry, no other status
   virtual void close_after() = 0;      // send `Connection: close`; once the head is out: only close
   virtual void cut() = 0;              // close the connection at once, in mid-answer; the handler then ends
@@ -75,9 +85,14 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: any; see HttpServer::port()
   size_t header_bytes_max = 32u << 10;
+  size_t header_lines_max = kHeaderCountMax;  // less leaves room for lines that a proxy adds
   size_t body_bytes_max = 16u << 20;
-  size_t bodies_bytes_max = 1u << 30;  // all requests together; beyond it a request gets 503
+  // All requests together. Beyond it a body that stalls, or one of the address with most, or the newest gets
+  // 503 (body_shares.h); one of up to 64 KiB always passes.
+  size_t bodies_bytes_max = 1u << 30;
   size_t connections_max = 4096;
+  // Leaves the last file descriptors of the process to others, such as a port for probes (file_limit.h).
+  bool keeps_files = false;
   std::chrono::milliseconds header_timeout{10'000};  // whole head
   std::chrono::milliseconds body_timeout{30'000};    // whole body
   std::chrono::milliseconds idle_timeout{75'000};    // between requests

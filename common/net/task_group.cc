@@ -68,6 +68,8 @@ std::string_view cancel_reason_name(CancelReason reason) {
       return "none";
     case CancelReason::kClientGone:
       return "client_gone";
+    case CancelReason::kClientSlow:
+      return "client_slow";
     case CancelReason::kDeadline:
       return "deadline";
     case CancelReason::kOverload:

@@ -14,7 +14,7 @@
 namespace troupe {
 
 // The reason a task was cancelled: the same word in logs, metrics and tests.
-enum class CancelReason { kNone, kClientGone, kDeadline, kOverload, kShutdown };
+enum class CancelReason { kNone, kClientGone, kClientSlow, kDeadline, kOverload, kShutdown };
 std::string_view cancel_reason_name(CancelReason reason);
 
 class TaskGroup {

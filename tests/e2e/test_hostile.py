@@ -1,6 +1,7 @@
 """Clients that mean harm, or are merely broken, at the gateway and at a worker directly. Each gets an error or a closed
 connection; meanwhile a neighbour's requests go on, and afterwards nothing is left behind."""
 import contextlib
+import gzip
 import json
 import socket
 import threading
@@ -224,3 +225,23 @@ def test_bad_json_is_a_bad_request(port, body):
     assert response.status_code == 400, response.text
     assert response.json()["error"]["type"] == "invalid_request_error"
     assert response.json()["error"]["message"]
+
+
+def test_compressed_bodies_are_taken_within_the_bound(port):
+    def ask(body):
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        return httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", content=body, headers=headers, timeout=60).status_code
+
+    body = json.dumps(chat_body(NEIGHBOUR, max_tokens=1)).encode()
+    assert ask(gzip.compress(body)) == 200
+    assert ask(gzip.compress(b" " * (32 << 20))) == 413
+    assert ask(body) == 400
+
+
+def test_targets_in_absolute_form_are_taken(port):
+    body = json.dumps(chat_body(NEIGHBOUR, max_tokens=1))
+    for authority, status in ((f"127.0.0.1:{port}", b"200"), ("elsewhere:1", b"400")):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+            peer.sendall(f"POST http://{authority}/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+                         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode())
+            assert peer.recv(4096).startswith(b"HTTP/1.1 " + status)

@@ -21,6 +21,9 @@ class FaultExchange final : public Exchange {
   Task<void> start(int status, const HeaderList& headers) override { return inner_.start(status, headers); }
   Task<void> write(std::string_view bytes) override;
   Task<void> finish() override;
+  bool send_ahead(int status, const HeaderList& headers, std::string_view bytes) override {
+    return inner_.send_ahead(status, headers, bytes);
+  }
   bool head_sent() const override { return inner_.head_sent(); }
   void close_after() override { inner_.close_after(); }
   void cut() override { inner_.cut(); }

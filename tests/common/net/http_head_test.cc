@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "common/net/chunk_decoder.h"
 #include "common/net/http_write.h"
 
@@ -28,6 +30,29 @@ TEST(HttpHead, ReadsARequest) {
   EXPECT_EQ(head.content_length, 12u);
   EXPECT_EQ(head.framing, BodyFraming::kLength);
   EXPECT_TRUE(head.request.keep_alive);
+}
+
+TEST(HttpHead, TakesTargetsInAbsoluteForm) {
+  const std::vector<std::array<std::string, 3>> cases = {
+      // target, Host, path and query
+      {"http://a/v1/x?q=1", "a", "/v1/x?q=1"},
+      {"HTTP://A/x", "a", "/x"},
+      {"http://a:80/x", "a", "/x"},
+      {"http://a/x", "a:80", "/x"},
+      {"https://a/x", "a:443", "/x"},
+      {"http://a:8080/x", "a:8080", "/x"},
+      {"http://a", "a", "/"},
+      {"http://a?q", "a", "/?q"},
+      {"http://[::1]:9/x", "[::1]:9", "/x"},
+  };
+  for (const auto& [target, host, expected] : cases) {
+    RequestHead head;
+    const auto fault = parse("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n", head);
+    ASSERT_FALSE(fault) << target << ": " << fault->message;
+    EXPECT_EQ(head.request.target, expected) << target;
+    EXPECT_EQ(head.request.path, expected.substr(0, expected.find('?'))) << target;
+    EXPECT_EQ(head.request.header("host"), host);
+  }
 }
 
 struct RefusedHead {
@@ -71,7 +96,14 @@ TEST(HttpHead, RefusesAmbiguousHeads) {
       {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400, "target"},
       {"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400, "target"},
       {"GET /\x80 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "target"},
-      {"GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "path"},
+      {"GET b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "path"},
+      {"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "path"},
+      {"GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "another host"},
+      {"GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "another host"},
+      {"GET https://a:80/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "another host"},
+      {"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "authority"},
+      {"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "authority"},
+      {"GET http://a/ HTTP/1.1\r\n\r\n", 400, "missing Host"},
       {"G(T / HTTP/1.1\r\nHost: a\r\n\r\n", 400, "method"},
       {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, "version"},
       {"GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505, "version"},
@@ -80,7 +112,10 @@ TEST(HttpHead, RefusesAmbiguousHeads) {
       {"GET  HTTP/1.1\r\nHost: a\r\n\r\n", 400, "target"},
       {"\r\n", 400, "request line"},
       {"GET / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, "Expect"},
-      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n\r\n", 415, "Content-Encoding"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\n\r\n", 415, "Content-Encoding"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip, gzip\r\n\r\n", 415, "Content-Encoding"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Encoding: gzip\r\n\r\n", 415,
+       "repeated"},
       {"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity, br\r\n\r\n", 415, "Content-Encoding"},
   };
   for (const RefusedHead& refused : cases) {
@@ -169,6 +204,16 @@ TEST(HttpHead, ReadsAnswersAndRefusesInvalidOnes) {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "HTTP/1.1 101 Up\r\n\r\n"}) {
     EXPECT_TRUE(parse_answer_head(lie, false, head)) << lie;
   }
+}
+
+// A gateway adds lines of its own to a worker's, and clients read a hundred.
+TEST(HttpHead, AnswersLeaveRoomForAGatewaysOwnLines) {
+  std::string bytes = "HTTP/1.1 200 OK\r\n";
+  for (size_t i = 0; i < kAnswerHeaderCountMax; ++i) bytes += "x-" + std::to_string(i) + ": v\r\n";
+  AnswerHead head;
+  EXPECT_FALSE(parse_answer_head(bytes + "\r\n", false, head));
+  EXPECT_TRUE(parse_answer_head(bytes + "one: more\r\n\r\n", false, head));
+  EXPECT_LE(kAnswerHeaderCountMax, 100u - 12u);
 }
 
 TEST(ChunkDecoder, DecodesAnySplit) {

@@ -26,8 +26,8 @@ Task<Status> ask_with_patience(HttpClient& client, Asked& asked, size_t body_byt
 }
 
 struct Asking {
-  Asking(Loop& loop, const Endpoint& endpoint) : loop_(loop) {
-    client_ = std::make_unique<HttpClient>(loop.executor(), endpoint, HttpClientOptions{});
+  Asking(Loop& loop, const Endpoint& endpoint, const HttpClientOptions& options = {}) : loop_(loop) {
+    client_ = std::make_unique<HttpClient>(loop.executor(), endpoint, options);
   }
   ~Asking() {
     loop_.call([this] { client_.reset(); });
@@ -65,6 +65,55 @@ TEST(Patience, GivesUpSilentPeerInEveryPhase) {
     EXPECT_EQ(send_phase(status), phase) << status.ToString();
     EXPECT_TRUE(peer.closed_within(2s));
   }
+}
+
+// Each byte ends a silence, but a head has a time of its own.
+TEST(Patience, HeadThatDripsIsGivenUpInTime) {
+  for (const Duration patience : {Duration::zero(), Duration(200ms)}) {
+    Loop loop;
+    RawListener upstream;
+    HttpClientOptions options;
+    options.header_timeout = 400ms;
+    Asking asking(loop, upstream.endpoint, options);
+    asking.asked.patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+    auto answer = asking.start();
+    RawPeer peer = upstream.accept();
+    peer.read_until("xxx");
+    const TimePoint begin = now();
+    const std::string head = "HTTP/1.1 200 OK\r\nx-drip: ";
+    size_t sent = 0;
+    while (answer.wait_for(20ms) != std::future_status::ready && now() < begin + 5s)
+      peer.send(sent < head.size() ? head.substr(sent++, 1) : "x");
+    const Status status = answer.get();
+    EXPECT_LT(now() - begin, 2s);
+    EXPECT_GE(now() - begin, 400ms);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status.ToString();
+    EXPECT_NE(status.message().find("400 ms"), absl::string_view::npos) << status.ToString();
+    EXPECT_TRUE(peer.closed_within(2s));
+  }
+}
+
+// A late head and body are none: only the bytes of a head itself are timed.
+TEST(Patience, ServerMayTakeLongBeforeAndAfterItsHead) {
+  Loop loop;
+  RawListener upstream;
+  HttpClientOptions options;
+  options.header_timeout = 100ms;
+  Asking asking(loop, upstream.endpoint, options);
+  asking.asked.patience = 0ms;
+  auto answer = asking.start();
+  RawPeer peer = upstream.accept();
+  peer.read_until("xxx");
+  std::this_thread::sleep_for(200ms);
+  peer.send("HTTP/1.1 103 Early Hints\r\n\r\n");
+  std::this_thread::sleep_for(200ms);
+  peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n");
+  std::this_thread::sleep_for(20ms);
+  peer.send("\r\n");
+  std::this_thread::sleep_for(200ms);
+  peer.send("ok");
+  const Status status = answer.get();
+  EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
 TEST(Patience, GivesUpPeerThatStopsReadingTheRequest) {

@@ -360,13 +360,15 @@ TEST(HttpServer, ClientThatDoesNotReadHoldsTheHandlerBackAndIsClosed) {
   Loop loop;
   Watched watched;
   HttpServerOptions options;
-  options.write_timeout = 300ms;
+  options.write_timeout = 1s;
   TestServer server(loop, with(flood_watched, &watched), options);
   RawPeer peer = RawPeer::connect(server.port(), 64 << 10);
   peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   ASSERT_TRUE(loop.eventually([&watched] { return watched.started == 1; }));
+  const TimePoint begin = now();
   ASSERT_TRUE(loop.eventually([&watched] { return watched.reason >= 0; }));
-  EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientGone));
+  EXPECT_LT(now() - begin, 1800ms) << "bytes that the kernel takes are none that the client takes";
+  EXPECT_EQ(watched.reason, static_cast<int>(CancelReason::kClientSlow));
   EXPECT_LT(watched.bytes_written, 16 << 20);  // only what the kernel's buffers take
   EXPECT_TRUE(loop.eventually([&server] { return server.server.connections() == 0; }));
 }
@@ -459,18 +461,42 @@ TEST(HttpServer, DrainCancelsRequestsAfterTheGrace) {
   EXPECT_TRUE(peer.read_answer().starts_with("HTTP/1.1 503 "));
 }
 
-TEST(HttpServer, RefusesConnectionsOverTheLimit) {
+TEST(HttpServer, RefusesConnectionsOverTheLimitWhileAllAreAnswered) {
   Loop loop;
+  Watched watched;
   HttpServerOptions options;
   options.connections_max = 1;
-  TestServer server(loop, echo_handler, options);
+  TestServer server(loop, with(sleep_watched, &watched), options);
   RawPeer first = RawPeer::connect(server.port());
   first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(first.read_answer().starts_with("HTTP/1.1 200 "));
+  ASSERT_TRUE(loop.eventually([&watched] { return watched.started == 1; }));
   RawPeer second = RawPeer::connect(server.port());
   EXPECT_TRUE(second.read_to_end().starts_with("HTTP/1.1 503 "));
-  first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_TRUE(first.read_answer().starts_with("HTTP/1.1 200 "));
+  EXPECT_EQ(watched.reason, -1);
+}
+
+TEST(HttpServer, IdleConnectionsMakeRoomForNewOnes) {
+  Loop loop;
+  HttpServerOptions options;
+  options.connections_max = 2;
+  TestServer server(loop, echo_handler, options);
+  const std::string request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+  std::vector<RawPeer> peers;
+  for (int i = 0; i < 5; ++i) {
+    peers.push_back(RawPeer::connect(server.port()));
+    peers.back().send(request);
+    EXPECT_TRUE(peers.back().read_answer().starts_with("HTTP/1.1 200 ")) << i;
+  }
+  EXPECT_TRUE(peers[0].closed_within(2s));
+  peers[4].send(request);
+  EXPECT_TRUE(peers[4].read_answer().starts_with("HTTP/1.1 200 "));
+}
+
+Task<void> fail_or_sleep(Exchange& exchange) {
+  if (exchange.request().path != "/sleep") co_return co_await failing_handler(exchange);
+  Timer timer(exchange.executor());
+  timer.expires_after(20s);
+  co_await timer.async_wait(use_task);
 }
 
 // The value of a header in an answer, or empty.
@@ -492,11 +518,16 @@ TEST(HttpServer, RefusalsCarryRequestIdAndConfiguredHeaders) {
   options.connections_max = 1;
   options.body_bytes_max = 10;
   options.refusal_headers = {{"x-who", "server"}};
-  TestServer server(loop, failing_handler, options);
+  TestServer server(loop, fail_or_sleep, options);
+  RawPeer busy = RawPeer::connect(server.port());
+  busy.send("GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n");
+  ASSERT_TRUE(loop.eventually([&server] { return server.server.requests_running() == 1; }));
+  const std::string full = RawPeer::connect(server.port()).read_to_end();
+  busy.close();
+  ASSERT_TRUE(loop.eventually([&server] { return server.server.connections() == 0; }));
   RawPeer own = RawPeer::connect(server.port());
   own.send("GET /throw HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine-0\r\n\r\n");
   EXPECT_EQ(header_of(own.read_answer(), "x-request-id"), "mine-0");
-  const std::string full = RawPeer::connect(server.port()).read_to_end();
   EXPECT_TRUE(full.starts_with("HTTP/1.1 503 ")) << full;
   EXPECT_EQ(header_of(full, "x-who"), "server") << full;
   const std::string made = header_of(full, "x-request-id");
