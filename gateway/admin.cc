@@ -45,6 +45,15 @@ ApiResult<Endpoint> worker_of(std::string_view body) {
   return *std::move(endpoint);
 }
 
+ApiError not_addable(const Endpoint& endpoint) {
+  ApiError error = ApiError::bad_field(
+      "url",
+      absl::StrCat("'url' is ", endpoint.authority(), ", which admin.worker_urls_allowed does not allow"));
+  error.http_status = 403;
+  error.code = "worker_url_not_allowed";
+  return error;
+}
+
 ApiError unknown_worker(std::string_view id) {
   ApiError error = ApiError::bad_field(
       "", absl::StrCat("there is no worker ", to_absl(id), "; see GET ", to_absl(kWorkersPath)));
@@ -141,6 +150,8 @@ Admin::Page Admin::failed(const ApiError& error) {
 Admin::Page Admin::change_workers(const HttpRequest& request) {
   auto endpoint = worker_of(request.body);
   if (!endpoint.ok()) return failed(endpoint.error());
+  if (request.method == "POST" && !addable_.allows(endpoint->host, endpoint->authority()))
+    return failed(not_addable(endpoint.value()));
   if (request.method == "POST") {
     const auto added = parts_.fleet.add(endpoint.value());
     if (!added.ok()) return failed(ApiError::unavailable(to_std(added.status().message())));

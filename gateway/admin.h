@@ -18,6 +18,7 @@
 #include "common/core/time.h"
 #include "common/net/http_server.h"
 #include "gateway/access/api_keys.h"
+#include "gateway/access/worker_url_rules.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/residency_reader.h"
@@ -44,6 +45,8 @@ class Admin {
   void demands_certificates(bool demands) { certified_ = demands; }
   // Names under which this port may be asked, beside those that no page from elsewhere can have.
   void answer_to(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+  // Which workers may be added.
+  void add_only(WorkerUrlRules rules) { addable_ = std::move(rules); }
 
   Task<void> handle(Exchange& exchange);
   // See HttpServerOptions.
@@ -71,6 +74,7 @@ class Admin {
   Parts parts_;
   const ApiKeys* keys_ = nullptr;  // null: no key is needed
   std::vector<std::string> hosts_;
+  WorkerUrlRules addable_;
   bool certified_ = false;
 };
 

@@ -94,7 +94,9 @@ void describe_record(GatewaySettings& s, SettingsSchema& schema) {
 GatewaySettings::GatewaySettings() {
   main_server.port = 30000;
   main_server.connections_max = 8192;
-  metrics_server.host.clear();  // as main_server's
+  main_server.keeps_files = true;
+  main_server.header_lines_max = kHeaderCountMax - 16;  // for the gateway's own, to the worker
+  metrics_server.host.clear();                          // as main_server's
   metrics_server.port = 29000;
   gossip.rules.ledger = true;
 }

@@ -15,6 +15,7 @@
 #include "common/net/http_server.h"
 #include "common/net/tls_settings.h"
 #include "common/settings/schema.h"
+#include "gateway/access/worker_url_rules.h"
 #include "gateway/cluster/fleet.h"
 #include "gateway/cluster/gossip.h"
 #include "gateway/cluster/prefix_migrator.h"
@@ -61,6 +62,7 @@ struct GatewaySettings : GatewayParts {
   TlsFiles tls, upstream_tls, etcd_tls;
   bool metrics_tls = false;
   std::vector<std::string> gossip_peers;
+  std::vector<std::string> worker_urls_allowed;
   std::string gossip_secret;  // a file; empty: all messages are taken
   std::string record_secret;  // a file; empty: each run salts its record alone
   TelemetrySettings telemetry;
@@ -80,6 +82,7 @@ struct GatewayTls {
 struct GatewayConfig : GatewayParts {
   GatewayTls tls;
   bool metrics_demands_certificates = false;  // the metrics port, of whoever comes
+  WorkerUrlRules workers_addable;             // Admin::add_only()
   std::optional<Hash128> record_salt;         // none: one of this run's own
   TelemetryOptions telemetry;
 };

@@ -40,6 +40,11 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
           "names by which /admin may be asked, beside addresses and names of a local network: a page that an "
           "operator's browser shows has none of them")
       .live();
+  schema
+      .add(
+          "admin.worker_urls_allowed", &s.worker_urls_allowed,
+          "workers that may be added at run time: globs of host:port, networks such as 10.0.0.0/8; none: all")
+      .live();
   schema.add("gossip.secret", &s.gossip_secret,
              "file of the secret by which gateways know each other's messages; empty: all are taken");
 }
@@ -47,9 +52,13 @@ void describe_access(GatewaySettings& s, SettingsSchema& schema) {
 Status make_access(const GatewaySettings& s, GatewayConfig& config) {
   config.metrics_demands_certificates = s.metrics_tls && !s.tls.ca.empty();
   TROUPE_RETURN_IF_ERROR(check_keys(s));
+  auto addable = WorkerUrlRules::parse(s.worker_urls_allowed);
+  if (!addable.ok()) return annotate(addable.status(), "admin.worker_urls_allowed");
+  config.workers_addable = *std::move(addable);
   if (s.gossip_secret.empty()) return absl::OkStatus();
   const auto secret = read_secret(s.gossip_secret);
   if (!secret.ok()) return annotate(secret.status(), "gossip.secret");
+  config.fleet.name_salt = chain_hash(Hash128{}, *secret);  // gateways that share it name a worker alike
   config.gossip.seal =
       GossipAuth([secret = *secret](std::string_view bytes) { return keyed_hash(secret, bytes); });
   return absl::OkStatus();

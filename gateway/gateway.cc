@@ -17,6 +17,12 @@ route::RouterOptions named(route::RouterOptions options, uint64_t seed) {
   return options;
 }
 
+// Names of workers that nobody outside can guess addresses from.
+FleetOptions with_names(FleetOptions options, uint64_t seed) {
+  if (!options.name_salt) options.name_salt = chain_hash(Hash128{seed, 1}, std::string_view("worker"));
+  return options;
+}
+
 // Counts and logs requests that the HTTP layer refuses, which never reach the proxy.
 HttpServerOptions told(HttpServerOptions options, Instruments& instruments,
                        const RequestObservers& observers) {
@@ -55,7 +61,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
       instruments_(metrics_),
       api_keys_(metrics_),
       router_(named(config.router, seed), seed),
-      fleet_(config.fleet, Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
+      fleet_(with_names(config.fleet, seed), Fleet::Parts{io.get_executor(), router_, metrics_, clock, log}),
       texts_(config.prefix_text_bytes),
       migrator_(config.migrator, {io.get_executor(), fleet_, router_, texts_, metrics_, clock, log}),
       prober_(io.get_executor(), fleet_, clock, config.prober),
@@ -77,6 +83,7 @@ Gateway::Gateway(asio::io_context& io, const GatewayConfig& config, const Clock&
   if (config.migrator.enabled) proxy_.keep_texts(texts_);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
+  admin_.add_only(config.workers_addable);
   fleet_.on_replaced = [this](route::NodeIndex node) { gossip_.forget_node(node); };
   background_.on_error = [&log](std::string_view what) {
     log.error("background_task_failed", {{"what", what}});
@@ -146,6 +153,7 @@ Status Gateway::change(const GatewayConfig& config) {
   metrics_server_.change(config.metrics_server);
   admin_.demands_certificates(config.metrics_demands_certificates);
   admin_.answer_to(config.admin_hosts);
+  admin_.add_only(config.workers_addable);
   admission_queue_.change(config.admission_queue);
   proxy_.change(config.proxy);
   observers_.sample(config.telemetry.sample_ratio);

@@ -34,6 +34,30 @@ route::NodeReport node_report(const LoadReport& report) {
   return out;
 }
 
+// For the log, of an event that came without one.
+std::string_view reason_of(HealthEvent event) {
+  switch (event) {
+    case HealthEvent::kProbeOk:
+      return "a probe was answered";
+    case HealthEvent::kProbeNotReady:
+      return "it says that it is not ready";
+    case HealthEvent::kProbeFail:
+      return "a probe failed";
+    case HealthEvent::kConnectError:
+      return "a request could not connect";
+    case HealthEvent::kTransportError:
+      return "a request's connection broke";
+    case HealthEvent::kSilent:
+      return "a request heard nothing of it";
+    case HealthEvent::kAnswered:
+    case HealthEvent::kRefused:
+      return "a request was answered";
+    case HealthEvent::kErrored:
+      return "requests were answered with errors";
+  }
+  return "unknown";
+}
+
 std::vector<route::NewNode> new_nodes(const std::vector<Endpoint>& endpoints) {
   std::vector<route::NewNode> nodes;
   nodes.reserve(endpoints.size());
@@ -90,6 +114,7 @@ void Fleet::perform(const route::NodeActions& actions, std::string_view why) {
         break;
       case NodeAction::Kind::kRemoved:
         workers_[action.node].models.clear();
+        workers_[action.node].why.clear();
         tell(action, why);
         break;
       default:  // changes of state
@@ -199,8 +224,15 @@ void Fleet::change(const FleetOptions& options) {
   }
 }
 
+std::string Fleet::name(NodeIndex node) const {
+  constexpr size_t kDigits = 8;
+  return "node-" + chain_hash(options_.name_salt.value_or(Hash128{}), id(node)).hex().substr(0, kDigits);
+}
+
 void Fleet::on_event(NodeIndex node, HealthEvent event, std::string_view why) {
-  perform(registry_.on_event(std::span(&node, 1), event, moment()), why);
+  if (event == HealthEvent::kProbeOk) workers_[node].why.clear();
+  if (event == HealthEvent::kProbeFail || event == HealthEvent::kProbeNotReady) workers_[node].why = why;
+  perform(registry_.on_event(std::span(&node, 1), event, moment()), why.empty() ? reason_of(event) : why);
 }
 
 void Fleet::saw_notice(NodeIndex node, Duration takes_requests_for) {

@@ -34,6 +34,7 @@ struct FleetOptions : route::NodeRegistryOptions {
   HttpClientOptions client;
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
+  std::optional<Hash128> name_salt;  // see Fleet::name()
 };
 // Describes upstream.*, handover.ramp_secs, limits.worker_requests, probe.dead_after, .alive_after. `options`
 // must outlive the schema.
@@ -94,6 +95,8 @@ class Fleet {
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
   const std::string& id(route::NodeIndex node) const { return registered(node).id; }
+  // Clients that may not know its address are told this.
+  std::string name(route::NodeIndex node) const;
   // A removed worker counts as dead.
   route::NodeState state(route::NodeIndex node) const { return registered(node).state(); }
 
@@ -138,7 +141,6 @@ class Fleet {
   void members_known() { registry_.first_look().members_known(); }
   // Every worker of the start has been probed: from here on "no worker" is known, not guessed.
   bool probed() const { return registry_.first_look().over(); }
-  bool ready() const { return probed() && !router_.view().models().empty(); }
   // Union over the workers that can be routed to, by id.
   std::vector<ModelCard> models() const;
   // GET /admin/workers.
@@ -166,6 +168,7 @@ class Fleet {
     // Its own reports, until it dies: another program may come back.
     std::optional<LoadReport> load;
     bool heartbeats = false;
+    std::string why;                            // its last probe failed; empty: it did not
     Gauge* up = nullptr;                        // null: it is removed
     std::map<std::string_view, Gauge*> states;  // by name
   };

@@ -19,6 +19,7 @@ std::string Fleet::workers_json() const {
     bj::object item;
     item["id"] = node.id;
     item["url"] = node.url;
+    item["name"] = name(i);
     item["state"] = bj::string(route::node_state_name(node.state()));
     item["state_for_s"] = nullptr;
     if (node.probed())
@@ -26,6 +27,7 @@ std::string Fleet::workers_json() const {
           std::chrono::floor<std::chrono::seconds>(clock_.now() - node.health.since()).count();
     item["failures_in_a_row"] = node.health.failures();
     item["failing"] = node.health.failing();
+    item["why"] = worker.why.empty() ? bj::value() : bj::value(worker.why);  // the last probe's failure
     bj::array models;
     for (const ModelCard& card : worker.models) models.emplace_back(card.id);
     item["models"] = std::move(models);

@@ -6,6 +6,7 @@
 #include <boost/system/system_error.hpp>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "common/json/json.h"
 #include "common/net/timer.h"
 #include "common/settings/schema.h"
@@ -117,6 +118,10 @@ Task<void> Prober::probe(Target& target) {
 Task<bool> Prober::ask_ready(Target& target) {
   while (!target.ready_path.empty()) {
     const Reply reply = co_await get(target, target.ready_path);
+    if (reply.gateway) {
+      fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
+      co_return false;
+    }
     if (not_there(reply.status)) {  // use the next path while the worker lives
       target.ready_path = target.ready_path == kFirstReadyPath ? "/health" : "";
       continue;
@@ -142,6 +147,8 @@ Task<bool> Prober::ask_models(Target& target) {
       fleet_.set_models(target.node, std::move(models.value()));
       co_return true;
     }
+    fleet_.on_event(target.node, HealthEvent::kProbeFail, "GET /v1/models: " + models.error().message);
+    co_return false;
   }
   if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
   co_return false;
@@ -169,9 +176,16 @@ Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {
     co_return reply;
   }
   auto body = co_await (*answer)->read_all(options_.body_bytes_max);
-  if (!body.ok()) co_return reply;
+  if (!body.ok()) {
+    reply.why = to_std(body.status().message());
+    co_return reply;
+  }
   reply.status = (*answer)->status();
   reply.body = *std::move(body);
+  reply.gateway = !(*answer)->header("x-route-decision").empty();
+  reply.why = reply.gateway
+                  ? "it is a gateway: name its workers, not itself"
+                  : absl::StrCat(request.method, " ", to_absl(path), " was answered ", reply.status);
   co_return reply;
 }
 

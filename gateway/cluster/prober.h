@@ -2,7 +2,8 @@
 
 // Probes every worker, every interval and each on its own: readiness, served models, load. A worker of ours
 // has /readyz and /v1/load; another OpenAI-like server may have /health or nothing but /v1/models: the first
-// that exists is used. A worker just seen to fail is asked again at once.
+// that exists is used. A worker just seen to fail is asked again at once. A gateway is no worker: it is told
+// by its x-route-decision, and never gets ready.
 
 #include <memory>
 #include <string>
@@ -50,7 +51,8 @@ class Prober {
     int status = 0;
     bool local = false;  // not asked, for want of a local resource
     std::string body;
-    std::string why;  // the error without an answer; for the log
+    std::string why;  // for the log, should it be no good answer
+    bool gateway = false;
   };
   Task<Reply> get(Target& target, std::string_view path);  // `path` outlives the call
 

@@ -60,7 +60,7 @@ class Proxy {
   // so for at most half of `grace`, which leaves time for their answers.
   void start_drain(Duration grace);
   bool draining() const { return core_.draining; }
-  bool healthy() const { return !leaving_ && core_.fleet.ready(); }
+  bool healthy() const { return !leaving_ && core_.fleet.probed() && !core_.router.view().models().empty(); }
   size_t requests_running() const { return core_.running; }
 
   // GET /health: status and body.

@@ -217,5 +217,18 @@ TEST_F(AdminWorkersTest, InvalidChangesAreRefused) {
   EXPECT_EQ(listed().size(), 1u);
 }
 
+TEST(AdminWorkersRules, OnlyAllowedWorkersAreAdded) {
+  Loop loop;
+  StubWorker a(loop, answer_whole), b(loop, answer_whole);
+  GatewayConfig config = TestGateway::quick_config();
+  config.workers_addable = *WorkerUrlRules::parse({b.id()});
+  TestGateway gateway(loop, {a.endpoint()}, config);
+  const Answer refused = gateway.admin_send("POST", "/admin/workers", R"({"url":"http://127.0.0.1:9"})");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_NE(refused.body.find("worker_url_not_allowed"), std::string::npos) << refused.body;
+  EXPECT_EQ(gateway.admin_send("POST", "/admin/workers", url_body(b.endpoint())).status, 200);
+  EXPECT_EQ(gateway.admin_send("DELETE", "/admin/workers", url_body(a.endpoint())).status, 200);
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test

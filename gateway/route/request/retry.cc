@@ -30,7 +30,8 @@ bool RetryBudget::spend(TimePoint now) {
 
 bool retryable_status(int http_status) {
   if (http_status == 429) return true;
-  return http_status >= 500 && http_status <= 599 && http_status != 501 && http_status != 504;
+  const bool same_elsewhere = http_status == 501 || http_status == 504 || http_status == 508;
+  return http_status >= 500 && http_status <= 599 && !same_elsewhere;
 }
 
 bool refused_alone(const Failure& failure) {

@@ -85,8 +85,9 @@ class RetryBudget {
 };
 
 // Statuses worth another node: 429 (it is full; another may not be) and every 5xx (it is ill), but for 501
-// (nobody else can do it either) and 504: the node has computed until the time was over, and another would
-// compute the same for as long, twice the cost for an answer that comes too late again.
+// (nobody else can do it either), 504: the node has computed until the time was over, and another would
+// compute the same for as long, twice the cost for an answer that comes too late again; and 508: the request
+// goes round, and each more way round would do so in turn.
 bool retryable_status(int http_status);
 
 // A foreign node answered 401, 403 or 404: its key may have changed, or its model be gone, which another
