@@ -62,7 +62,7 @@ bj::object said_by(const std::string& id, const ForwardResult& result, bool unkn
     return said;
   }
   if (!result.held) {
-    said["error"] = to_std(result.error.message());
+    said["error"] = bj::string(failure_name(result.failure.kind));  // (the message has an address)
     return said;
   }
   const bj::object body = object_of(result.held_body);
@@ -84,7 +84,7 @@ ApiError not_supported(const std::string& model) {
 
 // All that a request passes before it is sent.
 Task<ApiResult<bool>> PrefixEndpoint::admit(Exchange& exchange, RequestContext& context) {
-  ApiResult<bool> go = parts_.intake.enter(context);
+  ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(exchange.request(), context);
   if (go.ok()) go = parts_.intake.prepare(exchange.request(), parse_prefix, context);
   if (parts_.intake.awaits_first_look(go, context))
@@ -190,7 +190,8 @@ Task<void> PrefixEndpoint::answer_made(Exchange& exchange, RequestContext& conte
   bj::array nodes;
   for (const Ask& ask : asks) {
     if (ask.ok() && body.empty()) body = object_of(ask.result.held_body);
-    nodes.emplace_back(said_by(core_.fleet.id(ask.node), ask.result, ask.is_unknown_there()));
+    nodes.emplace_back(
+        said_by(parts_.replies.node_name(context, ask.node), ask.result, ask.is_unknown_there()));
   }
   body["nodes"] = std::move(nodes);
   std::string text = to_json(body);
@@ -238,7 +239,7 @@ Task<void> PrefixEndpoint::known(Exchange& exchange) {
   context.routed.generates = context.routed.prefills = false;
   const RequestScope scope(core_, parts_.replies, exchange, context);
   const std::string id(prefix_id_of(request.path));
-  ApiResult<bool> go = parts_.intake.enter(context);
+  ApiResult<bool> go = parts_.intake.enter(exchange.request(), context);
   if (go.ok()) go = parts_.gate.let_in(request, context);
   if (go.ok() && !parse_prefix_id(id)) go = unknown_prefix(id, kIdsRemedy);
   const auto timeout = timeout_of(request, core_.options);

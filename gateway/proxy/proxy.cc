@@ -1,10 +1,12 @@
 #include "gateway/proxy/proxy.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/api/prefix.h"
 #include "common/json/json.h"
+#include "gateway/proxy/keepalive_exchange.h"
 #include "gateway/proxy/request_scopes.h"
 
 namespace troupe {
@@ -105,19 +107,27 @@ Task<void> Proxy::route_and_forward(Exchange& exchange, ForwardParser parse) {
   RequestContext context;
   context.timed = exchange.request().path.ends_with("/completions");
   const RequestScope scope(core_, replies_, exchange, context);
-  ApiResult<bool> go = intake_.enter(context);
+  ApiResult<bool> go = intake_.enter(exchange.request(), context);
   if (go.ok()) go = gate_.let_in(exchange.request(), context);
   if (go.ok()) go = intake_.prepare(exchange.request(), parse, context);
   if (intake_.awaits_first_look(go, context))
     go = co_await intake_.prepare_after_look(exchange, parse, context);
+  std::optional<KeepaliveExchange> kept;
+  if (go.ok() && core_.options.sse_keepalive > Duration::zero() && context.routed.generates &&
+      context.routed.stream) {
+    kept.emplace(exchange);
+    kept->keep_alive(core_.options.sse_keepalive,
+                     [this, &context] { return replies_.stream_headers(context); });
+  }
+  Exchange& answer = kept ? static_cast<Exchange&>(*kept) : exchange;
   if (go.ok()) go = admission_.arrive(context);
   if (go.ok() && context.admission_ticket != nullptr && context.admission_ticket->waits())
     go = co_await admission_.wait(context);
   if (!go.ok()) {
-    co_await replies_.refuse(exchange, context, go.error());
+    co_await replies_.refuse(answer, context, go.error());
     co_return;
   }
-  co_await driver_.run(exchange, context);
+  co_await driver_.run(answer, context);
 }
 
 std::pair<int, std::string> Proxy::health() const {

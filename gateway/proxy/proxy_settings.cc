@@ -44,6 +44,12 @@ void describe(SettingsSchema& schema, ProxyOptions& options) {
       .range(0, 3.6e6)
       .unit("ms")
       .live();
+  schema
+      .add("sse_keepalive_ms", &options.sse_keepalive,
+           "a stream that brings nothing for this long gets a comment, also before it begins; 0: never")
+      .range(0, 3.6e6)
+      .unit("ms")
+      .live();
   describe_retry(schema, options.retry);
   schema
       .add("retry.resend_to_foreign", &options.resend_to_foreign,

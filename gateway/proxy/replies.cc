@@ -25,6 +25,10 @@ void give_body(ForwardResult& result) {
   result.held_body = error.to_json();
 }
 
+bool is_of_this_machine(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("::1:") || address.starts_with("::ffff:127.");
+}
+
 std::string_view what_failed(FailureKind kind) {
   return kind == FailureKind::kSilent ? "the worker fell silent before the answer was complete"
                                       : "the worker broke off before the answer was complete";
@@ -141,13 +145,26 @@ HeaderList Replies::own_headers(const RequestContext& context) const {
   return headers;
 }
 
+std::string Replies::node_name(const RequestContext& context, route::NodeIndex node) const {
+  const bool is_operator =
+      context.client == nullptr ? is_of_this_machine(context.record.client) : context.client->admin();
+  return is_operator ? core_.fleet.id(node) : core_.fleet.name(node);
+}
+
+HeaderList Replies::stream_headers(const RequestContext& context) const {
+  HeaderList headers = own_headers(context);
+  headers.emplace_back("content-type", "text/event-stream; charset=utf-8");
+  headers.emplace_back("cache-control", "no-cache");
+  return headers;
+}
+
 // set=…;node=…;branch=…;attempt=…;expect=…;epoch=…   ("-" for what there is none of)
 std::string Replies::route_decision(const RequestContext& context) const {
   const Hash128& set = context.routed.key.set;
   const Candidate* c = context.flow.chosen();
+  const std::string node = c == nullptr ? "-" : node_name(context, c->node);
   return absl::StrCat(
-      "set=", set.is_zero() ? "-" : set.hex(),
-      ";node=", c == nullptr ? "-" : to_absl(core_.fleet.id(c->node)),
+      "set=", set.is_zero() ? "-" : set.hex(), ";node=", node,
       ";branch=", c == nullptr ? "-" : to_absl(route::branch_name(c->branch)),
       ";attempt=", context.flow.attempts(), ";expect=", c == nullptr ? 0 : c->expect_cached,
       ";epoch=", c == nullptr ? core_.router.table()->epoch() : context.flow.decision().table_epoch);

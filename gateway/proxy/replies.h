@@ -34,6 +34,10 @@ class Replies {
   // The request has its answer: counts it, and records status and end.
   void count_answer(RequestContext& context, int status, RequestOutcome end);
   HeaderList own_headers(const RequestContext& context) const;
+  // As the client may know it: its address, if it is an operator (its key is marked `admin`, or there are no
+  // keys and it asks from this machine), else its name.
+  std::string node_name(const RequestContext& context, route::NodeIndex node) const;
+  HeaderList stream_headers(const RequestContext& context) const;  // of a stream that no worker has begun
   // The client's id, or a new one.
   std::string request_id(const HttpRequest& request);
   // The error of a request for `model` ("": none is named) that no worker can get now.

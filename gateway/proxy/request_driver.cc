@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "gateway/proxy/hops.h"
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/request_tracing.h"
 #include "gateway/upstream/headers.h"
@@ -14,6 +15,7 @@ using route::Candidate;
 Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   const CancelCharge cancel_charge(gate_, exchange, context);
   const BookingGuard booking(core_, context);
+  const DoneGuard done{*this, context};
   context.phases.enter(Phase::kSend, core_.clock.now());
   route::Action action = context.flow.admitted(core_.flow_context(), context.waited, core_.clock.now());
   if (action == route::Action::kRefuse) {
@@ -26,7 +28,8 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
   ForwardResult full;  // the last 429
   while (true) {
     ForwardResult result = co_await attempt(exchange, context);
-    if (exchange.cancel_reason() != CancelReason::kNone) co_return;  // nothing waits for an answer
+    const bool complete = result.end == ForwardResult::End::kAnswered;
+    if (exchange.cancel_reason() != CancelReason::kNone && !complete) co_return;  // nobody waits for it
     gate_.charge(exchange, context, result);
     if (context.entry != nullptr) record_answer(context, result);
     if (result.end != ForwardResult::End::kFailed) {
@@ -46,6 +49,19 @@ Task<void> RequestDriver::run(Exchange& exchange, RequestContext& context) {
     context.phases.enter(Phase::kSend, core_.clock.now());
     if (result.held && result.status == 429) full = std::move(result);
   }
+}
+
+// The client closed between [DONE] and the end of the connection's answer, which it has no need of.
+RequestDriver::DoneGuard::~DoneGuard() {
+  if (!context.worker.told_done || context.answered()) return;
+  ForwardResult result;
+  result.end = ForwardResult::End::kAnswered;
+  result.status = 200;
+  if (context.tap) result.counts = context.tap->counts();
+  if (!result.counts) result.counts = context.worker.passed.counts();
+  record_attempt_end(driver.core_, context, result);
+  if (context.entry != nullptr) driver.record_answer(context, result);
+  driver.answered(context, result);
 }
 
 // Sends the flow's attempt and passes the answer on.
@@ -182,6 +198,8 @@ HeaderList RequestDriver::worker_headers(const HttpRequest& request, const Reque
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(context.deadline.remaining(core_.clock.now())).count();
   headers.emplace_back("x-troupe-timeout-ms", std::to_string(left));
+  const auto hops = hops_of(request);  // (that it is no loop is known)
+  headers.emplace_back(kHopsHeader, std::to_string(hops.ok() ? hops.value() + 1 : kHopsMax));
   return headers;
 }
 
@@ -201,6 +219,7 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   input.foreign = !context.worker.ours;
   input.generates = context.routed.generates;
   input.one_choice = context.routed.choices == 1;
+  input.told_done = &context.worker.told_done;
   input.received = &context.worker.received;
   input.request.patience = route::patience(core_.options, context.worker.ours);
   return input;

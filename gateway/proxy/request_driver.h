@@ -24,6 +24,13 @@ class RequestDriver {
   HeaderList worker_headers(const HttpRequest& request, const RequestContext& context) const;
 
  private:
+  // Settles a request whose client has the whole answer when the request's task ends before its worker's
+  // answer has.
+  struct DoneGuard {
+    RequestDriver& driver;
+    RequestContext& context;
+    ~DoneGuard();
+  };
   Task<ForwardResult> attempt(Exchange& exchange, RequestContext& context);
   ForwardInput forward_input(const Exchange& exchange, RequestContext& context) const;
   void ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) const;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
+#include "gateway/proxy/hops.h"
 #include "gateway/proxy/json_patch.h"
 
 namespace troupe {
@@ -29,7 +30,8 @@ void rewrite(const HttpRequest& request, RequestContext& context) {
 
 }  // namespace
 
-ApiResult<bool> RequestIntake::enter(RequestContext& context) {
+ApiResult<bool> RequestIntake::enter(const HttpRequest& request, RequestContext& context) {
+  if (const auto hops = hops_of(request); !hops.ok()) return hops.error();
   if (core_.draining)
     return ApiError::unavailable("this gateway is shutting down; ask again, another will answer");
   const auto most = static_cast<int64_t>(core_.options.requests_max);

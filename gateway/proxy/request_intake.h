@@ -23,8 +23,9 @@ class RequestIntake {
  public:
   RequestIntake(ProxyCore& core, const Replies& replies) : core_(core), replies_(replies) {}
 
-  // A place within limits.requests, or the error of a gateway that drains or is full.
-  ApiResult<bool> enter(RequestContext& context);
+  // A place within limits.requests, or the error of a gateway that drains or is full, or of a request that
+  // goes round between gateways.
+  ApiResult<bool> enter(const HttpRequest& request, RequestContext& context);
   // Fills the context up to the flow's decision, or returns the error that the client gets.
   ApiResult<bool> prepare(const HttpRequest& request, ForwardParser parse, RequestContext& context);
   // `prepared` failed only because the gateway has not yet probed all workers: prepare_after_look() may

@@ -20,6 +20,7 @@ class RequestScope {
     context.phases.enter(Phase::kAdmit, context.started);
     context.request_id = replies.request_id(exchange.request());
     context.record = core_.observers.begin(exchange, context.started);
+    if (context.record.client.empty()) context.record.client = exchange.remote_address();
     core_.running += 1;
     core_.instruments.received.Increment();
     core_.instruments.in_flight.Increment();
@@ -27,7 +28,7 @@ class RequestScope {
   ~RequestScope() {
     core_.running -= 1;
     core_.instruments.in_flight.Decrement();
-    const CancelReason reason = exchange_.cancel_reason();
+    const CancelReason reason = context_.cancelled(exchange_);
     if (!context_.answered()) core_.instruments.request_cancelled(reason);
     if (reason == CancelReason::kClientGone) core_.instruments.client_gone.Increment();
     if (context_.timed) {

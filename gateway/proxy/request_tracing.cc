@@ -8,11 +8,11 @@ namespace troupe {
 
 namespace {
 
-constexpr int kClientGoneStatus = 499;  // nginx's number; HTTP has none
+constexpr int kClientGoneStatus = 499;  // nginx's number; HTTP has none. Also of a client that reads nothing
 
 // The status of a request that ended without an answer.
 int status_of(CancelReason reason) {
-  if (reason == CancelReason::kClientGone) return kClientGoneStatus;
+  if (reason == CancelReason::kClientGone || reason == CancelReason::kClientSlow) return kClientGoneStatus;
   return reason == CancelReason::kShutdown ? 503 : 500;
 }
 
@@ -51,7 +51,7 @@ void end_record(ProxyCore& core, const Exchange& exchange, RequestContext& conte
   if (!core.observers.any()) return;
   const HttpRequest& request = exchange.request();
   RequestRecord& record = context.record;
-  const CancelReason reason = exchange.cancel_reason();
+  const CancelReason reason = context.cancelled(exchange);
   if (reason != CancelReason::kNone) {
     record.end = RequestOutcome::kCancelled;
     record.why = cancel_reason_name(reason);

@@ -243,9 +243,10 @@ bool is_cut(Relay& relay, bool ended) {
 Task<void> relay_stream(Relay& relay) {
   ResumeTap* const tap = relay.input.tap;
   std::string piece, held;
-  bool ended = false;
+  bool ended = false, done = false;
   while (true) {
     auto more = co_await relay.answer.read(piece);
+    if (!more.ok() && done) break;  // it broke off when all was said
     if (!more.ok()) {
       fail_to_read(relay.result, more.status());
       co_return;
@@ -270,6 +271,8 @@ Task<void> relay_stream(Relay& relay) {
       const TimePoint before = relay.rests();
       co_await relay.exchange.write(read.events);
       relay.wrote(before);
+      done = says_done(read.events);
+      if (relay.input.told_done != nullptr) *relay.input.told_done = done;
     }
     if (read.error.empty()) continue;
     if (read.holds_error) {
@@ -290,7 +293,7 @@ Task<void> relay_stream(Relay& relay) {
          absl::UnavailableError("the worker reported an error in its stream"));
     co_return;
   }
-  if (is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;
+  if (!done && is_cut(relay, ended || ends_answer(held, relay.input.one_choice))) co_return;
   if (!relay.exchange.head_sent()) co_await start_stream(relay);
   if (!held.empty()) {
     relay.passes(held);

@@ -120,6 +120,13 @@ bool ends_answer(std::string_view events, bool one_choice) {
          events.find("data:[DONE]") != std::string_view::npos;
 }
 
+bool says_done(std::string_view events) {
+  while (events.ends_with('\n') || events.ends_with('\r')) events.remove_suffix(1);
+  const size_t begin = events.find_last_of("\r\n");
+  const std::string_view line = begin == std::string_view::npos ? events : events.substr(begin + 1);
+  return line == "data: [DONE]" || line == "data:[DONE]";
+}
+
 std::string_view without_leading_comments(std::string_view events) {
   size_t skipped = 0;
   for_each_event(events, [&](std::string_view event) {

@@ -22,6 +22,8 @@ struct StreamError {
 StreamError parse_error_event(std::string_view event);
 // Whether these whole events end an answer: [DONE], or the finish reason of its one choice.
 bool ends_answer(std::string_view events, bool one_choice = true);
+// Whether the last of these whole events is [DONE].
+bool says_done(std::string_view events);
 // Without the events at their beginning that are comments alone.
 std::string_view without_leading_comments(std::string_view events);
 

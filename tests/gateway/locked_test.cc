@@ -282,5 +282,17 @@ TEST(ExposedEndpoints, EndpointsOpenToStrangersAreListed) {
   EXPECT_EQ(doors().open, "");
 }
 
+// Addresses of workers are an operator's.
+TEST_F(Locked, OnlyAdminsAreToldWhereWorkersAre) {
+  keys_ += key_lines("boss", "  admin: true\n");
+  start({a_.endpoint()});
+  const std::string body = chat_body("a persona", "x");
+  const std::string name = gateway_->ask(body, bearer("writer")).route("node");
+  EXPECT_THAT(name, testing::MatchesRegex("node-[0-9a-f]+"));
+  EXPECT_EQ(gateway_->ask(body, bearer("writer")).route("node"), name);
+  EXPECT_EQ(gateway_->ask(body, bearer("boss")).route("node"), a_.id());
+  EXPECT_THAT(gateway_->admin("/admin/workers").body, HasSubstr("\"name\":\"" + name + "\""));
+}
+
 }  // namespace
 }  // namespace troupe::gateway_test
