@@ -61,6 +61,7 @@ std::string SettingsSchema::Field::expectation() const {
   if (is_bool()) return "true or false";
   if (!allowed.empty()) return absl::StrCat("one of ", absl::StrJoin(allowed, ", "));
   if (is_list()) return "a list of strings";
+  if (is_items()) return "a list of maps";
   if (is_string()) return "a string";
   std::string text = is_integer() ? "an integer" : "a number";
   if (has_range) {
@@ -74,6 +75,14 @@ std::string SettingsSchema::Field::expectation() const {
 std::string SettingsSchema::Field::value_text() const {
   if (is_bool()) return *std::get<bool*>(target) ? "true" : "false";
   if (is_list()) return absl::StrJoin(*std::get<std::vector<std::string>*>(target), ",");
+  if (is_items()) {
+    std::string text;
+    for (const SettingsItem& item : *std::get<Items*>(target)) {
+      text += '-';
+      for (const YamlEntry& line : item.lines) absl::StrAppend(&text, line.key, "=", line.text, ",");
+    }
+    return text;
+  }
   if (is_string()) return std::get<Text>(target).get();
   if (is_integer()) return absl::StrCat(std::get<Integer>(target).get());
   return number_text(std::get<Number>(target).get());
@@ -115,6 +124,34 @@ Status SettingsSchema::Field::set_list(std::vector<std::string> items) {
   }
   *std::get<std::vector<std::string>*>(target) = std::move(items);
   return absl::OkStatus();
+}
+
+// The maps' own entries come next: apply_to_item().
+Status SettingsSchema::Field::set_items(const YamlEntry& entry) {
+  if (!entry.items.empty()) return invalid_argument("items must be maps, such as - url: …");
+  std::get<Items*>(target)->assign(entry.maps, SettingsItem());
+  return absl::OkStatus();
+}
+
+Status SettingsSchema::Field::add_line(const YamlEntry& entry) {
+  using Kind = YamlEntry::Kind;
+  auto& items = *std::get<Items*>(target);
+  const std::string_view rest = std::string_view(entry.key).substr(key.size() + 1);
+  const size_t end = rest.find('.');
+  size_t index = 0;
+  if (!parse_whole(rest.substr(0, end), index) || index >= items.size())
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "' ", refuse("a map").message()));
+  if (entry.kind == Kind::kEmptyMap) return absl::OkStatus();
+  YamlEntry line = entry;
+  line.key = std::string(rest.substr(end + 1));
+  if (entry.kind == Kind::kPlain || entry.kind == Kind::kQuoted) {
+    items[index].lines.push_back(std::move(line));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", key, "[", index, "].", line.key, "' must have ",
+                                                 entry.kind == Kind::kList
+                                                     ? "a plain value, not a list"
+                                                     : "a value (leave the line out for the default)"));
 }
 
 SettingsSchema::Field& SettingsSchema::add_field(std::string_view key, Field::Target target,
@@ -162,17 +199,19 @@ SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::vector<std
   return add_field(key, target, doc);
 }
 
+SettingsSchema::Field& SettingsSchema::add(std::string_view key, std::vector<SettingsItem>* target,
+                                           std::string_view doc) {
+  return add_field(key, target, doc).positional();
+}
+
 SettingsSchema::Field* SettingsSchema::find(std::string_view key) {
   for (const auto& field : fields_) {
     if (field->key == key) return field.get();
+    const bool within = field->is_items() && key.size() > field->key.size() && key.starts_with(field->key) &&
+                        key[field->key.size()] == '.';
+    if (within) return field.get();
   }
   return nullptr;
-}
-
-bool SettingsSchema::is_group(std::string_view key) const {
-  return std::any_of(fields_.begin(), fields_.end(), [key](const auto& field) {
-    return field->key.size() > key.size() && field->key.starts_with(key) && field->key[key.size()] == '.';
-  });
 }
 
 std::vector<SettingsSchema::Value> SettingsSchema::values() const {
@@ -215,6 +254,7 @@ Status SettingsSchema::apply_yaml(const YamlEntry& entry) {
   using Kind = YamlEntry::Kind;
   Field* field = find(entry.key);
   if (field == nullptr) return unknown_yaml_key(entry);
+  if (field->key != entry.key) return field->add_line(entry);
   Status status;
   switch (entry.kind) {
     case Kind::kNull:
@@ -224,14 +264,18 @@ Status SettingsSchema::apply_yaml(const YamlEntry& entry) {
       status = field->refuse("a map");
       break;
     case Kind::kList:
-      status = field->is_list() ? field->set_list(entry.items) : field->refuse("a list");
+      status = field->is_items()   ? field->set_items(entry)
+               : !field->is_list() ? field->refuse("a list")
+               : entry.maps == 0   ? field->set_list(entry.items)
+                                   : invalid_argument("items must be plain values");
       break;
     case Kind::kQuoted:
       // "31000" in quotes is a string; a number must be written as one.
       status = field->is_string() ? field->set_scalar(entry.text) : field->refuse("a quoted string");
       break;
     case Kind::kPlain:
-      status = field->is_list() ? field->refuse(quoted(entry.text)) : field->set_scalar(entry.text);
+      status = field->is_list() || field->is_items() ? field->refuse(quoted(entry.text))
+                                                     : field->set_scalar(entry.text);
       break;
   }
   if (status.ok()) return status;
@@ -239,7 +283,10 @@ Status SettingsSchema::apply_yaml(const YamlEntry& entry) {
 }
 
 Status SettingsSchema::unknown_yaml_key(const YamlEntry& entry) {
-  if (is_group(entry.key)) {
+  const std::string below = entry.key + ".";
+  const bool is_group = std::any_of(fields_.begin(), fields_.end(),
+                                    [&below](const auto& field) { return field->key.starts_with(below); });
+  if (is_group) {
     // "limits:" with every line under it commented out is an empty group.
     if (entry.kind == YamlEntry::Kind::kNull || entry.kind == YamlEntry::Kind::kEmptyMap)
       return absl::OkStatus();

@@ -30,10 +30,15 @@
 #include <vector>
 
 #include "common/core/status.h"
+#include "common/settings/yaml.h"
 
 namespace troupe {
 
-struct YamlEntry;
+// A map in a list of maps: an entry of `upstreams` and the like, which its owner reads by a schema of its
+// own.
+struct SettingsItem {
+  std::vector<YamlEntry> lines;  // their keys within the item, dotted: "tls.ca"
+};
 
 // The names by which an enum is set, in the order in which --help lists them.
 template <typename E>
@@ -60,10 +65,12 @@ class SettingsSchema {
     using Text = Access<std::string>;
     using Integer = Access<int64_t>;
     using Number = Access<double>;
-    using Target = std::variant<Text, Integer, Number, bool*, std::vector<std::string>*>;
+    using Items = std::vector<SettingsItem>;
+    using Target = std::variant<Text, Integer, Number, bool*, std::vector<std::string>*, Items*>;
 
     bool is_bool() const { return std::holds_alternative<bool*>(target); }
     bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
+    bool is_items() const { return std::holds_alternative<Items*>(target); }
     bool is_string() const { return std::holds_alternative<Text>(target); }
     bool is_integer() const { return std::holds_alternative<Integer>(target); }
     // "an integer from 0 to 65535", for errors.
@@ -73,6 +80,8 @@ class SettingsSchema {
     // Messages say what would be right; the caller puts flag or line before them.
     Status set_scalar(std::string_view text);
     Status set_list(std::vector<std::string> items);
+    Status set_items(const YamlEntry& entry);
+    Status add_line(const YamlEntry& entry);  // of an item
     Status refuse(std::string_view got) const;
 
     std::string key, doc, unit_text;
@@ -110,6 +119,8 @@ class SettingsSchema {
   Field& add(std::string_view key, std::chrono::duration<Rep, Period>* target, std::string_view doc);
   // A duration set as a number with a fraction.
   Field& add_fraction(std::string_view key, std::chrono::nanoseconds* target, std::string_view doc);
+  // A list of maps; only in the file.
+  Field& add(std::string_view key, std::vector<SettingsItem>* target, std::string_view doc);
   // An enum by its names. REQUIRES: the target's value has one.
   template <typename E, size_t N>
   Field& add_enum(std::string_view key, E* target, const EnumName<E> (&names)[N], std::string_view doc);
@@ -121,6 +132,8 @@ class SettingsSchema {
   // At most 1 MB and 16 levels; no anchors, aliases or tags. After an error some targets may be set.
   Status load_yaml(std::string_view text, std::string_view file_name);
   Status load_yaml_file(const std::string& path);
+  // One entry of a file. Errors name its key.
+  Status apply_yaml(const YamlEntry& entry);
 
   std::string help() const;
   // What is set now, in the order described: a program that reads its settings again compares two of these.
@@ -138,9 +151,7 @@ class SettingsSchema {
   Field& add_field(std::string_view key, Field::Target target, std::string_view doc);
   // Reads the unit that ends the key.
   static int64_t nanoseconds_per_unit(std::string_view key);
-  Field* find(std::string_view key);
-  bool is_group(std::string_view key) const;
-  Status apply_yaml(const YamlEntry& entry);
+  Field* find(std::string_view key);  // a list of maps is found by its items' keys, too
   Status unknown_yaml_key(const YamlEntry& entry);
   StatusOr<CommandLine> read_command_line(int argc, const char* const* argv);
   Status read_flag(std::string_view flag, const char* next, bool& takes_next, CommandLine& line);

@@ -70,21 +70,26 @@ class Flattener final : public YAML::EventHandler {
                        YAML::EmitterStyle::value) override {
     refuse_decoration(mark, tag, anchor);
     begin_value(mark);
-    entries_.push_back({levels_.back().path, "", {}, YamlEntry::Kind::kList, line_of(mark)});
-    push(mark, {.is_list = true, .path = levels_.back().path});
+    entries_.push_back({levels_.back().path, "", {}, 0, YamlEntry::Kind::kList, line_of(mark)});
+    push(mark, {.is_list = true, .list = entries_.size() - 1, .path = levels_.back().path});
   }
   void OnSequenceEnd() override { pop(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     refuse_decoration(mark, tag, anchor);
-    if (!levels_.empty()) begin_value(mark);
-    push(mark, {.line = line_of(mark), .prefix = levels_.empty() ? "" : levels_.back().path});
+    std::string prefix = levels_.empty() ? "" : levels_.back().path;
+    if (!levels_.empty() && levels_.back().is_list) {
+      prefix = begin_item(mark);
+    } else if (!levels_.empty()) {
+      begin_value(mark);
+    }
+    push(mark, {.line = line_of(mark), .prefix = std::move(prefix)});
   }
   void OnMapEnd() override {
     const Level level = std::move(levels_.back());
     if (level.is_empty && !level.prefix.empty()) {
-      entries_.push_back({level.prefix, "", {}, YamlEntry::Kind::kEmptyMap, level.line});
+      entries_.push_back({level.prefix, "", {}, 0, YamlEntry::Kind::kEmptyMap, level.line});
     }
     pop();
   }
@@ -95,6 +100,7 @@ class Flattener final : public YAML::EventHandler {
     bool is_empty = true;
     bool has_key = false;  // a key was read, its value comes next
     int line = 0;
+    size_t list = 0;          // of a list: its entry
     std::string prefix = {};  // of a map: its own dotted key
     std::string path = {};    // of the value that comes next
   };
@@ -127,16 +133,26 @@ class Flattener final : public YAML::EventHandler {
     if (!levels_.back().has_key) throw Refusal{line_of(mark), "a key must be a plain word"};
   }
 
+  // A map is about to begin as an item of a list; returns its dotted key.
+  std::string begin_item(const YAML::Mark& mark) {
+    YamlEntry& list = entries_[levels_.back().list];
+    if (!list.items.empty())
+      throw Refusal{line_of(mark), absl::StrCat("items of '", list.key, "' must be plain values")};
+    return absl::StrCat(list.key, ".", list.maps++);
+  }
+
   void add_scalar(const YAML::Mark& mark, YamlEntry::Kind kind, const std::string& value) {
     if (levels_.empty()) begin_value(mark);
     Level& level = levels_.back();
     if (level.is_list) {
+      if (entries_[level.list].maps > 0)
+        throw Refusal{line_of(mark), absl::StrCat("items of '", level.path, "' must be maps")};
       if (kind == YamlEntry::Kind::kNull) {
         throw Refusal{line_of(mark), absl::StrCat("'", level.path, "' has an item without a value")};
       }
-      entries_.back().items.push_back(value);
+      entries_[level.list].items.push_back(value);
     } else if (level.has_key) {
-      entries_.push_back({level.path, value, {}, kind, line_of(mark)});
+      entries_.push_back({level.path, value, {}, 0, kind, line_of(mark)});
       level.has_key = false;
     } else {
       add_key(mark, level, value);

@@ -13,9 +13,10 @@ namespace troupe {
 
 struct YamlEntry {
   enum class Kind { kPlain, kQuoted, kNull, kList, kEmptyMap };
-  std::string key;                 // "limits.body_bytes"
+  std::string key;                 // "limits.body_bytes"; within a list's map "upstreams.0.url"
   std::string text;                // kPlain, kQuoted
   std::vector<std::string> items;  // kList
+  size_t maps = 0;                 // kList: items that are maps, whose own entries follow
   Kind kind = Kind::kNull;
   int line = 0;  // from 1
 };
@@ -24,7 +25,8 @@ inline constexpr size_t kYamlBytesMax = 1u << 20;
 inline constexpr int kYamlDepthMax = 16;
 
 // In file order. Refused with "file:line: ": syntax errors, duplicate keys, anchors, aliases, tags, a second
-// document, a root that is no map, lists of anything but scalars, more than kYamlBytesMax or kYamlDepthMax.
+// document, a root that is no map, lists in lists, lists of both scalars and maps, more than kYamlBytesMax or
+// kYamlDepthMax.
 StatusOr<std::vector<YamlEntry>> flatten_yaml(std::string_view text, std::string_view file_name);
 
 }  // namespace troupe

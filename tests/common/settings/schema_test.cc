@@ -141,6 +141,7 @@ TEST(SettingsYaml, WrongTypesAndRangesSayWhatWouldBeRight) {
       {"device: gpu", "'device' must be one of auto, cpu, cuda, not 'gpu'"},
       {"worker_urls: http://a", "'worker_urls' must be a list of strings, not 'http://a'"},
       {"worker_urls: [a, {b: c}]", "items of 'worker_urls' must be plain values"},
+      {"worker_urls: [{b: c}]", "'worker_urls' items must be plain values"},
       {"worker_urls: [a, [b]]", "items of 'worker_urls' must be plain values"},
       {"worker_urls: [a, ~]", "'worker_urls' has an item without a value"},
       {"worker_urls: [a, '']", "'worker_urls' has an empty item"},

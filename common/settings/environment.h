@@ -1,0 +1,14 @@
+#pragma once
+
+// The environment as a source of secrets, which belong neither in a file of settings nor in the list of
+// processes.
+
+#include <optional>
+#include <string>
+
+namespace troupe {
+
+// A variable's value; nullopt: it is not set.
+std::optional<std::string> environment_variable(const std::string& name);
+
+}  // namespace troupe
