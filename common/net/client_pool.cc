@@ -10,12 +10,15 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/http_head.h"
+#include "common/net/http_write.h"
 
 namespace troupe {
 namespace {
 
 constexpr size_t kBufferBytes = 64u << 10;
-constexpr size_t kAddressesMax = 8;
+constexpr size_t kAddressesMax = 8, kAddressesKnownMax = 1024;
+constexpr size_t kHeadBytesUsual = 1024;  // one allocation instead of one a doubling
 constexpr absl::string_view kPhasePayload = "troupe/send_phase";
 
 std::string_view phase_name(SendPhase phase) {
@@ -109,6 +112,28 @@ Status ClientPool::connect_failure(const ErrorCode& error, absl::StatusCode code
                  absl::StrCat(error.message(), ": ", to_absl(remedy)));
 }
 
+std::string ClientPool::head_of(const ClientRequest& request) const {
+  std::string head;
+  head.reserve(kHeadBytesUsual);
+  RequestHeadSpec spec;
+  const std::string below = options.path.empty() ? "" : options.path + request.target;
+  HeaderList headers;
+  spec.method = request.method;
+  spec.target = options.path.empty() ? request.target : below;
+  spec.authority = authority;
+  spec.headers = &request.headers;
+  if (!options.authorization.empty()) {
+    headers = request.headers;
+    std::erase_if(headers,
+                  [](const auto& header) { return equals_ignore_case(header.first, "authorization"); });
+    headers.emplace_back("authorization", options.authorization);
+    spec.headers = &headers;
+  }
+  spec.content_length = request.body.size();
+  append_request_head(head, spec);
+  return head;
+}
+
 std::shared_ptr<Channel> ClientPool::take() {
   while (!idle_.empty()) {
     std::shared_ptr<Channel> channel = std::move(idle_.back());
@@ -120,7 +145,7 @@ std::shared_ptr<Channel> ClientPool::take() {
 }
 
 void ClientPool::give_back(std::shared_ptr<Channel> channel) {
-  const bool usable = !channel->ended() && channel->input().empty();
+  const bool usable = !channel->ended() && channel->input().empty() && has_address(*channel);
   if (closed_ || !usable || idle_.size() >= options.idle_connections_max) return end(*channel);
   channel->set_deadline(std::chrono::steady_clock::now() + options.idle_timeout);
   channel->watch();
@@ -147,6 +172,71 @@ void ClientPool::close() {
   close_idle();
 }
 
+std::vector<Tcp::endpoint> ClientPool::looked_up() const {
+  std::vector<Tcp::endpoint> found;
+  for (const auto& [address, port] : options.lookup(endpoint.host, endpoint.port)) {
+    ErrorCode error;
+    const auto parsed = asio::ip::make_address(address, error);
+    if (!error) found.emplace_back(parsed, port);
+  }
+  return found;
+}
+
+void ClientPool::follow_name(TimePoint now) {
+  if (options.resolve_interval <= Duration::zero() || looks_up_ || now < next_lookup_) return;
+  const bool first = next_lookup_ == TimePoint{};  // new connections look up by themselves
+  next_lookup_ = now + options.resolve_interval;
+  ErrorCode error;
+  asio::ip::make_address(endpoint.host, error);
+  if (!error) next_lookup_ = TimePoint::max();  // it is no name
+  if (first || !error) return;
+  if (options.lookup) return learn_addresses(looked_up());
+  looks_up_ = true;
+  const auto resolver = std::make_shared<asio::ip::basic_resolver<Tcp, Executor>>(executor);
+  resolver->async_resolve(endpoint.host, std::to_string(endpoint.port),
+                          [resolver, pool = weak_from_this()](const ErrorCode& failed,
+                                                              const Tcp::resolver::results_type& results) {
+                            const std::shared_ptr<ClientPool> owner = pool.lock();
+                            if (!owner) return;
+                            owner->looks_up_ = false;
+                            std::vector<Tcp::endpoint> found;
+                            for (const auto& entry : results) {
+                              if (!failed && found.size() < kAddressesKnownMax)
+                                found.push_back(entry.endpoint());
+                            }
+                            owner->learn_addresses(std::move(found));
+                          });
+}
+
+// A failed lookup (no addresses) changes nothing.
+void ClientPool::learn_addresses(std::vector<Tcp::endpoint> addresses) {
+  if (addresses.empty()) return;
+  addresses_ = std::move(addresses);
+  const auto gone =
+      std::stable_partition(idle_.begin(), idle_.end(),
+                            [this](const std::shared_ptr<Channel>& idle) { return has_address(*idle); });
+  const std::vector<std::shared_ptr<Channel>> ended(gone, idle_.end());
+  idle_.erase(gone, idle_.end());
+  for (const std::shared_ptr<Channel>& channel : ended) end(*channel);
+}
+
+// A new connection has looked the name up. An address that is new tells that the others are old.
+void ClientPool::saw_addresses(const std::vector<Tcp::endpoint>& some) {
+  const auto is_new = [this](const Tcp::endpoint& address) {
+    return std::find(addresses_.begin(), addresses_.end(), address) == addresses_.end();
+  };
+  if (addresses_.empty() || std::none_of(some.begin(), some.end(), is_new)) return;
+  addresses_.clear();
+  next_lookup_ = std::chrono::steady_clock::now();
+}
+
+bool ClientPool::has_address(Channel& channel) const {
+  if (addresses_.empty()) return true;
+  ErrorCode error;
+  const Tcp::endpoint there = channel.socket().remote_endpoint(error);
+  return !error && std::find(addresses_.begin(), addresses_.end(), there) != addresses_.end();
+}
+
 Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) {
   std::vector<Tcp::endpoint> addresses;
   ErrorCode error;
@@ -155,6 +245,7 @@ Task<StatusOr<std::vector<Tcp::endpoint>>> ClientPool::resolve(TimePoint until) 
     addresses.emplace_back(numeric, endpoint.port);
     co_return addresses;
   }
+  if (options.lookup) co_return looked_up();
   const auto lookup = std::make_shared<Lookup>(executor);
   lookup->done.expires_at(until);
   lookup->resolver.async_resolve(endpoint.host, std::to_string(endpoint.port), LookupDone{lookup});
@@ -197,6 +288,7 @@ Task<StatusOr<std::shared_ptr<Channel>>> ClientPool::connect_untold(TimePoint de
   const std::weak_ptr<ClientPool> pool = weak_from_this();
   const auto addresses = co_await resolve(until);
   if (!addresses.ok()) co_return addresses.status();
+  saw_addresses(*addresses);
   Status last = failure(absl::StatusCode::kUnavailable, SendPhase::kConnect, "the name has no address");
   bool peer_tried = false;
   for (const Tcp::endpoint& address : *addresses) {

@@ -24,11 +24,17 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   std::shared_ptr<Channel> take();
   // REQUIRES: the exchange was complete.
   void give_back(std::shared_ptr<Channel> channel);
+  // Called with each request: looks the name up anew when that is due, and ends idle connections to
+  // addresses that it has no more. Does not wait.
+  void follow_name(TimePoint now);
   void close_idle();
   void close();  // closes idle connections and keeps none from now on
 
   // Opens a connection, with its deadline set to `deadline`, and reports it to options.on_connect.
   Task<StatusOr<std::shared_ptr<Channel>>> connect(TimePoint deadline);
+
+  // The request's head as the peer is to get it. Throws std::invalid_argument for what cannot be sent.
+  std::string head_of(const ClientRequest& request) const;
 
   size_t idle_count() const { return idle_.size(); }
   Status failure(absl::StatusCode code, SendPhase phase, std::string_view what) const;
@@ -45,9 +51,17 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   Task<Status> secure(std::shared_ptr<Channel> channel, absl::StatusCode code_when_late);
   Status connect_failure(const ErrorCode& error, absl::StatusCode code) const;
   void on_idle_event(Channel* channel);
+  void learn_addresses(std::vector<Tcp::endpoint> addresses);
+  void saw_addresses(const std::vector<Tcp::endpoint>& some);
+  bool has_address(Channel& channel) const;
+  std::vector<Tcp::endpoint> looked_up() const;  // by options.lookup
 
   std::vector<std::shared_ptr<Channel>> idle_;
   bool closed_ = false;
+  // All addresses of the name, as last looked up; empty: not known.
+  std::vector<Tcp::endpoint> addresses_;
+  TimePoint next_lookup_{};  // zero: none is planned yet
+  bool looks_up_ = false;
 };
 
 }  // namespace troupe

@@ -31,6 +31,11 @@ StatusOr<Endpoint> Endpoint::parse(std::string_view url) {
     rest.remove_prefix(scheme_end + 3);
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos)
+    return bad_url(rest.substr(at + 1), "credentials (user:password@) are not taken here");
+  if (const size_t path = rest.find_first_of("/?#"); path != std::string_view::npos)
+    return bad_url(url, absl::StrCat("expected http://host:port or https://host:port, without '",
+                                     to_absl(rest.substr(path)), "'"));
   std::string_view port;
   if (rest.starts_with('[')) {
     const size_t close = rest.find(']');

@@ -19,7 +19,6 @@ namespace {
 using absl::StatusCode;
 
 constexpr int kInterimHeadsMax = 16;
-constexpr size_t kHeadBytesUsual = 1024;  // one allocation instead of one a doubling
 
 class Lease {
  public:
@@ -322,6 +321,10 @@ const Endpoint& HttpClient::endpoint() const {
   return impl_->endpoint;
 }
 
+bool HttpClient::has_own_authorization() const {
+  return !impl_->options.authorization.empty();
+}
+
 HttpClientStats HttpClient::stats() const {
   HttpClientStats stats = impl_->stats;
   stats.idle = impl_->idle_count();
@@ -332,15 +335,8 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
                                                                Deadline deadline) {
   const std::shared_ptr<Impl> pool = impl_;
   std::string head;
-  head.reserve(kHeadBytesUsual);
-  RequestHeadSpec spec;
-  spec.method = request.method;
-  spec.target = request.target;
-  spec.authority = pool->authority;
-  spec.headers = &request.headers;
-  spec.content_length = request.body.size();
   try {
-    append_request_head(head, spec);
+    head = pool->head_of(request);
   } catch (const std::invalid_argument& e) {
     co_return pool->failure(StatusCode::kInvalidArgument, SendPhase::kConnect, e.what());
   }
@@ -349,6 +345,7 @@ Task<StatusOr<std::unique_ptr<ClientAnswer>>> HttpClient::send(const ClientReque
                             "the deadline has passed already");
   }
   const Patience patience(request.patience, request.give_up, deadline);
+  pool->follow_name(std::chrono::steady_clock::now());
   bool wrote = false;
   std::shared_ptr<Channel> pooled = pool->take();
   if (pooled) {

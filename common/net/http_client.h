@@ -16,6 +16,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/core/status.h"
 #include "common/core/time.h"
@@ -62,6 +64,14 @@ struct HttpClientOptions {
   // without a byte of an answer, was closed by a peer that had not seen the
   // request: it is sent again, once. A later end may be the request's own effect.
   std::chrono::milliseconds stale_window{50};
+  // A name is looked up again after this time of use, and connections to addresses that it no longer has end
+  // after their exchange. Zero: only for new connections.
+  std::chrono::seconds resolve_interval{30};
+  // Looks a name up in place of the system: addresses and ports. Called on the executor's thread; must not
+  // block. null: the system does.
+  std::function<std::vector<std::pair<std::string, uint16_t>>(const std::string& host, uint16_t port)> lookup;
+  std::string path;           // put before every target, such as "/openai"
+  std::string authorization;  // of every request, instead of its own
   // Receives each new connection's duration, name lookup and TLS handshake included, and whether it
   // succeeded. Not called for a connection that no request waits for any more. Must not throw; callable as
   // long as the client's coroutines live.
@@ -109,6 +119,7 @@ class HttpClient {
   Task<StatusOr<std::unique_ptr<ClientAnswer>>> send(const ClientRequest& request, Deadline deadline);
   void close_idle();
   const Endpoint& endpoint() const;
+  bool has_own_authorization() const;  // HttpClientOptions::authorization
   HttpClientStats stats() const;
 
  private:

@@ -157,7 +157,7 @@ TlsContext::TlsContext(bool server, const TlsFiles& files)
       SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   } else {
     SSL_CTX_set_alpn_protos(context, kAlpn, kAlpnBytes);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_verify(context, files.insecure_skip_verify ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
     if (files.ca.empty()) SSL_CTX_set_default_verify_paths(context);
   }
 }

@@ -27,6 +27,7 @@ struct TlsFiles {
   // On a server: clients must present a certificate signed by one of these. On a client: servers'
   // certificates must be signed by one of these instead of the system's authorities.
   std::string ca;
+  bool insecure_skip_verify = false;  // a client's: any certificate will do
 };
 
 class TlsContext {
