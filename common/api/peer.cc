@@ -45,6 +45,18 @@ std::optional<int64_t> count_at(dom::object fields, std::string_view name) {
   return count;
 }
 
+// A model's context as servers that are not vLLM call it; 0: it is not told.
+int64_t context_told_otherwise(dom::object fields) {
+  dom::object meta;  // llama.cpp's
+  if (!fields.at_key("meta").get(meta)) {
+    for (const char* name : {"n_ctx", "n_ctx_train"})
+      if (const auto tokens = count_at(meta, name); tokens && *tokens > 0) return *tokens;
+  }
+  for (const char* name : {"context_length", "context_window", "max_context_length"})
+    if (const auto tokens = count_at(fields, name); tokens && *tokens > 0) return *tokens;
+  return 0;
+}
+
 Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
   const std::string path = absl::StrCat("data[", index, "]");
   if (!value.is_object()) return expected(path, "an object with an id", value);
@@ -61,6 +73,7 @@ Fault read_model_card(size_t index, dom::element value, ModelCard& card) {
     }
     if (fault) return fault;
   }
+  if (card.max_model_len == 0) card.max_model_len = context_told_otherwise(fields);
   if (card.id.empty()) return missing(path + ".id", "a string that is not empty");
   return std::nullopt;
 }

@@ -148,6 +148,19 @@ TEST(ApiWrite, CompletionTopLogprobsHaveUniqueKeys) {
   EXPECT_THAT(json, HasSubstr(R"("top_logprobs":[{"a":-0.5,"b":-1}])"));
 }
 
+TEST(ApiPeer, ContextsAreReadByWhateverNameAServerHas) {
+  const auto models = parse_models(
+      R"({"data":[{"id":"vllm","max_model_len":4096,"context_length":9},)"
+      R"({"id":"llama.cpp","meta":{"n_vocab":5,"n_ctx_train":131072}},)"
+      R"({"id":"slots","meta":{"n_ctx":8192,"n_ctx_train":131072}},{"id":"router","context_length":32768},)"
+      R"({"id":"cloud","context_window":1000},{"id":"odd","meta":7,"context_length":"long"},)"
+      R"({"id":"less","context_length":-5}]})");
+  ASSERT_TRUE(models.ok());
+  std::vector<int64_t> contexts;
+  for (const ModelCard& card : models.value()) contexts.push_back(card.max_model_len);
+  EXPECT_EQ(contexts, (std::vector<int64_t>{4096, 131072, 8192, 32768, 1000, 0, 0}));
+}
+
 TEST(ApiPeer, ModelsRoundTrip) {
   const auto models = parse_models(models_json({{"a", 5, "troupe", 2048}, {"b", 6, "x", 0}}));
   ASSERT_TRUE(models.ok()) << models.error().message;
