@@ -29,7 +29,7 @@ std::string_view drained_id(std::string_view path) {
 }
 
 // {"url": "http://host:port"}
-ApiResult<Endpoint> worker_of(std::string_view body) {
+ApiResult<Upstream> worker_of(std::string_view body) {
   const auto value = parse_json(body);
   if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
   const bj::object* fields = value->if_object();
@@ -37,12 +37,12 @@ ApiResult<Endpoint> worker_of(std::string_view body) {
   if (url == nullptr || !url->is_string()) {
     return ApiError::bad_field("url", "the body must be {\"url\": \"http://host:port\"} and nothing else");
   }
-  auto endpoint = Endpoint::parse(std::string_view(url->as_string()));
-  if (!endpoint.ok()) {
+  auto upstream = Upstream::parse(std::string_view(url->as_string()));
+  if (!upstream.ok()) {
     return ApiError::bad_field("url", absl::StrCat("'url' must be a worker's, such as http://host:port: ",
-                                                   endpoint.status().message()));
+                                                   upstream.status().message()));
   }
-  return *std::move(endpoint);
+  return *std::move(upstream);
 }
 
 ApiError not_addable(const Endpoint& endpoint) {
@@ -148,15 +148,15 @@ Admin::Page Admin::failed(const ApiError& error) {
 
 // The answer is the fleet after the change.
 Admin::Page Admin::change_workers(const HttpRequest& request) {
-  auto endpoint = worker_of(request.body);
-  if (!endpoint.ok()) return failed(endpoint.error());
-  if (request.method == "POST" && !addable_.allows(endpoint->host, endpoint->authority()))
-    return failed(not_addable(endpoint.value()));
+  auto upstream = worker_of(request.body);
+  if (!upstream.ok()) return failed(upstream.error());
+  if (request.method == "POST" && !addable_.allows(upstream->endpoint.host, upstream->endpoint.authority()))
+    return failed(not_addable(upstream->endpoint));
   if (request.method == "POST") {
-    const auto added = parts_.fleet.add(endpoint.value());
+    const auto added = parts_.fleet.add(upstream.value());
     if (!added.ok()) return failed(ApiError::unavailable(to_std(added.status().message())));
   } else {
-    const std::string id = endpoint.value().authority();
+    const std::string id = upstream.value().id();
     const auto node = parts_.fleet.find(id);
     if (!node) return failed(unknown_worker(id));
     parts_.fleet.remove(*node);

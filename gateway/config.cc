@@ -108,6 +108,10 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
       .add("worker_urls", &s.worker_urls,
            "the workers, such as http://127.0.0.1:31000,http://127.0.0.1:31001")
       .live();
+  schema
+      .add("upstreams", &s.upstreams,
+           "workers that want more than a URL: url, api_key_file, api_key_env, kind, weight, models, tls")
+      .live();
   describe_tls(s, schema);
   describe_sharing(s, schema);
   describe_handover(s, schema);
@@ -131,7 +135,7 @@ void describe_settings(GatewaySettings& s, SettingsSchema& schema) {
 namespace {
 
 StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<std::string>& urls) {
-  std::vector<Endpoint> workers;
+  std::vector<Endpoint> endpoints;
   std::set<std::string> seen;
   for (size_t i = 0; i < urls.size(); ++i) {
     auto endpoint = Endpoint::parse(urls[i]);
@@ -139,9 +143,9 @@ StatusOr<std::vector<Endpoint>> parse_urls(const char* key, const std::vector<st
     if (!seen.insert(endpoint->authority()).second) {
       return invalid_argument(absl::StrCat(key, "[", i, "]: ", urls[i], " is there twice; list each once"));
     }
-    workers.push_back(*std::move(endpoint));
+    endpoints.push_back(*std::move(endpoint));
   }
-  return workers;
+  return endpoints;
 }
 
 void make_listeners(GatewayConfig& config) {
@@ -191,7 +195,7 @@ Status make_state(const GatewaySettings& s, GatewayConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.state.etcd, EtcdOptions::of(s.etcd_endpoints, s.state.lease_ttl));
   config.state.plan_tick = config.router.planner.tick;
   config.state.gateways = config.router.affinity.gateways;
-  config.state.workers = config.fleet.workers;
+  for (const Upstream& worker : config.fleet.workers) config.state.workers.push_back(worker.id());
   config.router.shared_table = shared;
   return make_found_peers(s, config);
 }
@@ -235,10 +239,10 @@ Status make_record(const GatewaySettings& s, GatewayConfig& config) {
 StatusOr<GatewayConfig> make_config(const GatewaySettings& s) {
   GatewayConfig config;
   static_cast<GatewayParts&>(config) = s;
-  if (s.worker_urls.empty() && s.state_store == "memory") {
+  if (s.worker_urls.empty() && s.upstreams.empty() && s.state_store == "memory") {
     return invalid_argument("worker_urls: at least one is needed, such as http://127.0.0.1:31000");
   }
-  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, parse_urls("worker_urls", s.worker_urls));
+  TROUPE_ASSIGN_OR_RETURN(config.fleet.workers, make_upstreams(s));
   if (config.fleet.workers.size() > config.fleet.nodes_max) {
     return invalid_argument(absl::StrCat("worker_urls: ", config.fleet.workers.size(), " workers, and ",
                                          config.fleet.nodes_max, " at most are followed"));

@@ -57,7 +57,8 @@ struct GatewaySettings : GatewayParts {
   GatewaySettings();  // sets the defaults in which the program differs from a part alone
 
   std::vector<std::string> worker_urls;
-  std::string state_store = "memory";  // or etcd
+  std::vector<SettingsItem> upstreams;  // config_upstreams.cc
+  std::string state_store = "memory";   // or etcd
   std::vector<std::string> etcd_endpoints;
   TlsFiles tls, upstream_tls, etcd_tls;
   bool metrics_tls = false;
@@ -90,6 +91,9 @@ struct GatewayConfig : GatewayParts {
 StatusOr<GatewayConfig> make_config(const GatewaySettings& settings);
 // Open at once, at most.
 size_t files_needed(const GatewayConfig& config);
+
+// config_upstreams.cc: the workers of worker_urls and upstreams, with their keys and TLS files read.
+StatusOr<std::vector<Upstream>> make_upstreams(const GatewaySettings& settings);
 
 // config_access.cc
 void describe_access(GatewaySettings& settings, SettingsSchema& schema);

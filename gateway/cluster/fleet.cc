@@ -58,11 +58,33 @@ std::string_view reason_of(HealthEvent event) {
   return "unknown";
 }
 
-std::vector<route::NewNode> new_nodes(const std::vector<Endpoint>& endpoints) {
+route::NewNode new_node(const Upstream& upstream) {
+  route::NewNode node{upstream.id(), upstream.url()};
+  node.capacity = upstream.weight;
+  return node;
+}
+
+route::NodeService service_of(const std::vector<ModelCard>& models, bool ours) {
+  route::NodeService service;
+  for (const ModelCard& card : models) {
+    service.models.push_back(card.id);
+    service.contexts.push_back(card.max_model_len);
+  }
+  service.ours = ours;
+  return service;
+}
+
+std::vector<route::NewNode> new_nodes(const std::vector<Upstream>& upstreams) {
   std::vector<route::NewNode> nodes;
-  nodes.reserve(endpoints.size());
-  for (const Endpoint& endpoint : endpoints) nodes.push_back({endpoint.authority(), endpoint.url()});
+  nodes.reserve(upstreams.size());
+  for (const Upstream& upstream : upstreams) nodes.push_back(new_node(upstream));
   return nodes;
+}
+
+const Upstream* find_upstream(const std::vector<Upstream>& list, const std::string& id) {
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const Upstream& upstream) { return upstream.id() == id; });
+  return found == list.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -76,7 +98,11 @@ Fleet::Fleet(const FleetOptions& options, const Parts& parts)
       log_(parts.log),
       registry_(options, new_nodes(options.workers)),
       set_loads_(options.set_loads_half_life, options.sets_max) {
-  for (const Endpoint& endpoint : options.workers) workers_.emplace_back().client = make_client(endpoint);
+  for (const Upstream& upstream : options.workers) {
+    Worker& worker = workers_.emplace_back();
+    worker.upstream = upstream;
+    worker.client = make_client(upstream);
+  }
   router_.adopt(registry_.view());
   show_gauges();
 }
@@ -145,7 +171,7 @@ void Fleet::tell(const NodeAction& action, std::string_view why) const {
 }
 
 // The histograms are the registry's, which outlives every connection.
-std::unique_ptr<HttpClient> Fleet::make_client(const Endpoint& endpoint) {
+std::unique_ptr<HttpClient> Fleet::make_client(const Upstream& upstream) {
   const auto took = [this](const char* result) {
     return &metrics_.histogram("troupe_gateway_connect_seconds",
                                "New connections to workers, of probes too: name lookup, TCP and TLS "
@@ -153,14 +179,17 @@ std::unique_ptr<HttpClient> Fleet::make_client(const Endpoint& endpoint) {
                                kConnectBuckets, {{"result", result}});
   };
   HttpClientOptions client = options_.client;
+  client.path = upstream.path;
+  client.authorization = upstream.authorization;
+  if (upstream.tls != nullptr) client.tls = upstream.tls;
   client.on_connect = [connected = took("connected"), failed = took("failed")](Duration duration, bool ok) {
     (ok ? connected : failed)->Observe(std::chrono::duration<double>(duration).count());
   };
-  return std::make_unique<HttpClient>(executor_, endpoint, std::move(client));
+  return std::make_unique<HttpClient>(executor_, upstream.endpoint, std::move(client));
 }
 
 // A worker that is new in its slot, or reached otherwise from now on.
-void Fleet::connect(const route::NodeRegistry::Added& added, const Endpoint& endpoint) {
+void Fleet::connect(const route::NodeRegistry::Added& added, Upstream upstream) {
   if (added.replaces) {
     take_gauges(workers_[added.node]);
     workers_[added.node] = {};
@@ -168,13 +197,16 @@ void Fleet::connect(const route::NodeRegistry::Added& added, const Endpoint& end
     if (on_replaced) on_replaced(added.node);
   }
   if (added.node == workers_.size()) workers_.emplace_back();
-  workers_[added.node].client = make_client(endpoint);
+  workers_[added.node].client = make_client(upstream);
+  workers_[added.node].upstream = std::move(upstream);
 }
 
-StatusOr<NodeIndex> Fleet::add(const Endpoint& endpoint) {
-  TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added,
-                          registry_.add({endpoint.authority(), endpoint.url()}));
-  if (added.connect) connect(added, endpoint);
+StatusOr<NodeIndex> Fleet::add(Upstream upstream) {
+  const Upstream* configured = find_upstream(options_.workers, upstream.id());
+  if (configured != nullptr && upstream.is_plain() && upstream.endpoint == configured->endpoint)
+    upstream = *configured;
+  TROUPE_ASSIGN_OR_RETURN(const route::NodeRegistry::Added added, registry_.add(new_node(upstream)));
+  if (added.connect || !workers_[added.node].upstream.same_as(upstream)) connect(added, std::move(upstream));
   log_.info("worker_added", {{"worker", id(added.node)}});
   perform(added.actions);
   return added.node;
@@ -184,10 +216,6 @@ void Fleet::drain(NodeIndex node) {
   perform(registry_.drain(node, moment()));
 }
 
-void Fleet::retire(NodeIndex node) {
-  perform(registry_.retire(node, moment()));
-}
-
 void Fleet::remove(NodeIndex node) {
   perform(registry_.remove(node));
 }
@@ -195,8 +223,8 @@ void Fleet::remove(NodeIndex node) {
 Status Fleet::can_change(const FleetOptions& options) {
   size_t wanted = 0;
   const route::NodeSlots& slots = registry_.slots();
-  for (const Endpoint& endpoint : options.workers) {
-    const auto known = registry_.find_slot(endpoint.authority());
+  for (const Upstream& upstream : options.workers) {
+    const auto known = registry_.find_slot(upstream.id());
     if (!known || slots.is_free(*known)) wanted += 1;
   }
   const size_t room = slots.room();
@@ -207,20 +235,22 @@ Status Fleet::can_change(const FleetOptions& options) {
 }
 
 void Fleet::change(const FleetOptions& options) {
-  const std::vector<Endpoint> before = std::exchange(options_.workers, options.workers);
-  const auto missing = [](const std::vector<Endpoint>& list, const Endpoint& endpoint) {
-    return std::find(list.begin(), list.end(), endpoint) == list.end();
-  };
+  const std::vector<Upstream> before = std::exchange(options_.workers, options.workers);
   perform(registry_.change(options));
-  for (const Endpoint& endpoint : options.workers) {
-    if (!missing(before, endpoint)) continue;
-    if (const auto added = add(endpoint); !added.ok())
+  for (const Upstream& upstream : options.workers) {
+    const Upstream* known = find_upstream(before, upstream.id());
+    const auto node = find(upstream.id());
+    // (New connections use the files as they are now.)
+    if (node && upstream.tls != nullptr && workers_[*node].upstream.tls != nullptr)
+      workers_[*node].upstream.tls->context = upstream.tls->context;
+    if (known != nullptr && known->same_as(upstream)) continue;
+    if (const auto added = add(upstream); !added.ok())
       log_.error("worker_not_added", {{"why", to_std(added.status().message())}});
   }
-  for (const Endpoint& endpoint : before) {
-    const auto node = find(endpoint.authority());
-    const auto same_place = [&](const Endpoint& other) { return other.authority() == endpoint.authority(); };
-    if (std::none_of(options.workers.begin(), options.workers.end(), same_place) && node) retire(*node);
+  for (const Upstream& upstream : before) {
+    const auto node = find(upstream.id());
+    if (find_upstream(options.workers, upstream.id()) == nullptr && node)
+      perform(registry_.retire(*node, moment()));
   }
 }
 
@@ -251,10 +281,9 @@ bool Fleet::ramp() {
 
 void Fleet::set_models(NodeIndex node, std::vector<ModelCard> models) {
   if (!member(node)) return;
-  std::vector<std::string> ids;
-  for (const ModelCard& card : models) ids.push_back(card.id);
-  workers_[node].models = std::move(models);
-  perform(registry_.set_models(node, std::move(ids)));
+  Worker& worker = workers_[node];
+  worker.models = std::move(models);
+  perform(registry_.set_service(node, service_of(worker.models, worker.load.has_value())));
 }
 
 void Fleet::set_load(NodeIndex node, LoadReport report) {
@@ -270,7 +299,16 @@ void Fleet::set_load(NodeIndex node, LoadReport report) {
       counters.push_back({work.set, work.work_tokens_total, work.prefix_tokens});
     set_loads_.report(node, hash_bytes(report.epoch).lo, worker.models.front().id, counters);
   }
+  const bool first = !worker.load;
   worker.load = std::move(report);
+  if (first) perform(registry_.set_service(node, service_of(worker.models, true)));
+}
+
+// (Prompts that wait there are known of this gateway's own requests alone.)
+void Fleet::set_foreign_load(NodeIndex node, route::NodeReport report) {
+  if (!member(node) || ours(node)) return;
+  report.pending_prefill_tokens = router_.loads().at(node).pending_tokens;
+  router_.report(node, report, clock_.now());
 }
 
 void Fleet::saw_epoch(NodeIndex node, std::string_view epoch) {
@@ -333,7 +371,12 @@ std::vector<ModelCard> Fleet::models() const {
     if (!router_.view().routable(i)) continue;
     for (const ModelCard& card : workers_[i].models) {
       const auto same = [&](const ModelCard& c) { return c.id == card.id; };
-      if (std::none_of(cards.begin(), cards.end(), same)) cards.push_back(card);
+      const auto known = std::find_if(cards.begin(), cards.end(), same);
+      if (known == cards.end()) {
+        cards.push_back(card);
+      } else {
+        known->max_model_len = std::max(known->max_model_len, card.max_model_len);
+      }
     }
   }
   return cards;
@@ -365,6 +408,11 @@ void describe(SettingsSchema& schema, FleetOptions& options) {
   schema.add("upstream.idle_timeout_ms", &options.client.idle_timeout, "and for how long unused")
       .range(1, 3.6e6)
       .unit("ms");
+  schema
+      .add("upstream.resolve_secs", &options.client.resolve_interval,
+           "a worker's name is looked up again after this time, and its connections follow; 0: never")
+      .range(0, 86'400)
+      .unit("seconds");
 }
 
 }  // namespace troupe

@@ -21,6 +21,7 @@
 #include "common/core/metrics.h"
 #include "common/core/time.h"
 #include "common/net/http_client.h"
+#include "gateway/cluster/upstream.h"
 #include "gateway/route/fleet/node_registry.h"
 #include "gateway/route/fleet/set_stats.h"
 #include "gateway/route/router.h"
@@ -30,7 +31,7 @@ namespace troupe {
 class SettingsSchema;
 
 struct FleetOptions : route::NodeRegistryOptions {
-  std::vector<Endpoint> workers;
+  std::vector<Upstream> workers;
   HttpClientOptions client;
   Duration set_loads_half_life = std::chrono::seconds(20);
   size_t sets_max = 16'384;
@@ -83,17 +84,17 @@ class Fleet {
     return registry_.find(id);
   }  // of members
   // A worker joins, or comes back from drain() or remove(), or is reached in another way (https, http) from
-  // now on. kResourceExhausted: more are here than are followed.
-  StatusOr<route::NodeIndex> add(const Endpoint& endpoint);
+  // now on. One that is named by its address alone is reached as it is configured, if it is.
+  // kResourceExhausted: more are here than are followed.
+  StatusOr<route::NodeIndex> add(Upstream upstream);
   // New requests go elsewhere, those of its sets when these have moved; running ones end as they do. Until
   // add().
   void drain(route::NodeIndex node);
-  // The same, and then remove().
-  void retire(route::NodeIndex node);
   // At once and for good: it is probed no more, and what it held is forgotten.
   void remove(route::NodeIndex node);
 
   HttpClient& client(route::NodeIndex node) { return *workers_[node].client; }
+  const Upstream& upstream(route::NodeIndex node) const { return workers_[node].upstream; }
   const std::string& id(route::NodeIndex node) const { return registered(node).id; }
   // Clients that may not know its address are told this.
   std::string name(route::NodeIndex node) const;
@@ -105,6 +106,8 @@ class Fleet {
   void on_event(route::NodeIndex node, route::HealthEvent event, std::string_view why = "");
   void set_models(route::NodeIndex node, std::vector<ModelCard> models);
   void set_load(route::NodeIndex node, LoadReport report);
+  // The load of a worker of another kind, as far as it tells.
+  void set_foreign_load(route::NodeIndex node, route::NodeReport report);
   // It is not ready any more and says that it takes requests for so long still.
   void saw_notice(route::NodeIndex node, Duration takes_requests_for);
   // Names the life of the worker's cache, as a load report or a residency event told it: a new one means that
@@ -134,14 +137,11 @@ class Fleet {
   bool tells_set_loads() const;
   route::SetLoads take_set_loads(TimePoint now) { return set_loads_.take(now); }
 
-  // Discovery is to name the members: workers that are added until members_known() count as there at the
-  // start.
-  void await_members() { registry_.first_look().await_members(); }
-  // Discovery has named all of them, or there is none.
-  void members_known() { registry_.first_look().members_known(); }
+  // For discovery, where it is to name the members.
+  route::FirstLook& first_look() { return registry_.first_look(); }
   // Every worker of the start has been probed: from here on "no worker" is known, not guessed.
   bool probed() const { return registry_.first_look().over(); }
-  // Union over the workers that can be routed to, by id.
+  // Union over the workers that can be routed to, by id, each with its longest context.
   std::vector<ModelCard> models() const;
   // GET /admin/workers.
   std::string workers_json() const;
@@ -163,6 +163,7 @@ class Fleet {
   // What a worker's state gauge says before route::node_state_name().
   static constexpr std::string_view kFailing = "failing";
   struct Worker {
+    Upstream upstream;
     std::unique_ptr<HttpClient> client;
     std::vector<ModelCard> models;
     // Its own reports, until it dies: another program may come back.
@@ -176,8 +177,8 @@ class Fleet {
   route::NodeRegistry::Moment moment() const;
   void perform(const route::NodeActions& actions, std::string_view why = "");
   void tell(const route::NodeAction& action, std::string_view why) const;
-  std::unique_ptr<HttpClient> make_client(const Endpoint& endpoint);
-  void connect(const route::NodeRegistry::Added& added, const Endpoint& endpoint);
+  std::unique_ptr<HttpClient> make_client(const Upstream& upstream);
+  void connect(const route::NodeRegistry::Added& added, Upstream upstream);
   void give_gauges(Worker& worker, const std::string& id);
   void take_gauges(Worker& worker);
   void show_gauges();

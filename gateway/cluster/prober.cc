@@ -10,6 +10,7 @@
 #include "common/json/json.h"
 #include "common/net/timer.h"
 #include "common/settings/schema.h"
+#include "gateway/cluster/foreign_metrics.h"
 
 namespace troupe {
 
@@ -17,7 +18,10 @@ using route::HealthEvent;
 using route::NodeState;
 
 namespace {
-constexpr std::string_view kFirstReadyPath = "/readyz";
+constexpr std::string_view kFirstReadyPath = "/readyz", kHealthPath = "/health";
+constexpr std::string_view kModelsPath = "/v1/models", kMetricsPath = "/metrics";
+// They may be large: not with every one of frequent probes.
+constexpr Duration kMetricsEvery = std::chrono::milliseconds(500), kMetricsRarely = std::chrono::minutes(5);
 
 // Notice of a worker that is going to drain: {"status": "leaving", "takes_requests_for_ms": …}
 std::optional<Duration> notice_in(std::string_view body) {
@@ -30,7 +34,18 @@ std::optional<Duration> notice_in(std::string_view body) {
 }
 
 bool not_there(int http_status) {
-  return http_status == 404 || http_status == 405;
+  return http_status == 404 || http_status == 405 || http_status == 501;
+}
+
+bool wants_key(int http_status) {
+  return http_status == 401 || http_status == 403;
+}
+
+// The line of the log that says why a probe failed.
+std::string answered(std::string_view path, int http_status) {
+  std::string why = absl::StrCat("GET ", to_absl(path), " was answered ", http_status);
+  if (wants_key(http_status)) why += ": its key is api_key_file or api_key_env of its entry in upstreams";
+  return why;
 }
 }  // namespace
 
@@ -42,6 +57,13 @@ struct Prober::Target {
   std::string ready_path{kFirstReadyPath};
   bool has_load = true;  // until a 404
   bool watched = false;
+  TimePoint metrics_at{};  // not asked for them before
+
+  void begin_anew(UpstreamKind kind) {
+    ready_path = kind == UpstreamKind::kOpenai ? kHealthPath : kFirstReadyPath;
+    has_load = kind != UpstreamKind::kOpenai;
+  }
+
   route::ProbeSchedule schedule;
 };
 
@@ -100,10 +122,8 @@ Task<void> Prober::watch(Target& target) {
 Task<void> Prober::probe(Target& target) {
   // A worker that was dead may be another program now, with other endpoints.
   const NodeState state = fleet_.state(target.node);
-  if (state == NodeState::kDead || state == NodeState::kUnknown) {
-    target.ready_path = kFirstReadyPath;
-    target.has_load = true;
-  }
+  if (state == NodeState::kDead || state == NodeState::kUnknown)
+    target.begin_anew(fleet_.upstream(target.node).kind);
   const bool ready = co_await ask_ready(target);
   if (!ready) co_return;
   const bool models = co_await ask_models(target);
@@ -111,19 +131,23 @@ Task<void> Prober::probe(Target& target) {
   // Models and load first, state last: a worker is never routable without models to serve, and its KV size is
   // known by then.
   if (target.has_load) co_await ask_load(target);
+  if (!fleet_.ours(target.node) && clock_.now() >= target.metrics_at) co_await ask_metrics(target);
   fleet_.on_event(target.node, HealthEvent::kProbeOk);
 }
 
 // False: the worker isn't ready (and has been reported so), or could not be asked.
 Task<bool> Prober::ask_ready(Target& target) {
+  const bool only_ours = fleet_.upstream(target.node).kind == UpstreamKind::kTroupe;
   while (!target.ready_path.empty()) {
-    const Reply reply = co_await get(target, target.ready_path);
+    Reply reply = co_await get(target, target.ready_path);
     if (reply.gateway) {
       fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
       co_return false;
     }
-    if (not_there(reply.status)) {  // use the next path while the worker lives
-      target.ready_path = target.ready_path == kFirstReadyPath ? "/health" : "";
+    // Uses the next path while the worker lives. (One that wants a key for paths it has not is told by its
+    // models.)
+    if (!only_ours && (not_there(reply.status) || wants_key(reply.status))) {
+      target.ready_path = target.ready_path == kFirstReadyPath ? kHealthPath : "";
       continue;
     }
     if (reply.status == 200) co_return true;
@@ -133,24 +157,35 @@ Task<bool> Prober::ask_ready(Target& target) {
       co_return false;
     }
     const HealthEvent event = reply.status == 503 ? HealthEvent::kProbeNotReady : HealthEvent::kProbeFail;
+    if (reply.why.empty()) reply.why = answered(target.ready_path, reply.status);
     fleet_.on_event(target.node, event, reply.why);
     co_return false;
   }
   co_return true;
 }
 
+// The models that the worker serves, under clients' names; the error is for the log.
+StatusOr<std::vector<ModelCard>> Prober::models_in(const Upstream& upstream, const Reply& reply) {
+  if (not_there(reply.status) && !upstream.models.empty()) return upstream.served_unlisted();
+  if (!reply.why.empty()) return absl::UnavailableError(reply.why);
+  if (reply.status != 200) return absl::UnavailableError(answered(kModelsPath, reply.status));
+  auto listed = parse_models(reply.body);
+  if (!listed.ok())
+    return absl::UnavailableError(absl::StrCat("GET ", to_absl(kModelsPath), ": ", listed.error().message));
+  std::vector<ModelCard> served = upstream.served(std::move(listed.value()));
+  if (served.empty() && !upstream.models.empty())
+    return absl::UnavailableError("it lists none of the models that its entry in upstreams names");
+  return served;
+}
+
 Task<bool> Prober::ask_models(Target& target) {
-  const Reply reply = co_await get(target, "/v1/models");
-  if (reply.status == 200) {
-    auto models = parse_models(reply.body);
-    if (models.ok()) {
-      fleet_.set_models(target.node, std::move(models.value()));
-      co_return true;
-    }
-    fleet_.on_event(target.node, HealthEvent::kProbeFail, "GET /v1/models: " + models.error().message);
-    co_return false;
+  const Reply reply = co_await get(target, kModelsPath);
+  auto models = models_in(fleet_.upstream(target.node), reply);
+  if (models.ok()) {
+    fleet_.set_models(target.node, *std::move(models));
+    co_return true;
   }
-  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail, reply.why);
+  if (!reply.local) fleet_.on_event(target.node, HealthEvent::kProbeFail, to_std(models.status().message()));
   co_return false;
 }
 
@@ -162,6 +197,14 @@ Task<void> Prober::ask_load(Target& target) {
   if (reply.status != 200) co_return;
   auto report = parse_load_report(reply.body);
   if (report.ok()) fleet_.set_load(target.node, std::move(report.value()));
+}
+
+// Load and KV cache of a worker of another kind. One that tells none is rarely asked again.
+Task<void> Prober::ask_metrics(Target& target) {
+  const Reply reply = co_await get(target, kMetricsPath);
+  const auto report = reply.status == 200 ? report_of_metrics(reply.body) : std::nullopt;
+  if (report) fleet_.set_foreign_load(target.node, *report);
+  target.metrics_at = clock_.now() + (report ? kMetricsEvery : kMetricsRarely);
 }
 
 Task<Prober::Reply> Prober::get(Target& target, std::string_view path) {

@@ -46,6 +46,7 @@ class Prober {
   Task<bool> ask_ready(Target& target);
   Task<bool> ask_models(Target& target);
   Task<void> ask_load(Target& target);
+  Task<void> ask_metrics(Target& target);
   // Status and body; status 0: no answer.
   struct Reply {
     int status = 0;
@@ -54,6 +55,7 @@ class Prober {
     std::string why;  // for the log, should it be no good answer
     bool gateway = false;
   };
+  static StatusOr<std::vector<ModelCard>> models_in(const Upstream& upstream, const Reply& reply);
   Task<Reply> get(Target& target, std::string_view path);  // `path` outlives the call
 
   Executor executor_;

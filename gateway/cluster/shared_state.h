@@ -33,8 +33,8 @@ struct SharedStateOptions {
   std::string prefix{kStatePrefix};
   std::chrono::seconds lease_ttl{5};
   Duration plan_tick = std::chrono::seconds(4);
-  int64_t gateways = 1;           // least number that shares the fleet, however many are present
-  std::vector<Endpoint> workers;  // known without etcd
+  int64_t gateways = 1;              // least number that shares the fleet, however many are present
+  std::vector<std::string> workers;  // ids of those known without etcd
   // Address of this gateway for gossip from the others, the url of its metrics port; empty: none, and it
   // finds no peers. GossipOptions::finds where it is set.
   std::string advertise_url;

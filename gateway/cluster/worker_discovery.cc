@@ -4,10 +4,9 @@
 
 namespace troupe {
 
-WorkerDiscovery::WorkerDiscovery(Fleet& fleet, const std::vector<Endpoint>& configured, const Logger& log)
-    : fleet_(fleet), log_(log) {
-  for (const Endpoint& endpoint : configured) configured_.insert(endpoint.authority());
-  if (configured_.empty()) fleet_.await_members();
+WorkerDiscovery::WorkerDiscovery(Fleet& fleet, const std::vector<std::string>& configured, const Logger& log)
+    : fleet_(fleet), log_(log), configured_(configured.begin(), configured.end()) {
+  if (configured_.empty()) fleet_.first_look().await_members();
 }
 
 void WorkerDiscovery::registered(const std::string& key, std::string_view record) {
@@ -55,7 +54,7 @@ void WorkerDiscovery::all(const std::vector<std::pair<std::string, std::string>>
   }
   for (const std::string& key : missing) gone(key);
   for (const auto& [key, record] : records) registered(key, record);
-  fleet_.members_known();
+  fleet_.first_look().members_known();
 }
 
 void WorkerDiscovery::tend() {

@@ -30,7 +30,7 @@ route::AdmissionSpec admission_spec(const RoutedRequest& routed, const ApiClient
 }  // namespace
 
 ApiResult<bool> AdmissionStage::arrive(RequestContext& context) {
-  if (!context.routed.generates && !context.routed.prefills) {
+  if (!context.routed.takes_room()) {
     const TimePoint now = core_.clock.now();
     const auto most = static_cast<int64_t>(core_.options.text_requests_max);
     if (!text_requests_.enter(most, now)) {

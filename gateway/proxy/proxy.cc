@@ -4,19 +4,25 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/api/passed_paths.h"
 #include "common/api/prefix.h"
 #include "common/json/json.h"
 #include "gateway/proxy/keepalive_exchange.h"
+#include "gateway/proxy/passed_request.h"
 #include "gateway/proxy/request_scopes.h"
 
 namespace troupe {
 
 namespace {
 
+ForwardParser parser_of(std::string_view path) {
+  return is_passed_path(path) ? parse_passed : forward_parser(path);
+}
+
 // Empty: the path does not exist.
 std::string_view methods_of(std::string_view path) {
   if (path == "/v1/models" || !model_of_path(path).empty() || path == "/health") return "GET, HEAD";
-  if (path == kPrefixesPath || forward_parser(path) != nullptr) return "POST";
+  if (path == kPrefixesPath || parser_of(path) != nullptr) return "POST";
   return prefix_id_of(path).empty() ? "" : "GET, HEAD, DELETE";
 }
 
@@ -55,7 +61,7 @@ void Proxy::start_drain(Duration grace) {
 Task<void> Proxy::handle(Exchange& exchange) {
   const HttpRequest& request = exchange.request();
   const bool post = request.method == "POST";
-  if (const ForwardParser parse = forward_parser(request.path); parse != nullptr && post)
+  if (const ForwardParser parse = parser_of(request.path); parse != nullptr && post)
     return route_and_forward(exchange, parse);
   if (post && request.path == kPrefixesPath) return prefixes_.make(exchange);
   const bool known = reads(request) || request.method == "DELETE";

@@ -45,6 +45,7 @@ struct RequestContext {
     bool told_done = false;   // the client has its [DONE]
     bool asks_ids = false;    // it was asked for ids
     std::string resume_body;  // the request's, if the worker continues a stream
+    std::string named_body;   // the request's, if the worker has its own name for the model
   };
 
   TimePoint started;

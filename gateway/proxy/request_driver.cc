@@ -4,8 +4,10 @@
 #include <functional>
 
 #include "gateway/proxy/hops.h"
+#include "gateway/proxy/passed_request.h"
 #include "gateway/proxy/request_scopes.h"
 #include "gateway/proxy/request_tracing.h"
+#include "gateway/proxy/token_forms.h"
 #include "gateway/upstream/headers.h"
 
 namespace troupe {
@@ -130,6 +132,32 @@ void RequestDriver::ask_ids(const Exchange& exchange, RequestContext& context, F
   input.tap = &*context.tap;
 }
 
+// Servers of other kinds have forms of their own for tokens.
+void RequestDriver::use_token_forms(const HttpRequest& request, RequestContext& context,
+                                    ForwardInput& input) const {
+  const std::string& model = context.routed.model;
+  const auto forms = std::make_shared<TokenForms>(request.path, input.request.body);
+  const int64_t context_max =
+      core_.router.view().node(context.flow.attempt().candidate.node).context_of(model);
+  context.worker.named_body = forms->request_body();
+  input.request.body = context.worker.named_body;
+  input.translate = [forms, context_max](std::string_view body) { return forms->answer(body, context_max); };
+  const ApiError unknown = TokenForms::unknown_form(request.path, model);
+  input.missing = unknown.to_json();
+  input.missing_status = unknown.http_status;
+  input.any_path = true;
+}
+
+// A worker may have its own name for the model.
+void RequestDriver::name_model(const HttpRequest& request, RequestContext& context,
+                               ForwardInput& input) const {
+  const Upstream& upstream = core_.fleet.upstream(context.flow.attempt().candidate.node);
+  const std::string& own = upstream.name_of(context.routed.model);
+  if (own == context.routed.model) return;
+  context.worker.named_body = with_model(input.request.body, request.header("content-type"), own);
+  input.request.body = context.worker.named_body;
+}
+
 // The answer's first byte, or the first of a worker that continues it.
 void RequestDriver::first_byte(RequestContext& context) {
   const TimePoint now = core_.clock.now();
@@ -216,6 +244,9 @@ ForwardInput RequestDriver::forward_input(const Exchange& exchange, RequestConte
   input.phases = &context.phases;
   input.passed = &context.worker.passed;
   ask_ids(exchange, context, input);
+  input.any_path = context.routed.passes;
+  if (!context.worker.ours && !context.routed.takes_room()) use_token_forms(request, context, input);
+  name_model(request, context, input);
   input.foreign = !context.worker.ours;
   input.generates = context.routed.generates;
   input.one_choice = context.routed.choices == 1;

@@ -33,6 +33,8 @@ class RequestDriver {
   };
   Task<ForwardResult> attempt(Exchange& exchange, RequestContext& context);
   ForwardInput forward_input(const Exchange& exchange, RequestContext& context) const;
+  void use_token_forms(const HttpRequest& request, RequestContext& context, ForwardInput& input) const;
+  void name_model(const HttpRequest& request, RequestContext& context, ForwardInput& input) const;
   void ask_ids(const Exchange& exchange, RequestContext& context, ForwardInput& input) const;
   // Events of an attempt.
   void first_byte(RequestContext& context);

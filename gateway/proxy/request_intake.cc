@@ -72,8 +72,27 @@ ApiResult<bool> RequestIntake::prepare(const HttpRequest& request, ForwardParser
   const route::Action action = context.flow.choose(core_.flow_context(), parsed);
   context.record.chosen = core_.clock.now();
   record_arrival(context);
-  if (action == route::Action::kRefuse) return replies_.no_candidate(context.routed.model);
+  if (action == route::Action::kRefuse) return refusal(request.path, context);
   return true;
+}
+
+// Nobody can be asked. Of a path that only other servers answer ours may be ready, and no help.
+ApiError RequestIntake::refusal(std::string_view path, const RequestContext& context) const {
+  const std::string& model = context.routed.model;
+  const route::ClusterView& view = core_.router.view();
+  if (!context.routed.passes || view.nodes_for(model).empty()) return replies_.no_candidate(model);
+  const bool away = std::any_of(view.nodes().begin(), view.nodes().end(), [&model](const auto& node) {
+    return !node.ours && std::find(node.models.begin(), node.models.end(), model) != node.models.end();
+  });
+  if (away)
+    return ApiError::unavailable(
+        absl::StrCat("no worker that answers POST ", to_absl(path), " for '", model, "' is ready"));
+  ApiError error =
+      ApiError::bad_field("", absl::StrCat("no worker that serves '", model, "' answers POST ", to_absl(path),
+                                           ": workers of Troupe do not, and no other serves it"));
+  error.http_status = 404;
+  error.code = "not_found";
+  return error;
 }
 
 Task<void> RequestIntake::first_look(const Exchange& exchange, RequestContext& context) {
@@ -144,7 +163,7 @@ ApiResult<RoutedRequest> RequestIntake::parse_named(const HttpRequest& request, 
                                                     const RequestContext& context) const {
   auto routed = parse(request, input);
   if (!routed.ok() || !routed->model.empty()) return routed;
-  auto model = only_model(context);
+  auto model = only_model(context, routed->passes);
   if (!model.ok()) return model.error();
   input.model = *model;
   routed = parse(request, input);
@@ -165,6 +184,12 @@ ApiResult<RoutedRequest> RequestIntake::parse_for_others(const HttpRequest& requ
                               : replies_.no_candidate(routed->model);
 }
 
+bool RequestIntake::others_serve(const std::string& model) const {
+  const auto nodes = core_.router.view().nodes_for(model);
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [this](route::NodeIndex node) { return !core_.fleet.ours(node); });
+}
+
 bool RequestIntake::only_others_serve(const std::string& model) const {
   const auto nodes = core_.router.view().nodes_for(model);
   return !nodes.empty() && std::none_of(nodes.begin(), nodes.end(),
@@ -172,10 +197,12 @@ bool RequestIntake::only_others_serve(const std::string& model) const {
 }
 
 // The model of a body that names none.
-ApiResult<std::string> RequestIntake::only_model(const RequestContext& context) const {
+ApiResult<std::string> RequestIntake::only_model(const RequestContext& context, bool of_others) const {
   std::vector<std::string> models = core_.router.view().models();
   std::erase_if(models,
                 [&context](const std::string& model) { return !AccessGate::may_use(context, model); });
+  if (of_others && models.size() > 1)
+    std::erase_if(models, [this](const std::string& model) { return !others_serve(model); });
   if (models.empty()) return replies_.no_candidate("");
   if (models.size() > 1) {
     return ApiError::bad_field("model", absl::StrCat("'model' is required: ", models.size(),

@@ -42,11 +42,13 @@ class RequestIntake {
 
  private:
   Task<void> pause_before_look(const Exchange& exchange, RequestContext& context);
-  ApiResult<std::string> only_model(const RequestContext& context) const;
+  ApiError refusal(std::string_view path, const RequestContext& context) const;
+  ApiResult<std::string> only_model(const RequestContext& context, bool of_others) const;
   ApiResult<RoutedRequest> parse_named(const HttpRequest& request, ForwardParser parse,
                                        RequestParserInput input, const RequestContext& context) const;
   ApiResult<RoutedRequest> parse_for_others(const HttpRequest& request, ForwardParser parse,
                                             const RequestContext& context) const;
+  bool others_serve(const std::string& model) const;
   bool only_others_serve(const std::string& model) const;
   void keep_text(RoutedRequest& routed);
   void record_arrival(RequestContext& context);

@@ -86,6 +86,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
   routed.choices = parsed->choice_count();
   routed.priority = parsed->priority;
   routed.answer_tokens_max = parsed->max_tokens;
+  routed.key.answer_tokens = parsed->max_tokens.value_or(0);
   routed.model = std::move(parsed->model);
   if (options.keep_parsed) routed.parsed = std::make_unique<GenerateRequest>(*std::move(parsed));
   return routed;

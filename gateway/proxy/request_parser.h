@@ -26,10 +26,12 @@ struct RoutedRequest {
   int32_t choices = 1;
   bool generates = true;  // false: text in only, no answer to wait for and no cache to find
   bool prefills = false;  // a prefix to be computed, without an answer: takes room at a worker all the same
+  bool passes = false;    // as it came, to a worker of another kind: an answer of any form
   int32_t priority = 0;   // the client's wish
   std::optional<int64_t> answer_tokens_max;
   std::string salt;  // a tenant's, which the worker is to be told for the client's own; else empty
   route::PrefixKey key;
+  bool takes_room() const { return generates || prefills || passes; }  // at a worker
   PromptFingerprint marks;  // only where RequestParserOptions::mark_salt asks for them
   // The parsed body, without `model`; only where RequestParserOptions::keep_parsed asks for it.
   std::unique_ptr<GenerateRequest> parsed;
@@ -64,7 +66,7 @@ ApiResult<RoutedRequest> parse_generate(const HttpRequest& request, GenerateRequ
 // POST /v1/prefixes: keyed as the requests are that will begin so.
 ApiResult<RoutedRequest> parse_prefix(const HttpRequest& request, const RequestParserInput& input);
 
-// The paths whose requests are forwarded, each with its parser; nullptr: `path` is none of them.
+// The paths whose requests ours answer, too, each with its parser; nullptr: `path` is none of them.
 using ForwardParser = ApiResult<RoutedRequest> (*)(const HttpRequest& request,
                                                    const RequestParserInput& input);
 ForwardParser forward_parser(std::string_view path);

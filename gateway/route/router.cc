@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gateway/route/policy/fitting.h"
+
 namespace troupe::route {
 namespace {
 
@@ -115,6 +117,7 @@ Decision Router::choose(const PrefixKey& key, std::string_view model, TimePoint 
   const RequestTokens tokens = tokens_of(key);
   const PolicyInput input{known_, key, tokens, model, *group, now, turn_};
   decision.order = policy_->choose(input, random);
+  keep_fitting(input, decision.order);
   return decision;
 }
 

@@ -47,6 +47,16 @@ void fail_with_nothing(ForwardResult& result) {
   fail(result, FailureKind::kStatus, absl::UnavailableError("the worker answered nothing"));
 }
 
+// The worker does not know what it was asked for, and others may.
+void fail_to_translate(ForwardInput& input, ForwardResult& result) {
+  result.failure.http_status = result.status = 404;
+  fail(result, FailureKind::kStatus, absl::UnavailableError("the worker has no such answer"));
+  result.status = input.missing_status;
+  result.held = true;
+  result.held_headers = {{"content-type", "application/json"}};
+  result.held_body = std::move(input.missing);
+}
+
 void fail_to_read(ForwardResult& result, Status error) {
   const bool silent = error.code() == absl::StatusCode::kAborted;
   fail(result, silent ? FailureKind::kSilent : FailureKind::kBody, std::move(error));
@@ -154,7 +164,7 @@ Task<void> relay_whole(Relay& relay) {
     } else {
       body += piece;
     }
-    if (body.size() > relay.input.whole_bytes_max) {
+    if (!relay.input.translate && body.size() > relay.input.whole_bytes_max) {
       co_await relay_rest(relay, std::move(body));
       co_return;
     }
@@ -163,6 +173,14 @@ Task<void> relay_whole(Relay& relay) {
   if (body.empty() && relay.input.foreign && relay.input.generates && relay.result.status == 200) {
     fail_with_nothing(relay.result);
     co_return;
+  }
+  if (relay.input.translate) {
+    std::optional<std::string> translated = relay.input.translate(body);
+    if (!translated) {
+      fail_to_translate(relay.input, relay.result);
+      co_return;
+    }
+    body = *std::move(translated);
   }
   relay.passes(body);
   HeaderList headers = relay.headers();
@@ -318,12 +336,23 @@ Task<ForwardResult> forward_once(Exchange& exchange, HttpClient& client, Forward
   result.failure.kind = FailureKind::kStatus;
   result.failure.http_status = result.status;
   result.failure.foreign = input.foreign;
-  result.failure.client_key = !find_header(input.request.headers, "authorization").empty();
+  result.failure.any_path = input.any_path;
+  result.failure.client_key =
+      !client.has_own_authorization() && !find_header(input.request.headers, "authorization").empty();
   if (route::retryable_status(result.status) || route::refused_alone(result.failure)) {
     if (input.foreign) result.failure.retry_after = retry_after_of(answer);
-    co_await hold(answer, result);
+    if (input.translate && result.status == 404) {
+      fail_to_translate(input, result);
+    } else {
+      co_await hold(answer, result);
+    }
     co_return result;
   }
+  if (input.translate && (result.status == 405 || result.status == 501)) {
+    fail_to_translate(input, result);
+    co_return result;
+  }
+  if (result.status != 200) input.translate = nullptr;
   Relay relay{exchange, answer, input, result};
   if (is_event_stream(answer)) {
     co_await relay_stream(relay);

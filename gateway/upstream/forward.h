@@ -39,9 +39,16 @@ struct ForwardInput {
   // The worker is of another kind: it may answer what no other does (route::refused_alone()), report errors
   // in other forms, and send comments before it has begun.
   bool foreign = false;
+  // Reads the worker's answer (200), whole, and gives what the client gets; nullopt: it is none, and
+  // `missing` (an error's JSON, with this status) is passed on if no other worker does better. So is it for a
+  // 404, 405 and 501. Empty: answers are passed on as they come.
+  std::function<std::optional<std::string>(std::string_view body)> translate;
+  std::string missing;
+  int missing_status = 501;
   size_t* received = nullptr;  // counts the answer's bytes that came, passed on or not. null: not needed
   // The answer ends with a finish reason or [DONE]: a stream without either was cut.
   bool generates = false;
+  bool any_path = false;   // not every server knows the request's path
   bool one_choice = true;  // of several each has a finish reason: only [DONE] is the end
   // Set once a stream's [DONE] went to the client, which may close then: what follows is no part of the
   // answer. null: not needed.

@@ -56,6 +56,10 @@ class StubWorker {
   std::string told;
   int hang_ups = 0;
   int residency_asked = 0;
+  std::string metrics;  // GET /metrics; empty: 404
+  int metrics_asked = 0;
+  // Before every path; and the Authorization without which all but /health is answered 401.
+  std::string prefix, wants_authorization;
   int running = 0;
   int probes = 0;
   std::vector<HttpRequest> seen;  // POSTs
@@ -99,12 +103,18 @@ inline Task<void> tell_residency(StubWorker& stub, Exchange& exchange) {
 }
 
 inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
-  const std::string& path = exchange.request().path;
+  std::string path = exchange.request().path;
+  const bool prefixed = path.starts_with(stub.prefix);
+  path.erase(0, prefixed ? stub.prefix.size() : 0);
+  const bool has_key = stub.wants_authorization.empty() ||
+                       exchange.request().header("authorization") == stub.wants_authorization;
   HeaderList headers;
   headers.emplace_back("content-type", "application/json");
   std::string body = "{}";
   int status = 404;
-  if (path == "/readyz") {
+  if (!prefixed || (!has_key && path != "/health")) {
+    if (prefixed) status = 401;
+  } else if (path == "/readyz") {
     stub.probes += 1;
     if (stub.ready_after > Duration::zero()) {
       Timer timer(exchange.executor());
@@ -125,6 +135,10 @@ inline Task<void> StubWorker::handle(StubWorker& stub, Exchange& exchange) {
   } else if (path == "/v1/load") {
     status = stub.load_status;
     body = load_report_json(stub.load);
+  } else if (path == "/metrics") {
+    stub.metrics_asked += 1;
+    status = stub.metrics.empty() ? 404 : 200;
+    body = stub.metrics;
   } else if (path == "/v1/residency") {
     stub.residency_asked += 1;
     if (stub.tells_residency) {
@@ -262,7 +276,7 @@ class TestGateway {
   }
 
   // `looks`: false to use it before it has probed its workers.
-  TestGateway(Loop& loop, std::vector<Endpoint> workers, GatewayConfig config = quick_config(),
+  TestGateway(Loop& loop, std::vector<Upstream> workers, GatewayConfig config = quick_config(),
               uint64_t seed = 42, bool looks = true)
       : loop_(loop) {
     config.fleet.workers = std::move(workers);

@@ -27,7 +27,7 @@ std::string bearer(const std::string& name) {
 
 class Locked : public ::testing::Test {
  protected:
-  void start(std::vector<Endpoint> workers, GatewayConfig config = TestGateway::quick_config()) {
+  void start(std::vector<Upstream> workers, GatewayConfig config = TestGateway::quick_config()) {
     config.api_keys = folder_.write("keys.yaml", keys_);
     gateway_ = std::make_unique<TestGateway>(loop_, std::move(workers), config);
   }

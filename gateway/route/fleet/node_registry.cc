@@ -36,7 +36,8 @@ RegisteredNode registered(NewNode added, const HealthOptions& health) {
   RegisteredNode node;
   node.id = std::move(added.id);
   node.url = std::move(added.url);
-  node.models = std::move(added.models);
+  node.service.models = std::move(added.models);
+  node.capacity = added.capacity;
   node.health = NodeHealth(health);
   return node;
 }
@@ -48,9 +49,11 @@ NodeView view_of(const RegisteredNode& node, int64_t in_flight_max) {
   view.leaving = node.leaving() && node.healthy();
   view.state = view.leaving ? node.health.state() : node.state();
   view.failing = node.health.failing();
-  view.weight = node.weight;
+  view.weight = node.weight * node.capacity;
   view.in_flight_max = in_flight_max;
-  view.models = node.models;
+  view.models = node.service.models;
+  view.contexts = node.service.contexts;
+  view.ours = node.service.ours;
   return view;
 }
 
@@ -95,6 +98,7 @@ StatusOr<NodeRegistry::Added> NodeRegistry::add(NewNode added) {
     RegisteredNode& node = nodes_[out.node];
     out.connect = node.url != added.url;
     node.url = std::move(added.url);
+    node.capacity = added.capacity;
     if (std::exchange(node.drained, false) && !node.notified) come_back(node, out.node, out.actions);
     if (std::exchange(node.membership, Membership::kMember) == Membership::kRemoved) {
       node.health = NodeHealth(options_.health);
@@ -148,7 +152,7 @@ void NodeRegistry::take_out(NodeIndex index, NodeActions& actions) {
   RegisteredNode& node = nodes_[index];
   TROUPE_CHECK(node.member(), node.id + " is removed already");
   node.membership = Membership::kRemoved;
-  node.models.clear();
+  node.service = {};
   slots_.vacate(index);
   first_look_.seen(index);
   come_back(node, index, actions);
@@ -267,11 +271,11 @@ NodeActions NodeRegistry::saw_cache_epoch(NodeIndex index, std::string_view epoc
   return actions;
 }
 
-NodeActions NodeRegistry::set_models(NodeIndex index, std::vector<std::string> models) {
+NodeActions NodeRegistry::set_service(NodeIndex index, NodeService service) {
   RegisteredNode& node = nodes_[index];
   NodeActions actions;
-  if (!node.member() || node.models == models) return actions;
-  node.models = std::move(models);
+  if (!node.member() || node.service == service) return actions;
+  node.service = std::move(service);
   publish(actions);
   return actions;
 }

@@ -56,6 +56,15 @@ struct NodeRegistryOptions {
 struct NewNode {
   std::string id, url;
   std::vector<std::string> models{};  // as far as they are known
+  double capacity = 1;                // its share beside the others, once it has all of it
+};
+
+// The models that a node was found to serve.
+struct NodeService {
+  std::vector<std::string> models;
+  std::vector<int64_t> contexts{};  // of each, in tokens; 0, or no entry: not known
+  bool ours = false;                // it is a worker of ours
+  bool operator==(const NodeService&) const = default;
 };
 
 // The driver performs each, in their order.
@@ -96,14 +105,15 @@ struct RegisteredNode {
     kLeft,     // they have moved, or it died over it: avoided until it comes back
   };
   std::string id, url;
-  std::vector<std::string> models;
+  NodeService service;
   NodeHealth health;
   Membership membership = Membership::kMember;
   Departure departure = Departure::kNone;
   bool drained = false;   // by an operator
   bool notified = false;  // by its own notice
   std::string cache_epoch;
-  double weight = 1;
+  double capacity = 1;
+  double weight = 1;                   // of its capacity, for now
   std::optional<TimePoint> joined_at;  // while its share rises
 
   bool member() const { return membership != Membership::kRemoved; }
@@ -173,7 +183,7 @@ class NodeRegistry {
   // Names the life of the node's cache, as a load report or a residency event has it: a new one means that
   // the cache began empty.
   NodeActions saw_cache_epoch(NodeIndex node, std::string_view epoch, const Moment& moment);
-  NodeActions set_models(NodeIndex node, std::vector<std::string> models);
+  NodeActions set_service(NodeIndex node, NodeService service);
   // Its sets have moved. REQUIRES: it is leaving().
   NodeActions left(NodeIndex node);
   // By and by, nodes that joined weigh more. To be called now and then while ramps().

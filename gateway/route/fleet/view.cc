@@ -35,6 +35,9 @@ ClusterView::ClusterView(uint64_t epoch, std::vector<NodeView> nodes)
       Serving& serving = by_model_[model];
       if (!up || (!serving.nodes.empty() && serving.nodes.back() == i)) continue;
       serving.nodes.push_back(i);
+      const int64_t context = node.context_of(model);
+      if (context > 0 && (serving.shortest_context == 0 || context < serving.shortest_context))
+        serving.shortest_context = context;
       if (!spared(node)) serving.homes.push_back(i);
       Hash128 weighed = node.hash;
       weighed.lo ^= spared(node) ? 1 : 0;
@@ -71,6 +74,16 @@ std::span<const NodeIndex> ClusterView::homes_for(std::string_view model) const 
 uint64_t ClusterView::membership(std::string_view model) const {
   const auto it = by_model_.find(to_absl(model));
   return it == by_model_.end() ? 0 : it->second.membership;
+}
+
+int64_t NodeView::context_of(std::string_view model) const {
+  const auto at = static_cast<size_t>(std::find(models.begin(), models.end(), model) - models.begin());
+  return at < contexts.size() ? contexts[at] : 0;
+}
+
+int64_t ClusterView::shortest_context(std::string_view model) const {
+  const auto it = by_model_.find(to_absl(model));
+  return it == by_model_.end() ? 0 : it->second.shortest_context;
 }
 
 bool ClusterView::knows_model(std::string_view model) const {

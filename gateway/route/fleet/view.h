@@ -39,7 +39,11 @@ struct NodeView {
   bool leaving = false;       // its sets are on their way to others (handover.h): home to no set
   int64_t in_flight_max = 0;  // 0: no bound
   std::vector<std::string> models;
-  Hash128 hash;  // of id; set by ClusterView
+  std::vector<int64_t> contexts;  // of each model, in tokens; 0, or no entry: not known
+  bool ours = false;              // a worker of ours
+  Hash128 hash;                   // of id; set by ClusterView
+
+  int64_t context_of(std::string_view model) const;  // 0: not known
 };
 
 class ClusterView {
@@ -66,6 +70,8 @@ class ClusterView {
   uint64_t memberships() const { return memberships_; }
   // All nodes weigh the same, so a weighted draw is a plain one.
   bool equal_weights() const { return equal_weights_; }
+  // The shortest known context of a routable node that serves `model`; 0: none tells.
+  int64_t shortest_context(std::string_view model) const;
   // Does any node, routable or not, serve `model`? Tells 503 (not now) from 404 (never heard of).
   bool knows_model(std::string_view model) const;
   // Models with a routable node, sorted.
@@ -81,6 +87,7 @@ class ClusterView {
     std::vector<NodeIndex> nodes;
     std::vector<NodeIndex> homes;
     uint64_t membership = 0;
+    int64_t shortest_context = 0;
   };
   bool equal_weights_ = true;
   uint64_t memberships_ = 0;

@@ -50,6 +50,8 @@ struct PrefixKey {
   bool chat = false;            // anchors are messages
   int32_t guessed_anchors = 0;  // leading anchors that are the first guess
   bool refined = false;         // a learned prefix was looked up
+  bool others_only = false;     // only nodes that are not ours answer such requests
+  int64_t answer_tokens = 0;    // that the request asks for at most; 0: it does not say
   // Its node died under its answer: every gateway has such requests at the same moment.
   bool displaced = false;
 };

@@ -163,7 +163,8 @@ void RequestFlow::learn(const FlowContext& context, const Failure& failure, bool
   if (const auto event = health_event_of(failure, blame)) context.nodes.on_event(node, *event, now);
   const bool refuses_key =
       failure.client_key && failure.http_status != 404;  // which may be the client's fault
-  if (refused_alone(failure) && !refuses_key && tried_.size() <= 64)
+  const bool lacks_path = failure.any_path && failure.http_status == 404;
+  if (refused_alone(failure) && !refuses_key && !lacks_path && tried_.size() <= 64)
     refused_ |= uint64_t{1} << (tried_.size() - 1);
   if (failure.retry_after > Duration::zero())
     context.nodes.rests(node, now + std::min(failure.retry_after, kRestMax));

@@ -31,6 +31,7 @@ struct Failure {
   int http_status = 0;
   bool foreign = false;     // the node is of another kind
   bool client_key = false;  // it was shown the client's own key
+  bool any_path = false;    // not every server knows the request's path: a 404 is no fault
   Duration retry_after{};   // that it asks for, with its status
 };
 

@@ -66,7 +66,7 @@ class GossipTest : public ::testing::Test {
     config.gossip.rules.forget_after = 200ms;
     config.gossip.rules.placements_max = placements_max_;
     config.router.planner.tick = 100ms;
-    return std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config,
+    return std::make_unique<TestGateway>(loop_, std::vector<Upstream>{a_.endpoint(), b_.endpoint()}, config,
                                          own.port + (uint64_t{++lives_} << 16));
   }
   bool knows(TestGateway& gateway, int persona, route::NodeIndex node) {

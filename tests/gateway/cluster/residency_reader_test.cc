@@ -41,7 +41,8 @@ class ResidencyReaderTest : public ::testing::Test {
     config.residency.retry_min = 5ms;
     config.residency.retry_max = 20ms;
     if (change) change(config);
-    gateway_ = std::make_unique<TestGateway>(loop_, std::vector{a_.endpoint(), b_.endpoint()}, config);
+    gateway_ =
+        std::make_unique<TestGateway>(loop_, std::vector<Upstream>{a_.endpoint(), b_.endpoint()}, config);
   }
   void TearDown() override { gateway_.reset(); }
 

@@ -35,7 +35,7 @@ class MembershipTest : public ::testing::Test {
   TestGateway gateway_{loop_, {configured_.endpoint()}};
   std::unique_ptr<WorkerDiscovery> membership_ = loop_.call([this] {
     return std::make_unique<WorkerDiscovery>(gateway_.gateway->fleet(),
-                                             std::vector<Endpoint>{configured_.endpoint()}, log_);
+                                             std::vector<std::string>{configured_.id()}, log_);
   });
 };
 

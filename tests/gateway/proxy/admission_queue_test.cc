@@ -34,7 +34,7 @@ class Queue : public testing::Test {
     return config;
   }
   void begin(const GatewayConfig& config) {
-    gateway = std::make_unique<TestGateway>(loop, std::vector<Endpoint>{stub.endpoint()}, config);
+    gateway = std::make_unique<TestGateway>(loop, std::vector<Upstream>{stub.endpoint()}, config);
   }
   // Sends a request and does not wait for its answer.
   RawPeer send(const std::string& question, const std::string& headers = "", const std::string& fields = "") {

@@ -59,7 +59,7 @@ class Charge : public testing::Test {
       stub_.load_status = 200;
       stub_.load.epoch = "a life";
     }
-    gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Endpoint>{stub_.endpoint()}, config);
+    gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Upstream>{stub_.endpoint()}, config);
     EXPECT_TRUE(loop_.eventually([&] { return gateway_->gateway->fleet().ours(0) == how.ours; }));
   }
   RawPeer ask(const std::string& more = "", const std::string& headers = "") {

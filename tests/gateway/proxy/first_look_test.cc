@@ -8,14 +8,14 @@ namespace {
 
 class FirstLook : public ::testing::Test {
  protected:
-  TestGateway start(std::vector<Endpoint> workers, GatewayConfig config = TestGateway::quick_config()) {
+  TestGateway start(std::vector<Upstream> workers, GatewayConfig config = TestGateway::quick_config()) {
     return TestGateway(loop_, std::move(workers), std::move(config), 42, /*looks=*/false);
   }
   bool probed(const TestGateway& gateway) {
     return loop_.call([&] { return gateway.gateway->fleet().probed(); });
   }
   std::unique_ptr<WorkerDiscovery> membership_of(TestGateway& gateway,
-                                                 std::vector<Endpoint> configured = {}) {
+                                                 std::vector<std::string> configured = {}) {
     return loop_.call(
         [&] { return std::make_unique<WorkerDiscovery>(gateway.gateway->fleet(), configured, log_); });
   }
@@ -92,7 +92,7 @@ TEST_F(FirstLook, WaitEndsWhenEtcdIsUnreachable) {
   EXPECT_EQ(gateway.ask(chat_body("A persona", "x")).status, 503);
   // Configured workers are enough to begin with.
   TestGateway named(loop_, {stub_.endpoint()});
-  const auto more = membership_of(named, {stub_.endpoint()});
+  const auto more = membership_of(named, {stub_.id()});
   EXPECT_TRUE(probed(named));
 }
 

@@ -183,7 +183,7 @@ class StubProcess {
   StubProcess(const StubProcess&) = delete;
   StubProcess& operator=(const StubProcess&) = delete;
 
-  std::vector<Endpoint> endpoints{2};
+  std::vector<Upstream> endpoints{2};
 
  private:
   // Runs until the parent closes `life`.

@@ -117,7 +117,7 @@ class Cast {
  public:
   explicit Cast(Script script, size_t workers = 2, GatewayConfig config = quiet_config())
       : parts(std::move(script)) {
-    std::vector<Endpoint> endpoints;
+    std::vector<Upstream> endpoints;
     for (size_t n = 0; n < workers; ++n) {
       stubs.push_back(
           std::make_unique<StubWorker>(loop, [this](StubWorker&, Exchange& e) { return play(*this, e); }));

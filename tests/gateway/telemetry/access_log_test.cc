@@ -256,7 +256,7 @@ class LoggedGateway : public ::testing::Test {
     GatewayConfig config = TestGateway::quick_config();
     config.telemetry.access_log = file_.path;
     config.main_server.body_bytes_max = 100'000;
-    gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Endpoint>{worker_.endpoint()}, config);
+    gateway_ = std::make_unique<TestGateway>(loop_, std::vector<Upstream>{worker_.endpoint()}, config);
     EXPECT_TRUE(gateway_->becomes(0, "ready"));
   }
   // Waits for the next line.

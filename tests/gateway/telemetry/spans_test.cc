@@ -153,7 +153,7 @@ class TracedGateway : public ::testing::Test {
     config.telemetry.otlp->collector = collector_.endpoint();
     config.telemetry.sample_ratio = 0;
     gateway_ = std::make_unique<TestGateway>(
-        loop_, std::vector<Endpoint>{worker_.endpoint(), other_.endpoint()}, config);
+        loop_, std::vector<Upstream>{worker_.endpoint(), other_.endpoint()}, config);
     EXPECT_TRUE(gateway_->becomes(0, "ready"));
     EXPECT_TRUE(gateway_->becomes(1, "ready"));
   }

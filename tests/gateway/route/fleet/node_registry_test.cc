@@ -145,11 +145,11 @@ TEST(NodeRegistry, ChangedOptionsCountFromThenOn) {
 
 TEST(NodeRegistry, OnlyOtherModelsMakeAView) {
   NodeRegistry registry = registry_with(1);
-  EXPECT_THAT(registry.set_models(0, {"demo"}), IsEmpty());
-  EXPECT_THAT(kinds(registry.set_models(0, {"demo", "large"})), ElementsAre(Kind::kAdopt));
+  EXPECT_THAT(registry.set_service(0, {{"demo"}}), IsEmpty());
+  EXPECT_THAT(kinds(registry.set_service(0, {{"demo", "large"}})), ElementsAre(Kind::kAdopt));
   EXPECT_TRUE(registry.view()->knows_model("large"));
   registry.remove(0);
-  EXPECT_THAT(registry.set_models(0, {"late"}), IsEmpty()) << "an answer that was under way";
+  EXPECT_THAT(registry.set_service(0, {{"late"}}), IsEmpty()) << "an answer that was under way";
   EXPECT_FALSE(registry.view()->knows_model("late"));
 }
 

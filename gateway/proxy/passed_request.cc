@@ -1,0 +1,97 @@
+#include "gateway/proxy/passed_request.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/json/json.h"
+#include "gateway/proxy/form_field.h"
+#include "gateway/proxy/json_patch.h"
+
+namespace troupe {
+namespace {
+
+constexpr size_t kModelBytesMax = 1024;
+
+std::string text_at(const bj::object& fields, std::string_view name) {
+  const bj::value* value = fields.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(std::string_view(value->as_string())) : "";
+}
+
+// Names the conversation, by whatever these APIs call who asks.
+void name_session(const bj::object& fields, GenerateRequest& named) {
+  named.prompt_cache_key = text_at(fields, "prompt_cache_key");
+  named.user = text_at(fields, "user");
+  const bj::value* metadata = fields.if_contains("metadata");  // of /v1/messages
+  if (named.user.empty() && metadata != nullptr && metadata->is_object())
+    named.user = text_at(metadata->get_object(), "user_id");
+}
+
+// Reads what routing needs of a JSON body into `named` and `routed`.
+std::optional<ApiError> read_body(const HttpRequest& request, const RequestParserInput& input,
+                                  GenerateRequest& named, RoutedRequest& routed) {
+  JsonLimits limits;
+  limits.bytes_max = std::max(limits.bytes_max, input.options.api.body_bytes_max);
+  const auto value = parse_json(request.body, limits);
+  if (!value.ok()) return ApiError::bad_field("", to_std(value.status().message()));
+  const bj::object* fields = value->if_object();
+  if (fields == nullptr) return ApiError::bad_field("", "the body must be a JSON object");
+  const bj::value* model = fields->if_contains("model");
+  if (model != nullptr && !model->is_null() && !model->is_string())
+    return ApiError::bad_field("model", "'model' must be a string");
+  named.model = text_at(*fields, "model");
+  const bj::value* stream = fields->if_contains("stream");
+  routed.stream = stream != nullptr && stream->is_bool() && stream->get_bool();
+  name_session(*fields, named);
+  return std::nullopt;
+}
+
+std::optional<ApiError> read_form(const HttpRequest& request, const std::string& boundary,
+                                  GenerateRequest& named) {
+  const auto model = form_field(request.body, boundary, "model");
+  if (model) named.model = std::string(*model);
+  const std::string mark = "--" + boundary;
+  if (!std::string_view(request.body).starts_with(mark))
+    return ApiError::bad_field("", "the form does not begin with the boundary that its content-type names");
+  return std::nullopt;
+}
+
+}  // namespace
+
+ApiResult<RoutedRequest> parse_passed(const HttpRequest& request, const RequestParserInput& input) {
+  GenerateRequest named;  // has what names the conversation, and no prompt
+  named.kind = GenerateRequest::Kind::kCompletion;
+  RoutedRequest routed;
+  const std::string boundary = form_boundary(request.header("content-type"));
+  auto fault =
+      boundary.empty() ? read_body(request, input, named, routed) : read_form(request, boundary, named);
+  if (fault) return *std::move(fault);
+  if (named.model.size() > kModelBytesMax || !is_valid_utf8(named.model))
+    return ApiError::bad_field("model", "'model' must be a name of at most 1024 bytes, in UTF-8");
+  if (named.model.empty()) named.model = input.model;
+  named.cache_salt = input.tenant_salt;
+  routed.key = route::make_prefix_key(named, request.header("x-session-id"));
+  routed.key.others_only = true;
+  if (boundary.empty()) routed.key.prompt_bytes = request.body.size();
+  routed.model = std::move(named.model);
+  routed.generates = false;
+  routed.passes = true;
+  return routed;
+}
+
+std::string with_model(std::string_view body, std::string_view content_type, const std::string& model) {
+  const std::string boundary = form_boundary(content_type);
+  if (boundary.empty()) {
+    JsonPatch named{"model", {}};
+    append_json_string(named.json, model);
+    return with_members(body, {&named, 1});
+  }
+  const auto field = form_field(body, boundary, "model");
+  if (!field) return std::string(body);
+  const auto begin = static_cast<size_t>(field->data() - body.data());
+  std::string out(body.substr(0, begin));
+  out += model;
+  out += body.substr(begin + field->size());
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,341 @@
+// Workers that want more than a URL: keys, names of their own for models, paths, authorities.
+
+#include "gateway/cluster/upstream.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "gateway/config.h"
+#include "tests/common/net/tls_fixture.h"
+#include "tests/common/temp_dir.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(UpstreamUrl, HasAPathAndCredentials) {
+  const auto plain = Upstream::parse("http://h:8000");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->id(), "h:8000");
+  EXPECT_EQ(plain->path, "");
+  EXPECT_TRUE(plain->is_plain());
+  for (const char* url :
+       {"https://h/openai", "https://h/openai/", "https://h/openai/v1", "https://h/openai/v1/"}) {
+    const auto under = Upstream::parse(url);
+    ASSERT_TRUE(under.ok()) << under.status();
+    EXPECT_EQ(under->path, "/openai") << url;
+    EXPECT_EQ(under->id(), "h:443/openai");
+    EXPECT_EQ(under->url(), "https://h:443/openai");
+    EXPECT_FALSE(under->is_plain());
+  }
+  EXPECT_EQ(Upstream::parse("h:1/v1")->path, "");
+  const auto named = Upstream::parse("http://me:p%40ss%3a%2Fw@[::1]:8/a/b");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->authorization, "Basic bWU6cEBzczovdw==");  // me:p@ss:/w
+  EXPECT_EQ(named->id(), "[::1]:8/a/b");
+  EXPECT_EQ(named->url(), "http://[::1]:8/a/b");
+}
+
+TEST(UpstreamUrl, RefusesByNameAndNeverShowsCredentials) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"http://h:1?x=1", "neither query"},
+      {"http://h:1/a#b", "neither query"},
+      {"ftp://h:1", "scheme must be http or https"},
+      {"http://h:1/a b", "is no plain path"},
+      {"http://h:1/a;b", "is no plain path"},
+      {"http://h:1//a", "is no plain path"},
+      {"http://u:secret@h:1/a b", "is no plain path"},
+      {"http://u:secret@h:0", "the port must be 1 to 65535"},
+      {"http://u:secret@h:1/?q", "neither query"},
+      {"http://u:secr%zzet@h:1", "two hex digits"},
+      {"http://u:secret%0a@h:1", "a control character"},
+      {"http://secret@h:1", "user:password@"},
+  };
+  for (const auto& [url, why] : cases) {
+    const auto upstream = Upstream::parse(url);
+    ASSERT_FALSE(upstream.ok()) << url;
+    EXPECT_THAT(std::string(upstream.status().message()), HasSubstr(why)) << url;
+    EXPECT_THAT(std::string(upstream.status().message()), Not(HasSubstr("secr"))) << url;
+  }
+}
+
+TEST(Upstream, ServesUnderClientsNames) {
+  std::vector<ModelCard> listed(3);
+  listed[0].id = "org/m";
+  listed[1].id = "other";
+  listed[2].id = "third";
+  Upstream upstream;
+  EXPECT_EQ(upstream.served(listed).size(), 3u);
+  EXPECT_EQ(upstream.name_of("m"), "m");
+  upstream.models = {{"m", "org/m"}, {"large", "org/m"}, {"gone", "nowhere"}};
+  const auto served = upstream.served(listed);
+  ASSERT_EQ(served.size(), 2u);
+  EXPECT_EQ(served[0].id, "large");
+  EXPECT_EQ(served[1].id, "m");
+  EXPECT_EQ(upstream.name_of("large"), "org/m");
+  EXPECT_EQ(upstream.served_unlisted().size(), 3u);
+}
+
+// The settings of a file with these lines, or the error.
+StatusOr<GatewayConfig> config_with(const std::string& lines) {
+  GatewaySettings settings;
+  SettingsSchema schema("troupe-gateway", "");
+  describe_settings(settings, schema);
+  TROUPE_RETURN_IF_ERROR(schema.load_yaml(lines, "f.yaml"));
+  return make_config(settings);
+}
+
+std::string error_of(const std::string& lines) {
+  const auto config = config_with(lines);
+  return config.ok() ? "ok" : std::string(config.status().message());
+}
+
+class UpstreamSettings : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) const { return dir_.write(name, text); }
+  TempDir dir_;
+};
+
+TEST_F(UpstreamSettings, AreReadBesideWorkerUrls) {
+  ::setenv("UPSTREAM_TEST_KEY", "from-env", 1);
+  const auto config = config_with(
+      "worker_urls: ['http://a:1', 'http://u:p@b:1/x']\nupstreams:\n"
+      "  - url: http://c:1\n    api_key_file: " +
+      file("key", "sk-1\n") +
+      "\n    kind: openai\n    weight: 2.5\n    models: {org/small-1.5: own, m.2: other}\n"
+      "  - {url: 'https://d', api_key_env: UPSTREAM_TEST_KEY, tls: {insecure_skip_verify: true}}\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const std::vector<Upstream>& workers = config->fleet.workers;
+  ASSERT_EQ(workers.size(), 4u);
+  EXPECT_TRUE(workers[0].is_plain());
+  EXPECT_EQ(workers[1].authorization, "Basic dTpw");
+  EXPECT_EQ(workers[2].authorization, "Bearer sk-1");
+  EXPECT_EQ(workers[2].kind, UpstreamKind::kOpenai);
+  EXPECT_EQ(workers[2].weight, 2.5);
+  EXPECT_EQ(workers[2].name_of("org/small-1.5"), "own");
+  EXPECT_EQ(workers[2].name_of("m.2"), "other");
+  EXPECT_EQ(workers[3].authorization, "Bearer from-env");
+  EXPECT_TRUE(workers[3].insecure_skip_verify);
+  ASSERT_NE(workers[3].tls, nullptr);
+  EXPECT_TRUE(config_with("upstreams: [{url: 'http://a:1'}]\n").ok()) << "worker_urls may be empty";
+}
+
+TEST_F(UpstreamSettings, RefuseMistakesByName) {
+  const std::string key = file("key", "sk-1"), empty = file("empty", "\n"), two = file("two", "a b");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"upstreams: [{}]", "upstreams[0]: url: is needed"},
+      {"upstreams: {url: 'http://a:1'}", "'upstreams' must be a list of maps, not a map"},
+      {"upstreams: [http://a:1]", "'upstreams' items must be maps"},
+      {"upstreams: http://a:1", "'upstreams' must be a list of maps, not 'http://a:1'"},
+      {"upstreams: [{url: [a]}]", "'upstreams[0].url' must have a plain value, not a list"},
+      {"upstreams: [{url: }]", "'upstreams[0].url' must have a value"},
+      {"upstreams: [{urls: a}]", "unknown key 'urls'; did you mean 'url'?"},
+      {"upstreams: [{url: 'http://a:1', api_key: sk-secret}]", "unknown key 'api_key'"},
+      {"upstreams: [{url: 'http://a:1', weight: 0}]", "'weight' must be a number from 0.01 to 100"},
+      {"upstreams: [{url: 'http://a:1', kind: vllm}]", "'kind' must be one of auto, troupe, openai"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: /nowhere/key}]",
+       "upstreams[0]: api_key_file: /nowhere/key: cannot be read"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: " + empty + "}]", "is empty"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: " + two + "}]", "one key alone"},
+      {"upstreams: [{url: 'http://a:1', api_key_env: UPSTREAM_TEST_NONE}]",
+       "api_key_env: UPSTREAM_TEST_NONE: there is no such variable"},
+      {"upstreams: [{url: 'http://a:1', api_key_file: " + key + ", api_key_env: X}]", "name one of them"},
+      {"upstreams: [{url: 'http://u:p@a:1', api_key_file: " + key + "}]", "url: has credentials"},
+      {"upstreams: [{url: 'http://a:1', tls: {insecure_skip_verify: true}}]", "with an https:// url only"},
+      {"upstreams: [{url: 'https://a', tls: {ca_file: /nowhere/ca}}]", "/nowhere/ca"},
+      {"upstreams: [{url: 'http://a:1', models: {m: ''}}]", "models.m: is empty"},
+      {"worker_urls: ['http://a:1']\nupstreams: [{url: 'http://a:1'}]",
+       "upstreams[0]: http://a:1 is there twice"},
+      {"worker_urls: ['http://u:secret@a:1/p', 'http://a:1/p']",
+       "worker_urls[1]: http://a:1/p is there twice"},
+  };
+  for (const auto& [lines, error] : cases) {
+    EXPECT_THAT(error_of(lines), HasSubstr(error)) << lines;
+    EXPECT_THAT(error_of(lines), Not(HasSubstr("secret"))) << lines;
+  }
+}
+
+class KeyedWorker : public ::testing::Test {
+ protected:
+  KeyedWorker() {
+    loop_.call([&] {
+      stub_.ready_status = 404;
+      stub_.wants_authorization = "Bearer own";
+    });
+    upstream_.endpoint = stub_.endpoint();
+  }
+  std::vector<HttpRequest> seen() {
+    return loop_.call([&] { return stub_.seen; });
+  }
+
+  Loop loop_;
+  StubWorker stub_{loop_, answer_whole};
+  Upstream upstream_;
+};
+
+TEST_F(KeyedWorker, IsProbedAndAskedWithItsKeyNotTheClients) {
+  upstream_.authorization = "Bearer own";
+  TestGateway gateway(loop_, {upstream_});
+  EXPECT_EQ(gateway.get("/health").status, 200);
+  EXPECT_EQ(gateway.ask(chat_body("A persona", "x"), "authorization: Bearer client\r\n").status, 200);
+  ASSERT_EQ(seen().size(), 1u);
+  EXPECT_EQ(seen()[0].header("authorization"), "Bearer own");
+  EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("own")));
+  EXPECT_THAT(gateway.admin("/metrics").body, Not(HasSubstr("Bearer")));
+}
+
+TEST_F(KeyedWorker, IsNotServedWithoutIt) {
+  TestGateway gateway(loop_, {upstream_});
+  EXPECT_EQ(gateway.get("/health").status, 503);
+}
+
+TEST_F(KeyedWorker, HasANewKeyAfterAReload) {
+  upstream_.authorization = "Bearer old";
+  TestGateway gateway(loop_, {upstream_});
+  EXPECT_EQ(gateway.get("/health").status, 503);
+  FleetOptions changed;
+  upstream_.authorization = "Bearer own";
+  changed.workers = {upstream_};
+  loop_.call([&] { gateway.gateway->fleet().change(changed); });
+  EXPECT_TRUE(gateway.becomes(0, "ready"));
+}
+
+TEST_F(KeyedWorker, AddedByItsAddressComesBackAsConfigured) {
+  upstream_.authorization = "Bearer own";
+  TestGateway gateway(loop_, {upstream_});
+  const std::string body = "{\"url\":\"" + stub_.endpoint().url() + "\"}";
+  EXPECT_EQ(gateway.admin_send("DELETE", "/admin/workers", body).status, 200);
+  EXPECT_EQ(gateway.get("/health").status, 503);
+  EXPECT_EQ(gateway.admin_send("POST", "/admin/workers", body).status, 200);
+  EXPECT_TRUE(gateway.becomes(0, "ready"));
+}
+
+TEST(UpstreamPath, IsBeforeProbesAndRequests) {
+  Loop loop;
+  StubWorker stub(loop, answer_whole);
+  loop.call([&] { stub.prefix = "/openai"; });
+  TestGateway gateway(loop, {*Upstream::parse(stub.endpoint().url() + "/openai/v1")});
+  EXPECT_EQ(gateway.worker_state(0), "ready");
+  const Answer answer = gateway.ask(chat_body("A persona", "x"));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.route("node"), stub.id() + "/openai");
+  EXPECT_EQ(loop.call([&] { return stub.seen.at(0).path; }), "/openai/v1/chat/completions");
+  EXPECT_EQ(gateway.admin_send("POST", "/admin/workers/" + stub.id() + "/openai/drain", "").status, 200);
+}
+
+TEST(UpstreamModels, AreTheWorkersOwnOnTheWay) {
+  Loop loop;
+  StubWorker mapped(loop, answer_whole), plain(loop, answer_status(500));
+  loop.call([&] { mapped.models = {"org/own-name", "not-ours"}; });
+  Upstream upstream(mapped.endpoint());
+  upstream.models = {{"demo", "org/own-name"}};
+  GatewayConfig config = TestGateway::quick_config();
+  TestGateway gateway(loop, {upstream, plain.endpoint()}, config);
+  EXPECT_THAT(gateway.get("/v1/models").body, Not(HasSubstr("own-name")));
+  EXPECT_THAT(gateway.get("/v1/models").body, Not(HasSubstr("not-ours")));
+  for (int i = 0; i < 4; ++i) {
+    const std::string question = "q" + std::to_string(i);
+    const Answer answer = gateway.ask(chat_body("A persona", question));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+  }
+  for (const HttpRequest& request : loop.call([&] { return mapped.seen; })) {
+    EXPECT_THAT(request.body, HasSubstr("\"model\":\"org/own-name\""));
+    EXPECT_THAT(request.body, Not(HasSubstr("\"demo\"")));
+    EXPECT_THAT(request.body, HasSubstr("\"messages\""));
+  }
+  for (const HttpRequest& request : loop.call([&] { return plain.seen; }))
+    EXPECT_THAT(request.body, HasSubstr("\"demo\""));
+}
+
+Task<void> list_models(Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  const bool models = exchange.request().path == "/v1/models";
+  std::string body = models ? R"({"data":[{"id":"demo"}]})" : "{}";
+  const int status = models ? 200 : 404;
+  co_await exchange.respond(status, headers, std::move(body));
+}
+
+// State of the one worker, which speaks TLS, where its entry has these settings.
+std::string state_with_tls(const TlsFiles& shown, const std::string& tls) {
+  Loop loop;
+  HttpServerOptions options;
+  options.tls = net_test::server_tls(shown);
+  const TestServer worker(loop, list_models, options);
+  auto config = config_with("upstreams: [{url: 'https://127.0.0.1:" + std::to_string(worker.port()) + "', " +
+                            tls + "}]\n");
+  EXPECT_TRUE(config.ok()) << config.status();
+  if (!config.ok()) return "";
+  GatewayConfig quick = TestGateway::quick_config();
+  quick.fleet.client.tls = config->fleet.client.tls;
+  TestGateway gateway(loop, config->fleet.workers, quick);
+  return gateway.worker_state(0);
+}
+
+TEST(UpstreamTls, HasItsOwnAuthoritiesOrNone) {
+  const net_test::TestFolder folder;
+  const net_test::TestAuthority authority(folder), other(folder, "other");
+  const TlsFiles files = authority.issue("worker");
+  EXPECT_EQ(state_with_tls(files, "tls: {ca_file: " + authority.path() + "}"), "ready");
+  EXPECT_NE(state_with_tls(files, "tls: {ca_file: " + other.path() + "}"), "ready");
+  EXPECT_NE(state_with_tls(files, "weight: 1"), "ready") << "the system does not know the authority";
+  EXPECT_EQ(state_with_tls(files, "tls: {insecure_skip_verify: true}"), "ready");
+}
+
+Task<int> ask_models(HttpClient& client) {
+  ClientRequest request;
+  request.target = "/v1/models";
+  const auto answer = co_await client.send(request, Deadline::after(now(), 5s));
+  if (!answer.ok()) co_return 0;
+  const auto body = co_await (*answer)->read_all(1 << 20);
+  co_return body.ok() ? (*answer)->status() : 0;
+}
+
+TEST(UpstreamNames, PooledConnectionsFollowThem) {
+  Loop loop;
+  StubWorker first(loop, answer_whole), second(loop, answer_whole);
+  loop.call([&] { second.prefix = "/elsewhere"; });  // so it answers 404
+  Endpoint named;
+  named.host = "worker.test";
+  std::vector<std::pair<std::string, uint16_t>> addresses{{"127.0.0.1", first.endpoint().port}};
+  HttpClientOptions options;
+  options.resolve_interval = 1s;
+  options.lookup = [&](const std::string&, uint16_t) { return addresses; };
+  auto client =
+      loop.call([&] { return std::make_unique<HttpClient>(loop.io.get_executor(), named, options); });
+  const auto asked = [&] { return loop.run(ask_models(*client)); };
+  EXPECT_EQ(asked(), 200);
+  EXPECT_EQ(asked(), 200);
+  EXPECT_EQ(loop.call([&] { return client->stats().connects; }), 1u) << "one connection, kept";
+  loop.call([&] { addresses[0].second = second.endpoint().port; });
+  const TimePoint moved = now();
+  while (asked() == 200 && now() < moved + 5s) {
+  }
+  EXPECT_EQ(asked(), 404) << "the name is another's now";
+  EXPECT_LT(now() - moved, 3s);
+  loop.call([&] { addresses.clear(); });  // DNS fails: all stays
+  const TimePoint failed = now();
+  while (now() < failed + 1200ms) ASSERT_EQ(asked(), 404);
+  EXPECT_EQ(loop.call([&] { return client->stats().connects; }), 2u);
+  loop.call([&] { client.reset(); });
+}
+
+TEST(UpstreamKinds, SayWhatIsAsked) {
+  Loop loop;
+  StubWorker other(loop, answer_whole), ours(loop, answer_whole);
+  loop.call([&] { other.ready_status = ours.ready_status = 404; });
+  Upstream openai(other.endpoint()), troupe(ours.endpoint());
+  openai.kind = UpstreamKind::kOpenai;
+  troupe.kind = UpstreamKind::kTroupe;
+  TestGateway gateway(loop, {openai, troupe});
+  EXPECT_EQ(gateway.worker_state(0), "ready");
+  EXPECT_TRUE(gateway.becomes(1, "dead"));
+  EXPECT_EQ(loop.call([&] { return other.probes; }), 0) << "/readyz is ours";
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test

@@ -1,0 +1,150 @@
+// Requests that are passed on as they come, to workers of other kinds: their paths, forms and models.
+
+#include "gateway/proxy/passed_request.h"
+
+#include <gmock/gmock.h>
+
+#include "common/api/passed_paths.h"
+#include "gateway/proxy/form_field.h"
+#include "tests/gateway/gateway_fixture.h"
+
+namespace troupe::gateway_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string form(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::string body;
+  for (const auto& [name, value] : fields)
+    body += "--xYz\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n";
+  return body + "--xYz--\r\n";
+}
+
+TEST(FormBoundary, IsTheContentTypes) {
+  EXPECT_EQ(form_boundary("multipart/form-data; boundary=xYz"), "xYz");
+  EXPECT_EQ(form_boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b:c\""), "a b:c");
+  EXPECT_EQ(form_boundary("application/json"), "");
+  EXPECT_EQ(form_boundary("multipart/form-data"), "");
+  EXPECT_EQ(form_boundary("multipart/form-data; xboundary=a"), "");
+  EXPECT_EQ(form_boundary("multipart/form-data; boundary=" + std::string(71, 'a')), "");
+}
+
+TEST(FormField, IsFoundAmongFiles) {
+  const std::string body =
+      form({{"file", std::string("\0--xY\r\n--x", 10)}, {"model", "whisper"}, {"n", "1"}});
+  EXPECT_EQ(form_field(body, "xYz", "model"), "whisper");
+  EXPECT_EQ(form_field(body, "xYz", "n"), "1");
+  EXPECT_FALSE(form_field(body, "xYz", "missing"));
+  EXPECT_FALSE(form_field(body, "other", "model"));
+  EXPECT_FALSE(form_field("", "xYz", "model"));
+  EXPECT_EQ(form_field(form({{"model", ""}}), "xYz", "model"), "");
+  for (size_t cut = 0; cut < body.size(); ++cut) {  // whatever is cut off, nothing is read beyond it
+    const auto found = form_field(body.substr(0, cut), "xYz", "model");
+    EXPECT_TRUE(!found || *found == "whisper") << cut;
+  }
+}
+
+TEST(WithModel, RewritesJsonAndForms) {
+  EXPECT_EQ(with_model(R"({"model":"a","input":[1]})", "application/json", "b"),
+            R"({"input":[1],"model":"b"})");
+  const std::string body = form({{"file", "x"}, {"model", "a"}, {"n", "1"}});
+  EXPECT_EQ(with_model(body, "multipart/form-data; boundary=xYz", "org/long-name"),
+            form({{"file", "x"}, {"model", "org/long-name"}, {"n", "1"}}));
+  const std::string nameless = form({{"file", "x"}});
+  EXPECT_EQ(with_model(nameless, "multipart/form-data; boundary=xYz", "b"), nameless);
+}
+
+Task<void> answer_path(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(200, headers, "{\"at\":\"" + exchange.request().path + "\"}");
+}
+
+class PassedRequests : public ::testing::Test {
+ protected:
+  Answer post(const TestGateway& gateway, const std::string& path, const std::string& body,
+              const std::string& headers = "") const {
+    RawPeer peer = gateway.connect();
+    peer.send("POST " + path + " HTTP/1.1\r\nhost: t\r\ncontent-length: " + std::to_string(body.size()) +
+              "\r\n" + (headers.empty() ? "content-type: application/json\r\n" : headers) + "\r\n" + body);
+    return read_answer(peer);
+  }
+  size_t seen(StubWorker& stub) {
+    return loop_.call([&] { return stub.seen.size(); });
+  }
+
+  Loop loop_;
+  StubWorker foreign_{loop_, answer_path}, ours_{loop_, answer_path};
+};
+
+TEST_F(PassedRequests, GoToWorkersOfOtherKindsAlone) {
+  loop_.call([&] {
+    ours_.load_status = 200;
+    ours_.load.epoch = "e";
+    ours_.load.ready = true;
+  });
+  TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
+  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  for (const std::string_view path : kPassedPaths) {
+    const std::string name(path);
+    const Answer answer = post(gateway, name, R"({"model":"demo","input":"x"})");
+    EXPECT_EQ(answer.status, 200) << name << answer.body;
+    EXPECT_EQ(answer.body, "{\"at\":\"" + name + "\"}");
+    EXPECT_EQ(answer.route("node"), foreign_.id());
+  }
+  EXPECT_EQ(seen(ours_), 0u);
+  EXPECT_EQ(gateway.metric("troupe_gateway_requests_total{code=\"200\"}"), 16);
+}
+
+TEST_F(PassedRequests, AreNotFoundWhereOnlyOursServe) {
+  loop_.call([&] {
+    ours_.load_status = 200;
+    ours_.load.epoch = "e";
+    ours_.load.ready = true;
+  });
+  TestGateway gateway(loop_, {ours_.endpoint()});
+  ASSERT_TRUE(loop_.eventually([&] { return gateway.gateway->fleet().ours(0); }));
+  const Answer answer = post(gateway, "/v1/embeddings", R"({"model":"demo","input":"x"})");
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_THAT(answer.body, HasSubstr("answers POST /v1/embeddings"));
+  EXPECT_EQ(post(gateway, "/v1/embeddings", R"({"model":"other"})").status, 404);
+  EXPECT_EQ(seen(ours_), 0u);
+}
+
+TEST_F(PassedRequests, NameTheModelInAFormOrNotAtAll) {
+  TestGateway gateway(loop_, {foreign_.endpoint()});
+  const std::string type = "content-type: multipart/form-data; boundary=xYz\r\n";
+  EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", form({{"file", "x"}, {"model", "demo"}}), type).status,
+            200);
+  EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", form({{"file", "x"}}), type).status, 200);
+  EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", form({{"model", "none"}}), type).status, 404);
+  EXPECT_EQ(post(gateway, "/v1/audio/transcriptions", "no form", type).status, 400);
+  EXPECT_EQ(post(gateway, "/v1/responses", R"({"input":"x"})").status, 200);
+  EXPECT_EQ(post(gateway, "/v1/responses", R"({"model":5})").status, 400);
+  EXPECT_EQ(post(gateway, "/v1/responses", "[1]").status, 400);
+  EXPECT_EQ(gateway.get("/v1/responses").status, 405);
+}
+
+// A server may not know the path, which is no illness of it.
+TEST_F(PassedRequests, UnknownThereIsTheNextOnesAndBlamesNobody) {
+  loop_.call([&] { ours_.answer = answer_status(404); });  // of another kind, too
+  TestGateway gateway(loop_, {ours_.endpoint(), foreign_.endpoint()});
+  for (int i = 0; i < 12; ++i)
+    EXPECT_EQ(post(gateway, "/v1/rerank", R"({"model":"demo","user":")" + std::to_string(i) + "\"}").status,
+              200);
+  EXPECT_GT(seen(ours_), 0u);
+  EXPECT_THAT(gateway.admin("/admin/workers").body, Not(HasSubstr("\"failing\":true")));
+}
+
+TEST_F(PassedRequests, StreamAsTheyCome) {
+  loop_.call([&] { foreign_.answer = answer_stream; });
+  TestGateway gateway(loop_, {foreign_.endpoint()});
+  const Answer answer = post(gateway, "/v1/messages", R"({"model":"demo","stream":true,"messages":[]})");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.complete);
+  EXPECT_THAT(answer.body, HasSubstr("data: {\"n\":2}"));
+}
+
+}  // namespace
+}  // namespace troupe::gateway_test
