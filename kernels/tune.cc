@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/check.h"
+#include "common/core/regular_file.h"
 
 namespace troupe {
 
@@ -19,6 +21,7 @@ namespace {
 // A device has some hundred shapes; a larger file is not ours.
 constexpr size_t kEntriesMax = 20000;
 constexpr size_t kLineMax = 4096;
+constexpr size_t kFileBytesMax = size_t{8} << 20;
 
 }  // namespace
 
@@ -26,9 +29,11 @@ Tuning::Tuning(std::string path) : path_(std::move(path)), entries_(read(path_))
 
 Tuning::Entries Tuning::read(const std::string& path) {
   Entries entries;
-  std::ifstream file(path);
+  // Without the file, or with something else in its place, all is measured anew.
+  const auto text = path.empty() ? std::string() : read_regular_file(path, kFileBytesMax).value_or("");
+  std::istringstream file(text);
   std::string line;
-  while (!path.empty() && entries.size() < kEntriesMax && std::getline(file, line)) {
+  while (entries.size() < kEntriesMax && std::getline(file, line)) {
     if (line.size() > kLineMax) break;
     const std::vector<absl::string_view> fields = absl::StrSplit(line, '\t');
     double microseconds = 0;

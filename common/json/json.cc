@@ -3,12 +3,9 @@
 #include <array>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "common/json/dom.h"
 
 namespace troupe {
@@ -109,10 +106,6 @@ std::string with_wide_integers_as_doubles(std::string_view text) {
   return out;
 }
 
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 }  // namespace
 
 StatusOr<bj::value> parse_json(std::string_view text, const JsonLimits& limits) {
@@ -126,21 +119,7 @@ StatusOr<bj::value> parse_json(std::string_view text, const JsonLimits& limits) 
 }
 
 StatusOr<bj::value> read_json_file(const std::string& path, const JsonLimits& limits) {
-  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
-  std::string text;
-  std::array<char, 1 << 16> chunk;
-  size_t got = 0;
-  while ((got = std::fread(chunk.data(), 1, chunk.size(), file.get())) > 0) {
-    text.append(chunk.data(), got);
-    if (text.size() > limits.bytes_max) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": larger than the ", limits.bytes_max, " bytes allowed"));
-    }
-  }
-  if (std::ferror(file.get())) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
-  }
+  TROUPE_ASSIGN_OR_RETURN(std::string text, read_regular_file(path, limits.bytes_max));
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   auto value = parse_json(text, limits);
   if (value.ok()) return value;

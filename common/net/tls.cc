@@ -6,14 +6,11 @@
 #include <openssl/x509_vfy.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 
 namespace troupe {
 namespace {
@@ -40,20 +37,11 @@ std::string reason() {
   return text != nullptr ? text : absl::StrCat("error ", code);
 }
 
+// Its errors leave the path to the caller, who names the setting beside it.
 StatusOr<std::string> read_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) {
-    text.resize(kFileBytesMax + 1);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad())
-    return invalid_argument(errno != 0 ? std::strerror(errno) : "cannot be read");
-  if (text.empty()) return invalid_argument("is empty, or no file");
-  if (text.size() > kFileBytesMax)
-    return invalid_argument(absl::StrCat("has more than ", kFileBytesMax, " bytes"));
+  auto text = read_regular_file(path, kFileBytesMax);
+  if (!text.ok()) return invalid_argument(to_std(text.status().message()).substr(path.size() + 2));
+  if (text->empty()) return invalid_argument("is empty");
   return text;
 }
 

@@ -1,15 +1,13 @@
 #include "common/settings/schema.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/check.h"
+#include "common/core/regular_file.h"
 #include "common/settings/text.h"
 #include "common/settings/yaml.h"
 
@@ -227,18 +225,8 @@ std::vector<std::string> SettingsSchema::keys() const {
 }
 
 Status SettingsSchema::load_yaml_file(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
-  }
-  std::string text(kYamlBytesMax + 1, '\0');  // one more than allowed tells "too large"
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  const bool has_failed = std::ferror(file) != 0;
-  const int error = errno;
-  std::fclose(file);
-  if (has_failed)
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot read: ", std::strerror(error)));
-  return load_yaml(text, path);
+  const auto text = read_regular_file(path, kYamlBytesMax);
+  return text.ok() ? load_yaml(*text, path) : invalid_argument(to_std(text.status().message()));
 }
 
 Status SettingsSchema::load_yaml(std::string_view text, std::string_view file_name) {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "common/settings/schema.h"
 #include "common/settings/yaml.h"
 
@@ -123,12 +121,7 @@ StatusOr<std::vector<ApiKey>> parse_api_keys(std::string_view yaml, const std::s
 }
 
 StatusOr<std::vector<ApiKey>> read_api_keys(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kYamlBytesMax + 1, '\0');  // a byte beyond the limit, so that a longer file is refused
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  text.resize(static_cast<size_t>(file.gcount()));
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, read_regular_file(path, kYamlBytesMax));
   return parse_api_keys(text, path);
 }
 

@@ -3,22 +3,21 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 
 namespace troupe {
 
+namespace {
+
+// More than a secret has: one that is too long is told how long it may be.
+constexpr size_t kSecretFileBytesMax = 1u << 20;
+
+}  // namespace
+
 StatusOr<std::string> read_secret(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  std::string secret(kSecretBytesMax + 2, '\0');
-  file.read(secret.data(), static_cast<std::streamsize>(secret.size()));
-  if (file.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  secret.resize(static_cast<size_t>(file.gcount()));
+  TROUPE_ASSIGN_OR_RETURN(std::string secret, read_regular_file(path, kSecretFileBytesMax));
   if (secret.ends_with('\n')) secret.pop_back();
   if (secret.size() < kSecretBytesMin || secret.size() > kSecretBytesMax) {
     return invalid_argument(absl::StrCat(path, ": a secret of ", kSecretBytesMin, " to ", kSecretBytesMax,

@@ -5,11 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/regular_file.h"
 #include "common/settings/yaml.h"
 #include "gateway/access/api_key_file.h"
 #include "gateway/route/policy/policy.h"
@@ -186,10 +185,8 @@ std::string config_path_of(int argc, const char* const* argv) {
 
 Status refuse_in_file(const SettingsSchema& these, std::string_view why, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, flatten_yaml(text.str(), path));
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, read_regular_file(path, kYamlBytesMax));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<YamlEntry> entries, flatten_yaml(text, path));
   const std::vector<std::string> keys = these.keys();
   for (const YamlEntry& entry : entries) {
     if (std::find(keys.begin(), keys.end(), entry.key) != keys.end())
@@ -341,11 +338,8 @@ StatusOr<SimulationOptions> simulation_of(const FleetFlags& f) {
     for (const ApiKey& key : keys) o.admission.keys.emplace(id_of(key.name), key.rights);
   }
   if (!f.faults.empty()) {
-    std::ifstream file(f.faults, std::ios::binary);
-    if (!file) return absl::NotFoundError(absl::StrCat(f.faults, ": cannot be opened"));
-    std::stringstream text;
-    text << file.rdbuf();
-    TROUPE_ASSIGN_OR_RETURN(o.faults, parse_faults(text.str(), f.faults));
+    TROUPE_ASSIGN_OR_RETURN(const std::string text, read_regular_file(f.faults, kYamlBytesMax));
+    TROUPE_ASSIGN_OR_RETURN(o.faults, parse_faults(text, f.faults));
   }
   return o;
 }

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/regular_file.h"
 #include "common/json/json.h"
 
 namespace troupe::sim {
@@ -160,7 +161,7 @@ StatusOr<ModelShape> load_model_shape(const std::string& name_or_dir) {
     if (shape.name == name_or_dir) return shape;
   }
   const std::string path = name_or_dir + "/config.json";
-  if (!std::filesystem::exists(path)) {
+  if (!path_exists(path)) {
     return absl::NotFoundError(absl::StrCat("--model '", name_or_dir,
                                             "': neither a directory with a config.json nor one of ",
                                             absl::StrJoin(model_shape_names(), ", ")));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 
 namespace troupe::sim {
 
@@ -26,8 +27,10 @@ TraceFile::~TraceFile() {
 }
 
 StatusOr<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, const TraceOptions& options) {
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
+  TROUPE_ASSIGN_OR_RETURN(RegularFile opened, open_regular_file(path));
+  const gzFile file = gzdopen(opened.file.descriptor(), "rb");
+  if (file == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to read it"));
+  opened.file.release();  // gzclose() closes it
   gzbuffer(file, 1 << 18);
   return std::unique_ptr<TraceFile>(new TraceFile(path, options, file));
 }

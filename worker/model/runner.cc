@@ -101,11 +101,15 @@ Status ModelRunner::Impl::load_weights() {
 }
 
 Status ModelRunner::Impl::allocate_memory() {
+  // No sequence is longer than the KV memory, whatever config.json claims: a table of its 16 million
+  // positions would take gigabytes.
+  const int64_t kv_positions = int64_t{block_count} * options.block_size;
+  const int64_t positions = kv_positions > 0 ? std::min<int64_t>(max_model_len, kv_positions) : max_model_len;
   TROUPE_ASSIGN_OR_RETURN(
       workspace, Workspace::allocate(config,
                                      {.tokens = options.max_batched_tokens,
                                       .rows = std::min(options.max_num_seqs, options.max_batched_tokens),
-                                      .positions = max_model_len},
+                                      .positions = positions},
                                      *backend));
   const KvLayout layout = kv_layout();
   TROUPE_ASSIGN_OR_RETURN(step_bytes, backend->reserve(layout, {.tokens = options.max_batched_tokens,

@@ -5,11 +5,10 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "worker/text/jinja/parser.h"
 #include "worker/text/jinja/runtime.h"
 #include "worker/text/json_fields.h"
@@ -148,12 +147,12 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::string& mo
     path = absl::StrCat(model_dir, "/additional_chat_templates/", to_absl(name), ".jinja");
   std::string where = path;
   std::string source;
-  if (std::ifstream file(path, std::ios::binary); file) {
-    source.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (path_exists(path)) {
+    TROUPE_ASSIGN_OR_RETURN(source, read_regular_file(path, kTemplateFileBytesMax));
     if (source.starts_with(kByteOrderMark)) source.erase(0, kByteOrderMark.size());
   } else {
     path = model_dir + "/tokenizer_config.json";
-    if (!std::ifstream(path))
+    if (!path_exists(path))
       return absl::NotFoundError(model_dir + ": neither chat_template.jinja nor tokenizer_config.json");
     TROUPE_ASSIGN_OR_RETURN(bj::value config, read_json_file(path));
     TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(config, path));

@@ -18,6 +18,9 @@
 
 namespace troupe {
 
+// The most that a template's file may have; ChatTemplate::Limits bounds the template itself.
+inline constexpr size_t kTemplateFileBytesMax = 4u << 20;
+
 inline constexpr std::string_view kDefaultTemplate = "default";
 inline constexpr std::string_view kToolTemplate = "tool_use";  // where a request has tools
 

@@ -1,10 +1,9 @@
 #include <boost/json/object.hpp>
-#include <fstream>
 #include <istream>
-#include <iterator>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
 #include "worker/text/chat_template.h"
@@ -45,14 +44,13 @@ int render_command(const std::vector<std::string>& args, std::istream& in, std::
     err << "--template is missing\n" << kUsage;
     return 2;
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    err << path << ": cannot be read\n";
+  const auto source = read_regular_file(path, kTemplateFileBytesMax);
+  if (!source.ok()) {
+    err << source.status().message() << "\n";
     return 1;
   }
-  std::string source((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   // A template that does not parse gets the answer of one that does not render: one line each.
-  StatusOr<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::parse(source);
+  StatusOr<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::parse(*source);
   for (std::string line; std::getline(in, line);) {
     StatusOr<std::string> text = parsed.ok() ? render_line(**parsed, line) : parsed.status();
     std::string answer = text.ok() ? "{\"text\": " : "{\"error\": ";

@@ -1,9 +1,9 @@
 #include "worker/text/special_tokens.h"
 
 #include <array>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "worker/text/json_fields.h"
 
 namespace troupe {
@@ -68,8 +68,7 @@ struct File {
 
 StatusOr<File> read_file(const std::string& path) {
   File result;
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return result;
+  if (!path_exists(path)) return result;
   TROUPE_ASSIGN_OR_RETURN(bj::value root, read_json_file(path));
   TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(root, path));
   TROUPE_ASSIGN_OR_RETURN(result.tokens, read_tokens(item));

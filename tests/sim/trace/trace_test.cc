@@ -261,7 +261,7 @@ TEST(TraceReader, NamesTheBadLineOrSkipsAndCountsIt) {
   EXPECT_EQ((*skipping)->skipped_count(), 2);
   std::filesystem::remove(path);
   EXPECT_THAT(std::string(TraceReader::open("/nonexistent/t", {}).status().message()),
-              HasSubstr("/nonexistent/t: cannot be opened"));
+              HasSubstr("/nonexistent/t: cannot open"));
   EXPECT_FALSE(TraceReader::open(path, {.rate_scale = 0}).ok());
 }
 

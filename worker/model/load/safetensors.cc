@@ -1,9 +1,6 @@
 #include "worker/model/load/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "common/json/json.h"
 
 namespace troupe {
@@ -239,20 +237,11 @@ std::optional<DType> loadable_dtype(std::string_view safetensors_dtype) {
 }
 
 StatusOr<MappedFile> MappedFile::open(const std::string& path) {
-  // O_NONBLOCK: a FIFO of that name must be refused below; without it open() would wait.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return system_error(path, "cannot open");
-  struct stat info {};
-  const bool known = ::fstat(descriptor, &info) == 0;
-  if (!known || !S_ISREG(info.st_mode) || info.st_size == 0) {
-    ::close(descriptor);
-    return invalid_argument(absl::StrCat(path, ": is not a regular file with content"));
-  }
-  const size_t size = static_cast<size_t>(info.st_size);
-  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const Status status = data == MAP_FAILED ? system_error(path, "cannot map") : absl::OkStatus();
-  ::close(descriptor);
-  TROUPE_RETURN_IF_ERROR(status);
+  TROUPE_ASSIGN_OR_RETURN(const RegularFile opened, open_regular_file(path));
+  const auto size = static_cast<size_t>(opened.byte_count);
+  if (size == 0) return invalid_argument(absl::StrCat(path, ": is empty"));
+  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.file.descriptor(), 0);
+  if (data == MAP_FAILED) return system_error(path, "cannot map");
   // Advice only: loading reads the file once, and soon.
   (void)::madvise(data, size, MADV_WILLNEED);
   return MappedFile(static_cast<const char*>(data), size);

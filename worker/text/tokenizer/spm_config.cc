@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 
 namespace troupe {
 namespace {
@@ -140,13 +140,13 @@ StatusOr<SpmConfig> SpmConfig::load(const bj::object& fields, std::string_view f
 StatusOr<SpmConfig> SpmConfig::read(const std::string& model_dir) {
   SpmConfig config;
   std::string path = model_dir + "/tokenizer_config.json";
-  if (std::ifstream(path)) {
+  if (path_exists(path)) {
     TROUPE_ASSIGN_OR_RETURN(bj::value root, read_json_file(path));
     TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(root, path));
     TROUPE_ASSIGN_OR_RETURN(config, SpmConfig::load(*item.object, path));
   }
   path = model_dir + "/added_tokens.json";
-  if (std::ifstream(path)) {
+  if (path_exists(path)) {
     TROUPE_ASSIGN_OR_RETURN(bj::value root, read_json_file(path));
     TROUPE_ASSIGN_OR_RETURN(JsonItem item, json_object(root, path));
     TROUPE_RETURN_IF_ERROR(config.load_added_ids(item));

@@ -1,10 +1,9 @@
 #include "worker/text/tokenizer/tokenizer.h"
 
 #include <boost/json/object.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "worker/text/tokenizer/tokenizer_impl.h"
 #include "worker/text/unicode.h"
 
@@ -14,18 +13,10 @@ namespace {
 // A SentencePiece model of a million pieces takes a tenth of this.
 constexpr size_t kModelBytesMax = size_t{64} << 20;
 
-bool file_exists(const std::string& path) {
-  return std::ifstream(path).good();
-}
-
 StatusOr<std::string> read_model_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  std::string bytes = content.str();
-  if (!file || bytes.empty()) return invalid_argument(path + ": cannot be read or is empty");
-  if (bytes.size() <= kModelBytesMax) return bytes;
-  return invalid_argument(absl::StrCat(path, ": ", bytes.size(), " bytes, at most ", kModelBytesMax));
+  auto bytes = read_regular_file(path, kModelBytesMax);
+  if (bytes.ok() && bytes->empty()) return invalid_argument(path + ": is empty");
+  return bytes;
 }
 
 }  // namespace
@@ -42,11 +33,11 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::wrap(StatusOr<std::unique_ptr<Im
 StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_dir) {
   std::string json_path = model_dir + "/tokenizer.json";
   std::string model_path = model_dir + "/tokenizer.model";
-  if (file_exists(json_path)) {
+  if (path_exists(json_path)) {
     TROUPE_ASSIGN_OR_RETURN(bj::value root, read_json_file(json_path));
     return wrap(load_json_tokenizer(root), json_path);
   }
-  if (!file_exists(model_path)) {
+  if (!path_exists(model_path)) {
     return absl::NotFoundError(
         absl::StrCat(json_path, ": not found, and no tokenizer.model beside it: one of the two is needed"));
   }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <cmath>
@@ -103,14 +104,21 @@ std::vector<Case> file_cases() {
       {"EmptyFile",
        nullptr,
        [](const TempDir& dir) { dir.write("model.safetensors", ""); },
-       {"/model.safetensors: is not a regular file with content"}},
+       {"/model.safetensors: is empty"}},
       {"FolderForAFile",
        nullptr,
        [](const TempDir& dir) {
          fs::remove(dir.path() + "/model.safetensors");
          fs::create_directory(dir.path() + "/model.safetensors");
        },
-       {"/model.safetensors: is not a regular file"}},
+       {"/model.safetensors: is a directory; a regular file is needed"}},
+      {"PipeForAConfig",
+       nullptr,
+       [](const TempDir& dir) {
+         fs::remove(dir.path() + "/config.json");
+         ASSERT_EQ(::mkfifo((dir.path() + "/config.json").c_str(), 0600), 0);
+       },
+       {"/config.json: is a pipe; a regular file is needed"}},
       {"FewerThanEightBytes",
        nullptr,
        [](const TempDir& dir) { dir.write("model.safetensors", "abc"); },

@@ -120,7 +120,7 @@ TEST(Safetensors, OpenNamesTheFile) {
   EXPECT_THAT(std::string(SafetensorsFile::open(dir.path() + "/none").status().message()),
               HasSubstr("cannot open"));
   EXPECT_THAT(std::string(SafetensorsFile::open(dir.path()).status().message()),
-              HasSubstr("not a regular file"));
+              HasSubstr("is a directory; a regular file is needed"));
 }
 
 }  // namespace safetensors_test
