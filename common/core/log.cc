@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 #include "common/core/log_line.h"
 
@@ -31,9 +33,31 @@ bool is_tail(std::string_view text, size_t i) {
   return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
 }
 
-// Bytes of the character at the start of `text`; 0 if it must be escaped: a control (also those past ASCII
-// and Unicode's own line ends, at which some readers begin a new line) or invalid UTF-8.
-size_t plain_character(std::string_view text) {
+// Characters that show as none, or change how those around them show: a line would read otherwise than it
+// is, or begin anew (U+2028). Sorted ranges.
+constexpr std::array<std::pair<uint32_t, uint32_t>, 10> kDeceptive{{{0xAD, 0xAD},      // soft hyphen
+                                                                    {0x61C, 0x61C},    // bidi mark
+                                                                    {0x115F, 0x1160},  // fillers
+                                                                    {0x180E, 0x180E},  // vowel separator
+                                                                    {0x200B, 0x200F},  // zero width, marks
+                                                                    {0x2028, 0x202E},  // line ends, bidi
+                                                                    {0x2060, 0x206F},  // isolates
+                                                                    {0xFEFF, 0xFEFF},  // byte order mark
+                                                                    {0xFFF9, 0xFFFB},  // annotations
+                                                                    {0xE0000, 0xE007F}}};  // tags
+
+bool is_deceptive(std::string_view character) {
+  const auto at = [&character](size_t i) { return static_cast<unsigned char>(character[i]); };
+  uint32_t point = at(0) & (0xFFu >> (character.size() + 1));
+  for (size_t i = 1; i < character.size(); ++i) point = point << 6 | (at(i) & 0x3F);
+  const auto range = std::lower_bound(kDeceptive.begin(), kDeceptive.end(), point,
+                                      [](const auto& one, uint32_t value) { return one.second < value; });
+  return range != kDeceptive.end() && range->first <= point;
+}
+
+// Bytes of the character at the start of `text`; 0 if it is none, but a control (also those past ASCII) or
+// invalid UTF-8.
+size_t whole_character(std::string_view text) {
   const auto at = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
   if (first < 0x80) return first >= ' ' && first != 0x7f ? 1 : 0;
@@ -44,11 +68,16 @@ size_t plain_character(std::string_view text) {
   if (first < 0xF0) {
     const bool overlong = first == 0xE0 && second < 0xA0;
     const bool surrogate = first == 0xED && second > 0x9F;
-    const bool line_end = first == 0xE2 && second == 0x80 && (at(2) == 0xA8 || at(2) == 0xA9);
-    return overlong || surrogate || line_end ? 0 : 3;
+    return overlong || surrogate ? 0 : 3;
   }
   const bool in_range = (first != 0xF0 || second >= 0x90) && (first != 0xF4 || second < 0x90);
   return in_range && is_tail(text, 3) ? 4 : 0;
+}
+
+// As whole_character(); 0 also for one that must be escaped.
+size_t plain_character(std::string_view text) {
+  const size_t length = whole_character(text);
+  return length > 1 && is_deceptive(text.substr(0, length)) ? 0 : length;
 }
 
 bool needs_quotes(std::string_view value) {

@@ -68,6 +68,23 @@ TEST(Log, EscapesLineEndsBeyondAsciiAndInvalidUtf8) {
     EXPECT_EQ(shown(plain), plain);
 }
 
+// A name must not read as another's, nor a line backwards.
+TEST(Log, EscapesCharactersThatHideOrTurnAround) {
+  const auto shown = [](std::string_view value) {
+    std::string out;
+    append_log_value(out, value);
+    return out;
+  };
+  EXPECT_EQ(shown("a\xe2\x80\xaez"), R"("a\xe2\x80\xaez")");                      // right-to-left override
+  EXPECT_EQ(shown("\xd8\x9c"), R"("\xd8\x9c")");                                  // Arabic letter mark
+  EXPECT_EQ(shown("\xe2\x81\xa6\xe2\x81\xa9"), R"("\xe2\x81\xa6\xe2\x81\xa9")");  // isolates
+  EXPECT_EQ(shown("\xe2\x80\x8b\xe2\x80\x8f"), R"("\xe2\x80\x8b\xe2\x80\x8f")");  // zero width, mark
+  EXPECT_EQ(shown("\xef\xbb\xbf"), R"("\xef\xbb\xbf")");                          // byte order mark
+  EXPECT_EQ(shown("\xf3\xa0\x81\x81"), R"("\xf3\xa0\x81\x81")");                  // a tag letter
+  for (const std::string_view plain : {"\xd8\x9b", "\xe2\x80\x90", "\xe2\x80\xaf", "\xf3\xa0\x84\x80"})
+    EXPECT_EQ(shown(plain), plain) << "their neighbours";
+}
+
 TEST(Log, CutsLongValueAtWholeCharacter) {
   std::string value;
   for (int i = 0; i < 10'000; ++i) value += "宋";
