@@ -8,6 +8,7 @@
 #include <iostream>
 #include <random>
 
+#include "common/core/memory_trimmer.h"
 #include "common/net/file_limit.h"
 #include "common/net/final_signal_guard.h"
 #include "gateway/gateway.h"
@@ -48,6 +49,7 @@ int run(const GatewayConfig& config, Reload& reload, const Logger& log) {
     log.warn("file_limit_low", {{"why", to_std(status.message())}});
   }
   const FinalSignalGuard late_signals;
+  const MemoryTrimmer trimmer;
   const SteadyClock clock;
   asio::io_context io(1);
   std::random_device seed;

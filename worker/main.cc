@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/core/log.h"
+#include "common/core/memory_trimmer.h"
 #include "common/core/metrics.h"
 #include "common/net/file_limit.h"
 #include "common/net/final_signal_guard.h"
@@ -128,6 +129,7 @@ int serve(const WorkerSettings& settings) {
     return kExitFailed;
   }
   const FinalSignalGuard late_signals;
+  const MemoryTrimmer trimmer;
   const auto options = engine_options(settings, *model);
 
   // Beyond this point the model is whole and fits its memory; nothing below allocates with a request's size.
