@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/api/read.h"
+#include "common/json/wide_integers.h"
 
 namespace troupe {
 
@@ -342,7 +343,12 @@ ApiResult<dom::object> parse_body(StrictJson& json, JsonText body, const ApiLimi
     return ApiError::too_large(
         absl::StrCat("The body has ", bytes, " bytes; at most ", limits.body_bytes_max, " are allowed."));
   }
-  const auto root = json.parse(body, limits.body_bytes_max);
+  auto root = json.parse(body, limits.body_bytes_max);
+  if (absl::IsInvalidArgument(root.status())) {
+    // Tools and their calls may hold integers of any size.
+    const std::string spelled = with_wide_integers(body.text(), WideIntegers::kAsMarkedText);
+    if (!spelled.empty()) root = json.parse(spelled, spelled.size());
+  }
   if (absl::IsResourceExhausted(root.status())) return ApiError::unavailable(to_std(root.status().message()));
   if (!root.ok()) return ApiError::bad_field("", to_std(root.status().message()));
   if (!root->is_object()) {

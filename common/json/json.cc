@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/regular_file.h"
 #include "common/json/dom.h"
+#include "common/json/wide_integers.h"
 
 namespace troupe {
 
@@ -72,40 +73,6 @@ std::string_view escaped_separator(std::string_view text) {
   return {};
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-// Adds an exponent to integers that may exceed 64 bits (twenty digits, or nineteen after a minus), so that
-// they are read as doubles.
-std::string with_wide_integers_as_doubles(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 64);
-  bool in_string = false;
-  for (size_t i = 0; i < text.size();) {
-    const size_t begin = i;
-    if (in_string || !(is_digit(text[i]) || text[i] == '-')) {
-      if (in_string && text[i] == '\\' && i + 1 < text.size())
-        ++i;
-      else if (text[i] == '"')
-        in_string = !in_string;
-      ++i;
-      out += text.substr(begin, i - begin);
-      continue;
-    }
-    // Scans a whole number token: an integer if it consists of digits only.
-    while (i < text.size() &&
-           (is_digit(text[i]) || std::string_view("+-.eE").find(text[i]) != std::string_view::npos))
-      ++i;
-    const std::string_view number = text.substr(begin, i - begin);
-    const size_t digits = number.size() - (number[0] == '-' ? 1 : 0);
-    const bool integer = number.find_first_of("+.eE", 0) == std::string_view::npos;
-    out += number;
-    if (integer && digits >= (number[0] == '-' ? 19u : 20u)) out += "e0";
-  }
-  return out;
-}
-
 }  // namespace
 
 StatusOr<bj::value> parse_json(std::string_view text, const JsonLimits& limits) {
@@ -123,7 +90,9 @@ StatusOr<bj::value> read_json_file(const std::string& path, const JsonLimits& li
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   auto value = parse_json(text, limits);
   if (value.ok()) return value;
-  if (auto widened = parse_json(with_wide_integers_as_doubles(text), limits); widened.ok()) return widened;
+  if (const std::string spelled = with_wide_integers(text, WideIntegers::kAsDoubles); !spelled.empty()) {
+    if (auto widened = parse_json(spelled, limits); widened.ok()) return widened;
+  }
   return annotate(value.status(), path);
 }
 

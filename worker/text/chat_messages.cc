@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/json/wide_json.h"
 
 namespace troupe {
 namespace {
@@ -29,7 +30,7 @@ Status parse_arguments(bj::value& call, const std::string& where) {
     *arguments = bj::object();
     return {};
   }
-  StatusOr<bj::value> parsed = parse_json(text);
+  StatusOr<bj::value> parsed = parse_json_with_wide_integers(text);
   if (!parsed.ok())
     return invalid_argument(
         absl::StrCat(where, ".function.arguments: must be JSON: ", parsed.status().message()));

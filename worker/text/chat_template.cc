@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/regular_file.h"
+#include "common/json/wide_integers.h"
+#include "common/json/wide_json.h"
 #include "worker/text/jinja/parser.h"
 #include "worker/text/jinja/runtime.h"
 #include "worker/text/json_fields.h"
@@ -18,6 +20,11 @@ namespace {
 
 std::string_view view(bj::string_view text) {
   return {text.data(), text.size()};
+}
+
+jinja::Value wide_value(std::string digits) {
+  return jinja::Value(
+      std::shared_ptr<jinja::Object>(std::make_shared<jinja::WideInteger>(std::move(digits))));
 }
 
 jinja::Value to_value(const bj::value& json) {
@@ -30,13 +37,14 @@ jinja::Value to_value(const bj::value& json) {
       return jinja::Value(int64_t{json.get_int64()});
     case bj::kind::uint64:
       if (json.get_uint64() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        throw jinja::JinjaError(
-            absl::StrCat("the integer ", json.get_uint64(), " does not fit into 64 bits"));
+        return wide_value(std::to_string(json.get_uint64()));
       }
       return jinja::Value(static_cast<int64_t>(json.get_uint64()));
     case bj::kind::double_:
       return jinja::Value(json.get_double());
     case bj::kind::string:
+      if (const auto digits = wide_integer_of(view(json.get_string())); !digits.empty())
+        return wide_value(std::string(digits));
       return jinja::Value(view(json.get_string()));
     case bj::kind::array: {
       std::vector<jinja::Value> items;
@@ -75,7 +83,7 @@ StatusOr<std::string> template_source(const bj::value& value, std::string_view w
 }
 
 StatusOr<bj::value> parse_part(const std::string& json, std::string_view what) {
-  StatusOr<bj::value> value = parse_json(json);
+  StatusOr<bj::value> value = parse_json_with_wide_integers(json);
   if (!value.ok()) return annotate(value.status(), what);
   return value;
 }

@@ -6,6 +6,7 @@
 #include "common/core/regular_file.h"
 #include "common/core/status.h"
 #include "common/json/json.h"
+#include "common/json/wide_json.h"
 #include "worker/text/chat_template.h"
 #include "worker/text/subcommands.h"
 
@@ -19,7 +20,7 @@ constexpr const char* kUsage =
     "  stdout: {\"text\": …} or {\"error\": …}, a line each.\n";
 
 StatusOr<std::string> render_line(const ChatTemplate& chat_template, const std::string& line) {
-  TROUPE_ASSIGN_OR_RETURN(bj::value context, parse_json(line));
+  TROUPE_ASSIGN_OR_RETURN(bj::value context, parse_json_with_wide_integers(line));
   if (!context.is_object()) return invalid_argument("expected a JSON object");
   return chat_template.render(context.get_object());
 }

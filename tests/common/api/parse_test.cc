@@ -457,6 +457,16 @@ TEST(ApiParse, LimitsBodyMessagesAndNames) {
               HasSubstr("at most 1024 bytes"));
 }
 
+TEST(ApiParse, IntegersBeyond64BitsAreTakenWhereTheirDigitsMatterAlone) {
+  const std::string wide = "123456789012345678901234567890";
+  const auto parsed = chat_with(R"(,"tools":[{"type":"function","n":)" + wide + "}]");
+  ASSERT_TRUE(parsed.ok()) << fault_of(parsed);
+  EXPECT_THAT(parsed.value().tools_json, HasSubstr(wide));
+  EXPECT_THAT(fault_of(chat_with(R"(,"max_tokens":)" + wide)), HasSubstr("'max_tokens' must be"));
+  EXPECT_THAT(fault_of(chat_with(R"(,"tools":[{"n":)" + wide + R"(}],"n":1,"n":2)")),
+              HasSubstr("duplicate key 'n'"));
+}
+
 TEST(ApiParse, ReportsPositionInMalformedBodies) {
   EXPECT_THAT(fault_of(parse_chat_request("")), HasSubstr("empty"));
   EXPECT_THAT(fault_of(parse_chat_request("[]")), HasSubstr("must be a JSON object, not an array"));

@@ -94,6 +94,29 @@ TEST(ChatTemplate, PassesToolsAndExtraFieldsToTheTemplate) {
   EXPECT_EQ(*(*chat)->render(*context), "<s>function7assistantFalse3");
 }
 
+// Python's integers have any size, and its json prints them as they came.
+TEST(ChatTemplate, PrintsIntegersOfAnySizeAsTheyCame) {
+  const std::string wide = "123456789012345678901234567890", negative = "-9223372036854775809",
+                    unsigned_most = "18446744073709551615";
+  GenerateRequest request;
+  request.tools_json =
+      "[" + wide + ", " + negative + ", " + unsigned_most + ", 9223372036854775807, 1.0, 1e5]";
+  request.messages = {{Role::kAssistant, "",
+                       R"({"tool_calls": [{"type": "function", "function": {"name": "f", "arguments":
+                          "{\"n\": )" +
+                           wide + R"(}"}}]})"}};
+  const auto shown = [&](const std::string& source) {
+    const auto chat = ChatTemplate::parse(source);
+    const auto context = chat_context(request, {});
+    return context.ok() ? *(*chat)->render(*context) : std::string(context.status().message());
+  };
+  EXPECT_EQ(shown("{{ tools | tojson }}"),
+            "[" + wide + ", " + negative + ", " + unsigned_most + ", 9223372036854775807, 1.0, 100000.0]");
+  EXPECT_EQ(shown("{{ messages[0].tool_calls[0].function.arguments | tojson }}"), "{\"n\": " + wide + "}");
+  EXPECT_EQ(shown("{{ tools[0] }} {{ tools[0] is number }} {{ tools[0] == tools[0] }} {{ tools[:2] }}"),
+            wide + " True True [" + wide + ", " + negative + "]");
+}
+
 TEST(ChatTemplate, LoadsTemplateFromEitherFile) {
   std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "troupe_chat_template_test";
   std::filesystem::create_directories(dir);

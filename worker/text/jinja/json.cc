@@ -36,6 +36,8 @@ class Dumper {
       array(*list, level);
     } else if (const Dict* dict = value.dict()) {
       object(*dict, level);
+    } else if (const WideInteger* wide = wide_integer(value)) {
+      out_ += wide->digits();
     } else {
       throw JinjaError("Object of type " + value.type_name() + " is not JSON serializable");
     }

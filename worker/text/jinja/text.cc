@@ -99,6 +99,8 @@ void append_repr(std::string& out, const Value& value) {
     absl::StrAppend(&out, value.integer());
   } else if (value.is_float()) {
     out += float_repr(value.number());
+  } else if (const WideInteger* wide = wide_integer(value)) {
+    out += wide->digits();
   } else {
     // Python prints an address here, which no template intends.
     throw JinjaError("a " + value.type_name() + " cannot be printed");

@@ -123,6 +123,10 @@ Object* Value::object() const {
   return get_pointer<Object>(data_);
 }
 
+const WideInteger* wide_integer(const Value& value) {
+  return dynamic_cast<const WideInteger*>(value.object());
+}
+
 bool Value::truthy() const {
   if (is_undefined() || is_none()) return false;
   if (is_number()) return is_float() ? number() != 0 : integer() != 0;
@@ -239,6 +243,8 @@ bool equal(const Value& a, const Value& b) {
     return a.dict() == b.dict() || equal_dicts(*a.dict(), *b.dict());
   if (a.space() != nullptr) return a.space() == b.space();
   if (a.generator() != nullptr) return a.generator() == b.generator();
+  if (wide_integer(a) != nullptr && wide_integer(b) != nullptr)
+    return wide_integer(a)->digits() == wide_integer(b)->digits();
   return a.object() != nullptr && a.object() == b.object();
 }
 

@@ -58,6 +58,17 @@ class Object {
   virtual bool attribute(Runtime& runtime, std::string_view name, Value& result);
 };
 
+// An integer beyond 64 bits: printed as it came and equal to itself, but nothing is computed with it.
+class WideInteger final : public Object {
+ public:
+  explicit WideInteger(std::string digits) : digits_(std::move(digits)) {}
+  const std::string& digits() const { return digits_; }
+  std::string type_name() const override { return "int"; }
+
+ private:
+  const std::string digits_;  // after a minus, perhaps
+};
+
 class Value {
  public:
   using Data = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
@@ -157,6 +168,9 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 };
+
+// Null if the value is none.
+const WideInteger* wide_integer(const Value& value);
 
 Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(Dict dict);
