@@ -2,10 +2,10 @@
 // files or the environment here, and go nowhere but into the headers of requests.
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/regular_file.h"
 #include "common/settings/environment.h"
 #include "gateway/config.h"
 
@@ -32,11 +32,9 @@ StatusOr<std::string> read_api_key(const UpstreamEntry& entry) {
   std::string key, from;
   if (!entry.api_key_file.empty()) {
     from = absl::StrCat("api_key_file: ", entry.api_key_file, ": ");
-    std::ifstream file(entry.api_key_file, std::ios::binary);
-    key.resize(kApiKeyBytesMax + 1);
-    file.read(key.data(), static_cast<std::streamsize>(key.size()));
-    if (!file.is_open() || file.bad()) return invalid_argument(from + "cannot be read");
-    key.resize(static_cast<size_t>(file.gcount()));
+    auto text = read_regular_file(entry.api_key_file, kApiKeyBytesMax + 2);
+    if (!text.ok()) return invalid_argument(absl::StrCat("api_key_file: ", text.status().message()));
+    key = *std::move(text);
   } else {
     from = absl::StrCat("api_key_env: ", entry.api_key_env, ": ");
     const auto value = environment_variable(entry.api_key_env);
