@@ -192,6 +192,13 @@ inline StubAnswer answer_status(int status) {
   return [status](StubWorker&, Exchange& exchange) { return respond_status(status, exchange); };
 }
 
+// Answers both /tokenize and /detokenize, in vLLM's form.
+inline Task<void> answer_tokens(StubWorker&, Exchange& exchange) {
+  HeaderList headers;
+  headers.emplace_back("content-type", "application/json");
+  co_await exchange.respond(200, headers, R"({"count":1,"max_model_len":9,"tokens":[7],"prompt":"a"})");
+}
+
 inline Task<void> answer_never(StubWorker&, Exchange& exchange) {
   Timer timer(exchange.executor());
   timer.expires_after(20s);

@@ -155,7 +155,7 @@ TEST(Proxy, ChatThatNamesNoModelIsOfTheOnlyOneAndOfTheSamePersona) {
 
 TEST(Proxy, TokenizingNeedsNoModelIfThereIsOnlyOne) {
   Loop loop;
-  StubWorker a(loop, answer_whole), b(loop, answer_whole);
+  StubWorker a(loop, answer_tokens), b(loop, answer_tokens);
   b.models = {"other"};
   const auto ask = [](TestGateway& gateway, const std::string& path, const std::string& body) {
     RawPeer peer = gateway.connect();
